@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Installs what building and testing need, and nothing that is already there. Safe to run again: a second call only
+# checks, in well under a second. Works on a fresh Debian 12 with nothing but git, as root or through sudo.
+#
+#   scripts/setup.sh             what the build, the tests and the demo need
+#   scripts/setup.sh --dev       also clang-format, clang-tidy and the libFuzzer run time
+#   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
+#
+# What goes where:  Debian packages -> the system;  Python packages -> .venv/ (pinned in scripts/requirements.txt);
+# the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo -> .deps/ppocr/ (pinned, checked by sha256).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+  g++ cmake ninja-build ccache
+  llvm-19-dev liblld-19-dev     # code generation and in-process linking
+  clang-19                      # turns external kernels (C11) into bitcode at build time
+  llvm-19-tools                 # FileCheck
+  protobuf-compiler libprotobuf-dev
+  libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev
+  libpng-dev libjpeg62-turbo-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+  python3-venv ca-certificates
+)
+dev_packages=(clang-format-19 clang-tidy-19 libclang-rt-19-dev)
+
+# The demo's models come out of this wheel. It is unpacked, never installed: its own dependencies are not needed.
+rapidocr=rapidocr-onnxruntime==1.4.4
+rapidocr_sha256=971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf
+detector=.deps/ppocr/ch_PP-OCRv4_det_infer.onnx
+detector_sha256=d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9
+
+check_only=0
+for argument in "$@"; do
+  case $argument in
+    --dev) packages+=("${dev_packages[@]}") ;;
+    --check) check_only=1 ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown option '$argument'; known: --dev --check" >&2; exit 1 ;;
+  esac
+done
+
+say() { echo "setup: $*"; }
+fail() { echo "setup: error: $*" >&2; exit 1; }
+
+missing_packages() {
+  local installed
+  installed=" $(dpkg-query -W -f '${db:Status-Abbrev}${Package} ' "${packages[@]}" 2>/dev/null || true)"
+  for package in "${packages[@]}"; do
+    [[ $installed == *"ii $package "* ]] || echo "$package"
+  done
+}
+
+install_packages() {
+  local as_root=()
+  if [[ $EUID -ne 0 ]]; then
+    command -v sudo >/dev/null || fail "not root and there is no sudo; as root run: apt-get install $*"
+    as_root=(sudo)
+  fi
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=2)
+  say "installing $# Debian packages: $*"
+  "${apt[@]}" update ||
+    say "'apt-get update' had problems (see above); going on with the package lists that are there"
+  "${apt[@]}" install -y --no-install-recommends "$@" ||
+    fail "apt-get could not install the packages named above. Is there a network, and is this Debian 12?"
+}
+
+# Succeeds when .venv was made from exactly this requirements.txt by a Python that still works.
+venv_is_current() {
+  [[ -x .venv/bin/python ]] && cmp -s scripts/requirements.txt .venv/requirements.installed
+}
+
+make_venv() {
+  say "making .venv with the packages of scripts/requirements.txt"
+  .venv/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv || fail "python3 -m venv .venv failed (see above)"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt ||
+    fail "pip could not install scripts/requirements.txt (see above). Is there a network?"
+  cp scripts/requirements.txt .venv/requirements.installed
+}
+
+onnx_schema_is_current() { [[ -f .deps/onnx/onnx-ml.proto && .deps/onnx/onnx-ml.proto -nt .venv/requirements.installed ]]; }
+
+copy_onnx_schema() {
+  say "copying onnx-ml.proto out of the onnx package"
+  mkdir -p .deps/onnx
+  local site
+  site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  # Keep the file (and so what was built from it) when only its date differs.
+  cmp -s "$site/onnx/onnx-ml.proto" .deps/onnx/onnx-ml.proto || cp "$site/onnx/onnx-ml.proto" .deps/onnx/onnx-ml.proto
+  touch .deps/onnx/onnx-ml.proto
+}
+
+has_sha256() { [[ -f $1 ]] && echo "$2  $1" | sha256sum --check --status; }
+
+fetch_detector() {
+  say "fetching $rapidocr for its ONNX models"
+  local folder
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' RETURN
+  .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+    --dest "$folder" "$rapidocr" || fail "pip could not download $rapidocr (see above). Is there a network?"
+  local wheel
+  wheel=$(echo "$folder"/*.whl)
+  has_sha256 "$wheel" "$rapidocr_sha256" || fail "$rapidocr is not the file that was pinned: sha256 differs"
+  mkdir -p .deps/ppocr
+  .venv/bin/python - "$wheel" .deps/ppocr <<'PYTHON'
+import pathlib, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    for name in wheel.namelist():
+        if name.endswith(".onnx"):
+            pathlib.Path(sys.argv[2], pathlib.PurePosixPath(name).name).write_bytes(wheel.read(name))
+PYTHON
+  has_sha256 "$detector" "$detector_sha256" || fail "$detector has an unexpected sha256"
+}
+
+mapfile -t missing < <(missing_packages)
+if [[ $check_only -eq 1 ]]; then
+  status=0
+  [[ ${#missing[@]} -eq 0 ]] || { say "missing Debian packages: ${missing[*]}"; status=1; }
+  venv_is_current || { say "missing: .venv as in scripts/requirements.txt"; status=1; }
+  onnx_schema_is_current || { say "missing: .deps/onnx/onnx-ml.proto"; status=1; }
+  has_sha256 "$detector" "$detector_sha256" || { say "missing: $detector"; status=1; }
+  [[ $status -eq 1 ]] || say "everything is there"
+  exit $status
+fi
+
+[[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}"
+venv_is_current || make_venv
+onnx_schema_is_current || copy_onnx_schema
+has_sha256 "$detector" "$detector_sha256" || fetch_detector
