@@ -57,12 +57,14 @@ int exif_orientation(const std::uint8_t* data, std::size_t size) {
 Image turn_upright(Image image, int orientation) {
   if (orientation == 1) return image;
   const bool swaps_sides = orientation >= 5;
+  const bool mirrors_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool mirrors_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   Image upright(swaps_sides ? image.height : image.width, swaps_sides ? image.width : image.height);
   for (int y = 0; y < upright.height; ++y) {
     for (int x = 0; x < upright.width; ++x) {
       int from_x = swaps_sides ? y : x, from_y = swaps_sides ? x : y;
-      if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8) from_x = image.width - 1 - from_x;
-      if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) from_y = image.height - 1 - from_y;
+      if (mirrors_x) from_x = image.width - 1 - from_x;
+      if (mirrors_y) from_y = image.height - 1 - from_y;
       std::memcpy(upright.pixel(x, y), image.pixel(from_x, from_y), 3);
     }
   }

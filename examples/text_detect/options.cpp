@@ -23,8 +23,8 @@ const char* const kUsage =
     "                   [--save-input X.npy] [--save-map Y.npy]\n"
     "       text_detect --print-shape PICTURE\n"
     "\n"
-    "Finds lines of text in a PNG or JPEG with PP-OCR's detector. Shapes are fixed when a model is compiled, so ask for\n"
-    "the picture's first:\n"
+    "Finds lines of text in a PNG or JPEG with PP-OCR's detector. Shapes are fixed when a model is compiled, so ask\n"
+    "for the picture's first:\n"
     "  tessera compile ch_PP-OCRv4_det_infer.onnx -o det.so --shape x=$(text_detect --print-shape photo.jpg)\n";
 
 Options parse_options(int argc, char** argv) {
