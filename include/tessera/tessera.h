@@ -1,0 +1,140 @@
+// Tessera's run-time C API: load a compiled module, give it tensors, run it. No compiler is needed or linked.
+//
+// Ownership: what a `*_load` / `*_create` function returns is freed by the matching `*_free`. Tensors are memory of
+// the caller. Strings returned belong to the object they were asked of.
+// Thread safety: a tessera_module is immutable and may be shared; a tessera_session is used by one thread at a time.
+// Errors: every function that can fail returns a status and, when `error` is not null, fills it; nothing is printed.
+#ifndef TESSERA_TESSERA_H_
+#define TESSERA_TESSERA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TESSERA_API_VERSION 1u
+#define TESSERA_MAX_RANK 16
+
+typedef enum tessera_status {
+  TESSERA_OK = 0,
+  TESSERA_INVALID_ARGUMENT = 1, /* the caller's mistake: wrong name, shape, dtype, null pointer */
+  TESSERA_NOT_FOUND = 2,        /* no such file or input */
+  TESSERA_BAD_MODULE = 3,       /* damaged, truncated or foreign module file, or one of another ABI version */
+  TESSERA_UNSUPPORTED = 4,      /* this machine lacks a CPU feature the module needs */
+  TESSERA_OUT_OF_MEMORY = 5,
+  TESSERA_INTERNAL = 64         /* a bug of ours */
+} tessera_status;
+
+/* What went wrong, for a person. `id` is stable ("TSR-7003"); `message` says what was found, what is legal and
+ * what to do. */
+typedef struct tessera_error {
+  tessera_status status;
+  char id[16];
+  char message[1000];
+} tessera_error;
+
+typedef enum tessera_dtype { /* same numbers as in the module format */
+  TESSERA_F64 = 1, TESSERA_F32 = 2, TESSERA_F16 = 3, TESSERA_BF16 = 4,
+  TESSERA_F8E4M3FN = 5, TESSERA_F8E4M3FNUZ = 6, TESSERA_F8E5M2 = 7, TESSERA_F8E5M2FNUZ = 8, TESSERA_F8E8M0 = 9,
+  TESSERA_F4E2M1 = 10,
+  TESSERA_I64 = 16, TESSERA_I32 = 17, TESSERA_I16 = 18, TESSERA_I8 = 19, TESSERA_I4 = 20, TESSERA_I2 = 21,
+  TESSERA_U64 = 24, TESSERA_U32 = 25, TESSERA_U16 = 26, TESSERA_U8 = 27, TESSERA_U4 = 28, TESSERA_U2 = 29,
+  TESSERA_BOOL = 32, TESSERA_STRING = 33
+} tessera_dtype;
+
+/* A dense row-major tensor in the caller's memory. */
+typedef struct tessera_tensor {
+  void* data;
+  tessera_dtype dtype;
+  int32_t rank;
+  int64_t dims[TESSERA_MAX_RANK];
+} tessera_tensor;
+
+/* An input or output as the module declares it. A negative dim is symbol number -(dim + 1). */
+typedef struct tessera_tensor_info {
+  const char* name;
+  tessera_dtype dtype;
+  int32_t rank;
+  int64_t dims[TESSERA_MAX_RANK];
+} tessera_tensor_info;
+
+/* A named dimension and the inclusive range of values the module was compiled for. */
+typedef struct tessera_symbol_info {
+  const char* name;
+  int64_t lo, hi;
+} tessera_symbol_info;
+
+typedef struct tessera_kernel_info {
+  const char* name; /* the model's node names it stands for */
+  int64_t flops, bytes;
+} tessera_kernel_info;
+
+typedef struct tessera_module tessera_module;
+typedef struct tessera_session tessera_session;
+
+typedef struct tessera_load_options {
+  uint32_t size;               /* sizeof(tessera_load_options) */
+  int32_t skip_weights_digest; /* nonzero: do not read all weights at load to check them */
+} tessera_load_options;
+
+typedef struct tessera_session_options {
+  uint32_t size;       /* sizeof(tessera_session_options) */
+  int32_t num_threads; /* 0: TESSERA_NUM_THREADS, then OMP_NUM_THREADS, then CPUs by affinity and cgroup limit */
+} tessera_session_options;
+
+const char* tessera_version(void);
+/* Bytes of one element times 8: 4-bit types answer 4. 0 for strings and unknown numbers. */
+int32_t tessera_dtype_bits(tessera_dtype dtype);
+const char* tessera_dtype_name(tessera_dtype dtype); /* "f32", "i64", ...; "?" when unknown */
+/* The number of threads a session with num_threads = 0 would use. */
+int32_t tessera_default_num_threads(void);
+
+/* Loads a module file: reads it as data, checks every digest, checks the CPU's features, then maps its code.
+ * `options` may be null. */
+tessera_status tessera_module_load(const char* path, const tessera_load_options* options, tessera_module** module,
+                                   tessera_error* error);
+/* The same for a module in memory. The bytes are copied once (to an anonymous file) and may be freed afterwards. */
+tessera_status tessera_module_load_memory(const void* data, size_t size, const tessera_load_options* options,
+                                          tessera_module** module, tessera_error* error);
+/* Checks the file without mapping its code, and without asking whether this machine could run it. */
+tessera_status tessera_module_check(const char* path, tessera_error* error);
+void tessera_module_free(tessera_module* module);
+
+int32_t tessera_module_num_inputs(const tessera_module* module);
+int32_t tessera_module_num_outputs(const tessera_module* module);
+int32_t tessera_module_num_symbols(const tessera_module* module);
+int32_t tessera_module_num_kernels(const tessera_module* module);
+/* These answer TESSERA_NOT_FOUND for an index out of range. */
+tessera_status tessera_module_input(const tessera_module* module, int32_t index, tessera_tensor_info* info);
+tessera_status tessera_module_output(const tessera_module* module, int32_t index, tessera_tensor_info* info);
+tessera_status tessera_module_symbol(const tessera_module* module, int32_t index, tessera_symbol_info* info);
+tessera_status tessera_module_kernel(const tessera_module* module, int32_t index, tessera_kernel_info* info);
+uint64_t tessera_module_arena_bytes(const tessera_module* module);
+uint64_t tessera_module_weights_bytes(const tessera_module* module);
+/* The metadata section, JSON, not NUL-terminated; `*size` is its length. */
+const char* tessera_module_metadata(const tessera_module* module, size_t* size);
+
+/* A session owns the memory of one run (arena, scratch) and uses the process's thread pool. The module must outlive
+ * it. `options` may be null. */
+tessera_status tessera_session_create(const tessera_module* module, const tessera_session_options* options,
+                                      tessera_session** session, tessera_error* error);
+void tessera_session_free(tessera_session* session);
+int32_t tessera_session_num_threads(const tessera_session* session);
+
+/* Runs the module once. Inputs and outputs are in the module's order; dtype, rank and dims of each are checked, data
+ * of every output is written; outputs must not share memory with other tensors. Named dimensions are bound by the
+ * inputs. Allocates nothing, takes no lock, and starts no thread: when another session is using the threads, this run
+ * does its work on the calling thread. Results do not depend on the caller's rounding and denormal modes. */
+tessera_status tessera_session_run(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                                   const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
+
+/* Called at the begin (phase 0) and end (phase 1) of every kernel of later runs; null turns it off. */
+typedef void (*tessera_trace_fn)(void* user, int32_t kernel, int32_t phase);
+void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace, void* user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TESSERA_TESSERA_H_ */

@@ -1,0 +1,128 @@
+// The contract between a compiled module and whatever hosts it. Plain C, no includes of ours: this header is
+// all that compile time and run time share.
+//
+// A module file is an ELF shared object (code only) followed by appended sections; the dynamic loader ignores
+// what follows the ELF part. Layout, all offsets from the start of the file, little-endian:
+//
+//   [ELF .so][zero padding to TSR_WEIGHTS_ALIGN][weights][zero padding to TSR_SECTION_ALIGN][descriptor]
+//   [metadata JSON][tsr_footer]
+//
+// Zero bytes may stand before any section, fewer than TSR_WEIGHTS_ALIGN; weights_offset is set even without weights.
+// The footer is read first, as data; every digest is checked before the ELF part is mapped as code.
+//
+// Thread safety: everything here is immutable after load. A tsr_call belongs to one run; two runs of one module
+// may execute at once as long as each has its own tsr_call with its own arena.
+#ifndef TESSERA_ABI_MODULE_ABI_H_
+#define TESSERA_ABI_MODULE_ABI_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSR_ABI_VERSION 1u
+#define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\1" /* 16 bytes with the trailing version byte */
+#define TSR_WEIGHTS_ALIGN 65536u               /* file alignment of the weights: the largest page size in use */
+#define TSR_SECTION_ALIGN 8u                   /* file alignment of the descriptor, and of tables inside it */
+#define TSR_BUFFER_ALIGN 64u                   /* alignment of arena, scratch and weights buffers, in bytes */
+#define TSR_ENTRY_SYMBOL "tessera_module_run" /* exported, default visibility */
+#define TSR_MAX_RANK 16
+
+/* Element types; the numbers are part of the file format and never change. */
+typedef enum tsr_dtype {
+  TSR_F64 = 1, TSR_F32 = 2, TSR_F16 = 3, TSR_BF16 = 4,
+  TSR_F8E4M3FN = 5, TSR_F8E4M3FNUZ = 6, TSR_F8E5M2 = 7, TSR_F8E5M2FNUZ = 8, TSR_F8E8M0 = 9, TSR_F4E2M1 = 10,
+  TSR_I64 = 16, TSR_I32 = 17, TSR_I16 = 18, TSR_I8 = 19, TSR_I4 = 20, TSR_I2 = 21,
+  TSR_U64 = 24, TSR_U32 = 25, TSR_U16 = 26, TSR_U8 = 27, TSR_U4 = 28, TSR_U2 = 29,
+  TSR_BOOL = 32, TSR_STRING = 33
+} tsr_dtype;
+
+/* A piece of parallel work: iterations [begin, end) of a loop. `worker` is in [0, host.num_workers) and no two
+ * calls with the same worker run at once, so it indexes per-thread scratch. */
+typedef void (*tsr_task_fn)(const void* arg, int64_t begin, int64_t end, int32_t worker);
+
+/* What the host offers to a module. `size` lets either side be newer than the other. */
+typedef struct tsr_host {
+  uint32_t size;        /* sizeof(tsr_host) as the host knows it */
+  uint32_t abi_version; /* TSR_ABI_VERSION */
+  void* self;           /* passed back in every call */
+  int32_t num_workers;  /* upper bound (exclusive) of `worker`; 1 = serial */
+  int32_t reserved;
+  /* Covers [0, n) with disjoint calls of fn, each of at least `grain` iterations where possible, and returns when
+   * all are done. Never allocates. Not re-entrant from inside a task. */
+  void (*parallel_for)(void* self, tsr_task_fn fn, const void* arg, int64_t n, int64_t grain);
+  /* Called around every kernel when not null: phase 0 = begin, 1 = end; `kernel` indexes the descriptor's kernels. */
+  void (*trace)(void* self, int32_t kernel, int32_t phase);
+} tsr_host;
+
+/* The memory of one run. All pointers are aligned to TSR_BUFFER_ALIGN except inputs and outputs, which need only
+ * their element's natural alignment. */
+typedef struct tsr_call {
+  const tsr_host* host;
+  const uint8_t* weights;
+  uint8_t* arena;         /* descriptor.arena_bytes */
+  uint8_t* scratch;       /* host.num_workers * descriptor.scratch_bytes, worker after worker */
+  const void* const* inputs;
+  void* const* outputs;
+  const int64_t* symbols; /* values of the named dimensions, descriptor order; may be null when there are none */
+} tsr_call;
+
+/* The single exported function of a module, TSR_ENTRY_SYMBOL. Returns 0, or a positive error code that the
+ * module's metadata explains. */
+typedef int32_t (*tsr_run_fn)(const tsr_call* call);
+
+/* ---- the descriptor: position-independent tables, read in place ------------------------------------------
+ * Offsets are from the start of the descriptor. Strings are UTF-8, NUL-terminated. */
+typedef struct tsr_tensor_descr {
+  uint32_t name;  /* offset of a string */
+  uint32_t dtype; /* tsr_dtype */
+  uint32_t rank;  /* <= TSR_MAX_RANK */
+  uint32_t reserved;
+  int64_t dims[TSR_MAX_RANK]; /* >= 0: fixed; < 0: symbol number -(dim + 1) */
+} tsr_tensor_descr;
+
+typedef struct tsr_symbol_descr {
+  uint32_t name;
+  uint32_t reserved;
+  int64_t lo, hi; /* inclusive range the module was compiled for */
+} tsr_symbol_descr;
+
+typedef struct tsr_kernel_descr {
+  uint32_t name; /* the model's node names it stands for, joined by '+' */
+  uint32_t reserved;
+  int64_t flops; /* floating-point operations, multiply and add counted separately; -1 when unknown */
+  int64_t bytes; /* bytes read and written at least once; -1 when unknown */
+} tsr_kernel_descr;
+
+typedef struct tsr_descriptor {
+  uint32_t size; /* sizeof(tsr_descriptor) */
+  uint32_t abi_version;
+  uint32_t target;   /* string: the target triple */
+  uint32_t features; /* string: comma-separated CPU features the code needs, e.g. "avx2,fma"; may be empty */
+  uint32_t model_name;
+  uint32_t producer; /* string: compiler name and version */
+  uint32_t num_inputs, inputs;   /* tsr_tensor_descr[] */
+  uint32_t num_outputs, outputs; /* tsr_tensor_descr[] */
+  uint32_t num_symbols, symbols; /* tsr_symbol_descr[] */
+  uint32_t num_kernels, kernels; /* tsr_kernel_descr[] */
+  uint64_t arena_bytes;
+  uint64_t scratch_bytes; /* per worker; a multiple of TSR_BUFFER_ALIGN */
+} tsr_descriptor;
+
+/* The last bytes of a module file. Digests are XXH3 64-bit. */
+typedef struct tsr_footer {
+  uint64_t code_size; /* the ELF part: [0, code_size) */
+  uint64_t weights_offset, weights_size;
+  uint64_t descriptor_offset, descriptor_size;
+  uint64_t metadata_offset, metadata_size; /* JSON for people and tools; the loader does not need it */
+  uint64_t code_digest, weights_digest, descriptor_digest, metadata_digest;
+  uint64_t file_size; /* of the whole file, this footer included */
+  uint64_t footer_digest; /* of every byte of the footer before this field */
+  uint8_t magic[16];
+} tsr_footer;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TESSERA_ABI_MODULE_ABI_H_ */

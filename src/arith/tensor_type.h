@@ -1,0 +1,40 @@
+// The type of a tensor value: element type, logical shape, layout of its buffer.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arith/expr.h"
+#include "types/layout.h"
+
+namespace tessera {
+
+using Shape = std::vector<Expr>;  // i64 expressions over named symbols; constants when static
+
+Shape make_shape(const std::vector<int64_t>& dims);
+// The shape as integers; empty when a dimension is symbolic.
+std::optional<std::vector<int64_t>> static_dims(const Shape& shape);
+bool same_shape(const Shape& a, const Shape& b);
+std::string to_string(const Shape& shape);  // "[1,3,n,n*2]"
+
+struct TensorType {
+  DType dtype = DType::kF32;
+  Shape shape;
+  Layout layout;
+
+  int rank() const { return static_cast<int>(shape.size()); }
+  // REQUIRES: static shape.
+  std::vector<int64_t> dims() const;
+  int64_t num_elements() const;
+  bool is_static() const { return static_dims(shape).has_value(); }
+  std::string to_string() const;  // "f32[1,64,56,56]{0,1/16,2,3,1%16}"
+};
+
+bool operator==(const TensorType& a, const TensorType& b);
+
+// The buffer shape and index that a layout gives to a logical shape and index.
+Shape physical_shape(const Shape& shape, const Layout& layout);
+std::vector<Expr> physical_index(const std::vector<Expr>& index, const Layout& layout);
+
+}  // namespace tessera

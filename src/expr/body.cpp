@@ -1,0 +1,85 @@
+#include "expr/body.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "support/error.h"
+
+namespace tessera {
+
+const char* combiner_name(Combiner combiner) {
+  static constexpr const char* kNames[] = {"none", "sum", "prod", "min", "max"};
+  return kNames[static_cast<int>(combiner)];
+}
+
+Expr combiner_identity(Combiner combiner, DType dtype) {
+  const int bits = dtype_bits(dtype);
+  const bool is_signed = is_signed_int(dtype);
+  switch (combiner) {
+    case Combiner::kSum: return const_of(dtype, 0);
+    case Combiner::kProd: return const_of(dtype, 1);
+    case Combiner::kMin:
+      if (is_float(dtype)) return const_float(dtype, std::numeric_limits<double>::infinity());
+      if (dtype == DType::kBool) return const_int(dtype, 1);
+      return const_int(dtype, is_signed ? static_cast<int64_t>((1ull << (bits - 1)) - 1) : -1);
+    case Combiner::kMax:
+      if (is_float(dtype)) return const_float(dtype, -std::numeric_limits<double>::infinity());
+      return const_int(dtype, is_signed ? static_cast<int64_t>(1ull << (bits - 1)) : 0);
+    case Combiner::kNone: break;
+  }
+  throw InternalError("an injective body has no identity");
+}
+
+Expr combine(Combiner combiner, Expr a, Expr b) {
+  switch (combiner) {
+    case Combiner::kSum: return std::move(a) + std::move(b);
+    case Combiner::kProd: return std::move(a) * std::move(b);
+    case Combiner::kMin: return min(std::move(a), std::move(b));
+    case Combiner::kMax: return max(std::move(a), std::move(b));
+    case Combiner::kNone: break;
+  }
+  throw InternalError("an injective body combines nothing");
+}
+
+std::vector<Expr> Body::axis_vars() const {
+  std::vector<Expr> vars;
+  for (const Axis& axis : axes) vars.push_back(axis.var);
+  return vars;
+}
+
+std::vector<Axis> make_axes(const std::string& prefix, const Shape& shape) {
+  std::vector<Axis> axes;
+  for (size_t i = 0; i < shape.size(); ++i) axes.push_back({make_var(fmt::format("{}{}", prefix, i)), shape[i]});
+  return axes;
+}
+
+Body with_fresh_axes(const Body& body) {
+  Body copy = body;
+  VarMap map;
+  for (auto* axes : {&copy.axes, &copy.reduce_axes})
+    for (Axis& axis : *axes) {
+      Var fresh = make_var(axis.var->name);
+      map[axis.var.get()] = fresh;
+      axis.var = fresh;
+    }
+  copy.value = substitute(body.value, map);
+  return copy;
+}
+
+std::string to_string(const Body& body) {
+  std::string text = "out[";
+  for (size_t i = 0; i < body.axes.size(); ++i)
+    text += fmt::format("{}{}<{}", i ? ", " : "", to_string(body.axes[i].var), to_string(body.axes[i].extent));
+  text += "] = ";
+  if (body.is_reduction()) {
+    text += combiner_name(body.combiner);
+    text += "[";
+    for (size_t i = 0; i < body.reduce_axes.size(); ++i)
+      text += fmt::format("{}{}<{}", i ? ", " : "", to_string(body.reduce_axes[i].var), to_string(body.reduce_axes[i].extent));
+    text += "] ";
+  }
+  return text + to_string(body.value);
+}
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// Tensor intrinsics: a pattern in loop IR and the key by which a back end knows how to emit it. A schedule marks a
+// matching nest with `tensorized<name>`; the interpreter simply runs the nest, the verifier holds it against the
+// pattern, and only the back end's leaf knows what the key means.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loop/stmt.h"
+#include "types/target.h"
+
+namespace tessera {
+
+struct TensorIntrinsic {
+  std::string name;                   // "x86.avx512.fma.f32"
+  std::string emitter;                // key known to the back end: "outer_fma"
+  DType dtype = DType::kF32;          // of the accumulator
+  int lanes = 16;                     // extent of the vectorized loop
+  std::vector<std::string> features;  // the target must have all of them
+  // Limits of the register tile: vectors of accumulators + vectors of B + one broadcast must fit.
+  int registers = 32;
+  std::string doc;
+};
+
+// The pattern shared by the multiply-add tiles ("outer_fma"):
+//   unrolled v: unrolled p: vectorized l<lanes:  acc[v, p, l] = fma(a(v, p, l), b(v, p, l), acc[v, p, l])
+// with constant extents, `acc` in register scope, a and b loads of the same dtype whose index is affine in v, p, l
+// with coefficient 0 or 1 in l for the flattened address. Empty when `body` matches; otherwise the reason.
+std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body);
+
+std::span<const TensorIntrinsic> all_intrinsics();
+const TensorIntrinsic* find_intrinsic(const std::string& name);
+// The widest multiply-add tile for `dtype` that the target has; null when it has none (never for f32 on x86-64).
+const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype);
+
+}  // namespace tessera

@@ -1,0 +1,172 @@
+// The C API over the parts of the runtime: null checks and field access only.
+#include <stdlib.h>
+
+#include "runtime/core/dtypes.h"
+#include "runtime/core/errors.h"
+#include "runtime/core/module_loader.h"
+#include "runtime/core/session.h"
+#include "runtime/cpu/affinity.h"
+#include "tessera/tessera.h"
+
+using namespace tessera;
+
+namespace {
+
+tessera_status null_argument(const char* function, const char* argument, tessera_error* error) {
+  return fail(error, kErrNullArgument, "%s: %s is null; only options and error may be", function, argument);
+}
+
+// Options carry their size so that a program built with an older header keeps working with a newer runtime.
+tessera_status read_load_options(const tessera_load_options* options, bool* check_weights, tessera_error* error) {
+  *check_weights = true;
+  if (!options) return TESSERA_OK;
+  if (options->size < sizeof(tessera_load_options)) {
+    return fail(error, kErrOptionsSize, "the load options say they have %u bytes; set size to "
+                "sizeof(tessera_load_options), at least %zu", options->size, sizeof(tessera_load_options));
+  }
+  *check_weights = options->skip_weights_digest == 0;
+  return TESSERA_OK;
+}
+
+tessera_status tensor_info(const ModuleFile& file, const tsr_tensor_descr* tensors, uint32_t count, int32_t index,
+                           tessera_tensor_info* info) {
+  if (index < 0 || static_cast<uint32_t>(index) >= count) return TESSERA_NOT_FOUND;
+  const tsr_tensor_descr& tensor = tensors[index];
+  info->name = file.text(tensor.name);
+  info->dtype = static_cast<tessera_dtype>(tensor.dtype);
+  info->rank = static_cast<int32_t>(tensor.rank);
+  for (int axis = 0; axis < TESSERA_MAX_RANK; ++axis) {
+    info->dims[axis] = static_cast<uint32_t>(axis) < tensor.rank ? tensor.dims[axis] : 0;
+  }
+  return TESSERA_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+static_assert(TESSERA_MAX_RANK == TSR_MAX_RANK);
+
+const char* tessera_version(void) { return TESSERA_VERSION; }
+int32_t tessera_dtype_bits(tessera_dtype dtype) { return module_dtype_bits(static_cast<uint32_t>(dtype)); }
+const char* tessera_dtype_name(tessera_dtype dtype) { return module_dtype_name(static_cast<uint32_t>(dtype)); }
+int32_t tessera_default_num_threads(void) { return default_num_threads(); }
+
+tessera_status tessera_module_load(const char* path, const tessera_load_options* options, tessera_module** module,
+                                   tessera_error* error) {
+  if (!path) return null_argument("tessera_module_load", "path", error);
+  if (!module) return null_argument("tessera_module_load", "module", error);
+  bool check_weights;
+  const tessera_status status = read_load_options(options, &check_weights, error);
+  return status == TESSERA_OK ? load_from_path(path, check_weights, module, error) : status;
+}
+
+tessera_status tessera_module_load_memory(const void* data, size_t size, const tessera_load_options* options,
+                                          tessera_module** module, tessera_error* error) {
+  if (!data) return null_argument("tessera_module_load_memory", "data", error);
+  if (!module) return null_argument("tessera_module_load_memory", "module", error);
+  bool check_weights;
+  const tessera_status status = read_load_options(options, &check_weights, error);
+  return status == TESSERA_OK ? load_from_memory(data, size, check_weights, module, error) : status;
+}
+
+tessera_status tessera_module_check(const char* path, tessera_error* error) {
+  if (!path) return null_argument("tessera_module_check", "path", error);
+  ModuleFile file;
+  const tessera_status status = file.open_path(path, true, error);
+  file.close();
+  return status;
+}
+
+void tessera_module_free(tessera_module* module) {
+  if (!module) return;
+  module->code.unload();
+  module->file.close();
+  free(module);  // trivially destructible
+}
+
+int32_t tessera_module_num_inputs(const tessera_module* module) {
+  return module ? static_cast<int32_t>(module->file.descriptor->num_inputs) : 0;
+}
+
+int32_t tessera_module_num_outputs(const tessera_module* module) {
+  return module ? static_cast<int32_t>(module->file.descriptor->num_outputs) : 0;
+}
+
+int32_t tessera_module_num_symbols(const tessera_module* module) {
+  return module ? static_cast<int32_t>(module->file.descriptor->num_symbols) : 0;
+}
+
+int32_t tessera_module_num_kernels(const tessera_module* module) {
+  return module ? static_cast<int32_t>(module->file.descriptor->num_kernels) : 0;
+}
+
+tessera_status tessera_module_input(const tessera_module* module, int32_t index, tessera_tensor_info* info) {
+  if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  return tensor_info(module->file, module->file.inputs(), module->file.descriptor->num_inputs, index, info);
+}
+
+tessera_status tessera_module_output(const tessera_module* module, int32_t index, tessera_tensor_info* info) {
+  if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  return tensor_info(module->file, module->file.outputs(), module->file.descriptor->num_outputs, index, info);
+}
+
+tessera_status tessera_module_symbol(const tessera_module* module, int32_t index, tessera_symbol_info* info) {
+  if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  if (index < 0 || index >= tessera_module_num_symbols(module)) return TESSERA_NOT_FOUND;
+  const tsr_symbol_descr& symbol = module->file.symbols()[index];
+  *info = {module->file.text(symbol.name), symbol.lo, symbol.hi};
+  return TESSERA_OK;
+}
+
+tessera_status tessera_module_kernel(const tessera_module* module, int32_t index, tessera_kernel_info* info) {
+  if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  if (index < 0 || index >= tessera_module_num_kernels(module)) return TESSERA_NOT_FOUND;
+  const tsr_kernel_descr& kernel = module->file.kernels()[index];
+  *info = {module->file.text(kernel.name), kernel.flops, kernel.bytes};
+  return TESSERA_OK;
+}
+
+uint64_t tessera_module_arena_bytes(const tessera_module* module) {
+  return module ? module->file.descriptor->arena_bytes : 0;
+}
+
+uint64_t tessera_module_weights_bytes(const tessera_module* module) {
+  return module ? module->file.footer.weights_size : 0;
+}
+
+const char* tessera_module_metadata(const tessera_module* module, size_t* size) {
+  if (size) *size = module ? module->file.footer.metadata_size : 0;
+  return module ? module->file.metadata() : nullptr;
+}
+
+tessera_status tessera_session_create(const tessera_module* module, const tessera_session_options* options,
+                                      tessera_session** session, tessera_error* error) {
+  if (!module) return null_argument("tessera_session_create", "module", error);
+  if (!session) return null_argument("tessera_session_create", "session", error);
+  if (options && options->size < sizeof(tessera_session_options)) {
+    return fail(error, kErrOptionsSize, "the session options say they have %u bytes; set size to "
+                "sizeof(tessera_session_options), at least %zu", options->size, sizeof(tessera_session_options));
+  }
+  return create_session(module, options ? options->num_threads : 0, session, error);
+}
+
+void tessera_session_free(tessera_session* session) {
+  if (session) free_session(session);
+}
+
+int32_t tessera_session_num_threads(const tessera_session* session) { return session ? session->num_threads : 0; }
+
+tessera_status tessera_session_run(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                                   const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error) {
+  if (!session) return null_argument("tessera_session_run", "session", error);
+  if (!inputs && num_inputs > 0) return null_argument("tessera_session_run", "inputs", error);
+  if (!outputs && num_outputs > 0) return null_argument("tessera_session_run", "outputs", error);
+  return run_session(session, inputs, num_inputs, outputs, num_outputs, error);
+}
+
+void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace, void* user) {
+  if (session) set_session_trace(session, trace, user);
+}
+
+}  // extern "C"

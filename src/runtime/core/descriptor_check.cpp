@@ -1,0 +1,205 @@
+#include "runtime/core/descriptor_check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "abi/module_abi.h"
+#include "runtime/core/dtypes.h"
+#include "runtime/core/errors.h"
+#include "runtime/core/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+class DescriptorChecker {
+ public:
+  DescriptorChecker(const uint8_t* bytes, uint64_t size, const char* module_name, tessera_error* error)
+      : bytes_(bytes), size_(size), module_name_(module_name), error_(error) {}
+
+  tessera_status check();
+
+ private:
+  tessera_status check_tables();
+  tessera_status check_symbol(uint32_t index);
+  tessera_status check_tensor(const char* kind, uint32_t index, const tsr_tensor_descr& tensor);
+  tessera_status check_symbols_are_bound();
+  tessera_status check_kernel(uint32_t index);
+  tessera_status check_text(const char* what, uint32_t offset);
+  bool table_fits(uint32_t offset, uint32_t count, uint64_t element) const {
+    return offset % TSR_SECTION_ALIGN == 0 && offset <= size_ && count <= (size_ - offset) / element;
+  }
+  template <typename T>
+  const T* table(uint32_t offset) const {
+    return reinterpret_cast<const T*>(bytes_ + offset);
+  }
+  const char* text(uint32_t offset) const { return reinterpret_cast<const char*>(bytes_ + offset); }
+  __attribute__((format(printf, 2, 3))) tessera_status wrong(const char* format, ...);
+
+  const uint8_t* bytes_;
+  uint64_t size_;
+  const char* module_name_;
+  tessera_error* error_;
+  tsr_descriptor descriptor_ = {};
+};
+
+tessera_status DescriptorChecker::wrong(const char* format, ...) {
+  char what[400];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(what, sizeof(what), format, arguments);
+  va_end(arguments);
+  return fail(error_, kErrDescriptor, "'%s' has an inconsistent descriptor: %s; compile the model again", module_name_,
+              what);
+}
+
+tessera_status DescriptorChecker::check() {
+  if (size_ < sizeof(tsr_descriptor)) {
+    return wrong("it has %llu bytes, at least %zu are needed", static_cast<unsigned long long>(size_),
+                 sizeof(tsr_descriptor));
+  }
+  memcpy(&descriptor_, bytes_, sizeof(descriptor_));
+  if (descriptor_.abi_version != TSR_ABI_VERSION) {
+    return fail(error_, kErrAbiVersion, "'%s' was compiled for runtime interface %u; this runtime (%s) has interface "
+                "%u; compile the model with the tessera of this runtime's version", module_name_,
+                descriptor_.abi_version, tessera_version(), TSR_ABI_VERSION);
+  }
+  if (descriptor_.size != sizeof(tsr_descriptor)) {
+    return wrong("its head has %u bytes instead of %zu", descriptor_.size, sizeof(tsr_descriptor));
+  }
+  tessera_status status = check_tables();
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_symbols; ++i) status = check_symbol(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_inputs; ++i) {
+    status = check_tensor("input", i, table<tsr_tensor_descr>(descriptor_.inputs)[i]);
+  }
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_outputs; ++i) {
+    status = check_tensor("output", i, table<tsr_tensor_descr>(descriptor_.outputs)[i]);
+  }
+  if (status == TESSERA_OK) status = check_symbols_are_bound();
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_kernels; ++i) status = check_kernel(i);
+  return status;
+}
+
+tessera_status DescriptorChecker::check_tables() {
+  const struct {
+    const char* name;
+    uint32_t offset, count;
+    uint64_t element;
+  } tables[] = {{"inputs", descriptor_.inputs, descriptor_.num_inputs, sizeof(tsr_tensor_descr)},
+                {"outputs", descriptor_.outputs, descriptor_.num_outputs, sizeof(tsr_tensor_descr)},
+                {"symbols", descriptor_.symbols, descriptor_.num_symbols, sizeof(tsr_symbol_descr)},
+                {"kernels", descriptor_.kernels, descriptor_.num_kernels, sizeof(tsr_kernel_descr)}};
+  for (const auto& table : tables) {
+    if (!table_fits(table.offset, table.count, table.element)) {
+      return wrong("its table of %u %s at offset %u does not fit or is not aligned", table.count, table.name,
+                   table.offset);
+    }
+    if (table.count > INT32_MAX) return wrong("it has %u %s", table.count, table.name);
+  }
+  const struct {
+    const char* name;
+    uint32_t offset;
+  } texts[] = {{"the target triple", descriptor_.target},
+               {"the list of CPU features", descriptor_.features},
+               {"the model's name", descriptor_.model_name},
+               {"the producer's name", descriptor_.producer}};
+  tessera_status status = TESSERA_OK;
+  for (const auto& entry : texts) {
+    if (status == TESSERA_OK) status = check_text(entry.name, entry.offset);
+  }
+  return status;
+}
+
+tessera_status DescriptorChecker::check_text(const char* what, uint32_t offset) {
+  if (offset >= size_ || !memchr(bytes_ + offset, 0, size_ - offset)) {
+    return wrong("%s at offset %u is not a string inside it", what, offset);
+  }
+  if (!is_utf8(text(offset))) return wrong("%s at offset %u is not UTF-8", what, offset);
+  return TESSERA_OK;
+}
+
+tessera_status DescriptorChecker::check_symbol(uint32_t index) {
+  const tsr_symbol_descr& symbol = table<tsr_symbol_descr>(descriptor_.symbols)[index];
+  char what[64];
+  snprintf(what, sizeof(what), "the name of symbol %u", index);
+  const tessera_status status = check_text(what, symbol.name);
+  if (status != TESSERA_OK) return status;
+  if (symbol.lo < 0 || symbol.lo > symbol.hi) {
+    return wrong("symbol '%s' has the range %lld..%lld", clip_name(text(symbol.name)).text,
+                 static_cast<long long>(symbol.lo), static_cast<long long>(symbol.hi));
+  }
+  return TESSERA_OK;
+}
+
+tessera_status DescriptorChecker::check_tensor(const char* kind, uint32_t index, const tsr_tensor_descr& tensor) {
+  char what[64];
+  snprintf(what, sizeof(what), "the name of %s %u", kind, index);
+  const tessera_status status = check_text(what, tensor.name);
+  if (status != TESSERA_OK) return status;
+  const ClippedText name = clip_name(text(tensor.name));
+  const int32_t bits = module_dtype_bits(tensor.dtype);
+  if (bits == 0) return wrong("%s '%s' has dtype number %u, which this runtime cannot pass", kind, name.text,
+                              tensor.dtype);
+  if (tensor.rank > TSR_MAX_RANK) {
+    return wrong("%s '%s' has rank %u, above %d", kind, name.text, tensor.rank, TSR_MAX_RANK);
+  }
+  // The product of all dims but zeros, so that a zero cannot hide an overflow of strides.
+  int64_t elements = 1;
+  for (uint32_t axis = 0; axis < tensor.rank; ++axis) {
+    int64_t dim = tensor.dims[axis];
+    if (dim < 0) {
+      const uint64_t symbol = static_cast<uint64_t>(-(dim + 1));
+      if (symbol >= descriptor_.num_symbols) {
+        return wrong("%s '%s' uses symbol %llu of %u", kind, name.text, static_cast<unsigned long long>(symbol),
+                     descriptor_.num_symbols);
+      }
+      dim = table<tsr_symbol_descr>(descriptor_.symbols)[symbol].hi;
+    }
+    if (dim != 0 && __builtin_mul_overflow(elements, dim, &elements)) {
+      return wrong("the size of %s '%s' overflows", kind, name.text);
+    }
+  }
+  int64_t total_bits;
+  if (__builtin_mul_overflow(elements, static_cast<int64_t>(bits), &total_bits)) {
+    return wrong("the size of %s '%s' overflows", kind, name.text);
+  }
+  return TESSERA_OK;
+}
+
+tessera_status DescriptorChecker::check_symbols_are_bound() {
+  const tsr_tensor_descr* inputs = table<tsr_tensor_descr>(descriptor_.inputs);
+  for (uint32_t symbol = 0; symbol < descriptor_.num_symbols; ++symbol) {
+    const int64_t wanted = -static_cast<int64_t>(symbol) - 1;
+    bool bound = false;
+    for (uint32_t i = 0; i < descriptor_.num_inputs && !bound; ++i) {
+      for (uint32_t axis = 0; axis < inputs[i].rank; ++axis) bound |= inputs[i].dims[axis] == wanted;
+    }
+    if (!bound) {
+      const uint32_t name = table<tsr_symbol_descr>(descriptor_.symbols)[symbol].name;
+      return wrong("symbol '%s' is no dimension of any input", clip_name(text(name)).text);
+    }
+  }
+  return TESSERA_OK;
+}
+
+tessera_status DescriptorChecker::check_kernel(uint32_t index) {
+  const tsr_kernel_descr& kernel = table<tsr_kernel_descr>(descriptor_.kernels)[index];
+  char what[64];
+  snprintf(what, sizeof(what), "the name of kernel %u", index);
+  const tessera_status status = check_text(what, kernel.name);
+  if (status != TESSERA_OK) return status;
+  if (kernel.flops < -1 || kernel.bytes < -1) {
+    return wrong("kernel %u has %lld flops and %lld bytes", index, static_cast<long long>(kernel.flops),
+                 static_cast<long long>(kernel.bytes));
+  }
+  return TESSERA_OK;
+}
+
+}  // namespace
+
+tessera_status check_descriptor(const uint8_t* bytes, uint64_t size, const char* module_name, tessera_error* error) {
+  return DescriptorChecker(bytes, size, module_name, error).check();
+}
+
+}  // namespace tessera

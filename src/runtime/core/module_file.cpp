@@ -1,0 +1,175 @@
+#include "runtime/core/module_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/core/descriptor_check.h"
+#include "runtime/core/digest.h"
+#include "runtime/core/errors.h"
+
+namespace tessera {
+
+static_assert(sizeof(void*) == 8, "modules are mapped whole; a 32-bit address space is too small");
+static_assert(sizeof(tsr_footer) == 120 && sizeof(tsr_descriptor) == 72, "these sizes are part of the file format");
+
+namespace {
+
+constexpr char kAgain[] = "get the file again or compile the model again";
+
+struct Section {
+  const char* name;
+  uint64_t offset, size;
+};
+
+bool all_zero(const uint8_t* begin, const uint8_t* end) {
+  uint8_t any = 0;
+  for (; begin != end; ++begin) any |= *begin;
+  return any == 0;
+}
+
+}  // namespace
+
+tessera_status ModuleFile::open_path(const char* path, bool check_weights, tessera_error* error) {
+  // O_NONBLOCK: a FIFO must be refused below, not waited for.
+  const int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (opened >= 0) return open_fd(opened, path, check_weights, error);
+  const int reason = errno;
+  if (reason == ENOENT || reason == ENOTDIR) {
+    return fail(error, kErrNotFound, "module file '%s' does not exist; give the path of a file written by "
+                "'tessera compile'", clip_path(path).text);
+  }
+  return fail(error, kErrUnreadable, "module file '%s' cannot be opened: %s; a readable file is needed",
+              clip_path(path).text, strerror(reason));
+}
+
+tessera_status ModuleFile::open_fd(int open_file, const char* file_name, bool check_weights, tessera_error* error) {
+  fd = open_file;
+  snprintf(name, sizeof(name), "%s", clip_path(file_name).text);
+  const tessera_status status = map_and_check(check_weights, error);
+  if (status != TESSERA_OK) close();
+  return status;
+}
+
+void ModuleFile::close() {
+  if (data) munmap(const_cast<uint8_t*>(data), size);
+  if (fd >= 0) ::close(fd);
+  *this = ModuleFile();
+}
+
+tessera_status ModuleFile::map_and_check(bool check_weights, tessera_error* error) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) {
+    return fail(error, kErrUnreadable, "module file '%s' cannot be read: %s; a readable file is needed", name,
+                strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return fail(error, kErrUnreadable, "module file '%s' is %s; a regular file written by 'tessera compile' is needed",
+                name, S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
+  }
+  const uint64_t bytes = static_cast<uint64_t>(info.st_size);
+  if (bytes < sizeof(tsr_footer)) {
+    return fail(error, kErrNotAModule, "'%s' is not a module: it has %llu bytes, and a module's footer alone has %zu; "
+                "it is cut off, or not written by 'tessera compile'", name, static_cast<unsigned long long>(bytes),
+                sizeof(tsr_footer));
+  }
+  void* mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (mapped == MAP_FAILED) {
+    return fail(error, kErrUnreadable, "module file '%s' cannot be mapped: %s; it has %llu bytes", name,
+                strerror(errno), static_cast<unsigned long long>(bytes));
+  }
+  data = static_cast<const uint8_t*>(mapped);
+  size = bytes;
+  tessera_status status = check_footer(error);
+  if (status == TESSERA_OK) status = check_layout(error);
+  if (status == TESSERA_OK) status = check_digests(check_weights, error);
+  if (status != TESSERA_OK) return status;
+  descriptor = reinterpret_cast<const tsr_descriptor*>(data + footer.descriptor_offset);
+  return check_descriptor(data + footer.descriptor_offset, footer.descriptor_size, name, error);
+}
+
+tessera_status ModuleFile::check_footer(tessera_error* error) {
+  memcpy(&footer, data + (size - sizeof(footer)), sizeof(footer));
+  const uint8_t* magic = reinterpret_cast<const uint8_t*>(TSR_FOOTER_MAGIC);
+  constexpr int kVersionByte = sizeof(footer.magic) - 1;
+  if (memcmp(footer.magic, magic, kVersionByte) != 0) {
+    const bool elf = memcmp(data, "\177ELF", 4) == 0;
+    return fail(error, kErrNotAModule, "'%s' is not a module: its last bytes are not a module's footer; %s", name,
+                elf ? "it is a shared object that was cut off, or not written by 'tessera compile'"
+                    : "give a file written by 'tessera compile'");
+  }
+  if (footer.magic[kVersionByte] != magic[kVersionByte]) {
+    return fail(error, kErrFormatVersion, "'%s' has module format %d; this runtime (%s) reads format %d; compile the "
+                "model with the tessera of this runtime's version", name, footer.magic[kVersionByte],
+                tessera_version(), magic[kVersionByte]);
+  }
+  if (module_digest(&footer, offsetof(tsr_footer, footer_digest)) != footer.footer_digest) {
+    return fail(error, kErrFooterDigest, "'%s' is damaged: its footer does not match its digest; %s", name, kAgain);
+  }
+  if (footer.file_size != size) {
+    return fail(error, kErrFileSize, "'%s' is damaged: it has %llu bytes and was written with %llu; %s", name,
+                static_cast<unsigned long long>(size), static_cast<unsigned long long>(footer.file_size), kAgain);
+  }
+  return TESSERA_OK;
+}
+
+tessera_status ModuleFile::check_layout(tessera_error* error) const {
+  const Section sections[] = {{"code", 0, footer.code_size},
+                              {"weights", footer.weights_offset, footer.weights_size},
+                              {"descriptor", footer.descriptor_offset, footer.descriptor_size},
+                              {"metadata", footer.metadata_offset, footer.metadata_size},
+                              {"footer", size - sizeof(tsr_footer), sizeof(tsr_footer)}};
+  uint64_t end = 0;  // of the section before; always <= size, so the differences below cannot wrap
+  for (const Section& section : sections) {
+    const char* wrong = nullptr;
+    if (section.offset < end) {
+      wrong = "begins inside the section before it";
+    } else if (section.offset > size || section.size > size - section.offset) {
+      wrong = "does not fit in the file";
+    } else if (section.offset - end >= TSR_WEIGHTS_ALIGN) {
+      wrong = "is too far from the section before it";
+    }
+    if (wrong) {
+      return fail(error, kErrLayout, "'%s' is damaged: its %s section (offset %llu, %llu bytes) %s; %s", name,
+                  section.name, static_cast<unsigned long long>(section.offset),
+                  static_cast<unsigned long long>(section.size), wrong, kAgain);
+    }
+    if (!all_zero(data + end, data + section.offset)) {
+      return fail(error, kErrPadding, "'%s' is damaged: the padding before its %s section is not zero; %s", name,
+                  section.name, kAgain);
+    }
+    end = section.offset + section.size;
+  }
+  if (footer.weights_offset % TSR_WEIGHTS_ALIGN != 0 || footer.descriptor_offset % TSR_SECTION_ALIGN != 0) {
+    const bool weights_wrong = footer.weights_offset % TSR_WEIGHTS_ALIGN != 0;
+    return fail(error, kErrLayout, "'%s' is damaged: its %s section is at offset %llu, not at a multiple of %u; %s",
+                name, weights_wrong ? "weights" : "descriptor",
+                static_cast<unsigned long long>(weights_wrong ? footer.weights_offset : footer.descriptor_offset),
+                weights_wrong ? TSR_WEIGHTS_ALIGN : TSR_SECTION_ALIGN, kAgain);
+  }
+  return TESSERA_OK;
+}
+
+tessera_status ModuleFile::check_digests(bool check_weights, tessera_error* error) const {
+  const struct {
+    const char* name;
+    bool check;
+    uint64_t offset, size, digest;
+  } sections[] = {{"descriptor", true, footer.descriptor_offset, footer.descriptor_size, footer.descriptor_digest},
+                  {"metadata", true, footer.metadata_offset, footer.metadata_size, footer.metadata_digest},
+                  {"code", true, 0, footer.code_size, footer.code_digest},
+                  {"weights", check_weights, footer.weights_offset, footer.weights_size, footer.weights_digest}};
+  for (const auto& section : sections) {
+    if (!section.check) continue;
+    if (module_digest(data + section.offset, section.size) == section.digest) continue;
+    return fail(error, kErrSectionDigest, "'%s' is damaged: its %s section does not match its digest; %s", name,
+                section.name, kAgain);
+  }
+  return TESSERA_OK;
+}
+
+}  // namespace tessera

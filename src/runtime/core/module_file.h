@@ -1,0 +1,51 @@
+// A module file as data: mapped read-only and checked from its last byte to its first. Nothing here maps code.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/module_abi.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+
+// The checked file. The pointers below point into the mapping (no copies) and live until close().
+// Invariant after a successful open: sections are ordered code, weights, descriptor, metadata, footer; every byte of
+// the file is covered by a digest or by the zero-padding check (but for the weights if their digest was skipped);
+// every offset and string of the descriptor is in bounds.
+struct ModuleFile {
+  int fd = -1;
+  const uint8_t* data = nullptr;
+  uint64_t size = 0;
+  tsr_footer footer = {};
+  const tsr_descriptor* descriptor = nullptr;
+  char name[244] = {};  // for messages
+
+  const uint8_t* code() const { return data; }
+  const uint8_t* weights() const { return data + footer.weights_offset; }
+  const char* metadata() const { return reinterpret_cast<const char*>(data + footer.metadata_offset); }
+
+  const char* text(uint32_t offset) const { return reinterpret_cast<const char*>(descriptor) + offset; }
+  const tsr_tensor_descr* inputs() const { return table<tsr_tensor_descr>(descriptor->inputs); }
+  const tsr_tensor_descr* outputs() const { return table<tsr_tensor_descr>(descriptor->outputs); }
+  const tsr_symbol_descr* symbols() const { return table<tsr_symbol_descr>(descriptor->symbols); }
+  const tsr_kernel_descr* kernels() const { return table<tsr_kernel_descr>(descriptor->kernels); }
+
+  // Opens and checks the file at `path`. On failure nothing stays open.
+  tessera_status open_path(const char* path, bool check_weights, tessera_error* error);
+  // The same for an open file; takes ownership of `fd` in every case. `name` is for messages.
+  tessera_status open_fd(int fd, const char* name, bool check_weights, tessera_error* error);
+  void close();
+
+ private:
+  template <typename T>
+  const T* table(uint32_t offset) const {
+    return reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(descriptor) + offset);
+  }
+  tessera_status map_and_check(bool check_weights, tessera_error* error);
+  tessera_status check_footer(tessera_error* error);
+  tessera_status check_layout(tessera_error* error) const;
+  tessera_status check_digests(bool check_weights, tessera_error* error) const;
+};
+
+}  // namespace tessera

@@ -1,0 +1,140 @@
+#include "runtime/core/session.h"
+
+#include <new>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/core/errors.h"
+#include "runtime/cpu/affinity.h"
+#include "runtime/cpu/float_state.h"
+#include "runtime/cpu/thread_pool.h"
+
+namespace tessera {
+
+namespace {
+
+uint64_t aligned_up(uint64_t bytes) { return (bytes + TSR_BUFFER_ALIGN - 1) / TSR_BUFFER_ALIGN * TSR_BUFFER_ALIGN; }
+
+void host_parallel_for(void* self, tsr_task_fn fn, const void* arg, int64_t n, int64_t grain) {
+  if (static_cast<tessera_session*>(self)->owns_pool) {
+    ThreadPool::process().parallel_for(fn, arg, n, grain);
+  } else if (n > 0) {
+    fn(arg, 0, n, 0);
+  }
+}
+
+void host_trace(void* self, int32_t kernel, int32_t phase) {
+  const tessera_session* session = static_cast<const tessera_session*>(self);
+  session->trace(session->trace_user, kernel, phase);
+}
+
+// Arena, then the scratch of all workers. Scratch of one worker after another: the module adds
+// worker * descriptor.scratch_bytes, which its compiler keeps a multiple of TSR_BUFFER_ALIGN.
+tessera_status map_memory(tessera_session* session, tessera_error* error) {
+  const tsr_descriptor& descriptor = *session->module->file.descriptor;
+  uint64_t scratch, total;
+  const bool overflows =
+      descriptor.arena_bytes > UINT64_MAX - TSR_BUFFER_ALIGN ||
+      __builtin_mul_overflow(descriptor.scratch_bytes, static_cast<uint64_t>(session->num_threads), &scratch) ||
+      __builtin_add_overflow(aligned_up(descriptor.arena_bytes), scratch, &total);
+  if (overflows || !session->memory.map(total)) {
+    return fail(error, kErrMemory, "not enough memory for a session: the module needs %llu bytes and %llu for each of "
+                "%d threads; free memory, or use fewer threads",
+                static_cast<unsigned long long>(descriptor.arena_bytes),
+                static_cast<unsigned long long>(descriptor.scratch_bytes), session->num_threads);
+  }
+  session->call.arena = session->memory.data;
+  session->call.scratch = session->memory.data + aligned_up(descriptor.arena_bytes);
+  return TESSERA_OK;
+}
+
+tessera_status start_threads(int32_t threads, tessera_error* error) {
+  if (threads < 2) return TESSERA_OK;
+  const int failure = ThreadPool::process().reserve(threads);
+  if (failure == 0) return TESSERA_OK;
+  return fail(error, kErrThreadStart, "cannot start the threads of a session with %d threads: %s; use fewer threads "
+              "(TESSERA_NUM_THREADS, --threads), or raise the limit of threads", threads, strerror(failure));
+}
+
+}  // namespace
+
+tessera_status create_session(const tessera_module* module, int32_t threads, tessera_session** result,
+                              tessera_error* error) {
+  if (threads < 0 || threads > ThreadPool::kMaxThreads) {
+    return fail(error, kErrThreadCount, "a session with %d threads was asked for; legal are 1..%d, or 0 for the "
+                "default", threads, ThreadPool::kMaxThreads);
+  }
+  if (threads == 0) threads = default_num_threads();
+  tessera_status status = start_threads(threads, error);
+  if (status != TESSERA_OK) return status;
+
+  const tsr_descriptor& descriptor = *module->file.descriptor;
+  const size_t slots = size_t{descriptor.num_inputs} + descriptor.num_outputs + descriptor.num_symbols;
+  static_assert(sizeof(void*) == sizeof(int64_t) && alignof(tessera_session) >= alignof(int64_t));
+  const size_t bytes = sizeof(tessera_session) + slots * sizeof(int64_t);
+  void* memory = malloc(bytes);
+  if (!memory) return fail(error, kErrMemory, "not enough memory for a session: %zu bytes were refused", bytes);
+  tessera_session* session = new (memory) tessera_session();
+  session->module = module;
+  session->num_threads = threads;
+  status = map_memory(session, error);
+  if (status != TESSERA_OK) {
+    free_session(session);
+    return status;
+  }
+  session->bound.inputs = reinterpret_cast<const void**>(session + 1);
+  session->bound.outputs = const_cast<void**>(session->bound.inputs + descriptor.num_inputs);
+  session->bound.symbols = reinterpret_cast<int64_t*>(session->bound.outputs + descriptor.num_outputs);
+  session->host.size = sizeof(tsr_host);
+  session->host.abi_version = TSR_ABI_VERSION;
+  session->host.self = session;
+  session->host.num_workers = threads;
+  session->host.parallel_for = host_parallel_for;
+  session->call.host = &session->host;
+  session->call.weights = module->file.weights();
+  session->call.inputs = session->bound.inputs;
+  session->call.outputs = session->bound.outputs;
+  session->call.symbols = descriptor.num_symbols ? session->bound.symbols : nullptr;
+  *result = session;
+  return TESSERA_OK;
+}
+
+void free_session(tessera_session* session) {
+  session->memory.unmap();
+  free(session);  // trivially destructible
+}
+
+tessera_status run_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                           const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error) {
+  if (session->running.exchange(true, std::memory_order_acquire)) {
+    return fail(error, kErrSessionBusy, "the session is already running; a session runs one call at a time: create one "
+                "for each thread (they share the module)");
+  }
+  tessera_status status =
+      check_and_bind(session->module->file, inputs, num_inputs, outputs, num_outputs, session->bound, error);
+  if (status == TESSERA_OK) {
+    ThreadPool& pool = ThreadPool::process();
+    session->owns_pool = session->num_threads > 1 && pool.begin_run(session->num_threads);
+    int32_t code;
+    {
+      const DefaultFloatState float_state;
+      code = session->module->code.run(&session->call);
+    }
+    if (session->owns_pool) pool.end_run();
+    session->owns_pool = false;
+    if (code != 0) {
+      status = fail(error, kErrModuleCode, "the code of '%s' reported error %d, which its metadata explains; the "
+                    "outputs are not valid", session->module->file.name, code);
+    }
+  }
+  session->running.store(false, std::memory_order_release);
+  return status;
+}
+
+void set_session_trace(tessera_session* session, tessera_trace_fn trace, void* user) {
+  session->trace = trace;
+  session->trace_user = user;
+  session->host.trace = trace ? host_trace : nullptr;
+}
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// A session: the memory and the host side of runs of one module.
+#pragma once
+
+#include <atomic>
+#include <stdint.h>
+
+#include "abi/module_abi.h"
+#include "runtime/core/memory.h"
+#include "runtime/core/module_loader.h"
+#include "runtime/core/tensor_check.h"
+#include "tessera/tessera.h"
+
+// Used by one thread at a time (a second one gets an error). Never moves: host and call point into it.
+struct tessera_session {
+  const tessera_module* module = nullptr;
+  int32_t num_threads = 1;
+  bool owns_pool = false;  // during a run: its loops may be split
+  std::atomic<bool> running{false};
+  tsr_host host = {};
+  tsr_call call = {};
+  tessera::BoundTensors bound = {};  // arrays behind this struct, in the same allocation
+  tessera::MemoryRegion memory;      // arena, then scratch
+  tessera_trace_fn trace = nullptr;
+  void* trace_user = nullptr;
+};
+
+namespace tessera {
+
+// `threads` 0 means default_num_threads().
+tessera_status create_session(const tessera_module* module, int32_t threads, tessera_session** session,
+                              tessera_error* error);
+void free_session(tessera_session* session);
+tessera_status run_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                           const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
+void set_session_trace(tessera_session* session, tessera_trace_fn trace, void* user);
+
+}  // namespace tessera

@@ -1,0 +1,9 @@
+// Strings of a module reach programs in many languages; they must be what they claim to be.
+#pragma once
+
+namespace tessera {
+
+// Whether `text` (NUL-terminated) is well-formed UTF-8: shortest forms, no surrogates, at most U+10FFFF.
+bool is_utf8(const char* text);
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// A tensor in host memory: what constants hold and what the interpreters compute on. Row-major, dense.
+// The bytes are shared and immutable once shared; a Tensor may also point into memory kept alive by `owner`
+// (a mapped model file), so weights are not copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "types/dtype.h"
+
+namespace tessera {
+
+class Tensor {
+ public:
+  Tensor() = default;
+  // Zero-filled.
+  Tensor(DType dtype, std::vector<int64_t> dims);
+  // Borrows `data`, which `owner` keeps alive.
+  Tensor(DType dtype, std::vector<int64_t> dims, std::shared_ptr<const void> owner, const void* data);
+
+  DType dtype() const { return dtype_; }
+  const std::vector<int64_t>& dims() const { return dims_; }
+  int64_t num_elements() const;
+  int64_t num_bytes() const { return dtype_bytes(dtype_, num_elements()); }
+  const std::byte* bytes() const { return data_; }
+  // REQUIRES: made by the zero-filling constructor and not shared with another Tensor.
+  std::byte* mutable_bytes() { return mutable_data_; }
+
+  template <typename T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(data_), static_cast<size_t>(num_bytes()) / sizeof(T)};
+  }
+  template <typename T>
+  std::span<T> as_mutable() {
+    return {reinterpret_cast<T*>(mutable_data_), static_cast<size_t>(num_bytes()) / sizeof(T)};
+  }
+
+  // Element `index` (row-major) converted to double or int64, and back with rounding to the element type (floats:
+  // nearest even; integers: wrap modulo 2^bits). Every dtype but string.
+  double get_double(int64_t index) const;
+  int64_t get_int(int64_t index) const;
+  void set_double(int64_t index, double value);
+  void set_int(int64_t index, int64_t value);
+
+  static Tensor scalar_f32(float value);
+  static Tensor from_ints(std::vector<int64_t> values);  // i64[n]
+
+ private:
+  DType dtype_ = DType::kF32;
+  std::vector<int64_t> dims_;
+  std::shared_ptr<const void> owner_;
+  const std::byte* data_ = nullptr;
+  std::byte* mutable_data_ = nullptr;
+};
+
+using TensorPtr = std::shared_ptr<const Tensor>;
+
+// Rounding conversions between double and the small float formats, bit pattern in the low bits.
+uint32_t encode_float(DType dtype, double value);
+double decode_float(DType dtype, uint32_t bits);
+
+}  // namespace tessera
