@@ -1,5 +1,6 @@
 # `cmake --install build --prefix DIR` puts what a user needs: the compiler, the run time both ways, its C API, and files
-# by which CMake (find_package(tessera), target tessera::runtime) and pkg-config (tessera) find it.
+# by which CMake finds them (find_package(tessera), target tessera::runtime).
+set(CMAKE_INSTALL_LIBDIR lib CACHE STRING "Folder of libraries below the prefix")
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

@@ -64,7 +64,7 @@ def receipt():
 
 
 def put(picture, paper, corners):
-    """Lays `paper` so that its corners (top left, top right, bottom right, bottom left) lie at `corners`, with a shadow."""
+    """Lays `paper` so that its corners (clockwise from the top left) lie at `corners`, with a shadow."""
     w, h = paper.size
     rows = []
     for (x, y), (u, v) in zip(corners, [(0, 0), (w, 0), (w, h), (0, h)]):

@@ -78,7 +78,9 @@ make_venv() {
   cp scripts/requirements.txt .venv/requirements.installed
 }
 
-onnx_schema_is_current() { [[ -f .deps/onnx/onnx-ml.proto && .deps/onnx/onnx-ml.proto -nt .venv/requirements.installed ]]; }
+onnx_schema_is_current() {
+  [[ -f .deps/onnx/onnx-ml.proto && .deps/onnx/onnx-ml.proto -nt .venv/requirements.installed ]]
+}
 
 copy_onnx_schema() {
   say "copying onnx-ml.proto out of the onnx package"

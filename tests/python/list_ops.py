@@ -56,7 +56,8 @@ def describe(path, shapes, nodes):
     types = {v.name: type_of(v) for v in [*graph.input, *graph.output, *graph.value_info]}
     initializers = {t.name: t for t in graph.initializer}
     for t in graph.initializer:
-        types[t.name] = f"const {TensorProto.DataType.Name(t.data_type).lower()}[{'x'.join(map(str, t.dims)) or 'scalar'}]"
+        dtype, dims = TensorProto.DataType.Name(t.data_type).lower(), "x".join(map(str, t.dims)) or "scalar"
+        types[t.name] = f"const {dtype}[{dims}]"
     opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
     print(f"== {path}\nir {model.ir_version}, opset {opsets}, producer '{model.producer_name}', "
           f"{len(graph.node)} nodes, {len(initializers)} initializers")

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Builds small random models of one or a few operators, with ONNX Runtime's outputs, as ONNX test-case folders.
+
+    make_onnx_cases.py --out DIR [--match REGEX] [--list]
+
+They complete the official node tests where those are thin: odd, tiny, large and zero-size shapes, all pads, strides,
+dilations and groups, broadcasting in both directions, weights as constants or as inputs, and the opsets in which an
+operator changed. Everything is seeded by the case's name, so a case does not depend on the others. A second call
+with the same arguments does nothing. The cases themselves are in onnx_cases_*.py."""
+import argparse
+import pathlib
+import re
+import sys
+import zlib
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import case_folder
+import onnx_cases_contraction
+import onnx_cases_elementwise
+import onnx_cases_movement
+
+
+class Builder:
+    """Collects cases. What the functions of onnx_cases_*.py are given."""
+
+    def __init__(self):
+        self.cases = []  # (name, model, inputs)
+
+    def random(self, name):
+        return np.random.default_rng(zlib.crc32(name.encode()))
+
+    def op(self, name, op_type, inputs, opset=17, outputs=1, constants=(), **attributes):
+        """One node. `inputs`: arrays, shapes (a tuple stands for random float32 values), None for an optional one that
+        is absent. `constants`: indices of the inputs that become initializers instead of graph inputs."""
+        random = self.random(name)
+        arrays = [random.standard_normal(value).astype(np.float32) if isinstance(value, tuple) else value
+                  for value in inputs]
+        names = ["" if value is None else f"x{i}" for i, value in enumerate(arrays)]
+        results = [f"y{i}" for i in range(outputs)]
+        node = helper.make_node(op_type, names, results, name=f"{op_type}_under_test", **attributes)
+        self.graph(name, [node], {n: a for n, a in zip(names, arrays) if n}, results, opset,
+                   [names[i] for i in constants])
+
+    def graph(self, name, nodes, tensors, outputs, opset=17, constants=()):
+        """Several nodes. `tensors` maps a name to its array; those in `constants` become initializers."""
+        if any(name == other for other, _, _ in self.cases):
+            raise SystemExit(f"make_onnx_cases: two cases are called {name}")
+        inputs = {n: np.asarray(a, order="C") for n, a in tensors.items() if n not in constants}
+        infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+                 for n, a in inputs.items()]
+        graph = helper.make_graph(nodes, name, infos,
+                                  [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in outputs],
+                                  [numpy_helper.from_array(np.asarray(tensors[n], order="C"), n) for n in constants])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="tessera-tests")
+        model.ir_version = 8 if opset <= 18 else 10
+        self.cases.append((name, model, inputs))
+
+
+def complete(model, inputs):
+    """Runs the model in ONNX Runtime; gives the graph outputs the types and shapes found and returns the arrays."""
+    del model.graph.output[:]
+    names = [name for node in model.graph.node for name in node.output if name]
+    consumed = {name for node in model.graph.node for name in node.input}
+    for name in names:
+        if name not in consumed:
+            model.graph.output.append(helper.make_empty_tensor_value_info(name))
+    inferred = onnx.shape_inference.infer_shapes(model)
+    for output, known in zip(model.graph.output, inferred.graph.output):
+        output.CopyFrom(known)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    # The plain kernels: a reference should not depend on fusions.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    results = session.run(None, inputs)
+    for output, result in zip(model.graph.output, results):
+        output.CopyFrom(helper.make_tensor_value_info(output.name, helper.np_dtype_to_tensor_dtype(result.dtype),
+                                                      result.shape))
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--match", default="")
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    if not args.out and not args.list:
+        parser.error("--out is needed")
+    sources = [__file__, case_folder.__file__, onnx_cases_contraction.__file__, onnx_cases_elementwise.__file__,
+               onnx_cases_movement.__file__]
+    key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,
+                case_folder.source_digest(*sources)))
+    if args.out and case_folder.is_current(args.out, key):
+        return 0
+
+    builder = Builder()
+    for module in (onnx_cases_contraction, onnx_cases_elementwise, onnx_cases_movement):
+        module.add_cases(builder)
+    selected = [case for case in builder.cases if re.search(args.match, case[0])]
+    if args.list:
+        print("\n".join(name for name, _, _ in selected))
+        return 0
+    case_folder.clear(args.out)
+    written, refused = 0, []
+    for name, model, inputs in selected:
+        try:
+            outputs = complete(model, inputs)
+        except Exception as error:  # ONNX Runtime has gaps of its own; a case without a reference is no case
+            refused.append(name)
+            print(f"make_onnx_cases: no reference for {name}: {str(error).splitlines()[0][:160]}", file=sys.stderr)
+            continue
+        case_folder.write_case(args.out / name, model, [(list(inputs.values()), outputs)])
+        written += 1
+    if written == 0:
+        print("make_onnx_cases: nothing matches", file=sys.stderr)
+        return 1
+    case_folder.mark_current(args.out, key)
+    print(f"make_onnx_cases: {written} cases in {args.out}, {len(refused)} without a reference")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
