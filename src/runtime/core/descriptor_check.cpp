@@ -68,6 +68,10 @@ tessera_status DescriptorChecker::check() {
   if (descriptor_.size != sizeof(tsr_descriptor)) {
     return wrong("its head has %u bytes instead of %zu", descriptor_.size, sizeof(tsr_descriptor));
   }
+  if (descriptor_.scratch_bytes % TSR_BUFFER_ALIGN != 0) {
+    return wrong("its scratch of %llu bytes per thread is not a multiple of %u",
+                 static_cast<unsigned long long>(descriptor_.scratch_bytes), TSR_BUFFER_ALIGN);
+  }
   tessera_status status = check_tables();
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_symbols; ++i) status = check_symbol(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_inputs; ++i) {

@@ -1,0 +1,189 @@
+#include "module_builder.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <stdexcept>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace tessera {
+
+namespace {
+
+constexpr char kScaleSource[] = R"(
+#include "abi/module_abi.h"
+struct scale { const float* x; const float* w; float* y; };
+static void body(const void* arg, int64_t begin, int64_t end, int32_t worker) {
+  const struct scale* s = arg;
+  (void)worker;
+  for (int64_t i = begin; i < end; ++i) s->y[i] = s->x[i] * s->w[i];
+}
+__attribute__((visibility("default"))) int32_t tessera_module_run(const tsr_call* call) {
+  const tsr_host* host = call->host;
+  struct scale s = {call->inputs[0], (const float*)call->weights, call->outputs[0]};
+  if (host->trace) host->trace(host->self, 0, 0);
+  host->parallel_for(host->self, body, &s, 4, 1);
+  if (host->trace) host->trace(host->self, 0, 1);
+  return 0;
+}
+)";
+
+Bytes read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return Bytes(std::istreambuf_iterator<char>(file), {});
+}
+
+// The descriptor: head, tables, then strings.
+class DescriptorWriter {
+ public:
+  explicit DescriptorWriter(const ModuleSpec& spec) : spec_(spec) {}
+
+  Bytes write() {
+    tsr_descriptor head = {};
+    head.size = sizeof(head);
+    head.abi_version = TSR_ABI_VERSION;
+    head.arena_bytes = spec_.arena_bytes;
+    head.scratch_bytes = spec_.scratch_bytes;
+    head.num_inputs = static_cast<uint32_t>(spec_.inputs.size());
+    head.num_outputs = static_cast<uint32_t>(spec_.outputs.size());
+    head.num_symbols = static_cast<uint32_t>(spec_.symbols.size());
+    head.num_kernels = static_cast<uint32_t>(spec_.kernels.size());
+    uint32_t end = sizeof(head);
+    auto place = [&end](size_t bytes) {
+      const uint32_t at = end;
+      end += static_cast<uint32_t>(bytes);
+      return at;
+    };
+    head.inputs = place(spec_.inputs.size() * sizeof(tsr_tensor_descr));
+    head.outputs = place(spec_.outputs.size() * sizeof(tsr_tensor_descr));
+    head.symbols = place(spec_.symbols.size() * sizeof(tsr_symbol_descr));
+    head.kernels = place(spec_.kernels.size() * sizeof(tsr_kernel_descr));
+    bytes_.resize(end);
+    head.target = text(spec_.target);
+    head.features = text(spec_.features);
+    head.model_name = text(spec_.model_name);
+    head.producer = text(spec_.producer);
+    write_at(bytes_, 0, head);
+    write_tensors(spec_.inputs, head.inputs);
+    write_tensors(spec_.outputs, head.outputs);
+    for (size_t i = 0; i < spec_.symbols.size(); ++i) {
+      const SymbolSpec& symbol = spec_.symbols[i];
+      write_at(bytes_, head.symbols + i * sizeof(tsr_symbol_descr),
+               tsr_symbol_descr{text(symbol.name), 0, symbol.lo, symbol.hi});
+    }
+    for (size_t i = 0; i < spec_.kernels.size(); ++i) {
+      const KernelSpec& kernel = spec_.kernels[i];
+      write_at(bytes_, head.kernels + i * sizeof(tsr_kernel_descr),
+               tsr_kernel_descr{text(kernel.name), 0, kernel.flops, kernel.bytes});
+    }
+    return bytes_;
+  }
+
+ private:
+  uint32_t text(const std::string& value) {
+    const uint32_t at = static_cast<uint32_t>(bytes_.size());
+    bytes_.insert(bytes_.end(), value.begin(), value.end());
+    bytes_.push_back(0);
+    return at;
+  }
+  void write_tensors(const std::vector<TensorSpec>& tensors, uint32_t offset) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      tsr_tensor_descr tensor = {};
+      tensor.name = text(tensors[i].name);
+      tensor.dtype = tensors[i].dtype;
+      tensor.rank = static_cast<uint32_t>(tensors[i].dims.size());
+      for (size_t axis = 0; axis < tensors[i].dims.size() && axis < TSR_MAX_RANK; ++axis) {
+        tensor.dims[axis] = tensors[i].dims[axis];
+      }
+      write_at(bytes_, offset + i * sizeof(tensor), tensor);
+    }
+  }
+
+  const ModuleSpec& spec_;
+  Bytes bytes_;
+};
+
+void append(Bytes& to, const void* data, size_t size) {
+  const uint8_t* begin = static_cast<const uint8_t*>(data);
+  to.insert(to.end(), begin, begin + size);
+}
+
+}  // namespace
+
+ModuleSpec::ModuleSpec()
+    : source(kScaleSource),
+      inputs{{"x", TSR_F32, {4}}},
+      outputs{{"y", TSR_F32, {4}}},
+      kernels{{"Mul_0", 4, 48}},
+      weights(16) {
+  const float values[4] = {2, 3, 5, 7};
+  std::memcpy(weights.data(), values, sizeof(values));
+}
+
+Bytes ModuleSpec::build() const {
+  Bytes module = compile_shared_object(source);
+  if (edit_code) edit_code(module);
+  tsr_footer footer = {};
+  footer.code_size = module.size();
+  module.resize((module.size() + TSR_WEIGHTS_ALIGN - 1) / TSR_WEIGHTS_ALIGN * TSR_WEIGHTS_ALIGN);
+  footer.weights_offset = module.size();
+  footer.weights_size = weights.size();
+  append(module, weights.data(), weights.size());
+  module.resize((module.size() + TSR_SECTION_ALIGN - 1) / TSR_SECTION_ALIGN * TSR_SECTION_ALIGN);
+  Bytes descriptor = DescriptorWriter(*this).write();
+  if (edit_descriptor) edit_descriptor(descriptor);
+  footer.descriptor_offset = module.size();
+  footer.descriptor_size = descriptor.size();
+  append(module, descriptor.data(), descriptor.size());
+  footer.metadata_offset = module.size();
+  footer.metadata_size = metadata.size();
+  append(module, metadata.data(), metadata.size());
+  module.resize(module.size() + sizeof(footer));
+  footer.file_size = module.size();
+  std::memcpy(footer.magic, TSR_FOOTER_MAGIC, sizeof(footer.magic));
+  seal(module, footer, true);
+  return module;
+}
+
+const Bytes& compile_shared_object(const std::string& source) {
+  static std::map<std::string, Bytes> cache;
+  const auto found = cache.find(source);
+  if (found != cache.end()) return found->second;
+  char folder[] = "/tmp/tessera-module-XXXXXX";
+  if (!mkdtemp(folder)) throw std::runtime_error("no temporary folder");
+  const std::string base = folder;
+  std::ofstream(base + "/module.c") << source;
+  const std::string command = std::string("'" TESSERA_TEST_CC "' -std=c11 -O1 -fPIC -shared -nostdlib -fno-builtin "
+                                          "-fvisibility=hidden -I'" TESSERA_SOURCE_DIR "/src' -o ") +
+                              base + "/module.so " + base + "/module.c";
+  const int status = std::system(command.c_str());
+  Bytes result = read_file(base + "/module.so");
+  for (const char* file : {"/module.c", "/module.so"}) unlink((base + file).c_str());
+  rmdir(folder);
+  if (status != 0 || result.empty()) throw std::runtime_error("cannot compile the code of a test module: " + command);
+  return cache[source] = result;
+}
+
+tsr_footer read_footer(const Bytes& module) {
+  return read_at<tsr_footer>(module, module.size() - sizeof(tsr_footer));
+}
+
+void seal(Bytes& module, tsr_footer footer, bool sections) {
+  if (sections) {
+    footer.code_digest = XXH3_64bits(module.data(), footer.code_size);
+    footer.weights_digest = XXH3_64bits(module.data() + footer.weights_offset, footer.weights_size);
+    footer.descriptor_digest = XXH3_64bits(module.data() + footer.descriptor_offset, footer.descriptor_size);
+    footer.metadata_digest = XXH3_64bits(module.data() + footer.metadata_offset, footer.metadata_size);
+  }
+  footer.footer_digest = XXH3_64bits(&footer, offsetof(tsr_footer, footer_digest));
+  write_at(module, module.size() - sizeof(footer), footer);
+}
+
+}  // namespace tessera
