@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -109,6 +110,9 @@ class GraphBuilder {
 // Rebuilds a graph node by node: the usual shape of a pass. `visit` is called for each node in order with its inputs
 // already mapped into the new graph and returns the values in the new graph that replace its outputs; an empty
 // answer copies the node. Values that end up unused stay until dead-code elimination.
+// Graph inputs and outputs keep their names, which are the model's interface: the value that replaces a graph output
+// takes over its name; where that cannot be (the replacement is a graph input or another output already) the node is
+// copied instead.
 class GraphRewriter {
  public:
   explicit GraphRewriter(const Graph& source);

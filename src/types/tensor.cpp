@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "support/error.h"
+#include "support/hash.h"
 
 namespace tessera {
 namespace {
@@ -198,6 +199,21 @@ void Tensor::set_int(int64_t index, int64_t value) {
     return;
   }
   std::memcpy(mutable_data_ + index * (bits / 8), &value, static_cast<size_t>(bits / 8));
+}
+
+Tensor Tensor::without_data(DType dtype, std::vector<int64_t> dims, uint64_t content_hash) {
+  Tensor tensor(dtype, std::move(dims), nullptr, nullptr);
+  tensor.elided_hash_ = content_hash;
+  return tensor;
+}
+
+uint64_t Tensor::content_hash() const {
+  if (!has_data()) return elided_hash_;
+  Hasher hasher;
+  hasher.add(static_cast<uint64_t>(dtype_));
+  for (const int64_t dim : dims_) hasher.add(static_cast<uint64_t>(dim));
+  hasher.add_bytes(data_, static_cast<size_t>(num_bytes()));
+  return hasher.value();
 }
 
 Tensor Tensor::scalar_f32(float value) {

@@ -45,6 +45,13 @@ class Tensor {
   void set_double(int64_t index, double value);
   void set_int(int64_t index, int64_t value);
 
+  // A tensor whose elements were left out of a text (`elided<...>`): it has a type and the hash of its contents, but
+  // nothing to read. Whoever reads elements of a tensor that may come from a text checks has_data() first.
+  static Tensor without_data(DType dtype, std::vector<int64_t> dims, uint64_t content_hash);
+  bool has_data() const { return data_ != nullptr; }
+  // Of dtype, dims and elements; the same on every machine.
+  uint64_t content_hash() const;
+
   static Tensor scalar_f32(float value);
   static Tensor from_ints(std::vector<int64_t> values);  // i64[n]
 
@@ -54,6 +61,7 @@ class Tensor {
   std::shared_ptr<const void> owner_;
   const std::byte* data_ = nullptr;
   std::byte* mutable_data_ = nullptr;
+  uint64_t elided_hash_ = 0;  // of the contents, when data_ is null
 };
 
 using TensorPtr = std::shared_ptr<const Tensor>;

@@ -1,0 +1,14 @@
+// A graph's structural hash: what it computes, not how it is written down.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/graph.h"
+
+namespace tessera {
+
+// Over operators, attributes, types (layouts included), constants' data and the order of inputs and outputs. Not over
+// names, locations, the order of nodes, or nodes that no output needs; equal nodes computed twice count as one.
+uint64_t structural_hash(const Graph& graph);
+
+}  // namespace tessera
