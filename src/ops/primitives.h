@@ -1,0 +1,36 @@
+// The primitive operators, each defined in the file named behind it. Only op_table.cpp needs this list; everyone else
+// looks operators up by name. The objects live for the whole program and are immutable.
+#pragma once
+
+#include <vector>
+
+#include "graph/op_def.h"
+
+namespace tessera {
+
+// Families whose members differ by one expression.
+const std::vector<OpDef>& unary_ops();    // unary.cpp
+const std::vector<OpDef>& binary_ops();   // binary.cpp
+const std::vector<OpDef>& compare_ops();  // compare.cpp
+
+const OpDef& broadcast_op();      // broadcast.cpp
+const OpDef& cast_op();           // cast.cpp
+const OpDef& composite_op();      // composite.cpp
+const OpDef& concat_op();         // concat.cpp
+const OpDef& constant_op();       // constant.cpp
+const OpDef& conv_op();           // conv.cpp
+const OpDef& gather_op();         // gather.cpp
+const OpDef& group_op();          // composite.cpp
+const OpDef& iota_op();           // iota.cpp
+const OpDef& matmul_op();         // matmul.cpp
+const OpDef& pad_op();            // pad.cpp
+const OpDef& reduce_op();         // reduce.cpp
+const OpDef& reduce_window_op();  // reduce_window.cpp
+const OpDef& relayout_op();       // relayout.cpp
+const OpDef& reshape_op();        // reshape.cpp
+const OpDef& resize_op();         // resize.cpp
+const OpDef& select_op();         // select.cpp
+const OpDef& slice_op();          // slice.cpp
+const OpDef& transpose_op();      // transpose.cpp
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// reshape: the same row-major elements under another shape. No data moves.
+#include <fmt/format.h>
+
+#include "arith/simplify.h"
+#include "ops/op_util.h"
+#include "ops/primitives.h"
+
+namespace tessera {
+namespace {
+
+std::vector<TensorType> infer(const OpContext& ctx) {
+  const auto& shape = ctx.attrs.get_ints("shape");
+  require_ints(ctx, "shape", shape.size(), 0, kMaxExtent);
+  Expr from = 1;
+  for (const Expr& dim : ctx.inputs[0].shape) from = from * dim;
+  Expr to = 1;
+  for (int64_t dim : shape) to = to * Expr(dim);
+  if (!equal_extents(from, to))
+    ctx.fail("TSR-2028",
+             fmt::format("shape = {} ({} elements) for {} ({} elements)", join(shape), to_string(to),
+                         describe_operand(ctx, 0), to_string(simplify(from))),
+             "a shape of as many elements as the operand's");
+  return {TensorType{ctx.inputs[0].dtype, make_shape(shape), {}}};
+}
+
+}  // namespace
+
+const OpDef& reshape_op() {
+  static const OpDef op{
+      .name = "reshape",
+      .doc = "The elements of x in row-major order under another shape.",
+      .kind = OpKind::kView,
+      .min_inputs = 1,
+      .max_inputs = 1,
+      .attrs = {{"shape", AttrKind::kInts, true, "the result's extents, all given"}},
+      .infer = infer,
+      .body = {},
+      .example = R"(
+graph @main(%x: f32[2,3]) -> (%y: f32[3,1,2]) {
+  %y = reshape(%x) {shape = [3, 1, 2]} : f32[3,1,2]
+}
+run x = 1 2 3 4 5 6 -> y = 1 2 3 4 5 6
+)",
+  };
+  return op;
+}
+
+}  // namespace tessera

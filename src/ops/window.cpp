@@ -1,0 +1,69 @@
+#include "ops/window.h"
+
+#include <fmt/format.h>
+
+#include "arith/simplify.h"
+
+namespace tessera {
+namespace {
+
+// The extent with the gaps of input dilation.
+Expr dilated_extent(const WindowDim& dim) {
+  if (dim.input_dilation == 1) return dim.extent;
+  return (dim.extent - Expr(1)) * Expr(dim.input_dilation) + Expr(1);
+}
+
+Expr window_span(const WindowDim& dim) { return (dim.window - Expr(1)) * Expr(dim.dilation) + Expr(1); }
+
+}  // namespace
+
+std::vector<WindowDim> window_dims(const OpContext& ctx, const Shape& extents, const Shape& windows) {
+  const size_t rank = extents.size();
+  const auto& strides = require_ints(ctx, "strides", rank, 1, kMaxWindowInt);
+  const auto& pads_begin = require_ints(ctx, "pads_begin", rank, -kMaxWindowInt, kMaxWindowInt);
+  const auto& pads_end = require_ints(ctx, "pads_end", rank, -kMaxWindowInt, kMaxWindowInt);
+  const auto& dilations = require_ints(ctx, "dilations", rank, 1, kMaxWindowInt);
+  const bool gaps = ctx.attrs.has("input_dilations");
+  if (gaps) require_ints(ctx, "input_dilations", rank, 1, kMaxWindowInt);
+  std::vector<WindowDim> dims;
+  for (size_t d = 0; d < rank; ++d)
+    dims.push_back({extents[d], windows[d], strides[d], pads_begin[d], pads_end[d], dilations[d],
+                    gaps ? ctx.attrs.get_ints("input_dilations")[d] : 1});
+  return dims;
+}
+
+Expr window_count(const OpContext& ctx, const WindowDim& dim, size_t spatial_dim) {
+  const Expr padded = dilated_extent(dim) + Expr(dim.pad_begin) + Expr(dim.pad_end);
+  const Expr count = simplify(floordiv(padded - window_span(dim), dim.stride) + Expr(1));
+  if (const auto known = as_int(count); known && *known <= 0)
+    ctx.fail("TSR-2026",
+             fmt::format("spatial dimension {}: a window spanning {} over an input of {} with padding", spatial_dim,
+                         to_string(simplify(window_span(dim))), to_string(simplify(padded))),
+             "a window that fits into the padded input");
+  return count;
+}
+
+WindowPlace window_place(const WindowDim& dim, const Expr& output, const Expr& k, const Expr& output_extent) {
+  const Expr place = output * Expr(dim.stride) + k * Expr(dim.dilation) - Expr(dim.pad_begin);
+  const Expr end = dilated_extent(dim);
+  Expr inside = const_int(DType::kBool, 1);
+  if (dim.pad_begin > 0) inside = inside && Expr(0) <= place;
+  // The windows fit into the padded input, so without padding at the end no place lies behind the last element; with
+  // it, the last window may still not reach it.
+  bool reaches_end = dim.pad_end > 0;
+  const Expr last = (output_extent - Expr(1)) * Expr(dim.stride) + window_span(dim) - Expr(1) - Expr(dim.pad_begin);
+  if (const auto known = as_int(last); known && as_int(end)) reaches_end = *known >= *as_int(end);
+  if (reaches_end) inside = inside && place < end;
+  if (dim.input_dilation == 1) return {place, inside};
+  inside = inside && equal(floormod(place, dim.input_dilation), 0);
+  return {floordiv(place, dim.input_dilation), inside};
+}
+
+std::vector<AttrDef> window_attrs() {
+  return {{"strides", AttrKind::kInts, true, "distance between neighbouring windows, per spatial dimension"},
+          {"pads_begin", AttrKind::kInts, true, "padding before the first element; negative cuts off"},
+          {"pads_end", AttrKind::kInts, true, "padding after the last element; negative cuts off"},
+          {"dilations", AttrKind::kInts, true, "distance between neighbouring places of a window"}};
+}
+
+}  // namespace tessera
