@@ -137,38 +137,67 @@ OpName binary_spelling(BinaryOp op) {
   return {"?", nullptr};
 }
 
-std::string print(const Expr& e) {
+std::string float_text(DType dtype, double value) {
+  const std::string_view type = dtype_name(dtype);
+  if (std::isnan(value)) return fmt::format("nan:{}", type);
+  if (std::isinf(value)) return fmt::format("{}inf:{}", value < 0 ? "-" : "", type);
+  // The shortest digits that read back as the same value of the type.
+  if (dtype == DType::kF32) return fmt::format("{}:{}", static_cast<float>(value), type);
+  return fmt::format("{}:{}", value, type);
+}
+
+void print(const Expr& e, const NameMap& names, std::string& out);
+
+void print_list(const std::vector<Expr>& list, const NameMap& names, std::string& out) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (i) out += ", ";
+    print(list[i], names, out);
+  }
+}
+
+void print(const Expr& e, const NameMap& names, std::string& out) {
+  if (const auto it = names.find(e.get()); it != names.end()) {
+    out += it->second;
+    return;
+  }
   switch (e->kind) {
     case ExprKind::kConst:
-      if (e->dtype == DType::kI64) return fmt::format("{}", e->int_value);
-      if (e->dtype == DType::kBool) return e->int_value ? "true" : "false";
-      if (is_float(e->dtype)) {
-        if (std::isnan(e->float_value)) return fmt::format("nan:{}", dtype_name(e->dtype));
-        if (std::isinf(e->float_value)) return fmt::format("{}inf:{}", e->float_value < 0 ? "-" : "", dtype_name(e->dtype));
-        return fmt::format("{}:{}", e->float_value, dtype_name(e->dtype));
-      }
-      return fmt::format("{}:{}", e->int_value, dtype_name(e->dtype));
-    case ExprKind::kVar: return e->name;
+      if (e->dtype == DType::kI64) out += fmt::format("{}", e->int_value);
+      else if (e->dtype == DType::kBool) out += e->int_value ? "true" : "false";
+      else if (is_float(e->dtype)) out += float_text(e->dtype, e->float_value);
+      else out += fmt::format("{}:{}", e->int_value, dtype_name(e->dtype));
+      return;
+    case ExprKind::kVar: out += e->name; return;
     case ExprKind::kLoad: {
-      std::string text = e->buffer->name + "[";
-      for (size_t i = 0; i < e->operands.size(); ++i) text += (i ? ", " : "") + print(e->operands[i]);
-      return text + "]";
+      const auto it = names.find(e->buffer.get());
+      out += it == names.end() ? e->buffer->name : it->second;
+      out += '[';
+      print_list(e->operands, names, out);
+      out += ']';
+      return;
     }
+    case ExprKind::kBinary:
+      if (const OpName op = binary_spelling(e->binary); op.infix) {
+        out += '(';
+        print(e->operands[0], names, out);
+        out += fmt::format(" {} ", op.infix);
+        print(e->operands[1], names, out);
+        out += ')';
+        return;
+      }
+      out += binary_name(e->binary);
+      break;
     case ExprKind::kUnary:
-      if (e->unary == UnaryOp::kBitcast) return fmt::format("bitcast:{}({})", dtype_name(e->dtype), print(e->operands[0]));
-      return fmt::format("{}({})", unary_name(e->unary), print(e->operands[0]));
-    case ExprKind::kBinary: {
-      const OpName op = binary_spelling(e->binary);
-      if (op.infix) return fmt::format("({} {} {})", print(e->operands[0]), op.infix, print(e->operands[1]));
-      return fmt::format("{}({}, {})", op.name, print(e->operands[0]), print(e->operands[1]));
-    }
-    case ExprKind::kSelect:
-    case ExprKind::kFma:
-      return fmt::format("{}({}, {}, {})", e->kind == ExprKind::kFma ? "fma" : "select", print(e->operands[0]),
-                         print(e->operands[1]), print(e->operands[2]));
-    case ExprKind::kCast: return fmt::format("cast:{}({})", dtype_name(e->dtype), print(e->operands[0]));
+      out += unary_name(e->unary);
+      if (e->unary == UnaryOp::kBitcast) out += fmt::format(":{}", dtype_name(e->dtype));
+      break;
+    case ExprKind::kSelect: out += "select"; break;
+    case ExprKind::kFma: out += "fma"; break;
+    case ExprKind::kCast: out += fmt::format("cast:{}", dtype_name(e->dtype)); break;
   }
-  return "?";
+  out += '(';
+  print_list(e->operands, names, out);
+  out += ')';
 }
 
 }  // namespace
@@ -243,8 +272,8 @@ Expr bitcast(DType dtype, Expr a) {
 Expr binary(BinaryOp op, Expr a, Expr b) {
   check(a && b, "null operand");
   if (a.dtype() != b.dtype())
-    throw InternalError(fmt::format("operands of {} differ in type: {} {} and {} {}", binary_name(op), print(a),
-                                    dtype_name(a.dtype()), print(b), dtype_name(b.dtype())));
+    throw InternalError(fmt::format("operands of {} differ in type: {} {} and {} {}", binary_name(op),
+                                    to_string(a), dtype_name(a.dtype()), to_string(b), dtype_name(b.dtype())));
   const DType result = is_comparison(op) ? DType::kBool : a.dtype();
   if (int_like(a.dtype())) {
     const auto ca = as_int(a);
@@ -403,6 +432,13 @@ Expr substitute(const Expr& e, const VarMap& map) {
   });
 }
 
-std::string to_string(const Expr& e) { return e ? print(e) : "<null>"; }
+std::string to_string(const Expr& e, const NameMap& names) {
+  if (!e) return "<null>";
+  std::string out;
+  print(e, names, out);
+  return out;
+}
+
+std::string to_string(const Expr& e) { return to_string(e, NameMap()); }
 
 }  // namespace tessera

@@ -151,5 +151,9 @@ using VarMap = std::unordered_map<const ExprNode*, Expr>;
 Expr substitute(const Expr& e, const VarMap& map);
 
 std::string to_string(const Expr& e);
+// The same with other names for some variables, buffers (keyed by object) or whole sub-expressions: what the printers
+// of programs use to keep the names of one text apart.
+using NameMap = std::unordered_map<const void*, std::string>;
+std::string to_string(const Expr& e, const NameMap& names);
 
 }  // namespace tessera

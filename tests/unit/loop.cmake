@@ -1,0 +1,1 @@
+tessera_test(loop_text_test SOURCES loop_text_test.cpp LINKS tessera_loop WHOLE)
