@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "arith/tensor_type.h"
+#include "expr/tensor_program.h"
 #include "loop/stmt.h"
 #include "types/tensor.h"
 
@@ -34,6 +36,10 @@ struct ProgramBuffer {
 
 struct Kernel {
   LoopProgram program;
+  // What the program computes, for the schedule rules; null when the program was read from text.
+  std::shared_ptr<const TensorProgram> definition;
+  std::string rule = "naive";  // the schedule rule that wrote `program`
+  std::vector<std::string> refused;  // "rule: reason" of those that were asked and declined
   std::string loc;          // the model's node names it stands for
   int64_t flops = -1;       // per call
   int64_t bytes = -1;       // distinct bytes read and written per call

@@ -1,0 +1,130 @@
+#include "expr/tensor_program.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "arith/simplify.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+// Replaces loads from `stage` in `e` by the stage's value at the loaded index.
+class Inliner {
+ public:
+  explicit Inliner(const Stage& stage) : stage_(stage) {}
+
+  Expr run(const Expr& e) {
+    return transform(e, [&](const Expr& node) -> Expr {
+      if (node->kind != ExprKind::kLoad || node->buffer != stage_.out) return {};
+      for (const auto& [indices, value] : done_)
+        if (same(indices, node->operands)) return value;
+      VarMap map;
+      for (size_t i = 0; i < stage_.body.axes.size(); ++i) map[stage_.body.axes[i].var.get()] = node->operands[i];
+      Expr value = simplify(substitute(stage_.body.value, map));
+      done_.emplace_back(node->operands, value);
+      return value;
+    });
+  }
+
+ private:
+  static bool same(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+    for (size_t i = 0; i < a.size(); ++i)
+      if (!structurally_equal(a[i], b[i])) return false;
+    return true;
+  }
+
+  const Stage& stage_;
+  std::vector<std::pair<std::vector<Expr>, Expr>> done_;
+};
+
+int64_t flops_of(const Expr& e) {
+  int64_t count = 0;
+  walk(e, [&](const Expr& node) {
+    if (!is_float(node->dtype)) return;
+    if (node->kind == ExprKind::kFma) count += 2;
+    if (node->kind == ExprKind::kUnary && node->unary != UnaryOp::kBitcast) count += 1;
+    if (node->kind == ExprKind::kBinary) count += 1;
+  });
+  return count;
+}
+
+int64_t extent_of(const std::vector<Axis>& axes) {
+  int64_t count = 1;
+  for (const Axis& axis : axes) {
+    const auto extent = as_int(axis.extent);
+    if (!extent) return -1;
+    count *= *extent;
+  }
+  return count;
+}
+
+int64_t bytes_of(const BufferPtr& buffer, const Layout& layout) {
+  const auto dims = static_dims(physical_shape(buffer->shape, layout));
+  if (!dims) return -1;
+  int64_t count = 1;
+  for (int64_t dim : *dims) count *= dim;
+  return dtype_bytes(buffer->dtype, count);
+}
+
+}  // namespace
+
+const Stage* TensorProgram::reduction() const {
+  for (const Stage& stage : stages)
+    if (stage.body.is_reduction()) return &stage;
+  return nullptr;
+}
+
+void inline_injective_stages(TensorProgram& program) {
+  for (size_t i = 0; i + 1 < program.stages.size();) {
+    if (program.stages[i].body.is_reduction()) {
+      ++i;
+      continue;
+    }
+    const Stage producer = program.stages[i];
+    program.stages.erase(program.stages.begin() + static_cast<std::ptrdiff_t>(i));
+    for (size_t j = i; j < program.stages.size(); ++j) {
+      Inliner inliner(producer);
+      program.stages[j].body.value = inliner.run(program.stages[j].body.value);
+    }
+  }
+}
+
+int64_t count_flops(const TensorProgram& program) {
+  int64_t total = 0;
+  for (const Stage& stage : program.stages) {
+    const int64_t points = extent_of(stage.body.axes);
+    const int64_t reduced = extent_of(stage.body.reduce_axes);
+    if (points < 0 || reduced < 0) return -1;
+    const bool combines = stage.body.is_reduction() && is_float(stage.out->dtype);
+    total += points * reduced * (flops_of(stage.body.value) + (combines ? 1 : 0));
+  }
+  return total;
+}
+
+int64_t count_bytes(const TensorProgram& program) {
+  int64_t total = bytes_of(program.output().out, program.output().layout);
+  for (const TensorParam& param : program.params) {
+    const int64_t bytes = bytes_of(param.buffer, param.layout);
+    if (bytes < 0 || total < 0) return -1;
+    total += bytes;
+  }
+  return total;
+}
+
+std::string to_string(const TensorProgram& program) {
+  std::string text = "compute @" + program.name + "(";
+  for (size_t i = 0; i < program.params.size(); ++i) {
+    const TensorParam& param = program.params[i];
+    text += fmt::format("{}{}: {}{}{}{}", i ? ", " : "", param.buffer->name, dtype_name(param.buffer->dtype),
+                        to_string(param.buffer->shape), param.layout.to_string(), param.is_constant ? " const" : "");
+  }
+  text += ") {\n";
+  for (const Stage& stage : program.stages)
+    text += fmt::format("  {}: {}{}{} where {}\n", stage.out->name, dtype_name(stage.out->dtype),
+                        to_string(stage.out->shape), stage.layout.to_string(), to_string(stage.body));
+  return text + "}\n";
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// What one kernel computes, before any loop is written: its parameters and a short list of stages. Fusion decides
+// which stages share a kernel; injective stages are already inlined into their readers, so what is left is at most
+// one reduction followed by the injective stage that produces the output.
+//
+// Invariants: bodies load parameters and earlier stages by logical index; the last stage is the output and its layout
+// decides how it is stored; a stage that is not the last is read only at the index of its own axes (an epilogue).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "expr/body.h"
+#include "types/layout.h"
+
+namespace tessera {
+
+struct TensorParam {
+  BufferPtr buffer;  // logical shape
+  Layout layout;     // of the memory that is passed
+  bool is_constant = false;
+};
+
+struct Stage {
+  BufferPtr out;  // logical shape
+  Layout layout;
+  Body body;
+};
+
+struct TensorProgram {
+  std::string name;
+  std::vector<TensorParam> params;  // in call order; the output follows them
+  std::vector<Stage> stages;
+
+  const Stage& output() const { return stages.back(); }
+  // The reduction, or null when the kernel is injective.
+  const Stage* reduction() const;
+};
+
+// Removes injective stages other than the last by substituting their values into the stages that read them. A value
+// read several times at one index becomes one shared expression.
+void inline_injective_stages(TensorProgram& program);
+
+// Floating-point operations of one call: multiply and add count separately, a transcendental function counts once.
+// Comparisons, selects, casts and index arithmetic count nothing. -1 when a shape is symbolic.
+int64_t count_flops(const TensorProgram& program);
+// Bytes of all parameters and the output, each once, in their physical shapes. -1 when a shape is symbolic.
+int64_t count_bytes(const TensorProgram& program);
+
+std::string to_string(const TensorProgram& program);
+
+}  // namespace tessera

@@ -1,0 +1,81 @@
+#include <algorithm>
+
+#include "schedule/flat_kernel.h"
+#include "schedule/rules/loop_builder.h"
+#include "schedule/rules/rules.h"
+#include "support/error.h"
+
+namespace tessera {
+
+RuleResult injective(const TensorProgram& program, const Target& target) {
+  std::string why;
+  auto made = make_flat_kernel(program, why);
+  if (!made) return Declined{why};
+  FlatKernel& kernel = *made;
+  if (kernel.combiner != Combiner::kNone) return Declined{"the kernel reduces"};
+
+  // Lanes of padding may be computed as long as nothing is read out of bounds for them; otherwise they are masked.
+  const bool guarded = kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds);
+  merge_loops(kernel, [&](const OutputLoop& outer, const OutputLoop& inner) {
+    return !guarded || (outer.part == LayoutDim::Part::kWhole && inner.part == LayoutDim::Part::kWhole);
+  });
+  const Expr guard = guarded ? kernel.inside() : Expr();
+
+  ScheduledKernel result;
+  result.program.name = program.name;
+  result.program.params = kernel.params;
+  const auto element = [&](const VarMap& at) {
+    Stmt body = store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, at));
+    return guard ? if_then(substitute(guard, at), body) : body;
+  };
+  if (kernel.loops.empty()) {
+    result.program.body = element({});
+    return result;
+  }
+
+  const OutputLoop last = kernel.loops.back();
+  const int64_t width = std::max<int64_t>(4, target.f32_lanes()) * 4;
+  // Elements along the last loop from `begin` (an expression) on, in vectors of `width` and a shorter one.
+  const auto along_last = [&](const Expr& begin, int64_t count, const VarMap& outer) {
+    std::vector<Stmt> parts;
+    const int64_t whole = count / width;
+    const auto vector_at = [&](const Expr& start, int64_t lanes) {
+      const Var lane = make_var("l");
+      VarMap at = outer;
+      at[last.var.get()] = start + lane;
+      return for_loop(lane, 0, lanes, ForKind::kVectorized, element(at));
+    };
+    if (whole > 0) {
+      const Var step = make_var("s");
+      parts.push_back(for_loop(step, 0, whole, ForKind::kSerial, vector_at(begin + step * Expr(width), width)));
+    }
+    if (count % width != 0) parts.push_back(vector_at(begin + Expr(whole * width), count % width));
+    return seq(std::move(parts));
+  };
+
+  // Long rows are cut so that threads can share them.
+  constexpr int64_t kChunk = 4096;
+  const bool cut = last.extent >= 2 * kChunk;
+  std::vector<OutputLoop> outer(kernel.loops.begin(), kernel.loops.end() - 1);
+  if (!cut) {
+    result.program.body = outer_nest(outer, 32, [&](const VarMap& at) { return along_last(0, last.extent, at); });
+    return result;
+  }
+  OutputLoop chunks = last;
+  chunks.var = make_var("chunk");
+  chunks.extent = last.extent / kChunk;
+  std::vector<OutputLoop> with_chunks = outer;
+  with_chunks.push_back(chunks);
+  std::vector<Stmt> parts;
+  parts.push_back(outer_nest(with_chunks, INT64_MAX, [&](const VarMap& at) {
+    return along_last(at.at(chunks.var.get()) * Expr(kChunk), kChunk, at);
+  }));
+  if (last.extent % kChunk != 0)
+    parts.push_back(outer_nest(outer, 32, [&](const VarMap& at) {
+      return along_last(chunks.extent * kChunk, last.extent % kChunk, at);
+    }));
+  result.program.body = seq(std::move(parts));
+  return result;
+}
+
+}  // namespace tessera

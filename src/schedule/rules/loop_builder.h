@@ -1,0 +1,20 @@
+// Small helpers shared by the rules: nests of outer loops of which the first few become one parallel loop.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "loop/stmt.h"
+#include "schedule/flat_kernel.h"
+
+namespace tessera {
+
+// Loops over `loops`, outermost first; the leading ones are joined into one parallel loop until it has at least
+// `enough` iterations, the rest are serial. `body` receives the value of each loop's variable.
+Stmt outer_nest(const std::vector<OutputLoop>& loops, int64_t enough, const std::function<Stmt(const VarMap&)>& body);
+
+// `extent` copies of `body` under an unrolled loop named `name`.
+Stmt unrolled(const std::string& name, int64_t begin, int64_t extent, const std::function<Stmt(const Var&)>& body);
+Stmt vectorized(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body);
+
+}  // namespace tessera

@@ -1,0 +1,536 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "loop/intrinsic.h"
+#include "schedule/flat_kernel.h"
+#include "schedule/rules/loop_builder.h"
+#include "schedule/rules/rules.h"
+#include "schedule/rules/tile_shape.h"
+#include "support/error.h"
+
+// How a kernel is cut. The output has a vector axis (its innermost dimension), a row axis (the next one that moves,
+// output width for images, m for matrix products) and other axes. A tile is `vectors` blocks of the vector axis times
+// `rows` rows, accumulated in registers over the whole reduction and then finished by the epilogue. Padding of
+// convolutions never reaches the inner loop: conditions on the row axis decide, at compile time, which rows of a tile
+// take part for which window column; conditions on other axes become `if`s outside the inner loops.
+namespace tessera {
+namespace {
+
+struct ReduceLoop {
+  Var var;
+  int64_t extent = 1;     // constant part of the trip count
+  Expr dynamic_extent;    // when the last block is shorter; null otherwise
+  int axis = 0;           // index into FlatKernel::reduce
+  int64_t multiplier = 1; // of the axis' place per step
+  bool expanded = false;  // copied per iteration, because rows take part or not depending on it
+};
+
+// A stretch of row tiles in which the same rows take part.
+struct RowRun {
+  int64_t first_tile = 0, num_tiles = 0;
+  int64_t rows = 0;                                  // rows stored
+  std::vector<std::pair<int64_t, int64_t>> active;   // per assignment of the expanded loops: rows [first, second)
+};
+
+struct Tiling {
+  FlatKernel kernel;
+  const Target* target = nullptr;
+  std::string name;
+  // The vector axis.
+  OutputLoop vector;
+  bool blocked = false;       // it is the remainder of a blocked axis, whose quotient is `block`
+  OutputLoop block;           // variable of the block index; made up when the axis is whole
+  int64_t width = 1;          // elements per block: the width of a vector
+  int64_t full_blocks = 1, partial_lanes = 0;
+  std::optional<OutputLoop> row;
+  std::vector<OutputLoop> others;  // outermost first
+  std::vector<ReduceLoop> reduce;
+  Expr update;                // what is combined, guards removed
+  std::vector<Expr> guards;   // hoisted conditions without the row axis
+  std::vector<Expr> row_guards;
+  std::vector<PackedParam> packed;
+  std::vector<RowRun> runs;
+  TileShape shape;
+  Expr store_guard;
+};
+
+void split_conjunction(const Expr& e, std::vector<Expr>& terms) {
+  if (e->kind == ExprKind::kBinary && e->binary == BinaryOp::kAnd && e->dtype == DType::kBool) {
+    split_conjunction(e->operands[0], terms);
+    split_conjunction(e->operands[1], terms);
+  } else {
+    terms.push_back(e);
+  }
+}
+
+bool is_identity(const Expr& e, Combiner combiner) {
+  return structurally_equal(e, combiner_identity(combiner, e.dtype()));
+}
+
+// Takes conditions out of `e`: where they fail, `e` is the combiner's identity (a padded place of a sum of products
+// contributes nothing, whatever the other factor is).
+Expr take_guards(const Expr& e, Combiner combiner, std::vector<Expr>& terms) {
+  if (e->kind == ExprKind::kSelect && is_identity(e->operands[2], combiner)) {
+    split_conjunction(e->operands[0], terms);
+    return take_guards(e->operands[1], combiner, terms);
+  }
+  if (combiner == Combiner::kSum && e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul && is_float(e->dtype)) {
+    const Expr a = take_guards(e->operands[0], combiner, terms);
+    const Expr b = take_guards(e->operands[1], combiner, terms);
+    return a * b;
+  }
+  return e;
+}
+
+bool all_loads(const Expr& e, const std::function<bool(const Expr&)>& test) {
+  bool ok = true;
+  walk(e, [&](const Expr& node) { ok &= node->kind != ExprKind::kLoad || test(node); });
+  return ok;
+}
+
+std::string choose_axes(Tiling& t) {
+  FlatKernel& k = t.kernel;
+  if (k.loops.empty()) return "the output is a scalar";
+  const Var last = k.loops.back().var;
+  merge_loops(k, [&](const OutputLoop& outer, const OutputLoop& inner) {
+    return outer.part == LayoutDim::Part::kWhole && inner.part == LayoutDim::Part::kWhole && !inner.var.same_node(last);
+  });
+  t.vector = k.loops.back();
+  t.blocked = t.vector.part == LayoutDim::Part::kRemainder;
+  for (const OutputLoop& loop : k.loops) {
+    if (loop.var.same_node(t.vector.var)) continue;
+    if (loop.part == LayoutDim::Part::kQuotient && loop.axis == t.vector.axis) t.block = loop;
+    else if (loop.part != LayoutDim::Part::kWhole) return "the output's layout blocks another axis than the innermost";
+    else t.others.push_back(loop);
+  }
+  const int64_t lanes = t.target->vector_bits() / dtype_bits(k.reduce_dtype);
+  if (t.blocked) {
+    t.width = t.vector.extent;
+    t.full_blocks = t.block.extent;
+  } else {
+    t.width = lanes;
+    t.full_blocks = t.vector.extent / lanes;
+    t.partial_lanes = t.vector.extent % lanes;
+    t.block = t.vector;
+    t.block.var = make_var("nb");
+    t.block.extent = ceildiv(t.vector.extent, lanes)->int_value;
+    t.block.stride = lanes;
+    k.bounds.set(t.block.var, 0, t.block.extent - 1);
+    // n = block * width + lane
+    const Var lane = make_var("nl");
+    k.bounds.set(lane, 0, t.width - 1);
+    const VarMap split{{t.vector.var.get(), t.block.var * Expr(t.width) + lane}};
+    k.value = substitute(k.value, split);
+    k.reduce_value = substitute(k.reduce_value, split);
+    k.out_index = substitute(k.out_index, split);
+    for (Expr& index : k.logical) index = substitute(index, split);
+    t.vector.var = lane;
+  }
+  for (size_t i = t.others.size(); i-- > 0;)
+    if (t.others[i].extent > 1) {
+      t.row = t.others[i];
+      t.others.erase(t.others.begin() + static_cast<std::ptrdiff_t>(i));
+      break;
+    }
+  return "";
+}
+
+std::string choose_reduce_loops(Tiling& t) {
+  FlatKernel& k = t.kernel;
+  ReduceLoop inner;
+  for (size_t i = 0; i < k.reduce.size(); ++i) {
+    const Axis& axis = k.reduce[i];
+    const int64_t extent = *as_int(axis.extent);
+    ReduceLoop loop;
+    loop.var = axis.var;
+    loop.extent = extent;
+    loop.axis = static_cast<int>(i);
+    const auto linear_in = [&](const Var& var) {
+      return all_loads(t.update, [&](const Expr& node) {
+        return linear_coefficient(node->operands[0], var, k.bounds).has_value();
+      });
+    };
+    if (extent > 1 && !linear_in(axis.var)) {
+      // A blocked axis is walked block by block.
+      int64_t block = 1;
+      for (size_t p = 0; p < k.param_block.size(); ++p) block = std::max(block, k.param_block[p]);
+      if (block == 1 || inner.var) return "an operand's address is not linear in a reduced axis";
+      const Var quotient = make_var(axis.var->name + "b");
+      const Var remainder = make_var(axis.var->name + "i");
+      k.bounds.set(quotient, 0, ceildiv(extent, block)->int_value - 1);
+      k.bounds.set(remainder, 0, block - 1);
+      t.update = simplify(substitute(t.update, {{axis.var.get(), quotient * Expr(block) + remainder}}), k.bounds);
+      if (!linear_in(quotient) || !linear_in(remainder)) return "an operand's address is not linear in a reduced axis";
+      loop.var = quotient;
+      loop.extent = ceildiv(extent, block)->int_value;
+      loop.multiplier = block;
+      inner.var = remainder;
+      inner.extent = block;
+      inner.axis = loop.axis;
+      if (extent % block != 0) inner.dynamic_extent = min(Expr(block), Expr(extent) - quotient * Expr(block));
+      if (loop.extent == 1) {
+        inner.extent = extent;
+        inner.dynamic_extent = {};
+      }
+      for (const Expr& guard : t.guards)
+        if (uses_var(guard, axis.var)) return "a condition depends on a blocked axis";
+      for (const Expr& guard : t.row_guards)
+        if (uses_var(guard, axis.var)) return "a condition depends on a blocked axis";
+    }
+    loop.expanded = std::any_of(t.row_guards.begin(), t.row_guards.end(),
+                                [&](const Expr& guard) { return uses_var(guard, axis.var); });
+    t.reduce.push_back(loop);
+  }
+  if (inner.var) t.reduce.push_back(inner);
+  // Loops that run once need no variable.
+  VarMap zero;
+  std::vector<ReduceLoop> kept;
+  for (ReduceLoop& loop : t.reduce) {
+    if (loop.extent == 1) {
+      zero[loop.var.get()] = 0;
+      k.bounds.set(loop.var, 0, 0);
+    } else {
+      kept.push_back(loop);
+    }
+  }
+  t.reduce = std::move(kept);
+  t.update = simplify(substitute(t.update, zero), k.bounds);
+  for (auto* guards : {&t.guards, &t.row_guards})
+    for (Expr& guard : *guards) guard = simplify(substitute(guard, zero), k.bounds);
+  int64_t copies = 1;
+  for (const ReduceLoop& loop : t.reduce) copies *= loop.expanded ? loop.extent : 1;
+  if (copies > 32) return fmt::format("{} window columns would be expanded, more than 32", copies);
+  return "";
+}
+
+// Constant operands that depend on the vector axis and a reduced axis, but not on rows, are stored in the order
+// [others][block][reduce loops][lane].
+void pack_operands(Tiling& t) {
+  FlatKernel& k = t.kernel;
+  for (size_t p = 0; p + 1 < k.params.size(); ++p) {
+    if (!k.is_constant[p] || k.param_block[p] != 1) continue;
+    std::vector<Expr> loads;
+    walk(t.update, [&](const Expr& node) {
+      if (node->kind == ExprKind::kLoad && node->buffer == k.params[p]) loads.push_back(node);
+    });
+    bool elsewhere = false;
+    walk(k.value, [&](const Expr& node) { elsewhere |= node->kind == ExprKind::kLoad && node->buffer == k.params[p]; });
+    if (loads.size() != 1 || elsewhere) continue;
+    const Expr& address = loads[0]->operands[0];
+    const auto coefficient = [&](const Var& var) { return linear_coefficient(address, var, k.bounds); };
+    const auto lane = coefficient(t.vector.var);
+    const auto block = coefficient(t.block.var);
+    if (!lane || !block || *lane == 0 || *block != *lane * t.width) continue;
+    if (t.row && coefficient(t.row->var) != 0) continue;
+
+    PackSpec spec;
+    const int64_t vector_extent = t.blocked ? k.extents[static_cast<size_t>(t.vector.axis)] : t.vector.extent;
+    spec.axes.push_back({vector_extent, *lane});
+    VarMap zero{{t.vector.var.get(), Expr(0)}, {t.block.var.get(), Expr(0)}};
+    Expr packed_address = 0;
+    bool linear = true;
+    bool reduces = false;
+    const auto add = [&](const Var& var, int64_t extent, int axis, int64_t multiplier) {
+      spec.dims.push_back({extent, axis, multiplier});
+      packed_address = packed_address * Expr(extent) + var;
+      zero[var.get()] = 0;
+    };
+    for (const OutputLoop& loop : t.others) {
+      const auto c = coefficient(loop.var);
+      linear &= c.has_value();
+      if (!c || *c == 0) continue;
+      spec.axes.push_back({loop.extent, *c});
+      add(loop.var, loop.extent, static_cast<int>(spec.axes.size()) - 1, 1);
+    }
+    add(t.block.var, t.block.extent, 0, t.width);
+    std::vector<int> pack_axis(k.reduce.size(), -1);
+    for (const ReduceLoop& loop : t.reduce) {
+      const auto c = coefficient(loop.var);
+      linear &= c.has_value();
+      if (!c || *c == 0) continue;
+      reduces = true;
+      int& axis = pack_axis[static_cast<size_t>(loop.axis)];
+      if (axis < 0) {
+        axis = static_cast<int>(spec.axes.size());
+        spec.axes.push_back({*as_int(k.reduce[static_cast<size_t>(loop.axis)].extent), *c / loop.multiplier});
+      }
+      add(loop.var, loop.extent, axis, loop.multiplier);
+    }
+    add(t.vector.var, t.width, 0, 1);
+    const auto offset = as_int(simplify(substitute(address, zero), k.bounds));
+    if (!linear || !reduces || !offset) continue;
+    spec.offset = *offset;
+    const BufferPtr buffer = make_buffer(k.params[p]->name + "_packed", k.params[p]->dtype, {spec.num_elements()});
+    const Expr replaced = loads[0];
+    t.update = transform(t.update, [&](const Expr& node) -> Expr {
+      return structurally_equal(node, replaced) ? load(buffer, {simplify(packed_address, k.bounds)}) : Expr();
+    });
+    k.params[p] = buffer;
+    t.packed.push_back({p, std::move(spec)});
+  }
+}
+
+std::string check_operands(Tiling& t) {
+  FlatKernel& k = t.kernel;
+  if (!all_loads(t.update, [&](const Expr& node) {
+        const auto c = linear_coefficient(node->operands[0], t.vector.var, k.bounds);
+        return c == 0 || c == 1;
+      }))
+    return "an operand is not contiguous along the output's innermost axis";
+  for (const Expr& guard : t.guards)
+    if (uses_var(guard, t.vector.var)) return "a condition depends on the vector axis";
+  for (const Expr& guard : t.row_guards)
+    if (uses_var(guard, t.vector.var)) return "a condition depends on the vector axis";
+  return "";
+}
+
+// Which rows take part in each tile, for each assignment of the expanded loops.
+std::string find_row_runs(Tiling& t) {
+  const int64_t num_rows = t.row ? t.row->extent : 1;
+  const int64_t rows = t.shape.rows;
+  std::vector<const ReduceLoop*> expanded;
+  for (const ReduceLoop& loop : t.reduce)
+    if (loop.expanded) expanded.push_back(&loop);
+  int64_t assignments = 1;
+  for (const ReduceLoop* loop : expanded) assignments *= loop->extent;
+
+  // Validity of every row for every assignment.
+  std::vector<std::vector<bool>> valid(static_cast<size_t>(assignments), std::vector<bool>(static_cast<size_t>(num_rows), true));
+  if (!t.row_guards.empty())
+    for (int64_t a = 0; a < assignments; ++a) {
+      VarMap at;
+      int64_t rest = a;
+      for (size_t i = expanded.size(); i-- > 0; rest /= expanded[i]->extent) at[expanded[i]->var.get()] = rest % expanded[i]->extent;
+      std::vector<Expr> conditions;
+      for (const Expr& guard : t.row_guards) conditions.push_back(substitute(guard, at));
+      for (int64_t r = 0; r < num_rows; ++r)
+        for (const Expr& condition : conditions) {
+          const Expr answer = simplify(substitute(condition, {{t.row->var.get(), Expr(r)}}), t.kernel.bounds);
+          if (!is_true(answer) && !is_false(answer)) return "a condition mixes the row axis with another";
+          if (is_false(answer)) valid[static_cast<size_t>(a)][static_cast<size_t>(r)] = false;
+        }
+    }
+  t.runs.clear();
+  for (int64_t tile = 0; tile * rows < num_rows; ++tile) {
+    RowRun run;
+    run.first_tile = tile;
+    run.num_tiles = 1;
+    run.rows = std::min(rows, num_rows - tile * rows);
+    for (const auto& flags : valid) {
+      int64_t begin = 0;
+      int64_t end = run.rows;
+      while (begin < end && !flags[static_cast<size_t>(tile * rows + begin)]) ++begin;
+      while (end > begin && !flags[static_cast<size_t>(tile * rows + end - 1)]) --end;
+      for (int64_t r = begin; r < end; ++r)
+        if (!flags[static_cast<size_t>(tile * rows + r)]) return "the rows that take part are not one interval";
+      run.active.emplace_back(begin, end);
+    }
+    if (!t.runs.empty() && t.runs.back().rows == run.rows && t.runs.back().active == run.active) ++t.runs.back().num_tiles;
+    else t.runs.push_back(std::move(run));
+  }
+  if (t.runs.size() > 12) return fmt::format("padding makes {} different kinds of tiles, more than 12", t.runs.size());
+  return "";
+}
+
+// ---- loops ----
+
+class TileEmitter {
+ public:
+  TileEmitter(const Tiling& tiling, const VarMap& outer, const Expr& first_block, int64_t vectors, int64_t lanes,
+              const Expr& first_row, const RowRun& run)
+      : t_(tiling), outer_(outer), first_block_(first_block), vectors_(vectors), lanes_(lanes), first_row_(first_row),
+        run_(run), acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
+    const bool whole_vector = lanes == tiling.width;
+    intrinsic_ = whole_vector ? best_fma_intrinsic(*tiling.target, tiling.kernel.reduce_dtype) : nullptr;
+    if (intrinsic_ && intrinsic_->lanes != lanes) intrinsic_ = nullptr;
+  }
+
+  Stmt emit() {
+    const Expr identity = combiner_identity(t_.kernel.combiner, acc_->dtype);
+    const Stmt init = over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap&) { return store(acc_, at, identity); });
+    const Stmt finish = over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap& map) {
+      VarMap values = map;
+      values[t_.kernel.result_var.get()] = load(acc_, at);
+      Stmt body = store(t_.kernel.out(), {substitute(t_.kernel.out_index, map)}, substitute(t_.kernel.value, values));
+      return t_.store_guard ? if_then(substitute(t_.store_guard, map), body) : body;
+    });
+    Stmt sum = reduce_from(0, outer_, 0);
+    if (t_.reduce.empty())
+      for (const Expr& guard : t_.guards) sum = if_then(substitute(guard, outer_), sum);
+    return alloc(acc_, seq({init, sum, finish}));
+  }
+
+ private:
+  // The loops over vectors, rows [begin, end) and lanes.
+  Stmt over_tile(int64_t begin, int64_t end, const std::function<Stmt(const std::vector<Expr>&, const VarMap&)>& body) {
+    return over_tile(begin, end, outer_, body);
+  }
+  Stmt over_tile(int64_t begin, int64_t end, const VarMap& base,
+                 const std::function<Stmt(const std::vector<Expr>&, const VarMap&)>& body) {
+    return unrolled("v", 0, vectors_, [&](const Var& v) {
+      return unrolled("p", begin, end - begin, [&](const Var& p) {
+        return vectorized("l", lanes_, [&](const Var& l) {
+          VarMap map = base;
+          map[t_.block.var.get()] = first_block_ + v;
+          map[t_.vector.var.get()] = l;
+          if (t_.row) map[t_.row->var.get()] = first_row_ + p;
+          return body({v, p, l}, map);
+        });
+      });
+    });
+  }
+
+  // The nest of reduce loops from number `depth` on; `assignment` numbers the values of the expanded loops so far.
+  Stmt reduce_from(size_t depth, const VarMap& at, int64_t assignment) {
+    if (depth == t_.reduce.size()) return update(at, assignment);
+    const ReduceLoop& loop = t_.reduce[depth];
+    if (loop.expanded) {
+      std::vector<Stmt> copies;
+      for (int64_t i = 0; i < loop.extent; ++i) {
+        VarMap inner = at;
+        inner[loop.var.get()] = i;
+        copies.push_back(guarded(depth, inner, reduce_from(depth + 1, inner, assignment * loop.extent + i)));
+      }
+      return seq(std::move(copies));
+    }
+    const Var var = make_var(loop.var->name);
+    VarMap inner = at;
+    inner[loop.var.get()] = var;
+    const Expr extent = loop.dynamic_extent ? substitute(loop.dynamic_extent, at) : Expr(loop.extent);
+    return for_loop(var, 0, extent, ForKind::kSerial, guarded(depth, inner, reduce_from(depth + 1, inner, assignment)));
+  }
+
+  // Puts the conditions whose last loop is number `depth` around `body`.
+  Stmt guarded(size_t depth, const VarMap& at, Stmt body) {
+    for (const Expr& guard : t_.guards) {
+      int last = -1;
+      for (size_t i = 0; i < t_.reduce.size(); ++i)
+        if (uses_var(guard, t_.reduce[i].var)) last = static_cast<int>(i);
+      if (std::max(last, 0) == static_cast<int>(depth)) body = if_then(substitute(guard, at), body);
+    }
+    return body;
+  }
+
+  Stmt update(const VarMap& at, int64_t assignment) {
+    const auto [begin, end] = run_.active[static_cast<size_t>(assignment)];
+    if (begin == end) return seq({});
+    const Expr& value = t_.update;
+    const bool product = t_.kernel.combiner == Combiner::kSum && value->kind == ExprKind::kBinary &&
+                         value->binary == BinaryOp::kMul && is_float(value->dtype);
+    const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, const VarMap& map) {
+      const Expr old = load(acc_, index);
+      if (product) return store(acc_, index, fma(substitute(value->operands[0], map), substitute(value->operands[1], map), old));
+      return store(acc_, index, combine(t_.kernel.combiner, old, substitute(value, map)));
+    });
+    return product && intrinsic_ && match_intrinsic(*intrinsic_, body).empty() ? tensorized(intrinsic_, body) : body;
+  }
+
+  const Tiling& t_;
+  const VarMap& outer_;
+  Expr first_block_;
+  int64_t vectors_, lanes_;
+  Expr first_row_;
+  const RowRun& run_;
+  BufferPtr acc_;
+  const TensorIntrinsic* intrinsic_ = nullptr;
+};
+
+Stmt emit_loops(const Tiling& t) {
+  // Block groups of `vectors`, a shorter group, and a block with fewer lanes.
+  struct Group {
+    int64_t first_block, count, vectors, lanes;
+  };
+  std::vector<Group> groups;
+  const int64_t vectors = t.shape.vectors;
+  if (t.full_blocks / vectors > 0) groups.push_back({0, t.full_blocks / vectors, vectors, t.width});
+  if (t.full_blocks % vectors != 0)
+    groups.push_back({t.full_blocks / vectors * vectors, 1, t.full_blocks % vectors, t.width});
+  if (t.partial_lanes != 0) groups.push_back({t.full_blocks, 1, 1, t.partial_lanes});
+  int64_t num_groups = 0;
+  for (const Group& group : groups) num_groups += group.count;
+  const int64_t tiles = t.runs.back().first_tile + t.runs.back().num_tiles;
+
+  // Outermost to innermost: other axes before the blocks in memory (batch), blocks, the other axes, row tiles. The
+  // packed weights of one block group stay in cache while the image passes by.
+  std::vector<OutputLoop> loops;
+  OutputLoop group_loop;
+  group_loop.var = make_var("g");
+  group_loop.extent = num_groups;
+  OutputLoop tile_loop;
+  tile_loop.var = make_var("w");
+  tile_loop.extent = tiles;
+  for (const OutputLoop& loop : t.others)
+    if (loop.stride > t.block.stride) loops.push_back(loop);
+  loops.push_back(group_loop);
+  for (const OutputLoop& loop : t.others)
+    if (loop.stride <= t.block.stride) loops.push_back(loop);
+  loops.push_back(tile_loop);
+  return outer_nest(loops, INT64_MAX, [&](const VarMap& at) {
+    const Expr g = at.at(group_loop.var.get());
+    const Expr w = at.at(tile_loop.var.get());
+    Stmt by_group;
+    int64_t group_end = num_groups;
+    for (size_t i = groups.size(); i-- > 0;) {
+      const Group& group = groups[i];
+      const int64_t group_begin = group_end - group.count;
+      const Expr first_block = group.count == 1 ? Expr(group.first_block)
+                                                : (g - Expr(group_begin)) * Expr(group.vectors) + Expr(group.first_block);
+      Stmt by_run;
+      for (size_t r = t.runs.size(); r-- > 0;) {
+        const RowRun& run = t.runs[r];
+        const Expr first_row = run.num_tiles == 1 ? Expr(run.first_tile * t.shape.rows) : w * Expr(t.shape.rows);
+        Stmt tile = TileEmitter(t, at, first_block, group.vectors, group.lanes, first_row, run).emit();
+        by_run = by_run ? if_then(w < Expr(run.first_tile + run.num_tiles), tile, by_run) : tile;
+      }
+      by_group = by_group ? if_then(g < Expr(group_end), by_run, by_group) : by_run;
+      group_end = group_begin;
+    }
+    return by_group;
+  });
+}
+
+}  // namespace
+
+RuleResult register_tile(const TensorProgram& program, const Target& target) {
+  std::string why;
+  auto made = make_flat_kernel(program, why);
+  if (!made) return Declined{why};
+  if (made->combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
+
+  Tiling t;
+  t.kernel = std::move(*made);
+  t.target = &target;
+  t.name = program.name;
+  if (why = choose_axes(t); !why.empty()) return Declined{why};
+  std::vector<Expr> conditions;
+  t.update = take_guards(simplify(t.kernel.reduce_value, t.kernel.bounds), t.kernel.combiner, conditions);
+  for (const Expr& condition : conditions)
+    (t.row && uses_var(condition, t.row->var) ? t.row_guards : t.guards).push_back(condition);
+  if (why = choose_reduce_loops(t); !why.empty()) return Declined{why};
+  pack_operands(t);
+  if (why = check_operands(t); !why.empty()) return Declined{why};
+
+  int64_t steps = 1;
+  for (const ReduceLoop& loop : t.reduce) steps *= loop.extent;
+  TileProblem problem;
+  problem.rows = t.row ? t.row->extent : 1;
+  problem.blocks = std::max<int64_t>(1, t.full_blocks);
+  problem.registers_per_block = std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / target.vector_bits());
+  problem.steps = steps;
+  problem.registers = target.vector_registers();
+  t.shape = choose_tile(problem);
+  if (why = find_row_runs(t); !why.empty()) return Declined{why};
+
+  // Lanes beyond the logical extent are computed and stored into padding unless the epilogue would read out of bounds.
+  if (t.kernel.padded && !loads_in_bounds(t.kernel.value, t.kernel.bounds)) t.store_guard = t.kernel.inside();
+
+  ScheduledKernel result;
+  result.packed = t.packed;
+  result.program.name = program.name;
+  result.program.params = t.kernel.params;
+  result.program.body = emit_loops(t);
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// How many vectors and rows a register tile has: a small model of one core's issue limits.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+struct TileProblem {
+  int64_t rows = 1;                 // extent of the row axis
+  int64_t blocks = 1;               // vector blocks along the vector axis
+  int64_t registers_per_block = 1;  // a block may need several registers
+  int64_t steps = 1;                // length of the reduction
+  int registers = 16;               // vector registers of the machine
+};
+
+struct TileShape {
+  int64_t vectors = 1;
+  int64_t rows = 1;
+};
+
+// The shape with the least predicted time over the whole output, remainders included. Accumulators, the vectors of
+// one step and a broadcast fit the registers.
+TileShape choose_tile(const TileProblem& problem);
+
+}  // namespace tessera

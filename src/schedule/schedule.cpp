@@ -1,0 +1,93 @@
+#include "schedule/schedule.h"
+
+#include <array>
+
+#include "schedule/rules/rules.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array kRules = {
+    ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", register_tile},
+    ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", row_reduce},
+    ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", injective},
+};
+
+// Stores the packed form of a weight as a buffer of its own and makes the calls of `kernel` read it.
+void use_packed(Program& program, int32_t kernel, const PackedParam& packed) {
+  for (KernelCall& call : program.calls) {
+    if (call.kernel != kernel) continue;
+    const BufferId source = call.args[packed.param];
+    ProgramBuffer buffer;
+    {
+      const ProgramBuffer& old = program.buffers[static_cast<size_t>(source)];
+      const ProgramBuffer& root = old.alias_of >= 0 ? program.buffers[static_cast<size_t>(old.alias_of)] : old;
+      check(root.kind == BufferKind::kWeight && root.data != nullptr, "a packed parameter must be a weight: " + old.name);
+      auto data = std::make_shared<Tensor>(pack(*root.data, packed.spec));
+      buffer.name = old.name + ".packed" + std::to_string(program.buffers.size());
+      buffer.kind = BufferKind::kWeight;
+      buffer.type = {data->dtype(), make_shape(data->dims()), {}};
+      buffer.bytes = data->num_bytes();
+      buffer.data = std::move(data);
+    }
+    program.buffers.push_back(std::move(buffer));
+    call.args[packed.param] = static_cast<BufferId>(program.buffers.size() - 1);
+  }
+}
+
+// Removes buffers that no call reads or writes and that are not part of the signature.
+void drop_unused_buffers(Program& program) {
+  std::vector<bool> used(program.buffers.size(), false);
+  const auto mark = [&](BufferId id) {
+    used[static_cast<size_t>(id)] = true;
+    const BufferId root = program.buffers[static_cast<size_t>(id)].alias_of;
+    if (root >= 0) used[static_cast<size_t>(root)] = true;
+  };
+  for (const KernelCall& call : program.calls)
+    for (BufferId id : call.args) mark(id);
+  for (BufferId id : program.inputs) mark(id);
+  for (BufferId id : program.outputs) mark(id);
+  std::vector<BufferId> renumber(program.buffers.size(), -1);
+  std::vector<ProgramBuffer> kept;
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    if (!used[i]) continue;
+    renumber[i] = static_cast<BufferId>(kept.size());
+    kept.push_back(std::move(program.buffers[i]));
+  }
+  const auto apply = [&](BufferId& id) {
+    if (id >= 0) id = renumber[static_cast<size_t>(id)];
+  };
+  for (ProgramBuffer& buffer : kept) apply(buffer.alias_of);
+  for (KernelCall& call : program.calls)
+    for (BufferId& id : call.args) apply(id);
+  for (BufferId& id : program.inputs) apply(id);
+  for (BufferId& id : program.outputs) apply(id);
+  program.buffers = std::move(kept);
+}
+
+}  // namespace
+
+std::span<const ScheduleRule> schedule_rules() { return kRules; }
+
+void schedule_program(Program& program, const Target& target, int opt_level) {
+  if (opt_level == 0) return;
+  for (size_t k = 0; k < program.kernels.size(); ++k) {
+    if (!program.kernels[k].definition) continue;
+    for (const ScheduleRule& rule : kRules) {
+      auto answer = rule.apply(*program.kernels[k].definition, target);
+      if (const auto* declined = std::get_if<Declined>(&answer)) {
+        program.kernels[k].refused.push_back(std::string(rule.name) + ": " + declined->reason);
+        continue;
+      }
+      auto& scheduled = std::get<ScheduledKernel>(answer);
+      program.kernels[k].program = std::move(scheduled.program);
+      program.kernels[k].rule = rule.name;
+      for (const PackedParam& packed : scheduled.packed) use_packed(program, static_cast<int32_t>(k), packed);
+      break;
+    }
+  }
+  drop_unused_buffers(program);
+}
+
+}  // namespace tessera

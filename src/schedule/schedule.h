@@ -1,0 +1,41 @@
+// Choosing how each kernel runs. Rules are asked in order; the first that takes a kernel writes its loop program from
+// a model of the machine, the others leave a reason why they declined. Every rule keeps what the kernel computes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "expr/tensor_program.h"
+#include "loop/stmt.h"
+#include "program/program.h"
+#include "schedule/pack.h"
+#include "types/target.h"
+
+namespace tessera {
+
+// A rule's answer: the loop program, and which constant parameters it wants stored otherwise.
+struct ScheduledKernel {
+  LoopProgram program;
+  std::vector<PackedParam> packed;
+};
+
+struct Declined {
+  std::string reason;
+};
+
+struct ScheduleRule {
+  std::string_view name;
+  std::string_view summary;
+  std::variant<ScheduledKernel, Declined> (*apply)(const TensorProgram& kernel, const Target& target);
+};
+
+// In the order in which they are asked.
+std::span<const ScheduleRule> schedule_rules();
+
+// Replaces the loop programs of all kernels that have a definition, packs weights as the rules want them, and drops
+// weight buffers nobody reads any more. At level 0 kernels stay naive.
+void schedule_program(Program& program, const Target& target, int opt_level);
+
+}  // namespace tessera
