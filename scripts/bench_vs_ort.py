@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Times compiled models beside ONNX Runtime in alternating rounds, and checks that their outputs agree.
+
+    bench_vs_ort.py [MODEL...] [--threads 1,2] [--rounds 5] [--repeat 10] [--json OUT.json] [--max-ratio NAME=R]...
+
+MODEL is a name below (default: all of them) or an .onnx file, with :INPUT=1x3x224x224 appended where shapes are open.
+  text_detector   PP-OCR's detector (.deps/ppocr, fetched by scripts/setup.sh), at 1x3x640x640
+  ultraface       a face detector, 1x3x240x320; needs test data: TESSERA_TEST_DATA, else ../shared
+  resnet50        ResNet-50 with seeded random weights, made by tests/models/materialize.py
+Exit code: 2 when outputs differ, 3 when a ratio is above its --max-ratio (on one thread)."""
+import argparse
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+
+import numpy as np
+import onnx
+
+import latency
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESSERA = ROOT / "build/bin/tessera"
+WORK = ROOT / "out/bench"
+
+
+def test_data():
+    return pathlib.Path(os.environ.get("TESSERA_TEST_DATA", ROOT.parent / "shared"))
+
+
+def text_detector():
+    return ROOT / ".deps/ppocr/ch_PP-OCRv4_det_infer.onnx", {"x": "1x3x640x640"}
+
+
+def ultraface():
+    return test_data() / "real/ultraface-rfb-320/model.onnx", {}
+
+
+def resnet50():
+    path = WORK / "resnet50.onnx"
+    if not path.is_file():
+        subprocess.run([sys.executable, ROOT / "tests/models/materialize.py", "resnet50", "--out", WORK], check=True)
+    return path, {}
+
+
+NAMED = {"text_detector": text_detector, "ultraface": ultraface, "resnet50": resnet50}
+
+
+def find_model(text):
+    """(name, path, shapes) or (name, None, reason)."""
+    if text in NAMED:
+        path, shapes = NAMED[text]()
+        return (text, path, shapes) if path.is_file() else (text, None, f"there is no {path}")
+    path, *shapes = text.split(":")
+    if not pathlib.Path(path).is_file():
+        return text, None, f"there is no {path}, and no model is called so"
+    return pathlib.Path(path).stem, pathlib.Path(path), dict(shape.split("=") for shape in shapes)
+
+
+def random_inputs(path, shapes):
+    graph = onnx.load(path, load_external_data=False).graph
+    initialized = {tensor.name for tensor in graph.initializer}
+    random = np.random.default_rng(0)
+    inputs = {}
+    for value in graph.input:
+        if value.name in initialized:
+            continue
+        if value.name in shapes:
+            dims = [int(dim) for dim in shapes[value.name].split("x")]
+        else:
+            dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        if min(dims, default=1) < 1:
+            sys.exit(f"{path}: input {value.name} has an open shape; give it as {path}:{value.name}=1x3x224x224")
+        inputs[value.name] = (random.standard_normal(dims) if np.issubdtype(dtype, np.floating)
+                              else random.integers(0, 100, dims)).astype(dtype)
+    return inputs
+
+
+def compile_model(path, shapes, module):
+    flags = [flag for name, dims in shapes.items() for flag in ("--shape", f"{name}={dims}")]
+    begin = time.perf_counter()
+    subprocess.run([TESSERA, "compile", path, "-o", module, *flags], check=True)
+    return time.perf_counter() - begin
+
+
+def check_outputs(name, module, inputs, want):
+    """The largest |difference| / max|reference| over the outputs of one run."""
+    command = [TESSERA, "run", module]
+    for index, (input_name, value) in enumerate(inputs.items()):
+        np.save(WORK / f"{name}.in{index}.npy", value)
+        command += ["--input", f"{input_name}=@{WORK}/{name}.in{index}.npy"]
+    for index in range(len(want)):
+        command += ["--output", f"@{WORK}/{name}.out{index}.npy"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    worst = 0.0
+    for index, reference in enumerate(want):
+        difference, magnitude = latency.largest_difference(np.load(WORK / f"{name}.out{index}.npy"), reference)
+        worst = max(worst, difference / magnitude if magnitude > 0 else difference)
+    return worst
+
+
+def cpu_name():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=list(NAMED))
+    parser.add_argument("--threads", default=",".join(map(str, sorted({1, latency.available_cpus()}))))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--max-ratio", action="append", default=[], metavar="NAME=R")
+    args = parser.parse_args()
+    limits = {name: float(limit) for name, limit in (text.split("=") for text in args.max_ratio)}
+    WORK.mkdir(parents=True, exist_ok=True)
+
+    report = {"date": time.strftime("%Y-%m-%d"), "cpu": cpu_name(), "onnxruntime": latency.onnxruntime.__version__,
+              "rounds": args.rounds, "repeat": args.repeat, "models": []}
+    print(f"{report['date']}, {report['cpu']}, ONNX Runtime {report['onnxruntime']}, {args.rounds} rounds of "
+          f"{args.repeat} runs; medians in ms")
+    print(f"{'model':<16} {'threads':>7} {'tessera':>9} {'ort':>9} {'ratio':>6} {'difference':>10} {'compile s':>9} "
+          f"{'module MB':>9}")
+    status = 0
+    for text in args.models:
+        name, path, shapes = find_model(text)
+        if path is None:
+            print(f"{name:<16} skipped: {shapes}")
+            continue
+        module = WORK / f"{name}.so"
+        compile_s = compile_model(path, shapes, module)
+        inputs = random_inputs(path, shapes)
+        difference = None
+        for threads in map(int, args.threads.split(",")):
+            ort = latency.OrtSession(path, inputs, threads)
+            if difference is None:
+                difference = check_outputs(name, module, inputs, ort.outputs())
+                if difference > 1e-4:
+                    status = max(status, 2)
+            command = [str(TESSERA), "bench", str(module), "--threads", str(threads), "--repeat", str(args.repeat),
+                       "--json"]
+            row = latency.compare(command, ort, args.rounds, args.repeat)
+            row |= {"model": name, "threads": threads, "difference": difference, "compile_s": compile_s,
+                    "module_bytes": module.stat().st_size}
+            report["models"].append(row)
+            over = threads == 1 and name in limits and row["ratio"] > limits[name]
+            status = max(status, 3 if over else 0)
+            print(f"{name:<16} {threads:>7} {row['tessera_ms']:>9.2f} {row['ort_ms']:>9.2f} {row['ratio']:>6.2f} "
+                  f"{difference:>10.1e} {compile_s:>9.1f} {row['module_bytes'] / 1e6:>9.2f}"
+                  f"{'  ABOVE ' + str(limits[name]) if over else ''}", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
