@@ -1,0 +1,110 @@
+#include "package/descriptor.h"
+
+#include <cstring>
+#include <limits>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "abi/module_abi.h"
+#include "support/error.h"
+
+namespace tessera {
+
+namespace {
+
+// Grows the section; tables and strings are found by offset.
+class Section {
+ public:
+  explicit Section(size_t head) : bytes_(head) {}
+
+  uint32_t add_text(const std::string& text) {
+    const auto [place, is_new] = texts_.try_emplace(text, offset());
+    if (is_new) {
+      // A NUL inside a name would cut it; names of models cannot hold one in any format we read.
+      const auto* data = reinterpret_cast<const std::byte*>(text.c_str());
+      bytes_.insert(bytes_.end(), data, data + text.size() + 1);
+    }
+    return place->second;
+  }
+
+  template <typename T>
+  uint32_t add_table(const std::vector<T>& rows) {
+    bytes_.resize((bytes_.size() + TSR_SECTION_ALIGN - 1) / TSR_SECTION_ALIGN * TSR_SECTION_ALIGN);
+    const uint32_t begin = offset();
+    const auto* data = reinterpret_cast<const std::byte*>(rows.data());
+    bytes_.insert(bytes_.end(), data, data + rows.size() * sizeof(T));
+    return begin;
+  }
+
+  std::vector<std::byte> finish(const tsr_descriptor& head) {
+    std::memcpy(bytes_.data(), &head, sizeof(head));
+    return std::move(bytes_);
+  }
+
+ private:
+  uint32_t offset() const {
+    check(bytes_.size() <= std::numeric_limits<uint32_t>::max(), "a module's descriptor exceeds 4 GiB");
+    return static_cast<uint32_t>(bytes_.size());
+  }
+
+  std::vector<std::byte> bytes_;
+  std::unordered_map<std::string, uint32_t> texts_;  // equal strings are stored once
+};
+
+std::vector<tsr_tensor_descr> tensor_table(Section& section, const Program& program,
+                                           const std::vector<BufferId>& buffers) {
+  std::vector<tsr_tensor_descr> rows;
+  for (const BufferId id : buffers) {
+    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(id)];
+    const auto dims = static_dims(buffer.type.shape);
+    check(dims.has_value(), "the module format of this compiler needs static shapes of inputs and outputs");
+    check(dims->size() <= TSR_MAX_RANK, "rank above TSR_MAX_RANK");
+    tsr_tensor_descr row = {};
+    row.name = section.add_text(buffer.name);
+    row.dtype = static_cast<uint32_t>(buffer.type.dtype);
+    row.rank = static_cast<uint32_t>(dims->size());
+    std::copy(dims->begin(), dims->end(), row.dims);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+std::string join(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ",")); }
+
+}  // namespace
+
+std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo& info) {
+  Section section(sizeof(tsr_descriptor));
+  tsr_descriptor head = {};
+  head.size = sizeof(head);
+  head.abi_version = TSR_ABI_VERSION;
+  head.target = section.add_text(info.target_triple);
+  head.features = section.add_text(join(info.features));
+  head.model_name = section.add_text(info.model_name);
+  head.producer = section.add_text(info.producer);
+
+  const std::vector<tsr_tensor_descr> inputs = tensor_table(section, program, program.inputs);
+  const std::vector<tsr_tensor_descr> outputs = tensor_table(section, program, program.outputs);
+  std::vector<tsr_kernel_descr> kernels;
+  for (const Kernel& kernel : program.kernels) {
+    tsr_kernel_descr row = {};
+    row.name = section.add_text(kernel.loc);
+    row.flops = kernel.flops;
+    row.bytes = kernel.bytes;
+    kernels.push_back(row);
+  }
+  head.num_inputs = static_cast<uint32_t>(inputs.size());
+  head.inputs = section.add_table(inputs);
+  head.num_outputs = static_cast<uint32_t>(outputs.size());
+  head.outputs = section.add_table(outputs);
+  head.num_symbols = 0;
+  head.symbols = section.add_table(std::vector<tsr_symbol_descr>());
+  head.num_kernels = static_cast<uint32_t>(kernels.size());
+  head.kernels = section.add_table(kernels);
+  head.arena_bytes = static_cast<uint64_t>(program.arena_bytes);
+  head.scratch_bytes = static_cast<uint64_t>(program.scratch_bytes);
+  return section.finish(head);
+}
+
+}  // namespace tessera

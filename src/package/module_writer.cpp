@@ -1,0 +1,164 @@
+#include "package/module_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "abi/module_abi.h"
+#include "package/atomic_file.h"
+#include "package/descriptor.h"
+#include "support/error.h"
+
+namespace tessera {
+
+namespace {
+
+// XXH3 over pieces that arrive one after the other.
+class Digest {
+ public:
+  Digest() { XXH3_64bits_reset(&state_); }
+  void add(std::span<const std::byte> bytes) { XXH3_64bits_update(&state_, bytes.data(), bytes.size()); }
+  uint64_t value() const { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
+
+uint64_t digest_of(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+uint64_t align_up(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
+
+// Writes pieces to a descriptor and knows where it is.
+class Writer {
+ public:
+  Writer(int fd, std::string what) : fd_(fd), what_(std::move(what)) {}
+
+  uint64_t offset() const { return offset_; }
+  void add(std::span<const std::byte> bytes) {
+    write_fully(fd_, bytes, what_);
+    offset_ += bytes.size();
+  }
+  void pad_to(uint64_t offset, Digest* digest = nullptr) {
+    static constexpr std::array<std::byte, 4096> kZeros = {};
+    check(offset >= offset_, "module sections overlap");
+    while (offset_ < offset) {
+      const auto zeros = std::span(kZeros).first(std::min<uint64_t>(kZeros.size(), offset - offset_));
+      if (digest) digest->add(zeros);
+      add(zeros);
+    }
+  }
+
+ private:
+  int fd_;
+  std::string what_;
+  uint64_t offset_ = 0;
+};
+
+// The buffers that hold weights, by place. Invariant: they do not overlap (checked while writing).
+std::vector<const ProgramBuffer*> weights_in_order(const Program& program) {
+  std::vector<const ProgramBuffer*> weights;
+  for (const ProgramBuffer& buffer : program.buffers) {
+    if (buffer.kind != BufferKind::kWeight || buffer.alias_of >= 0) continue;
+    check(buffer.offset >= 0, "weight " + buffer.name + " has no place in the weights region");
+    check(buffer.data && buffer.data->has_data() && buffer.data->num_bytes() == buffer.bytes,
+          "weight " + buffer.name + " does not have the bytes its type needs");
+    weights.push_back(&buffer);
+  }
+  std::sort(weights.begin(), weights.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  return weights;
+}
+
+void write_module(int fd, const std::string& what, const ModuleContents& contents) {
+  Writer writer(fd, what);
+  tsr_footer footer = {};
+  footer.code_size = contents.code.size();
+  footer.code_digest = digest_of(contents.code);
+  writer.add(contents.code);
+
+  footer.weights_offset = align_up(writer.offset(), TSR_WEIGHTS_ALIGN);
+  writer.pad_to(footer.weights_offset);
+  Digest weights_digest;
+  for (const ProgramBuffer* weight : weights_in_order(contents.program)) {
+    const std::span<const std::byte> bytes(weight->data->bytes(), static_cast<size_t>(weight->bytes));
+    writer.pad_to(footer.weights_offset + static_cast<uint64_t>(weight->offset), &weights_digest);
+    weights_digest.add(bytes);
+    writer.add(bytes);
+  }
+  const uint64_t weights_end = footer.weights_offset + static_cast<uint64_t>(contents.program.weight_bytes);
+  writer.pad_to(weights_end, &weights_digest);
+  footer.weights_size = static_cast<uint64_t>(contents.program.weight_bytes);
+  footer.weights_digest = weights_digest.value();
+
+  const std::vector<std::byte> descriptor = make_descriptor(contents.program, contents.info);
+  footer.descriptor_offset = align_up(writer.offset(), TSR_SECTION_ALIGN);
+  footer.descriptor_size = descriptor.size();
+  footer.descriptor_digest = digest_of(descriptor);
+  writer.pad_to(footer.descriptor_offset);
+  writer.add(descriptor);
+
+  const std::string metadata = module_metadata(contents.program, contents.info);
+  const auto metadata_bytes = std::as_bytes(std::span(metadata));
+  footer.metadata_offset = writer.offset();
+  footer.metadata_size = metadata.size();
+  footer.metadata_digest = digest_of(metadata_bytes);
+  writer.add(metadata_bytes);
+
+  footer.file_size = writer.offset() + sizeof(footer);
+  std::memcpy(footer.magic, TSR_FOOTER_MAGIC, sizeof(footer.magic));
+  const auto footer_bytes = std::as_bytes(std::span(&footer, 1));
+  footer.footer_digest = digest_of(footer_bytes.first(offsetof(tsr_footer, footer_digest)));
+  writer.add(footer_bytes);
+}
+
+nlohmann::json describe_tensors(const Program& program, const std::vector<BufferId>& buffers) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const BufferId id : buffers) {
+    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(id)];
+    list.push_back({{"name", buffer.name}, {"type", buffer.type.to_string()}, {"bytes", buffer.bytes}});
+  }
+  return list;
+}
+
+}  // namespace
+
+// nlohmann::json keeps keys sorted: the text is the same every time.
+std::string module_metadata(const Program& program, const ModuleInfo& info) {
+  nlohmann::json json = {
+      {"format", "tessera-module"},
+      {"producer", info.producer},
+      {"model", {{"name", info.model_name}, {"digest", info.model_digest}}},
+      {"target", {{"triple", info.target_triple}, {"cpu", info.target_cpu}, {"features", info.features},
+                  {"threads", info.num_threads}}},
+      {"options", info.options},
+      {"inputs", describe_tensors(program, program.inputs)},
+      {"outputs", describe_tensors(program, program.outputs)},
+      {"memory", {{"arena_bytes", program.arena_bytes}, {"weight_bytes", program.weight_bytes},
+                  {"scratch_bytes_per_worker", program.scratch_bytes}}},
+  };
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const Kernel& kernel : program.kernels) {
+    kernels.push_back({{"name", kernel.program.name}, {"loc", kernel.loc}, {"rule", kernel.rule},
+                       {"flops", kernel.flops}, {"bytes", kernel.bytes}});
+  }
+  json["kernels"] = std::move(kernels);
+  // Names come from models: what is not UTF-8 is replaced, never refused.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void write_module_file(const std::string& path, const ModuleContents& contents) {
+  AtomicFile file(path, "module");
+  write_module(file.fd(), "module '" + path + "'", contents);
+  file.commit();
+}
+
+AnonymousFile write_module_memory(const ModuleContents& contents) {
+  AnonymousFile file("tessera-module");
+  write_module(file.fd(), "a module in memory", contents);
+  return file;
+}
+
+}  // namespace tessera

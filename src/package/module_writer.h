@@ -1,0 +1,46 @@
+// The module file: code, weights, descriptor, metadata and footer, laid out as abi/module_abi.h says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "package/anonymous_file.h"
+#include "program/program.h"
+
+namespace tessera {
+
+// What a module says about itself beyond its program. Nothing in it may depend on when or where it was made, so that
+// the same model and options give the same bytes.
+struct ModuleInfo {
+  std::string model_name;
+  std::string model_digest;               // hex; of the model file and its external data
+  std::string producer;                   // "tessera 0.1.0"
+  std::string target_triple;
+  std::string target_cpu;                 // a tuning hint, for people
+  std::vector<std::string> features;      // that the code needs, LLVM's names, sorted
+  int num_threads = 1;                    // that parallel loops are cut for
+  std::map<std::string, std::string> options;  // compile options that change the code, as on the command line
+};
+
+// A module about to be written. Borrows everything.
+struct ModuleContents {
+  std::span<const std::byte> code;  // the ELF shared object
+  const Program& program;           // planned: weights have offsets, the arena a size
+  const ModuleInfo& info;
+};
+
+// Writes the module to `path`, which appears whole or not at all; UserError TSR-61xx when it cannot be written.
+// Weights go from their tensors straight to the file.
+void write_module_file(const std::string& path, const ModuleContents& contents);
+
+// The same to a file in memory, ready for the runtime's loader.
+AnonymousFile write_module_memory(const ModuleContents& contents);
+
+// The metadata section alone.
+std::string module_metadata(const Program& program, const ModuleInfo& info);
+
+}  // namespace tessera
