@@ -1,0 +1,181 @@
+// Activation functions: elementwise, one operand (clip and prelu take their bounds and slopes as operands).
+#include <cmath>
+
+#include "ops/composites/composites.h"
+#include "ops/op_util.h"
+
+namespace tessera {
+namespace {
+
+using Result = std::vector<ValueId>;
+
+void require_real(CompositeBody& b) { require_dtype(b.context(), 0, is_real, kRealTypes); }
+
+AttrDef number(const char* name, const char* doc) { return {name, AttrKind::kFloat, true, doc}; }
+
+double attr(CompositeBody& b, const char* name) { return b.attrs().get<double>(name); }
+
+// 1 / (1 + exp(-x)): exp overflows to infinity for very negative x, which gives the right 0.
+ValueId sigmoid(CompositeBody& b, ValueId x) {
+  const ValueId e = b.add("exp", {b.add("neg", {x})});
+  return b.add("div", {b.scalar(1), b.add_scalar("add", e, 1)});
+}
+
+// log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|) in 0 .. 1. Where 1 + e rounds, u = 1 + e and
+// log(u) * e / (u - 1) keeps the digits that log(1 + e) would lose.
+ValueId softplus(CompositeBody& b, ValueId x) {
+  const ValueId e = b.add("exp", {b.add("neg", {b.add("abs", {x})})});
+  const ValueId u = b.add_scalar("add", e, 1);
+  const ValueId log1p = b.add("div", {b.add("mul", {b.add("log", {u}), e}), b.add_scalar("sub", u, 1)});
+  const ValueId tail = b.add("select", {b.add_scalar("eq", u, 1), e, log1p});
+  return b.add("add", {b.add_scalar("max", x, 0), tail});
+}
+
+// scale * (exp(x / divisor) - 1) for x < 0.
+ValueId exponential_part(CompositeBody& b, ValueId x, double scale, double divisor) {
+  ValueId below = b.add_scalar("min", x, 0);
+  if (divisor != 1) below = b.add_scalar("div", below, divisor);
+  const ValueId e = b.add_scalar("sub", b.add("exp", {below}), 1);
+  return scale == 1 ? e : b.add_scalar("mul", e, scale);
+}
+
+ValueId elu(CompositeBody& b, ValueId x, double alpha) {
+  return b.add("select", {b.add_scalar("lt", x, 0), exponential_part(b, x, alpha, 1), x});
+}
+
+Result relu(CompositeBody& b) {
+  require_dtype(b.context(), 0, is_arithmetic, kArithmeticTypes);
+  return {b.add_scalar("max", b.operand(0), 0)};
+}
+
+Result leaky_relu(CompositeBody& b) {
+  require_real(b);
+  const ValueId x = b.operand(0);
+  return {b.add("select", {b.add_scalar("lt", x, 0), b.add_scalar("mul", x, attr(b, "alpha")), x})};
+}
+
+// The second and third operand must not make the result larger than the first.
+void require_fits_first(CompositeBody& b) {
+  require_same_dtype(b.context());
+  for (size_t i = 1; i < b.num_operands(); ++i) {
+    const Shape& x = b.type(b.operand(0)).shape;
+    const Shape joint = broadcast_shapes(b.context(), x, b.type(b.operand(i)).shape);
+    if (!same_shape(joint, x))
+      b.context().fail("TSR-2023", describe_operand(b.context(), i),
+                       "a shape that broadcasts to that of " + describe_operand(b.context(), 0));
+  }
+}
+
+Result prelu(CompositeBody& b) {
+  require_dtype(b.context(), 0, is_arithmetic, kArithmeticTypes);
+  require_fits_first(b);
+  const ValueId x = b.operand(0);
+  return {b.add("select", {b.add_scalar("lt", x, 0), b.add("mul", {x, b.operand(1)}), x})};
+}
+
+Result clip(CompositeBody& b) {
+  require_dtype(b.context(), 0, is_arithmetic, kArithmeticTypes);
+  require_fits_first(b);
+  return {b.add("min", {b.add("max", {b.operand(0), b.operand(1)}), b.operand(2)})};
+}
+
+// max(0, min(1, alpha * x + beta))
+ValueId hard_sigmoid(CompositeBody& b, ValueId x, double alpha, double beta) {
+  const ValueId line = b.add_scalar("add", b.add_scalar("mul", x, alpha), beta);
+  return b.add_scalar("max", b.add_scalar("min", line, 1), 0);
+}
+
+Result gelu(CompositeBody& b) {
+  require_real(b);
+  const ValueId x = b.operand(0);
+  const std::string mode = b.attrs().get_or<std::string>("approximate", "none");
+  ValueId inner;
+  if (require_word(b.context(), "approximate", mode, {"none", "tanh"}) == 0) {
+    inner = b.add("erf", {b.add_scalar("mul", x, std::sqrt(0.5))});
+  } else {
+    const ValueId cube = b.add("mul", {b.add("mul", {x, x}), x});
+    const ValueId sum = b.add("add", {x, b.add_scalar("mul", cube, 0.044715)});
+    inner = b.add("tanh", {b.add_scalar("mul", sum, std::sqrt(2 / M_PI))});
+  }
+  return {b.add("mul", {b.add_scalar("mul", x, 0.5), b.add_scalar("add", inner, 1)})};
+}
+
+// A composite of one real operand without attributes.
+CompositeDef plain(const char* name, const char* doc, ValueId (*f)(CompositeBody&, ValueId), const char* example) {
+  return {name, doc, 1, 1, {},
+          [f](CompositeBody& b) -> Result {
+            require_real(b);
+            return {f(b, b.operand(0))};
+          },
+          example};
+}
+
+std::vector<CompositeDef> definitions() {
+  return {
+      {"relu", "max(x, 0).", 1, 1, {}, relu, "relu(x: f32[3])\nrun x = -1 0 2 -> y = 0 0 2"},
+      {"leaky_relu", "x, times alpha where x < 0.", 1, 1, {number("alpha", "the slope below 0")}, leaky_relu,
+       "leaky_relu(x: f32[3]) {alpha = 0.1}\nrun x = -10 0 2 -> y = -1 0 2"},
+      {"prelu", "x, times the slope (which broadcasts to x) where x < 0.", 2, 2, {}, prelu,
+       "prelu(x: f32[2,2], slope: f32[2])\nrun x = -1 -1 2 2 ; slope = 0.5 0.25 -> y = -0.5 -0.25 2 2"},
+      {"clip", "min(max(x, lo), hi); lo and hi broadcast to x.", 3, 3, {}, clip,
+       "clip(x: f32[3], lo: f32[], hi: f32[])\nrun x = -1 0.5 9 ; lo = 0 ; hi = 6 -> y = 0 0.5 6"},
+      plain("sigmoid", "1 / (1 + exp(-x)).", sigmoid,
+            "sigmoid(x: f32[4])\nrun x = 0 1 -200 200 -> y = 0.5 0.73105858 0 1"),
+      {"hard_sigmoid", "alpha * x + beta, held within 0 and 1.", 1, 1,
+       {number("alpha", "the slope"), number("beta", "the value at 0")},
+       [](CompositeBody& b) -> Result {
+         require_real(b);
+         return {hard_sigmoid(b, b.operand(0), attr(b, "alpha"), attr(b, "beta"))};
+       },
+       "hard_sigmoid(x: f32[3]) {alpha = 0.2, beta = 0.5}\nrun x = -9 1 9 -> y = 0 0.7 1"},
+      plain("hard_swish", "x * max(0, min(1, x / 6 + 1/2)).",
+            [](CompositeBody& b, ValueId x) { return b.add("mul", {x, hard_sigmoid(b, x, 1.0 / 6, 0.5)}); },
+            "hard_swish(x: f32[3])\nrun x = -4 1 4 -> y = 0 0.66666667 4"),
+      plain("softplus", "log(1 + exp(x)).", softplus,
+            "softplus(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0.69314718 1.31326169 2.0611537e-9 100"),
+      plain("softsign", "x / (1 + |x|).",
+            [](CompositeBody& b, ValueId x) {
+              return b.add("div", {x, b.add_scalar("add", b.add("abs", {x}), 1)});
+            },
+            "softsign(x: f32[2])\nrun x = 1 -3 -> y = 0.5 -0.75"),
+      {"elu", "x, but alpha * (exp(x) - 1) where x < 0.", 1, 1, {number("alpha", "minus the limit at -infinity")},
+       [](CompositeBody& b) -> Result {
+         require_real(b);
+         return {elu(b, b.operand(0), attr(b, "alpha"))};
+       },
+       "elu(x: f32[2]) {alpha = 2.0}\nrun x = -1 3 -> y = -1.26424112 3"},
+      {"selu", "gamma times elu with alpha.", 1, 1, {number("alpha", "as in elu"), number("gamma", "the factor")},
+       [](CompositeBody& b) -> Result {
+         require_real(b);
+         return {b.add_scalar("mul", elu(b, b.operand(0), attr(b, "alpha")), attr(b, "gamma"))};
+       },
+       "selu(x: f32[2]) {alpha = 2.0, gamma = 3.0}\nrun x = -1 3 -> y = -3.79272336 9"},
+      {"celu", "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).", 1, 1, {number("alpha", "not 0")},
+       [](CompositeBody& b) -> Result {
+         require_real(b);
+         const double alpha = attr(b, "alpha");
+         if (alpha == 0) b.context().fail("TSR-2025", "alpha = 0", "a number other than 0");
+         const ValueId x = b.operand(0);
+         return {b.add("add", {b.add_scalar("max", x, 0), exponential_part(b, x, alpha, alpha)})};
+       },
+       "celu(x: f32[2]) {alpha = 2.0}\nrun x = -2 3 -> y = -1.26424112 3"},
+      {"gelu", "x times the normal distribution's probability of values below x.", 1, 1,
+       {{"approximate", AttrKind::kString, false, "none (the default, with erf) or tanh"}}, gelu,
+       "gelu(x: f32[3]) {approximate = \"tanh\"}\nrun x = -1 0 1 -> y = -0.15880801 0 0.84119199"},
+      plain("silu", "x * sigmoid(x).",
+            [](CompositeBody& b, ValueId x) { return b.add("mul", {x, sigmoid(b, x)}); },
+            "silu(x: f32[2])\nrun x = 0 1 -> y = 0 0.73105858"),
+      plain("mish", "x * tanh(softplus(x)).",
+            [](CompositeBody& b, ValueId x) { return b.add("mul", {x, b.add("tanh", {softplus(b, x)})}); },
+            "mish(x: f32[2])\nrun x = 0 1 -> y = 0 0.86509839"),
+  };
+}
+
+}  // namespace
+
+const std::vector<CompositeDef>& activation_composites() {
+  static const std::vector<CompositeDef> list = definitions();
+  return list;
+}
+
+}  // namespace tessera

@@ -1,0 +1,91 @@
+#include "ops/composites/composites.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/op_util.h"
+
+namespace tessera {
+
+ValueId CompositeBody::scalar(double value, DType dtype) {
+  auto tensor = std::make_shared<Tensor>(dtype, std::vector<int64_t>{});
+  tensor->set_double(0, value);
+  return add("constant", {}, {{"value", TensorPtr(std::move(tensor))}});
+}
+
+ValueId CompositeBody::reduce(std::string_view kind, ValueId value, std::vector<int64_t> axes) {
+  return add("reduce", {value}, {{"kind", std::string(kind)}, {"axes", std::move(axes)}, {"keepdims", true}});
+}
+
+int64_t CompositeBody::static_extent(const Expr& extent, const std::string& what) const {
+  const auto known = as_int(extent);
+  if (!known)
+    context_.fail("TSR-2030", fmt::format("{} is {}, which is not known while compiling", what, to_string(extent)),
+                  "a number", "fix the dimension with --shape or --dim");
+  return *known;
+}
+
+std::span<const CompositeDef* const> all_composites() {
+  static const std::vector<const CompositeDef*> list = [] {
+    std::vector<const CompositeDef*> result;
+    for (const auto* family :
+         {&activation_composites(), &normalization_composites(), &softmax_composites(), &gemm_composites(),
+          &pooling_composites(), &reduction_composites(), &conv_transpose_composites()})
+      for (const CompositeDef& def : *family) result.push_back(&def);
+    std::sort(result.begin(), result.end(), [](auto* a, auto* b) { return a->name < b->name; });
+    return result;
+  }();
+  return list;
+}
+
+const CompositeDef* find_composite(std::string_view name) {
+  for (const CompositeDef* def : all_composites())
+    if (def->name == name) return def;
+  return nullptr;
+}
+
+std::vector<ValueId> add_composite(GraphBuilder& builder, const OpTable& ops, std::string_view name,
+                                   std::vector<ValueId> operands, Attrs attrs) {
+  const CompositeDef* def = find_composite(name);
+  if (!def) {
+    std::vector<std::string> known;
+    for (const CompositeDef* other : all_composites()) known.push_back(other->name);
+    throw UserError({"TSR-2033", fmt::format("no composite is called {}", name), builder.loc(),
+                     fmt::format("{}", fmt::join(known, ", ")), ""});
+  }
+  std::vector<TensorType> types;
+  auto region = std::make_shared<Graph>();
+  region->name = def->name;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    types.push_back(builder.graph().type(operands[i]));
+    types.back().layout = {};
+    inputs.push_back(region->add_input(fmt::format("x{}", i), types.back()));
+  }
+  GraphBuilder body(*region);
+  body.set_loc(builder.loc());
+  // The definition seen as an operator, so that the checks and messages are those of primitives.
+  const OpDef facade{
+      .name = def->name,
+      .doc = def->doc,
+      .min_inputs = def->min_operands,
+      .max_inputs = def->max_operands,
+      .attrs = def->attrs,
+      .infer =
+          [&](const OpContext& context) {
+            CompositeBody composite(body, ops, context, inputs);
+            region->outputs = def->build(composite);
+            std::vector<TensorType> results;
+            for (ValueId output : region->outputs) results.push_back(region->type(output));
+            return results;
+          },
+      .body = {},
+      .example = "",
+  };
+  infer_types(facade, types, attrs, {}, builder.loc());
+  attrs.set("name", def->name);
+  return builder.add_multi(ops.get("composite"), std::move(operands), std::move(attrs), {region});
+}
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+// Normalisations.
+#include <fmt/format.h>
+
+#include "ops/composites/composites.h"
+#include "ops/op_util.h"
+
+namespace tessera {
+namespace {
+
+using Result = std::vector<ValueId>;
+
+// Operand i, a vector over the channels of x[N,C,...], shaped so that it broadcasts along dimension 1 of x.
+ValueId per_channel(CompositeBody& b, size_t i) {
+  const TensorType& x = b.type(b.operand(0));
+  require_rank(b.context(), i, 1, 1);
+  if (!equal_extents(b.type(b.operand(i)).shape[0], x.shape[1]))
+    b.context().fail("TSR-2024", describe_operand(b.context(), i),
+                     fmt::format("one element for each of the {} channels", to_string(x.shape[1])));
+  std::vector<int64_t> shape(static_cast<size_t>(x.rank() - 1), 1);
+  if (shape.size() == 1) return b.operand(i);
+  shape[0] = b.static_extent(x.shape[1], "the number of channels");
+  return b.add("reshape", {b.operand(i)}, {{"shape", shape}});
+}
+
+void require_image(CompositeBody& b, int min_rank) {
+  require_dtype(b.context(), 0, is_real, kRealTypes);
+  require_same_dtype(b.context());
+  require_rank(b.context(), 0, min_rank, std::numeric_limits<int>::max());
+}
+
+Result batch_norm(CompositeBody& b) {
+  require_image(b, 2);
+  const ValueId variance = b.add_scalar("add", per_channel(b, 4), b.attrs().get<double>("epsilon"));
+  const ValueId factor = b.add("div", {per_channel(b, 1), b.add("sqrt", {variance})});
+  const ValueId centred = b.add("sub", {b.operand(0), per_channel(b, 3)});
+  return {b.add("add", {b.add("mul", {centred, factor}), per_channel(b, 2)})};
+}
+
+// (x - mean) / sqrt(variance + epsilon) with both taken over `axes`.
+ValueId normalize(CompositeBody& b, ValueId x, const std::vector<int64_t>& axes) {
+  double count = 1;
+  for (int64_t axis : axes)
+    count *= static_cast<double>(b.static_extent(b.type(x).shape[static_cast<size_t>(axis)], fmt::format("dimension {}", axis)));
+  const ValueId mean = b.add_scalar("div", b.reduce("sum", x, axes), count);
+  const ValueId centred = b.add("sub", {x, mean});
+  const ValueId squares = b.reduce("sum", b.add("mul", {centred, centred}), axes);
+  const ValueId variance = b.add_scalar("add", b.add_scalar("div", squares, count), b.attrs().get<double>("epsilon"));
+  return b.add("div", {centred, b.add("sqrt", {variance})});
+}
+
+std::vector<int64_t> axes_from(int64_t first, int rank) {
+  std::vector<int64_t> axes;
+  for (int64_t axis = first; axis < rank; ++axis) axes.push_back(axis);
+  return axes;
+}
+
+Result instance_norm(CompositeBody& b) {
+  require_image(b, 3);
+  const ValueId unit = normalize(b, b.operand(0), axes_from(2, b.type(b.operand(0)).rank()));
+  return {b.add("add", {b.add("mul", {unit, per_channel(b, 1)}), per_channel(b, 2)})};
+}
+
+Result layer_norm(CompositeBody& b) {
+  require_image(b, 1);
+  const int rank = b.type(b.operand(0)).rank();
+  const int64_t axis = require_int(b.context(), "axis", 0, rank - 1);
+  ValueId y = normalize(b, b.operand(0), axes_from(axis, rank));
+  y = b.add("mul", {y, b.operand(1)});
+  if (b.num_operands() == 3) y = b.add("add", {y, b.operand(2)});
+  if (!same_shape(b.type(y).shape, b.type(b.operand(0)).shape))
+    b.context().fail("TSR-2023", describe_operand(b.context(), 1),
+                     "scale and bias that broadcast to " + describe_operand(b.context(), 0));
+  return {y};
+}
+
+std::vector<CompositeDef> definitions() {
+  const AttrDef epsilon{"epsilon", AttrKind::kFloat, true, "added to the variance"};
+  return {
+      {"batch_norm", "(x - mean) * scale / sqrt(var + epsilon) + bias, the operands x, scale, bias, mean, var.", 5, 5,
+       {epsilon}, batch_norm,
+       "batch_norm(x: f32[1,2,2], scale: f32[2], bias: f32[2], mean: f32[2], var: f32[2]) {epsilon = 1.0}\n"
+       "run x = 1 2 3 4 ; scale = 1 2 ; bias = 0 10 ; mean = 1 3 ; var = 0 3 -> y = 0 1 10 11"},
+      {"instance_norm", "Each channel of each sample of x with mean 0 and variance 1, times scale plus bias.", 3, 3,
+       {epsilon}, instance_norm,
+       "instance_norm(x: f32[1,2,2], scale: f32[2], bias: f32[2]) {epsilon = 0.0}\n"
+       "run x = 1 3 10 30 ; scale = 1 2 ; bias = 0 5 -> y = -1 1 3 7"},
+      {"layer_norm", "x with mean 0 and variance 1 over the dimensions from axis on, times scale, plus bias if given.", 2,
+       3, {epsilon, {"axis", AttrKind::kInt, true, "the first dimension that is normalised over"}}, layer_norm,
+       "layer_norm(x: f32[2,2], scale: f32[2], bias: f32[2]) {axis = 1, epsilon = 0.0}\n"
+       "run x = 1 3 10 30 ; scale = 1 2 ; bias = 0 5 -> y = -1 7 -1 7"},
+  };
+}
+
+}  // namespace
+
+const std::vector<CompositeDef>& normalization_composites() {
+  static const std::vector<CompositeDef> list = definitions();
+  return list;
+}
+
+}  // namespace tessera

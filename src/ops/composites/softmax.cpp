@@ -1,0 +1,50 @@
+// softmax and its logarithm. The maximum is subtracted first, so that exp cannot overflow.
+#include "ops/composites/composites.h"
+#include "ops/op_util.h"
+
+namespace tessera {
+namespace {
+
+using Result = std::vector<ValueId>;
+
+struct Parts {
+  ValueId shifted;  // x - max
+  ValueId exps;     // exp(x - max)
+  ValueId total;    // their sum
+};
+
+Parts parts_of(CompositeBody& b) {
+  require_dtype(b.context(), 0, is_real, kRealTypes);
+  const ValueId x = b.operand(0);
+  const int64_t axis = require_int(b.context(), "axis", 0, b.type(x).rank() - 1);
+  const ValueId shifted = b.add("sub", {x, b.reduce("max", x, {axis})});
+  const ValueId exps = b.add("exp", {shifted});
+  return {shifted, exps, b.reduce("sum", exps, {axis})};
+}
+
+std::vector<CompositeDef> definitions() {
+  const AttrDef axis{"axis", AttrKind::kInt, true, "the dimension that sums to 1"};
+  return {
+      {"softmax", "exp(x) divided by its sum along axis.", 1, 1, {axis},
+       [](CompositeBody& b) -> Result {
+         const Parts parts = parts_of(b);
+         return {b.add("div", {parts.exps, parts.total})};
+       },
+       "softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 1000 -> y = 0.26894142 0.73105858 0.5 0.5"},
+      {"log_softmax", "The logarithm of softmax.", 1, 1, {axis},
+       [](CompositeBody& b) -> Result {
+         const Parts parts = parts_of(b);
+         return {b.add("sub", {parts.shifted, b.add("log", {parts.total})})};
+       },
+       "log_softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 0 -> y = -1.31326169 -0.31326169 0 -1000"},
+  };
+}
+
+}  // namespace
+
+const std::vector<CompositeDef>& softmax_composites() {
+  static const std::vector<CompositeDef> list = definitions();
+  return list;
+}
+
+}  // namespace tessera
