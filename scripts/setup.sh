@@ -43,6 +43,16 @@ done
 say() { echo "setup: $*"; }
 fail() { echo "setup: error: $*" >&2; exit 1; }
 
+# Runs a command; shows what it printed only if it failed.
+quietly() {
+  local log status=0
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  [[ $status -eq 0 ]] || cat "$log" >&2
+  rm -f "$log"
+  return $status
+}
+
 missing_packages() {
   local installed
   installed=" $(dpkg-query -W -f '${db:Status-Abbrev}${Package} ' "${packages[@]}" 2>/dev/null || true)"
@@ -57,11 +67,11 @@ install_packages() {
     command -v sudo >/dev/null || fail "not root and there is no sudo; as root run: apt-get install $*"
     as_root=(sudo)
   fi
-  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=2)
-  say "installing $# Debian packages: $*"
-  "${apt[@]}" update ||
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=2 -o Dpkg::Use-Pty=0)
+  say "installing $# Debian packages, about a minute: $*"
+  quietly "${apt[@]}" update ||
     say "'apt-get update' had problems (see above); going on with the package lists that are there"
-  "${apt[@]}" install -y --no-install-recommends "$@" ||
+  quietly "${apt[@]}" install -y --no-install-recommends "$@" ||
     fail "apt-get could not install the packages named above. Is there a network, and is this Debian 12?"
 }
 
