@@ -53,7 +53,8 @@ TEST(NumThreads, ParsesWholeNumbersInRangeOnly) {
   EXPECT_EQ(parse_thread_count("1", false), 1);
   EXPECT_EQ(parse_thread_count(" 12\t", false), 12);
   EXPECT_EQ(parse_thread_count("512", false), ThreadPool::kMaxThreads);
-  for (const char* wrong : {"", " ", "0", "-1", "+2", "513", "2x", "x2", "1.5", "4,2", "0x10", "99999999999999999999"}) {
+  for (const char* wrong :
+       {"", " ", "0", "-1", "+2", "513", "2x", "x2", "1.5", "4,2", "0x10", "99999999999999999999"}) {
     EXPECT_EQ(parse_thread_count(wrong, false), 0) << wrong;
   }
   EXPECT_EQ(parse_thread_count(nullptr, false), 0);

@@ -12,40 +12,38 @@ struct RuntimeErrorKind {
   const char* about;
 };
 
-// clang-format off
-inline constexpr RuntimeErrorKind kErrNotFound       {"TSR-7001", TESSERA_NOT_FOUND, "module file does not exist"};
-inline constexpr RuntimeErrorKind kErrUnreadable     {"TSR-7002", TESSERA_BAD_MODULE, "module file cannot be read"};
-inline constexpr RuntimeErrorKind kErrNotAModule     {"TSR-7003", TESSERA_BAD_MODULE, "no module footer at the end of the file"};
-inline constexpr RuntimeErrorKind kErrFormatVersion  {"TSR-7004", TESSERA_BAD_MODULE, "module file of another format version"};
-inline constexpr RuntimeErrorKind kErrFooterDigest   {"TSR-7005", TESSERA_BAD_MODULE, "damaged footer"};
-inline constexpr RuntimeErrorKind kErrFileSize       {"TSR-7006", TESSERA_BAD_MODULE, "file size differs from the recorded one"};
-inline constexpr RuntimeErrorKind kErrLayout         {"TSR-7007", TESSERA_BAD_MODULE, "section outside its place in the file"};
-inline constexpr RuntimeErrorKind kErrPadding        {"TSR-7008", TESSERA_BAD_MODULE, "padding that is not zero"};
-inline constexpr RuntimeErrorKind kErrSectionDigest  {"TSR-7009", TESSERA_BAD_MODULE, "damaged section"};
-inline constexpr RuntimeErrorKind kErrAbiVersion     {"TSR-7010", TESSERA_BAD_MODULE, "module for another runtime interface"};
-inline constexpr RuntimeErrorKind kErrDescriptor     {"TSR-7011", TESSERA_BAD_MODULE, "inconsistent descriptor"};
-inline constexpr RuntimeErrorKind kErrElf            {"TSR-7012", TESSERA_BAD_MODULE, "code part is not a shared object"};
-inline constexpr RuntimeErrorKind kErrMachine        {"TSR-7013", TESSERA_UNSUPPORTED, "module for another kind of processor"};
-inline constexpr RuntimeErrorKind kErrCpuFeatures    {"TSR-7014", TESSERA_UNSUPPORTED, "processor lacks features the module needs"};
-inline constexpr RuntimeErrorKind kErrCodeLoad       {"TSR-7015", TESSERA_BAD_MODULE, "code part cannot be loaded"};
-inline constexpr RuntimeErrorKind kErrMemory         {"TSR-7016", TESSERA_OUT_OF_MEMORY, "not enough memory"};
-inline constexpr RuntimeErrorKind kErrMemoryFile     {"TSR-7017", TESSERA_UNSUPPORTED, "no anonymous file for a module in memory"};
-inline constexpr RuntimeErrorKind kErrNullArgument   {"TSR-7020", TESSERA_INVALID_ARGUMENT, "null pointer given"};
-inline constexpr RuntimeErrorKind kErrOptionsSize    {"TSR-7021", TESSERA_INVALID_ARGUMENT, "options without their size"};
-inline constexpr RuntimeErrorKind kErrThreadCount    {"TSR-7022", TESSERA_INVALID_ARGUMENT, "number of threads out of range"};
-inline constexpr RuntimeErrorKind kErrThreadStart    {"TSR-7023", TESSERA_OUT_OF_MEMORY, "thread cannot be started"};
-inline constexpr RuntimeErrorKind kErrSessionBusy    {"TSR-7024", TESSERA_INVALID_ARGUMENT, "session is already running"};
-inline constexpr RuntimeErrorKind kErrTensorCount    {"TSR-7030", TESSERA_INVALID_ARGUMENT, "wrong number of inputs or outputs"};
-inline constexpr RuntimeErrorKind kErrTensorDtype    {"TSR-7031", TESSERA_INVALID_ARGUMENT, "tensor of another dtype"};
-inline constexpr RuntimeErrorKind kErrTensorRank     {"TSR-7032", TESSERA_INVALID_ARGUMENT, "tensor of another rank"};
-inline constexpr RuntimeErrorKind kErrTensorDims     {"TSR-7033", TESSERA_INVALID_ARGUMENT, "tensor of another shape"};
-inline constexpr RuntimeErrorKind kErrSymbolRange    {"TSR-7034", TESSERA_INVALID_ARGUMENT, "dimension outside its range"};
-inline constexpr RuntimeErrorKind kErrSymbolConflict {"TSR-7035", TESSERA_INVALID_ARGUMENT, "two values for one named dimension"};
-inline constexpr RuntimeErrorKind kErrTensorNull     {"TSR-7036", TESSERA_INVALID_ARGUMENT, "tensor without data"};
-inline constexpr RuntimeErrorKind kErrTensorAlign    {"TSR-7037", TESSERA_INVALID_ARGUMENT, "tensor data not aligned to its element"};
-inline constexpr RuntimeErrorKind kErrTensorOverlap  {"TSR-7038", TESSERA_INVALID_ARGUMENT, "output shares memory with another tensor"};
-inline constexpr RuntimeErrorKind kErrModuleCode     {"TSR-7039", TESSERA_INTERNAL, "compiled code reported an error"};
-// clang-format on
+inline constexpr RuntimeErrorKind kErrNotFound{"TSR-7001", TESSERA_NOT_FOUND, "module file does not exist"};
+inline constexpr RuntimeErrorKind kErrUnreadable{"TSR-7002", TESSERA_BAD_MODULE, "module file cannot be read"};
+inline constexpr RuntimeErrorKind kErrNotAModule{"TSR-7003", TESSERA_BAD_MODULE, "no footer at the end"};
+inline constexpr RuntimeErrorKind kErrFormatVersion{"TSR-7004", TESSERA_BAD_MODULE, "module of another format version"};
+inline constexpr RuntimeErrorKind kErrFooterDigest{"TSR-7005", TESSERA_BAD_MODULE, "damaged footer"};
+inline constexpr RuntimeErrorKind kErrFileSize{"TSR-7006", TESSERA_BAD_MODULE, "file size is not the recorded one"};
+inline constexpr RuntimeErrorKind kErrLayout{"TSR-7007", TESSERA_BAD_MODULE, "section out of its place"};
+inline constexpr RuntimeErrorKind kErrPadding{"TSR-7008", TESSERA_BAD_MODULE, "padding is not zero"};
+inline constexpr RuntimeErrorKind kErrSectionDigest{"TSR-7009", TESSERA_BAD_MODULE, "damaged section"};
+inline constexpr RuntimeErrorKind kErrAbiVersion{"TSR-7010", TESSERA_BAD_MODULE, "module for another interface"};
+inline constexpr RuntimeErrorKind kErrDescriptor{"TSR-7011", TESSERA_BAD_MODULE, "inconsistent descriptor"};
+inline constexpr RuntimeErrorKind kErrElf{"TSR-7012", TESSERA_BAD_MODULE, "code part is not a shared object"};
+inline constexpr RuntimeErrorKind kErrMachine{"TSR-7013", TESSERA_UNSUPPORTED, "module for another machine"};
+inline constexpr RuntimeErrorKind kErrCpuFeatures{"TSR-7014", TESSERA_UNSUPPORTED, "processor lacks features"};
+inline constexpr RuntimeErrorKind kErrCodeLoad{"TSR-7015", TESSERA_BAD_MODULE, "code part cannot be loaded"};
+inline constexpr RuntimeErrorKind kErrMemory{"TSR-7016", TESSERA_OUT_OF_MEMORY, "not enough memory"};
+inline constexpr RuntimeErrorKind kErrMemoryFile{"TSR-7017", TESSERA_UNSUPPORTED, "no anonymous file for a module"};
+inline constexpr RuntimeErrorKind kErrNullArgument{"TSR-7020", TESSERA_INVALID_ARGUMENT, "null pointer given"};
+inline constexpr RuntimeErrorKind kErrOptionsSize{"TSR-7021", TESSERA_INVALID_ARGUMENT, "options without their size"};
+inline constexpr RuntimeErrorKind kErrThreadCount{"TSR-7022", TESSERA_INVALID_ARGUMENT, "thread count out of range"};
+inline constexpr RuntimeErrorKind kErrThreadStart{"TSR-7023", TESSERA_OUT_OF_MEMORY, "thread cannot be started"};
+inline constexpr RuntimeErrorKind kErrSessionBusy{"TSR-7024", TESSERA_INVALID_ARGUMENT, "session already runs"};
+inline constexpr RuntimeErrorKind kErrTensorCount{"TSR-7030", TESSERA_INVALID_ARGUMENT, "wrong number of tensors"};
+inline constexpr RuntimeErrorKind kErrTensorDtype{"TSR-7031", TESSERA_INVALID_ARGUMENT, "tensor of another dtype"};
+inline constexpr RuntimeErrorKind kErrTensorRank{"TSR-7032", TESSERA_INVALID_ARGUMENT, "tensor of another rank"};
+inline constexpr RuntimeErrorKind kErrTensorDims{"TSR-7033", TESSERA_INVALID_ARGUMENT, "tensor of another shape"};
+inline constexpr RuntimeErrorKind kErrSymbolRange{"TSR-7034", TESSERA_INVALID_ARGUMENT, "dimension out of range"};
+inline constexpr RuntimeErrorKind kErrSymbolConflict{"TSR-7035", TESSERA_INVALID_ARGUMENT, "two values of one dimension"};
+inline constexpr RuntimeErrorKind kErrTensorNull{"TSR-7036", TESSERA_INVALID_ARGUMENT, "tensor without data"};
+inline constexpr RuntimeErrorKind kErrTensorAlign{"TSR-7037", TESSERA_INVALID_ARGUMENT, "tensor data is not aligned"};
+inline constexpr RuntimeErrorKind kErrTensorOverlap{"TSR-7038", TESSERA_INVALID_ARGUMENT, "output shares memory"};
+inline constexpr RuntimeErrorKind kErrModuleCode{"TSR-7039", TESSERA_INTERNAL, "compiled code reported an error"};
 
 // Fills `error` (if not null) and returns the kind's status, so that callers can write `return fail(...)`.
 __attribute__((format(printf, 3, 4))) tessera_status fail(tessera_error* error, const RuntimeErrorKind& kind,

@@ -1,6 +1,7 @@
 #include "runtime/core/tensor_check.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/core/dtypes.h"
 #include "runtime/core/errors.h"
@@ -39,10 +40,12 @@ class TensorCheck {
       : module_(module), kind_(kind), declared_(declared), given_(given), symbols_(symbols), error_(error) {}
 
   tessera_status check() {
-    if (static_cast<uint32_t>(given_.dtype) != declared_.dtype) {
+    uint32_t dtype;  // the caller's enum may hold a number that is no dtype
+    static_assert(sizeof(dtype) == sizeof(given_.dtype));
+    memcpy(&dtype, &given_.dtype, sizeof(dtype));
+    if (dtype != declared_.dtype) {
       return fail(error_, kErrTensorDtype, "%s '%s' has dtype %s; the module takes %s; convert the data before the "
-                  "call", kind_, name().text, module_dtype_name(static_cast<uint32_t>(given_.dtype)),
-                  module_dtype_name(declared_.dtype));
+                  "call", kind_, name().text, module_dtype_name(dtype), module_dtype_name(declared_.dtype));
     }
     if (given_.rank < 0 || static_cast<uint32_t>(given_.rank) != declared_.rank) {
       const int64_t printable = given_.rank >= 0 && given_.rank <= TESSERA_MAX_RANK ? given_.rank : 0;
