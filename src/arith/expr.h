@@ -57,6 +57,7 @@ class Expr {
   Expr() = default;
   Expr(int64_t value);  // NOLINT: an i64 constant, so that indices read naturally
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
+  Expr(bool value) = delete;  // a truth constant is const_int(DType::kBool, ...)
   explicit Expr(std::shared_ptr<const ExprNode> node) : node_(std::move(node)) {}
 
   explicit operator bool() const { return node_ != nullptr; }
@@ -127,6 +128,7 @@ Expr operator<(Expr a, Expr b);
 Expr operator<=(Expr a, Expr b);
 Expr operator>(Expr a, Expr b);
 Expr operator>=(Expr a, Expr b);
+// Named, since && and || on C++ values would not short-circuit and would take an Expr for "is it null?".
 Expr logical_and(Expr a, Expr b);
 Expr logical_or(Expr a, Expr b);
 Expr equal(Expr a, Expr b);

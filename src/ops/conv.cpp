@@ -65,7 +65,7 @@ Body body(const OpContext& ctx) {
     body.reduce_axes.push_back(k);
     x_index.push_back(place.index);
     w_index.push_back(k.var);
-    inside = inside && place.inside;
+    inside = logical_and(inside, place.inside);
   }
   body.combiner = Combiner::kSum;
   const Expr zero = const_of(ctx.inputs[0].dtype, 0);

@@ -60,8 +60,8 @@ Body body(const OpContext& ctx) {
     }
     switch (mode) {
       case kConstantMode:
-        if (low[d] > 0) inside = inside && Expr(0) <= i;
-        if (high[d] > 0) inside = inside && i < extent;
+        if (low[d] > 0) inside = logical_and(inside, Expr(0) <= i);
+        if (high[d] > 0) inside = logical_and(inside, i < extent);
         index.push_back(i);
         break;
       case kEdge: index.push_back(min(max(i, 0), extent - Expr(1))); break;

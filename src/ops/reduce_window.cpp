@@ -40,7 +40,7 @@ Body body(const OpContext& ctx) {
     const WindowPlace place = window_place(dims[d], body.axes[d + 2].var, k.var, body.axes[d + 2].extent);
     body.reduce_axes.push_back(k);
     index.push_back(place.index);
-    inside = inside && place.inside;
+    inside = logical_and(inside, place.inside);
   }
   body.value = select(inside, load(body.inputs[0], index), combiner_identity(body.combiner, ctx.inputs[0].dtype));
   return body;

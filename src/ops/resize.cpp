@@ -195,7 +195,7 @@ std::vector<Tap> taps_of(const OpContext& ctx, size_t d, const Axis& axis, DType
   for (int i = 0; i < 4; ++i) {
     const Expr at = first + Expr(i - 1);
     Expr weight = weights[static_cast<size_t>(i)];
-    if (exclude) weight = select(Expr(0) <= at && at < extent, weight, const_float(dtype, 0));
+    if (exclude) weight = select(logical_and(Expr(0) <= at, at < extent), weight, const_float(dtype, 0));
     total = total + weight;
     taps.push_back({clamp(at), weight});
   }

@@ -47,15 +47,15 @@ WindowPlace window_place(const WindowDim& dim, const Expr& output, const Expr& k
   const Expr place = output * Expr(dim.stride) + k * Expr(dim.dilation) - Expr(dim.pad_begin);
   const Expr end = dilated_extent(dim);
   Expr inside = const_int(DType::kBool, 1);
-  if (dim.pad_begin > 0) inside = inside && Expr(0) <= place;
+  if (dim.pad_begin > 0) inside = logical_and(inside, Expr(0) <= place);
   // The windows fit into the padded input, so without padding at the end no place lies behind the last element; with
   // it, the last window may still not reach it.
   bool reaches_end = dim.pad_end > 0;
   const Expr last = (output_extent - Expr(1)) * Expr(dim.stride) + window_span(dim) - Expr(1) - Expr(dim.pad_begin);
   if (const auto known = as_int(last); known && as_int(end)) reaches_end = *known >= *as_int(end);
-  if (reaches_end) inside = inside && place < end;
+  if (reaches_end) inside = logical_and(inside, place < end);
   if (dim.input_dilation == 1) return {place, inside};
-  inside = inside && equal(floormod(place, dim.input_dilation), 0);
+  inside = logical_and(inside, equal(floormod(place, dim.input_dilation), 0));
   return {floordiv(place, dim.input_dilation), inside};
 }
 
