@@ -1,0 +1,511 @@
+// How: the body's expression becomes a list of nodes. The loops run over all axes but one, whose indices are the lanes
+// (interp/lanes.h) of every node. A node is recomputed only when a variable it depends on has changed, so index
+// arithmetic settles at its own loop. Loads under a select happen in the lanes where the select takes that arm only.
+#include "interp/body_interp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "interp/lanes.h"
+#include "interp/scalar_ops.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+struct EvalNode {
+  const ExprNode* expr = nullptr;
+  std::vector<int> operands;
+  int level = 0;           // of the innermost loop it depends on; 0: none
+  bool has_load = false;
+  bool unconditional = false;  // not only under a select: computed for all lanes
+  int input = -1;          // kLoad
+  Lanes value;
+  uint64_t stamp = 0;      // the epoch or mask that `value` belongs to; 0: none
+  std::unique_ptr<int64_t[]> ints;
+  std::unique_ptr<double[]> reals;
+  std::unique_ptr<uint8_t[]> bits[2];  // kSelect: lanes of the two arms
+};
+
+struct Loop {
+  const Axis* axis;
+  int64_t extent;
+  bool lanes;  // this axis is cut into runs of lanes
+};
+
+struct InputView {
+  const Tensor* tensor;
+  std::vector<int64_t> strides;  // in elements
+};
+
+// Reads elements base + step * lane (or at[lane] where given) as doubles or canonical integers.
+template <typename Stored, typename Out>
+void read_lanes(const Stored* data, int64_t base, int64_t step, const int64_t* at, const LaneMask& mask, Out* out) {
+  if (mask.bits || at) {
+    for (int l = mask.begin; l < mask.end; ++l)
+      if (mask.active(l)) out[l] = static_cast<Out>(data[at ? at[l] : base + step * l]);
+  } else if (step == 1) {
+    for (int l = mask.begin; l < mask.end; ++l) out[l] = static_cast<Out>(data[base + l]);
+  } else {
+    for (int l = mask.begin; l < mask.end; ++l) out[l] = static_cast<Out>(data[base + step * l]);
+  }
+}
+
+class BodyEvaluator {
+ public:
+  BodyEvaluator(const Body& body, const std::vector<const Tensor*>& inputs, const SymbolValues& symbols);
+  Tensor run();
+
+ private:
+  void plan_loops();
+  int add(const Expr& e);
+  void mark_unconditional(int index);
+  void nest(size_t loop);
+  void start_output_lanes(size_t loop);
+  void accumulate();
+  void write(int64_t offset, int64_t step);
+
+  Lanes eval(int index, const LaneMask& mask);
+  Lanes compute(EvalNode& node, const LaneMask& mask);
+  Lanes compute_load(EvalNode& node, const LaneMask& mask);
+  Lanes compute_select(EvalNode& node, const LaneMask& mask);
+  [[noreturn]] void fail_bounds(const EvalNode& node, const std::vector<Lanes>& index, int lane) const;
+
+  LaneStorage storage(EvalNode& node) {
+    if (is_float(node.expr->dtype)) {
+      if (!node.reals) node.reals = std::make_unique<double[]>(kMaxLanes);
+    } else if (!node.ints) {
+      node.ints = std::make_unique<int64_t[]>(kMaxLanes);
+    }
+    return {node.ints.get(), node.reals.get()};
+  }
+
+  const Body& body_;
+  const SymbolValues& symbols_;
+  std::vector<InputView> inputs_;
+  std::unordered_map<const Buffer*, int> input_of_;
+  std::unordered_map<const ExprNode*, int> index_of_;
+  std::vector<EvalNode> nodes_;
+  int root_ = -1;
+
+  std::vector<Loop> loops_;             // outermost first: output axes, then reduce axes, the lanes' last in its part
+  size_t first_reduce_loop_ = 0;        // loops_ from here on reduce
+  bool reduce_in_lanes_ = false;        // the lanes are those of a reduce axis
+  std::unordered_map<const ExprNode*, int> level_of_;
+  std::vector<int64_t> position_;       // per loop: the current index, or the first lane's
+  std::vector<uint64_t> epoch_;         // per level: when its variable last changed
+  uint64_t counter_ = 1;
+  LaneMask full_;                       // all lanes of the current run
+
+  DType dtype_;
+  Tensor out_;
+  std::vector<int64_t> out_strides_;    // per loop, in elements; 0 for reduce loops
+  std::array<double, kMaxLanes> real_total_{};
+  std::array<int64_t, kMaxLanes> int_total_{};
+  int out_lanes_ = 1;                   // how many accumulators are in use
+};
+
+std::vector<int64_t> row_major_strides(const std::vector<int64_t>& dims) {
+  std::vector<int64_t> strides(dims.size(), 1);
+  for (size_t d = dims.size(); d-- > 1;) strides[d - 1] = strides[d] * dims[d];
+  return strides;
+}
+
+BodyEvaluator::BodyEvaluator(const Body& body, const std::vector<const Tensor*>& inputs, const SymbolValues& symbols)
+    : body_(body), symbols_(symbols), dtype_(body.value.dtype()) {
+  check(inputs.size() == body.inputs.size(), "a body with another number of inputs");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Buffer& buffer = *body.inputs[i];
+    std::vector<int64_t> dims;
+    for (const Expr& extent : buffer.shape) dims.push_back(evaluate_index(extent, symbols));
+    if (inputs[i]->dtype() != buffer.dtype || inputs[i]->dims() != dims)
+      throw InternalError(fmt::format("buffer {} is declared {}[{}] and given {}[{}]", buffer.name,
+                                      dtype_name(buffer.dtype), fmt::join(dims, ","), dtype_name(inputs[i]->dtype()),
+                                      fmt::join(inputs[i]->dims(), ",")));
+    inputs_.push_back({inputs[i], row_major_strides(dims)});
+    input_of_[&buffer] = static_cast<int>(i);
+  }
+  plan_loops();
+  root_ = add(body.value);
+  mark_unconditional(root_);
+}
+
+// The lanes are the innermost output axis that is long enough to be worth it, else the longest one; when even that is
+// short, the innermost reduce axis.
+void BodyEvaluator::plan_loops() {
+  constexpr int64_t kWorthwhile = 16;
+  std::vector<int64_t> dims;
+  for (const Axis& axis : body_.axes) dims.push_back(evaluate_index(axis.extent, symbols_));
+  const std::vector<int64_t> strides = row_major_strides(dims);
+  out_ = Tensor(dtype_, dims);
+
+  int lane_axis = -1;
+  for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
+    const int64_t extent = dims[static_cast<size_t>(i)];
+    const int64_t best = lane_axis < 0 ? 0 : dims[static_cast<size_t>(lane_axis)];
+    if (std::min(extent, kWorthwhile) >= std::min(best, kWorthwhile)) lane_axis = i;
+  }
+  const bool short_lanes = lane_axis < 0 || dims[static_cast<size_t>(lane_axis)] < kWorthwhile;
+  reduce_in_lanes_ = short_lanes && !body_.reduce_axes.empty() &&
+                     evaluate_index(body_.reduce_axes.back().extent, symbols_) >= kWorthwhile;
+
+  const auto push = [&](const Axis& axis, int64_t stride, bool lanes) {
+    loops_.push_back({&axis, evaluate_index(axis.extent, symbols_), lanes});
+    out_strides_.push_back(stride);
+  };
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (reduce_in_lanes_ || static_cast<int>(i) != lane_axis) push(body_.axes[i], strides[i], false);
+  if (!reduce_in_lanes_ && lane_axis >= 0)
+    push(body_.axes[static_cast<size_t>(lane_axis)], strides[static_cast<size_t>(lane_axis)], true);
+  first_reduce_loop_ = loops_.size();
+  for (size_t i = 0; i < body_.reduce_axes.size(); ++i)
+    push(body_.reduce_axes[i], 0, reduce_in_lanes_ && i + 1 == body_.reduce_axes.size());
+  for (size_t i = 0; i < loops_.size(); ++i) level_of_[loops_[i].axis->var.get()] = static_cast<int>(i) + 1;
+  position_.assign(loops_.size(), 0);
+  epoch_.assign(loops_.size() + 1, 0);
+  epoch_[0] = ++counter_;
+}
+
+int BodyEvaluator::add(const Expr& e) {
+  if (const auto it = index_of_.find(e.get()); it != index_of_.end()) return it->second;
+  EvalNode node;
+  node.expr = e.get();
+  for (const Expr& operand : e->operands) node.operands.push_back(add(operand));
+  for (int operand : node.operands) {
+    const EvalNode& child = nodes_[static_cast<size_t>(operand)];
+    node.level = std::max(node.level, child.level);
+    node.has_load |= child.has_load;
+  }
+  if (e->kind == ExprKind::kLoad) {
+    const auto it = input_of_.find(e->buffer.get());
+    if (it == input_of_.end()) throw InternalError("body loads from " + e->buffer->name + ", which is no input of it");
+    node.input = it->second;
+    node.has_load = true;
+  } else if (e->kind == ExprKind::kVar) {
+    if (const auto it = level_of_.find(e.get()); it != level_of_.end()) {
+      node.level = it->second;
+    } else {
+      evaluate_index(e, symbols_);  // reports a variable without a value
+    }
+  }
+  nodes_.push_back(std::move(node));
+  const int index = static_cast<int>(nodes_.size()) - 1;
+  index_of_[e.get()] = index;
+  return index;
+}
+
+// and/or on bool evaluate their right side only where it matters, as select does its arms.
+bool is_lazy(const ExprNode& e) {
+  return e.kind == ExprKind::kSelect || (e.kind == ExprKind::kBinary && e.dtype == DType::kBool &&
+                                         (e.binary == BinaryOp::kAnd || e.binary == BinaryOp::kOr));
+}
+
+void BodyEvaluator::mark_unconditional(int index) {
+  EvalNode& node = nodes_[static_cast<size_t>(index)];
+  if (node.unconditional) return;
+  node.unconditional = true;
+  const size_t eager = is_lazy(*node.expr) ? 1 : node.operands.size();
+  for (size_t i = 0; i < eager; ++i) mark_unconditional(node.operands[i]);
+}
+
+Tensor BodyEvaluator::run() {
+  nest(0);
+  return std::move(out_);
+}
+
+void BodyEvaluator::nest(size_t loop) {
+  if (loop == first_reduce_loop_ && !reduce_in_lanes_ && (loop == 0 || !loops_[loop - 1].lanes)) {
+    // No output axis at all: one lane.
+    full_ = {0, 1};
+  }
+  if (loop == first_reduce_loop_) start_output_lanes(loop);
+  if (loop == loops_.size()) {
+    accumulate();
+  } else {
+    const Loop& current = loops_[loop];
+    const int64_t stride = current.lanes ? kMaxLanes : 1;
+    for (int64_t i = 0; i < current.extent; i += stride) {
+      position_[loop] = i;
+      epoch_[loop + 1] = ++counter_;
+      if (current.lanes) full_ = {0, static_cast<int>(std::min<int64_t>(kMaxLanes, current.extent - i))};
+      nest(loop + 1);
+    }
+  }
+  if (loop == first_reduce_loop_) {
+    int64_t offset = 0;
+    for (size_t i = 0; i < first_reduce_loop_; ++i) offset += position_[i] * out_strides_[i];
+    write(offset, reduce_in_lanes_ || first_reduce_loop_ == 0 ? 0 : out_strides_[first_reduce_loop_ - 1]);
+  }
+}
+
+void BodyEvaluator::start_output_lanes(size_t) {
+  out_lanes_ = reduce_in_lanes_ ? 1 : full_.end;
+  if (!body_.is_reduction()) return;
+  const Expr identity = combiner_identity(body_.combiner, dtype_);
+  std::fill_n(real_total_.begin(), out_lanes_, identity->float_value);
+  std::fill_n(int_total_.begin(), out_lanes_, identity->int_value);
+}
+
+template <typename T, typename F>
+void fold(const LaneMask& lanes, bool horizontal, T* total, const T* values, T uniform, F f) {
+  if (horizontal) {
+    T sum = total[0];
+    for (int l = lanes.begin; l < lanes.end; ++l) sum = f(sum, values ? values[l] : uniform);
+    total[0] = sum;
+  } else if (values) {
+    for (int l = lanes.begin; l < lanes.end; ++l) total[l] = f(total[l], values[l]);
+  } else {
+    for (int l = lanes.begin; l < lanes.end; ++l) total[l] = f(total[l], uniform);
+  }
+}
+
+void BodyEvaluator::accumulate() {
+  const Lanes value = eval(root_, full_);
+  if (!body_.is_reduction()) {
+    lanes_store(value, full_, {int_total_.data(), real_total_.data()});
+    return;
+  }
+  if (value.real) {
+    double* total = real_total_.data();
+    const double* values = value.is_uniform() ? nullptr : value.reals;
+    const auto with = [&](auto f) { fold(full_, reduce_in_lanes_, total, values, value.real_value, f); };
+    switch (body_.combiner) {
+      case Combiner::kSum: return with([](double a, double b) { return a + b; });
+      case Combiner::kProd: return with([](double a, double b) { return a * b; });
+      case Combiner::kMin: return with([](double a, double b) { return float_binary(BinaryOp::kMin, a, b); });
+      case Combiner::kMax: return with([](double a, double b) { return float_binary(BinaryOp::kMax, a, b); });
+      case Combiner::kNone: return;
+    }
+  }
+  static constexpr BinaryOp kOps[] = {BinaryOp::kAdd, BinaryOp::kAdd, BinaryOp::kMul, BinaryOp::kMin, BinaryOp::kMax};
+  const BinaryOp op = kOps[static_cast<int>(body_.combiner)];
+  for (int l = full_.begin; l < full_.end; ++l) {
+    int64_t& total = int_total_[reduce_in_lanes_ ? 0 : static_cast<size_t>(l)];
+    total = int_binary(op, dtype_, total, value.int_at(l));
+  }
+}
+
+void BodyEvaluator::write(int64_t offset, int64_t step) {
+  std::byte* bytes = out_.mutable_bytes();
+  for (int l = 0; l < out_lanes_; ++l) {
+    const int64_t at = offset + step * l;
+    const auto lane = static_cast<size_t>(l);
+    switch (dtype_) {
+      case DType::kF32: reinterpret_cast<float*>(bytes)[at] = static_cast<float>(real_total_[lane]); break;
+      case DType::kF64: reinterpret_cast<double*>(bytes)[at] = real_total_[lane]; break;
+      case DType::kI64: reinterpret_cast<int64_t*>(bytes)[at] = int_total_[lane]; break;
+      default:
+        if (is_float(dtype_)) {
+          write_float(dtype_, bytes, at, real_total_[lane]);
+        } else {
+          write_int(dtype_, bytes, at, int_total_[lane]);
+        }
+    }
+  }
+}
+
+Lanes BodyEvaluator::eval(int index, const LaneMask& mask) {
+  EvalNode& node = nodes_[static_cast<size_t>(index)];
+  // A load under a select only is computed for the lanes that need it, everything else for all.
+  const bool all_lanes = !node.has_load || node.unconditional;
+  const uint64_t stamp = all_lanes ? epoch_[static_cast<size_t>(node.level)] : mask.id;
+  if (node.stamp == stamp && stamp != 0) return node.value;
+  node.value = compute(node, all_lanes ? full_ : mask);
+  node.stamp = stamp;
+  return node.value;
+}
+
+Lanes BodyEvaluator::compute(EvalNode& node, const LaneMask& mask) {
+  const ExprNode& e = *node.expr;
+  switch (e.kind) {
+    case ExprKind::kConst:
+      return is_float(e.dtype) ? Lanes::uniform_real(round_to(e.dtype, e.float_value)) : Lanes::uniform_int(e.int_value);
+    case ExprKind::kVar: {
+      if (node.level == 0) return Lanes::uniform_int(symbols_.at(&e));
+      const auto loop = static_cast<size_t>(node.level - 1);
+      return loops_[loop].lanes ? Lanes::affine(position_[loop], 1) : Lanes::uniform_int(position_[loop]);
+    }
+    case ExprKind::kLoad: return compute_load(node, mask);
+    case ExprKind::kSelect: return compute_select(node, mask);
+    case ExprKind::kUnary: {
+      const Lanes a = eval(node.operands[0], mask);
+      return lanes_unary(e.unary, e.operands[0].dtype(), e.dtype, a, mask, storage(node));
+    }
+    case ExprKind::kBinary: {
+      if (is_lazy(e) && nodes_[static_cast<size_t>(node.operands[1])].has_load) return compute_select(node, mask);
+      const Lanes a = eval(node.operands[0], mask);
+      const Lanes b = eval(node.operands[1], mask);
+      // Comparisons store integers whatever they compare.
+      return lanes_binary(e.binary, e.operands[0].dtype(), a, b, mask, storage(node));
+    }
+    case ExprKind::kFma: {
+      const Lanes a = eval(node.operands[0], mask);
+      const Lanes b = eval(node.operands[1], mask);
+      return lanes_fma(e.dtype, a, b, eval(node.operands[2], mask), mask, storage(node));
+    }
+    case ExprKind::kCast: {
+      const Lanes a = eval(node.operands[0], mask);
+      return lanes_cast(e.operands[0].dtype(), e.dtype, a, mask, storage(node));
+    }
+  }
+  throw InternalError("unknown expression kind");
+}
+
+void BodyEvaluator::fail_bounds(const EvalNode& node, const std::vector<Lanes>& index, int lane) const {
+  std::vector<int64_t> at;
+  for (const Lanes& i : index) at.push_back(i.int_at(lane));
+  throw InternalError(fmt::format("load outside its buffer: {}[{}] of shape [{}]", node.expr->buffer->name,
+                                  fmt::join(at, ", "),
+                                  fmt::join(inputs_[static_cast<size_t>(node.input)].tensor->dims(), ", ")));
+}
+
+Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
+  const InputView& view = inputs_[static_cast<size_t>(node.input)];
+  const auto& dims = view.tensor->dims();
+  std::vector<Lanes> index;
+  index.reserve(dims.size());
+  int64_t base = 0;
+  int64_t step = 0;
+  bool scattered = false;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    index.push_back(eval(node.operands[d], mask));
+    const Lanes& i = index.back();
+    if (i.kind == Lanes::Kind::kVector) {
+      scattered = true;
+      continue;
+    }
+    base += i.first * view.strides[d];
+    step += i.step * view.strides[d];
+    // A progression is inside when its ends are.
+    if (!mask.bits && !(i.int_at(mask.begin) >= 0 && i.int_at(mask.begin) < dims[d])) fail_bounds(node, index, mask.begin);
+    if (!mask.bits && !(i.int_at(mask.end - 1) >= 0 && i.int_at(mask.end - 1) < dims[d]))
+      fail_bounds(node, index, mask.end - 1);
+  }
+  std::array<int64_t, kMaxLanes> addresses;
+  if (scattered || mask.bits) {
+    for (int l = mask.begin; l < mask.end; ++l) {
+      if (!mask.active(l)) continue;
+      int64_t address = 0;
+      for (size_t d = 0; d < dims.size(); ++d) {
+        const int64_t i = index[d].int_at(l);
+        if (i < 0 || i >= dims[d]) fail_bounds(node, index, l);
+        address += i * view.strides[d];
+      }
+      addresses[static_cast<size_t>(l)] = address;
+    }
+    scattered = true;
+  }
+  const DType dtype = node.expr->dtype;
+  const std::byte* bytes = view.tensor->bytes();
+  if (!scattered && step == 0)
+    return is_float(dtype) ? Lanes::uniform_real(read_float(dtype, bytes, base))
+                           : Lanes::uniform_int(read_int(dtype, bytes, base));
+  const LaneStorage out = storage(node);
+  const int64_t* at = scattered ? addresses.data() : nullptr;
+  const auto native = [&](auto* data, auto* result) { read_lanes(data, base, step, at, mask, result); };
+  switch (dtype) {
+    case DType::kF32: native(reinterpret_cast<const float*>(bytes), out.reals); break;
+    case DType::kF64: native(reinterpret_cast<const double*>(bytes), out.reals); break;
+    case DType::kI64: native(reinterpret_cast<const int64_t*>(bytes), out.ints); break;
+    case DType::kI32: native(reinterpret_cast<const int32_t*>(bytes), out.ints); break;
+    case DType::kI8: native(reinterpret_cast<const int8_t*>(bytes), out.ints); break;
+    case DType::kU8:
+    case DType::kBool: native(reinterpret_cast<const uint8_t*>(bytes), out.ints); break;
+    default:
+      for (int l = mask.begin; l < mask.end; ++l) {
+        if (!mask.active(l)) continue;
+        const int64_t address = at ? at[l] : base + step * l;
+        if (is_float(dtype)) {
+          out.reals[l] = read_float(dtype, bytes, address);
+        } else {
+          out.ints[l] = read_int(dtype, bytes, address);
+        }
+      }
+  }
+  return is_float(dtype) ? Lanes::real_vector(out.reals) : Lanes::int_vector(out.ints);
+}
+
+// select(c, a, b), and `c and a` as select(c, a, false), `c or b` as select(c, true, b).
+Lanes BodyEvaluator::compute_select(EvalNode& node, const LaneMask& mask) {
+  const ExprNode& e = *node.expr;
+  const Lanes condition = eval(node.operands[0], mask);
+  const bool is_select = e.kind == ExprKind::kSelect;
+  const auto arm = [&](bool taken, LaneMask lanes) -> Lanes {
+    lanes.id = ++counter_;
+    if (is_select) return eval(node.operands[taken ? 1 : 2], lanes);
+    if (taken != (e.binary == BinaryOp::kAnd)) return Lanes::uniform_int(taken);
+    return eval(node.operands[1], lanes);
+  };
+  if (condition.is_uniform()) return arm(condition.first != 0, mask);
+
+  const LaneStorage out = storage(node);
+  LaneMask taken = mask;
+  LaneMask other = mask;
+  bool split = true;  // the lanes of either arm need bits
+  if (condition.kind == Lanes::Kind::kRange && !mask.bits) {
+    taken.begin = std::max(mask.begin, static_cast<int>(condition.first));
+    taken.end = std::min(mask.end, static_cast<int>(std::min<int64_t>(condition.step, mask.end)));
+    if (taken.begin >= taken.end) return arm(false, mask);
+    if (taken.begin == mask.begin && taken.end == mask.end) return arm(true, mask);
+    split = false;
+    if (taken.begin == mask.begin) {
+      other.begin = taken.end;
+    } else if (taken.end == mask.end) {
+      other.end = taken.begin;
+    } else {
+      // Lanes on both sides. A constant arm does not care; any other gets the two sides one after the other.
+      const LaneMask left{mask.begin, taken.begin};
+      lanes_store(arm(false, left), left, out);
+      other.begin = taken.end;
+    }
+  }
+  if (split) {
+    for (auto& bits : node.bits)
+      if (!bits) bits = std::make_unique<uint8_t[]>(kMaxLanes);
+    bool any[2] = {false, false};
+    for (int l = mask.begin; l < mask.end; ++l) {
+      const bool active = mask.active(l);
+      const bool holds = condition.int_at(l) != 0;
+      node.bits[0][static_cast<size_t>(l)] = active && holds;
+      node.bits[1][static_cast<size_t>(l)] = active && !holds;
+      if (active) any[holds ? 0 : 1] = true;
+    }
+    if (!any[0] || !any[1]) return arm(any[0], mask);
+    taken.bits = node.bits[0].get();
+    other.bits = node.bits[1].get();
+  }
+  lanes_store(arm(true, taken), taken, out);
+  lanes_store(arm(false, other), other, out);
+  return is_float(e.dtype) ? Lanes::real_vector(out.reals) : Lanes::int_vector(out.ints);
+}
+
+}  // namespace
+
+int64_t evaluate_index(const Expr& e, const SymbolValues& symbols) {
+  switch (e->kind) {
+    case ExprKind::kConst: return e->int_value;
+    case ExprKind::kVar: {
+      const auto it = symbols.find(e.get());
+      if (it == symbols.end()) throw InternalError("no value for the variable " + e->name);
+      return it->second;
+    }
+    case ExprKind::kUnary: return int_unary(e->unary, e.dtype(), evaluate_index(e->operands[0], symbols));
+    case ExprKind::kBinary:
+      return int_binary(e->binary, e->operands[0].dtype(), evaluate_index(e->operands[0], symbols),
+                        evaluate_index(e->operands[1], symbols));
+    case ExprKind::kSelect:
+      return evaluate_index(e->operands[evaluate_index(e->operands[0], symbols) ? 1 : 2], symbols);
+    case ExprKind::kCast: return canonical_int(e.dtype(), evaluate_index(e->operands[0], symbols));
+    default: break;
+  }
+  throw InternalError("not an index expression: " + to_string(e));
+}
+
+Tensor evaluate_body(const Body& body, const std::vector<const Tensor*>& inputs, const SymbolValues& symbols) {
+  return BodyEvaluator(body, inputs, symbols).run();
+}
+
+}  // namespace tessera

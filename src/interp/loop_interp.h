@@ -1,0 +1,34 @@
+// Runs loop programs: the definition of what loop IR means, obvious before fast. Loops of every kind run in order.
+// A program is translated to a flat code over numbered slots first (loop_code.h), so that a simple statement takes
+// some tens of nanoseconds.
+//
+// Every access outside its buffer, every read of an element of an allocation that was never stored to, a store to a
+// parameter that is not writable, and parameters of another type or shape than the program's are InternalErrors that
+// name the kernel, the buffer and the index: they are bugs of the program, not of its data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "loop/stmt.h"
+#include "types/tensor.h"
+
+namespace tessera {
+
+// Memory of one parameter: row-major over its physical shape. Two parameters may share memory.
+struct BufferView {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> dims;
+  std::byte* data = nullptr;
+  bool writable = false;
+};
+
+// `params` in the program's order, `symbols` the values of program.symbols. Thread-safe: all state is local.
+void interpret(const LoopProgram& program, std::span<const BufferView> params, std::span<const int64_t> symbols = {});
+
+// The same on tensors; those of the program's outputs need memory of their own (Tensor::mutable_bytes).
+void interpret(const LoopProgram& program, std::span<Tensor* const> params, std::span<const int64_t> symbols = {});
+
+}  // namespace tessera
