@@ -13,9 +13,8 @@ void blend(std::uint8_t* pixel, Color color, float alpha) {
 float distance_to_segment(Point p, Point from, Point to) {
   const float dx = to.x - from.x, dy = to.y - from.y;
   const float squared_length = dx * dx + dy * dy;
-  const float t = squared_length > 0
-                      ? std::clamp(((p.x - from.x) * dx + (p.y - from.y) * dy) / squared_length, 0.0f, 1.0f)
-                      : 0.0f;
+  const float t =
+      squared_length > 0 ? std::clamp(((p.x - from.x) * dx + (p.y - from.y) * dy) / squared_length, 0.0f, 1.0f) : 0.0f;
   return std::hypot(p.x - (from.x + t * dx), p.y - (from.y + t * dy));
 }
 
@@ -57,10 +56,10 @@ void draw_line(Image& image, Point from, Point to, float thickness, Color color,
 void draw_polygon(Image& image, std::span<const Point> corners, float thickness, Color color, float wash) {
   if (corners.empty()) return;
   if (wash > 0) {
-    const auto [left, right] = std::minmax_element(corners.begin(), corners.end(),
-                                                   [](Point a, Point b) { return a.x < b.x; });
-    const auto [top, bottom] = std::minmax_element(corners.begin(), corners.end(),
-                                                   [](Point a, Point b) { return a.y < b.y; });
+    const auto [left, right] =
+        std::minmax_element(corners.begin(), corners.end(), [](Point a, Point b) { return a.x < b.x; });
+    const auto [top, bottom] =
+        std::minmax_element(corners.begin(), corners.end(), [](Point a, Point b) { return a.y < b.y; });
     const Range columns = pixels(left->x, right->x, image.width), rows = pixels(top->y, bottom->y, image.height);
     for (int y = rows.begin; y < rows.end; ++y) {
       for (int x = columns.begin; x < columns.end; ++x) {

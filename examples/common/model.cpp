@@ -48,9 +48,7 @@ void Model::run() {
         error);
 }
 
-std::vector<std::int64_t> Model::dims_of(const tessera_tensor_info& info) {
-  return {info.dims, info.dims + info.rank};
-}
+std::vector<std::int64_t> Model::dims_of(const tessera_tensor_info& info) { return {info.dims, info.dims + info.rank}; }
 
 tessera_tensor Model::bind(const tessera_tensor_info& info, std::vector<float>& values) {
   if (info.dtype != TESSERA_F32) {

@@ -113,8 +113,8 @@ std::vector<TextBox> find_text_boxes(std::span<const float> map, int map_width, 
       if (core.shorter_side() < options.min_side) continue;
       const float score = mean_inside(map, map_width, map_height, core);
       if (!(score >= options.box_threshold)) continue;
-      boxes.push_back(scale_to_picture(unclip(core, options.unclip_ratio), score, scale_x, scale_y, picture_width,
-                                       picture_height));
+      boxes.push_back(
+          scale_to_picture(unclip(core, options.unclip_ratio), score, scale_x, scale_y, picture_width, picture_height));
     }
   }
   std::sort(boxes.begin(), boxes.end(), [](const TextBox& a, const TextBox& b) {

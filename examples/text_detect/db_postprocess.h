@@ -18,8 +18,8 @@ struct DbOptions {
   float threshold = 0.3f;      // of a position's probability
   float box_threshold = 0.5f;  // of a box's mean probability
   float unclip_ratio = 1.6f;
-  float min_side = 3;          // of a core, in positions of the map
-  int max_boxes = 1000;        // components after this many are ignored
+  float min_side = 3;    // of a core, in positions of the map
+  int max_boxes = 1000;  // components after this many are ignored
 };
 
 struct TextBox {

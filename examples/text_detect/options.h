@@ -9,10 +9,10 @@ struct Options {
   bool print_shape = false;  // only say which input shape the picture needs
   bool json = false;
   std::string module_path, picture_path;
-  std::string out_path;                       // picture with the boxes drawn
+  std::string out_path;                        // picture with the boxes drawn
   std::string save_input_path, save_map_path;  // .npy: what went into the network, what came out
-  int threads = 0;                            // 0: the runtime decides
-  int repeat = 10;                            // timed runs
+  int threads = 0;                             // 0: the runtime decides
+  int repeat = 10;                             // timed runs
 };
 
 extern const char* const kUsage;

@@ -45,10 +45,12 @@ RotatedRect rect_along(Point axis, const std::vector<Point>& hull) {
 std::array<Point, 4> RotatedRect::corners() const {
   const float ux = axis.x * length / 2, uy = axis.y * length / 2;
   const float vx = -axis.y * breadth / 2, vy = axis.x * breadth / 2;
-  std::array<Point, 4> corners{Point{center.x - ux - vx, center.y - uy - vy}, {center.x + ux - vx, center.y + uy - vy},
-                               {center.x + ux + vx, center.y + uy + vy}, {center.x - ux + vx, center.y - uy + vy}};
-  const auto first = std::min_element(corners.begin(), corners.end(),
-                                      [](Point a, Point b) { return a.x + a.y < b.x + b.y; });
+  std::array<Point, 4> corners{Point{center.x - ux - vx, center.y - uy - vy},
+                               {center.x + ux - vx, center.y + uy - vy},
+                               {center.x + ux + vx, center.y + uy + vy},
+                               {center.x - ux + vx, center.y - uy + vy}};
+  const auto first =
+      std::min_element(corners.begin(), corners.end(), [](Point a, Point b) { return a.x + a.y < b.x + b.y; });
   std::rotate(corners.begin(), first, corners.end());
   return corners;
 }

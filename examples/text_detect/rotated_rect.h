@@ -10,7 +10,7 @@ namespace example {
 
 struct RotatedRect {
   Point center;
-  Point axis{1, 0};         // unit vector along the `length` side; the other side is at a right angle to it
+  Point axis{1, 0};  // unit vector along the `length` side; the other side is at a right angle to it
   float length = 0, breadth = 0;
 
   float shorter_side() const { return length < breadth ? length : breadth; }

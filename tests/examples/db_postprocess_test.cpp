@@ -173,8 +173,8 @@ TEST(DbPostprocess, DiagonalNeighboursAreOneLine) {
 
 TEST(DbPostprocess, SmallAndUnsureComponentsAreDropped) {
   Map map(200, 60);
-  map.draw({20, 20}, 1, 1, 0);          // after the spread still under three positions
-  map.draw({60, 20}, 40, 0, 0);         // a line one position thin
+  map.draw({20, 20}, 1, 1, 0);           // after the spread still under three positions
+  map.draw({60, 20}, 40, 0, 0);          // a line one position thin
   map.draw({140, 20}, 40, 10, 0, 0.4f);  // above the threshold, but its mean is not
   EXPECT_TRUE(map.boxes().empty());
   DbOptions lenient;

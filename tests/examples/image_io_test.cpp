@@ -57,8 +57,9 @@ void write_jpeg(const std::string& path, const Image& image, int orientation) {
   jpeg_set_defaults(&jpeg);
   jpeg_set_quality(&jpeg, 98, TRUE);
   jpeg_start_compress(&jpeg, TRUE);
-  const JOCTET exif[] = {'E', 'x', 'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0,
-                         JOCTET(orientation), 0, 0, 0, 0, 0, 0, 0};
+  const JOCTET exif[] = {
+      'E', 'x', 'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0, JOCTET(orientation),
+      0,   0,   0,   0,   0, 0, 0};
   jpeg_write_marker(&jpeg, JPEG_APP0 + 1, exif, sizeof exif);
   for (int y = 0; y < image.height; ++y) {
     JSAMPROW row = const_cast<JSAMPROW>(image.pixel(0, y));
@@ -97,7 +98,7 @@ TEST_F(ImageIo, JpegIsTurnedUpright) {
   struct Case {
     int orientation, width, height, mark_x, mark_y;
   };
-  const Case cases[] = {{1, 48, 32, 2, 2}, {2, 48, 32, 45, 2},  {3, 48, 32, 45, 29}, {4, 48, 32, 2, 29},
+  const Case cases[] = {{1, 48, 32, 2, 2}, {2, 48, 32, 45, 2}, {3, 48, 32, 45, 29}, {4, 48, 32, 2, 29},
                         {5, 32, 48, 2, 2}, {6, 32, 48, 29, 2}, {7, 32, 48, 29, 45}, {8, 32, 48, 2, 45}};
   for (const Case& c : cases) {
     write_jpeg(file("o.jpg"), stored, c.orientation);
