@@ -1,0 +1,188 @@
+#include "codegen/common/vector_plan.h"
+
+#include <algorithm>
+
+#include "codegen/common/local_plan.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxPrivateElements = 256;  // per lane; more does not fit the stack times the lanes
+
+bool loads_from(const Expr& e, const Buffer* buffer) {
+  bool found = false;
+  walk(e, [&](const Expr& node) { found |= node->kind == ExprKind::kLoad && node->buffer.get() == buffer; });
+  return found;
+}
+
+bool any_uses(const std::vector<Expr>& list, const Var& var) {
+  return std::any_of(list.begin(), list.end(), [&](const Expr& e) { return uses_var(e, var); });
+}
+
+bool same_indices(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Expr& x, const Expr& y) { return structurally_equal(x, y); });
+}
+
+bool is_load_of(const Expr& e, const StmtNode& store) {
+  return e->kind == ExprKind::kLoad && e->buffer == store.buffer && same_indices(e->operands, store.indices);
+}
+
+// The combiner by which the store folds its value into what it overwrites.
+Combiner reduction_of(const StmtNode& store) {
+  const Expr& value = store.value;
+  const auto folds = [&](const Expr& acc, std::initializer_list<Expr> others) {
+    return is_load_of(acc, store) && std::none_of(others.begin(), others.end(), [&](const Expr& e) {
+             return loads_from(e, store.buffer.get());
+           });
+  };
+  if (value->kind == ExprKind::kFma && folds(value->operands[2], {value->operands[0], value->operands[1]}))
+    return Combiner::kSum;
+  if (value->kind != ExprKind::kBinary) return Combiner::kNone;
+  const Expr& a = value->operands[0];
+  const Expr& b = value->operands[1];
+  if (!folds(a, {b}) && !folds(b, {a})) return Combiner::kNone;
+  switch (value->binary) {
+    case BinaryOp::kAdd: return Combiner::kSum;
+    case BinaryOp::kMul: return Combiner::kProd;
+    case BinaryOp::kMin: return Combiner::kMin;
+    case BinaryOp::kMax: return Combiner::kMax;
+    default: return Combiner::kNone;
+  }
+}
+
+struct Planner {
+  const StmtNode& loop;
+  VectorPlan plan{};
+  std::vector<const StmtNode*> uniform_stores{};  // to memory that outlives an iteration, at an address it does not choose
+  std::vector<Var> inner_vars{};
+
+  void refuse(const std::string& reason) {
+    if (plan.refused.empty()) plan.refused = reason;
+  }
+
+  void value(const Expr& e) {
+    plan.element_bits = std::max(plan.element_bits, compute_bits(e.dtype()));
+    visit_value(e);
+  }
+
+  // Data only: the integers of indices and of padding conditions do not decide the number of lanes.
+  void visit_value(const Expr& e) {
+    std::unordered_set<const ExprNode*> seen;
+    visit_value(e, seen);
+  }
+  void visit_value(const Expr& e, std::unordered_set<const ExprNode*>& seen) {
+    if (!seen.insert(e.get()).second) return;
+    if (e->kind == ExprKind::kLoad) {
+      plan.element_bits = std::max(plan.element_bits, compute_bits(e->dtype));
+      access(*e->buffer, e->operands);
+      return;
+    }
+    if (e->kind == ExprKind::kCast && is_float(e->dtype))
+      plan.element_bits = std::max(plan.element_bits, compute_bits(e->dtype));
+    for (const Expr& operand : e->operands) visit_value(operand, seen);
+  }
+
+  void access(const Buffer& buffer, const std::vector<Expr>& indices) {
+    const bool varies = any_uses(indices, loop.var);
+    if (plan.private_buffers.count(&buffer)) {
+      if (varies) refuse("the buffer " + buffer.name + " of each iteration is indexed by the vector variable");
+    } else if (buffer.scope == MemoryScope::kRegister && varies) {
+      plan.indexes_registers = true;
+    }
+  }
+
+  void visit(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kSeq:
+        for (const Stmt& child : s->stmts) visit(child);
+        return;
+      case StmtKind::kFor: {
+        if (s->for_kind == ForKind::kParallel) return refuse("a parallel loop inside");
+        if (uses_var(s->begin, loop.var) || uses_var(s->extent, loop.var))
+          return refuse("the bounds of loop " + s->var->name + " inside depend on the vector variable");
+        if (s->for_kind == ForKind::kVectorized) return refuse("a vectorized loop inside");
+        plan.has_inner_loop = true;
+        inner_vars.push_back(s->var);
+        return visit(s->stmts[0]);
+      }
+      case StmtKind::kIf:
+        visit_value(s->condition);
+        for (const Stmt& child : s->stmts) visit(child);
+        return;
+      case StmtKind::kAlloc: {
+        const auto elements = constant_elements(*s->buffer);
+        if (!elements || *elements > kMaxPrivateElements)
+          return refuse("the buffer " + s->buffer->name + " of each iteration is too large");
+        plan.private_buffers.insert(s->buffer.get());
+        return visit(s->stmts[0]);
+      }
+      case StmtKind::kTensorized: return visit(s->stmts[0]);
+      case StmtKind::kStore: {
+        value(s->value);
+        access(*s->buffer, s->indices);
+        if (!plan.private_buffers.count(s->buffer.get()) && !any_uses(s->indices, loop.var))
+          uniform_stores.push_back(s.get());
+        return;
+      }
+    }
+  }
+
+  // Every store to an address that all iterations share must be a reduction, the only access to its buffer.
+  void check_uniform_stores() {
+    for (const StmtNode* store : uniform_stores) {
+      const std::string& name = store->buffer->name;
+      const Combiner combiner = reduction_of(*store);
+      if (combiner == Combiner::kNone) {
+        return refuse("all iterations store to one element of " + name + " and the value is no sum, product, minimum or maximum");
+      }
+      for (const Var& var : inner_vars)
+        if (any_uses(store->indices, var))
+          return refuse("the element of " + name + " that is reduced into changes inside the loop");
+      int accesses = 0;
+      walk(
+          loop.stmts[0], [&](const Stmt& s) { accesses += s->kind == StmtKind::kStore && s->buffer == store->buffer; },
+          nullptr);
+      walk(loop.stmts[0],
+           [&](const Stmt& s) {
+             if (s.get() == store) return;
+             for (const Expr* e : {&s->begin, &s->extent, &s->condition, &s->value})
+               if (*e && loads_from(*e, store->buffer.get())) ++accesses;
+             for (const Expr& index : s->indices)
+               if (loads_from(index, store->buffer.get())) ++accesses;
+           },
+           nullptr);
+      if (accesses != 1) return refuse("the element of " + name + " that is reduced into is used elsewhere in the loop");
+      plan.reductions.push_back({store, combiner});
+    }
+  }
+};
+
+}  // namespace
+
+int compute_bits(DType dtype) {
+  if (dtype == DType::kBool) return 8;
+  return is_float(dtype) ? std::max(dtype_bits(dtype), 32) : std::max(dtype_bits(dtype), 8);
+}
+
+VectorPlan plan_vector_loop(const StmtNode& loop) {
+  Planner planner{loop};
+  planner.plan.element_bits = 8;
+  planner.visit(loop.stmts[0]);
+  planner.check_uniform_stores();
+  return std::move(planner.plan);
+}
+
+std::vector<Chunk> chunks_of(int64_t extent, int lanes) {
+  std::vector<Chunk> chunks;
+  for (int64_t begin = 0; begin < extent;) {
+    while (lanes > extent - begin) lanes /= 2;
+    chunks.push_back({begin, lanes});
+    begin += lanes;
+  }
+  return chunks;
+}
+
+int native_lanes(const Target& target, int bits) { return std::min(target.vector_bits() / bits, 64); }
+
+}  // namespace tessera

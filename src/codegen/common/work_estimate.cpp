@@ -1,0 +1,60 @@
+#include "codegen/common/work_estimate.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "codegen/common/vector_plan.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kNsPerCycle = 0.4;
+
+// Cycles of one scalar or vector evaluation. Index arithmetic counts a quarter: most of it leaves the loop.
+double expr_cycles(const Expr& e, std::unordered_set<const ExprNode*>& seen) {
+  if (!e || !seen.insert(e.get()).second) return 0;
+  double cycles = 0;
+  for (const Expr& operand : e->operands) cycles += expr_cycles(operand, seen);
+  switch (e->kind) {
+    case ExprKind::kConst:
+    case ExprKind::kVar: return 0;
+    case ExprKind::kLoad: return cycles / 4 + 1;
+    case ExprKind::kUnary: return cycles + (e->unary >= UnaryOp::kExp && e->unary <= UnaryOp::kAtanh ? 15 : 0.5);
+    case ExprKind::kBinary:
+      if (e->binary == BinaryOp::kPow) return cycles + 30;
+      if (e->binary == BinaryOp::kDiv || e->binary == BinaryOp::kRem) return cycles + 5;
+      return cycles + 0.5;
+    default: return cycles + 0.5;
+  }
+}
+
+double cycles_of(const Stmt& s, const Target& target) {
+  double cycles = 0;
+  for (const Stmt& child : s->stmts) cycles += cycles_of(child, target);
+  switch (s->kind) {
+    case StmtKind::kFor: {
+      const double trips = static_cast<double>(as_int(s->extent).value_or(64));
+      if (s->for_kind == ForKind::kVectorized) {
+        const int lanes = native_lanes(target, 32);
+        return cycles * std::max(1.0, trips / lanes);
+      }
+      return trips * (cycles + (s->for_kind == ForKind::kUnrolled ? 0 : 1));
+    }
+    case StmtKind::kIf:
+    case StmtKind::kStore: {
+      std::unordered_set<const ExprNode*> seen;
+      cycles += expr_cycles(s->condition, seen) + expr_cycles(s->value, seen);
+      for (const Expr& index : s->indices) cycles += expr_cycles(index, seen) / 4;
+      const bool registers = s->buffer && s->buffer->scope == MemoryScope::kRegister;
+      return cycles + (registers ? 0 : 1);
+    }
+    case StmtKind::kTensorized: return cycles / 3;  // loads are shared, a multiply-add a cycle
+    default: return cycles;
+  }
+}
+
+}  // namespace
+
+double estimate_ns(const Stmt& s, const Target& target) { return cycles_of(s, target) * kNsPerCycle; }
+
+}  // namespace tessera

@@ -1,0 +1,218 @@
+#include "codegen/llvm/kernel_emitter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "codegen/common/abi_fields.h"
+#include "codegen/common/work_estimate.h"
+#include "support/error.h"
+
+namespace tessera {
+
+using llvm::Value;
+
+KernelEmitter::KernelEmitter(llvm::Module& module, const Target& target, const LoopProgram& program, std::string symbol,
+                             std::vector<int> alias_classes, int64_t scratch_stride, std::vector<std::string>& remarks)
+    : module_(module), context_(module.getContext()), b_(context_), target_(target), ops_(b_, target_),
+      program_(program), symbol_(std::move(symbol)), alias_classes_(std::move(alias_classes)),
+      scratch_stride_(scratch_stride), remarks_(remarks), locals_(plan_locals(program)) {
+  llvm::MDBuilder md(context_);
+  alias_domain_ = md.createAnonymousAliasScopeDomain(symbol_);
+  int next = 0;
+  for (size_t i = 0; i < program_.params.size(); ++i) {
+    classes_[program_.params[i].get()] = alias_classes_[i];
+    next = std::max(next, alias_classes_[i] + 1);
+  }
+  // Allocations overlap nothing. All classes must be known before the first access is written.
+  walk(
+      program_.body,
+      [&](const Stmt& s) {
+        if (s->kind == StmtKind::kAlloc && !classes_.count(s->buffer.get())) classes_[s->buffer.get()] = next++;
+      },
+      nullptr);
+  for (int c = 0; c < next; ++c) scopes_[c] = md.createAnonymousAliasScope(alias_domain_);
+}
+
+llvm::MDNode* KernelEmitter::scope_of(int alias_class) { return llvm::MDNode::get(context_, {scopes_.at(alias_class)}); }
+
+llvm::MDNode* KernelEmitter::scopes_except(int alias_class) {
+  std::vector<llvm::Metadata*> others;
+  for (const auto& [other, scope] : scopes_)
+    if (other != alias_class) others.push_back(scope);
+  return others.empty() ? nullptr : llvm::MDNode::get(context_, others);
+}
+
+KernelEmitter::Place KernelEmitter::memory_place(const Buffer* buffer, Value* pointer) {
+  Place place;
+  place.pointer = pointer;
+  const int alias_class = classes_.at(buffer);
+  place.scope = scope_of(alias_class);
+  place.noalias = scopes_except(alias_class);
+  return place;
+}
+
+llvm::AllocaInst* KernelEmitter::stack_slot(llvm::Type* type, const llvm::Twine& name, llvm::Align align) {
+  llvm::IRBuilder<> at(f_.allocas, f_.allocas->begin());
+  auto* slot = at.CreateAlloca(type, nullptr, name);
+  slot->setAlignment(align);
+  return slot;
+}
+
+Value* KernelEmitter::slot_pointer(Value* args, int slot) {
+  return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), args, static_cast<uint64_t>(slot) * 8);
+}
+
+void KernelEmitter::begin_function(llvm::Function* function) {
+  f_ = {};
+  f_.function = function;
+  f_.allocas = llvm::BasicBlock::Create(context_, "entry", function);
+  f_.indices.emplace_back();
+  f_.values.emplace_back();
+  f_.args = function->getArg(0);
+  b_.SetInsertPoint(f_.allocas);
+}
+
+// The fixed slots of `args`: parameters and symbols.
+void KernelEmitter::load_params() {
+  int slot = 0;
+  for (const BufferPtr& param : program_.params) {
+    Value* pointer = b_.CreateLoad(b_.getPtrTy(), slot_pointer(f_.args, slot++), param->name);
+    f_.places[param.get()] = memory_place(param.get(), pointer);
+  }
+  for (size_t i = 0; i < program_.symbols.size(); ++i) {
+    const Var& symbol = program_.symbols[i];
+    f_.vars[symbol.get()] =
+        b_.CreateLoad(b_.getInt64Ty(), slot_pointer(f_.args, symbol_slot(program_, static_cast<int>(i))), symbol->name);
+  }
+}
+
+void KernelEmitter::end_function() { b_.CreateRetVoid(); }
+
+llvm::Function* KernelEmitter::emit() {
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getPtrTy()}, false);
+  auto* function = llvm::Function::Create(type, llvm::Function::InternalLinkage, symbol_, module_);
+  begin_function(function);
+  f_.host = function->getArg(1);
+  f_.scratch = b_.CreateLoad(b_.getPtrTy(), slot_pointer(f_.args, scratch_slot(program_)), "scratch");
+  load_params();
+  emit(program_.body);
+  end_function();
+  return function;
+}
+
+void KernelEmitter::emit_parallel(const Stmt& s) {
+  // Unrolled variables around the loop become constants of the task.
+  const Stmt loop = replaced_.empty() ? s : substitute(s, replaced_);
+  kept_stmts_.push_back(loop);
+  std::vector<const Buffer*> buffers;  // allocations around the loop that it uses
+  std::vector<Var> vars;               // loop variables around it
+  std::unordered_set<const void*> seen;
+  std::unordered_set<const ExprNode*> symbols;
+  for (const Var& symbol : program_.symbols) symbols.insert(symbol.get());
+  for (const BufferPtr& param : program_.params) seen.insert(param.get());
+  const auto use_buffer = [&](const BufferPtr& buffer) {
+    const auto place = f_.places.find(buffer.get());
+    if (place == f_.places.end() || !seen.insert(buffer.get()).second) return;
+    check(place->second.kind == Place::kMemory, where("a parallel loop uses the register buffer " + buffer->name));
+    buffers.push_back(buffer.get());
+  };
+  walk(
+      loop,
+      [&](const Stmt& child) {
+        if (child->buffer) use_buffer(child->buffer);
+      },
+      [&](const Expr& e) {
+        if (e->kind == ExprKind::kLoad) use_buffer(e->buffer);
+        if (e->kind == ExprKind::kVar && f_.vars.count(e.get()) && !symbols.count(e.get()) && seen.insert(e.get()).second)
+          vars.push_back(e);
+      });
+
+  Value* n = evaluate(loop->extent);
+  Value* args = f_.args;
+  if (!buffers.empty() || !vars.empty()) {
+    const int fixed = num_slots(program_);
+    const int total = fixed + static_cast<int>(buffers.size() + vars.size());
+    args = stack_slot(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(total)), "task_args", llvm::Align(8));
+    for (int slot = 0; slot < fixed; ++slot)
+      b_.CreateStore(b_.CreateLoad(b_.getInt64Ty(), slot_pointer(f_.args, slot)), slot_pointer(args, slot));
+    int slot = fixed;
+    for (const Buffer* buffer : buffers) b_.CreateStore(f_.places.at(buffer).pointer, slot_pointer(args, slot++));
+    for (const Var& var : vars) b_.CreateStore(f_.vars.at(var.get()), slot_pointer(args, slot++));
+  }
+
+  // The task is written by the same object: put the state of this function aside.
+  const FunctionState outer = std::move(f_);
+  const auto insert_point = b_.saveIP();
+  const VarMap outer_replaced = std::exchange(replaced_, {});
+  llvm::Function* task = emit_task(loop, buffers, vars);
+  f_ = outer;
+  replaced_ = outer_replaced;
+  b_.restoreIP(insert_point);
+
+  const double ns = std::max(estimate_ns(loop->stmts[0], target_), 0.1);
+  const auto serial_below = static_cast<int64_t>(std::min(std::ceil(kSerialBelowNs / ns), 1e15));
+  const auto grain = static_cast<int64_t>(std::min(std::ceil(kGrainNs / ns), 1e15));
+  const auto call_direct = [&] { b_.CreateCall(task, {args, b_.getInt64(0), n, b_.getInt32(0)}); };
+  const auto call_split = [&] {
+    const auto field = [&](int64_t offset, llvm::Type* type) {
+      return b_.CreateLoad(type, b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), f_.host, static_cast<uint64_t>(offset)));
+    };
+    auto* type = llvm::FunctionType::get(
+        b_.getVoidTy(), {b_.getPtrTy(), b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
+    Value* parallel_for = field(abi::kHostParallelFor, b_.getPtrTy());
+    b_.CreateCall(type, parallel_for, {field(abi::kHostSelf, b_.getPtrTy()), task, args, n, b_.getInt64(static_cast<uint64_t>(grain))});
+  };
+  if (const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(n)) {
+    if (constant->getSExtValue() <= 0) return;
+    const bool direct = constant->getSExtValue() < std::max<int64_t>(serial_below, 2);
+    direct ? call_direct() : call_split();
+    return;
+  }
+  auto* direct_block = llvm::BasicBlock::Create(context_, "direct", f_.function);
+  auto* split_block = llvm::BasicBlock::Create(context_, "split", f_.function);
+  auto* done = llvm::BasicBlock::Create(context_, "done", f_.function);
+  b_.CreateCondBr(b_.CreateICmpSLT(n, b_.getInt64(static_cast<uint64_t>(std::max<int64_t>(serial_below, 2)))), direct_block,
+                  split_block);
+  b_.SetInsertPoint(direct_block);
+  call_direct();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(split_block);
+  call_split();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(done);
+}
+
+llvm::Function* KernelEmitter::emit_task(const Stmt& loop, const std::vector<const Buffer*>& buffers,
+                                         const std::vector<Var>& vars) {
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty(), b_.getInt32Ty()}, false);
+  auto* task = llvm::Function::Create(type, llvm::Function::InternalLinkage,
+                                      fmt::format("{}.task{}", symbol_, num_tasks_++), module_);
+  begin_function(task);
+  load_params();
+  int slot = num_slots(program_);
+  for (const Buffer* buffer : buffers)
+    f_.places[buffer] = memory_place(buffer, b_.CreateLoad(b_.getPtrTy(), slot_pointer(f_.args, slot++), buffer->name));
+  for (const Var& var : vars)
+    f_.vars[var.get()] = b_.CreateLoad(b_.getInt64Ty(), slot_pointer(f_.args, slot++), var->name);
+  if (locals_.scratch_bytes > 0) {
+    Value* base = b_.CreateLoad(b_.getPtrTy(), slot_pointer(f_.args, scratch_slot(program_)));
+    Value* worker = b_.CreateSExt(task->getArg(3), b_.getInt64Ty());
+    f_.scratch = b_.CreateInBoundsGEP(
+        b_.getInt8Ty(), base, b_.CreateMul(worker, b_.getInt64(static_cast<uint64_t>(scratch_stride_))), "scratch");
+  }
+  const Interval begin = bounds_of(loop->begin, bounds_);
+  const Interval extent = bounds_of(loop->extent, bounds_);
+  bind(loop->var, {begin.lo, begin.hi && extent.hi ? std::optional(*begin.hi + *extent.hi - 1) : std::nullopt});
+  Value* first = task->getArg(1);
+  Value* count = b_.CreateSub(task->getArg(2), first);
+  // tsr_host promises pieces with at least one iteration; a direct call passes all of a loop that may be empty.
+  emit_loop(loop->var, b_.CreateAdd(evaluate(loop->begin), first), count, as_int(loop->extent).value_or(0) > 0,
+            [&] { emit(loop->stmts[0]); });
+  end_function();
+  return task;
+}
+
+}  // namespace tessera

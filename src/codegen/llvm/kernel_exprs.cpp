@@ -1,0 +1,176 @@
+#include <algorithm>
+
+#include "codegen/llvm/kernel_emitter.h"
+#include "support/error.h"
+
+namespace tessera {
+
+using llvm::Value;
+
+BinaryOp combiner_op(Combiner combiner) {
+  switch (combiner) {
+    case Combiner::kSum: return BinaryOp::kAdd;
+    case Combiner::kProd: return BinaryOp::kMul;
+    case Combiner::kMin: return BinaryOp::kMin;
+    case Combiner::kMax: return BinaryOp::kMax;
+    case Combiner::kNone: break;
+  }
+  throw InternalError("no combiner");
+}
+
+Value* KernelEmitter::identity(Combiner combiner, DType dtype, int lanes) {
+  return ops_.splat(ops_.constant(*combiner_identity(combiner, dtype)), lanes);
+}
+
+bool KernelEmitter::has_load(const Expr& e) {
+  if (const auto it = has_load_.find(e.get()); it != has_load_.end()) return it->second;
+  bool found = e->kind == ExprKind::kLoad;
+  for (const Expr& operand : e->operands) found = has_load(operand) || found;
+  return has_load_[e.get()] = found;
+}
+
+// Integer arithmetic on loop variables only: worth simplifying once the unrolled and vector variables are known.
+bool KernelEmitter::is_index(const Expr& e) {
+  if (is_float(e->dtype) || e->kind == ExprKind::kLoad) return false;
+  return std::all_of(e->operands.begin(), e->operands.end(), [&](const Expr& operand) { return is_index(operand); });
+}
+
+Expr KernelEmitter::resolve(const Expr& condition) {
+  if (!is_index(condition)) return condition;
+  Expr known = simplify(replaced_.empty() ? condition : substitute(condition, replaced_), bounds_);
+  keep_.push_back(known);
+  return known;
+}
+
+Value* KernelEmitter::evaluate(const Expr& e) {
+  f_.values.emplace_back();
+  Value* v = value(e);
+  f_.values.pop_back();
+  return v;
+}
+
+Value* KernelEmitter::value(const Expr& e) {
+  if (e->kind == ExprKind::kConst) return ops_.constant(*e);
+  if (e->kind == ExprKind::kVar) return variable(e);
+  for (auto layer = f_.values.rbegin(); layer != f_.values.rend(); ++layer)
+    if (const auto it = layer->find(e.get()); it != layer->end()) return it->second;
+  Value* v = compute(e);
+  f_.values.back()[e.get()] = v;
+  return v;
+}
+
+Value* KernelEmitter::index_value(const Expr& e) {
+  if (e->kind == ExprKind::kConst || e->kind == ExprKind::kVar) return value(e);
+  if (has_load(e)) return value(e);
+  for (auto layer = f_.indices.rbegin(); layer != f_.indices.rend(); ++layer)
+    if (const auto it = layer->find(e.get()); it != layer->end()) return it->second;
+  Value* v = evaluate(e);
+  f_.indices.back()[e.get()] = v;
+  return v;
+}
+
+Value* KernelEmitter::variable(const Expr& e) {
+  if (const auto it = replaced_.find(e.get()); it != replaced_.end()) return value(it->second);
+  if (vec_ && e.same_node(vec_->lane)) {
+    if (vec_->lanes == 1) return b_.getInt64(0);
+    llvm::SmallVector<uint64_t, 64> ramp;
+    for (int i = 0; i < vec_->lanes; ++i) ramp.push_back(static_cast<uint64_t>(i));
+    return llvm::ConstantDataVector::get(context_, ramp);
+  }
+  const auto it = f_.vars.find(e.get());
+  check(it != f_.vars.end(), where("variable " + e->name + " is used outside its loop"));
+  return it->second;
+}
+
+Value* KernelEmitter::compute(const Expr& e) {
+  switch (e->kind) {
+    case ExprKind::kLoad: return emit_load(e);
+    case ExprKind::kUnary: return ops_.unary(e->unary, e->operands[0].dtype(), e->dtype, value(e->operands[0]));
+    case ExprKind::kBinary: {
+      const Expr& a = e->operands[0];
+      const Expr& b = e->operands[1];
+      // The right side of a logical operator is evaluated only when needed.
+      if (e->dtype == DType::kBool && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr) && has_load(b)) {
+        const Expr otherwise = const_int(DType::kBool, e->binary == BinaryOp::kOr);
+        return e->binary == BinaryOp::kAnd ? emit_select(a, b, otherwise) : emit_select(a, otherwise, b);
+      }
+      Value* left = value(a);
+      return ops_.binary(e->binary, a.dtype(), left, value(b));
+    }
+    case ExprKind::kSelect: return emit_select(e->operands[0], e->operands[1], e->operands[2]);
+    case ExprKind::kFma: {
+      Value* a = value(e->operands[0]);
+      Value* b = value(e->operands[1]);
+      return ops_.fma(e->dtype, a, b, value(e->operands[2]));
+    }
+    case ExprKind::kCast: return ops_.cast(e->dtype, e->operands[0].dtype(), value(e->operands[0]));
+    default: break;
+  }
+  throw InternalError("unknown expression kind");
+}
+
+Value* KernelEmitter::and_mask(Value* condition) {
+  return vec_->mask ? b_.CreateAnd(vec_->mask, condition) : condition;
+}
+
+Value* KernelEmitter::branch_select(Value* condition, const std::function<Value*()>& a, const std::function<Value*()>& b) {
+  auto* then = llvm::BasicBlock::Create(context_, "then", f_.function);
+  auto* otherwise = llvm::BasicBlock::Create(context_, "else", f_.function);
+  auto* after = llvm::BasicBlock::Create(context_, "join", f_.function);
+  b_.CreateCondBr(condition, then, otherwise);
+  const auto arm = [&](llvm::BasicBlock* block, const std::function<Value*()>& emit_arm) {
+    b_.SetInsertPoint(block);
+    f_.values.emplace_back();
+    f_.indices.emplace_back();
+    Value* v = emit_arm();
+    f_.indices.pop_back();
+    f_.values.pop_back();
+    return std::pair{v, b_.GetInsertBlock()};
+  };
+  auto [first, first_block] = arm(then, a);
+  auto [second, second_block] = arm(otherwise, b);
+  const int lanes = std::max(Ops::lanes_of(first), Ops::lanes_of(second));
+  b_.SetInsertPoint(first_block);
+  first = ops_.splat(first, lanes);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(second_block);
+  second = ops_.splat(second, lanes);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  auto* phi = b_.CreatePHI(first->getType(), 2);
+  phi->addIncoming(first, first_block);
+  phi->addIncoming(second, second_block);
+  return phi;
+}
+
+// An arm of a select whose condition differs between the lanes: its loads happen only where the condition holds.
+Value* KernelEmitter::masked_arm(const Expr& arm, Value* condition) {
+  if (!has_load(arm)) return value(arm);
+  Value* outer_mask = vec_->mask;
+  const bool outer_empty = vec_->mask_may_be_empty;
+  vec_->mask = and_mask(condition);
+  vec_->mask_may_be_empty = true;
+  f_.values.emplace_back();
+  Value* v = value(arm);
+  f_.values.pop_back();
+  vec_->mask = outer_mask;
+  vec_->mask_may_be_empty = outer_empty;
+  return v;
+}
+
+Value* KernelEmitter::emit_select(const Expr& condition, const Expr& a, const Expr& b) {
+  const Expr known = resolve(condition);
+  if (const auto c = as_int(known)) return value(*c ? a : b);
+  Value* c = value(known);
+  const bool loads = has_load(a) || has_load(b);
+  if (!loads) {
+    Value* first = value(a);
+    return ops_.select(c, first, value(b));
+  }
+  if (Ops::lanes_of(c) == 1) return branch_select(c, [&] { return value(a); }, [&] { return value(b); });
+  Value* first = masked_arm(a, c);
+  Value* second = has_load(b) ? masked_arm(b, b_.CreateNot(c)) : value(b);
+  return ops_.select(c, first, second);
+}
+
+}  // namespace tessera

@@ -1,0 +1,359 @@
+#include <algorithm>
+
+#include "codegen/llvm/kernel_emitter.h"
+#include "support/error.h"
+
+namespace tessera {
+
+using llvm::Value;
+
+namespace {
+
+int64_t storage_bytes(DType dtype) { return dtype_bits(dtype) / 8; }
+
+// e = rest + constant, for simplified e (constants stand last).
+std::pair<Expr, int64_t> split_constant(const Expr& e) {
+  if (const auto c = as_int(e)) return {Expr(0), *c};
+  if (e->kind == ExprKind::kBinary && (e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub))
+    if (const auto c = as_int(e->operands[1])) return {e->operands[0], e->binary == BinaryOp::kAdd ? *c : -*c};
+  return {e, 0};
+}
+
+Expr flatten(const Buffer& buffer, const std::vector<Expr>& indices) {
+  Expr flat = 0;
+  for (size_t i = 0; i < indices.size(); ++i) flat = flat * buffer.shape[i] + indices[i];
+  return flat;
+}
+
+}  // namespace
+
+// ---- indices -------------------------------------------------------------------------------------------------------
+
+// `key` identifies the access; `keep` (an expression that owns it, or null) keeps the key from being reused.
+KernelEmitter::Resolved KernelEmitter::resolve_index(const void* key, const Expr& keep, const Buffer& buffer,
+                                                     const std::vector<Expr>& indices) {
+  auto [it, fresh] = flat_.try_emplace(key);
+  FlatIndex& cached = it->second;
+  if (fresh) {
+    cached.keep = keep;
+    cached.flat = simplify(flatten(buffer, indices), bounds_);
+    cached.rest = {};
+  }
+  // The variables being replaced that this index uses, and whether it is linear in all of them.
+  std::vector<const ExprNode*> removed;
+  bool linear = true;
+  Resolved out;
+  for (const auto& [var, replacement] : replaced_) {
+    const auto known = std::find_if(cached.coefficients.begin(), cached.coefficients.end(),
+                                    [v = var](const auto& entry) { return entry.first == v; });
+    std::optional<int64_t> coefficient;
+    if (known != cached.coefficients.end()) {
+      coefficient = known->second;
+    } else {
+      // The map's key is the node of a live variable; wrap it without owning it.
+      const Var shared(std::shared_ptr<const ExprNode>(std::shared_ptr<void>(), var));
+      coefficient = uses_var(cached.flat, shared) ? linear_coefficient(cached.flat, shared, bounds_) : 0;
+      cached.coefficients.emplace_back(var, coefficient);
+    }
+    if (!coefficient) {
+      linear = false;
+      break;
+    }
+    if (*coefficient == 0) continue;
+    removed.push_back(var);
+    const bool is_vector = vec_ && var == vec_->var.get();
+    const auto [rest, constant] = split_constant(is_vector ? vec_->base : replacement);
+    out.offset += *coefficient * constant;
+    if (!is_const_int(rest, 0)) out.added.emplace_back(rest, *coefficient);
+    if (is_vector) out.lane_stride = *coefficient;
+  }
+  if (linear) {
+    std::sort(removed.begin(), removed.end());
+    if (!cached.rest || removed != cached.removed) {
+      VarMap zeros;
+      for (const ExprNode* var : removed) zeros[var] = Expr(0);
+      cached.removed = removed;
+      cached.rest = removed.empty() ? cached.flat : simplify(substitute(cached.flat, zeros), bounds_);
+      keep_.push_back(cached.rest);
+    }
+    const auto [rest, constant] = split_constant(cached.rest);
+    out.rest = rest;
+    out.offset += constant;
+    return out;
+  }
+  // Quotients and remainders of the replaced variables: most disappear once the variables are known.
+  out = {};
+  const Expr flat = simplify(substitute(cached.flat, replaced_), bounds_);
+  keep_.push_back(flat);
+  if (vec_ && vec_->lanes > 1 && uses_var(flat, vec_->lane)) {
+    out.lane_stride = linear_coefficient(flat, vec_->lane, bounds_);
+    out.varying = flat;
+    std::vector<Expr> lanes;
+    for (int i = 0; i < (out.lane_stride ? 1 : vec_->lanes); ++i)
+      lanes.push_back(simplify(substitute(flat, {{vec_->lane.get(), Expr(i)}}), bounds_));
+    for (size_t i = 0; i < lanes.size() && !out.lane_stride; ++i) {
+      const auto distance = as_int(simplify(lanes[i] - lanes[0], bounds_));
+      if (!distance) {
+        out.lane_offsets.clear();
+        break;
+      }
+      out.lane_offsets.push_back(*distance);
+    }
+    const auto [rest, constant] = split_constant(lanes[0]);
+    out.rest = rest;
+    out.offset = constant;
+    keep_.push_back(lanes[0]);
+    return out;
+  }
+  const auto [rest, constant] = split_constant(flat);
+  out.rest = rest;
+  out.offset = constant;
+  return out;
+}
+
+// The address of lane 0. Constant distances come last, so that copies share everything else.
+Value* KernelEmitter::element_pointer(const Place& place, DType dtype, const Resolved& index) {
+  llvm::Type* element = ops_.storage_type(dtype);
+  Value* pointer = place.pointer;
+  if (!is_const_int(index.rest, 0)) pointer = b_.CreateInBoundsGEP(element, pointer, index_value(index.rest));
+  for (const auto& [e, factor] : index.added)
+    pointer = b_.CreateInBoundsGEP(element, pointer, b_.CreateMul(index_value(e), b_.getInt64(static_cast<uint64_t>(factor))));
+  if (index.offset != 0) pointer = b_.CreateConstInBoundsGEP1_64(element, pointer, static_cast<uint64_t>(index.offset));
+  return pointer;
+}
+
+Value* KernelEmitter::lane_pointers(const Place& place, DType dtype, const Resolved& index) {
+  llvm::Type* element = ops_.storage_type(dtype);
+  if (index.lane_stride) {
+    llvm::SmallVector<uint64_t, 64> ramp;
+    for (int i = 0; i < vec_->lanes; ++i) ramp.push_back(static_cast<uint64_t>(i * *index.lane_stride));
+    return b_.CreateInBoundsGEP(element, element_pointer(place, dtype, index), llvm::ConstantDataVector::get(context_, ramp));
+  }
+  return b_.CreateInBoundsGEP(element, place.pointer, ops_.splat(value(index.varying), vec_->lanes));
+}
+
+// ---- memory --------------------------------------------------------------------------------------------------------
+
+template <typename Instruction>
+Instruction* KernelEmitter::mark(Instruction* access, const Place& place) {
+  if (place.scope) access->setMetadata(llvm::LLVMContext::MD_alias_scope, place.scope);
+  if (place.noalias) access->setMetadata(llvm::LLVMContext::MD_noalias, place.noalias);
+  return access;
+}
+
+// Lanes at constant distances whose span is at most two vectors: loads of the span and a shuffle. Null when wider.
+Value* KernelEmitter::load_hull(const Place& place, DType dtype, Value* first, const std::vector<int64_t>& offsets) {
+  const auto [low, high] = std::minmax_element(offsets.begin(), offsets.end());
+  const int64_t span = *high - *low + 1;
+  const auto lanes = static_cast<int64_t>(offsets.size());
+  if (span > 2 * lanes) return nullptr;
+  int64_t width = 1;
+  while (width * 2 <= std::min(span, lanes)) width *= 2;
+  if (span > 2 * width) return nullptr;
+  llvm::Type* element = ops_.storage_type(dtype);
+  llvm::Type* type = ops_.storage_type(dtype, static_cast<int>(width));
+  const llvm::Align align(static_cast<uint64_t>(storage_bytes(dtype)));
+  const auto part = [&](int64_t at) {
+    Value* pointer = b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(at));
+    Value* loaded = mark(b_.CreateAlignedLoad(type, pointer, align), place);
+    return width == 1 ? b_.CreateInsertElement(llvm::PoisonValue::get(ops_.storage_type(dtype, 2)), loaded, uint64_t{0}) : loaded;
+  };
+  const int64_t stored_width = std::max<int64_t>(width, 2);
+  Value* front = part(*low);
+  Value* back = span > width ? part(*high - width + 1) : front;
+  llvm::SmallVector<int, 64> shuffle;
+  for (const int64_t offset : offsets) {
+    const int64_t at = offset - *low;
+    shuffle.push_back(static_cast<int>(at < width ? at : stored_width + at - (span - width)));
+  }
+  return b_.CreateShuffleVector(front, back, shuffle);
+}
+
+Value* KernelEmitter::load_memory(const Place& place, DType dtype, const Resolved& index) {
+  const llvm::Align align(static_cast<uint64_t>(storage_bytes(dtype)));
+  llvm::Type* element = ops_.storage_type(dtype);
+  const int lanes = vec_ ? vec_->lanes : 1;
+  const auto scalar = [&](Value* pointer) -> Value* { return mark(b_.CreateAlignedLoad(element, pointer, align), place); };
+  if (lanes == 1) return scalar(element_pointer(place, dtype, index));
+  if (index.lane_stride == 0) {
+    if (!vec_->mask || !vec_->mask_may_be_empty) return scalar(element_pointer(place, dtype, index));
+    return branch_select(
+        b_.CreateOrReduce(vec_->mask), [&] { return scalar(element_pointer(place, dtype, index)); },
+        [&]() -> Value* { return llvm::Constant::getNullValue(element); });
+  }
+  llvm::Type* type = ops_.storage_type(dtype, lanes);
+  if (vec_->mask) {
+    Value* zero = llvm::Constant::getNullValue(type);
+    if (index.lane_stride == 1)
+      return mark(b_.CreateMaskedLoad(type, element_pointer(place, dtype, index), align, vec_->mask, zero), place);
+    return mark(b_.CreateMaskedGather(type, lane_pointers(place, dtype, index), align, vec_->mask, zero), place);
+  }
+  if (index.lane_stride == 1) return mark(b_.CreateAlignedLoad(type, element_pointer(place, dtype, index), align), place);
+  std::vector<int64_t> offsets = index.lane_offsets;
+  if (index.lane_stride)
+    for (int i = 0; i < lanes; ++i) offsets.push_back(i * *index.lane_stride);
+  Value* first = offsets.empty() ? nullptr : element_pointer(place, dtype, index);
+  if (first)
+    if (Value* hull = load_hull(place, dtype, first, offsets)) return hull;
+  Value* where_to = first ? nullptr : ops_.splat(value(index.varying), lanes);
+  Value* result = llvm::PoisonValue::get(type);
+  for (int i = 0; i < lanes; ++i) {
+    Value* pointer = first ? b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(offsets[static_cast<size_t>(i)]))
+                           : b_.CreateInBoundsGEP(element, place.pointer, b_.CreateExtractElement(where_to, static_cast<uint64_t>(i)));
+    result = b_.CreateInsertElement(result, scalar(pointer), static_cast<uint64_t>(i));
+  }
+  return result;
+}
+
+void KernelEmitter::store_memory(const Place& place, DType dtype, const Resolved& index, Value* stored) {
+  const llvm::Align align(static_cast<uint64_t>(storage_bytes(dtype)));
+  llvm::Type* element = ops_.storage_type(dtype);
+  const int lanes = vec_ ? vec_->lanes : 1;
+  if (lanes == 1 || index.lane_stride == 0) {
+    // Iterations that store to one address promise to store the same, or the last one counts.
+    check(Ops::lanes_of(stored) == 1 || !vec_->mask, where("masked store of several values to one element"));
+    if (Ops::lanes_of(stored) > 1) stored = b_.CreateExtractElement(stored, static_cast<uint64_t>(lanes - 1));
+    mark(b_.CreateAlignedStore(stored, element_pointer(place, dtype, index), align), place);
+    return;
+  }
+  stored = ops_.splat(stored, lanes);
+  if (index.lane_stride == 1) {
+    Value* pointer = element_pointer(place, dtype, index);
+    if (vec_->mask) mark(b_.CreateMaskedStore(stored, pointer, align, vec_->mask), place);
+    else mark(b_.CreateAlignedStore(stored, pointer, align), place);
+    return;
+  }
+  if (vec_->mask) {
+    mark(b_.CreateMaskedScatter(stored, lane_pointers(place, dtype, index), align, vec_->mask), place);
+    return;
+  }
+  std::vector<int64_t> offsets = index.lane_offsets;
+  if (index.lane_stride)
+    for (int i = 0; i < lanes; ++i) offsets.push_back(i * *index.lane_stride);
+  Value* first = offsets.empty() ? nullptr : element_pointer(place, dtype, index);
+  Value* where_to = first ? nullptr : ops_.splat(value(index.varying), lanes);
+  for (int i = 0; i < lanes; ++i) {
+    Value* pointer = first ? b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(offsets[static_cast<size_t>(i)]))
+                           : b_.CreateInBoundsGEP(element, place.pointer, b_.CreateExtractElement(where_to, static_cast<uint64_t>(i)));
+    mark(b_.CreateAlignedStore(b_.CreateExtractElement(stored, static_cast<uint64_t>(i)), pointer, align), place);
+  }
+}
+
+// ---- cells: register buffers, buffers private to a lane, partial results -------------------------------------------
+
+// Like values, but bool as a byte.
+llvm::Type* KernelEmitter::cell_type(DType dtype, int lanes) const {
+  return dtype == DType::kBool ? ops_.storage_type(dtype, lanes) : ops_.value_type(dtype, lanes);
+}
+
+Value* KernelEmitter::cell_to_value(DType dtype, Value* cell) {
+  return dtype == DType::kBool ? ops_.from_storage(dtype, cell) : cell;
+}
+
+Value* KernelEmitter::value_to_cell(DType dtype, Value* v) {
+  return dtype == DType::kBool ? ops_.to_storage(dtype, v) : v;
+}
+
+// Loads from (stored == null) or stores to a register buffer.
+Value* KernelEmitter::access_cell(const Place& place, DType dtype, const Resolved& index, Value* stored,
+                                  const std::string& name) {
+  check(is_const_int(index.rest, 0) && index.added.empty() && (index.lane_stride || !index.lane_offsets.empty()),
+        where("register buffer " + name + " is indexed by what is not constant after unrolling"));
+  const int lanes = vec_ && index.lane_stride != 0 ? vec_->lanes : 1;
+  const auto cell_of = [&](int64_t at) {
+    const int64_t row = at / place.inner;
+    const int64_t column = at % place.inner;
+    size_t chunk = 0;
+    while (chunk + 1 < place.chunks.size() && place.chunks[chunk + 1].begin <= column) ++chunk;
+    const size_t cell = static_cast<size_t>(row) * place.chunks.size() + chunk;
+    check(at >= 0 && cell < place.cells.size(), where("register buffer " + name + " is indexed outside its shape"));
+    return std::pair{place.cells[cell], static_cast<uint64_t>(column - place.chunks[chunk].begin)};
+  };
+  const auto [cell, position] = cell_of(index.offset);
+  if (index.lane_stride == 1 && position == 0 && cell->getAllocatedType() == cell_type(dtype, lanes)) {
+    if (stored) return b_.CreateStore(ops_.splat(stored, lanes), cell);
+    return b_.CreateLoad(cell->getAllocatedType(), cell);
+  }
+  Value* result = lanes > 1 ? llvm::PoisonValue::get(cell_type(dtype, lanes)) : nullptr;
+  for (int i = 0; i < lanes; ++i) {
+    const int64_t distance = index.lane_stride ? i * *index.lane_stride : index.lane_offsets[static_cast<size_t>(i)];
+    const auto [from, at] = cell_of(index.offset + distance);
+    const bool is_vector = from->getAllocatedType()->isVectorTy();
+    Value* whole = b_.CreateLoad(from->getAllocatedType(), from);
+    if (stored) {
+      Value* element = Ops::lanes_of(stored) > 1 ? b_.CreateExtractElement(stored, static_cast<uint64_t>(i)) : stored;
+      b_.CreateStore(is_vector ? b_.CreateInsertElement(whole, element, at) : element, from);
+    } else {
+      Value* element = is_vector ? b_.CreateExtractElement(whole, at) : whole;
+      result = lanes > 1 ? b_.CreateInsertElement(result, element, static_cast<uint64_t>(i)) : element;
+    }
+  }
+  return result;
+}
+
+Value* KernelEmitter::private_pointer(const Place& place, const Buffer& buffer, const Resolved& index) {
+  check(index.lane_stride == 0, where("the buffer " + buffer.name + " of each iteration is indexed by the vector variable"));
+  llvm::Type* cell = cell_type(buffer.dtype, vec_->lanes);
+  Value* pointer = place.pointer;
+  if (!is_const_int(index.rest, 0)) pointer = b_.CreateInBoundsGEP(cell, pointer, index_value(index.rest));
+  for (const auto& [e, factor] : index.added)
+    pointer = b_.CreateInBoundsGEP(cell, pointer, b_.CreateMul(index_value(e), b_.getInt64(static_cast<uint64_t>(factor))));
+  return b_.CreateConstInBoundsGEP1_64(cell, pointer, static_cast<uint64_t>(index.offset));
+}
+
+// ---- loads and stores ----------------------------------------------------------------------------------------------
+
+Value* KernelEmitter::emit_load(const Expr& e) {
+  const Buffer& buffer = *e->buffer;
+  if (vec_)
+    if (const auto it = vec_->partials.find(&buffer); it != vec_->partials.end())
+      return cell_to_value(buffer.dtype, b_.CreateLoad(it->second->getAllocatedType(), it->second));
+  const auto it = f_.places.find(&buffer);
+  check(it != f_.places.end(), where("load from " + buffer.name + ", which is neither a parameter nor allocated here"));
+  const Place place = it->second;
+  const Resolved index = resolve_index(e.get(), e, buffer, e->operands);
+  switch (place.kind) {
+    case Place::kRegister: return cell_to_value(buffer.dtype, access_cell(place, buffer.dtype, index, nullptr, buffer.name));
+    case Place::kPrivate:
+      return cell_to_value(buffer.dtype, b_.CreateLoad(cell_type(buffer.dtype, vec_->lanes), private_pointer(place, buffer, index)));
+    case Place::kMemory: break;
+  }
+  return ops_.from_storage(buffer.dtype, load_memory(place, buffer.dtype, index));
+}
+
+void KernelEmitter::emit_store(const Stmt& s) {
+  const Buffer& buffer = *s->buffer;
+  f_.values.emplace_back();
+  Value* v = value(s->value);
+  // Cells have no masked stores: lanes that do not run keep what was there.
+  const auto blend = [&](Value* old, Value* stored) {
+    stored = ops_.splat(value_to_cell(buffer.dtype, stored), Ops::lanes_of(old));
+    return vec_ && vec_->mask && Ops::lanes_of(old) > 1 ? b_.CreateSelect(vec_->mask, stored, old) : stored;
+  };
+  const auto store_cell = [&](llvm::Type* type, Value* pointer) {
+    Value* old = b_.CreateLoad(type, pointer);
+    b_.CreateStore(blend(old, v), pointer);
+  };
+  const auto it = f_.places.find(&buffer);
+  check(it != f_.places.end(), where("store to " + buffer.name + ", which is neither a parameter nor allocated here"));
+  if (vec_ && vec_->partials.count(&buffer)) {
+    llvm::AllocaInst* partial = vec_->partials.at(&buffer);
+    store_cell(partial->getAllocatedType(), partial);
+  } else {
+    const Place place = it->second;
+    const Resolved index = resolve_index(s.get(), {}, buffer, s->indices);
+    if (place.kind == Place::kRegister) {
+      Value* stored = value_to_cell(buffer.dtype, v);
+      if (vec_ && vec_->mask && index.lane_stride != 0)
+        stored = blend(access_cell(place, buffer.dtype, index, nullptr, buffer.name), v);
+      access_cell(place, buffer.dtype, index, stored, buffer.name);
+    } else if (place.kind == Place::kPrivate) {
+      store_cell(cell_type(buffer.dtype, vec_->lanes), private_pointer(place, buffer, index));
+    } else {
+      store_memory(place, buffer.dtype, index, ops_.to_storage(buffer.dtype, v));
+    }
+  }
+  f_.values.pop_back();
+}
+
+}  // namespace tessera

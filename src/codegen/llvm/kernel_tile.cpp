@@ -1,0 +1,124 @@
+// The multiply-add tile of loop/intrinsic.h ("outer_fma"): acc[v, p, l] += a(v, p, l) * b(v, p, l). What the factors
+// share is loaded once; the order keeps accumulators + vectors of one factor + one broadcast in registers.
+#include <map>
+
+#include "codegen/llvm/kernel_emitter.h"
+#include "support/error.h"
+
+namespace tessera {
+
+using llvm::Value;
+
+namespace {
+
+struct Tile {
+  Stmt v, p, l, store;  // loops from the outside, and the multiply-add
+  Expr a, b;
+};
+
+bool is_loop(const Stmt& s, ForKind kind) {
+  return s->kind == StmtKind::kFor && s->for_kind == kind && as_int(s->extent) && is_const_int(s->begin, 0);
+}
+
+std::optional<Tile> match_tile(const Stmt& body) {
+  Tile tile;
+  tile.v = body;
+  if (!is_loop(tile.v, ForKind::kUnrolled)) return std::nullopt;
+  tile.p = tile.v->stmts[0];
+  if (!is_loop(tile.p, ForKind::kUnrolled)) return std::nullopt;
+  tile.l = tile.p->stmts[0];
+  if (!is_loop(tile.l, ForKind::kVectorized)) return std::nullopt;
+  tile.store = tile.l->stmts[0];
+  if (tile.store->kind != StmtKind::kStore || tile.store->buffer->scope != MemoryScope::kRegister) return std::nullopt;
+  const Expr& value = tile.store->value;
+  if (value->kind != ExprKind::kFma) return std::nullopt;
+  const Expr& acc = value->operands[2];
+  if (acc->kind != ExprKind::kLoad || acc->buffer != tile.store->buffer) return std::nullopt;
+  for (size_t i = 0; i < acc->operands.size(); ++i)
+    if (!structurally_equal(acc->operands[i], tile.store->indices[i])) return std::nullopt;
+  tile.a = value->operands[0];
+  tile.b = value->operands[1];
+  return tile;
+}
+
+}  // namespace
+
+bool KernelEmitter::emit_tile(const Stmt& body) {
+  if (vec_) return false;
+  const auto tile = match_tile(body);
+  if (!tile) return false;
+  const DType dtype = tile->store->buffer->dtype;
+  const int64_t extent_v = *as_int(tile->v->extent);
+  const int64_t extent_p = *as_int(tile->p->extent);
+  const std::vector<Chunk> chunks =
+      chunks_of(*as_int(tile->l->extent), native_lanes(target_, compute_bits(dtype)));
+  for (const Stmt& loop : {tile->v, tile->p, tile->l}) bind(loop->var, Interval{0, *as_int(loop->extent) - 1});
+
+  // A factor's value for each combination of the loops that it depends on; -1 where it does not.
+  struct Factor {
+    Expr e;
+    bool on_v, on_p, on_l;
+    std::map<std::tuple<int64_t, int64_t, int64_t>, Value*> values{};
+  };
+  const auto factor_of = [&](const Expr& e) {
+    return Factor{e, uses_var(e, tile->v->var), uses_var(e, tile->p->var), uses_var(e, tile->l->var)};
+  };
+  Factor factors[] = {factor_of(tile->a), factor_of(tile->b)};
+  const auto at = [&](int64_t v, int64_t p, const Chunk& chunk, const std::function<Value*()>& emit_here) {
+    const auto constant = [&](int64_t i) {
+      keep_.push_back(Expr(i));
+      return keep_.back();
+    };
+    replaced_[tile->v->var.get()] = constant(v);
+    replaced_[tile->p->var.get()] = constant(p);
+    Vector vector;
+    vector.var = tile->l->var;
+    vector.base = constant(chunk.begin);
+    vector.lanes = chunk.lanes;
+    vector.lane = make_var("lane");
+    keep_.push_back(vector.lane);
+    bounds_.set(vector.lane, 0, chunk.lanes - 1);
+    keep_.push_back(vector.base + vector.lane);
+    replaced_[tile->l->var.get()] = keep_.back();
+    vec_ = std::move(vector);
+    Value* result = emit_here();
+    vec_.reset();
+    return result;
+  };
+  const auto factor_value = [&](Factor& factor, int64_t v, int64_t p, size_t chunk) {
+    const std::tuple key{factor.on_v ? v : -1, factor.on_p ? p : -1, factor.on_l ? static_cast<int64_t>(chunk) : -1};
+    auto [it, fresh] = factor.values.try_emplace(key, nullptr);
+    if (fresh) it->second = at(v, p, chunks[chunk], [&] { return evaluate(factor.e); });
+    return it->second;
+  };
+
+  // Factors without p first: they stay in registers over all p.
+  for (Factor& factor : factors) {
+    if (factor.on_p) continue;
+    for (int64_t v = 0; v < extent_v; ++v)
+      for (size_t chunk = 0; chunk < chunks.size(); ++chunk) factor_value(factor, v, 0, chunk);
+  }
+  for (int64_t p = 0; p < extent_p; ++p) {
+    for (int64_t v = 0; v < extent_v; ++v) {
+      for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+        Value* a = factor_value(factors[0], v, p, chunk);
+        Value* b = factor_value(factors[1], v, p, chunk);
+        at(v, p, chunks[chunk], [&]() -> Value* {
+          const StmtNode& store = *tile->store.get();
+          const Resolved index = resolve_index(&store, {}, *store.buffer, store.indices);
+          const auto place = f_.places.find(store.buffer.get());
+          check(place != f_.places.end(), where("tile of " + store.buffer->name + ", which is not allocated here"));
+          const int lanes = chunks[chunk].lanes;
+          Value* acc = access_cell(place->second, dtype, index, nullptr, store.buffer->name);
+          Value* sum = ops_.fma(dtype, ops_.splat(a, lanes), ops_.splat(b, lanes), ops_.splat(acc, lanes));
+          access_cell(place->second, dtype, index, sum, store.buffer->name);
+          return nullptr;
+        });
+      }
+    }
+  }
+  for (const Stmt& loop : {tile->v, tile->p, tile->l}) replaced_.erase(loop->var.get());
+  return true;
+}
+
+}  // namespace tessera

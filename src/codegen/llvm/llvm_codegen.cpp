@@ -1,0 +1,99 @@
+#include "codegen/llvm/llvm_codegen.h"
+
+
+#include "codegen/llvm/llvm_headers.h"
+#include "codegen/llvm/llvm_target.h"
+#include "codegen/llvm/module_emitter.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+// The list that gave the same code as the whole pipeline for explicit vectors, in a third of the time. The
+// vectorisers and the loop idiom pass (which makes calls of memset) stay out.
+void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  llvm::LICMOptions licm;
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(licm), /*UseMemorySSA=*/true));
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::ADCEPass());
+  for (llvm::Function& function : module)
+    if (!function.isDeclaration()) passes.run(function, functions);
+}
+
+void verify(const llvm::Module& module) {
+  std::string problems;
+  llvm::raw_string_ostream stream(problems);
+  if (llvm::verifyModule(module, &stream)) throw InternalError("generated LLVM IR is not valid: " + problems);
+}
+
+void emit_file(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type, llvm::raw_pwrite_stream& out) {
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, out, nullptr, type))
+    throw InternalError("LLVM cannot write an object for " + machine.getTargetTriple().str());
+  passes.run(module);
+}
+
+}  // namespace
+
+ObjectCode generate_llvm(const Program& program, const Target& target, const CodegenOptions& options) {
+  const auto machine = make_target_machine(target, options.opt_level);
+  llvm::LLVMContext context;
+  llvm::Module module(options.module_name, context);
+  module.setTargetTriple(target.triple);
+  module.setDataLayout(machine->createDataLayout());
+  module.setPICLevel(llvm::PICLevel::BigPIC);
+
+  ObjectCode result;
+  EmittedModule emitted = emit_module(module, program, target);
+  result.scratch_bytes = emitted.scratch_bytes;
+  result.remarks = std::move(emitted.remarks);
+  const std::string features = llvm_features(target);
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration()) continue;
+    function.setDoesNotThrow();
+    function.setDSOLocal(true);
+    function.addFnAttr("target-cpu", machine->getTargetCPU());
+    function.addFnAttr("target-features", features);
+    // Without this, code for a processor tuned to 256 bits would still use the 512 bits that the vectors here have,
+    // but the cost models would not know. "min-legal-vector-width" must stay away: it splits the vectors.
+    if (target.vector_bits() == 512) function.addFnAttr("prefer-vector-width", "512");
+  }
+  verify(module);
+  if (options.opt_level > 0) optimize(module, *machine);
+  if (options.want_ir) {
+    llvm::raw_string_ostream stream(result.llvm_ir);
+    module.print(stream, nullptr);
+  }
+  if (options.want_asm) {
+    // Code generation changes the module: the object comes from a fresh copy of it.
+    llvm::SmallVector<char, 0> text;
+    llvm::raw_svector_ostream stream(text);
+    const auto copy = llvm::CloneModule(module);
+    emit_file(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, stream);
+    result.assembly.assign(text.begin(), text.end());
+  }
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream stream(object);
+  emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile, stream);
+  const auto* bytes = reinterpret_cast<const std::byte*>(object.data());
+  result.object.assign(bytes, bytes + object.size());
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,14 @@
+// A program to object code through LLVM.
+#pragma once
+
+#include "codegen/common/object_code.h"
+#include "types/target.h"
+
+namespace tessera {
+
+// The object defines one exported function, TSR_ENTRY_SYMBOL of abi/module_abi.h, and refers to no other symbol.
+// Offsets in `program` must be planned, and expand_math (loop_passes/expand_math.h) run on its kernels. Throws
+// UserError TSR-5xxx for a target that LLVM cannot generate code for. Several calls may run at once.
+ObjectCode generate_llvm(const Program& program, const Target& target, const CodegenOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,21 @@
+// A program as one LLVM module: its kernels, and the exported function that calls them in order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/llvm/llvm_headers.h"
+#include "program/program.h"
+#include "types/target.h"
+
+namespace tessera {
+
+struct EmittedModule {
+  int64_t scratch_bytes = 0;  // per worker
+  std::vector<std::string> remarks;
+};
+
+// Fills `module`, which is empty and has the target's triple and data layout.
+EmittedModule emit_module(llvm::Module& module, const Program& program, const Target& target);
+
+}  // namespace tessera
