@@ -65,8 +65,10 @@ std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) 
     if (s->kind != StmtKind::kFor || s->for_kind != kKinds[level])
       return fmt::format("level {} is not one {} loop", level, for_kind_name(kKinds[level]));
     const auto extent = as_int(s->extent);
-    if (!extent || *extent < 1 || !is_const_int(s->begin, 0))
-      return fmt::format("loop {} does not run from 0 over a constant extent", s->var->name);
+    const auto begin = as_int(s->begin);
+    if (!extent || *extent < 1 || !begin || *begin < 0 || (level != 1 && *begin != 0))
+      return fmt::format("loop {} does not run from {} over a constant extent", s->var->name,
+                         level == 1 ? "a constant" : "0");
     vars[level] = s->var;
     extents[level] = *extent;
     s = s->stmts[0];

@@ -25,7 +25,8 @@ struct TensorIntrinsic {
 
 // The pattern shared by the multiply-add tiles ("outer_fma"):
 //   unrolled v: unrolled p: vectorized l<lanes:  acc[v, p, l] = fma(a(v, p, l), b(v, p, l), acc[v, p, l])
-// with constant extents, `acc` in register scope, a and b loads of the same dtype whose index is affine in v, p, l
+// with constant extents (v and l from 0, p from any constant: a tile at an image's border leaves rows out), `acc` in
+// register scope, a and b loads of the same dtype whose index is affine in v, p, l
 // with coefficient 0 or 1 in l for the flattened address. Empty when `body` matches; otherwise the reason.
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body);
 

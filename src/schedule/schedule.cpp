@@ -12,6 +12,7 @@ constexpr std::array kRules = {
     ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", register_tile},
     ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", row_reduce},
     ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", injective},
+    ScheduleRule{"scalar_loops", "one output element at a time", scalar_loops},
 };
 
 // Stores the packed form of a weight as a buffer of its own and makes the calls of `kernel` read it.

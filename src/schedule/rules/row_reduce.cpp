@@ -38,6 +38,7 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target) {
 
   const Axis row = kernel.reduce[static_cast<size_t>(axis)];
   const int64_t extent = *as_int(row.extent);
+  if (extent < 4) return Declined{"the contiguous reduced axis is shorter than 4"};
   const int64_t lanes = std::min<int64_t>(extent, target.vector_bits() / dtype_bits(kernel.reduce_dtype));
   const Expr identity = combiner_identity(kernel.combiner, kernel.reduce_dtype);
   const BufferPtr partial = make_buffer("partial", kernel.reduce_dtype, {lanes}, MemoryScope::kRegister);

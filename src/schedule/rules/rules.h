@@ -21,4 +21,7 @@ RuleResult row_reduce(const TensorProgram& kernel, const Target& target);
 // as the operands' addresses allow.
 RuleResult injective(const TensorProgram& kernel, const Target& target);
 
+// What no other rule takes: one output element at a time, the outer loops in parallel.
+RuleResult scalar_loops(const TensorProgram& kernel, const Target& target);
+
 }  // namespace tessera
