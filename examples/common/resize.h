@@ -5,7 +5,8 @@
 
 namespace example {
 
-// Bilinear, pixel centres at half positions, edge pixels repeated outwards: what networks are usually trained with.
+// Bilinear, pixel centres at half positions, only pixels inside the picture counted: how networks are usually trained.
+// When shrinking, each result averages all pixels it covers (with a triangle's weights), so that thin strokes survive.
 // Requires a non-empty picture and width, height >= 1.
 Image resize_bilinear(const Image& image, int width, int height);
 

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace example {
 namespace {
 
@@ -56,6 +59,23 @@ TEST(ResizeBilinear, OnePixelFillsAnySize) {
   image.pixel(0, 0)[1] = 77;
   const Image big = resize_bilinear(image, 5, 3);
   for (int i = 0; i < 15; ++i) EXPECT_EQ(big.rgb[i * 3 + 1], 77);
+}
+
+TEST(ResizeBilinear, ShrinkingAveragesEverythingCovered) {
+  Image image(64, 8);
+  for (int y = 0; y < 8; ++y) {
+    for (int x = 0; x < 64; x += 2) image.pixel(x, y)[0] = 200;  // every other column
+  }
+  const Image small = resize_bilinear(image, 8, 2);
+  for (int i = 0; i < 16; ++i) EXPECT_NEAR(small.rgb[i * 3], 100, 4);
+}
+
+TEST(ResizeBilinear, ExtremeSizesKeepAConstant) {
+  for (const auto& [from, to] : {std::pair{1, 500}, {500, 1}, {7, 3}, {3, 7}, {1000, 999}}) {
+    Image image(from, from);
+    std::fill(image.rgb.begin(), image.rgb.end(), std::uint8_t(211));
+    for (const std::uint8_t value : resize_bilinear(image, to, to).rgb) ASSERT_EQ(value, 211) << from << " to " << to;
+  }
 }
 
 }  // namespace
