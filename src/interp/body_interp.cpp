@@ -23,6 +23,7 @@ struct EvalNode {
   bool has_load = false;
   bool unconditional = false;  // not only under a select: computed for all lanes
   int input = -1;          // kLoad
+  std::vector<Lanes> index;  // kLoad: the operands' values
   Lanes value;
   uint64_t stamp = 0;      // the epoch or mask that `value` belongs to; 0: none
   std::unique_ptr<int64_t[]> ints;
@@ -64,7 +65,7 @@ class BodyEvaluator {
   int add(const Expr& e);
   void mark_unconditional(int index);
   void nest(size_t loop);
-  void start_output_lanes(size_t loop);
+  void start_output_lanes();
   void accumulate();
   void write(int64_t offset, int64_t step);
 
@@ -72,7 +73,7 @@ class BodyEvaluator {
   Lanes compute(EvalNode& node, const LaneMask& mask);
   Lanes compute_load(EvalNode& node, const LaneMask& mask);
   Lanes compute_select(EvalNode& node, const LaneMask& mask);
-  [[noreturn]] void fail_bounds(const EvalNode& node, const std::vector<Lanes>& index, int lane) const;
+  [[noreturn]] void fail_bounds(const EvalNode& node, int lane) const;
 
   LaneStorage storage(EvalNode& node) {
     if (is_float(node.expr->dtype)) {
@@ -98,13 +99,14 @@ class BodyEvaluator {
   std::vector<int64_t> position_;       // per loop: the current index, or the first lane's
   std::vector<uint64_t> epoch_;         // per level: when its variable last changed
   uint64_t counter_ = 1;
-  LaneMask full_;                       // all lanes of the current run
+  LaneMask full_{0, 1};                 // all lanes of the current run; one where there is no axis to run along
 
   DType dtype_;
   Tensor out_;
   std::vector<int64_t> out_strides_;    // per loop, in elements; 0 for reduce loops
   std::array<double, kMaxLanes> real_total_{};
   std::array<int64_t, kMaxLanes> int_total_{};
+  Expr identity_;                       // of the combiner
   int out_lanes_ = 1;                   // how many accumulators are in use
 };
 
@@ -128,6 +130,7 @@ BodyEvaluator::BodyEvaluator(const Body& body, const std::vector<const Tensor*>&
     inputs_.push_back({inputs[i], row_major_strides(dims)});
     input_of_[&buffer] = static_cast<int>(i);
   }
+  if (body.is_reduction()) identity_ = combiner_identity(body.combiner, dtype_);
   plan_loops();
   root_ = add(body.value);
   mark_unconditional(root_);
@@ -184,6 +187,7 @@ int BodyEvaluator::add(const Expr& e) {
     if (it == input_of_.end()) throw InternalError("body loads from " + e->buffer->name + ", which is no input of it");
     node.input = it->second;
     node.has_load = true;
+    node.index.resize(node.operands.size());
   } else if (e->kind == ExprKind::kVar) {
     if (const auto it = level_of_.find(e.get()); it != level_of_.end()) {
       node.level = it->second;
@@ -217,11 +221,7 @@ Tensor BodyEvaluator::run() {
 }
 
 void BodyEvaluator::nest(size_t loop) {
-  if (loop == first_reduce_loop_ && !reduce_in_lanes_ && (loop == 0 || !loops_[loop - 1].lanes)) {
-    // No output axis at all: one lane.
-    full_ = {0, 1};
-  }
-  if (loop == first_reduce_loop_) start_output_lanes(loop);
+  if (loop == first_reduce_loop_) start_output_lanes();
   if (loop == loops_.size()) {
     accumulate();
   } else {
@@ -241,12 +241,11 @@ void BodyEvaluator::nest(size_t loop) {
   }
 }
 
-void BodyEvaluator::start_output_lanes(size_t) {
+void BodyEvaluator::start_output_lanes() {
   out_lanes_ = reduce_in_lanes_ ? 1 : full_.end;
   if (!body_.is_reduction()) return;
-  const Expr identity = combiner_identity(body_.combiner, dtype_);
-  std::fill_n(real_total_.begin(), out_lanes_, identity->float_value);
-  std::fill_n(int_total_.begin(), out_lanes_, identity->int_value);
+  std::fill_n(real_total_.begin(), out_lanes_, identity_->float_value);
+  std::fill_n(int_total_.begin(), out_lanes_, identity_->int_value);
 }
 
 template <typename T, typename F>
@@ -354,9 +353,9 @@ Lanes BodyEvaluator::compute(EvalNode& node, const LaneMask& mask) {
   throw InternalError("unknown expression kind");
 }
 
-void BodyEvaluator::fail_bounds(const EvalNode& node, const std::vector<Lanes>& index, int lane) const {
+void BodyEvaluator::fail_bounds(const EvalNode& node, int lane) const {
   std::vector<int64_t> at;
-  for (const Lanes& i : index) at.push_back(i.int_at(lane));
+  for (const Lanes& i : node.index) at.push_back(i.int_at(lane));
   throw InternalError(fmt::format("load outside its buffer: {}[{}] of shape [{}]", node.expr->buffer->name,
                                   fmt::join(at, ", "),
                                   fmt::join(inputs_[static_cast<size_t>(node.input)].tensor->dims(), ", ")));
@@ -365,14 +364,12 @@ void BodyEvaluator::fail_bounds(const EvalNode& node, const std::vector<Lanes>& 
 Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
   const InputView& view = inputs_[static_cast<size_t>(node.input)];
   const auto& dims = view.tensor->dims();
-  std::vector<Lanes> index;
-  index.reserve(dims.size());
   int64_t base = 0;
   int64_t step = 0;
   bool scattered = false;
   for (size_t d = 0; d < dims.size(); ++d) {
-    index.push_back(eval(node.operands[d], mask));
-    const Lanes& i = index.back();
+    const Lanes i = eval(node.operands[d], mask);
+    node.index[d] = i;
     if (i.kind == Lanes::Kind::kVector) {
       scattered = true;
       continue;
@@ -380,9 +377,9 @@ Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
     base += i.first * view.strides[d];
     step += i.step * view.strides[d];
     // A progression is inside when its ends are.
-    if (!mask.bits && !(i.int_at(mask.begin) >= 0 && i.int_at(mask.begin) < dims[d])) fail_bounds(node, index, mask.begin);
-    if (!mask.bits && !(i.int_at(mask.end - 1) >= 0 && i.int_at(mask.end - 1) < dims[d]))
-      fail_bounds(node, index, mask.end - 1);
+    if (mask.bits) continue;
+    for (int l : {mask.begin, mask.end - 1})
+      if (i.int_at(l) < 0 || i.int_at(l) >= dims[d]) fail_bounds(node, l);
   }
   std::array<int64_t, kMaxLanes> addresses;
   if (scattered || mask.bits) {
@@ -390,8 +387,8 @@ Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
       if (!mask.active(l)) continue;
       int64_t address = 0;
       for (size_t d = 0; d < dims.size(); ++d) {
-        const int64_t i = index[d].int_at(l);
-        if (i < 0 || i >= dims[d]) fail_bounds(node, index, l);
+        const int64_t i = node.index[d].int_at(l);
+        if (i < 0 || i >= dims[d]) fail_bounds(node, l);
         address += i * view.strides[d];
       }
       addresses[static_cast<size_t>(l)] = address;
