@@ -519,6 +519,9 @@ RuleResult register_tile(const TensorProgram& program, const Target& target) {
   problem.registers_per_block = std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / target.vector_bits());
   problem.steps = steps;
   problem.registers = target.vector_registers();
+  // Copies of the innermost loop are straight-line code in which loads move up and registers spill: leave room.
+  if (!t.reduce.empty() && t.reduce.back().expanded)
+    problem.registers = problem.registers * (t.reduce.back().extent <= 3 ? 5 : 4) / 8;
   t.shape = choose_tile(problem);
   if (why = find_row_runs(t); !why.empty()) return Declined{why};
 
