@@ -166,6 +166,30 @@ TEST(BindThreads, PicksOneCpuOfTheMask) {
   }
 }
 
+TEST(LeaveCpu, MovesAndKeepsTheMask) {
+  if (usable_cpus() < 2) GTEST_SKIP() << "there is no other CPU to move to";
+  cpu_set_t before, after;
+  sched_getaffinity(0, sizeof(before), &before);
+  int moved = 0;
+  for (int i = 0; i < 20; ++i) {
+    const int cpu = sched_getcpu();
+    leave_cpu(cpu);
+    moved += sched_getcpu() != cpu;
+  }
+  EXPECT_GT(moved, 0);
+  sched_getaffinity(0, sizeof(after), &after);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+TEST(LeaveCpu, StaysWhenThereIsNoOther) {
+  const Affinity one(1);
+  const int cpu = sched_getcpu();
+  leave_cpu(cpu);
+  EXPECT_EQ(sched_getcpu(), cpu);
+  leave_cpu(100000);
+  EXPECT_EQ(sched_getcpu(), cpu);
+}
+
 TEST(BindThreads, WorkersAreBound) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer does not support threads in the child of a fork";

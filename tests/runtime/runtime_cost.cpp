@@ -44,6 +44,13 @@ void measure_loops() {
     const double us = median_us(200, 2000, 0, [&] { pool.parallel_for(empty_task, nullptr, n, 1); });
     printf("parallel_for, 2 threads, %lld empty iterations: %.3f us\n", static_cast<long long>(n), us);
   }
+  // With work: what a loop takes beyond half of its work, each half a fixed time.
+  const auto ten_us = [](const void*, int64_t begin, int64_t end, int32_t) {
+    const double until = now_us() + 10.0 * static_cast<double>(end - begin);
+    while (now_us() < until) {}
+  };
+  const double us = median_us(500, 10, 0, [&] { pool.parallel_for(ten_us, nullptr, 2, 1); });
+  printf("parallel_for, 2 threads, 2 iterations of 10 us: %.2f us (10 is ideal, 20 is serial)\n", us);
   pool.end_run();
 }
 

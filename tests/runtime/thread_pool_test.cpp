@@ -169,20 +169,18 @@ TEST(ThreadPool, OneRunAtATime) {
 
 TEST(ThreadPool, StressFromManyThreads) {
   ThreadPool& pool = ThreadPool::process();
-  std::atomic<int> split{0}, refused{0};
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&, caller] {
       std::mt19937 random(static_cast<unsigned>(caller));
       const int threads = 2 + caller;
       EXPECT_EQ(pool.reserve(threads), 0);
-      for (int run = 0; run < 150; ++run) {
+      for (int run = 0; run < 60;) {
         if (!pool.begin_run(threads)) {
-          refused += 1;
           sleep_us(random() % 50);
           continue;
         }
-        split += 1;
+        ++run;
         for (int loop = 0; loop < 12; ++loop) {
           const int64_t n = random() % 500, grain = 1 + random() % 9;
           Recorder recorder(n, grain, threads);
@@ -195,8 +193,6 @@ TEST(ThreadPool, StressFromManyThreads) {
     });
   }
   for (std::thread& caller : callers) caller.join();
-  EXPECT_GT(split, 100);
-  EXPECT_EQ(split + refused, 600);
 }
 
 TEST(ThreadPool, ManyLoopsWrapTheEpoch) {

@@ -39,7 +39,7 @@ inline constexpr RuntimeErrorKind kErrTensorDtype{"TSR-7031", TESSERA_INVALID_AR
 inline constexpr RuntimeErrorKind kErrTensorRank{"TSR-7032", TESSERA_INVALID_ARGUMENT, "tensor of another rank"};
 inline constexpr RuntimeErrorKind kErrTensorDims{"TSR-7033", TESSERA_INVALID_ARGUMENT, "tensor of another shape"};
 inline constexpr RuntimeErrorKind kErrSymbolRange{"TSR-7034", TESSERA_INVALID_ARGUMENT, "dimension out of range"};
-inline constexpr RuntimeErrorKind kErrSymbolConflict{"TSR-7035", TESSERA_INVALID_ARGUMENT, "two values of one dimension"};
+inline constexpr RuntimeErrorKind kErrSymbolConflict{"TSR-7035", TESSERA_INVALID_ARGUMENT, "one name, two values"};
 inline constexpr RuntimeErrorKind kErrTensorNull{"TSR-7036", TESSERA_INVALID_ARGUMENT, "tensor without data"};
 inline constexpr RuntimeErrorKind kErrTensorAlign{"TSR-7037", TESSERA_INVALID_ARGUMENT, "tensor data is not aligned"};
 inline constexpr RuntimeErrorKind kErrTensorOverlap{"TSR-7038", TESSERA_INVALID_ARGUMENT, "output shares memory"};

@@ -22,6 +22,9 @@ struct CpuMask {
 
   bool read() { return sched_getaffinity(0, sizeof(words), reinterpret_cast<cpu_set_t*>(words)) == 0; }
   bool has(int cpu) const { return CPU_ISSET_S(cpu, sizeof(words), reinterpret_cast<const cpu_set_t*>(words)); }
+  void add(int cpu) { CPU_SET_S(cpu, sizeof(words), reinterpret_cast<cpu_set_t*>(words)); }
+  void remove(int cpu) { CPU_CLR_S(cpu, sizeof(words), reinterpret_cast<cpu_set_t*>(words)); }
+  bool apply() const { return sched_setaffinity(0, sizeof(words), reinterpret_cast<const cpu_set_t*>(words)) == 0; }
   int count() const { return CPU_COUNT_S(sizeof(words), reinterpret_cast<const cpu_set_t*>(words)); }
 };
 
@@ -161,10 +164,18 @@ void bind_this_thread(int index) {
   for (int cpu = 0; cpu < CpuMask::kMaxCpus; ++cpu) {
     if (!mask.has(cpu) || place-- != 0) continue;
     CpuMask one;
-    CPU_SET_S(cpu, sizeof(one.words), reinterpret_cast<cpu_set_t*>(one.words));
-    sched_setaffinity(0, sizeof(one.words), reinterpret_cast<const cpu_set_t*>(one.words));
+    one.add(cpu);
+    one.apply();
     return;
   }
+}
+
+void leave_cpu(int cpu) {
+  CpuMask mask;
+  if (!mask.read() || !mask.has(cpu) || mask.count() < 2) return;
+  CpuMask others = mask;
+  others.remove(cpu);
+  if (others.apply()) mask.apply();  // the kernel moves us at the first call, and need not move us back
 }
 
 }  // namespace tessera

@@ -26,4 +26,7 @@ bool binding_wanted();
 // run is never bound; index 0 is left to it.
 void bind_this_thread(int index);
 
+// Moves the calling thread to some other CPU of its affinity mask, if it has another; the mask is the same afterwards.
+void leave_cpu(int cpu);
+
 }  // namespace tessera

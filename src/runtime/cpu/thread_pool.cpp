@@ -1,5 +1,6 @@
 #include "runtime/cpu/thread_pool.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
@@ -103,6 +104,7 @@ bool ThreadPool::begin_run(int threads) {
   if (threads > available) threads = available;
   if (threads < 2) return false;
   if (taken_.exchange(true, std::memory_order_acquire)) return false;
+  owner_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
   const int before = run_threads_.load(std::memory_order_relaxed);
   if (before != threads) {
     run_threads_.store(threads, std::memory_order_seq_cst);
@@ -188,6 +190,7 @@ uint32_t ThreadPool::wait_for_loop(int worker, uint32_t seen_epoch) {
     cpu_pause();
     if (polls % kPollsPerClock != 0) continue;
     const bool in_run = wanted && taken_.load(std::memory_order_relaxed);
+    if (in_run) keep_off_the_owners_cpu();
     if (now_ns() - start < (in_run ? kPollInRunNs : kPollIdleNs)) continue;
 
     const uint32_t before = wake_counter_.load(std::memory_order_acquire);
@@ -195,9 +198,19 @@ uint32_t ThreadPool::wait_for_loop(int worker, uint32_t seen_epoch) {
     const uint32_t last_look = gate_.load(std::memory_order_seq_cst);
     const bool open = (last_look & kOpen) && last_look >> kEpochShift != seen_epoch &&
                       worker < run_threads_.load(std::memory_order_seq_cst);
-    if (!open) futex_wait(wake_counter_, before, sleeper_bit(worker));
+    if (!open) {
+      futex_wait(wake_counter_, before, sleeper_bit(worker));
+      if (taken_.load(std::memory_order_relaxed)) keep_off_the_owners_cpu();
+    }
     start = now_ns();
   }
+}
+
+// When all CPUs are busy, the kernel may wake a worker on the CPU of the thread that woke it, where the two take turns
+// for milliseconds, one of them only polling. Any other CPU is better.
+void ThreadPool::keep_off_the_owners_cpu() {
+  const int cpu = sched_getcpu();
+  if (cpu >= 0 && cpu == owner_cpu_.load(std::memory_order_relaxed)) leave_cpu(cpu);
 }
 
 bool ThreadPool::try_join(uint32_t gate) {

@@ -56,6 +56,7 @@ class ThreadPool {
 
   void work_as(int worker);  // the life of a worker thread
   uint32_t wait_for_loop(int worker, uint32_t seen_epoch);
+  void keep_off_the_owners_cpu();
   bool try_join(uint32_t gate);
   void leave();
   void take_ranges(int worker);
@@ -75,6 +76,7 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> gate_{0};
   std::atomic<int> run_threads_{0};    // of the run that has (or last had) the pool
   std::atomic<bool> taken_{false};     // a run has the pool
+  std::atomic<int> owner_cpu_{-1};     // where that run began
   std::atomic<uint32_t> sleepers_{0};  // nonzero: a worker below run_threads_ may be asleep
   Loop loop_;
 
