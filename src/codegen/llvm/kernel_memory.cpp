@@ -43,7 +43,9 @@ KernelEmitter::Resolved KernelEmitter::resolve_index(const void* key, const Expr
   std::vector<const ExprNode*> removed;
   bool linear = true;
   Resolved out;
-  for (const auto& [var, replacement] : replaced_) {
+  std::vector<std::pair<const ExprNode*, Expr>> variables(replaced_.begin(), replaced_.end());
+  if (vec_) variables.emplace_back(vec_->lane.get(), Expr());  // in indices that have been substituted already
+  for (const auto& [var, replacement] : variables) {
     const auto known = std::find_if(cached.coefficients.begin(), cached.coefficients.end(),
                                     [v = var](const auto& entry) { return entry.first == v; });
     std::optional<int64_t> coefficient;
@@ -61,6 +63,10 @@ KernelEmitter::Resolved KernelEmitter::resolve_index(const void* key, const Expr
     }
     if (*coefficient == 0) continue;
     removed.push_back(var);
+    if (!replacement) {
+      out.lane_stride = *coefficient;
+      continue;
+    }
     const bool is_vector = vec_ && var == vec_->var.get();
     const auto [rest, constant] = split_constant(is_vector ? vec_->base : replacement);
     out.offset += *coefficient * constant;

@@ -17,7 +17,7 @@ struct Tile {
 };
 
 bool is_loop(const Stmt& s, ForKind kind) {
-  return s->kind == StmtKind::kFor && s->for_kind == kind && as_int(s->extent) && is_const_int(s->begin, 0);
+  return s->kind == StmtKind::kFor && s->for_kind == kind && as_int(s->extent) && as_int(s->begin);
 }
 
 std::optional<Tile> match_tile(const Stmt& body) {
@@ -48,11 +48,14 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
   const auto tile = match_tile(body);
   if (!tile) return false;
   const DType dtype = tile->store->buffer->dtype;
-  const int64_t extent_v = *as_int(tile->v->extent);
-  const int64_t extent_p = *as_int(tile->p->extent);
+  const int64_t begin_v = *as_int(tile->v->begin);
+  const int64_t begin_p = *as_int(tile->p->begin);
+  const int64_t begin_l = *as_int(tile->l->begin);
+  const int64_t end_v = begin_v + *as_int(tile->v->extent);
+  const int64_t end_p = begin_p + *as_int(tile->p->extent);
   const std::vector<Chunk> chunks =
       chunks_of(*as_int(tile->l->extent), native_lanes(target_, compute_bits(dtype)));
-  for (const Stmt& loop : {tile->v, tile->p, tile->l}) bind(loop->var, Interval{0, *as_int(loop->extent) - 1});
+  for (const Stmt& loop : {tile->v, tile->p, tile->l}) bind(loop->var, Interval{*as_int(loop->begin), *as_int(loop->begin) + *as_int(loop->extent) - 1});
 
   // A factor's value for each combination of the loops that it depends on; -1 where it does not.
   struct Factor {
@@ -73,7 +76,7 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
     replaced_[tile->p->var.get()] = constant(p);
     Vector vector;
     vector.var = tile->l->var;
-    vector.base = constant(chunk.begin);
+    vector.base = constant(begin_l + chunk.begin);
     vector.lanes = chunk.lanes;
     vector.lane = make_var("lane");
     keep_.push_back(vector.lane);
@@ -95,11 +98,11 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
   // Factors without p first: they stay in registers over all p.
   for (Factor& factor : factors) {
     if (factor.on_p) continue;
-    for (int64_t v = 0; v < extent_v; ++v)
-      for (size_t chunk = 0; chunk < chunks.size(); ++chunk) factor_value(factor, v, 0, chunk);
+    for (int64_t v = begin_v; v < end_v; ++v)
+      for (size_t chunk = 0; chunk < chunks.size(); ++chunk) factor_value(factor, v, begin_p, chunk);
   }
-  for (int64_t p = 0; p < extent_p; ++p) {
-    for (int64_t v = 0; v < extent_v; ++v) {
+  for (int64_t p = begin_p; p < end_p; ++p) {
+    for (int64_t v = begin_v; v < end_v; ++v) {
       for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
         Value* a = factor_value(factors[0], v, p, chunk);
         Value* b = factor_value(factors[1], v, p, chunk);

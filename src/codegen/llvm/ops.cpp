@@ -336,7 +336,8 @@ Value* Ops::shift(BinaryOp op, bool is_signed, Value* a, Value* b) {
 Value* Ops::integer_binary(BinaryOp op, DType dtype, Value* a, Value* b) {
   const bool is_signed = is_signed_int(dtype);
   switch (op) {
-    case BinaryOp::kAdd: return b_.CreateAdd(a, b);
+    // One bit wraps, but any sum of bools that is not 0 is true.
+    case BinaryOp::kAdd: return dtype == DType::kBool ? b_.CreateOr(a, b) : b_.CreateAdd(a, b);
     case BinaryOp::kSub: return b_.CreateSub(a, b);
     case BinaryOp::kMul: return b_.CreateMul(a, b);
     case BinaryOp::kDiv:
@@ -368,6 +369,7 @@ Value* Ops::binary(BinaryOp op, DType operand, Value* a, Value* b) {
     case BinaryOp::kSub: result = b_.CreateFSub(a, b); break;
     case BinaryOp::kMul: result = b_.CreateFMul(a, b); break;
     case BinaryOp::kDiv: result = b_.CreateFDiv(a, b); break;
+    case BinaryOp::kFloorDiv: result = round_to_integer(UnaryOp::kFloor, b_.CreateFDiv(a, b)); break;
     case BinaryOp::kMin: return float_min_max(true, a, b);
     case BinaryOp::kMax: return float_min_max(false, a, b);
     default:

@@ -1,0 +1,32 @@
+#include "loop_passes/pass.h"
+
+#include <array>
+
+#include "loop_passes/expand_math.h"
+#include "loop_passes/partition_loops.h"
+#include "loop_passes/simplify_loops.h"
+
+namespace tessera {
+namespace {
+
+constexpr LoopPass kSimplify{"simplify_loops", "Simplifies indices and conditions and drops loops and branches that do nothing.",
+                             1, simplify_loops};
+constexpr LoopPass kPartition{"partition_loops", "Splits loops where conditions change, so that they leave the inner loops.",
+                              2, partition_loops};
+// What code generation relies on, at every level.
+constexpr LoopPass kExpandMath{"expand_math", "Writes mathematical functions as polynomials.", 0,
+                               [](const LoopProgram& program, const LoopPassContext&) { return expand_math(program); }};
+
+constexpr std::array kPipeline = {kSimplify, kPartition, kExpandMath};
+
+}  // namespace
+
+std::span<const LoopPass> loop_pipeline() { return kPipeline; }
+
+const LoopPass* find_loop_pass(std::string_view name) {
+  for (const LoopPass& pass : kPipeline)
+    if (pass.name == name) return &pass;
+  return nullptr;
+}
+
+}  // namespace tessera

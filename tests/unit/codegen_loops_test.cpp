@@ -1,0 +1,294 @@
+// Loops, masks, gathers, reductions, register tiles, scratch memory and parallel loops: native code against the
+// interpreter. Random inputs; sizes are odd, so that tails run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen_harness.h"
+#include "loop/intrinsic.h"
+#include "loop/parser.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+TEST(CodegenLoops, SerialElementwise) {
+  expect_agrees(R"(kernel @k(x: f32[5,7], b: f32[7]) -> (y: f32[5,7]) {
+    for i in 0..5 { for j in 0..7 { y[i, j] = max((x[i, j] + b[j]), 0:f32) } } })");
+}
+
+TEST(CodegenLoops, VectorizedWithTail) {
+  for (const int n : {1, 2, 3, 7, 8, 15, 16, 29, 31, 64, 67, 200}) {
+    const std::string size = std::to_string(n);
+    expect_agrees("kernel @k(x: f32[3," + size + "], s: f32[3]) -> (y: f32[3," + size + "]) { for i in 0..3 { vectorized for j in 0.." +
+                  size + " { y[i, j] = (x[i, j] * s[i] - (x[i, j] / 3:f32)) } } }");
+  }
+}
+
+TEST(CodegenLoops, VectorBeginAndShape) {
+  expect_agrees(R"(kernel @k(x: f32[40]) -> (y: f32[40]) {
+    vectorized for j in 0..5 { y[j] = 1:f32 }
+    vectorized for j in 5..35 { y[j] = (x[(j + 1)] + x[(j - 5)]) }
+    vectorized for j in 35..40 { y[j] = cast:f32(j) } })");
+}
+
+TEST(CodegenLoops, StridedReversedAndNearest) {
+  expect_agrees(R"(kernel @k(x: f32[100]) -> (a: f32[33], b: f32[33], c: f32[33], d: f32[33], e: f32[33]) {
+    vectorized for j in 0..33 { a[j] = x[(j * 2)] }
+    vectorized for j in 0..33 { b[j] = x[(j * 3 + 1)] }
+    vectorized for j in 0..33 { c[j] = x[(99 - j)] }
+    vectorized for j in 0..33 { d[j] = x[floordiv(j, 2)] }
+    vectorized for j in 0..33 { e[j] = x[floormod((j * 7), 50)] } })");
+}
+
+TEST(CodegenLoops, ScatterStores) {
+  expect_agrees(R"(kernel @k(x: f32[33]) -> (a: f32[66], b: f32[33], t: f32[3,11]) {
+    for i in 0..66 { a[i] = 0:f32 }
+    vectorized for j in 0..33 { a[(j * 2)] = x[j] }
+    vectorized for j in 0..33 { b[(32 - j)] = x[j] }
+    vectorized for j in 0..33 { t[floormod(j, 3), floordiv(j, 3)] = x[j] } })");
+}
+
+TEST(CodegenLoops, BlockedLayout) {
+  // NCHW -> NCHW16c and back, the channel in vectors.
+  expect_agrees(R"(kernel @k(x: f32[40,6]) -> (y: f32[3,6,16], z: f32[40,6]) {
+    for p in 0..6 { vectorized for c in 0..48 { y[floordiv(c, 16), p, floormod(c, 16)] = select((c < 40), x[min(c, 39), p], 0:f32) } }
+    for p in 0..6 { vectorized for c in 0..40 { z[c, p] = y[floordiv(c, 16), p, floormod(c, 16)] } } })");
+}
+
+TEST(CodegenLoops, PaddingSelect) {
+  expect_agrees(R"(kernel @k(x: f32[5,37]) -> (y: f32[7,39]) {
+    for i in 0..7 { vectorized for j in 0..39 {
+      y[i, j] = select(((((i >= 1) & (i < 6)) & (j >= 1)) & (j < 38)), x[(i - 1), (j - 1)], 0:f32) } } })");
+}
+
+TEST(CodegenLoops, PaddingSelectScalar) {
+  expect_agrees(R"(kernel @k(x: f32[5,9]) -> (y: f32[7,11]) {
+    for i in 0..7 { for j in 0..11 {
+      y[i, j] = select(((((i >= 1) & (i < 6)) & (j >= 1)) & (j < 10)), x[(i - 1), (j - 1)], -1:f32) } } })");
+}
+
+TEST(CodegenLoops, SelectWithUniformAndStridedLoadsUnderMask) {
+  expect_agrees(R"(kernel @k(x: f32[20], s: f32[1], i: i64[40]) -> (y: f32[40], z: f32[40], w: f32[40]) {
+    vectorized for j in 0..40 { y[j] = select((j < 3), s[0], select((j < 23), x[(j - 3)], s[0])) }
+    vectorized for j in 0..40 { z[j] = select((j < 10), x[(j * 2)], 5:f32) }
+    vectorized for j in 0..40 { w[j] = select(((i[j] >= 0) & (i[j] < 9)), x[(i[j] * 2)], -1:f32) } })");
+}
+
+TEST(CodegenLoops, MaskedIf) {
+  expect_agrees(R"(kernel @k(x: f32[45], b: bool[45]) -> (y: f32[45], z: f32[90], c: bool[45]) {
+    for i in 0..90 { z[i] = 7:f32 }
+    vectorized for j in 0..45 {
+      if (x[j] < 0:f32) { y[j] = (x[j] * 2:f32)  z[(j * 2)] = x[j] } else { y[j] = 1:f32 }
+      if b[j] { if (x[j] > 1:f32) { y[j] = (y[j] + 100:f32) } else { y[j] = (y[j] - 100:f32) } }
+      c[j] = (b[j] | (x[j] < 2:f32))
+    } })");
+}
+
+TEST(CodegenLoops, UniformIfInsideVectorLoop) {
+  expect_agrees(R"(kernel @k(x: f32[4,19]) -> (y: f32[4,19]) {
+    for i in 0..4 { vectorized for j in 0..19 { if (i < 2) { y[i, j] = x[i, j] } else { y[i, j] = (0:f32 - x[i, j]) } } } })");
+}
+
+TEST(CodegenLoops, GatherRows) {
+  expect_agrees(R"(kernel @k(x: f32[10,21], i: i64[6]) -> (y: f32[6,21]) {
+    for r in 0..6 { vectorized for c in 0..21 { y[r, c] = x[min(max(i[r], 0), 9), c] } } })");
+}
+
+TEST(CodegenLoops, GatherWithinVector) {
+  expect_agrees(R"(kernel @k(x: f32[10], i: i32[37]) -> (y: f32[37]) {
+    vectorized for c in 0..37 { y[c] = x[min(max(cast:i64(i[c]), 0), 9)] } })");
+}
+
+TEST(CodegenLoops, RegisterTileFromPlainLoops) {
+  expect_agrees(R"(kernel @k(a: f32[11,6], b: f32[11,29]) -> (y: f32[6,29]) {
+    alloc acc: f32[6,29] register
+    unrolled for i in 0..6 { vectorized for l in 0..29 { acc[i, l] = 0:f32 } }
+    for k in 0..11 { unrolled for i in 0..6 { vectorized for l in 0..29 { acc[i, l] = fma(a[k, i], b[k, l], acc[i, l]) } } }
+    unrolled for i in 0..6 { vectorized for l in 0..29 { y[i, l] = max(acc[i, l], 0:f32) } } })");
+}
+
+TEST(CodegenLoops, ScalarAccumulator) {
+  expect_agrees(R"(kernel @k(a: f32[5,33]) -> (y: f32[5]) {
+    for i in 0..5 { alloc acc: f32[1] register
+      acc[0] = 0:f32
+      for k in 0..33 { acc[0] = (acc[0] + (a[i, k] * a[i, k])) }
+      y[i] = acc[0] } })");
+}
+
+TEST(CodegenLoops, PrivateAccumulators) {
+  // The accumulators are allocated inside the vector loop: one per lane.
+  expect_agrees(R"(kernel @k(a: f32[7,37], m: i32[37]) -> (y: f32[37], z: f32[37]) {
+    vectorized for l in 0..37 {
+      alloc acc: f32[1] register
+      acc[0] = 0:f32
+      for k in 0..7 { if (cast:i64(m[l]) > k) { acc[0] = (acc[0] + a[k, l]) } }
+      y[l] = acc[0] }
+    vectorized for l in 0..37 {
+      alloc t: f32[8] local
+      for k in 0..7 { t[k] = (a[k, l] * 2:f32) }
+      t[7] = 1:f32
+      for k in 0..7 { t[7] = max(t[7], t[(6 - k)]) }
+      z[l] = t[7] } })");
+}
+
+TEST(CodegenLoops, VectorReductions) {
+  for (const int n : {1, 3, 16, 37, 64, 100, 130, 517}) {
+    const std::string size = std::to_string(n);
+    expect_agrees("kernel @k(x: f32[3," + size + "], w: f32[" + size + "], v: i32[3," + size + "]) -> (s: f32[3], p: f32[3], lo: f32[3], hi: f32[3], d: f32[3], c: i32[3]) {"
+        "for i in 0..3 { s[i] = 1:f32 p[i] = 1:f32 lo[i] = inf:f32 hi[i] = -inf:f32 d[i] = 0:f32 c[i] = 5:i32 "
+        "vectorized for j in 0.." + size + " { s[i] = (s[i] + x[i, j]) } "
+        "vectorized for j in 0.." + size + " { p[i] = (p[i] * (x[i, j] * 0.01:f32 + 1:f32)) } "
+        "vectorized for j in 0.." + size + " { lo[i] = min(x[i, j], lo[i]) hi[i] = max(hi[i], x[i, j]) } "
+        "vectorized for j in 0.." + size + " { d[i] = fma(x[i, j], w[j], d[i]) } "
+        "vectorized for j in 0.." + size + " { c[i] = (c[i] + v[i, j]) } } }", 2e-5);
+  }
+}
+
+TEST(CodegenLoops, VectorReductionIntoRegister) {
+  expect_agrees(R"(kernel @k(x: f32[3,70], m: bool[70]) -> (s: f32[3], t: f32[3]) {
+    for i in 0..3 {
+      alloc acc: f32[2] register
+      acc[0] = 0:f32
+      acc[1] = 0:f32
+      vectorized for j in 0..70 { acc[0] = (acc[0] + x[i, j]) }
+      vectorized for j in 0..70 { if m[j] { acc[1] = (acc[1] + x[i, j]) } }
+      s[i] = acc[0]
+      t[i] = acc[1] } })");
+}
+
+TEST(CodegenLoops, ReductionOverInnerLoop) {
+  expect_agrees(R"(kernel @k(x: f32[5,70]) -> (s: f32[1]) {
+    s[0] = 0:f32
+    vectorized for j in 0..70 { for i in 0..5 { s[0] = (s[0] + x[i, j]) } } })");
+}
+
+TEST(CodegenLoops, NotVectorizableRunsSerially) {
+  const std::string text = R"(kernel @k(x: f32[30]) -> (s: f32[30], y: f32[1]) {
+    vectorized for j in 0..30 { for i in 0..3 { s[i] = x[j] } }
+    y[0] = 0:f32
+    vectorized for j in 0..30 { y[0] = (x[j] - y[0]) }
+    for i in 3..30 { s[i] = 0:f32 } })";
+  expect_agrees(text);
+  const NativeModule module(program_of(parse_loop_program(text)), parse_target("x86-64-v2"));
+  EXPECT_THAT(module.code().remarks,
+              testing::ElementsAre("kernel k: loop j runs without vectors: all iterations store to one element of s and the value is no "
+                                   "sum, product, minimum or maximum",
+                                   "kernel k: loop j runs without vectors: all iterations store to one element of y and the value is no "
+                                   "sum, product, minimum or maximum"));
+}
+
+std::string tile_text(const std::string& intrinsic, int v, int p, int lanes, const std::string& dtype, bool depthwise) {
+  const auto s = [](int i) { return std::to_string(i); };
+  const std::string a = depthwise ? "a[k, (p + k), (v * " + s(lanes) + " + l)]" : "a[k, p]";
+  const std::string a_type = depthwise ? s(9) + "," + s(p + 9) + "," + s(v * lanes) : s(9) + "," + s(p);
+  return "kernel @tile(a: " + dtype + "[" + a_type + "], b: " + dtype + "[9," + s(v) + "," + s(lanes) + "]) -> (y: " + dtype + "[" +
+         s(p) + "," + s(v) + "," + s(lanes) + "]) { alloc acc: " + dtype + "[" + s(v) + "," + s(p) + "," + s(lanes) + "] register " +
+         "unrolled for v in 0.." + s(v) + " { unrolled for p in 0.." + s(p) + " { vectorized for l in 0.." + s(lanes) +
+         " { acc[v, p, l] = 0:" + dtype + " } } } for k in 0..9 { tensorized \"" + intrinsic + "\" { unrolled for v in 0.." + s(v) +
+         " { unrolled for p in 0.." + s(p) + " { vectorized for l in 0.." + s(lanes) + " { acc[v, p, l] = fma(" + a +
+         ", b[k, v, l], acc[v, p, l]) } } } } } unrolled for v in 0.." + s(v) + " { unrolled for p in 0.." + s(p) +
+         " { vectorized for l in 0.." + s(lanes) + " { y[p, v, l] = acc[v, p, l] } } } }";
+}
+
+TEST(CodegenLoops, TensorizedTiles) {
+  expect_agrees(tile_text("x86.avx512.fma.f32", 2, 14, 16, "f32", false));
+  expect_agrees(tile_text("x86.fma.f32", 2, 6, 8, "f32", false));
+  expect_agrees(tile_text("x86.sse.mul_add.f32", 3, 4, 4, "f32", false));
+  expect_agrees(tile_text("x86.avx512.fma.f64", 2, 5, 8, "f64", false));
+  expect_agrees(tile_text("x86.avx512.fma.f32", 1, 7, 16, "f32", true));
+}
+
+TEST(CodegenLoops, TileThatLeavesTapsOut) {
+  expect_agrees(R"(kernel @k(a: f32[20,16], w: f32[3,16]) -> (y: f32[5,16]) {
+    alloc acc: f32[1,5,16] register
+    unrolled for p in 0..5 { vectorized for l in 0..16 { acc[0, p, l] = 0:f32 } }
+    tensorized "x86.avx512.fma.f32" { unrolled for v in 0..1 { unrolled for p in 1..5 { vectorized for l in 0..16 {
+      acc[v, p, l] = fma(a[(p - 1), l], w[0, l], acc[v, p, l]) } } } }
+    tensorized "x86.avx512.fma.f32" { unrolled for v in 0..1 { unrolled for p in 0..5 { vectorized for l in 0..16 {
+      acc[v, p, l] = fma(a[p, l], w[1, l], acc[v, p, l]) } } } }
+    unrolled for p in 0..5 { vectorized for l in 0..16 { y[p, l] = acc[0, p, l] } } })");
+}
+
+TEST(CodegenLoops, ParallelLoops) {
+  expect_agrees(R"(kernel @k(x: f32[64,1000]) -> (y: f32[64,1000], z: f32[64]) {
+    parallel for i in 0..64 { vectorized for j in 0..1000 { y[i, j] = (x[i, j] * 2:f32 + 1:f32) } }
+    parallel for i in 0..64 { z[i] = 0:f32 for j in 0..1000 { z[i] = (z[i] + y[i, j]) } } })", 1e-4);
+}
+
+TEST(CodegenLoops, ParallelLoopUsesWhatIsAroundIt) {
+  const std::string text = R"(kernel @k(x: f32[3,64,2000]) -> (y: f32[3,64,2000]) {
+    alloc t: f32[64,2000] global
+    alloc small: f32[4] local
+    for n in 0..3 {
+      small[1] = cast:f32(n)
+      parallel for i in 0..64 { vectorized for j in 0..2000 { t[i, j] = (x[n, i, j] + small[1]) } }
+      unrolled for half in 0..2 {
+        parallel for i in 0..32 { vectorized for j in 0..2000 { y[n, (half * 32 + i), j] = t[(63 - (half * 32 + i)), j] } } } } })";
+  expect_agrees(text);
+  int calls = 0;
+  const LoopProgram loops = parse_loop_program(text);
+  const NativeModule module(program_of(loops), parse_target("x86-64-v2"));
+  EXPECT_EQ(module.code().scratch_bytes, 64 * 2000 * 4);
+  HostOptions host;
+  host.threads = 2;
+  host.parallel_calls = &calls;
+  module.run(random_inputs(loops, 1), host);
+  EXPECT_EQ(calls, 3) << "the copies are large enough to be split, the halves are not";
+}
+
+TEST(CodegenLoops, ScratchPerWorker) {
+  // 40 KB per task: too large for the stack. The tasks of two workers must not share it.
+  expect_agrees(R"(kernel @k(x: f32[40,10000]) -> (y: f32[40,10000]) {
+    parallel for i in 0..40 {
+      alloc t: f32[10000] local
+      vectorized for j in 0..10000 { t[j] = (x[i, j] + 1:f32) }
+      vectorized for j in 0..10000 { y[i, j] = t[(9999 - j)] } } })");
+}
+
+TEST(CodegenLoops, NarrowTypes) {
+  for (const char* type : {"f16", "bf16", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"}) {
+    const std::string t = type;
+    expect_agrees("kernel @k(x: " + t + "[3,43], w: " + t + "[43]) -> (y: " + t + "[3,43], s: " + t + "[3]) { for i in 0..3 { s[i] = 0:" + t +
+                      " vectorized for j in 0..43 { y[i, j] = ((x[i, j] * w[j]) - x[i, (42 - j)]) } for j in 0..43 { s[i] = max(s[i], y[i, j]) } } }",
+                  0);
+  }
+}
+
+TEST(CodegenLoops, MixedTypes) {
+  expect_agrees(R"(kernel @k(q: u8[77], h: f16[77], d: f64[77], b: bool[77]) -> (y: f32[77], r: u8[77], e: f64[77], c: bool[77]) {
+    vectorized for j in 0..77 { y[j] = ((cast:f32(q[j]) - 3:f32) * 0.5:f32 + cast:f32(h[j])) }
+    vectorized for j in 0..77 { r[j] = cast:u8(min(max(round(y[j]), 0:f32), 255:f32)) }
+    vectorized for j in 0..77 { e[j] = (d[j] + cast:f64(y[j])) }
+    vectorized for j in 0..77 { c[j] = (b[j] & (d[j] < 0:f64)) } })", 0);
+}
+
+TEST(CodegenLoops, EmptyAndZeroRank) {
+  expect_agrees("kernel @k(x: f32[]) -> (y: f32[], z: f32[1]) { y[] = (x[] + 1:f32) for i in 0..0 { z[i] = 1:f32 } z[0] = 2:f32 }");
+}
+
+TEST(CodegenLoops, InPlace) {
+  // Input and output of the second kernel are the same arena bytes.
+  const LoopProgram first = parse_loop_program("kernel @a(x: f32[50]) -> (y: f32[50]) { vectorized for i in 0..50 { y[i] = (x[i] + 1:f32) } }");
+  const LoopProgram second = parse_loop_program("kernel @b(x: f32[50]) -> (y: f32[50]) { for i in 0..50 { y[i] = (x[i] * 2:f32) } }");
+  Program program = program_of(first);
+  ProgramBuffer buffer = program.buffers[0];
+  buffer.kind = BufferKind::kArena;
+  buffer.bytes = 200;
+  buffer.offset = 0;
+  program.buffers.push_back(buffer);  // 2: result of the first kernel
+  buffer.alias_of = 2;
+  buffer.offset = -1;
+  program.buffers.push_back(buffer);  // 3: the same bytes, result of the second
+  program.arena_bytes = 256;
+  program.kernels.push_back({.program = second, .definition = {}, .loc = {}});
+  program.kernels.push_back({.program = first, .definition = {}, .loc = {}});
+  program.calls = {{0, {0, 2}, ""}, {1, {2, 3}, ""}, {2, {3, 1}, ""}};
+  const std::vector<Tensor> inputs = random_inputs(first, 3);
+  const NativeModule module(program, native_target());
+  const Tensor got = module.run(inputs)[0];
+  for (int64_t i = 0; i < 50; ++i)
+    EXPECT_FLOAT_EQ(static_cast<float>(got.get_double(i)), (static_cast<float>(inputs[0].get_double(i)) + 1) * 2 + 1);
+}
+
+}  // namespace
+}  // namespace tessera
