@@ -1,0 +1,171 @@
+#include "graph_passes/assign_layouts.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "graph_passes/access.h"
+#include "graph_passes/graph_util.h"
+
+namespace tessera {
+namespace {
+
+enum class Want : uint8_t { kRowMajor, kBlocked, kAsItIs };
+
+// What a node asks of its operands and gives for its result.
+struct Decision {
+  std::vector<Want> operands;
+  bool blocked_result = false;
+};
+
+class LayoutAssigner {
+ public:
+  LayoutAssigner(const Graph& graph, const PassContext& ctx)
+      : source_(graph), ops_(ctx.ops), block_(std::max(8, ctx.target.f32_lanes())),
+        blocked_(Layout::blocked(4, 1, block_)), rewriter_(graph), outputs_(output_mask(graph)) {}
+
+  Graph run() {
+    return rewriter_.run([&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) {
+      return visit(node, inputs);
+    });
+  }
+
+ private:
+  Graph& target() { return rewriter_.target(); }
+  static bool is_image(const TensorType& type) { return type.rank() == 4 && type.dtype == DType::kF32; }
+  bool is_blocked(ValueId target_value) { return target().type(target_value).layout == blocked_; }
+  bool whole_blocks(const Expr& channels) const {
+    const auto count = as_int(channels);
+    return count && *count % block_ == 0;
+  }
+
+  // The rules of the header, for one node whose operands (in the target) are `inputs`.
+  Decision decide(const Node& node, const std::vector<ValueId>& inputs) {
+    const TensorType& result = source_.type(node.outputs[0]);
+    Decision decision{std::vector<Want>(inputs.size(), Want::kRowMajor), false};
+    if (node.op->kind != OpKind::kExpression || node.op->name == "relayout") return decision;
+    if (node.op->name == "conv") return is_image(result) ? conv(node, inputs) : decision;
+    const Accesses accesses = accesses_of(source_, node);
+    if (accesses.elementwise()) return elementwise(accesses, result, inputs);
+    if (is_image(result) && channelwise(accesses)) {
+      decision.operands[0] = Want::kAsItIs;
+      decision.blocked_result = is_blocked(inputs[0]);
+      return decision;
+    }
+    if (node.op->name == "concat") return concat(node, inputs);
+    if (!accesses.reduction) decision.operands.assign(inputs.size(), Want::kAsItIs);
+    return decision;
+  }
+
+  Decision conv(const Node& node, const std::vector<ValueId>& inputs) {
+    const Shape& x = source_.type(node.inputs[0]).shape;
+    const Shape& w = source_.type(node.inputs[1]).shape;
+    const int64_t groups = node.attrs.get_int("groups");
+    const bool depthwise = is_const_int(x[1], groups) && is_const_int(w[0], groups);
+    const auto outputs = as_int(w[0]);
+    const bool groups_of_blocks = whole_blocks(w[1]) && outputs && (*outputs / groups) % block_ == 0;
+    if (groups != 1 && !depthwise && !groups_of_blocks) return {{Want::kRowMajor, Want::kRowMajor}, false};
+    const auto channels = as_int(x[1]);
+    const bool few = channels && *channels < block_ / 2 && !depthwise;
+    const bool as_it_is = few && target().type(inputs[0]).layout.row_major();
+    return {{as_it_is ? Want::kAsItIs : Want::kBlocked, Want::kRowMajor}, true};
+  }
+
+  Decision elementwise(const Accesses& accesses, const TensorType& result, const std::vector<ValueId>& inputs) {
+    Decision decision{std::vector<Want>(inputs.size(), Want::kAsItIs), false};
+    const auto full = [&](size_t i) { return accesses.operands[i] == Access::kIdentity; };
+    if (result.rank() == 4)
+      for (size_t i = 0; i < inputs.size(); ++i) decision.blocked_result |= full(i) && is_blocked(inputs[i]);
+    if (!decision.blocked_result) return decision;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool constant = is_op(target().producer(inputs[i]), "constant");
+      if (full(i) && !constant) decision.operands[i] = Want::kBlocked;
+    }
+    return decision;
+  }
+
+  // One operand, of whose channels each gives that channel of the result.
+  static bool channelwise(const Accesses& accesses) {
+    return accesses.operands.size() == 1 &&
+           (accesses.operands[0] == Access::kChannelwise || accesses.operands[0] == Access::kIdentity);
+  }
+
+  Decision concat(const Node& node, const std::vector<ValueId>& inputs) {
+    Decision decision{std::vector<Want>(inputs.size(), Want::kAsItIs), false};
+    if (!is_image(source_.type(node.outputs[0])) || node.attrs.get_int("axis") != 1) return decision;
+    for (size_t i = 0; i + 1 < inputs.size(); ++i)
+      if (!whole_blocks(source_.type(node.inputs[i]).shape[1])) return decision;
+    const auto blocked = [&](ValueId v) { return is_blocked(v); };
+    if (std::none_of(inputs.begin(), inputs.end(), blocked)) return decision;
+    decision.blocked_result = true;
+    decision.operands.assign(inputs.size(), Want::kBlocked);
+    return decision;
+  }
+
+  std::vector<ValueId> visit(const Node& node, std::vector<ValueId> inputs) {
+    if (node.outputs.size() != 1) return {};
+    Decision decision = decide(node, inputs);
+    const ValueId result = node.outputs[0];
+    const std::string& name = source_.value(result).name;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (decision.operands[i] == Want::kRowMajor) inputs[i] = in_layout(inputs[i], {}, node);
+      if (decision.operands[i] == Want::kBlocked && is_image(target().type(inputs[i])))
+        inputs[i] = in_layout(inputs[i], blocked_, node);
+    }
+    TensorType type = source_.type(result);
+    if (decision.blocked_result) type.layout = blocked_;
+    const bool to_rows = decision.blocked_result && outputs_[static_cast<size_t>(result)];
+    Node copy = node;
+    copy.inputs = inputs;
+    const ValueId value =
+        target().node(target().add_node(std::move(copy), {type}, {to_rows ? name + ".blocked" : name})).outputs[0];
+    if (!to_rows) return {value};
+    // A graph output is row-major; readers inside the graph find the blocked one through `origin_`.
+    const ValueId rows = in_layout(value, {}, node, name);
+    return {rows};
+  }
+
+  // `value` in another layout; made once for each layout.
+  ValueId in_layout(ValueId value, const Layout& layout, const Node& reader, const std::string& name = "") {
+    if (target().type(value).layout == layout) return value;
+    if (const auto it = origin_.find(value); it != origin_.end()) value = it->second;
+    if (target().type(value).layout == layout) return value;
+    const std::pair key{value, layout.to_string()};
+    if (const auto made = relayouts_.find(key); made != relayouts_.end()) return made->second;
+    const Value& from = target().value(value);
+    Node node;
+    node.op = &ops_.get("relayout");
+    node.inputs = {value};
+    node.attrs.set("layout", layout);
+    const Node* producer = target().producer(value);
+    node.loc = producer ? producer->loc : reader.loc;
+    TensorType type = from.type;
+    type.layout = layout;
+    const std::string hint = !name.empty() ? name : from.name + (layout.row_major() ? ".rows" : ".blocked");
+    const ValueId result = target().node(target().add_node(std::move(node), {type}, {hint})).outputs[0];
+    relayouts_[key] = result;
+    origin_[result] = value;
+    return result;
+  }
+
+  const Graph& source_;
+  const OpTable& ops_;
+  const int64_t block_;
+  const Layout blocked_;
+  GraphRewriter rewriter_;
+  const std::vector<bool> outputs_;
+  std::map<std::pair<ValueId, std::string>, ValueId> relayouts_;
+  std::map<ValueId, ValueId> origin_;                             // of a relayout's result: its operand
+};
+
+}  // namespace
+
+Graph assign_layouts(const Graph& graph, const PassContext& ctx) {
+  const auto is_conv = [&](const Node& node) {
+    return node.op->name == "conv" && graph.type(node.outputs[0]).rank() == 4 && graph.type(node.outputs[0]).dtype == DType::kF32;
+  };
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_conv)) return graph;
+  return LayoutAssigner(graph, ctx).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// assign_layouts: images get the layout their kernels want: channels in blocks of a vector register, so that one
+// vector load fetches L channels of one pixel and neighbouring pixels follow each other. Where producer and consumer
+// disagree, one `relayout` is inserted per value and layout. Applies to rank-4 f32 values of graphs with convolutions.
+//
+//   convolution (groups 1, depthwise, or groups of whole blocks)  reads and writes blocks; an operand of few channels
+//                                                                 that is row-major already is read as it is
+//   elementwise                                                   follows its blocked full-shape operands
+//   channelwise (pooling, sums over space, resize)                follows its operand
+//   concat of channels                                            blocks, when the pieces are whole blocks
+//   other operators without a reduction                           read any layout and write row-major
+//   everything else, views, graph inputs and outputs              row-major
+//
+// before:
+//   %c = conv(%x, %w) {...} : f32[1,32,8,8]                       x: f32[1,16,8,8], a graph input
+//   %y = transpose(%c) {perm = [0, 2, 3, 1]} : f32[1,8,8,32]
+// after (16 lanes):
+//   %x.blocked = relayout(%x) {layout = {0,1/16,2,3,1%16}} : f32[1,16,8,8]{0,1/16,2,3,1%16}
+//   %c = conv(%x.blocked, %w) {...} : f32[1,32,8,8]{0,1/16,2,3,1%16}
+//   %y = transpose(%c) {perm = [0, 2, 3, 1]} : f32[1,8,8,32]
+#pragma once
+
+#include "graph_passes/pass.h"
+
+namespace tessera {
+
+Graph assign_layouts(const Graph& graph, const PassContext& ctx);
+
+}  // namespace tessera

@@ -1,0 +1,86 @@
+#include "graph_passes/fold_constants.h"
+
+#include <algorithm>
+
+#include "graph/tensor_text.h"
+#include "graph_passes/graph_util.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kAlwaysBytes = 64 << 10;  // results up to this size are folded whatever they come from
+constexpr int64_t kMaxWork = 200'000'000;   // elements times reduced elements: a few seconds of the interpreter
+
+// Iterations of the node's body; -1 when unknown.
+int64_t work_of(const Graph& graph, const Node& node, int64_t result_elements) {
+  if (node.op->kind != OpKind::kExpression) return result_elements;
+  int64_t work = result_elements;
+  for (const Axis& axis : node_body(graph, node).reduce_axes) {
+    const auto extent = as_int(axis.extent);
+    if (!extent || __builtin_mul_overflow(work, *extent, &work)) return -1;
+  }
+  return work;
+}
+
+bool worth_folding(const Graph& graph, const Node& node) {
+  int64_t operand_bytes = 0, result_bytes = 0, result_elements = 0;
+  for (const ValueId input : node.inputs) {
+    const Tensor* tensor = constant_value(graph, input);
+    if (!tensor || tensor->dtype() == DType::kString) return false;
+    operand_bytes += tensor->num_bytes();
+  }
+  for (const ValueId output : node.outputs) {
+    const TensorType& type = graph.type(output);
+    const auto dims = static_dims(type.shape);
+    if (!dims || !type.layout.row_major() || type.dtype == DType::kString) return false;
+    const auto bytes = checked_bytes(type.dtype, *dims);
+    if (!bytes) return false;
+    result_bytes += *bytes;
+    result_elements += type.num_elements();
+  }
+  if (result_bytes > std::max(kAlwaysBytes, 2 * operand_bytes)) return false;
+  const int64_t work = work_of(graph, node, result_elements);
+  return work >= 0 && work <= kMaxWork;
+}
+
+// A graph that is this node alone, its operands as inputs.
+Graph alone(const Graph& graph, const Node& node) {
+  Graph single;
+  Node copy = node;
+  copy.inputs.clear();
+  for (const ValueId input : node.inputs) copy.inputs.push_back(single.add_input("in", graph.type(input)));
+  std::vector<TensorType> types;
+  for (const ValueId output : node.outputs) types.push_back(graph.type(output));
+  single.outputs = single.node(single.add_node(std::move(copy), std::move(types))).outputs;
+  return single;
+}
+
+}  // namespace
+
+Graph fold_constants(const Graph& graph, const PassContext& ctx) {
+  return GraphRewriter(graph).run(
+      [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+        if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup) return {};
+        Graph& target = rewriter.target();
+        std::vector<Tensor> operands;
+        for (const ValueId input : inputs) {
+          const Tensor* tensor = constant_value(target, input);
+          if (!tensor) return {};
+          operands.push_back(*tensor);
+        }
+        const std::vector<ValueId> outputs = rewriter.copy(node, inputs);
+        if (!worth_folding(target, target.node(target.value(outputs[0]).producer))) return outputs;
+        std::vector<Tensor> results =
+            ctx.evaluator.evaluate(alone(target, target.node(target.value(outputs[0]).producer)), operands);
+        std::vector<ValueId> folded;
+        for (size_t i = 0; i < results.size(); ++i) {
+          // The constant takes over the name; the copied node is dead.
+          const std::string name = target.value(outputs[i]).name;
+          target.rename(outputs[i], target.unique_name(name + ".unfolded"));
+          folded.push_back(add_constant(target, ctx.ops, std::move(results[i]), name, node.loc));
+        }
+        return folded;
+      });
+}
+
+}  // namespace tessera

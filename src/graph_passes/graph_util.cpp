@@ -1,0 +1,93 @@
+#include "graph_passes/graph_util.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace tessera {
+
+bool is_op(const Node* node, std::string_view name) { return node && node->op->name == name; }
+
+bool is_composite(const Node* node, std::string_view name) {
+  return node && node->op->kind == OpKind::kComposite && node->attrs.get_or<std::string>("name", "") == name;
+}
+
+const Tensor* constant_value(const Graph& graph, ValueId id) {
+  const Node* node = graph.producer(id);
+  if (!node || node->op->kind != OpKind::kConstant) return nullptr;
+  const Tensor* tensor = node->attrs.get<TensorPtr>("value").get();
+  return tensor->has_data() ? tensor : nullptr;
+}
+
+ValueId add_constant(Graph& graph, const OpTable& ops, Tensor value, const std::string& name, const std::string& loc) {
+  TensorType type{value.dtype(), make_shape(value.dims()), {}};
+  Node node;
+  node.op = &ops.get("constant");
+  node.attrs.set("value", std::make_shared<const Tensor>(std::move(value)));
+  node.loc = loc;
+  return graph.node(graph.add_node(std::move(node), {std::move(type)}, {name})).outputs[0];
+}
+
+std::optional<double> splat_value(const Tensor& tensor) {
+  const int64_t count = tensor.num_elements();
+  if (count == 0) return std::nullopt;
+  const double first = tensor.get_double(0);
+  for (int64_t i = 1; i < count; ++i)
+    if (tensor.get_double(i) != first) return std::nullopt;
+  return first;
+}
+
+std::vector<ValueId> inline_region(Graph& target, const Graph& region, const std::vector<ValueId>& operands,
+                                   const std::string& prefix, const std::string& loc) {
+  check(operands.size() == region.inputs.size(), "operands and region inputs differ in number");
+  std::vector<ValueId> map(region.values().size(), -1);
+  for (size_t i = 0; i < operands.size(); ++i) map[static_cast<size_t>(region.inputs[i])] = operands[i];
+  for (const Node& node : region.nodes()) {
+    Node clone = node;
+    clone.loc = loc;
+    for (ValueId& input : clone.inputs) input = map[static_cast<size_t>(input)];
+    std::vector<TensorType> types;
+    std::vector<std::string> names;
+    for (const ValueId output : node.outputs) {
+      types.push_back(region.type(output));
+      const bool sole_result = region.outputs.size() == 1 && region.outputs[0] == output;
+      names.push_back(sole_result ? prefix : prefix + "." + region.value(output).name);
+    }
+    const auto outputs = target.node(target.add_node(std::move(clone), std::move(types), std::move(names))).outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = outputs[i];
+  }
+  std::vector<ValueId> results;
+  for (const ValueId output : region.outputs) results.push_back(map[static_cast<size_t>(output)]);
+  return results;
+}
+
+std::string join_locs(const std::vector<std::string>& locs) {
+  constexpr size_t kMaxShown = 4;
+  std::vector<std::string> distinct;
+  for (const std::string& loc : locs)
+    if (!loc.empty() && std::find(distinct.begin(), distinct.end(), loc) == distinct.end()) distinct.push_back(loc);
+  std::string text;
+  for (size_t i = 0; i < distinct.size(); ++i) {
+    if (i == kMaxShown && distinct.size() > kMaxShown + 1) return text + fmt::format("+{} more", distinct.size() - i);
+    text += (i ? "+" : "") + distinct[i];
+  }
+  return text;
+}
+
+std::vector<bool> output_mask(const Graph& graph) {
+  std::vector<bool> mask(graph.values().size(), false);
+  for (const ValueId output : graph.outputs) mask[static_cast<size_t>(output)] = true;
+  return mask;
+}
+
+std::vector<int> use_counts(const Graph& graph) {
+  std::vector<int> counts(graph.values().size(), 0);
+  for (const Node& node : graph.nodes())
+    for (const ValueId input : node.inputs) ++counts[static_cast<size_t>(input)];
+  for (const ValueId output : graph.outputs) ++counts[static_cast<size_t>(output)];
+  return counts;
+}
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// What several passes need: constants, opening regions, joining locations.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/op_def.h"
+
+namespace tessera {
+
+bool is_op(const Node* node, std::string_view name);
+// A composite of this name.
+bool is_composite(const Node* node, std::string_view name);
+
+// The tensor of a constant; null when `id` is computed or its data was elided.
+const Tensor* constant_value(const Graph& graph, ValueId id);
+ValueId add_constant(Graph& graph, const OpTable& ops, Tensor value, const std::string& name, const std::string& loc);
+// A float or integer scalar for every element of a constant; empty when they differ.
+std::optional<double> splat_value(const Tensor& tensor);
+
+// Appends the region's nodes to `target`, reading `operands` for its inputs; returns the values of its outputs. The
+// nodes get the location `loc` and names `prefix.name`.
+std::vector<ValueId> inline_region(Graph& target, const Graph& region, const std::vector<ValueId>& operands,
+                                   const std::string& prefix, const std::string& loc);
+
+// The locations without repetitions, joined by '+'; of a long list the first ones and how many more.
+std::string join_locs(const std::vector<std::string>& locs);
+
+// Whether each value is an output of the graph.
+std::vector<bool> output_mask(const Graph& graph);
+// How often each value is used: by nodes and as a graph output.
+std::vector<int> use_counts(const Graph& graph);
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// open_composites: a composite is replaced by the primitives of its region, so that the passes behind see operators
+// that they know. The batch_norm composites stay for fold_batch_norm, which needs the operator as a whole;
+// open_all_composites, behind it, opens those as well.
+//
+// before:
+//   graph @main(%x: f32[4]) -> (%y: f32[4]) {
+//     %y = composite(%x) {name = "relu"} ({
+//       graph @relu(%a: f32[4]) -> (%r: f32[4]) {
+//         %zero = constant {value = dense<f32[1] 0>} : f32[1]
+//         %r = max(%a, %zero) : f32[4]
+//       }
+//     }) : f32[4] loc("Relu_0")
+//   }
+// after:
+//   graph @main(%x: f32[4]) -> (%y: f32[4]) {
+//     %y.zero = constant {value = dense<f32[1] 0>} : f32[1] loc("Relu_0")
+//     %y = max(%x, %y.zero) : f32[4] loc("Relu_0")
+//   }
+#pragma once
+
+#include "graph_passes/pass.h"
+
+namespace tessera {
+
+Graph open_composites(const Graph& graph, const PassContext& ctx);
+Graph open_all_composites(const Graph& graph, const PassContext& ctx);
+
+}  // namespace tessera

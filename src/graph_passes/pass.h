@@ -1,0 +1,35 @@
+// What a graph pass is, and the one list of them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "graph/evaluator.h"
+#include "graph/graph.h"
+#include "graph/op_def.h"
+#include "types/target.h"
+
+namespace tessera {
+
+struct PassContext {
+  const OpTable& ops;
+  Evaluator& evaluator;
+  const Target& target;
+  int opt_level = 3;  // 0..3
+};
+
+// A pure function of the graph and the context. The result verifies, has the same inputs and outputs (names, types and
+// order) and computes the same values, up to the rounding that the pass's header states.
+struct GraphPass {
+  std::string_view name;
+  std::string_view summary;  // one sentence
+  int min_level;             // the lowest optimisation level that runs it
+  Graph (*run)(const Graph& graph, const PassContext& ctx);
+};
+
+// In execution order. A pass may stand in it more than once.
+std::span<const GraphPass> graph_pipeline();
+// By name; null when unknown.
+const GraphPass* find_graph_pass(std::string_view name);
+
+}  // namespace tessera

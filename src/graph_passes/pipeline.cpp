@@ -1,0 +1,44 @@
+#include <algorithm>
+
+#include "graph_passes/assign_layouts.h"
+#include "graph_passes/cse.h"
+#include "graph_passes/dce.h"
+#include "graph_passes/fold_batch_norm.h"
+#include "graph_passes/fold_constants.h"
+#include "graph_passes/fuse_groups.h"
+#include "graph_passes/lower_conv_transpose.h"
+#include "graph_passes/open_composites.h"
+#include "graph_passes/pass.h"
+#include "graph_passes/simplify_algebra.h"
+
+namespace tessera {
+namespace {
+
+constexpr GraphPass kPipeline[] = {
+    {"open_composites", "Replaces composites by their primitives, batch_norm excepted", 0, open_composites},
+    {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
+    {"dce", "Removes nodes that no output needs", 0, dce},
+    {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
+    {"cse", "Merges equal nodes", 1, cse},
+    {"fold_batch_norm", "Merges scales and shifts by constants into convolutions", 1, fold_batch_norm},
+    {"open_all_composites", "Replaces the composites that are left", 0, open_all_composites},
+    {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1, lower_conv_transpose},
+    {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
+    {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
+    {"cse", "Merges equal nodes", 1, cse},
+    {"dce", "Removes nodes that no output needs", 0, dce},
+    {"assign_layouts", "Gives images the channel-blocked layout that kernels want", 2, assign_layouts},
+    {"dce", "Removes nodes that no output needs", 0, dce},
+    {"fuse_groups", "Collects the nodes that become one kernel", 1, fuse_groups},
+};
+
+}  // namespace
+
+std::span<const GraphPass> graph_pipeline() { return kPipeline; }
+
+const GraphPass* find_graph_pass(std::string_view name) {
+  const auto it = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const GraphPass& p) { return p.name == name; });
+  return it == std::end(kPipeline) ? nullptr : it;
+}
+
+}  // namespace tessera
