@@ -1,0 +1,22 @@
+// Runs programs: every call through the loop interpreter, on an arena laid out as planned, so that buffers which
+// wrongly share bytes show as wrong values. Before planning every buffer has memory of its own. Memory nobody has
+// written yet holds a pattern that is NaN in every float type.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "program/program.h"
+#include "types/tensor.h"
+
+namespace tessera {
+
+// `inputs` in the order of the signature, row-major, of the types that it says; InternalError otherwise (the caller
+// checks what a user gives). Returns the outputs in order.
+std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs);
+
+// The same, calling `observe` with each call and the contents of its output after it.
+using CallObserver = std::function<void(const KernelCall& call, const Tensor& output)>;
+std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const CallObserver& observe);
+
+}  // namespace tessera

@@ -1,0 +1,164 @@
+#include "program/parser.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "graph/tensor_text.h"
+#include "loop/parser.h"
+#include "support/error.h"
+#include "support/text_reader.h"
+
+namespace tessera {
+namespace {
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string_view file) : reader_(text, std::string(file)) {}
+
+  Program run() {
+    reader_.expect("program");
+    program_.name = reader_.name('@', "a program");
+    // The buffers of the signature are defined further down.
+    const std::vector<std::string> inputs = names();
+    reader_.expect("->");
+    const std::vector<std::string> outputs = names();
+    TextReader after_signature = reader_;
+    reader_.expect("{");
+    reader_.expect("plan");
+    program_.arena_bytes = size("arena");
+    program_.weight_bytes = size("weights");
+    program_.scratch_bytes = size("scratch");
+    while (!reader_.accept("}")) statement();
+    if (!reader_.at_end()) reader_.fail_expected("the end of the text");
+    for (const std::string& name : inputs) program_.inputs.push_back(find_buffer(after_signature, name));
+    for (const std::string& name : outputs) program_.outputs.push_back(find_buffer(after_signature, name));
+    return std::move(program_);
+  }
+
+ private:
+  std::vector<std::string> names() {
+    std::vector<std::string> result;
+    reader_.expect("(");
+    if (reader_.accept(")")) return result;
+    do {
+      result.push_back(reader_.name('%', "a buffer"));
+    } while (reader_.accept(","));
+    reader_.expect(")");
+    return result;
+  }
+
+  int64_t size(const char* word) {
+    reader_.expect(word);
+    return not_negative(word);
+  }
+
+  int64_t not_negative(const char* what) {
+    TextReader start = reader_;
+    const int64_t value = reader_.integer(what);
+    if (value < 0) start.fail("TSR-3201", fmt::format("{} of {}", what, value), "0 or more");
+    return value;
+  }
+
+  BufferId find_buffer(TextReader& at, const std::string& name) {
+    const auto it = buffers_.find(name);
+    if (it == buffers_.end()) at.fail("TSR-3202", fmt::format("there is no buffer '%{}'", name), "buffers that are defined above");
+    return it->second;
+  }
+
+  std::string loc() {
+    if (!reader_.accept("loc")) return "";
+    reader_.expect("(");
+    std::string text = reader_.quoted("a location");
+    reader_.expect(")");
+    return text;
+  }
+
+  void statement() {
+    if (reader_.accept("buffer")) return buffer();
+    if (reader_.accept("define")) return kernel();
+    if (reader_.accept("call")) return call();
+    reader_.fail_expected("buffer, define, call or '}'");
+  }
+
+  void buffer() {
+    ProgramBuffer buffer;
+    TextReader start = reader_;
+    buffer.name = reader_.name('%', "a buffer");
+    if (buffers_.count(buffer.name) != 0) start.fail("TSR-3203", fmt::format("buffer '%{}' is defined twice", buffer.name));
+    reader_.expect(":");
+    TextReader type_start = reader_;
+    buffer.type = parse_type(reader_, {});
+    const auto dims = static_dims(physical_shape(buffer.type.shape, buffer.type.layout));
+    const auto bytes = dims ? checked_bytes(buffer.type.dtype, *dims) : std::nullopt;
+    if (!bytes) type_start.fail("TSR-3204", fmt::format("the type {} has no fixed size", buffer.type.to_string()), "constant dimensions");
+    buffer.bytes = *bytes;
+    kind(buffer);
+    if (reader_.accept("at")) buffer.offset = not_negative("an offset");
+    if (reader_.accept("alias")) {
+      TextReader alias_start = reader_;
+      buffer.alias_of = find_buffer(alias_start, reader_.name('%', "a buffer"));
+    }
+    if (reader_.accept("=")) {
+      for (const char* keyword : {"dense", "splat", "hex", "elided"})
+        if (!buffer.data && reader_.accept(keyword)) buffer.data = parse_tensor(reader_, keyword);
+      if (!buffer.data) reader_.fail_expected("dense, splat, hex or elided");
+    }
+    buffers_.emplace(buffer.name, static_cast<BufferId>(program_.buffers.size()));
+    program_.buffers.push_back(std::move(buffer));
+  }
+
+  void kind(ProgramBuffer& buffer) {
+    for (const BufferKind kind : {BufferKind::kInput, BufferKind::kOutput, BufferKind::kWeight, BufferKind::kArena}) {
+      if (!reader_.accept(buffer_kind_name(kind))) continue;
+      buffer.kind = kind;
+      if (reader_.peek() >= '0' && reader_.peek() <= '9') {
+        TextReader start = reader_;
+        const int64_t index = reader_.integer("a number in the signature");
+        if (index > INT32_MAX) start.fail("TSR-3201", fmt::format("a number in the signature of {}", index));
+        buffer.index = static_cast<int32_t>(index);
+      }
+      return;
+    }
+    reader_.fail_expected("input, output, weight or arena");
+  }
+
+  void kernel() {
+    Kernel kernel;
+    reader_.expect("rule");
+    kernel.rule = reader_.quoted("a rule");
+    if (reader_.accept("flops")) kernel.flops = not_negative("flops");
+    if (reader_.accept("bytes")) kernel.bytes = not_negative("bytes");
+    while (reader_.accept("refused")) kernel.refused.push_back(reader_.quoted("a reason"));
+    kernel.loc = loc();
+    TextReader start = reader_;
+    kernel.program = parse_kernel(reader_);
+    if (!kernels_.emplace(kernel.program.name, static_cast<int32_t>(program_.kernels.size())).second)
+      start.fail("TSR-3203", fmt::format("kernel '@{}' is defined twice", kernel.program.name));
+    program_.kernels.push_back(std::move(kernel));
+  }
+
+  void call() {
+    KernelCall call;
+    TextReader start = reader_;
+    const std::string name = reader_.name('@', "a kernel");
+    const auto it = kernels_.find(name);
+    if (it == kernels_.end()) start.fail("TSR-3202", fmt::format("there is no kernel '@{}'", name), "kernels that are defined above");
+    call.kernel = it->second;
+    TextReader args_start = reader_;
+    for (const std::string& arg : names()) call.args.push_back(find_buffer(args_start, arg));
+    call.loc = loc();
+    program_.calls.push_back(std::move(call));
+  }
+
+  TextReader reader_;
+  Program program_;
+  std::unordered_map<std::string, BufferId> buffers_;
+  std::unordered_map<std::string, int32_t> kernels_;
+};
+
+}  // namespace
+
+Program parse_program(std::string_view text, std::string_view file) { return Parser(text, file).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+#include "program/printer.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "graph/tensor_text.h"
+#include "loop/printer.h"
+#include "support/text_reader.h"
+
+namespace tessera {
+namespace {
+
+// Names of one kind of things, told apart.
+class Names {
+ public:
+  void add(const std::string& wish) {
+    std::string name = wish;
+    for (int suffix = 1; name.empty() || !taken_.insert(name).second; ++suffix) name = fmt::format("{}_{}", wish, suffix);
+    names_.push_back(std::move(name));
+  }
+  // The name of thing `id` behind its sigil; marks ids outside the program, for programs that do not verify.
+  std::string text(char sigil, int64_t id) const {
+    if (id < 0 || id >= static_cast<int64_t>(names_.size())) return fmt::format("{}\"<bad id {}>\"", sigil, id);
+    return sigil + name_text(names_[static_cast<size_t>(id)]);
+  }
+  const std::string& name(size_t id) const { return names_[id]; }
+
+ private:
+  std::vector<std::string> names_;
+  std::unordered_set<std::string> taken_;
+};
+
+std::string loc_text(const std::string& loc, const PrintOptions& options) {
+  return loc.empty() || !options.locs ? "" : fmt::format(" loc({})", quoted_text(loc));
+}
+
+void indented(const std::string& text, std::string& out) {
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    out += "  ";
+    out.append(text, begin, end - begin + 1);
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+const char* buffer_kind_name(BufferKind kind) {
+  static constexpr const char* kNames[] = {"input", "output", "weight", "arena"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string print(const Program& program, const PrintOptions& options) {
+  Names buffers;
+  for (const ProgramBuffer& buffer : program.buffers) buffers.add(buffer.name);
+  Names kernels;
+  for (const Kernel& kernel : program.kernels) kernels.add(kernel.program.name);
+  const auto list = [&](const std::vector<BufferId>& ids) {
+    std::string text;
+    for (size_t i = 0; i < ids.size(); ++i) text += (i ? ", " : "") + buffers.text('%', ids[i]);
+    return text;
+  };
+
+  std::string out = fmt::format("program @{}({}) -> ({}) {{\n", name_text(program.name), list(program.inputs), list(program.outputs));
+  out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes, program.scratch_bytes);
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program.buffers[i];
+    out += fmt::format("  buffer {}: {} {}", buffers.text('%', static_cast<int64_t>(i)), buffer.type.to_string(),
+                       buffer_kind_name(buffer.kind));
+    if (buffer.index >= 0) out += fmt::format(" {}", buffer.index);
+    if (buffer.offset >= 0) out += fmt::format(" at {}", buffer.offset);
+    if (buffer.alias_of >= 0) out += fmt::format(" alias {}", buffers.text('%', buffer.alias_of));
+    if (buffer.data) out += " = " + tensor_text(*buffer.data, options.elide_constants);
+    out += '\n';
+  }
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    const Kernel& kernel = program.kernels[i];
+    out += fmt::format("  define rule {}", quoted_text(kernel.rule));
+    if (kernel.flops >= 0) out += fmt::format(" flops {}", kernel.flops);
+    if (kernel.bytes >= 0) out += fmt::format(" bytes {}", kernel.bytes);
+    for (const std::string& reason : kernel.refused) out += fmt::format(" refused {}", quoted_text(reason));
+    out += loc_text(kernel.loc, options) + '\n';
+    LoopProgram named = kernel.program;
+    named.name = kernels.name(i);
+    indented(print(named), out);
+  }
+  for (const KernelCall& call : program.calls)
+    out += fmt::format("  call {}({}){}\n", kernels.text('@', call.kernel), list(call.args), loc_text(call.loc, options));
+  return out + "}\n";
+}
+
+}  // namespace tessera

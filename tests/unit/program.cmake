@@ -1,0 +1,1 @@
+tessera_test(program_test SOURCES program_test.cpp LINKS tessera_interp tessera_program WHOLE)
