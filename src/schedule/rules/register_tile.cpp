@@ -204,7 +204,7 @@ std::string choose_reduce_loops(Tiling& t) {
   return "";
 }
 
-// Constant operands that depend on the vector axis and a reduced axis, but not on rows, are stored in the order
+// Constant operands that depend on the vector axis, but not on rows, are stored in the order
 // [others][block][reduce loops][lane].
 void pack_operands(Tiling& t) {
   FlatKernel& k = t.kernel;
@@ -230,7 +230,6 @@ void pack_operands(Tiling& t) {
     VarMap zero{{t.vector.var.get(), Expr(0)}, {t.block.var.get(), Expr(0)}};
     Expr packed_address = 0;
     bool linear = true;
-    bool reduces = false;
     const auto add = [&](const Var& var, int64_t extent, int axis, int64_t multiplier) {
       spec.dims.push_back({extent, axis, multiplier});
       packed_address = packed_address * Expr(extent) + var;
@@ -249,7 +248,6 @@ void pack_operands(Tiling& t) {
       const auto c = coefficient(loop.var);
       linear &= c.has_value();
       if (!c || *c == 0) continue;
-      reduces = true;
       int& axis = pack_axis[static_cast<size_t>(loop.axis)];
       if (axis < 0) {
         axis = static_cast<int>(spec.axes.size());
@@ -259,7 +257,7 @@ void pack_operands(Tiling& t) {
     }
     add(t.vector.var, t.width, 0, 1);
     const auto offset = as_int(simplify(substitute(address, zero), k.bounds));
-    if (!linear || !reduces || !offset) continue;
+    if (!linear || !offset) continue;
     spec.offset = *offset;
     const BufferPtr buffer = make_buffer(k.params[p]->name + "_packed", k.params[p]->dtype, {spec.num_elements()});
     const Expr replaced = loads[0];
@@ -278,6 +276,19 @@ std::string check_operands(Tiling& t) {
         return c == 0 || c == 1;
       }))
     return "an operand is not contiguous along the output's innermost axis";
+  // Lanes of padding are computed like the others, so what is read for them must be there.
+  if (t.blocked && k.extents[static_cast<size_t>(t.vector.axis)] % t.width != 0) {
+    std::vector<const Buffer*> unpadded;
+    for (size_t p = 0; p + 1 < k.params.size(); ++p) {
+      const bool packed = std::any_of(t.packed.begin(), t.packed.end(), [&](const PackedParam& q) { return q.param == p; });
+      if (!packed && k.param_block[p] == 1) unpadded.push_back(k.params[p].get());
+    }
+    if (!all_loads(t.update, [&](const Expr& node) {
+          return std::find(unpadded.begin(), unpadded.end(), node->buffer.get()) == unpadded.end() ||
+                 !(uses_var(node, t.vector.var) || uses_var(node, t.block.var));
+        }))
+      return "an operand without padding is read along the padded axis";
+  }
   for (const Expr& guard : t.guards)
     if (uses_var(guard, t.vector.var)) return "a condition depends on the vector axis";
   for (const Expr& guard : t.row_guards)

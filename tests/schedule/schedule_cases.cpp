@@ -1,0 +1,223 @@
+#include "schedule_cases.h"
+
+#include <algorithm>
+
+#include "graph/op_def.h"
+#include "graph/printer.h"
+#include "ops/op_table.h"
+#include "types/tensor.h"
+
+namespace tessera {
+namespace {
+
+class CaseBuilder {
+ public:
+  CaseBuilder(int64_t block, std::mt19937& random) : block_(block), random_(random), builder_(graph_) {}
+
+  int64_t pick(std::initializer_list<int64_t> choices) { return *(choices.begin() + below(static_cast<int64_t>(choices.size()))); }
+  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  bool chance(int percent) { return below(100) < percent; }
+
+  Layout blocked_channels() const { return Layout::blocked(4, 1, block_); }
+  Layout maybe_blocked() { return chance(60) ? blocked_channels() : Layout(); }
+
+  ValueId input(const std::vector<int64_t>& dims, const Layout& layout = {}, DType dtype = DType::kF32) {
+    return graph_.add_input("x" + std::to_string(graph_.inputs.size()), {dtype, make_shape(dims), layout});
+  }
+  ValueId constant(const std::vector<int64_t>& dims, DType dtype = DType::kF32) {
+    Tensor tensor(dtype, dims);
+    for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_double(i, static_cast<double>(below(33) - 16) / 8);
+    return builder_.add(op("constant"), {}, {{"value", std::make_shared<const Tensor>(tensor)}});
+  }
+  ValueId add(const std::string& name, std::vector<ValueId> operands, Attrs attrs = {}, const Layout& layout = {}) {
+    const ValueId id = builder_.add(op(name), std::move(operands), std::move(attrs));
+    graph_.value(id).type.layout = layout;
+    return id;
+  }
+  std::vector<int64_t> dims(ValueId id) const { return graph_.type(id).dims(); }
+
+  // Elementwise operators in the layout of `x`, which the fusion pass makes its epilogue.
+  ValueId epilogue(ValueId x) {
+    const Layout layout = graph_.type(x).layout;
+    const DType dtype = graph_.type(x).dtype;
+    const std::vector<int64_t> shape = dims(x);
+    if (chance(50)) {
+      std::vector<int64_t> bias(shape.size(), 1);
+      const size_t axis = shape.size() == 4 ? 1 : shape.size() - 1;
+      bias[axis] = shape[axis];
+      x = add("add", {x, constant(bias, dtype)}, {}, layout);
+    }
+    if (chance(30)) x = add("mul", {x, constant({1}, dtype)}, {}, layout);
+    if (chance(30)) x = add("add", {x, input(shape, layout, dtype)}, {}, layout);
+    if (chance(50)) x = add("max", {x, constant({}, dtype)}, {}, layout);
+    if (chance(20)) x = add("mul", {x, add("min", {x, constant({1}, dtype)}, {}, layout)}, {}, layout);
+    return x;
+  }
+
+  Graph finish(ValueId result) {
+    graph_.outputs = {result};
+    return std::move(graph_);
+  }
+  static const OpDef& op(const std::string& name) { return standard_ops().get(name); }
+
+ private:
+  int64_t block_;
+  std::mt19937& random_;
+  Graph graph_;
+  GraphBuilder builder_;
+};
+
+Attrs window(CaseBuilder& b, int64_t h, int64_t w, int64_t kh, int64_t kw, bool wide_padding) {
+  const int64_t dh = b.pick({1, 1, 2});
+  const int64_t dw = b.pick({1, 1, 2, 3});
+  std::vector<int64_t> begin;
+  std::vector<int64_t> end;
+  for (const auto [extent, k, d] : {std::tuple{h, kh, dh}, std::tuple{w, kw, dw}}) {
+    const int64_t span = (k - 1) * d + 1;
+    // Windows must fit; pooling windows must reach the input.
+    begin.push_back(std::min(b.below(4), wide_padding ? 3 : k - 1));
+    end.push_back(std::min(b.below(4), wide_padding ? 3 : k - 1));
+    if (extent + begin.back() + end.back() < span) {
+      begin.back() += (span - extent) / 2 + 1;
+      end.back() += (span - extent) / 2 + 1;
+    }
+  }
+  return {{"strides", std::vector<int64_t>{b.pick({1, 1, 2, 3}), b.pick({1, 1, 2, 3})}},
+          {"dilations", std::vector<int64_t>{dh, dw}},
+          {"pads_begin", begin},
+          {"pads_end", end}};
+}
+
+Graph conv(CaseBuilder& b, bool depthwise) {
+  const int64_t h = b.pick({1, 3, 7, 8, 14});
+  const int64_t w = b.pick({1, 2, 5, 7, 16, 29, 33});
+  const int64_t kh = b.pick({1, 1, 3, 5});
+  const int64_t kw = b.pick({1, 1, 3, 5, 7});
+  const int64_t c = b.pick({1, 3, 8, 16, 17, 24, 40});
+  const int64_t groups = depthwise ? c : c % 2 == 0 && b.chance(15) ? 2 : 1;
+  const int64_t o = depthwise ? c : groups * b.pick({1, 4, 8, 12, 16, 33});
+  Attrs attrs = window(b, h, w, kh, kw, true);
+  attrs.set("input_dilations", std::vector<int64_t>{1, b.chance(5) ? int64_t{2} : int64_t{1}});
+  attrs.set("groups", groups);
+  const ValueId x = b.input({b.pick({1, 1, 2}), c, h, w}, b.maybe_blocked());
+  const ValueId weights = b.chance(85) ? b.constant({o, c / groups, kh, kw}) : b.input({o, c / groups, kh, kw});
+  return b.finish(b.epilogue(b.add("conv", {x, weights}, attrs, b.maybe_blocked())));
+}
+
+Graph pool(CaseBuilder& b) {
+  const int64_t h = b.pick({1, 4, 7, 15});
+  const int64_t w = b.pick({2, 7, 16, 30});
+  const int64_t kh = std::min<int64_t>(h, b.pick({1, 2, 3}));
+  const int64_t kw = b.pick({2, 3, 5});
+  Attrs attrs = window(b, h, w, kh, kw, false);
+  attrs.set("window", std::vector<int64_t>{kh, kw});
+  attrs.set("kind", std::string(b.chance(50) ? "max" : b.chance(50) ? "sum" : "min"));
+  const DType dtype = b.pick({0, 0, 1}) == 1 ? DType::kI32 : DType::kF32;
+  const ValueId x = b.input({1, b.pick({1, 8, 16, 20}), h, w}, b.maybe_blocked(), dtype);
+  return b.finish(b.epilogue(b.add("reduce_window", {x}, attrs, b.maybe_blocked())));
+}
+
+Graph matmul(CaseBuilder& b) {
+  const int64_t m = b.pick({1, 2, 5, 14, 33});
+  const int64_t n = b.pick({1, 3, 8, 16, 31, 70});
+  const int64_t k = b.pick({1, 2, 7, 40});
+  const bool ta = b.chance(30);
+  const bool tb = b.chance(50);
+  const DType dtype = b.pick({0, 0, 0, 1, 2}) == 1 ? DType::kF64 : b.chance(10) ? DType::kI32 : DType::kF32;
+  std::vector<int64_t> a_dims{ta ? k : m, ta ? m : k};
+  std::vector<int64_t> b_dims{tb ? n : k, tb ? k : n};
+  if (b.chance(40)) a_dims.insert(a_dims.begin(), b.pick({1, 3}));
+  if (b.chance(30)) b_dims.insert(b_dims.begin(), a_dims.size() == 3 ? a_dims[0] : 2);
+  const ValueId x = b.input(a_dims, {}, dtype);
+  const ValueId y = b.chance(60) ? b.constant(b_dims, dtype) : b.input(b_dims, {}, dtype);
+  return b.finish(b.epilogue(b.add("matmul", {x, y}, {{"transpose_a", ta}, {"transpose_b", tb}})));
+}
+
+Graph reduce(CaseBuilder& b) {
+  const std::vector<int64_t> shape{b.pick({1, 2}), b.pick({1, 5, 16, 24}), b.pick({1, 7, 12}), b.pick({1, 3, 17, 40})};
+  std::vector<int64_t> axes;
+  for (int64_t axis = 0; axis < 4; ++axis)
+    if (b.chance(40)) axes.push_back(axis);
+  if (axes.empty()) axes.push_back(b.below(4));
+  const bool keep = b.chance(60);
+  const Layout layout = b.maybe_blocked();
+  const DType dtype = b.pick({0, 0, 1, 2, 3}) == 1 ? DType::kI64 : b.chance(15) ? DType::kF64 : DType::kF32;
+  const char* kinds[] = {"sum", "max", "min", "prod"};
+  const ValueId x = b.input(shape, layout, dtype);
+  const bool channels = std::find(axes.begin(), axes.end(), 1) != axes.end();
+  return b.finish(b.add("reduce", {x}, {{"kind", std::string(kinds[b.below(4)])}, {"axes", axes}, {"keepdims", keep}},
+                        keep && !channels ? layout : Layout()));
+}
+
+Graph elementwise(CaseBuilder& b) {
+  const std::vector<int64_t> shape{b.pick({1, 2}), b.pick({1, 5, 16, 24}), b.pick({1, 7, 60}), b.pick({1, 3, 17, 150})};
+  std::vector<int64_t> other = shape;
+  for (int64_t& dim : other)
+    if (b.chance(30)) dim = 1;
+  const DType dtype = b.pick({0, 0, 0, 1}) == 1 ? DType::kI32 : DType::kF32;
+  const ValueId x = b.input(shape, b.maybe_blocked(), dtype);
+  const ValueId y = b.chance(50) ? b.constant(other, dtype) : b.input(other, b.maybe_blocked(), dtype);
+  const char* names[] = {"add", "mul", "sub", "max"};
+  return b.finish(b.epilogue(b.add(names[b.below(4)], {x, y}, {}, b.maybe_blocked())));
+}
+
+Graph movement(CaseBuilder& b) {
+  const std::vector<int64_t> shape{b.pick({1, 2}), b.pick({1, 5, 16, 32}), b.pick({1, 7, 12}), b.pick({1, 3, 17, 40})};
+  const ValueId x = b.input(shape, b.maybe_blocked());
+  switch (b.below(6)) {
+    case 0: {
+      std::vector<int64_t> perm{0, 1, 2, 3};
+      for (size_t i = 3; i > 0; --i) std::swap(perm[i], perm[static_cast<size_t>(b.below(static_cast<int64_t>(i) + 1))]);
+      return b.finish(b.add("transpose", {x}, {{"perm", perm}}, b.maybe_blocked()));
+    }
+    case 1: {
+      const Layout layout = b.maybe_blocked();
+      return b.finish(b.add("relayout", {x}, {{"layout", layout}}, layout));
+    }
+    case 2: {
+      const int64_t axis = b.below(4);
+      std::vector<int64_t> second = shape;
+      second[static_cast<size_t>(axis)] = b.pick({1, 4, 16});
+      return b.finish(b.add("concat", {x, b.input(second, b.maybe_blocked()), b.input(shape)}, {{"axis", axis}}, b.maybe_blocked()));
+    }
+    case 3: {
+      std::vector<int64_t> starts;
+      std::vector<int64_t> sizes;
+      std::vector<int64_t> steps;
+      for (int64_t dim : shape) {
+        const int64_t step = b.pick({1, 1, 2, -1});
+        starts.push_back(step > 0 ? b.below(dim) : dim - 1);
+        sizes.push_back(step > 0 ? (dim - starts.back() + step - 1) / step : dim);
+        steps.push_back(step);
+      }
+      return b.finish(b.add("slice", {x}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}, b.maybe_blocked()));
+    }
+    case 4: {
+      const std::vector<int64_t> low{0, b.below(3), b.below(3), b.below(3)};
+      const std::vector<int64_t> high{0, b.below(3), b.below(3), b.below(3)};
+      return b.finish(b.add("pad", {x, b.constant({})}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}}, b.maybe_blocked()));
+    }
+    default: {
+      std::vector<int64_t> wide = shape;
+      wide.insert(wide.begin(), b.pick({1, 2}));
+      return b.finish(b.add("broadcast", {x}, {{"shape", wide}}));
+    }
+  }
+}
+
+}  // namespace
+
+ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& random) {
+  CaseBuilder builder(block, random);
+  ScheduleCase result;
+  if (kind == "conv" || kind == "depthwise") result.graph = conv(builder, kind == "depthwise");
+  else if (kind == "pool") result.graph = pool(builder);
+  else if (kind == "matmul") result.graph = matmul(builder);
+  else if (kind == "reduce") result.graph = reduce(builder);
+  else if (kind == "elementwise") result.graph = elementwise(builder);
+  else result.graph = movement(builder);
+  result.text = print(result.graph);
+  return result;
+}
+
+}  // namespace tessera

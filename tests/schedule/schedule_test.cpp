@@ -1,0 +1,167 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "graph/op_def.h"
+#include "graph_passes/fuse_groups.h"
+#include "interp/graph_interp.h"
+#include "interp/loop_interp.h"
+#include "loop/printer.h"
+#include "lower/lower.h"
+#include "ops/op_table.h"
+#include "schedule/schedule.h"
+#include "schedule_cases.h"
+
+namespace tessera {
+namespace {
+
+Target machine(int bits) {
+  Target target;
+  target.triple = "x86_64-unknown-linux-gnu";
+  if (bits >= 256) target.features = {"avx", "avx2", "fma"};
+  if (bits >= 512) target.features.insert("avx512f");
+  return target;
+}
+
+// The physical copy of a logical tensor; padding gets a value that shows up when it leaks into results.
+Tensor to_physical(const Tensor& logical, const Layout& layout) {
+  if (layout.row_major()) return logical;
+  const auto dims = *static_dims(physical_shape(make_shape(logical.dims()), layout));
+  Tensor result(logical.dtype(), dims);
+  for (int64_t i = 0; i < result.num_elements(); ++i) result.set_double(i, is_float(logical.dtype()) ? NAN : 77777);
+  const std::vector<Axis> axes = make_axes("i", make_shape(logical.dims()));
+  for (int64_t flat = 0; flat < logical.num_elements(); ++flat) {
+    std::vector<Expr> index(axes.size());
+    int64_t rest = flat;
+    for (size_t d = axes.size(); d-- > 0; rest /= logical.dims()[d]) index[d] = rest % logical.dims()[d];
+    int64_t place = 0;
+    const auto physical = physical_index(index, layout);
+    for (size_t d = 0; d < dims.size(); ++d) place = place * dims[d] + *as_int(physical[d]);
+    result.set_double(place, logical.get_double(flat));
+  }
+  return result;
+}
+
+// Compares the logical elements of a physical tensor; empty when they agree.
+std::string difference(const Tensor& want, const Tensor& physical, const Layout& layout) {
+  double scale = 0;
+  for (int64_t i = 0; i < want.num_elements(); ++i)
+    if (std::isfinite(want.get_double(i))) scale = std::max(scale, std::fabs(want.get_double(i)));
+  Tensor places(DType::kI64, want.dims());
+  std::vector<int64_t> dims = layout.row_major() ? want.dims() : *static_dims(physical_shape(make_shape(want.dims()), layout));
+  for (int64_t flat = 0; flat < want.num_elements(); ++flat) {
+    std::vector<Expr> index(want.dims().size());
+    int64_t rest = flat;
+    for (size_t d = index.size(); d-- > 0; rest /= want.dims()[d]) index[d] = rest % want.dims()[d];
+    int64_t place = 0;
+    const auto at = physical_index(index, layout);
+    for (size_t d = 0; d < dims.size(); ++d) place = place * dims[d] + *as_int(at[d]);
+    const double w = want.get_double(flat);
+    const double got = physical.get_double(place);
+    const bool ok = is_float(want.dtype()) ? (w == got || std::fabs(w - got) <= 1e-5 * scale) : w == got;
+    if (!ok) return "element " + std::to_string(flat) + ": " + std::to_string(got) + " instead of " + std::to_string(w);
+  }
+  return "";
+}
+
+struct Runner {
+  std::mt19937& random;
+  std::map<std::string, int> taken;
+
+  void run(const std::string& kind, int bits) {
+    const Target target = machine(bits);
+    ScheduleCase test = random_case(kind, std::max(8, bits / 32), random);
+    GraphInterpreter interpreter;
+    const PassContext ctx{standard_ops(), interpreter, target, 3};
+    const Graph grouped = fuse_groups(test.graph, ctx);
+    std::vector<Tensor> inputs;
+    for (ValueId id : test.graph.inputs) {
+      Tensor tensor(test.graph.type(id).dtype, test.graph.type(id).dims());
+      for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_double(i, static_cast<double>(static_cast<int>(random() % 33) - 16) / 8);
+      inputs.push_back(tensor);
+    }
+    const Tensor want = interpreter.evaluate(test.graph, inputs).at(0);
+
+    // Values by name: the graph's inputs and constants, then each kernel's result in its layout.
+    std::map<std::string, Tensor> values;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      values[grouped.value(grouped.inputs[i]).name] = to_physical(inputs[i], grouped.type(grouped.inputs[i]).layout);
+    for (const Node& node : grouped.nodes()) {
+      const std::string result = grouped.value(node.outputs[0]).name;
+      const TensorType& type = grouped.type(node.outputs[0]);
+      if (node.op->kind == OpKind::kConstant) {
+        values[result] = *node.attrs.get<TensorPtr>("value");
+        continue;
+      }
+      std::vector<size_t> kept;
+      const TensorProgram definition = lower_node(grouped, node, kept);
+      std::vector<Tensor> args;
+      for (size_t i : kept) args.push_back(values.at(grouped.value(node.inputs[i]).name));
+      const auto execute = [&](const LoopProgram& program, std::vector<Tensor> tensors) {
+        std::vector<int64_t> dims;
+        for (const Expr& e : program.params.back()->shape) dims.push_back(*as_int(e));
+        for (size_t i = 0; i + 1 < program.params.size(); ++i) {
+          Tensor flat(tensors[i].dtype(), *static_dims(program.params[i]->shape));
+          ASSERT_EQ(flat.num_elements(), tensors[i].num_elements());
+          std::copy_n(tensors[i].bytes(), tensors[i].num_bytes(), flat.mutable_bytes());
+          tensors[i] = flat;
+        }
+        Tensor out(type.dtype, dims);
+        std::vector<Tensor*> params;
+        for (Tensor& tensor : tensors) params.push_back(&tensor);
+        params.push_back(&out);
+        ASSERT_NO_THROW(interpret(program, params)) << test.text << print(program);
+        values[result] = out;
+      };
+      for (const ScheduleRule& rule : schedule_rules()) {
+        auto answer = rule.apply(definition, target);
+        if (std::holds_alternative<Declined>(answer)) {
+          EXPECT_FALSE(std::get<Declined>(answer).reason.empty());
+          continue;
+        }
+        ++taken[std::string(rule.name)];
+        const auto& scheduled = std::get<ScheduledKernel>(answer);
+        std::vector<Tensor> tensors = args;
+        for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack(args[packed.param], packed.spec);
+        execute(scheduled.program, tensors);
+        if (grouped.outputs[0] == node.outputs[0])
+          ASSERT_EQ(difference(want, values.at(result), type.layout), "")
+              << "rule " << rule.name << ", " << bits << " bits\n" << test.text << print(scheduled.program);
+      }
+      execute(naive_loops(definition), args);
+      if (grouped.outputs[0] == node.outputs[0])
+        ASSERT_EQ(difference(want, values.at(result), type.layout), "") << "naive\n" << test.text;
+    }
+  }
+};
+
+class ScheduleFuzz : public testing::TestWithParam<const char*> {};
+
+TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
+  const char* given = std::getenv("TESSERA_TEST_SEED");
+  const unsigned seed = given ? static_cast<unsigned>(std::atoi(given)) : 20250101u;
+  const char* count = std::getenv("TESSERA_TEST_CASES");
+  const int cases = count ? std::atoi(count) : 25;
+  std::map<std::string, int> taken;
+  for (int i = 0; i < cases && !HasFailure(); ++i) {
+    std::mt19937 random(seed + static_cast<unsigned>(i));
+    SCOPED_TRACE("TESSERA_TEST_SEED=" + std::to_string(seed + static_cast<unsigned>(i)) + " TESSERA_TEST_CASES=1");
+    Runner runner{random, {}};
+    for (int bits : {128, 256, 512}) {
+      runner.run(GetParam(), bits);
+      if (HasFatalFailure()) break;
+    }
+    for (const auto& [rule, times] : runner.taken) taken[rule] += times;
+  }
+  for (const auto& [rule, times] : taken) RecordProperty(rule, times);
+  EXPECT_FALSE(taken.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ScheduleFuzz,
+                         testing::Values("conv", "depthwise", "pool", "matmul", "reduce", "elementwise", "movement"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tessera
