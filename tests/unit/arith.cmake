@@ -1,0 +1,1 @@
+tessera_test(arith_simplify_test SOURCES arith_simplify_test.cpp LINKS tessera_arith WHOLE)
