@@ -1,6 +1,6 @@
 // How: the body's expression becomes a list of nodes. The loops run over all axes but one, whose indices are the lanes
-// (interp/lanes.h) of every node. A node is recomputed only when a variable it depends on has changed, so index
-// arithmetic settles at its own loop. Loads under a select happen in the lanes where the select takes that arm only.
+// (interp/lanes.h) of every node. A node is recomputed only when a variable it depends on has changed, wherever its loop
+// stands. Loads under a select happen in the lanes where the select takes that arm only.
 #include "interp/body_interp.h"
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <new>
 
 #include "interp/lanes.h"
 #include "interp/scalar_ops.h"
@@ -19,13 +20,20 @@ namespace {
 struct EvalNode {
   const ExprNode* expr = nullptr;
   std::vector<int> operands;
-  int level = 0;           // of the innermost loop it depends on; 0: none
+  uint64_t loops = 0;          // bit i: depends on the variable of loop i
+  int group = 0;               // of the nodes that depend on the same loops
   bool has_load = false;
-  bool unconditional = false;  // not only under a select: computed for all lanes
-  int input = -1;          // kLoad
-  std::vector<Lanes> index;  // kLoad: the operands' values
+  bool unconditional = false;  // not only under a select
+  bool all_lanes = false;      // computed for all lanes: unconditional or without loads; else for those that need it
+  int input = -1;              // kLoad
+  int loop = -1;               // kVar: the loop whose variable it is; -1: a symbol
   Lanes value;
-  uint64_t stamp = 0;      // the epoch or mask that `value` belongs to; 0: none
+  // The operands' values: in their nodes, or copied to `held` where one of them is not for all lanes, since evaluating
+  // another operand may then evaluate it again for other lanes.
+  std::vector<const Lanes*> args;
+  std::vector<Lanes> held;
+  uint64_t stamp = 0;          // the group's stamp or the mask's id that `value` belongs to; 0: none
+  LaneStorage out{};
   std::unique_ptr<int64_t[]> ints;
   std::unique_ptr<double[]> reals;
   std::unique_ptr<uint8_t[]> bits[2];  // kSelect: lanes of the two arms
@@ -34,7 +42,10 @@ struct EvalNode {
 struct Loop {
   const Axis* axis;
   int64_t extent;
-  bool lanes;  // this axis is cut into runs of lanes
+  bool lanes;              // this axis is cut into runs of lanes
+  int64_t out_stride;      // of the output along this axis, in elements; 0 for a reduce axis
+  int64_t position = -1;   // the current index, or the first lane's
+  std::vector<int> groups{};  // of the nodes that depend on it
 };
 
 struct InputView {
@@ -64,25 +75,33 @@ class BodyEvaluator {
   void plan_loops();
   int add(const Expr& e);
   void mark_unconditional(int index);
+  void group_nodes();
   void nest(size_t loop);
   void start_output_lanes();
   void accumulate();
   void write(int64_t offset, int64_t step);
 
-  Lanes eval(int index, const LaneMask& mask);
+  // The value of a node for the lanes of `mask`, valid until the node is evaluated again.
+  const Lanes& eval(int index, const LaneMask& mask) {
+    EvalNode& node = nodes_[static_cast<size_t>(index)];
+    const uint64_t stamp = node.all_lanes ? stamps_[static_cast<size_t>(node.group)] : mask.id;
+    if (node.stamp != stamp) {
+      // Constructed in place: copying a value that has just been written field by field stalls the processor.
+      new (&node.value) Lanes(compute(node, node.all_lanes ? full_ : mask));
+      node.stamp = stamp;
+    }
+    return node.value;
+  }
+  void eval_operands(EvalNode& node, const LaneMask& mask) {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const Lanes& value = eval(node.operands[i], mask);
+      if (!node.held.empty()) node.held[i] = value;
+    }
+  }
   Lanes compute(EvalNode& node, const LaneMask& mask);
   Lanes compute_load(EvalNode& node, const LaneMask& mask);
   Lanes compute_select(EvalNode& node, const LaneMask& mask);
   [[noreturn]] void fail_bounds(const EvalNode& node, int lane) const;
-
-  LaneStorage storage(EvalNode& node) {
-    if (is_float(node.expr->dtype)) {
-      if (!node.reals) node.reals = std::make_unique<double[]>(kMaxLanes);
-    } else if (!node.ints) {
-      node.ints = std::make_unique<int64_t[]>(kMaxLanes);
-    }
-    return {node.ints.get(), node.reals.get()};
-  }
 
   const Body& body_;
   const SymbolValues& symbols_;
@@ -95,15 +114,13 @@ class BodyEvaluator {
   std::vector<Loop> loops_;             // outermost first: output axes, then reduce axes, the lanes' last in its part
   size_t first_reduce_loop_ = 0;        // loops_ from here on reduce
   bool reduce_in_lanes_ = false;        // the lanes are those of a reduce axis
-  std::unordered_map<const ExprNode*, int> level_of_;
-  std::vector<int64_t> position_;       // per loop: the current index, or the first lane's
-  std::vector<uint64_t> epoch_;         // per level: when its variable last changed
+  std::unordered_map<const ExprNode*, int> loop_of_;
+  std::vector<uint64_t> stamps_;        // per group of nodes: changes when one of its variables does
   uint64_t counter_ = 1;
   LaneMask full_{0, 1};                 // all lanes of the current run; one where there is no axis to run along
 
   DType dtype_;
   Tensor out_;
-  std::vector<int64_t> out_strides_;    // per loop, in elements; 0 for reduce loops
   std::array<double, kMaxLanes> real_total_{};
   std::array<int64_t, kMaxLanes> int_total_{};
   Expr identity_;                       // of the combiner
@@ -134,6 +151,7 @@ BodyEvaluator::BodyEvaluator(const Body& body, const std::vector<const Tensor*>&
   plan_loops();
   root_ = add(body.value);
   mark_unconditional(root_);
+  group_nodes();
 }
 
 // The lanes are the innermost output axis that is long enough to be worth it, else the longest one; when even that is
@@ -156,8 +174,7 @@ void BodyEvaluator::plan_loops() {
                      evaluate_index(body_.reduce_axes.back().extent, symbols_) >= kWorthwhile;
 
   const auto push = [&](const Axis& axis, int64_t stride, bool lanes) {
-    loops_.push_back({&axis, evaluate_index(axis.extent, symbols_), lanes});
-    out_strides_.push_back(stride);
+    loops_.push_back({&axis, evaluate_index(axis.extent, symbols_), lanes, stride});
   };
   for (size_t i = 0; i < dims.size(); ++i)
     if (reduce_in_lanes_ || static_cast<int>(i) != lane_axis) push(body_.axes[i], strides[i], false);
@@ -166,10 +183,8 @@ void BodyEvaluator::plan_loops() {
   first_reduce_loop_ = loops_.size();
   for (size_t i = 0; i < body_.reduce_axes.size(); ++i)
     push(body_.reduce_axes[i], 0, reduce_in_lanes_ && i + 1 == body_.reduce_axes.size());
-  for (size_t i = 0; i < loops_.size(); ++i) level_of_[loops_[i].axis->var.get()] = static_cast<int>(i) + 1;
-  position_.assign(loops_.size(), 0);
-  epoch_.assign(loops_.size() + 1, 0);
-  epoch_[0] = ++counter_;
+  check(loops_.size() <= 64, "a body of more than 64 axes");
+  for (size_t i = 0; i < loops_.size(); ++i) loop_of_[loops_[i].axis->var.get()] = static_cast<int>(i);
 }
 
 int BodyEvaluator::add(const Expr& e) {
@@ -179,7 +194,7 @@ int BodyEvaluator::add(const Expr& e) {
   for (const Expr& operand : e->operands) node.operands.push_back(add(operand));
   for (int operand : node.operands) {
     const EvalNode& child = nodes_[static_cast<size_t>(operand)];
-    node.level = std::max(node.level, child.level);
+    node.loops |= child.loops;
     node.has_load |= child.has_load;
   }
   if (e->kind == ExprKind::kLoad) {
@@ -187,14 +202,20 @@ int BodyEvaluator::add(const Expr& e) {
     if (it == input_of_.end()) throw InternalError("body loads from " + e->buffer->name + ", which is no input of it");
     node.input = it->second;
     node.has_load = true;
-    node.index.resize(node.operands.size());
   } else if (e->kind == ExprKind::kVar) {
-    if (const auto it = level_of_.find(e.get()); it != level_of_.end()) {
-      node.level = it->second;
+    if (const auto it = loop_of_.find(e.get()); it != loop_of_.end()) {
+      node.loop = it->second;
+      node.loops = uint64_t{1} << node.loop;
     } else {
       evaluate_index(e, symbols_);  // reports a variable without a value
     }
   }
+  if (is_float(e.dtype())) {
+    node.reals = std::make_unique<double[]>(kMaxLanes);
+  } else {
+    node.ints = std::make_unique<int64_t[]>(kMaxLanes);
+  }
+  node.out = {node.ints.get(), node.reals.get()};
   nodes_.push_back(std::move(node));
   const int index = static_cast<int>(nodes_.size()) - 1;
   index_of_[e.get()] = index;
@@ -215,6 +236,25 @@ void BodyEvaluator::mark_unconditional(int index) {
   for (size_t i = 0; i < eager; ++i) mark_unconditional(node.operands[i]);
 }
 
+void BodyEvaluator::group_nodes() {
+  std::unordered_map<uint64_t, int> group_of;
+  for (EvalNode& node : nodes_) {
+    node.all_lanes = node.unconditional || !node.has_load;
+    for (int operand : node.operands) {
+      const EvalNode& child = nodes_[static_cast<size_t>(operand)];
+      node.args.push_back(&child.value);
+      if (!child.all_lanes) node.held.resize(node.operands.size());
+    }
+    for (size_t i = 0; i < node.held.size(); ++i) node.args[i] = &node.held[i];
+    const auto [it, added] = group_of.emplace(node.loops, static_cast<int>(stamps_.size()));
+    node.group = it->second;
+    if (!added) continue;
+    stamps_.push_back(++counter_);
+    for (size_t i = 0; i < loops_.size(); ++i)
+      if (node.loops >> i & 1) loops_[i].groups.push_back(node.group);
+  }
+}
+
 Tensor BodyEvaluator::run() {
   nest(0);
   return std::move(out_);
@@ -225,19 +265,22 @@ void BodyEvaluator::nest(size_t loop) {
   if (loop == loops_.size()) {
     accumulate();
   } else {
-    const Loop& current = loops_[loop];
+    Loop& current = loops_[loop];
     const int64_t stride = current.lanes ? kMaxLanes : 1;
     for (int64_t i = 0; i < current.extent; i += stride) {
-      position_[loop] = i;
-      epoch_[loop + 1] = ++counter_;
+      if (current.position != i) {
+        current.position = i;
+        ++counter_;
+        for (int group : current.groups) stamps_[static_cast<size_t>(group)] = counter_;
+      }
       if (current.lanes) full_ = {0, static_cast<int>(std::min<int64_t>(kMaxLanes, current.extent - i))};
       nest(loop + 1);
     }
   }
   if (loop == first_reduce_loop_) {
     int64_t offset = 0;
-    for (size_t i = 0; i < first_reduce_loop_; ++i) offset += position_[i] * out_strides_[i];
-    write(offset, reduce_in_lanes_ || first_reduce_loop_ == 0 ? 0 : out_strides_[first_reduce_loop_ - 1]);
+    for (size_t i = 0; i < first_reduce_loop_; ++i) offset += loops_[i].position * loops_[i].out_stride;
+    write(offset, reduce_in_lanes_ || first_reduce_loop_ == 0 ? 0 : loops_[first_reduce_loop_ - 1].out_stride);
   }
 }
 
@@ -262,7 +305,7 @@ void fold(const LaneMask& lanes, bool horizontal, T* total, const T* values, T u
 }
 
 void BodyEvaluator::accumulate() {
-  const Lanes value = eval(root_, full_);
+  const Lanes& value = eval(root_, full_);
   if (!body_.is_reduction()) {
     lanes_store(value, full_, {int_total_.data(), real_total_.data()});
     return;
@@ -306,56 +349,38 @@ void BodyEvaluator::write(int64_t offset, int64_t step) {
   }
 }
 
-Lanes BodyEvaluator::eval(int index, const LaneMask& mask) {
-  EvalNode& node = nodes_[static_cast<size_t>(index)];
-  // A load under a select only is computed for the lanes that need it, everything else for all.
-  const bool all_lanes = !node.has_load || node.unconditional;
-  const uint64_t stamp = all_lanes ? epoch_[static_cast<size_t>(node.level)] : mask.id;
-  if (node.stamp == stamp && stamp != 0) return node.value;
-  node.value = compute(node, all_lanes ? full_ : mask);
-  node.stamp = stamp;
-  return node.value;
-}
-
 Lanes BodyEvaluator::compute(EvalNode& node, const LaneMask& mask) {
   const ExprNode& e = *node.expr;
   switch (e.kind) {
     case ExprKind::kConst:
       return is_float(e.dtype) ? Lanes::uniform_real(round_to(e.dtype, e.float_value)) : Lanes::uniform_int(e.int_value);
     case ExprKind::kVar: {
-      if (node.level == 0) return Lanes::uniform_int(symbols_.at(&e));
-      const auto loop = static_cast<size_t>(node.level - 1);
-      return loops_[loop].lanes ? Lanes::affine(position_[loop], 1) : Lanes::uniform_int(position_[loop]);
+      if (node.loop < 0) return Lanes::uniform_int(symbols_.at(&e));
+      const Loop& loop = loops_[static_cast<size_t>(node.loop)];
+      return loop.lanes ? Lanes::affine(loop.position, 1) : Lanes::uniform_int(loop.position);
     }
     case ExprKind::kLoad: return compute_load(node, mask);
     case ExprKind::kSelect: return compute_select(node, mask);
-    case ExprKind::kUnary: {
-      const Lanes a = eval(node.operands[0], mask);
-      return lanes_unary(e.unary, e.operands[0].dtype(), e.dtype, a, mask, storage(node));
-    }
-    case ExprKind::kBinary: {
+    case ExprKind::kBinary:
       if (is_lazy(e) && nodes_[static_cast<size_t>(node.operands[1])].has_load) return compute_select(node, mask);
-      const Lanes a = eval(node.operands[0], mask);
-      const Lanes b = eval(node.operands[1], mask);
-      // Comparisons store integers whatever they compare.
-      return lanes_binary(e.binary, e.operands[0].dtype(), a, b, mask, storage(node));
-    }
-    case ExprKind::kFma: {
-      const Lanes a = eval(node.operands[0], mask);
-      const Lanes b = eval(node.operands[1], mask);
-      return lanes_fma(e.dtype, a, b, eval(node.operands[2], mask), mask, storage(node));
-    }
-    case ExprKind::kCast: {
-      const Lanes a = eval(node.operands[0], mask);
-      return lanes_cast(e.operands[0].dtype(), e.dtype, a, mask, storage(node));
-    }
+      eval_operands(node, mask);
+      return lanes_binary(e.binary, e.operands[0]->dtype, *node.args[0], *node.args[1], mask, node.out);
+    case ExprKind::kUnary:
+      eval_operands(node, mask);
+      return lanes_unary(e.unary, e.operands[0]->dtype, e.dtype, *node.args[0], mask, node.out);
+    case ExprKind::kFma:
+      eval_operands(node, mask);
+      return lanes_fma(e.dtype, *node.args[0], *node.args[1], *node.args[2], mask, node.out);
+    case ExprKind::kCast:
+      eval_operands(node, mask);
+      return lanes_cast(e.operands[0]->dtype, e.dtype, *node.args[0], mask, node.out);
   }
   throw InternalError("unknown expression kind");
 }
 
 void BodyEvaluator::fail_bounds(const EvalNode& node, int lane) const {
   std::vector<int64_t> at;
-  for (const Lanes& i : node.index) at.push_back(i.int_at(lane));
+  for (const Lanes* i : node.args) at.push_back(i->int_at(lane));
   throw InternalError(fmt::format("load outside its buffer: {}[{}] of shape [{}]", node.expr->buffer->name,
                                   fmt::join(at, ", "),
                                   fmt::join(inputs_[static_cast<size_t>(node.input)].tensor->dims(), ", ")));
@@ -364,12 +389,12 @@ void BodyEvaluator::fail_bounds(const EvalNode& node, int lane) const {
 Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
   const InputView& view = inputs_[static_cast<size_t>(node.input)];
   const auto& dims = view.tensor->dims();
+  eval_operands(node, mask);
   int64_t base = 0;
   int64_t step = 0;
   bool scattered = false;
   for (size_t d = 0; d < dims.size(); ++d) {
-    const Lanes i = eval(node.operands[d], mask);
-    node.index[d] = i;
+    const Lanes& i = *node.args[d];
     if (i.kind == Lanes::Kind::kVector) {
       scattered = true;
       continue;
@@ -383,24 +408,26 @@ Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
   }
   std::array<int64_t, kMaxLanes> addresses;
   if (scattered || mask.bits) {
-    for (int l = mask.begin; l < mask.end; ++l) {
-      if (!mask.active(l)) continue;
-      int64_t address = 0;
-      for (size_t d = 0; d < dims.size(); ++d) {
-        const int64_t i = node.index[d].int_at(l);
-        if (i < 0 || i >= dims[d]) fail_bounds(node, l);
-        address += i * view.strides[d];
-      }
-      addresses[static_cast<size_t>(l)] = address;
-    }
     scattered = true;
+    for (int l = mask.begin; l < mask.end; ++l) addresses[static_cast<size_t>(l)] = base + step * l;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const Lanes& i = *node.args[d];
+      const bool is_vector = i.kind == Lanes::Kind::kVector;
+      if (!is_vector && !mask.bits) continue;
+      for (int l = mask.begin; l < mask.end; ++l) {
+        if (!mask.active(l)) continue;
+        const int64_t at = is_vector ? i.ints[l] : i.int_at(l);
+        if (at < 0 || at >= dims[d]) fail_bounds(node, l);
+        if (is_vector) addresses[static_cast<size_t>(l)] += at * view.strides[d];
+      }
+    }
   }
   const DType dtype = node.expr->dtype;
   const std::byte* bytes = view.tensor->bytes();
   if (!scattered && step == 0)
     return is_float(dtype) ? Lanes::uniform_real(read_float(dtype, bytes, base))
                            : Lanes::uniform_int(read_int(dtype, bytes, base));
-  const LaneStorage out = storage(node);
+  const LaneStorage out = node.out;
   const int64_t* at = scattered ? addresses.data() : nullptr;
   const auto native = [&](auto* data, auto* result) { read_lanes(data, base, step, at, mask, result); };
   switch (dtype) {
@@ -438,7 +465,7 @@ Lanes BodyEvaluator::compute_select(EvalNode& node, const LaneMask& mask) {
   };
   if (condition.is_uniform()) return arm(condition.first != 0, mask);
 
-  const LaneStorage out = storage(node);
+  const LaneStorage out = node.out;
   LaneMask taken = mask;
   LaneMask other = mask;
   bool split = true;  // the lanes of either arm need bits

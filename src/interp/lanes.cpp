@@ -1,6 +1,8 @@
 #include "interp/lanes.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -118,11 +120,10 @@ std::optional<Lanes> affine_binary(BinaryOp op, const Lanes& a, const Lanes& b, 
     case BinaryOp::kFloorMod: {
       if (!b.is_uniform() || b.first <= 0) return std::nullopt;
       const bool div = op == BinaryOp::kFloorDiv;
-      const auto quotient = [&](int64_t x) { return int_binary(BinaryOp::kFloorDiv, DType::kI64, x, b.first); };
-      const auto remainder = [&](int64_t x) { return int_binary(BinaryOp::kFloorMod, DType::kI64, x, b.first); };
-      if (a.step % b.first == 0) return div ? Lanes::affine(quotient(a.first), a.step / b.first)
-                                            : Lanes::uniform_int(remainder(a.first));
+      const auto quotient = [&](int64_t x) { return x / b.first - (x % b.first < 0); };
       const int64_t q = quotient(a.int_at(mask.begin));
+      if (a.step % b.first == 0) return div ? Lanes::affine(quotient(a.first), a.step / b.first)
+                                            : Lanes::uniform_int(a.first - quotient(a.first) * b.first);
       if (q != quotient(a.int_at(mask.end - 1))) return std::nullopt;
       return div ? Lanes::uniform_int(q) : Lanes::affine(a.first - q * b.first, a.step);
     }
@@ -142,18 +143,41 @@ std::optional<Lanes> bool_binary(BinaryOp op, const Lanes& a, const Lanes& b) {
   return begin < end ? Lanes::range(begin, end) : Lanes::uniform_int(0);
 }
 
+// The lanes' numbers one by one: the value's own, or written to `room`.
+const int64_t* as_vector(const Lanes& a, const LaneMask& mask, int64_t* room) {
+  if (a.kind == Kind::kVector) return a.ints;
+  for (int l = mask.begin; l < mask.end; ++l) room[l] = a.int_at(l);
+  return room;
+}
+
 Lanes int_binary_lanes(BinaryOp op, DType dtype, const Lanes& a, const Lanes& b, const LaneMask& mask, int64_t* out) {
-  if (a.is_uniform() && b.is_uniform()) return Lanes::uniform_int(int_binary(op, dtype, a.first, b.first));
   if (dtype == DType::kI64 && progression(a) && progression(b))
     if (const auto result = affine_binary(op, a, b, mask)) return *result;
+  if (a.is_uniform() && b.is_uniform()) return Lanes::uniform_int(int_binary(op, dtype, a.first, b.first));
   if (dtype == DType::kBool)
     if (const auto result = bool_binary(op, a, b)) return *result;
+  std::array<int64_t, kMaxLanes> room[2];
+  const int64_t* pa = as_vector(a, mask, room[0].data());
+  const int64_t* pb = as_vector(b, mask, room[1].data());
+  const auto with = [&](auto f) { each(mask, [=](int l) { out[l] = f(pa[l], pb[l]); }); };
+  // Indices that are no progression, mostly those of dilated inputs and resized images, are worth a loop of their own.
+  const bool power_of_two = b.is_uniform() && b.first > 0 && (b.first & (b.first - 1)) == 0;
+  const int shift = power_of_two ? std::countr_zero(static_cast<uint64_t>(b.first)) : 0;
+  const int64_t low_bits = b.first - 1;
   if (dtype == DType::kI64 && op == BinaryOp::kAdd) {
-    each(mask, [&](int l) { out[l] = wrap_add(a.int_at(l), b.int_at(l)); });
+    with([](int64_t x, int64_t y) { return wrap_add(x, y); });
   } else if (dtype == DType::kI64 && op == BinaryOp::kMul) {
-    each(mask, [&](int l) { out[l] = wrap_mul(a.int_at(l), b.int_at(l)); });
+    with([](int64_t x, int64_t y) { return wrap_mul(x, y); });
+  } else if (dtype == DType::kI64 && op == BinaryOp::kFloorDiv && power_of_two) {
+    with([shift](int64_t x, int64_t) { return x >> shift; });
+  } else if (dtype == DType::kI64 && op == BinaryOp::kFloorMod && power_of_two) {
+    with([low_bits](int64_t x, int64_t) { return x & low_bits; });
+  } else if (op == BinaryOp::kEq) {
+    with([](int64_t x, int64_t y) { return static_cast<int64_t>(x == y); });
+  } else if (dtype == DType::kBool && op == BinaryOp::kAnd) {
+    with([](int64_t x, int64_t y) { return x & y; });
   } else {
-    each(mask, [&](int l) { out[l] = int_binary(op, dtype, a.int_at(l), b.int_at(l)); });
+    with([op, dtype](int64_t x, int64_t y) { return int_binary(op, dtype, x, y); });
   }
   return Lanes::int_vector(out);
 }
@@ -229,9 +253,24 @@ Lanes lanes_cast(DType from, DType to, const Lanes& a, const LaneMask& mask, Lan
   return Lanes::int_vector(out.ints);
 }
 
+namespace {
+
+template <typename T>
+void store(bool uniform, T value, const T* values, const LaneMask& mask, T* out) {
+  if (uniform) {
+    each(mask, [=](int l) { out[l] = value; });
+  } else {
+    each(mask, [=](int l) { out[l] = values[l]; });
+  }
+}
+
+}  // namespace
+
 void lanes_store(const Lanes& a, const LaneMask& mask, LaneStorage out) {
   if (a.real) {
-    each(mask, [&](int l) { out.reals[l] = a.real_at(l); });
+    store(a.is_uniform(), a.real_value, a.reals, mask, out.reals);
+  } else if (a.kind == Kind::kUniform || a.kind == Kind::kVector) {
+    store(a.is_uniform(), a.first, a.ints, mask, out.ints);
   } else {
     each(mask, [&](int l) { out.ints[l] = a.int_at(l); });
   }

@@ -26,11 +26,15 @@ constexpr std::array kRows = {
     Row{DType::kBool, "bool", 8},        Row{DType::kString, "string", 0},
 };
 
-const Row& row_of(DType dtype) {
-  for (const Row& row : kRows)
-    if (row.dtype == dtype) return row;
-  return kRows.back();
-}
+// Rows by the enumerator's number; asked for every element that an interpreter touches.
+constexpr auto kRowOf = [] {
+  std::array<uint8_t, 256> rows{};
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = kRows.size() - 1;
+  for (size_t i = 0; i < kRows.size(); ++i) rows[static_cast<size_t>(kRows[i].dtype)] = static_cast<uint8_t>(i);
+  return rows;
+}();
+
+const Row& row_of(DType dtype) { return kRows[kRowOf[static_cast<size_t>(dtype)]]; }
 
 }  // namespace
 
