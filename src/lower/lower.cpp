@@ -164,7 +164,7 @@ class GraphLowering {
     int64_t count = 1;
     const auto dims = static_dims(physical_shape(type.shape, type.layout));
     if (!dims)
-      throw UserError({"TSR-5001", fmt::format("the shape {} of value {} is not fixed", type.to_string(), name), "",
+      throw UserError({"TSR-5020", fmt::format("the shape {} of value {} is not fixed", type.to_string(), name), "",
                        "fixed dimensions", "fix the free dimensions with --shape or --dim"});
     for (int64_t dim : *dims) count *= dim;
     buffer.bytes = dtype_bytes(type.dtype, count);
