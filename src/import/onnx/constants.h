@@ -1,0 +1,40 @@
+// Values of a graph under construction that do not depend on its inputs: found and evaluated on demand, so that shape
+// arithmetic written as nodes (Shape, Gather, Concat, ...) becomes attributes.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/evaluator.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+class ConstantFinder {
+ public:
+  // Both must outlive the finder; `graph` may grow.
+  ConstantFinder(const Graph& graph, Evaluator& evaluator) : graph_(graph), evaluator_(evaluator) {}
+
+  // True when nothing that `value` is computed from is a graph input.
+  bool is_constant(ValueId value);
+  // The value of a constant; empty when it depends on a graph input, or when one of the tensors that it is computed
+  // from has more than kMaxElements elements (constants themselves may be of any size), or when kTotalElements have
+  // been computed already: no file may keep the importer busy for long.
+  std::optional<Tensor> find(ValueId value);
+
+  static constexpr int64_t kMaxElements = 1 << 16;
+  static constexpr int64_t kTotalElements = 1 << 26;
+
+ private:
+  void update();
+
+  const Graph& graph_;
+  Evaluator& evaluator_;
+  std::vector<bool> constant_;  // by value, for the nodes seen so far
+  size_t nodes_seen_ = 0;
+  std::unordered_map<ValueId, Tensor> known_;
+  int64_t computed_ = 0;  // elements so far
+};
+
+}  // namespace tessera

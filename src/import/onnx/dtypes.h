@@ -1,0 +1,17 @@
+// ONNX element types and ours.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "types/dtype.h"
+
+namespace tessera {
+
+// `data_type` is a TensorProto.DataType number; empty for those that we do not have (complex, 6-bit floats).
+std::optional<DType> dtype_of_onnx(int data_type);
+int onnx_of_dtype(DType dtype);
+// "FLOAT16", or the number when the schema has no name for it.
+std::string onnx_dtype_name(int data_type);
+
+}  // namespace tessera

@@ -1,0 +1,357 @@
+#include "import/onnx/graph_importer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "import/onnx/dtypes.h"
+#include "import/onnx/model_inputs.h"
+#include "import/onnx/node_context.h"
+#include "import/onnx/operator_table.h"
+#include "import/onnx/tensor_reader.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+std::string domain_text(const FlatNode& node) {
+  const std::string domain = standard_domain(node.proto->domain());
+  return fmt::format("{}:{}", domain.empty() ? "ai.onnx" : domain, opset_version(node));
+}
+
+// Nodes that cannot be imported, gathered so that one error names them all.
+class FailureList {
+ public:
+  void add(const FlatNode& node, std::string reason) {
+    entries_.push_back({fmt::format("{} ({}): {}", node.proto->op_type(), domain_text(node), std::move(reason)),
+                        node.label, std::nullopt});
+  }
+  void add(const FlatNode& node, const Diagnostic& diagnostic) {
+    std::string reason = diagnostic.message;
+    if (!diagnostic.legal.empty()) reason += fmt::format("; legal: {}", diagnostic.legal);
+    add(node, std::move(reason));
+    entries_.back().diagnostic = diagnostic;
+  }
+  bool empty() const { return entries_.empty(); }
+
+  // A single node that is malformed speaks for itself; otherwise all nodes, those with the same reason together.
+  [[noreturn]] void raise() const {
+    if (entries_.size() == 1 && entries_[0].diagnostic) throw UserError(*entries_[0].diagnostic);
+    std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+    for (const Entry& entry : entries_) {
+      auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == entry.reason; });
+      if (group == groups.end()) group = groups.insert(groups.end(), {entry.reason, {}});
+      group->second.push_back(entry.label);
+    }
+    const size_t count = entries_.size();
+    std::string message = fmt::format("{} node{} cannot be imported:", count, count == 1 ? "" : "s");
+    for (const auto& [reason, labels] : groups)
+      message +=
+          fmt::format("\n    {}\n      {}: {}", reason,
+                      labels.size() == 1 ? "node" : fmt::format("{} nodes", labels.size()), fmt::join(labels, ", "));
+    throw UserError(
+        {"TSR-1040", message, count == 1 ? entries_[0].label : "", "the operators listed in docs/operators.md",
+         "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
+  }
+
+ private:
+  struct Entry {
+    std::string reason;
+    std::string label;
+    std::optional<Diagnostic> diagnostic;
+  };
+  std::vector<Entry> entries_;
+};
+
+class GraphImporter {
+ public:
+  GraphImporter(std::shared_ptr<LoadedModel> model, const OpTable& ops, Evaluator& evaluator)
+      : proto_(model->proto.graph()),
+        model_(model),
+        builder_(graph_),
+        state_{ops, model, graph_, builder_, ConstantFinder(graph_, evaluator), {}, [this](const std::string& name) {
+                 return lookup(name);
+               }} {}
+
+  Graph run(const OnnxImportOptions& options) {
+    read_initializers();
+    const std::set<std::string> defined = read_input_names();
+    std::vector<FlatNode> nodes = flatten_nodes(*model_, defined, [](const FlatNode& node) {
+      return standard_domain(node.proto->domain()).empty() && find_importer(node.proto->op_type()) != nullptr;
+    });
+    check_outputs(nodes, defined);
+    nodes = needed(std::move(nodes));
+    for (const FlatNode& node : nodes) check_supported(node);
+    add_inputs(options);
+    for (const FlatNode& node : nodes) import(node);
+    if (!failures_.empty()) failures_.raise();
+    set_outputs();
+    return live_part();
+  }
+
+ private:
+  void read_initializers() {
+    if (proto_.sparse_initializer_size() > 0)
+      throw UserError({"TSR-1035",
+                       fmt::format("the model has {} sparse initializers, the first is '{}'",
+                                   proto_.sparse_initializer_size(), proto_.sparse_initializer(0).values().name()),
+                       "", "dense initializers", "convert them to dense tensors"});
+    for (const auto& tensor : proto_.initializer()) {
+      if (tensor.name().empty())
+        throw UserError({"TSR-1007", "an initializer has no name", "", "a name for every initializer", ""});
+      if (!initializers_.emplace(tensor.name(), &tensor).second)
+        throw UserError({"TSR-1007", fmt::format("there are two initializers named '{}'", tensor.name()), "",
+                         "one definition of each name", ""});
+    }
+  }
+
+  // Names of inputs and initializers. An initializer may also be listed as an input (before IR version 4 it had to).
+  std::set<std::string> read_input_names() const {
+    std::set<std::string> names;
+    for (const auto& input : proto_.input()) {
+      if (input.name().empty())
+        throw UserError({"TSR-1007", "a graph input has no name", "", "a name for every input", ""});
+      if (!names.insert(input.name()).second)
+        throw UserError({"TSR-1007", fmt::format("there are two graph inputs named '{}'", input.name()), "",
+                         "one definition of each name", ""});
+    }
+    for (const auto& [name, tensor] : initializers_) names.insert(name);
+    return names;
+  }
+
+  void check_outputs(const std::vector<FlatNode>& nodes, const std::set<std::string>& defined) const {
+    if (proto_.output_size() == 0)
+      throw UserError({"TSR-1013", "the graph has no outputs", "", "one output or more", ""});
+    std::unordered_set<std::string> produced;
+    for (const FlatNode& node : nodes) produced.insert(node.proto->output().begin(), node.proto->output().end());
+    std::unordered_set<std::string> seen;
+    for (const auto& output : proto_.output()) {
+      if (output.name().empty() || (!produced.count(output.name()) && !defined.count(output.name())))
+        throw UserError({"TSR-1013", fmt::format("nothing produces the graph output '{}'", output.name()), "",
+                         "names of node outputs, graph inputs or initializers", ""});
+      if (!seen.insert(output.name()).second)
+        throw UserError({"TSR-1014", fmt::format("the graph output '{}' is listed twice", output.name()), "",
+                         "each output once", ""});
+    }
+  }
+
+  // Without the nodes that no output depends on.
+  std::vector<FlatNode> needed(std::vector<FlatNode> nodes) const {
+    std::unordered_set<std::string> names;
+    for (const auto& output : proto_.output()) names.insert(output.name());
+    std::vector<FlatNode> kept;
+    for (size_t i = nodes.size(); i-- > 0;) {
+      const auto& outputs = nodes[i].proto->output();
+      // A node with subgraphs is kept whole: what they read is not looked into.
+      if (std::none_of(outputs.begin(), outputs.end(), [&](const std::string& name) { return names.count(name); }))
+        continue;
+      names.insert(nodes[i].proto->input().begin(), nodes[i].proto->input().end());
+      kept.push_back(std::move(nodes[i]));
+    }
+    std::reverse(kept.begin(), kept.end());
+    return kept;
+  }
+
+  // What can be said about a node without its operands' types.
+  void check_supported(const FlatNode& node) {
+    const std::string domain = standard_domain(node.proto->domain());
+    const int64_t version = opset_version(node);
+    const OperatorImporter* importer = domain.empty() ? find_importer(node.proto->op_type()) : nullptr;
+    std::string reason;
+    if (version == 0)
+      reason =
+          fmt::format("the model does not import an opset of the domain '{}'", domain.empty() ? "ai.onnx" : domain);
+    else if (!importer) reason = "the operator is not supported";
+    else if (version < importer->since) reason = fmt::format("the operator exists from opset {} on", importer->since);
+    else if (version > importer->until) reason = fmt::format("the operator exists up to opset {}", importer->until);
+    if (reason.empty()) return;
+    failures_.add(node, reason);
+    mark_failed(node);
+  }
+
+  void mark_failed(const FlatNode& node) {
+    failed_nodes_.insert(node.proto);
+    failed_.insert(node.proto->output().begin(), node.proto->output().end());
+  }
+
+  void add_inputs(const OnnxImportOptions& options) {
+    std::set<std::string> constants;
+    for (const auto& [name, tensor] : initializers_) constants.insert(name);
+    std::vector<ModelInput> inputs;
+    try {
+      inputs = resolve_inputs(proto_, constants, options);
+    } catch (const UserError&) {
+      // Shapes do not help a model whose operators are not supported.
+      if (!failures_.empty()) failures_.raise();
+      throw;
+    }
+    for (ModelInput& input : inputs)
+      values_[input.name] = graph_.add_input(input.name, {input.dtype, make_shape(input.dims), {}});
+  }
+
+  std::optional<ValueId> lookup(const std::string& name) {
+    if (const auto it = values_.find(name); it != values_.end()) return it->second;
+    const auto it = initializers_.find(name);
+    if (it == initializers_.end()) return std::nullopt;
+    Tensor tensor = tensor_from_proto(*it->second, model_, model_->external, name);
+    const std::string loc = builder_.loc();
+    builder_.set_loc(name);
+    const ValueId value = builder_.add(state_.ops.get("constant"), {},
+                                       {{"value", std::make_shared<const Tensor>(std::move(tensor))}}, name);
+    builder_.set_loc(loc);
+    return values_[name] = value;
+  }
+
+  void import(const FlatNode& node) {
+    if (failed_nodes_.count(node.proto)) return;
+    const auto& inputs = node.proto->input();
+    // What depends on a node that could not be imported cannot be judged.
+    if (std::any_of(inputs.begin(), inputs.end(), [this](const std::string& name) { return failed_.count(name); }))
+      return mark_failed(node);
+    const OperatorImporter& importer = *find_importer(node.proto->op_type());
+    const size_t first_value = graph_.values().size();
+    builder_.set_loc(node.label);
+    try {
+      NodeContext context(state_, node, opset_version(node), importer.primitive);
+      importer.handler(context);
+      if (const auto unread = context.attrs.unread(); !unread.empty())
+        throw UnsupportedNode{fmt::format("attribute '{}' is not supported", fmt::join(unread, "', '"))};
+      for (size_t i = first_value; i < graph_.values().size(); ++i) check_size(static_cast<ValueId>(i), node);
+      for (const auto& [name, value] : context.results()) bind(name, value, first_value);
+      for (const std::string& output : node.proto->output())
+        if (!output.empty() && !values_.count(output))
+          throw UserError({"TSR-1045", fmt::format("{} has no output '{}'", node.proto->op_type(), output), node.label,
+                           fmt::format("{} outputs", context.results().size()), ""});
+    } catch (const UnsupportedNode& unsupported) {
+      failures_.add(node, unsupported.reason);
+      mark_failed(node);
+    } catch (const UserError& error) {
+      failures_.add(node, error.diagnostic());
+      mark_failed(node);
+    }
+  }
+
+  void check_size(ValueId id, const FlatNode& node) const {
+    const auto dims = static_dims(graph_.type(id).shape);
+    check(dims.has_value(), "an imported value has a symbolic shape");
+    if (!checked_num_elements(*dims))
+      throw UserError(
+          {"TSR-1023",
+           fmt::format("a result of {} has the shape {}", node.proto->op_type(), to_string(graph_.type(id).shape)),
+           node.label, "at most 2^48 elements", ""});
+  }
+
+  // The value takes over the ONNX name when this node made it and the name is free.
+  void bind(const std::string& name, ValueId value, size_t first_value) {
+    values_[name] = value;
+    if (static_cast<size_t>(value) >= first_value && named_.insert(value).second)
+      graph_.rename(value, graph_.unique_name(name));
+  }
+
+  void set_outputs() {
+    std::unordered_set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
+    for (const auto& output : proto_.output()) {
+      ValueId value = *lookup(output.name());
+      check_declared(output, graph_.type(value));
+      // A value has one name: an output that is an input, or another output too, becomes a value of its own.
+      if (!taken.insert(value).second) {
+        builder_.set_loc(output.name());
+        value = builder_.add(state_.ops.get("reshape"), {value}, {{"shape", graph_.type(value).dims()}});
+        taken.insert(value);
+      }
+      graph_.outputs.push_back(value);
+    }
+    std::unordered_map<std::string, ValueId> holders;
+    for (size_t i = 0; i < graph_.values().size(); ++i) holders[graph_.values()[i].name] = static_cast<ValueId>(i);
+    for (int i = 0; i < proto_.output_size(); ++i) {
+      const std::string& name = proto_.output(i).name();
+      const ValueId value = graph_.outputs[static_cast<size_t>(i)];
+      if (graph_.value(value).name == name) continue;
+      if (const auto holder = holders.find(name);
+          holder != holders.end() && graph_.value(holder->second).name == name) {
+        const std::string other = graph_.unique_name(name);
+        graph_.rename(holder->second, other);
+        holders[other] = holder->second;
+      }
+      graph_.rename(value, name);
+    }
+  }
+
+  // Declared types of outputs are hints, but a wrong element type or rank means that the file contradicts itself.
+  // Declared dimensions are often stale (another batch size), so that they are not held against the model.
+  void check_declared(const onnx::ValueInfoProto& output, const TensorType& type) const {
+    if (!output.has_type()) return;
+    const auto& declared = output.type();
+    const auto fail = [&](const std::string& text) {
+      throw UserError({"TSR-1015", fmt::format("the graph output '{}' is declared as {}", output.name(), text), "",
+                       fmt::format("{}, as its node computes it", type.to_string()), ""});
+    };
+    if (!declared.has_tensor_type()) {
+      if (declared.value_case() != onnx::TypeProto::VALUE_NOT_SET) fail("something other than a tensor");
+      return;
+    }
+    const auto& tensor = declared.tensor_type();
+    if (tensor.elem_type() != onnx::TensorProto::UNDEFINED && tensor.elem_type() != onnx_of_dtype(type.dtype))
+      fail(onnx_dtype_name(tensor.elem_type()));
+    if (tensor.has_shape() && tensor.shape().dim_size() != type.rank())
+      fail(fmt::format("a tensor of rank {}", tensor.shape().dim_size()));
+  }
+
+  // The graph without nodes that only served to find attributes.
+  Graph live_part() const {
+    std::vector<bool> live(graph_.nodes().size(), false);
+    std::vector<ValueId> pending = graph_.outputs;
+    while (!pending.empty()) {
+      const NodeId producer = graph_.value(pending.back()).producer;
+      pending.pop_back();
+      if (producer < 0 || live[static_cast<size_t>(producer)]) continue;
+      live[static_cast<size_t>(producer)] = true;
+      const Node& node = graph_.node(producer);
+      pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+    }
+    Graph result;
+    std::vector<ValueId> map(graph_.values().size(), -1);
+    for (const ValueId id : graph_.inputs)
+      map[static_cast<size_t>(id)] = result.add_input(graph_.value(id).name, graph_.type(id));
+    for (size_t i = 0; i < live.size(); ++i) {
+      if (!live[i]) continue;
+      Node node = graph_.nodes()[i];
+      std::vector<TensorType> types;
+      std::vector<std::string> names;
+      for (ValueId& input : node.inputs) input = map[static_cast<size_t>(input)];
+      for (const ValueId output : node.outputs) {
+        types.push_back(graph_.type(output));
+        names.push_back(graph_.value(output).name);
+      }
+      const std::vector<ValueId> outputs = node.outputs;
+      const auto copies = result.node(result.add_node(std::move(node), std::move(types), std::move(names))).outputs;
+      for (size_t k = 0; k < outputs.size(); ++k) map[static_cast<size_t>(outputs[k])] = copies[k];
+    }
+    for (const ValueId output : graph_.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
+    return result;
+  }
+
+  const onnx::GraphProto& proto_;
+  std::shared_ptr<LoadedModel> model_;
+  Graph graph_;
+  GraphBuilder builder_;
+  ImportState state_;
+  FailureList failures_;
+  std::unordered_map<std::string, const onnx::TensorProto*> initializers_;
+  std::unordered_map<std::string, ValueId> values_;
+  std::unordered_set<std::string> failed_;  // values whose node could not be imported
+  std::unordered_set<const onnx::NodeProto*> failed_nodes_;
+  std::unordered_set<ValueId> named_;
+};
+
+}  // namespace
+
+Graph build_graph(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
+                  Evaluator& evaluator) {
+  return GraphImporter(std::move(model), ops, evaluator).run(options);
+}
+
+}  // namespace tessera

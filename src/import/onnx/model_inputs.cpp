@@ -1,0 +1,224 @@
+#include "import/onnx/model_inputs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "import/onnx/dtypes.h"
+#include "import/onnx/tensor_reader.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+// A dimension as the model states it.
+struct Dim {
+  std::optional<int64_t> value;
+  std::string name;  // empty: open and unnamed
+  std::string by;    // the option that fixed it, for messages
+};
+
+struct OpenInput {
+  std::string name;
+  DType dtype;
+  bool has_rank;
+  std::vector<Dim> dims;
+};
+
+Dim read_dim(const onnx::TensorShapeProto::Dimension& dim) {
+  if (dim.has_dim_value()) {
+    if (dim.dim_value() < 0) return {};  // exporters write -1 for "any"
+    return {dim.dim_value(), "", ""};
+  }
+  const std::string& name = dim.dim_param();
+  if (name == "?" || name == "-1") return {};
+  return {std::nullopt, name, ""};
+}
+
+const char* kind_of(const onnx::TypeProto& type) {
+  switch (type.value_case()) {
+    case onnx::TypeProto::kSequenceType: return "a sequence";
+    case onnx::TypeProto::kMapType: return "a map";
+    case onnx::TypeProto::kOptionalType: return "an optional";
+    case onnx::TypeProto::kSparseTensorType: return "a sparse tensor";
+    case onnx::TypeProto::kOpaqueType: return "an opaque value";
+    default: return "a value without a type";
+  }
+}
+
+OpenInput read_input(const onnx::ValueInfoProto& info) {
+  const std::string where = fmt::format("input '{}'", info.name());
+  if (!info.type().has_tensor_type())
+    throw UserError({"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), "", "tensors", ""});
+  const auto& tensor = info.type().tensor_type();
+  const auto dtype = dtype_of_onnx(tensor.elem_type());
+  if (!dtype || *dtype == DType::kString)
+    throw UserError({"TSR-1024", fmt::format("{} has the data type {}", where, onnx_dtype_name(tensor.elem_type())), "",
+                     "float, integer and bool tensors up to 64 bits", ""});
+  OpenInput input{info.name(), *dtype, tensor.has_shape(), {}};
+  for (const auto& dim : tensor.shape().dim()) input.dims.push_back(read_dim(dim));
+  return input;
+}
+
+std::string shape_text(const OpenInput& input) {
+  if (!input.has_rank) return "of unknown rank";
+  std::vector<std::string> parts;
+  for (const Dim& dim : input.dims)
+    parts.push_back(dim.value ? fmt::format("{}", *dim.value) : dim.name.empty() ? "?" : dim.name);
+  return fmt::format("{}[{}]", dtype_name(input.dtype), fmt::join(parts, ","));
+}
+
+std::string quoted_list(const std::set<std::string>& names) {
+  return names.empty() ? "none" : fmt::format("'{}'", fmt::join(names, "', '"));
+}
+
+// The option that fixes all open dimensions of the input.
+std::string option_for(const OpenInput& input) {
+  if (!input.has_rank) return fmt::format("--shape {}=D0xD1x...", input.name);
+  std::set<std::string> named;
+  bool unnamed = false;
+  for (const Dim& dim : input.dims) {
+    if (dim.value) continue;
+    if (dim.name.empty()) unnamed = true;
+    else named.insert(dim.name);
+  }
+  if (!unnamed) {
+    std::vector<std::string> options;
+    for (const std::string& name : named) options.push_back(fmt::format("--dim {}=V", name));
+    return fmt::format("{}", fmt::join(options, " "));
+  }
+  std::vector<std::string> parts;
+  const size_t rank = input.dims.size();
+  for (size_t i = 0; i < rank; ++i) {
+    const Dim& dim = input.dims[i];
+    if (dim.value) parts.push_back(fmt::format("{}", *dim.value));
+    else if (!dim.name.empty()) parts.push_back(dim.name);
+    else if (i == 0) parts.push_back("N");
+    else parts.push_back(rank == 4 && i >= 2 ? (i == 2 ? "H" : "W") : fmt::format("D{}", i));
+  }
+  return fmt::format("--shape {}={}", input.name, fmt::join(parts, "x"));
+}
+
+class Resolver {
+ public:
+  Resolver(std::vector<OpenInput> inputs, const OnnxImportOptions& options)
+      : inputs_(std::move(inputs)), options_(options) {}
+
+  std::vector<ModelInput> run() {
+    check_names();
+    for (const auto& [name, range] : options_.dims) bind_dim(name, range);
+    for (const auto& [name, dims] : options_.shapes) apply_shape(name, dims);
+    for (OpenInput& input : inputs_)
+      for (Dim& dim : input.dims)
+        if (!dim.value && symbols_.count(dim.name)) dim.value = symbols_.at(dim.name).first;
+    require_fixed();
+    std::vector<ModelInput> result;
+    for (const OpenInput& input : inputs_) {
+      ModelInput fixed{input.name, input.dtype, {}};
+      for (const Dim& dim : input.dims) fixed.dims.push_back(*dim.value);
+      if (!checked_num_elements(fixed.dims))
+        throw UserError({"TSR-1023",
+                         fmt::format("input '{}' has the shape [{}]", input.name, fmt::join(fixed.dims, ",")), "",
+                         "at most 2^48 elements", ""});
+      result.push_back(std::move(fixed));
+    }
+    return result;
+  }
+
+ private:
+  void check_names() const {
+    std::set<std::string> input_names, dim_names;
+    for (const OpenInput& input : inputs_) {
+      input_names.insert(input.name);
+      for (const Dim& dim : input.dims)
+        if (!dim.name.empty()) dim_names.insert(dim.name);
+    }
+    for (const auto& [name, dims] : options_.shapes)
+      if (!input_names.count(name))
+        throw UserError({"TSR-1021", fmt::format("--shape names the input '{}', which the model does not have", name),
+                         "", fmt::format("inputs: {}", quoted_list(input_names)), ""});
+    for (const auto& [name, range] : options_.dims)
+      if (!dim_names.count(name))
+        throw UserError({"TSR-1021", fmt::format("--dim names the dimension '{}', which the model does not have", name),
+                         "", fmt::format("named dimensions: {}", quoted_list(dim_names)),
+                         "dimensions without a name are given with --shape"});
+  }
+
+  void bind_dim(const std::string& name, DimRange range) {
+    if (range.lo != range.hi)
+      throw UserError({"TSR-1025", fmt::format("--dim {}={}..{} is a range", name, range.lo, range.hi), "",
+                       "one value: shapes are fixed when a model is compiled",
+                       fmt::format("give --dim {}={}", name, range.hi)});
+    check_range(fmt::format("--dim {}={}", name, range.lo), range.lo);
+    symbols_[name] = {range.lo, fmt::format("--dim {}={}", name, range.lo)};
+  }
+
+  static void check_range(const std::string& option, int64_t value) {
+    if (value < 0 || value > kMaxTensorElements)
+      throw UserError({"TSR-1023", fmt::format("{}: {} is not a dimension", option, value), "", "0 to 2^48", ""});
+  }
+
+  void apply_shape(const std::string& name, const std::vector<int64_t>& dims) {
+    const std::string option = fmt::format("--shape {}={}", name, fmt::join(dims, "x"));
+    for (OpenInput& input : inputs_) {
+      if (input.name != name) continue;
+      if (!input.has_rank) {
+        input.has_rank = true;
+        input.dims.resize(dims.size());
+      }
+      const auto contradict = [&](const std::string& why) {
+        throw UserError({"TSR-1022", fmt::format("{} contradicts {}", option, why), "",
+                         fmt::format("input '{}' is {}", name, shape_text(input)), ""});
+      };
+      if (dims.size() != input.dims.size())
+        contradict(fmt::format("the model: {} dimensions instead of {}", dims.size(), input.dims.size()));
+      for (size_t i = 0; i < dims.size(); ++i) {
+        Dim& dim = input.dims[i];
+        check_range(option, dims[i]);
+        if (dim.value && *dim.value != dims[i]) contradict(fmt::format("the model: dimension {} is {}", i, *dim.value));
+        if (dim.value) continue;
+        if (dim.name.empty()) {
+          dim.value = dims[i];
+          continue;
+        }
+        const auto [it, inserted] = symbols_.emplace(dim.name, std::make_pair(dims[i], option));
+        if (!inserted && it->second.first != dims[i])
+          contradict(fmt::format("{}: dimension '{}' is {} there",
+                                 it->second.second == option ? "itself" : it->second.second, dim.name,
+                                 it->second.first));
+      }
+    }
+  }
+
+  void require_fixed() const {
+    std::string found, hint;
+    for (const OpenInput& input : inputs_) {
+      const bool open = !input.has_rank || std::any_of(input.dims.begin(), input.dims.end(),
+                                                       [](const Dim& dim) { return !dim.value.has_value(); });
+      if (!open) continue;
+      found += fmt::format("\n    input '{}': {}", input.name, shape_text(input));
+      const std::string option = option_for(input);
+      if (hint.find(option) == std::string::npos) hint += (hint.empty() ? "" : " ") + option;
+    }
+    if (!found.empty())
+      throw UserError({"TSR-1020", "the model leaves dimensions open that have no value yet:" + found, "",
+                       "a value for every dimension", "add " + hint});
+  }
+
+  std::vector<OpenInput> inputs_;
+  const OnnxImportOptions& options_;
+  std::map<std::string, std::pair<int64_t, std::string>> symbols_;  // name -> value and the option that gave it
+};
+
+}  // namespace
+
+std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
+                                       const OnnxImportOptions& options) {
+  std::vector<OpenInput> inputs;
+  for (const auto& info : graph.input())
+    if (!initializers.count(info.name())) inputs.push_back(read_input(info));
+  return Resolver(std::move(inputs), options).run();
+}
+
+}  // namespace tessera

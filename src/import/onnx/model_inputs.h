@@ -1,0 +1,25 @@
+// The inputs that a caller of the model provides, with every dimension fixed by the model or by an option.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "import/onnx/model_file.h"
+#include "import/onnx/onnx_import.h"
+
+namespace tessera {
+
+struct ModelInput {
+  std::string name;
+  DType dtype;
+  std::vector<int64_t> dims;
+};
+
+// `initializers` are inputs with a value in the model; they are constants, not inputs. UserError: TSR-1020 dimensions
+// without a value, TSR-1021 an option that names nothing, TSR-1022 an option that contradicts the model or another
+// option, TSR-1023 dimensions out of range, TSR-1024 an input that is no tensor of a supported type, TSR-1025 a range.
+std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
+                                       const OnnxImportOptions& options);
+
+}  // namespace tessera

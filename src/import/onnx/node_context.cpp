@@ -1,0 +1,217 @@
+#include "import/onnx/node_context.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "import/onnx/tensor_reader.h"
+#include "ops/composites/composites.h"
+#include "support/error.h"
+
+namespace tessera {
+
+NodeContext::NodeContext(ImportState& state, const FlatNode& node, int64_t version, std::string_view primitive)
+    : attrs(node), state_(state), node_(node), version_(version), primitive_(primitive) {}
+
+void NodeContext::malformed(const std::string& found, const std::string& legal, const std::string& hint) const {
+  throw UserError({"TSR-1044", fmt::format("{}: {}", op_type(), found), label(), legal, hint});
+}
+
+int NodeContext::num_inputs() const {
+  int count = node_.proto->input_size();
+  while (count > 0 && node_.proto->input(count - 1).empty()) --count;
+  return count;
+}
+
+bool NodeContext::has(int i) const { return i < node_.proto->input_size() && !node_.proto->input(i).empty(); }
+
+ValueId NodeContext::in(int i) {
+  if (!has(i))
+    throw UserError({"TSR-1041", fmt::format("{} has no input {}", op_type(), i), label(),
+                     fmt::format("input {} is required", i), ""});
+  // The importer runs a handler only when every operand could be imported.
+  const auto value = state_.lookup(node_.proto->input(i));
+  check(value.has_value(), "a handler reads a value that was not imported: " + node_.proto->input(i));
+  return *value;
+}
+
+std::vector<ValueId> NodeContext::all_inputs() {
+  std::vector<ValueId> values;
+  for (int i = 0; i < num_inputs(); ++i) values.push_back(in(i));
+  return values;
+}
+
+void NodeContext::require_inputs(int min, int max) {
+  if (num_inputs() < min || (max >= 0 && num_inputs() > max))
+    throw UserError({"TSR-1041", fmt::format("{} has {} inputs", op_type(), num_inputs()), label(),
+                     max < 0      ? fmt::format("{} or more", min)
+                     : min == max ? fmt::format("{}", min)
+                                  : fmt::format("{} to {}", min, max),
+                     ""});
+  for (int i = 0; i < min; ++i) in(i);
+}
+
+int NodeContext::axis(int64_t axis, int rank, const std::string& name) {
+  if (axis < -rank || axis >= rank)
+    malformed(fmt::format("{} is {} for a tensor of rank {}", name, axis, rank),
+              rank == 0 ? "a tensor with dimensions" : fmt::format("{} to {}", -rank, rank - 1));
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<int64_t> NodeContext::axes(std::vector<int64_t> axes, int rank) {
+  std::vector<bool> seen(static_cast<size_t>(rank), false);
+  for (int64_t& a : axes) {
+    a = axis(a, rank, "an entry of axes");
+    if (seen[static_cast<size_t>(a)]) malformed(fmt::format("axes has {} twice", a), "each axis once");
+    seen[static_cast<size_t>(a)] = true;
+  }
+  return axes;
+}
+
+std::string NodeContext::input_name(int i, const std::string& name) const {
+  return fmt::format("'{}' (input {}, value '{}')", name, i, node_.proto->input(i));
+}
+
+Tensor NodeContext::const_tensor(int i, const std::string& name) {
+  const auto value = constant(in(i));
+  if (!value)
+    unsupported(
+        fmt::format("{} must be known while compiling, but it depends on the model's inputs", input_name(i, name)));
+  return *value;
+}
+
+std::vector<int64_t> NodeContext::const_ints(int i, const std::string& name) {
+  const Tensor tensor = const_tensor(i, name);
+  if (!is_int(tensor.dtype()) || tensor.dims().size() > 1)
+    malformed(
+        fmt::format("{} is {}[{}]", input_name(i, name), dtype_name(tensor.dtype()), fmt::join(tensor.dims(), ",")),
+        "a list of integers");
+  std::vector<int64_t> values;
+  for (int64_t k = 0; k < tensor.num_elements(); ++k) values.push_back(tensor.get_int(k));
+  return values;
+}
+
+int64_t NodeContext::const_int(int i, const std::string& name) {
+  const auto values = const_ints(i, name);
+  if (values.size() != 1)
+    malformed(fmt::format("{} has {} elements", input_name(i, name), values.size()), "one element");
+  return values[0];
+}
+
+std::vector<double> NodeContext::const_floats(int i, const std::string& name) {
+  const Tensor tensor = const_tensor(i, name);
+  if (tensor.dims().size() > 1)
+    malformed(fmt::format("{} has the shape [{}]", input_name(i, name), fmt::join(tensor.dims(), ",")),
+              "a list of numbers");
+  std::vector<double> values;
+  for (int64_t k = 0; k < tensor.num_elements(); ++k) values.push_back(tensor.get_double(k));
+  return values;
+}
+
+double NodeContext::const_float(int i, const std::string& name) {
+  const auto values = const_floats(i, name);
+  if (values.size() != 1)
+    malformed(fmt::format("{} has {} elements", input_name(i, name), values.size()), "one element");
+  return values[0];
+}
+
+std::optional<std::vector<int64_t>> NodeContext::ints_attr_or_input(const std::string& name, int64_t since, int i) {
+  if (version_ < since) {
+    if (!attrs.has(name)) return std::nullopt;
+    return attrs.get_ints(name);
+  }
+  if (!has(i)) return std::nullopt;
+  return const_ints(i, name);
+}
+
+Tensor NodeContext::tensor(const onnx::TensorProto& proto) {
+  return tensor_from_proto(proto, state_.model, state_.model->external, label());
+}
+
+void NodeContext::out(int i, ValueId v) {
+  if (wants(i)) results_.emplace_back(node_.proto->output(i), v);
+}
+
+void NodeContext::no_outputs_from(int first, const std::string& what) {
+  for (int i = first; i < num_outputs(); ++i)
+    if (wants(i)) unsupported(fmt::format("output {} ({}) is not supported", i, what));
+}
+
+void NodeContext::check_shape(const std::vector<int64_t>& dims) const {
+  if (!checked_num_elements(dims))
+    malformed(fmt::format("a result would have the shape [{}]", fmt::join(dims, ",")), "at most 2^48 elements");
+}
+
+ValueId NodeContext::op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
+  return state_.builder.add(state_.ops.get(name), std::move(inputs), std::move(attrs));
+}
+
+ValueId NodeContext::composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
+  return add_composite(state_.builder, state_.ops, name, std::move(inputs), std::move(attrs)).at(0);
+}
+
+ValueId NodeContext::constant_value(Tensor tensor) {
+  return op("constant", {}, {{"value", std::make_shared<const Tensor>(std::move(tensor))}});
+}
+
+ValueId NodeContext::scalar(DType dtype, double value) {
+  const auto key = std::make_pair(dtype, std::bit_cast<uint64_t>(value));
+  if (const auto it = state_.scalars.find(key); it != state_.scalars.end()) return it->second;
+  Tensor tensor(dtype, {});
+  tensor.set_double(0, value);
+  return state_.scalars[key] = constant_value(std::move(tensor));
+}
+
+ValueId NodeContext::reshape(ValueId v, std::vector<int64_t> dims) {
+  if (this->dims(v) == dims) return v;
+  check_shape(dims);
+  const Node* producer = state_.graph.producer(v);
+  if (producer && producer->op->kind == OpKind::kConstant && checked_num_elements(dims) == type(v).num_elements()) {
+    const TensorPtr data = producer->attrs.get<TensorPtr>("value");
+    return constant_value(Tensor(data->dtype(), std::move(dims), data, data->bytes()));
+  }
+  return op("reshape", {v}, {{"shape", std::move(dims)}});
+}
+
+ValueId NodeContext::cast(ValueId v, DType to) { return dtype(v) == to ? v : op("cast", {v}, {{"to", to}}); }
+
+ValueId NodeContext::transpose(ValueId v, std::vector<int64_t> perm) {
+  if (std::is_sorted(perm.begin(), perm.end())) return v;
+  return op("transpose", {v}, {{"perm", std::move(perm)}});
+}
+
+ValueId NodeContext::broadcast(ValueId v, std::vector<int64_t> dims) {
+  if (this->dims(v) == dims) return v;
+  check_shape(dims);
+  return op("broadcast", {v}, {{"shape", std::move(dims)}});
+}
+
+ValueId NodeContext::slice(ValueId v, std::vector<int64_t> starts, std::vector<int64_t> sizes,
+                           std::vector<int64_t> steps) {
+  const bool whole = std::all_of(starts.begin(), starts.end(), [](int64_t s) { return s == 0; }) && sizes == dims(v) &&
+                     std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
+  if (whole) return v;
+  return op("slice", {v}, {{"starts", std::move(starts)}, {"sizes", std::move(sizes)}, {"steps", std::move(steps)}});
+}
+
+ValueId NodeContext::reduce(const std::string& kind, ValueId v, std::vector<int64_t> axes, bool keepdims) {
+  std::sort(axes.begin(), axes.end());
+  return op("reduce", {v}, {{"kind", kind}, {"axes", std::move(axes)}, {"keepdims", keepdims}});
+}
+
+ValueId NodeContext::iota(std::vector<int64_t> dims, int64_t axis, DType dtype) {
+  check_shape(dims);
+  return op("iota", {}, {{"shape", std::move(dims)}, {"axis", axis}, {"dtype", dtype}});
+}
+
+ValueId NodeContext::per_channel(ValueId vector, int rank) {
+  if (this->rank(vector) != 1)
+    malformed(fmt::format("a per-channel operand has the shape [{}]", fmt::join(dims(vector), ",")), "one dimension");
+  std::vector<int64_t> shape(static_cast<size_t>(std::max(rank, 2)), 1);
+  shape[1] = dims(vector)[0];
+  return reshape(vector, std::move(shape));
+}
+
+}  // namespace tessera

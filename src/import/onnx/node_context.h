@@ -1,0 +1,118 @@
+// What the handler of one ONNX operator sees: the node's operands, attributes and constants, and ways to add the nodes
+// of our graph that stand for it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/op_def.h"
+#include "import/onnx/attributes.h"
+#include "import/onnx/constants.h"
+#include "import/onnx/node_list.h"
+
+namespace tessera {
+
+// The node is legal ONNX that we cannot import; reported together with all others of the model.
+struct UnsupportedNode {
+  std::string reason;
+};
+
+// What all nodes of one import share.
+struct ImportState {
+  const OpTable& ops;
+  std::shared_ptr<LoadedModel> model;
+  Graph& graph;
+  GraphBuilder& builder;
+  ConstantFinder constants;
+  std::map<std::pair<DType, uint64_t>, ValueId> scalars;  // by the bits of the double
+  // The value of an ONNX name; materialises initializers. Empty when its node could not be imported.
+  std::function<std::optional<ValueId>(const std::string& name)> lookup;
+};
+
+class NodeContext {
+ public:
+  NodeContext(ImportState& state, const FlatNode& node, int64_t version, std::string_view primitive);
+
+  const std::string& op_type() const { return node_.proto->op_type(); }
+  const std::string& label() const { return node_.label; }
+  int64_t version() const { return version_; }                       // of the opset that the operator comes from
+  std::string primitive() const { return std::string(primitive_); }  // as given in the operator table
+  AttributeReader attrs;
+
+  // ---- operands ----
+  int num_inputs() const;                 // without absent ones at the end
+  bool has(int i) const;                  // false for optional operands that are left out
+  ValueId in(int i);                      // UserError TSR-1041 when it is left out
+  std::vector<ValueId> all_inputs();      // each must be there
+  void require_inputs(int min, int max);  // max < 0: any number
+  const TensorType& type(ValueId v) const { return state_.graph.type(v); }
+  DType dtype(ValueId v) const { return type(v).dtype; }
+  std::vector<int64_t> dims(ValueId v) const { return type(v).dims(); }
+  int rank(ValueId v) const { return type(v).rank(); }
+  // `axis` counted from the front, UserError TSR-1044 when it is not in -rank .. rank-1.
+  int axis(int64_t axis, int rank, const std::string& name = "axis");
+  std::vector<int64_t> axes(std::vector<int64_t> axes, int rank);  // also refuses repeated ones; keeps the order
+
+  // ---- operands that must be known while compiling; UnsupportedNode when they depend on the model's inputs ----
+  std::optional<Tensor> constant(ValueId v) { return state_.constants.find(v); }
+  Tensor const_tensor(int i, const std::string& name);
+  std::vector<int64_t> const_ints(int i, const std::string& name);  // a scalar counts as one element
+  int64_t const_int(int i, const std::string& name);
+  std::vector<double> const_floats(int i, const std::string& name);
+  double const_float(int i, const std::string& name);
+  // An attribute of older opsets that became operand `i` in opset `since`.
+  std::optional<std::vector<int64_t>> ints_attr_or_input(const std::string& name, int64_t since, int i);
+
+  Tensor tensor(const onnx::TensorProto& proto);  // of an attribute
+
+  // ---- results ----
+  int num_outputs() const { return node_.proto->output_size(); }
+  bool wants(int i) const { return i < num_outputs() && !node_.proto->output(i).empty(); }
+  void out(int i, ValueId v);
+  // UnsupportedNode when a result from `first` on is asked for.
+  void no_outputs_from(int first, const std::string& what);
+  const std::vector<std::pair<std::string, ValueId>>& results() const { return results_; }
+
+  // ---- errors ----
+  [[noreturn]] void malformed(const std::string& found, const std::string& legal, const std::string& hint = "") const;
+  [[noreturn]] void unsupported(const std::string& reason) const { throw UnsupportedNode{reason}; }
+
+  // ---- building ----
+  ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
+  ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
+  ValueId constant_value(Tensor tensor);
+  ValueId scalar(DType dtype, double value);  // one node per value and graph
+  ValueId scalar_like(ValueId v, double value) { return scalar(dtype(v), value); }
+  ValueId ints(std::vector<int64_t> values) { return constant_value(Tensor::from_ints(std::move(values))); }
+  ValueId reshape(ValueId v, std::vector<int64_t> dims);  // a constant is given the other shape
+  ValueId cast(ValueId v, DType dtype);
+  ValueId transpose(ValueId v, std::vector<int64_t> perm);
+  ValueId broadcast(ValueId v, std::vector<int64_t> dims);
+  ValueId slice(ValueId v, std::vector<int64_t> starts, std::vector<int64_t> sizes, std::vector<int64_t> steps);
+  ValueId reduce(const std::string& kind, ValueId v, std::vector<int64_t> axes, bool keepdims);
+  ValueId iota(std::vector<int64_t> dims, int64_t axis, DType dtype = DType::kI64);
+  ValueId add(ValueId a, ValueId b) { return op("add", {a, b}); }
+  ValueId sub(ValueId a, ValueId b) { return op("sub", {a, b}); }
+  ValueId mul(ValueId a, ValueId b) { return op("mul", {a, b}); }
+  ValueId div(ValueId a, ValueId b) { return op("div", {a, b}); }
+  // A vector of `channels` as an operand that is broadcast over axis 1 of a rank-`rank` tensor: [1,C,1,...].
+  ValueId per_channel(ValueId vector, int rank);
+
+ private:
+  std::string input_name(int i, const std::string& name) const;
+  void check_shape(const std::vector<int64_t>& dims) const;
+
+  ImportState& state_;
+  const FlatNode& node_;
+  int64_t version_;
+  std::string_view primitive_;
+  std::vector<std::pair<std::string, ValueId>> results_;
+};
+
+}  // namespace tessera

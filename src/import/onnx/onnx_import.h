@@ -1,0 +1,39 @@
+// ONNX model -> graph. The graph has the model's input and output names, static shapes, and for each node the name of
+// the ONNX node that it came from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/evaluator.h"
+#include "graph/graph.h"
+#include "graph/op_def.h"
+
+namespace tessera {
+
+struct DimRange {
+  int64_t lo = 1, hi = 1;  // inclusive
+};
+
+// Values for the dimensions that the model leaves open. Every such dimension must get one; ranges of more than one
+// value are refused for now.
+struct OnnxImportOptions {
+  std::map<std::string, DimRange> dims;                // --dim NAME=V|LO..HI: by the name that the model gives them
+  std::map<std::string, std::vector<int64_t>> shapes;  // --shape INPUT=1x3x640x640
+};
+
+// UserError TSR-1xxx for files that are no models, models that are malformed, and options that do not fit; all nodes
+// that cannot be imported are in one UserError TSR-1040. `evaluator` computes shape arithmetic; it is used during the
+// call only. External data is read from the folder of `path`, and only from there.
+// The graph's constants borrow from the model in memory and from the mapped files, and keep both alive.
+Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
+                       Evaluator& evaluator);
+
+// The same for a model in memory, which is copied; it may have no external data unless `folder` is given.
+Graph import_onnx_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
+                        Evaluator& evaluator, const std::string& folder = "");
+
+}  // namespace tessera

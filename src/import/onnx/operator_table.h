@@ -1,0 +1,27 @@
+// Which ONNX operators are imported, from which opset on, and by which handler.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "import/onnx/model_file.h"
+
+namespace tessera {
+
+class NodeContext;
+
+struct OperatorImporter {
+  std::string_view op_type;
+  int64_t since;  // the first opset that has the operator, or kOldestOpset
+  void (*handler)(NodeContext&);
+  std::string_view primitive = "";  // for handlers that serve several operators: which of ours it stands for
+  int64_t until = kNewestOpset;     // the last opset that has the operator
+};
+
+// Operators of the standard domain, sorted by name.
+std::span<const OperatorImporter> operator_importers();
+// Null when the operator is unknown.
+const OperatorImporter* find_importer(std::string_view op_type);
+
+}  // namespace tessera

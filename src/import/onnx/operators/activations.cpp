@@ -1,0 +1,112 @@
+// Activation functions and softmax.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "import/onnx/operators/handlers.h"
+
+namespace tessera {
+
+void import_activation(NodeContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, c.composite(c.primitive(), {c.in(0)}));
+}
+
+void import_alpha_activation(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const double fallback = c.primitive() == "leaky_relu" ? static_cast<double>(0.01f) : 1.0;
+  c.out(0, c.composite(c.primitive(), {c.in(0)}, {{"alpha", c.attrs.get_float("alpha", fallback)}}));
+}
+
+void import_hard_sigmoid(NodeContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, c.composite("hard_sigmoid", {c.in(0)},
+                       {{"alpha", c.attrs.get_float("alpha", static_cast<double>(0.2f))},
+                        {"beta", c.attrs.get_float("beta", 0.5)}}));
+}
+
+void import_selu(NodeContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, c.composite("selu", {c.in(0)},
+                       {{"alpha", c.attrs.get_float("alpha", 1.67326319217681884765625)},
+                        {"gamma", c.attrs.get_float("gamma", 1.05070102214813232421875)}}));
+}
+
+void import_gelu(NodeContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, c.composite("gelu", {c.in(0)}, {{"approximate", c.attrs.get_string("approximate", "none")}}));
+}
+
+void import_prelu(NodeContext& c) {
+  c.require_inputs(2, 2);
+  c.out(0, c.composite("prelu", {c.in(0), c.in(1)}));
+}
+
+void import_thresholded_relu(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  const ValueId above = c.op("gt", {x, c.scalar_like(x, c.attrs.get_float("alpha", 1))});
+  c.out(0, c.op("select", {above, x, c.scalar_like(x, 0)}));
+}
+
+// x + bias below -lambd, x - bias above lambd, 0 between.
+void import_shrink(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  const double lambd = c.attrs.get_float("lambd", 0.5);
+  const ValueId bias = c.scalar_like(x, c.attrs.get_float("bias", 0));
+  const ValueId high = c.op("select", {c.op("gt", {x, c.scalar_like(x, lambd)}), c.sub(x, bias), c.scalar_like(x, 0)});
+  c.out(0, c.op("select", {c.op("lt", {x, c.scalar_like(x, -lambd)}), c.add(x, bias), high}));
+}
+
+// x * sigmoid(alpha * x)
+void import_swish(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  const double alpha = c.attrs.get_float("alpha", 1);
+  if (alpha == 1) return c.out(0, c.composite("silu", {x}));
+  c.out(0, c.mul(x, c.composite("sigmoid", {c.mul(x, c.scalar_like(x, alpha))})));
+}
+
+// Before opset 13 the operand counts as a matrix whose rows are the dimensions before `axis`; since then only the one
+// dimension `axis` is normalised.
+void import_softmax(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  const std::vector<int64_t> dims = c.dims(x);
+  const int rank = c.rank(x);
+  const int64_t given = c.attrs.get_int("axis", c.version() < 13 ? 1 : -1);
+  if (c.version() >= 13 || given == rank - 1 || given == -1)
+    return c.out(0, c.composite(c.primitive(), {x}, {{"axis", int64_t{c.axis(given, rank)}}}));
+  // An axis of `rank` makes the whole tensor one column of rows with one element.
+  const int axis = given == rank ? rank : c.axis(given, rank);
+  const auto product = [&](int from, int to) {
+    return std::accumulate(dims.begin() + from, dims.begin() + to, int64_t{1}, std::multiplies<>());
+  };
+  const ValueId matrix = c.reshape(x, {product(0, axis), product(axis, rank)});
+  c.out(0, c.reshape(c.composite(c.primitive(), {matrix}, {{"axis", int64_t{1}}}), dims));
+}
+
+// 1 at the first maximum along the axis, 0 elsewhere.
+void import_hardmax(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  const std::vector<int64_t> dims = c.dims(x);
+  const int rank = c.rank(x);
+  const int axis = c.axis(c.attrs.get_int("axis", c.version() < 13 ? 1 : -1), rank);
+  std::vector<int64_t> work = dims;
+  if (c.version() < 13 && axis != rank - 1) {
+    work = {1, 1};
+    for (int d = 0; d < rank; ++d) work[d < axis ? 0 : 1] *= dims[static_cast<size_t>(d)];
+  }
+  const int64_t over = c.version() < 13 ? static_cast<int64_t>(work.size()) - 1 : axis;
+  const ValueId flat = c.reshape(x, work);
+  const ValueId place = c.iota(work, over);
+  const ValueId is_max = c.op("eq", {flat, c.reduce("max", flat, {over}, true)});
+  const ValueId candidates =
+      c.op("select", {is_max, place, c.scalar(DType::kI64, static_cast<double>(work[static_cast<size_t>(over)]))});
+  const ValueId first = c.op("eq", {place, c.reduce("min", candidates, {over}, true)});
+  c.out(0, c.reshape(c.cast(first, c.dtype(x)), dims));
+}
+
+}  // namespace tessera

@@ -1,0 +1,161 @@
+// Convolutions and matrix products.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "import/onnx/operators/handlers.h"
+#include "import/onnx/window_attributes.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// The kernel extents of w[.., .., kernel...], which must have the rank of x.
+Ints kernel_of(NodeContext& c, ValueId x, ValueId w) {
+  const Ints dims = c.dims(w);
+  if (c.rank(w) != c.rank(x))
+    c.malformed(
+        fmt::format("weights of type {} for an operand of type {}", c.type(w).to_string(), c.type(x).to_string()),
+        "weights of the same rank");
+  return {dims.begin() + 2, dims.end()};
+}
+
+int64_t read_groups(NodeContext& c) {
+  const int64_t groups = c.attrs.get_int("group", 1);
+  if (groups < 1 || groups > (int64_t{1} << 31)) c.malformed(fmt::format("group = {}", groups), "1 or more");
+  return groups;
+}
+
+ValueId add_bias(NodeContext& c, ValueId y, int input) {
+  if (!c.has(input)) return y;
+  const ValueId bias = c.in(input);
+  const Ints dims = c.dims(bias);
+  const int64_t channels = c.dims(y)[1];
+  if (dims != Ints{channels})
+    c.malformed(fmt::format("a bias of type {}", c.type(bias).to_string()),
+                fmt::format("{} elements, one per output channel", channels));
+  return c.add(y, c.per_channel(bias, c.rank(y)));
+}
+
+ValueId conv(NodeContext& c, ValueId x, ValueId w) {
+  const Ints extents = spatial_extents(c, x);
+  const WindowAttributes window = read_window(c, extents, kernel_of(c, x, w));
+  return c.op("conv", {x, w},
+              {{"strides", window.strides},
+               {"pads_begin", window.pads_begin},
+               {"pads_end", window.pads_end},
+               {"dilations", window.dilations},
+               {"input_dilations", Ints(extents.size(), 1)},
+               {"groups", read_groups(c)}});
+}
+
+// x in i32 minus its zero point (operand `input`, a scalar or one value per entry of dimension `axis`).
+ValueId centred(NodeContext& c, ValueId x, int input, int axis) {
+  const ValueId wide = c.cast(x, DType::kI32);
+  if (!c.has(input)) return wide;
+  ValueId zero = c.cast(c.in(input), DType::kI32);
+  const Ints dims = c.dims(zero);
+  if (c.type(zero).num_elements() == 1) {
+    zero = c.reshape(zero, {});
+  } else if (dims.size() == 1) {
+    Ints shape(static_cast<size_t>(c.rank(x)), 1);
+    shape[static_cast<size_t>(axis)] = dims[0];
+    zero = c.reshape(zero, shape);
+  } else if (c.rank(zero) != c.rank(x)) {
+    c.malformed(fmt::format("a zero point of type {}", c.type(zero).to_string()),
+                "a scalar or one value per row or column");
+  }
+  return c.sub(wide, zero);
+}
+
+// Vectors count as matrices with one row (left) or one column (right), which the result does not have.
+ValueId matmul(NodeContext& c, ValueId a, ValueId b) {
+  const int rank_a = c.rank(a), rank_b = c.rank(b);
+  if (rank_a == 0 || rank_b == 0)
+    c.malformed(fmt::format("operands of type {} and {}", c.type(a).to_string(), c.type(b).to_string()),
+                "vectors, matrices or batches of matrices");
+  if (rank_a == 1) a = c.reshape(a, {1, c.dims(a)[0]});
+  if (rank_b == 1) b = c.reshape(b, {c.dims(b)[0], 1});
+  const ValueId y = c.op("matmul", {a, b});
+  Ints dims = c.dims(y);
+  if (rank_b == 1) dims.pop_back();
+  if (rank_a == 1) dims.erase(dims.end() - (rank_b == 1 ? 1 : 2));
+  return c.reshape(y, dims);
+}
+
+}  // namespace
+
+void import_conv(NodeContext& c) {
+  c.require_inputs(2, 3);
+  c.out(0, add_bias(c, conv(c, c.in(0), c.in(1)), 2));
+}
+
+void import_conv_integer(NodeContext& c) {
+  c.require_inputs(2, 4);
+  const ValueId x = c.in(0), w = c.in(1);
+  c.out(0, conv(c, centred(c, x, 2, 0), centred(c, w, 3, 0)));
+}
+
+void import_conv_transpose(NodeContext& c) {
+  c.require_inputs(2, 3);
+  const ValueId x = c.in(0), w = c.in(1);
+  const Ints extents = spatial_extents(c, x);
+  const size_t rank = extents.size();
+  WindowAttributes window = read_window(c, extents, kernel_of(c, x, w), false);
+  const std::string auto_pad = c.attrs.get_string("auto_pad", "NOTSET");
+  Ints more = c.attrs.get_ints("output_padding", Ints(rank, 0));
+  if (more.empty()) more.assign(rank, 0);
+  Ints wanted = c.attrs.get_ints("output_shape");
+  const auto check_list = [&](const char* name, const Ints& list) {
+    if (list.size() != rank ||
+        std::any_of(list.begin(), list.end(), [](int64_t v) { return v < 0 || v > (int64_t{1} << 31); }))
+      c.malformed(fmt::format("{} = [{}] for {} spatial dimensions", name, fmt::join(list, ","), rank),
+                  fmt::format("{} entries of at least 0", rank));
+  };
+  check_list("output_padding", more);
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  if (wanted.empty() && same)
+    for (size_t d = 0; d < rank; ++d) wanted.push_back(extents[d] * window.strides[d]);
+  if (!wanted.empty()) {
+    check_list("output_shape", wanted);
+    for (size_t d = 0; d < rank; ++d) {
+      const int64_t span = (window.kernel[d] - 1) * window.dilations[d] + 1;
+      // What must be cut off; a negative amount is added at the end.
+      const int64_t total = window.strides[d] * (extents[d] - 1) + more[d] + span - wanted[d];
+      window.pads_begin[d] = total <= 0 ? 0 : auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
+      window.pads_end[d] = total - window.pads_begin[d];
+    }
+  }
+  const ValueId y = c.composite("conv_transpose", {x, w},
+                                {{"strides", window.strides},
+                                 {"pads_begin", window.pads_begin},
+                                 {"pads_end", window.pads_end},
+                                 {"dilations", window.dilations},
+                                 {"output_padding", more},
+                                 {"groups", read_groups(c)}});
+  c.out(0, add_bias(c, y, 2));
+}
+
+void import_gemm(NodeContext& c) {
+  c.require_inputs(c.version() < 11 ? 3 : 2, 3);
+  c.out(0, c.composite("gemm", c.all_inputs(),
+                       {{"alpha", c.attrs.get_float("alpha", 1)},
+                        {"beta", c.attrs.get_float("beta", 1)},
+                        {"trans_a", c.attrs.get_int("transA", 0) != 0},
+                        {"trans_b", c.attrs.get_int("transB", 0) != 0}}));
+}
+
+void import_matmul(NodeContext& c) {
+  c.require_inputs(2, 2);
+  c.out(0, matmul(c, c.in(0), c.in(1)));
+}
+
+void import_matmul_integer(NodeContext& c) {
+  c.require_inputs(2, 4);
+  const ValueId a = c.in(0), b = c.in(1);
+  c.out(0, matmul(c, centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 3, std::max(0, c.rank(b) - 1))));
+}
+
+}  // namespace tessera

@@ -1,0 +1,193 @@
+// Operators that work element by element, and casts.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "import/onnx/dtypes.h"
+#include "import/onnx/operators/handlers.h"
+
+namespace tessera {
+namespace {
+
+// Where-style constants of the operand's type that a double cannot hold are not needed here: all are small.
+bool is_f8(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 8; }
+
+// Small floats have no arithmetic of their own.
+ValueId widened(NodeContext& c, ValueId v) { return is_f8(c.dtype(v)) ? c.cast(v, DType::kF32) : v; }
+
+double largest_f8(DType dtype) {
+  switch (dtype) {
+    case DType::kF8E4M3FN: return 448;
+    case DType::kF8E4M3FNUZ: return 240;
+    default: return 57344;  // both e5m2 forms
+  }
+}
+
+// ONNX saturates casts to 8-bit floats by default: values out of range, infinities too, become the largest one.
+ValueId cast_to(NodeContext& c, ValueId x, DType to, bool saturate) {
+  const DType from = c.dtype(x);
+  if (from == DType::kString || to == DType::kString) c.unsupported("casts from and to strings");
+  if (from == to) return x;
+  if (saturate && is_f8(to) && to != DType::kF8E8M0 && to != DType::kF4E2M1 && is_float(from)) {
+    x = widened(c, x);
+    const double limit = largest_f8(to);
+    x = c.op("min", {c.op("max", {x, c.scalar_like(x, -limit)}), c.scalar_like(x, limit)});
+  }
+  // Floats become integers of less than 8 bits by wrapping, not by saturating.
+  if (is_int(to) && dtype_bits(to) < 8 && is_float(from)) x = c.cast(x, DType::kI32);
+  return c.cast(x, to);
+}
+
+void check_round_mode(NodeContext& c, DType to) {
+  const std::string mode = c.attrs.get_string("round_mode", "up");
+  if (to == DType::kF8E8M0 && mode != "up") c.unsupported(fmt::format("round_mode '{}'", mode));
+}
+
+// A scalar operand may also be given as a tensor of one element.
+ValueId as_scalar(NodeContext& c, ValueId v) {
+  if (c.type(v).num_elements() != 1)
+    c.malformed(fmt::format("an operand of type {}", c.type(v).to_string()), "one element");
+  return c.reshape(v, {});
+}
+
+}  // namespace
+
+void import_unary(NodeContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, c.op(c.primitive(), {c.in(0)}));
+}
+
+void import_binary(NodeContext& c) {
+  c.require_inputs(2, 2);
+  c.out(0, c.op(c.primitive(), {c.in(0), c.in(1)}));
+}
+
+void import_bit_shift(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const std::string direction = c.attrs.get_string("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    c.malformed(fmt::format("direction is '{}'", direction), "LEFT or RIGHT");
+  c.out(0, c.op(direction == "LEFT" ? "shift_left" : "shift_right", {c.in(0), c.in(1)}));
+}
+
+// fmod = 1 keeps the sign of a (C's fmod); otherwise the result has the sign of b.
+void import_mod(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId a = c.in(0), b = c.in(1);
+  ValueId rest = c.op("rem", {a, b});
+  const bool is_signed = is_float(c.dtype(a)) || is_signed_int(c.dtype(a));
+  if (c.attrs.get_int("fmod", 0) == 0 && is_signed) {
+    const ValueId zero = c.scalar_like(a, 0);
+    const ValueId signs_differ = c.op("logical_xor", {c.op("lt", {rest, zero}), c.op("lt", {b, zero})});
+    const ValueId adjust = c.op("logical_and", {signs_differ, c.op("ne", {rest, zero})});
+    rest = c.op("select", {adjust, c.add(rest, b), rest});
+  }
+  c.out(0, rest);
+}
+
+// The result has the type of the base; the exponent may have another one.
+void import_pow(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId base = c.in(0), exponent = c.in(1);
+  const DType dtype = c.dtype(base);
+  if (!is_float(dtype) && is_float(c.dtype(exponent))) {
+    const ValueId wide = c.op("pow", {c.cast(base, DType::kF64), c.cast(exponent, DType::kF64)});
+    return c.out(0, c.cast(wide, dtype));
+  }
+  c.out(0, c.op("pow", {base, c.cast(exponent, dtype)}));
+}
+
+void import_variadic(NodeContext& c) {
+  c.require_inputs(1, -1);
+  ValueId result = c.in(0);
+  for (int i = 1; i < c.num_inputs(); ++i) result = c.op(c.primitive(), {result, c.in(i)});
+  c.out(0, result);
+}
+
+void import_mean(NodeContext& c) {
+  c.require_inputs(1, -1);
+  ValueId sum = c.in(0);
+  for (int i = 1; i < c.num_inputs(); ++i) sum = c.add(sum, c.in(i));
+  c.out(0, c.num_inputs() == 1 ? sum : c.div(sum, c.scalar_like(sum, c.num_inputs())));
+}
+
+void import_where(NodeContext& c) {
+  c.require_inputs(3, 3);
+  c.out(0, c.op("select", c.all_inputs()));
+}
+
+void import_cast(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const int64_t number = c.attrs.require_int("to");
+  const auto to = dtype_of_onnx(static_cast<int>(number));
+  if (!to) c.unsupported(fmt::format("a cast to the data type {}", onnx_dtype_name(static_cast<int>(number))));
+  check_round_mode(c, *to);
+  c.out(0, cast_to(c, c.in(0), *to, c.attrs.get_int("saturate", 1) != 0));
+}
+
+void import_cast_like(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const DType to = c.dtype(c.in(1));
+  check_round_mode(c, to);
+  c.out(0, cast_to(c, c.in(0), to, c.attrs.get_int("saturate", 1) != 0));
+}
+
+void import_identity(NodeContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, c.in(0));
+}
+
+// For inference: the values pass, and the mask is all true.
+void import_dropout(NodeContext& c) {
+  c.require_inputs(1, 3);
+  c.attrs.ignore("ratio");
+  c.attrs.ignore("seed");
+  const ValueId x = c.in(0);
+  if (c.version() >= 12 && c.has(2) && c.const_tensor(2, "training_mode").get_int(0) != 0)
+    c.unsupported("training_mode is true; only inference is supported");
+  c.out(0, x);
+  if (c.wants(1)) c.out(1, c.broadcast(c.scalar(c.version() >= 10 ? DType::kBool : c.dtype(x), 1), c.dims(x)));
+}
+
+void import_is_inf(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const bool negative = c.attrs.get_int("detect_negative", 1) != 0;
+  const bool positive = c.attrs.get_int("detect_positive", 1) != 0;
+  const ValueId x = widened(c, c.in(0));
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (negative && positive) return c.out(0, c.op("is_inf", {x}));
+  if (negative || positive) return c.out(0, c.op("eq", {x, c.scalar_like(x, positive ? kInfinity : -kInfinity)}));
+  c.out(0, c.broadcast(c.scalar(DType::kBool, 0), c.dims(x)));
+}
+
+void import_is_nan(NodeContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, c.op("is_nan", {widened(c, c.in(0))}));
+}
+
+void import_reciprocal(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  c.out(0, c.div(c.scalar_like(x, 1), x));
+}
+
+// Bounds were attributes before opset 11; either may be left out.
+void import_clip(NodeContext& c) {
+  c.require_inputs(1, c.version() < 11 ? 1 : 3);
+  const ValueId x = c.in(0);
+  std::optional<ValueId> lo, hi;
+  if (c.version() < 11) {
+    if (c.attrs.has("min")) lo = c.scalar_like(x, c.attrs.get_float("min", 0));
+    if (c.attrs.has("max")) hi = c.scalar_like(x, c.attrs.get_float("max", 0));
+  } else {
+    if (c.has(1)) lo = as_scalar(c, c.in(1));
+    if (c.has(2)) hi = as_scalar(c, c.in(2));
+  }
+  if (lo && hi) return c.out(0, c.composite("clip", {x, *lo, *hi}));
+  if (lo) return c.out(0, c.op("max", {x, *lo}));
+  if (hi) return c.out(0, c.op("min", {x, *hi}));
+  c.out(0, x);
+}
+
+}  // namespace tessera

@@ -1,0 +1,133 @@
+// Operators that make tensors: constants, ranges, identity matrices, window functions.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "import/onnx/dtypes.h"
+#include "import/onnx/operators/handlers.h"
+#include "import/onnx/tensor_reader.h"
+
+namespace tessera {
+namespace {
+
+DType dtype_attribute(NodeContext& c, const std::string& name, DType fallback) {
+  if (!c.attrs.has(name)) return fallback;
+  const auto number = static_cast<int>(c.attrs.get_int(name, 0));
+  const auto dtype = dtype_of_onnx(number);
+  if (!dtype || *dtype == DType::kString) c.unsupported(fmt::format("{} = {}", name, onnx_dtype_name(number)));
+  return *dtype;
+}
+
+Tensor from_floats(const std::vector<double>& values, std::vector<int64_t> dims) {
+  Tensor tensor(DType::kF32, std::move(dims));
+  for (size_t i = 0; i < values.size(); ++i) tensor.set_double(static_cast<int64_t>(i), values[i]);
+  return tensor;
+}
+
+// How many values a range has: max(ceil((limit - start) / delta), 0).
+int64_t range_count(NodeContext& c, const Tensor& start, const Tensor& limit, const Tensor& delta) {
+  const auto fail = [&] { c.malformed("a range with a delta of 0, or of more than 2^40 elements", "a finite range"); };
+  if (is_float(start.dtype())) {
+    const double step = delta.get_double(0);
+    const double count = std::ceil((limit.get_double(0) - start.get_double(0)) / step);
+    if (step == 0 || !(count < 1e12)) fail();
+    return std::max<int64_t>(0, static_cast<int64_t>(count));
+  }
+  __extension__ typedef __int128 Wide;  // differences of two i64 do not overflow it
+  const Wide step = delta.get_int(0);
+  if (step == 0) fail();
+  const Wide span = Wide{limit.get_int(0)} - start.get_int(0);
+  if ((span > 0) != (step > 0) || span == 0) return 0;
+  const Wide count = (span + (step > 0 ? step - 1 : step + 1)) / step;
+  if (count > (Wide{1} << 40)) fail();
+  return static_cast<int64_t>(count);
+}
+
+}  // namespace
+
+void import_constant(NodeContext& c) {
+  c.require_inputs(0, 0);
+  if (const auto* proto = c.attrs.get_tensor("value")) return c.out(0, c.constant_value(c.tensor(*proto)));
+  if (c.attrs.has("value_float"))
+    return c.out(0, c.constant_value(from_floats({c.attrs.get_float("value_float", 0)}, {})));
+  if (c.attrs.has("value_floats")) {
+    const auto values = c.attrs.get_floats("value_floats");
+    return c.out(0, c.constant_value(from_floats(values, {static_cast<int64_t>(values.size())})));
+  }
+  if (c.attrs.has("value_int")) return c.out(0, c.reshape(c.ints({c.attrs.get_int("value_int", 0)}), {}));
+  if (c.attrs.has("value_ints")) return c.out(0, c.ints(c.attrs.get_ints("value_ints")));
+  for (const char* name : {"value_string", "value_strings", "sparse_value"})
+    if (c.attrs.has(name)) c.unsupported(fmt::format("attribute '{}'", name));
+  c.malformed("the constant has no value", "one of the attributes value, value_float(s), value_int(s)");
+}
+
+void import_constant_of_shape(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const std::vector<int64_t> shape = c.const_ints(0, "input");
+  if (!checked_num_elements(shape))
+    c.malformed(fmt::format("the shape [{}]", fmt::join(shape, ",")),
+                "extents of 0 or more, and at most 2^48 elements");
+  ValueId value;
+  if (const auto* proto = c.attrs.get_tensor("value")) {
+    const Tensor tensor = c.tensor(*proto);
+    if (tensor.num_elements() != 1)
+      c.malformed(fmt::format("value has {} elements", tensor.num_elements()), "one element");
+    value = c.reshape(c.constant_value(tensor), {});
+  } else {
+    value = c.scalar(DType::kF32, 0);
+  }
+  c.out(0, c.broadcast(value, shape));
+}
+
+// start + i * delta
+void import_range(NodeContext& c) {
+  c.require_inputs(3, 3);
+  c.attrs.ignore("stash_type");
+  const Tensor start = c.const_tensor(0, "start"), limit = c.const_tensor(1, "limit"),
+               delta = c.const_tensor(2, "delta");
+  if (start.num_elements() != 1 || limit.num_elements() != 1 || delta.num_elements() != 1 ||
+      start.dtype() != limit.dtype() || start.dtype() != delta.dtype())
+    c.malformed("start, limit and delta are not scalars of one type", "three scalars of one type");
+  const DType dtype = start.dtype();
+  // 16-bit floats cannot count far: the places are computed in f32.
+  const DType counting = is_float(dtype) && dtype_bits(dtype) < 32 ? DType::kF32 : dtype;
+  const auto operand = [&](int i) { return c.cast(c.reshape(c.in(i), {}), counting); };
+  const ValueId steps = c.mul(c.iota({range_count(c, start, limit, delta)}, 0, counting), operand(2));
+  c.out(0, c.cast(c.add(steps, operand(0)), dtype));
+}
+
+void import_eye_like(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId like = c.in(0);
+  const std::vector<int64_t> dims = c.dims(like);
+  if (dims.size() != 2) c.malformed(fmt::format("an operand of type {}", c.type(like).to_string()), "a matrix");
+  const DType dtype = dtype_attribute(c, "dtype", c.dtype(like));
+  const int64_t k = c.attrs.get_int("k", 0);
+  ValueId row = c.iota(dims, 0);
+  if (k != 0) row = c.add(row, c.reshape(c.ints({k}), {}));
+  c.out(0, c.cast(c.op("eq", {c.iota(dims, 1), row}), dtype));
+}
+
+// a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n), with n one less unless the window is periodic.
+void import_window_function(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const int64_t size = c.const_int(0, "size");
+  if (size < 0 || size > (1 << 24)) c.malformed(fmt::format("size = {}", size), "0 to 2^24");
+  const DType dtype = dtype_attribute(c, "output_datatype", DType::kF32);
+  const bool periodic = c.attrs.get_int("periodic", 1) != 0;
+  const std::string name = c.op_type();
+  const double a0 = name == "HannWindow" ? 0.5 : name == "HammingWindow" ? 25.0 / 46 : 0.42;
+  const double a1 = name == "HannWindow" ? 0.5 : name == "HammingWindow" ? 1 - 25.0 / 46 : 0.5;
+  const double a2 = name == "BlackmanWindow" ? 0.08 : 0;
+  const auto n = static_cast<double>(periodic ? size : size - 1);
+  Tensor window(dtype, {size});
+  for (int64_t i = 0; i < size; ++i) {
+    const double angle = n == 0 ? 0 : 2 * std::numbers::pi * static_cast<double>(i) / n;
+    window.set_double(i, a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
+  }
+  c.out(0, c.constant_value(std::move(window)));
+}
+
+}  // namespace tessera

@@ -1,0 +1,108 @@
+// The handlers of the operator table, by file. A handler turns one ONNX node into nodes of our graph; it throws
+// UserError for a malformed node and UnsupportedNode for a legal one that we cannot express.
+#pragma once
+
+#include "import/onnx/node_context.h"
+
+namespace tessera {
+
+// elementwise.cpp
+void import_unary(NodeContext& c);   // primitive of the same meaning
+void import_binary(NodeContext& c);  // ditto, equal dtypes
+void import_bit_shift(NodeContext& c);
+void import_mod(NodeContext& c);
+void import_pow(NodeContext& c);
+void import_variadic(NodeContext& c);  // Sum, Max, Min: folded with the primitive
+void import_mean(NodeContext& c);
+void import_where(NodeContext& c);
+void import_cast(NodeContext& c);
+void import_cast_like(NodeContext& c);
+void import_identity(NodeContext& c);
+void import_dropout(NodeContext& c);
+void import_is_inf(NodeContext& c);
+void import_is_nan(NodeContext& c);
+void import_reciprocal(NodeContext& c);
+void import_clip(NodeContext& c);
+
+// activations.cpp
+void import_activation(NodeContext& c);        // composite of the same meaning without attributes
+void import_alpha_activation(NodeContext& c);  // LeakyRelu, Elu, Celu
+void import_hard_sigmoid(NodeContext& c);
+void import_selu(NodeContext& c);
+void import_gelu(NodeContext& c);
+void import_prelu(NodeContext& c);
+void import_thresholded_relu(NodeContext& c);
+void import_shrink(NodeContext& c);
+void import_swish(NodeContext& c);
+void import_softmax(NodeContext& c);  // and LogSoftmax
+void import_hardmax(NodeContext& c);
+
+// contractions.cpp
+void import_conv(NodeContext& c);
+void import_conv_transpose(NodeContext& c);
+void import_conv_integer(NodeContext& c);
+void import_gemm(NodeContext& c);
+void import_matmul(NodeContext& c);
+void import_matmul_integer(NodeContext& c);
+
+// pooling.cpp
+void import_max_pool(NodeContext& c);
+void import_average_pool(NodeContext& c);
+void import_lp_pool(NodeContext& c);
+void import_global_pool(NodeContext& c);
+void import_global_lp_pool(NodeContext& c);
+
+// normalization.cpp
+void import_batch_normalization(NodeContext& c);
+void import_instance_normalization(NodeContext& c);
+void import_layer_normalization(NodeContext& c);
+void import_group_normalization(NodeContext& c);
+void import_rms_normalization(NodeContext& c);
+void import_lp_normalization(NodeContext& c);
+void import_mean_variance_normalization(NodeContext& c);
+void import_lrn(NodeContext& c);
+
+// reductions.cpp
+void import_reduce(NodeContext& c);            // primitive: the kind
+void import_reduce_composite(NodeContext& c);  // primitive: the composite
+void import_arg_reduce(NodeContext& c);        // ArgMax, ArgMin
+
+// resizing.cpp
+void import_resize(NodeContext& c);
+void import_upsample(NodeContext& c);
+
+// shapes.cpp
+void import_reshape(NodeContext& c);
+void import_flatten(NodeContext& c);
+void import_squeeze(NodeContext& c);
+void import_unsqueeze(NodeContext& c);
+void import_transpose(NodeContext& c);
+void import_expand(NodeContext& c);
+void import_tile(NodeContext& c);
+void import_shape(NodeContext& c);
+void import_size(NodeContext& c);
+void import_depth_to_space(NodeContext& c);
+void import_space_to_depth(NodeContext& c);
+
+// slicing.cpp
+void import_concat(NodeContext& c);
+void import_split(NodeContext& c);
+void import_slice(NodeContext& c);
+void import_pad(NodeContext& c);
+void import_center_crop_pad(NodeContext& c);
+
+// indexing.cpp
+void import_gather(NodeContext& c);
+void import_gather_elements(NodeContext& c);
+void import_gather_nd(NodeContext& c);
+void import_trilu(NodeContext& c);
+void import_one_hot(NodeContext& c);
+
+// generators.cpp
+void import_constant(NodeContext& c);
+void import_constant_of_shape(NodeContext& c);
+void import_range(NodeContext& c);
+void import_eye_like(NodeContext& c);
+void import_window_function(NodeContext& c);
+
+}  // namespace tessera

@@ -1,0 +1,140 @@
+// Operators whose elements are chosen by indices, and those that compare indices.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "import/onnx/operators/handlers.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// Indices along an axis of extent `extent` as i64 from 0 on; negative ones count from the end.
+ValueId counted_from_front(NodeContext& c, ValueId indices, int64_t extent) {
+  const ValueId wide = c.cast(indices, DType::kI64);
+  const ValueId negative = c.op("lt", {wide, c.scalar(DType::kI64, 0)});
+  return c.op("select", {negative, c.add(wide, c.scalar(DType::kI64, static_cast<double>(extent))), wide});
+}
+
+int64_t stride_of(const Ints& dims, size_t axis) {
+  int64_t stride = 1;
+  for (size_t d = axis + 1; d < dims.size(); ++d) stride *= dims[d];
+  return stride;
+}
+
+ValueId times(NodeContext& c, ValueId v, int64_t factor) {
+  return factor == 1 ? v : c.mul(v, c.scalar(DType::kI64, static_cast<double>(factor)));
+}
+
+ValueId gather(NodeContext& c, ValueId x, ValueId indices, int64_t axis) {
+  const DType dtype = c.dtype(indices);
+  if (dtype != DType::kI32 && dtype != DType::kI64)
+    c.malformed(fmt::format("indices of type {}", c.type(indices).to_string()), "i32 or i64");
+  return c.op("gather", {x, indices}, {{"axis", axis}});
+}
+
+}  // namespace
+
+void import_gather(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId x = c.in(0);
+  c.out(0, gather(c, x, c.in(1), c.axis(c.attrs.get_int("axis", 0), c.rank(x))));
+}
+
+// y[i, j, k] = x[i, indices[i, j, k], k] for axis 1: a gather from the flat tensor by row-major places.
+void import_gather_elements(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId x = c.in(0), indices = c.in(1);
+  const Ints dims = c.dims(x), shape = c.dims(indices);
+  const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", 0), c.rank(x)));
+  bool fits = shape.size() == dims.size();
+  for (size_t d = 0; fits && d < dims.size(); ++d) fits = d == axis || shape[d] <= dims[d];
+  if (!fits)
+    c.malformed(
+        fmt::format("indices of type {} for an operand of type {}", c.type(indices).to_string(), c.type(x).to_string()),
+        "indices of the same rank, within the operand's extents outside of the axis");
+  ValueId place = times(c, counted_from_front(c, indices, dims[axis]), stride_of(dims, axis));
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (d != axis && shape[d] > 1)
+      place = c.add(place, times(c, c.iota(shape, static_cast<int64_t>(d)), stride_of(dims, d)));
+  c.out(0, gather(c, c.reshape(x, {c.type(x).num_elements()}), place, 0));
+}
+
+// The last dimension of the indices addresses the first dimensions of x after `batch_dims` shared ones.
+void import_gather_nd(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId x = c.in(0), indices = c.in(1);
+  const Ints dims = c.dims(x), shape = c.dims(indices);
+  const int64_t given = c.attrs.get_int("batch_dims", 0);
+  const auto rank = static_cast<int64_t>(dims.size()), index_rank = static_cast<int64_t>(shape.size());
+  if (given < 0 || given >= std::min(rank, index_rank) || shape.empty() || shape.back() < 1 ||
+      shape.back() > rank - given || !std::equal(dims.begin(), dims.begin() + given, shape.begin()))
+    c.malformed(fmt::format("indices of type {} with batch_dims = {} for an operand of type {}",
+                            c.type(indices).to_string(), given, c.type(x).to_string()),
+                "the same first batch_dims dimensions, and a last dimension that counts some of the others");
+  const auto batch = static_cast<size_t>(given);
+  const auto depth = static_cast<size_t>(shape.back());
+  // x as [addressed elements, the rest]
+  const int64_t inner = stride_of(dims, batch + depth - 1);
+  Ints outer(dims.begin(), dims.begin() + static_cast<ptrdiff_t>(batch + depth));
+  int64_t addressed = 1;
+  for (const int64_t extent : outer) addressed *= extent;
+
+  const Ints lookups(shape.begin(), shape.end() - 1);
+  std::optional<ValueId> place;
+  const auto add_term = [&](ValueId term) { place = place ? c.add(*place, term) : term; };
+  for (size_t k = 0; k < depth; ++k) {
+    Ints starts(shape.size(), 0), sizes = shape, steps(shape.size(), 1);
+    starts.back() = static_cast<int64_t>(k);
+    sizes.back() = 1;
+    const ValueId column = c.reshape(c.slice(indices, starts, sizes, steps), lookups);
+    add_term(times(c, counted_from_front(c, column, dims[batch + k]), stride_of(outer, batch + k)));
+  }
+  for (size_t d = 0; d < batch; ++d) add_term(times(c, c.iota(lookups, static_cast<int64_t>(d)), stride_of(outer, d)));
+  Ints result = lookups;
+  result.insert(result.end(), dims.begin() + static_cast<ptrdiff_t>(batch + depth), dims.end());
+  c.out(0, c.reshape(gather(c, c.reshape(x, {addressed, inner}), *place, 0), result));
+}
+
+// The upper (or lower) triangle of the last two dimensions: column - row >= k (or <= k).
+void import_trilu(NodeContext& c) {
+  c.require_inputs(1, 2);
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x);
+  if (dims.size() < 2) c.malformed(fmt::format("an operand of type {}", c.type(x).to_string()), "rank 2 or more");
+  const bool upper = c.attrs.get_int("upper", 1) != 0;
+  const Ints matrix(dims.end() - 2, dims.end());
+  ValueId row = c.iota(matrix, 0);
+  if (c.has(1)) {
+    const ValueId k = c.in(1);
+    if (c.type(k).num_elements() != 1) c.malformed(fmt::format("k of type {}", c.type(k).to_string()), "one element");
+    row = c.add(row, c.reshape(k, {}));
+  }
+  const ValueId keep = c.op(upper ? "ge" : "le", {c.iota(matrix, 1), row});
+  c.out(0, c.op("select", {keep, x, c.scalar_like(x, 0)}));
+}
+
+// values = [off, on]; a new dimension of extent `depth` in which the place that the index names is on.
+void import_one_hot(NodeContext& c) {
+  c.require_inputs(3, 3);
+  const ValueId indices = c.in(0), values = c.in(2);
+  const Tensor depth_tensor = c.const_tensor(1, "depth");
+  if (depth_tensor.num_elements() != 1) c.malformed("depth does not have one element", "one element");
+  const int64_t depth = depth_tensor.get_int(0);
+  if (depth < 0 || depth > (int64_t{1} << 40)) c.malformed(fmt::format("depth = {}", depth), "0 to 2^40");
+  if (c.dims(values) != Ints{2})
+    c.malformed(fmt::format("values of type {}", c.type(values).to_string()), "two elements");
+  const int rank = c.rank(indices) + 1;
+  const int axis = c.axis(c.attrs.get_int("axis", -1), rank);
+  Ints with_axis = c.dims(indices);
+  with_axis.insert(with_axis.begin() + axis, 1);
+  const ValueId wanted = c.reshape(counted_from_front(c, indices, depth), with_axis);
+  Ints counting(static_cast<size_t>(rank), 1);
+  counting[static_cast<size_t>(axis)] = depth;
+  const ValueId hot = c.op("eq", {wanted, c.iota(counting, axis)});
+  const auto value = [&](int64_t i) { return c.reshape(c.slice(values, {i}, {1}, {1}), {}); };
+  c.out(0, c.op("select", {hot, value(1), value(0)}));
+}
+
+}  // namespace tessera

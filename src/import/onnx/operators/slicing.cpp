@@ -1,0 +1,189 @@
+// Operators that cut tensors, join them and pad them.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "import/onnx/operators/handlers.h"
+#include "import/onnx/tensor_reader.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+struct Range {
+  int64_t start, size, step;
+};
+
+// ONNX's slice of one dimension: negative places count from the end, then both ends are clamped into the dimension.
+Range clamp_range(int64_t start, int64_t end, int64_t step, int64_t extent) {
+  step = std::clamp<int64_t>(step, -kMaxTensorElements, kMaxTensorElements);
+  if (start < 0) start += extent;
+  if (end < 0) end += extent;
+  if (extent == 0) return {0, 0, 1};
+  if (step > 0) {
+    start = std::clamp<int64_t>(start, 0, extent);
+    end = std::clamp<int64_t>(end, 0, extent);
+    const int64_t size = end <= start ? 0 : (end - start + step - 1) / step;
+    return {size ? start : 0, size, size > 1 ? step : 1};
+  }
+  start = std::clamp<int64_t>(start, 0, extent - 1);
+  end = std::clamp<int64_t>(end, -1, extent - 1);
+  const int64_t size = start <= end ? 0 : (start - end - step - 1) / -step;
+  return {size ? start : 0, size, size > 1 ? step : 1};
+}
+
+ValueId slice_axis(NodeContext& c, ValueId x, int axis, int64_t start, int64_t size) {
+  Ints starts(static_cast<size_t>(c.rank(x)), 0), sizes = c.dims(x), steps(starts.size(), 1);
+  starts[static_cast<size_t>(axis)] = start;
+  sizes[static_cast<size_t>(axis)] = size;
+  return c.slice(x, starts, sizes, steps);
+}
+
+}  // namespace
+
+void import_concat(NodeContext& c) {
+  c.require_inputs(1, -1);
+  const std::vector<ValueId> operands = c.all_inputs();
+  const int axis = c.axis(c.attrs.require_int("axis"), c.rank(operands[0]));
+  c.out(0, operands.size() == 1 ? operands[0] : c.op("concat", operands, {{"axis", int64_t{axis}}}));
+}
+
+void import_split(NodeContext& c) {
+  c.require_inputs(1, c.version() < 13 ? 1 : 2);
+  const ValueId x = c.in(0);
+  const int axis = c.axis(c.attrs.get_int("axis", 0), c.rank(x));
+  const int64_t extent = c.dims(x)[static_cast<size_t>(axis)];
+  const int64_t parts = c.num_outputs();
+  Ints sizes;
+  if (const auto given = c.ints_attr_or_input("split", 13, 1); given && !given->empty()) {
+    sizes = *given;
+  } else {
+    const int64_t declared = c.attrs.get_int("num_outputs", parts);
+    const int64_t part = (extent + parts - 1) / parts;
+    if (declared != parts || (c.version() < 18 && part * parts != extent) || part * (parts - 1) > extent)
+      c.malformed(
+          fmt::format("{} of extent {} in {} parts (num_outputs = {})", c.type(x).to_string(), extent, parts, declared),
+          "a number of parts that divides the extent");
+    sizes.assign(static_cast<size_t>(parts), part);
+    sizes.back() = extent - part * (parts - 1);
+  }
+  int64_t total = 0;
+  bool legal = static_cast<int64_t>(sizes.size()) >= parts;
+  for (const int64_t size : sizes) {
+    legal = legal && size >= 0 && size <= extent;
+    if (legal) total += size;
+  }
+  if (!legal || total != extent)
+    c.malformed(fmt::format("split = [{}] for {} outputs of dimension {} of {}", fmt::join(sizes, ","), parts, axis,
+                            c.type(x).to_string()),
+                fmt::format("{} sizes that add up to {}", parts, extent));
+  int64_t start = 0;
+  for (int i = 0; i < parts; ++i) {
+    const int64_t size = sizes[static_cast<size_t>(i)];
+    if (c.wants(i)) c.out(i, slice_axis(c, x, axis, start, size));
+    start += size;
+  }
+}
+
+void import_slice(NodeContext& c) {
+  const bool as_inputs = c.version() >= 10;
+  c.require_inputs(as_inputs ? 3 : 1, as_inputs ? 5 : 1);
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x);
+  const Ints starts = as_inputs ? c.const_ints(1, "starts") : c.attrs.require_ints("starts");
+  const Ints ends = as_inputs ? c.const_ints(2, "ends") : c.attrs.require_ints("ends");
+  Ints axes(starts.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (as_inputs ? c.has(3) : c.attrs.has("axes")) axes = as_inputs ? c.const_ints(3, "axes") : c.attrs.get_ints("axes");
+  Ints steps(starts.size(), 1);
+  if (as_inputs && c.has(4)) steps = c.const_ints(4, "steps");
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    c.malformed(
+        fmt::format("{} starts, {} ends, {} axes and {} steps", starts.size(), ends.size(), axes.size(), steps.size()),
+        "as many of each");
+  axes = c.axes(axes, c.rank(x));
+  Ints first(dims.size(), 0), sizes = dims, by(dims.size(), 1);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (steps[i] == 0) c.malformed("a step of 0", "steps other than 0");
+    const auto d = static_cast<size_t>(axes[i]);
+    const Range range = clamp_range(starts[i], ends[i], steps[i], dims[d]);
+    first[d] = range.start;
+    sizes[d] = range.size;
+    by[d] = range.step;
+  }
+  c.out(0, c.slice(x, first, sizes, by));
+}
+
+void import_pad(NodeContext& c) {
+  const bool as_inputs = c.version() >= 11;
+  c.require_inputs(as_inputs ? 2 : 1, as_inputs ? 4 : 1);
+  const ValueId x = c.in(0);
+  const auto rank = static_cast<size_t>(c.rank(x));
+  const std::string mode = c.attrs.get_string("mode", "constant");
+  const Ints pads = as_inputs ? c.const_ints(1, "pads") : c.attrs.require_ints("pads");
+  Ints axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (c.has(3)) axes = c.axes(c.const_ints(3, "axes"), c.rank(x));
+  if (pads.size() != 2 * axes.size())
+    c.malformed(fmt::format("pads = [{}]", fmt::join(pads, ",")),
+                fmt::format("{} entries, two for each axis", 2 * axes.size()));
+  Ints low(rank, 0), high(rank, 0);
+  bool any = false;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    low[static_cast<size_t>(axes[i])] = pads[i];
+    high[static_cast<size_t>(axes[i])] = pads[i + axes.size()];
+    any = any || pads[i] != 0 || pads[i + axes.size()] != 0;
+  }
+  std::vector<ValueId> operands = {x};
+  if (mode == "constant") {
+    if (!as_inputs) {
+      operands.push_back(c.scalar_like(x, c.attrs.get_float("value", 0)));
+    } else if (c.has(2)) {
+      const ValueId value = c.in(2);
+      if (c.type(value).num_elements() != 1)
+        c.malformed(fmt::format("constant_value of type {}", c.type(value).to_string()), "one element");
+      operands.push_back(c.reshape(value, {}));
+    } else {
+      operands.push_back(c.scalar_like(x, 0));
+    }
+  }
+  c.attrs.ignore("value");
+  c.out(0, any ? c.op("pad", operands, {{"low", low}, {"high", high}, {"mode", mode}}) : x);
+}
+
+// The middle of each axis, cut or padded with zeros to the wanted extent.
+void import_center_crop_pad(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId x = c.in(0);
+  Ints axes(static_cast<size_t>(c.rank(x)));
+  std::iota(axes.begin(), axes.end(), 0);
+  if (c.attrs.has("axes")) axes = c.axes(c.attrs.get_ints("axes"), c.rank(x));
+  const Ints wanted = c.const_ints(1, "shape");
+  if (wanted.size() != axes.size() || !checked_num_elements(wanted))
+    c.malformed(fmt::format("shape = [{}] for {} axes", fmt::join(wanted, ","), axes.size()),
+                "one extent for each axis");
+  const Ints dims = c.dims(x);
+  Ints starts(dims.size(), 0), sizes = dims, low(dims.size(), 0), high(dims.size(), 0);
+  bool pads = false;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<size_t>(axes[i]);
+    const int64_t more = wanted[i] - dims[d];
+    if (more < 0) {
+      starts[d] = -more / 2;
+      sizes[d] = wanted[i];
+    } else {
+      low[d] = more / 2;
+      high[d] = more - low[d];
+      pads = pads || more > 0;
+    }
+  }
+  ValueId y = c.slice(x, starts, sizes, Ints(dims.size(), 1));
+  if (pads)
+    y = c.op("pad", {y, c.scalar_like(x, 0)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  c.out(0, y);
+}
+
+}  // namespace tessera
