@@ -11,12 +11,18 @@
 //   everything else, views, graph inputs and outputs              row-major
 //
 // before:
-//   %c = conv(%x, %w) {...} : f32[1,32,8,8]                       x: f32[1,16,8,8], a graph input
-//   %y = transpose(%c) {perm = [0, 2, 3, 1]} : f32[1,8,8,32]
+//   graph @main(%x: f32[1,16,8,8], %w: f32[32,16,1,1]) -> (%y: f32[1,8,8,32]) {
+//     %c = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0],
+//                        pads_end = [0, 0], strides = [1, 1]} : f32[1,32,8,8] loc("Conv_0")
+//     %y = transpose(%c) {perm = [0, 2, 3, 1]} : f32[1,8,8,32] loc("Transpose_1")
+//   }
 // after (16 lanes):
-//   %x.blocked = relayout(%x) {layout = {0,1/16,2,3,1%16}} : f32[1,16,8,8]{0,1/16,2,3,1%16}
-//   %c = conv(%x.blocked, %w) {...} : f32[1,32,8,8]{0,1/16,2,3,1%16}
-//   %y = transpose(%c) {perm = [0, 2, 3, 1]} : f32[1,8,8,32]
+//   graph @main(%x: f32[1,16,8,8], %w: f32[32,16,1,1]) -> (%y: f32[1,8,8,32]) {
+//     %x.blocked = relayout(%x) {layout = {0,1/16,2,3,1%16}} : f32[1,16,8,8]{0,1/16,2,3,1%16} loc("Conv_0")
+//     %c = conv(%x.blocked, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0],
+//                                pads_end = [0, 0], strides = [1, 1]} : f32[1,32,8,8]{0,1/16,2,3,1%16} loc("Conv_0")
+//     %y = transpose(%c) {perm = [0, 2, 3, 1]} : f32[1,8,8,32] loc("Transpose_1")
+//   }
 #pragma once
 
 #include "graph_passes/pass.h"

@@ -8,7 +8,7 @@
 //     %c = mul(%a, %b) : f32[2] loc("Mul_0")
 //     %y = add(%x, %c) : f32[2]
 //   }
-// after (and dce):
+// after (dce):
 //   graph @main(%x: f32[2]) -> (%y: f32[2]) {
 //     %c = constant {value = dense<f32[2] 0.5 1>} : f32[2] loc("Mul_0")
 //     %y = add(%x, %c) : f32[2]

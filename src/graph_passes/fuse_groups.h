@@ -15,17 +15,23 @@
 // between two of its nodes would be a reader outside of the first of them.)
 //
 // before:
-//   %c = conv(%x, %w) {...} : f32[1,4,8,8] loc("Conv_0")
-//   %zero = constant {value = dense<f32[1] 0>} : f32[1]
-//   %y = max(%c, %zero) : f32[1,4,8,8] loc("Relu_1")
+//   graph @main(%x: f32[1,3,8,8], %w: f32[4,3,1,1]) -> (%y: f32[1,4,8,8]) {
+//     %c = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0],
+//                        pads_end = [0, 0], strides = [1, 1]} : f32[1,4,8,8] loc("Conv_0")
+//     %zero = constant {value = dense<f32[] 0>} : f32[]
+//     %y = max(%c, %zero) : f32[1,4,8,8] loc("Relu_1")
+//   }
 // after:
-//   %y = group(%x, %w) ({
-//     graph @group(%x: f32[1,3,8,8], %w: f32[4,3,1,1]) -> (%y: f32[1,4,8,8]) {
-//       %c = conv(%x, %w) {...} : f32[1,4,8,8] loc("Conv_0")
-//       %zero = constant {value = dense<f32[1] 0>} : f32[1]
-//       %y = max(%c, %zero) : f32[1,4,8,8] loc("Relu_1")
-//     }
-//   }) : f32[1,4,8,8] loc("Conv_0+Relu_1")
+//   graph @main(%x: f32[1,3,8,8], %w: f32[4,3,1,1]) -> (%y: f32[1,4,8,8]) {
+//     %y = group(%x, %w) ({
+//       graph @group(%x: f32[1,3,8,8], %w: f32[4,3,1,1]) -> (%y: f32[1,4,8,8]) {
+//         %c = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0],
+//                            pads_end = [0, 0], strides = [1, 1]} : f32[1,4,8,8] loc("Conv_0")
+//         %zero = constant {value = dense<f32[] 0>} : f32[]
+//         %y = max(%c, %zero) : f32[1,4,8,8] loc("Relu_1")
+//       }
+//     }) : f32[1,4,8,8] loc("Conv_0+Relu_1")
+//   }
 #pragma once
 
 #include <string>

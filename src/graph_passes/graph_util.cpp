@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "support/error.h"
 
@@ -64,16 +65,28 @@ std::vector<ValueId> inline_region(Graph& target, const Graph& region, const std
 }
 
 std::string join_locs(const std::vector<std::string>& locs) {
-  constexpr size_t kMaxShown = 4;
-  std::vector<std::string> distinct;
+  constexpr size_t kMaxShown = 6;
+  // Locations may be joined ones already; their parts are compared one by one.
+  std::vector<std::string> parts;
+  int64_t more = 0;
   for (const std::string& loc : locs)
-    if (!loc.empty() && std::find(distinct.begin(), distinct.end(), loc) == distinct.end()) distinct.push_back(loc);
-  std::string text;
-  for (size_t i = 0; i < distinct.size(); ++i) {
-    if (i == kMaxShown && distinct.size() > kMaxShown + 1) return text + fmt::format("+{} more", distinct.size() - i);
-    text += (i ? "+" : "") + distinct[i];
+    for (size_t start = 0; start < loc.size();) {
+      const size_t end = std::min(loc.find('+', start), loc.size());
+      const std::string part = loc.substr(start, end - start);
+      start = end + 1;
+      int64_t count = 0;
+      const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), count);
+      if (error == std::errc() && std::string_view(stop) == " more") {
+        more += count;
+      } else if (std::find(parts.begin(), parts.end(), part) == parts.end()) {
+        parts.push_back(part);
+      }
+    }
+  if (parts.size() > kMaxShown + 1) {
+    more += static_cast<int64_t>(parts.size() - kMaxShown);
+    parts.resize(kMaxShown);
   }
-  return text;
+  return fmt::format("{}{}", fmt::join(parts, "+"), more ? fmt::format("+{} more", more) : "");
 }
 
 std::vector<bool> output_mask(const Graph& graph) {

@@ -15,7 +15,7 @@
 //     %c = constant {value = dense<f32[1] 4>} : f32[1]
 //     %y = div(%u, %c) : f32[2,3]
 //   }
-// after (and dce):
+// after (dce):
 //   graph @main(%x: f32[2,3]) -> (%y: f32[2,3]) {
 //     %y.factor = constant {value = dense<f32[1] 0.25>} : f32[1]
 //     %y = mul(%x, %y.factor) : f32[2,3]

@@ -1,0 +1,1 @@
+tessera_test(graph_golden_test SOURCES graph_golden_test.cpp LINKS tessera_graph_passes tessera_ops tessera_interp WHOLE)

@@ -1,0 +1,167 @@
+// Graph passes on text: every file of tests/golden/graph, and the before/after example in each pass's header. The same
+// files run under lit and FileCheck through `tessera opt`; here every line is compared, the result verifies, and
+// print -> parse -> print is identical.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "graph/parser.h"
+#include "graph/printer.h"
+#include "graph/verify.h"
+#include "graph_passes/pass.h"
+#include "interp/graph_interp.h"
+#include "ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::stringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string trimmed(const std::string& line) {
+  const size_t start = line.find_first_not_of(' ');
+  return start == std::string::npos ? "" : line.substr(start, line.find_last_not_of(' ') - start + 1);
+}
+
+// The rest of the line's word behind `key`; empty when the line does not have it.
+std::string word_behind(const std::string& line, const std::string& key) {
+  const size_t at = line.find(key);
+  if (at == std::string::npos) return "";
+  const size_t start = line.find_first_not_of(' ', at + key.size());
+  return line.substr(start, line.find(' ', start) - start);
+}
+
+Graph run_passes(Graph graph, const std::string& names, bool avx512) {
+  Target target;
+  target.features = {"avx", "avx2", "fma"};
+  if (avx512) target.features.insert("avx512f");
+  GraphInterpreter evaluator;
+  const PassContext ctx{standard_ops(), evaluator, target, 3};
+  std::stringstream stream(names);
+  for (std::string name; std::getline(stream, name, ',');) {
+    const GraphPass* pass = find_graph_pass(name);
+    if (!pass) throw std::runtime_error("no pass is named " + name);
+    graph = pass->run(graph, ctx);
+    verify_or_throw(graph, name);
+  }
+  return graph;
+}
+
+void expect_round_trip(const Graph& graph) {
+  const std::string text = print(graph);
+  EXPECT_EQ(text, print(parse_graph(text, standard_ops())));
+}
+
+class GoldenFile : public testing::TestWithParam<fs::path> {};
+
+TEST_P(GoldenFile, GivesTheCheckedLines) {
+  const std::string text = read(GetParam());
+  std::string passes;
+  bool avx512 = false;
+  std::vector<std::string> want;
+  for (const std::string& line : lines_of(text)) {
+    if (line.find("// RUN:") == 0) {
+      passes = word_behind(line, "--pass=");
+      avx512 = word_behind(line, "--target") == "x86-64-v4";
+    }
+    for (const std::string check : {"// CHECK:", "// CHECK-NEXT:"})
+      if (line.compare(0, check.size(), check) == 0) want.push_back(trimmed(line.substr(check.size())));
+  }
+  ASSERT_FALSE(passes.empty()) << "no RUN line with --pass=";
+  ASSERT_GT(want.size(), 2u) << "nothing is checked";
+  const Graph before = parse_graph(text, standard_ops(), GetParam().string());
+  expect_round_trip(before);
+  const Graph after = run_passes(before, passes, avx512);
+  expect_round_trip(after);
+  std::vector<std::string> got = lines_of(print(after));
+  for (std::string& line : got) line = trimmed(line);
+  EXPECT_EQ(got, want);
+}
+
+std::vector<fs::path> golden_files() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(TESSERA_SOURCE_DIR "/tests/golden/graph"))
+    if (entry.path().extension() == ".graph") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+INSTANTIATE_TEST_SUITE_P(Graph, GoldenFile, testing::ValuesIn(golden_files()),
+                         [](const auto& info) { return info.param.stem().string(); });
+
+// A header's example: "// before:", a graph, "// after:" or "// after (dce, 16 lanes):", a graph.
+struct Example {
+  std::string pass, options, before, after;
+};
+
+Example example_of(const fs::path& header) {
+  Example example;
+  example.pass = header.stem();
+  std::string* into = nullptr;
+  for (const std::string& line : lines_of(read(header))) {
+    if (line.find("// before:") == 0) {
+      into = &example.before;
+    } else if (line.find("// after") == 0) {
+      example.options = line;
+      into = &example.after;
+    } else if (line.find("//") != 0) {
+      into = nullptr;
+    } else if (into) {
+      *into += line.substr(2) + "\n";
+    }
+  }
+  return example;
+}
+
+class HeaderExample : public testing::TestWithParam<fs::path> {};
+
+TEST_P(HeaderExample, IsWhatThePassDoes) {
+  const Example example = example_of(GetParam());
+  ASSERT_NE(find_graph_pass(example.pass), nullptr) << "a pass's file is named like the pass";
+  ASSERT_FALSE(example.before.empty()) << "the header has no '// before:' text";
+  const Graph before = parse_graph(example.before, standard_ops(), GetParam().string());
+  const Graph want = parse_graph(example.after, standard_ops(), GetParam().string());
+  const bool with_dce = example.options.find("dce") != std::string::npos;
+  const bool avx512 = example.options.find("16 lanes") != std::string::npos;
+  EXPECT_EQ(print(run_passes(before, example.pass + (with_dce ? ",dce" : ""), avx512)), print(want));
+}
+
+// Headers of the room that are not a pass's.
+bool is_pass_header(const fs::path& path) {
+  const std::string stem = path.stem();
+  return path.extension() == ".h" && stem != "pass" && stem != "access" && stem != "graph_util" && stem != "fusion_plan";
+}
+
+std::vector<fs::path> pass_headers() {
+  std::vector<fs::path> headers;
+  for (const auto& entry : fs::directory_iterator(TESSERA_SOURCE_DIR "/src/graph_passes"))
+    if (is_pass_header(entry.path())) headers.push_back(entry.path());
+  std::sort(headers.begin(), headers.end());
+  return headers;
+}
+
+INSTANTIATE_TEST_SUITE_P(Graph, HeaderExample, testing::ValuesIn(pass_headers()),
+                         [](const auto& info) { return info.param.stem().string(); });
+
+TEST(GraphPipeline, HasGoldenFilesForEveryPass) {
+  std::string all;
+  for (const fs::path& file : golden_files()) all += file.stem().string() + "\n";
+  for (const GraphPass& pass : graph_pipeline()) EXPECT_NE(all.find(pass.name), std::string::npos) << pass.name;
+}
+
+}  // namespace
+}  // namespace tessera
