@@ -1,7 +1,99 @@
 #include "loop_passes/expand_math.h"
 
-namespace tessera {
+#include <cmath>
+#include <limits>
 
-LoopProgram expand_math(const LoopProgram& program) { return program; }
+#include "loop_passes/math_functions.h"
+
+namespace tessera {
+namespace {
+
+using Function = Expr (*)(const Expr&);
+using NarrowFunction = Expr (*)(const Expr&, bool);
+
+// Computes in `wide` and rounds back.
+template <typename F>
+Expr through(DType wide, const Expr& x, F&& function) {
+  return cast(x.dtype(), function(cast(wide, x)));
+}
+
+bool is_16_bit(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+Expr own_type(const Expr& x, Function function) {
+  return is_16_bit(x.dtype()) ? through(DType::kF32, x, function) : function(x);
+}
+
+Expr in_f64(const Expr& x, Function function) { return x.dtype() == DType::kF64 ? function(x) : through(DType::kF64, x, function); }
+
+Expr in_f64(const Expr& x, NarrowFunction function) {
+  if (x.dtype() == DType::kF64) return function(x, false);
+  return through(DType::kF64, x, [&](const Expr& wide) { return function(wide, true); });
+}
+
+Expr expand_unary(UnaryOp op, const Expr& x) {
+  switch (op) {
+    case UnaryOp::kExp: return own_type(x, math::exp);
+    case UnaryOp::kLog: return own_type(x, math::log);
+    case UnaryOp::kTanh: return own_type(x, math::tanh);
+    case UnaryOp::kErf: return own_type(x, math::erf);
+    case UnaryOp::kSin: return in_f64(x, math::sin);
+    case UnaryOp::kCos: return in_f64(x, math::cos);
+    case UnaryOp::kTan: return in_f64(x, math::tan);
+    case UnaryOp::kAsin: return in_f64(x, math::asin);
+    case UnaryOp::kAcos: return in_f64(x, math::acos);
+    case UnaryOp::kAtan: return in_f64(x, math::atan);
+    case UnaryOp::kSinh: return in_f64(x, math::sinh);
+    case UnaryOp::kCosh: return in_f64(x, math::cosh);
+    case UnaryOp::kAsinh: return in_f64(x, math::asinh);
+    case UnaryOp::kAcosh: return in_f64(x, math::acosh);
+    case UnaryOp::kAtanh: return in_f64(x, math::atanh);
+    default: return {};
+  }
+}
+
+Expr expand_pow(const Expr& x, const Expr& y) {
+  const DType dtype = x.dtype();
+  if (y->kind == ExprKind::kConst) {
+    const double power = y->float_value;
+    if (power == 1) return x;
+    if (power == 2) return x * x;
+    if (power == -1) return binary(BinaryOp::kDiv, const_float(dtype, 1), x);
+    if (power == 0.5) {
+      const double inf = std::numeric_limits<double>::infinity();
+      return select(equal(x, const_float(dtype, -inf)), const_float(dtype, inf), unary(UnaryOp::kSqrt, x));
+    }
+  }
+  return cast(dtype, math::pow(cast(DType::kF64, x), cast(DType::kF64, y)));
+}
+
+Expr expand_binary(BinaryOp op, const Expr& a, const Expr& b) {
+  const DType dtype = a.dtype();
+  if (op == BinaryOp::kPow) return is_float(dtype) ? expand_pow(a, b) : math::integer_pow(a, b);
+  if (!is_float(dtype) || (op != BinaryOp::kRem && op != BinaryOp::kFloorMod)) return {};
+  const Expr y = cast(DType::kF64, b);
+  Expr r = math::fmod(cast(DType::kF64, a), y, dtype != DType::kF64);
+  if (op == BinaryOp::kFloorMod) {
+    const Expr zero = const_float(DType::kF64, 0);
+    const Expr other_sign = binary(BinaryOp::kNe, r < zero, y < zero);
+    r = select(logical_and(binary(BinaryOp::kNe, r, zero), other_sign), r + y, r);
+  }
+  return cast(dtype, r);
+}
+
+Expr rewrite(const Expr& e) {
+  if (e->kind == ExprKind::kUnary) return expand_unary(e->unary, e->operands[0]);
+  if (e->kind == ExprKind::kBinary) return expand_binary(e->binary, e->operands[0], e->operands[1]);
+  return {};
+}
+
+}  // namespace
+
+Expr expand_math(const Expr& e) { return transform(e, rewrite); }
+
+LoopProgram expand_math(const LoopProgram& program) {
+  LoopProgram result = program;
+  result.body = transform(program.body, rewrite, nullptr);
+  return result;
+}
 
 }  // namespace tessera

@@ -1,5 +1,23 @@
-// Mathematical functions as polynomials in the same IR, so that every back end computes them with its own vectors
-// and needs no library.
+// Mathematical functions as polynomials in the same IR, so that every back end computes them with its own vectors,
+// fuses them with their neighbours and needs no library.
+//
+// before:  y[i] = exp(x[i])
+// after:   y[i] = bitcast:f32(...) * fma(r * r, fma(r, ...), r) ...   with r = x - round(x / ln 2) * ln 2
+//
+// Replaced: exp log tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh, pow (also of integers), rem and
+// floormod of floats, on f64, f32, f16 and bf16. Everything else is left alone; running the pass twice changes nothing.
+//
+// Largest error measured against libm in double precision (tests/reference/math_test.cpp), in units of the last place:
+//   f32: exp 1.0, log 0.8, tanh 1.3, erf 1.0 (in f32 arithmetic); the others and pow 0.5 (in f64, then rounded); rem 0
+//   f64: exp 1.0, log 0.9, tanh 1.2, erf 1.1, sin and cos 2.0, tan 3.4, asin 2.1, acos 1.2, atan 1.7, sinh 2.9, cosh 2.7,
+//        asinh 1.7, acosh 1.9, atanh 1.9
+//        sin, cos, tan of f64: for |x| up to 6e6; f32 arguments are reduced exactly over the whole range
+//        pow of f64: relative error of 2^-52 * |y * log(x)|; rem of f64: exact while |x / y| < 2^52 and kFma rounds once
+// Infinities, NaN, denormal arguments and results are right; the sign of a zero result may be lost.
+// f16 and bf16 go through f32.
+//
+// Method: range reduction by exponent (exp, log), by multiples of pi/2 in parts (sin, cos) or by identities; on the
+// reduced range minimax polynomials that fit_polynomials.py computes. Nothing relies on kFma being rounded once.
 #pragma once
 
 #include "loop/stmt.h"
@@ -7,5 +25,6 @@
 namespace tessera {
 
 LoopProgram expand_math(const LoopProgram& program);
+Expr expand_math(const Expr& e);
 
 }  // namespace tessera

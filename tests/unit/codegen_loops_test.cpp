@@ -74,6 +74,21 @@ TEST(CodegenLoops, SelectWithUniformAndStridedLoadsUnderMask) {
     vectorized for j in 0..40 { w[j] = select(((i[j] >= 0) & (i[j] < 9)), x[(i[j] * 2)], -1:f32) } })");
 }
 
+TEST(CodegenLoops, SelectsThatShareLoadsStaySmall) {
+  // Each arm repeats what was loaded: nothing may be emitted twice per level (2^40 times in all).
+  std::string text = "kernel @k(x: f32[20], i: i64[20]) -> (y: f32[20], z: f32[20]) { for j in 0..20 { let $0 = x[j] ";
+  const auto chain = [](const std::string& index) {
+    std::string lets;
+    for (int level = 1; level <= 40; ++level) {
+      const std::string last = "$" + std::to_string(level - 1);
+      lets += " let $" + std::to_string(level) + " = select((" + last + " < " + std::to_string(level) + ":f32), (" + last + " + " + index + "), (" + last + " - 1:f32))";
+    }
+    return lets;
+  };
+  text += chain("x[j]") + " y[j] = $40 } vectorized for j in 0..20 { let $0 = x[j]" + chain("x[j]") + " z[j] = $40 } }";
+  expect_agrees(text);
+}
+
 TEST(CodegenLoops, MaskedIf) {
   expect_agrees(R"(kernel @k(x: f32[45], b: bool[45]) -> (y: f32[45], z: f32[90], c: bool[45]) {
     for i in 0..90 { z[i] = 7:f32 }

@@ -51,6 +51,13 @@ class KernelEmitter {
   };
   using Layer = std::unordered_map<const ExprNode*, Value*>;
 
+  // An expression, or the arm of a select, that is being emitted as a whole: the loads that happen whenever it is
+  // evaluated. A load that happens anyway needs no guard where it appears again in an arm.
+  struct Evaluation {
+    std::vector<Expr> certain_loads;
+    std::unordered_map<const ExprNode*, bool> has_guarded_load;
+  };
+
   // What belongs to the function being written.
   struct FunctionState {
     llvm::Function* function = nullptr;
@@ -62,6 +69,7 @@ class KernelEmitter {
     Layer vars;                           // loop variables and symbols
     std::vector<Layer> indices;           // load-free index values, a layer per block scope
     std::vector<Layer> values;            // of the statement being emitted, a layer per block scope
+    std::vector<Evaluation> evaluations;  // like `values`, from the outside
   };
 
   // The vectorized loop being emitted: its variable is base + lane for lane = 0 .. lanes - 1.
@@ -130,6 +138,9 @@ class KernelEmitter {
   Value* index_value(const Expr& e);  // a load-free i64 expression, kept for the block scope
   Expr resolve(const Expr& condition);
   bool has_load(const Expr& e);
+  bool has_guarded_load(const Expr& e);
+  void enter(const Expr& e);
+  void leave();
   bool is_index(const Expr& e);
   Value* and_mask(Value* condition);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <unordered_set>
 
 #include "codegen/llvm/kernel_emitter.h"
 #include "support/error.h"
@@ -29,6 +30,52 @@ bool KernelEmitter::has_load(const Expr& e) {
   return has_load_[e.get()] = found;
 }
 
+namespace {
+
+// The loads that evaluating `e` does for sure: not those in the arms of selects and behind logical operators.
+void collect_certain_loads(const Expr& e, std::unordered_set<const ExprNode*>& seen, std::vector<Expr>& loads) {
+  if (!seen.insert(e.get()).second) return;
+  const bool conditional = e->kind == ExprKind::kSelect ||
+                           (e->kind == ExprKind::kBinary && e->dtype == DType::kBool &&
+                            (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
+  if (e->kind == ExprKind::kLoad) loads.push_back(e);
+  if (conditional) return collect_certain_loads(e->operands[0], seen, loads);
+  for (const Expr& operand : e->operands) collect_certain_loads(operand, seen, loads);
+}
+
+}  // namespace
+
+void KernelEmitter::enter(const Expr& e) {
+  f_.values.emplace_back();
+  Evaluation evaluation;
+  std::unordered_set<const ExprNode*> seen;
+  collect_certain_loads(e, seen, evaluation.certain_loads);
+  f_.evaluations.push_back(std::move(evaluation));
+}
+
+void KernelEmitter::leave() {
+  f_.evaluations.pop_back();
+  f_.values.pop_back();
+}
+
+// Whether `e`, an arm, loads what is not loaded anyway.
+bool KernelEmitter::has_guarded_load(const Expr& e) {
+  if (!has_load(e)) return false;
+  auto& known = f_.evaluations.back().has_guarded_load;
+  if (const auto it = known.find(e.get()); it != known.end()) return it->second;
+  bool guarded = false;
+  if (e->kind == ExprKind::kLoad) {
+    // Registers can be read at any time.
+    const auto place = f_.places.find(e->buffer.get());
+    guarded = place == f_.places.end() || place->second.kind == Place::kMemory;
+    for (const Evaluation& evaluation : f_.evaluations)
+      for (const Expr& load : evaluation.certain_loads)
+        if (guarded && structurally_equal(load, e)) guarded = false;
+  }
+  for (const Expr& operand : e->operands) guarded = guarded || has_guarded_load(operand);
+  return known[e.get()] = guarded;
+}
+
 // Integer arithmetic on loop variables only: worth simplifying once the unrolled and vector variables are known.
 bool KernelEmitter::is_index(const Expr& e) {
   if (is_float(e->dtype) || e->kind == ExprKind::kLoad) return false;
@@ -43,9 +90,9 @@ Expr KernelEmitter::resolve(const Expr& condition) {
 }
 
 Value* KernelEmitter::evaluate(const Expr& e) {
-  f_.values.emplace_back();
+  enter(e);
   Value* v = value(e);
-  f_.values.pop_back();
+  leave();
   return v;
 }
 
@@ -90,7 +137,7 @@ Value* KernelEmitter::compute(const Expr& e) {
       const Expr& a = e->operands[0];
       const Expr& b = e->operands[1];
       // The right side of a logical operator is evaluated only when needed.
-      if (e->dtype == DType::kBool && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr) && has_load(b)) {
+      if (e->dtype == DType::kBool && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr) && has_guarded_load(b)) {
         const Expr otherwise = const_int(DType::kBool, e->binary == BinaryOp::kOr);
         return e->binary == BinaryOp::kAnd ? emit_select(a, b, otherwise) : emit_select(a, otherwise, b);
       }
@@ -145,14 +192,12 @@ Value* KernelEmitter::branch_select(Value* condition, const std::function<Value*
 
 // An arm of a select whose condition differs between the lanes: its loads happen only where the condition holds.
 Value* KernelEmitter::masked_arm(const Expr& arm, Value* condition) {
-  if (!has_load(arm)) return value(arm);
+  if (!has_guarded_load(arm)) return value(arm);
   Value* outer_mask = vec_->mask;
   const bool outer_empty = vec_->mask_may_be_empty;
   vec_->mask = and_mask(condition);
   vec_->mask_may_be_empty = true;
-  f_.values.emplace_back();
-  Value* v = value(arm);
-  f_.values.pop_back();
+  Value* v = evaluate(arm);
   vec_->mask = outer_mask;
   vec_->mask_may_be_empty = outer_empty;
   return v;
@@ -162,14 +207,13 @@ Value* KernelEmitter::emit_select(const Expr& condition, const Expr& a, const Ex
   const Expr known = resolve(condition);
   if (const auto c = as_int(known)) return value(*c ? a : b);
   Value* c = value(known);
-  const bool loads = has_load(a) || has_load(b);
-  if (!loads) {
+  if (!has_guarded_load(a) && !has_guarded_load(b)) {
     Value* first = value(a);
     return ops_.select(c, first, value(b));
   }
-  if (Ops::lanes_of(c) == 1) return branch_select(c, [&] { return value(a); }, [&] { return value(b); });
+  if (Ops::lanes_of(c) == 1) return branch_select(c, [&] { return evaluate(a); }, [&] { return evaluate(b); });
   Value* first = masked_arm(a, c);
-  Value* second = has_load(b) ? masked_arm(b, b_.CreateNot(c)) : value(b);
+  Value* second = has_guarded_load(b) ? masked_arm(b, b_.CreateNot(c)) : value(b);
   return ops_.select(c, first, second);
 }
 

@@ -329,7 +329,7 @@ Value* KernelEmitter::emit_load(const Expr& e) {
 
 void KernelEmitter::emit_store(const Stmt& s) {
   const Buffer& buffer = *s->buffer;
-  f_.values.emplace_back();
+  enter(s->value);
   Value* v = value(s->value);
   // Cells have no masked stores: lanes that do not run keep what was there.
   const auto blend = [&](Value* old, Value* stored) {
@@ -359,7 +359,7 @@ void KernelEmitter::emit_store(const Stmt& s) {
       store_memory(place, buffer.dtype, index, ops_.to_storage(buffer.dtype, v));
     }
   }
-  f_.values.pop_back();
+  leave();
 }
 
 }  // namespace tessera
