@@ -1,0 +1,2 @@
+tessera_test(graph_passes_test SOURCES graph_passes_test.cpp random_graph.cpp
+  LINKS tessera_graph_passes tessera_ops tessera_interp WHOLE)

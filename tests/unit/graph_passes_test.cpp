@@ -1,0 +1,175 @@
+// Every graph pass keeps what a graph computes: the interpreter's answer before and after, on random graphs. And what
+// the golden texts do not show: why fusion refused, what the pipeline promises.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "graph/parser.h"
+#include "graph/printer.h"
+#include "graph/verify.h"
+#include "graph_passes/fuse_groups.h"
+#include "graph_passes/pass.h"
+#include "interp/graph_interp.h"
+#include "ops/op_table.h"
+#include "random_graph.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kGraphs = 60;
+constexpr int kNodes = 18;
+
+Target make_target(bool avx512) {
+  Target target;
+  target.features = {"avx", "avx2", "fma"};
+  if (avx512) target.features.insert("avx512f");
+  return target;
+}
+
+void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].dims(), want[i].dims()) << what;
+    double difference = 0, largest = 0;
+    for (int64_t k = 0; k < want[i].num_elements(); ++k) {
+      const double g = got[i].get_double(k), w = want[i].get_double(k);
+      if (std::isnan(w) && std::isnan(g)) continue;
+      if (std::isinf(w) && w == g) continue;
+      difference = std::max(difference, std::isfinite(g - w) ? std::fabs(g - w) : INFINITY);
+      if (std::isfinite(w)) largest = std::max(largest, std::fabs(w));
+    }
+    ASSERT_LE(difference, 2e-5 * largest + 1e-30) << what << ", output " << i;
+  }
+}
+
+void expect_same_interface(const Graph& a, const Graph& b, const std::string& what) {
+  ASSERT_EQ(a.inputs.size(), b.inputs.size()) << what;
+  ASSERT_EQ(a.outputs.size(), b.outputs.size()) << what;
+  for (size_t i = 0; i < a.inputs.size(); ++i) {
+    EXPECT_EQ(a.value(a.inputs[i]).name, b.value(b.inputs[i]).name) << what;
+    EXPECT_EQ(a.type(a.inputs[i]), b.type(b.inputs[i])) << what;
+  }
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    EXPECT_EQ(a.value(a.outputs[i]).name, b.value(b.outputs[i]).name) << what;
+    EXPECT_EQ(a.type(a.outputs[i]), b.type(b.outputs[i])) << what;
+  }
+}
+
+class EveryPass : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryPass, KeepsWhatRandomGraphsCompute) {
+  const GraphPass* pass = find_graph_pass(GetParam());
+  ASSERT_NE(pass, nullptr);
+  GraphInterpreter evaluator;
+  const Target target = make_target(false);
+  const PassContext ctx{standard_ops(), evaluator, target, 3};
+  int changed = 0;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    const Graph before = random_graph(seed, kNodes);
+    const std::string what = GetParam() + " on seed " + std::to_string(seed);
+    ASSERT_TRUE(verify(before).empty()) << what;
+    const Graph after = pass->run(before, ctx);
+    const auto problems = verify(after);
+    ASSERT_TRUE(problems.empty()) << what << ": " << problems[0];
+    expect_same_interface(before, after, what);
+    changed += print(before) != print(after);
+    const auto inputs = random_inputs(before, seed);
+    expect_close(evaluator.evaluate(after, inputs), evaluator.evaluate(before, inputs), what);
+    EXPECT_EQ(print(after), print(parse_graph(print(after), standard_ops()))) << what;
+  }
+  EXPECT_GT(changed, kGraphs / 10) << "the random graphs hardly exercise " << GetParam();
+}
+
+std::vector<std::string> pass_names() {
+  std::set<std::string> names;
+  for (const GraphPass& pass : graph_pipeline()) names.emplace(pass.name);
+  return {names.begin(), names.end()};
+}
+
+INSTANTIATE_TEST_SUITE_P(GraphPasses, EveryPass, testing::ValuesIn(pass_names()), [](const auto& info) { return info.param; });
+
+class Pipeline : public testing::TestWithParam<std::pair<int, bool>> {};
+
+TEST_P(Pipeline, KeepsWhatRandomGraphsCompute) {
+  const auto [level, avx512] = GetParam();
+  GraphInterpreter evaluator;
+  const Target target = make_target(avx512);
+  const PassContext ctx{standard_ops(), evaluator, target, level};
+  for (uint64_t seed = 1000; seed < 1000 + 2 * kGraphs; ++seed) {
+    const Graph before = random_graph(seed, 2 * kNodes);
+    Graph graph = before;
+    std::string what = "seed " + std::to_string(seed);
+    for (const GraphPass& pass : graph_pipeline()) {
+      if (pass.min_level > level) continue;
+      graph = pass.run(graph, ctx);
+      const auto problems = verify(graph);
+      ASSERT_TRUE(problems.empty()) << what << " after " << pass.name << ": " << problems[0];
+    }
+    expect_same_interface(before, graph, what);
+    for (const Node& node : graph.nodes()) {
+      EXPECT_NE(node.op->kind, OpKind::kComposite) << what;
+      if (level > 0) { EXPECT_NE(node.op->kind, OpKind::kExpression) << what << ": " << node.op->name << " is in no group"; }
+      if (node.op->kind == OpKind::kGroup) { EXPECT_EQ(node.outputs.size(), 1u) << what; }
+    }
+    const auto inputs = random_inputs(before, seed);
+    expect_close(evaluator.evaluate(graph, inputs), evaluator.evaluate(before, inputs), what);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(GraphPasses, Pipeline,
+                         testing::Values(std::pair{0, false}, std::pair{1, false}, std::pair{2, true}, std::pair{3, false},
+                                         std::pair{3, true}),
+                         [](const auto& info) {
+                           return "Level" + std::to_string(info.param.first) + (info.param.second ? "Avx512" : "Avx2");
+                         });
+
+TEST(GraphPasses, ASecondRunOfThePipelineFindsNothingToDo) {
+  GraphInterpreter evaluator;
+  const Target target = make_target(true);
+  const PassContext ctx{standard_ops(), evaluator, target, 3};
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Graph graph = random_graph(seed, kNodes);
+    for (const GraphPass& pass : graph_pipeline()) graph = pass.run(graph, ctx);
+    Graph again = graph;
+    for (const GraphPass& pass : graph_pipeline()) again = pass.run(again, ctx);
+    EXPECT_EQ(print(again), print(graph)) << "seed " << seed;
+  }
+}
+
+// What refuses a fusion is said once for each pair, in words.
+std::map<std::string, std::string> refusals_of(const std::string& text) {
+  GraphInterpreter evaluator;
+  const Target target = make_target(false);
+  FusionReport report;
+  fuse_groups_reporting(parse_graph(text, standard_ops()), {standard_ops(), evaluator, target, 3}, &report);
+  std::map<std::string, std::string> result;
+  for (const auto& refusal : report.refusals) result[refusal.producer + " -> " + refusal.consumer] = refusal.reason;
+  return result;
+}
+
+TEST(FusionReport, NamesTheReasonOfEveryRefusal) {
+  const auto refusals = refusals_of(R"(
+graph @main(%x: f32[4,8], %w: f32[8,8]) -> (%y: f32[4,8], %b: f32[4,8], %n: f32[4,1], %t: f32[8,4]) {
+  %a = exp(%x) loc("Exp")
+  %b = matmul(%a, %w) loc("MatMul_0")
+  %c = matmul(%b, %w) loc("MatMul_1")
+  %s = reduce(%c) {axes = [1], keepdims = true, kind = "sum"} loc("Sum")
+  %y = sub(%c, %s) loc("Sub")
+  %m = matmul(%x, %w) loc("MatMul_2")
+  %t = transpose(%m) {perm = [1, 0]} loc("Transpose")
+  %n = sqrt(%s) loc("Sqrt")
+})");
+  const std::map<std::string, std::string> want = {
+      {"Exp -> MatMul_0", "a contraction reads its operands many times, from packed memory"},
+      {"MatMul_0 -> MatMul_1", "its result is an output of the graph"},
+      {"MatMul_1 -> Sum", "a kernel has one reduction"},
+      {"MatMul_2 -> Transpose", "the shapes differ: f32[8,4] and f32[4,8]"},
+      {"Sum -> Sub", "the shapes differ: f32[4,8] and f32[4,1]"},
+  };
+  EXPECT_EQ(refusals, want);
+}
+
+}  // namespace
+}  // namespace tessera
