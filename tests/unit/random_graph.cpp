@@ -96,18 +96,28 @@ class Generator {
     switch (random_.in(0, 15)) {
       case 0: case 1: return conv(false);
       case 2: return conv(true);
-      case 3: case 4: case 5: return with_constant();
+      case 3: case 4: case 5: return repeated(&Generator::with_constant);
       case 6: return between_values();
       case 7: return op(random_.pick(std::vector<const char*>{"neg", "abs", "tanh", "sin", "erf"}), {any()});
       case 8: return composite();
       case 9: return batch_norm();
-      case 10: return view_or_move();
+      case 10: return repeated(&Generator::view_or_move);
       case 11: return reduce();
       case 12: return window();
       case 13: return concat_or_resize();
       case 14: return matmul();
       default: return hard_swish();
     }
+  }
+
+  // Several of a kind in a row, of which nobody else reads the inner ones: what rewrites of neighbours look for.
+  ValueId repeated(ValueId (Generator::*step)(ValueId)) {
+    ValueId value = random_.coin() ? any_image() : any();
+    for (int64_t i = random_.in(1, 4); i > 0; --i) {
+      const ValueId next = (this->*step)(value);
+      if (next >= 0) value = next;
+    }
+    return graph_.producer(value) ? value : -1;
   }
 
   ValueId conv(bool transposed) {
@@ -131,8 +141,7 @@ class Generator {
                {"dilations", Ints{dilation, dilation}}, {"input_dilations", Ints{gap, gap}}, {"groups", groups}});
   }
 
-  ValueId with_constant() {
-    const ValueId x = any();
+  ValueId with_constant(ValueId x) {
     const char* name = random_.pick(std::vector<const char*>{"add", "sub", "mul", "div", "min", "max"});
     if (std::string(name) == "div") return op("div", {x, random_.coin() ? constant(broadcastable(dims(x)), 0.5, 2) : constant({1}, 2, 2)});
     const ValueId c = random_.in(0, 5) ? constant(broadcastable(dims(x))) : constant({}, 0, 0);
@@ -168,23 +177,22 @@ class Generator {
     return add_composite(builder_, standard_ops(), "batch_norm", operands, {{"epsilon", 1e-3}})[0];
   }
 
-  ValueId view_or_move() {
-    const ValueId x = any();
+  ValueId view_or_move(ValueId x) {
     Ints shape = dims(x);
-    switch (random_.in(0, 4)) {
-      case 0: {
+    switch (random_.in(0, 6)) {
+      case 0: case 1: case 2: {
         Ints perm;
         for (size_t i = 0; i < shape.size(); ++i) perm.push_back(static_cast<int64_t>(i));
         for (size_t i = shape.size(); i-- > 1;) std::swap(perm[i], perm[static_cast<size_t>(random_.in(0, static_cast<int64_t>(i)))]);
         return op("transpose", {x}, {{"perm", perm}});
       }
-      case 1: {
+      case 3: {
         const int64_t count = elements(x);
         const int64_t rows = random_.pick(Ints{1, 2, 3, 4});
         if (count % rows != 0) return -1;
         return op("reshape", {x}, {{"shape", random_.coin() ? Ints{rows, count / rows} : Ints{1, rows, 1, count / rows}}});
       }
-      case 2: {
+      case 4: {
         Ints starts, sizes, steps;
         for (const int64_t d : shape) {
           const int64_t size = random_.coin() ? d : random_.in(1, d);
@@ -195,7 +203,7 @@ class Generator {
         }
         return op("slice", {x}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}});
       }
-      case 3: {
+      case 5: {
         Ints low, high;
         for (size_t i = 0; i < shape.size(); ++i) {
           low.push_back(random_.in(0, 3) ? 0 : 1);
