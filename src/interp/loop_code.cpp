@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "interp/affine_form.h"
 #include "interp/scalar_ops.h"
 #include "support/error.h"
 
@@ -16,44 +17,8 @@ namespace {
 
 using Instrs = std::vector<LoopInstr>;
 
-// Inclusive range of an i64 value; empty ends are unknown. Deliberately its own few lines instead of
-// arith/simplify.h: the oracle does not depend on the code that it checks.
-struct Range {
-  std::optional<int64_t> lo, hi;
-};
-
-Range add(const Range& a, const Range& b) {
-  Range r;
-  int64_t v = 0;
-  if (a.lo && b.lo && !__builtin_add_overflow(*a.lo, *b.lo, &v)) r.lo = v;
-  if (a.hi && b.hi && !__builtin_add_overflow(*a.hi, *b.hi, &v)) r.hi = v;
-  return r.lo && r.hi ? r : Range{};  // a sum that may wrap has no bounds
-}
-
-Range scale(const Range& a, int64_t k) {
-  if (!a.lo || !a.hi) return {};
-  int64_t lo = 0;
-  int64_t hi = 0;
-  if (__builtin_mul_overflow(*a.lo, k, &lo) || __builtin_mul_overflow(*a.hi, k, &hi)) return {};
-  return {std::min(lo, hi), std::max(lo, hi)};
-}
-
-// constant + sum of coefficient * slot (i64, wrapping).
-struct Affine {
-  int64_t constant = 0;
-  std::map<int32_t, int64_t> terms;
-
-  void add(const Affine& other, int64_t factor) {
-    constant += static_cast<int64_t>(static_cast<uint64_t>(other.constant) * static_cast<uint64_t>(factor));
-    for (const auto& [slot, k] : other.terms) {
-      terms[slot] += static_cast<int64_t>(static_cast<uint64_t>(k) * static_cast<uint64_t>(factor));
-      if (terms[slot] == 0) terms.erase(slot);
-    }
-  }
-  bool operator<(const Affine& other) const {
-    return constant != other.constant ? constant < other.constant : terms < other.terms;
-  }
-};
+using Range = SlotRange;
+using Affine = AffineForm;
 
 // A value that depends on loads cannot move out of its statement: it has the level kHere.
 constexpr int kHere = 1 << 30;
@@ -248,14 +213,45 @@ class Compiler {
     return slot;
   }
 
+  using NodeSet = std::unordered_set<const ExprNode*>;
+
+  // Nodes with loads whose value certainly is needed when that of `e` is.
+  void require(const Expr& e, NodeSet& set) {
+    if (is_pure(e) || !set.insert(e.get()).second) return;
+    const bool lazy = e->kind == ExprKind::kSelect || (e->kind == ExprKind::kBinary && e.dtype() == DType::kBool &&
+                                                       (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
+    for (size_t i = 0; i < (lazy ? 1 : e->operands.size()); ++i) require(e->operands[i], set);
+  }
+
+  // Evaluates what `e` shares with the code around a choice, or with its other operand, before the branch: otherwise
+  // nested choices would repeat shared expressions exponentially often.
+  void evaluate_shared(const Expr& e, const NodeSet& both, NodeSet& seen, Instrs& here) {
+    if (is_pure(e) || memo_.count(e.get()) != 0 || !seen.insert(e.get()).second) return;
+    bool needed = both.count(e.get()) != 0;
+    for (const NodeSet& set : required_) needed = needed || set.count(e.get()) != 0;
+    if (needed) value(e, here);
+    else for (const Expr& operand : e->operands) evaluate_shared(operand, both, seen, here);
+  }
+
   // Only the chosen operand is evaluated; what it computes is not known outside it.
   int32_t lazily(const Expr& condition, const Expr& if_true, const Expr& if_false, Instrs& here) {
     const int32_t chosen = value(condition, here);
+    NodeSet needed[2];
+    require(if_true, needed[0]);
+    require(if_false, needed[1]);
+    NodeSet both;
+    for (const ExprNode* node : needed[0])
+      if (needed[1].count(node) != 0) both.insert(node);
+    NodeSet seen;
+    evaluate_shared(if_true, both, seen, here);
+    evaluate_shared(if_false, both, seen, here);
     const int32_t slot = new_slot(kHere);
     Instrs arms[2];
     for (int arm = 0; arm < 2; ++arm) {
       const size_t mark = memo_order_.size();
+      required_.push_back(std::move(needed[arm]));
       const int32_t result = value(arm == 0 ? if_true : if_false, arms[arm]);
+      required_.pop_back();
       arms[arm].push_back(instr(LoopOp::kMove, slot, result));
       for (; memo_order_.size() > mark; memo_order_.pop_back()) memo_.erase(memo_order_.back());
     }
@@ -324,26 +320,40 @@ class Compiler {
   // ---- addresses ----
   // `e` as an affine form over slots.
   Affine affine(const Expr& e, Instrs& here) {
-    Affine result;
-    if (const auto c = as_int(e)) {
-      result.constant = *c;
-    } else if (e->kind == ExprKind::kUnary && e->unary == UnaryOp::kNeg) {
-      result.add(affine(e->operands[0], here), -1);
-    } else if (e->kind == ExprKind::kBinary && (e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub)) {
-      result = affine(e->operands[0], here);
-      result.add(affine(e->operands[1], here), e->binary == BinaryOp::kAdd ? 1 : -1);
-    } else if (e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul) {
-      const Affine a = affine(e->operands[0], here);
-      const Affine b = affine(e->operands[1], here);
-      if (b.terms.empty()) result.add(a, b.constant);
-      else if (a.terms.empty()) result.add(b, a.constant);
-      else result.terms[product(address_slot(a, here), address_slot(b, here), here)] = 1;
-    } else {
-      const int32_t slot = value(e, here);
+    std::unordered_map<const ExprNode*, Affine> done;  // shared sums once
+    return affine(e, here, done);
+  }
+
+  Affine affine(const Expr& e, Instrs& here, std::unordered_map<const ExprNode*, Affine>& done) {
+    if (!is_sum(e)) {
+      Affine result;
+      const auto c = as_int(e);
+      const int32_t slot = c ? 0 : value(e, here);
       const auto known = constant_value_.find(slot);
-      if (known != constant_value_.end()) result.constant = known->second;  // a symbol
+      if (c) result.constant = *c;
+      else if (known != constant_value_.end()) result.constant = known->second;  // a symbol
       else result.terms[slot] = 1;
+      return result;
     }
+    if (const auto it = done.find(e.get()); it != done.end()) return it->second;
+    Affine result;
+    const Affine a = affine(e->operands[0], here, done);
+    if (e->kind == ExprKind::kUnary) {
+      result.add(a, -1);
+    } else {
+      const Affine b = affine(e->operands[1], here, done);
+      if (e->binary != BinaryOp::kMul) {
+        result = a;
+        result.add(b, e->binary == BinaryOp::kAdd ? 1 : -1);
+      } else if (b.terms.empty()) {
+        result.add(a, b.constant);
+      } else if (a.terms.empty()) {
+        result.add(b, a.constant);
+      } else {
+        result.terms[product(address_slot(a, here), address_slot(b, here), here)] = 1;
+      }
+    }
+    done.emplace(e.get(), result);
     return result;
   }
 
@@ -395,7 +405,7 @@ class Compiler {
     id = find_buffer(buffer.get());
     const std::vector<int64_t> dims = code_.buffers[static_cast<size_t>(id)].dims;
     if (indices.size() != dims.size()) fail(fmt::format("{} is accessed with {} indices", buffer->name, indices.size()));
-    code_.accesses.push_back({id, is_store, access_text(buffer, indices)});
+    code_.accesses.push_back({id, is_store, indices});
     Affine flat;
     for (size_t d = 0; d < dims.size(); ++d) {
       const Affine index = affine(indices[d], here);
@@ -412,12 +422,6 @@ class Compiler {
       flat = std::move(scaled);
     }
     return address_slot(flat, here);
-  }
-
-  static std::string access_text(const BufferPtr& buffer, const std::vector<Expr>& indices) {
-    std::string text = buffer->name + "[";
-    for (size_t i = 0; i < indices.size(); ++i) text += (i ? ", " : "") + to_string(indices[i]);
-    return text + "]";
   }
 
   int32_t load_value(const Expr& e, Instrs& here) {
@@ -513,9 +517,13 @@ class Compiler {
     if (s->value.dtype() != dtype)
       fail(fmt::format("a value of type {} is stored to {} of type {}", dtype_name(s->value.dtype()), s->buffer->name,
                        dtype_name(dtype)));
+    required_.emplace_back();
+    require(s->value, required_.back());
+    for (const Expr& index : s->indices) require(index, required_.back());
     const int32_t stored = value(s->value, out);
     int32_t id = 0;
     const int32_t at = address(s->buffer, s->indices, true, id, out);
+    required_.pop_back();
     if (read_only_.count(id) != 0) fail(fmt::format("parameter {} is stored to but is not writable", s->buffer->name));
     const LoopOp op = dtype == DType::kF32   ? LoopOp::kStoreF32
                       : dtype == DType::kI64 ? LoopOp::kStoreI64
@@ -539,6 +547,7 @@ class Compiler {
   std::unordered_map<const ExprNode*, bool> pure_;
   std::unordered_map<const ExprNode*, int32_t> memo_;  // of the current statement: values with loads
   std::vector<const ExprNode*> memo_order_;
+  std::vector<NodeSet> required_;  // of the statement and of the operands of choices around the current place
   Instrs unused_;  // where code of pure values would go that never goes there
 };
 

@@ -61,7 +61,7 @@ struct LoopCodeBuffer {
 struct LoopCodeAccess {
   int32_t buffer = 0;
   bool is_store = false;
-  std::string text;  // "x[(i - 1), j]"
+  std::vector<Expr> indices;
 };
 
 struct LoopCode {

@@ -53,7 +53,7 @@ class Machine {
   [[noreturn]] void index_error(const LoopInstr& in, int64_t index) const {
     const LoopCodeAccess& access = code_.accesses[static_cast<size_t>(in.b)];
     throw InternalError(fmt::format("kernel {}: {} outside its buffer {}: {} has index {} in dimension {}", code_.kernel,
-                                    access.is_store ? "store" : "load", describe(access.buffer), access.text, index, in.c));
+                                    access.is_store ? "store" : "load", describe(access.buffer), text_of(access), index, in.c));
   }
 
   [[noreturn]] void unwritten_error(const LoopInstr& in, int64_t at) const {
@@ -63,7 +63,14 @@ class Machine {
     for (size_t d = dims.size(); d-- > 0; at /= dims[d])
       index = fmt::format("{}{}{}", at % dims[d], index.empty() ? "" : ", ", index);
     throw InternalError(fmt::format("kernel {}: load of {} from {} reads element [{}], which was never stored to",
-                                    code_.kernel, access.text, describe(access.buffer), index));
+                                    code_.kernel, text_of(access), describe(access.buffer), index));
+  }
+
+  // "x[(i - 1), j]"
+  std::string text_of(const LoopCodeAccess& access) const {
+    std::string text = code_.buffers[static_cast<size_t>(access.buffer)].buffer->name + "[";
+    for (size_t i = 0; i < access.indices.size(); ++i) text += (i ? ", " : "") + to_string(access.indices[i]);
+    return text + "]";
   }
 
   std::string describe(int32_t buffer) const {

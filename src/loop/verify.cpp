@@ -44,23 +44,33 @@ class Verifier {
     int64_t extent = 0;
   };
 
-  void report(const std::string& where, const std::string& rule) {
-    if (violations_.size() < kMaxViolations) violations_.push_back(fmt::format("kernel {}: {}: {}", program_.name, where, rule));
+  // `where` is put into words only when there is something to report.
+  struct Where {
+    Where(const char* text) : text(text) {}                     // NOLINT: both convert where they are given
+    Where(std::string text) : text(std::move(text)) {}          // NOLINT
+    Where(const Stmt& statement) : statement(&statement) {}     // NOLINT
+    std::string text;
+    const Stmt* statement = nullptr;
+  };
+
+  void report(const Where& where, const std::string& rule) {
+    if (violations_.size() >= kMaxViolations) return;
+    violations_.push_back(fmt::format("kernel {}: {}: {}", program_.name, where.statement ? summary(*where.statement) : where.text, rule));
   }
 
-  void define_var(const Var& var, const std::string& where) {
+  void define_var(const Var& var, const Where& where) {
     if (!var || var->kind != ExprKind::kVar) return report(where, "no variable");
     if (var.dtype() != DType::kI64) report(where, fmt::format("variable {} is {} instead of i64", var->name, dtype_name(var.dtype())));
     if (!defined_.insert(var.get()).second) report(where, fmt::format("variable {} is defined more than once", var->name));
     in_scope_.insert(var.get());
   }
 
-  void define_buffer(const BufferPtr& buffer, const std::string& where) {
+  void define_buffer(const BufferPtr& buffer, const Where& where) {
     if (!defined_.insert(buffer.get()).second) report(where, fmt::format("buffer {} is defined more than once", buffer->name));
     in_scope_.insert(buffer.get());
   }
 
-  void shape(const Buffer& buffer, const std::string& where) {
+  void shape(const Buffer& buffer, const Where& where) {
     for (const Expr& dim : buffer.shape) {
       expression(dim, where);
       if (dim.dtype() != DType::kI64) report(where, "a dimension is not i64");
@@ -68,7 +78,7 @@ class Verifier {
     }
   }
 
-  void expression(const Expr& e, const std::string& where) {
+  void expression(const Expr& e, const Where& where) {
     if (!e) return report(where, "a missing expression");
     walk(e, [&](const Expr& node) {
       if (node->kind == ExprKind::kVar && in_scope_.count(node.get()) == 0)
@@ -79,7 +89,7 @@ class Verifier {
   }
 
   // The constructors in arith/expr.h check most of this; nodes may also be made by hand.
-  void typed(const Expr& e, const std::string& where) {
+  void typed(const Expr& e, const Where& where) {
     const auto& o = e->operands;
     bool ok = true;
     switch (e->kind) {
@@ -102,7 +112,7 @@ class Verifier {
     if (!ok) report(where, "an expression whose operands have wrong types: " + to_string(e));
   }
 
-  void access(const Buffer& buffer, const std::vector<Expr>& indices, const std::string& where) {
+  void access(const Buffer& buffer, const std::vector<Expr>& indices, const Where& where) {
     if (in_scope_.count(&buffer) == 0) report(where, fmt::format("buffer {} is used outside its allocation", buffer.name));
     if (indices.size() != buffer.shape.size())
       return report(where, fmt::format("{} has {} dimensions but {} indices", buffer.name, buffer.shape.size(), indices.size()));
@@ -115,7 +125,7 @@ class Verifier {
     }
   }
 
-  void in_bounds(const Buffer& buffer, size_t i, const Expr& index, const std::string& where) {
+  void in_bounds(const Buffer& buffer, size_t i, const Expr& index, const Where& where) {
     const auto extent = as_int(buffer.shape[i]);
     const auto form = iterations(index);
     if (!extent || !form) return;
@@ -167,7 +177,7 @@ class Verifier {
 
   // A select's operands happen only sometimes, so accesses below it are not judged. The caller walks shared nodes
   // once, which is enough for every other rule.
-  void value(const Expr& e, const std::string& where) {
+  void value(const Expr& e, const Where& where) {
     bool has_choice = false;
     if (e)
       walk(e, [&](const Expr& node) {
@@ -185,7 +195,7 @@ class Verifier {
         for (const Stmt& child : s->stmts) statement(child);
         break;
       case StmtKind::kStore: {
-        const std::string where = summary(s);
+        const Where where(s);
         for (const Expr& index : s->indices) value(index, where);
         value(s->value, where);
         access(*s->buffer, s->indices, where);
@@ -195,7 +205,7 @@ class Verifier {
         break;
       }
       case StmtKind::kIf: {
-        const std::string where = summary(s);
+        const Where where(s);
         value(s->condition, where);
         if (s->condition && s->condition.dtype() != DType::kBool) report(where, "the condition is not bool");
         ++conditional_;
@@ -206,16 +216,16 @@ class Verifier {
       case StmtKind::kAlloc: allocation(s); break;
       case StmtKind::kTensorized:
         statement(s->stmts[0]);
-        if (!s->intrinsic) report(summary(s), "no intrinsic");
+        if (!s->intrinsic) report(s, "no intrinsic");
         else if (const std::string reason = match_intrinsic(*s->intrinsic, s->stmts[0]); !reason.empty())
-          report(summary(s), "the body does not match the intrinsic: " + reason);
+          report(s, "the body does not match the intrinsic: " + reason);
         break;
       case StmtKind::kFor: loop(s); break;
     }
   }
 
   void allocation(const Stmt& s) {
-    const std::string where = summary(s);
+    const Where where(s);
     shape(*s->buffer, where);
     if (s->buffer->scope == MemoryScope::kGlobal) report(where, "an allocation in global memory; local or register is legal");
     if (s->buffer->scope == MemoryScope::kRegister)
@@ -227,7 +237,7 @@ class Verifier {
   }
 
   void loop(const Stmt& s) {
-    const std::string where = summary(s);
+    const Where where(s);
     value(s->begin, where);
     value(s->extent, where);
     if (!s->begin || !s->extent || s->begin.dtype() != DType::kI64 || s->extent.dtype() != DType::kI64)

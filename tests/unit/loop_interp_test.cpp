@@ -168,6 +168,41 @@ kernel @k(x: f32[4]) -> (y: f32[5]) {
   EXPECT_THAT(values(run(fixed, tensor(DType::kF32, {4}, {1, -1, 2, -2}))), ElementsAre(1, -1, 2, -1, -1));
 }
 
+// Choices over shared expressions, nested: in proportion to the nodes, not to the paths through them.
+TEST(LoopInterp, SharedExpressionsBehindChoices) {
+  const BufferPtr x = make_buffer("x", DType::kI64, {2});
+  const BufferPtr y = make_buffer("y", DType::kI64, {2});
+  Expr e = load(x, {0});
+  for (int i = 0; i < 60; ++i) {
+    if (i % 3 == 0) e = select(e < Expr(i), e + Expr(1), e + Expr(2));
+    else if (i % 3 == 1) e = select(load(x, {1}) < Expr(i), e + Expr(1), Expr(0)) + e * Expr(i % 2);
+    else e = select(load(x, {1}) > Expr(i), e * Expr(3), e - Expr(1));
+  }
+  const LoopProgram program{"k", {x, y}, 1, {}, store(y, {0}, e)};
+  Tensor in(DType::kI64, {2});
+  Tensor out(DType::kI64, {2});
+  in.set_int(0, 5);
+  in.set_int(1, 30);
+  Tensor* params[] = {&in, &out};
+  interpret(program, std::span<Tensor* const>(params));
+  int64_t expected = 5;
+  for (int i = 0; i < 60; ++i) {
+    const auto old = static_cast<uint64_t>(expected);
+    if (i % 3 == 0) expected += expected < i ? 1 : 2;
+    else if (i % 3 == 1) expected = static_cast<int64_t>((30 < i ? old + 1 : 0) + old * static_cast<uint64_t>(i % 2));
+    else expected = static_cast<int64_t>(30 > i ? old * 3 : old - 1);
+  }
+  EXPECT_EQ(out.get_int(0), expected);
+
+  const Var i = make_var("i");
+  Expr index = i;
+  for (int doubling = 0; doubling < 62; ++doubling) index = index + index;
+  const Stmt put = store(y, {floordiv(index, Expr(int64_t{1} << 61))}, 7);
+  const LoopProgram sums{"k", {x, y}, 1, {}, for_loop(i, 0, 1, ForKind::kSerial, put)};
+  interpret(sums, std::span<Tensor* const>(params));
+  EXPECT_EQ(out.get_int(0), 7);
+}
+
 TEST(LoopInterp, ALoadIsRepeatedAfterAStore) {
   const char* text = "kernel @k(x: f32[1]) -> (y: f32[2]) { y[0] = 1:f32 y[1] = y[0] + 1:f32 y[0] = y[1] + y[0] y[1] = y[0] * y[1] }";
   EXPECT_THAT(values(run(text, tensor(DType::kF32, {1}, {0}))), ElementsAre(3, 6));

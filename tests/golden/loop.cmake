@@ -1,0 +1,1 @@
+tessera_test(loop_golden_test SOURCES loop_golden_test.cpp LINKS tessera_loop_passes tessera_interp WHOLE)
