@@ -1,0 +1,61 @@
+// Tessera's compile-time C++ API: a model file in, a module out. The module is run with tessera.h.
+//
+// Thread safety: every function may be called from several threads at once; there is no global state.
+// Errors: CompileError. Nothing is printed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+// The values that a dimension may take, inclusive.
+struct DimBounds {
+  int64_t lo = 1, hi = 1;
+};
+
+struct CompileOptions {
+  int opt_level = 3;              // 0..3
+  // "native", "x86-64-v2", "x86-64-v3", "x86-64-v4", or "TRIPLE[,cpu=NAME][,+feature][,-feature]..."
+  std::string target = "native";
+  int num_threads = 0;            // that loops are cut for; 0: as many as a session here would use
+  // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
+  std::map<std::string, DimBounds> dims;
+  std::map<std::string, std::vector<int64_t>> shapes;
+};
+
+// What went wrong. what() is the whole text.
+class CompileError : public std::runtime_error {
+ public:
+  struct Details {
+    std::string id;       // stable, "TSR-1040"; docs/errors.md lists them. Empty for a bug of ours.
+    std::string message;  // what was found
+    std::string node;     // the model's own name of the node, may be empty
+    std::string legal;    // what would be legal, may be empty
+    std::string hint;     // what to do, may be empty
+  };
+  CompileError(const std::string& text, Details details) : std::runtime_error(text), details_(std::move(details)) {}
+  const Details& details() const { return details_; }
+  // False when the model, the options or the machine are at fault.
+  bool is_bug() const { return details_.id.empty(); }
+
+ private:
+  Details details_;
+};
+
+// Compiles the ONNX model at `model_path` to a module file at `module_path`, which appears whole or not at all.
+void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options = {});
+
+// The same with the module in memory, ready for tessera_module_load_memory or to be written to a file.
+std::vector<std::byte> compile_to_memory(const std::string& model_path, const CompileOptions& options = {});
+
+// "0.1.0"
+std::string_view compiler_version();
+
+}  // namespace tessera

@@ -1,0 +1,232 @@
+#include "driver/compile.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "codegen/llvm/llvm_codegen.h"
+#include "codegen/llvm/target.h"
+#include "driver/version.h"
+#include "graph/printer.h"
+#include "graph_passes/pass.h"
+#include "import/onnx/onnx_import.h"
+#include "interp/graph_interp.h"
+#include "loop/printer.h"
+#include "loop_passes/pass.h"
+#include "lower/lower.h"
+#include "ops/op_table.h"
+#include "package/link.h"
+#include "program/memory_plan.h"
+#include "program/printer.h"
+#include "schedule/schedule.h"
+#include "support/error.h"
+#include "support/hash.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+
+namespace {
+
+// Steps that are always there, by the names under which --print-ir-after and --time-passes know them.
+constexpr std::string_view kImport = "import", kLower = "lower", kSchedule = "schedule", kPlanMemory = "plan_memory",
+                           kCodegen = "codegen", kLink = "link";
+
+bool contains(const std::vector<std::string>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  const auto add = [&](std::string_view name) {
+    if (!contains(names, name)) names.emplace_back(name);
+  };
+  for (const GraphPass& pass : graph_pipeline()) add(pass.name);
+  for (const LoopPass& pass : loop_pipeline()) add(pass.name);
+  return names;
+}
+
+// What runs at -O0 is no optimisation: later steps rely on it.
+bool is_needed(std::string_view name) {
+  const GraphPass* graph_pass = find_graph_pass(name);
+  const LoopPass* loop_pass = find_loop_pass(name);
+  return (graph_pass && graph_pass->min_level == 0) || (loop_pass && loop_pass->min_level == 0);
+}
+
+[[noreturn]] void fail_unknown(const std::string& flag, const std::string& name, const std::vector<std::string>& known) {
+  throw UserError({.id = "TSR-4020",
+                   .message = fmt::format("{}: there is no pass '{}'", flag, name),
+                   .node = {},
+                   .legal = fmt::format("{}", fmt::join(known, ", ")),
+                   .hint = {}});
+}
+
+OnnxImportOptions import_options(const CompileOptions& options) {
+  OnnxImportOptions result;
+  for (const auto& [name, bounds] : options.dims) result.dims[name] = {bounds.lo, bounds.hi};
+  result.shapes = options.shapes;
+  return result;
+}
+
+std::string kernels_text(const Program& program) {
+  std::string text;
+  for (const Kernel& kernel : program.kernels) text += print(kernel.program) + '\n';
+  return text;
+}
+
+ModuleInfo describe(const Graph& graph, const Target& target, const DriverOptions& options) {
+  ModuleInfo info;
+  info.model_name = graph.name;
+  info.model_digest = model_digest(graph);
+  info.producer = fmt::format("tessera {}", compiler_version());
+  info.target_triple = target.triple;
+  info.target_cpu = target.cpu;
+  info.features.assign(target.features.begin(), target.features.end());
+  info.num_threads = target.num_threads;
+  info.options["opt-level"] = std::to_string(options.compile.opt_level);
+  if (!options.disabled_passes.empty()) {
+    info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.disabled_passes, ","));
+  }
+  return info;
+}
+
+}  // namespace
+
+Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
+  check_options(options);
+  return runner.run(kImport, [&] {
+    GraphInterpreter evaluator;
+    Graph graph = import_onnx_file(path, import_options(options.compile), standard_ops(), evaluator);
+    if (graph.name.empty()) graph.name = std::filesystem::path(path).stem();
+    return graph;
+  });
+}
+
+Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner) {
+  check_options(options);
+  const int opt_level = options.compile.opt_level;
+  const auto is_enabled = [&](std::string_view pass) { return !options.disabled_passes.contains(std::string(pass)); };
+  const Target target = resolve_target(options.compile);
+  GraphInterpreter evaluator;
+  Compiled result;
+  result.info = describe(graph, target, options);
+
+  // Simplify the graph and group operators that become one kernel.
+  const PassContext context{standard_ops(), evaluator, target, opt_level};
+  for (const GraphPass& pass : graph_pipeline()) {
+    if (opt_level < pass.min_level || !is_enabled(pass.name)) continue;
+    graph = runner.run(pass.name, [&] { return pass.run(graph, context); });
+  }
+  if (options.emit == Emit::kGraph) {
+    result.text = print(graph, {.elide_constants = true});
+    result.times = runner.times();
+    return result;
+  }
+
+  // Each group becomes a kernel with a naive loop program; rules then write the program that suits the machine, and
+  // loop passes bring it into the shape that code generation wants.
+  Program program = runner.run(kLower, [&] { return lower_graph(graph); });
+  graph = Graph();  // the program holds what it still needs of the constants
+  program = runner.run(kSchedule, [&] {
+    schedule_program(program, target, opt_level);
+    return std::move(program);
+  });
+  const LoopPassContext loop_context{target, opt_level};
+  for (const LoopPass& pass : loop_pipeline()) {
+    if (opt_level < pass.min_level || !is_enabled(pass.name)) continue;
+    program = runner.run(pass.name, [&] {
+      for (Kernel& kernel : program.kernels) kernel.program = pass.run(kernel.program, loop_context);
+      return std::move(program);
+    });
+  }
+
+  // Give every buffer its place.
+  program = runner.run(kPlanMemory, [&] {
+    plan_memory(program);
+    return std::move(program);
+  });
+  if (options.emit == Emit::kLoop || options.emit == Emit::kProgram) {
+    result.text = options.emit == Emit::kLoop ? kernels_text(program) : print(program, {.elide_constants = true});
+    result.times = runner.times();
+    return result;
+  }
+
+  // Generate machine code, and link it into the code part of a module.
+  const bool keep_all = !options.runner.save_temps.empty();
+  ObjectCode object = runner.time(kCodegen, [&] {
+    CodegenOptions codegen;
+    codegen.opt_level = opt_level;
+    codegen.module_name = result.info.model_name;
+    codegen.want_ir = keep_all || options.emit == Emit::kLlvm;
+    codegen.want_asm = keep_all || options.emit == Emit::kAsm;
+    return generate_llvm(program, target, codegen);
+  });
+  if (keep_all) {
+    runner.save("module.ll", object.llvm_ir);
+    runner.save("module.s", object.assembly);
+    runner.save("module.o", {reinterpret_cast<const char*>(object.object.data()), object.object.size()});
+  }
+  switch (options.emit) {
+    case Emit::kLlvm: result.text = std::move(object.llvm_ir); break;
+    case Emit::kAsm: result.text = std::move(object.assembly); break;
+    case Emit::kObj: result.code = std::move(object.object); break;
+    default:
+      result.code = runner.time(kLink, [&] { return link_shared_object(object.object, {}); });
+      program.scratch_bytes = object.scratch_bytes;
+      result.program = std::move(program);
+  }
+  result.times = runner.times();
+  return result;
+}
+
+Compiled compile_model(const std::string& path, const DriverOptions& options) {
+  PassRunner runner(options.runner);
+  return compile_graph(import_model(path, options, runner), options, runner);
+}
+
+void write_module(const Compiled& compiled, const std::string& path) {
+  write_module_file(path, {compiled.code, compiled.program, compiled.info});
+}
+
+AnonymousFile module_in_memory(const Compiled& compiled) {
+  return write_module_memory({compiled.code, compiled.program, compiled.info});
+}
+
+std::string model_digest(const Graph& graph) {
+  Hasher hasher;
+  hasher.add(print(graph, {.elide_constants = true}));  // constants stand in it with the hash of their contents
+  return fmt::format("{:016x}", hasher.value());
+}
+
+Target resolve_target(const CompileOptions& options) {
+  Target target = parse_target(options.target);
+  target.num_threads = options.num_threads > 0 ? options.num_threads : tessera_default_num_threads();
+  return target;
+}
+
+void check_options(const DriverOptions& options) {
+  if (options.compile.opt_level < 0 || options.compile.opt_level > 3) {
+    throw UserError({.id = "TSR-4021",
+                     .message = fmt::format("there is no optimisation level {}", options.compile.opt_level),
+                     .node = {},
+                     .legal = "0, 1, 2, 3",
+                     .hint = {}});
+  }
+  std::vector<std::string> names = pass_names();
+  for (const std::string& name : options.disabled_passes) {
+    if (!contains(names, name)) fail_unknown("--disable-pass", name, names);
+    if (is_needed(name)) {
+      throw UserError({.id = "TSR-4023",
+                       .message = fmt::format("--disable-pass: '{}' cannot be left out", name),
+                       .node = {},
+                       .legal = "passes that -O0 leaves out",
+                       .hint = "later steps rely on what this pass does"});
+    }
+  }
+  for (const std::string_view step : {kImport, kLower, kSchedule, kPlanMemory}) names.emplace_back(step);
+  names.emplace_back("all");
+  const std::string& wanted = options.runner.print_ir_after;
+  if (!wanted.empty() && !contains(names, wanted)) fail_unknown("--print-ir-after", wanted, names);
+}
+
+}  // namespace tessera

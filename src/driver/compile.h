@@ -1,0 +1,49 @@
+// From a model to a module: the one list of the compiler's steps.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/options.h"
+#include "driver/pass_runner.h"
+#include "graph/graph.h"
+#include "package/anonymous_file.h"
+#include "package/module_writer.h"
+#include "program/program.h"
+#include "types/target.h"
+
+namespace tessera {
+
+// The result of a compile as far as `emit` asked it to go.
+struct Compiled {
+  std::string text;             // kGraph, kLoop, kProgram, kLlvm, kAsm
+  std::vector<std::byte> code;  // kObj: the object; kModule: the shared object
+  Program program;              // kModule: planned, with the weights
+  ModuleInfo info;              // kModule
+  std::vector<StepTime> times;
+};
+
+// Compiles the ONNX file at `path`. UserError for what the user can mend, InternalError otherwise. Thread-safe.
+Compiled compile_model(const std::string& path, const DriverOptions& options);
+
+// The same in two halves, for those who want to look at the model in between. Both check the options first.
+Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
+Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner);
+
+// REQUIRES: compiled with Emit::kModule.
+void write_module(const Compiled& compiled, const std::string& path);
+AnonymousFile module_in_memory(const Compiled& compiled);
+
+// Of everything in an imported graph, its names and its constants included; 16 hexadecimal digits.
+std::string model_digest(const Graph& graph);
+
+// The target that the options name, with the number of threads that they ask for.
+Target resolve_target(const CompileOptions& options);
+
+// UserError TSR-4020 when a step or pass is named that does not exist, TSR-4021 for a level that does not, TSR-4023 for
+// a disabled pass that is no optimisation.
+void check_options(const DriverOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,15 @@
+// An imported graph, run by the interpreter: slow, obvious, and what compiled code is compared with.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "driver/model.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+// REQUIRES: static shapes of inputs and outputs.
+std::unique_ptr<Model> interpret_graph(Graph graph, const std::string& name);
+
+}  // namespace tessera

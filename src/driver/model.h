@@ -1,0 +1,42 @@
+// A model that can be run, whatever runs it: compiled code or the interpreter.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "types/tensor.h"
+
+namespace tessera {
+
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> dims;  // < 0: symbol number -(dim + 1), bound at run time
+
+  bool is_static() const;
+  std::string type_text() const;  // "f32[1,3,?,?]"
+};
+
+// Thread safety: one thread at a time.
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const std::string& name() const = 0;
+  virtual const std::vector<TensorInfo>& inputs() const = 0;
+  virtual const std::vector<TensorInfo>& outputs() const = 0;
+
+  // Fixes the tensors of later runs. Keeps references to their bytes, allocates the outputs. UserError when a shape or
+  // dtype does not fit (check_inputs), or the runtime refuses.
+  virtual void bind(std::vector<Tensor> inputs) = 0;
+  // Runs once on the bound tensors. Compiled code allocates nothing here.
+  virtual void run() = 0;
+  // Of the last run; valid until the next bind() or run().
+  virtual const std::vector<Tensor>& results() const = 0;
+  virtual int num_threads() const = 0;
+};
+
+// UserError TSR-6301 (how many), TSR-6302 (dtype), TSR-6303 (shape), each naming the input, what it is and what came.
+void check_inputs(const std::vector<TensorInfo>& infos, const std::vector<Tensor>& inputs);
+
+}  // namespace tessera

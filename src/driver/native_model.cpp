@@ -1,0 +1,124 @@
+#include "driver/native_model.h"
+
+#include <algorithm>
+
+#include "runtime/core/module_loader.h"
+#include "support/error.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+
+namespace {
+
+// The runtime's messages are whole: what was found, what is legal, what to do.
+void throw_unless_ok(tessera_status status, const tessera_error& error) {
+  if (status == TESSERA_OK) return;
+  if (status == TESSERA_INTERNAL) throw InternalError(error.message);
+  throw UserError({.id = error.id, .message = error.message, .node = {}, .legal = {}, .hint = {}});
+}
+
+TensorInfo info_of(const tessera_tensor_info& info) {
+  return {info.name, static_cast<DType>(info.dtype), {info.dims, info.dims + info.rank}};
+}
+
+struct ModuleDeleter {
+  void operator()(tessera_module* module) const { tessera_module_free(module); }
+};
+struct SessionDeleter {
+  void operator()(tessera_session* session) const { tessera_session_free(session); }
+};
+using ModulePtr = std::unique_ptr<tessera_module, ModuleDeleter>;
+using SessionPtr = std::unique_ptr<tessera_session, SessionDeleter>;
+
+class NativeModel : public Model {
+ public:
+  NativeModel(ModulePtr module, std::string name, int num_threads) : name_(std::move(name)), module_(std::move(module)) {
+    tessera_session_options options = {};
+    options.size = sizeof(options);
+    options.num_threads = num_threads;
+    tessera_session* session = nullptr;
+    tessera_error error = {};
+    throw_unless_ok(tessera_session_create(module_.get(), &options, &session, &error), error);
+    session_.reset(session);
+    tessera_tensor_info info;
+    for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info_of(info));
+    for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i) outputs_.push_back(info_of(info));
+  }
+
+  const std::string& name() const override { return name_; }
+  const std::vector<TensorInfo>& inputs() const override { return inputs_; }
+  const std::vector<TensorInfo>& outputs() const override { return outputs_; }
+  const std::vector<Tensor>& results() const override { return results_; }
+  int num_threads() const override { return tessera_session_num_threads(session_.get()); }
+
+  void bind(std::vector<Tensor> inputs) override {
+    check_inputs(inputs_, inputs);
+    bound_ = std::move(inputs);
+    input_tensors_.clear();
+    for (const Tensor& tensor : bound_) input_tensors_.push_back(describe(tensor, const_cast<std::byte*>(tensor.bytes())));
+    results_.clear();
+    for (const TensorInfo& info : outputs_) results_.emplace_back(info.dtype, bind_symbols(info.dims));
+    output_tensors_.clear();
+    for (Tensor& tensor : results_) output_tensors_.push_back(describe(tensor, tensor.mutable_bytes()));
+  }
+
+  void run() override {
+    tessera_error error;
+    error.message[0] = '\0';
+    const tessera_status status = tessera_session_run(
+        session_.get(), input_tensors_.data(), static_cast<int32_t>(input_tensors_.size()), output_tensors_.data(),
+        static_cast<int32_t>(output_tensors_.size()), &error);
+    throw_unless_ok(status, error);
+  }
+
+ private:
+  static tessera_tensor describe(const Tensor& tensor, std::byte* data) {
+    tessera_tensor result = {};
+    result.data = data;
+    result.dtype = static_cast<tessera_dtype>(tensor.dtype());
+    result.rank = static_cast<int32_t>(tensor.dims().size());
+    std::copy(tensor.dims().begin(), tensor.dims().end(), result.dims);
+    return result;
+  }
+
+  // Dims of an output with the values that the bound inputs give to named dimensions. The module's checks guarantee
+  // that every symbol is a dimension of an input.
+  std::vector<int64_t> bind_symbols(std::vector<int64_t> dims) const {
+    for (int64_t& dim : dims) {
+      if (dim >= 0) continue;
+      for (size_t i = 0; i < inputs_.size() && dim < 0; ++i) {
+        const auto axis = std::find(inputs_[i].dims.begin(), inputs_[i].dims.end(), dim);
+        if (axis != inputs_[i].dims.end()) {
+          dim = bound_[i].dims()[static_cast<size_t>(axis - inputs_[i].dims.begin())];
+        }
+      }
+      check(dim >= 0, "a symbol of an output is bound by no input");
+    }
+    return dims;
+  }
+
+  std::string name_;
+  ModulePtr module_;
+  SessionPtr session_;
+  std::vector<TensorInfo> inputs_, outputs_;
+  std::vector<Tensor> bound_, results_;
+  std::vector<tessera_tensor> input_tensors_, output_tensors_;  // point into bound_ and results_
+};
+
+}  // namespace
+
+std::unique_ptr<Model> load_module(const std::string& path, int num_threads) {
+  tessera_module* module = nullptr;
+  tessera_error error = {};
+  throw_unless_ok(tessera_module_load(path.c_str(), nullptr, &module, &error), error);
+  return std::make_unique<NativeModel>(ModulePtr(module), path, num_threads);
+}
+
+std::unique_ptr<Model> load_module(AnonymousFile file, const std::string& name, int num_threads) {
+  tessera_module* module = nullptr;
+  tessera_error error = {};
+  throw_unless_ok(load_from_fd(file.release(), name.c_str(), true, &module, &error), error);
+  return std::make_unique<NativeModel>(ModulePtr(module), name, num_threads);
+}
+
+}  // namespace tessera

@@ -1,0 +1,112 @@
+#include "driver/open_model.h"
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "driver/compile.h"
+#include "driver/interpreted_model.h"
+#include "driver/native_model.h"
+#include "driver/version.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+namespace tessera {
+
+namespace {
+
+class StopWatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// Everything that the module's bytes depend on.
+std::string cache_key(const Graph& graph, const DriverOptions& options) {
+  const Target target = resolve_target(options.compile);
+  Hasher hasher;
+  hasher.add(build_identity());
+  hasher.add(target.triple);
+  hasher.add(target.cpu);
+  for (const std::string& feature : target.features) hasher.add(feature);
+  for (const int64_t number : {target.l1_bytes, target.l2_bytes, target.l3_bytes, int64_t{target.num_threads},
+                               int64_t{options.compile.opt_level}}) {
+    hasher.add(static_cast<uint64_t>(number));
+  }
+  for (const std::string& pass : options.disabled_passes) hasher.add(pass);
+  return fmt::format("{}-{:016x}", model_digest(graph), hasher.value());
+}
+
+// Keeps the module for the next time; the model itself runs from memory, so a failure here changes nothing.
+void store(const ModuleCache& cache, const std::string& key, const Compiled& compiled, const Warn& warn) {
+  const std::string place = cache.place_for(key);
+  if (place.empty()) return;
+  try {
+    write_module(compiled, place);
+    cache.trim(key);
+  } catch (const UserError& error) {
+    warn(fmt::format("the compiled module is not cached: {}", error.diagnostic().message));
+  }
+}
+
+OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
+  OpenedModel opened;
+  const StopWatch compile_watch;
+  PassRunner runner(options.driver.runner);
+  Graph graph = import_model(path, options.driver, runner);
+  if (options.engine == Engine::kInterp) {
+    opened.model = interpret_graph(std::move(graph), path);
+    return opened;
+  }
+  // Whoever wants to see the steps wants them to happen.
+  const RunnerOptions& watched = options.driver.runner;
+  const bool wants_steps = !watched.print_ir_after.empty() || !watched.save_temps.empty();
+  const ModuleCache cache = options.use_cache && !wants_steps ? ModuleCache::from_environment(options.warn)
+                                                              : ModuleCache("", 0, options.warn);
+  const std::string key = cache.enabled() ? cache_key(graph, options.driver) : "";
+  const StopWatch find_watch;
+  opened.model = cache.find(key, options.num_threads);
+  if (opened.model) {
+    opened.load_seconds = find_watch.seconds();
+    opened.from_cache = true;
+    return opened;
+  }
+  const Compiled compiled = compile_graph(std::move(graph), options.driver, runner);
+  opened.compile_seconds = compile_watch.seconds();
+  if (cache.enabled()) store(cache, key, compiled, options.warn);
+  const StopWatch load_watch;
+  opened.model = load_module(module_in_memory(compiled), path, options.num_threads);
+  opened.load_seconds = load_watch.seconds();
+  return opened;
+}
+
+}  // namespace
+
+bool looks_like_module(const std::string& path) {
+  std::array<char, 4> magic = {};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(magic.data(), magic.size()) && std::memcmp(magic.data(), "\177ELF", magic.size()) == 0;
+}
+
+OpenedModel open_model(const std::string& path, const OpenOptions& options) {
+  if (!looks_like_module(path) && !path.ends_with(".so")) return open_onnx(path, options);
+  if (options.engine == Engine::kInterp) {
+    throw UserError({.id = "TSR-4030",
+                     .message = fmt::format("'{}' is a compiled module, which the interpreter cannot run", path),
+                     .node = {},
+                     .legal = "an ONNX model with --engine interp, or a module with --engine native",
+                     .hint = "give the model that the module was compiled from"});
+  }
+  OpenedModel opened;
+  const StopWatch watch;
+  opened.model = load_module(path, options.num_threads);
+  opened.load_seconds = watch.seconds();
+  return opened;
+}
+
+}  // namespace tessera

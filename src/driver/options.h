@@ -1,0 +1,34 @@
+// What a compile is asked for beyond the public options: where to look inside, and what to leave out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "tessera/compiler.h"
+
+namespace tessera {
+
+// What a compile ends with. Each level is a stop of its own; kModule is all the way.
+enum class Emit : uint8_t { kModule, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
+
+// How the steps of a compile are watched. Nothing in it changes the result.
+struct RunnerOptions {
+  bool verify_each = false;          // after every pass; always on in builds with assertions
+  std::string print_ir_after;        // a step's name, "all", or empty
+  std::ostream* ir_stream = nullptr; // for print_ir_after; not null when that is set
+  std::string save_temps;            // folder for the text after every step and the object code; empty: none
+  std::function<void(std::string_view step)> on_step;  // at the begin of every step; may be null
+};
+
+struct DriverOptions {
+  CompileOptions compile;
+  Emit emit = Emit::kModule;
+  std::set<std::string> disabled_passes;
+  RunnerOptions runner;
+};
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+// Runs the steps of a compile and gives each of them, for free: its time, verification of its result, its result as
+// text (--print-ir-after, --save-temps), and its name in errors.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/options.h"
+#include "graph/graph.h"
+#include "program/program.h"
+
+namespace tessera {
+
+struct StepTime {
+  std::string name;
+  double seconds = 0;
+};
+
+// One compile's runner: not shared between threads.
+class PassRunner {
+ public:
+  // `options` must outlive the runner. UserError TSR-6103 when the folder of save_temps cannot be made.
+  explicit PassRunner(const RunnerOptions& options);
+
+  // Calls `step`, which returns a Graph or a Program, and looks at the result as the options ask.
+  template <typename Step>
+  auto run(std::string_view name, const Step& step) {
+    begin(name);
+    auto result = step();
+    end(name);
+    inspect(name, result);
+    return result;
+  }
+
+  // A step without text of its own (code generation, linking).
+  template <typename Step>
+  auto time(std::string_view name, const Step& step) {
+    begin(name);
+    auto result = step();
+    end(name);
+    return result;
+  }
+
+  // Writes `bytes` as DIR/NN-`file` when --save-temps is on.
+  void save(std::string_view file, std::string_view bytes);
+
+  const std::vector<StepTime>& times() const { return times_; }
+
+ private:
+  void begin(std::string_view name);
+  void end(std::string_view name);
+  void inspect(std::string_view name, const Graph& graph);
+  void inspect(std::string_view name, const Program& program);
+  void show(std::string_view name, std::string_view level, std::string text);
+  bool wants_print(std::string_view name) const;
+  bool wants_text(std::string_view name) const;
+
+  const RunnerOptions& options_;
+  std::chrono::steady_clock::time_point begin_;
+  std::vector<StepTime> times_;
+  std::string last_text_;  // of the step before, when texts are wanted
+  int saved_ = 0;          // files written by save()
+};
+
+// "--time-passes": one line a step with its share; steps of the same name are added up.
+std::string time_table(const std::vector<StepTime>& times);
+
+}  // namespace tessera

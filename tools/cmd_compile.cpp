@@ -1,0 +1,103 @@
+// tessera compile MODEL.onnx -o MODULE.so
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.h"
+#include "compile_flags.h"
+#include "driver/compile.h"
+#include "package/atomic_file.h"
+#include "progress.h"
+
+namespace tessera {
+
+namespace {
+
+struct CompileCommand {
+  CompileFlags flags;
+  std::string model, output, emit = "module";
+  bool quiet = false;
+};
+
+const std::map<std::string, Emit> kEmits = {{"module", Emit::kModule}, {"graph", Emit::kGraph}, {"loop", Emit::kLoop},
+                                            {"program", Emit::kProgram}, {"llvm", Emit::kLlvm}, {"asm", Emit::kAsm},
+                                            {"obj", Emit::kObj}};
+
+// What stands beside the model when -o is not given; text goes to standard output then.
+std::string default_output(const CompileCommand& command, Emit emit) {
+  if (emit != Emit::kModule && emit != Emit::kObj) return "-";
+  std::filesystem::path path = std::filesystem::path(command.model).filename();
+  return path.replace_extension(emit == Emit::kObj ? ".o" : ".so");
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  if (path == "-") {
+    std::cout << text << std::flush;
+    return;
+  }
+  AtomicFile file(path, "output");
+  file.write(text);
+  file.commit();
+}
+
+std::string size_text(double bytes) {
+  return bytes < 1e6 ? fmt::format("{:.1f} kB", bytes / 1e3) : fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
+int compile(const CompileCommand& command) {
+  const auto begin = std::chrono::steady_clock::now();
+  Progress progress("compiling " + std::filesystem::path(command.model).filename().string());
+  DriverOptions options = driver_options(command.flags);
+  options.emit = kEmits.at(command.emit);
+  options.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
+  const std::string output = command.output.empty() ? default_output(command, options.emit) : command.output;
+  const Compiled compiled = compile_model(command.model, options);
+  if (options.emit == Emit::kModule) {
+    progress.update("writing");
+    write_module(compiled, output);
+  } else if (options.emit == Emit::kObj) {
+    write_text(output, {reinterpret_cast<const char*>(compiled.code.data()), compiled.code.size()});
+  } else {
+    write_text(output, compiled.text);
+  }
+  if (command.flags.time_passes) std::cerr << time_table(compiled.times);
+  if (options.emit == Emit::kModule && !command.quiet && output != "/dev/stdout") {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    const Program& program = compiled.program;
+    fmt::print("{}: {} in {:.1f} s: {} kernels, code {}, weights {}, arena {}\n", output,
+               size_text(static_cast<double>(std::filesystem::file_size(output))), taken.count(),
+               program.kernels.size(), size_text(static_cast<double>(compiled.code.size())),
+               size_text(static_cast<double>(program.weight_bytes)),
+               size_text(static_cast<double>(program.arena_bytes)));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_compile_command(CLI::App& root) {
+  const auto command = std::make_shared<CompileCommand>();
+  CLI::App* app = root.add_subcommand("compile", "Compile an ONNX model to a module");
+  app->add_option("MODEL", command->model, "The ONNX file")->required()->type_name("");
+  app->add_option("-o,--output", command->output,
+                  "Where to write; default: MODEL.so (.o for obj) in this folder, standard output for text")
+      ->type_name("FILE");
+  app->add_option("--emit", command->emit, "What to write: module, graph, loop, program, llvm, asm, obj")
+      ->capture_default_str()->check(CLI::IsMember(kEmits))->type_name("KIND");
+  app->add_flag("-q,--quiet", command->quiet, "Print nothing on success");
+  add_compile_flags(*app, command->flags);
+  app->footer(
+      "Examples:\n"
+      "  tessera compile resnet50.onnx -o resnet50.so\n"
+      "  tessera compile detector.onnx -o detector.so --target x86-64-v3 --shape x=1x3x640x640\n"
+      "  tessera compile model.onnx --dim batch=8 -O2 --time-passes\n"
+      "  tessera compile model.onnx --emit graph");
+  return {app, [command] { return compile(*command); }};
+}
+
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// tessera run MODULE.so|MODEL.onnx
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "compare.h"
+#include "compile_flags.h"
+#include "driver/compile.h"
+#include "progress.h"
+#include "run_flags.h"
+#include "terminal.h"
+
+namespace tessera {
+
+namespace {
+
+struct RunCommand {
+  CompileFlags compile;
+  RunFlags run;
+  std::string model;
+  std::vector<std::string> outputs, expected;
+  Tolerance tolerance;
+  bool json = false;
+};
+
+// For each output of the model, what a list of specs says of it: the spec, or nothing.
+std::vector<const TensorSpec*> specs_of_outputs(const std::vector<TensorSpec>& specs, const Model& model,
+                                                const std::string& flag) {
+  std::vector<const TensorSpec*> result;
+  for (const int index : match_specs(specs, model.outputs(), flag)) {
+    result.push_back(index < 0 ? nullptr : &specs[static_cast<size_t>(index)]);
+  }
+  return result;
+}
+
+std::vector<TensorSpec> parse_files(const std::vector<std::string>& texts) {
+  std::vector<TensorSpec> specs;
+  for (const std::string& text : texts) specs.push_back(parse_tensor_spec(text, true));
+  return specs;
+}
+
+// Names may hold any bytes in ONNX; JSON wants UTF-8.
+std::string dump(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+struct OutputReport {
+  std::string name;
+  const Tensor* tensor = nullptr;
+  const Comparison* comparison = nullptr;  // null: nothing was expected
+};
+
+void print_text(const OutputReport& report) {
+  fmt::print("output '{}': {}  {}\n", report.name, tensor_type_text(*report.tensor), tensor_summary(*report.tensor));
+  if (!report.comparison) return;
+  const bool colour = stdout_has_colour();
+  fmt::print("  {}: {}\n", report.comparison->agrees ? coloured("agrees", "32", colour) : coloured("MISMATCH", "31", colour),
+             report.comparison->text);
+}
+
+void print_json(const std::string& model, const std::vector<OutputReport>& reports) {
+  nlohmann::json outputs = nlohmann::json::array();
+  for (const OutputReport& report : reports) {
+    nlohmann::json entry = {{"name", report.name}, {"dtype", dtype_name(report.tensor->dtype())},
+                            {"shape", report.tensor->dims()}};
+    if (report.comparison) entry["agrees"] = report.comparison->agrees, entry["comparison"] = report.comparison->text;
+    outputs.push_back(std::move(entry));
+  }
+  std::cout << dump({{"model", model}, {"outputs", outputs}}) << '\n';
+}
+
+int run(const RunCommand& command) {
+  // What the command line says is checked before anything is compiled.
+  const std::vector<TensorSpec> write_specs = parse_files(command.outputs), expect_specs = parse_files(command.expected);
+  for (const std::string& text : command.run.inputs) parse_tensor_spec(text);
+
+  OpenedModel opened;
+  {
+    Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
+    OpenOptions options;
+    options.driver = driver_options(command.compile);
+    options.driver.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
+    options.engine = parse_engine(command.run.engine);
+    options.num_threads = command.compile.threads;
+    options.use_cache = !command.run.no_cache;
+    options.warn = print_warning;
+    opened = open_model(command.model, options);
+  }
+  Model& model = *opened.model;
+  const auto writes = specs_of_outputs(write_specs, model, "--output");
+  const auto expectations = specs_of_outputs(expect_specs, model, "--expected-output");
+  std::vector<std::string> random;
+  std::vector<Tensor> inputs = make_inputs(model, command.run, random);
+  for (const std::string& name : random) {
+    fmt::print(stderr, "input '{}': random (seed 0); give a tensor with --input\n", name);
+  }
+  {
+    Progress progress("running " + std::filesystem::path(command.model).filename().string());
+    model.bind(std::move(inputs));
+    model.run();
+  }
+
+  bool all_agree = true;
+  std::vector<OutputReport> reports;
+  std::vector<Comparison> comparisons(model.results().size());
+  for (size_t i = 0; i < model.results().size(); ++i) {
+    const Tensor& result = model.results()[i];
+    OutputReport report{model.outputs()[i].name, &result, nullptr};
+    if (writes[i]) write_tensor_file(writes[i]->path, result, report.name);
+    if (expectations[i]) {
+      comparisons[i] = compare(result, read_tensor_file(expectations[i]->path), command.tolerance);
+      report.comparison = &comparisons[i];
+      all_agree = all_agree && comparisons[i].agrees;
+    }
+    reports.push_back(report);
+    if (!command.json) print_text(report);
+  }
+  if (command.json) print_json(command.model, reports);
+  return all_agree ? kExitOk : kExitMismatch;
+}
+
+}  // namespace
+
+Command add_run_command(CLI::App& root) {
+  const auto command = std::make_shared<RunCommand>();
+  CLI::App* app = root.add_subcommand("run", "Run a module, or an ONNX model (compiled first, and kept in a cache)");
+  app->add_option("MODEL", command->model, "A module, or an ONNX file")->required()->type_name("");
+  add_run_flags(*app, command->run);
+  app->add_option("-o,--output", command->outputs, "Write an output: [NAME=]@FILE.npy or @FILE.pb")
+      ->allow_extra_args(false)->type_name("SPEC");
+  app->add_option("--expected-output", command->expected,
+                  "Compare an output with [NAME=]@FILE.npy or @FILE.pb; exit code 2 when one differs")
+      ->allow_extra_args(false)->type_name("SPEC");
+  add_tolerance_flags(*app, command->tolerance);
+  app->add_flag("--json", command->json, "Print one line of JSON instead of text");
+  add_compile_flags(*app, command->compile);
+  app->footer(
+      "Examples:\n"
+      "  tessera run model.so --input @x.npy --output @y.npy\n"
+      "  tessera run model.onnx --input image=@photo.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225\n"
+      "  tessera run model.onnx --input 1x3x224x224xf32=random:7 --expected-output @want.npy --rtol 1e-4\n"
+      "  tessera run model.onnx --engine interp");
+  return {app, [command] { return run(*command); }};
+}
+
+}  // namespace tessera

@@ -1,0 +1,91 @@
+// tessera verify DIR...
+#include <iostream>
+#include <memory>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "case_runner.h"
+#include "commands.h"
+#include "compile_flags.h"
+#include "run_flags.h"
+#include "terminal.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+
+namespace {
+
+struct VerifyCommand {
+  CompileFlags compile;
+  std::vector<std::string> dirs;
+  std::string engine = "native";
+  Tolerance tolerance{.rtol = 1e-3, .atol = 1e-7, .mtol = 0};
+  RunnerSettings runner{.jobs = 0, .timeout_seconds = 60};
+  bool quiet = false;
+};
+
+std::string verdict_text(Verdict verdict) {
+  const bool colour = stdout_has_colour();
+  switch (verdict) {
+    case Verdict::kPass: return coloured("PASS", "32", colour);
+    case Verdict::kFail: return coloured("FAIL", "31", colour);
+    case Verdict::kUnsupported: return coloured("UNSUPPORTED", "33", colour);
+  }
+  return "";
+}
+
+int verify(const VerifyCommand& command) {
+  CaseOptions options;
+  options.open.driver = driver_options(command.compile);
+  // Cases run side by side; one thread each unless asked for more.
+  options.open.num_threads = options.open.driver.compile.num_threads = std::max(command.compile.threads, 1);
+  options.open.engine = parse_engine(command.engine);
+  options.open.use_cache = false;  // what is verified is the compiler of today
+  options.open.warn = print_warning;
+  options.tolerance = command.tolerance;
+  RunnerSettings settings = command.runner;
+  if (settings.jobs == 0) settings.jobs = tessera_default_num_threads();
+
+  int passed = 0, failed = 0;
+  run_isolated(
+      find_cases(command.dirs), settings, [&](const std::string& folder) { return run_case(folder, options); },
+      [&](const std::string& folder, const CaseResult& result, double seconds) {
+        ++(result.verdict == Verdict::kPass ? passed : failed);
+        if (result.verdict == Verdict::kPass && command.quiet) return;
+        fmt::print("{} {} ({:.2f} s){}{}\n", verdict_text(result.verdict), folder, seconds,
+                   result.reason.empty() ? "" : ": ", result.reason);
+        std::fflush(stdout);
+      });
+  fmt::print("{} passed, {} failed\n", passed, failed);
+  return failed == 0 ? kExitOk : kExitMismatch;
+}
+
+}  // namespace
+
+Command add_verify_command(CLI::App& root) {
+  const auto command = std::make_shared<VerifyCommand>();
+  CLI::App* app = root.add_subcommand("verify", "Run ONNX test cases and compare with their expected outputs");
+  app->add_option("DIR", command->dirs, "Folders; every folder in or below them with a model.onnx is a case")
+      ->required()->type_name("");
+  app->add_option("--engine", command->engine, "native (compiled code) or interp (the interpreter, slow)")
+      ->capture_default_str()->check(CLI::IsMember({"native", "interp"}))->type_name("ENGINE");
+  app->add_option("-j,--jobs", command->runner.jobs, "Cases at once; default: as many as there are CPUs at hand")
+      ->check(CLI::Range(1, 1024))->type_name("N");
+  app->add_option("--timeout", command->runner.timeout_seconds, "Seconds after which a case has failed")
+      ->capture_default_str()->check(CLI::Range(0.001, 1e6))->type_name("S");
+  app->add_flag("-q,--quiet", command->quiet, "Print no line for cases that pass");
+  add_tolerance_flags(*app, command->tolerance);
+  add_compile_flags(*app, command->compile);
+  app->footer(
+      "A case is compiled from its model.onnx alone before any of its other files is opened. Each runs in a process of its\n"
+      "own, on one thread unless --threads says otherwise. Operators that are not supported count as failures. The last\n"
+      "line is 'N passed, N failed'; exit code 2 when any failed.\n"
+      "Examples:\n"
+      "  tessera verify onnx-cases/node\n"
+      "  tessera verify resnet50 --mtol 1e-4 --threads 2");
+  return {app, [command] { return verify(*command); }};
+}
+
+}  // namespace tessera

@@ -1,0 +1,122 @@
+#include "compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace tessera {
+
+namespace {
+
+std::string index_text(int64_t flat, const std::vector<int64_t>& dims) {
+  std::vector<int64_t> index(dims.size());
+  for (size_t i = dims.size(); i-- > 0;) {
+    index[i] = flat % dims[i];
+    flat /= dims[i];
+  }
+  return fmt::format("[{}]", fmt::join(index, ","));
+}
+
+std::string element_text(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype() == DType::kBool) return tensor.get_int(i) ? "true" : "false";
+  if (is_float(tensor.dtype())) return fmt::format("{:.6g}", tensor.get_double(i));
+  if (is_unsigned_int(tensor.dtype())) return fmt::format("{}", static_cast<uint64_t>(tensor.get_int(i)));
+  return fmt::format("{}", tensor.get_int(i));
+}
+
+// The worst elements of a comparison so far.
+struct Differences {
+  int64_t count = 0;        // elements out of tolerance
+  int64_t worst = -1;       // the one farthest out
+  double worst_excess = -1;
+  double max_difference = 0, max_reference = 0;
+
+  void add(int64_t index, double excess) {
+    ++count;
+    if (excess > worst_excess) worst = index, worst_excess = excess;
+  }
+};
+
+Differences compare_floats(const Tensor& got, const Tensor& want, const Tolerance& tolerance) {
+  Differences result;
+  const int64_t n = want.num_elements();
+  for (int64_t i = 0; i < n; ++i) {
+    const double w = want.get_double(i);
+    if (std::isfinite(w)) result.max_reference = std::max(result.max_reference, std::abs(w));
+  }
+  const double allowed = tolerance.atol + tolerance.mtol * result.max_reference;
+  for (int64_t i = 0; i < n; ++i) {
+    const double g = got.get_double(i), w = want.get_double(i);
+    if ((std::isnan(g) && std::isnan(w)) || g == w) continue;
+    const double difference = std::abs(g - w);
+    if (!std::isfinite(difference)) {
+      result.add(i, std::numeric_limits<double>::infinity());
+      continue;
+    }
+    result.max_difference = std::max(result.max_difference, difference);
+    const double excess = difference - (allowed + tolerance.rtol * std::abs(w));
+    if (excess > 0) result.add(i, excess);
+  }
+  return result;
+}
+
+Differences compare_exactly(const Tensor& got, const Tensor& want) {
+  Differences result;
+  const int64_t n = want.num_elements();
+  for (int64_t i = 0; i < n; ++i) {
+    if (got.get_int(i) != want.get_int(i)) {
+      result.add(i, std::abs(static_cast<double>(got.get_int(i)) - static_cast<double>(want.get_int(i))));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string tensor_type_text(const Tensor& tensor) {
+  return fmt::format("{}[{}]", dtype_name(tensor.dtype()), fmt::join(tensor.dims(), ","));
+}
+
+Comparison compare(const Tensor& got, const Tensor& want, const Tolerance& tolerance) {
+  if (got.dtype() != want.dtype() || got.dims() != want.dims()) {
+    return {false, fmt::format("got {}, expected {}", tensor_type_text(got), tensor_type_text(want))};
+  }
+  const bool floats = is_float(want.dtype());
+  const Differences d = floats ? compare_floats(got, want, tolerance) : compare_exactly(got, want);
+  std::string text = "equal";
+  if (floats && d.max_difference > 0) {
+    text = fmt::format("max|d| {:.2g}", d.max_difference);
+    if (d.max_reference > 0) text += fmt::format(" ({:.2g} of max|ref|)", d.max_difference / d.max_reference);
+  }
+  if (d.count == 0) return {true, text};
+  return {false, fmt::format("{} of {} elements differ, worst at {}: got {}, expected {}{}", d.count,
+                             want.num_elements(), index_text(d.worst, want.dims()), element_text(got, d.worst),
+                             element_text(want, d.worst), floats ? "; " + text : "")};
+}
+
+std::string tensor_summary(const Tensor& tensor) {
+  constexpr int64_t kShown = 6;
+  const int64_t n = tensor.num_elements();
+  std::string text;
+  if (is_float(tensor.dtype()) && n > 0) {
+    double low = std::numeric_limits<double>::infinity(), high = -low, sum = 0;
+    int64_t odd = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double value = tensor.get_double(i);
+      if (!std::isfinite(value)) {
+        ++odd;
+        continue;
+      }
+      low = std::min(low, value), high = std::max(high, value), sum += value;
+    }
+    if (odd < n) text = fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}  ", low, high, sum / static_cast<double>(n - odd));
+    if (odd > 0) text += fmt::format("({} not finite)  ", odd);
+  }
+  text += "[";
+  for (int64_t i = 0; i < std::min(n, kShown); ++i) text += (i ? ", " : "") + element_text(tensor, i);
+  return text + (n > kShown ? ", ...]" : "]");
+}
+
+}  // namespace tessera

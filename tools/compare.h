@@ -1,0 +1,31 @@
+// Comparing an output with what was expected.
+#pragma once
+
+#include <string>
+
+#include "types/tensor.h"
+
+namespace tessera {
+
+// Floats agree when |got - want| <= atol + rtol * |want| + mtol * max|want|, the maximum being over the whole tensor; NaN
+// agrees with NaN, and infinities with themselves. Everything else must be equal.
+struct Tolerance {
+  double rtol = 1e-3;
+  double atol = 1e-4;
+  double mtol = 0;
+};
+
+struct Comparison {
+  bool agrees = false;
+  // "max|d| 1.2e-06 (1.1e-07 of max|ref|)"; for a mismatch also how many elements and the worst of them.
+  std::string text;
+};
+
+// Dtypes and shapes must be equal too.
+Comparison compare(const Tensor& got, const Tensor& want, const Tolerance& tolerance);
+
+std::string tensor_type_text(const Tensor& tensor);  // "f32[1,3]"
+// The range and the first elements, in one line.
+std::string tensor_summary(const Tensor& tensor);
+
+}  // namespace tessera

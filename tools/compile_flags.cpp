@@ -1,0 +1,112 @@
+#include "compile_flags.h"
+
+#include <charconv>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "support/error.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& flag, const std::string& text, const std::string& legal) {
+  throw UserError({.id = "TSR-4022",
+                   .message = fmt::format("{} '{}' cannot be read", flag, text),
+                   .node = {},
+                   .legal = legal,
+                   .hint = {}});
+}
+
+// A whole positive number, or -1.
+int64_t parse_count(std::string_view text) {
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && stop == text.data() + text.size() && value >= 0 ? value : -1;
+}
+
+// Names may hold '=' (exporters write such things), values never do.
+std::pair<std::string, std::string> split_at_last_equals(const std::string& flag, const std::string& text,
+                                                         const std::string& legal) {
+  const size_t at = text.rfind('=');
+  if (at == std::string::npos || at == 0 || at + 1 == text.size()) fail(flag, text, legal);
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+DimBounds parse_dim(const std::string& text, std::string& name) {
+  constexpr char kLegal[] = "NAME=VALUE or NAME=LOW..HIGH, with 1 <= LOW <= HIGH";
+  const auto [left, right] = split_at_last_equals("--dim", text, kLegal);
+  name = left;
+  const size_t dots = right.find("..");
+  DimBounds bounds;
+  bounds.lo = parse_count(right.substr(0, dots));
+  bounds.hi = dots == std::string::npos ? bounds.lo : parse_count(right.substr(dots + 2));
+  if (bounds.lo < 1 || bounds.hi < bounds.lo) fail("--dim", text, kLegal);
+  return bounds;
+}
+
+std::vector<int64_t> parse_shape(const std::string& text, std::string& name) {
+  constexpr char kLegal[] = "INPUT=1x3x224x224: whole numbers with 'x' between them";
+  const auto [left, right] = split_at_last_equals("--shape", text, kLegal);
+  name = left;
+  std::vector<int64_t> dims;
+  for (size_t begin = 0; begin <= right.size();) {
+    const size_t end = std::min(right.find('x', begin), right.size());
+    dims.push_back(parse_count(right.substr(begin, end - begin)));
+    if (dims.back() < 0) fail("--shape", text, kLegal);
+    begin = end + 1;
+  }
+  return dims;
+}
+
+}  // namespace
+
+void add_compile_flags(CLI::App& app, CompileFlags& flags) {
+  const std::string group = "Compiling";
+  app.add_option("-O", flags.opt_level, "Optimisation level: 0 to 3")
+      ->capture_default_str()->type_name("LEVEL")->group(group);
+  app.add_option("--target", flags.target,
+                 "native, x86-64-v2, x86-64-v3, x86-64-v4, or TRIPLE[,cpu=NAME][,+feature][,-feature]")
+      ->capture_default_str()->type_name("TARGET")->group(group);
+  app.add_option("--threads", flags.threads,
+                 "Threads to compile for and to run on; 0: TESSERA_NUM_THREADS, OMP_NUM_THREADS, or the CPUs at hand")
+      ->check(CLI::Range(0, 4096))->type_name("N")->group(group);
+  app.add_option("--dim", flags.dims, "Value or range of a dimension that the model leaves open, by its name")
+      ->allow_extra_args(false)->type_name("NAME=V|LO..HI")->group(group);
+  app.add_option("--shape", flags.shapes, "Shape of an input whose dimensions the model leaves open")
+      ->allow_extra_args(false)->type_name("INPUT=1x3x640x640")->group(group);
+  app.add_option("--disable-pass", flags.disabled_passes, "Leave out a pass (may be given several times)")
+      ->allow_extra_args(false)->type_name("PASS")->group(group);
+  app.add_option("--print-ir-after", flags.print_ir_after, "Print the program after a pass, or after all, to stderr")
+      ->type_name("PASS|all")->group(group);
+  app.add_option("--save-temps", flags.save_temps, "Folder for the program after every pass and the object code")
+      ->type_name("DIR")->group(group);
+  app.add_flag("--time-passes", flags.time_passes, "Print how long each step took, to stderr")->group(group);
+  app.add_flag("--verify-each", flags.verify_each, "Verify the program after every pass")->group(group);
+}
+
+DriverOptions driver_options(const CompileFlags& flags) {
+  DriverOptions options;
+  options.compile.opt_level = flags.opt_level;
+  options.compile.target = flags.target;
+  options.compile.num_threads = flags.threads;
+  std::string name;
+  for (const std::string& text : flags.dims) {
+    const DimBounds bounds = parse_dim(text, name);
+    options.compile.dims[name] = bounds;
+  }
+  for (const std::string& text : flags.shapes) {
+    std::vector<int64_t> shape = parse_shape(text, name);
+    options.compile.shapes[name] = std::move(shape);
+  }
+  options.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
+  options.runner.verify_each = flags.verify_each;
+  options.runner.print_ir_after = flags.print_ir_after;
+  options.runner.ir_stream = &std::cerr;
+  options.runner.save_temps = flags.save_temps;
+  return options;
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// The flags that every verb which may compile has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "driver/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+// Values as parsed; `driver_options` makes sense of them.
+struct CompileFlags {
+  int opt_level = 3;
+  std::string target = "native";
+  int threads = 0;
+  std::vector<std::string> dims, shapes, disabled_passes;
+  std::string print_ir_after, save_temps;
+  bool time_passes = false, verify_each = false;
+};
+
+// Adds the flags to a verb; `flags` must outlive it.
+void add_compile_flags(CLI::App& app, CompileFlags& flags);
+
+// UserError TSR-4022 for a --dim or --shape that cannot be read.
+DriverOptions driver_options(const CompileFlags& flags);
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+#include "run_flags.h"
+
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "terminal.h"
+
+namespace tessera {
+
+void add_run_flags(CLI::App& app, RunFlags& flags) {
+  app.add_option("-i,--input", flags.inputs,
+                 "A tensor for an input, in the model's order where there is no NAME; random where nothing is given:\n"
+                 "[NAME=]@FILE.npy, @FILE.pb, @FILE.png, @FILE.jpg\n"
+                 "[NAME=]1x3x224x224xf32=0 (one value, or all of them: 3xi64=1,2,3)\n"
+                 "[NAME=]1x3x224x224xf32=random:SEED, [NAME=]random:SEED")
+      ->allow_extra_args(false)->type_name("SPEC");
+  app.add_option("--engine", flags.engine, "native (compiled code) or interp (the interpreter, slow)")
+      ->capture_default_str()->check(CLI::IsMember({"native", "interp"}))->type_name("ENGINE");
+  app.add_flag("--no-cache", flags.no_cache, "Compile even when the module is in the cache, and keep nothing");
+  const std::string group = "Pictures as inputs: (pixel * scale - mean) / std";
+  app.add_option("--scale", flags.scale, "Factor for pixels 0..255; default 1/255")->type_name("S")->group(group);
+  app.add_option("--mean", flags.mean, "Subtracted after scaling: one value, or one a channel")
+      ->delimiter(',')->allow_extra_args(false)->type_name("M[,M,M]")->group(group);
+  app.add_option("--std", flags.std, "Divided by: one value, or one a channel")
+      ->delimiter(',')->allow_extra_args(false)->type_name("S[,S,S]")->group(group);
+  app.add_flag("--bgr", flags.bgr, "Channels in the order blue, green, red")->group(group);
+}
+
+void add_tolerance_flags(CLI::App& app, Tolerance& tolerance) {
+  const std::string group = "Comparing";
+  app.add_option("--rtol", tolerance.rtol,
+                 "Floats agree when |got - want| <= atol + rtol * |want| + mtol * max|want|; other dtypes must be equal")
+      ->capture_default_str()->type_name("R")->group(group);
+  app.add_option("--atol", tolerance.atol, "See --rtol")->capture_default_str()->type_name("A")->group(group);
+  app.add_option("--mtol", tolerance.mtol, "See --rtol")->capture_default_str()->type_name("M")->group(group);
+}
+
+std::vector<Tensor> make_inputs(const Model& model, const RunFlags& flags, std::vector<std::string>& random) {
+  std::vector<TensorSpec> specs;
+  for (const std::string& text : flags.inputs) specs.push_back(parse_tensor_spec(text));
+  const std::vector<TensorInfo>& infos = model.inputs();
+  const std::vector<int> chosen = match_specs(specs, infos, "--input");
+  const PictureOptions pictures{flags.scale, flags.mean, flags.std, flags.bgr};
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < infos.size(); ++i) {
+    if (chosen[i] >= 0) {
+      inputs.push_back(make_tensor(specs[static_cast<size_t>(chosen[i])], infos[i], pictures));
+    } else {
+      inputs.push_back(random_tensor(infos[i], 0));
+      random.push_back(infos[i].name);
+    }
+  }
+  return inputs;
+}
+
+Engine parse_engine(const std::string& name) { return name == "interp" ? Engine::kInterp : Engine::kNative; }
+
+void print_warning(const std::string& text) {
+  fmt::print(stderr, "{} {}\n", coloured("warning:", "33", stderr_has_colour()), text);
+}
+
+}  // namespace tessera

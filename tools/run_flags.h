@@ -1,0 +1,40 @@
+// The flags that say what a model is run on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "driver/model.h"
+#include "driver/open_model.h"
+#include "tensor_spec.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+struct RunFlags {
+  std::vector<std::string> inputs;
+  std::string engine = "native";
+  bool no_cache = false, bgr = false;
+  double scale = 1.0 / 255;
+  std::vector<double> mean, std;
+};
+
+void add_run_flags(CLI::App& app, RunFlags& flags);
+
+// --rtol, --atol, --mtol, with the defaults that `tolerance` has.
+void add_tolerance_flags(CLI::App& app, Tolerance& tolerance);
+
+// One tensor for each input. Inputs that no flag names get random numbers with seed 0; their names are added to
+// `random`.
+std::vector<Tensor> make_inputs(const Model& model, const RunFlags& flags, std::vector<std::string>& random);
+
+Engine parse_engine(const std::string& name);
+
+// Prints "warning: ..." to standard error.
+void print_warning(const std::string& text);
+
+}  // namespace tessera

@@ -1,0 +1,247 @@
+#include "tensor_spec.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <random>
+#include <regex>
+
+#include <fmt/format.h>
+
+#include "import/onnx/tensor_proto.h"
+#include "npy.h"
+#include "support/error.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr char kForms[] =
+    "[NAME=]@FILE, [NAME=]1x3x224x224xf32=0, [NAME=]1x3x224x224xf32=random:SEED or [NAME=]random:SEED";
+
+[[noreturn]] void fail_to_parse(const std::string& text, const std::string& why, const std::string& legal) {
+  throw UserError({.id = "TSR-4010",
+                   .message = fmt::format("'{}' is not a tensor: {}", text, why),
+                   .node = {},
+                   .legal = legal,
+                   .hint = "see 'tessera run --help' for examples"});
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// "1x3xf32": dims, then the dtype. False when `text` has another form.
+bool parse_type(const std::string& text, TensorSpec& spec) {
+  const std::vector<std::string> parts = split(text, 'x');
+  const std::optional<DType> dtype = parse_dtype(parts.back());
+  if (!dtype) return false;
+  std::vector<int64_t> dims;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    int64_t dim = 0;
+    const char* end = parts[i].data() + parts[i].size();
+    const auto [stop, error] = std::from_chars(parts[i].data(), end, dim);
+    if (error != std::errc() || stop != end || dim < 0 || parts[i].empty()) return false;
+    dims.push_back(dim);
+  }
+  spec.dtype = dtype;
+  spec.dims = std::move(dims);
+  return true;
+}
+
+bool parse_random(const std::string& text, TensorSpec& spec) {
+  static const std::regex kRandom("random(?::([0-9]{1,19}))?");
+  std::smatch match;
+  if (!std::regex_match(text, match, kRandom)) return false;
+  spec.kind = TensorSpec::Kind::kRandom;
+  spec.seed = match[1].matched ? std::stoull(match[1]) : 0;
+  return true;
+}
+
+// Without overflow, and within what a process could hold.
+int64_t element_count(const TensorSpec& spec) {
+  int64_t count = 1;
+  for (const int64_t dim : spec.dims) {
+    if (__builtin_mul_overflow(count, dim, &count) || count > int64_t{1} << 40) {
+      fail_to_parse(spec.text, "it has too many elements", "at most 2^40 elements");
+    }
+  }
+  return count;
+}
+
+void set_element(Tensor& tensor, int64_t index, const std::string& text, const std::string& whole) {
+  const DType dtype = tensor.dtype();
+  if (dtype == DType::kBool && (text == "true" || text == "false")) {
+    tensor.set_int(index, text == "true");
+    return;
+  }
+  const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
+  if (is_float(dtype)) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(begin, end, value);
+    if (error != std::errc() || stop != end) fail_to_parse(whole, "'" + text + "' is not a number", kForms);
+    tensor.set_double(index, value);
+    return;
+  }
+  int64_t value = 0;
+  uint64_t large = 0;
+  if (const auto [stop, error] = std::from_chars(begin, end, value); error == std::errc() && stop == end) {
+    tensor.set_int(index, value);
+  } else if (const auto [stop, error] = std::from_chars(begin, end, large); error == std::errc() && stop == end) {
+    tensor.set_int(index, static_cast<int64_t>(large));
+  } else {
+    fail_to_parse(whole, "'" + text + "' is not an integer", kForms);
+  }
+}
+
+Tensor tensor_of_values(const TensorSpec& spec) {
+  const int64_t count = element_count(spec);
+  if (spec.values.size() != 1 && static_cast<int64_t>(spec.values.size()) != count) {
+    fail_to_parse(spec.text, fmt::format("it has {} elements and {} values", count, spec.values.size()),
+                  "one value for all elements, or one for each");
+  }
+  Tensor tensor(*spec.dtype, spec.dims);
+  for (int64_t i = 0; i < count; ++i) {
+    set_element(tensor, i, spec.values[spec.values.size() == 1 ? 0 : static_cast<size_t>(i)], spec.text);
+  }
+  return tensor;
+}
+
+}  // namespace
+
+TensorSpec parse_tensor_spec(const std::string& text, bool files_only) {
+  TensorSpec spec;
+  spec.text = text;
+  const size_t file = text.starts_with('@') ? 0 : text.find("=@");
+  if (file != std::string::npos) {
+    spec.kind = TensorSpec::Kind::kFile;
+    spec.name = text.substr(0, file);
+    spec.path = text.substr(file + (file == 0 && text.starts_with('@') ? 1 : 2));
+    if (spec.path.empty()) fail_to_parse(text, "there is no file name behind '@'", kForms);
+    return spec;
+  }
+  if (files_only) fail_to_parse(text, "it does not name a file", "[NAME=]@FILE.npy or [NAME=]@FILE.pb");
+  const size_t last = text.rfind('=');
+  const std::string value = last == std::string::npos ? text : text.substr(last + 1);
+  std::string left = last == std::string::npos ? "" : text.substr(0, last);
+  const bool random = parse_random(value, spec);
+  if (last == std::string::npos) {
+    if (!random) fail_to_parse(text, "it has none of the known forms", kForms);
+    return spec;
+  }
+  // What is left is a type, a name, or both.
+  const size_t middle = left.rfind('=');
+  if (parse_type(middle == std::string::npos ? left : left.substr(middle + 1), spec)) {
+    if (middle != std::string::npos) spec.name = left.substr(0, middle);
+  } else if (random) {
+    spec.name = left;
+  } else {
+    fail_to_parse(text, "there is no shape and dtype before '='", kForms);
+  }
+  if (!random) {
+    spec.kind = TensorSpec::Kind::kValues;
+    spec.values = split(value, ',');
+  }
+  if (spec.dtype == DType::kString) fail_to_parse(text, "strings are not supported", "a number or bool dtype");
+  return spec;
+}
+
+std::vector<int> match_specs(const std::vector<TensorSpec>& specs, const std::vector<TensorInfo>& infos,
+                             const std::string& flag) {
+  const auto fail = [&](const std::string& message) {
+    std::string names;
+    for (const TensorInfo& info : infos) names += (names.empty() ? "'" : ", '") + info.name + "'";
+    throw UserError({.id = "TSR-4011",
+                     .message = fmt::format("{}: {}", flag, message),
+                     .node = {},
+                     .legal = infos.empty() ? "the model has none" : "the model has " + names,
+                     .hint = {}});
+  };
+  std::vector<int> chosen(infos.size(), -1);
+  for (size_t s = 0; s < specs.size(); ++s) {
+    if (specs[s].name.empty()) continue;
+    const auto info = std::find_if(infos.begin(), infos.end(), [&](const auto& i) { return i.name == specs[s].name; });
+    if (info == infos.end()) fail(fmt::format("there is no '{}'", specs[s].name));
+    int& place = chosen[static_cast<size_t>(info - infos.begin())];
+    if (place >= 0) fail(fmt::format("'{}' is given twice", specs[s].name));
+    place = static_cast<int>(s);
+  }
+  size_t next = 0;
+  for (size_t s = 0; s < specs.size(); ++s) {
+    if (!specs[s].name.empty()) continue;
+    while (next < infos.size() && chosen[next] >= 0) ++next;
+    if (next == infos.size()) fail(fmt::format("'{}' is one too many", specs[s].text));
+    chosen[next] = static_cast<int>(s);
+  }
+  return chosen;
+}
+
+Tensor read_tensor_file(const std::string& path) {
+  const std::string extension = std::filesystem::path(path).extension();
+  if (extension == ".npy") return read_npy(path);
+  if (extension == ".pb") return read_tensor_proto_file(path);
+  throw UserError({.id = "TSR-6210",
+                   .message = fmt::format("'{}' is of no kind that is known by its extension", path),
+                   .node = {},
+                   .legal = ".npy, .pb; for inputs also .png, .jpg and .jpeg",
+                   .hint = "save the tensor with numpy.save"});
+}
+
+void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name) {
+  const std::string extension = std::filesystem::path(path).extension();
+  if (extension == ".npy") return write_npy(path, tensor);
+  if (extension == ".pb") return write_tensor_proto_file(path, tensor, name);
+  throw UserError({.id = "TSR-6210",
+                   .message = fmt::format("'{}' is of no kind that is known by its extension", path),
+                   .node = {},
+                   .legal = ".npy, .pb",
+                   .hint = {}});
+}
+
+Tensor random_tensor(const TensorInfo& info, uint64_t seed) {
+  if (!info.is_static()) {
+    throw UserError({.id = "TSR-4012",
+                     .message = fmt::format("input '{}' is {}: its open dimensions need values", info.name,
+                                            info.type_text()),
+                     .node = {},
+                     .legal = "a spec with a shape, such as 1x3x224x224xf32=random:0",
+                     .hint = {}});
+  }
+  Tensor tensor(info.dtype, info.dims);
+  // The engine's numbers are defined by the language; the distributions' are not, so they are made here.
+  std::mt19937_64 engine(seed);
+  const int64_t count = tensor.num_elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t bits = engine();
+    if (is_float(info.dtype)) {
+      tensor.set_double(i, static_cast<double>(bits >> 40) / static_cast<double>(1 << 24));
+    } else {
+      const int width = dtype_bits(info.dtype) - (is_signed_int(info.dtype) ? 1 : 0);
+      const uint64_t range = info.dtype == DType::kBool ? 2 : std::min<uint64_t>(10, uint64_t{1} << std::min(width, 8));
+      tensor.set_int(i, static_cast<int64_t>((bits >> 32) % range));
+    }
+  }
+  return tensor;
+}
+
+Tensor make_tensor(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures) {
+  switch (spec.kind) {
+    case TensorSpec::Kind::kFile:
+      return is_picture(spec.path) ? read_picture(spec.path, info, pictures) : read_tensor_file(spec.path);
+    case TensorSpec::Kind::kValues: return tensor_of_values(spec);
+    case TensorSpec::Kind::kRandom: break;
+  }
+  if (!spec.dtype) return random_tensor(info, spec.seed);
+  element_count(spec);
+  return random_tensor({info.name, *spec.dtype, spec.dims}, spec.seed);
+}
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// Tensors as the command line names them: `--input`, `--output`, `--expected-output`.
+//
+//   [NAME=]@FILE                        .npy, .pb (an ONNX TensorProto), .png, .jpg, .jpeg
+//   [NAME=]SHAPExDTYPE=VALUE            1x3x224x224xf32=0; one value for every element, or all of them: 3xi64=1,2,3
+//   [NAME=]SHAPExDTYPE=random[:SEED]    the same numbers for the same seed on every machine
+//   [NAME=]random[:SEED]                with the model's own shape and dtype
+// Without a NAME a spec stands for the model's inputs (outputs) in order, those named elsewhere left out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/model.h"
+#include "picture.h"
+#include "types/tensor.h"
+
+namespace tessera {
+
+struct TensorSpec {
+  std::string text;  // as given, for messages
+  std::string name;  // empty: by position
+  enum class Kind : uint8_t { kFile, kValues, kRandom } kind = Kind::kFile;
+  std::string path;                 // kFile
+  std::optional<DType> dtype;       // kValues; kRandom when given
+  std::vector<int64_t> dims;        // with dtype
+  std::vector<std::string> values;  // kValues: one, or as many as elements
+  uint64_t seed = 0;                // kRandom
+};
+
+// UserError TSR-4010 when `text` has none of the forms above. Only files when `files_only`.
+TensorSpec parse_tensor_spec(const std::string& text, bool files_only = false);
+
+// For each of `infos` the index of the spec that stands for it, or -1. UserError TSR-4011 for a name that is none of
+// theirs, one given twice, or too many specs without a name. `flag` is for messages ("--input").
+std::vector<int> match_specs(const std::vector<TensorSpec>& specs, const std::vector<TensorInfo>& infos,
+                             const std::string& flag);
+
+// The tensor that `spec` describes, for the input `info`: its shape and dtype are used where the spec says none, and
+// to fit pictures. UserError TSR-60xx, TSR-62xx for files that cannot be used.
+Tensor make_tensor(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures);
+
+// Floats uniform in [0, 1) (in [-1, 1) would make log and sqrt of inputs meaningless more often), integers in [0, 10),
+// bools. UserError TSR-4012 when a dimension is not known.
+Tensor random_tensor(const TensorInfo& info, uint64_t seed);
+
+// A .npy or .pb file.
+Tensor read_tensor_file(const std::string& path);
+void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name);
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+// The command line. What the verbs do stands in cmd_*.cpp; here is what they share: parsing, errors, signals.
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.h"
+#include "driver/version.h"
+#include "package/atomic_file.h"
+#include "support/error.h"
+#include "terminal.h"
+
+namespace tessera {
+
+namespace {
+
+// "error ...", with the word in red on a terminal.
+void print_error(const std::string& text) {
+  std::string shown = text;
+  if (shown.starts_with("error")) shown = coloured("error", "31", stderr_has_colour()) + shown.substr(5);
+  fmt::print(stderr, "{}\n", shown);
+}
+
+// A signal ends the process as it would have without us, but leaves no half-written file.
+void clean_up_and_die(int signal) {
+  remove_unfinished_files();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void install_signal_handlers() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, clean_up_and_die);
+  // A reader that went away ("tessera ... | head") is noticed by the next write.
+  std::signal(SIGPIPE, SIG_DFL);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Tessera compiles neural networks ahead of time", "tessera");
+  app.set_version_flag("--version", version_text());
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  app.get_formatter()->column_width(34);
+  app.footer(
+      "Each verb has its own --help. Exit codes: 0 ok, 1 an error of the model, the options or the machine, 2 outputs that\n"
+      "differ, 3 a missed performance bound, 64 a bug in tessera.");
+  const std::array<Command, 5> commands = {add_compile_command(app), add_run_command(app), add_verify_command(app),
+                                           add_bench_command(app), add_opt_command(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    const auto parsed = app.get_subcommands();
+    const std::string help = parsed.empty() ? "tessera --help" : "tessera " + parsed[0]->get_name() + " --help";
+    throw UserError({.id = "TSR-4001", .message = error.what(), .node = {}, .legal = {}, .hint = "see '" + help + "'"});
+  }
+  for (const Command& command : commands) {
+    if (command.app->parsed()) return command.run();
+  }
+  throw InternalError("a verb without a command");
+}
+
+}  // namespace
+
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  tessera::install_signal_handlers();
+  try {
+    return tessera::run(argc, argv);
+  } catch (const tessera::UserError& error) {
+    tessera::print_error(error.what());
+    return tessera::kExitUserError;
+  } catch (const std::bad_alloc&) {
+    tessera::print_error(
+        "error TSR-5100: not enough memory\n  hint:  close other programs, or compile on a machine with more memory");
+    return tessera::kExitUserError;
+  } catch (const std::exception& error) {
+    std::string command;
+    for (int i = 0; i < argc; ++i) command += (i ? " " : "") + std::string(argv[i]);
+    tessera::print_error(fmt::format(
+        "error: this is a bug in tessera: {}\n"
+        "  hint:  please report it with this text, '{}', the model if you may, and the command:\n  {}",
+        error.what(), tessera::version_text(), command));
+    return tessera::kExitInternal;
+  }
+}

@@ -1,0 +1,138 @@
+#include "test_case.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "import/onnx/tensor_proto.h"
+#include "support/error.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Errors that say "we do not do this yet", not "this model is wrong": operators, input kinds, dtypes, opsets.
+constexpr std::string_view kUnsupportedIds[] = {"TSR-1040", "TSR-1024", "TSR-1031", "TSR-1006"};
+
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) text.replace(at, 1, "; ");
+  return text;
+}
+
+// input_0.pb, input_1.pb, ...: as many as there are without a gap.
+std::vector<std::string> numbered_files(const fs::path& folder, const std::string& stem) {
+  std::vector<std::string> files;
+  for (int i = 0;; ++i) {
+    const fs::path path = folder / fmt::format("{}_{}.pb", stem, i);
+    if (!fs::exists(path)) return files;
+    files.push_back(path);
+  }
+}
+
+// In the model's order. Files stand for inputs by number; when there are more or fewer of them (inputs with values in
+// the model may have files or not) by the tensors' names.
+std::vector<Tensor> read_inputs(const Model& model, const fs::path& folder) {
+  const std::vector<std::string> files = numbered_files(folder, "input");
+  std::vector<Tensor> tensors(files.size());
+  std::vector<std::string> names(files.size());
+  for (size_t i = 0; i < files.size(); ++i) tensors[i] = read_tensor_proto_file(files[i], &names[i]);
+  const std::vector<TensorInfo>& infos = model.inputs();
+  if (files.size() == infos.size()) return tensors;
+  std::vector<Tensor> chosen;
+  for (const TensorInfo& info : infos) {
+    const auto name = std::find(names.begin(), names.end(), info.name);
+    if (name == names.end()) {
+      throw UserError({.id = "TSR-6221",
+                       .message = fmt::format("'{}' has {} input files, none for input '{}'", folder.string(),
+                                              files.size(), info.name),
+                       .node = {},
+                       .legal = fmt::format("a file for each of the model's {} inputs", infos.size()),
+                       .hint = {}});
+    }
+    chosen.push_back(tensors[static_cast<size_t>(name - names.begin())]);
+  }
+  return chosen;
+}
+
+// Empty when all outputs agree.
+std::string run_data_set(Model& model, const fs::path& folder, const Tolerance& tolerance) {
+  model.bind(read_inputs(model, folder));
+  model.run();
+  const std::vector<std::string> files = numbered_files(folder, "output");
+  const std::vector<Tensor>& results = model.results();
+  if (files.size() != results.size()) {
+    return fmt::format("the model has {} outputs, {} has {} files", results.size(), folder.filename().string(), files.size());
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    const Comparison comparison = compare_case_output(results[i], read_tensor_proto_file(files[i]), tolerance);
+    if (comparison.agrees) continue;
+    return fmt::format("{}, output '{}': {}", folder.filename().string(), model.outputs()[i].name, comparison.text);
+  }
+  return "";
+}
+
+CaseResult run_case_or_throw(const std::string& folder, const CaseOptions& options) {
+  OpenedModel opened = open_model((fs::path(folder) / "model.onnx").string(), options.open);
+  std::vector<fs::path> data_sets;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory() && entry.path().filename().string().starts_with("test_data_set_")) {
+      data_sets.push_back(entry.path());
+    }
+  }
+  if (data_sets.empty()) return {Verdict::kFail, "there is no test_data_set_* folder beside model.onnx"};
+  std::sort(data_sets.begin(), data_sets.end());
+  for (const fs::path& data_set : data_sets) {
+    const std::string difference = run_data_set(*opened.model, data_set, options.tolerance);
+    if (!difference.empty()) return {Verdict::kFail, difference};
+  }
+  return {Verdict::kPass, ""};
+}
+
+}  // namespace
+
+std::vector<std::string> find_cases(const std::vector<std::string>& dirs) {
+  std::vector<std::string> cases;
+  for (const std::string& dir : dirs) {
+    std::vector<std::string> found;
+    std::error_code error;
+    if (fs::exists(fs::path(dir) / "model.onnx")) found.push_back(dir);
+    for (auto it = fs::recursive_directory_iterator(dir, error); !error && it != fs::recursive_directory_iterator();
+         it.increment(error)) {
+      if (it->is_directory() && fs::exists(it->path() / "model.onnx")) found.push_back(it->path());
+    }
+    if (error || found.empty()) {
+      throw UserError({.id = "TSR-6220",
+                       .message = error ? fmt::format("folder '{}' cannot be searched: {}", dir, error.message())
+                                        : fmt::format("there is no model.onnx in or below '{}'", dir),
+                       .node = {},
+                       .legal = "folders with ONNX test cases: model.onnx, test_data_set_0/input_0.pb, output_0.pb",
+                       .hint = {}});
+    }
+    std::sort(found.begin(), found.end());
+    cases.insert(cases.end(), found.begin(), found.end());
+  }
+  return cases;
+}
+
+CaseResult run_case(const std::string& folder, const CaseOptions& options) {
+  try {
+    return run_case_or_throw(folder, options);
+  } catch (const UserError& error) {
+    const std::string& id = error.diagnostic().id;
+    const bool unsupported = std::find(std::begin(kUnsupportedIds), std::end(kUnsupportedIds), id) != std::end(kUnsupportedIds);
+    return {unsupported ? Verdict::kUnsupported : Verdict::kFail, one_line(error.what())};
+  } catch (const std::exception& error) {
+    return {Verdict::kFail, one_line(error.what())};
+  }
+}
+
+Comparison compare_case_output(const Tensor& got, const Tensor& want, Tolerance tolerance) {
+  if (want.dtype() == DType::kBF16) tolerance.rtol = std::max(tolerance.rtol, 1.0 / 64);
+  return compare(got, want, tolerance);
+}
+
+}  // namespace tessera
