@@ -52,10 +52,11 @@ class GraphParser {
     for (const Result& result : results) {
       const auto it = scope.values.find(result.name);
       if (it == scope.values.end()) fail_at(result.at, "TSR-3003", fmt::format("result %{} is not defined", result.name));
-      if (!(graph.type(it->second) == result.type))
+      const TensorType& defined = graph.type(it->second);
+      if (!types_agree(defined, result.type) || !(defined.layout == result.type.layout))
         fail_at(result.at, "TSR-3007",
                 fmt::format("result %{} is declared as {}", result.name, result.type.to_string()),
-                fmt::format("{}, as it is defined", graph.type(it->second).to_string()));
+                fmt::format("{}, as it is defined", defined.to_string()));
       graph.outputs.push_back(it->second);
     }
     return graph;

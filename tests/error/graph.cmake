@@ -1,0 +1,1 @@
+tessera_test(graph_text_error_test SOURCES graph_text_error_test.cpp LINKS tessera_graph tessera_ops WHOLE)
