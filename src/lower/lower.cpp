@@ -141,9 +141,10 @@ class GraphLowering {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       TensorType type = graph_.type(graph_.outputs[i]);
       check(type.layout.row_major(), "graph output with a layout");
-      const BufferId id = add_buffer("out_" + graph_.value(graph_.outputs[i]).name, BufferKind::kOutput, type);
+      const BufferId id = add_buffer(graph_.value(graph_.outputs[i]).name, BufferKind::kOutput, type);
       program_.buffers[static_cast<size_t>(id)].index = static_cast<int32_t>(i);
       program_.outputs.push_back(id);
+      program_.output_names.push_back(graph_.value(graph_.outputs[i]).name);
       // The first output whose bytes this storage is writes into it directly; others are copied at the end.
       const ValueId root = storage_root(graph_.outputs[i]);
       const Node* producer = graph_.producer(root);

@@ -53,15 +53,16 @@ class Section {
 };
 
 std::vector<tsr_tensor_descr> tensor_table(Section& section, const Program& program,
-                                           const std::vector<BufferId>& buffers) {
+                                           const std::vector<BufferId>& buffers,
+                                           const std::vector<std::string>& names) {
   std::vector<tsr_tensor_descr> rows;
-  for (const BufferId id : buffers) {
-    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(id)];
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(buffers[i])];
     const auto dims = static_dims(buffer.type.shape);
     check(dims.has_value(), "the module format of this compiler needs static shapes of inputs and outputs");
     check(dims->size() <= TSR_MAX_RANK, "rank above TSR_MAX_RANK");
     tsr_tensor_descr row = {};
-    row.name = section.add_text(buffer.name);
+    row.name = section.add_text(names.empty() ? buffer.name : names.at(i));
     row.dtype = static_cast<uint32_t>(buffer.type.dtype);
     row.rank = static_cast<uint32_t>(dims->size());
     std::copy(dims->begin(), dims->end(), row.dims);
@@ -84,8 +85,8 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   head.model_name = section.add_text(info.model_name);
   head.producer = section.add_text(info.producer);
 
-  const std::vector<tsr_tensor_descr> inputs = tensor_table(section, program, program.inputs);
-  const std::vector<tsr_tensor_descr> outputs = tensor_table(section, program, program.outputs);
+  const std::vector<tsr_tensor_descr> inputs = tensor_table(section, program, program.inputs, {});
+  const std::vector<tsr_tensor_descr> outputs = tensor_table(section, program, program.outputs, program.output_names);
   std::vector<tsr_kernel_descr> kernels;
   for (const Kernel& kernel : program.kernels) {
     tsr_kernel_descr row = {};

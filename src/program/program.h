@@ -57,6 +57,9 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<KernelCall> calls;
   std::vector<BufferId> inputs, outputs;
+  // The model's names of the outputs where they differ from their buffers' (a value that is an input and an output, or
+  // two outputs); empty: the buffers' names.
+  std::vector<std::string> output_names;
   int64_t arena_bytes = 0;
   int64_t weight_bytes = 0;
   int64_t scratch_bytes = 0;  // per worker; set by code generation for kLocal allocations that do not fit the stack

@@ -29,7 +29,8 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-std::unique_ptr<llvm::MCSubtargetInfo> subtarget(const std::string& triple, const std::string& cpu, const std::string& features) {
+std::unique_ptr<llvm::MCSubtargetInfo> subtarget(const std::string& triple, const std::string& cpu,
+                                                 const std::string& features) {
   return std::unique_ptr<llvm::MCSubtargetInfo>(find_llvm_target(triple).createMCSubtargetInfo(triple, cpu, features));
 }
 
@@ -46,10 +47,12 @@ bool is_avx10(std::string_view feature) { return feature.starts_with("avx10"); }
 
 // Instructions, not tuning advice ("fast-...", "slow-...", "prefer-...") or modes of the assembler.
 bool is_instruction_set(const std::string& name) {
-  static const std::set<std::string> kAdvice = {"64bit", "64bit-mode", "32bit-mode", "16bit-mode", "idivq-to-divl",
-                                                "macrofusion", "branchfusion", "nopl", "vzeroupper", "x87", "allow-light-256-bit"};
-  for (const char* prefix : {"fast-", "slow-", "prefer-", "tuning", "false-deps", "sbb-", "no-", "lea-", "ermsb", "fsrm", "retpoline",
-                             "lvi-", "harden-", "use-", "inline-", "avoid-", "pad-", "soft-", "tagged-", "branch-"})
+  static const std::set<std::string> kAdvice = {"64bit",         "64bit-mode",  "32bit-mode",         "16bit-mode",
+                                                "idivq-to-divl", "macrofusion", "branchfusion",       "nopl",
+                                                "vzeroupper",    "x87",         "allow-light-256-bit"};
+  for (const char* prefix :
+       {"fast-",     "slow-", "prefer-", "tuning", "false-deps", "sbb-",   "no-",  "lea-",  "ermsb",   "fsrm",
+        "retpoline", "lvi-",  "harden-", "use-",   "inline-",    "avoid-", "pad-", "soft-", "tagged-", "branch-"})
     if (name.starts_with(prefix)) return false;
   return !kAdvice.count(name);
 }
@@ -62,6 +65,18 @@ void read_cache_sizes(Target& target) {
   set(target.l1_bytes, _SC_LEVEL1_DCACHE_SIZE);
   set(target.l2_bytes, _SC_LEVEL2_CACHE_SIZE);
   set(target.l3_bytes, _SC_LEVEL3_CACHE_SIZE);
+}
+
+// What generated code can make use of. A module asks for every feature of its target, so one that only the kernel or
+// a cache instruction needs (clzero, xsaves, ...) would tie it to a machine for nothing. avx10 names are left out: LLVM
+// warns when they meet evex512.
+bool is_used(std::string_view feature) {
+  static const std::set<std::string_view> kOthers = {"sse",   "sse2",  "sse3",  "ssse3", "sse4.1", "sse4.2",  "popcnt", "avx",
+                                                     "avx2",  "fma",   "f16c",  "bmi",   "bmi2",   "lzcnt",   "movbe",  "cx16",
+                                                     "evex512", "avxvnni", "avxvnniint8", "avxvnniint16", "avxifma",
+                                                     "avxneconvert", "neon", "fp-armv8", "fullfp16", "dotprod", "bf16",
+                                                     "i8mm", "sve", "sve2", "m", "a", "f", "d", "c", "v", "zfh", "zvfh"};
+  return feature.starts_with("avx512") || feature.starts_with("amx-") || kOthers.count(feature) != 0;
 }
 
 }  // namespace
@@ -83,13 +98,14 @@ const llvm::Target& find_llvm_target(const std::string& triple) {
   // The module format and the argument structures are those of 64-bit little-endian Linux.
   const llvm::Triple parsed(triple);
   if (found && parsed.isArch64Bit() && parsed.isLittleEndian() && parsed.isOSBinFormatELF()) return *found;
-  throw UserError({.id = "TSR-5001",
-                   .message = fmt::format("no code can be generated for the target '{}'", triple),
-                   .node = {},
-                   .legal = "native, x86-64-v2, x86-64-v3, x86-64-v4, or a triple of a 64-bit little-endian ELF system such as "
-                            "x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, riscv64-unknown-linux-gnu, "
-                            "followed by ,cpu=NAME and ,+feature or ,-feature",
-                   .hint = "check the spelling of the target"});
+  throw UserError(
+      {.id = "TSR-5001",
+       .message = fmt::format("no code can be generated for the target '{}'", triple),
+       .node = {},
+       .legal = "native, x86-64-v2, x86-64-v3, x86-64-v4, or a triple of a 64-bit little-endian ELF system such as "
+                "x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, riscv64-unknown-linux-gnu, "
+                "followed by ,cpu=NAME and ,+feature or ,-feature",
+       .hint = "check the spelling of the target"});
 }
 
 std::string llvm_features(const Target& target) {
@@ -121,9 +137,12 @@ Target native_target() {
   Target target;
   target.triple = kHostTriple;
   for (const auto& feature : llvm::sys::getHostCPUFeatures())
-    if (feature.second && !is_avx10(feature.first())) target.features.insert(feature.first().str());
+    if (feature.second && is_used(feature.first())) target.features.insert(feature.first().str());
   // The name comes from the model number and can be wrong, so only its level is used, for tuning.
-  target.cpu = target.has("avx512f") ? "x86-64-v4" : target.has("avx2") ? "x86-64-v3" : target.has("sse4.2") ? "x86-64-v2" : "x86-64";
+  target.cpu = target.has("avx512f")  ? "x86-64-v4"
+               : target.has("avx2")   ? "x86-64-v3"
+               : target.has("sse4.2") ? "x86-64-v2"
+                                      : "x86-64";
   read_cache_sizes(target);
   target.num_threads = available_processors();
   return target;
@@ -159,11 +178,12 @@ Target parse_target(std::string_view spec) {
     if (!info->isCPUStringValid(target.cpu)) {
       std::vector<std::string> names;
       for (const llvm::SubtargetSubTypeKV& cpu : info->getAllProcessorDescriptions()) names.push_back(cpu.Key);
-      throw UserError({.id = "TSR-5002",
-                       .message = fmt::format("the architecture of '{}' has no processor '{}'", target.triple, target.cpu),
-                       .node = {},
-                       .legal = join(names),
-                       .hint = "leave cpu= out and name the features instead"});
+      throw UserError(
+          {.id = "TSR-5002",
+           .message = fmt::format("the architecture of '{}' has no processor '{}'", target.triple, target.cpu),
+           .node = {},
+           .legal = join(names),
+           .hint = "leave cpu= out and name the features instead"});
     }
   }
   target.features = features_of(target.triple, target.cpu);
@@ -176,12 +196,13 @@ Target parse_target(std::string_view spec) {
     std::vector<std::string> names;
     for (const llvm::SubtargetFeatureKV& feature : info->getAllProcessorFeatures()) names.push_back(feature.Key);
     if (!has_sign || std::find(names.begin(), names.end(), name) == names.end())
-      throw UserError({.id = "TSR-5003",
-                       .message = has_sign ? fmt::format("the architecture of '{}' has no feature '{}'", target.triple, name)
-                                           : fmt::format("'{}' in a target is neither cpu=NAME nor a feature with its sign", item),
-                       .node = {},
-                       .legal = "each with + or - before it: " + join(names),
-                       .hint = "check the spelling of the feature"});
+      throw UserError(
+          {.id = "TSR-5003",
+           .message = has_sign ? fmt::format("the architecture of '{}' has no feature '{}'", target.triple, name)
+                               : fmt::format("'{}' in a target is neither cpu=NAME nor a feature with its sign", item),
+           .node = {},
+           .legal = "each with + or - before it: " + join(names),
+           .hint = "check the spelling of the feature"});
     changes += (changes.empty() ? "" : ",") + item;
   }
   if (!changes.empty()) {
@@ -199,7 +220,8 @@ bool runs_here(const Target& target) {
   if (!llvm::Triple(target.triple).isX86()) return false;
   const Target here = native_target();
   return std::all_of(target.features.begin(), target.features.end(), [&](const std::string& name) {
-    return !is_instruction_set(name) || here.has(name) || name == "cx8" || name == "nopl" || name == "sahf" || name == "mmx";
+    return !is_instruction_set(name) || here.has(name) || name == "cx8" || name == "nopl" || name == "sahf" ||
+           name == "mmx";
   });
 }
 

@@ -221,7 +221,8 @@ void pack_operands(Tiling& t) {
     const auto coefficient = [&](const Var& var) { return linear_coefficient(address, var, k.bounds); };
     const auto lane = coefficient(t.vector.var);
     const auto block = coefficient(t.block.var);
-    if (!lane || !block || *lane == 0 || *block != *lane * t.width) continue;
+    // A single block's variable is zero everywhere and has no coefficient.
+    if (!lane || !block || *lane == 0 || (t.block.extent > 1 && *block != *lane * t.width)) continue;
     if (t.row && coefficient(t.row->var) != 0) continue;
 
     PackSpec spec;
