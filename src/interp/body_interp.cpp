@@ -1,6 +1,6 @@
 // How: the body's expression becomes a list of nodes. The loops run over all axes but one, whose indices are the lanes
-// (interp/lanes.h) of every node. A node is recomputed only when a variable it depends on has changed, wherever its loop
-// stands. Loads under a select happen in the lanes where the select takes that arm only.
+// (interp/lanes.h) of every node. A node is recomputed only when a variable it depends on has changed, wherever its
+// loop stands. Loads under a select happen in the lanes where the select takes that arm only.
 #include "interp/body_interp.h"
 
 #include <fmt/format.h>
@@ -20,8 +20,8 @@ namespace {
 struct EvalNode {
   const ExprNode* expr = nullptr;
   std::vector<int> operands;
-  uint64_t loops = 0;          // bit i: depends on the variable of loop i
-  int group = 0;               // of the nodes that depend on the same loops
+  uint64_t loops = 0;  // bit i: depends on the variable of loop i
+  int group = 0;       // of the nodes that depend on the same loops
   bool has_load = false;
   bool unconditional = false;  // not only under a select
   bool all_lanes = false;      // computed for all lanes: unconditional or without loads; else for those that need it
@@ -32,7 +32,7 @@ struct EvalNode {
   // another operand may then evaluate it again for other lanes.
   std::vector<const Lanes*> args;
   std::vector<Lanes> held;
-  uint64_t stamp = 0;          // the group's stamp or the mask's id that `value` belongs to; 0: none
+  uint64_t stamp = 0;  // the group's stamp or the mask's id that `value` belongs to; 0: none
   LaneStorage out{};
   std::unique_ptr<int64_t[]> ints;
   std::unique_ptr<double[]> reals;
@@ -42,9 +42,9 @@ struct EvalNode {
 struct Loop {
   const Axis* axis;
   int64_t extent;
-  bool lanes;              // this axis is cut into runs of lanes
-  int64_t out_stride;      // of the output along this axis, in elements; 0 for a reduce axis
-  int64_t position = -1;   // the current index, or the first lane's
+  bool lanes;                 // this axis is cut into runs of lanes
+  int64_t out_stride;         // of the output along this axis, in elements; 0 for a reduce axis
+  int64_t position = -1;      // the current index, or the first lane's
   std::vector<int> groups{};  // of the nodes that depend on it
 };
 
@@ -52,19 +52,6 @@ struct InputView {
   const Tensor* tensor;
   std::vector<int64_t> strides;  // in elements
 };
-
-// Reads elements base + step * lane (or at[lane] where given) as doubles or canonical integers.
-template <typename Stored, typename Out>
-void read_lanes(const Stored* data, int64_t base, int64_t step, const int64_t* at, const LaneMask& mask, Out* out) {
-  if (mask.bits || at) {
-    for (int l = mask.begin; l < mask.end; ++l)
-      if (mask.active(l)) out[l] = static_cast<Out>(data[at ? at[l] : base + step * l]);
-  } else if (step == 1) {
-    for (int l = mask.begin; l < mask.end; ++l) out[l] = static_cast<Out>(data[base + l]);
-  } else {
-    for (int l = mask.begin; l < mask.end; ++l) out[l] = static_cast<Out>(data[base + step * l]);
-  }
-}
 
 class BodyEvaluator {
  public:
@@ -111,20 +98,20 @@ class BodyEvaluator {
   std::vector<EvalNode> nodes_;
   int root_ = -1;
 
-  std::vector<Loop> loops_;             // outermost first: output axes, then reduce axes, the lanes' last in its part
-  size_t first_reduce_loop_ = 0;        // loops_ from here on reduce
-  bool reduce_in_lanes_ = false;        // the lanes are those of a reduce axis
+  std::vector<Loop> loops_;       // outermost first: output axes, then reduce axes, the lanes' last in its part
+  size_t first_reduce_loop_ = 0;  // loops_ from here on reduce
+  bool reduce_in_lanes_ = false;  // the lanes are those of a reduce axis
   std::unordered_map<const ExprNode*, int> loop_of_;
-  std::vector<uint64_t> stamps_;        // per group of nodes: changes when one of its variables does
+  std::vector<uint64_t> stamps_;  // per group of nodes: changes when one of its variables does
   uint64_t counter_ = 1;
-  LaneMask full_{0, 1};                 // all lanes of the current run; one where there is no axis to run along
+  LaneMask full_{0, 1};  // all lanes of the current run; one where there is no axis to run along
 
   DType dtype_;
   Tensor out_;
   std::array<double, kMaxLanes> real_total_{};
   std::array<int64_t, kMaxLanes> int_total_{};
-  Expr identity_;                       // of the combiner
-  int out_lanes_ = 1;                   // how many accumulators are in use
+  Expr identity_;      // of the combiner
+  int out_lanes_ = 1;  // how many accumulators are in use
 };
 
 std::vector<int64_t> row_major_strides(const std::vector<int64_t>& dims) {
@@ -353,7 +340,8 @@ Lanes BodyEvaluator::compute(EvalNode& node, const LaneMask& mask) {
   const ExprNode& e = *node.expr;
   switch (e.kind) {
     case ExprKind::kConst:
-      return is_float(e.dtype) ? Lanes::uniform_real(round_to(e.dtype, e.float_value)) : Lanes::uniform_int(e.int_value);
+      return is_float(e.dtype) ? Lanes::uniform_real(round_to(e.dtype, e.float_value))
+                               : Lanes::uniform_int(e.int_value);
     case ExprKind::kVar: {
       if (node.loop < 0) return Lanes::uniform_int(symbols_.at(&e));
       const Loop& loop = loops_[static_cast<size_t>(node.loop)];
@@ -422,34 +410,8 @@ Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
       }
     }
   }
-  const DType dtype = node.expr->dtype;
-  const std::byte* bytes = view.tensor->bytes();
-  if (!scattered && step == 0)
-    return is_float(dtype) ? Lanes::uniform_real(read_float(dtype, bytes, base))
-                           : Lanes::uniform_int(read_int(dtype, bytes, base));
-  const LaneStorage out = node.out;
-  const int64_t* at = scattered ? addresses.data() : nullptr;
-  const auto native = [&](auto* data, auto* result) { read_lanes(data, base, step, at, mask, result); };
-  switch (dtype) {
-    case DType::kF32: native(reinterpret_cast<const float*>(bytes), out.reals); break;
-    case DType::kF64: native(reinterpret_cast<const double*>(bytes), out.reals); break;
-    case DType::kI64: native(reinterpret_cast<const int64_t*>(bytes), out.ints); break;
-    case DType::kI32: native(reinterpret_cast<const int32_t*>(bytes), out.ints); break;
-    case DType::kI8: native(reinterpret_cast<const int8_t*>(bytes), out.ints); break;
-    case DType::kU8:
-    case DType::kBool: native(reinterpret_cast<const uint8_t*>(bytes), out.ints); break;
-    default:
-      for (int l = mask.begin; l < mask.end; ++l) {
-        if (!mask.active(l)) continue;
-        const int64_t address = at ? at[l] : base + step * l;
-        if (is_float(dtype)) {
-          out.reals[l] = read_float(dtype, bytes, address);
-        } else {
-          out.ints[l] = read_int(dtype, bytes, address);
-        }
-      }
-  }
-  return is_float(dtype) ? Lanes::real_vector(out.reals) : Lanes::int_vector(out.ints);
+  return lanes_load(node.expr->dtype, view.tensor->bytes(), base, step, scattered ? addresses.data() : nullptr, mask,
+                    node.out);
 }
 
 // select(c, a, b), and `c and a` as select(c, a, false), `c or b` as select(c, true, b).

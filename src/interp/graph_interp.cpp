@@ -16,8 +16,8 @@ std::string describe(const Tensor& tensor) {
 
 [[noreturn]] void bad_input(const Graph& graph, size_t i, const Tensor& found, const std::string& why) {
   const Value& input = graph.value(graph.inputs[i]);
-  throw UserError({"TSR-2050", fmt::format("input {} is {}{}", input.name, describe(found), why), "",
-                   input.type.to_string(), ""});
+  throw UserError(
+      {"TSR-2050", fmt::format("input {} is {}{}", input.name, describe(found), why), "", input.type.to_string(), ""});
 }
 
 // Whether every variable of `e` has a value.
@@ -109,7 +109,8 @@ std::vector<Tensor> GraphInterpreter::run(const Graph& graph, const std::vector<
       std::vector<int64_t> dims;
       for (const Expr& extent : type.shape) dims.push_back(evaluate_index(extent, symbols));
       if (results[i].dtype() != type.dtype || results[i].dims() != dims)
-        throw InternalError(fmt::format("{} gives {} and is declared {}", where(), describe(results[i]), type.to_string()));
+        throw InternalError(
+            fmt::format("{} gives {} and is declared {}", where(), describe(results[i]), type.to_string()));
       define(node.outputs[i], std::move(results[i]));
     }
     for (ValueId input : node.inputs)

@@ -67,9 +67,15 @@ void real_arithmetic(BinaryOp op, DType dtype, const Lanes& a, const Lanes& b, c
 
 bool progression(const Lanes& a) { return a.kind == Kind::kUniform || a.kind == Kind::kAffine; }
 
-int64_t wrap_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t wrap_sub(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }
-int64_t wrap_mul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+int64_t wrap_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t wrap_sub(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+int64_t wrap_mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
 
 // Progressions small enough that no lane's value and no difference of two overflows.
 bool is_small(const Lanes& a) {
@@ -104,7 +110,9 @@ std::optional<Lanes> affine_binary(BinaryOp op, const Lanes& a, const Lanes& b, 
     default: break;
   }
   if (!is_small(a) || !is_small(b)) return std::nullopt;
-  const auto less = [&](const Lanes& x, const Lanes& y) { return negative_lanes(x.first - y.first, x.step - y.step, mask); };
+  const auto less = [&](const Lanes& x, const Lanes& y) {
+    return negative_lanes(x.first - y.first, x.step - y.step, mask);
+  };
   switch (op) {
     case BinaryOp::kLt: return less(a, b);
     case BinaryOp::kGt: return less(b, a);
@@ -122,8 +130,9 @@ std::optional<Lanes> affine_binary(BinaryOp op, const Lanes& a, const Lanes& b, 
       const bool div = op == BinaryOp::kFloorDiv;
       const auto quotient = [&](int64_t x) { return x / b.first - (x % b.first < 0); };
       const int64_t q = quotient(a.int_at(mask.begin));
-      if (a.step % b.first == 0) return div ? Lanes::affine(quotient(a.first), a.step / b.first)
-                                            : Lanes::uniform_int(a.first - quotient(a.first) * b.first);
+      if (a.step % b.first == 0)
+        return div ? Lanes::affine(quotient(a.first), a.step / b.first)
+                   : Lanes::uniform_int(a.first - quotient(a.first) * b.first);
       if (q != quotient(a.int_at(mask.end - 1))) return std::nullopt;
       return div ? Lanes::uniform_int(q) : Lanes::affine(a.first - q * b.first, a.step);
     }
@@ -240,9 +249,7 @@ Lanes lanes_fma(DType dtype, const Lanes& a, const Lanes& b, const Lanes& c, con
 
 Lanes lanes_cast(DType from, DType to, const Lanes& a, const LaneMask& mask, LaneStorage out) {
   if (is_float(to)) {
-    const auto at = [&](int l) {
-      return a.real ? round_to(to, a.real_at(l)) : int_to_float(from, to, a.int_at(l));
-    };
+    const auto at = [&](int l) { return a.real ? round_to(to, a.real_at(l)) : int_to_float(from, to, a.int_at(l)); };
     if (a.is_uniform()) return Lanes::uniform_real(at(mask.begin));
     each(mask, [&](int l) { out.reals[l] = at(l); });
     return Lanes::real_vector(out.reals);
@@ -251,6 +258,48 @@ Lanes lanes_cast(DType from, DType to, const Lanes& a, const LaneMask& mask, Lan
   if (a.is_uniform()) return Lanes::uniform_int(at(mask.begin));
   each(mask, [&](int l) { out.ints[l] = at(l); });
   return Lanes::int_vector(out.ints);
+}
+
+namespace {
+
+template <typename Stored, typename Out>
+void read_lanes(const Stored* data, int64_t base, int64_t step, const int64_t* at, const LaneMask& mask, Out* out) {
+  if (at) {
+    each(mask, [=](int l) { out[l] = static_cast<Out>(data[at[l]]); });
+  } else if (step == 1) {
+    each(mask, [=](int l) { out[l] = static_cast<Out>(data[base + l]); });
+  } else {
+    each(mask, [=](int l) { out[l] = static_cast<Out>(data[base + step * l]); });
+  }
+}
+
+}  // namespace
+
+Lanes lanes_load(DType dtype, const std::byte* data, int64_t base, int64_t step, const int64_t* at,
+                 const LaneMask& mask, LaneStorage out) {
+  const bool real = is_float(dtype);
+  if (!at && step == 0)
+    return real ? Lanes::uniform_real(read_float(dtype, data, base)) : Lanes::uniform_int(read_int(dtype, data, base));
+  const auto native = [&](auto* typed, auto* result) { read_lanes(typed, base, step, at, mask, result); };
+  switch (dtype) {
+    case DType::kF32: native(reinterpret_cast<const float*>(data), out.reals); break;
+    case DType::kF64: native(reinterpret_cast<const double*>(data), out.reals); break;
+    case DType::kI64: native(reinterpret_cast<const int64_t*>(data), out.ints); break;
+    case DType::kI32: native(reinterpret_cast<const int32_t*>(data), out.ints); break;
+    case DType::kI8: native(reinterpret_cast<const int8_t*>(data), out.ints); break;
+    case DType::kU8:
+    case DType::kBool: native(reinterpret_cast<const uint8_t*>(data), out.ints); break;
+    default:
+      each(mask, [&](int l) {
+        const int64_t index = at ? at[l] : base + step * l;
+        if (real) {
+          out.reals[l] = read_float(dtype, data, index);
+        } else {
+          out.ints[l] = read_int(dtype, data, index);
+        }
+      });
+  }
+  return real ? Lanes::real_vector(out.reals) : Lanes::int_vector(out.ints);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 // Numbers are those of scalar_ops.h: integers and bools as canonical int64_t, floats as double rounded to their type.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "arith/expr.h"
@@ -71,6 +72,9 @@ Lanes lanes_unary(UnaryOp op, DType from, DType to, const Lanes& a, const LaneMa
 Lanes lanes_binary(BinaryOp op, DType dtype, const Lanes& a, const Lanes& b, const LaneMask& mask, LaneStorage out);
 Lanes lanes_fma(DType dtype, const Lanes& a, const Lanes& b, const Lanes& c, const LaneMask& mask, LaneStorage out);
 Lanes lanes_cast(DType from, DType to, const Lanes& a, const LaneMask& mask, LaneStorage out);
+// Elements base + step * lane of packed memory, or at[lane] where `at` is given.
+Lanes lanes_load(DType dtype, const std::byte* data, int64_t base, int64_t step, const int64_t* at,
+                 const LaneMask& mask, LaneStorage out);
 // Copies the active lanes of `a` to `out`.
 void lanes_store(const Lanes& a, const LaneMask& mask, LaneStorage out);
 

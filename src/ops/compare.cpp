@@ -16,9 +16,12 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"eq", BinaryOp::kEq, true, "a = b.", "0 1 0 0"},      {"ne", BinaryOp::kNe, true, "Whether a and b differ.", "1 0 1 1"},
-    {"lt", BinaryOp::kLt, false, "a < b.", "1 0 0 0"},     {"le", BinaryOp::kLe, false, "a <= b.", "1 1 0 0"},
-    {"gt", BinaryOp::kGt, false, "a > b.", "0 0 0 1"},     {"ge", BinaryOp::kGe, false, "a >= b.", "0 1 0 1"},
+    {"eq", BinaryOp::kEq, true, "a = b.", "0 1 0 0"},
+    {"ne", BinaryOp::kNe, true, "Whether a and b differ.", "1 0 1 1"},
+    {"lt", BinaryOp::kLt, false, "a < b.", "1 0 0 0"},
+    {"le", BinaryOp::kLe, false, "a <= b.", "1 1 0 0"},
+    {"gt", BinaryOp::kGt, false, "a > b.", "0 0 0 1"},
+    {"ge", BinaryOp::kGe, false, "a >= b.", "0 1 0 1"},
 };
 
 bool is_comparable(DType dtype) { return is_arithmetic(dtype) || dtype == DType::kBool; }
@@ -30,23 +33,23 @@ OpDef make_op(const Row& row) {
       .min_inputs = 2,
       .max_inputs = 2,
       .attrs = {},
-      .infer =
-          [&row](const OpContext& ctx) -> std::vector<TensorType> {
-            if (row.equality) {
-              require_dtype(ctx, 0, is_comparable, "f64, f32, f16, bf16, i8 to i64, u8 to u64, bool");
-            } else {
-              require_dtype(ctx, 0, is_arithmetic, kArithmeticTypes);
-            }
-            require_same_dtype(ctx);
-            return {TensorType{DType::kBool, broadcast_shapes(ctx, ctx.inputs[0].shape, ctx.inputs[1].shape), {}}};
-          },
+      .infer = [&row](const OpContext& ctx) -> std::vector<TensorType> {
+        if (row.equality) {
+          require_dtype(ctx, 0, is_comparable, "f64, f32, f16, bf16, i8 to i64, u8 to u64, bool");
+        } else {
+          require_dtype(ctx, 0, is_arithmetic, kArithmeticTypes);
+        }
+        require_same_dtype(ctx);
+        return {TensorType{DType::kBool, broadcast_shapes(ctx, ctx.inputs[0].shape, ctx.inputs[1].shape), {}}};
+      },
       .body =
           [&row](const OpContext& ctx) {
             return elementwise_body(ctx, [&](const std::vector<Expr>& x) { return binary(row.op, x[0], x[1]); });
           },
-      .example = fmt::format("\ngraph @main(%a: f32[4], %b: f32[]) -> (%y: bool[4]) {{\n  %y = {}(%a, %b) : bool[4]\n}}\n"
-                             "run a = 1 2 nan 3 ; b = 2 -> y = {}\n",
-                             row.name, row.y),
+      .example =
+          fmt::format("\ngraph @main(%a: f32[4], %b: f32[]) -> (%y: bool[4]) {{\n  %y = {}(%a, %b) : bool[4]\n}}\n"
+                      "run a = 1 2 nan 3 ; b = 2 -> y = {}\n",
+                      row.name, row.y),
   };
 }
 

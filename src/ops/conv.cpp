@@ -2,8 +2,8 @@
 // padding, both dilations and groups. A bias is an addition of its own.
 #include <fmt/format.h>
 
-#include "ops/window.h"
 #include "ops/primitives.h"
+#include "ops/window.h"
 
 namespace tessera {
 namespace {
@@ -20,9 +20,9 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   const int64_t groups = require_int(ctx, "groups", 1, kMaxWindowInt);
   if (!equal_extents(x.shape[1], w.shape[1] * Expr(groups)))
     ctx.fail("TSR-2024",
-             fmt::format("{} with weights {} in {} group{}", describe_operand(ctx, 0), to_string(w.shape), groups,
-                         groups == 1 ? "" : "s"),
-             fmt::format("{} input channels: extent 1 of the weights times the groups",
+             fmt::format("{} with weights {} in {}", describe_operand(ctx, 0), to_string(w.shape),
+                         plural(static_cast<size_t>(groups), "group", "groups")),
+             fmt::format("{} input channels: dimension 1 of the weights times the groups",
                          to_string(w.shape[1] * Expr(groups))));
   if (const auto out = as_int(w.shape[0]); out && *out % groups != 0)
     ctx.fail("TSR-2024", fmt::format("{} output channels in {} groups", *out, groups),
@@ -85,8 +85,9 @@ std::vector<AttrDef> attrs() {
 const OpDef& conv_op() {
   static const OpDef op{
       .name = "conv",
-      .doc = "The convolution of x[N,C,spatial...] with the weights w[O,C/groups,kernel...]: "
-             "y[n,o,p...] = sum over c, k of x[n, c of o's group, p * stride + k * dilation - pad] * w[o,c,k...].",
+      .doc =
+          "The convolution of x[N,C,spatial...] with the weights w[O,C/groups,kernel...]: "
+          "y[n,o,p...] = sum over c, k of x[n, c of o's group, p * stride + k * dilation - pad] * w[o,c,k...].",
       .min_inputs = 2,
       .max_inputs = 2,
       .attrs = attrs(),

@@ -48,8 +48,9 @@ Body body(const OpContext& ctx) {
 const OpDef& gather_op() {
   static const OpDef op{
       .name = "gather",
-      .doc = "Slices of x along `axis`, one per element of indices, whose dimensions take the axis's place. A negative "
-             "index counts from the end; what is still outside is clamped into the range.",
+      .doc =
+          "Slices of x along `axis`, one per element of indices, whose dimensions take the axis's place. A negative "
+          "index counts from the end; what is still outside is clamped into the range.",
       .min_inputs = 2,
       .max_inputs = 2,
       .attrs = {{"axis", AttrKind::kInt, true, "the dimension of x that is indexed"}},

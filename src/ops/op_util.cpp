@@ -20,7 +20,8 @@ std::string describe_operand(const OpContext& ctx, size_t operand) {
 
 void require_dtype(const OpContext& ctx, size_t operand, bool (*accepted)(DType), const char* legal) {
   if (!accepted(ctx.inputs[operand].dtype))
-    ctx.fail("TSR-2020", describe_operand(ctx, operand), legal, "insert a cast to one of these types");
+    ctx.fail("TSR-2020", describe_operand(ctx, operand), legal,
+             ctx.inputs[operand].dtype == DType::kString ? "" : "insert a cast to one of these types");
 }
 
 void require_same_dtype(const OpContext& ctx, size_t first) {
@@ -34,7 +35,7 @@ void require_rank(const OpContext& ctx, size_t operand, int lo, int hi) {
   const int rank = ctx.inputs[operand].rank();
   if (rank >= lo && rank <= hi) return;
   ctx.fail("TSR-2022", describe_operand(ctx, operand),
-           lo == hi ? fmt::format("rank {}", lo)
+           lo == hi                                ? fmt::format("rank {}", lo)
            : hi == std::numeric_limits<int>::max() ? fmt::format("rank {} or more", lo)
                                                    : fmt::format("rank {} to {}", lo, hi));
 }
@@ -43,8 +44,14 @@ int64_t require_int(const OpContext& ctx, const std::string& attr, int64_t lo, i
   const int64_t value = ctx.attrs.get_int(attr);
   if (value < lo || value > hi)
     ctx.fail("TSR-2025", fmt::format("{} = {}", attr, value),
-             hi < lo ? "nothing: the operand has rank 0" : fmt::format("{} to {}", lo, hi));
+             hi < lo    ? "nothing: the operand has rank 0"
+             : hi == lo ? fmt::format("{}", lo)
+                        : fmt::format("{} to {}", lo, hi));
   return value;
+}
+
+std::string plural(size_t count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
 std::string join(const std::vector<int64_t>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
@@ -53,8 +60,8 @@ const std::vector<int64_t>& require_ints(const OpContext& ctx, const std::string
                                          int64_t hi) {
   const auto& values = ctx.attrs.get_ints(attr);
   if (values.size() != count)
-    ctx.fail("TSR-2027", fmt::format("{} = {} ({} entries)", attr, join(values), values.size()),
-             fmt::format("{} {}", count, count == 1 ? "entry" : "entries"));
+    ctx.fail("TSR-2027", fmt::format("{} = {} ({})", attr, join(values), plural(values.size(), "entry", "entries")),
+             plural(count, "entry", "entries"));
   for (int64_t value : values)
     if (value < lo || value > hi)
       ctx.fail("TSR-2025", fmt::format("{} = {}", attr, join(values)), fmt::format("entries from {} to {}", lo, hi));

@@ -54,7 +54,8 @@ const std::vector<int64_t>& require_axes(const OpContext& ctx, const std::string
 size_t require_word(const OpContext& ctx, const std::string& attr, const std::string& value,
                     const std::vector<std::string_view>& words);
 
-std::string join(const std::vector<int64_t>& values);  // "[1, 2]"
+std::string join(const std::vector<int64_t>& values);                           // "[1, 2]"
+std::string plural(size_t count, std::string_view one, std::string_view many);  // "2 entries"
 
 // ---- shapes ----
 // True when the two extents are equal for every value of the symbols.

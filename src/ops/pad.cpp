@@ -23,7 +23,7 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   const auto& high = require_ints(ctx, "high", x.shape.size(), -kMaxExtent, kMaxExtent);
   const size_t operands = mode == kConstantMode ? 2 : 1;
   if (ctx.inputs.size() != operands)
-    ctx.fail("TSR-2034", fmt::format("{} operands", ctx.inputs.size()),
+    ctx.fail("TSR-2034", plural(ctx.inputs.size(), "operand", "operands"),
              mode == kConstantMode ? "x and the value to pad with" : "x alone in the modes edge, reflect and wrap");
   if (mode == kConstantMode) {
     require_same_dtype(ctx);

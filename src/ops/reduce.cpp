@@ -67,8 +67,9 @@ Body body(const OpContext& ctx) {
 const OpDef& reduce_op() {
   static const OpDef op{
       .name = "reduce",
-      .doc = "The elements of x combined over the dimensions in `axes`; over no elements, the combiner's identity (0, 1, "
-             "the largest or the smallest value).",
+      .doc =
+          "The elements of x combined over the dimensions in `axes`; over no elements, the combiner's identity (0, 1, "
+          "the largest or the smallest value).",
       .min_inputs = 1,
       .max_inputs = 1,
       .attrs = {{"kind", AttrKind::kString, true, "sum, prod, min or max"},

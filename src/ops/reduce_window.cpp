@@ -1,6 +1,6 @@
 // reduce_window: the sum, maximum or minimum of every window; padding does not take part.
-#include "ops/window.h"
 #include "ops/primitives.h"
+#include "ops/window.h"
 
 namespace tessera {
 namespace {
@@ -58,8 +58,9 @@ std::vector<AttrDef> attrs() {
 const OpDef& reduce_window_op() {
   static const OpDef op{
       .name = "reduce_window",
-      .doc = "The sum, maximum or minimum over a window that slides over the spatial dimensions of x[N,C,spatial...]; "
-             "padded places do not take part.",
+      .doc =
+          "The sum, maximum or minimum over a window that slides over the spatial dimensions of x[N,C,spatial...]; "
+          "padded places do not take part.",
       .min_inputs = 1,
       .max_inputs = 1,
       .attrs = attrs(),

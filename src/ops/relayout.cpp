@@ -10,7 +10,8 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   require_dtype(ctx, 0, is_movable, kMovableTypes);
   for (const LayoutDim& dim : ctx.attrs.get<Layout>("layout").dims)
     if (dim.axis < 0 || dim.axis >= ctx.inputs[0].rank() || dim.block < 1)
-      ctx.fail("TSR-2025", "layout = " + ctx.attrs.get<Layout>("layout").to_string() + " for " + describe_operand(ctx, 0),
+      ctx.fail("TSR-2025",
+               "layout = " + ctx.attrs.get<Layout>("layout").to_string() + " for " + describe_operand(ctx, 0),
                "a layout of the operand's dimensions");
   return {TensorType{ctx.inputs[0].dtype, ctx.inputs[0].shape, {}}};
 }

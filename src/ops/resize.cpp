@@ -23,11 +23,19 @@ namespace tessera {
 namespace {
 
 enum Mode : size_t { kNearest, kLinear, kCubic };
-enum Coordinate : size_t { kHalfPixel, kPytorchHalfPixel, kHalfPixelSymmetric, kAsymmetric, kAlignCorners, kTfHalfPixel };
+enum Coordinate : size_t {
+  kHalfPixel,
+  kPytorchHalfPixel,
+  kHalfPixelSymmetric,
+  kAsymmetric,
+  kAlignCorners,
+  kTfHalfPixel
+};
 enum Nearest : size_t { kRoundPreferFloor, kRoundPreferCeil, kFloor, kCeil };
 
 Mode mode_of(const OpContext& ctx) {
-  return static_cast<Mode>(require_word(ctx, "mode", ctx.attrs.get<std::string>("mode"), {"nearest", "linear", "cubic"}));
+  return static_cast<Mode>(
+      require_word(ctx, "mode", ctx.attrs.get<std::string>("mode"), {"nearest", "linear", "cubic"}));
 }
 Coordinate coordinate_of(const OpContext& ctx) {
   return static_cast<Coordinate>(require_word(ctx, "coordinate", ctx.attrs.get<std::string>("coordinate"),
@@ -52,8 +60,9 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   const auto& sizes = require_ints(ctx, "sizes", x.shape.size(), 0, kMaxExtent);
   const auto& scales = ctx.attrs.get<std::vector<double>>("scales");
   if (scales.size() != x.shape.size())
-    ctx.fail("TSR-2027", fmt::format("scales = [{}] ({} entries)", fmt::join(scales, ", "), scales.size()),
-             fmt::format("{} entries", x.shape.size()));
+    ctx.fail("TSR-2027",
+             fmt::format("scales = [{}] ({})", fmt::join(scales, ", "), plural(scales.size(), "entry", "entries")),
+             plural(x.shape.size(), "entry", "entries"));
   for (size_t d = 0; d < scales.size(); ++d) {
     if (!(scales[d] > 0) || std::isinf(scales[d]))
       ctx.fail("TSR-2025", fmt::format("scales = [{}]", fmt::join(scales, ", ")), "finite scales above 0");
@@ -64,7 +73,8 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   return {TensorType{x.dtype, make_shape(sizes), {}}};
 }
 
-// p / q when `scale`, to the precision of an f32, is that ratio with a small q or the ratio of the extents; else {0, 0}.
+// p / q when `scale`, to the precision of an f32, is that ratio with a small q or the ratio of the extents; else {0,
+// 0}.
 std::pair<int64_t, int64_t> as_ratio(double scale, int64_t output, const Expr& input) {
   const auto same = [&](int64_t p, int64_t q) {
     return static_cast<float>(static_cast<double>(p) / static_cast<double>(q)) == static_cast<float>(scale);
@@ -87,7 +97,9 @@ class Place {
   static Place ratio(Expr numerator, Expr denominator) { return Place(std::move(numerator), std::move(denominator)); }
   static Place real(Expr value) { return Place(std::move(value), {}); }
 
-  Expr floor() const { return denominator_ ? floordiv(value_, denominator_) : to_index(unary(UnaryOp::kFloor, value_)); }
+  Expr floor() const {
+    return denominator_ ? floordiv(value_, denominator_) : to_index(unary(UnaryOp::kFloor, value_));
+  }
   Expr fraction(DType dtype) const {
     if (!denominator_) return cast(dtype, value_ - unary(UnaryOp::kFloor, value_));
     return binary(BinaryOp::kDiv, cast(dtype, floormod(value_, denominator_)), cast(dtype, denominator_));
@@ -186,8 +198,7 @@ std::vector<Tap> taps_of(const OpContext& ctx, size_t d, const Axis& axis, DType
   if (mode == kNearest) return {{clamp(place.nearest(nearest_of(ctx))), {}}};
   const Expr first = place.floor();
   const Expr t = place.fraction(dtype);
-  if (mode == kLinear)
-    return {{clamp(first), const_float(dtype, 1) - t}, {clamp(first + Expr(1)), t}};
+  if (mode == kLinear) return {{clamp(first), const_float(dtype, 1) - t}, {clamp(first + Expr(1)), t}};
   std::array<Expr, 4> weights = cubic_weights(t, ctx.attrs.get_or<double>("cubic_coeff", -0.75));
   std::vector<Tap> taps;
   Expr total = const_float(dtype, 0);

@@ -6,7 +6,8 @@ namespace tessera {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
-  require_dtype(ctx, 0, [](DType dtype) { return dtype == DType::kBool; }, "bool");
+  require_dtype(
+      ctx, 0, [](DType dtype) { return dtype == DType::kBool; }, "bool");
   require_dtype(ctx, 1, is_movable, kMovableTypes);
   require_same_dtype(ctx, 1);
   const Shape arms = broadcast_shapes(ctx, ctx.inputs[1].shape, ctx.inputs[2].shape);

@@ -19,7 +19,8 @@ std::vector<TensorType> infer(const OpContext& ctx) {
     const auto extent = as_int(x.shape[d]);
     if (sizes[d] == 0) continue;
     // Products of two extents may overflow 64 bits; a double tells whether the last index is anywhere near.
-    const double last = static_cast<double>(starts[d]) + static_cast<double>(sizes[d] - 1) * static_cast<double>(steps[d]);
+    const double last =
+        static_cast<double>(starts[d]) + static_cast<double>(sizes[d] - 1) * static_cast<double>(steps[d]);
     const bool after = extent && (starts[d] >= *extent || last >= static_cast<double>(*extent));
     if (last < 0 || after)
       ctx.fail("TSR-2032",

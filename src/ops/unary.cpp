@@ -63,11 +63,10 @@ OpDef make_op(const Row& row) {
       .min_inputs = 1,
       .max_inputs = 1,
       .attrs = {},
-      .infer =
-          [&row, predicate](const OpContext& ctx) -> std::vector<TensorType> {
-            require_dtype(ctx, 0, row.accepts, row.legal);
-            return {TensorType{predicate ? DType::kBool : ctx.inputs[0].dtype, ctx.inputs[0].shape, {}}};
-          },
+      .infer = [&row, predicate](const OpContext& ctx) -> std::vector<TensorType> {
+        require_dtype(ctx, 0, row.accepts, row.legal);
+        return {TensorType{predicate ? DType::kBool : ctx.inputs[0].dtype, ctx.inputs[0].shape, {}}};
+      },
       .body =
           [&row](const OpContext& ctx) {
             return elementwise_body(ctx, [&](const std::vector<Expr>& x) { return unary(row.op, x[0]); });

@@ -37,8 +37,8 @@ Expr window_count(const OpContext& ctx, const WindowDim& dim, size_t spatial_dim
   const Expr count = simplify(floordiv(padded - window_span(dim), dim.stride) + Expr(1));
   if (const auto known = as_int(count); known && *known <= 0)
     ctx.fail("TSR-2026",
-             fmt::format("spatial dimension {}: a window spanning {} over an input of {} with padding", spatial_dim,
-                         to_string(simplify(window_span(dim))), to_string(simplify(padded))),
+             fmt::format("spatial dimension {}: a window spanning {} over an input of {}, padding included",
+                         spatial_dim, to_string(simplify(window_span(dim))), to_string(simplify(padded))),
              "a window that fits into the padded input");
   return count;
 }

@@ -119,8 +119,8 @@ Graph build_composite_example(const CompositeDef& def, const std::string& text) 
   attrs = attrs.empty() ? "{name = \"x\"}" : "{name = \"x\", " + attrs.substr(1);
   const std::string first = split(params, ", ")[0];
   const std::string same = fmt::format("graph @same({}) -> ({}) {{ }}", params, first);
-  const std::string source = fmt::format("graph @main({}) -> ({}) {{\n  %unused = composite({}) {} ({{ {} }})\n}}", params,
-                                         first, operands, attrs, same);
+  const std::string source = fmt::format("graph @main({}) -> ({}) {{\n  %unused = composite({}) {} ({{ {} }})\n}}",
+                                         params, first, operands, attrs, same);
   Graph graph = parse_graph(source, standard_ops(), def.name);
   Attrs parsed;
   for (const auto& [name, value] : graph.node(0).attrs.all())

@@ -37,7 +37,9 @@ void for_each_index(const Dims& dims, const std::function<void(const Dims& index
 int64_t flat_index(const Dims& dims, const Dims& index);
 // The element under numpy's broadcasting: aligned at the last dimension, extents of 1 read at 0.
 double at_broadcast(const Tensor& tensor, const Dims& index);
-inline double at(const Tensor& tensor, const Dims& index) { return tensor.get_double(flat_index(tensor.dims(), index)); }
+inline double at(const Tensor& tensor, const Dims& index) {
+  return tensor.get_double(flat_index(tensor.dims(), index));
+}
 
 // |found - want| <= tolerance * max|want| (NaN agrees with NaN, infinities must be equal); integers and bools exactly.
 // The tolerance is 1e-5, for f16 2e-3 and for bf16 1.6e-2, times `slack`.

@@ -102,7 +102,11 @@ Result gelu(CompositeBody& b) {
 
 // A composite of one real operand without attributes.
 CompositeDef plain(const char* name, const char* doc, ValueId (*f)(CompositeBody&, ValueId), const char* example) {
-  return {name, doc, 1, 1, {},
+  return {name,
+          doc,
+          1,
+          1,
+          {},
           [f](CompositeBody& b) -> Result {
             require_real(b);
             return {f(b, b.operand(0))};
@@ -113,44 +117,78 @@ CompositeDef plain(const char* name, const char* doc, ValueId (*f)(CompositeBody
 std::vector<CompositeDef> definitions() {
   return {
       {"relu", "max(x, 0).", 1, 1, {}, relu, "relu(x: f32[3])\nrun x = -1 0 2 -> y = 0 0 2"},
-      {"leaky_relu", "x, times alpha where x < 0.", 1, 1, {number("alpha", "the slope below 0")}, leaky_relu,
+      {"leaky_relu",
+       "x, times alpha where x < 0.",
+       1,
+       1,
+       {number("alpha", "the slope below 0")},
+       leaky_relu,
        "leaky_relu(x: f32[3]) {alpha = 0.1}\nrun x = -10 0 2 -> y = -1 0 2"},
-      {"prelu", "x, times the slope (which broadcasts to x) where x < 0.", 2, 2, {}, prelu,
+      {"prelu",
+       "x, times the slope (which broadcasts to x) where x < 0.",
+       2,
+       2,
+       {},
+       prelu,
        "prelu(x: f32[2,2], slope: f32[2])\nrun x = -1 -1 2 2 ; slope = 0.5 0.25 -> y = -0.5 -0.25 2 2"},
-      {"clip", "min(max(x, lo), hi); lo and hi broadcast to x.", 3, 3, {}, clip,
+      {"clip",
+       "min(max(x, lo), hi); lo and hi broadcast to x.",
+       3,
+       3,
+       {},
+       clip,
        "clip(x: f32[3], lo: f32[], hi: f32[])\nrun x = -1 0.5 9 ; lo = 0 ; hi = 6 -> y = 0 0.5 6"},
       plain("sigmoid", "1 / (1 + exp(-x)).", sigmoid,
             "sigmoid(x: f32[4])\nrun x = 0 1 -200 200 -> y = 0.5 0.73105858 0 1"),
-      {"hard_sigmoid", "alpha * x + beta, held within 0 and 1.", 1, 1,
+      {"hard_sigmoid",
+       "alpha * x + beta, held within 0 and 1.",
+       1,
+       1,
        {number("alpha", "the slope"), number("beta", "the value at 0")},
        [](CompositeBody& b) -> Result {
          require_real(b);
          return {hard_sigmoid(b, b.operand(0), attr(b, "alpha"), attr(b, "beta"))};
        },
        "hard_sigmoid(x: f32[3]) {alpha = 0.2, beta = 0.5}\nrun x = -9 1 9 -> y = 0 0.7 1"},
-      plain("hard_swish", "x * max(0, min(1, x / 6 + 1/2)).",
-            [](CompositeBody& b, ValueId x) { return b.add("mul", {x, hard_sigmoid(b, x, 1.0 / 6, 0.5)}); },
-            "hard_swish(x: f32[3])\nrun x = -4 1 4 -> y = 0 0.66666667 4"),
+      plain(
+          "hard_swish", "x * max(0, min(1, x / 6 + 1/2)).",
+          [](CompositeBody& b, ValueId x) {
+            return b.add("mul", {x, hard_sigmoid(b, x, 1.0 / 6, 0.5)});
+          },
+          "hard_swish(x: f32[3])\nrun x = -4 1 4 -> y = 0 0.66666667 4"),
       plain("softplus", "log(1 + exp(x)).", softplus,
             "softplus(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0.69314718 1.31326169 2.0611537e-9 100"),
-      plain("softsign", "x / (1 + |x|).",
-            [](CompositeBody& b, ValueId x) {
-              return b.add("div", {x, b.add_scalar("add", b.add("abs", {x}), 1)});
-            },
-            "softsign(x: f32[2])\nrun x = 1 -3 -> y = 0.5 -0.75"),
-      {"elu", "x, but alpha * (exp(x) - 1) where x < 0.", 1, 1, {number("alpha", "minus the limit at -infinity")},
+      plain(
+          "softsign", "x / (1 + |x|).",
+          [](CompositeBody& b, ValueId x) {
+            return b.add("div", {x, b.add_scalar("add", b.add("abs", {x}), 1)});
+          },
+          "softsign(x: f32[2])\nrun x = 1 -3 -> y = 0.5 -0.75"),
+      {"elu",
+       "x, but alpha * (exp(x) - 1) where x < 0.",
+       1,
+       1,
+       {number("alpha", "minus the limit at -infinity")},
        [](CompositeBody& b) -> Result {
          require_real(b);
          return {elu(b, b.operand(0), attr(b, "alpha"))};
        },
        "elu(x: f32[2]) {alpha = 2.0}\nrun x = -1 3 -> y = -1.26424112 3"},
-      {"selu", "gamma times elu with alpha.", 1, 1, {number("alpha", "as in elu"), number("gamma", "the factor")},
+      {"selu",
+       "gamma times elu with alpha.",
+       1,
+       1,
+       {number("alpha", "as in elu"), number("gamma", "the factor")},
        [](CompositeBody& b) -> Result {
          require_real(b);
          return {b.add_scalar("mul", elu(b, b.operand(0), attr(b, "alpha")), attr(b, "gamma"))};
        },
        "selu(x: f32[2]) {alpha = 2.0, gamma = 3.0}\nrun x = -1 3 -> y = -3.79272336 9"},
-      {"celu", "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).", 1, 1, {number("alpha", "not 0")},
+      {"celu",
+       "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).",
+       1,
+       1,
+       {number("alpha", "not 0")},
        [](CompositeBody& b) -> Result {
          require_real(b);
          const double alpha = attr(b, "alpha");
@@ -159,15 +197,25 @@ std::vector<CompositeDef> definitions() {
          return {b.add("add", {b.add_scalar("max", x, 0), exponential_part(b, x, alpha, alpha)})};
        },
        "celu(x: f32[2]) {alpha = 2.0}\nrun x = -2 3 -> y = -1.26424112 3"},
-      {"gelu", "x times the normal distribution's probability of values below x.", 1, 1,
-       {{"approximate", AttrKind::kString, false, "none (the default, with erf) or tanh"}}, gelu,
+      {"gelu",
+       "x times the normal distribution's probability of values below x.",
+       1,
+       1,
+       {{"approximate", AttrKind::kString, false, "none (the default, with erf) or tanh"}},
+       gelu,
        "gelu(x: f32[3]) {approximate = \"tanh\"}\nrun x = -1 0 1 -> y = -0.15880801 0 0.84119199"},
-      plain("silu", "x * sigmoid(x).",
-            [](CompositeBody& b, ValueId x) { return b.add("mul", {x, sigmoid(b, x)}); },
-            "silu(x: f32[2])\nrun x = 0 1 -> y = 0 0.73105858"),
-      plain("mish", "x * tanh(softplus(x)).",
-            [](CompositeBody& b, ValueId x) { return b.add("mul", {x, b.add("tanh", {softplus(b, x)})}); },
-            "mish(x: f32[2])\nrun x = 0 1 -> y = 0 0.86509839"),
+      plain(
+          "silu", "x * sigmoid(x).",
+          [](CompositeBody& b, ValueId x) {
+            return b.add("mul", {x, sigmoid(b, x)});
+          },
+          "silu(x: f32[2])\nrun x = 0 1 -> y = 0 0.73105858"),
+      plain(
+          "mish", "x * tanh(softplus(x)).",
+          [](CompositeBody& b, ValueId x) {
+            return b.add("mul", {x, b.add("tanh", {softplus(b, x)})});
+          },
+          "mish(x: f32[2])\nrun x = 0 1 -> y = 0 0.86509839"),
   };
 }
 

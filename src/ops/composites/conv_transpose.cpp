@@ -50,8 +50,9 @@ std::vector<ValueId> conv_transpose(CompositeBody& b) {
   const int64_t channels = b.static_extent(w.shape[0], "the number of input channels");
   if (!equal_extents(x.shape[1], w.shape[0]) || channels % groups != 0)
     ctx.fail("TSR-2024",
-             fmt::format("{} with weights {} in {} groups", describe_operand(ctx, 0), to_string(w.shape), groups),
-             "weights whose extent 0 is the number of input channels, which the groups divide");
+             fmt::format("{} with weights {} in {}", describe_operand(ctx, 0), to_string(w.shape),
+                         plural(static_cast<size_t>(groups), "group", "groups")),
+             "weights whose dimension 0 is the number of input channels, which the groups divide");
   const Ints& strides = require_ints(ctx, "strides", rank, 1, kMaxWindowInt);
   const Ints& dilations = require_ints(ctx, "dilations", rank, 1, kMaxWindowInt);
   const Ints& pads_begin = require_ints(ctx, "pads_begin", rank, -kMaxWindowInt, kMaxWindowInt);

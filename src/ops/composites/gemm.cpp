@@ -10,9 +10,9 @@ std::vector<ValueId> gemm(CompositeBody& b) {
   require_same_dtype(b.context());
   for (size_t i = 0; i < 2; ++i) require_rank(b.context(), i, 2, 2);
   const Attrs& attrs = b.attrs();
-  ValueId y = b.add("matmul", {b.operand(0), b.operand(1)},
-                    {{"transpose_a", attrs.get_or<bool>("trans_a", false)},
-                     {"transpose_b", attrs.get_or<bool>("trans_b", false)}});
+  ValueId y = b.add(
+      "matmul", {b.operand(0), b.operand(1)},
+      {{"transpose_a", attrs.get_or<bool>("trans_a", false)}, {"transpose_b", attrs.get_or<bool>("trans_b", false)}});
   const double alpha = attrs.get_or<double>("alpha", 1);
   if (alpha != 1) y = b.add_scalar("mul", y, alpha);
   if (b.num_operands() == 3) {
@@ -32,7 +32,10 @@ std::vector<ValueId> gemm(CompositeBody& b) {
 
 const std::vector<CompositeDef>& gemm_composites() {
   static const std::vector<CompositeDef> list = {
-      {"gemm", "alpha * a * b + beta * c, where c is optional and broadcasts.", 2, 3,
+      {"gemm",
+       "alpha * a * b + beta * c, where c is optional and broadcasts.",
+       2,
+       3,
        {{"alpha", AttrKind::kFloat, false, "factor of the product; default 1"},
         {"beta", AttrKind::kFloat, false, "factor of c; default 1"},
         {"trans_a", AttrKind::kBool, false, "a is given transposed; default false"},

@@ -40,7 +40,8 @@ Result batch_norm(CompositeBody& b) {
 ValueId normalize(CompositeBody& b, ValueId x, const std::vector<int64_t>& axes) {
   double count = 1;
   for (int64_t axis : axes)
-    count *= static_cast<double>(b.static_extent(b.type(x).shape[static_cast<size_t>(axis)], fmt::format("dimension {}", axis)));
+    count *= static_cast<double>(
+        b.static_extent(b.type(x).shape[static_cast<size_t>(axis)], fmt::format("dimension {}", axis)));
   const ValueId mean = b.add_scalar("div", b.reduce("sum", x, axes), count);
   const ValueId centred = b.add("sub", {x, mean});
   const ValueId squares = b.reduce("sum", b.add("mul", {centred, centred}), axes);
@@ -76,16 +77,28 @@ Result layer_norm(CompositeBody& b) {
 std::vector<CompositeDef> definitions() {
   const AttrDef epsilon{"epsilon", AttrKind::kFloat, true, "added to the variance"};
   return {
-      {"batch_norm", "(x - mean) * scale / sqrt(var + epsilon) + bias, the operands x, scale, bias, mean, var.", 5, 5,
-       {epsilon}, batch_norm,
+      {"batch_norm",
+       "(x - mean) * scale / sqrt(var + epsilon) + bias, the operands x, scale, bias, mean, var.",
+       5,
+       5,
+       {epsilon},
+       batch_norm,
        "batch_norm(x: f32[1,2,2], scale: f32[2], bias: f32[2], mean: f32[2], var: f32[2]) {epsilon = 1.0}\n"
        "run x = 1 2 3 4 ; scale = 1 2 ; bias = 0 10 ; mean = 1 3 ; var = 0 3 -> y = 0 1 10 11"},
-      {"instance_norm", "Each channel of each sample of x with mean 0 and variance 1, times scale plus bias.", 3, 3,
-       {epsilon}, instance_norm,
+      {"instance_norm",
+       "Each channel of each sample of x with mean 0 and variance 1, times scale plus bias.",
+       3,
+       3,
+       {epsilon},
+       instance_norm,
        "instance_norm(x: f32[1,2,2], scale: f32[2], bias: f32[2]) {epsilon = 0.0}\n"
        "run x = 1 3 10 30 ; scale = 1 2 ; bias = 0 5 -> y = -1 1 3 7"},
-      {"layer_norm", "x with mean 0 and variance 1 over the dimensions from axis on, times scale, plus bias if given.", 2,
-       3, {epsilon, {"axis", AttrKind::kInt, true, "the first dimension that is normalised over"}}, layer_norm,
+      {"layer_norm",
+       "x with mean 0 and variance 1 over the dimensions from axis on, times scale, plus bias if given.",
+       2,
+       3,
+       {epsilon, {"axis", AttrKind::kInt, true, "the first dimension that is normalised over"}},
+       layer_norm,
        "layer_norm(x: f32[2,2], scale: f32[2], bias: f32[2]) {axis = 1, epsilon = 0.0}\n"
        "run x = 1 3 10 30 ; scale = 1 2 ; bias = 0 5 -> y = -1 7 -1 7"},
   };

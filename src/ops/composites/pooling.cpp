@@ -23,8 +23,8 @@ struct Window {
   Ints window, strides, pads_begin, pads_end, dilations, extra_end;
 
   Attrs attrs(const std::string& kind, const Ints& begin, const Ints& end) const {
-    return {{"kind", kind},      {"window", window},       {"strides", strides}, {"dilations", dilations},
-            {"pads_begin", begin}, {"pads_end", end}};
+    return {{"kind", kind},           {"window", window},    {"strides", strides},
+            {"dilations", dilations}, {"pads_begin", begin}, {"pads_end", end}};
   }
   Ints end_with_extra() const {
     Ints end = pads_end;
@@ -37,18 +37,16 @@ Window window_of(CompositeBody& b) {
   const Shape& x = b.type(b.operand(0)).shape;
   const size_t rank = spatial_axes(b).size();
   const OpContext& ctx = b.context();
-  Window w{require_ints(ctx, "window", rank, 1, kMaxWindowInt),
-           require_ints(ctx, "strides", rank, 1, kMaxWindowInt),
-           require_ints(ctx, "pads_begin", rank, 0, kMaxWindowInt),
-           require_ints(ctx, "pads_end", rank, 0, kMaxWindowInt),
-           require_ints(ctx, "dilations", rank, 1, kMaxWindowInt),
-           Ints(rank, 0)};
+  Window w{
+      require_ints(ctx, "window", rank, 1, kMaxWindowInt),     require_ints(ctx, "strides", rank, 1, kMaxWindowInt),
+      require_ints(ctx, "pads_begin", rank, 0, kMaxWindowInt), require_ints(ctx, "pads_end", rank, 0, kMaxWindowInt),
+      require_ints(ctx, "dilations", rank, 1, kMaxWindowInt),  Ints(rank, 0)};
   if (!b.attrs().get_or<bool>("ceil_mode", false)) return w;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t extent = b.static_extent(x[d + 2], fmt::format("dimension {} (with ceil_mode)", d + 2));
     const int64_t span = (w.window[d] - 1) * w.dilations[d] + 1;
     const int64_t rest = extent + w.pads_begin[d] + w.pads_end[d] - span;
-    if (rest < 0) continue;  // reduce_window reports it
+    if (rest < 0) continue;                                   // reduce_window reports it
     int64_t last = (rest + w.strides[d] - 1) / w.strides[d];  // the last window's number
     if (last * w.strides[d] >= extent + w.pads_begin[d]) --last;
     w.extra_end[d] = std::max<int64_t>(0, last * w.strides[d] - rest);
@@ -88,7 +86,8 @@ Result average_pool(CompositeBody& b) {
 std::vector<CompositeDef> definitions() {
   std::vector<AttrDef> window = window_attrs();
   window.push_back({"window", AttrKind::kInts, true, "the window's extents"});
-  window.push_back({"ceil_mode", AttrKind::kBool, false, "whether a last window may reach over the end; default false"});
+  window.push_back(
+      {"ceil_mode", AttrKind::kBool, false, "whether a last window may reach over the end; default false"});
   std::vector<AttrDef> average = window;
   average.push_back(
       {"count_include_pad", AttrKind::kBool, false, "whether padding counts as elements of value 0; default false"});
@@ -99,10 +98,18 @@ std::vector<CompositeDef> definitions() {
       {"average_pool", "The mean of every window.", 1, 1, average, average_pool,
        "average_pool(x: f32[1,1,3]) {dilations = [1], pads_begin = [1], pads_end = [0], strides = [1], window = [2]}\n"
        "run x = 2 4 8 -> y = 2 3 6"},
-      {"global_max_pool", "The maximum over all spatial dimensions, which stay with extent 1.", 1, 1, {},
+      {"global_max_pool",
+       "The maximum over all spatial dimensions, which stay with extent 1.",
+       1,
+       1,
+       {},
        [](CompositeBody& b) -> Result { return {b.reduce("max", b.operand(0), spatial_axes(b))}; },
        "global_max_pool(x: f32[1,2,2])\nrun x = 1 2 4 3 -> y = 2 4"},
-      {"global_average_pool", "The mean over all spatial dimensions, which stay with extent 1.", 1, 1, {},
+      {"global_average_pool",
+       "The mean over all spatial dimensions, which stay with extent 1.",
+       1,
+       1,
+       {},
        [](CompositeBody& b) -> Result {
          require_dtype(b.context(), 0, is_real, kRealTypes);
          double count = 1;

@@ -25,13 +25,21 @@ Parts parts_of(CompositeBody& b) {
 std::vector<CompositeDef> definitions() {
   const AttrDef axis{"axis", AttrKind::kInt, true, "the dimension that sums to 1"};
   return {
-      {"softmax", "exp(x) divided by its sum along axis.", 1, 1, {axis},
+      {"softmax",
+       "exp(x) divided by its sum along axis.",
+       1,
+       1,
+       {axis},
        [](CompositeBody& b) -> Result {
          const Parts parts = parts_of(b);
          return {b.add("div", {parts.exps, parts.total})};
        },
        "softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 1000 -> y = 0.26894142 0.73105858 0.5 0.5"},
-      {"log_softmax", "The logarithm of softmax.", 1, 1, {axis},
+      {"log_softmax",
+       "The logarithm of softmax.",
+       1,
+       1,
+       {axis},
        [](CompositeBody& b) -> Result {
          const Parts parts = parts_of(b);
          return {b.add("sub", {parts.shifted, b.add("log", {parts.total})})};

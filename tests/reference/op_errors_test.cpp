@@ -1,0 +1,458 @@
+// Every message of src/ops (TSR-2020 to TSR-2034), pinned.
+#include <gtest/gtest.h>
+
+#include "ops/composites/composites.h"
+#include "ops/op_table.h"
+#include "reference_util.h"
+
+namespace tessera {
+namespace {
+
+struct Operand {
+  DType dtype;
+  Dims dims;
+};
+const DType kF = DType::kF32;
+using Words = std::string;
+
+std::string op_error(const std::string& op, const std::vector<Operand>& operands, const Attrs& attrs = {}) {
+  std::vector<TensorType> types;
+  for (const Operand& operand : operands) types.push_back(TensorType{operand.dtype, make_shape(operand.dims), {}});
+  return error_of([&] { infer_types(standard_ops().get(op), types, attrs, {}, "n1"); });
+}
+
+std::string composite_error(const std::string& name, const std::vector<Operand>& operands, const Attrs& attrs = {}) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  builder.set_loc("n1");
+  std::vector<ValueId> ids;
+  for (const Operand& operand : operands)
+    ids.push_back(graph.add_input("x", TensorType{operand.dtype, make_shape(operand.dims), {}}));
+  return error_of([&] { add_composite(builder, standard_ops(), name, ids, attrs); });
+}
+
+Attrs window(const Dims& strides, const Dims& begin, const Dims& end, const Dims& dilations) {
+  return {{"strides", strides}, {"pads_begin", begin}, {"pads_end", end}, {"dilations", dilations}};
+}
+
+Attrs conv_attrs(int64_t groups = 1) {
+  Attrs attrs = window({1, 1}, {0, 0}, {0, 0}, {1, 1});
+  attrs.set("input_dilations", Dims{1, 1});
+  attrs.set("groups", groups);
+  return attrs;
+}
+
+TEST(OpErrors, ElementTypes) {
+  EXPECT_EQ(op_error("exp", {{DType::kI32, {3, 4}}}),
+            "error TSR-2020: operator exp: operand 1 of type i32[3,4]\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("logical_not", {{kF, {2}}}),
+            "error TSR-2020: operator logical_not: operand 1 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: bool\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("bitwise_not", {{DType::kI4, {2}}}),
+            "error TSR-2020: operator bitwise_not: operand 1 of type i4[2]\n"
+            "  node:  n1\n"
+            "  legal: i8 to i64, u8 to u64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("add", {{DType::kBool, {2}}, {DType::kBool, {2}}}),
+            "error TSR-2020: operator add: operand 1 of type bool[2]\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16, i8 to i64, u8 to u64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("add", {{kF, {2, 3}}, {DType::kI64, {3}}}),
+            "error TSR-2021: operator add: operand 1 of type f32[2,3] and operand 2 of type i64[3]\n"
+            "  node:  n1\n"
+            "  legal: operands of the same element type\n"
+            "  hint:  insert a cast");
+  EXPECT_EQ(op_error("lt", {{DType::kBool, {}}, {DType::kBool, {}}}),
+            "error TSR-2020: operator lt: operand 1 of type bool[]\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16, i8 to i64, u8 to u64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("select", {{kF, {2}}, {kF, {2}}, {kF, {2}}}),
+            "error TSR-2020: operator select: operand 1 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: bool\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("select", {{DType::kBool, {2}}, {kF, {2}}, {DType::kF64, {2}}}),
+            "error TSR-2021: operator select: operand 2 of type f32[2] and operand 3 of type f64[2]\n"
+            "  node:  n1\n"
+            "  legal: operands of the same element type\n"
+            "  hint:  insert a cast");
+  EXPECT_EQ(op_error("cast", {{kF, {2}}}, {{"to", DType::kString}}),
+            "error TSR-2020: operator cast: to = string\n"
+            "  node:  n1\n"
+            "  legal: every type but string");
+  EXPECT_EQ(op_error("transpose", {{DType::kString, {2}}}, {{"perm", Dims{0}}}),
+            "error TSR-2020: operator transpose: operand 1 of type string[2]\n"
+            "  node:  n1\n"
+            "  legal: every type but string");
+  EXPECT_EQ(op_error("reduce", {{DType::kBool, {2}}}, {{"kind", Words("sum")}, {"axes", Dims{0}}, {"keepdims", false}}),
+            "error TSR-2020: operator reduce: operand 1 of type bool[2]\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16, i8 to i64, u8 to u64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("gather", {{kF, {2}}, {kF, {2}}}, {{"axis", int64_t{0}}}),
+            "error TSR-2020: operator gather: operand 2 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: i32, i64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("iota", {}, {{"shape", Dims{2}}, {"axis", int64_t{0}}, {"dtype", DType::kBool}}),
+            "error TSR-2020: operator iota: dtype = bool\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16, i8 to i64, u8 to u64");
+  EXPECT_EQ(op_error("resize", {{DType::kU8, {2}}},
+                     {{"mode", Words("linear")},
+                      {"coordinate", Words("half_pixel")},
+                      {"scales", std::vector<double>{2}},
+                      {"sizes", Dims{4}}}),
+            "error TSR-2020: operator resize: operand 1 of type u8[2]\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("conv", {{DType::kF8E5M2, {1, 1, 3, 3}}, {DType::kF8E5M2, {1, 1, 3, 3}}}, conv_attrs()),
+            "error TSR-2020: operator conv: operand 1 of type f8e5m2[1,1,3,3]\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16, i8 to i64, u8 to u64\n"
+            "  hint:  insert a cast to one of these types");
+}
+
+TEST(OpErrors, Shapes) {
+  EXPECT_EQ(op_error("mul", {{kF, {2, 3}}, {kF, {4}}}),
+            "error TSR-2023: operator mul: shapes [2,3] and [4]\n"
+            "  node:  n1\n"
+            "  legal: extents that are equal or 1, aligned at the last dimension\n"
+            "  hint:  dimension 1 from the end has extents 3 and 4");
+  EXPECT_EQ(op_error("broadcast", {{kF, {2, 3}}}, {{"shape", Dims{3}}}),
+            "error TSR-2023: operator broadcast: operand 1 of type f32[2,3] to be stretched to [3]\n"
+            "  node:  n1\n"
+            "  legal: extents of the operand that are 1 or those of `shape`");
+  EXPECT_EQ(
+      op_error("reshape", {{kF, {2, 3}}}, {{"shape", Dims{4, 2}}}),
+      "error TSR-2028: operator reshape: shape = [4, 2] (8 elements) for operand 1 of type f32[2,3] (6 elements)\n"
+      "  node:  n1\n"
+      "  legal: a shape of as many elements as the operand's");
+  EXPECT_EQ(op_error("concat", {{kF, {2, 3}}, {kF, {3, 3}}}, {{"axis", int64_t{1}}}),
+            "error TSR-2024: operator concat: operand 1 of type f32[2,3] and operand 2 of type f32[3,3]\n"
+            "  node:  n1\n"
+            "  legal: equal shapes except in dimension 1");
+  EXPECT_EQ(op_error("concat", {{kF, {2, 3}}, {kF, {2}}}, {{"axis", int64_t{0}}}),
+            "error TSR-2024: operator concat: operand 1 of type f32[2,3] and operand 2 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: equal shapes except in dimension 0");
+  EXPECT_EQ(op_error("gather", {{kF, {0, 3}}, {DType::kI64, {2}}}, {{"axis", int64_t{0}}}),
+            "error TSR-2024: operator gather: dimension 0 of operand 1 of type f32[0,3], which has no elements\n"
+            "  node:  n1\n"
+            "  legal: a dimension with elements to choose from");
+  EXPECT_EQ(op_error("matmul", {{kF, {3}}, {kF, {3, 4}}}),
+            "error TSR-2022: operator matmul: operand 1 of type f32[3]\n"
+            "  node:  n1\n"
+            "  legal: rank 2 or more");
+  EXPECT_EQ(op_error("matmul", {{kF, {2, 3}}, {kF, {4, 5}}}),
+            "error TSR-2024: operator matmul: operand 1 of type f32[2,3] and operand 2 of type f32[4,5]\n"
+            "  node:  n1\n"
+            "  legal: as many columns in the first matrix as rows in the second: found 3 and 4");
+  EXPECT_EQ(op_error("matmul", {{kF, {2, 3}}, {kF, {5, 3}}}, {{"transpose_a", true}, {"transpose_b", true}}),
+            "error TSR-2024: operator matmul: operand 1 of type f32[2,3] (transposed) and operand 2 of type f32[5,3] "
+            "(transposed)\n"
+            "  node:  n1\n"
+            "  legal: as many columns in the first matrix as rows in the second: found 2 and 3");
+  EXPECT_EQ(op_error("pad", {{kF, {0}}}, {{"low", Dims{1}}, {"high", Dims{0}}, {"mode", Words("edge")}}),
+            "error TSR-2024: operator pad: padding of dimension 0 of operand 1 of type f32[0]\n"
+            "  node:  n1\n"
+            "  legal: a dimension with elements to take the padding from\n"
+            "  hint:  use the mode constant");
+  EXPECT_EQ(op_error("resize", {{kF, {0}}},
+                     {{"mode", Words("linear")},
+                      {"coordinate", Words("half_pixel")},
+                      {"scales", std::vector<double>{2}},
+                      {"sizes", Dims{4}}}),
+            "error TSR-2024: operator resize: dimension 0 of operand 1 of type f32[0] resized to 4\n"
+            "  node:  n1\n"
+            "  legal: a dimension with elements to interpolate");
+}
+
+TEST(OpErrors, Attributes) {
+  EXPECT_EQ(op_error("transpose", {{kF, {2, 3}}}, {{"perm", Dims{0}}}),
+            "error TSR-2027: operator transpose: perm = [0] (1 entry)\n"
+            "  node:  n1\n"
+            "  legal: 2 entries");
+  EXPECT_EQ(op_error("transpose", {{kF, {2, 3}}}, {{"perm", Dims{0, 2}}}),
+            "error TSR-2025: operator transpose: perm = [0, 2]\n"
+            "  node:  n1\n"
+            "  legal: entries from 0 to 1");
+  EXPECT_EQ(op_error("transpose", {{kF, {2, 3}}}, {{"perm", Dims{1, 1}}}),
+            "error TSR-2025: operator transpose: perm = [1, 1] of a tensor of rank 2\n"
+            "  node:  n1\n"
+            "  legal: each of 0 to 1 at most once");
+  EXPECT_EQ(op_error("broadcast", {{kF, {2}}}, {{"shape", Dims{-2}}}),
+            "error TSR-2025: operator broadcast: shape = [-2]\n"
+            "  node:  n1\n"
+            "  legal: entries from 0 to 1099511627776");
+  EXPECT_EQ(op_error("concat", {{kF, {}}}, {{"axis", int64_t{0}}}),
+            "error TSR-2025: operator concat: axis = 0\n"
+            "  node:  n1\n"
+            "  legal: nothing: the operand has rank 0");
+  EXPECT_EQ(op_error("concat", {{kF, {2}}}, {{"axis", int64_t{-1}}}),
+            "error TSR-2025: operator concat: axis = -1\n"
+            "  node:  n1\n"
+            "  legal: 0");
+  EXPECT_EQ(op_error("reduce", {{kF, {2, 3}}}, {{"kind", Words("max")}, {"axes", Dims{2}}, {"keepdims", false}}),
+            "error TSR-2025: operator reduce: axes = [2] of a tensor of rank 2\n"
+            "  node:  n1\n"
+            "  legal: each of 0 to 1 at most once");
+  EXPECT_EQ(op_error("reduce", {{kF, {2, 3}}}, {{"kind", Words("mean")}, {"axes", Dims{1}}, {"keepdims", false}}),
+            "error TSR-2031: operator reduce: kind = \"mean\"\n"
+            "  node:  n1\n"
+            "  legal: sum, prod, min, max");
+  EXPECT_EQ(op_error("reduce", {{kF, {}}}, {{"kind", Words("max")}, {"axes", Dims{0}}, {"keepdims", false}}),
+            "error TSR-2025: operator reduce: axes = [0] of a tensor of rank 0\n"
+            "  node:  n1\n"
+            "  legal: an empty list");
+  EXPECT_EQ(op_error("slice", {{kF, {4}}}, {{"starts", Dims{0}}, {"sizes", Dims{2}}, {"steps", Dims{0}}}),
+            "error TSR-2025: operator slice: steps = [0]\n"
+            "  node:  n1\n"
+            "  legal: steps other than 0");
+  EXPECT_EQ(
+      op_error("slice", {{kF, {4}}}, {{"starts", Dims{1}}, {"sizes", Dims{3}}, {"steps", Dims{2}}}),
+      "error TSR-2032: operator slice: dimension 0 of operand 1 of type f32[4]: 3 elements from 1 on in steps of 2\n"
+      "  node:  n1\n"
+      "  legal: indices within 0 to 3");
+  EXPECT_EQ(
+      op_error("slice", {{kF, {4}}}, {{"starts", Dims{1}}, {"sizes", Dims{3}}, {"steps", Dims{-1}}}),
+      "error TSR-2032: operator slice: dimension 0 of operand 1 of type f32[4]: 3 elements from 1 on in steps of -1\n"
+      "  node:  n1\n"
+      "  legal: indices within 0 to 3");
+  EXPECT_EQ(op_error("slice", {{kF, {4}}},
+                     {{"starts", Dims{0}}, {"sizes", Dims{int64_t{1} << 39}}, {"steps", Dims{int64_t{1} << 39}}}),
+            "error TSR-2032: operator slice: dimension 0 of operand 1 of type f32[4]: 549755813888 elements from 0 on "
+            "in steps of 549755813888\n"
+            "  node:  n1\n"
+            "  legal: indices within 0 to 3");
+  EXPECT_EQ(
+      op_error("pad", {{kF, {4}}, {kF, {}}}, {{"low", Dims{-3}}, {"high", Dims{-2}}, {"mode", Words("constant")}}),
+      "error TSR-2025: operator pad: low = [-3], high = [-2] for operand 1 of type f32[4]\n"
+      "  node:  n1\n"
+      "  legal: amounts that leave no dimension negative");
+  EXPECT_EQ(op_error("pad", {{kF, {4}}}, {{"low", Dims{1}}, {"high", Dims{1}}, {"mode", Words("constant")}}),
+            "error TSR-2034: operator pad: 1 operand\n"
+            "  node:  n1\n"
+            "  legal: x and the value to pad with");
+  EXPECT_EQ(op_error("pad", {{kF, {4}}, {kF, {}}}, {{"low", Dims{1}}, {"high", Dims{1}}, {"mode", Words("edge")}}),
+            "error TSR-2034: operator pad: 2 operands\n"
+            "  node:  n1\n"
+            "  legal: x alone in the modes edge, reflect and wrap");
+  EXPECT_EQ(op_error("pad", {{kF, {4}}, {kF, {1}}}, {{"low", Dims{1}}, {"high", Dims{1}}, {"mode", Words("constant")}}),
+            "error TSR-2022: operator pad: operand 2 of type f32[1]\n"
+            "  node:  n1\n"
+            "  legal: rank 0");
+  EXPECT_EQ(op_error("pad", {{kF, {4}}}, {{"low", Dims{1}}, {"high", Dims{1}}, {"mode", Words("mirror")}}),
+            "error TSR-2031: operator pad: mode = \"mirror\"\n"
+            "  node:  n1\n"
+            "  legal: constant, edge, reflect, wrap");
+  EXPECT_EQ(
+      op_error("resize", {{kF, {2}}},
+               {{"mode", Words("nearest")},
+                {"coordinate", Words("tf_crop_and_resize")},
+                {"scales", std::vector<double>{2}},
+                {"sizes", Dims{4}}}),
+      "error TSR-2031: operator resize: coordinate = \"tf_crop_and_resize\"\n"
+      "  node:  n1\n"
+      "  legal: half_pixel, pytorch_half_pixel, half_pixel_symmetric, asymmetric, align_corners, tf_half_pixel_for_nn");
+  EXPECT_EQ(op_error("resize", {{kF, {2}}},
+                     {{"mode", Words("nearest")},
+                      {"coordinate", Words("asymmetric")},
+                      {"scales", std::vector<double>{2, 2}},
+                      {"sizes", Dims{4}}}),
+            "error TSR-2027: operator resize: scales = [2, 2] (2 entries)\n"
+            "  node:  n1\n"
+            "  legal: 1 entry");
+  EXPECT_EQ(op_error("resize", {{kF, {2}}},
+                     {{"mode", Words("nearest")},
+                      {"coordinate", Words("asymmetric")},
+                      {"scales", std::vector<double>{0}},
+                      {"sizes", Dims{4}}}),
+            "error TSR-2025: operator resize: scales = [0]\n"
+            "  node:  n1\n"
+            "  legal: finite scales above 0");
+  EXPECT_EQ(op_error("relayout", {{kF, {2}}}, {{"layout", Layout::blocked(2, 1, 8)}}),
+            "error TSR-2025: operator relayout: layout = {0,1/8,1%8} for operand 1 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: a layout of the operand's dimensions");
+}
+
+TEST(OpErrors, Windows) {
+  EXPECT_EQ(op_error("conv", {{kF, {1, 3}}, {kF, {1, 3}}}, conv_attrs()),
+            "error TSR-2022: operator conv: operand 1 of type f32[1,3]\n"
+            "  node:  n1\n"
+            "  legal: rank 3 to 5");
+  EXPECT_EQ(op_error("conv", {{kF, {1, 3, 8, 8}}, {kF, {4, 3, 3}}}, conv_attrs()),
+            "error TSR-2022: operator conv: operand 2 of type f32[4,3,3]\n"
+            "  node:  n1\n"
+            "  legal: rank 4");
+  EXPECT_EQ(op_error("conv", {{kF, {1, 3, 8, 8}}, {kF, {4, 2, 3, 3}}}, conv_attrs()),
+            "error TSR-2024: operator conv: operand 1 of type f32[1,3,8,8] with weights [4,2,3,3] in 1 group\n"
+            "  node:  n1\n"
+            "  legal: 2 input channels: dimension 1 of the weights times the groups");
+  EXPECT_EQ(op_error("conv", {{kF, {1, 4, 8, 8}}, {kF, {3, 2, 3, 3}}}, conv_attrs(2)),
+            "error TSR-2024: operator conv: 3 output channels in 2 groups\n"
+            "  node:  n1\n"
+            "  legal: a number of output channels that the groups divide");
+  EXPECT_EQ(op_error("conv", {{kF, {1, 4, 8, 8}}, {kF, {3, 4, 3, 0}}}, conv_attrs()),
+            "error TSR-2024: operator conv: weights [3,4,3,0]\n"
+            "  node:  n1\n"
+            "  legal: kernel extents of at least 1");
+  EXPECT_EQ(
+      op_error("conv", {{kF, {1, 4, 8, 8}}, {kF, {3, 4, 3, 9}}}, conv_attrs()),
+      "error TSR-2026: operator conv: spatial dimension 1: a window spanning 9 over an input of 8, padding included\n"
+      "  node:  n1\n"
+      "  legal: a window that fits into the padded input");
+  EXPECT_EQ(op_error("conv", {{kF, {1, 4, 8, 8}}, {kF, {3, 4, 3, 3}}}, conv_attrs(0)),
+            "error TSR-2025: operator conv: groups = 0\n"
+            "  node:  n1\n"
+            "  legal: 1 to 2147483648");
+  EXPECT_EQ(op_error("conv", {{kF, {1, 4, 8}}, {kF, {3, 4, 3}}}, conv_attrs()),
+            "error TSR-2027: operator conv: strides = [1, 1] (2 entries)\n"
+            "  node:  n1\n"
+            "  legal: 1 entry");
+  EXPECT_EQ(op_error("reduce_window", {{kF, {1, 4, 8}}},
+                     [] {
+                       Attrs a = window({0}, {0}, {0}, {1});
+                       a.set("window", Dims{2});
+                       a.set("kind", Words("max"));
+                       return a;
+                     }()),
+            "error TSR-2025: operator reduce_window: strides = [0]\n"
+            "  node:  n1\n"
+            "  legal: entries from 1 to 2147483648");
+  EXPECT_EQ(op_error("reduce_window", {{kF, {1, 4, 8}}},
+                     [] {
+                       Attrs a = window({1}, {0}, {0}, {1});
+                       a.set("window", Dims{2});
+                       a.set("kind", Words("prod"));
+                       return a;
+                     }()),
+            "error TSR-2031: operator reduce_window: kind = \"prod\"\n"
+            "  node:  n1\n"
+            "  legal: sum, max, min");
+}
+
+TEST(OpErrors, Composites) {
+  EXPECT_EQ(composite_error("softmin", {{kF, {2}}}).substr(0, 68),
+            "error TSR-2033: no composite is called softmin\n"
+            "  node:  n1\n"
+            "  legal: ");
+  EXPECT_EQ(composite_error("softmax", {{kF, {2}}}),
+            "error TSR-2002: operator softmax: attribute 'axis' is missing\n"
+            "  node:  n1\n"
+            "  legal: 'axis' is an integer: the dimension that sums to 1");
+  EXPECT_EQ(composite_error("softmax", {{kF, {2}}}, {{"axis", int64_t{1}}}),
+            "error TSR-2025: operator softmax: axis = 1\n"
+            "  node:  n1\n"
+            "  legal: 0");
+  EXPECT_EQ(composite_error("softmax", {{kF, {2}}}, {{"axis", int64_t{0}}, {"beta", 1.0}}),
+            "error TSR-2004: operator softmax: unknown attribute 'beta'\n"
+            "  node:  n1\n"
+            "  legal: axis");
+  EXPECT_EQ(composite_error("sigmoid", {{DType::kI32, {2}}}),
+            "error TSR-2020: operator sigmoid: operand 1 of type i32[2]\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(composite_error("clip", {{kF, {2}}, {kF, {}}}),
+            "error TSR-2001: operator clip: 2 operands\n"
+            "  node:  n1\n"
+            "  legal: 3 operands");
+  EXPECT_EQ(composite_error("clip", {{kF, {2}}, {kF, {}}, {kF, {3, 2}}}),
+            "error TSR-2023: operator clip: operand 3 of type f32[3,2]\n"
+            "  node:  n1\n"
+            "  legal: a shape that broadcasts to that of operand 1 of type f32[2]");
+  EXPECT_EQ(composite_error("celu", {{kF, {2}}}, {{"alpha", 0.0}}),
+            "error TSR-2025: operator celu: alpha = 0\n"
+            "  node:  n1\n"
+            "  legal: a number other than 0");
+  EXPECT_EQ(composite_error("batch_norm", {{kF, {1, 3, 4, 4}}, {kF, {3}}, {kF, {3}}, {kF, {2}}, {kF, {3}}},
+                            {{"epsilon", 1e-5}}),
+            "error TSR-2024: operator batch_norm: operand 4 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: one element for each of the 3 channels");
+  EXPECT_EQ(composite_error("layer_norm", {{kF, {2, 3}}, {kF, {4, 2, 3}}}, {{"epsilon", 1e-5}, {"axis", int64_t{1}}}),
+            "error TSR-2023: operator layer_norm: operand 2 of type f32[4,2,3]\n"
+            "  node:  n1\n"
+            "  legal: scale and bias that broadcast to operand 1 of type f32[2,3]");
+  EXPECT_EQ(composite_error("gemm", {{kF, {2, 3}}, {kF, {3, 4}}, {kF, {3, 4}}}),
+            "error TSR-2023: operator gemm: shapes [2,4] and [3,4]\n"
+            "  node:  n1\n"
+            "  legal: extents that are equal or 1, aligned at the last dimension\n"
+            "  hint:  dimension 2 from the end has extents 2 and 3");
+  EXPECT_EQ(composite_error("gemm", {{kF, {2, 3, 1}}, {kF, {3, 4}}}),
+            "error TSR-2022: operator gemm: operand 1 of type f32[2,3,1]\n"
+            "  node:  n1\n"
+            "  legal: rank 2");
+  EXPECT_EQ(composite_error("global_average_pool", {{kF, {2, 3}}}),
+            "error TSR-2022: operator global_average_pool: operand 1 of type f32[2,3]\n"
+            "  node:  n1\n"
+            "  legal: rank 3 to 5");
+  EXPECT_EQ(composite_error("average_pool", {{kF, {1, 1, 4}}},
+                            [] {
+                              Attrs a = window({1}, {0}, {0}, {1});
+                              a.set("window", Dims{5});
+                              return a;
+                            }()),
+            "error TSR-2026: operator reduce_window: spatial dimension 0: a window spanning 5 over an input of 4, "
+            "padding included\n"
+            "  node:  n1\n"
+            "  legal: a window that fits into the padded input");
+  EXPECT_EQ(composite_error("conv_transpose", {{kF, {1, 3, 4}}, {kF, {2, 3, 3}}},
+                            [] {
+                              Attrs a = window({1}, {0}, {0}, {1});
+                              a.set("output_padding", Dims{0});
+                              a.set("groups", int64_t{1});
+                              return a;
+                            }()),
+            "error TSR-2024: operator conv_transpose: operand 1 of type f32[1,3,4] with weights [2,3,3] in 1 group\n"
+            "  node:  n1\n"
+            "  legal: weights whose dimension 0 is the number of input channels, which the groups divide");
+}
+
+TEST(OpErrors, SymbolicExtents) {
+  const Var n = make_var("n");
+  const auto infer = [&](const std::string& op, const std::vector<Shape>& shapes, const Attrs& attrs) {
+    std::vector<TensorType> types;
+    for (const Shape& shape : shapes) types.push_back(TensorType{kF, shape, {}});
+    return infer_types(standard_ops().get(op), types, attrs, {}, "n1")[0].to_string();
+  };
+  // What can be decided is; what cannot, is refused.
+  EXPECT_EQ(infer("add", {{n, Expr(3)}, {Expr(3)}}, {}), "f32[n,3]");
+  EXPECT_EQ(infer("concat", {{n}, {n}}, {{"axis", int64_t{0}}}), "f32[(n * 2)]");
+  EXPECT_EQ(error_of([&] {
+              infer("add", {{n}, {Expr(3)}}, {});
+            }),
+            "error TSR-2023: operator add: shapes [n] and [3]\n"
+            "  node:  n1\n"
+            "  legal: extents that are equal or 1, aligned at the last dimension\n"
+            "  hint:  dimension 1 from the end has extents n and 3");
+  EXPECT_EQ(error_of([&] {
+              infer("reshape", {{n, Expr(4)}}, {{"shape", Dims{2, 2}}});
+            }),
+            "error TSR-2028: operator reshape: shape = [2, 2] (4 elements) for operand 1 of type f32[n,4] ((n * 4) "
+            "elements)\n"
+            "  node:  n1\n"
+            "  legal: a shape of as many elements as the operand's");
+  Graph graph;
+  GraphBuilder builder(graph);
+  builder.set_loc("n1");
+  const ValueId x = graph.add_input("x", TensorType{kF, {Expr(1), Expr(8), n, n}, {}});
+  EXPECT_EQ(error_of([&] { add_composite(builder, standard_ops(), "global_average_pool", {x}); }),
+            "error TSR-2030: operator global_average_pool: dimension 2 is n, which is not known while compiling\n"
+            "  node:  n1\n"
+            "  legal: a number\n"
+            "  hint:  fix the dimension with --shape or --dim");
+}
+
+}  // namespace
+}  // namespace tessera
