@@ -58,7 +58,8 @@ class Writer {
   uint64_t offset_ = 0;
 };
 
-// The buffers that hold weights, by place. Invariant: they do not overlap (checked while writing).
+// The buffers that hold weights, by place; one for each place, since equal weights may share theirs. Those that are left
+// do not overlap (checked while writing).
 std::vector<const ProgramBuffer*> weights_in_order(const Program& program) {
   std::vector<const ProgramBuffer*> weights;
   for (const ProgramBuffer& buffer : program.buffers) {
@@ -68,7 +69,12 @@ std::vector<const ProgramBuffer*> weights_in_order(const Program& program) {
           "weight " + buffer.name + " does not have the bytes its type needs");
     weights.push_back(&buffer);
   }
-  std::sort(weights.begin(), weights.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  std::stable_sort(weights.begin(), weights.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  const auto is_shared = [](const ProgramBuffer* a, const ProgramBuffer* b) {
+    return a->offset == b->offset && a->bytes == b->bytes &&
+           std::memcmp(a->data->bytes(), b->data->bytes(), static_cast<size_t>(a->bytes)) == 0;
+  };
+  weights.erase(std::unique(weights.begin(), weights.end(), is_shared), weights.end());
   return weights;
 }
 

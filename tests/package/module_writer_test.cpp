@@ -65,6 +65,8 @@ Program sample_program() {
   program.buffers[2].offset = 0;
   program.buffers[3].data = std::make_shared<Tensor>(std::move(late));
   program.buffers[3].offset = 64;
+  program.buffers.push_back(program.buffers[2]);  // equal weights share their place
+  program.buffers.back().name = "w_again";
   program.weight_bytes = 128;
   program.arena_bytes = 192;
   program.inputs = {0};
