@@ -81,7 +81,7 @@ ModuleInfo describe(const Graph& graph, const Target& target, const DriverOption
   info.producer = fmt::format("tessera {}", compiler_version());
   info.target_triple = target.triple;
   info.target_cpu = target.cpu;
-  info.features.assign(target.features.begin(), target.features.end());
+  info.features = required_features(target);
   info.num_threads = target.num_threads;
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
   if (!options.disabled_passes.empty()) {

@@ -67,9 +67,9 @@ void read_cache_sizes(Target& target) {
   set(target.l3_bytes, _SC_LEVEL3_CACHE_SIZE);
 }
 
-// What generated code can make use of. A module asks for every feature of its target, so one that only the kernel or
-// a cache instruction needs (clzero, xsaves, ...) would tie it to a machine for nothing. avx10 names are left out: LLVM
-// warns when they meet evex512.
+// What generated code can make use of. If a module asked for every feature of its target, one that only the kernel or
+// a cache instruction needs (clzero, xsaves, ...) would tie it to a machine for nothing; advice to the code generator
+// ("fast-...") is nothing that a machine has.
 bool is_used(std::string_view feature) {
   static const std::set<std::string_view> kOthers = {"sse",   "sse2",  "sse3",  "ssse3", "sse4.1", "sse4.2",  "popcnt", "avx",
                                                      "avx2",  "fma",   "f16c",  "bmi",   "bmi2",   "lzcnt",   "movbe",  "cx16",
@@ -137,7 +137,7 @@ Target native_target() {
   Target target;
   target.triple = kHostTriple;
   for (const auto& feature : llvm::sys::getHostCPUFeatures())
-    if (feature.second && is_used(feature.first())) target.features.insert(feature.first().str());
+    if (feature.second && !is_avx10(feature.first())) target.features.insert(feature.first().str());
   // The name comes from the model number and can be wrong, so only its level is used, for tuning.
   target.cpu = target.has("avx512f")  ? "x86-64-v4"
                : target.has("avx2")   ? "x86-64-v3"
@@ -223,6 +223,13 @@ bool runs_here(const Target& target) {
     return !is_instruction_set(name) || here.has(name) || name == "cx8" || name == "nopl" || name == "sahf" ||
            name == "mmx";
   });
+}
+
+std::vector<std::string> required_features(const Target& target) {
+  std::vector<std::string> names;
+  for (const std::string& feature : target.features)
+    if (is_used(feature)) names.push_back(feature);
+  return names;
 }
 
 }  // namespace tessera

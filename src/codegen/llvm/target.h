@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "types/target.h"
 
@@ -16,6 +17,9 @@ Target native_target();
 // than native the cache sizes are typical ones and num_threads is the one of this machine.
 // UserError TSR-5001 (no such target), TSR-5002 (cpu), TSR-5003 (feature), each listing what is legal.
 Target parse_target(std::string_view spec);
+
+// The features without which code for `target` cannot run: what a module's descriptor lists and its loader checks.
+std::vector<std::string> required_features(const Target& target);
 
 // Whether code for `target` runs on this machine: the same architecture and no feature that is missing here.
 bool runs_here(const Target& target);
