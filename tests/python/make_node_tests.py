@@ -4,10 +4,11 @@
     make_node_tests.py --out DIR --ops Conv,Relu,Add     the tests of these operators
     make_node_tests.py --out DIR --match '^test_conv_'   the tests whose name matches
     make_node_tests.py --ops Conv --list                 only print the names
-    ... [--exclude REGEX] [--expanded] [--only-ops A,B]
+    ... [--exclude REGEX] [--expanded] [--only-ops A,B] [--fold-parameters]
 
 A test named ..._expanded has the operator replaced by its function body; those are left out without --expanded.
---only-ops keeps a test only if every operator in it is listed. Random inputs are drawn after seeding with 0, so
+--only-ops keeps a test only if every operator in it is listed. --fold-parameters turns inputs that are parameters rather
+than data (the shape of a Reshape, the axes of a ReduceSum) into constants, as they are in real models. Random inputs are drawn after seeding with 0, so
 the files are the same every time. A second call with the same arguments does nothing."""
 import argparse
 import pathlib
@@ -19,6 +20,30 @@ import numpy as np
 import onnx
 
 import case_folder
+
+
+# Operator -> the inputs that decide shapes.
+PARAMETERS = {"ConstantOfShape": [0], "Expand": [1], "Pad": [1, 3], "ReduceMax": [1], "ReduceMean": [1], "ReduceMin": [1],
+              "ReduceProd": [1], "ReduceSum": [1], "Reshape": [1], "Resize": [1, 2, 3], "Slice": [1, 2, 3, 4],
+              "Split": [1], "Squeeze": [1], "Tile": [1], "TopK": [1], "Unsqueeze": [1], "Upsample": [1]}
+
+
+def fold_parameters(case):
+    """(model, data_sets) with the parameters as initializers. Data sets that disagree about one are left as they are."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    wanted = {node.input[i] for node in model.graph.node for i in PARAMETERS.get(node.op_type, []) if i < len(node.input)}
+    positions = [i for i, info in enumerate(model.graph.input) if info.name in wanted]
+    inputs = [list(given) for given, _ in case.data_sets]
+    if any(not np.array_equal(given[i], inputs[0][i]) for given in inputs for i in positions):
+        return case.model, case.data_sets
+    for i in reversed(positions):
+        info = model.graph.input[i]
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(inputs[0][i]), info.name))
+        del model.graph.input[i]
+        for given in inputs:
+            del given[i]
+    return model, [(given, outputs) for given, (_, outputs) in zip(inputs, case.data_sets)]
 
 
 def operators_of(graph):
@@ -48,12 +73,13 @@ def main():
     parser.add_argument("--exclude", default="", help="regular expression on the test's name")
     parser.add_argument("--only-ops", default="")
     parser.add_argument("--expanded", action="store_true")
+    parser.add_argument("--fold-parameters", action="store_true")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if not args.out and not args.list:
         parser.error("--out is needed")
     key = repr((onnx.__version__, np.__version__, args.ops, args.match, args.exclude, args.only_ops, args.expanded,
-                case_folder.source_digest(__file__, case_folder.__file__)))
+                args.fold_parameters, case_folder.source_digest(__file__, case_folder.__file__)))
     if args.out and case_folder.is_current(args.out, key):
         return 0
 
@@ -79,7 +105,8 @@ def main():
         if args.list:
             print(case.name)
         else:
-            case_folder.write_case(args.out / case.name, case.model, case.data_sets)
+            model, data_sets = fold_parameters(case) if args.fold_parameters else (case.model, case.data_sets)
+            case_folder.write_case(args.out / case.name, model, data_sets)
     missing = wanted - tested
     if missing:
         print(f"make_node_tests: no test for: {', '.join(sorted(missing))}", file=sys.stderr)

@@ -149,7 +149,8 @@ def add_products(b):
         b.op(f"gemm_c_{'x'.join(map(str, shape)) or 'scalar'}", "Gemm", [(9, 7), (7, 13), value], alpha=0.5, beta=-2.0)
     b.op("gemm_no_c", "Gemm", [(9, 7), (7, 13)], alpha=1.5)
     b.op("gemm_beta0", "Gemm", [(9, 7), (7, 13), (13,)], beta=0.0)
-    b.op("gemm_large", "Gemm", [(4, 512), (1000, 512), (1000,)], constants=(1, 2), transB=1)
+    weights = b.random("gemm").standard_normal((1000, 512)).astype(np.float32) / np.float32(512**0.5)
+    b.op("gemm_large", "Gemm", [(4, 512), weights, (1000,)], constants=(1, 2), transB=1)
     b.op("gemm_k0", "Gemm", [(3, 0), (0, 4), (4,)])
     b.op("gemm_opset9", "Gemm", [(3, 5), (5, 4), (1, 4)], 9)
 
