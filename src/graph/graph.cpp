@@ -102,7 +102,8 @@ Graph GraphRewriter::run(const std::function<Visit>& visit) {
     for (const ValueId input : node.inputs) inputs.push_back(mapped(input));
     std::vector<ValueId> outputs = visit(*this, node, inputs);
     if (!outputs.empty()) {
-      check(outputs.size() == node.outputs.size(), "a rewrite of " + node.op->name + " returned a wrong number of values");
+      check(outputs.size() == node.outputs.size(),
+            "a rewrite of " + node.op->name + " returned a wrong number of values");
       for (size_t i = 0; i < outputs.size(); ++i)
         if (is_output[static_cast<size_t>(node.outputs[i])] && is_named(outputs[i])) outputs.clear();
     }

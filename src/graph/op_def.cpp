@@ -10,8 +10,9 @@ namespace tessera {
 namespace {
 
 const char* kind_name(AttrKind kind) {
-  static constexpr const char* kNames[] = {"a bool",       "an integer", "a number", "a string", "a list of integers",
-                                           "a list of numbers", "a dtype",    "a layout", "a tensor"};
+  static constexpr const char* kNames[] = {"a bool",   "an integer",         "a number",
+                                           "a string", "a list of integers", "a list of numbers",
+                                           "a dtype",  "a layout",           "a tensor"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -98,7 +99,7 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
   const OpContext ctx{op, logical, attrs, regions, loc};
   const auto count = static_cast<int>(inputs.size());
   if (count < op.min_inputs || (op.max_inputs >= 0 && count > op.max_inputs)) {
-    const std::string legal = op.max_inputs < 0                 ? fmt::format("{} or more", op.min_inputs)
+    const std::string legal = op.max_inputs < 0                ? fmt::format("{} or more", op.min_inputs)
                               : op.min_inputs == op.max_inputs ? fmt::format("{}", op.min_inputs)
                                                                : fmt::format("{} to {}", op.min_inputs, op.max_inputs);
     ctx.fail("TSR-2001", fmt::format("{} operands", count), legal + " operands");

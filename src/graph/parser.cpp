@@ -51,7 +51,8 @@ class GraphParser {
     reader_.expect("}");
     for (const Result& result : results) {
       const auto it = scope.values.find(result.name);
-      if (it == scope.values.end()) fail_at(result.at, "TSR-3003", fmt::format("result %{} is not defined", result.name));
+      if (it == scope.values.end())
+        fail_at(result.at, "TSR-3003", fmt::format("result %{} is not defined", result.name));
       const TensorType& defined = graph.type(it->second);
       if (!types_agree(defined, result.type) || !(defined.layout == result.type.layout))
         fail_at(result.at, "TSR-3007",
@@ -81,7 +82,8 @@ class GraphParser {
     const std::string at = reader_.position();
     std::string name = reader_.name('%', what);
     if (name.empty()) fail_at(at, "TSR-3001", "a value with an empty name", "%name");
-    if (scope.values.count(name)) fail_at(at, "TSR-3004", fmt::format("%{} is defined twice", name), "one definition for each name");
+    if (scope.values.count(name))
+      fail_at(at, "TSR-3004", fmt::format("%{} is defined twice", name), "one definition for each name");
     return name;
   }
 
@@ -94,7 +96,8 @@ class GraphParser {
       if (reader_.accept("in")) {
         symbol.lo = reader_.integer("the smallest value of a symbol");
         reader_.expect("..");
-        if (!reader_.peek_is(",") && !reader_.peek_is("]")) symbol.hi = reader_.integer("the largest value of a symbol");
+        if (!reader_.peek_is(",") && !reader_.peek_is("]"))
+          symbol.hi = reader_.integer("the largest value of a symbol");
         if (symbol.lo < 0 || symbol.hi < symbol.lo)
           fail_at(at, "TSR-3005", fmt::format("symbol {} ranges over {}..{}", name, symbol.lo, symbol.hi),
                   "0 <= smallest <= largest");
@@ -172,7 +175,8 @@ class GraphParser {
       types[i] = given[i];
     }
     const NodeId id = graph.add_node(std::move(node), std::move(types), names);
-    if (const auto problems = verify_node(graph, graph.node(id)); !problems.empty()) fail_at(at, "TSR-3009", problems[0]);
+    if (const auto problems = verify_node(graph, graph.node(id)); !problems.empty())
+      fail_at(at, "TSR-3009", problems[0]);
     for (size_t i = 0; i < names.size(); ++i) scope.values[names[i]] = graph.node(id).outputs[i];
   }
 
@@ -212,7 +216,9 @@ class GraphParser {
       value = std::vector<double>(list->begin(), list->end());
   }
 
-  static bool is_integer(std::string_view number) { return number.find_first_not_of("-0123456789") == std::string_view::npos; }
+  static bool is_integer(std::string_view number) {
+    return number.find_first_not_of("-0123456789") == std::string_view::npos;
+  }
   // fmt, not from_chars, prints them; strtod would depend on the locale.
   double to_double(std::string_view number, const std::string& at) const {
     double value = 0;
@@ -243,7 +249,8 @@ class GraphParser {
       TensorPtr tensor = parse_tensor(reader_, word);
       if (word == "splat") splat_bytes_ += tensor->num_bytes();
       if (splat_bytes_ > kMaxAllSplatBytes)
-        fail_at(at, "TSR-3006", "the splats of this text are too large together", fmt::format("at most {} bytes", kMaxAllSplatBytes));
+        fail_at(at, "TSR-3006", "the splats of this text are too large together",
+                fmt::format("at most {} bytes", kMaxAllSplatBytes));
       return tensor;
     }
     if (const auto dtype = parse_dtype(word)) return *dtype;

@@ -151,7 +151,8 @@ std::string tensor_text(const Tensor& tensor, bool elide_big) {
   if (!tensor.has_data()) return elided();
   const int64_t count = tensor.num_elements();
   const bool exact = prints_exactly(tensor);
-  if (count > 1 && exact && all_elements_equal(tensor)) return fmt::format("splat<{} {}>", type, element_text(tensor, 0));
+  if (count > 1 && exact && all_elements_equal(tensor))
+    return fmt::format("splat<{} {}>", type, element_text(tensor, 0));
   if (count > kMaxDense && elide_big) return elided();
   if (count > kMaxDense || !exact) {
     static constexpr char kDigits[] = "0123456789abcdef";
@@ -195,7 +196,8 @@ std::string layout_problem(const Layout& layout, int rank) {
       ++whole[axis];
       continue;
     }
-    if (dim.block < 1 || dim.block > kMaxLayoutBlock) return fmt::format("block {} (1 to {})", dim.block, kMaxLayoutBlock);
+    if (dim.block < 1 || dim.block > kMaxLayoutBlock)
+      return fmt::format("block {} (1 to {})", dim.block, kMaxLayoutBlock);
     if (block[axis] != 0 && block[axis] != dim.block) return fmt::format("two blocks for axis {}", axis);
     block[axis] = dim.block;
     ++(dim.part == LayoutDim::Part::kQuotient ? split : rest)[axis];
@@ -203,7 +205,8 @@ std::string layout_problem(const Layout& layout, int rank) {
   for (size_t axis = 0; axis < whole.size(); ++axis) {
     const bool as_whole = whole[axis] == 1 && split[axis] == 0 && rest[axis] == 0;
     const bool as_blocks = whole[axis] == 0 && split[axis] == 1 && rest[axis] == 1;
-    if (!as_whole && !as_blocks) return fmt::format("axis {} must appear once whole, or once as quotient and once as remainder", axis);
+    if (!as_whole && !as_blocks)
+      return fmt::format("axis {} must appear once whole, or once as quotient and once as remainder", axis);
   }
   return "";
 }
@@ -247,8 +250,8 @@ TensorType parse_type(TextReader& reader, const SymbolScope& symbols) {
   for (const Expr& dim : type.shape)
     if (const auto value = as_int(dim)) known.push_back(*value);
   if (!checked_bytes(type.dtype, known))
-    throw UserError({"TSR-3005", fmt::format("the type {} has a negative dimension or is too large", type.to_string()), at,
-                     "dimensions from 0, less than 2^63 bits in all", ""});
+    throw UserError({"TSR-3005", fmt::format("the type {} has a negative dimension or is too large", type.to_string()),
+                     at, "dimensions from 0, less than 2^63 bits in all", ""});
   if (reader.peek_is("{")) {
     type.layout = parse_layout(reader);
     if (const std::string problem = layout_problem(type.layout, type.rank()); !problem.empty())
@@ -291,7 +294,8 @@ TensorPtr parse_tensor(TextReader& reader, std::string_view keyword) {
     reader.expect(">");
     return std::make_shared<const Tensor>(std::move(tensor));
   }
-  if (bytes > kMaxSplatBytes) bad(fmt::format("a constant of {} bytes", bytes), fmt::format("at most {} bytes", kMaxSplatBytes));
+  if (bytes > kMaxSplatBytes)
+    bad(fmt::format("a constant of {} bytes", bytes), fmt::format("at most {} bytes", kMaxSplatBytes));
   const bool splat = keyword == "splat";
   // Elements are collected before memory is reserved: a text cannot ask for more than it writes down.
   if (!splat) {
@@ -302,10 +306,12 @@ TensorPtr parse_tensor(TextReader& reader, std::string_view keyword) {
   if (splat && count == 0) bad("a splat of no elements", "dense<...>");
   const int64_t written = splat ? 1 : count;
   for (int64_t i = 0; i < written; ++i) {
-    if (reader.peek_is(">")) bad(fmt::format("{} elements for {}", i, type.to_string()), fmt::format("{} elements", written));
+    if (reader.peek_is(">"))
+      bad(fmt::format("{} elements for {}", i, type.to_string()), fmt::format("{} elements", written));
     set_element(reader, tensor, i);
   }
-  if (!reader.peek_is(">")) bad(fmt::format("more than {} elements for {}", written, type.to_string()), "as many as the shape has");
+  if (!reader.peek_is(">"))
+    bad(fmt::format("more than {} elements for {}", written, type.to_string()), "as many as the shape has");
   reader.expect(">");
   if (splat && count > 1) {
     const int bits = dtype_bits(type.dtype);

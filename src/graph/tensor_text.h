@@ -1,8 +1,8 @@
 // The text form of types and constant tensors, shared by the printer and the parser of graphs.
-//   f32[1,3,n,(h * 2)]{0,1/16,2,3,1%16}                                  types; the layout only when it is not row-major
-//   dense<f32[2,2] 0.5 -1 2 nan>  splat<i64[64] 0>                       at most kMaxDense elements; all elements equal
-//   hex<f32[128] 0x0000803f...>                                          the row-major bytes in memory order
-//   elided<f32[128] 0x00c0ffee00c0ffee>                                  content hash only: no data
+//   f32[1,3,n,(h * 2)]{0,1/16,2,3,1%16}                                  types; the layout only when it is not
+//   row-major dense<f32[2,2] 0.5 -1 2 nan>  splat<i64[64] 0>                       at most kMaxDense elements; all
+//   elements equal hex<f32[128] 0x0000803f...>                                          the row-major bytes in memory
+//   order elided<f32[128] 0x00c0ffee00c0ffee>                                  content hash only: no data
 #pragma once
 
 #include <optional>

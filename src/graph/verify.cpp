@@ -16,8 +16,8 @@ std::string describe(const Graph& graph, const Node& node) {
   std::string text = "node ";
   if (!node.loc.empty()) text += node.loc + " ";
   text += "(" + (node.op ? node.op->name : "?");
-  const bool named = !node.outputs.empty() && node.outputs[0] >= 0 &&
-                     static_cast<size_t>(node.outputs[0]) < graph.values().size();
+  const bool named =
+      !node.outputs.empty() && node.outputs[0] >= 0 && static_cast<size_t>(node.outputs[0]) < graph.values().size();
   if (named) text += " %" + graph.value(node.outputs[0]).name;
   return text + ")";
 }
@@ -44,8 +44,10 @@ class Verifier {
     std::vector<bool> defined(graph.values().size(), false);
     for (const ValueId input : graph.inputs) {
       if (!exists(graph, input)) report("a graph input does not exist");
-      else if (defined[static_cast<size_t>(input)]) report(fmt::format("input %{} is listed twice", graph.value(input).name));
-      else if (graph.value(input).producer != -1) report(fmt::format("input %{} has a producer", graph.value(input).name));
+      else if (defined[static_cast<size_t>(input)])
+        report(fmt::format("input %{} is listed twice", graph.value(input).name));
+      else if (graph.value(input).producer != -1)
+        report(fmt::format("input %{} has a producer", graph.value(input).name));
       else defined[static_cast<size_t>(input)] = true;
     }
     for (size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -56,8 +58,9 @@ class Verifier {
       for (const ValueId input : node.inputs) {
         const bool known = exists(graph, input) && defined[static_cast<size_t>(input)];
         if (!known)
-          problems_.push_back(here + fmt::format("reads {} before it is defined",
-                                                 exists(graph, input) ? "%" + graph.value(input).name : "a missing value"));
+          problems_.push_back(here + fmt::format("reads {} before it is defined", exists(graph, input)
+                                                                                      ? "%" + graph.value(input).name
+                                                                                      : "a missing value"));
         readable &= known;
       }
       for (const ValueId output : node.outputs) {
@@ -98,7 +101,8 @@ class Verifier {
         if (e->kind == ExprKind::kLoad) report("a dimension loads from a buffer");
       });
     }
-    if (!checked_bytes(value.type.dtype, known)) report("a negative dimension or too many bytes: " + value.type.to_string());
+    if (!checked_bytes(value.type.dtype, known))
+      report("a negative dimension or too many bytes: " + value.type.to_string());
     if (const std::string problem = layout_problem(value.type.layout, value.type.rank()); !problem.empty())
       report("layout " + value.type.layout.to_string() + ": " + problem);
   }
@@ -117,7 +121,8 @@ void verify_layouts(const Graph& graph, const Node& node, const std::function<vo
     const Graph& region = *node.regions[0];
     for (size_t i = 0; i < std::min(node.inputs.size(), region.inputs.size()); ++i)
       if (!(graph.type(node.inputs[i]).layout == region.type(region.inputs[i]).layout))
-        report(fmt::format("operand {} and input %{} of the region differ in layout", i, region.value(region.inputs[i]).name));
+        report(fmt::format("operand {} and input %{} of the region differ in layout", i,
+                           region.value(region.inputs[i]).name));
     for (size_t i = 0; i < std::min(node.outputs.size(), region.outputs.size()); ++i)
       if (!(graph.type(node.outputs[i]).layout == region.type(region.outputs[i]).layout))
         report(fmt::format("result {} and the region differ in layout", i));

@@ -12,15 +12,27 @@ namespace {
 bool is_expensive(const Expr& e) {
   if (e->kind == ExprKind::kUnary) {
     switch (e->unary) {
-      case UnaryOp::kNeg: case UnaryOp::kAbs: case UnaryOp::kNot: case UnaryOp::kFloor: case UnaryOp::kCeil:
-      case UnaryOp::kRound: case UnaryOp::kTrunc: case UnaryOp::kSign: case UnaryOp::kIsNan: case UnaryOp::kIsInf:
+      case UnaryOp::kNeg:
+      case UnaryOp::kAbs:
+      case UnaryOp::kNot:
+      case UnaryOp::kFloor:
+      case UnaryOp::kCeil:
+      case UnaryOp::kRound:
+      case UnaryOp::kTrunc:
+      case UnaryOp::kSign:
+      case UnaryOp::kIsNan:
+      case UnaryOp::kIsInf:
       case UnaryOp::kBitcast: return false;
       default: return true;
     }
   }
   if (e->kind != ExprKind::kBinary) return false;
   switch (e->binary) {
-    case BinaryOp::kDiv: case BinaryOp::kRem: case BinaryOp::kFloorDiv: case BinaryOp::kFloorMod: case BinaryOp::kPow: return true;
+    case BinaryOp::kDiv:
+    case BinaryOp::kRem:
+    case BinaryOp::kFloorDiv:
+    case BinaryOp::kFloorMod:
+    case BinaryOp::kPow: return true;
     default: return false;
   }
 }
@@ -29,7 +41,9 @@ bool is_expensive(const Expr& e) {
 int work_of(const Expr& e, std::unordered_set<const ExprNode*>& seen) {
   if (!seen.insert(e.get()).second) return 0;
   switch (e->kind) {
-    case ExprKind::kConst: case ExprKind::kVar: case ExprKind::kLoad: return 0;
+    case ExprKind::kConst:
+    case ExprKind::kVar:
+    case ExprKind::kLoad: return 0;
     case ExprKind::kSelect: {
       int work = 0;
       // The condition counts when it looks at data.
@@ -142,7 +156,8 @@ class Analysis {
   }
 
   bool is_contraction(const std::vector<std::vector<Expr>>& distinct) const {
-    if (body_.combiner != Combiner::kSum || body_.value->kind != ExprKind::kBinary || body_.value->binary != BinaryOp::kMul)
+    if (body_.combiner != Combiner::kSum || body_.value->kind != ExprKind::kBinary ||
+        body_.value->binary != BinaryOp::kMul)
       return false;
     return distinct.size() == 2 && padded_load(body_.value->operands[0]) && padded_load(body_.value->operands[1]);
   }

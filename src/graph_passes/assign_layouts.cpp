@@ -21,13 +21,16 @@ struct Decision {
 class LayoutAssigner {
  public:
   LayoutAssigner(const Graph& graph, const PassContext& ctx)
-      : source_(graph), ops_(ctx.ops), block_(std::max(8, ctx.target.f32_lanes())),
-        blocked_(Layout::blocked(4, 1, block_)), rewriter_(graph), outputs_(output_mask(graph)) {}
+      : source_(graph),
+        ops_(ctx.ops),
+        block_(std::max(8, ctx.target.f32_lanes())),
+        blocked_(Layout::blocked(4, 1, block_)),
+        rewriter_(graph),
+        outputs_(output_mask(graph)) {}
 
   Graph run() {
-    return rewriter_.run([&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) {
-      return visit(node, inputs);
-    });
+    return rewriter_.run(
+        [&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) { return visit(node, inputs); });
   }
 
  private:
@@ -155,14 +158,15 @@ class LayoutAssigner {
   GraphRewriter rewriter_;
   const std::vector<bool> outputs_;
   std::map<std::pair<ValueId, std::string>, ValueId> relayouts_;
-  std::map<ValueId, ValueId> origin_;                             // of a relayout's result: its operand
+  std::map<ValueId, ValueId> origin_;  // of a relayout's result: its operand
 };
 
 }  // namespace
 
 Graph assign_layouts(const Graph& graph, const PassContext& ctx) {
   const auto is_conv = [&](const Node& node) {
-    return node.op->name == "conv" && graph.type(node.outputs[0]).rank() == 4 && graph.type(node.outputs[0]).dtype == DType::kF32;
+    return node.op->name == "conv" && graph.type(node.outputs[0]).rank() == 4 &&
+           graph.type(node.outputs[0]).dtype == DType::kF32;
   };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_conv)) return graph;
   return LayoutAssigner(graph, ctx).run();

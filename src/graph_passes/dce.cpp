@@ -10,7 +10,8 @@ Graph dce(const Graph& graph, const PassContext&) {
   std::vector<bool> keep(graph.nodes().size(), false);
   for (size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
-    keep[i] = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return needed[static_cast<size_t>(v)]; });
+    keep[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                          [&](ValueId v) { return needed[static_cast<size_t>(v)]; });
     if (!keep[i]) continue;
     for (const ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
   }

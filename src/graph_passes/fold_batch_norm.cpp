@@ -27,8 +27,12 @@ struct Affine {
       shift[i] = shift[i] * at(next.scale, i) + at(next.shift, i);
     }
   }
-  bool scales() const { return std::any_of(scale.begin(), scale.end(), [](double s) { return s != 1; }); }
-  bool shifts() const { return std::any_of(shift.begin(), shift.end(), [](double s) { return s != 0; }); }
+  bool scales() const {
+    return std::any_of(scale.begin(), scale.end(), [](double s) { return s != 1; });
+  }
+  bool shifts() const {
+    return std::any_of(shift.begin(), shift.end(), [](double s) { return s != 0; });
+  }
 };
 
 std::vector<double> elements(const Tensor& tensor) {
@@ -86,7 +90,8 @@ std::optional<Affine> step_of(const Graph& graph, const Node& node, ValueId valu
     step.scale = *constant;
   } else if (op == "sub") {
     step.shift = *constant;
-    if (first) for (double& s : step.shift) s = -s;
+    if (first)
+      for (double& s : step.shift) s = -s;
     else step.scale = {-1.0};
   } else {
     if (!first) return std::nullopt;
@@ -146,9 +151,8 @@ class ChainFinder {
 // Whether the rewrite makes the graph smaller (the result of a rewrite is never worth another one).
 bool worth_it(const Graph& graph, const Chain& chain) {
   const size_t left = (chain.conv < 0 && chain.affine.scales() ? 1u : 0u) + (chain.affine.shifts() ? 1u : 0u);
-  const bool has_composite = std::any_of(chain.steps.begin(), chain.steps.end(), [&](NodeId id) {
-    return graph.node(id).op->kind == OpKind::kComposite;
-  });
+  const bool has_composite = std::any_of(chain.steps.begin(), chain.steps.end(),
+                                         [&](NodeId id) { return graph.node(id).op->kind == OpKind::kComposite; });
   return has_composite || chain.steps.size() > left;
 }
 
@@ -237,7 +241,8 @@ class Folder {
       if (affine.scales())
         weights = add_constant(builder.graph(), ops_, scaled_weights(*constant_value(graph_, conv.inputs[1]), affine),
                                name + ".weights", builder.loc());
-      value = builder.add(*conv.op, {rewriter.mapped(conv.inputs[0]), weights}, conv.attrs, add_shift ? name : last.name);
+      value =
+          builder.add(*conv.op, {rewriter.mapped(conv.inputs[0]), weights}, conv.attrs, add_shift ? name : last.name);
     } else {
       value = rewriter.mapped(chain.start);
       if (affine.scales() || !add_shift)
@@ -252,9 +257,9 @@ class Folder {
                 const std::string& constant_name, const std::string& name) {
     const bool all_equal = std::all_of(factors.begin(), factors.end(), [&](double f) { return f == factors[0]; });
     if (all_equal) factors.resize(1);
-    const ValueId constant =
-        add_constant(builder.graph(), ops_, rounded(like.type.dtype, factors, channel_dims(factors.size(), like.type.rank())),
-                     constant_name, builder.loc());
+    const ValueId constant = add_constant(
+        builder.graph(), ops_, rounded(like.type.dtype, factors, channel_dims(factors.size(), like.type.rank())),
+        constant_name, builder.loc());
     return builder.add(ops_.get(op), {value, constant}, {}, name);
   }
 

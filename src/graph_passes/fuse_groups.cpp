@@ -65,7 +65,8 @@ class Rebuilder {
     // Operands come before all nodes of the region.
     for (const NodeId id : members)
       for (const ValueId input : graph_.node(id).inputs) {
-        if (inside.count(input) || is_member(input, plan_.group_of[static_cast<size_t>(id)]) || is_scalar(input)) continue;
+        if (inside.count(input) || is_member(input, plan_.group_of[static_cast<size_t>(id)]) || is_scalar(input))
+          continue;
         inside[input] = region->add_input(graph_.value(input).name, graph_.type(input));
         group.inputs.push_back(map_[static_cast<size_t>(input)]);
       }

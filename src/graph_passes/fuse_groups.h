@@ -5,7 +5,8 @@
 //
 //  epilogue  From a reduction's result on, nodes join as long as every one is elementwise at the result's own index,
 //            shape and layout, and all paths from the reduction meet again in one node (hard-swish reads its operand
-//            twice). Later reductions choose first: of two convolutions that meet in an addition the later one takes it.
+//            twice). Later reductions choose first: of two convolutions that meet in an addition the later one takes
+//            it.
 //  injective Remaining nodes without a reduction, last first, join the group of all their readers, unless the reader
 //            is a contraction or reads elements of theirs more than once and they are not cheap.
 //

@@ -24,8 +24,13 @@ struct Group {
 class Planner {
  public:
   Planner(const Graph& graph, FusionReport* report)
-      : graph_(graph), report_(report), users_(graph.users()), is_output_(output_mask(graph)),
-        accesses_(graph.nodes().size()), group_of_(graph.nodes().size(), -1), in_front_(graph.nodes().size(), false),
+      : graph_(graph),
+        report_(report),
+        users_(graph.users()),
+        is_output_(output_mask(graph)),
+        accesses_(graph.nodes().size()),
+        group_of_(graph.nodes().size(), -1),
+        in_front_(graph.nodes().size(), false),
         repeated_work_(graph.nodes().size(), 0) {
     for (size_t i = 0; i < graph.nodes().size(); ++i)
       if (graph.nodes()[i].op->kind == OpKind::kExpression) accesses_[i] = accesses_of(graph, graph.nodes()[i]);
@@ -49,14 +54,18 @@ class Planner {
   NodeId last() const { return static_cast<NodeId>(graph_.nodes().size()) - 1; }
   const Node& node(NodeId id) const { return graph_.node(id); }
   const Accesses& accesses(NodeId id) const { return accesses_[static_cast<size_t>(id)]; }
-  bool is_expression(NodeId id) const { return node(id).op->kind == OpKind::kExpression && node(id).outputs.size() == 1; }
+  bool is_expression(NodeId id) const {
+    return node(id).op->kind == OpKind::kExpression && node(id).outputs.size() == 1;
+  }
   bool is_view(NodeId id) const { return node(id).op->kind == OpKind::kView; }
   bool is_reduction(NodeId id) const { return is_expression(id) && accesses(id).reduction; }
   ValueId result(NodeId id) const { return node(id).outputs[0]; }
   const std::vector<NodeId>& readers(NodeId id) const { return users_[static_cast<size_t>(result(id))]; }
   bool leaves_graph(NodeId id) const { return is_output_[static_cast<size_t>(result(id))]; }
 
-  std::string describe(NodeId id) const { return node(id).loc.empty() ? "%" + graph_.value(result(id)).name : node(id).loc; }
+  std::string describe(NodeId id) const {
+    return node(id).loc.empty() ? "%" + graph_.value(result(id)).name : node(id).loc;
+  }
 
   void refuse(NodeId producer, NodeId consumer, std::string reason) {
     if (report_) report_->refusals.push_back({describe(producer), describe(consumer), std::move(reason)});
@@ -86,7 +95,8 @@ class Planner {
     if (!same_shape(own.shape, type.shape)) return "the shapes differ: " + own.to_string() + " and " + type.to_string();
     if (!(own.layout == type.layout)) return "the layouts differ: " + own.to_string() + " and " + type.to_string();
     for (size_t i = 0; i < node(id).inputs.size(); ++i)
-      if (inside.count(node(id).inputs[i]) && reads.operands[i] != Access::kIdentity && reads.operands[i] != Access::kNone)
+      if (inside.count(node(id).inputs[i]) && reads.operands[i] != Access::kIdentity &&
+          reads.operands[i] != Access::kNone)
         return "it reads other places than its own";
     return "";
   }
@@ -147,8 +157,9 @@ class Planner {
     const int group = group_of_[static_cast<size_t>(readers(id)[0])];
     for (const NodeId reader : readers(id)) {
       if (group_of_[static_cast<size_t>(reader)] == group && group >= 0) continue;
-      refuse(id, reader, group_of_[static_cast<size_t>(reader)] < 0 ? "a view of stored bytes reads it"
-                                                                  : "kernels that are apart read it");
+      refuse(id, reader,
+             group_of_[static_cast<size_t>(reader)] < 0 ? "a view of stored bytes reads it"
+                                                        : "kernels that are apart read it");
       return -1;
     }
     if (groups_[static_cast<size_t>(group)].members.size() >= kMaxGroupNodes) {
@@ -203,8 +214,9 @@ class Planner {
     repeated |= reads > 1 && !all_identity;
     const int work = is_view(id) ? 0 : accesses(id).work;
     if (repeated && repeats + work > kCheapWork) {
-      refuse(id, readers(id)[0], fmt::format("its elements are read more than once and are not cheap (work {}, limit {})",
-                                             repeats + work, kCheapWork));
+      refuse(id, readers(id)[0],
+             fmt::format("its elements are read more than once and are not cheap (work {}, limit {})", repeats + work,
+                         kCheapWork));
       return false;
     }
     // At least 1, so that what feeds it knows that it is repeated.

@@ -25,7 +25,8 @@ bool applies(const Graph& graph, const Node& node) {
   return gaps;
 }
 
-ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& name, const Node& node, ValueId x, ValueId w) {
+ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& name, const Node& node, ValueId x,
+                ValueId w) {
   const Ints image = builder.graph().type(x).dims();
   const Ints weights = builder.graph().type(w).dims();
   const int64_t batch = image[0], out = weights[0], in = weights[1];
@@ -36,7 +37,8 @@ ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& na
 
   // weights[o, c, k - 1 - a] becomes row (a, o), column c: window position k - 1 - a of the gapped input is where
   // output place a of a patch finds its pixel.
-  Ints starts(weights.size(), 0), steps(weights.size(), 1), perm, split = {batch}, place = {0, static_cast<int64_t>(rank) + 1};
+  Ints starts(weights.size(), 0), steps(weights.size(), 1), perm, split = {batch},
+                                                                  place = {0, static_cast<int64_t>(rank) + 1};
   int64_t positions = 1;
   for (size_t d = 0; d < rank; ++d) {
     starts[d + 2] = weights[d + 2] - 1;
@@ -56,8 +58,12 @@ ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& na
 
   const Ints ones(rank, 1), zeros(rank, 0);
   const ValueId patches = builder.add(*node.op, {x, flat},
-                                      {{"strides", ones}, {"dilations", ones}, {"input_dilations", ones},
-                                       {"pads_begin", zeros}, {"pads_end", zeros}, {"groups", int64_t{1}}},
+                                      {{"strides", ones},
+                                       {"dilations", ones},
+                                       {"input_dilations", ones},
+                                       {"pads_begin", zeros},
+                                       {"pads_end", zeros},
+                                       {"groups", int64_t{1}}},
                                       name + ".patches");
 
   // [N, k..., O, D...] -> [N, O, D1, k1, D2, k2, ...] -> [N, O, D1 * k1, ...]

@@ -22,7 +22,8 @@ constexpr GraphPass kPipeline[] = {
     {"cse", "Merges equal nodes", 1, cse},
     {"fold_batch_norm", "Merges scales and shifts by constants into convolutions", 1, fold_batch_norm},
     {"open_all_composites", "Replaces the composites that are left", 0, open_all_composites},
-    {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1, lower_conv_transpose},
+    {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1,
+     lower_conv_transpose},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"cse", "Merges equal nodes", 1, cse},
@@ -37,7 +38,8 @@ constexpr GraphPass kPipeline[] = {
 std::span<const GraphPass> graph_pipeline() { return kPipeline; }
 
 const GraphPass* find_graph_pass(std::string_view name) {
-  const auto it = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const GraphPass& p) { return p.name == name; });
+  const auto it =
+      std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const GraphPass& p) { return p.name == name; });
   return it == std::end(kPipeline) ? nullptr : it;
 }
 

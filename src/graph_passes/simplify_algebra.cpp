@@ -16,7 +16,10 @@ class NodeSimplifier {
   // `uses`: how often each value of the source is used.
   NodeSimplifier(const Graph& source, Graph& target, const OpTable& ops, const std::vector<int>& uses,
                  const Node& original, const std::vector<ValueId>& inputs)
-      : target_(target), ops_(ops), node_(original), type_(source.type(original.outputs[0])),
+      : target_(target),
+        ops_(ops),
+        node_(original),
+        type_(source.type(original.outputs[0])),
         name_(source.value(original.outputs[0]).name) {
     node_.inputs = inputs;
     for (const ValueId input : original.inputs) single_use_.push_back(uses[static_cast<size_t>(input)] == 1);
@@ -147,7 +150,8 @@ class NodeSimplifier {
       if (e->kind != ExprKind::kLoad) return;
       for (size_t d = 0; d < e->operands.size(); ++d) {
         const size_t axis = axes.size() - e->operands.size() + d;
-        plain &= e->operands.size() <= axes.size() && (is_const_int(e->operands[d], 0) || e->operands[d].same_node(axes[axis]));
+        plain &= e->operands.size() <= axes.size() &&
+                 (is_const_int(e->operands[d], 0) || e->operands[d].same_node(axes[axis]));
       }
     });
     return plain;
@@ -160,7 +164,8 @@ class NodeSimplifier {
     for (int d = 0; d < rank; ++d) {  // some operand must still have the result's extent
       const auto has_extent = [&](const TensorType& type) {
         const int axis = d - (rank - type.rank());
-        return axis >= 0 && structurally_equal(type.shape[static_cast<size_t>(axis)], type_.shape[static_cast<size_t>(d)]);
+        return axis >= 0 &&
+               structurally_equal(type.shape[static_cast<size_t>(axis)], type_.shape[static_cast<size_t>(d)]);
       };
       if (std::none_of(types.begin(), types.end(), has_extent)) return false;
     }

@@ -150,7 +150,8 @@ int64_t TextReader::integer(std::string_view what) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size()) return value;
   at_ = start;
-  fail("TSR-3001", fmt::format("{} is not a 64-bit integer: {}", what, text), "-9223372036854775808 to 9223372036854775807");
+  fail("TSR-3001", fmt::format("{} is not a 64-bit integer: {}", what, text),
+       "-9223372036854775808 to 9223372036854775807");
 }
 
 std::string_view TextReader::hex_digits(std::string_view what) {

@@ -34,8 +34,10 @@ const Case kCases[] = {
     {"Empty", "", "error TSR-3001: expected 'graph', found the end of the text\n  node:  t.graph:1:1"},
     {"NotAGraph", "hello", "error TSR-3001: expected 'graph', found 'hello'\n  node:  t.graph:1:1"},
     {"NoName", "graph (", "error TSR-3001: expected the name of the graph ('@name'), found '('\n  node:  t.graph:1:7"},
-    {"Behind", "graph @g() -> () {}\n x", "error TSR-3001: expected the end of the text, found 'x'\n  node:  t.graph:2:2"},
-    {"Truncated", "graph @g(%x: f32[2]", "error TSR-3001: expected ',', found the end of the text\n  node:  t.graph:1:20"},
+    {"Behind", "graph @g() -> () {}\n x",
+     "error TSR-3001: expected the end of the text, found 'x'\n  node:  t.graph:2:2"},
+    {"Truncated", "graph @g(%x: f32[2]",
+     "error TSR-3001: expected ',', found the end of the text\n  node:  t.graph:1:20"},
     {"UnknownDtype", "graph @g(%x: f33[2]) -> () {}",
      "error TSR-3005: unknown dtype 'f33'\n  node:  t.graph:1:14\n  legal: f32, i64, bool, ..."},
     {"NegativeDim", "graph @g(%x: f32[2,-1]) -> () {}",
@@ -52,7 +54,8 @@ const Case kCases[] = {
      "  legal: a symbol declared by the graph: graph @name[n in 1..64](...)"},
     {"SymbolRange", "graph @g[n in 4..2](%x: f32[n]) -> () {}",
      "error TSR-3005: symbol n ranges over 4..2\n  node:  t.graph:1:10\n  legal: 0 <= smallest <= largest"},
-    {"SymbolTwice", "graph @g[n, n](%x: f32[n]) -> () {}", "error TSR-3004: symbol n is declared twice\n  node:  t.graph:1:13"},
+    {"SymbolTwice", "graph @g[n, n](%x: f32[n]) -> () {}",
+     "error TSR-3004: symbol n is declared twice\n  node:  t.graph:1:13"},
     {"LayoutAxis", "graph @g(%x: f32[2,3]{0,2}) -> () {}",
      "error TSR-3005: the layout {0,2} does not fit: axis 2 of a tensor of rank 2\n  node:  t.graph:1:14\n"
      "  legal: every axis whole, or as quotient and remainder of one block"},
@@ -78,9 +81,11 @@ const Case kCases[] = {
      "error TSR-3004: attribute to is given twice\n  node:  t.graph:2:28"},
     {"AttributeValue", with_node("%y = cast(%x) {to = float}"),
      "error TSR-3001: 'float' is no value of an attribute\n  node:  t.graph:2:23\n"
-     "  legal: true, 1, 1.0, \"text\", [1, 2], [1.0], f32, {0,1/16,1%16}, dense<...>, splat<...>, hex<...>, elided<...>"},
+     "  legal: true, 1, 1.0, \"text\", [1, 2], [1.0], f32, {0,1/16,1%16}, dense<...>, splat<...>, hex<...>, "
+     "elided<...>"},
     {"AttributeMissing", with_node("%y = cast(%x)"),
-     "error TSR-2002: operator cast: attribute 'to' is missing\n  node:  t.graph:2:3\n  legal: 'to' is a dtype: the result's element type"},
+     "error TSR-2002: operator cast: attribute 'to' is missing\n  node:  t.graph:2:3\n  legal: 'to' is a dtype: the "
+     "result's element type"},
     {"AttributeKind", with_node("%y = cast(%x) {to = 1} loc(\"Cast_7\")"),
      "error TSR-2003: operator cast: attribute 'to' is an integer\n  node:  Cast_7\n  legal: 'to' is a dtype"},
     {"AttributeUnknown", with_node("%y = exp(%x) {base = 2.0}"),
@@ -92,7 +97,8 @@ const Case kCases[] = {
     {"RegionOperands", with_node("%y = composite(%x) {name = \"c\"} ({ graph @r(%a: f32[3]) -> (%a: f32[3]) {} })"),
      "error TSR-2005: operator composite: operand 0 is f32[2,3]\n  node:  t.graph:2:3\n"
      "  legal: f32[3], as input %a of the region"},
-    {"RegionCaptures", with_node("%y = composite(%x) {name = \"c\"} ({ graph @r(%a: f32[2,3]) -> (%b: f32[2,3]) { %b = exp(%x) } })"),
+    {"RegionCaptures",
+     with_node("%y = composite(%x) {name = \"c\"} ({ graph @r(%a: f32[2,3]) -> (%b: f32[2,3]) { %b = exp(%x) } })"),
      "error TSR-3003: %x is used but not defined before\n  node:  t.graph:2:90\n"
      "  legal: graph inputs and results of earlier nodes"},
     {"ViewOfLayout", "graph @g(%x: f32[8,8]{0,1/4,1%4}) -> (%y: f32[64]) {\n  %y = reshape(%x) {shape = [64]}\n}",
@@ -106,7 +112,8 @@ const Case kCases[] = {
     {"ElementRange", with_node("%y = constant {value = dense<i8[1] 200>}"),
      "error TSR-3006: element 200 does not fit into i8\n  node:  t.graph:2:38"},
     {"HexLength", with_node("%y = constant {value = hex<f32[2] 0x00>}"),
-     "error TSR-3006: 2 hexadecimal digits for the 8 bytes of f32[2]\n  node:  t.graph:2:30\n  legal: two digits for each byte"},
+     "error TSR-3006: 2 hexadecimal digits for the 8 bytes of f32[2]\n  node:  t.graph:2:30\n  legal: two digits for "
+     "each byte"},
     {"HugeSplat", with_node("%y = constant {value = splat<f32[1000000,1000000] 0>}"),
      "error TSR-3006: a constant of 4000000000000 bytes\n  node:  t.graph:2:32\n  legal: at most 268435456 bytes"},
     {"Unclosed", with_node("%y = cast(%x) {to = \"f32}"),
@@ -121,19 +128,22 @@ class GraphTextError : public testing::TestWithParam<Case> {};
 
 TEST_P(GraphTextError, IsPinned) { EXPECT_EQ(message_of(GetParam().text), GetParam().message); }
 
-INSTANTIATE_TEST_SUITE_P(Graph, GraphTextError, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Graph, GraphTextError, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(GraphTextError, NestingIsBounded) {
   std::string regions, dims = "n";
   for (int i = 0; i < 100000; ++i) regions += "graph @g(%x: f32[1]) -> () { %y = composite(%x) {name = \"c\"} ({ ";
   EXPECT_NE(message_of(regions).find("TSR-3008: regions are nested too deeply"), std::string::npos);
   for (int i = 0; i < 100000; ++i) dims = "(" + dims;
-  EXPECT_NE(message_of("graph @g[n](%x: f32[" + dims).find("TSR-3008: a dimension is nested too deeply"), std::string::npos);
+  EXPECT_NE(message_of("graph @g[n](%x: f32[" + dims).find("TSR-3008: a dimension is nested too deeply"),
+            std::string::npos);
 }
 
 // Texts one to four small damages away from a good one.
 TEST(GraphTextError, DamagedTextsGiveErrorsOrGraphs) {
-  const std::string good = R"(graph @main[n in 1..64](%x: f32[n,3,(2 * n)], %"a b": f32[4,32]{0,1/16,1%16}) -> (%y: f32[n,3,(n * 2)]) {
+  const std::string good =
+      R"(graph @main[n in 1..64](%x: f32[n,3,(2 * n)], %"a b": f32[4,32]{0,1/16,1%16}) -> (%y: f32[n,3,(n * 2)]) {
   %w = constant {value = dense<f32[2,3] 0.5 -1 2 nan inf 1e-40>} : f32[2,3]
   %u = constant {value = dense<u64[1] 18446744073709551615>} : u64[1]
   %s = constant {value = splat<f32[64,2] 0>} : f32[64,2]

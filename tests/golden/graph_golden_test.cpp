@@ -143,7 +143,8 @@ TEST_P(HeaderExample, IsWhatThePassDoes) {
 // Headers of the room that are not a pass's.
 bool is_pass_header(const fs::path& path) {
   const std::string stem = path.stem();
-  return path.extension() == ".h" && stem != "pass" && stem != "access" && stem != "graph_util" && stem != "fusion_plan";
+  return path.extension() == ".h" && stem != "pass" && stem != "access" && stem != "graph_util" &&
+         stem != "fusion_plan";
 }
 
 std::vector<fs::path> pass_headers() {

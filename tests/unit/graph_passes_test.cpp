@@ -88,7 +88,8 @@ std::vector<std::string> pass_names() {
   return {names.begin(), names.end()};
 }
 
-INSTANTIATE_TEST_SUITE_P(GraphPasses, EveryPass, testing::ValuesIn(pass_names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(GraphPasses, EveryPass, testing::ValuesIn(pass_names()),
+                         [](const auto& info) { return info.param; });
 
 class Pipeline : public testing::TestWithParam<std::pair<int, bool>> {};
 
@@ -110,8 +111,12 @@ TEST_P(Pipeline, KeepsWhatRandomGraphsCompute) {
     expect_same_interface(before, graph, what);
     for (const Node& node : graph.nodes()) {
       EXPECT_NE(node.op->kind, OpKind::kComposite) << what;
-      if (level > 0) { EXPECT_NE(node.op->kind, OpKind::kExpression) << what << ": " << node.op->name << " is in no group"; }
-      if (node.op->kind == OpKind::kGroup) { EXPECT_EQ(node.outputs.size(), 1u) << what; }
+      if (level > 0) {
+        EXPECT_NE(node.op->kind, OpKind::kExpression) << what << ": " << node.op->name << " is in no group";
+      }
+      if (node.op->kind == OpKind::kGroup) {
+        EXPECT_EQ(node.outputs.size(), 1u) << what;
+      }
     }
     const auto inputs = random_inputs(before, seed);
     expect_close(evaluator.evaluate(graph, inputs), evaluator.evaluate(before, inputs), what);
@@ -119,8 +124,8 @@ TEST_P(Pipeline, KeepsWhatRandomGraphsCompute) {
 }
 
 INSTANTIATE_TEST_SUITE_P(GraphPasses, Pipeline,
-                         testing::Values(std::pair{0, false}, std::pair{1, false}, std::pair{2, true}, std::pair{3, false},
-                                         std::pair{3, true}),
+                         testing::Values(std::pair{0, false}, std::pair{1, false}, std::pair{2, true},
+                                         std::pair{3, false}, std::pair{3, true}),
                          [](const auto& info) {
                            return "Level" + std::to_string(info.param.first) + (info.param.second ? "Avx512" : "Avx2");
                          });

@@ -62,7 +62,8 @@ class Generator {
   }
   ValueId any() {  // recent values more often, so that chains grow
     const auto last = static_cast<int64_t>(values_.size()) - 1;
-    return values_[static_cast<size_t>(random_.coin() ? random_.in(std::max<int64_t>(0, last - 2), last) : random_.in(0, last))];
+    return values_[static_cast<size_t>(random_.coin() ? random_.in(std::max<int64_t>(0, last - 2), last)
+                                                      : random_.in(0, last))];
   }
   ValueId any_image() {
     for (int i = 0; i < 20; ++i)
@@ -94,9 +95,12 @@ class Generator {
 
   ValueId random_node() {
     switch (random_.in(0, 15)) {
-      case 0: case 1: return conv(false);
+      case 0:
+      case 1: return conv(false);
       case 2: return conv(true);
-      case 3: case 4: case 5: return repeated(&Generator::with_constant);
+      case 3:
+      case 4:
+      case 5: return repeated(&Generator::with_constant);
       case 6: return between_values();
       case 7: return op(random_.pick(std::vector<const char*>{"neg", "abs", "tanh", "sin", "erf"}), {any()});
       case 8: return composite();
@@ -133,17 +137,23 @@ class Generator {
     const int64_t dilation = transposed || random_.in(0, 3) ? 1 : 2;
     const int64_t pad = transposed ? k - 1 : random_.in(0, k - 1);
     const int64_t stride = transposed ? 1 : random_.in(1, 2);
-    if ((shape[2] - 1) * gap + 1 + 2 * pad < (k - 1) * dilation + 1 || (shape[3] - 1) * gap + 1 + 2 * pad < (k - 1) * dilation + 1)
+    if ((shape[2] - 1) * gap + 1 + 2 * pad < (k - 1) * dilation + 1 ||
+        (shape[3] - 1) * gap + 1 + 2 * pad < (k - 1) * dilation + 1)
       return -1;
     const ValueId w = constant({out, shape[1] / groups, k, k});
     return op("conv", {x, random_.in(0, 5) ? w : op("tanh", {w})},
-              {{"strides", Ints{stride, stride}}, {"pads_begin", Ints{pad, pad}}, {"pads_end", Ints{pad, pad}},
-               {"dilations", Ints{dilation, dilation}}, {"input_dilations", Ints{gap, gap}}, {"groups", groups}});
+              {{"strides", Ints{stride, stride}},
+               {"pads_begin", Ints{pad, pad}},
+               {"pads_end", Ints{pad, pad}},
+               {"dilations", Ints{dilation, dilation}},
+               {"input_dilations", Ints{gap, gap}},
+               {"groups", groups}});
   }
 
   ValueId with_constant(ValueId x) {
     const char* name = random_.pick(std::vector<const char*>{"add", "sub", "mul", "div", "min", "max"});
-    if (std::string(name) == "div") return op("div", {x, random_.coin() ? constant(broadcastable(dims(x)), 0.5, 2) : constant({1}, 2, 2)});
+    if (std::string(name) == "div")
+      return op("div", {x, random_.coin() ? constant(broadcastable(dims(x)), 0.5, 2) : constant({1}, 2, 2)});
     const ValueId c = random_.in(0, 5) ? constant(broadcastable(dims(x))) : constant({}, 0, 0);
     return random_.coin() ? op(name, {x, c}) : op(name, {c, x});
   }
@@ -180,17 +190,21 @@ class Generator {
   ValueId view_or_move(ValueId x) {
     Ints shape = dims(x);
     switch (random_.in(0, 6)) {
-      case 0: case 1: case 2: {
+      case 0:
+      case 1:
+      case 2: {
         Ints perm;
         for (size_t i = 0; i < shape.size(); ++i) perm.push_back(static_cast<int64_t>(i));
-        for (size_t i = shape.size(); i-- > 1;) std::swap(perm[i], perm[static_cast<size_t>(random_.in(0, static_cast<int64_t>(i)))]);
+        for (size_t i = shape.size(); i-- > 1;)
+          std::swap(perm[i], perm[static_cast<size_t>(random_.in(0, static_cast<int64_t>(i)))]);
         return op("transpose", {x}, {{"perm", perm}});
       }
       case 3: {
         const int64_t count = elements(x);
         const int64_t rows = random_.pick(Ints{1, 2, 3, 4});
         if (count % rows != 0) return -1;
-        return op("reshape", {x}, {{"shape", random_.coin() ? Ints{rows, count / rows} : Ints{1, rows, 1, count / rows}}});
+        return op("reshape", {x},
+                  {{"shape", random_.coin() ? Ints{rows, count / rows} : Ints{1, rows, 1, count / rows}}});
       }
       case 4: {
         Ints starts, sizes, steps;
@@ -230,16 +244,22 @@ class Generator {
         if (random_.in(0, 2) == 0) axes.push_back(static_cast<int64_t>(i));
     }
     if (axes.empty() || (axes.size() == shape.size())) return -1;
-    return op("reduce", {x}, {{"kind", std::string(random_.coin() ? "sum" : "max")}, {"axes", axes}, {"keepdims", random_.in(0, 3) != 0}});
+    return op(
+        "reduce", {x},
+        {{"kind", std::string(random_.coin() ? "sum" : "max")}, {"axes", axes}, {"keepdims", random_.in(0, 3) != 0}});
   }
 
   ValueId window() {
     const ValueId x = any_image();
     const int64_t k = random_.in(1, std::min(dims(x)[2], dims(x)[3]));
     const int64_t stride = random_.in(1, 2), pad = random_.in(0, std::min<int64_t>(1, k - 1));
-    return op("reduce_window", {x}, {{"kind", std::string(random_.coin() ? "sum" : "max")}, {"window", Ints{k, k}},
-                                     {"strides", Ints{stride, stride}}, {"pads_begin", Ints{pad, pad}},
-                                     {"pads_end", Ints{pad, pad}}, {"dilations", Ints{1, 1}}});
+    return op("reduce_window", {x},
+              {{"kind", std::string(random_.coin() ? "sum" : "max")},
+               {"window", Ints{k, k}},
+               {"strides", Ints{stride, stride}},
+               {"pads_begin", Ints{pad, pad}},
+               {"pads_end", Ints{pad, pad}},
+               {"dilations", Ints{1, 1}}});
   }
 
   ValueId concat_or_resize() {
@@ -249,14 +269,19 @@ class Generator {
       std::vector<ValueId> pieces = {x};
       for (const ValueId v : values_) {
         const Ints other = graph_.type(v).rank() == 4 ? dims(v) : Ints{0, 0, 0, 0};
-        if (pieces.size() < 3 && other[0] == shape[0] && other[2] == shape[2] && other[3] == shape[3]) pieces.push_back(v);
+        if (pieces.size() < 3 && other[0] == shape[0] && other[2] == shape[2] && other[3] == shape[3])
+          pieces.push_back(v);
       }
       return op("concat", pieces, {{"axis", int64_t{1}}});
     }
     shape[2] *= 2;
     shape[3] *= 2;
-    return op("resize", {x}, {{"mode", std::string(random_.coin() ? "nearest" : "linear")}, {"coordinate", std::string("asymmetric")},
-                              {"nearest_mode", std::string("floor")}, {"scales", std::vector<double>{1, 1, 2, 2}}, {"sizes", shape}});
+    return op("resize", {x},
+              {{"mode", std::string(random_.coin() ? "nearest" : "linear")},
+               {"coordinate", std::string("asymmetric")},
+               {"nearest_mode", std::string("floor")},
+               {"scales", std::vector<double>{1, 1, 2, 2}},
+               {"sizes", shape}});
   }
 
   ValueId matmul() {
@@ -268,7 +293,8 @@ class Generator {
 
   ValueId hard_swish() {
     const ValueId x = any();
-    const ValueId gate = op("min", {op("max", {op("add", {x, constant({}, 3, 3)}), constant({}, 0, 0)}), constant({}, 6, 6)});
+    const ValueId gate =
+        op("min", {op("max", {op("add", {x, constant({}, 3, 3)}), constant({}, 0, 0)}), constant({}, 6, 6)});
     return op("div", {op("mul", {x, gate}), constant({}, 6, 6)});
   }
 
