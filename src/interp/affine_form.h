@@ -36,11 +36,15 @@ struct AffineForm {
   std::map<int32_t, int64_t> terms;
 
   void add(const AffineForm& other, int64_t factor) {
-    constant += static_cast<int64_t>(static_cast<uint64_t>(other.constant) * static_cast<uint64_t>(factor));
+    constant = multiply_add(constant, other.constant, factor);
     for (const auto& [slot, k] : other.terms) {
-      terms[slot] += static_cast<int64_t>(static_cast<uint64_t>(k) * static_cast<uint64_t>(factor));
-      if (terms[slot] == 0) terms.erase(slot);
+      const auto it = terms.try_emplace(slot, 0).first;
+      it->second = multiply_add(it->second, k, factor);
+      if (it->second == 0) terms.erase(it);
     }
+  }
+  static int64_t multiply_add(int64_t sum, int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   }
   bool operator<(const AffineForm& other) const {
     return constant != other.constant ? constant < other.constant : terms < other.terms;
