@@ -7,9 +7,10 @@
     ... [--exclude REGEX] [--expanded] [--only-ops A,B] [--fold-parameters]
 
 A test named ..._expanded has the operator replaced by its function body; those are left out without --expanded.
---only-ops keeps a test only if every operator in it is listed. --fold-parameters turns inputs that are parameters rather
-than data (the shape of a Reshape, the axes of a ReduceSum) into constants, as they are in real models. Random inputs are drawn after seeding with 0, so
-the files are the same every time. A second call with the same arguments does nothing."""
+--only-ops keeps a test only if every operator in it is listed. --fold-parameters turns inputs that are parameters
+rather than data (the shape of a Reshape, the axes of a ReduceSum) into constants, as they are in real models. Random
+inputs are drawn after seeding with 0, so the files are the same every time. A second call with the same arguments
+does nothing."""
 import argparse
 import pathlib
 import re
@@ -23,16 +24,17 @@ import case_folder
 
 
 # Operator -> the inputs that decide shapes.
-PARAMETERS = {"ConstantOfShape": [0], "Expand": [1], "Pad": [1, 3], "ReduceMax": [1], "ReduceMean": [1], "ReduceMin": [1],
-              "ReduceProd": [1], "ReduceSum": [1], "Reshape": [1], "Resize": [1, 2, 3], "Slice": [1, 2, 3, 4],
+PARAMETERS = {"ConstantOfShape": [0], "Expand": [1], "Pad": [1, 3], "ReduceMax": [1], "ReduceMean": [1],
+              "ReduceMin": [1], "ReduceProd": [1], "ReduceSum": [1], "Reshape": [1], "Resize": [1, 2, 3], "Slice": [1, 2, 3, 4],
               "Split": [1], "Squeeze": [1], "Tile": [1], "TopK": [1], "Unsqueeze": [1], "Upsample": [1]}
 
 
 def fold_parameters(case):
-    """(model, data_sets) with the parameters as initializers. Data sets that disagree about one are left as they are."""
+    """(model, data_sets) with the parameters as initializers; unchanged when data sets disagree about one."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
-    wanted = {node.input[i] for node in model.graph.node for i in PARAMETERS.get(node.op_type, []) if i < len(node.input)}
+    wanted = {name for node in model.graph.node for i, name in enumerate(node.input)
+              if i in PARAMETERS.get(node.op_type, [])}
     positions = [i for i, info in enumerate(model.graph.input) if info.name in wanted]
     inputs = [list(given) for given, _ in case.data_sets]
     if any(not np.array_equal(given[i], inputs[0][i]) for given in inputs for i in positions):
