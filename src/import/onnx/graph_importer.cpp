@@ -85,7 +85,7 @@ class GraphImporter {
     check_outputs(nodes, defined);
     nodes = needed(std::move(nodes));
     for (const FlatNode& node : nodes) check_supported(node);
-    add_inputs(options);
+    add_inputs(options, nodes);
     for (const FlatNode& node : nodes) import(node);
     if (!failures_.empty()) failures_.raise();
     set_outputs();
@@ -161,7 +161,8 @@ class GraphImporter {
     const int64_t version = opset_version(node);
     const OperatorImporter* importer = domain.empty() ? find_importer(node.proto->op_type()) : nullptr;
     std::string reason;
-    if (version == 0)
+    if (node.proto->op_type().empty()) reason = "the node has no operator";
+    else if (version == 0)
       reason =
           fmt::format("the model does not import an opset of the domain '{}'", domain.empty() ? "ai.onnx" : domain);
     else if (!importer) reason = "the operator is not supported";
@@ -177,12 +178,20 @@ class GraphImporter {
     failed_.insert(node.proto->output().begin(), node.proto->output().end());
   }
 
-  void add_inputs(const OnnxImportOptions& options) {
+  // For each value the first node that reads it.
+  static std::map<std::string, std::string> first_readers(const std::vector<FlatNode>& nodes) {
+    std::map<std::string, std::string> readers;
+    for (const FlatNode& node : nodes)
+      for (const std::string& input : node.proto->input()) readers.emplace(input, node.label);
+    return readers;
+  }
+
+  void add_inputs(const OnnxImportOptions& options, const std::vector<FlatNode>& nodes) {
     std::set<std::string> constants;
     for (const auto& [name, tensor] : initializers_) constants.insert(name);
     std::vector<ModelInput> inputs;
     try {
-      inputs = resolve_inputs(proto_, constants, options);
+      inputs = resolve_inputs(proto_, constants, options, first_readers(nodes));
     } catch (const UserError&) {
       // Shapes do not help a model whose operators are not supported.
       if (!failures_.empty()) failures_.raise();
@@ -241,7 +250,7 @@ class GraphImporter {
       throw UserError(
           {"TSR-1023",
            fmt::format("a result of {} has the shape {}", node.proto->op_type(), to_string(graph_.type(id).shape)),
-           node.label, "at most 2^48 elements", ""});
+           node.label, "at most 2^40 elements", ""});
   }
 
   // The value takes over the ONNX name when this node made it and the name is free.

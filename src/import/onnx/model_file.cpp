@@ -26,6 +26,10 @@ std::string guess(std::string_view bytes) {
     return "it is an ELF file: a compiled module is run without importing it";
   if (bytes.size() > 8 && bytes.substr(4, 4) == "TFL3")
     return "it is a TensorFlow Lite model: convert it to ONNX first";
+  const std::string_view start = bytes.substr(0, 64);
+  if (std::all_of(start.begin(), start.end(),
+                  [](char c) { return (c >= 32 && c < 127) || c == '\n' || c == '\r' || c == '\t'; }))
+    return "it looks like a text file";
   return "the file may be truncated: compare its size with the original";
 }
 

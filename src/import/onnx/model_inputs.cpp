@@ -47,15 +47,15 @@ const char* kind_of(const onnx::TypeProto& type) {
   }
 }
 
-OpenInput read_input(const onnx::ValueInfoProto& info) {
+OpenInput read_input(const onnx::ValueInfoProto& info, const std::string& reader) {
   const std::string where = fmt::format("input '{}'", info.name());
   if (!info.type().has_tensor_type())
-    throw UserError({"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), "", "tensors", ""});
+    throw UserError({"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), reader, "tensors", ""});
   const auto& tensor = info.type().tensor_type();
   const auto dtype = dtype_of_onnx(tensor.elem_type());
   if (!dtype || *dtype == DType::kString)
-    throw UserError({"TSR-1024", fmt::format("{} has the data type {}", where, onnx_dtype_name(tensor.elem_type())), "",
-                     "float, integer and bool tensors up to 64 bits", ""});
+    throw UserError({"TSR-1024", fmt::format("{} has the data type {}", where, onnx_dtype_name(tensor.elem_type())),
+                     reader, "float, integer and bool tensors up to 64 bits", ""});
   OpenInput input{info.name(), *dtype, tensor.has_shape(), {}};
   for (const auto& dim : tensor.shape().dim()) input.dims.push_back(read_dim(dim));
   return input;
@@ -120,7 +120,7 @@ class Resolver {
       if (!checked_num_elements(fixed.dims))
         throw UserError({"TSR-1023",
                          fmt::format("input '{}' has the shape [{}]", input.name, fmt::join(fixed.dims, ",")), "",
-                         "at most 2^48 elements", ""});
+                         "at most 2^40 elements", ""});
       result.push_back(std::move(fixed));
     }
     return result;
@@ -156,7 +156,7 @@ class Resolver {
 
   static void check_range(const std::string& option, int64_t value) {
     if (value < 0 || value > kMaxTensorElements)
-      throw UserError({"TSR-1023", fmt::format("{}: {} is not a dimension", option, value), "", "0 to 2^48", ""});
+      throw UserError({"TSR-1023", fmt::format("{}: {} is not a dimension", option, value), "", "0 to 2^40", ""});
   }
 
   void apply_shape(const std::string& name, const std::vector<int64_t>& dims) {
@@ -214,10 +214,14 @@ class Resolver {
 }  // namespace
 
 std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
-                                       const OnnxImportOptions& options) {
+                                       const OnnxImportOptions& options,
+                                       const std::map<std::string, std::string>& readers) {
   std::vector<OpenInput> inputs;
   for (const auto& info : graph.input())
-    if (!initializers.count(info.name())) inputs.push_back(read_input(info));
+    if (!initializers.count(info.name())) {
+      const auto reader = readers.find(info.name());
+      inputs.push_back(read_input(info, reader == readers.end() ? "" : reader->second));
+    }
   return Resolver(std::move(inputs), options).run();
 }
 

@@ -16,10 +16,12 @@ struct ModelInput {
   std::vector<int64_t> dims;
 };
 
-// `initializers` are inputs with a value in the model; they are constants, not inputs. UserError: TSR-1020 dimensions
+// `initializers` are inputs with a value in the model; they are constants, not inputs. `readers` names for an input a
+// node that reads it, for messages. UserError: TSR-1020 dimensions
 // without a value, TSR-1021 an option that names nothing, TSR-1022 an option that contradicts the model or another
 // option, TSR-1023 dimensions out of range, TSR-1024 an input that is no tensor of a supported type, TSR-1025 a range.
 std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
-                                       const OnnxImportOptions& options);
+                                       const OnnxImportOptions& options,
+                                       const std::map<std::string, std::string>& readers);
 
 }  // namespace tessera

@@ -45,10 +45,11 @@ std::vector<ValueId> NodeContext::all_inputs() {
 
 void NodeContext::require_inputs(int min, int max) {
   if (num_inputs() < min || (max >= 0 && num_inputs() > max))
-    throw UserError({"TSR-1041", fmt::format("{} has {} inputs", op_type(), num_inputs()), label(),
-                     max < 0      ? fmt::format("{} or more", min)
-                     : min == max ? fmt::format("{}", min)
-                                  : fmt::format("{} to {}", min, max),
+    throw UserError({"TSR-1041",
+                     fmt::format("{} has {} input{}", op_type(), num_inputs(), num_inputs() == 1 ? "" : "s"), label(),
+                     max < 0      ? fmt::format("{} or more inputs", min)
+                     : min == max ? fmt::format("{} input{}", min, min == 1 ? "" : "s")
+                                  : fmt::format("{} to {} inputs", min, max),
                      ""});
   for (int i = 0; i < min; ++i) in(i);
 }
@@ -141,7 +142,7 @@ void NodeContext::no_outputs_from(int first, const std::string& what) {
 
 void NodeContext::check_shape(const std::vector<int64_t>& dims) const {
   if (!checked_num_elements(dims))
-    malformed(fmt::format("a result would have the shape [{}]", fmt::join(dims, ",")), "at most 2^48 elements");
+    malformed(fmt::format("a result would have the shape [{}]", fmt::join(dims, ",")), "at most 2^40 elements");
 }
 
 ValueId NodeContext::op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {

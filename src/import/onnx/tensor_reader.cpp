@@ -114,7 +114,7 @@ Tensor tensor_from_proto(const TensorProto& proto, const std::shared_ptr<const v
   const auto count = checked_num_elements(dims);
   if (!count)
     fail_data(label, fmt::format("the tensor has the shape [{}]", fmt::join(dims, ",")),
-              "dimensions of zero or more, and at most 2^48 elements");
+              "dimensions of zero or more, and at most 2^40 elements");
   if (proto.has_segment()) fail_data(label, "the tensor is stored in segments", "tensors in one piece");
 
   const int64_t size = dtype_bytes(*dtype, *count);

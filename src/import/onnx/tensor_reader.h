@@ -13,8 +13,8 @@ class TensorProto;
 
 namespace tessera {
 
-// No tensor of a model may have more elements: sizes in bits still fit an int64.
-constexpr int64_t kMaxTensorElements = int64_t{1} << 48;
+// No tensor of a model may have more elements: no machine could hold it, and sizes in bits still fit an int64.
+constexpr int64_t kMaxTensorElements = int64_t{1} << 40;
 
 // The product of `dims`; empty when one is negative or the product exceeds kMaxTensorElements.
 std::optional<int64_t> checked_num_elements(const std::vector<int64_t>& dims);

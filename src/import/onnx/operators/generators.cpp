@@ -68,7 +68,7 @@ void import_constant_of_shape(NodeContext& c) {
   const std::vector<int64_t> shape = c.const_ints(0, "input");
   if (!checked_num_elements(shape))
     c.malformed(fmt::format("the shape [{}]", fmt::join(shape, ",")),
-                "extents of 0 or more, and at most 2^48 elements");
+                "extents of 0 or more, and at most 2^40 elements");
   ValueId value;
   if (const auto* proto = c.attrs.get_tensor("value")) {
     const Tensor tensor = c.tensor(*proto);

@@ -31,6 +31,13 @@ ValueId gather(NodeContext& c, ValueId x, ValueId indices, int64_t axis) {
   const DType dtype = c.dtype(indices);
   if (dtype != DType::kI32 && dtype != DType::kI64)
     c.malformed(fmt::format("indices of type {}", c.type(indices).to_string()), "i32 or i64");
+  // Indices that are known can be checked here; others are clamped when the model runs.
+  const int64_t extent = c.dims(x)[static_cast<size_t>(axis)];
+  if (const auto known = c.constant(indices))
+    for (int64_t i = 0; i < known->num_elements(); ++i)
+      if (const int64_t index = known->get_int(i); index < -extent || index >= extent)
+        c.malformed(fmt::format("index {} for dimension {} of {}", index, axis, c.type(x).to_string()),
+                    fmt::format("{} to {}", -extent, extent - 1));
   return c.op("gather", {x, indices}, {{"axis", axis}});
 }
 

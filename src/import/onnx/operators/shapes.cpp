@@ -61,7 +61,7 @@ void import_reshape(NodeContext& c) {
   }
   const auto known = checked_num_elements(shape);
   const int64_t total = c.type(x).num_elements();
-  if (!known) fail("at most 2^48 elements");
+  if (!known) fail("at most 2^40 elements");
   if (open) {
     if (*known == 0 || total % *known != 0) fail(fmt::format("a shape of {} elements", total));
     shape[*open] = total / *known;
