@@ -29,22 +29,23 @@ int64_t count_nodes(const Stmt& s) {
   return nodes;
 }
 
-// Expression nodes that one execution visits: shared nodes once, the larger arm of every choice.
-double visits(const Expr& e, std::unordered_set<const ExprNode*>& seen) {
+// What one execution costs, in operations: shared nodes once, the larger operand of every choice. Addresses are free,
+// because back ends keep them in step with the loops, but for the choices inside them.
+double cost(const Expr& e, bool is_address, std::unordered_set<const ExprNode*>& seen) {
   if (!seen.insert(e.get()).second) return 0;
   if (e->kind == ExprKind::kSelect) {
-    const double condition = visits(e->operands[0], seen);
-    const double if_true = visits(e->operands[1], seen);
-    return 1 + condition + std::max(if_true, visits(e->operands[2], seen));
+    const double condition = cost(e->operands[0], false, seen);
+    const double if_true = cost(e->operands[1], is_address, seen);
+    return 1 + condition + std::max(if_true, cost(e->operands[2], is_address, seen));
   }
-  double work = 1;
-  for (const Expr& operand : e->operands) work += visits(operand, seen);
+  double work = is_address && e->kind != ExprKind::kLoad ? 0 : 1;
+  for (const Expr& operand : e->operands) work += cost(operand, is_address || e->kind == ExprKind::kLoad, seen);
   return work;
 }
 
-double expr_work(const Expr& e) {
+double expr_work(const Expr& e, bool is_address = false) {
   std::unordered_set<const ExprNode*> seen;
-  return visits(e, seen);
+  return cost(e, is_address, seen);
 }
 
 double work_of(const Stmt& s, const Bounds& bounds) {
@@ -55,8 +56,8 @@ double work_of(const Stmt& s, const Bounds& bounds) {
       return work;
     }
     case StmtKind::kStore: {
-      double work = expr_work(s->value);
-      for (const Expr& index : s->indices) work += expr_work(index);
+      double work = 1 + expr_work(s->value);
+      for (const Expr& index : s->indices) work += expr_work(index, true);
       return work;
     }
     case StmtKind::kIf: {
