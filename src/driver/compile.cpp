@@ -97,7 +97,7 @@ Graph import_model(const std::string& path, const DriverOptions& options, PassRu
   return runner.run(kImport, [&] {
     GraphInterpreter evaluator;
     Graph graph = import_onnx_file(path, import_options(options.compile), standard_ops(), evaluator);
-    if (graph.name.empty()) graph.name = std::filesystem::path(path).stem();
+    graph.name = std::filesystem::path(path).stem();  // says more than what exporters write there
     return graph;
   });
 }
