@@ -25,8 +25,9 @@ import case_folder
 
 # Operator -> the inputs that decide shapes.
 PARAMETERS = {"ConstantOfShape": [0], "Expand": [1], "Pad": [1, 3], "ReduceMax": [1], "ReduceMean": [1],
-              "ReduceMin": [1], "ReduceProd": [1], "ReduceSum": [1], "Reshape": [1], "Resize": [1, 2, 3], "Slice": [1, 2, 3, 4],
-              "Split": [1], "Squeeze": [1], "Tile": [1], "TopK": [1], "Unsqueeze": [1], "Upsample": [1]}
+              "ReduceMin": [1], "ReduceProd": [1], "ReduceSum": [1], "Reshape": [1], "Resize": [1, 2, 3],
+              "Slice": [1, 2, 3, 4], "Split": [1], "Squeeze": [1], "Tile": [1], "TopK": [1], "Unsqueeze": [1],
+              "Upsample": [1]}
 
 
 def fold_parameters(case):
