@@ -152,7 +152,7 @@ class Parser {
       end_lets();
       Stmt then = braces();
       Stmt otherwise;
-      if (reader_.accept("else")) otherwise = braces();
+      if (reader_.accept("else")) otherwise = reader_.peek_is("if") ? else_if() : braces();
       return if_then(std::move(condition), std::move(then), std::move(otherwise));
     }
     if (reader_.accept("tensorized")) {
@@ -171,6 +171,13 @@ class Parser {
     Stmt result = parse_store();
     end_lets();
     return result;
+  }
+
+  Stmt else_if() {
+    if (++depth_ > kMaxDepth) reader_.fail("TSR-3123", fmt::format("statements are nested more than {} deep", kMaxDepth));
+    Stmt s = statement();
+    --depth_;
+    return s;
   }
 
   template <typename EndLets>

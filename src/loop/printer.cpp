@@ -253,9 +253,15 @@ class Printer {
         line(depth, fmt::format("if {} {{", condition_text(s)));
         forget_lets();
         block(s->stmts[0], depth + 1);
-        if (s->stmts.size() > 1) {
+        Stmt chain = s;
+        while (chain->stmts.size() > 1 && chain->stmts[1]->kind == StmtKind::kIf && !needs_lets(chain->stmts[1])) {
+          chain = chain->stmts[1];
+          line(depth, fmt::format("}} else if {} {{", condition_text(chain)));
+          block(chain->stmts[0], depth + 1);
+        }
+        if (chain->stmts.size() > 1) {
           line(depth, "} else {");
-          block(s->stmts[1], depth + 1);
+          block(chain->stmts[1], depth + 1);
         }
         line(depth, "}");
         break;

@@ -5,7 +5,7 @@
 //     parallel for i in 0..n {
 //       alloc acc: f32[16] register
 //       vectorized for l in 0..16 { acc[l] = (x[i, l] * 2:f32) }
-//       if (i < 4) { ... } else { ... }
+//       if (i < 4) { ... } else if (i < 7) { ... } else { ... }
 //       let $0 = exp((acc[3] + 1:f32))
 //       y[i, 0] = ($0 * $0)
 //     }

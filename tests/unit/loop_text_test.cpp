@@ -69,6 +69,26 @@ TEST(LoopText, AllocationLivesToTheEndOfItsBraces) {
   EXPECT_EQ(print(program), text);
 }
 
+TEST(LoopText, ChainsOfConditions) {
+  const char* text = R"(kernel @k(x: f32[4]) -> (y: f32[4]) {
+  for i in 0..4 {
+    if (i < 1) {
+      y[i] = 0:f32
+    } else if (i < 2) {
+      y[i] = 1:f32
+    } else if (i < 3) {
+    } else {
+      y[i] = x[i]
+      if (x[i] < 0:f32) {
+        y[i] = 2:f32
+      }
+    }
+  }
+}
+)";
+  EXPECT_EQ(print(parse_loop_program(text)), text);
+}
+
 TEST(LoopText, DuplicateAndOddNamesAreMadeUnique) {
   const BufferPtr x = make_buffer("/model/x.0", DType::kF32, {4});
   const BufferPtr y = make_buffer("for", DType::kF32, {4});
@@ -204,6 +224,9 @@ TEST(LoopText, NestingIsLimited) {
   text = "kernel @k() -> (y: f32[1]) { ";
   for (int i = 0; i < 100000; ++i) text += "if (true) {";
   EXPECT_THROW(parse_loop_program(text), UserError);
+  text = "kernel @k(b: bool[1]) -> (y: f32[1]) { if b[0] { }";
+  for (int i = 0; i < 100000; ++i) text += " else if b[0] { }";
+  EXPECT_THROW(parse_loop_program(text + "}"), UserError);
   text = "kernel @k() -> (y: f32[1]) { y[0] = ";
   for (int i = 0; i < 100000; ++i) text += "(";
   EXPECT_THROW(parse_loop_program(text), UserError);
