@@ -1,25 +1,17 @@
 // gather: slices of x along an axis, chosen by a tensor of indices.
-#include <fmt/format.h>
-
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
 namespace tessera {
 namespace {
 
-bool is_index(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
-
 std::vector<TensorType> infer(const OpContext& ctx) {
   const TensorType& x = ctx.inputs[0];
   const TensorType& indices = ctx.inputs[1];
   require_dtype(ctx, 0, is_movable, kMovableTypes);
-  require_dtype(ctx, 1, is_index, "i32, i64");
+  require_dtype(ctx, 1, is_index, kIndexTypes);
   const auto axis = require_int(ctx, "axis", 0, x.rank() - 1);
-  bool empty = false;
-  for (const Expr& dim : indices.shape) empty |= is_const_int(dim, 0);
-  if (is_const_int(x.shape[static_cast<size_t>(axis)], 0) && !empty)
-    ctx.fail("TSR-2024", fmt::format("dimension {} of {}, which has no elements", axis, describe_operand(ctx, 0)),
-             "a dimension with elements to choose from");
+  require_elements(ctx, static_cast<size_t>(axis), indices.shape);
   Shape shape(x.shape.begin(), x.shape.begin() + axis);
   shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
   shape.insert(shape.end(), x.shape.begin() + axis + 1, x.shape.end());
@@ -33,11 +25,8 @@ Body body(const OpContext& ctx) {
   const std::vector<Expr> out = body.axis_vars();
   const auto begin = out.begin() + static_cast<std::ptrdiff_t>(axis);
   const auto end = begin + static_cast<std::ptrdiff_t>(count);
-  const Expr extent = ctx.inputs[0].shape[axis];
-  const Expr raw = cast(DType::kI64, load(body.inputs[1], {begin, end}));
-  const Expr counted = select(raw < 0, raw + extent, raw);
   std::vector<Expr> index(out.begin(), begin);
-  index.push_back(max(min(counted, extent - Expr(1)), 0));
+  index.push_back(index_in_range(load(body.inputs[1], {begin, end}), ctx.inputs[0].shape[axis]));
   index.insert(index.end(), end, out.end());
   body.value = load(body.inputs[0], index);
   return body;

@@ -11,6 +11,7 @@ bool is_real(DType dtype) {
 }
 bool is_integral(DType dtype) { return is_int(dtype) && dtype_bits(dtype) >= 8; }
 bool is_arithmetic(DType dtype) { return is_real(dtype) || is_integral(dtype); }
+bool is_index(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
 bool is_movable(DType dtype) { return dtype != DType::kString; }
 
 std::string describe_operand(const OpContext& ctx, size_t operand) {
@@ -87,6 +88,14 @@ size_t require_word(const OpContext& ctx, const std::string& attr, const std::st
   ctx.fail("TSR-2031", fmt::format("{} = \"{}\"", attr, value), fmt::format("{}", fmt::join(words, ", ")));
 }
 
+void require_elements(const OpContext& ctx, size_t axis, const Shape& indices) {
+  for (const Expr& dim : indices)
+    if (is_const_int(dim, 0)) return;
+  if (is_const_int(ctx.inputs[0].shape[axis], 0))
+    ctx.fail("TSR-2024", fmt::format("dimension {} of {}, which has no elements", axis, describe_operand(ctx, 0)),
+             "a dimension with elements to choose from");
+}
+
 bool equal_extents(const Expr& a, const Expr& b) {
   const auto ca = as_int(a);
   const auto cb = as_int(b);
@@ -129,6 +138,11 @@ std::vector<BufferPtr> input_buffers(const OpContext& ctx) {
   for (size_t i = 0; i < ctx.inputs.size(); ++i)
     buffers.push_back(make_buffer(fmt::format("in{}", i), ctx.inputs[i].dtype, ctx.inputs[i].shape));
   return buffers;
+}
+
+Expr index_in_range(const Expr& raw, const Expr& extent) {
+  const Expr i = cast(DType::kI64, raw);
+  return max(min(select(i < 0, i + extent, i), extent - Expr(1)), 0);
 }
 
 Body start_body(const OpContext& ctx) {

@@ -29,6 +29,8 @@ bool is_real(DType dtype);        // f64 f32 f16 bf16: what transcendental funct
 bool is_arithmetic(DType dtype);  // is_real and the integers of 8 to 64 bits
 bool is_integral(DType dtype);    // the integers of 8 to 64 bits
 bool is_movable(DType dtype);     // everything but string: operators that only move elements
+bool is_index(DType dtype);       // what tensors of indices have: i32, i64
+inline constexpr const char* kIndexTypes = "i32, i64";
 inline constexpr const char* kRealTypes = "f64, f32, f16, bf16";
 inline constexpr const char* kArithmeticTypes = "f64, f32, f16, bf16, i8 to i64, u8 to u64";
 inline constexpr const char* kIntegralTypes = "i8 to i64, u8 to u64";
@@ -57,6 +59,9 @@ size_t require_word(const OpContext& ctx, const std::string& attr, const std::st
 std::string join(const std::vector<int64_t>& values);                           // "[1, 2]"
 std::string plural(size_t count, std::string_view one, std::string_view many);  // "2 entries"
 
+// TSR-2024 when dimension `axis` of operand 1 has no elements to be chosen by indices of shape `indices`.
+void require_elements(const OpContext& ctx, size_t axis, const Shape& indices);
+
 // ---- shapes ----
 // True when the two extents are equal for every value of the symbols.
 bool equal_extents(const Expr& a, const Expr& b);
@@ -69,6 +74,9 @@ std::vector<Expr> broadcast_index(const Shape& operand, const Shape& out, const 
 // ---- bodies ----
 // One buffer per operand, named in0, in1, ...
 std::vector<BufferPtr> input_buffers(const OpContext& ctx);
+// An element of a tensor of indices as an index of a dimension: negative ones count from the end, and what is still
+// outside is clamped into the range.
+Expr index_in_range(const Expr& raw, const Expr& extent);
 // A body with inputs and axes (named i0, i1, ...) for the operator's single result; `value` is left to the caller.
 Body start_body(const OpContext& ctx);
 // An elementwise body: value = f(operands read with broadcasting).

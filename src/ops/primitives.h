@@ -13,24 +13,25 @@ const std::vector<OpDef>& unary_ops();    // unary.cpp
 const std::vector<OpDef>& binary_ops();   // binary.cpp
 const std::vector<OpDef>& compare_ops();  // compare.cpp
 
-const OpDef& broadcast_op();      // broadcast.cpp
-const OpDef& cast_op();           // cast.cpp
-const OpDef& composite_op();      // composite.cpp
-const OpDef& concat_op();         // concat.cpp
-const OpDef& constant_op();       // constant.cpp
-const OpDef& conv_op();           // conv.cpp
-const OpDef& gather_op();         // gather.cpp
-const OpDef& group_op();          // composite.cpp
-const OpDef& iota_op();           // iota.cpp
-const OpDef& matmul_op();         // matmul.cpp
-const OpDef& pad_op();            // pad.cpp
-const OpDef& reduce_op();         // reduce.cpp
-const OpDef& reduce_window_op();  // reduce_window.cpp
-const OpDef& relayout_op();       // relayout.cpp
-const OpDef& reshape_op();        // reshape.cpp
-const OpDef& resize_op();         // resize.cpp
-const OpDef& select_op();         // select.cpp
-const OpDef& slice_op();          // slice.cpp
-const OpDef& transpose_op();      // transpose.cpp
+const OpDef& broadcast_op();        // broadcast.cpp
+const OpDef& cast_op();             // cast.cpp
+const OpDef& composite_op();        // composite.cpp
+const OpDef& concat_op();           // concat.cpp
+const OpDef& constant_op();         // constant.cpp
+const OpDef& conv_op();             // conv.cpp
+const OpDef& gather_op();           // gather.cpp
+const OpDef& gather_elements_op();  // gather_elements.cpp
+const OpDef& group_op();            // composite.cpp
+const OpDef& iota_op();             // iota.cpp
+const OpDef& matmul_op();           // matmul.cpp
+const OpDef& pad_op();              // pad.cpp
+const OpDef& reduce_op();           // reduce.cpp
+const OpDef& reduce_window_op();    // reduce_window.cpp
+const OpDef& relayout_op();         // relayout.cpp
+const OpDef& reshape_op();          // reshape.cpp
+const OpDef& resize_op();           // resize.cpp
+const OpDef& select_op();           // select.cpp
+const OpDef& slice_op();            // slice.cpp
+const OpDef& transpose_op();        // transpose.cpp
 
 }  // namespace tessera

@@ -175,6 +175,29 @@ TEST(Movement, Gather) {
       }
 }
 
+TEST(Movement, GatherElements) {
+  std::mt19937 random(9);
+  const Dims dims = {3, 4, 20};
+  for (DType dtype : movable_dtypes())
+    for (DType index_type : {DType::kI32, DType::kI64})
+      for (int64_t axis : {0, 1, 2}) {
+        const auto a = static_cast<size_t>(axis);
+        const Tensor x = random_tensor(random, dtype, dims);
+        Dims out = {2, 4, 17};
+        out[a] = 5;
+        Tensor indices(index_type, out);
+        for (int64_t i = 0; i < indices.num_elements(); ++i)
+          indices.set_int(i, static_cast<int64_t>(random() % static_cast<uint64_t>(2 * dims[a] + 8)) - dims[a] - 4);
+        const auto want = reference(out, [&](Dims index) {
+          int64_t i = indices.get_int(flat_index(out, index));
+          if (i < 0) i += dims[a];
+          index[a] = std::clamp<int64_t>(i, 0, dims[a] - 1);
+          return at(x, index);
+        });
+        expect_close(run_op("gather_elements", {x, indices}, {{"axis", axis}})[0], out, want, name_of(dtype), 0);
+      }
+}
+
 TEST(Movement, Iota) {
   for (DType dtype : arithmetic_dtypes())
     for (int64_t axis : {0, 1}) {

@@ -27,7 +27,8 @@ ValueId times(NodeContext& c, ValueId v, int64_t factor) {
   return factor == 1 ? v : c.mul(v, c.scalar(DType::kI64, static_cast<double>(factor)));
 }
 
-ValueId gather(NodeContext& c, ValueId x, ValueId indices, int64_t axis) {
+// `op` is gather or gather_elements.
+ValueId gather(NodeContext& c, ValueId x, ValueId indices, int64_t axis, std::string_view op = "gather") {
   const DType dtype = c.dtype(indices);
   if (dtype != DType::kI32 && dtype != DType::kI64)
     c.malformed(fmt::format("indices of type {}", c.type(indices).to_string()), "i32 or i64");
@@ -38,7 +39,7 @@ ValueId gather(NodeContext& c, ValueId x, ValueId indices, int64_t axis) {
       if (const int64_t index = known->get_int(i); index < -extent || index >= extent)
         c.malformed(fmt::format("index {} for dimension {} of {}", index, axis, c.type(x).to_string()),
                     fmt::format("{} to {}", -extent, extent - 1));
-  return c.op("gather", {x, indices}, {{"axis", axis}});
+  return c.op(op, {x, indices}, {{"axis", axis}});
 }
 
 }  // namespace
@@ -49,23 +50,10 @@ void import_gather(NodeContext& c) {
   c.out(0, gather(c, x, c.in(1), c.axis(c.attrs.get_int("axis", 0), c.rank(x))));
 }
 
-// y[i, j, k] = x[i, indices[i, j, k], k] for axis 1: a gather from the flat tensor by row-major places.
 void import_gather_elements(NodeContext& c) {
   c.require_inputs(2, 2);
-  const ValueId x = c.in(0), indices = c.in(1);
-  const Ints dims = c.dims(x), shape = c.dims(indices);
-  const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", 0), c.rank(x)));
-  bool fits = shape.size() == dims.size();
-  for (size_t d = 0; fits && d < dims.size(); ++d) fits = d == axis || shape[d] <= dims[d];
-  if (!fits)
-    c.malformed(
-        fmt::format("indices of type {} for an operand of type {}", c.type(indices).to_string(), c.type(x).to_string()),
-        "indices of the same rank, within the operand's extents outside of the axis");
-  ValueId place = times(c, counted_from_front(c, indices, dims[axis]), stride_of(dims, axis));
-  for (size_t d = 0; d < dims.size(); ++d)
-    if (d != axis && shape[d] > 1)
-      place = c.add(place, times(c, c.iota(shape, static_cast<int64_t>(d)), stride_of(dims, d)));
-  c.out(0, gather(c, c.reshape(x, {c.type(x).num_elements()}), place, 0));
+  const ValueId x = c.in(0);
+  c.out(0, gather(c, x, c.in(1), c.axis(c.attrs.get_int("axis", 0), c.rank(x)), "gather_elements"));
 }
 
 // The last dimension of the indices addresses the first dimensions of x after `batch_dims` shared ones.

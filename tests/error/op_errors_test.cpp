@@ -1,19 +1,35 @@
 // Every message of src/ops (TSR-2020 to TSR-2034), pinned.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "ops/composites/composites.h"
 #include "ops/op_table.h"
-#include "reference_util.h"
 
 namespace tessera {
 namespace {
+
+using Dims = std::vector<int64_t>;
+using Words = std::string;
+
+// Runs `action`, which must throw a UserError; returns its text.
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no UserError";
+  return "";
+}
 
 struct Operand {
   DType dtype;
   Dims dims;
 };
 const DType kF = DType::kF32;
-using Words = std::string;
 
 std::string op_error(const std::string& op, const std::vector<Operand>& operands, const Attrs& attrs = {}) {
   std::vector<TensorType> types;
@@ -174,6 +190,18 @@ TEST(OpErrors, Shapes) {
             "error TSR-2024: operator resize: dimension 0 of operand 1 of type f32[0] resized to 4\n"
             "  node:  n1\n"
             "  legal: a dimension with elements to interpolate");
+}
+
+TEST(OpErrors, GatherElements) {
+  EXPECT_EQ(op_error("gather_elements", {{kF, {2, 3}}, {DType::kI64, {3, 3}}}, {{"axis", int64_t{1}}}),
+            "error TSR-2024: operator gather_elements: operand 2 of type i64[3,3] for operand 1 of type f32[2,3]\n"
+            "  node:  n1\n"
+            "  legal: indices no larger than the operand except in dimension 1");
+  EXPECT_EQ(
+      op_error("gather_elements", {{kF, {2, 0}}, {DType::kI64, {2, 1}}}, {{"axis", int64_t{1}}}),
+      "error TSR-2024: operator gather_elements: dimension 1 of operand 1 of type f32[2,0], which has no elements\n"
+      "  node:  n1\n"
+      "  legal: a dimension with elements to choose from");
 }
 
 TEST(OpErrors, Attributes) {
