@@ -41,7 +41,7 @@ void install_signal_handlers() {
 int run(int argc, char** argv) {
   CLI::App app("Tessera compiles neural networks ahead of time", "tessera");
   app.set_version_flag("--version", version_text());
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is reported below, so that an unknown verb is named
   app.failure_message(CLI::FailureMessage::simple);
   app.get_formatter()->column_width(34);
   app.footer(
@@ -60,7 +60,11 @@ int run(int argc, char** argv) {
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();
   }
-  throw InternalError("a verb without a command");
+  throw UserError({.id = "TSR-4001",
+                   .message = "a verb is required",
+                   .node = {},
+                   .legal = "compile, run, verify, bench, opt",
+                   .hint = "see 'tessera --help'"});
 }
 
 }  // namespace
