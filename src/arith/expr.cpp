@@ -203,10 +203,10 @@ void print(const Expr& e, const NameMap& names, std::string& out) {
 }  // namespace
 
 const char* unary_name(UnaryOp op) {
-  static constexpr const char* kNames[] = {"neg",  "abs",  "not",  "exp",   "log",   "sqrt",  "tanh",  "erf",   "sin",
-                                           "cos",  "tan",  "asin", "acos",  "atan",  "sinh",  "cosh",  "asinh", "acosh",
-                                           "atanh", "floor", "ceil", "round", "trunc", "sign", "isnan", "isinf",
-                                           "bitcast"};
+  static constexpr const char* kNames[] = {"neg",   "abs",   "not",   "exp",   "log",   "sqrt",   "tanh",
+                                           "erf",   "sin",   "cos",   "tan",   "asin",  "acos",   "atan",
+                                           "sinh",  "cosh",  "asinh", "acosh", "atanh", "floor",  "ceil",
+                                           "round", "trunc", "sign",  "isnan", "isinf", "bitcast"};
   return kNames[static_cast<int>(op)];
 }
 
@@ -254,8 +254,10 @@ Expr const_of(DType dtype, double value) {
 
 Expr unary(UnaryOp op, Expr a) {
   const bool predicate = op == UnaryOp::kIsNan || op == UnaryOp::kIsInf || op == UnaryOp::kNot;
-  if (const auto c = as_int(a); c && op == UnaryOp::kNot && a.dtype() == DType::kBool) return const_int(DType::kBool, !*c);
-  auto node = new_node(ExprKind::kUnary, predicate && !(op == UnaryOp::kNot && a.dtype() != DType::kBool) ? DType::kBool : a.dtype());
+  if (const auto c = as_int(a); c && op == UnaryOp::kNot && a.dtype() == DType::kBool)
+    return const_int(DType::kBool, !*c);
+  auto node = new_node(ExprKind::kUnary,
+                       predicate && !(op == UnaryOp::kNot && a.dtype() != DType::kBool) ? DType::kBool : a.dtype());
   node->unary = op;
   node->operands = {std::move(a)};
   return Expr(std::move(node));
@@ -272,8 +274,8 @@ Expr bitcast(DType dtype, Expr a) {
 Expr binary(BinaryOp op, Expr a, Expr b) {
   check(a && b, "null operand");
   if (a.dtype() != b.dtype())
-    throw InternalError(fmt::format("operands of {} differ in type: {} {} and {} {}", binary_name(op),
-                                    to_string(a), dtype_name(a.dtype()), to_string(b), dtype_name(b.dtype())));
+    throw InternalError(fmt::format("operands of {} differ in type: {} {} and {} {}", binary_name(op), to_string(a),
+                                    dtype_name(a.dtype()), to_string(b), dtype_name(b.dtype())));
   const DType result = is_comparison(op) ? DType::kBool : a.dtype();
   if (int_like(a.dtype())) {
     const auto ca = as_int(a);
@@ -308,7 +310,8 @@ Expr fma(Expr a, Expr b, Expr c) {
 Expr cast(DType dtype, Expr a) {
   if (a.dtype() == dtype) return a;
   if (const auto c = as_int(a); c && int_like(dtype)) return const_int(dtype, *c);
-  if (a->kind == ExprKind::kConst && is_float(dtype) && (dtype == DType::kF32 || dtype == DType::kF64) && a.dtype() != DType::kU64)
+  if (a->kind == ExprKind::kConst && is_float(dtype) && (dtype == DType::kF32 || dtype == DType::kF64) &&
+      a.dtype() != DType::kU64)
     return const_float(dtype, as_int(a) ? static_cast<double>(*as_int(a)) : a->float_value);
   auto node = new_node(ExprKind::kCast, dtype);
   node->operands = {std::move(a)};
@@ -366,7 +369,8 @@ bool structurally_equal(const Expr& a, const Expr& b) {
 
 namespace {
 
-void walk_once(const Expr& e, const std::function<void(const Expr&)>& visit, std::unordered_set<const ExprNode*>& seen) {
+void walk_once(const Expr& e, const std::function<void(const Expr&)>& visit,
+               std::unordered_set<const ExprNode*>& seen) {
   if (!e || !seen.insert(e.get()).second) return;
   visit(e);
   for (const Expr& operand : e->operands) walk_once(operand, visit, seen);

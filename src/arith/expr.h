@@ -31,16 +31,57 @@ namespace tessera {
 enum class ExprKind : uint8_t { kConst, kVar, kLoad, kUnary, kBinary, kSelect, kFma, kCast };
 
 enum class UnaryOp : uint8_t {
-  kNeg, kAbs, kNot, kExp, kLog, kSqrt, kTanh, kErf, kSin, kCos, kTan, kAsin, kAcos, kAtan, kSinh, kCosh, kAsinh,
-  kAcosh, kAtanh, kFloor, kCeil, kRound, kTrunc, kSign, kIsNan, kIsInf,
+  kNeg,
+  kAbs,
+  kNot,
+  kExp,
+  kLog,
+  kSqrt,
+  kTanh,
+  kErf,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kFloor,
+  kCeil,
+  kRound,
+  kTrunc,
+  kSign,
+  kIsNan,
+  kIsInf,
   kBitcast,  // reinterpret the bits as `dtype` of the same width
 };
 
 enum class BinaryOp : uint8_t {
-  kAdd, kSub, kMul, kDiv, kRem, kFloorDiv, kFloorMod, kMin, kMax, kPow,
-  kAnd, kOr, kXor,  // bitwise; logical on bool
-  kShl, kShr,       // kShr is arithmetic on signed types
-  kEq, kNe, kLt, kLe, kGt, kGe,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kRem,
+  kFloorDiv,
+  kFloorMod,
+  kMin,
+  kMax,
+  kPow,
+  kAnd,
+  kOr,
+  kXor,  // bitwise; logical on bool
+  kShl,
+  kShr,  // kShr is arithmetic on signed types
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
 };
 
 const char* unary_name(UnaryOp op);    // "exp"
@@ -55,9 +96,9 @@ using BufferPtr = std::shared_ptr<const Buffer>;
 class Expr {
  public:
   Expr() = default;
-  Expr(int64_t value);  // NOLINT: an i64 constant, so that indices read naturally
+  Expr(int64_t value);                                    // NOLINT: an i64 constant, so that indices read naturally
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
-  Expr(bool value) = delete;  // a truth constant is const_int(DType::kBool, ...)
+  Expr(bool value) = delete;                              // a truth constant is const_int(DType::kBool, ...)
   explicit Expr(std::shared_ptr<const ExprNode> node) : node_(std::move(node)) {}
 
   explicit operator bool() const { return node_ != nullptr; }
@@ -105,14 +146,14 @@ BufferPtr make_buffer(std::string name, DType dtype, std::vector<Expr> shape, Me
 
 // ---- construction; folds constants and trivial identities of integer expressions on the way ----
 Var make_var(std::string name, DType dtype = DType::kI64);
-Expr const_int(DType dtype, int64_t value);      // also bool
+Expr const_int(DType dtype, int64_t value);  // also bool
 Expr const_float(DType dtype, double value);
-Expr const_of(DType dtype, double value);        // float or integer constant of any dtype
+Expr const_of(DType dtype, double value);  // float or integer constant of any dtype
 Expr unary(UnaryOp op, Expr a);
 Expr bitcast(DType dtype, Expr a);
 Expr binary(BinaryOp op, Expr a, Expr b);
 Expr select(Expr condition, Expr if_true, Expr if_false);
-Expr fma(Expr a, Expr b, Expr c);                // a * b + c
+Expr fma(Expr a, Expr b, Expr c);  // a * b + c
 Expr cast(DType dtype, Expr a);
 Expr load(BufferPtr buffer, std::vector<Expr> indices);
 

@@ -152,8 +152,9 @@ class ExprParser {
     if (it == scope_.buffers.end()) unknown(start, "buffer", name);
     std::vector<Expr> indices = index_list();
     if (indices.size() != it->second->shape.size())
-      fail(start, "TSR-3103", fmt::format("buffer '{}' has {} dimensions, found {} indices", name,
-                                          it->second->shape.size(), indices.size()));
+      fail(start, "TSR-3103",
+           fmt::format("buffer '{}' has {} dimensions, found {} indices", name, it->second->shape.size(),
+                       indices.size()));
     return load(it->second, std::move(indices));
   }
 
@@ -189,8 +190,9 @@ class ExprParser {
 
   Expr make_binary(const TextReader& start, BinaryOp op, const Expr& a, const Expr& b) {
     if (a.dtype() != b.dtype())
-      fail(start, "TSR-3105", fmt::format("the operands of {} are {} and {}", binary_name(op), dtype_name(a.dtype()),
-                                          dtype_name(b.dtype())),
+      fail(start, "TSR-3105",
+           fmt::format("the operands of {} are {} and {}", binary_name(op), dtype_name(a.dtype()),
+                       dtype_name(b.dtype())),
            "operands of one type; constants name theirs: 1:i32, 0.5:f32");
     if (!has_binary(op, a.dtype()))
       fail(start, "TSR-3105", fmt::format("{} does not exist on {}", binary_name(op), dtype_name(a.dtype())));
@@ -211,8 +213,9 @@ class ExprParser {
     if (name == "select") {
       const std::vector<Expr> args = arguments(start, name, 3);
       if (args[0].dtype() != DType::kBool || args[1].dtype() != args[2].dtype())
-        fail(start, "TSR-3105", fmt::format("select of {}, {} and {}", dtype_name(args[0].dtype()),
-                                            dtype_name(args[1].dtype()), dtype_name(args[2].dtype())),
+        fail(start, "TSR-3105",
+             fmt::format("select of {}, {} and {}", dtype_name(args[0].dtype()), dtype_name(args[1].dtype()),
+                         dtype_name(args[2].dtype())),
              "a bool and two operands of one type");
       return select(args[0], args[1], args[2]);
     }
@@ -274,14 +277,15 @@ DType parse_dtype_word(TextReader& reader) {
   const std::string name = reader.word("an element type");
   const auto dtype = parse_dtype(name);
   if (!dtype || *dtype == DType::kString)
-    start.fail("TSR-3107", fmt::format("'{}' is no element type", name), "f32, f64, f16, bf16, i64, i32, i8, u8, bool, ...");
+    start.fail("TSR-3107", fmt::format("'{}' is no element type", name),
+               "f32, f64, f16, bf16, i64, i32, i8, u8, bool, ...");
   return *dtype;
 }
 
 bool is_reserved_word(std::string_view word) {
-  static constexpr std::string_view kWords[] = {"true", "false", "inf",    "nan",      "for",        "in",       "if",
-                                                "else", "alloc", "let",    "parallel", "vectorized", "unrolled", "serial",
-                                                "kernel", "tensorized"};
+  static constexpr std::string_view kWords[] = {"true",     "false",  "inf",    "nan",       "for",      "in",
+                                                "if",       "else",   "alloc",  "let",       "parallel", "vectorized",
+                                                "unrolled", "serial", "kernel", "tensorized"};
   return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
 }
 

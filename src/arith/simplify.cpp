@@ -206,9 +206,13 @@ class Engine {
     switch (e->binary) {
       case BinaryOp::kMin:
         return {a.lo && b.lo ? std::optional(std::min(*a.lo, *b.lo)) : std::nullopt,
-                a.hi && b.hi ? std::optional(std::min(*a.hi, *b.hi)) : a.hi ? a.hi : b.hi};
+                a.hi && b.hi ? std::optional(std::min(*a.hi, *b.hi))
+                : a.hi       ? a.hi
+                             : b.hi};
       case BinaryOp::kMax:
-        return {a.lo && b.lo ? std::optional(std::max(*a.lo, *b.lo)) : a.lo ? a.lo : b.lo,
+        return {a.lo && b.lo ? std::optional(std::max(*a.lo, *b.lo))
+                : a.lo       ? a.lo
+                             : b.lo,
                 a.hi && b.hi ? std::optional(std::max(*a.hi, *b.hi)) : std::nullopt};
       case BinaryOp::kMul: {
         if (!a.lo || !a.hi || !b.lo || !b.hi) {
@@ -299,7 +303,7 @@ class Engine {
     }
     if (is_comparison(op)) {
       const Interval d = range(linear_of(a - b));
-      const bool below = d.hi && *d.hi < 0;      // a < b
+      const bool below = d.hi && *d.hi < 0;  // a < b
       const bool not_above = d.hi && *d.hi <= 0;
       const bool above = d.lo && *d.lo > 0;
       const bool not_below = d.lo && *d.lo >= 0;

@@ -115,7 +115,8 @@ class Compiler {
 
   int32_t find_buffer(const Buffer* buffer) {
     const auto it = buffers_.find(buffer);
-    if (it == buffers_.end()) fail(fmt::format("buffer {} is neither a parameter nor allocated around its use", buffer->name));
+    if (it == buffers_.end())
+      fail(fmt::format("buffer {} is neither a parameter nor allocated around its use", buffer->name));
     return it->second;
   }
 
@@ -165,9 +166,10 @@ class Compiler {
   }
 
   static bool is_sum(const Expr& e) {
-    return e.dtype() == DType::kI64 && ((e->kind == ExprKind::kBinary && (e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub ||
-                                                                         e->binary == BinaryOp::kMul)) ||
-                                        (e->kind == ExprKind::kUnary && e->unary == UnaryOp::kNeg));
+    return e.dtype() == DType::kI64 &&
+           ((e->kind == ExprKind::kBinary &&
+             (e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub || e->binary == BinaryOp::kMul)) ||
+            (e->kind == ExprKind::kUnary && e->unary == UnaryOp::kNeg));
   }
 
   Range range(const Expr& e, const std::vector<int32_t>& operands) const {
@@ -230,7 +232,8 @@ class Compiler {
     bool needed = both.count(e.get()) != 0;
     for (const NodeSet& set : required_) needed = needed || set.count(e.get()) != 0;
     if (needed) value(e, here);
-    else for (const Expr& operand : e->operands) evaluate_shared(operand, both, seen, here);
+    else
+      for (const Expr& operand : e->operands) evaluate_shared(operand, both, seen, here);
   }
 
   // Only the chosen operand is evaluated; what it computes is not known outside it.
@@ -310,7 +313,8 @@ class Compiler {
   }
 
   static void emit_operation(const Expr& e, const std::vector<int32_t>& operands, int32_t slot, Instrs& out) {
-    LoopInstr i = instr(fast_op(e), slot, operands[0], operands.size() > 1 ? operands[1] : 0, operands.size() > 2 ? operands[2] : 0);
+    LoopInstr i = instr(fast_op(e), slot, operands[0], operands.size() > 1 ? operands[1] : 0,
+                        operands.size() > 2 ? operands[2] : 0);
     i.dtype = e.dtype();
     i.from = e->operands[0].dtype();
     i.sub = e->kind == ExprKind::kUnary ? static_cast<uint8_t>(e->unary) : static_cast<uint8_t>(e->binary);
@@ -373,7 +377,8 @@ class Compiler {
   // A slot with the value of the affine form. What depends on outer loops only is added up there.
   int32_t address_slot(const Affine& form, Instrs& here) {
     if (form.terms.empty()) return constant_i64(form.constant);
-    if (form.constant == 0 && form.terms.size() == 1 && form.terms.begin()->second == 1) return form.terms.begin()->first;
+    if (form.constant == 0 && form.terms.size() == 1 && form.terms.begin()->second == 1)
+      return form.terms.begin()->first;
     int level = 0;
     for (const auto& [slot, k] : form.terms) level = std::max(level, level_of(slot));
     if (level != kHere) {
@@ -404,15 +409,16 @@ class Compiler {
   int32_t address(const BufferPtr& buffer, const std::vector<Expr>& indices, bool is_store, int32_t& id, Instrs& here) {
     id = find_buffer(buffer.get());
     const std::vector<int64_t> dims = code_.buffers[static_cast<size_t>(id)].dims;
-    if (indices.size() != dims.size()) fail(fmt::format("{} is accessed with {} indices", buffer->name, indices.size()));
+    if (indices.size() != dims.size())
+      fail(fmt::format("{} is accessed with {} indices", buffer->name, indices.size()));
     code_.accesses.push_back({id, is_store, indices});
     Affine flat;
     for (size_t d = 0; d < dims.size(); ++d) {
       const Affine index = affine(indices[d], here);
       const Range r = range(index);
       if (!r.lo || !r.hi || *r.lo < 0 || *r.hi >= dims[d]) {
-        LoopInstr i = instr(LoopOp::kCheck, 0, address_slot(index, here), static_cast<int32_t>(code_.accesses.size() - 1),
-                            static_cast<int32_t>(d));
+        LoopInstr i = instr(LoopOp::kCheck, 0, address_slot(index, here),
+                            static_cast<int32_t>(code_.accesses.size() - 1), static_cast<int32_t>(d));
         i.imm = dims[d];
         here.push_back(i);
       }
@@ -548,7 +554,7 @@ class Compiler {
   std::unordered_map<const ExprNode*, int32_t> memo_;  // of the current statement: values with loads
   std::vector<const ExprNode*> memo_order_;
   std::vector<NodeSet> required_;  // of the statement and of the operands of choices around the current place
-  Instrs unused_;  // where code of pure values would go that never goes there
+  Instrs unused_;                  // where code of pure values would go that never goes there
 };
 
 }  // namespace

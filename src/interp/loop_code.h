@@ -20,24 +20,46 @@ union Slot {
 
 enum class LoopOp : uint8_t {
   // addresses, in elements; always i64
-  kMulAdd,     // dst = a + b * imm
-  kCheck,      // 0 <= a < imm, else the index error of access `b` in dimension `c`
+  kMulAdd,  // dst = a + b * imm
+  kCheck,   // 0 <= a < imm, else the index error of access `b` in dimension `c`
   // loads and stores: slot `a` is the address in buffer `b`; `imm` is the access (for messages)
-  kLoadF32, kLoadI64, kLoadFloat, kLoadInt,
-  kStoreF32, kStoreI64, kStoreFloat, kStoreInt,  // value in dst
-  kCheckWritten,                                 // an allocation's element was stored to
+  kLoadF32,
+  kLoadI64,
+  kLoadFloat,
+  kLoadInt,
+  kStoreF32,
+  kStoreI64,
+  kStoreFloat,
+  kStoreInt,      // value in dst
+  kCheckWritten,  // an allocation's element was stored to
   // values
   kMove,
-  kSelect,     // dst = a ? b : c, both already there
-  kAddF32, kSubF32, kMulF32, kDivF32, kMinF32, kMaxF32, kFmaF32,
-  kAddI64, kSubI64, kMulI64, kLtI64, kLeI64, kAnd,
-  kUnary, kBinary, kCompareFloat, kFma, kCast, kBitcast,  // `sub` is the UnaryOp or BinaryOp; `from` the operand's type
+  kSelect,  // dst = a ? b : c, both already there
+  kAddF32,
+  kSubF32,
+  kMulF32,
+  kDivF32,
+  kMinF32,
+  kMaxF32,
+  kFmaF32,
+  kAddI64,
+  kSubI64,
+  kMulI64,
+  kLtI64,
+  kLeI64,
+  kAnd,
+  kUnary,
+  kBinary,
+  kCompareFloat,
+  kFma,
+  kCast,
+  kBitcast,  // `sub` is the UnaryOp or BinaryOp; `from` the operand's type
   // control; jump targets are relative to the next instruction
-  kJump,        // by imm
-  kJumpIfNot,   // by imm when a is 0
-  kLoopEnter,   // var dst = a, end c = a + b; jumps by imm when there is nothing to do
-  kLoopNext,    // ++dst; jumps by imm while dst < c
-  kAlloc,       // buffer b: all elements unwritten
+  kJump,       // by imm
+  kJumpIfNot,  // by imm when a is 0
+  kLoopEnter,  // var dst = a, end c = a + b; jumps by imm when there is nothing to do
+  kLoopNext,   // ++dst; jumps by imm while dst < c
+  kAlloc,      // buffer b: all elements unwritten
 };
 
 struct LoopInstr {

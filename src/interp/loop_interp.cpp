@@ -52,8 +52,9 @@ class Machine {
 
   [[noreturn]] void index_error(const LoopInstr& in, int64_t index) const {
     const LoopCodeAccess& access = code_.accesses[static_cast<size_t>(in.b)];
-    throw InternalError(fmt::format("kernel {}: {} outside its buffer {}: {} has index {} in dimension {}", code_.kernel,
-                                    access.is_store ? "store" : "load", describe(access.buffer), text_of(access), index, in.c));
+    throw InternalError(fmt::format("kernel {}: {} outside its buffer {}: {} has index {} in dimension {}",
+                                    code_.kernel, access.is_store ? "store" : "load", describe(access.buffer),
+                                    text_of(access), index, in.c));
   }
 
   [[noreturn]] void unwritten_error(const LoopInstr& in, int64_t at) const {
@@ -138,7 +139,8 @@ void Machine::run() {
     const Slot& b = slots[in->b];
     switch (in->op) {
       case LoopOp::kMulAdd:
-        dst.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) + static_cast<uint64_t>(b.i) * static_cast<uint64_t>(in->imm));
+        dst.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) +
+                                     static_cast<uint64_t>(b.i) * static_cast<uint64_t>(in->imm));
         break;
       case LoopOp::kCheck:
         if (static_cast<uint64_t>(a.i) >= static_cast<uint64_t>(in->imm)) index_error(*in, a.i);
@@ -180,11 +182,18 @@ void Machine::run() {
       case LoopOp::kMaxF32: dst.s = std::isnan(a.s) || std::isnan(b.s) ? a.s + b.s : a.s < b.s ? b.s : a.s; break;
       // The product of two floats is exact in double.
       case LoopOp::kFmaF32:
-        dst.s = static_cast<float>(static_cast<double>(a.s) * static_cast<double>(b.s) + static_cast<double>(slots[in->c].s));
+        dst.s = static_cast<float>(static_cast<double>(a.s) * static_cast<double>(b.s) +
+                                   static_cast<double>(slots[in->c].s));
         break;
-      case LoopOp::kAddI64: dst.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) + static_cast<uint64_t>(b.i)); break;
-      case LoopOp::kSubI64: dst.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) - static_cast<uint64_t>(b.i)); break;
-      case LoopOp::kMulI64: dst.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) * static_cast<uint64_t>(b.i)); break;
+      case LoopOp::kAddI64:
+        dst.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) + static_cast<uint64_t>(b.i));
+        break;
+      case LoopOp::kSubI64:
+        dst.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) - static_cast<uint64_t>(b.i));
+        break;
+      case LoopOp::kMulI64:
+        dst.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) * static_cast<uint64_t>(b.i));
+        break;
       case LoopOp::kLtI64: dst.i = a.i < b.i; break;
       case LoopOp::kLeI64: dst.i = a.i <= b.i; break;
       case LoopOp::kAnd: dst.i = a.i & b.i; break;
@@ -243,7 +252,8 @@ void interpret(const LoopProgram& program, std::span<const BufferView> params, s
       fail(fmt::format("parameter {} is {}[{}], called with {}[{}]", expected.buffer->name,
                        dtype_name(expected.buffer->dtype), fmt::join(expected.dims, ","), dtype_name(params[i].dtype),
                        fmt::join(params[i].dims, ",")));
-    if (!params[i].data && expected.elements != 0) fail(fmt::format("parameter {} has no memory", expected.buffer->name));
+    if (!params[i].data && expected.elements != 0)
+      fail(fmt::format("parameter {} has no memory", expected.buffer->name));
   }
   Machine(std::move(code), params).run();
 }
@@ -254,7 +264,8 @@ void interpret(const LoopProgram& program, std::span<Tensor* const> params, std:
     check(tensor != nullptr, "null tensor given to kernel " + program.name);
     std::byte* const own = tensor->mutable_bytes();
     // The code never stores through a view that is not writable.
-    views.push_back({tensor->dtype(), tensor->dims(), own ? own : const_cast<std::byte*>(tensor->bytes()), own != nullptr});
+    views.push_back(
+        {tensor->dtype(), tensor->dims(), own ? own : const_cast<std::byte*>(tensor->bytes()), own != nullptr});
   }
   interpret(program, std::span<const BufferView>(views), symbols);
 }

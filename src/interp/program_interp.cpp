@@ -68,19 +68,21 @@ std::vector<int64_t> dims_of(const LoopProgram& kernel, const Buffer& param, con
   int64_t count = 1;
   for (const int64_t dim : *dims) count *= dim;
   if (dtype_bytes(param.dtype, count) != buffer.bytes || param.dtype != buffer.type.dtype)
-    throw InternalError(fmt::format("parameter {} of kernel {} is {}{}, given buffer {} of type {}", param.name, kernel.name,
-                                    dtype_name(param.dtype), to_string(param.shape), buffer.name, buffer.type.to_string()));
+    throw InternalError(fmt::format("parameter {} of kernel {} is {}{}, given buffer {} of type {}", param.name,
+                                    kernel.name, dtype_name(param.dtype), to_string(param.shape), buffer.name,
+                                    buffer.type.to_string()));
   return *dims;
 }
 
 }  // namespace
 
 std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const CallObserver& observe) {
-  check(inputs.size() == program.inputs.size(),
-        fmt::format("program {} called with {} inputs instead of {}", program.name, inputs.size(), program.inputs.size()));
+  check(inputs.size() == program.inputs.size(), fmt::format("program {} called with {} inputs instead of {}",
+                                                            program.name, inputs.size(), program.inputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ProgramBuffer& buffer = program.buffers.at(static_cast<size_t>(program.inputs[i]));
-    check(buffer.type.layout.row_major() && inputs[i].dtype() == buffer.type.dtype && inputs[i].dims() == buffer.type.dims(),
+    check(buffer.type.layout.row_major() && inputs[i].dtype() == buffer.type.dtype &&
+              inputs[i].dims() == buffer.type.dims(),
           fmt::format("input {} is not {}", buffer.name, buffer.type.to_string()));
   }
   Memory memory(program, inputs);

@@ -17,9 +17,15 @@ uint64_t mask_of(int bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
   throw InternalError(std::string(name) + " does not exist on " + std::string(dtype_name(dtype)));
 }
 
-int64_t wrap_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t wrap_sub(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }
-int64_t wrap_mul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+int64_t wrap_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t wrap_sub(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+int64_t wrap_mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
 
 int64_t divide(DType dtype, int64_t a, int64_t b) {
   if (b == 0) return 0;
@@ -103,7 +109,8 @@ int64_t int_binary(BinaryOp op, DType dtype, int64_t a, int64_t b) {
     case BinaryOp::kDiv: return canonical_int(dtype, divide(dtype, a, b));
     case BinaryOp::kRem: return remainder(dtype, a, b);
     case BinaryOp::kFloorDiv: return canonical_int(dtype, floor_divide(dtype, a, b));
-    case BinaryOp::kFloorMod: return b == 0 ? a : canonical_int(dtype, wrap_sub(a, wrap_mul(floor_divide(dtype, a, b), b)));
+    case BinaryOp::kFloorMod:
+      return b == 0 ? a : canonical_int(dtype, wrap_sub(a, wrap_mul(floor_divide(dtype, a, b), b)));
     case BinaryOp::kMin: return less(dtype, b, a) ? b : a;
     case BinaryOp::kMax: return less(dtype, a, b) ? b : a;
     case BinaryOp::kPow: return canonical_int(dtype, power(dtype, a, b));

@@ -22,9 +22,9 @@ int64_t int_binary(BinaryOp op, DType dtype, int64_t a, int64_t b);  // comparis
 double float_unary(UnaryOp op, double a);                            // not kIsNan, kIsInf, kNot
 double float_binary(BinaryOp op, double a, double b);                // not comparisons
 bool float_compare(BinaryOp op, double a, double b);
-bool float_test(UnaryOp op, double a);                               // kIsNan, kIsInf
+bool float_test(UnaryOp op, double a);  // kIsNan, kIsInf
 
-int64_t float_to_int(DType to, double a);    // truncates, saturates, NaN gives 0; to bool: != 0
+int64_t float_to_int(DType to, double a);              // truncates, saturates, NaN gives 0; to bool: != 0
 double int_to_float(DType from, DType to, int64_t a);  // rounded once, to `to`
 
 // Raw bits of one element, in the low bits, and back: what kBitcast goes through.

@@ -45,8 +45,7 @@ std::string operand_problem(const char* which, const Expr& operand, DType dtype,
   const Expr address = flat_address(*operand->buffer, operand->operands);
   for (size_t i = 0; i < vars.size(); ++i) {
     const auto coefficient = linear_coefficient(address, vars[i]);
-    if (!coefficient)
-      return fmt::format("the address of {} is not affine in {}", operand->buffer->name, vars[i]->name);
+    if (!coefficient) return fmt::format("the address of {} is not affine in {}", operand->buffer->name, vars[i]->name);
     if (i == 2 && *coefficient != 0 && *coefficient != 1)
       return fmt::format("{} steps by {} in the vector variable {}; 0 or 1 is legal", operand->buffer->name,
                          *coefficient, vars[i]->name);
@@ -81,7 +80,8 @@ std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) 
     return fmt::format("the accumulator {} is not in register scope", s->buffer->name);
   if (s->indices.size() != 3) return fmt::format("the accumulator {} is not indexed [v, p, l]", s->buffer->name);
   for (size_t i = 0; i < 3; ++i)
-    if (!s->indices[i].same_node(vars[i])) return fmt::format("the accumulator {} is not indexed [v, p, l]", s->buffer->name);
+    if (!s->indices[i].same_node(vars[i]))
+      return fmt::format("the accumulator {} is not indexed [v, p, l]", s->buffer->name);
   if (s->value->kind != ExprKind::kFma) return "the stored value is not an fma";
   const Expr& c = s->value->operands[2];
   const bool same = c->kind == ExprKind::kLoad && c->buffer == s->buffer && c->operands.size() == 3 &&

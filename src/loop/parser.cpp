@@ -103,7 +103,8 @@ class Parser {
     while (!reader_.peek_is("}")) {
       if (reader_.accept("alloc")) {
         allocs.emplace_back(stmts.size(), allocation());
-        if (allocs.size() > kMaxAllocs) reader_.fail("TSR-3123", fmt::format("more than {} allocations in one block", kMaxAllocs));
+        if (allocs.size() > kMaxAllocs)
+          reader_.fail("TSR-3123", fmt::format("more than {} allocations in one block", kMaxAllocs));
       } else {
         stmts.push_back(statement());
       }
@@ -174,7 +175,8 @@ class Parser {
   }
 
   Stmt else_if() {
-    if (++depth_ > kMaxDepth) reader_.fail("TSR-3123", fmt::format("statements are nested more than {} deep", kMaxDepth));
+    if (++depth_ > kMaxDepth)
+      reader_.fail("TSR-3123", fmt::format("statements are nested more than {} deep", kMaxDepth));
     Stmt s = statement();
     --depth_;
     return s;
@@ -225,7 +227,8 @@ class Parser {
     const std::string name = reader_.word("a statement");
     const auto it = scope_.buffers.find(name);
     if (it == scope_.buffers.end())
-      start.fail("TSR-3102", fmt::format("there is no buffer '{}' here", name), "parameters and the allocations around this place");
+      start.fail("TSR-3102", fmt::format("there is no buffer '{}' here", name),
+                 "parameters and the allocations around this place");
     const BufferPtr buffer = it->second;
     std::vector<Expr> indices = parse_indices(reader_, scope_);
     if (indices.size() != buffer->shape.size())
@@ -234,8 +237,8 @@ class Parser {
     reader_.expect("=");
     Expr value = parse_expr(reader_, scope_);
     if (value.dtype() != buffer->dtype)
-      start.fail("TSR-3124", fmt::format("a value of type {} is stored to '{}' of type {}", dtype_name(value.dtype()), name,
-                                         dtype_name(buffer->dtype)));
+      start.fail("TSR-3124", fmt::format("a value of type {} is stored to '{}' of type {}", dtype_name(value.dtype()),
+                                         name, dtype_name(buffer->dtype)));
     return store(buffer, std::move(indices), std::move(value));
   }
 
@@ -267,7 +270,8 @@ std::vector<LoopProgram> parse_loop_programs(std::string_view text, std::string_
 LoopProgram parse_loop_program(std::string_view text, std::string_view file) {
   std::vector<LoopProgram> programs = parse_loop_programs(text, file);
   if (programs.size() != 1)
-    throw UserError({"TSR-3127", fmt::format("expected one kernel, found {}", programs.size()), std::string(file), "", ""});
+    throw UserError(
+        {"TSR-3127", fmt::format("expected one kernel, found {}", programs.size()), std::string(file), "", ""});
   return std::move(programs[0]);
 }
 

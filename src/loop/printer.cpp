@@ -14,9 +14,9 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxLine = 110;     // a loop nest with one store stands on one line up to this width
-constexpr int64_t kShareSize = 12;   // sub-expressions of fewer nodes are repeated rather than named
-constexpr int kMaxHeight = 60;       // an expression of this height is named, so that nesting stays readable
+constexpr size_t kMaxLine = 110;    // a loop nest with one store stands on one line up to this width
+constexpr int64_t kShareSize = 12;  // sub-expressions of fewer nodes are repeated rather than named
+constexpr int kMaxHeight = 60;      // an expression of this height is named, so that nesting stays readable
 
 // Chooses the sub-expressions of one statement that `let` names.
 class Sharing {
@@ -77,7 +77,8 @@ class Printer {
       out_ += '>';
     }
     const auto num_inputs = program.params.size() - static_cast<size_t>(program.num_outputs);
-    out_ += '(' + params(program, 0, num_inputs) + ") -> (" + params(program, num_inputs, program.params.size()) + ") {\n";
+    out_ +=
+        '(' + params(program, 0, num_inputs) + ") -> (" + params(program, num_inputs, program.params.size()) + ") {\n";
     block(program.body, 1);
     return out_ + "}\n";
   }

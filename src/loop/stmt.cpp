@@ -23,10 +23,8 @@ Stmt seq(std::vector<Stmt> stmts) {
   auto node = new_stmt(StmtKind::kSeq);
   for (Stmt& s : stmts) {
     if (!s) continue;
-    if (s->kind == StmtKind::kSeq)
-      node->stmts.insert(node->stmts.end(), s->stmts.begin(), s->stmts.end());
-    else
-      node->stmts.push_back(std::move(s));
+    if (s->kind == StmtKind::kSeq) node->stmts.insert(node->stmts.end(), s->stmts.begin(), s->stmts.end());
+    else node->stmts.push_back(std::move(s));
   }
   if (node->stmts.size() == 1) return node->stmts[0];
   return Stmt(std::move(node));

@@ -48,14 +48,14 @@ class Stmt {
 
 struct StmtNode {
   StmtKind kind;
-  std::vector<Stmt> stmts;     // kSeq: children; kFor, kAlloc, kTensorized: [body]; kIf: [then] or [then, else]
-  Var var;                     // kFor
-  Expr begin, extent;          // kFor
-  ForKind for_kind{};          // kFor
-  Expr condition;              // kIf
-  BufferPtr buffer;            // kStore, kAlloc
-  std::vector<Expr> indices;   // kStore
-  Expr value;                  // kStore; dtype is the buffer's
+  std::vector<Stmt> stmts;    // kSeq: children; kFor, kAlloc, kTensorized: [body]; kIf: [then] or [then, else]
+  Var var;                    // kFor
+  Expr begin, extent;         // kFor
+  ForKind for_kind{};         // kFor
+  Expr condition;             // kIf
+  BufferPtr buffer;           // kStore, kAlloc
+  std::vector<Expr> indices;  // kStore
+  Expr value;                 // kStore; dtype is the buffer's
   const TensorIntrinsic* intrinsic = nullptr;  // kTensorized; static lifetime
 };
 
@@ -69,9 +69,9 @@ Stmt tensorized(const TensorIntrinsic* intrinsic, Stmt body);
 // One kernel: a name, parameters in call order, a body.
 struct LoopProgram {
   std::string name;
-  std::vector<BufferPtr> params;    // kGlobal; inputs first, then outputs
-  int num_outputs = 1;              // the last params
-  std::vector<Var> symbols;         // values of named dimensions, passed at run time
+  std::vector<BufferPtr> params;  // kGlobal; inputs first, then outputs
+  int num_outputs = 1;            // the last params
+  std::vector<Var> symbols;       // values of named dimensions, passed at run time
   Stmt body;
 };
 

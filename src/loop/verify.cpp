@@ -23,7 +23,8 @@ class Verifier {
     for (const Var& symbol : program_.symbols) define_var(symbol, "symbol");
     for (const BufferPtr& param : program_.params) {
       define_buffer(param, "parameter");
-      if (param->scope != MemoryScope::kGlobal) report("parameter " + param->name, "a parameter is not in global memory");
+      if (param->scope != MemoryScope::kGlobal)
+        report("parameter " + param->name, "a parameter is not in global memory");
       shape(*param, "parameter " + param->name);
     }
     if (program_.num_outputs < 0 || static_cast<size_t>(program_.num_outputs) > program_.params.size())
@@ -46,27 +47,31 @@ class Verifier {
 
   // `where` is put into words only when there is something to report.
   struct Where {
-    Where(const char* text) : text(text) {}                     // NOLINT: both convert where they are given
-    Where(std::string text) : text(std::move(text)) {}          // NOLINT
-    Where(const Stmt& statement) : statement(&statement) {}     // NOLINT
+    Where(const char* text) : text(text) {}                  // NOLINT: both convert where they are given
+    Where(std::string text) : text(std::move(text)) {}       // NOLINT
+    Where(const Stmt& statement) : statement(&statement) {}  // NOLINT
     std::string text;
     const Stmt* statement = nullptr;
   };
 
   void report(const Where& where, const std::string& rule) {
     if (violations_.size() >= kMaxViolations) return;
-    violations_.push_back(fmt::format("kernel {}: {}: {}", program_.name, where.statement ? summary(*where.statement) : where.text, rule));
+    violations_.push_back(fmt::format("kernel {}: {}: {}", program_.name,
+                                      where.statement ? summary(*where.statement) : where.text, rule));
   }
 
   void define_var(const Var& var, const Where& where) {
     if (!var || var->kind != ExprKind::kVar) return report(where, "no variable");
-    if (var.dtype() != DType::kI64) report(where, fmt::format("variable {} is {} instead of i64", var->name, dtype_name(var.dtype())));
-    if (!defined_.insert(var.get()).second) report(where, fmt::format("variable {} is defined more than once", var->name));
+    if (var.dtype() != DType::kI64)
+      report(where, fmt::format("variable {} is {} instead of i64", var->name, dtype_name(var.dtype())));
+    if (!defined_.insert(var.get()).second)
+      report(where, fmt::format("variable {} is defined more than once", var->name));
     in_scope_.insert(var.get());
   }
 
   void define_buffer(const BufferPtr& buffer, const Where& where) {
-    if (!defined_.insert(buffer.get()).second) report(where, fmt::format("buffer {} is defined more than once", buffer->name));
+    if (!defined_.insert(buffer.get()).second)
+      report(where, fmt::format("buffer {} is defined more than once", buffer->name));
     in_scope_.insert(buffer.get());
   }
 
@@ -106,16 +111,19 @@ class Verifier {
         ok = o.size() == 3 && o[0].dtype() == DType::kBool && o[1].dtype() == e->dtype && o[2].dtype() == e->dtype;
         break;
       case ExprKind::kFma:
-        ok = o.size() == 3 && is_float(e->dtype) && o[0].dtype() == e->dtype && o[1].dtype() == e->dtype && o[2].dtype() == e->dtype;
+        ok = o.size() == 3 && is_float(e->dtype) && o[0].dtype() == e->dtype && o[1].dtype() == e->dtype &&
+             o[2].dtype() == e->dtype;
         break;
     }
     if (!ok) report(where, "an expression whose operands have wrong types: " + to_string(e));
   }
 
   void access(const Buffer& buffer, const std::vector<Expr>& indices, const Where& where) {
-    if (in_scope_.count(&buffer) == 0) report(where, fmt::format("buffer {} is used outside its allocation", buffer.name));
+    if (in_scope_.count(&buffer) == 0)
+      report(where, fmt::format("buffer {} is used outside its allocation", buffer.name));
     if (indices.size() != buffer.shape.size())
-      return report(where, fmt::format("{} has {} dimensions but {} indices", buffer.name, buffer.shape.size(), indices.size()));
+      return report(
+          where, fmt::format("{} has {} dimensions but {} indices", buffer.name, buffer.shape.size(), indices.size()));
     for (size_t i = 0; i < indices.size(); ++i) {
       if (indices[i].dtype() != DType::kI64) {
         report(where, fmt::format("index {} of {} is not i64", i, buffer.name));
@@ -154,7 +162,8 @@ class Verifier {
     if (e->kind == ExprKind::kVar) {
       const auto it = loops_.find(e.get());
       if (it == loops_.end() || !it->second.begin) return false;
-      if (!add_to(sum.coefficients[e.get()], 1, factor) || !add_to(sum.constant, it->second.begin->constant, factor)) return false;
+      if (!add_to(sum.coefficients[e.get()], 1, factor) || !add_to(sum.constant, it->second.begin->constant, factor))
+        return false;
       for (const auto& [var, k] : it->second.begin->coefficients)
         if (!add_to(sum.coefficients[var], k, factor)) return false;
       return true;
@@ -181,7 +190,8 @@ class Verifier {
     bool has_choice = false;
     if (e)
       walk(e, [&](const Expr& node) {
-        has_choice = has_choice || node->kind == ExprKind::kSelect || (node->kind == ExprKind::kBinary && node.dtype() == DType::kBool);
+        has_choice = has_choice || node->kind == ExprKind::kSelect ||
+                     (node->kind == ExprKind::kBinary && node.dtype() == DType::kBool);
       });
     conditional_ += has_choice;
     expression(e, where);
@@ -200,8 +210,8 @@ class Verifier {
         value(s->value, where);
         access(*s->buffer, s->indices, where);
         if (s->value && s->value.dtype() != s->buffer->dtype)
-          report(where, fmt::format("a value of type {} is stored to {} of type {}", dtype_name(s->value.dtype()), s->buffer->name,
-                                    dtype_name(s->buffer->dtype)));
+          report(where, fmt::format("a value of type {} is stored to {} of type {}", dtype_name(s->value.dtype()),
+                                    s->buffer->name, dtype_name(s->buffer->dtype)));
         break;
       }
       case StmtKind::kIf: {
@@ -227,7 +237,8 @@ class Verifier {
   void allocation(const Stmt& s) {
     const Where where(s);
     shape(*s->buffer, where);
-    if (s->buffer->scope == MemoryScope::kGlobal) report(where, "an allocation in global memory; local or register is legal");
+    if (s->buffer->scope == MemoryScope::kGlobal)
+      report(where, "an allocation in global memory; local or register is legal");
     if (s->buffer->scope == MemoryScope::kRegister)
       for (const Expr& dim : s->buffer->shape)
         if (!as_int(dim)) report(where, fmt::format("a register buffer of runtime extent {}", to_string(dim)));
@@ -265,7 +276,7 @@ class Verifier {
   std::vector<std::string> violations_;
   std::unordered_set<const void*> defined_, in_scope_;
   std::unordered_map<const ExprNode*, LoopInfo> loops_;  // around the current statement
-  int conditional_ = 0;  // conditions around the current place
+  int conditional_ = 0;                                  // conditions around the current place
   bool parallel_ = false;
 };
 

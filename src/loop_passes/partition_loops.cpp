@@ -12,10 +12,10 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMaxPieces = 8;
-constexpr double kMinGain = 0.1;         // of the loop's work
-constexpr int64_t kMaxGrowth = 4;        // times the nodes of the loop ...
-constexpr int64_t kFreeNodes = 400;      // ... or this many nodes in all
-constexpr int64_t kMaxBody = 20000;      // nodes; larger loops are left alone to bound compile time
+constexpr double kMinGain = 0.1;     // of the loop's work
+constexpr int64_t kMaxGrowth = 4;    // times the nodes of the loop ...
+constexpr int64_t kFreeNodes = 400;  // ... or this many nodes in all
+constexpr int64_t kMaxBody = 20000;  // nodes; larger loops are left alone to bound compile time
 constexpr double kUnknownTrips = 8;
 
 int64_t floor_div(int64_t a, int64_t b) {

@@ -75,7 +75,8 @@ Stmt simplify_in(const Stmt& s, const Bounds& bounds, bool tensorized_body) {
     }
     case StmtKind::kIf: {
       const Expr condition = simplify(s->condition, bounds);
-      Stmt then = is_false(condition) ? seq({}) : simplify_in(s->stmts[0], narrowed(bounds, condition, true), tensorized_body);
+      Stmt then =
+          is_false(condition) ? seq({}) : simplify_in(s->stmts[0], narrowed(bounds, condition, true), tensorized_body);
       Stmt otherwise;
       if (s->stmts.size() > 1 && !is_true(condition))
         otherwise = simplify_in(s->stmts[1], narrowed(bounds, condition, false), tensorized_body);

@@ -18,7 +18,8 @@ bool alive_together(const Lifetime& a, const Lifetime& b) { return a.first <= b.
 
 // Places buffers in the given order, each into the smallest gap that fits between those already placed that are alive
 // at the same time, or else behind them.
-std::vector<int64_t> place_in_order(const std::vector<Lifetime>& lifetimes, const std::vector<size_t>& order, int64_t& total) {
+std::vector<int64_t> place_in_order(const std::vector<Lifetime>& lifetimes, const std::vector<size_t>& order,
+                                    int64_t& total) {
   std::vector<int64_t> offsets(lifetimes.size(), -1);
   std::vector<size_t> placed;  // by offset
   total = 0;
@@ -37,7 +38,8 @@ std::vector<int64_t> place_in_order(const std::vector<Lifetime>& lifetimes, cons
     }
     offsets[i] = best >= 0 ? best : end;
     total = std::max(total, offsets[i] + lifetimes[i].bytes);
-    const auto at = std::upper_bound(placed.begin(), placed.end(), i, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
+    const auto at =
+        std::upper_bound(placed.begin(), placed.end(), i, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
     placed.insert(at, i);
   }
   return offsets;
@@ -128,7 +130,9 @@ std::vector<int64_t> place_buffers(const std::vector<Lifetime>& lifetimes, int64
         return static_cast<double>(a.bytes) * static_cast<double>(length(a)) >
                static_cast<double>(b.bytes) * static_cast<double>(length(b));
       },
-      [&](const Lifetime& a, const Lifetime& b) { return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes; },
+      [&](const Lifetime& a, const Lifetime& b) {
+        return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
+      },
       [](const Lifetime& a, const Lifetime& b) { return a.first < b.first; },
   };
   std::vector<int64_t> best;
@@ -136,7 +140,8 @@ std::vector<int64_t> place_buffers(const std::vector<Lifetime>& lifetimes, int64
   for (const Before& before : orders) {
     std::vector<size_t> order(lifetimes.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return before(lifetimes[a], lifetimes[b]); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return before(lifetimes[a], lifetimes[b]); });
     int64_t end = 0;
     std::vector<int64_t> offsets = place_in_order(lifetimes, order, end);
     if (end < total) {

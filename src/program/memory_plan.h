@@ -20,9 +20,9 @@ inline constexpr int64_t kBufferAlign = 64;  // bytes; TSR_BUFFER_ALIGN of abi/m
 void plan_memory(Program& program);
 
 struct Lifetime {
-  BufferId buffer = -1;  // a root in the arena
+  BufferId buffer = -1;         // a root in the arena
   int32_t first = 0, last = 0;  // calls
-  int64_t bytes = 0;     // rounded up to kBufferAlign
+  int64_t bytes = 0;            // rounded up to kBufferAlign
 };
 
 // Of every root in the arena that some call uses, in order of `buffer`.
@@ -34,8 +34,8 @@ int64_t arena_lower_bound(const Program& program);
 // The buffer whose bytes `id` shares: follows alias_of. -1 when the chain leaves the program or has a cycle.
 BufferId root_buffer(const Program& program, BufferId id);
 
-// Offsets for `lifetimes` (in their order) such that buffers alive at the same call do not overlap; `total` receives the
-// end of the last one.
+// Offsets for `lifetimes` (in their order) such that buffers alive at the same call do not overlap; `total` receives
+// the end of the last one.
 std::vector<int64_t> place_buffers(const std::vector<Lifetime>& lifetimes, int64_t& total);
 
 }  // namespace tessera

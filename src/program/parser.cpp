@@ -62,7 +62,8 @@ class Parser {
 
   BufferId find_buffer(TextReader& at, const std::string& name) {
     const auto it = buffers_.find(name);
-    if (it == buffers_.end()) at.fail("TSR-3202", fmt::format("there is no buffer '%{}'", name), "buffers that are defined above");
+    if (it == buffers_.end())
+      at.fail("TSR-3202", fmt::format("there is no buffer '%{}'", name), "buffers that are defined above");
     return it->second;
   }
 
@@ -85,13 +86,16 @@ class Parser {
     ProgramBuffer buffer;
     TextReader start = reader_;
     buffer.name = reader_.name('%', "a buffer");
-    if (buffers_.count(buffer.name) != 0) start.fail("TSR-3203", fmt::format("buffer '%{}' is defined twice", buffer.name));
+    if (buffers_.count(buffer.name) != 0)
+      start.fail("TSR-3203", fmt::format("buffer '%{}' is defined twice", buffer.name));
     reader_.expect(":");
     TextReader type_start = reader_;
     buffer.type = parse_type(reader_, {});
     const auto dims = static_dims(physical_shape(buffer.type.shape, buffer.type.layout));
     const auto bytes = dims ? checked_bytes(buffer.type.dtype, *dims) : std::nullopt;
-    if (!bytes) type_start.fail("TSR-3204", fmt::format("the type {} has no fixed size", buffer.type.to_string()), "constant dimensions");
+    if (!bytes)
+      type_start.fail("TSR-3204", fmt::format("the type {} has no fixed size", buffer.type.to_string()),
+                      "constant dimensions");
     buffer.bytes = *bytes;
     kind(buffer);
     if (reader_.accept("at")) buffer.offset = not_negative("an offset");
@@ -143,7 +147,8 @@ class Parser {
     TextReader start = reader_;
     const std::string name = reader_.name('@', "a kernel");
     const auto it = kernels_.find(name);
-    if (it == kernels_.end()) start.fail("TSR-3202", fmt::format("there is no kernel '@{}'", name), "kernels that are defined above");
+    if (it == kernels_.end())
+      start.fail("TSR-3202", fmt::format("there is no kernel '@{}'", name), "kernels that are defined above");
     call.kernel = it->second;
     TextReader args_start = reader_;
     for (const std::string& arg : names()) call.args.push_back(find_buffer(args_start, arg));

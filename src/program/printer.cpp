@@ -16,7 +16,8 @@ class Names {
  public:
   void add(const std::string& wish) {
     std::string name = wish;
-    for (int suffix = 1; name.empty() || !taken_.insert(name).second; ++suffix) name = fmt::format("{}_{}", wish, suffix);
+    for (int suffix = 1; name.empty() || !taken_.insert(name).second; ++suffix)
+      name = fmt::format("{}_{}", wish, suffix);
     names_.push_back(std::move(name));
   }
   // The name of thing `id` behind its sigil; marks ids outside the program, for programs that do not verify.
@@ -62,8 +63,10 @@ std::string print(const Program& program, const PrintOptions& options) {
     return text;
   };
 
-  std::string out = fmt::format("program @{}({}) -> ({}) {{\n", name_text(program.name), list(program.inputs), list(program.outputs));
-  out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes, program.scratch_bytes);
+  std::string out =
+      fmt::format("program @{}({}) -> ({}) {{\n", name_text(program.name), list(program.inputs), list(program.outputs));
+  out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes,
+                     program.scratch_bytes);
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program.buffers[i];
     out += fmt::format("  buffer {}: {} {}", buffers.text('%', static_cast<int64_t>(i)), buffer.type.to_string(),
@@ -86,7 +89,8 @@ std::string print(const Program& program, const PrintOptions& options) {
     indented(print(named), out);
   }
   for (const KernelCall& call : program.calls)
-    out += fmt::format("  call {}({}){}\n", kernels.text('@', call.kernel), list(call.args), loc_text(call.loc, options));
+    out +=
+        fmt::format("  call {}({}){}\n", kernels.text('@', call.kernel), list(call.args), loc_text(call.loc, options));
   return out + "}\n";
 }
 

@@ -26,23 +26,23 @@ const char* buffer_kind_name(BufferKind kind);
 struct ProgramBuffer {
   std::string name;
   BufferKind kind = BufferKind::kArena;
-  TensorType type;          // with layout
-  int64_t bytes = 0;        // of the physical shape
-  int64_t offset = -1;      // kArena: in the arena; kWeight: in the weights region; -1 before planning
-  int32_t index = -1;       // kInput, kOutput: number in the module's signature
-  BufferId alias_of = -1;   // another buffer whose bytes this one shares
-  TensorPtr data;           // kWeight: physical bytes (u8 or the element type); dims = physical shape
+  TensorType type;         // with layout
+  int64_t bytes = 0;       // of the physical shape
+  int64_t offset = -1;     // kArena: in the arena; kWeight: in the weights region; -1 before planning
+  int32_t index = -1;      // kInput, kOutput: number in the module's signature
+  BufferId alias_of = -1;  // another buffer whose bytes this one shares
+  TensorPtr data;          // kWeight: physical bytes (u8 or the element type); dims = physical shape
 };
 
 struct Kernel {
   LoopProgram program;
   // What the program computes, for the schedule rules; null when the program was read from text.
   std::shared_ptr<const TensorProgram> definition;
-  std::string rule = "naive";  // the schedule rule that wrote `program`
+  std::string rule = "naive";        // the schedule rule that wrote `program`
   std::vector<std::string> refused;  // "rule: reason" of those that were asked and declined
-  std::string loc;          // the model's node names it stands for
-  int64_t flops = -1;       // per call
-  int64_t bytes = -1;       // distinct bytes read and written per call
+  std::string loc;                   // the model's node names it stands for
+  int64_t flops = -1;                // per call
+  int64_t bytes = -1;                // distinct bytes read and written per call
 };
 
 struct KernelCall {

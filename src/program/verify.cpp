@@ -48,13 +48,16 @@ class Verifier {
       report(where, fmt::format("{} bytes for the type {}", b.bytes, b.type.to_string()));
     const BufferId root = root_buffer(program_, id);
     if (root < 0) return report(where, "the alias leads to no buffer");
-    if (at(root).bytes != b.bytes) report(where, fmt::format("{} bytes, its root {} has {}", b.bytes, at(root).name, at(root).bytes));
+    if (at(root).bytes != b.bytes)
+      report(where, fmt::format("{} bytes, its root {} has {}", b.bytes, at(root).name, at(root).bytes));
     if (at(root).kind != b.kind)
-      report(where, fmt::format("{} but its root {} is {}", buffer_kind_name(b.kind), at(root).name, buffer_kind_name(at(root).kind)));
+      report(where, fmt::format("{} but its root {} is {}", buffer_kind_name(b.kind), at(root).name,
+                                buffer_kind_name(at(root).kind)));
     if (root != id) return;
     if (b.kind == BufferKind::kWeight) {
       if (!b.data) report(where, "a weight without contents");
-      else if (b.data->num_bytes() != b.bytes) report(where, fmt::format("{} bytes of contents for {}", b.data->num_bytes(), b.bytes));
+      else if (b.data->num_bytes() != b.bytes)
+        report(where, fmt::format("{} bytes of contents for {}", b.data->num_bytes(), b.bytes));
     }
     const auto signature_size = b.kind == BufferKind::kInput ? program_.inputs.size() : program_.outputs.size();
     const bool in_signature = b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput;
@@ -67,7 +70,8 @@ class Verifier {
       const std::string where = fmt::format("{} {}", buffer_kind_name(kind), i);
       if (!valid(ids[i])) report(where, fmt::format("no buffer {}", ids[i]));
       else if (at(ids[i]).kind != kind || at(ids[i]).index != static_cast<int32_t>(i))
-        report(where, fmt::format("buffer {} is {} {}", at(ids[i]).name, buffer_kind_name(at(ids[i]).kind), at(ids[i]).index));
+        report(where,
+               fmt::format("buffer {} is {} {}", at(ids[i]).name, buffer_kind_name(at(ids[i]).kind), at(ids[i]).index));
     }
   }
 

@@ -4,9 +4,10 @@
 // - Buffers: sizes fit their types; aliases lead to a root of the same size; inputs and outputs have their numbers in
 //   the signature; weights have contents of their size.
 // - Calls: parameters have the types and physical shapes that the kernel declares; outputs are not inputs or weights of
-//   the program, and share no bytes with the call's other parameters; nothing is read before it is written; every output
-//   of the program is written.
-// - Once planned: offsets are multiples of 64 and inside the arena or the weights; buffers alive together do not overlap.
+//   the program, and share no bytes with the call's other parameters; nothing is read before it is written; every
+//   output of the program is written.
+// - Once planned: offsets are multiples of 64 and inside the arena or the weights; buffers alive together do not
+// overlap.
 #pragma once
 
 #include <string>

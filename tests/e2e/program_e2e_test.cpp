@@ -60,7 +60,9 @@ Program compile(Graph graph, const Target& target, int opt_level) {
 struct Setting {
   int bits, opt_level;
 };
-void PrintTo(const Setting& setting, std::ostream* out) { *out << fmt::format("{} bits, O{}", setting.bits, setting.opt_level); }
+void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << fmt::format("{} bits, O{}", setting.bits, setting.opt_level);
+}
 
 class ProgramE2E : public testing::TestWithParam<Setting> {
  protected:
@@ -73,8 +75,8 @@ class ProgramE2E : public testing::TestWithParam<Setting> {
     const std::string text = print(program, {.elide_constants = true});
     EXPECT_EQ(print(parse_program(text), {.elide_constants = true}), text);
     const int64_t bound = arena_lower_bound(program);
-    std::cout << fmt::format("[ info     ] {}: {} calls, arena {} KiB, lower bound {} KiB, weights {} KiB\n", folder, program.calls.size(),
-                             program.arena_bytes >> 10, bound >> 10, program.weight_bytes >> 10);
+    std::cout << fmt::format("[ info     ] {}: {} calls, arena {} KiB, lower bound {} KiB, weights {} KiB\n", folder,
+                             program.calls.size(), program.arena_bytes >> 10, bound >> 10, program.weight_bytes >> 10);
     EXPECT_LE(program.arena_bytes, bound + bound / 10);
 
     std::vector<Tensor> inputs;
@@ -84,8 +86,10 @@ class ProgramE2E : public testing::TestWithParam<Setting> {
     const std::vector<Tensor> outputs = interpret(program, inputs);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     int64_t flops = 0;
-    for (const KernelCall& call : program.calls) flops += std::max<int64_t>(0, program.kernels[static_cast<size_t>(call.kernel)].flops);
-    std::cout << fmt::format("[ info     ] interpreted in {:.2f} s, {:.0f} MFLOP/s\n", seconds, static_cast<double>(flops) / seconds / 1e6);
+    for (const KernelCall& call : program.calls)
+      flops += std::max<int64_t>(0, program.kernels[static_cast<size_t>(call.kernel)].flops);
+    std::cout << fmt::format("[ info     ] interpreted in {:.2f} s, {:.0f} MFLOP/s\n", seconds,
+                             static_cast<double>(flops) / seconds / 1e6);
     const std::vector<Tensor> expected = interpreter.evaluate(graph, inputs);
     ASSERT_EQ(outputs.size(), expected.size());
     for (size_t i = 0; i < outputs.size(); ++i) EXPECT_TRUE(tensors_agree(outputs[i], expected[i])) << "output " << i;
@@ -98,8 +102,11 @@ TEST_P(ProgramE2E, MnistOptimised) { run_case("real/mnist-opt-wonnx", "digit7");
 
 TEST_P(ProgramE2E, UltraFace) { run_case("real/ultraface-rfb-320", "photo2"); }
 
-INSTANTIATE_TEST_SUITE_P(Settings, ProgramE2E, testing::Values(Setting{512, 3}, Setting{256, 3}, Setting{128, 1}, Setting{256, 0}),
-                         [](const auto& info) { return fmt::format("{}bitsO{}", info.param.bits, info.param.opt_level); });
+INSTANTIATE_TEST_SUITE_P(Settings, ProgramE2E,
+                         testing::Values(Setting{512, 3}, Setting{256, 3}, Setting{128, 1}, Setting{256, 0}),
+                         [](const auto& info) {
+                           return fmt::format("{}bitsO{}", info.param.bits, info.param.opt_level);
+                         });
 
 }  // namespace
 }  // namespace tessera

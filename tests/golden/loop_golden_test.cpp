@@ -42,7 +42,8 @@ std::vector<std::string> passes_of(const std::string& text) {
   const std::string marker = "// RUN: tessera opt %s --pass=";
   const size_t at = text.find(marker);
   if (at == std::string::npos) return {};
-  std::stringstream list(text.substr(at + marker.size(), text.find_first_of(" \n", at + marker.size()) - at - marker.size()));
+  std::stringstream list(
+      text.substr(at + marker.size(), text.find_first_of(" \n", at + marker.size()) - at - marker.size()));
   std::vector<std::string> names;
   for (std::string name; std::getline(list, name, ',');) names.push_back(name);
   return names;
@@ -63,7 +64,8 @@ std::vector<Tensor> run(const LoopProgram& program, unsigned seed) {
     std::vector<int64_t> dims;
     for (const Expr& dim : param->shape) dims.push_back(as_int(dim).value());
     Tensor tensor(param->dtype, dims);
-    for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_double(i, static_cast<double>(random() % 4000) / 1000 - 2);
+    for (int64_t i = 0; i < tensor.num_elements(); ++i)
+      tensor.set_double(i, static_cast<double>(random() % 4000) / 1000 - 2);
     tensors.push_back(std::move(tensor));
   }
   std::vector<Tensor*> pointers;
@@ -99,10 +101,12 @@ TEST_P(LoopGolden, File) {
     const std::vector<Tensor> got = run(after, 1);
     for (size_t i = 0; exact && i < expected.size(); ++i)
       EXPECT_EQ(std::memcmp(expected[i].bytes(), got[i].bytes(), static_cast<size_t>(expected[i].num_bytes())), 0)
-          << before.name << " computes something else:\n" << print(after);
+          << before.name << " computes something else:\n"
+          << print(after);
   }
   const std::string file_check = find_file_check();
-  if (file_check.empty()) GTEST_SKIP() << "FileCheck is not installed (Debian: llvm-19-tools); only values were compared";
+  if (file_check.empty())
+    GTEST_SKIP() << "FileCheck is not installed (Debian: llvm-19-tools); only values were compared";
   const fs::path result = fs::path(testing::TempDir()) / (GetParam().stem().string() + ".out");
   std::ofstream(result) << output;
   const std::string command = file_check + " " + GetParam().string() + " --input-file=" + result.string() + " 2>&1";

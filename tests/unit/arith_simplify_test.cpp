@@ -116,13 +116,15 @@ class Generator {
       case 2: return unary(UnaryOp::kNot, condition_or_leaf(depth));
       default: break;
     }
-    static constexpr BinaryOp kOps[] = {BinaryOp::kEq, BinaryOp::kNe, BinaryOp::kLt, BinaryOp::kLe, BinaryOp::kGt, BinaryOp::kGe};
+    static constexpr BinaryOp kOps[] = {BinaryOp::kEq, BinaryOp::kNe, BinaryOp::kLt,
+                                        BinaryOp::kLe, BinaryOp::kGt, BinaryOp::kGe};
     return binary(kOps[pick(6)], index(std::max(0, depth - 1)), index(std::max(0, depth - 1)));
   }
 
   Assignment sample() {
     Assignment values;
-    for (size_t i = 0; i < vars.size(); ++i) values[vars[i].get()] = ranges[i].first + pick(ranges[i].second - ranges[i].first + 1);
+    for (size_t i = 0; i < vars.size(); ++i)
+      values[vars[i].get()] = ranges[i].first + pick(ranges[i].second - ranges[i].first + 1);
     return values;
   }
 
@@ -155,8 +157,8 @@ constexpr int kSamples = 40;
 std::string where(const Generator& g, const Assignment& values) {
   std::string text;
   for (size_t i = 0; i < g.vars.size(); ++i)
-    text += g.vars[i]->name + " in " + std::to_string(g.ranges[i].first) + ".." + std::to_string(g.ranges[i].second) + " = " +
-            std::to_string(values.at(g.vars[i].get())) + "; ";
+    text += g.vars[i]->name + " in " + std::to_string(g.ranges[i].first) + ".." + std::to_string(g.ranges[i].second) +
+            " = " + std::to_string(values.at(g.vars[i].get())) + "; ";
   return text;
 }
 
@@ -169,8 +171,8 @@ TEST(Simplify, EqualForAllAssignments) {
     for (int sample = 0; sample < kSamples; ++sample) {
       const Assignment values = g.sample();
       if (evaluate(e, values) == evaluate(s, values)) continue;
-      ADD_FAILURE() << "seed " << seed << ": " << to_string(e) << "\n  became " << to_string(s) << "\n  at " << where(g, values)
-                    << evaluate(e, values) << " became " << evaluate(s, values);
+      ADD_FAILURE() << "seed " << seed << ": " << to_string(e) << "\n  became " << to_string(s) << "\n  at "
+                    << where(g, values) << evaluate(e, values) << " became " << evaluate(s, values);
       ++failures;
       break;
     }
@@ -207,8 +209,8 @@ TEST(Simplify, Conditions) {
       const Assignment values = g.sample();
       const bool holds = evaluate(e, values) != 0;
       if (holds == (evaluate(s, values) != 0) && (holds || !certain)) continue;
-      ADD_FAILURE() << "seed " << seed << ": " << to_string(e) << "\n  became " << to_string(s) << (certain ? " (proved)" : "")
-                    << "\n  at " << where(g, values);
+      ADD_FAILURE() << "seed " << seed << ": " << to_string(e) << "\n  became " << to_string(s)
+                    << (certain ? " (proved)" : "") << "\n  at " << where(g, values);
       ++failures;
       break;
     }
@@ -228,8 +230,9 @@ TEST(Simplify, BoundsContainEveryValue) {
       const Assignment values = g.sample();
       const int64_t value = evaluate(e, values);
       if ((!range.lo || *range.lo <= value) && (!range.hi || value <= *range.hi)) continue;
-      ADD_FAILURE() << "seed " << seed << ": " << to_string(e) << " = " << value << " at " << where(g, values) << "\n  bounds "
-                    << (range.lo ? std::to_string(*range.lo) : "-") << ".." << (range.hi ? std::to_string(*range.hi) : "-");
+      ADD_FAILURE() << "seed " << seed << ": " << to_string(e) << " = " << value << " at " << where(g, values)
+                    << "\n  bounds " << (range.lo ? std::to_string(*range.lo) : "-") << ".."
+                    << (range.hi ? std::to_string(*range.hi) : "-");
       ++failures;
       break;
     }
@@ -253,7 +256,8 @@ TEST(Simplify, LinearCoefficientIsTheSlope) {
       const int64_t before = evaluate(e, values);
       ++values[var.get()];
       if (evaluate(e, values) == before + *c) continue;
-      ADD_FAILURE() << "seed " << seed << ": " << to_string(e) << " has coefficient " << *c << " of " << var->name << "?";
+      ADD_FAILURE() << "seed " << seed << ": " << to_string(e) << " has coefficient " << *c << " of " << var->name
+                    << "?";
       ++failures;
       break;
     }

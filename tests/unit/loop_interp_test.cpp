@@ -15,7 +15,8 @@ namespace tessera {
 namespace {
 
 // Runs `text` on x (and gives y), both of the types that the kernel declares with constant shapes.
-Tensor run(const std::string& text, const Tensor& x, std::vector<int64_t> symbols = {}, std::vector<int64_t> y_dims = {}) {
+Tensor run(const std::string& text, const Tensor& x, std::vector<int64_t> symbols = {},
+           std::vector<int64_t> y_dims = {}) {
   const LoopProgram program = parse_loop_program(text);
   const BufferPtr y_buffer = program.params.back();
   if (y_dims.empty())
@@ -42,8 +43,9 @@ std::vector<double> values(const Tensor& t) {
 // One expression of x[i] for every element.
 std::vector<double> map(DType from, DType to, const std::string& expression, const std::vector<double>& x) {
   const std::string n = std::to_string(x.size());
-  const std::string text = "kernel @k(x: " + std::string(dtype_name(from)) + "[" + n + "]) -> (y: " +
-                           std::string(dtype_name(to)) + "[" + n + "]) { for i in 0.." + n + " { y[i] = " + expression + " } }";
+  const std::string text = "kernel @k(x: " + std::string(dtype_name(from)) + "[" + n +
+                           "]) -> (y: " + std::string(dtype_name(to)) + "[" + n + "]) { for i in 0.." + n +
+                           " { y[i] = " + expression + " } }";
   return values(run(text, tensor(from, {static_cast<int64_t>(x.size())}, x)));
 }
 
@@ -90,9 +92,11 @@ TEST(LoopInterp, IntegerOperations) {
 
 TEST(LoopInterp, Casts) {
   const DType f = DType::kF32;
-  EXPECT_THAT(map(f, DType::kI8, "cast:i8(x[i])", {1.9, -1.9, 300, -300, NAN, kInf}), ElementsAre(1, -1, 127, -128, 0, 127));
+  EXPECT_THAT(map(f, DType::kI8, "cast:i8(x[i])", {1.9, -1.9, 300, -300, NAN, kInf}),
+              ElementsAre(1, -1, 127, -128, 0, 127));
   EXPECT_THAT(map(f, DType::kU8, "cast:u8(x[i])", {-5, 255.5, 256}), ElementsAre(0, 255, 255));
-  EXPECT_THAT(map(f, DType::kI64, "cast:i64(x[i])", {1e30, -1e30}), ElementsAre(9223372036854775807., -9223372036854775808.));
+  EXPECT_THAT(map(f, DType::kI64, "cast:i64(x[i])", {1e30, -1e30}),
+              ElementsAre(9223372036854775807., -9223372036854775808.));
   EXPECT_THAT(map(f, DType::kBool, "cast:bool(x[i])", {0, -0.0, 0.1, NAN}), ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(map(DType::kI32, DType::kI8, "cast:i8(x[i])", {300, -129}), ElementsAre(44, 127));
   EXPECT_THAT(map(DType::kI64, f, "cast:f32(x[i])", {16777217, -3}), ElementsAre(16777216, -3));
@@ -109,7 +113,8 @@ kernel @conv(x: f32[3,6,7]) -> (y: f32[3,6,7]) {
       for i in 0..3 {
         for j in 0..3 {
           vectorized for w in 0..7 {
-            acc[w] = fma(select(0 <= h+i-1 & h+i-1 < 6 & 0 <= w+j-1 & w+j-1 < 7, x[c, h+i-1, w+j-1], 0:f32), cast:f32(i*3+j), acc[w])
+            acc[w] = fma(select(0 <= h+i-1 & h+i-1 < 6 & 0 <= w+j-1 & w+j-1 < 7, x[c, h+i-1, w+j-1], 0:f32),
+                         cast:f32(i*3+j), acc[w])
           }
         }
       }
@@ -129,7 +134,8 @@ kernel @conv(x: f32[3,6,7]) -> (y: f32[3,6,7]) {
           for (int64_t j = 0; j < 3; ++j) {
             const int64_t ih = h + i - 1;
             const int64_t iw = w + j - 1;
-            if (ih >= 0 && ih < 6 && iw >= 0 && iw < 7) sum += x.get_double((c * 6 + ih) * 7 + iw) * static_cast<double>(i * 3 + j);
+            if (ih >= 0 && ih < 6 && iw >= 0 && iw < 7)
+              sum += x.get_double((c * 6 + ih) * 7 + iw) * static_cast<double>(i * 3 + j);
           }
         EXPECT_EQ(y.get_double((c * 6 + h) * 7 + w), std::max(sum, 0.0)) << c << " " << h << " " << w;
       }
@@ -204,7 +210,8 @@ TEST(LoopInterp, SharedExpressionsBehindChoices) {
 }
 
 TEST(LoopInterp, ALoadIsRepeatedAfterAStore) {
-  const char* text = "kernel @k(x: f32[1]) -> (y: f32[2]) { y[0] = 1:f32 y[1] = y[0] + 1:f32 y[0] = y[1] + y[0] y[1] = y[0] * y[1] }";
+  const char* text =
+      "kernel @k(x: f32[1]) -> (y: f32[2]) { y[0] = 1:f32 y[1] = y[0] + 1:f32 y[0] = y[1] + y[0] y[1] = y[0] * y[1] }";
   EXPECT_THAT(values(run(text, tensor(DType::kF32, {1}, {0}))), ElementsAre(3, 6));
 }
 
@@ -223,16 +230,20 @@ TEST(LoopInterp, ErrorsOfTheProgram) {
               HasSubstr("kernel conv_7: store outside its buffer y: f32[4,2]: y[i, 0] has index 4 in dimension 0"));
   EXPECT_THAT(error_of("for i in 0..4 { y[i, 0] = x[0, i] }"),
               HasSubstr("kernel conv_7: load outside its buffer x: f32[4,2]: x[0, i] has index 2 in dimension 1"));
-  EXPECT_THAT(error_of("for i in 0..4 { y[i, 0] = x[i - 1, 0] }"), HasSubstr("x[(i - 1), 0] has index -1 in dimension 0"));
-  EXPECT_THAT(error_of("alloc a: f32[3,2] register for i in 0..2 { for j in 0..2 { a[i, j] = 0:f32 } } y[0, 0] = a[2, 1]"),
-              HasSubstr("kernel conv_7: load of a[2, 1] from a: f32[3,2] reads element [2, 1], which was never stored to"));
+  EXPECT_THAT(error_of("for i in 0..4 { y[i, 0] = x[i - 1, 0] }"),
+              HasSubstr("x[(i - 1), 0] has index -1 in dimension 0"));
+  EXPECT_THAT(
+      error_of("alloc a: f32[3,2] register for i in 0..2 { for j in 0..2 { a[i, j] = 0:f32 } } y[0, 0] = a[2, 1]"),
+      HasSubstr("kernel conv_7: load of a[2, 1] from a: f32[3,2] reads element [2, 1], which was never stored to"));
   EXPECT_THAT(error_of("for i in 0..2 { alloc a: f32[1] local if (i == 0) { a[0] = 1:f32 } y[i, 0] = a[0] }"),
               HasSubstr("never stored to"));
-  EXPECT_THAT(error_of("if (y[3, 1] == 0:f32) { } for i in 0..3 { for j in 0..i { y[0, i + j * 2] = 0:f32 } }"), HasSubstr("index 2 in dimension 1"));
+  EXPECT_THAT(error_of("if (y[3, 1] == 0:f32) { } for i in 0..3 { for j in 0..i { y[0, i + j * 2] = 0:f32 } }"),
+              HasSubstr("index 2 in dimension 1"));
 }
 
 TEST(LoopInterp, ParametersMustFit) {
-  const LoopProgram program = parse_loop_program("kernel @k(x: f32[4]) -> (y: f32[4]) { for i in 0..4 { y[i] = x[i] } }");
+  const LoopProgram program =
+      parse_loop_program("kernel @k(x: f32[4]) -> (y: f32[4]) { for i in 0..4 { y[i] = x[i] } }");
   Tensor a(DType::kF32, {4});
   Tensor b(DType::kF32, {2, 2});
   Tensor c(DType::kF64, {4});

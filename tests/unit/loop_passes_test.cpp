@@ -40,7 +40,8 @@ class Generator {
     static constexpr int64_t kExtents[] = {0, 1, 2, 3, 5, 8, 9, 16};
     ForKind kind = ForKind::kSerial;
     if (outermost && pick(3) == 0) kind = ForKind::kParallel;
-    else if (depth <= 1) kind = std::vector{ForKind::kSerial, ForKind::kUnrolled, ForKind::kVectorized}[static_cast<size_t>(pick(3))];
+    else if (depth <= 1)
+      kind = std::vector{ForKind::kSerial, ForKind::kUnrolled, ForKind::kVectorized}[static_cast<size_t>(pick(3))];
     const Var var = make_var(std::string(1, static_cast<char>('i' + vars_.size())));
     const int64_t begin = pick(3) == 0 ? pick(5) : 0;
     Expr start = begin;
@@ -87,7 +88,8 @@ class Generator {
     if (depth > 0 && pick(3) == 0) return logical_and(condition(depth - 1), condition(depth - 1));
     if (depth > 0 && pick(6) == 0) return logical_or(condition(depth - 1), condition(depth - 1));
     if (depth > 0 && pick(8) == 0) return unary(UnaryOp::kNot, condition(depth - 1));
-    static constexpr BinaryOp kOps[] = {BinaryOp::kLt, BinaryOp::kLe, BinaryOp::kGt, BinaryOp::kGe, BinaryOp::kEq, BinaryOp::kNe};
+    static constexpr BinaryOp kOps[] = {BinaryOp::kLt, BinaryOp::kLe, BinaryOp::kGt,
+                                        BinaryOp::kGe, BinaryOp::kEq, BinaryOp::kNe};
     return binary(kOps[pick(6)], affine(), pick(3) ? Expr(pick(12)) : affine());
   }
 
@@ -128,8 +130,9 @@ int count_nodes(const LoopProgram& program) {
 
 int count_choices(const LoopProgram& program) {
   int choices = 0;
-  walk(program.body, [&](const Stmt& s) { choices += s->kind == StmtKind::kIf; },
-       [&](const Expr& e) { choices += e->kind == ExprKind::kSelect; });
+  walk(
+      program.body, [&](const Stmt& s) { choices += s->kind == StmtKind::kIf; },
+      [&](const Expr& e) { choices += e->kind == ExprKind::kSelect; });
   return choices;
 }
 
@@ -145,7 +148,8 @@ TEST(LoopPasses, KeepTheValuesOfRandomPrograms) {
     LoopProgram all = before;
     for (const LoopPass& pass : loop_pipeline()) {
       const LoopProgram alone = pass.run(before, {target, 3});
-      ASSERT_THAT(verify(alone), testing::IsEmpty()) << pass.name << " on seed " << seed << "\n" << print(before) << print(alone);
+      ASSERT_THAT(verify(alone), testing::IsEmpty()) << pass.name << " on seed " << seed << "\n"
+                                                     << print(before) << print(alone);
       ASSERT_EQ(run(alone), expected) << pass.name << " on seed " << seed << "\n" << print(before) << print(alone);
       if (pass.name == "partition_loops") split += print(alone) != print(before);
       if (pass.name == "simplify_loops") {

@@ -153,8 +153,9 @@ TEST(LoopText, PrecedenceWithoutParentheses) {
   const LoopProgram program = parse_loop_program(
       "kernel @k(x: i64[99]) -> (y: i64[99]) { // a comment\n"
       "  for i in 0..3 { y[i * 4 + 1 - 2] = select(i + 1 < 3 & i >= 1 | i == 0, x[i]*2 - 1, -3) }\n}");
-  EXPECT_THAT(print(program), testing::HasSubstr("y[(((i * 4) + 1) - 2)] = select(((((i + 1) < 3) & (i >= 1)) | (i == 0)), "
-                                                 "((x[i] * 2) - 1), -3)"));
+  EXPECT_THAT(print(program),
+              testing::HasSubstr("y[(((i * 4) + 1) - 2)] = select(((((i + 1) < 3) & (i >= 1)) | (i == 0)), "
+                                 "((x[i] * 2) - 1), -3)"));
 }
 
 struct Mistake {
@@ -170,7 +171,8 @@ class LoopTextMistake : public testing::TestWithParam<Mistake> {};
 
 TEST_P(LoopTextMistake, IsTold) {
   const Mistake& mistake = GetParam();
-  const std::string text = std::string("kernel @k(x: f32[4], i8s: i8[2]) -> (y: f32[4]) {\n  ") + mistake.body + "\n}\n";
+  const std::string text =
+      std::string("kernel @k(x: f32[4], i8s: i8[2]) -> (y: f32[4]) {\n  ") + mistake.body + "\n}\n";
   try {
     parse_loop_program(text, "k.loop");
     FAIL() << "accepted: " << text;
@@ -280,7 +282,8 @@ TEST(Intrinsics, BestForTarget) {
 std::string match(const std::string& nest) {
   const LoopProgram program = parse_loop_program(
       "kernel @k(a: f32[64,14], b: f32[64,2,8], big: f32[64,14,16], d: f64[16]) -> (y: f32[1]) {\n"
-      "  alloc acc: f32[2,14,8] register\n  alloc mem: f32[2,14,8] local\n  for k in 0..64 {" + nest + "}\n}");
+      "  alloc acc: f32[2,14,8] register\n  alloc mem: f32[2,14,8] local\n  for k in 0..64 {" +
+      nest + "}\n}");
   return match_intrinsic(*find_intrinsic("x86.fma.f32"), program.body->stmts[0]->stmts[0]->stmts[0]);
 }
 
@@ -291,7 +294,8 @@ TEST(Intrinsics, PatternMatch) {
   EXPECT_EQ(match(good), "");
   const auto with = [&](std::string from, const std::string& to) {
     std::string text = good;
-    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
     return match(text);
   };
   EXPECT_THAT(with("0..8", "0..4"), testing::HasSubstr("loop l has 4 lanes instead of 8"));

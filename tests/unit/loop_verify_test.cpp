@@ -34,25 +34,32 @@ TEST(LoopVerify, LegalPrograms) {
       y[i, 0] = select(i > 100, a[i * 77], 0:f32)
       for never in 0..0 { y[i, never + 9] = 0:f32 }
       for some in 0..n { y[i, some + 7] = 0:f32 }
-    })"), IsEmpty());
+    })"),
+              IsEmpty());
 }
 
 TEST(LoopVerify, Structure) {
   EXPECT_THAT(violation("parallel for i in 0..4 { for q in 0..2 { parallel for j in 0..4 { y[i, j] = 0:f32 } } }"),
               HasSubstr("kernel k: parallel for j in 0..+4: a parallel loop inside another one"));
-  EXPECT_THAT(violation("unrolled for i in 0..n { y[0, 0] = 0:f32 }"), HasSubstr("unrolled for i in 0..+n: unrolled loops need a constant extent"));
-  EXPECT_THAT(violation("vectorized for i in 0..n { y[0, 0] = 0:f32 }"), HasSubstr("vectorized loops need a constant extent"));
-  EXPECT_THAT(violation("alloc r: f32[n] register r[0] = 0:f32"), HasSubstr("alloc r: a register buffer of runtime extent n"));
+  EXPECT_THAT(violation("unrolled for i in 0..n { y[0, 0] = 0:f32 }"),
+              HasSubstr("unrolled for i in 0..+n: unrolled loops need a constant extent"));
+  EXPECT_THAT(violation("vectorized for i in 0..n { y[0, 0] = 0:f32 }"),
+              HasSubstr("vectorized loops need a constant extent"));
+  EXPECT_THAT(violation("alloc r: f32[n] register r[0] = 0:f32"),
+              HasSubstr("alloc r: a register buffer of runtime extent n"));
   EXPECT_THAT(violation("alloc r: f32[1] global r[0] = 0:f32"), HasSubstr("an allocation in global memory"));
-  EXPECT_THAT(violation("tensorized \"x86.fma.f32\" { y[0, 0] = 0:f32 }"),
-              HasSubstr("tensorized x86.fma.f32: the body does not match the intrinsic: level 0 is not one unrolled loop"));
+  EXPECT_THAT(
+      violation("tensorized \"x86.fma.f32\" { y[0, 0] = 0:f32 }"),
+      HasSubstr("tensorized x86.fma.f32: the body does not match the intrinsic: level 0 is not one unrolled loop"));
 }
 
 TEST(LoopVerify, Bounds) {
   EXPECT_THAT(violation("for i in 0..5 { y[i, 0] = 0:f32 }"),
               HasSubstr("kernel k: y[i, 0] = ...: index 0 of y is 0..4, outside its extent 4"));
-  EXPECT_THAT(violation("for i in 0..4 { y[i, 0] = a[i * 3 - 1] }"), HasSubstr("index 0 of a is -1..8, outside its extent 8"));
-  EXPECT_THAT(violation("for b in 0..3 { for r in (b * 4)..+4 { y[0, r] = 0:f32 } }"), HasSubstr("index 1 of y is 0..11"));
+  EXPECT_THAT(violation("for i in 0..4 { y[i, 0] = a[i * 3 - 1] }"),
+              HasSubstr("index 0 of a is -1..8, outside its extent 8"));
+  EXPECT_THAT(violation("for b in 0..3 { for r in (b * 4)..+4 { y[0, r] = 0:f32 } }"),
+              HasSubstr("index 1 of y is 0..11"));
   EXPECT_THAT(violation("y[0, 8] = 0:f32"), HasSubstr("index 1 of y is 8..8"));
   EXPECT_THAT(violation("for i in 0..4 { for j in 0..4 { y[i, j - i] = 0:f32 } }"), HasSubstr("index 1 of y is -3..3"));
   EXPECT_THAT(violation("for i in 0..4 { y[i, i - i] = a[i + 4 - i + i * 0] }"), HasSubstr("none"));
@@ -69,24 +76,29 @@ TEST(LoopVerify, ScopesAndTypesOfHandMadePrograms) {
   const Stmt zero = store(y, {i}, const_float(DType::kF32, 0));
   EXPECT_EQ(check_body(for_loop(i, 0, 4, ForKind::kSerial, zero)), "none");
   EXPECT_THAT(check_body(zero), HasSubstr("y[i] = ...: variable i is used outside its loop"));
-  EXPECT_THAT(check_body(store(other, {0}, const_float(DType::kF32, 0))), HasSubstr("buffer other is used outside its allocation"));
+  EXPECT_THAT(check_body(store(other, {0}, const_float(DType::kF32, 0))),
+              HasSubstr("buffer other is used outside its allocation"));
   EXPECT_THAT(check_body(store(y, {0}, load(other, {0}))), HasSubstr("buffer other is used outside its allocation"));
   const Stmt loop = for_loop(i, 0, 4, ForKind::kSerial, zero);
   EXPECT_THAT(check_body(seq({loop, loop})), HasSubstr("variable i is defined more than once"));
   EXPECT_THAT(check_body(for_loop(i, 0, 4, ForKind::kSerial, loop)), HasSubstr("variable i is defined more than once"));
   const Stmt block = alloc(make_buffer("t", DType::kF32, {1}, MemoryScope::kLocal), seq({}));
   EXPECT_THAT(check_body(seq({block, block})), HasSubstr("buffer t is defined more than once"));
-  EXPECT_THAT(check_body(for_loop(make_var("j", DType::kI32), 0, 4, ForKind::kSerial, seq({}))), HasSubstr("variable j is i32 instead of i64"));
-  EXPECT_THAT(check_body(for_loop(i, const_int(DType::kI32, 0), 4, ForKind::kSerial, seq({}))), HasSubstr("the range is not i64"));
+  EXPECT_THAT(check_body(for_loop(make_var("j", DType::kI32), 0, 4, ForKind::kSerial, seq({}))),
+              HasSubstr("variable j is i32 instead of i64"));
+  EXPECT_THAT(check_body(for_loop(i, const_int(DType::kI32, 0), 4, ForKind::kSerial, seq({}))),
+              HasSubstr("the range is not i64"));
   EXPECT_THAT(check_body(Stmt()), HasSubstr("the kernel has no body"));
   EXPECT_THAT(check_body(tensorized(nullptr, loop)), HasSubstr("no intrinsic"));
 
   auto node = std::make_shared<StmtNode>(*zero.get());
   node->value = const_int(DType::kI64, 0);
-  EXPECT_THAT(check_body(for_loop(i, 0, 4, ForKind::kSerial, Stmt(node))), HasSubstr("a value of type i64 is stored to y of type f32"));
+  EXPECT_THAT(check_body(for_loop(i, 0, 4, ForKind::kSerial, Stmt(node))),
+              HasSubstr("a value of type i64 is stored to y of type f32"));
   node = std::make_shared<StmtNode>(*zero.get());
   node->indices = {};
-  EXPECT_THAT(check_body(for_loop(i, 0, 4, ForKind::kSerial, Stmt(node))), HasSubstr("y has 1 dimensions but 0 indices"));
+  EXPECT_THAT(check_body(for_loop(i, 0, 4, ForKind::kSerial, Stmt(node))),
+              HasSubstr("y has 1 dimensions but 0 indices"));
   node = std::make_shared<StmtNode>(*if_then(i < Expr(3), zero).get());
   node->condition = i;
   EXPECT_THAT(check_body(for_loop(i, 0, 4, ForKind::kSerial, Stmt(node))), HasSubstr("the condition is not bool"));
@@ -105,7 +117,9 @@ TEST(LoopVerify, ThrowsNamingThePass) {
     verify_or_throw(program, "partition_loops");
     FAIL();
   } catch (const InternalError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("after partition_loops:\n  kernel k: y[1] = ...: index 0 of y is 1..1, outside its extent 1"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("after partition_loops:\n  kernel k: y[1] = ...: index 0 of y is 1..1, outside its extent 1"));
   }
 }
 

@@ -80,9 +80,10 @@ TEST(ProgramInterp, RunsTheCalls) {
   Tensor x(DType::kF32, {2, 3});
   for (int64_t i = 0; i < 6; ++i) x.set_double(i, static_cast<double>(i) - 2);
   std::vector<std::string> seen;
-  const std::vector<Tensor> outputs = interpret(parse_program(kText), {x}, [&](const KernelCall& call, const Tensor& output) {
-    seen.push_back(call.loc + std::to_string(output.num_elements()));
-  });
+  const std::vector<Tensor> outputs =
+      interpret(parse_program(kText), {x}, [&](const KernelCall& call, const Tensor& output) {
+        seen.push_back(call.loc + std::to_string(output.num_elements()));
+      });
   ASSERT_EQ(outputs.size(), 1u);
   std::vector<double> values;
   for (int64_t i = 0; i < 6; ++i) values.push_back(outputs[0].get_double(i));
@@ -121,15 +122,20 @@ TEST(ProgramVerify, NamesTheRule) {
   EXPECT_THAT(violation("arena at 0 alias", "arena at 64 alias"), HasSubstr("not at the place of its root"));
   EXPECT_THAT(violation("{0/4,0%4} arena at 64", "{0/4,0%4} arena"), HasSubstr("buffer u: used but without a place"));
   EXPECT_THAT(violation("f32[6] output 0", "f32[6] output 1"), HasSubstr("number 1 in a signature of 1"));
-  EXPECT_THAT(violation("dense<f32[6] 1 2 3 4 5 6>", "dense<f32[5] 1 2 3 4 5>"), HasSubstr("buffer w: 20 bytes of contents for 24"));
+  EXPECT_THAT(violation("dense<f32[6] 1 2 3 4 5 6>", "dense<f32[5] 1 2 3 4 5>"),
+              HasSubstr("buffer w: 20 bytes of contents for 24"));
   EXPECT_THAT(violation(" = dense<f32[6] 1 2 3 4 5 6>", ""), HasSubstr("buffer w: a weight without contents"));
   EXPECT_THAT(violation("call @relu(%x, %t)", "call @relu(%x)"), HasSubstr("call of relu: 1 parameters instead of 2"));
-  EXPECT_THAT(violation("call @relu(%x, %t)", "call @relu(%u, %t)"), HasSubstr("parameter x is f32[2,3], given u of f32[2,4]"));
+  EXPECT_THAT(violation("call @relu(%x, %t)", "call @relu(%u, %t)"),
+              HasSubstr("parameter x is f32[2,3], given u of f32[2,4]"));
   EXPECT_THAT(violation("call @relu(%x, %t)", "call @relu(%t, %t)"), HasSubstr("t is read before it is written"));
-  EXPECT_THAT(violation("call @relu(%x, %t) loc(\"Relu_0\")\n", ""), HasSubstr("t/flat view is read before it is written"));
+  EXPECT_THAT(violation("call @relu(%x, %t) loc(\"Relu_0\")\n", ""),
+              HasSubstr("t/flat view is read before it is written"));
   EXPECT_THAT(violation("call @flat(%u, %y)", "call @flat(%u, %w)"), HasSubstr("the weight w is written"));
-  EXPECT_THAT(violation("call @flat(%u, %y)", "call @flat(%u, %\"t/flat view\")"), HasSubstr("y: the output is never written"));
-  EXPECT_THAT(violation("y[i] = (x[i] * 2:f32)", "y[i + 1] = (x[i] * 2:f32)"), HasSubstr("kernel flat: y[(i + 1)] = ...: index 0 of y is 1..6"));
+  EXPECT_THAT(violation("call @flat(%u, %y)", "call @flat(%u, %\"t/flat view\")"),
+              HasSubstr("y: the output is never written"));
+  EXPECT_THAT(violation("y[i] = (x[i] * 2:f32)", "y[i + 1] = (x[i] * 2:f32)"),
+              HasSubstr("kernel flat: y[(i + 1)] = ...: index 0 of y is 1..6"));
   Program program = parse_program(kText);
   program.buffers[4].alias_of = 4;
   EXPECT_THAT(verify(program)[0], HasSubstr("the alias leads to no buffer"));
@@ -169,16 +175,17 @@ TEST_P(ProgramTextMistake, IsTold) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ProgramTextMistake,
-    testing::Values(Mistake{"Negative", "weight at 0", "weight at -64", "TSR-3201", "an offset of -64"},
-                    Mistake{"NoBuffer", "call @relu(%x,", "call @relu(%q,", "TSR-3202", "there is no buffer '%q'"},
-                    Mistake{"NoKernel", "call @relu(", "call @elu(", "TSR-3202", "there is no kernel '@elu'"},
-                    Mistake{"SignatureBuffer", "(%x) -> (%y)", "(%x) -> (%z)", "TSR-3202", "there is no buffer '%z'"},
-                    Mistake{"Twice", "buffer %w", "buffer %x", "TSR-3203", "buffer '%x' is defined twice"},
-                    Mistake{"KernelTwice", "kernel @add", "kernel @relu", "TSR-3203", "kernel '@relu' is defined twice"},
-                    Mistake{"Kind", "arena at 64", "stack at 64", "TSR-3001", "expected input, output, weight or arena"},
-                    Mistake{"Statement", "call @relu", "jump @relu", "TSR-3001", "expected buffer, define, call or '}'"},
-                    Mistake{"Kernel", "max(x[i, j], 0:f32)", "max(x[i], 0:f32)", "TSR-3103", "2 dimensions, found 1"},
-                    Mistake{"Type", "f32[6] output", "f33[6] output", "TSR-3005", "unknown dtype 'f33'"}),
+    testing::Values(
+        Mistake{"Negative", "weight at 0", "weight at -64", "TSR-3201", "an offset of -64"},
+        Mistake{"NoBuffer", "call @relu(%x,", "call @relu(%q,", "TSR-3202", "there is no buffer '%q'"},
+        Mistake{"NoKernel", "call @relu(", "call @elu(", "TSR-3202", "there is no kernel '@elu'"},
+        Mistake{"SignatureBuffer", "(%x) -> (%y)", "(%x) -> (%z)", "TSR-3202", "there is no buffer '%z'"},
+        Mistake{"Twice", "buffer %w", "buffer %x", "TSR-3203", "buffer '%x' is defined twice"},
+        Mistake{"KernelTwice", "kernel @add", "kernel @relu", "TSR-3203", "kernel '@relu' is defined twice"},
+        Mistake{"Kind", "arena at 64", "stack at 64", "TSR-3001", "expected input, output, weight or arena"},
+        Mistake{"Statement", "call @relu", "jump @relu", "TSR-3001", "expected buffer, define, call or '}'"},
+        Mistake{"Kernel", "max(x[i, j], 0:f32)", "max(x[i], 0:f32)", "TSR-3103", "2 dimensions, found 1"},
+        Mistake{"Type", "f32[6] output", "f33[6] output", "TSR-3005", "unknown dtype 'f33'"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ProgramText, DamagedTextNeverCrashes) {
@@ -233,7 +240,8 @@ TEST(MemoryPlan, RandomLifetimesNeverOverlap) {
       EXPECT_LE(offsets[i] + lifetimes[i].bytes, total);
       for (size_t j = 0; j < i; ++j) {
         const bool together = lifetimes[i].first <= lifetimes[j].last && lifetimes[j].first <= lifetimes[i].last;
-        const bool apart = offsets[i] + lifetimes[i].bytes <= offsets[j] || offsets[j] + lifetimes[j].bytes <= offsets[i];
+        const bool apart =
+            offsets[i] + lifetimes[i].bytes <= offsets[j] || offsets[j] + lifetimes[j].bytes <= offsets[i];
         EXPECT_TRUE(!together || apart) << i << " and " << j;
       }
     }
@@ -269,10 +277,10 @@ Program random_program(std::mt19937& random) {
       values.push_back(name);
     }
   }
-  return parse_program(
-      "program @random(%in) -> (%out) {\n  plan arena 0 weights 0 scratch 0\n" + buffers +
-      "  define rule \"naive\"\n  kernel @mix(a: f32[64], b: f32[64]) -> (c: f32[64]) {\n"
-      "    for i in 0..64 { c[i] = fma(a[63 - i], 0.5:f32, b[i]) }\n  }\n" + calls + "}\n");
+  return parse_program("program @random(%in) -> (%out) {\n  plan arena 0 weights 0 scratch 0\n" + buffers +
+                       "  define rule \"naive\"\n  kernel @mix(a: f32[64], b: f32[64]) -> (c: f32[64]) {\n"
+                       "    for i in 0..64 { c[i] = fma(a[63 - i], 0.5:f32, b[i]) }\n  }\n" +
+                       calls + "}\n");
 }
 
 TEST(MemoryPlan, DoesNotChangeResults) {
@@ -313,9 +321,13 @@ TEST(MemoryPlan, EqualWeightsAreStoredOnce) {
 }
 
 TEST(MemoryPlan, AChainUsesTwoBuffers) {
-  std::string text = "program @main(%x) -> (%y) {\n plan arena 0 weights 0 scratch 0\n buffer %x: f32[16] input 0\n buffer %y: f32[16] output 0\n";
+  std::string text =
+      "program @main(%x) -> (%y) {\n plan arena 0 weights 0 scratch 0\n buffer %x: f32[16] input 0\n buffer %y: "
+      "f32[16] output 0\n";
   for (int i = 0; i < 10; ++i) text += " buffer %t" + std::to_string(i) + ": f32[16] arena\n";
-  text += " define rule \"r\" kernel @k(a: f32[16]) -> (b: f32[16]) { for i in 0..16 { b[i] = a[i] } }\n call @k(%x, %t0)\n";
+  text +=
+      " define rule \"r\" kernel @k(a: f32[16]) -> (b: f32[16]) { for i in 0..16 { b[i] = a[i] } }\n call @k(%x, "
+      "%t0)\n";
   for (int i = 1; i < 10; ++i) text += " call @k(%t" + std::to_string(i - 1) + ", %t" + std::to_string(i) + ")\n";
   Program program = parse_program(text + " call @k(%t9, %y)\n}");
   plan_memory(program);
