@@ -76,7 +76,8 @@ std::string to_string(const Body& body) {
     text += combiner_name(body.combiner);
     text += "[";
     for (size_t i = 0; i < body.reduce_axes.size(); ++i)
-      text += fmt::format("{}{}<{}", i ? ", " : "", to_string(body.reduce_axes[i].var), to_string(body.reduce_axes[i].extent));
+      text += fmt::format("{}{}<{}", i ? ", " : "", to_string(body.reduce_axes[i].var),
+                          to_string(body.reduce_axes[i].extent));
     text += "] ";
   }
   return text + to_string(body.value);

@@ -29,9 +29,9 @@ struct Axis {
 };
 
 struct Body {
-  std::vector<BufferPtr> inputs;    // one per operand, logical shapes
-  std::vector<Axis> axes;           // one per output dimension
-  std::vector<Axis> reduce_axes;    // empty for an injective body
+  std::vector<BufferPtr> inputs;  // one per operand, logical shapes
+  std::vector<Axis> axes;         // one per output dimension
+  std::vector<Axis> reduce_axes;  // empty for an injective body
   Combiner combiner = Combiner::kNone;
   Expr value;
 

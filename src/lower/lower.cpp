@@ -115,7 +115,8 @@ void lower_region(KernelLowering& kernel, const Graph& region, std::vector<Kerne
         values[result] = kernel.add_stage(region.value(result).name, type, node_body(region, node), operands);
         break;
       case OpKind::kView:
-        values[result] = kernel.add_stage(region.value(result).name, type, reshape_body(region.type(node.inputs[0]), type), operands);
+        values[result] = kernel.add_stage(region.value(result).name, type,
+                                          reshape_body(region.type(node.inputs[0]), type), operands);
         break;
       default: throw InternalError("operator " + node.op->name + " inside a kernel");
     }
@@ -133,7 +134,8 @@ class GraphLowering {
   Program run() {
     program_.name = graph_.name;
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
-      const BufferId id = add_buffer(graph_.value(graph_.inputs[i]).name, BufferKind::kInput, graph_.type(graph_.inputs[i]));
+      const BufferId id =
+          add_buffer(graph_.value(graph_.inputs[i]).name, BufferKind::kInput, graph_.type(graph_.inputs[i]));
       program_.buffers[static_cast<size_t>(id)].index = static_cast<int32_t>(i);
       program_.inputs.push_back(id);
       buffer_of_[graph_.inputs[i]] = id;
@@ -202,7 +204,8 @@ class GraphLowering {
       const TensorType& type = graph_.type(node.outputs[0]);
       check(type.layout.row_major() && graph_.type(node.inputs[0]).layout.row_major(), "a view of a layout");
       const BufferId root = root_of(source);
-      const BufferId id = add_buffer(graph_.value(node.outputs[0]).name, program_.buffers[static_cast<size_t>(root)].kind, type);
+      const BufferId id =
+          add_buffer(graph_.value(node.outputs[0]).name, program_.buffers[static_cast<size_t>(root)].kind, type);
       program_.buffers[static_cast<size_t>(id)].alias_of = root;
       buffer_of_[node.outputs[0]] = id;
       return;

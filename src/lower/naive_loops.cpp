@@ -14,12 +14,13 @@ struct Memory {
     physical[logical.get()] = {make_buffer(name, logical->dtype, physical_shape(logical->shape, layout)), layout};
   }
   Expr rewrite(const Expr& e, const Bounds& bounds) const {
-    return simplify(transform(e, [&](const Expr& node) -> Expr {
-                      if (node->kind != ExprKind::kLoad) return {};
-                      const auto it = physical.find(node->buffer.get());
-                      if (it == physical.end()) return {};
-                      return load(it->second.first, physical_index(node->operands, it->second.second));
-                    }),
+    return simplify(transform(e,
+                              [&](const Expr& node) -> Expr {
+                                if (node->kind != ExprKind::kLoad) return {};
+                                const auto it = physical.find(node->buffer.get());
+                                if (it == physical.end()) return {};
+                                return load(it->second.first, physical_index(node->operands, it->second.second));
+                              }),
                     bounds);
   }
 };
@@ -75,14 +76,15 @@ LoopProgram naive_loops(const TensorProgram& program) {
   Stmt update = store(acc, {0}, combine(body.combiner, sum, value));
   Expr final_value = sum;
   if (reduction != &output)
-    final_value = memory.rewrite(transform(output.body.value,
-                                           [&](const Expr& node) -> Expr {
-                                             return node->kind == ExprKind::kLoad && node->buffer == reduction->out ? sum : Expr();
-                                           }),
-                                 bounds);
-  result.body = nest(output.body.axes,
-                     alloc(acc, seq({store(acc, {0}, combiner_identity(body.combiner, acc->dtype)),
-                                     nest(body.reduce_axes, update), store(out, store_index, final_value)})));
+    final_value = memory.rewrite(
+        transform(output.body.value,
+                  [&](const Expr& node) -> Expr {
+                    return node->kind == ExprKind::kLoad && node->buffer == reduction->out ? sum : Expr();
+                  }),
+        bounds);
+  result.body =
+      nest(output.body.axes, alloc(acc, seq({store(acc, {0}, combiner_identity(body.combiner, acc->dtype)),
+                                             nest(body.reduce_axes, update), store(out, store_index, final_value)})));
   return result;
 }
 

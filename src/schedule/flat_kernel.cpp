@@ -102,7 +102,9 @@ std::optional<FlatKernel> make_flat_kernel(const TensorProgram& program, std::st
     loop.extent = *as_int(physical[i]);
     loop.axis = dim.axis;
     loop.part = dim.part;
-    const char* suffix = dim.part == LayoutDim::Part::kQuotient ? "b" : dim.part == LayoutDim::Part::kRemainder ? "l" : "";
+    const char* suffix = dim.part == LayoutDim::Part::kQuotient    ? "b"
+                         : dim.part == LayoutDim::Part::kRemainder ? "l"
+                                                                   : "";
     loop.var = make_var(fmt::format("i{}{}", dim.axis, suffix));
     kernel.bounds.set(loop.var, 0, loop.extent - 1);
     kernel.loops.push_back(loop);
@@ -207,7 +209,8 @@ bool merges_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, 
 }
 
 // Replaces the pair by one variable in linear load indices: outer -> 0, inner -> merged.
-Expr merge_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, const Var& merged, const Bounds& bounds) {
+Expr merge_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, const Var& merged,
+              const Bounds& bounds) {
   if (!e) return e;
   return simplify(substitute(e, {{outer.var.get(), Expr(0)}, {inner.var.get(), merged}}), bounds);
 }
@@ -238,10 +241,12 @@ void merge_loops(FlatKernel& kernel,
       merged.extent = outer.extent * inner.extent;
       kernel.bounds.set(merged.var, 0, merged.extent - 1);
       kernel.value = merge_in(kernel.value, outer, inner, merged.var, kernel.bounds);
-      if (kernel.reduce_value) kernel.reduce_value = merge_in(kernel.reduce_value, outer, inner, merged.var, kernel.bounds);
+      if (kernel.reduce_value)
+        kernel.reduce_value = merge_in(kernel.reduce_value, outer, inner, merged.var, kernel.bounds);
       kernel.out_index = merge_in(kernel.out_index, outer, inner, merged.var, kernel.bounds);
       // Logical indices of the two axes are no longer needed one by one: only unpadded loops merge.
-      for (Expr& index : kernel.logical) index = simplify(substitute(index, {{outer.var.get(), Expr(0)}, {inner.var.get(), Expr(0)}}), kernel.bounds);
+      for (Expr& index : kernel.logical)
+        index = simplify(substitute(index, {{outer.var.get(), Expr(0)}, {inner.var.get(), Expr(0)}}), kernel.bounds);
       kernel.loops[i - 1] = merged;
       kernel.loops.erase(kernel.loops.begin() + static_cast<std::ptrdiff_t>(i));
     }

@@ -23,22 +23,22 @@ struct OutputLoop {
 
 // REQUIRES (make_flat_kernel): static shapes, at most one reduction and one epilogue, no zero-sized output.
 struct FlatKernel {
-  std::vector<BufferPtr> params;      // one-dimensional; kernel parameters, then the output
-  std::vector<int64_t> param_block;   // the layout's inner block of each parameter; 1 when row-major
+  std::vector<BufferPtr> params;     // one-dimensional; kernel parameters, then the output
+  std::vector<int64_t> param_block;  // the layout's inner block of each parameter; 1 when row-major
   std::vector<bool> is_constant;
-  std::vector<OutputLoop> loops;      // one per physical dimension of the output, outermost first
-  std::vector<Expr> logical;          // the output's logical index in terms of the loops
-  std::vector<int64_t> extents;       // of the logical axes
-  Expr out_index;                     // flat
-  bool padded = false;                // some loop values lie beyond the logical extents
-  Expr value;                         // injective value, or the epilogue with `result_var` for the reduction
-  Var result_var;                     // stands for the finished reduction; null when injective
+  std::vector<OutputLoop> loops;  // one per physical dimension of the output, outermost first
+  std::vector<Expr> logical;      // the output's logical index in terms of the loops
+  std::vector<int64_t> extents;   // of the logical axes
+  Expr out_index;                 // flat
+  bool padded = false;            // some loop values lie beyond the logical extents
+  Expr value;                     // injective value, or the epilogue with `result_var` for the reduction
+  Var result_var;                 // stands for the finished reduction; null when injective
   // The reduction, in terms of `loops` and `reduce`:
   Combiner combiner = Combiner::kNone;
   std::vector<Axis> reduce;
   Expr reduce_value;
   DType reduce_dtype = DType::kF32;
-  Bounds bounds;                      // of all loop and reduce variables
+  Bounds bounds;  // of all loop and reduce variables
 
   const BufferPtr& out() const { return params.back(); }
   // Condition under which the loops' values are inside the logical extents; null when always.
@@ -53,6 +53,7 @@ bool loads_in_bounds(const Expr& e, const Bounds& bounds);
 
 // Merges neighbouring loops whose combined variable addresses all memory linearly, innermost first. Only loops for
 // which `may_merge` says so.
-void merge_loops(FlatKernel& kernel, const std::function<bool(const OutputLoop& outer, const OutputLoop& inner)>& may_merge);
+void merge_loops(FlatKernel& kernel,
+                 const std::function<bool(const OutputLoop& outer, const OutputLoop& inner)>& may_merge);
 
 }  // namespace tessera

@@ -12,13 +12,13 @@ namespace tessera {
 // the sum over dimensions of index * multiplier; places beyond the axis' extent hold zero.
 struct PackDim {
   int64_t extent = 1;
-  int axis = 0;             // index into PackSpec::axes
+  int axis = 0;  // index into PackSpec::axes
   int64_t multiplier = 1;
 };
 
 struct PackAxis {
-  int64_t extent = 1;       // valid places: [0, extent)
-  int64_t stride = 0;       // elements in the source per place
+  int64_t extent = 1;  // valid places: [0, extent)
+  int64_t stride = 0;  // elements in the source per place
 };
 
 struct PackSpec {

@@ -9,7 +9,8 @@ namespace tessera {
 namespace {
 
 constexpr std::array kRules = {
-    ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", register_tile},
+    ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile",
+                 register_tile},
     ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", row_reduce},
     ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", injective},
     ScheduleRule{"scalar_loops", "one output element at a time", scalar_loops},
@@ -24,7 +25,8 @@ void use_packed(Program& program, int32_t kernel, const PackedParam& packed) {
     {
       const ProgramBuffer& old = program.buffers[static_cast<size_t>(source)];
       const ProgramBuffer& root = old.alias_of >= 0 ? program.buffers[static_cast<size_t>(old.alias_of)] : old;
-      check(root.kind == BufferKind::kWeight && root.data != nullptr, "a packed parameter must be a weight: " + old.name);
+      check(root.kind == BufferKind::kWeight && root.data != nullptr,
+            "a packed parameter must be a weight: " + old.name);
       auto data = std::make_shared<Tensor>(pack(*root.data, packed.spec));
       buffer.name = old.name + ".packed" + std::to_string(program.buffers.size());
       buffer.kind = BufferKind::kWeight;

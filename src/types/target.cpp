@@ -10,6 +10,8 @@ int Target::vector_bits() const {
 
 int Target::vector_registers() const { return has("avx512f") || triple.starts_with("aarch64") ? 32 : 16; }
 
-bool Target::has_fma() const { return has("fma") || has("avx512f") || triple.starts_with("aarch64"); }
+bool Target::has_fma() const {
+  return has("fma") || has("avx512f") || triple.starts_with("aarch64") || (triple.starts_with("riscv64") && has("d"));
+}
 
 }  // namespace tessera

@@ -15,11 +15,11 @@ struct Target {
   int64_t l1_bytes = 32 << 10;
   int64_t l2_bytes = 1 << 20;
   int64_t l3_bytes = 8 << 20;
-  int num_threads = 1;             // what parallel loops are cut for
+  int num_threads = 1;  // what parallel loops are cut for
 
   bool has(const std::string& feature) const { return features.count(feature) != 0; }
-  int vector_bits() const;         // of the widest float vectors: 128, 256 or 512
-  int vector_registers() const;    // 16 or 32
+  int vector_bits() const;       // of the widest float vectors: 128, 256 or 512
+  int vector_registers() const;  // 16 or 32
   bool has_fma() const;
   int f32_lanes() const { return vector_bits() / 32; }
 };

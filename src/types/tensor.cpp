@@ -15,7 +15,7 @@ namespace {
 struct FloatFormat {
   int exponent_bits, mantissa_bits, bias;
   bool has_sign;
-  bool has_infinity;   // IEEE-like: top exponent is infinity and NaN
+  bool has_infinity;     // IEEE-like: top exponent is infinity and NaN
   bool nan_is_neg_zero;  // fnuz: the only NaN is the code of -0
   bool has_nan;
 };
@@ -33,6 +33,9 @@ FloatFormat format_of(DType dtype) {
   }
   throw InternalError("not a small float format");
 }
+
+// 2^exponent for exponents of normal doubles.
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 
 uint64_t low_mask(int bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
 
@@ -53,10 +56,9 @@ double decode_float(DType dtype, uint32_t bits) {
   }
   if (f.has_nan && !f.has_infinity && !f.nan_is_neg_zero && exponent == top && mantissa == low_mask(f.mantissa_bits))
     return std::nan("");
-  double value = exponent == 0
-                     ? std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits)
-                     : std::ldexp(static_cast<double>(mantissa | (1u << f.mantissa_bits)),
-                                  static_cast<int>(exponent) - f.bias - f.mantissa_bits);
+  double value = exponent == 0 ? std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits)
+                               : static_cast<double>(mantissa | (1u << f.mantissa_bits)) *
+                                     power_of_two(static_cast<int>(exponent) - f.bias - f.mantissa_bits);
   return negative ? -value : value;
 }
 
@@ -85,13 +87,11 @@ uint32_t encode_float(DType dtype, double value) {
   if (std::isinf(magnitude)) {
     code = f.has_infinity ? top : max_code + 1;
   } else {
-    int exponent = 0;
-    std::frexp(magnitude, &exponent);
-    int e = exponent - 1 + f.bias;
-    if (magnitude == 0) e = 0;
-    if (e < 1) e = 1;
-    const double scaled = std::ldexp(magnitude, f.bias + f.mantissa_bits - e);
-    const auto rounded = static_cast<uint64_t>(std::nearbyint(scaled));
+    const int exponent = static_cast<int>(std::bit_cast<uint64_t>(magnitude) >> 52) - 1023;  // of a normal double
+    const int e = exponent + f.bias < 1 ? 1 : exponent + f.bias;
+    const double scaled = magnitude * power_of_two(f.bias + f.mantissa_bits - e);
+    constexpr double kShift = 4503599627370496.0;  // 2^52: adding it leaves no digits behind the point
+    const auto rounded = static_cast<uint64_t>(scaled + kShift - kShift);
     // Adding lets a carry out of the mantissa raise the exponent.
     const uint64_t wide = (static_cast<uint64_t>(e - 1) << f.mantissa_bits) + rounded;
     code = wide > max_code ? max_code + 1 : static_cast<uint32_t>(wide);
@@ -124,10 +124,22 @@ int64_t Tensor::num_elements() const {
 
 double Tensor::get_double(int64_t index) const {
   switch (dtype_) {
-    case DType::kF64: { double v; std::memcpy(&v, data_ + index * 8, 8); return v; }
-    case DType::kF32: { float v; std::memcpy(&v, data_ + index * 4, 4); return v; }
+    case DType::kF64: {
+      double v;
+      std::memcpy(&v, data_ + index * 8, 8);
+      return v;
+    }
+    case DType::kF32: {
+      float v;
+      std::memcpy(&v, data_ + index * 4, 4);
+      return v;
+    }
     case DType::kF16:
-    case DType::kBF16: { uint16_t v; std::memcpy(&v, data_ + index * 2, 2); return decode_float(dtype_, v); }
+    case DType::kBF16: {
+      uint16_t v;
+      std::memcpy(&v, data_ + index * 2, 2);
+      return decode_float(dtype_, v);
+    }
     case DType::kF4E2M1: {
       const auto byte = std::to_integer<uint32_t>(data_[index / 2]);
       return decode_float(dtype_, (byte >> (4 * (index % 2))) & 15);
@@ -158,7 +170,11 @@ int64_t Tensor::get_int(int64_t index) const {
 void Tensor::set_double(int64_t index, double value) {
   switch (dtype_) {
     case DType::kF64: std::memcpy(mutable_data_ + index * 8, &value, 8); return;
-    case DType::kF32: { const auto v = static_cast<float>(value); std::memcpy(mutable_data_ + index * 4, &v, 4); return; }
+    case DType::kF32: {
+      const auto v = static_cast<float>(value);
+      std::memcpy(mutable_data_ + index * 4, &v, 4);
+      return;
+    }
     case DType::kF16:
     case DType::kBF16: {
       const auto v = static_cast<uint16_t>(encode_float(dtype_, value));

@@ -14,7 +14,9 @@ class CaseBuilder {
  public:
   CaseBuilder(int64_t block, std::mt19937& random) : block_(block), random_(random), builder_(graph_) {}
 
-  int64_t pick(std::initializer_list<int64_t> choices) { return *(choices.begin() + below(static_cast<int64_t>(choices.size()))); }
+  int64_t pick(std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + below(static_cast<int64_t>(choices.size())));
+  }
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   bool chance(int percent) { return below(100) < percent; }
 
@@ -167,7 +169,8 @@ Graph movement(CaseBuilder& b) {
   switch (b.below(6)) {
     case 0: {
       std::vector<int64_t> perm{0, 1, 2, 3};
-      for (size_t i = 3; i > 0; --i) std::swap(perm[i], perm[static_cast<size_t>(b.below(static_cast<int64_t>(i) + 1))]);
+      for (size_t i = 3; i > 0; --i)
+        std::swap(perm[i], perm[static_cast<size_t>(b.below(static_cast<int64_t>(i) + 1))]);
       return b.finish(b.add("transpose", {x}, {{"perm", perm}}, b.maybe_blocked()));
     }
     case 1: {
@@ -178,7 +181,8 @@ Graph movement(CaseBuilder& b) {
       const int64_t axis = b.below(4);
       std::vector<int64_t> second = shape;
       second[static_cast<size_t>(axis)] = b.pick({1, 4, 16});
-      return b.finish(b.add("concat", {x, b.input(second, b.maybe_blocked()), b.input(shape)}, {{"axis", axis}}, b.maybe_blocked()));
+      return b.finish(b.add("concat", {x, b.input(second, b.maybe_blocked()), b.input(shape)}, {{"axis", axis}},
+                            b.maybe_blocked()));
     }
     case 3: {
       std::vector<int64_t> starts;
@@ -195,7 +199,8 @@ Graph movement(CaseBuilder& b) {
     case 4: {
       const std::vector<int64_t> low{0, b.below(3), b.below(3), b.below(3)};
       const std::vector<int64_t> high{0, b.below(3), b.below(3), b.below(3)};
-      return b.finish(b.add("pad", {x, b.constant({})}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}}, b.maybe_blocked()));
+      return b.finish(b.add("pad", {x, b.constant({})},
+                            {{"low", low}, {"high", high}, {"mode", std::string("constant")}}, b.maybe_blocked()));
     }
     default: {
       std::vector<int64_t> wide = shape;

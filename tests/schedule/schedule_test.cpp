@@ -50,7 +50,8 @@ std::string difference(const Tensor& want, const Tensor& physical, const Layout&
   for (int64_t i = 0; i < want.num_elements(); ++i)
     if (std::isfinite(want.get_double(i))) scale = std::max(scale, std::fabs(want.get_double(i)));
   Tensor places(DType::kI64, want.dims());
-  std::vector<int64_t> dims = layout.row_major() ? want.dims() : *static_dims(physical_shape(make_shape(want.dims()), layout));
+  std::vector<int64_t> dims =
+      layout.row_major() ? want.dims() : *static_dims(physical_shape(make_shape(want.dims()), layout));
   for (int64_t flat = 0; flat < want.num_elements(); ++flat) {
     std::vector<Expr> index(want.dims().size());
     int64_t rest = flat;
@@ -79,7 +80,8 @@ struct Runner {
     std::vector<Tensor> inputs;
     for (ValueId id : test.graph.inputs) {
       Tensor tensor(test.graph.type(id).dtype, test.graph.type(id).dims());
-      for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_double(i, static_cast<double>(static_cast<int>(random() % 33) - 16) / 8);
+      for (int64_t i = 0; i < tensor.num_elements(); ++i)
+        tensor.set_double(i, static_cast<double>(static_cast<int>(random() % 33) - 16) / 8);
       inputs.push_back(tensor);
     }
     const Tensor want = interpreter.evaluate(test.graph, inputs).at(0);
@@ -124,11 +126,13 @@ struct Runner {
         ++taken[std::string(rule.name)];
         const auto& scheduled = std::get<ScheduledKernel>(answer);
         std::vector<Tensor> tensors = args;
-        for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack(args[packed.param], packed.spec);
+        for (const PackedParam& packed : scheduled.packed)
+          tensors[packed.param] = pack(args[packed.param], packed.spec);
         execute(scheduled.program, tensors);
         if (grouped.outputs[0] == node.outputs[0])
           ASSERT_EQ(difference(want, values.at(result), type.layout), "")
-              << "rule " << rule.name << ", " << bits << " bits\n" << test.text << print(scheduled.program);
+              << "rule " << rule.name << ", " << bits << " bits\n"
+              << test.text << print(scheduled.program);
       }
       execute(naive_loops(definition), args);
       if (grouped.outputs[0] == node.outputs[0])

@@ -71,9 +71,8 @@ RuleResult injective(const TensorProgram& program, const Target& target) {
     return along_last(at.at(chunks.var.get()) * Expr(kChunk), kChunk, at);
   }));
   if (last.extent % kChunk != 0)
-    parts.push_back(outer_nest(outer, 32, [&](const VarMap& at) {
-      return along_last(chunks.extent * kChunk, last.extent % kChunk, at);
-    }));
+    parts.push_back(outer_nest(
+        outer, 32, [&](const VarMap& at) { return along_last(chunks.extent * kChunk, last.extent % kChunk, at); }));
   result.program.body = seq(std::move(parts));
   return result;
 }

@@ -19,18 +19,18 @@ namespace {
 
 struct ReduceLoop {
   Var var;
-  int64_t extent = 1;     // constant part of the trip count
-  Expr dynamic_extent;    // when the last block is shorter; null otherwise
-  int axis = 0;           // index into FlatKernel::reduce
-  int64_t multiplier = 1; // of the axis' place per step
-  bool expanded = false;  // copied per iteration, because rows take part or not depending on it
+  int64_t extent = 1;      // constant part of the trip count
+  Expr dynamic_extent;     // when the last block is shorter; null otherwise
+  int axis = 0;            // index into FlatKernel::reduce
+  int64_t multiplier = 1;  // of the axis' place per step
+  bool expanded = false;   // copied per iteration, because rows take part or not depending on it
 };
 
 // A stretch of row tiles in which the same rows take part.
 struct RowRun {
   int64_t first_tile = 0, num_tiles = 0;
-  int64_t rows = 0;                                  // rows stored
-  std::vector<std::pair<int64_t, int64_t>> active;   // per assignment of the expanded loops: rows [first, second)
+  int64_t rows = 0;                                 // rows stored
+  std::vector<std::pair<int64_t, int64_t>> active;  // per assignment of the expanded loops: rows [first, second)
 };
 
 struct Tiling {
@@ -39,15 +39,15 @@ struct Tiling {
   std::string name;
   // The vector axis.
   OutputLoop vector;
-  bool blocked = false;       // it is the remainder of a blocked axis, whose quotient is `block`
-  OutputLoop block;           // variable of the block index; made up when the axis is whole
-  int64_t width = 1;          // elements per block: the width of a vector
+  bool blocked = false;  // it is the remainder of a blocked axis, whose quotient is `block`
+  OutputLoop block;      // variable of the block index; made up when the axis is whole
+  int64_t width = 1;     // elements per block: the width of a vector
   int64_t full_blocks = 1, partial_lanes = 0;
   std::optional<OutputLoop> row;
   std::vector<OutputLoop> others;  // outermost first
   std::vector<ReduceLoop> reduce;
-  Expr update;                // what is combined, guards removed
-  std::vector<Expr> guards;   // hoisted conditions without the row axis
+  Expr update;               // what is combined, guards removed
+  std::vector<Expr> guards;  // hoisted conditions without the row axis
   std::vector<Expr> row_guards;
   std::vector<PackedParam> packed;
   std::vector<RowRun> runs;
@@ -147,9 +147,8 @@ std::string choose_reduce_loops(Tiling& t) {
     loop.extent = extent;
     loop.axis = static_cast<int>(i);
     const auto linear_in = [&](const Var& var) {
-      return all_loads(t.update, [&](const Expr& node) {
-        return linear_coefficient(node->operands[0], var, k.bounds).has_value();
-      });
+      return all_loads(
+          t.update, [&](const Expr& node) { return linear_coefficient(node->operands[0], var, k.bounds).has_value(); });
     };
     if (extent > 1 && !linear_in(axis.var)) {
       // A blocked axis is walked block by block.
@@ -281,7 +280,8 @@ std::string check_operands(Tiling& t) {
   if (t.blocked && k.extents[static_cast<size_t>(t.vector.axis)] % t.width != 0) {
     std::vector<const Buffer*> unpadded;
     for (size_t p = 0; p + 1 < k.params.size(); ++p) {
-      const bool packed = std::any_of(t.packed.begin(), t.packed.end(), [&](const PackedParam& q) { return q.param == p; });
+      const bool packed =
+          std::any_of(t.packed.begin(), t.packed.end(), [&](const PackedParam& q) { return q.param == p; });
       if (!packed && k.param_block[p] == 1) unpadded.push_back(k.params[p].get());
     }
     if (!all_loads(t.update, [&](const Expr& node) {
@@ -308,12 +308,14 @@ std::string find_row_runs(Tiling& t) {
   for (const ReduceLoop* loop : expanded) assignments *= loop->extent;
 
   // Validity of every row for every assignment.
-  std::vector<std::vector<bool>> valid(static_cast<size_t>(assignments), std::vector<bool>(static_cast<size_t>(num_rows), true));
+  std::vector<std::vector<bool>> valid(static_cast<size_t>(assignments),
+                                       std::vector<bool>(static_cast<size_t>(num_rows), true));
   if (!t.row_guards.empty())
     for (int64_t a = 0; a < assignments; ++a) {
       VarMap at;
       int64_t rest = a;
-      for (size_t i = expanded.size(); i-- > 0; rest /= expanded[i]->extent) at[expanded[i]->var.get()] = rest % expanded[i]->extent;
+      for (size_t i = expanded.size(); i-- > 0; rest /= expanded[i]->extent)
+        at[expanded[i]->var.get()] = rest % expanded[i]->extent;
       std::vector<Expr> conditions;
       for (const Expr& guard : t.row_guards) conditions.push_back(substitute(guard, at));
       for (int64_t r = 0; r < num_rows; ++r)
@@ -338,7 +340,8 @@ std::string find_row_runs(Tiling& t) {
         if (!flags[static_cast<size_t>(tile * rows + r)]) return "the rows that take part are not one interval";
       run.active.emplace_back(begin, end);
     }
-    if (!t.runs.empty() && t.runs.back().rows == run.rows && t.runs.back().active == run.active) ++t.runs.back().num_tiles;
+    if (!t.runs.empty() && t.runs.back().rows == run.rows && t.runs.back().active == run.active)
+      ++t.runs.back().num_tiles;
     else t.runs.push_back(std::move(run));
   }
   if (t.runs.size() > 12) return fmt::format("padding makes {} different kinds of tiles, more than 12", t.runs.size());
@@ -351,8 +354,14 @@ class TileEmitter {
  public:
   TileEmitter(const Tiling& tiling, const VarMap& outer, const Expr& first_block, int64_t vectors, int64_t lanes,
               const Expr& first_row, const RowRun& run)
-      : t_(tiling), outer_(outer), first_block_(first_block), vectors_(vectors), lanes_(lanes), first_row_(first_row),
-        run_(run), acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
+      : t_(tiling),
+        outer_(outer),
+        first_block_(first_block),
+        vectors_(vectors),
+        lanes_(lanes),
+        first_row_(first_row),
+        run_(run),
+        acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
     const bool whole_vector = lanes == tiling.width;
     intrinsic_ = whole_vector ? best_fma_intrinsic(*tiling.target, tiling.kernel.reduce_dtype) : nullptr;
     if (intrinsic_ && intrinsic_->lanes != lanes) intrinsic_ = nullptr;
@@ -360,7 +369,8 @@ class TileEmitter {
 
   Stmt emit() {
     const Expr identity = combiner_identity(t_.kernel.combiner, acc_->dtype);
-    const Stmt init = over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap&) { return store(acc_, at, identity); });
+    const Stmt init =
+        over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap&) { return store(acc_, at, identity); });
     const Stmt finish = over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap& map) {
       VarMap values = map;
       values[t_.kernel.result_var.get()] = load(acc_, at);
@@ -432,7 +442,8 @@ class TileEmitter {
                          value->binary == BinaryOp::kMul && is_float(value->dtype);
     const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, const VarMap& map) {
       const Expr old = load(acc_, index);
-      if (product) return store(acc_, index, fma(substitute(value->operands[0], map), substitute(value->operands[1], map), old));
+      if (product)
+        return store(acc_, index, fma(substitute(value->operands[0], map), substitute(value->operands[1], map), old));
       return store(acc_, index, combine(t_.kernel.combiner, old, substitute(value, map)));
     });
     return product && intrinsic_ && match_intrinsic(*intrinsic_, body).empty() ? tensorized(intrinsic_, body) : body;
@@ -486,8 +497,9 @@ Stmt emit_loops(const Tiling& t) {
     for (size_t i = groups.size(); i-- > 0;) {
       const Group& group = groups[i];
       const int64_t group_begin = group_end - group.count;
-      const Expr first_block = group.count == 1 ? Expr(group.first_block)
-                                                : (g - Expr(group_begin)) * Expr(group.vectors) + Expr(group.first_block);
+      const Expr first_block = group.count == 1
+                                   ? Expr(group.first_block)
+                                   : (g - Expr(group_begin)) * Expr(group.vectors) + Expr(group.first_block);
       Stmt by_run;
       for (size_t r = t.runs.size(); r-- > 0;) {
         const RowRun& run = t.runs[r];
@@ -528,7 +540,8 @@ RuleResult register_tile(const TensorProgram& program, const Target& target) {
   TileProblem problem;
   problem.rows = t.row ? t.row->extent : 1;
   problem.blocks = std::max<int64_t>(1, t.full_blocks);
-  problem.registers_per_block = std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / target.vector_bits());
+  problem.registers_per_block =
+      std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / target.vector_bits());
   problem.steps = steps;
   problem.registers = target.vector_registers();
   // Copies of the innermost loop are straight-line code in which loads move up and registers spill: leave room.

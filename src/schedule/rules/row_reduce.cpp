@@ -65,9 +65,12 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target) {
     return alloc(
         partial,
         alloc(total, seq({vectorized("l", lanes, [&](const Var& l) { return store(partial, {l}, identity); }), rows,
-                          store(total, {0}, identity), vectorized("l", lanes, [&](const Var& l) {
-                            return store(total, {0}, combine(kernel.combiner, load(total, {0}), load(partial, {l})));
-                          }),
+                          store(total, {0}, identity),
+                          vectorized("l", lanes,
+                                     [&](const Var& l) {
+                                       return store(total, {0},
+                                                    combine(kernel.combiner, load(total, {0}), load(partial, {l})));
+                                     }),
                           store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, finish))})));
   };
   ScheduledKernel result;

@@ -25,8 +25,9 @@ RuleResult scalar_loops(const TensorProgram& program, const Target& target) {
         sum = for_loop(kernel.reduce[i].var, 0, kernel.reduce[i].extent, ForKind::kSerial, sum);
       VarMap finish = at;
       finish[kernel.result_var.get()] = load(acc, {0});
-      body = alloc(acc, seq({store(acc, {0}, combiner_identity(kernel.combiner, kernel.reduce_dtype)), sum,
-                             store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, finish))}));
+      body =
+          alloc(acc, seq({store(acc, {0}, combiner_identity(kernel.combiner, kernel.reduce_dtype)), sum,
+                          store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, finish))}));
     }
     return guard ? if_then(substitute(guard, at), body) : body;
   });

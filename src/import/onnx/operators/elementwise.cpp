@@ -93,7 +93,8 @@ void import_pow(NodeContext& c) {
   const DType dtype = c.dtype(base);
   if (!is_float(dtype) && is_float(c.dtype(exponent))) {
     const ValueId wide = c.op("pow", {c.cast(base, DType::kF64), c.cast(exponent, DType::kF64)});
-    return c.out(0, c.cast(wide, dtype));
+    // pow is right to a few ulps; the cast cuts off, so an exact power that came out just below itself is lifted first.
+    return c.out(0, c.cast(c.op("mul", {wide, c.scalar_like(wide, 1 + 0x1p-46)}), dtype));
   }
   c.out(0, c.op("pow", {base, c.cast(exponent, dtype)}));
 }
