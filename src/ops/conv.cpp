@@ -95,7 +95,8 @@ const OpDef& conv_op() {
       .body = body,
       .example = R"(
 graph @main(%x: f32[1,1,3,3], %w: f32[1,1,2,2]) -> (%y: f32[1,1,2,2]) {
-  %y = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [1, 1], pads_end = [0, 0], strides = [2, 2]} : f32[1,1,2,2]
+  %y = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1],
+                     pads_begin = [1, 1], pads_end = [0, 0], strides = [2, 2]} : f32[1,1,2,2]
 }
 run x = 1 2 3 4 5 6 7 8 9 ; w = 1 10 100 1000 -> y = 1000 3200 7040 9865
 )",
