@@ -23,7 +23,9 @@ Expr own_type(const Expr& x, Function function) {
   return is_16_bit(x.dtype()) ? through(DType::kF32, x, function) : function(x);
 }
 
-Expr in_f64(const Expr& x, Function function) { return x.dtype() == DType::kF64 ? function(x) : through(DType::kF64, x, function); }
+Expr in_f64(const Expr& x, Function function) {
+  return x.dtype() == DType::kF64 ? function(x) : through(DType::kF64, x, function);
+}
 
 Expr in_f64(const Expr& x, NarrowFunction function) {
   if (x.dtype() == DType::kF64) return function(x, false);

@@ -127,19 +127,20 @@ def main():
         tanh_max = mpf("0.625")
         emit("kTanh" + suffix, "tanh(x) = x + x * z * p(z), z = x^2, |x| <= 0.625",
              lambda z: (tanh(sqrt(z)) / sqrt(z) - 1) / z if z > mpf(10)**-12 else -mpf(1) / 3 + z * 2 / 15,
-             lambda z: (z + mpf(10)**-6) * sqrt(z + tiny) / tanh(sqrt(z + tiny)), 0, tanh_max**2, 4 if single else 12, single)
+             lambda z: (z + mpf(10)**-6) * sqrt(z + tiny) / tanh(sqrt(z + tiny)), 0, tanh_max**2,
+             4 if single else 12, single)
         erf_split = mpf("0.875") if single else mpf(1)
         emit("kErf" + suffix, f"erf(x) = x + x * p(z), z = x^2, |x| <= {float(erf_split)}",
              lambda z: erf(sqrt(z)) / sqrt(z) - 1 if z > mpf(10)**-12 else 2 / sqrt(pi) * (1 - z / 3) - 1,
              lambda z: sqrt(z + tiny) / erf(sqrt(z + tiny)), 0, erf_split**2, 6 if single else 14, single)
         if single:
-            emit("kErfTailF32", "-log(1 - erf(x)) = p(x - 0.875), x from 0.875 to 4", lambda t: -log(erfc(t + mpf("0.875"))),
-                 lambda t: erfc(t + mpf("0.875")), 0, mpf(4) - mpf("0.875"), 8, single)
+            emit("kErfTailF32", "-log(1 - erf(x)) = p(x - 0.875), x from 0.875 to 4",
+                 lambda t: -log(erfc(t + mpf("0.875"))), lambda t: erfc(t + mpf("0.875")), 0, mpf(4) - mpf("0.875"), 8, single)
         else:
             emit("kErfTailF64", "-log(1 - erf(x)) = p(x - 1), x from 1 to 2.5", lambda t: -log(erfc(t + 1)),
                  lambda t: erfc(t + 1), 0, mpf("1.5"), 16, single)
-            emit("kErfFarTailF64", "-log(1 - erf(x)) = p(x - 2.5), x from 2.5 to 6", lambda t: -log(erfc(t + mpf("2.5"))),
-                 lambda t: erfc(t + mpf("2.5")), 0, mpf("3.5"), 18, single)
+            emit("kErfFarTailF64", "-log(1 - erf(x)) = p(x - 2.5), x from 2.5 to 6",
+                 lambda t: -log(erfc(t + mpf("2.5"))), lambda t: erfc(t + mpf("2.5")), 0, mpf("3.5"), 18, single)
     print("// ---- F64 only: the rarer functions " + "-" * 50)
     quarter = (pi / 4)**2 * mpf("1.0001")
     emit("kSin", "sin(r) = r + r * z * p(z), z = r^2, |r| <= pi/4",

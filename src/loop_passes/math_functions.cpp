@@ -17,25 +17,36 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // The binary format of f32 or f64.
 struct Format {
-  DType real, bits;        // the type and the signed integer of its width
-  int mantissa;            // stored bits
+  DType real, bits;  // the type and the signed integer of its width
+  int mantissa;      // stored bits
   int64_t bias;
-  double magic;            // 1.5 * 2^mantissa: adding it rounds to an integer in the low bits
+  double magic;  // 1.5 * 2^mantissa: adding it rounds to an integer in the low bits
   int64_t magic_bits;
   int64_t sqrt_half_bits;  // of sqrt(1/2)
   int64_t sign_bit;
   double smallest_normal, denormal_scale;
-  int denormal_shift;      // denormal_scale = 2^denormal_shift
+  int denormal_shift;  // denormal_scale = 2^denormal_shift
 
   Expr c(double value) const { return const_float(real, value); }
   Expr i(int64_t value) const { return const_int(bits, value); }
 };
 
 const Format& format_of(const Expr& x) {
-  static const Format kF32{DType::kF32, DType::kI32, 23, 127, 0x1.8p23, 0x4b400000, 0x3f3504f3, INT64_C(0x80000000), 0x1p-126, 0x1p23, 23};
-  static const Format kF64{DType::kF64, DType::kI64, 52, 1023, 0x1.8p52, 0x4338000000000000, 0x3fe6a09e667f3bcd,
-                           std::numeric_limits<int64_t>::min(), 0x1p-1022, 0x1p54, 54};
-  check(x.dtype() == DType::kF32 || x.dtype() == DType::kF64, "a mathematical function of another type than f32 and f64");
+  static const Format kF32{DType::kF32, DType::kI32,         23,       127,    0x1.8p23, 0x4b400000,
+                           0x3f3504f3,  INT64_C(0x80000000), 0x1p-126, 0x1p23, 23};
+  static const Format kF64{DType::kF64,
+                           DType::kI64,
+                           52,
+                           1023,
+                           0x1.8p52,
+                           0x4338000000000000,
+                           0x3fe6a09e667f3bcd,
+                           std::numeric_limits<int64_t>::min(),
+                           0x1p-1022,
+                           0x1p54,
+                           54};
+  check(x.dtype() == DType::kF32 || x.dtype() == DType::kF64,
+        "a mathematical function of another type than f32 and f64");
   return x.dtype() == DType::kF32 ? kF32 : kF64;
 }
 
@@ -88,7 +99,9 @@ Expr exp_in_range(const Expr& x) {
 }
 
 // Integer n (small) as a float, without the conversion instruction that i64 lacks on many machines.
-Expr small_int_to_float(const Format& f, const Expr& n) { return bitcast(f.real, n + f.i(f.magic_bits)) - f.c(f.magic); }
+Expr small_int_to_float(const Format& f, const Expr& n) {
+  return bitcast(f.real, n + f.i(f.magic_bits)) - f.c(f.magic);
+}
 
 // The integer that a small whole float holds, in the low bits.
 Expr low_bits(const Format& f, const Expr& whole) { return bitcast(f.bits, whole + f.c(f.magic)); }
@@ -376,7 +389,8 @@ Expr integer_pow(const Expr& base, const Expr& exponent) {
   }
   if (!is_signed_int(dtype) || (known && *known >= 0)) return result;
   const Expr is_odd = ne(bit_and(exponent, 1), c(0));
-  const Expr reciprocal = select(equal(base, c(1)), c(1), select(equal(base, c(-1)), select(is_odd, c(-1), c(1)), c(0)));
+  const Expr reciprocal =
+      select(equal(base, c(1)), c(1), select(equal(base, c(-1)), select(is_odd, c(-1), c(1)), c(0)));
   return select(exponent < c(0), reciprocal, result);
 }
 

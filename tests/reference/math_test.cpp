@@ -21,26 +21,19 @@ using Reference = Wide (*)(Wide);
 struct Case {
   UnaryOp op;
   Reference reference;
-  double low, high;        // where the function moves
-  double bound32, bound64;  // ulp
+  double low, high;           // where the function moves
+  double bound32, bound64;    // ulp
   double limit64 = INFINITY;  // arguments of f64 beyond this are not tested
 };
 
 const Case kCases[] = {
-    {UnaryOp::kExp, std::exp, -104, 89, 1.3, 2},
-    {UnaryOp::kLog, std::log, 0, 4, 1.2, 2},
-    {UnaryOp::kTanh, std::tanh, -10, 10, 2, 3},
-    {UnaryOp::kErf, std::erf, -4.5, 4.5, 2, 3},
-    {UnaryOp::kSin, std::sin, -20, 20, 0.6, 2, 6e6},
-    {UnaryOp::kCos, std::cos, -20, 20, 0.6, 2, 6e6},
-    {UnaryOp::kTan, std::tan, -20, 20, 0.6, 4, 6e6},
-    {UnaryOp::kAsin, std::asin, -1, 1, 0.6, 3},
-    {UnaryOp::kAcos, std::acos, -1, 1, 0.6, 3},
-    {UnaryOp::kAtan, std::atan, -10, 10, 0.6, 3},
-    {UnaryOp::kSinh, std::sinh, -90, 90, 0.6, 4},
-    {UnaryOp::kCosh, std::cosh, -90, 90, 0.6, 4},
-    {UnaryOp::kAsinh, std::asinh, -10, 10, 0.6, 4},
-    {UnaryOp::kAcosh, std::acosh, 1, 10, 0.6, 4},
+    {UnaryOp::kExp, std::exp, -104, 89, 1.3, 2},     {UnaryOp::kLog, std::log, 0, 4, 1.2, 2},
+    {UnaryOp::kTanh, std::tanh, -10, 10, 2, 3},      {UnaryOp::kErf, std::erf, -4.5, 4.5, 2, 3},
+    {UnaryOp::kSin, std::sin, -20, 20, 0.6, 2, 6e6}, {UnaryOp::kCos, std::cos, -20, 20, 0.6, 2, 6e6},
+    {UnaryOp::kTan, std::tan, -20, 20, 0.6, 4, 6e6}, {UnaryOp::kAsin, std::asin, -1, 1, 0.6, 3},
+    {UnaryOp::kAcos, std::acos, -1, 1, 0.6, 3},      {UnaryOp::kAtan, std::atan, -10, 10, 0.6, 3},
+    {UnaryOp::kSinh, std::sinh, -90, 90, 0.6, 4},    {UnaryOp::kCosh, std::cosh, -90, 90, 0.6, 4},
+    {UnaryOp::kAsinh, std::asinh, -10, 10, 0.6, 4},  {UnaryOp::kAcosh, std::acosh, 1, 10, 0.6, 4},
     {UnaryOp::kAtanh, std::atanh, -1, 1, 0.6, 4},
 };
 
@@ -68,8 +61,10 @@ LoopProgram program_of_expr(DType dtype, const std::function<Expr(const Expr&, c
   const Var i = make_var("i");
   LoopProgram loops;
   loops.name = "math";
-  loops.params = {make_buffer("x", dtype, {Expr(kSize)}), make_buffer("y", dtype, {Expr(kSize)}), make_buffer("z", dtype, {Expr(kSize)})};
-  loops.body = for_loop(i, 0, kSize, ForKind::kVectorized, store(loops.params[2], {i}, make(load(loops.params[0], {i}), load(loops.params[1], {i}))));
+  loops.params = {make_buffer("x", dtype, {Expr(kSize)}), make_buffer("y", dtype, {Expr(kSize)}),
+                  make_buffer("z", dtype, {Expr(kSize)})};
+  loops.body = for_loop(i, 0, kSize, ForKind::kVectorized,
+                        store(loops.params[2], {i}, make(load(loops.params[0], {i}), load(loops.params[1], {i}))));
   return loops;
 }
 
@@ -77,9 +72,27 @@ template <typename T>
 std::vector<T> samples(double low, double high, double limit, uint32_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> dense(low, high);
-  std::vector<T> values = {T(0), -T(0), T(INFINITY), -T(INFINITY), T(NAN), T(1), T(-1), T(0.5), T(-0.5), T(2),
-                           std::numeric_limits<T>::min(), std::numeric_limits<T>::denorm_min(), std::numeric_limits<T>::max(),
-                           std::numeric_limits<T>::lowest(), T(0.625), T(0.875), T(88.72284), T(-87.33655), T(-103.97208), T(709.78271), T(-745.13321)};
+  std::vector<T> values = {T(0),
+                           -T(0),
+                           T(INFINITY),
+                           -T(INFINITY),
+                           T(NAN),
+                           T(1),
+                           T(-1),
+                           T(0.5),
+                           T(-0.5),
+                           T(2),
+                           std::numeric_limits<T>::min(),
+                           std::numeric_limits<T>::denorm_min(),
+                           std::numeric_limits<T>::max(),
+                           std::numeric_limits<T>::lowest(),
+                           T(0.625),
+                           T(0.875),
+                           T(88.72284),
+                           T(-87.33655),
+                           T(-103.97208),
+                           T(709.78271),
+                           T(-745.13321)};
   while (values.size() < static_cast<size_t>(kSize)) {
     if (values.size() % 2) {
       values.push_back(static_cast<T>(dense(random)));
@@ -118,8 +131,8 @@ std::string check_bound(const std::string& name, const std::vector<T>& x, const 
   std::cout << "  " << name << ": " << std::setprecision(3) << worst << " ulp\n";
   if (worst <= bound) return "";
   std::ostringstream text;
-  text << std::setprecision(17) << name << "(" << x[at] << ", " << y[at] << ") = " << values[at] << ", " << worst << " ulp from "
-       << reference(x[at], y[at]);
+  text << std::setprecision(17) << name << "(" << x[at] << ", " << y[at] << ") = " << values[at] << ", " << worst
+       << " ulp from " << reference(x[at], y[at]);
   return text.str();
 }
 
@@ -128,12 +141,15 @@ void check_unary(DType dtype) {
   for (const Case& c : kCases) {
     const double bound = sizeof(T) == 4 ? c.bound32 : c.bound64;
     const std::vector<T> x = samples<T>(c.low, c.high, sizeof(T) == 4 ? INFINITY : c.limit64, 1);
-    const LoopProgram loops = expand_math(program_of_expr(dtype, [&](const Expr& a, const Expr&) { return unary(c.op, a); }));
+    const LoopProgram loops =
+        expand_math(program_of_expr(dtype, [&](const Expr& a, const Expr&) { return unary(c.op, a); }));
     for (const std::string& target : runnable_targets()) {
       const NativeModule module(program_of(loops), parse_target(target));
       const Tensor got = module.run({tensor_of(x), tensor_of(x)})[0];
-      EXPECT_EQ(check_bound<T>(std::string(unary_name(c.op)) + " " + std::string(dtype_name(dtype)) + " " + target, x, x, got,
-                               [&](Wide v, Wide) { return c.reference(v); }, bound), "");
+      EXPECT_EQ(check_bound<T>(
+                    std::string(unary_name(c.op)) + " " + std::string(dtype_name(dtype)) + " " + target, x, x, got,
+                    [&](Wide v, Wide) { return c.reference(v); }, bound),
+                "");
     }
   }
 }
@@ -147,27 +163,32 @@ TEST(Math, PowF32) {
   for (size_t i = 0; i < y.size(); ++i)
     if (i % 4 == 1) y[i] = std::round(y[i]);
   // Every pair of special values.
-  const float special[] = {0.0f, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 2, -2, 3, -3, 0.5f, -0.5f, 16777217.0f, 1e30f, -1e30f};
+  const float special[] = {0.0f, -0.0f, 1,  -1,   INFINITY, -INFINITY,   NAN,   2,
+                           -2,   3,     -3, 0.5f, -0.5f,    16777217.0f, 1e30f, -1e30f};
   size_t at = 100;
   for (const float a : special)
     for (const float b : special) {
       x[at] = a;
       y[at++] = b;
     }
-  const LoopProgram loops = expand_math(program_of_expr(DType::kF32, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
+  const LoopProgram loops = expand_math(
+      program_of_expr(DType::kF32, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
   for (const std::string& target : runnable_targets()) {
     const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
-    EXPECT_EQ(check_bound<float>("pow f32 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 0.6), "");
+    EXPECT_EQ(
+        check_bound<float>("pow f32 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 0.6), "");
   }
 }
 
 TEST(Math, PowF64) {
   std::vector<double> x = samples<double>(0, 10, INFINITY, 3);
   std::vector<double> y = samples<double>(-20, 20, 100, 4);
-  const LoopProgram loops = expand_math(program_of_expr(DType::kF64, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
+  const LoopProgram loops = expand_math(
+      program_of_expr(DType::kF64, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
   for (const std::string& target : runnable_targets()) {
     const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
-    EXPECT_EQ(check_bound<double>("pow f64 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 1500), "");
+    EXPECT_EQ(
+        check_bound<double>("pow f64 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 1500), "");
   }
 }
 
@@ -175,23 +196,28 @@ TEST(Math, RemainderF32IsExact) {
   std::vector<float> x = samples<float>(-1000, 1000, INFINITY, 5);
   std::vector<float> y = samples<float>(-7, 7, INFINITY, 6);
   for (const BinaryOp op : {BinaryOp::kRem, BinaryOp::kFloorMod}) {
-    const LoopProgram loops = expand_math(program_of_expr(DType::kF32, [&](const Expr& a, const Expr& b) { return binary(op, a, b); }));
+    const LoopProgram loops =
+        expand_math(program_of_expr(DType::kF32, [&](const Expr& a, const Expr& b) { return binary(op, a, b); }));
     const auto reference = [&](Wide a, Wide b) {
       const Wide r = std::fmod(a, b);
       return op == BinaryOp::kFloorMod && r != 0 && (r < 0) != (b < 0) ? r + b : r;
     };
     for (const std::string& target : runnable_targets()) {
       const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
-      EXPECT_EQ(check_bound<float>(std::string(binary_name(op)) + " f32 " + target, x, y, got, reference, op == BinaryOp::kRem ? 0 : 0.5), "");
+      EXPECT_EQ(check_bound<float>(std::string(binary_name(op)) + " f32 " + target, x, y, got, reference,
+                                   op == BinaryOp::kRem ? 0 : 0.5),
+                "");
     }
   }
 }
 
 TEST(Math, IntegerPow) {
   for (const DType dtype : {DType::kI64, DType::kU8}) {
-    const LoopProgram loops = program_of_expr(dtype, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); });
+    const LoopProgram loops =
+        program_of_expr(dtype, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); });
     expect_agrees(loops, random_inputs(loops, 2, true), 0);
-    const LoopProgram constant = program_of_expr(dtype, [&](const Expr& a, const Expr&) { return binary(BinaryOp::kPow, a, const_int(dtype, 5)); });
+    const LoopProgram constant = program_of_expr(
+        dtype, [&](const Expr& a, const Expr&) { return binary(BinaryOp::kPow, a, const_int(dtype, 5)); });
     expect_agrees(constant, random_inputs(constant, 2, true), 0);
   }
 }
@@ -212,8 +238,11 @@ TEST(Math, ExpansionInTheInterpreter) {
     const std::vector<float> x = samples<float>(c.low, c.high, INFINITY, 8);
     const Tensor want = run_interpreted(loops, {tensor_of(x), tensor_of(x)})[0];
     const LoopProgram expanded = expand_math(loops);
-    EXPECT_EQ(check_bound<float>(std::string("interpreted ") + unary_name(c.op), x, x, run_interpreted(expanded, {tensor_of(x), tensor_of(x)})[0],
-                                 [&](Wide v, Wide) { return c.reference(v); }, c.bound32), "");
+    EXPECT_EQ(check_bound<float>(
+                  std::string("interpreted ") + unary_name(c.op), x, x,
+                  run_interpreted(expanded, {tensor_of(x), tensor_of(x)})[0],
+                  [&](Wide v, Wide) { return c.reference(v); }, c.bound32),
+              "");
   }
 }
 

@@ -16,7 +16,6 @@
 #include "interp/loop_interp.h"
 #include "loop/parser.h"
 #include "loop_passes/expand_math.h"
-#include "package/anonymous_file.h"
 #include "package/link.h"
 #include "support/error.h"
 
@@ -37,7 +36,8 @@ class GuardedBytes {
     data_ = base_ + kPage + body - used;
   }
   ~GuardedBytes() { munmap(base_, size_); }
-  GuardedBytes(GuardedBytes&& other) noexcept : base_(std::exchange(other.base_, nullptr)), data_(other.data_), size_(std::exchange(other.size_, 0)) {}
+  GuardedBytes(GuardedBytes&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), data_(other.data_), size_(std::exchange(other.size_, 0)) {}
   GuardedBytes& operator=(GuardedBytes&&) = delete;
   std::byte* data() const { return data_; }
 
@@ -83,13 +83,13 @@ std::vector<int64_t> dims_of(const Buffer& buffer) {
 
 }  // namespace
 
-NativeModule::NativeModule(const Program& program, const Target& target, const CodegenOptions& options) : program_(program) {
+NativeModule::NativeModule(const Program& program, const Target& target, const CodegenOptions& options)
+    : program_(program) {
   code_ = generate_llvm(program_, target, options);
   // Throws when the object refers to a symbol that it does not define.
   const std::vector<std::byte> library = link_shared_object(code_.object, {});
-  const AnonymousFile file("codegen_test");
-  write_fully(file.fd(), library, "the module");
-  library_ = dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+  write_fully(file_.fd(), library, "the module");
+  library_ = dlopen(file_.path().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library_) throw InternalError(dlerror());
 }
 
@@ -207,7 +207,8 @@ std::string difference(const Tensor& got, const Tensor& want, double rtol) {
   if (!is_float(want.dtype())) {
     for (int64_t i = 0; i < want.num_elements(); ++i)
       if (got.get_int(i) != want.get_int(i))
-        return "element " + std::to_string(i) + " is " + std::to_string(got.get_int(i)) + " instead of " + std::to_string(want.get_int(i));
+        return "element " + std::to_string(i) + " is " + std::to_string(got.get_int(i)) + " instead of " +
+               std::to_string(want.get_int(i));
     return "";
   }
   double largest = 0;
@@ -236,8 +237,8 @@ void expect_agrees(const LoopProgram& loops, const std::vector<Tensor>& inputs, 
         host.threads = threads;
         const std::vector<Tensor> got = module.run(inputs, host);
         for (size_t i = 0; i < want.size(); ++i)
-          EXPECT_EQ(difference(got[i], want[i], rtol), "")
-              << loops.name << " output " << i << " on " << target << " -O" << opt_level << ", " << threads << " threads";
+          EXPECT_EQ(difference(got[i], want[i], rtol), "") << loops.name << " output " << i << " on " << target << " -O"
+                                                           << opt_level << ", " << threads << " threads";
       }
     }
   }
@@ -252,13 +253,27 @@ Tensor random_tensor(DType dtype, const std::vector<int64_t>& dims, std::mt19937
   Tensor t(dtype, dims);
   std::uniform_real_distribution<double> real(-4, 4);
   std::uniform_int_distribution<int64_t> integer(is_unsigned_int(dtype) || dtype == DType::kBool ? 0 : -9, 9);
-  const double special_floats[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-40, 65504, 65520, 1e10, -1e10, 0.5, -2.5, 1.0 / 3};
-  const int64_t special_ints[] = {0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), INT32_MIN, INT32_MAX,
-                                  -128, 127, 255, 63, 64};
+  const double special_floats[] = {0.0,   -0.0, INFINITY, -INFINITY, NAN,  1e-40,  65504,
+                                   65520, 1e10, -1e10,    0.5,       -2.5, 1.0 / 3};
+  const int64_t special_ints[] = {0,
+                                  -1,
+                                  1,
+                                  std::numeric_limits<int64_t>::min(),
+                                  std::numeric_limits<int64_t>::max(),
+                                  INT32_MIN,
+                                  INT32_MAX,
+                                  -128,
+                                  127,
+                                  255,
+                                  63,
+                                  64};
   for (int64_t i = 0; i < t.num_elements(); ++i) {
     const bool special = specials && random() % 4 == 0;
     if (is_float(dtype)) t.set_double(i, special ? special_floats[random() % std::size(special_floats)] : real(random));
-    else t.set_int(i, special ? special_ints[random() % std::size(special_ints)] : dtype == DType::kBool ? integer(random) % 2 : integer(random));
+    else
+      t.set_int(i, special                 ? special_ints[random() % std::size(special_ints)]
+                   : dtype == DType::kBool ? integer(random) % 2
+                                           : integer(random));
   }
   return t;
 }

@@ -10,14 +10,15 @@
 #include "codegen/common/object_code.h"
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
+#include "package/anonymous_file.h"
 #include "types/tensor.h"
 
 namespace tessera {
 
 struct HostOptions {
-  int threads = 1;                                      // more: parallel_for cuts loops into pieces for real threads
-  std::vector<std::pair<int, int>>* trace = nullptr;    // (kernel, phase) of every trace call
-  int* parallel_calls = nullptr;                        // counts parallel_for
+  int threads = 1;                                    // more: parallel_for cuts loops into pieces for real threads
+  std::vector<std::pair<int, int>>* trace = nullptr;  // (kernel, phase) of every trace call
+  int* parallel_calls = nullptr;                      // counts parallel_for
 };
 
 class NativeModule {
@@ -35,6 +36,7 @@ class NativeModule {
  private:
   const Program program_;
   ObjectCode code_;
+  AnonymousFile file_{"codegen_test"};  // open as long as the library: dlopen tells files apart by path
   void* library_ = nullptr;
 };
 

@@ -19,8 +19,9 @@ TEST(CodegenLoops, SerialElementwise) {
 TEST(CodegenLoops, VectorizedWithTail) {
   for (const int n : {1, 2, 3, 7, 8, 15, 16, 29, 31, 64, 67, 200}) {
     const std::string size = std::to_string(n);
-    expect_agrees("kernel @k(x: f32[3," + size + "], s: f32[3]) -> (y: f32[3," + size + "]) { for i in 0..3 { vectorized for j in 0.." +
-                  size + " { y[i, j] = (x[i, j] * s[i] - (x[i, j] / 3:f32)) } } }");
+    expect_agrees("kernel @k(x: f32[3," + size + "], s: f32[3]) -> (y: f32[3," + size +
+                  "]) { for i in 0..3 { vectorized for j in 0.." + size +
+                  " { y[i, j] = (x[i, j] * s[i] - (x[i, j] / 3:f32)) } } }");
   }
 }
 
@@ -51,7 +52,8 @@ TEST(CodegenLoops, ScatterStores) {
 TEST(CodegenLoops, BlockedLayout) {
   // NCHW -> NCHW16c and back, the channel in vectors.
   expect_agrees(R"(kernel @k(x: f32[40,6]) -> (y: f32[3,6,16], z: f32[40,6]) {
-    for p in 0..6 { vectorized for c in 0..48 { y[floordiv(c, 16), p, floormod(c, 16)] = select((c < 40), x[min(c, 39), p], 0:f32) } }
+    for p in 0..6 { vectorized for c in 0..48 {
+      y[floordiv(c, 16), p, floormod(c, 16)] = select((c < 40), x[min(c, 39), p], 0:f32) } }
     for p in 0..6 { vectorized for c in 0..40 { z[c, p] = y[floordiv(c, 16), p, floormod(c, 16)] } } })");
 }
 
@@ -81,7 +83,8 @@ TEST(CodegenLoops, SelectsThatShareLoadsStaySmall) {
     std::string lets;
     for (int level = 1; level <= 40; ++level) {
       const std::string last = "$" + std::to_string(level - 1);
-      lets += " let $" + std::to_string(level) + " = select((" + last + " < " + std::to_string(level) + ":f32), (" + last + " + " + index + "), (" + last + " - 1:f32))";
+      lets += " let $" + std::to_string(level) + " = select((" + last + " < " + std::to_string(level) + ":f32), (" +
+              last + " + " + index + "), (" + last + " - 1:f32))";
     }
     return lets;
   };
@@ -101,7 +104,8 @@ TEST(CodegenLoops, MaskedIf) {
 
 TEST(CodegenLoops, UniformIfInsideVectorLoop) {
   expect_agrees(R"(kernel @k(x: f32[4,19]) -> (y: f32[4,19]) {
-    for i in 0..4 { vectorized for j in 0..19 { if (i < 2) { y[i, j] = x[i, j] } else { y[i, j] = (0:f32 - x[i, j]) } } } })");
+    for i in 0..4 { vectorized for j in 0..19 {
+      if (i < 2) { y[i, j] = x[i, j] } else { y[i, j] = (0:f32 - x[i, j]) } } } })");
 }
 
 TEST(CodegenLoops, GatherRows) {
@@ -118,7 +122,8 @@ TEST(CodegenLoops, RegisterTileFromPlainLoops) {
   expect_agrees(R"(kernel @k(a: f32[11,6], b: f32[11,29]) -> (y: f32[6,29]) {
     alloc acc: f32[6,29] register
     unrolled for i in 0..6 { vectorized for l in 0..29 { acc[i, l] = 0:f32 } }
-    for k in 0..11 { unrolled for i in 0..6 { vectorized for l in 0..29 { acc[i, l] = fma(a[k, i], b[k, l], acc[i, l]) } } }
+    for k in 0..11 { unrolled for i in 0..6 { vectorized for l in 0..29 {
+      acc[i, l] = fma(a[k, i], b[k, l], acc[i, l]) } } }
     unrolled for i in 0..6 { vectorized for l in 0..29 { y[i, l] = max(acc[i, l], 0:f32) } } })");
 }
 
@@ -149,13 +154,25 @@ TEST(CodegenLoops, PrivateAccumulators) {
 TEST(CodegenLoops, VectorReductions) {
   for (const int n : {1, 3, 16, 37, 64, 100, 130, 517}) {
     const std::string size = std::to_string(n);
-    expect_agrees("kernel @k(x: f32[3," + size + "], w: f32[" + size + "], v: i32[3," + size + "]) -> (s: f32[3], p: f32[3], lo: f32[3], hi: f32[3], d: f32[3], c: i32[3]) {"
-        "for i in 0..3 { s[i] = 1:f32 p[i] = 1:f32 lo[i] = inf:f32 hi[i] = -inf:f32 d[i] = 0:f32 c[i] = 5:i32 "
-        "vectorized for j in 0.." + size + " { s[i] = (s[i] + x[i, j]) } "
-        "vectorized for j in 0.." + size + " { p[i] = (p[i] * (x[i, j] * 0.01:f32 + 1:f32)) } "
-        "vectorized for j in 0.." + size + " { lo[i] = min(x[i, j], lo[i]) hi[i] = max(hi[i], x[i, j]) } "
-        "vectorized for j in 0.." + size + " { d[i] = fma(x[i, j], w[j], d[i]) } "
-        "vectorized for j in 0.." + size + " { c[i] = (c[i] + v[i, j]) } } }", 2e-5);
+    expect_agrees(
+        "kernel @k(x: f32[3," + size + "], w: f32[" + size + "], v: i32[3," + size +
+            "]) -> (s: f32[3], p: f32[3], lo: f32[3], hi: f32[3], d: f32[3], c: i32[3]) {"
+            "for i in 0..3 { s[i] = 1:f32 p[i] = 1:f32 lo[i] = inf:f32 hi[i] = -inf:f32 d[i] = 0:f32 c[i] = 5:i32 "
+            "vectorized for j in 0.." +
+            size +
+            " { s[i] = (s[i] + x[i, j]) } "
+            "vectorized for j in 0.." +
+            size +
+            " { p[i] = (p[i] * (x[i, j] * 0.01:f32 + 1:f32)) } "
+            "vectorized for j in 0.." +
+            size +
+            " { lo[i] = min(x[i, j], lo[i]) hi[i] = max(hi[i], x[i, j]) } "
+            "vectorized for j in 0.." +
+            size +
+            " { d[i] = fma(x[i, j], w[j], d[i]) } "
+            "vectorized for j in 0.." +
+            size + " { c[i] = (c[i] + v[i, j]) } } }",
+        2e-5);
   }
 }
 
@@ -186,20 +203,22 @@ TEST(CodegenLoops, NotVectorizableRunsSerially) {
   expect_agrees(text);
   const NativeModule module(program_of(parse_loop_program(text)), parse_target("x86-64-v2"));
   EXPECT_THAT(module.code().remarks,
-              testing::ElementsAre("kernel k: loop j runs without vectors: all iterations store to one element of s and the value is no "
-                                   "sum, product, minimum or maximum",
-                                   "kernel k: loop j runs without vectors: all iterations store to one element of y and the value is no "
-                                   "sum, product, minimum or maximum"));
+              testing::ElementsAre(
+                  "kernel k: loop j runs without vectors: all iterations store to one element of s and the value is no "
+                  "sum, product, minimum or maximum",
+                  "kernel k: loop j runs without vectors: all iterations store to one element of y and the value is no "
+                  "sum, product, minimum or maximum"));
 }
 
 std::string tile_text(const std::string& intrinsic, int v, int p, int lanes, const std::string& dtype, bool depthwise) {
   const auto s = [](int i) { return std::to_string(i); };
   const std::string a = depthwise ? "a[k, (p + k), (v * " + s(lanes) + " + l)]" : "a[k, p]";
   const std::string a_type = depthwise ? s(9) + "," + s(p + 9) + "," + s(v * lanes) : s(9) + "," + s(p);
-  return "kernel @tile(a: " + dtype + "[" + a_type + "], b: " + dtype + "[9," + s(v) + "," + s(lanes) + "]) -> (y: " + dtype + "[" +
-         s(p) + "," + s(v) + "," + s(lanes) + "]) { alloc acc: " + dtype + "[" + s(v) + "," + s(p) + "," + s(lanes) + "] register " +
-         "unrolled for v in 0.." + s(v) + " { unrolled for p in 0.." + s(p) + " { vectorized for l in 0.." + s(lanes) +
-         " { acc[v, p, l] = 0:" + dtype + " } } } for k in 0..9 { tensorized \"" + intrinsic + "\" { unrolled for v in 0.." + s(v) +
+  return "kernel @tile(a: " + dtype + "[" + a_type + "], b: " + dtype + "[9," + s(v) + "," + s(lanes) +
+         "]) -> (y: " + dtype + "[" + s(p) + "," + s(v) + "," + s(lanes) + "]) { alloc acc: " + dtype + "[" + s(v) +
+         "," + s(p) + "," + s(lanes) + "] register " + "unrolled for v in 0.." + s(v) + " { unrolled for p in 0.." +
+         s(p) + " { vectorized for l in 0.." + s(lanes) + " { acc[v, p, l] = 0:" + dtype +
+         " } } } for k in 0..9 { tensorized \"" + intrinsic + "\" { unrolled for v in 0.." + s(v) +
          " { unrolled for p in 0.." + s(p) + " { vectorized for l in 0.." + s(lanes) + " { acc[v, p, l] = fma(" + a +
          ", b[k, v, l], acc[v, p, l]) } } } } } unrolled for v in 0.." + s(v) + " { unrolled for p in 0.." + s(p) +
          " { vectorized for l in 0.." + s(lanes) + " { y[p, v, l] = acc[v, p, l] } } } }";
@@ -227,7 +246,8 @@ TEST(CodegenLoops, TileThatLeavesTapsOut) {
 TEST(CodegenLoops, ParallelLoops) {
   expect_agrees(R"(kernel @k(x: f32[64,1000]) -> (y: f32[64,1000], z: f32[64]) {
     parallel for i in 0..64 { vectorized for j in 0..1000 { y[i, j] = (x[i, j] * 2:f32 + 1:f32) } }
-    parallel for i in 0..64 { z[i] = 0:f32 for j in 0..1000 { z[i] = (z[i] + y[i, j]) } } })", 1e-4);
+    parallel for i in 0..64 { z[i] = 0:f32 for j in 0..1000 { z[i] = (z[i] + y[i, j]) } } })",
+                1e-4);
 }
 
 TEST(CodegenLoops, ParallelLoopUsesWhatIsAroundIt) {
@@ -238,7 +258,8 @@ TEST(CodegenLoops, ParallelLoopUsesWhatIsAroundIt) {
       small[1] = cast:f32(n)
       parallel for i in 0..64 { vectorized for j in 0..2000 { t[i, j] = (x[n, i, j] + small[1]) } }
       unrolled for half in 0..2 {
-        parallel for i in 0..32 { vectorized for j in 0..2000 { y[n, (half * 32 + i), j] = t[(63 - (half * 32 + i)), j] } } } } })";
+        parallel for i in 0..32 { vectorized for j in 0..2000 {
+          y[n, (half * 32 + i), j] = t[(63 - (half * 32 + i)), j] } } } } })";
   expect_agrees(text);
   int calls = 0;
   const LoopProgram loops = parse_loop_program(text);
@@ -263,28 +284,36 @@ TEST(CodegenLoops, ScratchPerWorker) {
 TEST(CodegenLoops, NarrowTypes) {
   for (const char* type : {"f16", "bf16", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"}) {
     const std::string t = type;
-    expect_agrees("kernel @k(x: " + t + "[3,43], w: " + t + "[43]) -> (y: " + t + "[3,43], s: " + t + "[3]) { for i in 0..3 { s[i] = 0:" + t +
-                      " vectorized for j in 0..43 { y[i, j] = ((x[i, j] * w[j]) - x[i, (42 - j)]) } for j in 0..43 { s[i] = max(s[i], y[i, j]) } } }",
+    expect_agrees("kernel @k(x: " + t + "[3,43], w: " + t + "[43]) -> (y: " + t + "[3,43], s: " + t +
+                      "[3]) { for i in 0..3 { s[i] = 0:" + t +
+                      " vectorized for j in 0..43 { y[i, j] = ((x[i, j] * w[j]) - x[i, (42 - j)]) } for j in 0..43 { "
+                      "s[i] = max(s[i], y[i, j]) } } }",
                   0);
   }
 }
 
 TEST(CodegenLoops, MixedTypes) {
-  expect_agrees(R"(kernel @k(q: u8[77], h: f16[77], d: f64[77], b: bool[77]) -> (y: f32[77], r: u8[77], e: f64[77], c: bool[77]) {
+  expect_agrees(
+      R"(kernel @k(q: u8[77], h: f16[77], d: f64[77], b: bool[77]) -> (y: f32[77], r: u8[77], e: f64[77], c: bool[77]) {
     vectorized for j in 0..77 { y[j] = ((cast:f32(q[j]) - 3:f32) * 0.5:f32 + cast:f32(h[j])) }
     vectorized for j in 0..77 { r[j] = cast:u8(min(max(round(y[j]), 0:f32), 255:f32)) }
     vectorized for j in 0..77 { e[j] = (d[j] + cast:f64(y[j])) }
-    vectorized for j in 0..77 { c[j] = (b[j] & (d[j] < 0:f64)) } })", 0);
+    vectorized for j in 0..77 { c[j] = (b[j] & (d[j] < 0:f64)) } })",
+      0);
 }
 
 TEST(CodegenLoops, EmptyAndZeroRank) {
-  expect_agrees("kernel @k(x: f32[]) -> (y: f32[], z: f32[1]) { y[] = (x[] + 1:f32) for i in 0..0 { z[i] = 1:f32 } z[0] = 2:f32 }");
+  expect_agrees(
+      "kernel @k(x: f32[]) -> (y: f32[], z: f32[1]) { y[] = (x[] + 1:f32) for i in 0..0 { z[i] = 1:f32 } z[0] = 2:f32 "
+      "}");
 }
 
 TEST(CodegenLoops, InPlace) {
   // Input and output of the second kernel are the same arena bytes.
-  const LoopProgram first = parse_loop_program("kernel @a(x: f32[50]) -> (y: f32[50]) { vectorized for i in 0..50 { y[i] = (x[i] + 1:f32) } }");
-  const LoopProgram second = parse_loop_program("kernel @b(x: f32[50]) -> (y: f32[50]) { for i in 0..50 { y[i] = (x[i] * 2:f32) } }");
+  const LoopProgram first = parse_loop_program(
+      "kernel @a(x: f32[50]) -> (y: f32[50]) { vectorized for i in 0..50 { y[i] = (x[i] + 1:f32) } }");
+  const LoopProgram second =
+      parse_loop_program("kernel @b(x: f32[50]) -> (y: f32[50]) { for i in 0..50 { y[i] = (x[i] * 2:f32) } }");
   Program program = program_of(first);
   ProgramBuffer buffer = program.buffers[0];
   buffer.kind = BufferKind::kArena;

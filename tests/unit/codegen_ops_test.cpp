@@ -11,14 +11,16 @@ const std::vector<DType>& floats() {
   return kTypes;
 }
 const std::vector<DType>& ints() {
-  static const std::vector<DType> kTypes = {DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU64, DType::kU32, DType::kU16, DType::kU8};
+  static const std::vector<DType> kTypes = {DType::kI64, DType::kI32, DType::kI16, DType::kI8,
+                                            DType::kU64, DType::kU32, DType::kU16, DType::kU8};
   return kTypes;
 }
 
 constexpr int64_t kSize = 333;
 
 // y_r[i] = results[r], once in vectors and once in scalars; all results in one kernel, so that a type is one module.
-void expect_same(DType dtype, int num_inputs, const std::vector<BufferPtr>& inputs, const std::vector<Expr>& results, const Var& i, uint32_t seed) {
+void expect_same(DType dtype, int num_inputs, const std::vector<BufferPtr>& inputs, const std::vector<Expr>& results,
+                 const Var& i, uint32_t seed) {
   LoopProgram loops;
   loops.name = "ops_" + std::string(dtype_name(dtype));
   loops.params = inputs;
@@ -34,28 +36,31 @@ void expect_same(DType dtype, int num_inputs, const std::vector<BufferPtr>& inpu
   loops.body = seq(stmts);
   std::mt19937 random(seed);
   std::vector<Tensor> tensors;
-  for (int k = 0; k < num_inputs; ++k) tensors.push_back(random_tensor(inputs[static_cast<size_t>(k)]->dtype, {kSize}, random, true));
+  for (int k = 0; k < num_inputs; ++k)
+    tensors.push_back(random_tensor(inputs[static_cast<size_t>(k)]->dtype, {kSize}, random, true));
   expect_agrees(loops, tensors, 0);
 }
 
 TEST(CodegenOps, Floats) {
   for (const DType dtype : floats()) {
     const Var i = make_var("i");
-    const std::vector<BufferPtr> inputs = {make_buffer("a", dtype, {Expr(kSize)}), make_buffer("b", dtype, {Expr(kSize)})};
+    const std::vector<BufferPtr> inputs = {make_buffer("a", dtype, {Expr(kSize)}),
+                                           make_buffer("b", dtype, {Expr(kSize)})};
     const Expr a = load(inputs[0], {i});
     const Expr b = load(inputs[1], {i});
     std::vector<Expr> results;
-    for (const UnaryOp op : {UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kSqrt, UnaryOp::kFloor, UnaryOp::kCeil, UnaryOp::kRound, UnaryOp::kTrunc,
-                             UnaryOp::kSign, UnaryOp::kIsNan, UnaryOp::kIsInf})
+    for (const UnaryOp op : {UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kSqrt, UnaryOp::kFloor, UnaryOp::kCeil,
+                             UnaryOp::kRound, UnaryOp::kTrunc, UnaryOp::kSign, UnaryOp::kIsNan, UnaryOp::kIsInf})
       results.push_back(unary(op, a));
-    for (const BinaryOp op : {BinaryOp::kAdd, BinaryOp::kSub, BinaryOp::kMul, BinaryOp::kDiv, BinaryOp::kMin, BinaryOp::kMax, BinaryOp::kEq,
-                              BinaryOp::kNe, BinaryOp::kLt, BinaryOp::kLe, BinaryOp::kGt, BinaryOp::kGe})
+    for (const BinaryOp op :
+         {BinaryOp::kAdd, BinaryOp::kSub, BinaryOp::kMul, BinaryOp::kDiv, BinaryOp::kMin, BinaryOp::kMax, BinaryOp::kEq,
+          BinaryOp::kNe, BinaryOp::kLt, BinaryOp::kLe, BinaryOp::kGt, BinaryOp::kGe})
       results.push_back(binary(op, a, b));
     results.push_back(min(a, const_float(dtype, 1.5)));
     results.push_back(max(const_float(dtype, 0), a));
     results.push_back(select(a < b, a, b));
-    for (const DType to : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU64,
-                           DType::kU32, DType::kU16, DType::kU8, DType::kBool})
+    for (const DType to : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kI16,
+                           DType::kI8, DType::kU64, DType::kU32, DType::kU16, DType::kU8, DType::kBool})
       results.push_back(cast(to, a));
     expect_same(dtype, 2, inputs, results, i, 7);
   }
@@ -64,20 +69,23 @@ TEST(CodegenOps, Floats) {
 TEST(CodegenOps, Integers) {
   for (const DType dtype : ints()) {
     const Var i = make_var("i");
-    const std::vector<BufferPtr> inputs = {make_buffer("a", dtype, {Expr(kSize)}), make_buffer("b", dtype, {Expr(kSize)})};
+    const std::vector<BufferPtr> inputs = {make_buffer("a", dtype, {Expr(kSize)}),
+                                           make_buffer("b", dtype, {Expr(kSize)})};
     const Expr a = load(inputs[0], {i});
     const Expr b = load(inputs[1], {i});
     std::vector<Expr> results;
-    for (const UnaryOp op : {UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kNot, UnaryOp::kSign}) results.push_back(unary(op, a));
-    for (const BinaryOp op : {BinaryOp::kAdd, BinaryOp::kSub, BinaryOp::kMul, BinaryOp::kDiv, BinaryOp::kRem, BinaryOp::kFloorDiv,
-                              BinaryOp::kFloorMod, BinaryOp::kMin, BinaryOp::kMax, BinaryOp::kAnd, BinaryOp::kOr, BinaryOp::kXor, BinaryOp::kShl,
-                              BinaryOp::kShr, BinaryOp::kEq, BinaryOp::kNe, BinaryOp::kLt, BinaryOp::kLe, BinaryOp::kGt, BinaryOp::kGe})
+    for (const UnaryOp op : {UnaryOp::kNeg, UnaryOp::kAbs, UnaryOp::kNot, UnaryOp::kSign})
+      results.push_back(unary(op, a));
+    for (const BinaryOp op : {BinaryOp::kAdd,      BinaryOp::kSub,      BinaryOp::kMul, BinaryOp::kDiv, BinaryOp::kRem,
+                              BinaryOp::kFloorDiv, BinaryOp::kFloorMod, BinaryOp::kMin, BinaryOp::kMax, BinaryOp::kAnd,
+                              BinaryOp::kOr,       BinaryOp::kXor,      BinaryOp::kShl, BinaryOp::kShr, BinaryOp::kEq,
+                              BinaryOp::kNe,       BinaryOp::kLt,       BinaryOp::kLe,  BinaryOp::kGt,  BinaryOp::kGe})
       results.push_back(binary(op, a, b));
     for (const int64_t divisor : {1, 2, 7, 8, -1, -3, 100, 0})
       for (const BinaryOp op : {BinaryOp::kDiv, BinaryOp::kRem, BinaryOp::kFloorDiv, BinaryOp::kFloorMod})
         results.push_back(binary(op, a, const_int(dtype, divisor)));
-    for (const DType to : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU64,
-                           DType::kU32, DType::kU16, DType::kU8, DType::kBool})
+    for (const DType to : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kI16,
+                           DType::kI8, DType::kU64, DType::kU32, DType::kU16, DType::kU8, DType::kBool})
       results.push_back(cast(to, a));
     expect_same(dtype, 2, inputs, results, i, 11);
   }
@@ -85,24 +93,28 @@ TEST(CodegenOps, Integers) {
 
 TEST(CodegenOps, Bool) {
   const Var i = make_var("i");
-  const std::vector<BufferPtr> inputs = {make_buffer("a", DType::kBool, {Expr(kSize)}), make_buffer("b", DType::kBool, {Expr(kSize)})};
+  const std::vector<BufferPtr> inputs = {make_buffer("a", DType::kBool, {Expr(kSize)}),
+                                         make_buffer("b", DType::kBool, {Expr(kSize)})};
   const Expr a = load(inputs[0], {i});
   const Expr b = load(inputs[1], {i});
   std::vector<Expr> results = {unary(UnaryOp::kNot, a)};
-  for (const BinaryOp op : {BinaryOp::kAnd, BinaryOp::kOr, BinaryOp::kXor, BinaryOp::kMin, BinaryOp::kMax, BinaryOp::kEq, BinaryOp::kNe,
-                            BinaryOp::kLt, BinaryOp::kGe})
+  for (const BinaryOp op : {BinaryOp::kAnd, BinaryOp::kOr, BinaryOp::kXor, BinaryOp::kMin, BinaryOp::kMax,
+                            BinaryOp::kEq, BinaryOp::kNe, BinaryOp::kLt, BinaryOp::kGe})
     results.push_back(binary(op, a, b));
-  for (const DType to : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI8, DType::kU8}) results.push_back(cast(to, a));
+  for (const DType to : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI8, DType::kU8})
+    results.push_back(cast(to, a));
   expect_same(DType::kBool, 2, inputs, results, i, 5);
 }
 
 TEST(CodegenOps, Bitcasts) {
   const Var i = make_var("i");
-  const std::vector<BufferPtr> inputs = {make_buffer("a", DType::kF32, {Expr(kSize)}), make_buffer("b", DType::kI64, {Expr(kSize)}),
-                                         make_buffer("c", DType::kF16, {Expr(kSize)}), make_buffer("d", DType::kU8, {Expr(kSize)})};
-  const std::vector<Expr> results = {bitcast(DType::kI32, load(inputs[0], {i})), bitcast(DType::kU32, load(inputs[0], {i})),
-                                     bitcast(DType::kF64, load(inputs[1], {i})), bitcast(DType::kI16, load(inputs[2], {i})),
-                                     bitcast(DType::kI8, load(inputs[3], {i}))};
+  const std::vector<BufferPtr> inputs = {
+      make_buffer("a", DType::kF32, {Expr(kSize)}), make_buffer("b", DType::kI64, {Expr(kSize)}),
+      make_buffer("c", DType::kF16, {Expr(kSize)}), make_buffer("d", DType::kU8, {Expr(kSize)})};
+  const std::vector<Expr> results = {
+      bitcast(DType::kI32, load(inputs[0], {i})), bitcast(DType::kU32, load(inputs[0], {i})),
+      bitcast(DType::kF64, load(inputs[1], {i})), bitcast(DType::kI16, load(inputs[2], {i})),
+      bitcast(DType::kI8, load(inputs[3], {i}))};
   expect_same(DType::kF32, 4, inputs, results, i, 6);
 }
 
@@ -113,8 +125,9 @@ TEST(CodegenOps, EveryNarrowFloat) {
     constexpr int64_t n = 65536;
     LoopProgram loops;
     loops.name = "narrow";
-    loops.params = {make_buffer("x", dtype, {Expr(n)}), make_buffer("f", DType::kF32, {Expr(n)}), make_buffer("d", DType::kF64, {Expr(n)}),
-                    make_buffer("wide", DType::kF32, {Expr(n)}), make_buffer("narrow", dtype, {Expr(n)}), make_buffer("from_f64", dtype, {Expr(n)})};
+    loops.params = {make_buffer("x", dtype, {Expr(n)}),       make_buffer("f", DType::kF32, {Expr(n)}),
+                    make_buffer("d", DType::kF64, {Expr(n)}), make_buffer("wide", DType::kF32, {Expr(n)}),
+                    make_buffer("narrow", dtype, {Expr(n)}),  make_buffer("from_f64", dtype, {Expr(n)})};
     loops.num_outputs = 3;
     loops.body = for_loop(i, 0, n, ForKind::kVectorized,
                           seq({store(loops.params[3], {i}, cast(DType::kF32, load(loops.params[0], {i}))),

@@ -11,9 +11,9 @@
 namespace tessera {
 
 struct CodegenOptions {
-  int opt_level = 3;                      // 0..3; 0 generates code quickly and runs no optimisation passes
-  bool want_ir = false;                   // fill ObjectCode::llvm_ir
-  bool want_asm = false;                  // fill ObjectCode::assembly
+  int opt_level = 3;      // 0..3; 0 generates code quickly and runs no optimisation passes
+  bool want_ir = false;   // fill ObjectCode::llvm_ir
+  bool want_asm = false;  // fill ObjectCode::assembly
   std::string module_name = "tessera";
 };
 

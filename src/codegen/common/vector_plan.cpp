@@ -32,9 +32,8 @@ bool is_load_of(const Expr& e, const StmtNode& store) {
 Combiner reduction_of(const StmtNode& store) {
   const Expr& value = store.value;
   const auto folds = [&](const Expr& acc, std::initializer_list<Expr> others) {
-    return is_load_of(acc, store) && std::none_of(others.begin(), others.end(), [&](const Expr& e) {
-             return loads_from(e, store.buffer.get());
-           });
+    return is_load_of(acc, store) &&
+           std::none_of(others.begin(), others.end(), [&](const Expr& e) { return loads_from(e, store.buffer.get()); });
   };
   if (value->kind == ExprKind::kFma && folds(value->operands[2], {value->operands[0], value->operands[1]}))
     return Combiner::kSum;
@@ -54,7 +53,8 @@ Combiner reduction_of(const StmtNode& store) {
 struct Planner {
   const StmtNode& loop;
   VectorPlan plan{};
-  std::vector<const StmtNode*> uniform_stores{};  // to memory that outlives an iteration, at an address it does not choose
+  std::vector<const StmtNode*>
+      uniform_stores{};  // to memory that outlives an iteration, at an address it does not choose
   std::vector<Var> inner_vars{};
 
   void refuse(const std::string& reason) {
@@ -134,7 +134,8 @@ struct Planner {
       const std::string& name = store->buffer->name;
       const Combiner combiner = reduction_of(*store);
       if (combiner == Combiner::kNone) {
-        return refuse("all iterations store to one element of " + name + " and the value is no sum, product, minimum or maximum");
+        return refuse("all iterations store to one element of " + name +
+                      " and the value is no sum, product, minimum or maximum");
       }
       for (const Var& var : inner_vars)
         if (any_uses(store->indices, var))
@@ -143,16 +144,18 @@ struct Planner {
       walk(
           loop.stmts[0], [&](const Stmt& s) { accesses += s->kind == StmtKind::kStore && s->buffer == store->buffer; },
           nullptr);
-      walk(loop.stmts[0],
-           [&](const Stmt& s) {
-             if (s.get() == store) return;
-             for (const Expr* e : {&s->begin, &s->extent, &s->condition, &s->value})
-               if (*e && loads_from(*e, store->buffer.get())) ++accesses;
-             for (const Expr& index : s->indices)
-               if (loads_from(index, store->buffer.get())) ++accesses;
-           },
-           nullptr);
-      if (accesses != 1) return refuse("the element of " + name + " that is reduced into is used elsewhere in the loop");
+      walk(
+          loop.stmts[0],
+          [&](const Stmt& s) {
+            if (s.get() == store) return;
+            for (const Expr* e : {&s->begin, &s->extent, &s->condition, &s->value})
+              if (*e && loads_from(*e, store->buffer.get())) ++accesses;
+            for (const Expr& index : s->indices)
+              if (loads_from(index, store->buffer.get())) ++accesses;
+          },
+          nullptr);
+      if (accesses != 1)
+        return refuse("the element of " + name + " that is reduced into is used elsewhere in the loop");
       plan.reductions.push_back({store, combiner});
     }
   }

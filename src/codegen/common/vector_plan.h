@@ -24,8 +24,8 @@ struct VectorPlan {
   // Allocated inside the loop, so every lane has its own; indices do not depend on the vector variable.
   std::unordered_set<const Buffer*> private_buffers;
   std::vector<VectorReduction> reductions;
-  int element_bits = 32;             // of the widest element computed with
-  bool indexes_registers = false;    // by the vector variable: every chunk needs constant indices
+  int element_bits = 32;           // of the widest element computed with
+  bool indexes_registers = false;  // by the vector variable: every chunk needs constant indices
   bool has_inner_loop = false;
 };
 

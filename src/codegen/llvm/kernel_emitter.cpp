@@ -16,9 +16,17 @@ using llvm::Value;
 
 KernelEmitter::KernelEmitter(llvm::Module& module, const Target& target, const LoopProgram& program, std::string symbol,
                              std::vector<int> alias_classes, int64_t scratch_stride, std::vector<std::string>& remarks)
-    : module_(module), context_(module.getContext()), b_(context_), target_(target), ops_(b_, target_),
-      program_(program), symbol_(std::move(symbol)), alias_classes_(std::move(alias_classes)),
-      scratch_stride_(scratch_stride), remarks_(remarks), locals_(plan_locals(program)) {
+    : module_(module),
+      context_(module.getContext()),
+      b_(context_),
+      target_(target),
+      ops_(b_, target_),
+      program_(program),
+      symbol_(std::move(symbol)),
+      alias_classes_(std::move(alias_classes)),
+      scratch_stride_(scratch_stride),
+      remarks_(remarks),
+      locals_(plan_locals(program)) {
   llvm::MDBuilder md(context_);
   alias_domain_ = md.createAnonymousAliasScopeDomain(symbol_);
   int next = 0;
@@ -36,7 +44,9 @@ KernelEmitter::KernelEmitter(llvm::Module& module, const Target& target, const L
   for (int c = 0; c < next; ++c) scopes_[c] = md.createAnonymousAliasScope(alias_domain_);
 }
 
-llvm::MDNode* KernelEmitter::scope_of(int alias_class) { return llvm::MDNode::get(context_, {scopes_.at(alias_class)}); }
+llvm::MDNode* KernelEmitter::scope_of(int alias_class) {
+  return llvm::MDNode::get(context_, {scopes_.at(alias_class)});
+}
 
 llvm::MDNode* KernelEmitter::scopes_except(int alias_class) {
   std::vector<llvm::Metadata*> others;
@@ -126,7 +136,8 @@ void KernelEmitter::emit_parallel(const Stmt& s) {
       },
       [&](const Expr& e) {
         if (e->kind == ExprKind::kLoad) use_buffer(e->buffer);
-        if (e->kind == ExprKind::kVar && f_.vars.count(e.get()) && !symbols.count(e.get()) && seen.insert(e.get()).second)
+        if (e->kind == ExprKind::kVar && f_.vars.count(e.get()) && !symbols.count(e.get()) &&
+            seen.insert(e.get()).second)
           vars.push_back(e);
       });
 
@@ -163,7 +174,8 @@ void KernelEmitter::emit_parallel(const Stmt& s) {
     auto* type = llvm::FunctionType::get(
         b_.getVoidTy(), {b_.getPtrTy(), b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
     Value* parallel_for = field(abi::kHostParallelFor, b_.getPtrTy());
-    b_.CreateCall(type, parallel_for, {field(abi::kHostSelf, b_.getPtrTy()), task, args, n, b_.getInt64(static_cast<uint64_t>(grain))});
+    b_.CreateCall(type, parallel_for,
+                  {field(abi::kHostSelf, b_.getPtrTy()), task, args, n, b_.getInt64(static_cast<uint64_t>(grain))});
   };
   if (const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(n)) {
     if (constant->getSExtValue() <= 0) return;
@@ -174,8 +186,8 @@ void KernelEmitter::emit_parallel(const Stmt& s) {
   auto* direct_block = llvm::BasicBlock::Create(context_, "direct", f_.function);
   auto* split_block = llvm::BasicBlock::Create(context_, "split", f_.function);
   auto* done = llvm::BasicBlock::Create(context_, "done", f_.function);
-  b_.CreateCondBr(b_.CreateICmpSLT(n, b_.getInt64(static_cast<uint64_t>(std::max<int64_t>(serial_below, 2)))), direct_block,
-                  split_block);
+  b_.CreateCondBr(b_.CreateICmpSLT(n, b_.getInt64(static_cast<uint64_t>(std::max<int64_t>(serial_below, 2)))),
+                  direct_block, split_block);
   b_.SetInsertPoint(direct_block);
   call_direct();
   b_.CreateBr(done);
@@ -187,7 +199,8 @@ void KernelEmitter::emit_parallel(const Stmt& s) {
 
 llvm::Function* KernelEmitter::emit_task(const Stmt& loop, const std::vector<const Buffer*>& buffers,
                                          const std::vector<Var>& vars) {
-  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty(), b_.getInt32Ty()}, false);
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(),
+                                       {b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty(), b_.getInt32Ty()}, false);
   auto* task = llvm::Function::Create(type, llvm::Function::InternalLinkage,
                                       fmt::format("{}.task{}", symbol_, num_tasks_++), module_);
   begin_function(task);

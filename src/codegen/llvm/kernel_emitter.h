@@ -42,10 +42,10 @@ class KernelEmitter {
   // Where a buffer lives.
   struct Place {
     enum Kind { kMemory, kRegister, kPrivate } kind = kMemory;
-    Value* pointer = nullptr;          // kMemory: first element; kPrivate: [n x vector], a vector per element
-    llvm::MDNode* scope = nullptr;     // kMemory: alias scope of its own, and those it does not overlap
+    Value* pointer = nullptr;       // kMemory: first element; kPrivate: [n x vector], a vector per element
+    llvm::MDNode* scope = nullptr;  // kMemory: alias scope of its own, and those it does not overlap
     llvm::MDNode* noalias = nullptr;
-    int64_t inner = 1;                 // kRegister: innermost extent, cut into `chunks`; a cell per row and chunk
+    int64_t inner = 1;  // kRegister: innermost extent, cut into `chunks`; a cell per row and chunk
     std::vector<Chunk> chunks;
     std::vector<llvm::AllocaInst*> cells;
   };
@@ -63,8 +63,8 @@ class KernelEmitter {
     llvm::Function* function = nullptr;
     llvm::BasicBlock* allocas = nullptr;  // entry block: only allocas and loads of arguments
     Value* args = nullptr;
-    Value* host = nullptr;                // null in tasks
-    Value* scratch = nullptr;             // of this worker
+    Value* host = nullptr;     // null in tasks
+    Value* scratch = nullptr;  // of this worker
     std::unordered_map<const Buffer*, Place> places;
     Layer vars;                           // loop variables and symbols
     std::vector<Layer> indices;           // load-free index values, a layer per block scope
@@ -78,8 +78,8 @@ class KernelEmitter {
     Expr base;
     Var lane;
     int lanes = 1;
-    Value* mask = nullptr;          // lanes that run; null: all
-    bool mask_may_be_empty = false; // then a load that is the same for all lanes needs a branch
+    Value* mask = nullptr;           // lanes that run; null: all
+    bool mask_may_be_empty = false;  // then a load that is the same for all lanes needs a branch
     std::unordered_map<const Buffer*, llvm::AllocaInst*> partials;  // of reductions
   };
 
@@ -93,12 +93,12 @@ class KernelEmitter {
     Expr rest;
   };
   struct Resolved {
-    Expr rest;                             // does not depend on the lane
+    Expr rest;                                    // does not depend on the lane
     std::vector<std::pair<Expr, int64_t>> added;  // expressions times factors
     int64_t offset = 0;
     std::optional<int64_t> lane_stride = 0;  // empty: `varying` is the whole index
     Expr varying;
-    std::vector<int64_t> lane_offsets;     // with `varying`: constant distances from `rest`, when they are constant
+    std::vector<int64_t> lane_offsets;  // with `varying`: constant distances from `rest`, when they are constant
   };
 
   // ---- functions and parallel loops (kernel_emitter.cpp)
@@ -178,12 +178,12 @@ class KernelEmitter {
   LocalPlan locals_;
 
   FunctionState f_;
-  VarMap replaced_;                      // unrolled variables: constants; the vector variable: base + lane
+  VarMap replaced_;  // unrolled variables: constants; the vector variable: base + lane
   std::optional<Vector> vec_;
   Bounds bounds_;
   std::unordered_map<const void*, FlatIndex> flat_;
   std::unordered_map<const ExprNode*, bool> has_load_;
-  std::vector<Expr> keep_;               // expressions and statements made here: their nodes are keys of the maps above
+  std::vector<Expr> keep_;  // expressions and statements made here: their nodes are keys of the maps above
   std::vector<Stmt> kept_stmts_;
   int num_tasks_ = 0;
   llvm::MDNode* alias_domain_ = nullptr;

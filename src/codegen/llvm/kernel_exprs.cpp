@@ -35,9 +35,9 @@ namespace {
 // The loads that evaluating `e` does for sure: not those in the arms of selects and behind logical operators.
 void collect_certain_loads(const Expr& e, std::unordered_set<const ExprNode*>& seen, std::vector<Expr>& loads) {
   if (!seen.insert(e.get()).second) return;
-  const bool conditional = e->kind == ExprKind::kSelect ||
-                           (e->kind == ExprKind::kBinary && e->dtype == DType::kBool &&
-                            (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
+  const bool conditional =
+      e->kind == ExprKind::kSelect || (e->kind == ExprKind::kBinary && e->dtype == DType::kBool &&
+                                       (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
   if (e->kind == ExprKind::kLoad) loads.push_back(e);
   if (conditional) return collect_certain_loads(e->operands[0], seen, loads);
   for (const Expr& operand : e->operands) collect_certain_loads(operand, seen, loads);
@@ -137,7 +137,8 @@ Value* KernelEmitter::compute(const Expr& e) {
       const Expr& a = e->operands[0];
       const Expr& b = e->operands[1];
       // The right side of a logical operator is evaluated only when needed.
-      if (e->dtype == DType::kBool && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr) && has_guarded_load(b)) {
+      if (e->dtype == DType::kBool && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr) &&
+          has_guarded_load(b)) {
         const Expr otherwise = const_int(DType::kBool, e->binary == BinaryOp::kOr);
         return e->binary == BinaryOp::kAnd ? emit_select(a, b, otherwise) : emit_select(a, otherwise, b);
       }
@@ -160,7 +161,8 @@ Value* KernelEmitter::and_mask(Value* condition) {
   return vec_->mask ? b_.CreateAnd(vec_->mask, condition) : condition;
 }
 
-Value* KernelEmitter::branch_select(Value* condition, const std::function<Value*()>& a, const std::function<Value*()>& b) {
+Value* KernelEmitter::branch_select(Value* condition, const std::function<Value*()>& a,
+                                    const std::function<Value*()>& b) {
   auto* then = llvm::BasicBlock::Create(context_, "then", f_.function);
   auto* otherwise = llvm::BasicBlock::Create(context_, "else", f_.function);
   auto* after = llvm::BasicBlock::Create(context_, "join", f_.function);

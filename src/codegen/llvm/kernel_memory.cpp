@@ -123,7 +123,8 @@ Value* KernelEmitter::element_pointer(const Place& place, DType dtype, const Res
   Value* pointer = place.pointer;
   if (!is_const_int(index.rest, 0)) pointer = b_.CreateInBoundsGEP(element, pointer, index_value(index.rest));
   for (const auto& [e, factor] : index.added)
-    pointer = b_.CreateInBoundsGEP(element, pointer, b_.CreateMul(index_value(e), b_.getInt64(static_cast<uint64_t>(factor))));
+    pointer = b_.CreateInBoundsGEP(element, pointer,
+                                   b_.CreateMul(index_value(e), b_.getInt64(static_cast<uint64_t>(factor))));
   if (index.offset != 0) pointer = b_.CreateConstInBoundsGEP1_64(element, pointer, static_cast<uint64_t>(index.offset));
   return pointer;
 }
@@ -133,7 +134,8 @@ Value* KernelEmitter::lane_pointers(const Place& place, DType dtype, const Resol
   if (index.lane_stride) {
     llvm::SmallVector<uint64_t, 64> ramp;
     for (int i = 0; i < vec_->lanes; ++i) ramp.push_back(static_cast<uint64_t>(i * *index.lane_stride));
-    return b_.CreateInBoundsGEP(element, element_pointer(place, dtype, index), llvm::ConstantDataVector::get(context_, ramp));
+    return b_.CreateInBoundsGEP(element, element_pointer(place, dtype, index),
+                                llvm::ConstantDataVector::get(context_, ramp));
   }
   return b_.CreateInBoundsGEP(element, place.pointer, ops_.splat(value(index.varying), vec_->lanes));
 }
@@ -162,7 +164,8 @@ Value* KernelEmitter::load_hull(const Place& place, DType dtype, Value* first, c
   const auto part = [&](int64_t at) {
     Value* pointer = b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(at));
     Value* loaded = mark(b_.CreateAlignedLoad(type, pointer, align), place);
-    return width == 1 ? b_.CreateInsertElement(llvm::PoisonValue::get(ops_.storage_type(dtype, 2)), loaded, uint64_t{0}) : loaded;
+    return width == 1 ? b_.CreateInsertElement(llvm::PoisonValue::get(ops_.storage_type(dtype, 2)), loaded, uint64_t{0})
+                      : loaded;
   };
   const int64_t stored_width = std::max<int64_t>(width, 2);
   Value* front = part(*low);
@@ -179,7 +182,9 @@ Value* KernelEmitter::load_memory(const Place& place, DType dtype, const Resolve
   const llvm::Align align(static_cast<uint64_t>(storage_bytes(dtype)));
   llvm::Type* element = ops_.storage_type(dtype);
   const int lanes = vec_ ? vec_->lanes : 1;
-  const auto scalar = [&](Value* pointer) -> Value* { return mark(b_.CreateAlignedLoad(element, pointer, align), place); };
+  const auto scalar = [&](Value* pointer) -> Value* {
+    return mark(b_.CreateAlignedLoad(element, pointer, align), place);
+  };
   if (lanes == 1) return scalar(element_pointer(place, dtype, index));
   if (index.lane_stride == 0) {
     if (!vec_->mask || !vec_->mask_may_be_empty) return scalar(element_pointer(place, dtype, index));
@@ -194,7 +199,8 @@ Value* KernelEmitter::load_memory(const Place& place, DType dtype, const Resolve
       return mark(b_.CreateMaskedLoad(type, element_pointer(place, dtype, index), align, vec_->mask, zero), place);
     return mark(b_.CreateMaskedGather(type, lane_pointers(place, dtype, index), align, vec_->mask, zero), place);
   }
-  if (index.lane_stride == 1) return mark(b_.CreateAlignedLoad(type, element_pointer(place, dtype, index), align), place);
+  if (index.lane_stride == 1)
+    return mark(b_.CreateAlignedLoad(type, element_pointer(place, dtype, index), align), place);
   std::vector<int64_t> offsets = index.lane_offsets;
   if (index.lane_stride)
     for (int i = 0; i < lanes; ++i) offsets.push_back(i * *index.lane_stride);
@@ -204,8 +210,10 @@ Value* KernelEmitter::load_memory(const Place& place, DType dtype, const Resolve
   Value* where_to = first ? nullptr : ops_.splat(value(index.varying), lanes);
   Value* result = llvm::PoisonValue::get(type);
   for (int i = 0; i < lanes; ++i) {
-    Value* pointer = first ? b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(offsets[static_cast<size_t>(i)]))
-                           : b_.CreateInBoundsGEP(element, place.pointer, b_.CreateExtractElement(where_to, static_cast<uint64_t>(i)));
+    Value* pointer =
+        first
+            ? b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(offsets[static_cast<size_t>(i)]))
+            : b_.CreateInBoundsGEP(element, place.pointer, b_.CreateExtractElement(where_to, static_cast<uint64_t>(i)));
     result = b_.CreateInsertElement(result, scalar(pointer), static_cast<uint64_t>(i));
   }
   return result;
@@ -239,8 +247,10 @@ void KernelEmitter::store_memory(const Place& place, DType dtype, const Resolved
   Value* first = offsets.empty() ? nullptr : element_pointer(place, dtype, index);
   Value* where_to = first ? nullptr : ops_.splat(value(index.varying), lanes);
   for (int i = 0; i < lanes; ++i) {
-    Value* pointer = first ? b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(offsets[static_cast<size_t>(i)]))
-                           : b_.CreateInBoundsGEP(element, place.pointer, b_.CreateExtractElement(where_to, static_cast<uint64_t>(i)));
+    Value* pointer =
+        first
+            ? b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(offsets[static_cast<size_t>(i)]))
+            : b_.CreateInBoundsGEP(element, place.pointer, b_.CreateExtractElement(where_to, static_cast<uint64_t>(i)));
     mark(b_.CreateAlignedStore(b_.CreateExtractElement(stored, static_cast<uint64_t>(i)), pointer, align), place);
   }
 }
@@ -298,12 +308,14 @@ Value* KernelEmitter::access_cell(const Place& place, DType dtype, const Resolve
 }
 
 Value* KernelEmitter::private_pointer(const Place& place, const Buffer& buffer, const Resolved& index) {
-  check(index.lane_stride == 0, where("the buffer " + buffer.name + " of each iteration is indexed by the vector variable"));
+  check(index.lane_stride == 0,
+        where("the buffer " + buffer.name + " of each iteration is indexed by the vector variable"));
   llvm::Type* cell = cell_type(buffer.dtype, vec_->lanes);
   Value* pointer = place.pointer;
   if (!is_const_int(index.rest, 0)) pointer = b_.CreateInBoundsGEP(cell, pointer, index_value(index.rest));
   for (const auto& [e, factor] : index.added)
-    pointer = b_.CreateInBoundsGEP(cell, pointer, b_.CreateMul(index_value(e), b_.getInt64(static_cast<uint64_t>(factor))));
+    pointer =
+        b_.CreateInBoundsGEP(cell, pointer, b_.CreateMul(index_value(e), b_.getInt64(static_cast<uint64_t>(factor))));
   return b_.CreateConstInBoundsGEP1_64(cell, pointer, static_cast<uint64_t>(index.offset));
 }
 
@@ -319,9 +331,11 @@ Value* KernelEmitter::emit_load(const Expr& e) {
   const Place place = it->second;
   const Resolved index = resolve_index(e.get(), e, buffer, e->operands);
   switch (place.kind) {
-    case Place::kRegister: return cell_to_value(buffer.dtype, access_cell(place, buffer.dtype, index, nullptr, buffer.name));
+    case Place::kRegister:
+      return cell_to_value(buffer.dtype, access_cell(place, buffer.dtype, index, nullptr, buffer.name));
     case Place::kPrivate:
-      return cell_to_value(buffer.dtype, b_.CreateLoad(cell_type(buffer.dtype, vec_->lanes), private_pointer(place, buffer, index)));
+      return cell_to_value(buffer.dtype,
+                           b_.CreateLoad(cell_type(buffer.dtype, vec_->lanes), private_pointer(place, buffer, index)));
     case Place::kMemory: break;
   }
   return ops_.from_storage(buffer.dtype, load_memory(place, buffer.dtype, index));

@@ -17,7 +17,9 @@ constexpr int64_t kMaxFallbackCopies = 64;
 
 }  // namespace
 
-std::string KernelEmitter::where(const std::string& what) const { return fmt::format("kernel {}: {}", program_.name, what); }
+std::string KernelEmitter::where(const std::string& what) const {
+  return fmt::format("kernel {}: {}", program_.name, what);
+}
 
 void KernelEmitter::bind(const Var& var, const Interval& interval) {
   const Interval known = bounds_.of(var.get());
@@ -62,7 +64,8 @@ void KernelEmitter::emit_for(const Stmt& s) {
 }
 
 // `runs`: the extent is known to be positive.
-void KernelEmitter::emit_loop(const Var& var, Value* begin, Value* extent, bool runs, const std::function<void()>& body) {
+void KernelEmitter::emit_loop(const Var& var, Value* begin, Value* extent, bool runs,
+                              const std::function<void()>& body) {
   auto* before = b_.GetInsertBlock();
   auto* block = llvm::BasicBlock::Create(context_, var->name, f_.function);
   auto* after = llvm::BasicBlock::Create(context_, var->name + ".end", f_.function);
@@ -156,7 +159,8 @@ void KernelEmitter::emit_alloc(const Stmt& s) {
   Place place;
   if (vec_) {
     place.kind = Place::kPrivate;
-    place.pointer = stack_slot(llvm::ArrayType::get(cell_type(buffer.dtype, vec_->lanes), n), buffer.name, llvm::Align(64));
+    place.pointer =
+        stack_slot(llvm::ArrayType::get(cell_type(buffer.dtype, vec_->lanes), n), buffer.name, llvm::Align(64));
   } else if (buffer.scope == MemoryScope::kRegister) {
     place.kind = Place::kRegister;
     place.inner = buffer.shape.empty() ? 1 : std::max<int64_t>(*as_int(buffer.shape.back()), 1);
@@ -168,9 +172,11 @@ void KernelEmitter::emit_alloc(const Stmt& s) {
     const LocalPlace& local = locals_.places.at(s.get());
     Value* pointer = nullptr;
     if (local.on_stack) {
-      pointer = stack_slot(llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(local.bytes)), buffer.name, llvm::Align(64));
+      pointer = stack_slot(llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(local.bytes)), buffer.name,
+                           llvm::Align(64));
     } else {
-      pointer = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), f_.scratch, static_cast<uint64_t>(local.offset), buffer.name);
+      pointer =
+          b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), f_.scratch, static_cast<uint64_t>(local.offset), buffer.name);
     }
     place = memory_place(&buffer, pointer);
   }
@@ -226,8 +232,8 @@ void KernelEmitter::emit_chunks(const Stmt& s, int64_t first, int64_t count, int
     bind(chunk, Interval{0, trips - 1});
     emit_loop(chunk, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(trips)), true, [&] {
       for (int64_t c = 0; c < copies; ++c)
-        emit_chunk(s, simplify(begin(first + c * lanes) + chunk * Expr(static_cast<int64_t>(lanes) * copies), bounds_), lanes,
-                   plan, partials[static_cast<size_t>(c)]);
+        emit_chunk(s, simplify(begin(first + c * lanes) + chunk * Expr(static_cast<int64_t>(lanes) * copies), bounds_),
+                   lanes, plan, partials[static_cast<size_t>(c)]);
     });
     for (int64_t c = trips * copies; c < count; ++c)
       emit_chunk(s, begin(first + c * lanes), lanes, plan, partials[static_cast<size_t>(c % copies)]);
@@ -242,7 +248,8 @@ void KernelEmitter::emit_chunks(const Stmt& s, int64_t first, int64_t count, int
       vectors.push_back(cell_to_value(dtype, b_.CreateLoad(cell_type(dtype, lanes), copy[r])));
     while (vectors.size() > 1) {
       std::vector<Value*> joined;
-      for (size_t i = 0; i + 1 < vectors.size(); i += 2) joined.push_back(ops_.binary(op, dtype, vectors[i], vectors[i + 1]));
+      for (size_t i = 0; i + 1 < vectors.size(); i += 2)
+        joined.push_back(ops_.binary(op, dtype, vectors[i], vectors[i + 1]));
       if (vectors.size() % 2) joined.push_back(vectors.back());
       vectors = std::move(joined);
     }
@@ -250,7 +257,8 @@ void KernelEmitter::emit_chunks(const Stmt& s, int64_t first, int64_t count, int
     const Var joined = make_var("partial", dtype);
     f_.vars[joined.get()] = sum;
     keep_.push_back(joined);
-    kept_stmts_.push_back(tessera::store(store.buffer, store.indices, binary(op, load(store.buffer, store.indices), joined)));
+    kept_stmts_.push_back(
+        tessera::store(store.buffer, store.indices, binary(op, load(store.buffer, store.indices), joined)));
     emit_store(kept_stmts_.back());
     f_.vars.erase(joined.get());
   }
@@ -265,7 +273,8 @@ void KernelEmitter::emit_chunk(const Stmt& s, const Expr& base, int lanes, const
   vector.base = base;
   vector.lane = make_var(s->var->name + "_lane");
   vector.lanes = lanes;
-  for (size_t r = 0; r < plan.reductions.size(); ++r) vector.partials[plan.reductions[r].store->buffer.get()] = partials[r];
+  for (size_t r = 0; r < plan.reductions.size(); ++r)
+    vector.partials[plan.reductions[r].store->buffer.get()] = partials[r];
   keep_.push_back(vector.lane);
   bounds_.set(vector.lane, 0, lanes - 1);
   keep_.push_back(base + vector.lane);

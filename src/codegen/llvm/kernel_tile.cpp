@@ -53,9 +53,9 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
   const int64_t begin_l = *as_int(tile->l->begin);
   const int64_t end_v = begin_v + *as_int(tile->v->extent);
   const int64_t end_p = begin_p + *as_int(tile->p->extent);
-  const std::vector<Chunk> chunks =
-      chunks_of(*as_int(tile->l->extent), native_lanes(target_, compute_bits(dtype)));
-  for (const Stmt& loop : {tile->v, tile->p, tile->l}) bind(loop->var, Interval{*as_int(loop->begin), *as_int(loop->begin) + *as_int(loop->extent) - 1});
+  const std::vector<Chunk> chunks = chunks_of(*as_int(tile->l->extent), native_lanes(target_, compute_bits(dtype)));
+  for (const Stmt& loop : {tile->v, tile->p, tile->l})
+    bind(loop->var, Interval{*as_int(loop->begin), *as_int(loop->begin) + *as_int(loop->extent) - 1});
 
   // A factor's value for each combination of the loops that it depends on; -1 where it does not.
   struct Factor {

@@ -1,6 +1,5 @@
 #include "codegen/llvm/llvm_codegen.h"
 
-
 #include "codegen/llvm/llvm_headers.h"
 #include "codegen/llvm/llvm_target.h"
 #include "codegen/llvm/module_emitter.h"
@@ -42,7 +41,8 @@ void verify(const llvm::Module& module) {
   if (llvm::verifyModule(module, &stream)) throw InternalError("generated LLVM IR is not valid: " + problems);
 }
 
-void emit_file(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type, llvm::raw_pwrite_stream& out) {
+void emit_file(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type,
+               llvm::raw_pwrite_stream& out) {
   llvm::legacy::PassManager passes;
   if (machine.addPassesToEmitFile(passes, out, nullptr, type))
     throw InternalError("LLVM cannot write an object for " + machine.getTargetTriple().str());

@@ -17,7 +17,8 @@ const llvm::Target& find_llvm_target(const std::string& triple);
 
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const Target& target, int opt_level);
 
-// "+avx2,+fma,...": exactly the target's features; those that its cpu would imply and the target lacks are switched off.
+// "+avx2,+fma,...": exactly the target's features; those that its cpu would imply and the target lacks are switched
+// off.
 std::string llvm_features(const Target& target);
 
 }  // namespace tessera

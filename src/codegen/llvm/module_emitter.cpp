@@ -40,7 +40,8 @@ std::vector<int> alias_classes(const Program& program, int32_t kernel) {
   for (size_t i = 0; i < n; ++i) classes[i] = static_cast<int>(i);
   for (const KernelCall& call : program.calls) {
     if (call.kernel != kernel) continue;
-    check(call.args.size() == n, "kernel call with a wrong number of buffers: " + program.kernels[static_cast<size_t>(kernel)].program.name);
+    check(call.args.size() == n,
+          "kernel call with a wrong number of buffers: " + program.kernels[static_cast<size_t>(kernel)].program.name);
     for (size_t i = 0; i < n; ++i)
       for (size_t j = i + 1; j < n; ++j)
         if (classes[i] != classes[j] && overlap(storage_of(program, call.args[i]), storage_of(program, call.args[j])))
@@ -53,7 +54,10 @@ std::vector<int> alias_classes(const Program& program, int32_t kernel) {
 class EntryEmitter {
  public:
   EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
-      : module_(module), b_(module.getContext()), program_(program), kernels_(std::move(kernels)),
+      : module_(module),
+        b_(module.getContext()),
+        program_(program),
+        kernels_(std::move(kernels)),
         symbols_(symbol_order(program)) {}
 
   void emit() {
@@ -82,7 +86,9 @@ class EntryEmitter {
   Value* offset(Value* base, int64_t bytes) {
     return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), base, static_cast<uint64_t>(bytes));
   }
-  Value* field(Value* base, int64_t bytes, const char* name) { return b_.CreateLoad(b_.getPtrTy(), offset(base, bytes), name); }
+  Value* field(Value* base, int64_t bytes, const char* name) {
+    return b_.CreateLoad(b_.getPtrTy(), offset(base, bytes), name);
+  }
 
   Value* pointer_to(BufferId id) {
     const ProgramBuffer& buffer = storage_of(program_, id);
@@ -104,7 +110,8 @@ class EntryEmitter {
     b_.CreateCondBr(tracing_, report, after);
     b_.SetInsertPoint(report);
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt32Ty(), b_.getInt32Ty()}, false);
-    b_.CreateCall(type, trace_, {self_, b_.getInt32(static_cast<uint32_t>(kernel)), b_.getInt32(static_cast<uint32_t>(phase))});
+    b_.CreateCall(type, trace_,
+                  {self_, b_.getInt32(static_cast<uint32_t>(kernel)), b_.getInt32(static_cast<uint32_t>(phase))});
     b_.CreateBr(after);
     b_.SetInsertPoint(after);
   }
@@ -117,7 +124,8 @@ class EntryEmitter {
     for (const Var& symbol : kernel.symbols) {
       const auto number = std::find(symbols_.begin(), symbols_.end(), symbol->name) - symbols_.begin();
       Value* values = field(call_, abi::kCallSymbols, "symbols");
-      b_.CreateStore(b_.CreateLoad(b_.getInt64Ty(), offset(values, 8 * number), symbol->name), offset(args_, 8 * slot++));
+      b_.CreateStore(b_.CreateLoad(b_.getInt64Ty(), offset(values, 8 * number), symbol->name),
+                     offset(args_, 8 * slot++));
     }
     emit_trace(call.kernel, 0);
     b_.CreateCall(kernels_[static_cast<size_t>(call.kernel)], {args_, host_});
@@ -130,8 +138,9 @@ class EntryEmitter {
   std::vector<llvm::Function*> kernels_;
   std::vector<std::string> symbols_;
   llvm::Function* function_ = nullptr;
-  Value *call_ = nullptr, *args_ = nullptr, *host_ = nullptr, *arena_ = nullptr, *weights_ = nullptr, *scratch_ = nullptr,
-        *inputs_ = nullptr, *outputs_ = nullptr, *trace_ = nullptr, *self_ = nullptr, *tracing_ = nullptr;
+  Value *call_ = nullptr, *args_ = nullptr, *host_ = nullptr, *arena_ = nullptr, *weights_ = nullptr,
+        *scratch_ = nullptr, *inputs_ = nullptr, *outputs_ = nullptr, *trace_ = nullptr, *self_ = nullptr,
+        *tracing_ = nullptr;
 };
 
 // A kernel's name as a symbol that profilers can show.
@@ -151,8 +160,8 @@ EmittedModule emit_module(llvm::Module& module, const Program& program, const Ta
   std::vector<llvm::Function*> kernels;
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const LoopProgram& loops = program.kernels[i].program;
-    KernelEmitter emitter(module, target, loops, symbol_of(i, loops.name), alias_classes(program, static_cast<int32_t>(i)),
-                          result.scratch_bytes, result.remarks);
+    KernelEmitter emitter(module, target, loops, symbol_of(i, loops.name),
+                          alias_classes(program, static_cast<int32_t>(i)), result.scratch_bytes, result.remarks);
     kernels.push_back(emitter.emit());
   }
   EntryEmitter(module, program, std::move(kernels)).emit();

@@ -4,9 +4,9 @@
 
 namespace tessera {
 
-using llvm::Intrinsic::ID;
 using llvm::Type;
 using llvm::Value;
+using llvm::Intrinsic::ID;
 
 namespace {
 
@@ -16,11 +16,12 @@ void check_supported(DType dtype) {
   const bool ok = dtype == DType::kF64 || dtype == DType::kF32 || is_narrow(dtype) || dtype == DType::kBool ||
                   (is_int(dtype) && dtype_bits(dtype) >= 8);
   if (ok) return;
-  throw UserError({.id = "TSR-5010",
-                   .message = "the code generator does not compute with elements of type " + std::string(dtype_name(dtype)),
-                   .node = {},
-                   .legal = "f64, f32, f16, bf16, bool, i64..i8, u64..u8",
-                   .hint = "cast to one of these types in the model"});
+  throw UserError(
+      {.id = "TSR-5010",
+       .message = "the code generator does not compute with elements of type " + std::string(dtype_name(dtype)),
+       .node = {},
+       .legal = "f64, f32, f16, bf16, bool, i64..i8, u64..u8",
+       .hint = "cast to one of these types in the model"});
 }
 
 }  // namespace
@@ -101,8 +102,8 @@ Value* Ops::bits16_to_f32(DType dtype, Value* bits) {
   Value* shifted = b_.CreateShl(magnitude, 13);
   Value* normal = b_.CreateAdd(shifted, bits32(112u << 23, wide));
   Value* special = b_.CreateOr(shifted, bits32(0x7f800000, wide));
-  Value* subnormal = b_.CreateBitCast(
-      b_.CreateFMul(b_.CreateSIToFP(magnitude, f32), llvm::ConstantFP::get(f32, 0x1p-24)), i32);
+  Value* subnormal =
+      b_.CreateBitCast(b_.CreateFMul(b_.CreateSIToFP(magnitude, f32), llvm::ConstantFP::get(f32, 0x1p-24)), i32);
   Value* result = b_.CreateSelect(b_.CreateICmpULT(magnitude, bits32(0x400, wide)), subnormal, normal);
   result = b_.CreateSelect(b_.CreateICmpUGE(magnitude, bits32(0x7c00, wide)), special, result);
   return b_.CreateBitCast(b_.CreateOr(result, sign), f32);
@@ -130,8 +131,9 @@ Value* Ops::f32_to_bits16(DType dtype, Value* f32) {
   normal = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, normal, bits32(0x7c00, bits));
   // Below 2^-14 the result counts multiples of 2^-24, which is the spacing of floats just above one half.
   Value* half = llvm::ConstantFP::get(f32->getType(), 0.5);
-  Value* subnormal = b_.CreateSub(b_.CreateBitCast(b_.CreateFAdd(b_.CreateBitCast(magnitude, f32->getType()), half), i32),
-                                  bits32(0x3f000000, bits));
+  Value* subnormal =
+      b_.CreateSub(b_.CreateBitCast(b_.CreateFAdd(b_.CreateBitCast(magnitude, f32->getType()), half), i32),
+                   bits32(0x3f000000, bits));
   Value* result = b_.CreateSelect(b_.CreateICmpULT(magnitude, bits32(0x38800000, bits)), subnormal, normal);
   result = b_.CreateSelect(is_nan, bits32(0x7e00, bits), result);
   return b_.CreateTrunc(b_.CreateOr(result, sign), i16);
@@ -160,8 +162,8 @@ Value* Ops::f64_to_f32_odd(Value* f64) {
 Value* Ops::round_to_integer(UnaryOp op, Value* a) {
   const bool has_instruction = !target_.triple.starts_with("x86_64") || target_.has("sse4.1");
   if (has_instruction) {
-    const ID id = op == UnaryOp::kFloor  ? llvm::Intrinsic::floor
-                  : op == UnaryOp::kCeil ? llvm::Intrinsic::ceil
+    const ID id = op == UnaryOp::kFloor   ? llvm::Intrinsic::floor
+                  : op == UnaryOp::kCeil  ? llvm::Intrinsic::ceil
                   : op == UnaryOp::kRound ? llvm::Intrinsic::roundeven
                                           : llvm::Intrinsic::trunc;
     return b_.CreateUnaryIntrinsic(id, a);
@@ -176,8 +178,10 @@ Value* Ops::round_to_integer(UnaryOp op, Value* a) {
   Value* even = b_.CreateFSub(b_.CreateFAdd(magnitude, limit), limit);  // of |a|, to nearest even
   Value* result = even;
   if (op != UnaryOp::kRound) {
-    Value* floor = b_.CreateFSub(even, b_.CreateSelect(b_.CreateFCmpOGT(even, magnitude), one, llvm::Constant::getNullValue(t)));
-    Value* ceil = b_.CreateFAdd(floor, b_.CreateSelect(b_.CreateFCmpOLT(floor, magnitude), one, llvm::Constant::getNullValue(t)));
+    Value* floor =
+        b_.CreateFSub(even, b_.CreateSelect(b_.CreateFCmpOGT(even, magnitude), one, llvm::Constant::getNullValue(t)));
+    Value* ceil =
+        b_.CreateFAdd(floor, b_.CreateSelect(b_.CreateFCmpOLT(floor, magnitude), one, llvm::Constant::getNullValue(t)));
     Value* negative = b_.CreateFCmpOLT(a, llvm::Constant::getNullValue(t));
     result = op == UnaryOp::kTrunc   ? floor
              : op == UnaryOp::kFloor ? b_.CreateSelect(negative, ceil, floor)
@@ -373,7 +377,8 @@ Value* Ops::binary(BinaryOp op, DType operand, Value* a, Value* b) {
     case BinaryOp::kMin: return float_min_max(true, a, b);
     case BinaryOp::kMax: return float_min_max(false, a, b);
     default:
-      throw InternalError(std::string("code generation met ") + binary_name(op) + " on floats; expand_math must run before");
+      throw InternalError(std::string("code generation met ") + binary_name(op) +
+                          " on floats; expand_math must run before");
   }
   return is_narrow(operand) ? round_to_narrow(operand, result) : result;
 }
@@ -386,7 +391,9 @@ Value* Ops::horizontal(BinaryOp op, DType dtype, Value* vector) {
       low.push_back(i);
       high.push_back(i + lanes / 2);
     }
-    if (lanes == 2) return binary(op, dtype, b_.CreateExtractElement(vector, uint64_t{0}), b_.CreateExtractElement(vector, uint64_t{1}));
+    if (lanes == 2)
+      return binary(op, dtype, b_.CreateExtractElement(vector, uint64_t{0}),
+                    b_.CreateExtractElement(vector, uint64_t{1}));
     vector = binary(op, dtype, b_.CreateShuffleVector(vector, low), b_.CreateShuffleVector(vector, high));
   }
   return vector;

@@ -71,11 +71,25 @@ void read_cache_sizes(Target& target) {
 // a cache instruction needs (clzero, xsaves, ...) would tie it to a machine for nothing; advice to the code generator
 // ("fast-...") is nothing that a machine has.
 bool is_used(std::string_view feature) {
-  static const std::set<std::string_view> kOthers = {"sse",   "sse2",  "sse3",  "ssse3", "sse4.1", "sse4.2",  "popcnt", "avx",
-                                                     "avx2",  "fma",   "f16c",  "bmi",   "bmi2",   "lzcnt",   "movbe",  "cx16",
-                                                     "evex512", "avxvnni", "avxvnniint8", "avxvnniint16", "avxifma",
-                                                     "avxneconvert", "neon", "fp-armv8", "fullfp16", "dotprod", "bf16",
-                                                     "i8mm", "sve", "sve2", "m", "a", "f", "d", "c", "v", "zfh", "zvfh"};
+  static const std::set<std::string_view> kOthers = {"sse",         "sse2",
+                                                     "sse3",        "ssse3",
+                                                     "sse4.1",      "sse4.2",
+                                                     "popcnt",      "avx",
+                                                     "avx2",        "fma",
+                                                     "f16c",        "bmi",
+                                                     "bmi2",        "lzcnt",
+                                                     "movbe",       "cx16",
+                                                     "evex512",     "avxvnni",
+                                                     "avxvnniint8", "avxvnniint16",
+                                                     "avxifma",     "avxneconvert",
+                                                     "neon",        "fp-armv8",
+                                                     "fullfp16",    "dotprod",
+                                                     "bf16",        "i8mm",
+                                                     "sve",         "sve2",
+                                                     "m",           "a",
+                                                     "f",           "d",
+                                                     "c",           "v",
+                                                     "zfh",         "zvfh"};
   return feature.starts_with("avx512") || feature.starts_with("amx-") || kOthers.count(feature) != 0;
 }
 
