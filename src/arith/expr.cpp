@@ -50,7 +50,8 @@ std::optional<int64_t> fold_int(BinaryOp op, DType dtype, int64_t a, int64_t b) 
     case BinaryOp::kDiv: return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(0 - ua) : a / b;
     case BinaryOp::kRem: return b == 0 ? a : b == -1 ? 0 : a % b;
     case BinaryOp::kFloorDiv: return floor_div(a, b);
-    case BinaryOp::kFloorMod: return b == 0 ? a : b == -1 ? 0 : a - floor_div(a, b) * b;
+    case BinaryOp::kFloorMod:
+      return b == 0 ? a : b == -1 ? 0 : static_cast<int64_t>(ua - static_cast<uint64_t>(floor_div(a, b)) * ub);
     case BinaryOp::kMin: return a < b ? a : b;
     case BinaryOp::kMax: return a > b ? a : b;
     case BinaryOp::kAnd: return a & b;

@@ -21,7 +21,18 @@ int64_t floor_div(int64_t a, int64_t b) {
   return q;
 }
 
-int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }
+int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+// Sums wrap as the expressions that they stand for do.
+int64_t wrap_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t wrap_mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
 
 // A total order on expressions that does not depend on addresses.
 int compare(const Expr& a, const Expr& b) {
@@ -54,22 +65,22 @@ struct Linear {
     const auto it = std::lower_bound(terms.begin(), terms.end(), term,
                                      [](const auto& entry, const Expr& t) { return compare(entry.first, t) < 0; });
     if (it != terms.end() && structurally_equal(it->first, term)) {
-      it->second += coefficient;
+      it->second = wrap_add(it->second, coefficient);
       if (it->second == 0) terms.erase(it);
     } else {
       terms.insert(it, {term, coefficient});
     }
   }
   void add(const Linear& other, int64_t factor) {
-    constant += other.constant * factor;
-    for (const auto& [term, coefficient] : other.terms) add_term(term, coefficient * factor);
+    constant = wrap_add(constant, wrap_mul(other.constant, factor));
+    for (const auto& [term, coefficient] : other.terms) add_term(term, wrap_mul(coefficient, factor));
   }
 };
 
 // Decomposes the i64 expression `e` without simplifying its terms.
 void decompose(const Expr& e, int64_t factor, Linear& out) {
   if (const auto c = as_int(e)) {
-    out.constant += *c * factor;
+    out.constant = wrap_add(out.constant, wrap_mul(*c, factor));
     return;
   }
   if (e->kind == ExprKind::kBinary) {
@@ -77,15 +88,16 @@ void decompose(const Expr& e, int64_t factor, Linear& out) {
     const Expr& b = e->operands[1];
     if (e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub) {
       decompose(a, factor, out);
-      decompose(b, e->binary == BinaryOp::kSub ? -factor : factor, out);
+      decompose(b, e->binary == BinaryOp::kSub ? wrap_mul(factor, -1) : factor, out);
       return;
     }
     if (e->binary == BinaryOp::kMul) {
-      if (const auto cb = as_int(b)) return decompose(a, factor * *cb, out);
-      if (const auto ca = as_int(a)) return decompose(b, factor * *ca, out);
+      if (const auto cb = as_int(b)) return decompose(a, wrap_mul(factor, *cb), out);
+      if (const auto ca = as_int(a)) return decompose(b, wrap_mul(factor, *ca), out);
     }
   }
-  if (e->kind == ExprKind::kUnary && e->unary == UnaryOp::kNeg) return decompose(e->operands[0], -factor, out);
+  if (e->kind == ExprKind::kUnary && e->unary == UnaryOp::kNeg)
+    return decompose(e->operands[0], wrap_mul(factor, -1), out);
   out.add_term(e, factor);
 }
 
@@ -104,12 +116,12 @@ void join_div_mod(Linear& linear) {
     if (!c) continue;
     for (size_t j = 0; j < linear.terms.size(); ++j) {
       const auto [div, kc] = linear.terms[j];
-      if (!is_binary(div, BinaryOp::kFloorDiv) || !is_const_int(div->operands[1], *c) || kc != k * *c ||
+      if (!is_binary(div, BinaryOp::kFloorDiv) || !is_const_int(div->operands[1], *c) || kc != wrap_mul(k, *c) ||
           !structurally_equal(div->operands[0], mod->operands[0]))
         continue;
       const Expr x = mod->operands[0];
-      linear.add_term(mod, -k);
-      linear.add_term(div, -kc);
+      linear.add_term(mod, wrap_mul(k, -1));
+      linear.add_term(div, wrap_mul(kc, -1));
       linear.add(linear_of(x), k);
       join_div_mod(linear);
       return;
@@ -123,7 +135,7 @@ Expr to_expr(const Linear& linear) {
     if (!sum) sum = coefficient == 1 ? term : term * Expr(coefficient);
     else if (coefficient == 1) sum = sum + term;
     else if (coefficient == -1) sum = sum - term;
-    else if (coefficient < 0) sum = sum - term * Expr(-coefficient);
+    else if (coefficient < 0) sum = sum - term * Expr(wrap_mul(coefficient, -1));
     else sum = sum + term * Expr(coefficient);
   }
   if (!sum) return linear.constant;
