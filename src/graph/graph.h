@@ -72,7 +72,7 @@ class Graph {
 
   ValueId add_input(std::string name, TensorType type);
   // Appends a node whose output types are given (no inference; GraphBuilder infers). Names of outputs that are empty
-  // or taken are made unique.
+  // or taken are made unique. Invalidates references to nodes and values.
   NodeId add_node(Node node, std::vector<TensorType> types, std::vector<std::string> names = {});
   // A name not used by any value, `hint` itself when free.
   std::string unique_name(const std::string& hint);

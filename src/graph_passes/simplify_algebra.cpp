@@ -101,6 +101,18 @@ class NodeSimplifier {
     return true;
   }
 
+  // Whether constants of these shapes broadcast to more elements than the larger one has.
+  static bool grows(std::vector<int64_t> a, std::vector<int64_t> b) {
+    if (a.size() < b.size()) std::swap(a, b);
+    b.insert(b.begin(), a.size() - b.size(), 1);
+    bool a_stretches = false, b_stretches = false;
+    for (size_t i = 0; i < a.size(); ++i) {
+      a_stretches |= a[i] < b[i];
+      b_stretches |= b[i] < a[i];
+    }
+    return a_stretches && b_stretches;
+  }
+
   bool regroup_constants() {
     if (op() != "add" && op() != "mul") return false;
     for (size_t i = 0; i < 2; ++i) {
@@ -110,12 +122,14 @@ class NodeSimplifier {
       for (size_t k = 0; k < 2; ++k) {
         if (!constant_value(target_, inner->inputs[k])) continue;
         const ValueId x = inner->inputs[1 - k];
-        // The regrouped constant must not be larger than what was there, and x must still give the result's shape.
+        // x must still give the result's shape, and the regrouped constant be no larger than what was there.
         if (!same_shape(target_.type(x).shape, type_.shape)) continue;
+        if (grows(constant(1 - i)->dims(), constant_value(target_, inner->inputs[k])->dims())) continue;
+        const std::string loc = join_locs({inner->loc, node_.loc});  // before `builder` moves the nodes
         GraphBuilder builder(target_);
         builder.set_loc(node_.loc);
         const ValueId merged = builder.add(*node_.op, {inner->inputs[k], node_.inputs[1 - i]}, {}, name_ + ".constant");
-        node_.loc = join_locs({inner->loc, node_.loc});
+        node_.loc = loc;
         node_.inputs = {x, merged};
         single_use_ = {false, false};
         return true;
