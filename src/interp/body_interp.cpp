@@ -383,20 +383,18 @@ Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
   bool scattered = false;
   for (size_t d = 0; d < dims.size(); ++d) {
     const Lanes& i = *node.args[d];
-    if (i.kind == Lanes::Kind::kVector) {
+    if (mask.bits || i.kind == Lanes::Kind::kVector) {
       scattered = true;
       continue;
     }
+    // A progression is inside when its ends are. Its second lane shows that it does not wrap in between.
+    for (int l : {mask.begin, std::min(mask.begin + 1, mask.end - 1), mask.end - 1})
+      if (i.int_at(l) < 0 || i.int_at(l) >= dims[d]) fail_bounds(node, l);
     base += i.first * view.strides[d];
     step += i.step * view.strides[d];
-    // A progression is inside when its ends are.
-    if (mask.bits) continue;
-    for (int l : {mask.begin, mask.end - 1})
-      if (i.int_at(l) < 0 || i.int_at(l) >= dims[d]) fail_bounds(node, l);
   }
   std::array<int64_t, kMaxLanes> addresses;
-  if (scattered || mask.bits) {
-    scattered = true;
+  if (scattered) {
     for (int l = mask.begin; l < mask.end; ++l) addresses[static_cast<size_t>(l)] = base + step * l;
     for (size_t d = 0; d < dims.size(); ++d) {
       const Lanes& i = *node.args[d];
@@ -406,7 +404,7 @@ Lanes BodyEvaluator::compute_load(EvalNode& node, const LaneMask& mask) {
         if (!mask.active(l)) continue;
         const int64_t at = is_vector ? i.ints[l] : i.int_at(l);
         if (at < 0 || at >= dims[d]) fail_bounds(node, l);
-        if (is_vector) addresses[static_cast<size_t>(l)] += at * view.strides[d];
+        addresses[static_cast<size_t>(l)] += at * view.strides[d];
       }
     }
   }

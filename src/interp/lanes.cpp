@@ -39,6 +39,28 @@ void zip(const Lanes& a, const Lanes& b, const LaneMask& mask, double* __restric
   }
 }
 
+bool is_16_bit(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// round_to for f16 and bf16, in place of going through their codes where the result is a normal number.
+double round_16(DType dtype, double value) {
+  const bool half = dtype == DType::kF16;
+  const double magnitude = std::fabs(value);
+  if (!(magnitude >= (half ? 0x1p-14 : 0x1p-126) && magnitude < (half ? 0x1p15 : 0x1p127)))
+    return round_to(dtype, value);
+  const int dropped = half ? 42 : 45;  // mantissa bits
+  auto bits = std::bit_cast<uint64_t>(value);
+  bits += (uint64_t{1} << (dropped - 1)) - 1 + (bits >> dropped & 1);
+  return std::bit_cast<double>(bits >> dropped << dropped);
+}
+
+double read_16(DType dtype, uint16_t code) {
+  if (dtype == DType::kBF16) return std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
+  const uint64_t exponent = code >> 10 & 31;
+  if (exponent == 0 || exponent == 31) return float_from_bits(dtype, code);
+  return std::bit_cast<double>(static_cast<uint64_t>(code >> 15) << 63 | (exponent + 1008) << 52 |
+                               static_cast<uint64_t>(code & 1023) << 42);
+}
+
 // Rounding that vectorizes for the types where speed matters.
 template <typename F>
 void zip_rounded(DType dtype, const Lanes& a, const Lanes& b, const LaneMask& mask, double* out, F f) {
@@ -46,6 +68,8 @@ void zip_rounded(DType dtype, const Lanes& a, const Lanes& b, const LaneMask& ma
     zip(a, b, mask, out, f);
   } else if (dtype == DType::kF32) {
     zip(a, b, mask, out, [=](double x, double y) { return static_cast<double>(static_cast<float>(f(x, y))); });
+  } else if (is_16_bit(dtype)) {
+    zip(a, b, mask, out, [=](double x, double y) { return round_16(dtype, f(x, y)); });
   } else {
     zip(a, b, mask, out, [=](double x, double y) { return round_to(dtype, f(x, y)); });
   }
@@ -284,6 +308,12 @@ Lanes lanes_load(DType dtype, const std::byte* data, int64_t base, int64_t step,
   switch (dtype) {
     case DType::kF32: native(reinterpret_cast<const float*>(data), out.reals); break;
     case DType::kF64: native(reinterpret_cast<const double*>(data), out.reals); break;
+    case DType::kF16:
+    case DType::kBF16:
+      each(mask, [&](int l) {
+        out.reals[l] = read_16(dtype, reinterpret_cast<const uint16_t*>(data)[at ? at[l] : base + step * l]);
+      });
+      break;
     case DType::kI64: native(reinterpret_cast<const int64_t*>(data), out.ints); break;
     case DType::kI32: native(reinterpret_cast<const int32_t*>(data), out.ints); break;
     case DType::kI8: native(reinterpret_cast<const int8_t*>(data), out.ints); break;

@@ -43,7 +43,9 @@ struct Lanes {
   int64_t int_at(int lane) const {
     switch (kind) {
       case Kind::kUniform: return first;
-      case Kind::kAffine: return first + step * lane;
+      case Kind::kAffine:  // wraps, as i64 arithmetic does
+        return static_cast<int64_t>(static_cast<uint64_t>(first) +
+                                    static_cast<uint64_t>(step) * static_cast<uint64_t>(lane));
       case Kind::kRange: return first <= lane && lane < step;
       case Kind::kVector: break;
     }

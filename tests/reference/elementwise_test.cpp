@@ -266,6 +266,30 @@ TEST(Select, EveryTypeWithBroadcasting) {
 }
 
 // Every pair of types; the values are exact in all of them but those that have no negative numbers.
+TEST(Binary, SixteenBitResultsRoundToNearestEven) {
+  // a + b over values whose sums fall between codes, on them, and below the normal numbers.
+  for (DType dtype : {DType::kF16, DType::kBF16}) {
+    const double smallest = dtype == DType::kF16 ? 0x1p-24 : 0x1p-133;
+    for (double big : {1.0, 1.5, 1024.0, 16384.0, 32768.0, -3.25}) {
+      std::vector<double> a, b;
+      for (int i = 0; i < 64; ++i) {
+        a.push_back(rounded(dtype, big + i * smallest));
+        b.push_back(rounded(dtype, big * std::ldexp(1.0 + i / 64.0, -(i % 16))));
+      }
+      a.push_back(smallest);
+      b.push_back(3 * smallest);
+      const auto count = static_cast<int64_t>(a.size());
+      const Tensor x = tensor_of(dtype, {count}, a), y = tensor_of(dtype, {count}, b);
+      const auto want = [&](auto f) {
+        return reference({count}, [&](const Dims& i) { return rounded(dtype, f(at(x, i), at(y, i))); });
+      };
+      expect_close(run_op("add", {x, y})[0], {count}, want([](double p, double q) { return p + q; }), "add", 0);
+      expect_close(run_op("mul", {x, y})[0], {count}, want([](double p, double q) { return p * q; }), "mul", 0);
+      expect_close(run_op("div", {x, y})[0], {count}, want([](double p, double q) { return p / q; }), "div", 0);
+    }
+  }
+}
+
 TEST(Cast, EveryPairOfTypes) {
   std::mt19937 random(8);
   for (DType from : movable_dtypes())

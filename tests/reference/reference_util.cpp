@@ -12,7 +12,7 @@ namespace tessera {
 
 std::vector<DType> arithmetic_dtypes() {
   std::vector<DType> list(std::begin(kRealDTypes), std::end(kRealDTypes));
-  list.insert(list.end(), std::begin(kIntDTypes), std::end(kIntDTypes));
+  for (DType dtype : kIntDTypes) list.push_back(dtype);
   return list;
 }
 
