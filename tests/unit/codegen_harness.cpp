@@ -119,7 +119,7 @@ std::vector<Tensor> NativeModule::run(const std::vector<Tensor>& inputs, const H
   std::vector<const void*> input_pointers;
   for (const Tensor& input : inputs) {
     memory.emplace_back(input.num_bytes());
-    std::memcpy(memory.back().data(), input.bytes(), static_cast<size_t>(input.num_bytes()));
+    if (input.num_bytes() > 0) std::memcpy(memory.back().data(), input.bytes(), static_cast<size_t>(input.num_bytes()));
     input_pointers.push_back(memory.back().data());
   }
   std::vector<Tensor> outputs;
@@ -149,7 +149,8 @@ std::vector<Tensor> NativeModule::run(const std::vector<Tensor>& inputs, const H
   const int32_t status = entry(&call);
   check(status == 0, "the module returned " + std::to_string(status));
   for (size_t i = 0; i < outputs.size(); ++i)
-    std::memcpy(outputs[i].mutable_bytes(), output_bytes[i], static_cast<size_t>(outputs[i].num_bytes()));
+    if (outputs[i].num_bytes() > 0)
+      std::memcpy(outputs[i].mutable_bytes(), output_bytes[i], static_cast<size_t>(outputs[i].num_bytes()));
   return outputs;
 }
 

@@ -92,6 +92,14 @@ TEST(CodegenLoops, SelectsThatShareLoadsStaySmall) {
   expect_agrees(text);
 }
 
+TEST(CodegenLoops, SelectBetweenSeveralLoads) {
+  // Operands of a concatenation along blocked channels: an arm that no lane needs is jumped over.
+  expect_agrees(R"(kernel @k(x: f32[24,5], s: f32[24], y: f32[12,5], t: f32[1]) -> (z: f32[3,5,16]) {
+    for b in 0..3 { for p in 0..5 { vectorized for l in 0..16 {
+      z[b, p, l] = select(((b * 16 + l) < 24), (x[(b * 16 + l), p] * s[(b * 16 + l)]),
+                          select(((b * 16 + l) < 36), (y[(b * 16 + l - 24), p] + (t[0] * y[(b * 16 + l - 24), 0])), 0:f32)) } } } })");
+}
+
 TEST(CodegenLoops, MaskedIf) {
   expect_agrees(R"(kernel @k(x: f32[45], b: bool[45]) -> (y: f32[45], z: f32[90], c: bool[45]) {
     for i in 0..90 { z[i] = 7:f32 }

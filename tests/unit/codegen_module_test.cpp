@@ -5,6 +5,7 @@
 
 #include <ctime>
 #include <iostream>
+#include <thread>
 
 #include "codegen/common/local_plan.h"
 #include "codegen/common/vector_plan.h"
@@ -105,6 +106,16 @@ TEST(CodegenModule, SameProgramSameObject) {
   const ObjectCode first = generate_llvm(two_kernels(), parse_target("x86-64-v3"), {});
   const ObjectCode second = generate_llvm(two_kernels(), parse_target("x86-64-v3"), {});
   EXPECT_EQ(first.object, second.object);
+}
+
+TEST(CodegenModule, SeveralAtOnce) {
+  const std::vector<std::byte> want = generate_llvm(two_kernels(), parse_target("x86-64-v4"), {}).object;
+  std::vector<std::vector<std::byte>> got(4);
+  std::vector<std::thread> threads;
+  for (auto& object : got)
+    threads.emplace_back([&object] { object = generate_llvm(two_kernels(), parse_target("x86-64-v4"), {}).object; });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& object : got) EXPECT_EQ(object, want);
 }
 
 // Rounding, conversions and masks are where a target without the instruction would call a library. Linking refuses

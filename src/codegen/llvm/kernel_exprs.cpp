@@ -192,14 +192,24 @@ Value* KernelEmitter::branch_select(Value* condition, const std::function<Value*
   return phi;
 }
 
-// An arm of a select whose condition differs between the lanes: its loads happen only where the condition holds.
+// An arm of a select whose condition differs between the lanes: its loads happen only where the condition holds. An
+// arm of several loads is jumped over when no lane needs it, as when operands of a concatenation meet in one vector.
 Value* KernelEmitter::masked_arm(const Expr& arm, Value* condition) {
   if (!has_guarded_load(arm)) return value(arm);
+  int loads = 0;
+  walk(arm, [&](const Expr& e) { loads += e->kind == ExprKind::kLoad; });
   Value* outer_mask = vec_->mask;
   const bool outer_empty = vec_->mask_may_be_empty;
   vec_->mask = and_mask(condition);
-  vec_->mask_may_be_empty = true;
-  Value* v = evaluate(arm);
+  vec_->mask_may_be_empty = loads < 2;
+  Value* v = nullptr;
+  if (loads < 2) {
+    v = evaluate(arm);
+  } else {
+    v = branch_select(
+        b_.CreateOrReduce(vec_->mask), [&] { return evaluate(arm); },
+        [&]() -> Value* { return llvm::Constant::getNullValue(ops_.value_type(arm->dtype)); });
+  }
   vec_->mask = outer_mask;
   vec_->mask_may_be_empty = outer_empty;
   return v;
