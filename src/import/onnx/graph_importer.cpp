@@ -11,6 +11,7 @@
 #include "import/onnx/model_inputs.h"
 #include "import/onnx/node_context.h"
 #include "import/onnx/operator_table.h"
+#include "import/onnx/own_domain.h"
 #include "import/onnx/tensor_reader.h"
 #include "support/error.h"
 
@@ -161,6 +162,7 @@ class GraphImporter {
     const int64_t version = opset_version(node);
     const OperatorImporter* importer = domain.empty() ? find_importer(node.proto->op_type()) : nullptr;
     std::string reason;
+    if (domain == kOwnDomain && version == 1) return;  // its handler knows
     if (node.proto->op_type().empty()) reason = "the node has no operator";
     else if (version == 0)
       reason =
@@ -220,12 +222,13 @@ class GraphImporter {
     // What depends on a node that could not be imported cannot be judged.
     if (std::any_of(inputs.begin(), inputs.end(), [this](const std::string& name) { return failed_.count(name); }))
       return mark_failed(node);
-    const OperatorImporter& importer = *find_importer(node.proto->op_type());
     const size_t first_value = graph_.values().size();
     builder_.set_loc(node.label);
     try {
-      NodeContext context(state_, node, opset_version(node), importer.primitive);
-      importer.handler(context);
+      const bool own = node.proto->domain() == kOwnDomain;
+      const OperatorImporter* importer = own ? nullptr : find_importer(node.proto->op_type());
+      NodeContext context(state_, node, opset_version(node), own ? "" : importer->primitive);
+      own ? import_own_node(context) : importer->handler(context);
       if (const auto unread = context.attrs.unread(); !unread.empty())
         throw UnsupportedNode{fmt::format("attribute '{}' is not supported", fmt::join(unread, "', '"))};
       for (size_t i = first_value; i < graph_.values().size(); ++i) check_size(static_cast<ValueId>(i), node);

@@ -84,6 +84,7 @@ class NodeContext {
   [[noreturn]] void unsupported(const std::string& reason) const { throw UnsupportedNode{reason}; }
 
   // ---- building ----
+  const OpDef* find_op(const std::string& name) const { return state_.ops.find(name); }
   ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
   ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
   ValueId constant_value(Tensor tensor);

@@ -63,12 +63,18 @@ Target from_sizes(NodeContext& c, const Ints& dims, const Ints& axes, const Ints
   return target;
 }
 
-ValueId resize(NodeContext& c, ValueId x, const Target& target, Attrs attrs) {
+// Attributes that have no meaning in a mode are left out, so that equal operations are equal nodes.
+ValueId resize(NodeContext& c, ValueId x, const Target& target, const std::string& mode, const std::string& coordinate,
+               const std::string& nearest_mode, double cubic_coeff = -0.75, bool exclude_outside = false) {
   if (target.sizes == c.dims(x) &&
       std::all_of(target.scales.begin(), target.scales.end(), [](double s) { return s == 1; }))
     return x;
-  attrs.set("scales", target.scales);
-  attrs.set("sizes", target.sizes);
+  Attrs attrs = {{"mode", mode}, {"coordinate", coordinate}, {"scales", target.scales}, {"sizes", target.sizes}};
+  if (mode == "nearest") attrs.set("nearest_mode", nearest_mode);
+  if (mode == "cubic") {
+    attrs.set("cubic_coeff", cubic_coeff);
+    attrs.set("exclude_outside", exclude_outside);
+  }
   return c.op("resize", {x}, std::move(attrs));
 }
 
@@ -95,8 +101,7 @@ void import_upsample(NodeContext& c) {
     scales = c.const_floats(1, "scales");
   }
   const std::string mode = read_mode(c);
-  c.out(0, resize(c, x, from_scales(c, c.dims(x), all_axes(c.rank(x)), scales),
-                  {{"mode", mode}, {"coordinate", std::string("asymmetric")}, {"nearest_mode", std::string("floor")}}));
+  c.out(0, resize(c, x, from_scales(c, c.dims(x), all_axes(c.rank(x)), scales), mode, "asymmetric", "floor"));
 }
 
 void import_resize(NodeContext& c) {
@@ -109,10 +114,7 @@ void import_resize(NodeContext& c) {
     const Target target = from_scales(c, dims, all_axes(c.rank(x)), c.const_floats(1, "scales"));
     // Opset 10 leaves the rounding open; ONNX Runtime takes the upper neighbour when an image shrinks.
     const bool shrinks = std::any_of(target.scales.begin(), target.scales.end(), [](double s) { return s < 1; });
-    return c.out(0, resize(c, x, target,
-                           {{"mode", mode},
-                            {"coordinate", std::string("asymmetric")},
-                            {"nearest_mode", std::string(shrinks ? "ceil" : "floor")}}));
+    return c.out(0, resize(c, x, target, mode, "asymmetric", shrinks ? "ceil" : "floor"));
   }
 
   const std::string coordinate = c.attrs.get_string("coordinate_transformation_mode", "half_pixel");
@@ -136,12 +138,8 @@ void import_resize(NodeContext& c) {
   const bool shrinks = std::any_of(target.scales.begin(), target.scales.end(), [](double s) { return s < 1; });
   if (c.attrs.get_int("antialias", 0) != 0 && shrinks && mode != "nearest")
     c.unsupported("antialias = 1 when an image shrinks");
-  c.out(0, resize(c, x, target,
-                  {{"mode", mode},
-                   {"coordinate", coordinate},
-                   {"nearest_mode", nearest},
-                   {"cubic_coeff", c.attrs.get_float("cubic_coeff_a", -0.75)},
-                   {"exclude_outside", c.attrs.get_int("exclude_outside", 0) != 0}}));
+  c.out(0, resize(c, x, target, mode, coordinate, nearest, c.attrs.get_float("cubic_coeff_a", -0.75),
+                  c.attrs.get_int("exclude_outside", 0) != 0));
 }
 
 }  // namespace tessera
