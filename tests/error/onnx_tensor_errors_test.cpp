@@ -105,6 +105,11 @@ TEST(OnnxTensors, TypedFields) {
   EXPECT_EQ(numbers(value_of(flags)), (std::vector<double>{1, 0}));
 }
 
+TEST(OnnxTensors, EmptyTensorsHaveNoData) {
+  EXPECT_EQ(value_of(tensor_of(TensorProto::INT64, {0})).dims(), std::vector<int64_t>{0});
+  EXPECT_EQ(value_of(tensor_of(TensorProto::FLOAT, {2, 0})).num_elements(), 0);
+}
+
 TEST(OnnxTensors, PackedElements) {
   TensorProto nibbles = tensor_of(TensorProto::INT4, {3});
   nibbles.add_int32_data(0x8f);  // -1, -8

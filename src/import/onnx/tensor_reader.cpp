@@ -28,13 +28,14 @@ int64_t alignment_of(DType dtype) { return std::max(1, dtype_bits(dtype) / 8); }
 Tensor borrow(DType dtype, std::vector<int64_t> dims, std::shared_ptr<const void> owner, const void* data) {
   Tensor borrowed(dtype, dims, std::move(owner), data);
   const auto size = static_cast<size_t>(borrowed.num_bytes());
+  if (size == 0) return Tensor(dtype, std::move(dims));  // an empty field has no address
   const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment_of(dtype)) == 0;
   const auto* bytes = borrowed.bytes();
   const bool normal = dtype != DType::kBool ||
                       std::all_of(bytes, bytes + size, [](std::byte b) { return std::to_integer<int>(b) <= 1; });
   if (aligned && normal) return borrowed;
   Tensor copy(dtype, std::move(dims));
-  if (size) std::memcpy(copy.mutable_bytes(), data, size);
+  std::memcpy(copy.mutable_bytes(), data, size);
   if (!normal)
     for (std::byte& b : copy.as_mutable<std::byte>()) b = std::byte{b != std::byte{0}};
   return copy;
