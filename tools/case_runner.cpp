@@ -1,16 +1,17 @@
 #include "case_runner.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <fcntl.h>
 #include <map>
 #include <optional>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -30,10 +31,11 @@ struct Child {
   int answer = -1;         // the pipe's read end
   AnonymousFile messages;  // the child's standard error
   Clock::time_point begin, deadline;
-  std::string text;        // of the answer so far
+  std::string text;  // of the answer so far
 };
 
 [[noreturn]] void be_child(int answer, int messages, const std::string& folder, const CaseBody& body) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // an interrupted run leaves no cases behind
   dup2(messages, STDERR_FILENO);
   const CaseResult result = body(folder);
   const std::string text = static_cast<char>(result.verdict) + result.reason;
@@ -44,8 +46,10 @@ struct Child {
 Child start(size_t index, const std::string& folder, double timeout_seconds, const CaseBody& body) {
   int ends[2];
   check(pipe2(ends, O_CLOEXEC) == 0, "no pipe for a test case");
-  Child child{.index = index, .messages = AnonymousFile("tessera-case"), .begin = Clock::now(), .deadline = {}, .text = {}};
-  child.deadline = child.begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_seconds));
+  Child child{
+      .index = index, .messages = AnonymousFile("tessera-case"), .begin = Clock::now(), .deadline = {}, .text = {}};
+  child.deadline =
+      child.begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_seconds));
   child.pid = fork();
   check(child.pid >= 0, "no process for a test case");
   if (child.pid == 0) be_child(ends[1], child.messages.fd(), folder, body);

@@ -7,8 +7,8 @@
 #include <memory>
 #include <numeric>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -59,6 +59,7 @@ double quantile(const std::vector<double>& sorted, double q) {
 int bench(const BenchCommand& command) {
   constexpr double kWarmUpMs = 200, kBudgetMs = 1000;
   OpenedModel opened;
+  std::string times;
   std::vector<double> samples;
   {
     Progress progress("benchmarking " + std::filesystem::path(command.model).filename().string());
@@ -70,6 +71,7 @@ int bench(const BenchCommand& command) {
     options.use_cache = false;  // compile_s is part of the answer
     options.warn = print_warning;
     opened = open_model(command.model, options);
+    times = time_report(command.compile, opened.times);
     std::vector<std::string> random;
     opened.model->bind(make_inputs(*opened.model, command.run, random));
     progress.update("warming up");
@@ -77,6 +79,7 @@ int bench(const BenchCommand& command) {
     progress.update("measuring");
     samples = run_timed(*opened.model, command.repeat, kBudgetMs, 5);
   }
+  std::cerr << times;
   std::sort(samples.begin(), samples.end());
   const auto count = static_cast<double>(samples.size());
   const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / count;
@@ -86,16 +89,24 @@ int bench(const BenchCommand& command) {
   const double median = quantile(samples, 0.5), p90 = quantile(samples, 0.9), p99 = quantile(samples, 0.99);
   const int threads = opened.model->num_threads();
   if (command.json) {
-    const nlohmann::json json = {{"model", command.model}, {"engine", command.run.engine}, {"threads", threads},
-                                 {"repeats", samples.size()}, {"min_ms", samples.front()}, {"median_ms", median},
-                                 {"mean_ms", mean}, {"p90_ms", p90}, {"p99_ms", p99}, {"stddev_ms", deviation},
-                                 {"compile_s", opened.compile_seconds}, {"load_s", opened.load_seconds}};
+    const nlohmann::json json = {{"model", command.model},
+                                 {"engine", command.run.engine},
+                                 {"threads", threads},
+                                 {"repeats", samples.size()},
+                                 {"min_ms", samples.front()},
+                                 {"median_ms", median},
+                                 {"mean_ms", mean},
+                                 {"p90_ms", p90},
+                                 {"p99_ms", p99},
+                                 {"stddev_ms", deviation},
+                                 {"compile_s", opened.compile_seconds},
+                                 {"load_s", opened.load_seconds}};
     std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   } else {
-    fmt::print("{}: median {:.3f} ms  (min {:.3f}, p90 {:.3f}, p99 {:.3f}, mean {:.3f}, stddev {:.3f})\n", command.model,
-               median, samples.front(), p90, p99, mean, deviation);
-    fmt::print("{} runs after warm-up, {} thread{}, compiled in {:.2f} s, loaded in {:.3f} s\n", samples.size(), threads,
-               threads == 1 ? "" : "s", opened.compile_seconds, opened.load_seconds);
+    fmt::print("{}: median {:.3f} ms  (min {:.3f}, p90 {:.3f}, p99 {:.3f}, mean {:.3f}, stddev {:.3f})\n",
+               command.model, median, samples.front(), p90, p99, mean, deviation);
+    fmt::print("{} runs after warm-up, {} thread{}, compiled in {:.2f} s, loaded in {:.3f} s\n", samples.size(),
+               threads, threads == 1 ? "" : "s", opened.compile_seconds, opened.load_seconds);
   }
   return kExitOk;
 }
@@ -107,9 +118,11 @@ Command add_bench_command(CLI::App& root) {
   CLI::App* app = root.add_subcommand("bench", "Measure how long a model takes");
   app->add_option("MODEL", command->model, "A module, or an ONNX file (compiled first)")->required()->type_name("");
   app->add_option("--repeat", command->repeat, "Timed runs; default: for one second, at least 5")
-      ->check(CLI::Range(1, 100000000))->type_name("N");
+      ->check(CLI::Range(1, 100000000))
+      ->type_name("N");
   app->add_option("--warm-up", command->warm_up, "Runs before that; default: for 0.2 seconds, at least 2")
-      ->check(CLI::Range(1, 100000000))->type_name("N");
+      ->check(CLI::Range(1, 100000000))
+      ->type_name("N");
   app->add_flag("--json", command->json, "Print one line of JSON: median_ms, min_ms, p90_ms, p99_ms, compile_s, ...");
   add_run_flags(*app, command->run);
   add_compile_flags(*app, command->compile);

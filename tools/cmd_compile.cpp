@@ -5,8 +5,8 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "commands.h"
 #include "compile_flags.h"
@@ -24,8 +24,8 @@ struct CompileCommand {
   bool quiet = false;
 };
 
-const std::map<std::string, Emit> kEmits = {{"module", Emit::kModule}, {"graph", Emit::kGraph}, {"loop", Emit::kLoop},
-                                            {"program", Emit::kProgram}, {"llvm", Emit::kLlvm}, {"asm", Emit::kAsm},
+const std::map<std::string, Emit> kEmits = {{"module", Emit::kModule},   {"graph", Emit::kGraph}, {"loop", Emit::kLoop},
+                                            {"program", Emit::kProgram}, {"llvm", Emit::kLlvm},   {"asm", Emit::kAsm},
                                             {"obj", Emit::kObj}};
 
 // What stands beside the model when -o is not given; text goes to standard output then.
@@ -65,8 +65,8 @@ int compile(const CompileCommand& command) {
   } else {
     write_text(output, compiled.text);
   }
-  if (command.flags.time_passes) std::cerr << time_table(compiled.times);
-  if (options.emit == Emit::kModule && !command.quiet && output != "/dev/stdout") {
+  std::cerr << time_report(command.flags, compiled.times);
+  if (options.emit == Emit::kModule && !command.quiet && std::filesystem::is_regular_file(output)) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     const Program& program = compiled.program;
     fmt::print("{}: {} in {:.1f} s: {} kernels, code {}, weights {}, arena {}\n", output,
@@ -88,7 +88,9 @@ Command add_compile_command(CLI::App& root) {
                   "Where to write; default: MODEL.so (.o for obj) in this folder, standard output for text")
       ->type_name("FILE");
   app->add_option("--emit", command->emit, "What to write: module, graph, loop, program, llvm, asm, obj")
-      ->capture_default_str()->check(CLI::IsMember(kEmits))->type_name("KIND");
+      ->capture_default_str()
+      ->check(CLI::IsMember(kEmits))
+      ->type_name("KIND");
   app->add_flag("-q,--quiet", command->quiet, "Print nothing on success");
   add_compile_flags(*app, command->flags);
   app->footer(

@@ -3,8 +3,8 @@
 #include <iterator>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "commands.h"
 #include "driver/text_tool.h"
@@ -40,7 +40,8 @@ int list_passes() {
 int opt(const OptCommand& command) {
   if (command.list_passes) return list_passes();
   if (command.file.empty()) {
-    throw UserError({.id = "TSR-4001", .message = "FILE is required", .node = {}, .legal = {}, .hint = "see 'tessera opt --help'"});
+    throw UserError(
+        {.id = "TSR-4001", .message = "FILE is required", .node = {}, .legal = {}, .hint = "see 'tessera opt --help'"});
   }
   TextJob job;
   job.kind = command.kind.empty() ? kind_of_file(command.file) : parse_ir_kind(command.kind);
@@ -67,19 +68,29 @@ int opt(const OptCommand& command) {
 Command add_opt_command(CLI::App& root) {
   const auto command = std::make_shared<OptCommand>();
   CLI::App* app = root.add_subcommand("opt", "Run passes on a program in text form and print the result");
-  app->add_option("FILE", command->file, "FILE.graph, FILE.loop or FILE.program; '-' reads standard input")->type_name("");
+  app->add_option("FILE", command->file, "FILE.graph, FILE.loop or FILE.program; '-' reads standard input")
+      ->type_name("");
   app->add_option("--pass", command->passes, "Passes in order; none: parse, verify and print")
-      ->delimiter(',')->allow_extra_args(false)->type_name("NAME[,NAME...]");
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME[,NAME...]");
   app->add_option("--kind", command->kind, "graph, loop or program; default: by the extension")
-      ->check(CLI::IsMember({"graph", "loop", "program"}))->type_name("KIND");
+      ->check(CLI::IsMember({"graph", "loop", "program"}))
+      ->type_name("KIND");
   app->add_option("-o,--output", command->output, "Where to write; '-' is standard output")
-      ->capture_default_str()->type_name("FILE");
+      ->capture_default_str()
+      ->type_name("FILE");
   app->add_option("-O", command->opt_level, "Optimisation level that passes see: 0 to 3")
-      ->capture_default_str()->check(CLI::Range(0, 3))->type_name("LEVEL");
+      ->capture_default_str()
+      ->check(CLI::Range(0, 3))
+      ->type_name("LEVEL");
   app->add_option("--target", command->target, "Target that passes see; see 'tessera compile --help'")
-      ->capture_default_str()->type_name("TARGET");
+      ->capture_default_str()
+      ->type_name("TARGET");
   app->add_option("--threads", command->threads, "Threads that passes see")
-      ->capture_default_str()->check(CLI::Range(1, 4096))->type_name("N");
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
   app->add_flag("--elide-constants", command->elide_constants, "Print large constants as their hash");
   app->add_flag("--list-passes", command->list_passes, "Print the passes of every kind");
   app->footer(

@@ -3,8 +3,8 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -59,15 +59,16 @@ void print_text(const OutputReport& report) {
   fmt::print("output '{}': {}  {}\n", report.name, tensor_type_text(*report.tensor), tensor_summary(*report.tensor));
   if (!report.comparison) return;
   const bool colour = stdout_has_colour();
-  fmt::print("  {}: {}\n", report.comparison->agrees ? coloured("agrees", "32", colour) : coloured("MISMATCH", "31", colour),
+  fmt::print("  {}: {}\n",
+             report.comparison->agrees ? coloured("agrees", "32", colour) : coloured("MISMATCH", "31", colour),
              report.comparison->text);
 }
 
 void print_json(const std::string& model, const std::vector<OutputReport>& reports) {
   nlohmann::json outputs = nlohmann::json::array();
   for (const OutputReport& report : reports) {
-    nlohmann::json entry = {{"name", report.name}, {"dtype", dtype_name(report.tensor->dtype())},
-                            {"shape", report.tensor->dims()}};
+    nlohmann::json entry = {
+        {"name", report.name}, {"dtype", dtype_name(report.tensor->dtype())}, {"shape", report.tensor->dims()}};
     if (report.comparison) entry["agrees"] = report.comparison->agrees, entry["comparison"] = report.comparison->text;
     outputs.push_back(std::move(entry));
   }
@@ -76,10 +77,12 @@ void print_json(const std::string& model, const std::vector<OutputReport>& repor
 
 int run(const RunCommand& command) {
   // What the command line says is checked before anything is compiled.
-  const std::vector<TensorSpec> write_specs = parse_files(command.outputs), expect_specs = parse_files(command.expected);
+  const std::vector<TensorSpec> write_specs = parse_files(command.outputs),
+                                expect_specs = parse_files(command.expected);
   for (const std::string& text : command.run.inputs) parse_tensor_spec(text);
 
   OpenedModel opened;
+  std::string times;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
@@ -90,7 +93,9 @@ int run(const RunCommand& command) {
     options.use_cache = !command.run.no_cache;
     options.warn = print_warning;
     opened = open_model(command.model, options);
+    times = time_report(command.compile, opened.times);
   }
+  std::cerr << times;
   Model& model = *opened.model;
   const auto writes = specs_of_outputs(write_specs, model, "--output");
   const auto expectations = specs_of_outputs(expect_specs, model, "--expected-output");
@@ -132,10 +137,12 @@ Command add_run_command(CLI::App& root) {
   app->add_option("MODEL", command->model, "A module, or an ONNX file")->required()->type_name("");
   add_run_flags(*app, command->run);
   app->add_option("-o,--output", command->outputs, "Write an output: [NAME=]@FILE.npy or @FILE.pb")
-      ->allow_extra_args(false)->type_name("SPEC");
+      ->allow_extra_args(false)
+      ->type_name("SPEC");
   app->add_option("--expected-output", command->expected,
                   "Compare an output with [NAME=]@FILE.npy or @FILE.pb; exit code 2 when one differs")
-      ->allow_extra_args(false)->type_name("SPEC");
+      ->allow_extra_args(false)
+      ->type_name("SPEC");
   add_tolerance_flags(*app, command->tolerance);
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
   add_compile_flags(*app, command->compile);

@@ -3,8 +3,8 @@
 #include <memory>
 #include <thread>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "case_runner.h"
 #include "commands.h"
@@ -68,20 +68,26 @@ Command add_verify_command(CLI::App& root) {
   const auto command = std::make_shared<VerifyCommand>();
   CLI::App* app = root.add_subcommand("verify", "Run ONNX test cases and compare with their expected outputs");
   app->add_option("DIR", command->dirs, "Folders; every folder in or below them with a model.onnx is a case")
-      ->required()->type_name("");
+      ->required()
+      ->type_name("");
   app->add_option("--engine", command->engine, "native (compiled code) or interp (the interpreter, slow)")
-      ->capture_default_str()->check(CLI::IsMember({"native", "interp"}))->type_name("ENGINE");
+      ->capture_default_str()
+      ->check(CLI::IsMember({"native", "interp"}))
+      ->type_name("ENGINE");
   app->add_option("-j,--jobs", command->runner.jobs, "Cases at once; default: as many as there are CPUs at hand")
-      ->check(CLI::Range(1, 1024))->type_name("N");
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
   app->add_option("--timeout", command->runner.timeout_seconds, "Seconds after which a case has failed")
-      ->capture_default_str()->check(CLI::Range(0.001, 1e6))->type_name("S");
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1e6))
+      ->type_name("S");
   app->add_flag("-q,--quiet", command->quiet, "Print no line for cases that pass");
   add_tolerance_flags(*app, command->tolerance);
   add_compile_flags(*app, command->compile);
   app->footer(
-      "A case is compiled from its model.onnx alone before any of its other files is opened. Each runs in a process of its\n"
-      "own, on one thread unless --threads says otherwise. Operators that are not supported count as failures. The last\n"
-      "line is 'N passed, N failed'; exit code 2 when any failed.\n"
+      "A case is compiled from its model.onnx alone before any of its other files is opened. Each runs in a process\n"
+      "of its own, on one thread unless --threads says otherwise. Operators that are not supported count as failures.\n"
+      "The last line is 'N passed, N failed'; exit code 2 when any failed.\n"
       "Examples:\n"
       "  tessera verify onnx-cases/node\n"
       "  tessera verify resnet50 --mtol 1e-4 --threads 2");

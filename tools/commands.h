@@ -16,8 +16,8 @@ inline constexpr int kExitMismatch = 2;
 inline constexpr int kExitInternal = 64;
 
 struct Command {
-  CLI::App* app = nullptr;     // owned by the root
-  std::function<int()> run;    // after parsing; answers the exit code
+  CLI::App* app = nullptr;   // owned by the root
+  std::function<int()> run;  // after parsing; answers the exit code
 };
 
 Command add_compile_command(CLI::App& root);

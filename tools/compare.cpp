@@ -28,8 +28,8 @@ std::string element_text(const Tensor& tensor, int64_t i) {
 
 // The worst elements of a comparison so far.
 struct Differences {
-  int64_t count = 0;        // elements out of tolerance
-  int64_t worst = -1;       // the one farthest out
+  int64_t count = 0;   // elements out of tolerance
+  int64_t worst = -1;  // the one farthest out
   double worst_excess = -1;
   double max_difference = 0, max_reference = 0;
 
@@ -111,7 +111,8 @@ std::string tensor_summary(const Tensor& tensor) {
       }
       low = std::min(low, value), high = std::max(high, value), sum += value;
     }
-    if (odd < n) text = fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}  ", low, high, sum / static_cast<double>(n - odd));
+    if (odd < n)
+      text = fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}  ", low, high, sum / static_cast<double>(n - odd));
     if (odd > 0) text += fmt::format("({} not finite)  ", odd);
   }
   text += "[";

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// Floats agree when |got - want| <= atol + rtol * |want| + mtol * max|want|, the maximum being over the whole tensor; NaN
-// agrees with NaN, and infinities with themselves. Everything else must be equal.
+// Floats agree when |got - want| <= atol + rtol * |want| + mtol * max|want|, the maximum being over the whole tensor;
+// NaN agrees with NaN, and infinities with themselves. Everything else must be equal.
 struct Tolerance {
   double rtol = 1e-3;
   double atol = 1e-4;

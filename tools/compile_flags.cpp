@@ -3,8 +3,8 @@
 #include <charconv>
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "support/error.h"
 
@@ -66,25 +66,43 @@ std::vector<int64_t> parse_shape(const std::string& text, std::string& name) {
 void add_compile_flags(CLI::App& app, CompileFlags& flags) {
   const std::string group = "Compiling";
   app.add_option("-O", flags.opt_level, "Optimisation level: 0 to 3")
-      ->capture_default_str()->type_name("LEVEL")->group(group);
+      ->capture_default_str()
+      ->type_name("LEVEL")
+      ->group(group);
   app.add_option("--target", flags.target,
                  "native, x86-64-v2, x86-64-v3, x86-64-v4, or TRIPLE[,cpu=NAME][,+feature][,-feature]")
-      ->capture_default_str()->type_name("TARGET")->group(group);
+      ->capture_default_str()
+      ->type_name("TARGET")
+      ->group(group);
   app.add_option("--threads", flags.threads,
                  "Threads to compile for and to run on; 0: TESSERA_NUM_THREADS, OMP_NUM_THREADS, or the CPUs at hand")
-      ->check(CLI::Range(0, 4096))->type_name("N")->group(group);
+      ->check(CLI::Range(0, 4096))
+      ->type_name("N")
+      ->group(group);
   app.add_option("--dim", flags.dims, "Value or range of a dimension that the model leaves open, by its name")
-      ->allow_extra_args(false)->type_name("NAME=V|LO..HI")->group(group);
+      ->allow_extra_args(false)
+      ->type_name("NAME=V|LO..HI")
+      ->group(group);
   app.add_option("--shape", flags.shapes, "Shape of an input whose dimensions the model leaves open")
-      ->allow_extra_args(false)->type_name("INPUT=1x3x640x640")->group(group);
+      ->allow_extra_args(false)
+      ->type_name("INPUT=1x3x640x640")
+      ->group(group);
   app.add_option("--disable-pass", flags.disabled_passes, "Leave out a pass (may be given several times)")
-      ->allow_extra_args(false)->type_name("PASS")->group(group);
+      ->allow_extra_args(false)
+      ->type_name("PASS")
+      ->group(group);
   app.add_option("--print-ir-after", flags.print_ir_after, "Print the program after a pass, or after all, to stderr")
-      ->type_name("PASS|all")->group(group);
+      ->type_name("PASS|all")
+      ->group(group);
   app.add_option("--save-temps", flags.save_temps, "Folder for the program after every pass and the object code")
-      ->type_name("DIR")->group(group);
+      ->type_name("DIR")
+      ->group(group);
   app.add_flag("--time-passes", flags.time_passes, "Print how long each step took, to stderr")->group(group);
   app.add_flag("--verify-each", flags.verify_each, "Verify the program after every pass")->group(group);
+}
+
+std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times) {
+  return flags.time_passes ? time_table(times) : "";
 }
 
 DriverOptions driver_options(const CompileFlags& flags) {

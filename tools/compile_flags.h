@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "driver/options.h"
+#include "driver/pass_runner.h"
 
 namespace CLI {
 class App;
@@ -24,6 +25,9 @@ struct CompileFlags {
 
 // Adds the flags to a verb; `flags` must outlive it.
 void add_compile_flags(CLI::App& app, CompileFlags& flags);
+
+// What --time-passes prints; empty without it.
+std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times);
 
 // UserError TSR-4022 for a --dim or --shape that cannot be read.
 DriverOptions driver_options(const CompileFlags& flags);

@@ -42,15 +42,15 @@ struct Name {
   int bytes;
   DType dtype;
 };
-constexpr Name kNames[] = {
-    {'f', 8, DType::kF64}, {'f', 4, DType::kF32}, {'f', 2, DType::kF16}, {'i', 8, DType::kI64}, {'i', 4, DType::kI32},
-    {'i', 2, DType::kI16}, {'i', 1, DType::kI8},  {'u', 8, DType::kU64}, {'u', 4, DType::kU32}, {'u', 2, DType::kU16},
-    {'u', 1, DType::kU8},  {'b', 1, DType::kBool}};
+constexpr Name kNames[] = {{'f', 8, DType::kF64}, {'f', 4, DType::kF32}, {'f', 2, DType::kF16}, {'i', 8, DType::kI64},
+                           {'i', 4, DType::kI32}, {'i', 2, DType::kI16}, {'i', 1, DType::kI8},  {'u', 8, DType::kU64},
+                           {'u', 4, DType::kU32}, {'u', 2, DType::kU16}, {'u', 1, DType::kU8},  {'b', 1, DType::kBool}};
 
 void read_descr(const std::string& path, const std::string& descr, Header& header) {
   for (const Name& name : kNames) {
     const std::string plain = fmt::format("{}{}", name.kind, name.bytes);
-    if (descr.size() < 2 || descr.substr(1) != plain || std::string_view("<>|=").find(descr[0]) == std::string::npos) continue;
+    if (descr.size() < 2 || descr.substr(1) != plain || std::string_view("<>|=").find(descr[0]) == std::string::npos)
+      continue;
     header.dtype = name.dtype;
     header.swapped = descr[0] == '>' && name.bytes > 1;
     return;
@@ -143,7 +143,8 @@ Tensor read_npy(const std::string& path) {
 
 void write_npy(const std::string& path, const Tensor& tensor) {
   const DType dtype = tensor.dtype();
-  const auto* name = std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return n.dtype == dtype; });
+  const auto* name =
+      std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return n.dtype == dtype; });
   if (name == std::end(kNames)) {
     const DType wider = is_float(dtype) ? DType::kF32 : is_signed_int(dtype) ? DType::kI8 : DType::kU8;
     Tensor converted(wider, tensor.dims());

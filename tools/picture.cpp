@@ -27,7 +27,8 @@ bool is_channel_count(int64_t n) { return n == 1 || n == 3; }
 std::optional<PictureShape> picture_shape(const TensorInfo& info) {
   std::vector<int64_t> dims = info.dims;
   if (dims.size() == 4 && dims[0] == 1) dims.erase(dims.begin());
-  if (dims.size() != 3 || std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 1 || d > 1 << 20; })) return {};
+  if (dims.size() != 3 || std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 1 || d > 1 << 20; }))
+    return {};
   if (is_channel_count(dims[0])) return PictureShape{dims[1], dims[2], dims[0], false};
   if (is_channel_count(dims[2])) return PictureShape{dims[0], dims[1], dims[2], true};
   return {};

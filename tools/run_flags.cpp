@@ -2,8 +2,8 @@
 
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "terminal.h"
 
@@ -15,24 +15,36 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
                  "[NAME=]@FILE.npy, @FILE.pb, @FILE.png, @FILE.jpg\n"
                  "[NAME=]1x3x224x224xf32=0 (one value, or all of them: 3xi64=1,2,3)\n"
                  "[NAME=]1x3x224x224xf32=random:SEED, [NAME=]random:SEED")
-      ->allow_extra_args(false)->type_name("SPEC");
+      ->allow_extra_args(false)
+      ->type_name("SPEC");
   app.add_option("--engine", flags.engine, "native (compiled code) or interp (the interpreter, slow)")
-      ->capture_default_str()->check(CLI::IsMember({"native", "interp"}))->type_name("ENGINE");
+      ->capture_default_str()
+      ->check(CLI::IsMember({"native", "interp"}))
+      ->type_name("ENGINE");
   app.add_flag("--no-cache", flags.no_cache, "Compile even when the module is in the cache, and keep nothing");
   const std::string group = "Pictures as inputs: (pixel * scale - mean) / std";
   app.add_option("--scale", flags.scale, "Factor for pixels 0..255; default 1/255")->type_name("S")->group(group);
   app.add_option("--mean", flags.mean, "Subtracted after scaling: one value, or one a channel")
-      ->delimiter(',')->allow_extra_args(false)->type_name("M[,M,M]")->group(group);
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("M[,M,M]")
+      ->group(group);
   app.add_option("--std", flags.std, "Divided by: one value, or one a channel")
-      ->delimiter(',')->allow_extra_args(false)->type_name("S[,S,S]")->group(group);
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("S[,S,S]")
+      ->group(group);
   app.add_flag("--bgr", flags.bgr, "Channels in the order blue, green, red")->group(group);
 }
 
 void add_tolerance_flags(CLI::App& app, Tolerance& tolerance) {
   const std::string group = "Comparing";
-  app.add_option("--rtol", tolerance.rtol,
-                 "Floats agree when |got - want| <= atol + rtol * |want| + mtol * max|want|; other dtypes must be equal")
-      ->capture_default_str()->type_name("R")->group(group);
+  app.add_option(
+         "--rtol", tolerance.rtol,
+         "Floats agree when |got - want| <= atol + rtol * |want| + mtol * max|want|; other dtypes must be equal")
+      ->capture_default_str()
+      ->type_name("R")
+      ->group(group);
   app.add_option("--atol", tolerance.atol, "See --rtol")->capture_default_str()->type_name("A")->group(group);
   app.add_option("--mtol", tolerance.mtol, "See --rtol")->capture_default_str()->type_name("M")->group(group);
 }

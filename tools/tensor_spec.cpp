@@ -208,12 +208,12 @@ void write_tensor_file(const std::string& path, const Tensor& tensor, const std:
 
 Tensor random_tensor(const TensorInfo& info, uint64_t seed) {
   if (!info.is_static()) {
-    throw UserError({.id = "TSR-4012",
-                     .message = fmt::format("input '{}' is {}: its open dimensions need values", info.name,
-                                            info.type_text()),
-                     .node = {},
-                     .legal = "a spec with a shape, such as 1x3x224x224xf32=random:0",
-                     .hint = {}});
+    throw UserError(
+        {.id = "TSR-4012",
+         .message = fmt::format("input '{}' is {}: its open dimensions need values", info.name, info.type_text()),
+         .node = {},
+         .legal = "a spec with a shape, such as 1x3x224x224xf32=random:0",
+         .hint = {}});
   }
   Tensor tensor(info.dtype, info.dims);
   // The engine's numbers are defined by the language; the distributions' are not, so they are made here.

@@ -1,8 +1,8 @@
 #include "terminal.h"
 
+#include <unistd.h>
 #include <cstdlib>
 #include <cstring>
-#include <unistd.h>
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <exception>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "commands.h"
 #include "driver/version.h"
@@ -45,8 +45,8 @@ int run(int argc, char** argv) {
   app.failure_message(CLI::FailureMessage::simple);
   app.get_formatter()->column_width(34);
   app.footer(
-      "Each verb has its own --help. Exit codes: 0 ok, 1 an error of the model, the options or the machine, 2 outputs that\n"
-      "differ, 3 a missed performance bound, 64 a bug in tessera.");
+      "Each verb has its own --help. Exit codes: 0 ok, 1 an error of the model, the options or the machine,\n"
+      "2 outputs that differ, 3 a missed performance bound, 64 a bug in tessera.");
   const std::array<Command, 5> commands = {add_compile_command(app), add_run_command(app), add_verify_command(app),
                                            add_bench_command(app), add_opt_command(app)};
   try {
@@ -85,10 +85,10 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     std::string command;
     for (int i = 0; i < argc; ++i) command += (i ? " " : "") + std::string(argv[i]);
-    tessera::print_error(fmt::format(
-        "error: this is a bug in tessera: {}\n"
-        "  hint:  please report it with this text, '{}', the model if you may, and the command:\n  {}",
-        error.what(), tessera::version_text(), command));
+    tessera::print_error(
+        fmt::format("error: this is a bug in tessera: {}\n"
+                    "  hint:  please report it with this text, '{}', the model if you may, and the command:\n  {}",
+                    error.what(), tessera::version_text(), command));
     return tessera::kExitInternal;
   }
 }

@@ -65,7 +65,8 @@ std::string run_data_set(Model& model, const fs::path& folder, const Tolerance& 
   const std::vector<std::string> files = numbered_files(folder, "output");
   const std::vector<Tensor>& results = model.results();
   if (files.size() != results.size()) {
-    return fmt::format("the model has {} outputs, {} has {} files", results.size(), folder.filename().string(), files.size());
+    return fmt::format("the model has {} outputs, {} has {} files", results.size(), folder.filename().string(),
+                       files.size());
   }
   for (size_t i = 0; i < files.size(); ++i) {
     const Comparison comparison = compare_case_output(results[i], read_tensor_proto_file(files[i]), tolerance);
@@ -123,7 +124,8 @@ CaseResult run_case(const std::string& folder, const CaseOptions& options) {
     return run_case_or_throw(folder, options);
   } catch (const UserError& error) {
     const std::string& id = error.diagnostic().id;
-    const bool unsupported = std::find(std::begin(kUnsupportedIds), std::end(kUnsupportedIds), id) != std::end(kUnsupportedIds);
+    const bool unsupported =
+        std::find(std::begin(kUnsupportedIds), std::end(kUnsupportedIds), id) != std::end(kUnsupportedIds);
     return {unsupported ? Verdict::kUnsupported : Verdict::kFail, one_line(error.what())};
   } catch (const std::exception& error) {
     return {Verdict::kFail, one_line(error.what())};

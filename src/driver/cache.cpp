@@ -1,12 +1,12 @@
 #include "driver/cache.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
-#include <fcntl.h>
 #include <filesystem>
-#include <sys/stat.h>
 #include <vector>
 
 #include <fmt/format.h>
@@ -104,7 +104,8 @@ void ModuleCache::trim(const std::string& key) const {
   uint64_t total = 0;
   std::error_code error;
   const fs::file_time_type now = fs::file_time_type::clock::now();
-  for (auto it = fs::directory_iterator(folder_, error); !error && it != fs::directory_iterator(); it.increment(error)) {
+  for (auto it = fs::directory_iterator(folder_, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
     // Other processes may remove files while we look: what cannot be asked is skipped.
     std::error_code gone;
     const uint64_t bytes = it->file_size(gone);

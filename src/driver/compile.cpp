@@ -53,7 +53,8 @@ bool is_needed(std::string_view name) {
   return (graph_pass && graph_pass->min_level == 0) || (loop_pass && loop_pass->min_level == 0);
 }
 
-[[noreturn]] void fail_unknown(const std::string& flag, const std::string& name, const std::vector<std::string>& known) {
+[[noreturn]] void fail_unknown(const std::string& flag, const std::string& name,
+                               const std::vector<std::string>& known) {
   throw UserError({.id = "TSR-4020",
                    .message = fmt::format("{}: there is no pass '{}'", flag, name),
                    .node = {},

@@ -18,7 +18,9 @@ std::vector<TensorInfo> infos_of(const Graph& graph, const std::vector<ValueId>&
 class InterpretedModel : public Model {
  public:
   InterpretedModel(Graph graph, std::string name)
-      : name_(std::move(name)), graph_(std::move(graph)), inputs_(infos_of(graph_, graph_.inputs)),
+      : name_(std::move(name)),
+        graph_(std::move(graph)),
+        inputs_(infos_of(graph_, graph_.inputs)),
         outputs_(infos_of(graph_, graph_.outputs)) {}
 
   const std::string& name() const override { return name_; }

@@ -32,7 +32,8 @@ using SessionPtr = std::unique_ptr<tessera_session, SessionDeleter>;
 
 class NativeModel : public Model {
  public:
-  NativeModel(ModulePtr module, std::string name, int num_threads) : name_(std::move(name)), module_(std::move(module)) {
+  NativeModel(ModulePtr module, std::string name, int num_threads)
+      : name_(std::move(name)), module_(std::move(module)) {
     tessera_session_options options = {};
     options.size = sizeof(options);
     options.num_threads = num_threads;
@@ -42,7 +43,8 @@ class NativeModel : public Model {
     session_.reset(session);
     tessera_tensor_info info;
     for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info_of(info));
-    for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i) outputs_.push_back(info_of(info));
+    for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i)
+      outputs_.push_back(info_of(info));
   }
 
   const std::string& name() const override { return name_; }
@@ -55,7 +57,8 @@ class NativeModel : public Model {
     check_inputs(inputs_, inputs);
     bound_ = std::move(inputs);
     input_tensors_.clear();
-    for (const Tensor& tensor : bound_) input_tensors_.push_back(describe(tensor, const_cast<std::byte*>(tensor.bytes())));
+    for (const Tensor& tensor : bound_)
+      input_tensors_.push_back(describe(tensor, const_cast<std::byte*>(tensor.bytes())));
     results_.clear();
     for (const TensorInfo& info : outputs_) results_.emplace_back(info.dtype, bind_symbols(info.dims));
     output_tensors_.clear();
@@ -65,9 +68,9 @@ class NativeModel : public Model {
   void run() override {
     tessera_error error;
     error.message[0] = '\0';
-    const tessera_status status = tessera_session_run(
-        session_.get(), input_tensors_.data(), static_cast<int32_t>(input_tensors_.size()), output_tensors_.data(),
-        static_cast<int32_t>(output_tensors_.size()), &error);
+    const tessera_status status =
+        tessera_session_run(session_.get(), input_tensors_.data(), static_cast<int32_t>(input_tensors_.size()),
+                            output_tensors_.data(), static_cast<int32_t>(output_tensors_.size()), &error);
     throw_unless_ok(status, error);
   }
 

@@ -9,7 +9,6 @@
 
 namespace tessera {
 
-
 // `num_threads` 0: as the runtime decides. UserError with the runtime's own id and words (TSR-70xx).
 std::unique_ptr<Model> load_module(const std::string& path, int num_threads);
 // The same for a module in memory.

@@ -61,6 +61,7 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
   Graph graph = import_model(path, options.driver, runner);
   if (options.engine == Engine::kInterp) {
     opened.model = interpret_graph(std::move(graph), path);
+    opened.times = runner.times();
     return opened;
   }
   // Whoever wants to see the steps wants them to happen.
@@ -74,10 +75,12 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
   if (opened.model) {
     opened.load_seconds = find_watch.seconds();
     opened.from_cache = true;
+    opened.times = runner.times();
     return opened;
   }
   const Compiled compiled = compile_graph(std::move(graph), options.driver, runner);
   opened.compile_seconds = compile_watch.seconds();
+  opened.times = compiled.times;
   if (cache.enabled()) store(cache, key, compiled, options.warn);
   const StopWatch load_watch;
   opened.model = load_module(module_in_memory(compiled), path, options.num_threads);

@@ -3,10 +3,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "driver/cache.h"
 #include "driver/model.h"
 #include "driver/options.h"
+#include "driver/pass_runner.h"
 
 namespace tessera {
 
@@ -25,6 +27,7 @@ struct OpenedModel {
   double compile_seconds = 0;  // 0 for modules and cached models
   double load_seconds = 0;     // mapping and checking the module
   bool from_cache = false;
+  std::vector<StepTime> times;  // of the compile's steps, as far as there was one
 };
 
 // True when the file begins as a module does (ELF). False for everything else, files that cannot be read included.

@@ -17,10 +17,10 @@ enum class Emit : uint8_t { kModule, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj 
 
 // How the steps of a compile are watched. Nothing in it changes the result.
 struct RunnerOptions {
-  bool verify_each = false;          // after every pass; always on in builds with assertions
-  std::string print_ir_after;        // a step's name, "all", or empty
-  std::ostream* ir_stream = nullptr; // for print_ir_after; not null when that is set
-  std::string save_temps;            // folder for the text after every step and the object code; empty: none
+  bool verify_each = false;           // after every pass; always on in builds with assertions
+  std::string print_ir_after;         // a step's name, "all", or empty
+  std::ostream* ir_stream = nullptr;  // for print_ir_after; not null when that is set
+  std::string save_temps;             // folder for the text after every step and the object code; empty: none
   std::function<void(std::string_view step)> on_step;  // at the begin of every step; may be null
 };
 

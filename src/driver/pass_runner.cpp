@@ -101,7 +101,8 @@ std::string time_table(const std::vector<StepTime>& times) {
   }
   std::string text = "      ms      %  step\n";
   for (const StepTime& row : rows) {
-    text += fmt::format("{:8.1f} {:6.1f}  {}\n", row.seconds * 1e3, total > 0 ? 100 * row.seconds / total : 0, row.name);
+    text +=
+        fmt::format("{:8.1f} {:6.1f}  {}\n", row.seconds * 1e3, total > 0 ? 100 * row.seconds / total : 0, row.name);
   }
   return text + fmt::format("{:8.1f} {:6.1f}  total\n", total * 1e3, 100.0);
 }

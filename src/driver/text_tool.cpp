@@ -70,14 +70,18 @@ std::string text_of(const Ir& ir, bool elide) {
 class Pipeline {
  public:
   explicit Pipeline(const TextJob& job)
-      : job_(job), target_(resolve_target(job.compile)), context_{standard_ops(), evaluator_, target_, job.compile.opt_level},
-        loop_context_{target_, job.compile.opt_level}, ir_(parse_ir(job.kind, job.text, job.file)) {
+      : job_(job),
+        target_(resolve_target(job.compile)),
+        context_{standard_ops(), evaluator_, target_, job.compile.opt_level},
+        loop_context_{target_, job.compile.opt_level},
+        ir_(parse_ir(job.kind, job.text, job.file)) {
     if (const std::vector<std::string> violations = violations_of(ir_); !violations.empty()) {
-      throw UserError({.id = "TSR-3300",
-                       .message = fmt::format("the {} breaks its rules: {}", kKindNames[ir_.index()], fmt::join(violations, "; ")),
-                       .node = job.file,
-                       .legal = {},
-                       .hint = {}});
+      throw UserError(
+          {.id = "TSR-3300",
+           .message = fmt::format("the {} breaks its rules: {}", kKindNames[ir_.index()], fmt::join(violations, "; ")),
+           .node = job.file,
+           .legal = {},
+           .hint = {}});
     }
   }
 
@@ -109,7 +113,8 @@ class Pipeline {
       if (auto* loops = std::get_if<Loops>(&ir_)) {
         for (LoopProgram& loop : *loops) loop = found->run(loop, loop_context_);
       } else {
-        for (Kernel& kernel : std::get<Program>(ir_).kernels) kernel.program = found->run(kernel.program, loop_context_);
+        for (Kernel& kernel : std::get<Program>(ir_).kernels)
+          kernel.program = found->run(kernel.program, loop_context_);
       }
       return;
     } else if (auto* program = std::get_if<Program>(&ir_)) {

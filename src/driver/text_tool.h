@@ -13,7 +13,7 @@ enum class IrKind : uint8_t { kGraph, kLoop, kProgram };
 
 struct TextJob {
   std::string text;
-  std::string file;                 // for messages
+  std::string file;  // for messages
   IrKind kind = IrKind::kGraph;
   std::vector<std::string> passes;  // in order. "lower" turns a graph into a program; loop passes run on all kernels
   CompileOptions compile;           // target and level that the passes see

@@ -1,10 +1,10 @@
 #include "package/anonymous_file.h"
 
-#include <cerrno>
-#include <cstring>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 #include "package/descriptor.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <unordered_map>
@@ -13,12 +14,43 @@ namespace tessera {
 
 namespace {
 
+// The number of bytes of the UTF-8 sequence at the begin of `text`; 0 when it is none.
+size_t sequence_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
+                        : lead >= 0xe0 && lead < 0xf0 ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // No longer than needed, no surrogates, nothing above U+10FFFF.
+  const unsigned second = byte(1);
+  const bool wrong = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
+                     (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f);
+  return wrong ? 0 : length;
+}
+
+// The format promises UTF-8; models promise nothing. Bytes that are none become U+FFFD.
+std::string to_utf8(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t length = sequence_length(text);
+    result += length > 0 ? text.substr(0, length) : "\xef\xbf\xbd";
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return result;
+}
+
 // Grows the section; tables and strings are found by offset.
 class Section {
  public:
   explicit Section(size_t head) : bytes_(head) {}
 
-  uint32_t add_text(const std::string& text) {
+  uint32_t add_text(const std::string& name) {
+    const std::string text = to_utf8(name);
     const auto [place, is_new] = texts_.try_emplace(text, offset());
     if (is_new) {
       // A NUL inside a name would cut it; names of models cannot hold one in any format we read.

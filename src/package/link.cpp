@@ -1,11 +1,11 @@
 #include "package/link.h"
 
+#include <fcntl.h>
+#include <unistd.h>
 #include <array>
 #include <cerrno>
-#include <fcntl.h>
 #include <mutex>
 #include <thread>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <lld/Common/Driver.h>
@@ -94,10 +94,31 @@ std::vector<std::byte> link_shared_object(std::span<const std::byte> object, con
   OutputPipe output;
   const std::string version_script = "--version-script=" + exports.path(), soname = "-soname=" + options.soname,
                     input_path = input.path(), output_path = output.path();
-  const std::vector<const char*> args = {
-      "ld.lld", "-shared", "-nostdlib", soname.c_str(), version_script.c_str(), input_path.c_str(),
-      "-o", output_path.c_str(), "--build-id=none", "--gc-sections", "--hash-style=gnu", "--no-undefined-version", "--threads=1",
-      "-z", "defs", "-z", "noexecstack", "-z", "max-page-size=4096", "-z", "now", "-z", "relro", "-z", "text"};
+  const std::vector<const char*> args = {"ld.lld",
+                                         "-shared",
+                                         "-nostdlib",
+                                         soname.c_str(),
+                                         version_script.c_str(),
+                                         input_path.c_str(),
+                                         "-o",
+                                         output_path.c_str(),
+                                         "--build-id=none",
+                                         "--gc-sections",
+                                         "--hash-style=gnu",
+                                         "--no-undefined-version",
+                                         "--threads=1",
+                                         "-z",
+                                         "defs",
+                                         "-z",
+                                         "noexecstack",
+                                         "-z",
+                                         "max-page-size=4096",
+                                         "-z",
+                                         "now",
+                                         "-z",
+                                         "relro",
+                                         "-z",
+                                         "text"};
 
   std::string notes, errors;
   llvm::raw_string_ostream note_stream(notes), error_stream(errors);

@@ -58,8 +58,8 @@ class Writer {
   uint64_t offset_ = 0;
 };
 
-// The buffers that hold weights, by place; one for each place, since equal weights may share theirs. Those that are left
-// do not overlap (checked while writing).
+// The buffers that hold weights, by place; one for each place, since equal weights may share theirs. Those that are
+// left do not overlap (checked while writing).
 std::vector<const ProgramBuffer*> weights_in_order(const Program& program) {
   std::vector<const ProgramBuffer*> weights;
   for (const ProgramBuffer& buffer : program.buffers) {
@@ -137,18 +137,26 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
       {"format", "tessera-module"},
       {"producer", info.producer},
       {"model", {{"name", info.model_name}, {"digest", info.model_digest}}},
-      {"target", {{"triple", info.target_triple}, {"cpu", info.target_cpu}, {"features", info.features},
-                  {"threads", info.num_threads}}},
+      {"target",
+       {{"triple", info.target_triple},
+        {"cpu", info.target_cpu},
+        {"features", info.features},
+        {"threads", info.num_threads}}},
       {"options", info.options},
       {"inputs", describe_tensors(program, program.inputs)},
       {"outputs", describe_tensors(program, program.outputs)},
-      {"memory", {{"arena_bytes", program.arena_bytes}, {"weight_bytes", program.weight_bytes},
-                  {"scratch_bytes_per_worker", program.scratch_bytes}}},
+      {"memory",
+       {{"arena_bytes", program.arena_bytes},
+        {"weight_bytes", program.weight_bytes},
+        {"scratch_bytes_per_worker", program.scratch_bytes}}},
   };
   nlohmann::json kernels = nlohmann::json::array();
   for (const Kernel& kernel : program.kernels) {
-    kernels.push_back({{"name", kernel.program.name}, {"loc", kernel.loc}, {"rule", kernel.rule},
-                       {"flops", kernel.flops}, {"bytes", kernel.bytes}});
+    kernels.push_back({{"name", kernel.program.name},
+                       {"loc", kernel.loc},
+                       {"rule", kernel.rule},
+                       {"flops", kernel.flops},
+                       {"bytes", kernel.bytes}});
   }
   json["kernels"] = std::move(kernels);
   // Names come from models: what is not UTF-8 is replaced, never refused.

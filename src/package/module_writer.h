@@ -17,12 +17,12 @@ namespace tessera {
 // the same model and options give the same bytes.
 struct ModuleInfo {
   std::string model_name;
-  std::string model_digest;               // hex; of the model file and its external data
-  std::string producer;                   // "tessera 0.1.0"
+  std::string model_digest;  // hex; of the model file and its external data
+  std::string producer;      // "tessera 0.1.0"
   std::string target_triple;
-  std::string target_cpu;                 // a tuning hint, for people
-  std::vector<std::string> features;      // that the code needs, LLVM's names, sorted
-  int num_threads = 1;                    // that parallel loops are cut for
+  std::string target_cpu;                      // a tuning hint, for people
+  std::vector<std::string> features;           // that the code needs, LLVM's names, sorted
+  int num_threads = 1;                         // that parallel loops are cut for
   std::map<std::string, std::string> options;  // compile options that change the code, as on the command line
 };
 

@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 std::string conv_model(int seed) {
   OnnxModel model;
   std::vector<float> weights(8 * 3 * 3 * 3), shift(8);
-  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>((i * 37 + static_cast<size_t>(seed)) % 17) - 8;
+  for (size_t i = 0; i < weights.size(); ++i)
+    weights[i] = static_cast<float>((i * 37 + static_cast<size_t>(seed)) % 17) - 8;
   for (size_t i = 0; i < shift.size(); ++i) shift[i] = static_cast<float>(seed);
   model.input("x", {1, 3, 12, 12}).floats("w", {8, 3, 3, 3}, weights).floats("b", {8}, shift).output("y");
   model.node("Conv", {"x", "w", "b"}, {"c"});
@@ -62,7 +63,8 @@ TEST(Compile, FileAndMemoryHoldTheSameModule) {
 
   tessera_module* module = nullptr;
   tessera_error error = {};
-  ASSERT_EQ(tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module, &error), TESSERA_OK) << error.message;
+  ASSERT_EQ(tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module, &error), TESSERA_OK)
+      << error.message;
   EXPECT_EQ(tessera_module_num_inputs(module), 1);
   EXPECT_EQ(tessera_module_num_outputs(module), 1);
   tessera_module_free(module);

@@ -18,7 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Graph sample(const char* op) {
-  return parse_graph(std::string("graph @main(%x: f32[4]) -> (%y: f32[4]) { %y = ") + op + "(%x) : f32[4] }", standard_ops());
+  return parse_graph(std::string("graph @main(%x: f32[4]) -> (%y: f32[4]) { %y = ") + op + "(%x) : f32[4] }",
+                     standard_ops());
 }
 
 TEST(PassRunner, PrintsWhatChangedAndTimesEverything) {
@@ -65,7 +66,8 @@ TEST(PassRunner, SavesChangedTextsUnderNumberedNames) {
   runner.run("third", [] { return sample("log"); });
   runner.save("module.o", "bytes");
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(options.save_temps)) names.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(options.save_temps))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   EXPECT_THAT(names, ElementsAre("00-first.graph", "01-third.graph", "02-module.o"));
 }

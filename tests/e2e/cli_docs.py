@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Holds docs/cli.md against the program: each block behind a comment `<!-- tessera VERB --help -->` is what that command
-prints, every verb has its block, and every environment variable that the sources read is described.
+"""Holds docs/cli.md against the program: each block behind a comment `<!-- tessera VERB --help -->` is what that
+command prints, every verb has its block, and every environment variable that the sources read is described.
 
     cli_docs.py TESSERA            check
     cli_docs.py TESSERA --update   write the blocks anew"""
+
 import difflib
 import pathlib
 import re
@@ -27,16 +28,28 @@ def main():
     if update:
         DOCUMENT.write_text(new)
         return 0
-    problems = list(difflib.unified_diff(old.splitlines(), new.splitlines(), "docs/cli.md", "--help", lineterm="", n=1))
+    problems = list(
+        difflib.unified_diff(old.splitlines(), new.splitlines(), "docs/cli.md", "--help", lineterm="", n=1)
+    )
     if problems:
         problems.append(f"bring the document up to date with: {sys.argv[0]} {program} --update")
     verbs = re.findall(r"(?m)^  (\w+) {2,}", help_text(program, "").split("Subcommands:")[1])
-    problems += [f"docs/cli.md has no block for 'tessera {verb} --help'" for verb in verbs
-                 if verb not in {match[2] for match in BLOCK.finditer(old)}]
+    problems += [
+        f"docs/cli.md has no block for 'tessera {verb} --help'"
+        for verb in verbs
+        if verb not in {match[2] for match in BLOCK.finditer(old)}
+    ]
     sources = [path for folder in ("src", "tools") for path in (ROOT / folder).rglob("*.cpp")]
-    variables = {name for path in sources for name in re.findall(r'"(TESSERA_[A-Z_]+|OMP_NUM_THREADS|NO_COLOR|XDG_CACHE_HOME)"',
-                                                                   path.read_text())}
-    problems += [f"docs/cli.md does not describe the environment variable {name}" for name in sorted(variables) if f"`{name}`" not in old]
+    variables = {
+        name
+        for path in sources
+        for name in re.findall(r'"(TESSERA_[A-Z_]+|OMP_NUM_THREADS|NO_COLOR|XDG_CACHE_HOME)"', path.read_text())
+    }
+    problems += [
+        f"docs/cli.md does not describe the environment variable {name}"
+        for name in sorted(variables)
+        if f"`{name}`" not in old
+    ]
     print("\n".join(problems) or f"{len(verbs)} verbs, {len(variables)} variables: all as the program has them")
     return 1 if problems else 0
 

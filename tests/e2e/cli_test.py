@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The command line as a user sees it.    cli_test.py TESSERA [unittest options]"""
+
 import json
 import os
 import pathlib
@@ -42,7 +43,13 @@ class Compile(CliTest):
 
     def test_every_level_can_be_printed(self):
         self.save(conv_model())
-        begins = {"graph": "graph @", "loop": "kernel @", "program": "program @", "llvm": "; ModuleID", "asm": "\t.text"}
+        begins = {
+            "graph": "graph @",
+            "loop": "kernel @",
+            "program": "program @",
+            "llvm": "; ModuleID",
+            "asm": "\t.text",
+        }
         for kind, begin in begins.items():
             text, _ = self.tessera("compile", "model.onnx", "--emit", kind)
             self.assertTrue(text.startswith(begin), f"{kind}: {text[:200]}")
@@ -62,8 +69,25 @@ class Compile(CliTest):
         for target in targets:
             for level in range(4):
                 for threads in (1, 2):
-                    self.tessera("run", "model.onnx", f"-O{level}", "--target", target, "--threads", threads, "-i", spec,
-                                 "--expected-output", "@want.npy", "--rtol", 0, "--atol", 0, "--mtol", 1e-5)
+                    self.tessera(
+                        "run",
+                        "model.onnx",
+                        f"-O{level}",
+                        "--target",
+                        target,
+                        "--threads",
+                        threads,
+                        "-i",
+                        spec,
+                        "--expected-output",
+                        "@want.npy",
+                        "--rtol",
+                        0,
+                        "--atol",
+                        0,
+                        "--mtol",
+                        1e-5,
+                    )
 
     def test_steps_can_be_timed_printed_left_out_and_saved(self):
         self.save(conv_model())
@@ -76,22 +100,37 @@ class Compile(CliTest):
         self.assertIn("// after plan_memory\nprogram @", errors)
         _, errors = self.tessera("compile", "model.onnx", "-o", "m.so", "--print-ir-after", "fuse_groups")
         self.assertEqual(re.findall(r"(?m)^// after .*$", errors), ["// after fuse_groups"])
-        _, errors = self.tessera("compile", "model.onnx", "-o", "m.so", "--print-ir-after", "all", "--disable-pass",
-                                 "fuse_groups")
+        _, errors = self.tessera(
+            "compile", "model.onnx", "-o", "m.so", "--print-ir-after", "all", "--disable-pass", "fuse_groups"
+        )
         self.assertNotIn("// after fuse_groups", errors)
         self.tessera("compile", "model.onnx", "-o", "m.so", "--save-temps", "temps")
         names = [re.sub(r"^temps/\d\d-", "", name) for name in self.files("temps/*")]
-        for name in ("import.graph", "fuse_groups.graph", "lower.program", "plan_memory.program", "module.ll", "module.s",
-                     "module.o"):
+        for name in (
+            "import.graph",
+            "fuse_groups.graph",
+            "lower.program",
+            "plan_memory.program",
+            "module.ll",
+            "module.s",
+            "module.o",
+        ):
             self.assertIn(name, names)
 
     def test_interrupted_writing_leaves_nothing(self):
         # 64 MB of weights take a moment to write; the signal comes as soon as the temporary file is there.
         w = numpy.random.default_rng(0).standard_normal((4096, 4096)).astype(numpy.float32)
         node = helper.make_node("MatMul", ["x", "w"], ["y"], name="MatMul_0")
-        self.save(make_model([node], [("x", TensorProto.FLOAT, (1, 4096))], [("y", TensorProto.FLOAT, (1, 4096))], {"w": w}))
-        process = subprocess.Popen([cli_support.TESSERA, "compile", "model.onnx", "-o", "m.so"], cwd=self.folder,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
+        self.save(
+            make_model([node], [("x", TensorProto.FLOAT, (1, 4096))], [("y", TensorProto.FLOAT, (1, 4096))], {"w": w})
+        )
+        process = subprocess.Popen(
+            [cli_support.TESSERA, "compile", "model.onnx", "-o", "m.so"],
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self.environment,
+        )
         while process.poll() is None and not self.files("*.tmp-*"):
             time.sleep(0.0005)
         process.terminate()
@@ -107,13 +146,21 @@ class Run(CliTest):
     def test_output_is_described(self):
         text, errors = self.tessera("run", "model.onnx", "-i", self.save_npy("x.npy", X))
         self.assertEqual(errors, "")
-        self.assertEqual(text, "output 'y': f32[2,3]  min -17.5  max 10.5  mean -0.5  [1.5, -3.5, 9.5, -3.5, 10.5, -17.5]\n"
-                               "output 'z': f32[2,3]  min 0  max 10.5  mean 3.58333  [1.5, 0, 9.5, 0, 10.5, 0]\n")
+        self.assertEqual(
+            text,
+            "output 'y': f32[2,3]  min -17.5  max 10.5  mean -0.5  [1.5, -3.5, 9.5, -3.5, 10.5, -17.5]\n"
+            "output 'z': f32[2,3]  min 0  max 10.5  mean 3.58333  [1.5, 0, 9.5, 0, 10.5, 0]\n",
+        )
 
     def test_inputs_can_be_written_in_every_form(self):
-        for spec, x in [("2x3xf32=2", numpy.full((2, 3), 2, numpy.float32)), ("x=2x3xf32=1,-2,3,-4,5,-6", X),
-                        (self.save_npy("x.npy", X), X), ("x=" + self.save_npy("named.npy", X), X),
-                        (self.save_npy("fortran.npy", numpy.asfortranarray(X)), X), (self.save_npy("big.npy", X.astype(">f4")), X)]:
+        for spec, x in [
+            ("2x3xf32=2", numpy.full((2, 3), 2, numpy.float32)),
+            ("x=2x3xf32=1,-2,3,-4,5,-6", X),
+            (self.save_npy("x.npy", X), X),
+            ("x=" + self.save_npy("named.npy", X), X),
+            (self.save_npy("fortran.npy", numpy.asfortranarray(X)), X),
+            (self.save_npy("big.npy", X.astype(">f4")), X),
+        ]:
             self.tessera("run", "model.onnx", "-i", spec, "-o", "@y.npy", "--output", "z=@z.npy")
             numpy.testing.assert_allclose(self.load_npy("y.npy"), affine(x)[0], rtol=1e-6, err_msg=spec)
             numpy.testing.assert_allclose(self.load_npy("z.npy"), affine(x)[1], rtol=1e-6, err_msg=spec)
@@ -134,13 +181,27 @@ class Run(CliTest):
         want = affine(X)[0]
         want[1, 2] += 0.5
         self.save_npy("x.npy", X), self.save_npy("want.npy", want), self.save_npy("z.npy", affine(X)[1])
-        text, _ = self.tessera("run", "model.onnx", "-i", "@x.npy", "--expected-output", "@want.npy", "--expected-output",
-                               "z=@z.npy", code=2)
-        self.assertIn("  MISMATCH: 1 of 6 elements differ, worst at [1,2]: got -17.5, expected -17; max|d| 0.5 (0.029 of "
-                      "max|ref|)\n", text)
+        text, _ = self.tessera(
+            "run",
+            "model.onnx",
+            "-i",
+            "@x.npy",
+            "--expected-output",
+            "@want.npy",
+            "--expected-output",
+            "z=@z.npy",
+            code=2,
+        )
+        self.assertIn(
+            "  MISMATCH: 1 of 6 elements differ, worst at [1,2]: got -17.5, expected -17; max|d| 0.5 (0.029 of "
+            "max|ref|)\n",
+            text,
+        )
         self.assertIn("  agrees: equal\n", text)
         self.tessera("run", "model.onnx", "-i", "@x.npy", "--expected-output", "@want.npy", "--atol", 0.5)
-        self.tessera("run", "model.onnx", "-i", "@x.npy", "--expected-output", "@want.npy", "--rtol", 0, "--mtol", 0.03)
+        self.tessera(
+            "run", "model.onnx", "-i", "@x.npy", "--expected-output", "@want.npy", "--rtol", 0, "--mtol", 0.03
+        )
         self.save_npy("wide.npy", want.astype(numpy.float64))
         text, _ = self.tessera("run", "model.onnx", "-i", "@x.npy", "--expected-output", "@wide.npy", code=2)
         self.assertIn("  MISMATCH: got f32[2,3], expected f64[2,3]\n", text)
@@ -156,12 +217,15 @@ class Run(CliTest):
             self.tessera("run", "model.onnx", "-i", "@x.npy", "--expected-output", "@want.npy", code=2)
 
     def test_json_is_one_line(self):
-        text, _ = self.tessera("run", "model.onnx", "-i", self.save_npy("x.npy", X), "--json", "--expected-output", "z=@x.npy",
-                               code=2)
+        text, _ = self.tessera(
+            "run", "model.onnx", "-i", self.save_npy("x.npy", X), "--json", "--expected-output", "z=@x.npy", code=2
+        )
         self.assertEqual(text.count("\n"), 1)
         outputs = json.loads(text)["outputs"]
-        self.assertEqual([(o["name"], o["dtype"], o["shape"], o.get("agrees")) for o in outputs],
-                         [("y", "f32", [2, 3], None), ("z", "f32", [2, 3], False)])
+        self.assertEqual(
+            [(o["name"], o["dtype"], o["shape"], o.get("agrees")) for o in outputs],
+            [("y", "f32", [2, 3], None), ("z", "f32", [2, 3], False)],
+        )
 
     def test_interpreter_gives_the_same(self):
         self.tessera("run", "model.onnx", "--engine", "interp", "-i", self.save_npy("x.npy", X), "-o", "@y.npy")
@@ -169,17 +233,32 @@ class Run(CliTest):
 
     def test_pictures_become_inputs(self):
         from PIL import Image
+
         picture = numpy.zeros((8, 8, 3), numpy.uint8)
         picture[:, :, 0], picture[:, :, 1], picture[:, :, 2] = 255, 51, 0
         Image.fromarray(picture).save(self.folder / "p.png")
-        identity = lambda dims, dtype: make_model([helper.make_node("Identity", ["x"], ["y"])], [("x", dtype, dims)],
-                                                  [("y", dtype, dims)])
+        identity = lambda dims, dtype: make_model(
+            [helper.make_node("Identity", ["x"], ["y"])], [("x", dtype, dims)], [("y", dtype, dims)]
+        )
         self.save(identity((1, 3, 4, 5), TensorProto.FLOAT), "nchw.onnx")
         self.tessera("run", "nchw.onnx", "-i", "@p.png", "-o", "@y.npy")
         want = numpy.broadcast_to(numpy.array([1, 0.2, 0], numpy.float32).reshape(1, 3, 1, 1), (1, 3, 4, 5))
         numpy.testing.assert_allclose(self.load_npy("y.npy"), want, atol=1e-6)
-        self.tessera("run", "nchw.onnx", "-i", "@p.png", "-o", "@y.npy", "--scale", 1, "--mean", "55,1,0", "--std", "2,5,1",
-                     "--bgr")
+        self.tessera(
+            "run",
+            "nchw.onnx",
+            "-i",
+            "@p.png",
+            "-o",
+            "@y.npy",
+            "--scale",
+            1,
+            "--mean",
+            "55,1,0",
+            "--std",
+            "2,5,1",
+            "--bgr",
+        )
         want = numpy.broadcast_to(numpy.array([-27.5, 10, 255], numpy.float32).reshape(1, 3, 1, 1), (1, 3, 4, 5))
         numpy.testing.assert_allclose(self.load_npy("y.npy"), want, atol=1e-4)
         self.save(identity((4, 5, 3), TensorProto.UINT8), "nhwc.onnx")
@@ -187,14 +266,29 @@ class Run(CliTest):
         numpy.testing.assert_array_equal(self.load_npy("y.npy"), numpy.broadcast_to([255, 51, 0], (4, 5, 3)))
 
     def test_every_dtype_passes_through(self):
-        for onnx_type, dtype in [(TensorProto.DOUBLE, "f8"), (TensorProto.FLOAT16, "f2"), (TensorProto.INT64, "i8"),
-                                 (TensorProto.INT32, "i4"), (TensorProto.INT16, "i2"), (TensorProto.INT8, "i1"),
-                                 (TensorProto.UINT64, "u8"), (TensorProto.UINT32, "u4"), (TensorProto.UINT16, "u2"),
-                                 (TensorProto.UINT8, "u1"), (TensorProto.BOOL, "?")]:
-            self.save(make_model([helper.make_node("Identity", ["x"], ["y"])], [("x", onnx_type, (4,))], [("y", onnx_type, (4,))]),
-                      "id.onnx")
+        for onnx_type, dtype in [
+            (TensorProto.DOUBLE, "f8"),
+            (TensorProto.FLOAT16, "f2"),
+            (TensorProto.INT64, "i8"),
+            (TensorProto.INT32, "i4"),
+            (TensorProto.INT16, "i2"),
+            (TensorProto.INT8, "i1"),
+            (TensorProto.UINT64, "u8"),
+            (TensorProto.UINT32, "u4"),
+            (TensorProto.UINT16, "u2"),
+            (TensorProto.UINT8, "u1"),
+            (TensorProto.BOOL, "?"),
+        ]:
+            self.save(
+                make_model(
+                    [helper.make_node("Identity", ["x"], ["y"])], [("x", onnx_type, (4,))], [("y", onnx_type, (4,))]
+                ),
+                "id.onnx",
+            )
             x = numpy.array([0, 1, 100, 1], dtype)
-            self.tessera("run", "id.onnx", "-i", self.save_npy("x.npy", x), "-o", "@y.npy", "--expected-output", "@x.npy")
+            self.tessera(
+                "run", "id.onnx", "-i", self.save_npy("x.npy", x), "-o", "@y.npy", "--expected-output", "@x.npy"
+            )
             y = self.load_npy("y.npy")
             self.assertEqual(y.dtype, x.dtype)
             numpy.testing.assert_array_equal(y, x)
@@ -269,9 +363,13 @@ class Cache(CliTest):
     def test_unusable_folder_only_warns(self):
         (self.folder / "file").write_text("")
         for place in ("file/cache", "/proc/cache"):
-            self.assertRegex(self.run_model(TESSERA_CACHE_DIR=place), r"^warning: the cache folder '.*' cannot be used: ")
-        self.assertRegex(self.run_model(TESSERA_CACHE_SIZE="many"),
-                         r"^warning: TESSERA_CACHE_SIZE='many' is not a size such as 500M or 2G; using 2G")
+            self.assertRegex(
+                self.run_model(TESSERA_CACHE_DIR=place), r"^warning: the cache folder '.*' cannot be used: "
+            )
+        self.assertRegex(
+            self.run_model(TESSERA_CACHE_SIZE="many"),
+            r"^warning: TESSERA_CACHE_SIZE='many' is not a size such as 500M or 2G; using 2G",
+        )
 
     def test_folder_comes_from_the_environment(self):
         del self.environment["TESSERA_CACHE_DIR"]
@@ -288,8 +386,11 @@ class Verify(CliTest):
         write_case(self.folder / "cases/b_good", affine_model(), [([X], want), ([X * 2], list(affine(X * 2)))])
         write_case(self.folder / "cases/a_wrong", affine_model(), [([X], want), ([X], [want[0] + 1, want[1]])])
         write_case(self.folder / "cases/c/shape", affine_model(), [([X], [want[0][:1], want[1]])])
-        exotic = make_model([helper.make_node("Exotic", ["x"], ["y"], name="Exotic_0")], [("x", TensorProto.FLOAT, (2, 3))],
-                            [("y", TensorProto.FLOAT, (2, 3))])
+        exotic = make_model(
+            [helper.make_node("Exotic", ["x"], ["y"], name="Exotic_0")],
+            [("x", TensorProto.FLOAT, (2, 3))],
+            [("y", TensorProto.FLOAT, (2, 3))],
+        )
         write_case(self.folder / "cases/d_exotic", exotic, [([X], [X])])
 
     def test_every_case_has_its_line(self):
@@ -297,10 +398,15 @@ class Verify(CliTest):
             text, _ = self.tessera("verify", "cases", *flags, code=2)
             lines = [re.sub(r" \(\d+\.\d\d s\)", "", line) for line in text.splitlines()]
             self.assertEqual(len(lines), 5, text)
-            self.assertEqual(lines[0], "FAIL cases/a_wrong: test_data_set_1, output 'y': 6 of 6 elements differ, worst at "
-                                       "[0,0]: got 1.5, expected 2.5; max|d| 1 (0.061 of max|ref|)")
+            self.assertEqual(
+                lines[0],
+                "FAIL cases/a_wrong: test_data_set_1, output 'y': 6 of 6 elements differ, worst at "
+                "[0,0]: got 1.5, expected 2.5; max|d| 1 (0.061 of max|ref|)",
+            )
             self.assertEqual(lines[1], "PASS cases/b_good")
-            self.assertEqual(lines[2], "FAIL cases/c/shape: test_data_set_0, output 'y': got f32[2,3], expected f32[1,3]")
+            self.assertEqual(
+                lines[2], "FAIL cases/c/shape: test_data_set_0, output 'y': got f32[2,3], expected f32[1,3]"
+            )
             self.assertRegex(lines[3], r"^UNSUPPORTED cases/d_exotic: error TSR-1040: .*Exotic")
             self.assertEqual(lines[4], "1 passed, 3 failed")
 
@@ -352,13 +458,17 @@ class Bench(CliTest):
         self.save(affine_model())
         self.tessera("compile", "model.onnx")
         text, _ = self.tessera("bench", "model.so", "--repeat", 5, "--warm-up", 1)
-        self.assertRegex(text, r"^model\.so: median [\d.]+ ms  \(min [\d.]+, p90 [\d.]+, p99 [\d.]+, mean [\d.]+, stddev [\d.]+\)\n"
-                               r"5 runs after warm-up, \d+ threads?, compiled in 0\.00 s, loaded in [\d.]+ s\n$")
+        self.assertRegex(
+            text,
+            r"^model\.so: median [\d.]+ ms  \(min [\d.]+, p90 [\d.]+, p99 [\d.]+, mean [\d.]+, stddev [\d.]+\)\n"
+            r"5 runs after warm-up, \d+ threads?, compiled in 0\.00 s, loaded in [\d.]+ s\n$",
+        )
 
     def test_thread_numbers_come_from_the_environment(self):
         self.save(affine_model())
         threads = lambda **variables: json.loads(
-            self.tessera("bench", "model.onnx", "--json", "--repeat", 1, "--warm-up", 1, **variables)[0])["threads"]
+            self.tessera("bench", "model.onnx", "--json", "--repeat", 1, "--warm-up", 1, **variables)[0]
+        )["threads"]
         self.assertEqual(threads(TESSERA_NUM_THREADS="3", OMP_NUM_THREADS="2"), 3)
         self.assertEqual(threads(OMP_NUM_THREADS="2"), 2)
 
@@ -368,8 +478,13 @@ class Terminal(CliTest):
 
     def on_terminal(self, *arguments, **variables):
         main, end = pty.openpty()
-        process = subprocess.Popen([cli_support.TESSERA, *arguments], cwd=self.folder, stdout=end, stderr=end,
-                                   env={**self.environment, "TERM": "xterm", **variables})
+        process = subprocess.Popen(
+            [cli_support.TESSERA, *arguments],
+            cwd=self.folder,
+            stdout=end,
+            stderr=end,
+            env={**self.environment, "TERM": "xterm", **variables},
+        )
         os.close(end)
         text = b""
         while True:
@@ -417,9 +532,18 @@ class Opt(CliTest):
 
     def test_passes_run_in_the_order_given(self):
         text, _ = self.tessera("opt", "-", "--kind", "graph", "--pass=cse,dce", stdin=self.GRAPH)
-        self.assertEqual(text, self.GRAPH.replace('  %b = constant {value = dense<f32[1] 2>} : f32[1]\n', "").replace("%b", "%a"))
-        text, _ = self.tessera("opt", "-", "--kind", "graph", "--pass=fuse_groups", "--pass=lower,schedule,simplify_loops,plan_memory",
-                               stdin=self.GRAPH)
+        self.assertEqual(
+            text, self.GRAPH.replace("  %b = constant {value = dense<f32[1] 2>} : f32[1]\n", "").replace("%b", "%a")
+        )
+        text, _ = self.tessera(
+            "opt",
+            "-",
+            "--kind",
+            "graph",
+            "--pass=fuse_groups",
+            "--pass=lower,schedule,simplify_loops,plan_memory",
+            stdin=self.GRAPH,
+        )
         self.assertTrue(text.startswith("program @main(%x) -> (%y) {"), text)
         self.assertIn("plan arena", text)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What the command line says to mistakes: every message in full.    cli_errors_test.py TESSERA [unittest options]"""
+
 import pathlib
 import struct
 import sys
@@ -35,42 +36,74 @@ class CommandLine(CliTest):
         self.refuses([], "TSR-4001", "a verb is required", "compile, run, verify, bench, opt", "see 'tessera --help'")
         self.refuses(["fly"], "TSR-4001", "The following argument was not expected: fly", hint="see 'tessera --help'")
         self.refuses(["compile"], "TSR-4001", "MODEL is required", hint="see 'tessera compile --help'")
-        self.refuses(["compile", "model.onnx", "--fast"], "TSR-4001", "The following argument was not expected: --fast",
-                     hint="see 'tessera compile --help'")
+        self.refuses(
+            ["compile", "model.onnx", "--fast"],
+            "TSR-4001",
+            "The following argument was not expected: --fast",
+            hint="see 'tessera compile --help'",
+        )
         self.refuses(["opt"], "TSR-4001", "FILE is required", hint="see 'tessera opt --help'")
         for arguments, words in [
-                (["compile", "model.onnx", "-O", "fast"], "-O"), (["compile", "model.onnx", "--threads", "-1"], "--threads"),
-                (["compile", "model.onnx", "--emit", "wasm"], "--emit"), (["run", "model.onnx", "--engine", "gpu"], "--engine"),
-                (["bench", "model.onnx", "--repeat", "0"], "--repeat"), (["verify", ".", "--timeout", "soon"], "--timeout")]:
+            (["compile", "model.onnx", "-O", "fast"], "-O"),
+            (["compile", "model.onnx", "--threads", "-1"], "--threads"),
+            (["compile", "model.onnx", "--emit", "wasm"], "--emit"),
+            (["run", "model.onnx", "--engine", "gpu"], "--engine"),
+            (["bench", "model.onnx", "--repeat", "0"], "--repeat"),
+            (["verify", ".", "--timeout", "soon"], "--timeout"),
+        ]:
             _, errors = self.tessera(*arguments, code=1)
-            self.assertRegex(errors, rf"^error TSR-4001: .*{words}.*\n  hint:  see 'tessera {arguments[0]} --help'\n$")
+            self.assertRegex(
+                errors, rf"^error TSR-4001: .*{words}.*\n  hint:  see 'tessera {arguments[0]} --help'\n$"
+            )
 
     def test_options(self):
         self.refuses(["compile", "model.onnx", "-O4"], "TSR-4021", "there is no optimisation level 4", "0, 1, 2, 3")
         shapes = "INPUT=1x3x224x224: whole numbers with 'x' between them"
         for text in ("x", "x=", "=1x2", "x=1x", "x=1xx2", "x=axb", "x=-1x2", "x=99999999999999999999"):
-            self.refuses(["compile", "model.onnx", "--shape", text], "TSR-4022", f"--shape '{text}' cannot be read", shapes)
+            self.refuses(
+                ["compile", "model.onnx", "--shape", text], "TSR-4022", f"--shape '{text}' cannot be read", shapes
+            )
         for text in ("n", "n=", "=1", "n=0", "n=5..2", "n=1..", "n=..2", "n=x"):
-            self.refuses(["compile", "model.onnx", "--dim", text], "TSR-4022", f"--dim '{text}' cannot be read",
-                         "NAME=VALUE or NAME=LOW..HIGH, with 1 <= LOW <= HIGH")
+            self.refuses(
+                ["compile", "model.onnx", "--dim", text],
+                "TSR-4022",
+                f"--dim '{text}' cannot be read",
+                "NAME=VALUE or NAME=LOW..HIGH, with 1 <= LOW <= HIGH",
+            )
 
     def test_passes(self):
         for flag in ("--disable-pass", "--print-ir-after"):
             _, errors = self.tessera("compile", "model.onnx", flag, "magic", code=1)
-            self.assertRegex(errors, rf"^error TSR-4020: {flag}: there is no pass 'magic'\n  legal: .*\bcse, .*\bexpand_math.*\n$")
-        self.refuses(["compile", "model.onnx", "--disable-pass", "expand_math"], "TSR-4023",
-                     "--disable-pass: 'expand_math' cannot be left out", "passes that -O0 leaves out",
-                     "later steps rely on what this pass does")
+            self.assertRegex(
+                errors, rf"^error TSR-4020: {flag}: there is no pass 'magic'\n  legal: .*\bcse, .*\bexpand_math.*\n$"
+            )
+        self.refuses(
+            ["compile", "model.onnx", "--disable-pass", "expand_math"],
+            "TSR-4023",
+            "--disable-pass: 'expand_math' cannot be left out",
+            "passes that -O0 leaves out",
+            "later steps rely on what this pass does",
+        )
         (self.folder / "g.graph").write_text("graph @main(%x: f32[4]) -> (%x) {\n}\n")
-        (self.folder / "k.loop").write_text("kernel @k(x: f32[4]) -> (y: f32[4]) {\n  for i in 0..4 { y[i] = x[i] }\n}\n")
+        (self.folder / "k.loop").write_text(
+            "kernel @k(x: f32[4]) -> (y: f32[4]) {\n  for i in 0..4 { y[i] = x[i] }\n}\n"
+        )
         _, errors = self.tessera("opt", "k.loop", "--pass", "magic", code=1)
         self.assertRegex(errors, r"^error TSR-4020: --pass: there is no pass 'magic'\n  legal: simplify_loops, .*\n$")
         _, errors = self.tessera("opt", "k.loop", "--pass", "cse", code=1)
-        self.assertRegex(errors, r"^error TSR-4024: pass 'cse' works on a graph, and this is a loop\n  legal: simplify_loops, .*\n$")
+        self.assertRegex(
+            errors,
+            r"^error TSR-4024: pass 'cse' works on a graph, and this is a loop\n  legal: simplify_loops, .*\n$",
+        )
 
     def test_text_files(self):
-        self.refuses(["opt", "model.onnx"], "TSR-4025", "the kind of 'model.onnx' cannot be told by its extension",
-                     ".graph, .loop, .program", "name the kind with --kind")
+        self.refuses(
+            ["opt", "model.onnx"],
+            "TSR-4025",
+            "the kind of 'model.onnx' cannot be told by its extension",
+            ".graph, .loop, .program",
+            "name the kind with --kind",
+        )
         _, errors = self.tessera("opt", "missing.graph", code=1)
         self.assertRegex(errors, r"^error TSR-4026: .*'missing\.graph'.*No such file or directory")
         _, errors = self.tessera("opt", "-", "--kind", "graph", stdin="graph main", code=1)
@@ -81,91 +114,175 @@ class CommandLine(CliTest):
 
     def test_tensors(self):
         for spec, why, legal in [
-                ("", "it has none of the known forms", FORMS), ("zeros", "it has none of the known forms", FORMS),
-                ("@", "there is no file name behind '@'", FORMS), ("2x3=1", "there is no shape and dtype before '='", FORMS),
-                ("2xf31=1", "there is no shape and dtype before '='", FORMS),
-                ("2x-3xf32=1", "there is no shape and dtype before '='", FORMS),
-                ("2xstring=a", "strings are not supported", "a number or bool dtype")]:
-            self.refuses(["run", "model.onnx", "-i", spec], "TSR-4010", f"'{spec}' is not a tensor: {why}", legal, RUN_HELP)
+            ("", "it has none of the known forms", FORMS),
+            ("zeros", "it has none of the known forms", FORMS),
+            ("@", "there is no file name behind '@'", FORMS),
+            ("2x3=1", "there is no shape and dtype before '='", FORMS),
+            ("2xf31=1", "there is no shape and dtype before '='", FORMS),
+            ("2x-3xf32=1", "there is no shape and dtype before '='", FORMS),
+            ("2xstring=a", "strings are not supported", "a number or bool dtype"),
+        ]:
+            self.refuses(
+                ["run", "model.onnx", "-i", spec], "TSR-4010", f"'{spec}' is not a tensor: {why}", legal, RUN_HELP
+            )
         for spec, why, legal in [
-                ("2x3xf32=1,2", "it has 6 elements and 2 values", "one value for all elements, or one for each"),
-                ("2x3xf32=one", "'one' is not a number", FORMS), ("2x3xi64=1.5", "'1.5' is not an integer", FORMS),
-                ("999999999999x999999999xf32=1", "it has too many elements", "at most 2^40 elements")]:
-            self.refuses(["run", "model.onnx", "-i", spec], "TSR-4010", f"'{spec}' is not a tensor: {why}", legal, RUN_HELP)
-        self.refuses(["run", "model.onnx", "-o", "y.npy"], "TSR-4010", "'y.npy' is not a tensor: it does not name a file",
-                     "[NAME=]@FILE.npy or [NAME=]@FILE.pb", RUN_HELP)
+            ("2x3xf32=1,2", "it has 6 elements and 2 values", "one value for all elements, or one for each"),
+            ("2x3xf32=one", "'one' is not a number", FORMS),
+            ("2x3xi64=1.5", "'1.5' is not an integer", FORMS),
+            ("999999999999x999999999xf32=1", "it has too many elements", "at most 2^40 elements"),
+        ]:
+            self.refuses(
+                ["run", "model.onnx", "-i", spec], "TSR-4010", f"'{spec}' is not a tensor: {why}", legal, RUN_HELP
+            )
+        self.refuses(
+            ["run", "model.onnx", "-o", "y.npy"],
+            "TSR-4010",
+            "'y.npy' is not a tensor: it does not name a file",
+            "[NAME=]@FILE.npy or [NAME=]@FILE.pb",
+            RUN_HELP,
+        )
 
     def test_tensors_and_names(self):
         self.save_npy("x.npy", numpy.zeros((2, 3), numpy.float32))
-        self.refuses(["run", "model.onnx", "-i", "w=@x.npy"], "TSR-4011", "--input: there is no 'w'", "the model has 'x'")
-        self.refuses(["run", "model.onnx", "-i", "x=@x.npy", "-i", "x=@x.npy"], "TSR-4011", "--input: 'x' is given twice",
-                     "the model has 'x'")
-        self.refuses(["run", "model.onnx", "-i", "@x.npy", "-i", "@x.npy"], "TSR-4011", "--input: '@x.npy' is one too many",
-                     "the model has 'x'")
-        self.refuses(["run", "model.onnx", "-o", "u=@u.npy"], "TSR-4011", "--output: there is no 'u'", "the model has 'y', 'z'")
-        self.refuses(["run", "model.onnx", "--expected-output", "u=@u.npy"], "TSR-4011", "--expected-output: there is no 'u'",
-                     "the model has 'y', 'z'")
+        self.refuses(
+            ["run", "model.onnx", "-i", "w=@x.npy"], "TSR-4011", "--input: there is no 'w'", "the model has 'x'"
+        )
+        self.refuses(
+            ["run", "model.onnx", "-i", "x=@x.npy", "-i", "x=@x.npy"],
+            "TSR-4011",
+            "--input: 'x' is given twice",
+            "the model has 'x'",
+        )
+        self.refuses(
+            ["run", "model.onnx", "-i", "@x.npy", "-i", "@x.npy"],
+            "TSR-4011",
+            "--input: '@x.npy' is one too many",
+            "the model has 'x'",
+        )
+        self.refuses(
+            ["run", "model.onnx", "-o", "u=@u.npy"], "TSR-4011", "--output: there is no 'u'", "the model has 'y', 'z'"
+        )
+        self.refuses(
+            ["run", "model.onnx", "--expected-output", "u=@u.npy"],
+            "TSR-4011",
+            "--expected-output: there is no 'u'",
+            "the model has 'y', 'z'",
+        )
 
     def test_tensors_that_do_not_fit(self):
         for engine in ("native", "interp"):
-            self.refuses(["run", "model.onnx", "--engine", engine, "-i", "2x3xf64=0"], "TSR-6302", "input 'x' got f64[2,3]",
-                         "f32[2,3], its declared type", "convert the values to that dtype; nothing is converted silently")
+            self.refuses(
+                ["run", "model.onnx", "--engine", engine, "-i", "2x3xf64=0"],
+                "TSR-6302",
+                "input 'x' got f64[2,3]",
+                "f32[2,3], its declared type",
+                "convert the values to that dtype; nothing is converted silently",
+            )
             for dims, shape in (("3x2x", "3,2"), ("6x", "6"), ("1x2x3x", "1,2,3"), ("", "")):
-                self.refuses(["run", "model.onnx", "--engine", engine, "-i", f"{dims}f32=0"], "TSR-6303",
-                             f"input 'x' got f32[{shape}]", "f32[2,3], its declared type",
-                             "give a tensor of that shape, or compile the model for this one with --shape")
+                self.refuses(
+                    ["run", "model.onnx", "--engine", engine, "-i", f"{dims}f32=0"],
+                    "TSR-6303",
+                    f"input 'x' got f32[{shape}]",
+                    "f32[2,3], its declared type",
+                    "give a tensor of that shape, or compile the model for this one with --shape",
+                )
 
     def test_tensor_files(self):
         _, errors = self.tessera("run", "model.onnx", "-i", "@missing.npy", code=1)
         self.assertRegex(errors, r"^error TSR-6211: .*'missing\.npy'.*No such file or directory")
         _, errors = self.tessera("run", "model.onnx", "-i", "@missing.pb", code=1)
         self.assertRegex(errors, r"^error TSR-6001: .*'missing\.pb'.*No such file or directory")
-        self.refuses(["run", "model.onnx", "-i", "@x.txt"], "TSR-6210", "'x.txt' is of no kind that is known by its extension",
-                     ".npy, .pb; for inputs also .png, .jpg and .jpeg", "save the tensor with numpy.save")
+        self.refuses(
+            ["run", "model.onnx", "-i", "@x.txt"],
+            "TSR-6210",
+            "'x.txt' is of no kind that is known by its extension",
+            ".npy, .pb; for inputs also .png, .jpg and .jpeg",
+            "save the tensor with numpy.save",
+        )
         numpy.save(self.folder / "good.npy", numpy.zeros((2, 3), numpy.float32))
         good = (self.folder / "good.npy").read_bytes()
         huge = good.replace(b"(2, 3), ", b"(2222222222222, 3333333333333), ", 1)
-        for data, why in [(b"", "it does not begin as one"), (b"hello, world", "it does not begin as one"),
-                          (good[:40], "its header is cut off"), (good[:-1], "its header asks for more elements than its 23 bytes of data hold"),
-                          (good[:6] + b"\x09" + good[7:], "its format version is 9"),
-                          (good.replace(b"descr", b"dexcr"), "its header does not say the element type"),
-                          (good.replace(b"shape", b"shaqe"), "its header does not say the shape"),
-                          (good.replace(b"False", b"Maybe"), "its header does not say the memory order"),
-                          (huge[:8] + struct.pack("<H", len(huge) - 10 - 24) + huge[10:], "its header asks for more elements than its 24 bytes of data hold")]:
+        for data, why in [
+            (b"", "it does not begin as one"),
+            (b"hello, world", "it does not begin as one"),
+            (good[:40], "its header is cut off"),
+            (good[:-1], "its header asks for more elements than its 23 bytes of data hold"),
+            (good[:6] + b"\x09" + good[7:], "its format version is 9"),
+            (good.replace(b"descr", b"dexcr"), "its header does not say the element type"),
+            (good.replace(b"shape", b"shaqe"), "its header does not say the shape"),
+            (good.replace(b"False", b"Maybe"), "its header does not say the memory order"),
+            (
+                huge[:8] + struct.pack("<H", len(huge) - 10 - 24) + huge[10:],
+                "its header asks for more elements than its 24 bytes of data hold",
+            ),
+        ]:
             (self.folder / "bad.npy").write_bytes(data)
-            self.refuses(["run", "model.onnx", "-i", "@bad.npy"], "TSR-6211", f"'bad.npy' is not a usable .npy file: {why}",
-                         "a file written by numpy.save")
+            self.refuses(
+                ["run", "model.onnx", "-i", "@bad.npy"],
+                "TSR-6211",
+                f"'bad.npy' is not a usable .npy file: {why}",
+                "a file written by numpy.save",
+            )
         numpy.save(self.folder / "complex.npy", numpy.zeros((2, 3), numpy.complex64))
-        self.refuses(["run", "model.onnx", "-i", "@complex.npy"], "TSR-6212", "'complex.npy' holds elements of numpy type '<c8'",
-                     "floats of 16, 32 or 64 bits, integers of 8 to 64 bits, bool", "convert the array with astype()")
+        self.refuses(
+            ["run", "model.onnx", "-i", "@complex.npy"],
+            "TSR-6212",
+            "'complex.npy' holds elements of numpy type '<c8'",
+            "floats of 16, 32 or 64 bits, integers of 8 to 64 bits, bool",
+            "convert the array with astype()",
+        )
         (self.folder / "bad.pb").write_bytes(b"\xff\xff\xff")
         _, errors = self.tessera("run", "model.onnx", "-i", "@bad.pb", code=1)
         self.assertRegex(errors, r"^error TSR-6002: 'bad\.pb' is not a serialised ONNX tensor")
 
     def test_pictures(self):
         (self.folder / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n and no more")
-        identity = make_model([helper.make_node("Identity", ["x"], ["y"])], [("x", TensorProto.FLOAT, (1, 3, 4, 4))],
-                              [("y", TensorProto.FLOAT, (1, 3, 4, 4))])
+        identity = make_model(
+            [helper.make_node("Identity", ["x"], ["y"])],
+            [("x", TensorProto.FLOAT, (1, 3, 4, 4))],
+            [("y", TensorProto.FLOAT, (1, 3, 4, 4))],
+        )
         self.save(identity, "picture.onnx")
         _, errors = self.tessera("run", "picture.onnx", "-i", "@p.png", code=1)
-        self.assertRegex(errors, r"^error TSR-6201: cannot decode 'p\.png': .*\n  legal: a readable PNG or JPEG file\n"
-                                 r"  hint:  convert the picture, or give the tensor as \.npy\n$")
-        self.refuses(["run", "model.onnx", "-i", "@p.png"], "TSR-6202",
-                     "input 'x' is f32[2,3] and cannot be made from the picture 'p.png'",
-                     "an input [1,]CxHxW or [1,]HxWxC of f32, f16 or u8 with 1 or 3 channels",
-                     "prepare the tensor yourself and give it as .npy")
-        self.refuses(["run", "picture.onnx", "-i", "@p.png", "--mean", "1,2"], "TSR-6203",
-                     "--mean has 2 values and input 'x' has 3 channels", "one value for all channels, or one for each")
+        self.assertRegex(
+            errors,
+            r"^error TSR-6201: cannot decode 'p\.png': .*\n  legal: a readable PNG or JPEG file\n"
+            r"  hint:  convert the picture, or give the tensor as \.npy\n$",
+        )
+        self.refuses(
+            ["run", "model.onnx", "-i", "@p.png"],
+            "TSR-6202",
+            "input 'x' is f32[2,3] and cannot be made from the picture 'p.png'",
+            "an input [1,]CxHxW or [1,]HxWxC of f32, f16 or u8 with 1 or 3 channels",
+            "prepare the tensor yourself and give it as .npy",
+        )
+        self.refuses(
+            ["run", "picture.onnx", "-i", "@p.png", "--mean", "1,2"],
+            "TSR-6203",
+            "--mean has 2 values and input 'x' has 3 channels",
+            "one value for all channels, or one for each",
+        )
 
     def test_places_that_cannot_be_written(self):
-        for path, reason in [("missing/m.so", "No such file or directory"), ("/proc/m.so", "No such file or directory"),
-                             (".", "it is a folder")]:
+        for path, reason in [
+            ("missing/m.so", "No such file or directory"),
+            ("/proc/m.so", "No such file or directory"),
+            (".", "it is a folder"),
+        ]:
             _, errors = self.tessera("compile", "model.onnx", "-o", path, code=1)
-            self.assertEqual(errors, error("TSR-6102", f"module '{path}' cannot be written: {reason}",
-                                           "a file name in an existing folder that may be written to",
-                                           "make the folder, or give another file name"))
+            self.assertEqual(
+                errors,
+                error(
+                    "TSR-6102",
+                    f"module '{path}' cannot be written: {reason}",
+                    "a file name in an existing folder that may be written to",
+                    "make the folder, or give another file name",
+                ),
+            )
         _, errors = self.tessera("run", "model.onnx", "-i", "2x3xf32=0", "-o", "@missing/y.npy", code=1)
-        self.assertRegex(errors, r"^error TSR-6102: tensor 'missing/y\.npy' cannot be written: No such file or directory")
+        self.assertRegex(
+            errors, r"^error TSR-6102: tensor 'missing/y\.npy' cannot be written: No such file or directory"
+        )
         _, errors = self.tessera("compile", "model.onnx", "-o", "/dev/full", code=1)
         self.assertRegex(errors, r"^error TSR-6101: module '/dev/full' cannot be written: No space left on device")
         (self.folder / "file").write_text("")
@@ -181,21 +298,30 @@ class CommandLine(CliTest):
         _, errors = self.tessera("run", "missing.so", code=1)
         self.assertRegex(errors, r"^error TSR-7001: module file 'missing\.so' does not exist")
         self.tessera("compile", "model.onnx", "-o", "m.so")
-        self.refuses(["run", "m.so", "--engine", "interp"], "TSR-4030",
-                     "'m.so' is a compiled module, which the interpreter cannot run",
-                     "an ONNX model with --engine interp, or a module with --engine native",
-                     "give the model that the module was compiled from")
+        self.refuses(
+            ["run", "m.so", "--engine", "interp"],
+            "TSR-4030",
+            "'m.so' is a compiled module, which the interpreter cannot run",
+            "an ONNX model with --engine interp, or a module with --engine native",
+            "give the model that the module was compiled from",
+        )
         data = (self.folder / "m.so").read_bytes()
-        for name, damaged, ident in [("cut.so", data[:len(data) // 2], "TSR-7003"), ("empty.so", b"", "TSR-7003"),
-                                     ("flipped.so", data[:100] + bytes([data[100] ^ 1]) + data[101:], "TSR-7009"),
-                                     ("foreign.so", pathlib.Path("/bin/true").read_bytes(), "TSR-7003")]:
+        for name, damaged, ident in [
+            ("cut.so", data[: len(data) // 2], "TSR-7003"),
+            ("empty.so", b"", "TSR-7003"),
+            ("flipped.so", data[:100] + bytes([data[100] ^ 1]) + data[101:], "TSR-7009"),
+            ("foreign.so", pathlib.Path("/bin/true").read_bytes(), "TSR-7003"),
+        ]:
             (self.folder / name).write_bytes(damaged)
             _, errors = self.tessera("run", name, code=1)
             self.assertRegex(errors, rf"^error {ident}: '{name}' ")
 
     def test_targets(self):
-        for target, ident in [("pdp11", "TSR-5001"), ("x86_64-unknown-linux-gnu,cpu=magic", "TSR-5002"),
-                              ("x86_64-unknown-linux-gnu,+magic", "TSR-5003")]:
+        for target, ident in [
+            ("pdp11", "TSR-5001"),
+            ("x86_64-unknown-linux-gnu,cpu=magic", "TSR-5002"),
+            ("x86_64-unknown-linux-gnu,+magic", "TSR-5003"),
+        ]:
             _, errors = self.tessera("compile", "model.onnx", "--target", target, code=1)
             self.assertRegex(errors, rf"^error {ident}: .*{target.split('=')[-1].split('+')[-1]}.*\n")
             self.assertIn("\n  legal: ", errors)
@@ -204,7 +330,9 @@ class CommandLine(CliTest):
         legal = "folders with ONNX test cases: model.onnx, test_data_set_0/input_0.pb, output_0.pb"
         (self.folder / "void").mkdir()
         self.refuses(["verify", "void"], "TSR-6220", "there is no model.onnx in or below 'void'", legal)
-        self.refuses(["verify", "gone"], "TSR-6220", "folder 'gone' cannot be searched: No such file or directory", legal)
+        self.refuses(
+            ["verify", "gone"], "TSR-6220", "folder 'gone' cannot be searched: No such file or directory", legal
+        )
 
 
 if __name__ == "__main__":

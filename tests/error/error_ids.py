@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the ids of errors against docs/errors.md: every id used in src/ and tools/ has exactly one row in its tables, and
-every row's id is used. Families in comments ("TSR-1xxx", "TSR-61xx") do not count."""
+"""Holds the ids of errors against docs/errors.md: every id used in src/ and tools/ has exactly one row in its tables,
+and every row's id is used. Families in comments ("TSR-1xxx", "TSR-61xx") do not count."""
+
 import collections
 import pathlib
 import re
@@ -20,9 +21,14 @@ def main():
                     used[found].add(str(path.relative_to(ROOT)))
     document = (ROOT / "docs/errors.md").read_text()
     listed = collections.Counter(re.findall(r"^\| (TSR-\d{4}) \|", document, re.M))
-    problems = [f"{name} (in {', '.join(sorted(files))}) has no row in docs/errors.md" for name, files in
-                sorted(used.items()) if name not in listed and name not in EXAMPLE]
-    problems += [f"{name} has a row in docs/errors.md and is used nowhere" for name in sorted(listed) if name not in used]
+    problems = [
+        f"{name} (in {', '.join(sorted(files))}) has no row in docs/errors.md"
+        for name, files in sorted(used.items())
+        if name not in listed and name not in EXAMPLE
+    ]
+    problems += [
+        f"{name} has a row in docs/errors.md and is used nowhere" for name in sorted(listed) if name not in used
+    ]
     problems += [f"{name} has {count} rows in docs/errors.md" for name, count in sorted(listed.items()) if count > 1]
     print("\n".join(problems) or f"{len(listed)} ids, all listed and used")
     return 1 if problems else 0

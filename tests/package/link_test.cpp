@@ -35,7 +35,8 @@ TEST(Link, GivesASharedObjectWithoutDependencies) {
     const char* strings = reinterpret_cast<const char*>(linked.data() + sections[sections[i].sh_link].sh_offset);
     if (sections[i].sh_type == SHT_DYNSYM) {
       const auto* symbols = reinterpret_cast<const Elf64_Sym*>(linked.data() + sections[i].sh_offset);
-      for (size_t k = 1; k < sections[i].sh_size / sizeof(Elf64_Sym); ++k) exported.push_back(strings + symbols[k].st_name);
+      for (size_t k = 1; k < sections[i].sh_size / sizeof(Elf64_Sym); ++k)
+        exported.push_back(strings + symbols[k].st_name);
     }
     if (sections[i].sh_type == SHT_DYNAMIC) {
       const auto* entries = reinterpret_cast<const Elf64_Dyn*>(linked.data() + sections[i].sh_offset);

@@ -1,10 +1,10 @@
 #include "package/module_writer.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -128,6 +128,22 @@ TEST_F(ModuleWriter, WhatItWritesLoadsAndRuns) {
   EXPECT_EQ(metadata["inputs"][0]["type"], "f32[3,4]");
   EXPECT_EQ(metadata["kernels"][0]["loc"], "Mul_0+Add_1");
   EXPECT_EQ(metadata["options"]["O"], "3");
+  tessera_module_free(module);
+}
+
+TEST_F(ModuleWriter, NamesThatAreNotUtf8StillMakeALoadableModule) {
+  const std::vector<std::byte> code = link_shared_object(scale_kernel(), {});
+  Program program = sample_program();
+  program.buffers[0].name = "x\xff\xc3\xa9\xed\xa0\x80";  // a stray byte, an e with acute, half a surrogate pair
+  const ModuleInfo info = sample_info();
+  const std::vector<std::byte> bytes = write_module_memory({code, program, info}).contents();
+  tessera_module* module = nullptr;
+  tessera_error error = {};
+  ASSERT_EQ(tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module, &error), TESSERA_OK)
+      << error.message;
+  tessera_tensor_info input;
+  ASSERT_EQ(tessera_module_input(module, 0, &input), TESSERA_OK);
+  EXPECT_STREQ(input.name, "x\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
   tessera_module_free(module);
 }
 

@@ -175,8 +175,9 @@ TEST(Math, PowF32) {
       program_of_expr(DType::kF32, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
   for (const std::string& target : runnable_targets()) {
     const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
-    EXPECT_EQ(
-        check_bound<float>("pow f32 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 0.6), "");
+    EXPECT_EQ(check_bound<float>(
+                  "pow f32 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 0.6),
+              "");
   }
 }
 
@@ -187,8 +188,9 @@ TEST(Math, PowF64) {
       program_of_expr(DType::kF64, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
   for (const std::string& target : runnable_targets()) {
     const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
-    EXPECT_EQ(
-        check_bound<double>("pow f64 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 1500), "");
+    EXPECT_EQ(check_bound<double>(
+                  "pow f64 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 1500),
+              "");
   }
 }
 
