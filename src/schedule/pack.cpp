@@ -35,10 +35,19 @@ void copy_dims(const PackSpec& spec, size_t dim, const T* source, T*& out, std::
 }
 
 template <typename T>
-void pack_as(const Tensor& source, const PackSpec& spec, Tensor& result) {
-  std::vector<int64_t> place(spec.axes.size(), 0);
+void pack_as(const Tensor& source, const std::vector<PackSpec>& parts, Tensor& result) {
   T* out = result.as_mutable<T>().data();
-  copy_dims(spec, 0, source.as<T>().data(), out, place);
+  for (const PackSpec& spec : parts) {
+    check(!spec.dims.empty(), "packing without dimensions");
+    std::vector<int64_t> place(spec.axes.size(), 0);
+    copy_dims(spec, 0, source.as<T>().data(), out, place);
+  }
+}
+
+int64_t total_elements(const std::vector<PackSpec>& parts) {
+  int64_t count = 0;
+  for (const PackSpec& part : parts) count += part.num_elements();
+  return count;
 }
 
 }  // namespace
@@ -49,14 +58,15 @@ int64_t PackSpec::num_elements() const {
   return count;
 }
 
-Tensor pack(const Tensor& source, const PackSpec& spec) {
-  Tensor result(source.dtype(), {spec.num_elements()});
-  check(!spec.dims.empty(), "packing without dimensions");
+int64_t PackedParam::num_elements() const { return total_elements(parts); }
+
+Tensor pack(const Tensor& source, const std::vector<PackSpec>& parts) {
+  Tensor result(source.dtype(), {total_elements(parts)});
   switch (dtype_bits(source.dtype())) {
-    case 64: pack_as<uint64_t>(source, spec, result); break;
-    case 32: pack_as<uint32_t>(source, spec, result); break;
-    case 16: pack_as<uint16_t>(source, spec, result); break;
-    case 8: pack_as<uint8_t>(source, spec, result); break;
+    case 64: pack_as<uint64_t>(source, parts, result); break;
+    case 32: pack_as<uint32_t>(source, parts, result); break;
+    case 16: pack_as<uint16_t>(source, parts, result); break;
+    case 8: pack_as<uint8_t>(source, parts, result); break;
     default: throw InternalError("packing of sub-byte elements");
   }
   return result;

@@ -30,11 +30,13 @@ struct PackSpec {
 };
 
 struct PackedParam {
-  size_t param = 0;  // index into the kernel's parameters
-  PackSpec spec;
+  size_t param = 0;             // index into the kernel's parameters
+  std::vector<PackSpec> parts;  // stored one after another
+
+  int64_t num_elements() const;
 };
 
-// The packed elements as a one-dimensional tensor of the source's dtype.
-Tensor pack(const Tensor& source, const PackSpec& spec);
+// The packed elements of all parts as a one-dimensional tensor of the source's dtype.
+Tensor pack(const Tensor& source, const std::vector<PackSpec>& parts);
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ void use_packed(Program& program, int32_t kernel, const PackedParam& packed) {
       const ProgramBuffer& root = old.alias_of >= 0 ? program.buffers[static_cast<size_t>(old.alias_of)] : old;
       check(root.kind == BufferKind::kWeight && root.data != nullptr,
             "a packed parameter must be a weight: " + old.name);
-      auto data = std::make_shared<Tensor>(pack(*root.data, packed.spec));
+      auto data = std::make_shared<Tensor>(pack(*root.data, packed.parts));
       buffer.name = old.name + ".packed" + std::to_string(program.buffers.size());
       buffer.kind = BufferKind::kWeight;
       buffer.type = {data->dtype(), make_shape(data->dims()), {}};

@@ -106,6 +106,34 @@ Graph conv(CaseBuilder& b, bool depthwise) {
   return b.finish(b.epilogue(b.add("conv", {x, weights}, attrs, b.maybe_blocked())));
 }
 
+// What ONNX's ConvTranspose becomes: a convolution over an input with gaps.
+Graph transposed(CaseBuilder& b) {
+  const int64_t c = b.pick({1, 3, 16, 17});
+  const int64_t o = b.pick({1, 3, 16, 24, 33});
+  std::vector<int64_t> gaps, kernel, begin, end;
+  std::vector<int64_t> x_shape{b.pick({1, 1, 2}), c};
+  std::vector<int64_t> w_shape{o, c};
+  const std::vector<int64_t> dilations{b.pick({1, 1, 3}), b.pick({1, 1, 2})};
+  for (const int64_t dilation : dilations) {
+    gaps.push_back(b.pick({1, 2, 2, 3}));
+    kernel.push_back(b.pick({1, 2, 3, 4, 5}));
+    x_shape.push_back(b.pick({1, 2, 5, 8, 15}));
+    w_shape.push_back(kernel.back());
+    const int64_t reach = (kernel.back() - 1) * dilation;
+    begin.push_back(std::max<int64_t>(0, reach - b.below(3)));
+    end.push_back(reach + b.below(2));
+  }
+  const Attrs attrs{{"strides", std::vector<int64_t>{1, b.chance(10) ? int64_t{2} : int64_t{1}}},
+                    {"dilations", dilations},
+                    {"input_dilations", gaps},
+                    {"pads_begin", begin},
+                    {"pads_end", end},
+                    {"groups", int64_t{1}}};
+  const ValueId x = b.input(x_shape, b.maybe_blocked());
+  const ValueId weights = b.chance(85) ? b.constant(w_shape) : b.input(w_shape);
+  return b.finish(b.epilogue(b.add("conv", {x, weights}, attrs, b.maybe_blocked())));
+}
+
 Graph pool(CaseBuilder& b) {
   const int64_t h = b.pick({1, 4, 7, 15});
   const int64_t w = b.pick({2, 7, 16, 30});
@@ -216,6 +244,7 @@ ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& r
   CaseBuilder builder(block, random);
   ScheduleCase result;
   if (kind == "conv" || kind == "depthwise") result.graph = conv(builder, kind == "depthwise");
+  else if (kind == "transposed") result.graph = transposed(builder);
   else if (kind == "pool") result.graph = pool(builder);
   else if (kind == "matmul") result.graph = matmul(builder);
   else if (kind == "reduce") result.graph = reduce(builder);

@@ -127,7 +127,7 @@ struct Runner {
         const auto& scheduled = std::get<ScheduledKernel>(answer);
         std::vector<Tensor> tensors = args;
         for (const PackedParam& packed : scheduled.packed)
-          tensors[packed.param] = pack(args[packed.param], packed.spec);
+          tensors[packed.param] = pack(args[packed.param], packed.parts);
         execute(scheduled.program, tensors);
         if (grouped.outputs[0] == node.outputs[0])
           ASSERT_EQ(difference(want, values.at(result), type.layout), "")
@@ -164,7 +164,8 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ScheduleFuzz,
-                         testing::Values("conv", "depthwise", "pool", "matmul", "reduce", "elementwise", "movement"),
+                         testing::Values("conv", "depthwise", "transposed", "pool", "matmul", "reduce", "elementwise",
+                                         "movement"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "loop/intrinsic.h"
 #include "schedule/flat_kernel.h"
 #include "schedule/rules/loop_builder.h"
+#include "schedule/rules/phases.h"
 #include "schedule/rules/rules.h"
 #include "schedule/rules/tile_shape.h"
 #include "support/error.h"
@@ -265,7 +266,7 @@ void pack_operands(Tiling& t) {
       return structurally_equal(node, replaced) ? load(buffer, {simplify(packed_address, k.bounds)}) : Expr();
     });
     k.params[p] = buffer;
-    t.packed.push_back({p, std::move(spec)});
+    t.packed.push_back({p, {std::move(spec)}});
   }
 }
 
@@ -514,6 +515,69 @@ Stmt emit_loops(const Tiling& t) {
   });
 }
 
+// Everything about `t.kernel` up to the tile shape; a reason when the rule does not take it.
+std::string make_tiling(Tiling& t) {
+  std::string why;
+  if (why = choose_axes(t); !why.empty()) return why;
+  std::vector<Expr> conditions;
+  t.update = take_guards(simplify(t.kernel.reduce_value, t.kernel.bounds), t.kernel.combiner, conditions);
+  for (const Expr& condition : conditions)
+    (t.row && uses_var(condition, t.row->var) ? t.row_guards : t.guards).push_back(condition);
+  if (why = choose_reduce_loops(t); !why.empty()) return why;
+  pack_operands(t);
+  if (why = check_operands(t); !why.empty()) return why;
+
+  int64_t steps = 1;
+  for (const ReduceLoop& loop : t.reduce) steps *= loop.extent;
+  TileProblem problem;
+  problem.rows = t.row ? t.row->extent : 1;
+  problem.blocks = std::max<int64_t>(1, t.full_blocks);
+  problem.registers_per_block =
+      std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / t.target->vector_bits());
+  problem.steps = steps;
+  problem.registers = t.target->vector_registers();
+  // Copies of the innermost loop are straight-line code in which loads move up and registers spill: leave room.
+  if (!t.reduce.empty() && t.reduce.back().expanded)
+    problem.registers = problem.registers * (t.reduce.back().extent <= 3 ? 5 : 4) / 8;
+  t.shape = choose_tile(problem);
+  if (why = find_row_runs(t); !why.empty()) return why;
+
+  // Lanes beyond the logical extent are computed and stored into padding unless the epilogue would read out of bounds.
+  if (t.kernel.padded && !loads_in_bounds(t.kernel.value, t.kernel.bounds)) t.store_guard = t.kernel.inside();
+  return "";
+}
+
+// The phases of a transposed convolution pack different places of the same weights: one buffer holds their parts one
+// after another.
+std::string join_packed(std::vector<Tiling>& phases) {
+  const size_t count = phases[0].packed.size();
+  for (const Tiling& t : phases) {
+    if (t.packed.size() != count) return "the phases do not pack the same operands";
+    for (size_t i = 0; i < count; ++i)
+      if (t.packed[i].param != phases[0].packed[i].param) return "the phases do not pack the same operands";
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const size_t param = phases[0].packed[i].param;
+    int64_t total = 0;
+    for (const Tiling& t : phases) total += t.packed[i].num_elements();
+    const BufferPtr first = phases[0].kernel.params[param];
+    const BufferPtr joined = make_buffer(first->name, first->dtype, {total});
+    int64_t offset = 0;
+    for (Tiling& t : phases) {
+      const BufferPtr own = t.kernel.params[param];
+      t.update = transform(t.update, [&](const Expr& node) -> Expr {
+        if (node->kind != ExprKind::kLoad || node->buffer != own) return {};
+        return load(joined, {node->operands[0] + Expr(offset)});
+      });
+      t.kernel.params[param] = joined;
+      offset += t.packed[i].num_elements();
+      if (&t != &phases[0])
+        for (PackSpec& part : t.packed[i].parts) phases[0].packed[i].parts.push_back(std::move(part));
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 RuleResult register_tile(const TensorProgram& program, const Target& target) {
@@ -522,42 +586,24 @@ RuleResult register_tile(const TensorProgram& program, const Target& target) {
   if (!made) return Declined{why};
   if (made->combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
 
-  Tiling t;
-  t.kernel = std::move(*made);
-  t.target = &target;
-  t.name = program.name;
-  if (why = choose_axes(t); !why.empty()) return Declined{why};
-  std::vector<Expr> conditions;
-  t.update = take_guards(simplify(t.kernel.reduce_value, t.kernel.bounds), t.kernel.combiner, conditions);
-  for (const Expr& condition : conditions)
-    (t.row && uses_var(condition, t.row->var) ? t.row_guards : t.guards).push_back(condition);
-  if (why = choose_reduce_loops(t); !why.empty()) return Declined{why};
-  pack_operands(t);
-  if (why = check_operands(t); !why.empty()) return Declined{why};
-
-  int64_t steps = 1;
-  for (const ReduceLoop& loop : t.reduce) steps *= loop.extent;
-  TileProblem problem;
-  problem.rows = t.row ? t.row->extent : 1;
-  problem.blocks = std::max<int64_t>(1, t.full_blocks);
-  problem.registers_per_block =
-      std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / target.vector_bits());
-  problem.steps = steps;
-  problem.registers = target.vector_registers();
-  // Copies of the innermost loop are straight-line code in which loads move up and registers spill: leave room.
-  if (!t.reduce.empty() && t.reduce.back().expanded)
-    problem.registers = problem.registers * (t.reduce.back().extent <= 3 ? 5 : 4) / 8;
-  t.shape = choose_tile(problem);
-  if (why = find_row_runs(t); !why.empty()) return Declined{why};
-
-  // Lanes beyond the logical extent are computed and stored into padding unless the epilogue would read out of bounds.
-  if (t.kernel.padded && !loads_in_bounds(t.kernel.value, t.kernel.bounds)) t.store_guard = t.kernel.inside();
+  std::vector<Tiling> phases;
+  for (FlatKernel& kernel : split_phases(std::move(*made))) {
+    Tiling& t = phases.emplace_back();
+    t.kernel = std::move(kernel);
+    t.target = &target;
+    t.name = program.name;
+    if (why = make_tiling(t); !why.empty()) return Declined{why};
+  }
+  if (phases.size() > 1)
+    if (why = join_packed(phases); !why.empty()) return Declined{why};
 
   ScheduledKernel result;
-  result.packed = t.packed;
+  std::vector<Stmt> nests;
+  for (const Tiling& t : phases) nests.push_back(emit_loops(t));
+  result.packed = std::move(phases[0].packed);
   result.program.name = program.name;
-  result.program.params = t.kernel.params;
-  result.program.body = emit_loops(t);
+  result.program.params = phases[0].kernel.params;
+  result.program.body = nests.size() == 1 ? nests[0] : seq(std::move(nests));
   return result;
 }
 
