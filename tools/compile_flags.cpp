@@ -87,7 +87,7 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("INPUT=1x3x640x640")
       ->group(group);
-  app.add_option("--disable-pass", flags.disabled_passes, "Leave out a pass (may be given several times)")
+  app.add_option("--disable-pass", flags.disabled_passes, "Leave out a pass or a schedule rule (may be given several times)")
       ->allow_extra_args(false)
       ->type_name("PASS")
       ->group(group);

@@ -129,7 +129,7 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
   Program program = runner.run(kLower, [&] { return lower_graph(graph); });
   graph = Graph();  // the program holds what it still needs of the constants
   program = runner.run(kSchedule, [&] {
-    schedule_program(program, target, opt_level);
+    schedule_program(program, target, opt_level, options.disabled_passes);
     return std::move(program);
   });
   const LoopPassContext loop_context{target, opt_level};
@@ -214,8 +214,10 @@ void check_options(const DriverOptions& options) {
                      .hint = {}});
   }
   std::vector<std::string> names = pass_names();
+  std::vector<std::string> can_be_disabled = names;
+  for (const ScheduleRule& rule : schedule_rules()) can_be_disabled.emplace_back(rule.name);
   for (const std::string& name : options.disabled_passes) {
-    if (!contains(names, name)) fail_unknown("--disable-pass", name, names);
+    if (!contains(can_be_disabled, name)) fail_unknown("--disable-pass", name, can_be_disabled);
     if (is_needed(name)) {
       throw UserError({.id = "TSR-4023",
                        .message = fmt::format("--disable-pass: '{}' cannot be left out", name),

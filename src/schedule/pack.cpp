@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "schedule/rules/winograd_matrices.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -60,7 +61,13 @@ int64_t PackSpec::num_elements() const {
 
 int64_t PackedParam::num_elements() const { return total_elements(parts); }
 
-Tensor pack(const Tensor& source, const std::vector<PackSpec>& parts) {
+Tensor pack(const Tensor& source, const PackedParam& packed) {
+  if (packed.winograd != 0) {
+    PackedParam plain = packed;
+    plain.winograd = 0;
+    return pack(transform_filters(winograd_matrices(packed.winograd), source), plain);
+  }
+  const std::vector<PackSpec>& parts = packed.parts;
   Tensor result(source.dtype(), {total_elements(parts)});
   switch (dtype_bits(source.dtype())) {
     case 64: pack_as<uint64_t>(source, parts, result); break;

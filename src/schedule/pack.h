@@ -32,11 +32,14 @@ struct PackSpec {
 struct PackedParam {
   size_t param = 0;             // index into the kernel's parameters
   std::vector<PackSpec> parts;  // stored one after another
+  // Not 0: 3x3 filters that are first transformed for Winograd tiles of this many outputs; the parts describe the
+  // result.
+  int64_t winograd = 0;
 
   int64_t num_elements() const;
 };
 
 // The packed elements of all parts as a one-dimensional tensor of the source's dtype.
-Tensor pack(const Tensor& source, const std::vector<PackSpec>& parts);
+Tensor pack(const Tensor& source, const PackedParam& packed);
 
 }  // namespace tessera

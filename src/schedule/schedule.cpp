@@ -1,5 +1,6 @@
 #include "schedule/schedule.h"
 
+#include <algorithm>
 #include <array>
 
 #include "schedule/rules/rules.h"
@@ -9,11 +10,13 @@ namespace tessera {
 namespace {
 
 constexpr std::array kRules = {
-    ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile",
+    ScheduleRule{"winograd", "3x3 convolutions of stride 1 by minimal filtering, where fewer products pay", 3,
+                 winograd},
+    ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
                  register_tile},
-    ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", row_reduce},
-    ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", injective},
-    ScheduleRule{"scalar_loops", "one output element at a time", scalar_loops},
+    ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1, row_reduce},
+    ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", 1, injective},
+    ScheduleRule{"scalar_loops", "one output element at a time", 1, scalar_loops},
 };
 
 // Stores the packed form of a weight as a buffer of its own and makes the calls of `kernel` read it.
@@ -27,7 +30,7 @@ void use_packed(Program& program, int32_t kernel, const PackedParam& packed) {
       const ProgramBuffer& root = old.alias_of >= 0 ? program.buffers[static_cast<size_t>(old.alias_of)] : old;
       check(root.kind == BufferKind::kWeight && root.data != nullptr,
             "a packed parameter must be a weight: " + old.name);
-      auto data = std::make_shared<Tensor>(pack(*root.data, packed.parts));
+      auto data = std::make_shared<Tensor>(pack(*root.data, packed));
       buffer.name = old.name + ".packed" + std::to_string(program.buffers.size());
       buffer.kind = BufferKind::kWeight;
       buffer.type = {data->dtype(), make_shape(data->dims()), {}};
@@ -73,11 +76,17 @@ void drop_unused_buffers(Program& program) {
 
 std::span<const ScheduleRule> schedule_rules() { return kRules; }
 
-void schedule_program(Program& program, const Target& target, int opt_level) {
-  if (opt_level == 0) return;
+const ScheduleRule* find_schedule_rule(std::string_view name) {
+  const auto it =
+      std::find_if(kRules.begin(), kRules.end(), [&](const ScheduleRule& rule) { return rule.name == name; });
+  return it == kRules.end() ? nullptr : &*it;
+}
+
+void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled) {
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     if (!program.kernels[k].definition) continue;
     for (const ScheduleRule& rule : kRules) {
+      if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
       auto answer = rule.apply(*program.kernels[k].definition, target);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         program.kernels[k].refused.push_back(std::string(rule.name) + ": " + declined->reason);

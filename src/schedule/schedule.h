@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,14 +30,19 @@ struct Declined {
 struct ScheduleRule {
   std::string_view name;
   std::string_view summary;
+  int min_level;  // the optimisation level from which it is asked
   std::variant<ScheduledKernel, Declined> (*apply)(const TensorProgram& kernel, const Target& target);
 };
 
 // In the order in which they are asked.
 std::span<const ScheduleRule> schedule_rules();
 
+// Null when there is none.
+const ScheduleRule* find_schedule_rule(std::string_view name);
+
 // Replaces the loop programs of all kernels that have a definition, packs weights as the rules want them, and drops
-// weight buffers nobody reads any more. At level 0 kernels stay naive.
-void schedule_program(Program& program, const Target& target, int opt_level);
+// weight buffers nobody reads any more. At level 0 kernels stay naive. Rules in `disabled` are not asked.
+void schedule_program(Program& program, const Target& target, int opt_level,
+                      const std::set<std::string>& disabled = {});
 
 }  // namespace tessera

@@ -106,6 +106,22 @@ Graph conv(CaseBuilder& b, bool depthwise) {
   return b.finish(b.epilogue(b.add("conv", {x, weights}, attrs, b.maybe_blocked())));
 }
 
+// Convolutions that minimal filtering takes: whole blocks of input channels, 3x3, stride 1.
+Graph winograd(CaseBuilder& b, int64_t block) {
+  const int64_t c = block * b.pick({2, 3, 4});
+  const int64_t o = b.pick({16, 32, 33, 40, 64});
+  const int64_t h = b.pick({4, 7, 8, 14, 19});
+  const int64_t w = b.pick({4, 6, 9, 14, 22});
+  const Attrs attrs{{"strides", std::vector<int64_t>{1, 1}},
+                    {"dilations", std::vector<int64_t>{1, 1}},
+                    {"input_dilations", std::vector<int64_t>{1, 1}},
+                    {"pads_begin", std::vector<int64_t>{b.pick({1, 1, 0, 2}), b.pick({1, 1, 0, 2})}},
+                    {"pads_end", std::vector<int64_t>{b.pick({1, 1, 0, 2}), b.pick({1, 1, 0, 2})}},
+                    {"groups", int64_t{1}}};
+  const ValueId x = b.input({b.pick({1, 1, 2}), c, h, w}, b.blocked_channels());
+  return b.finish(b.epilogue(b.add("conv", {x, b.constant({o, c, 3, 3})}, attrs, b.blocked_channels())));
+}
+
 // What ONNX's ConvTranspose becomes: a convolution over an input with gaps.
 Graph transposed(CaseBuilder& b) {
   const int64_t c = b.pick({1, 3, 16, 17});
@@ -245,6 +261,7 @@ ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& r
   ScheduleCase result;
   if (kind == "conv" || kind == "depthwise") result.graph = conv(builder, kind == "depthwise");
   else if (kind == "transposed") result.graph = transposed(builder);
+  else if (kind == "winograd") result.graph = winograd(builder, block);
   else if (kind == "pool") result.graph = pool(builder);
   else if (kind == "matmul") result.graph = matmul(builder);
   else if (kind == "reduce") result.graph = reduce(builder);

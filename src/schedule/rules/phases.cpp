@@ -58,8 +58,7 @@ std::optional<Gap> find_gap(const FlatKernel& kernel) {
   walk(kernel.reduce_value, [&](const Expr& node) {
     if (found || node->kind != ExprKind::kBinary || node->binary != BinaryOp::kEq) return;
     const Expr& left = node->operands[0];
-    if (!is_const_int(node->operands[1], 0) || left->kind != ExprKind::kBinary ||
-        left->binary != BinaryOp::kFloorMod)
+    if (!is_const_int(node->operands[1], 0) || left->kind != ExprKind::kBinary || left->binary != BinaryOp::kFloorMod)
       return;
     const auto period = as_int(left->operands[1]);
     if (period && *period > 1) found = match_gap(kernel, left->operands[0], *period);

@@ -1,0 +1,80 @@
+#include "schedule/rules/winograd_matrices.h"
+
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+// Coefficients of the product of (x - p) over `points` without number `left_out`, lowest power first.
+std::vector<double> polynomial(const std::vector<double>& points, size_t left_out) {
+  std::vector<double> result = {1};
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (i == left_out) continue;
+    result.push_back(0);
+    for (size_t k = result.size(); k-- > 0;) result[k] = (k > 0 ? result[k - 1] : 0) - points[i] * result[k];
+  }
+  return result;
+}
+
+WinogradMatrices build(int64_t m, const std::vector<double>& points) {
+  WinogradMatrices result;
+  result.m = m;
+  result.alpha = m + 2;
+  const auto alpha = static_cast<size_t>(result.alpha);
+  result.at.assign(static_cast<size_t>(m), std::vector<double>(alpha, 0));
+  result.g.assign(alpha, std::vector<double>(3, 0));
+  result.bt.assign(alpha, std::vector<double>(alpha, 0));
+  for (size_t j = 0; j < points.size(); ++j) {
+    double scale = 1;
+    for (size_t k = 0; k < points.size(); ++k)
+      if (k != j) scale *= points[j] - points[k];
+    double power = 1;
+    for (size_t i = 0; i < alpha; ++i, power *= points[j]) {
+      if (i < result.at.size()) result.at[i][j] = power;
+      if (i < 3) result.g[j][i] = power / scale;
+    }
+    const std::vector<double> row = polynomial(points, j);
+    for (size_t i = 0; i < row.size(); ++i) result.bt[j][i] = row[i];
+  }
+  result.at.back()[alpha - 1] = 1;
+  result.g[alpha - 1][2] = 1;
+  result.bt[alpha - 1] = polynomial(points, points.size());
+  return result;
+}
+
+}  // namespace
+
+const WinogradMatrices& winograd_matrices(int64_t m) {
+  static const WinogradMatrices two = build(2, {0, 1, -1});
+  static const WinogradMatrices four = build(4, {0, 0.625, -0.625, 1.5, -1.5});
+  check(m == 2 || m == 4, "Winograd tiles have 2 or 4 outputs");
+  return m == 2 ? two : four;
+}
+
+Tensor transform_filters(const WinogradMatrices& matrices, const Tensor& w) {
+  const std::vector<int64_t>& dims = w.dims();
+  check(w.dtype() == DType::kF32 && dims.size() == 4 && dims[2] == 3 && dims[3] == 3, "filters of 3x3 f32 expected");
+  const int64_t alpha = matrices.alpha;
+  Tensor result(DType::kF32, {dims[0], dims[1], alpha, alpha});
+  const float* in = w.as<float>().data();
+  float* out = result.as_mutable<float>().data();
+  const auto a = static_cast<size_t>(alpha);
+  std::vector<double> rows(a * 3);
+  for (int64_t filter = 0; filter < dims[0] * dims[1]; ++filter, in += 9, out += alpha * alpha) {
+    for (size_t i = 0; i < a; ++i)
+      for (size_t x = 0; x < 3; ++x) {
+        double sum = 0;
+        for (size_t y = 0; y < 3; ++y) sum += matrices.g[i][y] * static_cast<double>(in[y * 3 + x]);
+        rows[i * 3 + x] = sum;
+      }
+    for (size_t i = 0; i < a; ++i)
+      for (size_t j = 0; j < a; ++j) {
+        double sum = 0;
+        for (size_t x = 0; x < 3; ++x) sum += rows[i * 3 + x] * matrices.g[j][x];
+        out[i * a + j] = static_cast<float>(sum);
+      }
+  }
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// The matrices of minimal filtering hold exactly on small integers where f64 is exact, and to its rounding otherwise.
+#include "schedule/rules/winograd_matrices.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace tessera {
+namespace {
+
+std::vector<double> times(const Matrix& matrix, const std::vector<double>& vector) {
+  std::vector<double> result;
+  for (const auto& row : matrix) {
+    double sum = 0;
+    for (size_t i = 0; i < row.size(); ++i) sum += row[i] * vector[i];
+    result.push_back(sum);
+  }
+  return result;
+}
+
+class Winograd : public testing::TestWithParam<int64_t> {};
+
+TEST_P(Winograd, MatricesFilterLikeTheDefinition) {
+  const WinogradMatrices& matrices = winograd_matrices(GetParam());
+  std::mt19937 random(7);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<double> w(3), x(static_cast<size_t>(matrices.alpha));
+    for (double& value : w) value = static_cast<double>(random() % 201) - 100;
+    for (double& value : x) value = static_cast<double>(random() % 201) - 100;
+    const std::vector<double> u = times(matrices.g, w);
+    std::vector<double> v = times(matrices.bt, x);
+    for (size_t i = 0; i < v.size(); ++i) v[i] *= u[i];
+    const std::vector<double> y = times(matrices.at, v);
+    ASSERT_EQ(y.size(), static_cast<size_t>(matrices.m));
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], w[0] * x[i] + w[1] * x[i + 1] + w[2] * x[i + 2], 1e-8);
+  }
+}
+
+TEST_P(Winograd, FiltersAreTransformedOnBothSides) {
+  const WinogradMatrices& matrices = winograd_matrices(GetParam());
+  Tensor w(DType::kF32, {2, 3, 3, 3});
+  for (int64_t i = 0; i < w.num_elements(); ++i) w.set_double(i, static_cast<double>(i % 11) - 5);
+  const Tensor u = transform_filters(matrices, w);
+  ASSERT_EQ(u.dims(), (std::vector<int64_t>{2, 3, matrices.alpha, matrices.alpha}));
+  for (int64_t filter = 0; filter < 6; ++filter)
+    for (int64_t i = 0; i < matrices.alpha; ++i)
+      for (int64_t j = 0; j < matrices.alpha; ++j) {
+        double want = 0;
+        for (int64_t y = 0; y < 3; ++y)
+          for (int64_t x = 0; x < 3; ++x)
+            want += matrices.g[static_cast<size_t>(i)][static_cast<size_t>(y)] *
+                    matrices.g[static_cast<size_t>(j)][static_cast<size_t>(x)] * w.get_double(filter * 9 + y * 3 + x);
+        EXPECT_NEAR(u.get_double((filter * matrices.alpha + i) * matrices.alpha + j), want, 1e-5);
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiles, Winograd, testing::Values(2, 4));
+
+}  // namespace
+}  // namespace tessera
