@@ -3,14 +3,17 @@
 
     bench_vs_ort.py [MODEL...] [--threads 1,2] [--rounds 5] [--repeat 10] [--json OUT.json] [--max-ratio NAME=R]...
 
-MODEL is a name below (default: all of them) or an .onnx file, with :INPUT=1x3x224x224 appended where shapes are open.
+MODEL is a name below (default: the first three) or an .onnx file, with :INPUT=1x3x224x224 appended where shapes are open.
   text_detector   PP-OCR's detector (.deps/ppocr, fetched by scripts/setup.sh), at 1x3x640x640
   ultraface       a face detector, 1x3x240x320; needs test data: TESSERA_TEST_DATA, else ../shared
-  resnet50        ResNet-50 with seeded random weights, made by tests/models/materialize.py
+  resnet50, ...   a network of tests/models/skeletons with seeded random weights and inputs
+  suite           all of those networks (2.3 GB of models in out/bench)
 The compiler is build/bin/tessera, or what the variable TESSERA names.
 Exit code: 2 when outputs differ, 3 when a ratio is above its --max-ratio (on one thread)."""
 import argparse
+import functools
 import json
+import math
 import os
 import pathlib
 import platform
@@ -41,14 +44,19 @@ def ultraface():
     return test_data() / "real/ultraface-rfb-320/model.onnx", {}
 
 
-def resnet50():
-    path = WORK / "resnet50.onnx"
-    if not path.is_file():
-        subprocess.run([sys.executable, ROOT / "tests/models/materialize.py", "resnet50", "--out", WORK], check=True)
+SUITE = sorted(path.stem for path in (ROOT / "tests/models/skeletons").glob("*.onnx"))
+
+
+def suite_model(name):
+    path = WORK / f"{name}.onnx"
+    if not path.is_file() or not path.with_suffix(".inputs.npz").is_file():
+        script = ROOT / "tests/models/materialize.py"
+        subprocess.run([sys.executable, script, name, "--out", WORK, "--inputs"], check=True, stdout=subprocess.DEVNULL)
     return path, {}
 
 
-NAMED = {"text_detector": text_detector, "ultraface": ultraface, "resnet50": resnet50}
+NAMED = {"text_detector": text_detector, "ultraface": ultraface}
+NAMED |= {name: functools.partial(suite_model, name) for name in SUITE}
 
 
 def find_model(text):
@@ -70,6 +78,8 @@ def picture(dims):
 
 
 def make_inputs(path, shapes):
+    if path.with_suffix(".inputs.npz").is_file():
+        return dict(np.load(path.with_suffix(".inputs.npz")))
     graph = onnx.load(path, load_external_data=False).graph
     initialized = {tensor.name for tensor in graph.initializer}
     random = np.random.default_rng(0)
@@ -125,7 +135,7 @@ def cpu_name():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=list(NAMED))
+    parser.add_argument("models", nargs="*", default=["text_detector", "ultraface", "resnet50"])
     parser.add_argument("--threads", default=",".join(map(str, sorted({1, latency.available_cpus()}))))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=10)
@@ -139,16 +149,22 @@ def main():
               "rounds": args.rounds, "repeat": args.repeat, "models": []}
     print(f"{report['date']}, {report['cpu']}, ONNX Runtime {report['onnxruntime']}, {args.rounds} rounds of "
           f"{args.repeat} runs; medians in ms")
-    print(f"{'model':<16} {'threads':>7} {'tessera':>9} {'ort':>9} {'ratio':>6} {'difference':>10} {'compile s':>9} "
+    print(f"{'model':<22} {'thr':>3} {'tessera':>9} {'ort':>9} {'ratio':>6} {'difference':>10} {'compile s':>9} "
           f"{'module MB':>9}")
     status = 0
-    for text in args.models:
+    ratios = {}
+    for text in [model for text in args.models for model in (SUITE if text == "suite" else [text])]:
         name, path, shapes = find_model(text)
         if path is None:
-            print(f"{name:<16} skipped: {shapes}")
+            print(f"{name:<22} skipped: {shapes}")
             continue
         module = WORK / f"{name}.so"
-        compile_s = compile_model(path, shapes, module)
+        try:
+            compile_s = compile_model(path, shapes, module)
+        except subprocess.CalledProcessError:
+            print(f"{name:<22} does not compile (see above)", flush=True)
+            status = max(status, 1)
+            continue
         inputs = make_inputs(path, shapes)
         difference = None
         for threads in map(int, args.threads.split(",")):
@@ -163,11 +179,16 @@ def main():
             row |= {"model": name, "threads": threads, "difference": difference, "compile_s": compile_s,
                     "module_bytes": module.stat().st_size}
             report["models"].append(row)
+            ratios.setdefault(threads, []).append(row["ratio"])
             over = threads == 1 and name in limits and row["ratio"] > limits[name]
             status = max(status, 3 if over else 0)
-            print(f"{name:<16} {threads:>7} {row['tessera_ms']:>9.2f} {row['ort_ms']:>9.2f} {row['ratio']:>6.2f} "
+            print(f"{name:<22} {threads:>3} {row['tessera_ms']:>9.2f} {row['ort_ms']:>9.2f} {row['ratio']:>6.2f} "
                   f"{difference:>10.1e} {compile_s:>9.1f} {row['module_bytes'] / 1e6:>9.2f}"
                   f"{'  ABOVE ' + str(limits[name]) if over else ''}", flush=True)
+    for threads, values in ratios.items():
+        if len(values) > 1:
+            mean = math.exp(sum(map(math.log, values)) / len(values))
+            print(f"{'geometric mean':<22} {threads:>3} {'':>19} {mean:>6.2f}")
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")
     return status
