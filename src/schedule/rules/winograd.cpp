@@ -150,17 +150,19 @@ std::string match_conv(const TensorProgram& program, Conv& conv) {
   return "";
 }
 
-// Cost of bringing a byte in, in issue slots of a vector multiply-add, by the size of what is streamed.
-double cost_per_byte(int64_t bytes, const Target& target) {
-  if (bytes < target.l2_bytes / 2) return 1.0 / 48;
-  return bytes < target.l3_bytes / 2 ? 1.0 / 9 : 1.0 / 4;
+// Cost of bringing in `bytes` of weights `times` times, in issue slots of a vector multiply-add. In a whole network
+// they come from memory the first time and, as far as they fit, from a cache after that.
+double stream_cost(int64_t bytes, int64_t times, const Target& target) {
+  constexpr double kMemory = 1.0 / 4, kL3 = 1.0 / 9, kL2 = 1.0 / 48;  // per byte
+  const double again = bytes < target.l2_bytes / 2 ? kL2 : bytes < target.l3_bytes / 2 ? kL3 : kMemory;
+  return static_cast<double>(bytes) * (kMemory + static_cast<double>(times - 1) * again);
 }
 
 double direct_cost(const Conv& conv, const Target& target) {
-  const int64_t weights = 9 * conv.in_channels() * conv.out_blocks * conv.block * 4;
   const auto products =
       static_cast<double>(conv.batch * conv.out_height * conv.out_width * conv.out_blocks * 9 * conv.in_channels());
-  return products / 0.9 + static_cast<double>(weights) * cost_per_byte(weights, target);
+  const double stream = stream_cost(9 * conv.in_channels() * conv.out_blocks * conv.block * 4, 1, target);
+  return products / 0.9 + 0.25 * stream;
 }
 
 // In issue slots of a vector multiply-add. The weights of a place are read once for each strip.
@@ -168,7 +170,7 @@ double plan_cost(const Conv& conv, const Plan& plan, const Target& target) {
   const int64_t tiles = conv.batch * plan.strips * plan.strip;
   const int64_t weights = plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
   const auto products = static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) / 0.85;
-  const double stream = static_cast<double>(conv.batch * plan.strips * weights) * cost_per_byte(weights, target);
+  const double stream = stream_cost(weights, conv.batch * plan.strips, target);
   const auto transforms = static_cast<double>(tiles * plan.places()) *
                           (5.0 * static_cast<double>(conv.in_blocks) + 5.0 * static_cast<double>(conv.out_blocks));
   return std::max(products, stream) + 0.25 * std::min(products, stream) + transforms;
