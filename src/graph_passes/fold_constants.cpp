@@ -1,8 +1,10 @@
 #include "graph_passes/fold_constants.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "graph/tensor_text.h"
+#include "graph_passes/access.h"
 #include "graph_passes/graph_util.h"
 
 namespace tessera {
@@ -22,7 +24,23 @@ int64_t work_of(const Graph& graph, const Node& node, int64_t result_elements) {
   return work;
 }
 
-bool worth_folding(const Graph& graph, const Node& node) {
+// The values that a contraction takes, directly or through operators on them alone. As constants they are weights, which
+// its kernels pack while compiling; left to be computed, all that these kernels gain would be lost.
+std::vector<bool> weight_mask(const Graph& graph) {
+  std::vector<bool> mask(graph.values().size(), false);
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    const bool is_weight = node->outputs.size() == 1 && mask[static_cast<size_t>(node->outputs[0])];
+    const bool is_contraction =
+        node->op->kind == OpKind::kExpression && node->inputs.size() == 2 && accesses_of(graph, *node).contraction;
+    if (!is_weight && !is_contraction) continue;
+    for (const ValueId input : node->inputs) mask[static_cast<size_t>(input)] = true;
+  }
+  return mask;
+}
+
+// `is_weight` is asked only where the answer depends on it.
+template <typename IsWeight>
+bool worth_folding(const Graph& graph, const Node& node, const IsWeight& is_weight) {
   int64_t operand_bytes = 0, result_bytes = 0, result_elements = 0;
   for (const ValueId input : node.inputs) {
     const Tensor* tensor = constant_value(graph, input);
@@ -38,7 +56,7 @@ bool worth_folding(const Graph& graph, const Node& node) {
     result_bytes += *bytes;
     result_elements += type.num_elements();
   }
-  if (result_bytes > std::max(kAlwaysBytes, 2 * operand_bytes)) return false;
+  if (result_bytes > std::max(kAlwaysBytes, 2 * operand_bytes) && !is_weight()) return false;
   const int64_t work = work_of(graph, node, result_elements);
   return work >= 0 && work <= kMaxWork;
 }
@@ -58,6 +76,7 @@ Graph alone(const Graph& graph, const Node& node) {
 }  // namespace
 
 Graph fold_constants(const Graph& graph, const PassContext& ctx) {
+  std::optional<std::vector<bool>> weights;  // of `graph`; found when the first node asks
   return GraphRewriter(graph).run(
       [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
         if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup) return {};
@@ -69,7 +88,11 @@ Graph fold_constants(const Graph& graph, const PassContext& ctx) {
           operands.push_back(*tensor);
         }
         const std::vector<ValueId> outputs = rewriter.copy(node, inputs);
-        if (!worth_folding(target, target.node(target.value(outputs[0]).producer))) return outputs;
+        const auto is_weight = [&] {
+          if (!weights) weights = weight_mask(graph);
+          return node.outputs.size() == 1 && (*weights)[static_cast<size_t>(node.outputs[0])];
+        };
+        if (!worth_folding(target, target.node(target.value(outputs[0]).producer), is_weight)) return outputs;
         std::vector<Tensor> results =
             ctx.evaluator.evaluate(alone(target, target.node(target.value(outputs[0]).producer)), operands);
         std::vector<ValueId> folded;

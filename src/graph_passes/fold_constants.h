@@ -1,5 +1,6 @@
 // fold_constants: a node whose operands are all constants is evaluated now. Skipped where the result would be large
-// compared with its operands (a splat must not become megabytes of weights) or would take long to evaluate.
+// compared with its operands (a splat must not become megabytes of a module), unless a contraction takes it as weights,
+// and where it would take long to evaluate.
 //
 // before:
 //   graph @main(%x: f32[2]) -> (%y: f32[2]) {

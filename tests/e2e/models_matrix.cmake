@@ -7,3 +7,4 @@ endfunction()
 
 models_test(models_matrix models_matrix)
 models_test(suite_models suite_models)
+models_test(light_models light_models)
