@@ -76,6 +76,7 @@ std::optional<Affine> step_of(const Graph& graph, const Node& node, ValueId valu
   if (dtype != DType::kF32 && dtype != DType::kF64) return std::nullopt;
   if (is_composite(&node, "batch_norm")) return node.inputs[0] == value ? batch_norm_step(graph, node) : std::nullopt;
   const std::string& op = node.op->name;
+  if (op == "neg") return Affine{.scale = {-1.0}};
   if (op != "add" && op != "sub" && op != "mul" && op != "div") return std::nullopt;
   const bool first = node.inputs[0] == value;
   const ValueId other = node.inputs[first ? 1 : 0];

@@ -1,254 +1,134 @@
 #include "graph_passes/simplify_algebra.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
+#include <unordered_map>
 
 #include "graph_passes/graph_util.h"
 
 namespace tessera {
 namespace {
 
-// One node on its way into the target. Rules look at `node`, whose operands are values of the target, and either
-// change it or find a value that it equals.
-class NodeSimplifier {
+constexpr int kMaxRounds = 32;  // of rules at one node; every rule leads to something smaller, so this is a safety net
+
+class Simplifier {
  public:
-  // `uses`: how often each value of the source is used.
-  NodeSimplifier(const Graph& source, Graph& target, const OpTable& ops, const std::vector<int>& uses,
-                 const Node& original, const std::vector<ValueId>& inputs)
-      : target_(target),
-        ops_(ops),
-        node_(original),
-        type_(source.type(original.outputs[0])),
-        name_(source.value(original.outputs[0]).name) {
-    node_.inputs = inputs;
-    for (const ValueId input : original.inputs) single_use_.push_back(uses[static_cast<size_t>(input)] == 1);
+  Simplifier(const Graph& graph, const PassContext& ctx, std::span<const AlgebraRule> rules, std::vector<int>* applied)
+      : source_(graph), ctx_(ctx), rewriter_(graph), uses_(use_counts(graph)), applied_(applied) {
+    for (const AlgebraRule& rule : rules) {
+      Term pattern = parse_term(rule.pattern);
+      const std::string root = pattern.name;
+      rules_.push_back({&rule, std::move(pattern), parse_term(rule.replacement)});
+      by_root_[root].push_back(rules_.size() - 1);
+    }
+    if (applied_) applied_->assign(rules.size(), 0);
   }
 
-  ValueId run() {
-    for (int round = 0; round < 16; ++round) {
-      if (const auto equal = equal_value()) return *equal;
-      if (!rewrite()) break;
-    }
-    return target_.node(target_.add_node(node_, {type_}, {name_})).outputs[0];
+  Graph run() {
+    return rewriter_.run([&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) {
+      std::vector<ValueId> results = visit(node, inputs);
+      // Uses that the target's values have by what they stand for; more than they will have, never fewer.
+      for (size_t i = 0; i < results.size(); ++i) add_uses(results[i], uses_[static_cast<size_t>(node.outputs[i])]);
+      return results;
+    });
   }
 
  private:
-  const std::string& op() const { return node_.op->name; }
-  const TensorType& operand_type(size_t i) const { return target_.type(node_.inputs[i]); }
-  const Tensor* constant(size_t i) const { return constant_value(target_, node_.inputs[i]); }
-  bool splat_is(size_t i, double value) const {
-    const Tensor* tensor = constant(i);
-    return tensor && tensor->dtype() != DType::kString && splat_value(*tensor) == value;
-  }
-  const Node* operand_node(size_t i, std::string_view op) const {
-    const Node* producer = target_.producer(node_.inputs[i]);
-    return is_op(producer, op) ? producer : nullptr;
+  struct Rule {
+    const AlgebraRule* rule;
+    Term pattern, replacement;
+  };
+
+  Graph& target() { return rewriter_.target(); }
+
+  void add_uses(ValueId id, int count) {
+    if (target_uses_.size() <= static_cast<size_t>(id)) target_uses_.resize(static_cast<size_t>(id) + 1, 0);
+    target_uses_[static_cast<size_t>(id)] += count;
   }
 
-  // A value of the target that the node equals, of the same type.
-  std::optional<ValueId> equal_value() const {
-    if (node_.inputs.empty()) return std::nullopt;
-    const auto operand = [&](size_t i) -> std::optional<ValueId> {
-      return operand_type(i) == type_ ? std::optional(node_.inputs[i]) : std::nullopt;
-    };
-    const std::string& op = node_.op->name;
-    if ((op == "add" && splat_is(0, 0)) || (op == "mul" && splat_is(0, 1)))
-      if (const auto value = operand(1)) return value;
-    if (((op == "add" || op == "sub") && splat_is(1, 0)) || ((op == "mul" || op == "div") && splat_is(1, 1)))
-      return operand(0);
-    if (op == "reshape" || op == "broadcast" || op == "cast" || op == "relayout") return operand(0);
-    if (op == "concat" && node_.inputs.size() == 1) return operand(0);
-    if (op == "transpose") {
-      const auto& perm = node_.attrs.get_ints("perm");
-      return std::is_sorted(perm.begin(), perm.end()) ? operand(0) : std::nullopt;
+  std::vector<ValueId> visit(const Node& node, const std::vector<ValueId>& inputs) {
+    if (node.outputs.size() != 1) return rewriter_.copy(node, inputs);
+    const Value& result = source_.value(node.outputs[0]);
+    if (node.op->kind != OpKind::kExpression && node.op->kind != OpKind::kView) return rewriter_.copy(node, inputs);
+    Node current = node;
+    current.inputs = inputs;
+    for (int round = 0; round < kMaxRounds; ++round) {
+      auto replacement = rewrite(current, result);
+      if (!replacement) break;
+      if (replacement->value >= 0) return {replacement->value};
+      current = std::move(replacement->node);
     }
-    if (op == "slice") {
-      const auto& steps = node_.attrs.get_ints("steps");
-      const bool forward = std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s > 0; });
-      return forward ? operand(0) : std::nullopt;  // as many elements in steps of at least 1: all of them
-    }
-    if (op == "pad") {
-      const auto zero = [](int64_t p) { return p == 0; };
-      const auto& low = node_.attrs.get_ints("low");
-      const auto& high = node_.attrs.get_ints("high");
-      if (std::all_of(low.begin(), low.end(), zero) && std::all_of(high.begin(), high.end(), zero)) return operand(0);
+    return target().node(target().add_node(std::move(current), {result.type}, {result.name})).outputs;
+  }
+
+  // What the first rule that applies makes of the node.
+  std::optional<Replacement> rewrite(const Node& node, const Value& result) {
+    for (const std::string& root : {node.op->name, std::string("*")}) {
+      const auto candidates = by_root_.find(root);
+      if (candidates == by_root_.end()) continue;
+      for (const size_t index : candidates->second)
+        if (auto replacement = apply(rules_[index], node, result)) {
+          if (applied_) ++(*applied_)[index];
+          return replacement;
+        }
     }
     return std::nullopt;
   }
 
-  // Changes the node; true when it did.
-  bool rewrite() {
-    return exact_division() || regroup_constants() || skip_broadcast() || merge_transposes() || merge_views() ||
-           merge_relayouts() || transpose_to_reshape();
-  }
-
-  bool exact_division() {
-    if (op() != "div" || !is_float(type_.dtype) || !constant(1)) return false;
-    const Tensor& divisor = *constant(1);
-    if (divisor.dtype() != DType::kF32 && divisor.dtype() != DType::kF64) return false;
-    Tensor factor(divisor.dtype(), divisor.dims());
-    for (int64_t i = 0; i < divisor.num_elements(); ++i) {
-      int exponent = 0;
-      const double d = divisor.get_double(i);
-      const bool power = d != 0 && std::isfinite(d) && std::fabs(std::frexp(d, &exponent)) == 0.5;
-      // Within the normal numbers of f32 the reciprocal is exact too.
-      if (!power || exponent < -120 || exponent > 120) return false;
-      factor.set_double(i, 1 / d);
+  std::optional<Replacement> apply(const Rule& rule, const Node& node, const Value& result) {
+    Match match{.graph = target(), .ctx = ctx_, .root = node, .type = result.type, .name = result.name};
+    if (!find_pattern(rule.pattern, match)) return std::nullopt;
+    if (rule.rule->once &&
+        !std::all_of(match.inner.begin(), match.inner.end(), [&](ValueId v) { return used_once(v); }))
+      return std::nullopt;
+    if (!in_row_major(match) && rule.pattern.name != "relayout") return std::nullopt;
+    if (rule.rule->where && !rule.rule->where(match)) return std::nullopt;
+    if (rule.replacement.kind == Term::Kind::kNumber && !result.type.is_static()) return std::nullopt;
+    Replacement replacement = build_replacement(rule.replacement, match);
+    if (replacement.value >= 0) {
+      if (!(target().type(replacement.value) == result.type)) return std::nullopt;
+      return replacement;
     }
-    node_.op = &ops_.get("mul");
-    node_.inputs[1] = add_constant(target_, ops_, std::move(factor), name_ + ".factor", node_.loc);
-    return true;
+    std::vector<TensorType> types;
+    for (const ValueId input : replacement.node.inputs) types.push_back(target().type(input));
+    TensorType type = infer_types(*replacement.node.op, types, replacement.node.attrs, {}, node.loc)[0];
+    type.layout = result.type.layout;
+    if (!(type == result.type)) return std::nullopt;
+    for (const ValueId input : replacement.node.inputs) add_uses(input, 1);
+    return replacement;
   }
 
-  // Whether constants of these shapes broadcast to more elements than the larger one has.
-  static bool grows(std::vector<int64_t> a, std::vector<int64_t> b) {
-    if (a.size() < b.size()) std::swap(a, b);
-    b.insert(b.begin(), a.size() - b.size(), 1);
-    bool a_stretches = false, b_stretches = false;
-    for (size_t i = 0; i < a.size(); ++i) {
-      a_stretches |= a[i] < b[i];
-      b_stretches |= b[i] < a[i];
-    }
-    return a_stretches && b_stretches;
+  bool used_once(ValueId id) const {
+    return static_cast<size_t>(id) < target_uses_.size() && target_uses_[static_cast<size_t>(id)] == 1;
   }
 
-  bool regroup_constants() {
-    if (op() != "add" && op() != "mul") return false;
-    for (size_t i = 0; i < 2; ++i) {
-      if (!constant(1 - i) || !single_use_[i]) continue;
-      const Node* inner = operand_node(i, op());
-      if (!inner) continue;
-      for (size_t k = 0; k < 2; ++k) {
-        if (!constant_value(target_, inner->inputs[k])) continue;
-        const ValueId x = inner->inputs[1 - k];
-        // x must still give the result's shape, and the regrouped constant be no larger than what was there.
-        if (!same_shape(target_.type(x).shape, type_.shape)) continue;
-        if (grows(constant(1 - i)->dims(), constant_value(target_, inner->inputs[k])->dims())) continue;
-        const std::string loc = join_locs({inner->loc, node_.loc});  // before `builder` moves the nodes
-        GraphBuilder builder(target_);
-        builder.set_loc(node_.loc);
-        const ValueId merged = builder.add(*node_.op, {inner->inputs[k], node_.inputs[1 - i]}, {}, name_ + ".constant");
-        node_.loc = loc;
-        node_.inputs = {x, merged};
-        single_use_ = {false, false};
-        return true;
-      }
-    }
-    return false;
+  // New nodes inside a replacement are row-major.
+  bool in_row_major(const Match& match) {
+    const auto plain = [&](ValueId id) { return target().type(id).layout.row_major(); };
+    return match.type.layout.row_major() && std::all_of(match.root.inputs.begin(), match.root.inputs.end(), plain) &&
+           std::all_of(match.inner.begin(), match.inner.end(), [&](ValueId id) {
+             const Node& node = *target().producer(id);
+             return plain(id) && std::all_of(node.inputs.begin(), node.inputs.end(), plain);
+           });
   }
 
-  bool skip_broadcast() {
-    if (node_.op->kind != OpKind::kExpression || node_.inputs.size() < 2) return false;
-    for (size_t i = 0; i < node_.inputs.size(); ++i) {
-      const Node* inner = operand_node(i, "broadcast");
-      if (!inner) continue;
-      Node candidate = node_;
-      candidate.inputs[i] = inner->inputs[0];
-      std::vector<TensorType> types;
-      for (const ValueId input : candidate.inputs) types.push_back(target_.type(input));
-      if (!broadcasts_by_itself() || !infers_same(candidate, types)) continue;
-      node_ = std::move(candidate);
-      return true;
-    }
-    return false;
-  }
-
-  // Elementwise with numpy's broadcasting: every operand is read at the output's index or at 0.
-  bool broadcasts_by_itself() const {
-    const Body body = node_body(target_, node_);
-    if (body.is_reduction()) return false;
-    bool plain = true;
-    const auto axes = body.axis_vars();
-    walk(body.value, [&](const Expr& e) {
-      if (e->kind != ExprKind::kLoad) return;
-      for (size_t d = 0; d < e->operands.size(); ++d) {
-        const size_t axis = axes.size() - e->operands.size() + d;
-        plain &= e->operands.size() <= axes.size() &&
-                 (is_const_int(e->operands[d], 0) || e->operands[d].same_node(axes[axis]));
-      }
-    });
-    return plain;
-  }
-
-  bool infers_same(const Node& candidate, const std::vector<TensorType>& types) const {
-    int rank = 0;
-    for (const TensorType& type : types) rank = std::max(rank, type.rank());
-    if (rank != type_.rank()) return false;
-    for (int d = 0; d < rank; ++d) {  // some operand must still have the result's extent
-      const auto has_extent = [&](const TensorType& type) {
-        const int axis = d - (rank - type.rank());
-        return axis >= 0 &&
-               structurally_equal(type.shape[static_cast<size_t>(axis)], type_.shape[static_cast<size_t>(d)]);
-      };
-      if (std::none_of(types.begin(), types.end(), has_extent)) return false;
-    }
-    return candidate.op != nullptr;
-  }
-
-  bool merge_transposes() {
-    const Node* inner = op() == "transpose" ? operand_node(0, "transpose") : nullptr;
-    if (!inner) return false;
-    std::vector<int64_t> perm;
-    for (const int64_t axis : node_.attrs.get_ints("perm"))
-      perm.push_back(inner->attrs.get_ints("perm")[static_cast<size_t>(axis)]);
-    node_.attrs.set("perm", perm);
-    node_.loc = join_locs({inner->loc, node_.loc});
-    node_.inputs = inner->inputs;
-    single_use_[0] = false;
-    return true;
-  }
-
-  bool merge_views() {
-    const Node* inner = op() == "reshape" ? operand_node(0, "reshape") : nullptr;
-    if (!inner) return false;
-    node_.loc = join_locs({inner->loc, node_.loc});
-    node_.inputs = inner->inputs;
-    return true;
-  }
-
-  bool merge_relayouts() {
-    const Node* inner = op() == "relayout" ? operand_node(0, "relayout") : nullptr;
-    if (!inner) return false;
-    node_.inputs = inner->inputs;
-    return true;
-  }
-
-  bool transpose_to_reshape() {
-    if (op() != "transpose" || !operand_type(0).layout.row_major() || !type_.layout.row_major()) return false;
-    const auto dims = static_dims(type_.shape);
-    if (!dims) return false;
-    int64_t last = -1;
-    for (size_t i = 0; i < dims->size(); ++i) {
-      if ((*dims)[i] == 1) continue;
-      const int64_t axis = node_.attrs.get_ints("perm")[i];
-      if (axis < last) return false;
-      last = axis;
-    }
-    node_.op = &ops_.get("reshape");
-    node_.attrs = Attrs{{"shape", *dims}};
-    return true;
-  }
-
-  Graph& target_;
-  const OpTable& ops_;
-  Node node_;
-  const TensorType type_;
-  const std::string name_;
-  std::vector<bool> single_use_;  // of the operands, in the source
+  const Graph& source_;
+  const PassContext& ctx_;
+  GraphRewriter rewriter_;
+  const std::vector<int> uses_;
+  std::vector<int>* applied_;
+  std::vector<Rule> rules_;
+  std::unordered_map<std::string, std::vector<size_t>> by_root_;
+  std::vector<int> target_uses_;
 };
 
 }  // namespace
 
-Graph simplify_algebra(const Graph& graph, const PassContext& ctx) {
-  const std::vector<int> uses = use_counts(graph);
-  return GraphRewriter(graph).run(
-      [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
-        if (node.outputs.size() != 1 || node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup ||
-            node.op->kind == OpKind::kComposite)
-          return {};
-        return {NodeSimplifier(graph, rewriter.target(), ctx.ops, uses, node, inputs).run()};
-      });
+Graph simplify_algebra(const Graph& graph, const PassContext& ctx) { return apply_rules(graph, ctx, algebra_rules()); }
+
+Graph apply_rules(const Graph& graph, const PassContext& ctx, std::span<const AlgebraRule> rules,
+                  std::vector<int>* applied) {
+  return Simplifier(graph, ctx, rules, applied).run();
 }
 
 }  // namespace tessera

@@ -1,12 +1,6 @@
-// simplify_algebra: identities that make nodes disappear or cheaper, none of which needs more than a node and the
-// producers of its operands.
-//   x + 0, x - 0, x * 1, x / 1                              -> x
-//   x / c, c a power of two                                  -> x * (1/c), which is exact
-//   (x + c1) + c2, (x * c1) * c2                             -> x + (c1 + c2), ...: only constants are regrouped
-//   f(x, broadcast(c))                                       -> f(x, c) where f broadcasts by itself
-//   transpose of transpose, reshape of reshape, relayout of relayout -> one, or none
-//   a transpose that moves only dimensions of extent 1       -> reshape
-//   reshape, transpose, slice, pad, cast, broadcast, relayout, concat that change nothing -> their operand
+// simplify_algebra: identities that make nodes disappear or cheaper, none of which needs more than a few nodes above
+// the one it replaces. The rules are data, algebra_rules.cpp; at every node the first one that applies is taken until
+// none does.
 //
 // before:
 //   graph @main(%x: f32[2,3]) -> (%y: f32[2,3]) {
@@ -17,15 +11,19 @@
 //   }
 // after (dce):
 //   graph @main(%x: f32[2,3]) -> (%y: f32[2,3]) {
-//     %y.factor = constant {value = dense<f32[1] 0.25>} : f32[1]
-//     %y = mul(%x, %y.factor) : f32[2,3]
+//     %y.constant = constant {value = dense<f32[1] 0.25>} : f32[1]
+//     %y = mul(%x, %y.constant) : f32[2,3]
 //   }
 #pragma once
 
+#include "graph_passes/algebra_rules.h"
 #include "graph_passes/pass.h"
 
 namespace tessera {
 
 Graph simplify_algebra(const Graph& graph, const PassContext& ctx);
+// With these rules only; `applied`, when given, counts what was applied by each.
+Graph apply_rules(const Graph& graph, const PassContext& ctx, std::span<const AlgebraRule> rules,
+                  std::vector<int>* applied = nullptr);
 
 }  // namespace tessera
