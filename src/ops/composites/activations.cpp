@@ -152,17 +152,13 @@ std::vector<CompositeDef> definitions() {
        "hard_sigmoid(x: f32[3]) {alpha = 0.2, beta = 0.5}\nrun x = -9 1 9 -> y = 0 0.7 1"},
       plain(
           "hard_swish", "x * max(0, min(1, x / 6 + 1/2)).",
-          [](CompositeBody& b, ValueId x) {
-            return b.add("mul", {x, hard_sigmoid(b, x, 1.0 / 6, 0.5)});
-          },
+          [](CompositeBody& b, ValueId x) { return b.add("mul", {x, hard_sigmoid(b, x, 1.0 / 6, 0.5)}); },
           "hard_swish(x: f32[3])\nrun x = -4 1 4 -> y = 0 0.66666667 4"),
       plain("softplus", "log(1 + exp(x)).", softplus,
             "softplus(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0.69314718 1.31326169 2.0611537e-9 100"),
       plain(
           "softsign", "x / (1 + |x|).",
-          [](CompositeBody& b, ValueId x) {
-            return b.add("div", {x, b.add_scalar("add", b.add("abs", {x}), 1)});
-          },
+          [](CompositeBody& b, ValueId x) { return b.add("div", {x, b.add_scalar("add", b.add("abs", {x}), 1)}); },
           "softsign(x: f32[2])\nrun x = 1 -3 -> y = 0.5 -0.75"),
       {"elu",
        "x, but alpha * (exp(x) - 1) where x < 0.",
@@ -205,16 +201,11 @@ std::vector<CompositeDef> definitions() {
        gelu,
        "gelu(x: f32[3]) {approximate = \"tanh\"}\nrun x = -1 0 1 -> y = -0.15880801 0 0.84119199"},
       plain(
-          "silu", "x * sigmoid(x).",
-          [](CompositeBody& b, ValueId x) {
-            return b.add("mul", {x, sigmoid(b, x)});
-          },
+          "silu", "x * sigmoid(x).", [](CompositeBody& b, ValueId x) { return b.add("mul", {x, sigmoid(b, x)}); },
           "silu(x: f32[2])\nrun x = 0 1 -> y = 0 0.73105858"),
       plain(
           "mish", "x * tanh(softplus(x)).",
-          [](CompositeBody& b, ValueId x) {
-            return b.add("mul", {x, b.add("tanh", {softplus(b, x)})});
-          },
+          [](CompositeBody& b, ValueId x) { return b.add("mul", {x, b.add("tanh", {softplus(b, x)})}); },
           "mish(x: f32[2])\nrun x = 0 1 -> y = 0 0.86509839"),
   };
 }

@@ -80,5 +80,6 @@ const std::vector<CompositeDef>& gemm_composites();
 const std::vector<CompositeDef>& pooling_composites();
 const std::vector<CompositeDef>& reduction_composites();
 const std::vector<CompositeDef>& conv_transpose_composites();
+const std::vector<CompositeDef>& attention_composites();
 
 }  // namespace tessera

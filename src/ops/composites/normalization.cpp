@@ -66,11 +66,29 @@ Result layer_norm(CompositeBody& b) {
   const int rank = b.type(b.operand(0)).rank();
   const int64_t axis = require_int(b.context(), "axis", 0, rank - 1);
   ValueId y = normalize(b, b.operand(0), axes_from(axis, rank));
-  y = b.add("mul", {y, b.operand(1)});
+  if (b.num_operands() > 1) y = b.add("mul", {y, b.operand(1)});
   if (b.num_operands() == 3) y = b.add("add", {y, b.operand(2)});
   if (!same_shape(b.type(y).shape, b.type(b.operand(0)).shape))
     b.context().fail("TSR-2023", describe_operand(b.context(), 1),
                      "scale and bias that broadcast to " + describe_operand(b.context(), 0));
+  return {y};
+}
+
+Result rms_norm(CompositeBody& b) {
+  require_image(b, 1);
+  const ValueId x = b.operand(0);
+  const int rank = b.type(x).rank();
+  double count = 1;
+  const auto axes = axes_from(require_int(b.context(), "axis", 0, rank - 1), rank);
+  for (int64_t axis : axes)
+    count *= static_cast<double>(
+        b.static_extent(b.type(x).shape[static_cast<size_t>(axis)], fmt::format("dimension {}", axis)));
+  const ValueId squares = b.add_scalar("div", b.reduce("sum", b.add("mul", {x, x}), axes), count);
+  ValueId y = b.add("div", {x, b.add("sqrt", {b.add_scalar("add", squares, b.attrs().get<double>("epsilon"))})});
+  if (b.num_operands() > 1) y = b.add("mul", {y, b.operand(1)});
+  if (!same_shape(b.type(y).shape, b.type(x).shape))
+    b.context().fail("TSR-2023", describe_operand(b.context(), 1),
+                     "a scale that broadcasts to " + describe_operand(b.context(), 0));
   return {y};
 }
 
@@ -94,13 +112,21 @@ std::vector<CompositeDef> definitions() {
        "instance_norm(x: f32[1,2,2], scale: f32[2], bias: f32[2]) {epsilon = 0.0}\n"
        "run x = 1 3 10 30 ; scale = 1 2 ; bias = 0 5 -> y = -1 1 3 7"},
       {"layer_norm",
-       "x with mean 0 and variance 1 over the dimensions from axis on, times scale, plus bias if given.",
-       2,
+       "x with mean 0 and variance 1 over the dimensions from axis on, times scale and plus bias if given.",
+       1,
        3,
        {epsilon, {"axis", AttrKind::kInt, true, "the first dimension that is normalised over"}},
        layer_norm,
        "layer_norm(x: f32[2,2], scale: f32[2], bias: f32[2]) {axis = 1, epsilon = 0.0}\n"
        "run x = 1 3 10 30 ; scale = 1 2 ; bias = 0 5 -> y = -1 7 -1 7"},
+      {"rms_norm",
+       "x divided by the root of the mean of its squares over the dimensions from axis on, times scale if given.",
+       1,
+       2,
+       {epsilon, {"axis", AttrKind::kInt, true, "the first dimension that is normalised over"}},
+       rms_norm,
+       "rms_norm(x: f32[2,2], scale: f32[2]) {axis = 1, epsilon = 0.0}\n"
+       "run x = 1 7 3 4 ; scale = 1 2 -> y = 0.2 2.8 0.84852814 2.2627417"},
   };
 }
 

@@ -1,0 +1,140 @@
+// Scaled dot product attention: softmax(q k^T * scale, masked) v. q[..., S, D], k[..., T, D], v[..., T, E]; the
+// dimensions before the last two are equal. Grouped: where q has G times as many heads (the dimension before the last
+// two) as k and v, G neighbouring heads of q share one of theirs.
+#include <fmt/format.h>
+
+#include "ops/composites/composites.h"
+#include "ops/op_util.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+struct Extents {
+  Ints batch;          // the dimensions before the heads
+  int64_t heads = 1;   // of k and v
+  int64_t groups = 1;  // heads of q for each
+  int64_t rows, columns, depth, result_depth;
+  bool has_heads = false;
+};
+
+Ints dims_of(CompositeBody& b, size_t operand) {
+  Ints dims;
+  for (const Expr& extent : b.type(b.operand(operand)).shape)
+    dims.push_back(b.static_extent(extent, fmt::format("an extent of {}", describe_operand(b.context(), operand))));
+  return dims;
+}
+
+Extents extents_of(CompositeBody& b) {
+  for (size_t i = 0; i < 3; ++i) {
+    require_dtype(b.context(), i, is_real, kRealTypes);
+    const int rank = b.type(b.operand(0)).rank();
+    require_rank(b.context(), i, i == 0 ? 2 : rank, i == 0 ? std::numeric_limits<int>::max() : rank);
+  }
+  const Ints q = dims_of(b, 0), k = dims_of(b, 1), v = dims_of(b, 2);
+  const size_t rank = q.size();
+  Extents e;
+  e.rows = q[rank - 2];
+  e.depth = q[rank - 1];
+  e.columns = k[rank - 2];
+  e.result_depth = v[rank - 1];
+  e.has_heads = rank >= 3;
+  bool fits = k[rank - 1] == e.depth && v[rank - 2] == e.columns;
+  if (e.has_heads) {
+    e.batch.assign(q.begin(), q.end() - 3);
+    e.heads = k[rank - 3];
+    e.groups = e.heads > 0 ? q[rank - 3] / e.heads : 1;
+    fits = fits && v[rank - 3] == e.heads && e.heads * e.groups == q[rank - 3];
+    for (size_t d = 0; d + 3 < rank; ++d) fits = fits && q[d] == k[d] && q[d] == v[d];
+  }
+  if (!fits)
+    b.context().fail("TSR-2024",
+                     fmt::format("{}, {} and {}", describe_operand(b.context(), 0), describe_operand(b.context(), 1),
+                                 describe_operand(b.context(), 2)),
+                     "q[..., S, D], k[..., T, D], v[..., T, E] with equal dimensions before them, or a whole multiple "
+                     "of heads in q");
+  return e;
+}
+
+// batch, then heads and groups apart, then the matrix.
+Ints split(const Extents& e, int64_t groups, int64_t rows, int64_t columns) {
+  Ints dims = e.batch;
+  for (const int64_t d : {e.heads, groups, rows, columns}) dims.push_back(d);
+  return dims;
+}
+
+// The mask as it broadcasts to the scores with heads and groups apart.
+ValueId split_mask(CompositeBody& b, const Extents& e) {
+  const ValueId mask = b.operand(3);
+  Ints dims = dims_of(b, 3);
+  if (dims.size() < 3) return mask;
+  const size_t heads = dims.size() - 3;
+  const bool shared = dims[heads] == 1;
+  dims[heads] = shared ? 1 : e.heads;
+  dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(heads) + 1, shared ? 1 : e.groups);
+  return b.add("reshape", {mask}, {{"shape", dims}});
+}
+
+std::vector<ValueId> attention(CompositeBody& b) {
+  const Extents e = extents_of(b);
+  ValueId q = b.operand(0), k = b.operand(1), v = b.operand(2);
+  const Ints q_dims = b.type(q).dims();
+  const bool grouped = e.groups > 1;
+  if (grouped) {
+    q = b.add("reshape", {q}, {{"shape", split(e, e.groups, e.rows, e.depth)}});
+    k = b.add("reshape", {k}, {{"shape", split(e, 1, e.columns, e.depth)}});
+    v = b.add("reshape", {v}, {{"shape", split(e, 1, e.columns, e.result_depth)}});
+  }
+  const int rank = b.type(q).rank();
+  Ints perm;
+  for (int axis = 0; axis < rank; ++axis) perm.push_back(axis);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  ValueId scores = b.add("matmul", {q, b.add("transpose", {k}, {{"perm", perm}})});
+  const double scale = b.attrs().get<double>("scale");
+  if (scale != 1) scores = b.add_scalar("mul", scores, scale);
+  if (b.num_operands() == 4) {
+    Ints full = q_dims;
+    full.back() = e.columns;
+    const Shape wanted = make_shape(full);
+    if (!same_shape(broadcast_shapes(b.context(), wanted, b.type(b.operand(3)).shape), wanted))
+      b.context().fail("TSR-2023", describe_operand(b.context(), 3),
+                       fmt::format("a mask that broadcasts to the scores {}", to_string(wanted)));
+    const ValueId mask = grouped ? split_mask(b, e) : b.operand(3);
+    if (b.type(mask).dtype == DType::kBool) {
+      const ValueId fill = b.scalar(b.attrs().get_or<double>("fill", -std::numeric_limits<double>::infinity()));
+      scores = b.add("select", {mask, scores, fill});
+    } else {
+      scores = b.add("add", {scores, mask});
+    }
+  }
+  const ValueId exps = b.add("exp", {b.add("sub", {scores, b.reduce("max", scores, {rank - 1})})});
+  const ValueId weights = b.add("div", {exps, b.reduce("sum", exps, {rank - 1})});
+  ValueId result = b.add("matmul", {weights, v});
+  if (grouped) {
+    Ints dims = q_dims;
+    dims.back() = e.result_depth;
+    result = b.add("reshape", {result}, {{"shape", dims}});
+  }
+  return {result};
+}
+
+}  // namespace
+
+const std::vector<CompositeDef>& attention_composites() {
+  static const std::vector<CompositeDef> list = {
+      {"attention",
+       "softmax(q k^T * scale) v over the last two dimensions; a fourth operand is added to the scores, or, a bool, "
+       "says "
+       "which of them count. q may have a multiple of the heads of k and v.",
+       3,
+       4,
+       {{"scale", AttrKind::kFloat, true, "the factor of the scores, mostly 1 / sqrt(D)"},
+        {"fill", AttrKind::kFloat, false, "what stands where a bool mask is false; default -inf"}},
+       attention,
+       "attention(q: f32[2,1], k: f32[2,1], v: f32[2,2], m: f32[2,2]) {scale = 2.0}\n"
+       "run q = 1 1 ; k = 3 3 ; v = 1 2 3 4 ; m = 0 0 0 -1000 -> y = 2 3 1 2"}};
+  return list;
+}
+
+}  // namespace tessera
