@@ -114,6 +114,7 @@ def add_pooling(b):
         b.op(f"{low}_whole_input", op, [(1, 6, 7, 5)], kernel_shape=[7, 5])
         b.op(f"{low}_1d", op, [(1, 4, 33)], kernel_shape=[4], strides=[3])
         b.op(f"{low}_3d", op, [(1, 2, 6, 7, 8)], kernel_shape=[2, 3, 2], strides=[2, 2, 1])
+        b.op(f"{low}_ceil_mode_window_larger_than_input", op, [(1, 4, 3, 5)], kernel_shape=[4, 4], strides=[3, 3], ceil_mode=1)
         b.op(f"{low}_same_upper", op, [(1, 3, 14, 14)], kernel_shape=[3, 3], strides=[3, 3], auto_pad="SAME_UPPER")
         b.op(f"{low}_same_lower", op, [(1, 3, 13, 14)], kernel_shape=[2, 3], strides=[2, 2], auto_pad="SAME_LOWER")
         b.op(f"{low}_batch0", op, [(0, 3, 8, 8)], kernel_shape=[2, 2])

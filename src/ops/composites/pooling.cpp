@@ -46,7 +46,8 @@ Window window_of(CompositeBody& b) {
     const int64_t extent = b.static_extent(x[d + 2], fmt::format("dimension {} (with ceil_mode)", d + 2));
     const int64_t span = (w.window[d] - 1) * w.dilations[d] + 1;
     const int64_t rest = extent + w.pads_begin[d] + w.pads_end[d] - span;
-    if (rest < 0) continue;                                   // reduce_window reports it
+    // A single window may reach over the end too; reduce_window reports one that is longer still.
+    if (rest <= -w.strides[d]) continue;
     int64_t last = (rest + w.strides[d] - 1) / w.strides[d];  // the last window's number
     if (last * w.strides[d] >= extent + w.pads_begin[d]) --last;
     w.extra_end[d] = std::max<int64_t>(0, last * w.strides[d] - rest);
