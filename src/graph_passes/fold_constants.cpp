@@ -24,8 +24,8 @@ int64_t work_of(const Graph& graph, const Node& node, int64_t result_elements) {
   return work;
 }
 
-// The values that a contraction takes, directly or through operators on them alone. As constants they are weights, which
-// its kernels pack while compiling; left to be computed, all that these kernels gain would be lost.
+// The values that a contraction takes, directly or through operators on them alone. As constants they are weights,
+// which its kernels pack while compiling; left to be computed, all that these kernels gain would be lost.
 std::vector<bool> weight_mask(const Graph& graph) {
   std::vector<bool> mask(graph.values().size(), false);
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {

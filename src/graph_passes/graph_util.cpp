@@ -15,6 +15,13 @@ bool is_composite(const Node* node, std::string_view name) {
   return node && node->op->kind == OpKind::kComposite && node->attrs.get_or<std::string>("name", "") == name;
 }
 
+Attrs composite_attrs(const Node& node) {
+  Attrs attrs;
+  for (const auto& [name, value] : node.attrs.all())
+    if (name != "name") attrs.set(name, value);
+  return attrs;
+}
+
 const Tensor* constant_value(const Graph& graph, ValueId id) {
   const Node* node = graph.producer(id);
   if (!node || node->op->kind != OpKind::kConstant) return nullptr;

@@ -14,6 +14,8 @@ namespace tessera {
 bool is_op(const Node* node, std::string_view name);
 // A composite of this name.
 bool is_composite(const Node* node, std::string_view name);
+// A composite's own attributes, as add_composite takes them.
+Attrs composite_attrs(const Node& node);
 
 // The tensor of a constant; null when `id` is computed or its data was elided.
 const Tensor* constant_value(const Graph& graph, ValueId id);

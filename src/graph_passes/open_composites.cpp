@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph_passes/graph_util.h"
+#include "graph_passes/recognize_composites.h"
 
 namespace tessera {
 namespace {
@@ -36,8 +37,9 @@ Graph open(const Graph& graph, const OpTable& ops, std::span<const std::string_v
 }  // namespace
 
 Graph open_composites(const Graph& graph, const PassContext& ctx) {
-  static constexpr std::string_view kKeep[] = {"batch_norm"};
-  return open(graph, ctx.ops, kKeep);
+  std::vector<std::string_view> keep = {"batch_norm"};
+  keep.insert(keep.end(), recognized_composites().begin(), recognized_composites().end());
+  return open(graph, ctx.ops, keep);
 }
 
 Graph open_all_composites(const Graph& graph, const PassContext& ctx) { return open(graph, ctx.ops, {}); }

@@ -1,6 +1,6 @@
 // open_composites: a composite is replaced by the primitives of its region, so that the passes behind see operators
-// that they know. The batch_norm composites stay for fold_batch_norm, which needs the operator as a whole;
-// open_all_composites, behind it, opens those as well.
+// that they know. Some stay: batch_norm, which fold_batch_norm needs as a whole, and what recognize_composites makes
+// (softmax, layer_norm, gelu, ...); open_all_composites, further behind, opens those as well.
 //
 // before:
 //   graph @main(%x: f32[4]) -> (%y: f32[4]) {

@@ -5,21 +5,31 @@
 #include "graph_passes/dce.h"
 #include "graph_passes/fold_batch_norm.h"
 #include "graph_passes/fold_constants.h"
+#include "graph_passes/fold_pads.h"
 #include "graph_passes/fuse_groups.h"
 #include "graph_passes/lower_conv_transpose.h"
+#include "graph_passes/merge_products.h"
+#include "graph_passes/move_reshapes.h"
+#include "graph_passes/move_transposes.h"
 #include "graph_passes/open_composites.h"
 #include "graph_passes/pass.h"
+#include "graph_passes/recognize_composites.h"
 #include "graph_passes/simplify_algebra.h"
 
 namespace tessera {
 namespace {
 
 constexpr GraphPass kPipeline[] = {
-    {"open_composites", "Replaces composites by their primitives, batch_norm excepted", 0, open_composites},
+    {"open_composites", "Replaces composites by their primitives, those excepted that passes know", 0, open_composites},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"dce", "Removes nodes that no output needs", 0, dce},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"cse", "Merges equal nodes", 1, cse},
+    {"recognize_composites", "Puts operators together that an exporter took apart", 2, recognize_composites},
+    {"move_transposes", "Moves transposes until they meet and cancel", 2, move_transposes},
+    {"move_reshapes", "Moves reshapes behind what is computed element by element", 2, move_reshapes},
+    {"fold_pads", "Turns pads into the padding of convolutions and pooling", 1, fold_pads},
+    {"merge_products", "Makes one product of those that share their left operand", 2, merge_products},
     {"fold_batch_norm", "Merges scales and shifts by constants into convolutions", 1, fold_batch_norm},
     {"open_all_composites", "Replaces the composites that are left", 0, open_all_composites},
     {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1,

@@ -1,6 +1,7 @@
 #include "random_graph.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "ops/composites/composites.h"
@@ -94,7 +95,7 @@ class Generator {
   }
 
   ValueId random_node() {
-    switch (random_.in(0, 15)) {
+    switch (random_.in(0, 19)) {
       case 0:
       case 1: return conv(false);
       case 2: return conv(true);
@@ -110,7 +111,11 @@ class Generator {
       case 12: return window();
       case 13: return concat_or_resize();
       case 14: return matmul();
-      default: return hard_swish();
+      case 15: return hard_swish();
+      case 16: return padded_window();
+      case 17: return products();
+      case 18: return gelu_or_norm();
+      default: return between_moves();
     }
   }
 
@@ -296,6 +301,78 @@ class Generator {
     const ValueId gate =
         op("min", {op("max", {op("add", {x, constant({}, 3, 3)}), constant({}, 0, 0)}), constant({}, 6, 6)});
     return op("div", {op("mul", {x, gate}), constant({}, 6, 6)});
+  }
+
+  // What an exporter writes for padding that its operator does not have.
+  ValueId padded_window() {
+    const ValueId x = any_image();
+    const int64_t low = random_.in(0, 2), high = random_.in(0, 1);
+    const ValueId p =
+        op("pad", {x, constant({}, 0, 0)},
+           {{"low", Ints{0, 0, low, 0}}, {"high", Ints{0, 0, high, high}}, {"mode", std::string("constant")}});
+    const Attrs window = {
+        {"strides", Ints{1, 1}}, {"pads_begin", Ints{0, 0}}, {"pads_end", Ints{0, 0}}, {"dilations", Ints{1, 1}}};
+    Attrs attrs = window;
+    if (random_.coin()) {
+      attrs.set("kind", std::string("sum"));
+      attrs.set("window", Ints{2, 2});
+      return dims(p)[2] < 2 || dims(p)[3] < 2 ? -1 : op("reduce_window", {p}, attrs);
+    }
+    attrs.set("input_dilations", Ints{1, 1});
+    attrs.set("groups", int64_t{1});
+    return op("conv", {p, constant({4, dims(x)[1], 1, 1})}, attrs);
+  }
+
+  // Several products of one value, moved apart and met again.
+  ValueId products() {
+    const ValueId x = any();
+    const Ints shape = dims(x);
+    if (shape.size() < 2) return -1;
+    const int64_t n = random_.in(1, 4);
+    const bool biased = random_.coin();
+    std::vector<ValueId> parts;
+    for (int i = 0; i < 3; ++i) {
+      ValueId part = op("matmul", {x, constant({shape.back(), n})});
+      if (biased) part = op("add", {part, constant({n})});
+      Ints perm;
+      for (size_t d = 0; d < shape.size(); ++d) perm.push_back(static_cast<int64_t>(d));
+      std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+      parts.push_back(op("transpose", {part}, {{"perm", perm}}));
+    }
+    return op("mul", {op("add", {parts[0], parts[1]}), parts[2]});
+  }
+
+  ValueId gelu_or_norm() {
+    const ValueId x = any();
+    const auto number = [&](double v) { return constant({}, v, v); };
+    if (random_.coin())
+      return op("mul", {op("mul", {x, number(0.5)}),
+                        op("add", {op("erf", {op("div", {x, number(std::sqrt(2.0))})}), number(1)})});
+    const int64_t last = graph_.type(x).rank() - 1;
+    if (last < 0 || dims(x).back() < 2) return -1;
+    const auto mean = [&](ValueId v) {
+      return op("div", {op("reduce", {v}, {{"kind", std::string("sum")}, {"axes", Ints{last}}, {"keepdims", true}}),
+                        number(static_cast<double>(dims(x).back()))});
+    };
+    const ValueId centred = op("sub", {x, mean(x)});
+    return op("div", {centred, op("sqrt", {op("add", {mean(op("mul", {centred, centred})), number(0.5)})})});
+  }
+
+  // Elementwise between two transposes or reshapes.
+  ValueId between_moves() {
+    const ValueId start = any();
+    ValueId x = op("tanh", {start});
+    const Ints shape = dims(x);
+    int64_t count = elements(x);
+    const bool turns = random_.coin() && shape.size() >= 2;
+    Ints perm(shape.size()), back(shape.size());
+    for (size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<int64_t>((i + 1) % perm.size());
+    for (size_t i = 0; i < perm.size(); ++i) back[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+    x = turns ? op("transpose", {x}, {{"perm", perm}}) : op("reshape", {x}, {{"shape", Ints{1, count}}});
+    x = op("mul", {op("sin", {x}), constant({}, 0.5, 2)});
+    if (random_.coin()) x = op("add", {x, constant(dims(x))});
+    x = turns ? op("transpose", {x}, {{"perm", back}}) : op("reshape", {x}, {{"shape", shape}});
+    return op("add", {x, start});
   }
 
   Random random_;
