@@ -69,9 +69,9 @@ int compile(const CompileCommand& command) {
   if (options.emit == Emit::kModule && !command.quiet && std::filesystem::is_regular_file(output)) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     const Program& program = compiled.program;
-    fmt::print("{}: {} in {:.1f} s: {} kernels, code {}, weights {}, arena {}\n", output,
+    fmt::print("{}: {} in {:.1f} s: {} kernels ({} different), code {}, weights {}, arena {}\n", output,
                size_text(static_cast<double>(std::filesystem::file_size(output))), taken.count(),
-               program.kernels.size(), size_text(static_cast<double>(compiled.code.size())),
+               program.calls.size(), program.kernels.size(), size_text(static_cast<double>(compiled.code.size())),
                size_text(static_cast<double>(program.weight_bytes)),
                size_text(static_cast<double>(program.arena_bytes)));
   }

@@ -105,7 +105,7 @@ typedef struct tsr_descriptor {
   uint32_t num_inputs, inputs;   /* tsr_tensor_descr[] */
   uint32_t num_outputs, outputs; /* tsr_tensor_descr[] */
   uint32_t num_symbols, symbols; /* tsr_symbol_descr[] */
-  uint32_t num_kernels, kernels; /* tsr_kernel_descr[] */
+  uint32_t num_kernels, kernels; /* tsr_kernel_descr[]: one per call of a kernel, in the order of calls */
   uint64_t arena_bytes;
   uint64_t scratch_bytes; /* per worker; a multiple of TSR_BUFFER_ALIGN */
 } tsr_descriptor;

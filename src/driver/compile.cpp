@@ -18,6 +18,7 @@
 #include "ops/op_table.h"
 #include "package/link.h"
 #include "program/memory_plan.h"
+#include "program/pass.h"
 #include "program/printer.h"
 #include "schedule/schedule.h"
 #include "support/error.h"
@@ -42,6 +43,7 @@ std::vector<std::string> pass_names() {
     if (!contains(names, name)) names.emplace_back(name);
   };
   for (const GraphPass& pass : graph_pipeline()) add(pass.name);
+  for (const ProgramPass& pass : program_pipeline()) add(pass.name);
   for (const LoopPass& pass : loop_pipeline()) add(pass.name);
   return names;
 }
@@ -128,6 +130,16 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
   // loop passes bring it into the shape that code generation wants.
   Program program = runner.run(kLower, [&] { return lower_graph(graph); });
   graph = Graph();  // the program holds what it still needs of the constants
+  const auto run_program_passes = [&](ProgramPhase phase) {
+    for (const ProgramPass& pass : program_pipeline()) {
+      if (pass.phase != phase || opt_level < pass.min_level || !is_enabled(pass.name)) continue;
+      program = runner.run(pass.name, [&] {
+        pass.run(program);
+        return std::move(program);
+      });
+    }
+  };
+  run_program_passes(ProgramPhase::kLowered);
   program = runner.run(kSchedule, [&] {
     schedule_program(program, target, opt_level, options.disabled_passes);
     return std::move(program);
@@ -141,7 +153,8 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
     });
   }
 
-  // Give every buffer its place.
+  // Order the calls, and give every buffer its place.
+  run_program_passes(ProgramPhase::kScheduled);
   program = runner.run(kPlanMemory, [&] {
     plan_memory(program);
     return std::move(program);

@@ -20,6 +20,7 @@
 #include "ops/op_table.h"
 #include "program/memory_plan.h"
 #include "program/parser.h"
+#include "program/pass.h"
 #include "program/printer.h"
 #include "program/verify.h"
 #include "schedule/schedule.h"
@@ -120,6 +121,7 @@ class Pipeline {
     } else if (auto* program = std::get_if<Program>(&ir_)) {
       if (pass == kSchedule) return schedule_program(*program, target_, job_.compile.opt_level);
       if (pass == kPlanMemory) return plan_memory(*program);
+      if (const ProgramPass* program_pass = find_program_pass(pass)) return program_pass->run(*program);
     }
     fail_unknown(pass);
   }
@@ -171,7 +173,10 @@ std::vector<std::string> passes_of(IrKind kind) {
   }
   if (kind == IrKind::kProgram) add(kSchedule);
   for (const LoopPass& pass : loop_pipeline()) add(pass.name);
-  if (kind == IrKind::kProgram) add(kPlanMemory);
+  if (kind == IrKind::kProgram) {
+    for (const ProgramPass& pass : program_pipeline()) add(pass.name);
+    add(kPlanMemory);
+  }
   return names;
 }
 

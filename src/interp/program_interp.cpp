@@ -28,9 +28,24 @@ class Memory {
 
   // The bytes of a buffer; `writable` receives whether a kernel may store to them.
   std::byte* bytes(BufferId id, bool& writable) {
-    const BufferId root = root_buffer(program_, id);
+    const auto [root, begin] = place_in_root(program_, id);
     check(root >= 0, "a call uses a buffer without a root");
     const ProgramBuffer& buffer = at(root);
+    check(begin >= 0 && at(id).bytes <= buffer.bytes - begin, "view " + at(id).name + " is outside its buffer");
+    return storage(id, buffer, writable) + begin;
+  }
+
+  // Makes the memory of storage `id`, which is in the arena, unwritten again.
+  void poison(BufferId id) {
+    bool writable = false;
+    std::memset(storage(id, at(id), writable), static_cast<int>(kUnwritten), static_cast<size_t>(at(id).bytes));
+  }
+
+  std::vector<Tensor> take_outputs() { return std::move(outputs_); }
+
+ private:
+  // The first byte of `buffer`, the root of `id`.
+  std::byte* storage(BufferId id, const ProgramBuffer& buffer, bool& writable) {
     writable = buffer.kind == BufferKind::kArena || buffer.kind == BufferKind::kOutput;
     switch (buffer.kind) {
       case BufferKind::kInput: return const_cast<std::byte*>(inputs_.at(static_cast<size_t>(buffer.index)).bytes());
@@ -44,14 +59,11 @@ class Memory {
       check(buffer.bytes <= program_.arena_bytes - buffer.offset, "buffer " + buffer.name + " is outside the arena");
       return arena_.data() + buffer.offset;
     }
-    auto& own = own_[static_cast<size_t>(root)];
+    auto& own = own_[static_cast<size_t>(storage_buffer(program_, id))];
     if (own.empty()) own.assign(static_cast<size_t>(buffer.bytes) + 1, kUnwritten);
     return own.data();
   }
 
-  std::vector<Tensor> take_outputs() { return std::move(outputs_); }
-
- private:
   const ProgramBuffer& at(BufferId id) const { return program_.buffers.at(static_cast<size_t>(id)); }
 
   const Program& program_;
@@ -76,7 +88,7 @@ std::vector<int64_t> dims_of(const LoopProgram& kernel, const Buffer& param, con
 
 }  // namespace
 
-std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const CallObserver& observe) {
+std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const ProgramRun& run) {
   check(inputs.size() == program.inputs.size(), fmt::format("program {} called with {} inputs instead of {}",
                                                             program.name, inputs.size(), program.inputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -86,7 +98,12 @@ std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>&
           fmt::format("input {} is not {}", buffer.name, buffer.type.to_string()));
   }
   Memory memory(program, inputs);
-  for (const KernelCall& call : program.calls) {
+  std::vector<std::vector<BufferId>> dying(program.calls.size());  // the storage that is used last by each call
+  if (run.poison_dead)
+    for (const Lifetime& lifetime : arena_lifetimes(program))
+      dying[static_cast<size_t>(lifetime.last)].push_back(lifetime.buffer);
+  for (size_t number = 0; number < program.calls.size(); ++number) {
+    const KernelCall& call = program.calls[number];
     const LoopProgram& kernel = program.kernels.at(static_cast<size_t>(call.kernel)).program;
     check(call.args.size() == kernel.params.size(), "call of " + kernel.name + " with a wrong number of parameters");
     std::vector<BufferView> views;
@@ -98,16 +115,22 @@ std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>&
       views.push_back(std::move(view));
     }
     interpret(kernel, std::span<const BufferView>(views));
-    if (!observe) continue;
-    Tensor output(views.back().dtype, views.back().dims);
-    std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
-    observe(call, output);
+    if (run.observe) {
+      Tensor output(views.back().dtype, views.back().dims);
+      std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
+      run.observe(call, output);
+    }
+    for (const BufferId dead : dying[number]) memory.poison(dead);
   }
   return memory.take_outputs();
 }
 
+std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const CallObserver& observe) {
+  return interpret(program, inputs, ProgramRun{observe, false});
+}
+
 std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs) {
-  return interpret(program, inputs, CallObserver());
+  return interpret(program, inputs, ProgramRun{});
 }
 
 }  // namespace tessera

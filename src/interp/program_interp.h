@@ -1,6 +1,7 @@
 // Runs programs: every call through the loop interpreter, on an arena laid out as planned, so that buffers which
 // wrongly share bytes show as wrong values. Before planning every buffer has memory of its own. Memory nobody has
-// written yet holds a pattern that is NaN in every float type.
+// written yet holds a pattern that is NaN in every float type; on request, so does memory that nobody will read again,
+// which makes the reading of dead bytes show as well.
 #pragma once
 
 #include <functional>
@@ -14,6 +15,14 @@ namespace tessera {
 // `inputs` in the order of the signature, row-major, of the types that it says; InternalError otherwise (the caller
 // checks what a user gives). Returns the outputs in order.
 std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs);
+
+struct ProgramRun {
+  // Called with each call and the contents of its output after it; may be null.
+  std::function<void(const KernelCall& call, const Tensor& output)> observe;
+  // Overwrites arena memory with the pattern after the last call that uses it.
+  bool poison_dead = false;
+};
+std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const ProgramRun& run);
 
 // The same, calling `observe` with each call and the contents of its output after it.
 using CallObserver = std::function<void(const KernelCall& call, const Tensor& output)>;

@@ -120,9 +120,10 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   const std::vector<tsr_tensor_descr> inputs = tensor_table(section, program, program.inputs, {});
   const std::vector<tsr_tensor_descr> outputs = tensor_table(section, program, program.outputs, program.output_names);
   std::vector<tsr_kernel_descr> kernels;
-  for (const Kernel& kernel : program.kernels) {
+  for (const KernelCall& call : program.calls) {
+    const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
     tsr_kernel_descr row = {};
-    row.name = section.add_text(kernel.loc);
+    row.name = section.add_text(call.loc);
     row.flops = kernel.flops;
     row.bytes = kernel.bytes;
     kernels.push_back(row);

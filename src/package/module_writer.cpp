@@ -151,9 +151,10 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
         {"scratch_bytes_per_worker", program.scratch_bytes}}},
   };
   nlohmann::json kernels = nlohmann::json::array();
-  for (const Kernel& kernel : program.kernels) {
+  for (const KernelCall& call : program.calls) {
+    const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
     kernels.push_back({{"name", kernel.program.name},
-                       {"loc", kernel.loc},
+                       {"loc", call.loc},
                        {"rule", kernel.rule},
                        {"flops", kernel.flops},
                        {"bytes", kernel.bytes}});

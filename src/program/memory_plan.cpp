@@ -12,9 +12,24 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kMaxRetries = 200;           // placements tried beyond the usual orders
+constexpr int64_t kMaxRetryWork = 50'000'000;  // pairs of buffers looked at by all of them, at most: about 0.1 s
+
 int64_t aligned(int64_t bytes) { return (bytes + kBufferAlign - 1) / kBufferAlign * kBufferAlign; }
 
 bool alive_together(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
+
+int64_t largest_live_set(const std::vector<Lifetime>& lifetimes) {
+  std::map<int32_t, int64_t> change;
+  for (const Lifetime& lifetime : lifetimes) {
+    change[lifetime.first] += lifetime.bytes;
+    change[lifetime.last + 1] -= lifetime.bytes;
+  }
+  int64_t live = 0;
+  int64_t most = 0;
+  for (const auto& [call, bytes] : change) most = std::max(most, live += bytes);
+  return most;
+}
 
 // Places buffers in the given order, each into the smallest gap that fits between those already placed that are alive
 // at the same time, or else behind them.
@@ -77,11 +92,26 @@ void place_weights(Program& program) {
 
 }  // namespace
 
-BufferId root_buffer(const Program& program, BufferId id) {
+RootPlace place_in_root(const Program& program, BufferId id) {
   const auto count = static_cast<BufferId>(program.buffers.size());
+  int64_t begin = 0;
   for (BufferId steps = 0; steps <= count; ++steps) {
-    if (id < 0 || id >= count) return -1;
-    const BufferId next = program.buffers[static_cast<size_t>(id)].alias_of;
+    if (id < 0 || id >= count) return {};
+    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(id)];
+    if (buffer.alias_of == -1) return {id, begin};
+    begin += buffer.view_offset;
+    id = buffer.alias_of;
+  }
+  return {};
+}
+
+BufferId root_buffer(const Program& program, BufferId id) { return place_in_root(program, id).root; }
+
+BufferId storage_buffer(const Program& program, BufferId id) {
+  id = root_buffer(program, id);
+  const auto count = static_cast<BufferId>(program.buffers.size());
+  for (BufferId steps = 0; steps <= count && id >= 0 && id < count; ++steps) {
+    const BufferId next = program.buffers[static_cast<size_t>(id)].over;
     if (next == -1) return id;
     id = next;
   }
@@ -90,9 +120,11 @@ BufferId root_buffer(const Program& program, BufferId id) {
 
 std::vector<Lifetime> arena_lifetimes(const Program& program) {
   std::map<BufferId, Lifetime> lifetimes;
+  std::vector<BufferId> storage(program.buffers.size(), -1);  // chains are followed once
   for (size_t call = 0; call < program.calls.size(); ++call)
     for (const BufferId arg : program.calls[call].args) {
-      const BufferId root = root_buffer(program, arg);
+      BufferId& root = storage[static_cast<size_t>(arg)];
+      if (root < 0) root = storage_buffer(program, arg);
       check(root >= 0, "a call uses a buffer without a root");
       const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(root)];
       if (buffer.kind != BufferKind::kArena) continue;
@@ -105,17 +137,7 @@ std::vector<Lifetime> arena_lifetimes(const Program& program) {
   return result;
 }
 
-int64_t arena_lower_bound(const Program& program) {
-  std::vector<int64_t> change(program.calls.size() + 1, 0);
-  for (const Lifetime& lifetime : arena_lifetimes(program)) {
-    change[static_cast<size_t>(lifetime.first)] += lifetime.bytes;
-    change[static_cast<size_t>(lifetime.last) + 1] -= lifetime.bytes;
-  }
-  int64_t live = 0;
-  int64_t most = 0;
-  for (const int64_t bytes : change) most = std::max(most, live += bytes);
-  return most;
-}
+int64_t arena_lower_bound(const Program& program) { return largest_live_set(arena_lifetimes(program)); }
 
 std::vector<int64_t> place_buffers(const std::vector<Lifetime>& lifetimes, int64_t& total) {
   // Greedy placement has no best order; the usual good ones are tried, and ties go to the first.
@@ -135,9 +157,12 @@ std::vector<int64_t> place_buffers(const std::vector<Lifetime>& lifetimes, int64
       },
       [](const Lifetime& a, const Lifetime& b) { return a.first < b.first; },
   };
+  const int64_t bound = largest_live_set(lifetimes);
   std::vector<int64_t> best;
+  std::vector<size_t> best_order;
   total = INT64_MAX;
   for (const Before& before : orders) {
+    if (total == bound) break;
     std::vector<size_t> order(lifetimes.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
@@ -147,7 +172,26 @@ std::vector<int64_t> place_buffers(const std::vector<Lifetime>& lifetimes, int64
     if (end < total) {
       total = end;
       best = std::move(offsets);
+      best_order = order;
     }
+  }
+  // While the arena is larger than it must be: whatever ends up highest is placed earlier the next time ("squeaky
+  // wheel" optimisation, Joslin and Clements, J. Artificial Intelligence Research 10, 1999).
+  std::vector<size_t> order = best_order;
+  std::vector<int64_t> offsets = best;
+  int64_t end = total;
+  const auto size = static_cast<int64_t>(lifetimes.size());
+  const int64_t rounds = std::min<int64_t>(kMaxRetries, kMaxRetryWork / std::max<int64_t>(1, size * size));
+  for (int64_t round = 0; round < rounds && total > bound; ++round) {
+    const auto highest =
+        std::find_if(order.begin(), order.end(), [&](size_t i) { return offsets[i] + lifetimes[i].bytes == end; });
+    // A third of the way to the front: at once at the front, the same few would change places for ever.
+    std::rotate(order.begin() + (highest - order.begin()) * 2 / 3, highest, highest + 1);
+    if (highest == order.begin()) break;
+    offsets = place_in_order(lifetimes, order, end);
+    if (end >= total) continue;
+    total = end;
+    best = offsets;
   }
   return best;
 }
@@ -161,10 +205,11 @@ void plan_memory(Program& program) {
   place_weights(program);
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     ProgramBuffer& buffer = program.buffers[i];
-    if (buffer.alias_of < 0) continue;
-    const BufferId root = root_buffer(program, static_cast<BufferId>(i));
-    check(root >= 0, "buffer " + buffer.name + " is an alias of nothing");
-    buffer.offset = program.buffers[static_cast<size_t>(root)].offset;
+    if (buffer.alias_of < 0 && buffer.over < 0) continue;
+    const BufferId storage = storage_buffer(program, static_cast<BufferId>(i));
+    check(storage >= 0, "buffer " + buffer.name + " is a view of nothing");
+    const int64_t begin = program.buffers[static_cast<size_t>(storage)].offset;
+    buffer.offset = begin < 0 ? -1 : begin + place_in_root(program, static_cast<BufferId>(i)).begin;
   }
 }
 

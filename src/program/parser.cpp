@@ -102,6 +102,11 @@ class Parser {
     if (reader_.accept("alias")) {
       TextReader alias_start = reader_;
       buffer.alias_of = find_buffer(alias_start, reader_.name('%', "a buffer"));
+      if (reader_.accept("from")) buffer.view_offset = not_negative("the begin of a view");
+    }
+    if (reader_.accept("over")) {
+      TextReader over_start = reader_;
+      buffer.over = find_buffer(over_start, reader_.name('%', "a buffer"));
     }
     if (reader_.accept("=")) {
       for (const char* keyword : {"dense", "splat", "hex", "elided"})

@@ -74,6 +74,8 @@ std::string print(const Program& program, const PrintOptions& options) {
     if (buffer.index >= 0) out += fmt::format(" {}", buffer.index);
     if (buffer.offset >= 0) out += fmt::format(" at {}", buffer.offset);
     if (buffer.alias_of >= 0) out += fmt::format(" alias {}", buffers.text('%', buffer.alias_of));
+    if (buffer.view_offset != 0) out += fmt::format(" from {}", buffer.view_offset);
+    if (buffer.over >= 0) out += fmt::format(" over {}", buffers.text('%', buffer.over));
     if (buffer.data) out += " = " + tensor_text(*buffer.data, options.elide_constants);
     out += '\n';
   }

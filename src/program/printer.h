@@ -6,6 +6,8 @@
 //     buffer %y: f32[1,4,8,8] output 0
 //     buffer %t: f32[1,4,8,8]{0,1/4,2,3,1%4} arena at 0
 //     buffer %r: f32[256] arena at 0 alias %t
+//     buffer %q: f32[64] arena at 256 alias %t from 256
+//     buffer %s: f32[1,4,8,8]{0,1/4,2,3,1%4} arena at 0 over %t
 //     buffer %w: f32[4] weight at 0 = dense<f32[4] 1 2 3 4>
 //     define rule "naive" flops 512 bytes 1024 loc("Conv_0")
 //     kernel @conv_0(x: ...) -> (y: ...) {

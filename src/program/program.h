@@ -2,8 +2,11 @@
 //
 // Semantics: steps run in order; a kernel call runs the named loop program with the given buffers as its parameters.
 // Arena buffers whose lifetimes do not overlap may share bytes; a buffer's contents are unspecified before its first
-// write. `alias_of` buffers are other views of the same bytes (same size in bytes).
-// Offsets are in bytes, multiples of 64.
+// write. A buffer with `alias_of` is a view: it names `bytes` bytes of another buffer, from `view_offset` on. Views of
+// a buffer may overlap; a kernel may write one view while it reads another that it does not overlap.
+// A buffer with `over` takes the bytes of another one of the same size at the call that writes it first, which is the
+// last that reads the other: the kernel writes each element after it has read that element (program/in_place.h).
+// Offsets are in bytes: multiples of 64, those of views multiples of the element.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +29,14 @@ const char* buffer_kind_name(BufferKind kind);
 struct ProgramBuffer {
   std::string name;
   BufferKind kind = BufferKind::kArena;
-  TensorType type;         // with layout
-  int64_t bytes = 0;       // of the physical shape
-  int64_t offset = -1;     // kArena: in the arena; kWeight: in the weights region; -1 before planning
-  int32_t index = -1;      // kInput, kOutput: number in the module's signature
-  BufferId alias_of = -1;  // another buffer whose bytes this one shares
-  TensorPtr data;          // kWeight: physical bytes (u8 or the element type); dims = physical shape
+  TensorType type;          // with layout
+  int64_t bytes = 0;        // of the physical shape
+  int64_t offset = -1;      // kArena: in the arena; kWeight: in the weights region; -1 before planning
+  int32_t index = -1;       // kInput, kOutput: number in the module's signature
+  BufferId alias_of = -1;   // another buffer of which this one is a view
+  int64_t view_offset = 0;  // where the view begins, from the begin of `alias_of`
+  BufferId over = -1;       // kArena, no view: the buffer, no view either, whose bytes it takes when that one dies
+  TensorPtr data;           // kWeight: physical bytes (u8 or the element type); dims = physical shape
 };
 
 struct Kernel {

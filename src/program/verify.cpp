@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "loop/verify.h"
+#include "program/in_place.h"
 #include "program/memory_plan.h"
 #include "support/error.h"
 
@@ -22,10 +26,12 @@ class Verifier {
     for (const Kernel& kernel : program_.kernels)
       for (std::string& violation : verify(kernel.program)) violations_.push_back(std::move(violation));
     if (!violations_.empty()) return std::move(violations_);  // the rest relies on sound ids
+    for (const KernelCall& c : program_.calls) signature(c);
+    if (violations_.empty()) placement();
+    if (!violations_.empty()) return std::move(violations_);
     for (const KernelCall& c : program_.calls) call(c);
     for (const BufferId output : program_.outputs)
-      if (written_.count(root_buffer(program_, output)) == 0) report(at(output).name, "the output is never written");
-    if (violations_.empty()) placement();
+      if (at(output).bytes > 0 && !contents(output).empty()) report(at(output).name, "the output is never written");
     return std::move(violations_);
   }
 
@@ -46,10 +52,14 @@ class Verifier {
     for (const int64_t dim : *dims) count *= dim;
     if (b.bytes != dtype_bytes(b.type.dtype, count))
       report(where, fmt::format("{} bytes for the type {}", b.bytes, b.type.to_string()));
-    const BufferId root = root_buffer(program_, id);
+    const auto [root, begin] = place_in_root(program_, id);
     if (root < 0) return report(where, "the alias leads to no buffer");
-    if (at(root).bytes != b.bytes)
-      report(where, fmt::format("{} bytes, its root {} has {}", b.bytes, at(root).name, at(root).bytes));
+    if (b.view_offset < 0 || b.bytes > at(root).bytes - begin)
+      report(where,
+             fmt::format("{} bytes from {} on, its root {} has {}", b.bytes, begin, at(root).name, at(root).bytes));
+    if (b.bytes > 0 && begin * 8 % std::max(8, dtype_bits(b.type.dtype)) != 0)
+      report(where, fmt::format("begins at byte {} of {}, inside an element", begin, at(root).name));
+    if (b.over >= 0) takes_over(id);
     if (at(root).kind != b.kind)
       report(where, fmt::format("{} but its root {} is {}", buffer_kind_name(b.kind), at(root).name,
                                 buffer_kind_name(at(root).kind)));
@@ -65,6 +75,17 @@ class Verifier {
       report(where, fmt::format("number {} in a signature of {}", b.index, signature_size));
   }
 
+  void takes_over(BufferId id) {
+    const ProgramBuffer& b = at(id);
+    const std::string where = "buffer " + b.name;
+    if (!valid(b.over) || storage_buffer(program_, id) < 0) return report(where, "it takes over no buffer");
+    const ProgramBuffer& old = at(b.over);
+    if (b.kind != BufferKind::kArena || old.kind != BufferKind::kArena || b.alias_of >= 0 || old.alias_of >= 0)
+      report(where, fmt::format("it takes over {}, but only whole arena buffers do that", old.name));
+    else if (b.bytes != old.bytes) report(where, fmt::format("{} bytes over {} of {}", b.bytes, old.name, old.bytes));
+    if (!taken_over_.insert(b.over).second) report(where, fmt::format("{} is taken over twice", old.name));
+  }
+
   void signature(const std::vector<BufferId>& ids, BufferKind kind) {
     for (size_t i = 0; i < ids.size(); ++i) {
       const std::string where = fmt::format("{} {}", buffer_kind_name(kind), i);
@@ -75,14 +96,13 @@ class Verifier {
     }
   }
 
-  void call(const KernelCall& c) {
+  void signature(const KernelCall& c) {
     if (c.kernel < 0 || static_cast<size_t>(c.kernel) >= program_.kernels.size())
       return report("a call", fmt::format("no kernel {}", c.kernel));
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
     const std::string where = "call of " + kernel.name;
     if (c.args.size() != kernel.params.size())
       return report(where, fmt::format("{} parameters instead of {}", c.args.size(), kernel.params.size()));
-    const size_t num_inputs = kernel.params.size() - static_cast<size_t>(kernel.num_outputs);
     for (size_t i = 0; i < c.args.size(); ++i) {
       if (!valid(c.args[i])) return report(where, fmt::format("no buffer {}", c.args[i]));
       const ProgramBuffer& b = at(c.args[i]);
@@ -91,19 +111,107 @@ class Verifier {
       if (param.dtype != b.type.dtype || !(same_shape(param.shape, physical) || flattened(param.shape, physical)))
         report(where, fmt::format("parameter {} is {}{}, given {} of {}{}", param.name, dtype_name(param.dtype),
                                   to_string(param.shape), b.name, dtype_name(b.type.dtype), to_string(physical)));
-      const BufferId root = root_buffer(program_, c.args[i]);
-      const bool written = written_.count(root) != 0 || b.kind == BufferKind::kInput || b.kind == BufferKind::kWeight;
+    }
+  }
+
+  void call(const KernelCall& c) {
+    const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
+    const std::string where = "call of " + kernel.name;
+    const size_t num_inputs = kernel.params.size() - static_cast<size_t>(kernel.num_outputs);
+    for (size_t i = 0; i < c.args.size(); ++i) {
+      const ProgramBuffer& b = at(c.args[i]);
       if (i < num_inputs) {
-        if (!written) report(where, fmt::format("{} is read before it is written", b.name));
+        read(where, c.args[i]);
         continue;
       }
       if (b.kind == BufferKind::kInput || b.kind == BufferKind::kWeight)
         report(where, fmt::format("the {} {} is written", buffer_kind_name(b.kind), b.name));
       for (size_t j = 0; j < c.args.size(); ++j)
-        if (j != i && valid(c.args[j]) && root_buffer(program_, c.args[j]) == root)
-          report(where, fmt::format("the output {} shares bytes with parameter {}", b.name, kernel.params[j]->name));
+        if (j != i) apart(where, c, i, j);
     }
-    for (size_t i = num_inputs; i < c.args.size(); ++i) written_.insert(root_buffer(program_, c.args[i]));
+    for (size_t i = num_inputs; i < c.args.size(); ++i) write(c.args[i]);
+  }
+
+  // ---- bytes ----
+
+  // A piece of memory: the arena once it is planned (space -1), else the storage of a buffer.
+  struct Range {
+    BufferId space = -1;
+    int64_t begin = 0, end = 0;
+    BufferId owner = -1;  // the root whose contents these are
+  };
+
+  Range range_of(BufferId id) const {
+    const auto [root, begin] = place_in_root(program_, id);
+    const ProgramBuffer& r = at(root);
+    const bool in_arena = r.kind == BufferKind::kArena && r.offset >= 0;
+    const int64_t first = begin + (in_arena ? r.offset : 0);
+    return {in_arena ? -1 : storage_buffer(program_, id), first, first + at(id).bytes, root};
+  }
+
+  void write(BufferId id) {
+    const Range range = range_of(id);
+    if (range.begin == range.end) return;
+    auto& space = memory_[range.space];
+    split(space, range.begin);
+    split(space, range.end);
+    space.erase(space.lower_bound(range.begin), space.lower_bound(range.end));
+    space[range.begin] = {range.end, range.owner};
+  }
+
+  // Makes `at` a border between pieces.
+  using Pieces = std::map<int64_t, std::pair<int64_t, BufferId>>;  // begin -> end, owner
+  static void split(Pieces& space, int64_t at) {
+    auto it = space.lower_bound(at);
+    if (it == space.begin()) return;
+    --it;
+    if (it->second.first <= at) return;
+    space[at] = it->second;
+    it->second.first = at;
+  }
+
+  // Empty when the bytes of `id` hold what was written to its root; else what is wrong.
+  std::string contents(BufferId id) const {
+    const Range range = range_of(id);
+    const auto space = memory_.find(range.space);
+    int64_t place = range.begin;
+    if (space != memory_.end()) {
+      auto it = space->second.upper_bound(place);
+      if (it != space->second.begin()) --it;
+      for (; place < range.end && it != space->second.end() && it->first <= place; ++it) {
+        if (it->second.first <= place) continue;
+        if (it->second.second != range.owner)
+          return fmt::format("{} is read after {} was written over it", at(id).name, at(it->second.second).name);
+        place = it->second.first;
+      }
+    }
+    return place < range.end ? fmt::format("{} is read before it is written", at(id).name) : "";
+  }
+
+  void read(const std::string& where, BufferId id) {
+    const BufferKind kind = at(id).kind;
+    if (kind == BufferKind::kInput || kind == BufferKind::kWeight || at(id).bytes == 0) return;
+    if (std::string problem = contents(id); !problem.empty()) report(where, problem);
+  }
+
+  // Output `i` of a call and another parameter: different bytes, or one over the other.
+  void apart(const std::string& where, const KernelCall& c, size_t i, size_t j) {
+    const Range out = range_of(c.args[i]);
+    const Range other = range_of(c.args[j]);
+    if (out.space != other.space || out.begin >= other.end || other.begin >= out.end) return;
+    const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
+    const size_t num_inputs = kernel.params.size() - static_cast<size_t>(kernel.num_outputs);
+    const std::string what =
+        fmt::format("the output {} shares bytes with parameter {}", at(c.args[i]).name, kernel.params[j]->name);
+    if (j >= num_inputs || at(out.owner).over != other.owner || out.begin != other.begin || out.end != other.end)
+      return report(where, what);
+    const auto [proof, is_new] = in_place_.try_emplace({c.kernel, i, j}, "");
+    if (is_new) {
+      int64_t elements = 1;
+      for (const int64_t dim : at(c.args[i]).type.dims()) elements *= dim;
+      proof->second = why_not_in_place(kernel, j, i, elements);
+    }
+    if (!proof->second.empty()) report(where, fmt::format("{}: {}", what, proof->second));
   }
 
   // Kernels may see a buffer as one dimension.
@@ -118,40 +226,34 @@ class Verifier {
   }
 
   void placement() {
-    const std::vector<Lifetime> lifetimes = arena_lifetimes(program_);
     bool planned = program_.arena_bytes > 0;
-    for (const Lifetime& l : lifetimes) planned = planned || at(l.buffer).offset >= 0;
+    std::set<BufferId> used;
+    for (const KernelCall& c : program_.calls)
+      for (const BufferId arg : c.args)
+        if (at(arg).kind == BufferKind::kArena) used.insert(root_buffer(program_, arg));
+    for (const BufferId id : used) planned = planned || at(id).offset >= 0;
     if (!planned) return;
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const ProgramBuffer& b = program_.buffers[i];
       const bool weight = b.kind == BufferKind::kWeight;
       if (b.offset < 0 || (!weight && b.kind != BufferKind::kArena)) continue;
       const int64_t limit = weight ? program_.weight_bytes : program_.arena_bytes;
-      if (b.offset % kBufferAlign != 0 || b.bytes > limit - b.offset)
+      const auto [root, begin] = place_in_root(program_, static_cast<BufferId>(i));
+      if ((b.offset - begin) % kBufferAlign != 0 || b.bytes > limit - b.offset)
         report("buffer " + b.name, fmt::format("{} bytes at {} of {}", b.bytes, b.offset, limit));
-      if (b.offset != at(root_buffer(program_, static_cast<BufferId>(i))).offset)
-        report("buffer " + b.name, "not at the place of its root");
+      if (b.offset != at(root).offset + begin) report("buffer " + b.name, "not at the place of its root");
+      if (b.over >= 0 && b.offset != at(b.over).offset)
+        report("buffer " + b.name, "not at the place of the buffer that it takes over");
     }
-    for (size_t i = 0; i < lifetimes.size(); ++i) {
-      const Lifetime& a = lifetimes[i];
-      if (at(a.buffer).offset < 0) {
-        report("buffer " + at(a.buffer).name, "used but without a place");
-        continue;
-      }
-      for (size_t j = 0; j < i; ++j) {
-        const Lifetime& b = lifetimes[j];
-        const bool together = a.first <= b.last && b.first <= a.last;
-        const int64_t a_at = at(a.buffer).offset;
-        const int64_t b_at = at(b.buffer).offset;
-        if (together && a_at < b_at + at(b.buffer).bytes && b_at < a_at + at(a.buffer).bytes)
-          report("buffer " + at(a.buffer).name, fmt::format("overlaps {} while both are alive", at(b.buffer).name));
-      }
-    }
+    for (const BufferId id : used)
+      if (at(id).offset < 0) report("buffer " + at(id).name, "used but without a place");
   }
 
   const Program& program_;
   std::vector<std::string> violations_;
-  std::set<BufferId> written_;  // roots
+  std::map<BufferId, Pieces> memory_;  // by space
+  std::set<BufferId> taken_over_;
+  std::map<std::tuple<int32_t, size_t, size_t>, std::string> in_place_;  // kernel, output, input: what the proof said
 };
 
 }  // namespace

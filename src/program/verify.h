@@ -1,13 +1,15 @@
 // The invariants of program.h, checked, those of its kernels included. Each violation names the program, the thing and
 // the rule.
 //
-// - Buffers: sizes fit their types; aliases lead to a root of the same size; inputs and outputs have their numbers in
-//   the signature; weights have contents of their size.
+// - Buffers: sizes fit their types; views lie within their roots; `over` names an arena buffer of the same size that
+//   no other takes over; inputs and outputs have their numbers in the signature; weights have contents of their size.
 // - Calls: parameters have the types and physical shapes that the kernel declares; outputs are not inputs or weights of
-//   the program, and share no bytes with the call's other parameters; nothing is read before it is written; every
-//   output of the program is written.
-// - Once planned: offsets are multiples of 64 and inside the arena or the weights; buffers alive together do not
-// overlap.
+//   the program, and share no bytes with the call's other parameters, except that an output may be over an input when
+//   the kernel proves it safe.
+// - Bytes: nothing is read before it is written, or after another buffer has been written over it. This is found by
+//   following every byte of memory from call to call, apart from the lifetimes that the memory plan goes by. Every
+//   output of the program is written in full.
+// - Once planned: offsets are multiples of 64 (of views: where their root says) and inside the arena or the weights.
 #pragma once
 
 #include <string>

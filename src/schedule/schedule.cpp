@@ -46,9 +46,8 @@ void use_packed(Program& program, int32_t kernel, const PackedParam& packed) {
 void drop_unused_buffers(Program& program) {
   std::vector<bool> used(program.buffers.size(), false);
   const auto mark = [&](BufferId id) {
-    used[static_cast<size_t>(id)] = true;
-    const BufferId root = program.buffers[static_cast<size_t>(id)].alias_of;
-    if (root >= 0) used[static_cast<size_t>(root)] = true;
+    for (; id >= 0 && !used[static_cast<size_t>(id)]; id = program.buffers[static_cast<size_t>(id)].alias_of)
+      used[static_cast<size_t>(id)] = true;
   };
   for (const KernelCall& call : program.calls)
     for (BufferId id : call.args) mark(id);
@@ -64,7 +63,10 @@ void drop_unused_buffers(Program& program) {
   const auto apply = [&](BufferId& id) {
     if (id >= 0) id = renumber[static_cast<size_t>(id)];
   };
-  for (ProgramBuffer& buffer : kept) apply(buffer.alias_of);
+  for (ProgramBuffer& buffer : kept) {
+    apply(buffer.alias_of);
+    apply(buffer.over);
+  }
   for (KernelCall& call : program.calls)
     for (BufferId& id : call.args) apply(id);
   for (BufferId& id : program.inputs) apply(id);

@@ -27,7 +27,7 @@ class Compile(CliTest):
     def test_module_is_written_runs_and_is_the_same_every_time(self):
         self.save(affine_model())
         text, _ = self.tessera("compile", "model.onnx", "-o", "a.so")
-        self.assertRegex(text, r"^a\.so: .* kB in .* s: \d+ kernels, code .*, weights .*, arena ")
+        self.assertRegex(text, r"^a\.so: .* kB in .* s: \d+ kernels \(\d+ different\), code .*, weights .*, arena ")
         self.tessera("compile", "model.onnx", "-o", "b.so", "-q")
         self.assertEqual((self.folder / "a.so").read_bytes(), (self.folder / "b.so").read_bytes())
         text, _ = self.tessera("run", "a.so", "-i", self.save_npy("x.npy", X), "-o", "y=@y.npy")

@@ -19,6 +19,7 @@
 #include "ops/op_table.h"
 #include "program/memory_plan.h"
 #include "program/parser.h"
+#include "program/pass.h"
 #include "program/printer.h"
 #include "program/verify.h"
 #include "schedule/schedule.h"
@@ -43,6 +44,14 @@ Program compile(Graph graph, const Target& target, int opt_level) {
     if (opt_level >= pass.min_level) graph = pass.run(graph, ctx);
   Program program = lower_graph(graph);
   verify_or_throw(program, "lower");
+  const auto run_program_passes = [&](ProgramPhase phase) {
+    for (const ProgramPass& pass : program_pipeline()) {
+      if (pass.phase != phase || opt_level < pass.min_level) continue;
+      pass.run(program);
+      verify_or_throw(program, pass.name);
+    }
+  };
+  run_program_passes(ProgramPhase::kLowered);
   schedule_program(program, target, opt_level);
   verify_or_throw(program, "schedule");
   for (const LoopPass& pass : loop_pipeline()) {
@@ -52,6 +61,7 @@ Program compile(Graph graph, const Target& target, int opt_level) {
       verify_or_throw(kernel.program, pass.name);
     }
   }
+  run_program_passes(ProgramPhase::kScheduled);
   plan_memory(program);
   verify_or_throw(program, "plan_memory");
   return program;
@@ -83,7 +93,7 @@ class ProgramE2E : public testing::TestWithParam<Setting> {
     for (size_t i = 0; i < program.inputs.size(); ++i)
       inputs.push_back(read_npy((*path / fmt::format("input_{}_{}.npy", name, i)).string()));
     const auto begin = std::chrono::steady_clock::now();
-    const std::vector<Tensor> outputs = interpret(program, inputs);
+    const std::vector<Tensor> outputs = interpret(program, inputs, ProgramRun{{}, true});
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     int64_t flops = 0;
     for (const KernelCall& call : program.calls)

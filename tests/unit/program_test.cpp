@@ -116,7 +116,7 @@ std::string violation(const std::string& from, const std::string& to) {
 }
 
 TEST(ProgramVerify, NamesTheRule) {
-  EXPECT_THAT(violation("arena at 64", "arena at 0"), HasSubstr("buffer u: overlaps t while both are alive"));
+  EXPECT_THAT(violation("arena at 64", "arena at 0"), HasSubstr("call of add: the output u shares bytes with parameter x"));
   EXPECT_THAT(violation("arena at 64", "arena at 65"), HasSubstr("buffer u: 32 bytes at 65 of 128"));
   EXPECT_THAT(violation("arena 128", "arena 64"), HasSubstr("buffer u: 32 bytes at 64 of 64"));
   EXPECT_THAT(violation("arena at 0 alias", "arena at 64 alias"), HasSubstr("not at the place of its root"));

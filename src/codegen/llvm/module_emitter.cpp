@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 
 #include "codegen/common/abi_fields.h"
 #include "codegen/common/object_code.h"
@@ -15,39 +16,57 @@ namespace {
 
 using llvm::Value;
 
-// A buffer's own bytes: follows views to what they are views of.
-const ProgramBuffer& storage_of(const Program& program, BufferId id) {
+// Where a buffer's bytes are: views are followed to what they are views of.
+struct Place {
+  const ProgramBuffer& root;
+  int64_t begin, end;  // in the arena or the weights; of inputs and outputs, in the buffer itself
+};
+
+Place place_of(const Program& program, BufferId id) {
   check(id >= 0 && static_cast<size_t>(id) < program.buffers.size(), "kernel call with an unknown buffer");
+  const int64_t bytes = program.buffers[static_cast<size_t>(id)].bytes;
+  int64_t begin = 0;
   for (size_t steps = 0; steps <= program.buffers.size(); ++steps) {
     const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(id)];
-    if (buffer.alias_of < 0) return buffer;
+    if (buffer.alias_of < 0) {
+      if (buffer.kind == BufferKind::kArena || buffer.kind == BufferKind::kWeight) {
+        check(buffer.offset >= 0, "buffer without an offset: " + buffer.name);
+        begin += buffer.offset;
+      }
+      return {buffer, begin, begin + bytes};
+    }
+    begin += buffer.view_offset;
     id = buffer.alias_of;
   }
   throw InternalError("buffers are views of each other in a circle");
 }
 
-bool overlap(const ProgramBuffer& a, const ProgramBuffer& b) {
-  if (&a == &b) return true;
-  if (a.kind != b.kind) return false;
-  if (a.kind == BufferKind::kArena) return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-  return (a.kind == BufferKind::kInput || a.kind == BufferKind::kOutput) && a.index == b.index;
+// Weights are never written: it does not matter whether they share bytes.
+bool overlap(const Place& a, const Place& b) {
+  if (a.root.kind != b.root.kind || a.root.kind == BufferKind::kWeight) return false;
+  if (a.root.kind != BufferKind::kArena && a.root.index != b.root.index) return false;
+  return a.begin < b.end && b.begin < a.end;
 }
 
-// Parameters that share bytes in some call get the same number.
-std::vector<int> alias_classes(const Program& program, int32_t kernel) {
-  const size_t n = program.kernels[static_cast<size_t>(kernel)].program.params.size();
-  std::vector<int> classes(n);
-  for (size_t i = 0; i < n; ++i) classes[i] = static_cast<int>(i);
-  for (const KernelCall& call : program.calls) {
-    if (call.kernel != kernel) continue;
-    check(call.args.size() == n,
-          "kernel call with a wrong number of buffers: " + program.kernels[static_cast<size_t>(kernel)].program.name);
-    for (size_t i = 0; i < n; ++i)
-      for (size_t j = i + 1; j < n; ++j)
-        if (classes[i] != classes[j] && overlap(storage_of(program, call.args[i]), storage_of(program, call.args[j])))
-          std::replace(classes.begin(), classes.end(), classes[j], classes[i]);
+// For every kernel and parameter a number: parameters that share bytes in some call of the kernel have the same.
+std::vector<std::vector<int>> alias_classes(const Program& program) {
+  std::vector<std::vector<int>> result;
+  for (const Kernel& kernel : program.kernels) {
+    result.emplace_back(kernel.program.params.size());
+    std::iota(result.back().begin(), result.back().end(), 0);
   }
-  return classes;
+  for (const KernelCall& call : program.calls) {
+    std::vector<int>& classes = result.at(static_cast<size_t>(call.kernel));
+    check(call.args.size() == classes.size(), "kernel call with a wrong number of buffers: " +
+                                                  program.kernels[static_cast<size_t>(call.kernel)].program.name);
+    std::vector<Place> places;
+    for (const BufferId arg : call.args) places.push_back(place_of(program, arg));
+    for (size_t i = 0; i < classes.size(); ++i)
+      for (size_t j = i + 1; j < classes.size(); ++j)
+        if (classes[i] != classes[j] && overlap(places[i], places[j]))
+          std::replace(classes.begin(), classes.end(), int{classes[j]}, int{classes[i]});
+  }
+  return result;
 }
 
 // The exported function: int32_t tessera_module_run(const tsr_call*).
@@ -78,7 +97,7 @@ class EntryEmitter {
     trace_ = field(host_, abi::kHostTrace, "trace");
     self_ = field(host_, abi::kHostSelf, "self");
     tracing_ = b_.CreateIsNotNull(trace_, "tracing");
-    for (const KernelCall& call : program_.calls) emit_call(call);
+    for (size_t i = 0; i < program_.calls.size(); ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
     b_.CreateRet(b_.getInt32(0));
   }
 
@@ -91,19 +110,17 @@ class EntryEmitter {
   }
 
   Value* pointer_to(BufferId id) {
-    const ProgramBuffer& buffer = storage_of(program_, id);
-    switch (buffer.kind) {
-      case BufferKind::kArena:
-      case BufferKind::kWeight:
-        check(buffer.offset >= 0, "buffer without an offset: " + buffer.name);
-        return offset(buffer.kind == BufferKind::kArena ? arena_ : weights_, buffer.offset);
-      case BufferKind::kInput: return field(inputs_, 8 * buffer.index, "input");
-      case BufferKind::kOutput: return field(outputs_, 8 * buffer.index, "output");
+    const Place place = place_of(program_, id);
+    switch (place.root.kind) {
+      case BufferKind::kArena: return offset(arena_, place.begin);
+      case BufferKind::kWeight: return offset(weights_, place.begin);
+      case BufferKind::kInput: return offset(field(inputs_, 8 * place.root.index, "input"), place.begin);
+      case BufferKind::kOutput: return offset(field(outputs_, 8 * place.root.index, "output"), place.begin);
     }
     throw InternalError("unknown kind of buffer");
   }
 
-  void emit_trace(int32_t kernel, int phase) {
+  void emit_trace(int32_t number, int phase) {
     llvm::LLVMContext& context = module_.getContext();
     auto* report = llvm::BasicBlock::Create(context, "trace", function_);
     auto* after = llvm::BasicBlock::Create(context, "run", function_);
@@ -111,12 +128,12 @@ class EntryEmitter {
     b_.SetInsertPoint(report);
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt32Ty(), b_.getInt32Ty()}, false);
     b_.CreateCall(type, trace_,
-                  {self_, b_.getInt32(static_cast<uint32_t>(kernel)), b_.getInt32(static_cast<uint32_t>(phase))});
+                  {self_, b_.getInt32(static_cast<uint32_t>(number)), b_.getInt32(static_cast<uint32_t>(phase))});
     b_.CreateBr(after);
     b_.SetInsertPoint(after);
   }
 
-  void emit_call(const KernelCall& call) {
+  void emit_call(const KernelCall& call, int32_t number) {
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(call.kernel)].program;
     int slot = 0;
     for (const BufferId id : call.args) b_.CreateStore(pointer_to(id), offset(args_, 8 * slot++));
@@ -127,9 +144,9 @@ class EntryEmitter {
       b_.CreateStore(b_.CreateLoad(b_.getInt64Ty(), offset(values, 8 * number), symbol->name),
                      offset(args_, 8 * slot++));
     }
-    emit_trace(call.kernel, 0);
+    emit_trace(number, 0);
     b_.CreateCall(kernels_[static_cast<size_t>(call.kernel)], {args_, host_});
-    emit_trace(call.kernel, 1);
+    emit_trace(number, 1);
   }
 
   llvm::Module& module_;
@@ -157,11 +174,12 @@ EmittedModule emit_module(llvm::Module& module, const Program& program, const Ta
   EmittedModule result;
   for (const Kernel& kernel : program.kernels)
     result.scratch_bytes = std::max(result.scratch_bytes, plan_locals(kernel.program).scratch_bytes);
+  const std::vector<std::vector<int>> classes = alias_classes(program);
   std::vector<llvm::Function*> kernels;
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const LoopProgram& loops = program.kernels[i].program;
-    KernelEmitter emitter(module, target, loops, symbol_of(i, loops.name),
-                          alias_classes(program, static_cast<int32_t>(i)), result.scratch_bytes, result.remarks);
+    KernelEmitter emitter(module, target, loops, symbol_of(i, loops.name), classes[i], result.scratch_bytes,
+                          result.remarks);
     kernels.push_back(emitter.emit());
   }
   EntryEmitter(module, program, std::move(kernels)).emit();

@@ -1,0 +1,30 @@
+// What a program pass is, and the one list of them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "program/program.h"
+
+namespace tessera {
+
+enum class ProgramPhase : uint8_t {
+  kLowered,    // before kernels are scheduled: they have definitions and naive loops
+  kScheduled,  // loops are final, memory is not planned
+};
+
+// Changes a verified program into one that verifies and computes the same outputs, bit for bit.
+struct ProgramPass {
+  std::string_view name;
+  std::string_view summary;  // one sentence
+  int min_level;             // the lowest optimisation level that runs it
+  ProgramPhase phase;
+  void (*run)(Program& program);
+};
+
+// In execution order.
+std::span<const ProgramPass> program_pipeline();
+// By name; null when unknown.
+const ProgramPass* find_program_pass(std::string_view name);
+
+}  // namespace tessera

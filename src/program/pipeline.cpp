@@ -1,0 +1,30 @@
+#include <algorithm>
+#include <array>
+
+#include "program/merge_kernels.h"
+#include "program/order_calls.h"
+#include "program/pass.h"
+#include "program/reuse_buffers.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array kPipeline = {
+    ProgramPass{"merge_kernels", "Keeps one of each set of equal kernels", 1, ProgramPhase::kLowered, merge_kernels},
+    ProgramPass{"order_calls", "Reorders calls where that needs less memory at once", 1, ProgramPhase::kScheduled,
+                order_calls},
+    ProgramPass{"reuse_buffers", "Lets kernels write over inputs that die there", 1, ProgramPhase::kScheduled,
+                reuse_buffers},
+};
+
+}  // namespace
+
+std::span<const ProgramPass> program_pipeline() { return kPipeline; }
+
+const ProgramPass* find_program_pass(std::string_view name) {
+  const auto it =
+      std::find_if(kPipeline.begin(), kPipeline.end(), [&](const ProgramPass& p) { return p.name == name; });
+  return it == kPipeline.end() ? nullptr : &*it;
+}
+
+}  // namespace tessera
