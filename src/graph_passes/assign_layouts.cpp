@@ -56,6 +56,7 @@ class LayoutAssigner {
       return decision;
     }
     if (node.op->name == "concat") return concat(node, inputs);
+    if (node.op->name == "slice" && slices_blocks(node, inputs[0])) return {{Want::kAsItIs}, true};
     if (!accesses.reduction) decision.operands.assign(inputs.size(), Want::kAsItIs);
     return decision;
   }
@@ -103,6 +104,16 @@ class LayoutAssigner {
     decision.blocked_result = true;
     decision.operands.assign(inputs.size(), Want::kBlocked);
     return decision;
+  }
+
+  // Whole blocks of channels of a blocked image, all of their pixels.
+  bool slices_blocks(const Node& node, ValueId input) {
+    const auto& starts = node.attrs.get_ints("starts");
+    const auto& steps = node.attrs.get_ints("steps");
+    const Shape& from = source_.type(node.inputs[0]).shape;
+    const Shape& to = source_.type(node.outputs[0]).shape;
+    const bool whole = is_blocked(input) && starts.size() == 4 && starts[1] % block_ == 0 && steps[1] == 1;
+    return whole && whole_blocks(to[1]) && same_shape({from[0], from[2], from[3]}, {to[0], to[2], to[3]});
   }
 
   std::vector<ValueId> visit(const Node& node, std::vector<ValueId> inputs) {

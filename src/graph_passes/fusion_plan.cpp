@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "graph/slices.h"
 #include "graph_passes/graph_util.h"
 
 namespace tessera {
@@ -55,7 +56,7 @@ class Planner {
   const Node& node(NodeId id) const { return graph_.node(id); }
   const Accesses& accesses(NodeId id) const { return accesses_[static_cast<size_t>(id)]; }
   bool is_expression(NodeId id) const {
-    return node(id).op->kind == OpKind::kExpression && node(id).outputs.size() == 1;
+    return node(id).op->kind == OpKind::kExpression && node(id).outputs.size() == 1 && !is_in_place(node(id));
   }
   bool is_view(NodeId id) const { return node(id).op->kind == OpKind::kView; }
   bool is_reduction(NodeId id) const { return is_expression(id) && accesses(id).reduction; }

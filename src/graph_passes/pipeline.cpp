@@ -13,6 +13,7 @@
 #include "graph_passes/move_transposes.h"
 #include "graph_passes/open_composites.h"
 #include "graph_passes/pass.h"
+#include "graph_passes/place_slices.h"
 #include "graph_passes/recognize_composites.h"
 #include "graph_passes/simplify_algebra.h"
 
@@ -40,6 +41,7 @@ constexpr GraphPass kPipeline[] = {
     {"dce", "Removes nodes that no output needs", 0, dce},
     {"assign_layouts", "Gives images the channel-blocked layout that kernels want", 2, assign_layouts},
     {"dce", "Removes nodes that no output needs", 0, dce},
+    {"place_slices", "Makes concatenations and slices of contiguous parts views", 1, place_slices},
     {"fuse_groups", "Collects the nodes that become one kernel", 1, fuse_groups},
 };
 

@@ -8,6 +8,7 @@
 
 #include "arith/simplify.h"
 #include "graph/op_def.h"
+#include "graph/slices.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -148,12 +149,14 @@ class GraphLowering {
       program_.outputs.push_back(id);
       program_.output_names.push_back(graph_.value(graph_.outputs[i]).name);
       // The first output whose bytes this storage is writes into it directly; others are copied at the end.
-      const ValueId root = storage_root(graph_.outputs[i]);
+      const ValueId root = storage_value(graph_, graph_.outputs[i]);
       const Node* producer = graph_.producer(root);
-      if (producer && producer->op->kind != OpKind::kConstant && !direct_.count(root)) direct_[root] = id;
+      if (producer && producer->op->kind != OpKind::kConstant && !is_slice_view(*producer) && !direct_.count(root))
+        direct_[root] = id;
       else copies_.push_back({graph_.outputs[i], id});
     }
-    for (const Node& node : graph_.nodes()) lower(node);
+    place_concats();
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) lower(graph_.nodes()[i], placed_[i]);
     for (const auto& [value, output] : copies_) copy(value, output);
     return std::move(program_);
   }
@@ -180,16 +183,50 @@ class GraphLowering {
     return count++ ? fmt::format("{}.{}", name, count - 1) : name;
   }
 
-  ValueId storage_root(ValueId id) const {
-    const Node* producer = graph_.producer(id);
-    while (producer && producer->op->kind == OpKind::kView) {
-      id = producer->inputs[0];
-      producer = graph_.producer(id);
+  // A slice that is a view of memory. Constants are stored in the order of whoever reads them: no views of those.
+  bool is_slice_view(const Node& node) const {
+    if (node.op->name != "slice" || !is_in_place(node)) return false;
+    const Node* producer = graph_.producer(storage_value(graph_, node.inputs[0]));
+    return !producer || producer->op->kind != OpKind::kConstant;
+  }
+
+  // The part of buffer `whole` from byte `begin` on, as a buffer of its own.
+  BufferId add_view(const std::string& name, const TensorType& type, BufferId whole, int64_t begin = 0) {
+    for (BufferId of = whole; of >= 0; of = program_.buffers[static_cast<size_t>(of)].alias_of) {
+      begin += program_.buffers[static_cast<size_t>(of)].view_offset;
+      whole = of;
     }
+    const BufferId id = add_buffer(name, program_.buffers[static_cast<size_t>(whole)].kind, type);
+    program_.buffers[static_cast<size_t>(id)].alias_of = whole;
+    program_.buffers[static_cast<size_t>(id)].view_offset = begin;
     return id;
   }
 
-  void lower(const Node& node) {
+  // Where the kernel that computes `value` writes it.
+  BufferId result_buffer(ValueId value) {
+    const std::string& name = graph_.value(value).name;
+    const TensorType& type = graph_.type(value);
+    if (const auto part = part_of_.find(value); part != part_of_.end())
+      return add_view(name, type, part->second.first, part->second.second);
+    const auto direct = direct_.find(value);
+    if (direct == direct_.end()) return add_buffer(name, BufferKind::kArena, type);
+    const bool same = program_.buffers[static_cast<size_t>(direct->second)].type == type;
+    return same ? direct->second : add_view(name, type, direct->second);
+  }
+
+  // In-place concats have their buffers before their operands, the largest first: a concat may be part of another.
+  void place_concats() {
+    placed_ = place_operands(graph_);
+    for (size_t i = placed_.size(); i-- > 0;) {
+      if (placed_[i].empty()) continue;
+      const ValueId result = graph_.nodes()[i].outputs[0];
+      buffer_of_[result] = result_buffer(result);
+      for (const PlacedOperand& operand : placed_[i])
+        if (operand.storage >= 0) part_of_[operand.storage] = {buffer_of_[result], operand.offset};
+    }
+  }
+
+  void lower(const Node& node, const std::vector<PlacedOperand>& placed) {
     if (node.op->kind == OpKind::kConstant) {
       const TensorPtr& value = node.attrs.get<TensorPtr>("value");
       const TensorType& type = graph_.type(node.outputs[0]);
@@ -203,11 +240,24 @@ class GraphLowering {
       const BufferId source = buffer_of_.at(node.inputs[0]);
       const TensorType& type = graph_.type(node.outputs[0]);
       check(type.layout.row_major() && graph_.type(node.inputs[0]).layout.row_major(), "a view of a layout");
-      const BufferId root = root_of(source);
-      const BufferId id =
-          add_buffer(graph_.value(node.outputs[0]).name, program_.buffers[static_cast<size_t>(root)].kind, type);
-      program_.buffers[static_cast<size_t>(id)].alias_of = root;
-      buffer_of_[node.outputs[0]] = id;
+      buffer_of_[node.outputs[0]] = add_view(graph_.value(node.outputs[0]).name, type, source);
+      return;
+    }
+    if (is_slice_view(node)) {
+      const auto begin = contiguous_slice(graph_, node);
+      check(begin.has_value(), "an in-place slice that is not contiguous: " + node.loc);
+      const ValueId result = node.outputs[0];
+      buffer_of_[result] =
+          add_view(graph_.value(result).name, graph_.type(result), buffer_of_.at(node.inputs[0]), *begin);
+      return;
+    }
+    if (!placed.empty()) {
+      for (size_t i = 0; i < placed.size(); ++i) {
+        if (placed[i].storage >= 0) continue;
+        const std::string name = graph_.value(node.inputs[i]).name + ".part";
+        const BufferId whole = buffer_of_.at(node.outputs[0]);
+        copy(node.inputs[i], add_view(name, graph_.type(node.inputs[i]), whole, placed[i].offset));
+      }
       return;
     }
     check(node.outputs.size() == 1, "a kernel has one result");
@@ -216,19 +266,7 @@ class GraphLowering {
     std::vector<BufferId> args;
     for (size_t i : kept) args.push_back(buffer_of_.at(node.inputs[i]));
     const ValueId result = node.outputs[0];
-    const auto direct = direct_.find(result);
-    BufferId out;
-    if (direct != direct_.end()) {
-      const TensorType& type = graph_.type(result);
-      out = direct->second;
-      if (!(program_.buffers[static_cast<size_t>(out)].type == type)) {
-        const BufferId view = add_buffer(graph_.value(result).name, BufferKind::kOutput, type);
-        program_.buffers[static_cast<size_t>(view)].alias_of = out;
-        out = view;
-      }
-    } else {
-      out = add_buffer(graph_.value(result).name, BufferKind::kArena, graph_.type(result));
-    }
+    const BufferId out = result_buffer(result);
     buffer_of_[result] = out;
     args.push_back(out);
     add_call(std::move(definition), std::move(args), node.loc);
@@ -247,7 +285,7 @@ class GraphLowering {
     program_.calls.push_back({static_cast<int32_t>(program_.kernels.size() - 1), std::move(args), loc});
   }
 
-  // An identity kernel from a value's buffer to an output that cannot share its bytes.
+  // An identity kernel from a value's buffer to another that cannot be the same bytes.
   void copy(ValueId value, BufferId output) {
     const TensorType& type = graph_.type(value);
     auto definition = std::make_shared<TensorProgram>();
@@ -262,16 +300,13 @@ class GraphLowering {
     add_call(std::move(definition), {buffer_of_.at(value), output}, graph_.value(value).name);
   }
 
-  BufferId root_of(BufferId id) const {
-    const BufferId alias = program_.buffers[static_cast<size_t>(id)].alias_of;
-    return alias < 0 ? id : alias;
-  }
-
   const Graph& graph_;
   Program program_;
   std::map<ValueId, BufferId> buffer_of_;
   std::map<ValueId, BufferId> direct_;
   std::vector<std::pair<ValueId, BufferId>> copies_;
+  std::vector<std::vector<PlacedOperand>> placed_;           // by node
+  std::map<ValueId, std::pair<BufferId, int64_t>> part_of_;  // the concat's buffer and the place in it, in bytes
   std::map<std::string, int> names_;
 };
 

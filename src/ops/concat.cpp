@@ -58,7 +58,9 @@ const OpDef& concat_op() {
       .doc = "The operands one after the other along `axis`.",
       .min_inputs = 1,
       .max_inputs = -1,
-      .attrs = {{"axis", AttrKind::kInt, true, "the dimension along which they are joined"}},
+      .attrs = {{"axis", AttrKind::kInt, true, "the dimension along which they are joined"},
+                {"in_place", AttrKind::kInt, false,
+                 "1: set by the compiler where operands are computed into the result"}},
       .infer = infer,
       .body = body,
       .example = R"(

@@ -51,7 +51,8 @@ const OpDef& slice_op() {
       .max_inputs = 1,
       .attrs = {{"starts", AttrKind::kInts, true, "index of the first element, per dimension"},
                 {"sizes", AttrKind::kInts, true, "the result's extents"},
-                {"steps", AttrKind::kInts, true, "distance between elements, not 0; negative walks backwards"}},
+                {"steps", AttrKind::kInts, true, "distance between elements, not 0; negative walks backwards"},
+                {"in_place", AttrKind::kInt, false, "1: set by the compiler where the result is a view of x"}},
       .infer = infer,
       .body = body,
       .example = R"(
