@@ -69,7 +69,8 @@ std::vector<std::vector<int>> alias_classes(const Program& program) {
   return result;
 }
 
-// The exported function: int32_t tessera_module_run(const tsr_call*).
+// The exported function: int32_t tessera_module_run(const tsr_call*). It calls functions that make a few of the calls
+// each: the time that LLVM takes for a function grows faster than its length.
 class EntryEmitter {
  public:
   EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
@@ -81,12 +82,28 @@ class EntryEmitter {
 
   void emit() {
     llvm::LLVMContext& context = module_.getContext();
+    std::vector<llvm::Function*> parts;
+    for (size_t begin = 0; begin < program_.calls.size(); begin += kCallsPerPart)
+      parts.push_back(emit_part(begin, std::min(program_.calls.size(), begin + kCallsPerPart)));
     auto* type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy()}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, TSR_ENTRY_SYMBOL, module_);
-    call_ = function_->getArg(0);
     b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function_));
+    for (llvm::Function* part : parts) b_.CreateCall(part, {function_->getArg(0)});
+    b_.CreateRet(b_.getInt32(0));
+  }
+
+ private:
+  static constexpr size_t kCallsPerPart = 16;
+
+  llvm::Function* emit_part(size_t begin, size_t end) {
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
+    function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, fmt::format("calls_{}", begin), module_);
+    call_ = function_->getArg(0);
+    b_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
     int slots = 1;
-    for (const Kernel& kernel : program_.kernels) slots = std::max(slots, KernelEmitter::num_slots(kernel.program));
+    for (size_t i = begin; i < end; ++i)
+      slots = std::max(
+          slots, KernelEmitter::num_slots(program_.kernels[static_cast<size_t>(program_.calls[i].kernel)].program));
     args_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(slots)), nullptr, "args");
     host_ = field(call_, abi::kCallHost, "host");
     arena_ = field(call_, abi::kCallArena, "arena");
@@ -97,11 +114,11 @@ class EntryEmitter {
     trace_ = field(host_, abi::kHostTrace, "trace");
     self_ = field(host_, abi::kHostSelf, "self");
     tracing_ = b_.CreateIsNotNull(trace_, "tracing");
-    for (size_t i = 0; i < program_.calls.size(); ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
-    b_.CreateRet(b_.getInt32(0));
+    for (size_t i = begin; i < end; ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
+    b_.CreateRetVoid();
+    return function_;
   }
 
- private:
   Value* offset(Value* base, int64_t bytes) {
     return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), base, static_cast<uint64_t>(bytes));
   }
