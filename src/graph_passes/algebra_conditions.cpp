@@ -301,23 +301,25 @@ bool reduces_ones(Match& m) {
   return true;
 }
 
-bool inner_cast_keeps_values(Match& m) {
-  const DType from = m.type_of("x").dtype, to = m.node("i").attrs.get<DType>("to"), last = m.type.dtype;
-  bool keeps = from == to;
-  if (from == DType::kBool) {
-    keeps = to == DType::kF64 || to == DType::kF32 || to == DType::kF16 || to == DType::kBF16 || is_int(to);
-  } else if (is_int(from) && is_int(to)) {
-    keeps = is_signed_int(from)
-                ? is_signed_int(to) && dtype_bits(to) >= dtype_bits(from)
-                : dtype_bits(to) > dtype_bits(from) || (is_unsigned_int(to) && dtype_bits(to) == dtype_bits(from));
-  } else if (is_int(from)) {
-    keeps = (to == DType::kF64 && dtype_bits(from) <= 32) || (to == DType::kF32 && dtype_bits(from) <= 16);
-    // A float cast saturates to an integer, an integer cast wraps.
-    keeps = keeps && !is_int(last);
-  } else if (is_float(from)) {
-    keeps = keeps || to == DType::kF64 || (to == DType::kF32 && (from == DType::kF16 || from == DType::kBF16));
+bool cast_keeps_values(DType from, DType to) {
+  if (from == to) return true;
+  if (from == DType::kBool)
+    return to == DType::kF64 || to == DType::kF32 || to == DType::kF16 || to == DType::kBF16 || is_int(to);
+  if (is_int(from) && is_int(to)) {
+    if (is_signed_int(from)) return is_signed_int(to) && dtype_bits(to) >= dtype_bits(from);
+    return dtype_bits(to) > dtype_bits(from);
   }
-  return keeps && keep_outer(m);
+  if (is_int(from))
+    return (to == DType::kF64 && dtype_bits(from) <= 32) || (to == DType::kF32 && dtype_bits(from) <= 16);
+  return is_float(from) && is_float(to) &&
+         (to == DType::kF64 || (to == DType::kF32 && (from == DType::kF16 || from == DType::kBF16)));
+}
+
+bool inner_cast_keeps_values(Match& m) {
+  const DType from = m.type_of("x").dtype, to = m.node("i").attrs.get<DType>("to");
+  // A float cast saturates to an integer, an integer cast wraps.
+  if (is_int(from) && is_float(to) && is_int(m.type.dtype)) return false;
+  return cast_keeps_values(from, to) && keep_outer(m);
 }
 
 bool skip_broadcast(Match& m) {

@@ -47,7 +47,9 @@ bool join_neighbour_slices(Match& m);    // o, the operands
 bool gather_one(Match& m);               // s, o
 bool reduces_ones(Match& m);             // o: a reshape
 bool inner_cast_keeps_values(Match& m);  // o
-bool skip_broadcast(Match& m);           // o, the operands
-bool both_transposed(Match& m);          // p, o
+// Whether values of type `from` stay what they are, and distinct, as `to`.
+bool cast_keeps_values(DType from, DType to);
+bool skip_broadcast(Match& m);   // o, the operands
+bool both_transposed(Match& m);  // p, o
 
 }  // namespace tessera

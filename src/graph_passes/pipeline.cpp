@@ -9,6 +9,7 @@
 #include "graph_passes/fuse_groups.h"
 #include "graph_passes/lower_conv_transpose.h"
 #include "graph_passes/merge_products.h"
+#include "graph_passes/move_casts.h"
 #include "graph_passes/move_reshapes.h"
 #include "graph_passes/move_transposes.h"
 #include "graph_passes/open_composites.h"
@@ -27,6 +28,7 @@ constexpr GraphPass kPipeline[] = {
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"cse", "Merges equal nodes", 1, cse},
     {"recognize_composites", "Puts operators together that an exporter took apart", 2, recognize_composites},
+    {"move_casts", "Moves casts to where they convert least", 2, move_casts},
     {"move_transposes", "Moves transposes until they meet and cancel", 2, move_transposes},
     {"move_reshapes", "Moves reshapes behind what is computed element by element", 2, move_reshapes},
     {"fold_pads", "Turns pads into the padding of convolutions and pooling", 1, fold_pads},

@@ -1,6 +1,6 @@
-// Every rule of simplify_algebra alone, on graphs made from its own pattern: random shapes (zero and one included),
-// element types and values (NaN, infinities, zeros of both signs, subnormals, the ends of the integers). What the
-// interpreter says before and after differs at most by what the rule declares.
+// Every rule of simplify_algebra and of move_casts alone, on graphs made from its own pattern: random shapes (zero and
+// one included), element types and values (NaN, infinities, zeros of both signs, subnormals, the ends of the integers).
+// What the interpreter says before and after differs at most by what the rule declares.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "graph/verify.h"
 #include "graph_passes/algebra_rules.h"
 #include "graph_passes/graph_util.h"
+#include "graph_passes/move_casts.h"
 #include "graph_passes/simplify_algebra.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
@@ -249,7 +250,9 @@ class Instance {
       Ints piece = shape;
       piece[axis] = in(1, left);
       left -= piece[axis];
-      if (outer && chance(30)) {
+      if (outer && chance(30) && dtype == DType::kF32) {
+        result.push_back(op("cast", {leaf(DType::kF16, piece, true)}, {{"to", dtype}}));
+      } else if (outer && chance(30)) {
         result.push_back(op("concat", pieces(dtype, piece, axis, false), {{"axis", static_cast<int64_t>(axis)}}));
       } else if (piece[axis] > 1 && chance(50)) {
         const ValueId whole = leaf(dtype, piece, true);
@@ -359,6 +362,8 @@ TEST_P(EveryRule, KeepsWhatItsPatternComputes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algebra, EveryRule, testing::ValuesIn(algebra_rules().begin(), algebra_rules().end()),
+                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Casts, EveryRule, testing::ValuesIn(cast_rules().begin(), cast_rules().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -95,7 +95,7 @@ class Generator {
   }
 
   ValueId random_node() {
-    switch (random_.in(0, 19)) {
+    switch (random_.in(0, 20)) {
       case 0:
       case 1: return conv(false);
       case 2: return conv(true);
@@ -115,6 +115,7 @@ class Generator {
       case 16: return padded_window();
       case 17: return products();
       case 18: return gelu_or_norm();
+      case 19: return through_f64();
       default: return between_moves();
     }
   }
@@ -228,6 +229,7 @@ class Generator {
           low.push_back(random_.in(0, 3) ? 0 : 1);
           high.push_back(random_.in(0, 3) ? 0 : 1);
         }
+        if (graph_.type(x).dtype != DType::kF32) return x;
         return op("pad", {x, constant({})}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
       }
       default: {
@@ -355,7 +357,17 @@ class Generator {
                         number(static_cast<double>(dims(x).back()))});
     };
     const ValueId centred = op("sub", {x, mean(x)});
-    return op("div", {centred, op("sqrt", {op("add", {mean(op("mul", {centred, centred})), number(0.5)})})});
+    const ValueId unit =
+        op("div", {centred, op("sqrt", {op("add", {mean(op("mul", {centred, centred})), number(0.5)})})});
+    // Its elements sum up to zero, of which only roundings would be left; a scale keeps numbers to compare.
+    return op("add", {op("mul", {unit, constant({dims(x).back()}, 0.25, 2)}), constant({dims(x).back()}, 0.5, 1)});
+  }
+
+  // A move between a widening and a narrowing cast.
+  ValueId through_f64() {
+    const ValueId wide = op("cast", {any()}, {{"to", DType::kF64}});
+    const ValueId moved = view_or_move(wide);
+    return moved < 0 ? -1 : op("cast", {op("neg", {moved})}, {{"to", DType::kF32}});
   }
 
   // Elementwise between two transposes or reshapes.

@@ -1,0 +1,61 @@
+// docs/passes.md lists what the pipelines and the table of algebraic rules hold, row by row and nothing else.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "graph_passes/algebra_rules.h"
+#include "graph_passes/move_casts.h"
+#include "graph_passes/pass.h"
+#include "loop_passes/pass.h"
+
+namespace tessera {
+namespace {
+
+// The rows of the table behind `<!-- name -->`, without its two head lines.
+std::string table_of(const std::string& name) {
+  std::ifstream file(TESSERA_SOURCE_DIR "/docs/passes.md");
+  std::string rows;
+  bool found = false;
+  int heads = 2;
+  for (std::string line; std::getline(file, line);) {
+    if (line == "<!-- " + name + " -->") {
+      found = true;
+    } else if (found && line.rfind("|", 0) == 0) {
+      if (heads-- <= 0) rows += line + "\n";
+    } else if (found && !rows.empty()) {
+      break;
+    }
+  }
+  return rows;
+}
+
+template <typename Passes>
+std::string rows_of(const Passes& passes) {
+  std::string rows;
+  int place = 0;
+  for (const auto& pass : passes)
+    rows += fmt::format("| {} | `{}` | -O{} | {} |\n", ++place, pass.name, pass.min_level, pass.summary);
+  return rows;
+}
+
+TEST(PassesDoc, ListsTheGraphPipeline) { EXPECT_EQ(table_of("graph passes"), rows_of(graph_pipeline())); }
+
+TEST(PassesDoc, ListsTheLoopPipeline) { EXPECT_EQ(table_of("loop passes"), rows_of(loop_pipeline())); }
+
+std::string rows_of_rules(std::span<const AlgebraRule> rules) {
+  static constexpr std::string_view kErrors[] = {"none", "sign of zero", "rounding"};
+  std::string rows;
+  for (const AlgebraRule& rule : rules)
+    rows += fmt::format("| {} | `{}` | `{}` | {} | {} |\n", rule.name, rule.pattern, rule.replacement,
+                        kErrors[static_cast<size_t>(rule.error)], rule.says);
+  return rows;
+}
+
+TEST(PassesDoc, ListsTheAlgebraicRules) { EXPECT_EQ(table_of("rules"), rows_of_rules(algebra_rules())); }
+
+TEST(PassesDoc, ListsTheCastRules) { EXPECT_EQ(table_of("cast rules"), rows_of_rules(cast_rules())); }
+
+}  // namespace
+}  // namespace tessera
