@@ -23,9 +23,20 @@
 //                            pads_end = [0, 0], strides = [1, 1]} : f32[1,16,4,4]
 //     %z = reduce(%two) {axes = [1], keepdims = true, kind = "sum"} : f32[1,1,4,4]
 //   }
-// after: the concats
+// after:
+//   graph @main(%x: f32[1,16,4,4], %w: f32[16,16,1,1], %v: f32[16,48,1,1]) -> (%y: f32[1,16,4,4], %z: f32[1,1,4,4]) {
+//     %a = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0],
+//         pads_end = [0, 0], strides = [1, 1]} : f32[1,16,4,4]
+//     %b = conv(%a, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0],
+//         pads_end = [0, 0], strides = [1, 1]} : f32[1,16,4,4]
 //     %two = concat(%a, %b) {axis = 1, in_place = 1} : f32[1,32,4,4]
+//     %c = reduce_window(%b) {dilations = [1, 1], kind = "max", pads_begin = [1, 1], pads_end = [1, 1],
+//         strides = [1, 1], window = [3, 3]} : f32[1,16,4,4]
 //     %three = concat(%two, %c) {axis = 1, in_place = 1} : f32[1,48,4,4]
+//     %y = conv(%three, %v) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0],
+//         pads_end = [0, 0], strides = [1, 1]} : f32[1,16,4,4]
+//     %z = reduce(%two) {axes = [1], keepdims = true, kind = "sum"} : f32[1,1,4,4]
+//   }
 #pragma once
 
 #include "graph_passes/pass.h"

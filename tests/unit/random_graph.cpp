@@ -95,7 +95,7 @@ class Generator {
   }
 
   ValueId random_node() {
-    switch (random_.in(0, 20)) {
+    switch (random_.in(0, 21)) {
       case 0:
       case 1: return conv(false);
       case 2: return conv(true);
@@ -116,6 +116,7 @@ class Generator {
       case 17: return products();
       case 18: return gelu_or_norm();
       case 19: return through_f64();
+      case 20: return stored_slice();
       default: return between_moves();
     }
   }
@@ -361,6 +362,17 @@ class Generator {
         op("div", {centred, op("sqrt", {op("add", {mean(op("mul", {centred, centred})), number(0.5)})})});
     // Its elements sum up to zero, of which only roundings would be left; a scale keeps numbers to compare.
     return op("add", {op("mul", {unit, constant({dims(x).back()}, 0.25, 2)}), constant({dims(x).back()}, 0.5, 1)});
+  }
+
+  // Rows of what a kernel stores, and their concatenation with another result.
+  ValueId stored_slice() {
+    const ValueId x = matmul();
+    if (x < 0 || graph_.type(x).rank() != 2 || dims(x)[0] < 2) return -1;
+    const Ints shape = dims(x);
+    const ValueId rows =
+        op("slice", {x}, {{"starts", Ints{1, 0}}, {"sizes", Ints{shape[0] - 1, shape[1]}}, {"steps", Ints{1, 1}}});
+    const ValueId product = op("matmul", {rows, constant({shape[1], shape[1]})});
+    return random_.coin() ? product : op("concat", {x, product}, {{"axis", int64_t{0}}});
   }
 
   // A move between a widening and a narrowing cast.
