@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
+#include "program/memory_plan.h"
 #include "schedule/rules/rules.h"
 #include "support/error.h"
 
@@ -19,15 +21,32 @@ constexpr std::array kRules = {
     ScheduleRule{"scalar_loops", "one output element at a time", 1, scalar_loops},
 };
 
-// Stores the packed form of a weight as a buffer of its own and makes the calls of `kernel` read it.
-void use_packed(Program& program, int32_t kernel, const PackedParam& packed) {
+// How many parameters of calls read each buffer, counted for the buffer of which it is a view.
+std::vector<int> count_uses(const Program& program) {
+  std::vector<int> uses(program.buffers.size(), 0);
+  for (const KernelCall& call : program.calls)
+    for (const BufferId arg : call.args) ++uses[static_cast<size_t>(root_buffer(program, arg))];
+  return uses;
+}
+
+// Stores the packed form of a weight as a buffer of its own and makes the calls of `kernel` read it. The contents of a
+// weight that nobody reads any more go at once, so that all weights are in memory once, and one of them twice.
+void use_packed(Program& program, int32_t kernel, const PackedParam& packed, std::vector<int>& uses) {
+  std::map<BufferId, BufferId> made;  // calls may share a weight
+
   for (KernelCall& call : program.calls) {
     if (call.kernel != kernel) continue;
     const BufferId source = call.args[packed.param];
+    const BufferId source_root = root_buffer(program, source);
+    if (const auto it = made.find(source); it != made.end()) {
+      call.args[packed.param] = it->second;
+      --uses[static_cast<size_t>(source_root)];
+      continue;
+    }
     ProgramBuffer buffer;
     {
       const ProgramBuffer& old = program.buffers[static_cast<size_t>(source)];
-      const ProgramBuffer& root = old.alias_of >= 0 ? program.buffers[static_cast<size_t>(old.alias_of)] : old;
+      const ProgramBuffer& root = program.buffers[static_cast<size_t>(source_root)];
       check(root.kind == BufferKind::kWeight && root.data != nullptr,
             "a packed parameter must be a weight: " + old.name);
       auto data = std::make_shared<Tensor>(pack(*root.data, packed));
@@ -38,7 +57,9 @@ void use_packed(Program& program, int32_t kernel, const PackedParam& packed) {
       buffer.data = std::move(data);
     }
     program.buffers.push_back(std::move(buffer));
-    call.args[packed.param] = static_cast<BufferId>(program.buffers.size() - 1);
+    made[source] = call.args[packed.param] = static_cast<BufferId>(program.buffers.size() - 1);
+    uses.push_back(1);
+    if (--uses[static_cast<size_t>(source_root)] == 0) program.buffers[static_cast<size_t>(source_root)].data = nullptr;
   }
 }
 
@@ -85,6 +106,7 @@ const ScheduleRule* find_schedule_rule(std::string_view name) {
 }
 
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled) {
+  std::vector<int> uses = count_uses(program);
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     if (!program.kernels[k].definition) continue;
     for (const ScheduleRule& rule : kRules) {
@@ -97,7 +119,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       auto& scheduled = std::get<ScheduledKernel>(answer);
       program.kernels[k].program = std::move(scheduled.program);
       program.kernels[k].rule = rule.name;
-      for (const PackedParam& packed : scheduled.packed) use_packed(program, static_cast<int32_t>(k), packed);
+      for (const PackedParam& packed : scheduled.packed) use_packed(program, static_cast<int32_t>(k), packed, uses);
       break;
     }
   }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -44,6 +45,12 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, cons
   mapped->data_ = static_cast<const std::byte*>(data);
   mapped->size_ = size;
   return mapped;
+}
+
+void MappedFile::forget(size_t size) const {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (const size_t pages = std::min(size, size_) / page * page; data_ && pages > 0)
+    madvise(const_cast<std::byte*>(data_), pages, MADV_DONTNEED);  // advice: whether it is taken does not matter
 }
 
 MappedFile::~MappedFile() {

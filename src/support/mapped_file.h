@@ -20,6 +20,8 @@ class MappedFile {
 
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
+  // The first `size` bytes are not needed soon: they leave memory, and are read from the file again if they are.
+  void forget(size_t size) const;
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:

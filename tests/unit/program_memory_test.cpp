@@ -10,6 +10,7 @@
 #include <iostream>
 #include <random>
 
+#include "graph/parser.h"
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
 #include "interp/program_interp.h"
@@ -82,14 +83,16 @@ Target machine() {
   return target;
 }
 
-Program lowered(uint64_t seed, int nodes) {
-  Graph graph = random_graph(seed, nodes);
+Program lowered(Graph graph, const std::string& left_out = "") {
   GraphInterpreter evaluator;
   const Target target = machine();
   const PassContext ctx{standard_ops(), evaluator, target, 3};
-  for (const GraphPass& pass : graph_pipeline()) graph = pass.run(graph, ctx);
+  for (const GraphPass& pass : graph_pipeline())
+    if (pass.name != left_out) graph = pass.run(graph, ctx);
   return lower_graph(graph);
 }
+
+Program lowered(uint64_t seed, int nodes) { return lowered(random_graph(seed, nodes)); }
 
 void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b, const Program& program) {
   ASSERT_EQ(a.size(), b.size());
@@ -151,6 +154,97 @@ TEST(ProgramPasses, LeaveRandomProgramsAsTheyWere) {
   EXPECT_LE(worst, 1.15);
   EXPECT_GT(taken_over, 10);
   EXPECT_GT(merged, 0);
+}
+
+// Convolutions of one image, their results joined and cut along the channels in every way.
+Graph random_blocks(std::mt19937& random) {
+  std::string text;
+  std::vector<std::pair<std::string, int>> values = {{"x", 32}};  // names and channels
+  const auto pick = [&] { return values[random() % values.size()]; };
+  const int count = 6 + static_cast<int>(random() % 8);
+  for (int i = 0; i < count; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    const auto [from, channels] = pick();
+    switch (random() % 5) {
+      case 0: {  // of one value with itself, of inputs, of parts of other concats: some must be copied
+        std::string operands = "%" + from;
+        int sum = channels;
+        for (size_t more = 1 + random() % 3; more > 0; --more) {
+          const auto [next, next_channels] = pick();
+          operands += ", %" + next;
+          sum += next_channels;
+        }
+        if (sum > 256) break;
+        text += fmt::format("  %{} = concat({}) {{axis = 1}} : f32[1,{},3,5]\n", name, operands, sum);
+        values.emplace_back(name, sum);
+        break;
+      }
+      case 1: {
+        const int start = static_cast<int>(random() % static_cast<unsigned>(channels));
+        const int size = 1 + static_cast<int>(random() % static_cast<unsigned>(channels - start));
+        text += fmt::format(
+            "  %{} = slice(%{}) {{sizes = [1, {}, 3, 5], starts = [0, {}, 0, 0], steps = [1, 1, 1, 1]}} : "
+            "f32[1,{},3,5]\n",
+            name, from, size, start, size);
+        values.emplace_back(name, size);
+        break;
+      }
+      case 2:
+        text += fmt::format("  %{} = neg(%{}) : f32[1,{},3,5]\n", name, from, channels);
+        values.emplace_back(name, channels);
+        break;
+      default: {
+        const int filters = 16 * (1 + static_cast<int>(random() % 2));
+        text += fmt::format(
+            "  %{}.w = constant {{value = splat<f32[{},{},1,1] {}>}} : f32[{},{},1,1]\n  %{} = conv(%{}, %{}.w) "
+            "{{dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0], pads_end = [0, 0], "
+            "strides "
+            "= [1, 1]}} : f32[1,{},3,5]\n",
+            name, filters, channels, 0.01 * (i + 1), filters, channels, name, from, name, filters);
+        values.emplace_back(name, filters);
+      }
+    }
+  }
+  // The last values are outputs: concats and slices among them have memory of their own.
+  std::string outputs;
+  for (size_t i = values.size() - std::min<size_t>(3, values.size() - 1); i < values.size(); ++i)
+    outputs += fmt::format("{}%{}: f32[1,{},3,5]", outputs.empty() ? "" : ", ", values[i].first, values[i].second);
+  return parse_graph("graph @blocks(%x: f32[1,32,3,5]) -> (" + outputs + ") {\n" + text + "}\n", standard_ops());
+}
+
+TEST(PlaceSlices, JoinsAndCutsAsCopiesDo) {
+  std::mt19937 random(17);
+  size_t with = 0, without = 0;
+  for (int round = 0; round < 80; ++round) {
+    const Graph graph = random_blocks(random);
+    const std::vector<Tensor> inputs = random_inputs(graph, static_cast<uint64_t>(round));
+    GraphInterpreter interpreter;
+    const std::vector<Tensor> expected = interpreter.evaluate(graph, inputs);
+    Program placed = lowered(graph);
+    Program copied = lowered(graph, "place_slices");
+    with += placed.calls.size();
+    without += copied.calls.size();
+    for (Program* program : {&placed, &copied}) {
+      if (round % 2) schedule_program(*program, machine(), 3);
+      for (const ProgramPass& pass : program_pipeline()) {
+        pass.run(*program);
+        ASSERT_THAT(verify(*program), IsEmpty()) << pass.name << "\n" << print(*program);
+      }
+      plan_memory(*program);
+      ASSERT_THAT(verify(*program), IsEmpty()) << print(*program);
+      const std::vector<Tensor> results = interpret(*program, inputs, ProgramRun{{}, true});
+      ASSERT_EQ(results.size(), expected.size());
+      for (size_t i = 0; i < results.size(); ++i) {
+        double largest = 0;
+        for (int64_t k = 0; k < expected[i].num_elements(); ++k)
+          largest = std::max(largest, std::abs(expected[i].get_double(k)));
+        for (int64_t k = 0; k < expected[i].num_elements(); ++k)
+          ASSERT_NEAR(results[i].get_double(k), expected[i].get_double(k), 1e-5 * largest + 1e-6) << print(*program);
+      }
+    }
+  }
+  std::cout << fmt::format("[ info     ] {} calls with views, {} with copies\n", with, without);
+  EXPECT_LT(with, without);
 }
 
 // A plan is damaged at random; whenever the verifier has nothing to say, the results are right.

@@ -100,7 +100,7 @@ class GraphImporter {
                        fmt::format("the model has {} sparse initializers, the first is '{}'",
                                    proto_.sparse_initializer_size(), proto_.sparse_initializer(0).values().name()),
                        "", "dense initializers", "convert them to dense tensors"});
-    for (const auto& tensor : proto_.initializer()) {
+    for (auto& tensor : *model_->proto.mutable_graph()->mutable_initializer()) {
       if (tensor.name().empty())
         throw UserError({"TSR-1007", "an initializer has no name", "", "a name for every initializer", ""});
       if (!initializers_.emplace(tensor.name(), &tensor).second)
@@ -207,7 +207,11 @@ class GraphImporter {
     if (const auto it = values_.find(name); it != values_.end()) return it->second;
     const auto it = initializers_.find(name);
     if (it == initializers_.end()) return std::nullopt;
-    Tensor tensor = tensor_from_proto(*it->second, model_, model_->external, name);
+    // The tensor takes its bytes out of the model, so that they go when it goes and not with the last of all weights.
+    const auto own = std::make_shared<onnx::TensorProto>();
+    own->Swap(it->second);
+    it->second->set_name(name);
+    Tensor tensor = tensor_from_proto(*own, own, model_->external, name);
     const std::string loc = builder_.loc();
     builder_.set_loc(name);
     const ValueId value = builder_.add(state_.ops.get("constant"), {},
@@ -352,7 +356,7 @@ class GraphImporter {
   GraphBuilder builder_;
   ImportState state_;
   FailureList failures_;
-  std::unordered_map<std::string, const onnx::TensorProto*> initializers_;
+  std::unordered_map<std::string, onnx::TensorProto*> initializers_;
   std::unordered_map<std::string, ValueId> values_;
   std::unordered_set<std::string> failed_;  // values whose node could not be imported
   std::unordered_set<const onnx::NodeProto*> failed_nodes_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
 
@@ -53,17 +54,34 @@ OpsetVersions read_opsets(const google::protobuf::RepeatedPtrField<onnx::Operato
   return versions;
 }
 
+// The bytes in blocks; asking for the next says that the one before has been read.
+class BlockStream : public google::protobuf::io::ArrayInputStream {
+ public:
+  BlockStream(std::string_view bytes, const std::function<void(size_t)>& consumed)
+      : ArrayInputStream(bytes.data(), static_cast<int>(bytes.size()), kBlock), consumed_(consumed) {}
+
+  bool Next(const void** data, int* size) override {
+    if (consumed_) consumed_(static_cast<size_t>(ByteCount()));
+    return ArrayInputStream::Next(data, size);
+  }
+
+ private:
+  static constexpr int kBlock = 4 << 20;
+  const std::function<void(size_t)>& consumed_;
+};
+
 }  // namespace
 
 std::string standard_domain(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
 
-std::shared_ptr<LoadedModel> load_model(std::string_view bytes, const std::string& what, const std::string& folder) {
+std::shared_ptr<LoadedModel> load_model(std::string_view bytes, const std::string& what, const std::string& folder,
+                                        const std::function<void(size_t)>& consumed) {
   if (bytes.size() > INT32_MAX)
     throw UserError({"TSR-1003", fmt::format("{} has {} bytes", what, bytes.size()), "",
                      "less than 2 GB, the limit of protobuf", "save the model with external data"});
   auto model = std::make_shared<LoadedModel>();
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
-                                                static_cast<int>(bytes.size()));
+  BlockStream blocks(bytes, consumed);
+  google::protobuf::io::CodedInputStream stream(&blocks);
   stream.SetRecursionLimit(kRecursionLimit);
   if (bytes.empty() || !model->proto.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
     throw UserError(

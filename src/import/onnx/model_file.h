@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,6 +35,9 @@ constexpr int64_t kNewestOpset = 28;
 
 // `what` names the source in errors: the path or "model". TSR-1002: not a model; TSR-1003: over 2 GB; TSR-1004: no
 // graph; TSR-1005: IR version; TSR-1006: opset.
-std::shared_ptr<LoadedModel> load_model(std::string_view bytes, const std::string& what, const std::string& folder);
+// `consumed`, when there, is told how many of the bytes have been read: they are not looked at again unless the model
+// turns out to be none.
+std::shared_ptr<LoadedModel> load_model(std::string_view bytes, const std::string& what, const std::string& folder,
+                                        const std::function<void(size_t)>& consumed = {});
 
 }  // namespace tessera

@@ -14,9 +14,10 @@ Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::shared_ptr<LoadedModel> model;
   {
-    // The mapping is given back once protobuf has its own copy of the weights.
+    // The mapping is given back as protobuf makes its own copy of the weights: they are in memory once.
     const auto file = MappedFile::open(path, "model", "TSR-1001");
-    model = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string());
+    model = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string(),
+                       [&](size_t consumed) { file->forget(consumed); });
   }
   return build_graph(std::move(model), options, ops, evaluator);
 }
