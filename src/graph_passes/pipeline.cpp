@@ -4,6 +4,7 @@
 #include "graph_passes/cse.h"
 #include "graph_passes/dce.h"
 #include "graph_passes/fold_batch_norm.h"
+#include "graph_passes/fold_batch_norm_forward.h"
 #include "graph_passes/fold_constants.h"
 #include "graph_passes/fold_pads.h"
 #include "graph_passes/fuse_groups.h"
@@ -33,6 +34,8 @@ constexpr GraphPass kPipeline[] = {
     {"move_reshapes", "Moves reshapes behind what is computed element by element", 2, move_reshapes},
     {"fold_pads", "Turns pads into the padding of convolutions and pooling", 1, fold_pads},
     {"merge_products", "Makes one product of those that share their left operand", 2, merge_products},
+    {"fold_batch_norm_forward", "Merges scales and shifts by constants into the convolutions behind them", 1,
+     fold_batch_norm_forward},
     {"fold_batch_norm", "Merges scales and shifts by constants into convolutions", 1, fold_batch_norm},
     {"open_all_composites", "Replaces the composites that are left", 0, open_all_composites},
     {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1,

@@ -95,7 +95,7 @@ class Generator {
   }
 
   ValueId random_node() {
-    switch (random_.in(0, 21)) {
+    switch (random_.in(0, 24)) {
       case 0:
       case 1: return conv(false);
       case 2: return conv(true);
@@ -116,7 +116,10 @@ class Generator {
       case 17: return products();
       case 18: return gelu_or_norm();
       case 19: return through_f64();
-      case 20: return stored_slice();
+      case 20:
+      case 22:
+      case 23: return stored_slice();
+      case 21: return scaled_conv();
       default: return between_moves();
     }
   }
@@ -362,6 +365,21 @@ class Generator {
         op("div", {centred, op("sqrt", {op("add", {mean(op("mul", {centred, centred})), number(0.5)})})});
     // Its elements sum up to zero, of which only roundings would be left; a scale keeps numbers to compare.
     return op("add", {op("mul", {unit, constant({dims(x).back()}, 0.25, 2)}), constant({dims(x).back()}, 0.5, 1)});
+  }
+
+  // Scale and shift in front of a convolution, whose padding a shift would have to reach.
+  ValueId scaled_conv() {
+    ValueId x = op("tanh", {any_image()});
+    const int64_t channels = dims(x)[1], pad = random_.in(0, 1), groups = random_.coin() ? channels : 1;
+    x = op("mul", {x, constant({channels, 1, 1})});
+    if (random_.coin()) x = op("add", {x, constant({channels, 1, 1})});
+    return op("conv", {x, constant({2 * groups, channels / groups, 1, 1})},
+              {{"strides", Ints{1, 1}},
+               {"pads_begin", Ints{pad, 0}},
+               {"pads_end", Ints{0, pad}},
+               {"dilations", Ints{1, 1}},
+               {"input_dilations", Ints{1, 1}},
+               {"groups", groups}});
   }
 
   // Rows of what a kernel stores, and their concatenation with another result.
