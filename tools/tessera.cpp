@@ -80,7 +80,9 @@ int main(int argc, char** argv) {
     return tessera::kExitUserError;
   } catch (const std::bad_alloc&) {
     tessera::print_error(
-        "error TSR-5100: not enough memory\n  hint:  close other programs, or compile on a machine with more memory");
+        "error TSR-5100: not enough memory\n"
+        "  legal: a model whose weights and tensors fit in this machine's memory\n"
+        "  hint:  give smaller dimensions, close other programs, or take a machine with more memory");
     return tessera::kExitUserError;
   } catch (const std::exception& error) {
     std::string command;

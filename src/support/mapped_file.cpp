@@ -34,14 +34,16 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, cons
                      "a readable file", "check the path and the permissions"});
   struct stat info{};
   if (fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode))
-    throw UserError({error_id, fmt::format("the {} '{}' is not a regular file", what, path), "", "a regular file", ""});
+    throw UserError({error_id, fmt::format("the {} '{}' is not a regular file", what, path), "", "a regular file",
+                     "give the name of a file, not of a folder or a device"});
   std::shared_ptr<MappedFile> mapped(new MappedFile);
   if (info.st_size == 0) return mapped;
   const auto size = static_cast<size_t>(info.st_size);
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (data == MAP_FAILED)
     throw UserError(
-        {error_id, fmt::format("cannot map the {} '{}': {}", what, path, std::strerror(errno)), "", "", ""});
+        {error_id, fmt::format("cannot map the {} '{}': {}", what, path, std::strerror(errno)), "",
+         "a file that can be mapped into memory", "copy it to a local disk"});
   mapped->data_ = static_cast<const std::byte*>(data);
   mapped->size_ = size;
   return mapped;

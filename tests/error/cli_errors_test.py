@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What the command line says to mistakes: every message in full.    cli_errors_test.py TESSERA [unittest options]"""
 
+import os
 import pathlib
 import struct
 import sys
+import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 import cli_support
@@ -290,6 +292,22 @@ class CommandLine(CliTest):
         self.assertRegex(errors, r"^error TSR-6103: folder 'file/temps' cannot be made: Not a directory")
         self.assertEqual(self.files("*.tmp-*"), [])
         self.assertEqual(self.files("m.so"), [])
+
+    @unittest.skipIf(os.environ.get("TESSERA_SANITIZE"), "sanitizers end the program where memory is refused")
+    def test_more_memory_than_there_is(self):
+        huge = ("x", TensorProto.FLOAT, (2**39,)), ("y", TensorProto.FLOAT, (2**39,))
+        self.save(make_model([helper.make_node("Relu", ["x"], ["y"])], huge[:1], huge[1:]), "huge.onnx")
+        for engine in ("native", "interp"):
+            _, errors = self.tessera("run", "huge.onnx", "--engine", engine, "-i", "random:1", code=1)
+            self.assertEqual(
+                errors,
+                error(
+                    "TSR-5100",
+                    "not enough memory",
+                    "a model whose weights and tensors fit in this machine's memory",
+                    "give smaller dimensions, close other programs, or take a machine with more memory",
+                ),
+            )
 
     def test_models_and_modules(self):
         for verb in ("compile", "run", "bench"):

@@ -18,6 +18,8 @@ void expect_user_error(const std::string& id, const std::vector<std::string>& pa
     action();
   } catch (const UserError& error) {
     EXPECT_EQ(error.diagnostic().id, id) << error.what();
+    EXPECT_FALSE(error.diagnostic().legal.empty()) << "does not say what is legal: " << error.what();
+    EXPECT_FALSE(error.diagnostic().hint.empty()) << "does not say what to do: " << error.what();
     for (const std::string& part : parts) EXPECT_THAT(error.what(), testing::HasSubstr(part));
     return;
   }

@@ -90,7 +90,7 @@ TEST(OnnxNodeErrors, Attributes) {
   OnnxModel twice;
   twice.input("x", {2, 3}).output("y");
   set_attribute(twice.node("Transpose", {"x"}, {"y"}), "perm", std::vector<int64_t>{0, 0});
-  expect_import_error(twice, "TSR-1044", {"axes has 0 twice"});
+  expect_import_error(twice, "TSR-1044", {"axis 0 is named twice"});
 }
 
 TEST(OnnxNodeErrors, Outputs) {

@@ -401,7 +401,13 @@ def size_cases():
             [value("x", (1, 1))],
             initializers=[shape],
         ),
-        [],
+        ["bomb"],
+    )
+    yield BadModel(
+        "input_dim_negative",
+        "an input dimension of -5",
+        model_of([relu("picture")], [value("picture", (-5, 3))]),
+        ["picture"],
     )
 
 

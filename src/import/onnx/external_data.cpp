@@ -33,7 +33,10 @@ bool is_below(const fs::path& path, const fs::path& folder) {
 }
 
 [[noreturn]] void fail_location(const std::string& label, const std::string& location, const std::string& why) {
-  throw UserError({"TSR-1032", fmt::format("external data location '{}' {}", location, why), label,
+  throw UserError({"TSR-1032",
+                   location.empty() ? "external data has no location"
+                                    : fmt::format("external data location '{}' {}", location, why),
+                   label,
                    "a relative path to a file inside the model's folder",
                    "put the data file beside the model and save the model with that relative location"});
 }
@@ -45,7 +48,7 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   if (known != files_.end()) return known->second;
 
   const fs::path relative(location);
-  if (location.empty()) fail_location(label, location, "is empty");
+  if (location.empty()) fail_location(label, location, "");
   if (location.find('\0') != std::string::npos) fail_location(label, "...", "contains a zero byte");
   if (relative.is_absolute()) fail_location(label, location, "is an absolute path");
   for (const fs::path& part : relative)
@@ -55,7 +58,8 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   const fs::path folder = fs::canonical(folder_, error);
   if (error)
     throw UserError(
-        {"TSR-1033", fmt::format("cannot open the model's folder '{}': {}", folder_, error.message()), label, "", ""});
+        {"TSR-1033", fmt::format("cannot open the model's folder '{}': {}", folder_, error.message()), label,
+         "a folder that can be searched", "check the path and the permissions"});
   const fs::path path = fs::canonical(folder / relative, error);
   if (error)
     throw UserError({"TSR-1033",
@@ -65,6 +69,10 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
                      "fetch the data file that belongs to the model; it is often named like the model with '.data'"});
   if (!is_below(path, folder))
     fail_location(label, location, "leads out of the model's folder through a symbolic link");
+  if (!fs::is_regular_file(path, error))
+    throw UserError({"TSR-1033", fmt::format("the external data file '{}' is not a regular file", location), label,
+                     "a regular file inside the model's folder",
+                     "fetch the data file that belongs to the model; it is often named like the model with '.data'"});
   auto file = MappedFile::open(path.string(), "external data file", "TSR-1033");
   files_.emplace(location, file);
   return file;

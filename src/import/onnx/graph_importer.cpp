@@ -27,7 +27,8 @@ std::string domain_text(const FlatNode& node) {
 class FailureList {
  public:
   void add(const FlatNode& node, std::string reason) {
-    entries_.push_back({fmt::format("{} ({}): {}", node.proto->op_type(), domain_text(node), std::move(reason)),
+    const std::string& type = node.proto->op_type();
+    entries_.push_back({fmt::format("{} ({}): {}", type.empty() ? "''" : type, domain_text(node), std::move(reason)),
                         node.label, std::nullopt});
   }
   void add(const FlatNode& node, const Diagnostic& diagnostic) {
@@ -257,7 +258,7 @@ class GraphImporter {
       throw UserError(
           {"TSR-1023",
            fmt::format("a result of {} has the shape {}", node.proto->op_type(), to_string(graph_.type(id).shape)),
-           node.label, "at most 2^40 elements", ""});
+           node.label, "at most 2^40 elements", "give the model smaller inputs, with --dim or --shape where they are open"});
   }
 
   // The value takes over the ONNX name when this node made it and the name is free.

@@ -50,12 +50,14 @@ const char* kind_of(const onnx::TypeProto& type) {
 OpenInput read_input(const onnx::ValueInfoProto& info, const std::string& reader) {
   const std::string where = fmt::format("input '{}'", info.name());
   if (!info.type().has_tensor_type())
-    throw UserError({"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), reader, "tensors", ""});
+    throw UserError({"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), reader, "tensors",
+                     "give the input a tensor type in the model, or cut off the part that reads it"});
   const auto& tensor = info.type().tensor_type();
   const auto dtype = dtype_of_onnx(tensor.elem_type());
   if (!dtype || *dtype == DType::kString)
     throw UserError({"TSR-1024", fmt::format("{} has the data type {}", where, onnx_dtype_name(tensor.elem_type())),
-                     reader, "float, integer and bool tensors up to 64 bits", ""});
+                     reader, "float, integer and bool tensors up to 64 bits",
+                     "prepare this input outside of the model, and cut off the part that reads it"});
   OpenInput input{info.name(), *dtype, tensor.has_shape(), {}};
   for (const auto& dim : tensor.shape().dim()) input.dims.push_back(read_dim(dim));
   return input;
@@ -120,7 +122,7 @@ class Resolver {
       if (!checked_num_elements(fixed.dims))
         throw UserError({"TSR-1023",
                          fmt::format("input '{}' has the shape [{}]", input.name, fmt::join(fixed.dims, ",")), "",
-                         "at most 2^40 elements", ""});
+                         "at most 2^40 elements", "give sizes that fit in memory"});
       result.push_back(std::move(fixed));
     }
     return result;
@@ -137,7 +139,7 @@ class Resolver {
     for (const auto& [name, dims] : options_.shapes)
       if (!input_names.count(name))
         throw UserError({"TSR-1021", fmt::format("--shape names the input '{}', which the model does not have", name),
-                         "", fmt::format("inputs: {}", quoted_list(input_names)), ""});
+                         "", fmt::format("inputs: {}", quoted_list(input_names)), "correct the name"});
     for (const auto& [name, range] : options_.dims)
       if (!dim_names.count(name))
         throw UserError({"TSR-1021", fmt::format("--dim names the dimension '{}', which the model does not have", name),
@@ -156,7 +158,8 @@ class Resolver {
 
   static void check_range(const std::string& option, int64_t value) {
     if (value < 0 || value > kMaxTensorElements)
-      throw UserError({"TSR-1023", fmt::format("{}: {} is not a dimension", option, value), "", "0 to 2^40", ""});
+      throw UserError({"TSR-1023", fmt::format("{}: {} is not a dimension", option, value), "", "0 to 2^40",
+                       "give a size that fits in memory"});
   }
 
   void apply_shape(const std::string& name, const std::vector<int64_t>& dims) {
@@ -169,7 +172,8 @@ class Resolver {
       }
       const auto contradict = [&](const std::string& why) {
         throw UserError({"TSR-1022", fmt::format("{} contradicts {}", option, why), "",
-                         fmt::format("input '{}' is {}", name, shape_text(input)), ""});
+                         fmt::format("input '{}' is {}", name, shape_text(input)),
+                         "leave the option out, or make it agree"});
       };
       if (dims.size() != input.dims.size())
         contradict(fmt::format("the model: {} dimensions instead of {}", dims.size(), input.dims.size()));

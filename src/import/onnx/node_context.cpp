@@ -65,7 +65,7 @@ std::vector<int64_t> NodeContext::axes(std::vector<int64_t> axes, int rank) {
   std::vector<bool> seen(static_cast<size_t>(rank), false);
   for (int64_t& a : axes) {
     a = axis(a, rank, "an entry of axes");
-    if (seen[static_cast<size_t>(a)]) malformed(fmt::format("axes has {} twice", a), "each axis once");
+    if (seen[static_cast<size_t>(a)]) malformed(fmt::format("axis {} is named twice", a), "each axis once");
     seen[static_cast<size_t>(a)] = true;
   }
   return axes;

@@ -5,26 +5,48 @@
 #include <filesystem>
 
 #include "import/onnx/graph_importer.h"
+#include "support/error.h"
 #include "support/mapped_file.h"
 
 namespace tessera {
+namespace {
+
+// Runs `import`. Every message says what to do: where no better advice is known, the model contradicts the standard and
+// only its writer can mend it.
+template <typename Import>
+Graph with_advice(Import&& import) {
+  try {
+    return import();
+  } catch (const UserError& error) {
+    Diagnostic diagnostic = error.diagnostic();
+    if (!diagnostic.hint.empty()) throw;
+    diagnostic.hint =
+        "the model contradicts the ONNX standard here: look at it with onnx.checker.check_model(path, full_check=True) "
+        "in Python, mend the program that wrote it, and export it again";
+    throw UserError(std::move(diagnostic));
+  }
+}
+
+}  // namespace
 
 Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
                        Evaluator& evaluator) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::shared_ptr<LoadedModel> model;
-  {
-    // The mapping is given back as protobuf makes its own copy of the weights: they are in memory once.
-    const auto file = MappedFile::open(path, "model", "TSR-1001");
-    model = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string(),
-                       [&](size_t consumed) { file->forget(consumed); });
-  }
-  return build_graph(std::move(model), options, ops, evaluator);
+  return with_advice([&] {
+    std::shared_ptr<LoadedModel> model;
+    {
+      // The mapping is given back as protobuf makes its own copy of the weights: they are in memory once.
+      const auto file = MappedFile::open(path, "model", "TSR-1001");
+      model = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string(),
+                         [&](size_t consumed) { file->forget(consumed); });
+    }
+    return build_graph(std::move(model), options, ops, evaluator);
+  });
 }
 
 Graph import_onnx_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
                         Evaluator& evaluator, const std::string& folder) {
-  return build_graph(load_model(bytes, "the model", folder), options, ops, evaluator);
+  return with_advice([&] { return build_graph(load_model(bytes, "the model", folder), options, ops, evaluator); });
 }
 
 }  // namespace tessera
