@@ -4,5 +4,6 @@ set_tests_properties(error.ids PROPERTIES LABELS error)
 if(TARGET tessera)
   add_test(NAME error.cli
     COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/cli_errors_test.py $<TARGET_FILE:tessera>)
-  set_tests_properties(error.cli PROPERTIES LABELS error ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  set_tests_properties(error.cli PROPERTIES LABELS error
+    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;TESSERA_SANITIZE=${TESSERA_SANITIZE}")
 endif()

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Which schedule rule takes the kernels of real networks: how many each, and no contraction one element at a time.
+
+    rules_of_models.py TESSERA
+
+A rule that declines where it used to answer costs ten times the speed and changes no result, so nothing else notices.
+Only the choice is looked at (`compile --emit program`), so that this runs for every target on any machine. When a
+change of the passes moves these numbers on purpose, look at the new ones and write them here."""
+
+import collections
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGETS = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
+CONTRACTIONS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
+KERNEL = re.compile(r'^  define rule "(\w+)"(?:.* loc\("(.*)"\))?.*$', re.MULTILINE)
+
+EXPECTED = {
+    "resnet50": {"register_tile": 56, "injective": 1},
+    "mobilenet_v2": {"register_tile": 54, "injective": 1},
+    "text detector": {"register_tile": 74, "injective": 9},
+    "ultraface-rfb-320": {"register_tile": 54, "injective": 7},
+    "mnist-opt-wonnx": {"register_tile": 5, "injective": 1},
+    "mnist-ort-examples": {"register_tile": 5, "injective": 1},
+    "attention": {"register_tile": 7, "injective": 5},
+}
+
+
+def attention():
+    """One head without weights of its own: products of two computed matrices, softmax over rows, a normalization."""
+    node = helper.make_node
+    nodes = [
+        node("Transpose", ["k"], ["kt"], name="turn", perm=[0, 1, 3, 2]),
+        node("MatMul", ["q", "kt"], ["scores"], name="scores"),
+        node("Softmax", ["scores"], ["weights"], name="softmax", axis=-1),
+        node("MatMul", ["weights", "v"], ["mixed"], name="mix"),
+        node("MatMul", ["mixed", "w"], ["projected"], name="project"),
+        node("LayerNormalization", ["projected", "scale"], ["y"], name="norm", axis=-1),
+    ]
+    info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 4, 96, 64))
+    constants = {"w": numpy.full((64, 64), 0.1, numpy.float32), "scale": numpy.ones(64, numpy.float32)}
+    graph = helper.make_graph(
+        nodes, "attention", [info("q"), info("k"), info("v")], [info("y")],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_data():
+    for folder in (os.environ.get("TESSERA_TEST_DATA"), ROOT.parent / "shared"):
+        if folder and pathlib.Path(folder, "real").is_dir():
+            return pathlib.Path(folder)
+    return None
+
+
+def models(work):
+    """Yields (name, file or None, flags or the reason why there is none)."""
+    onnx.save(attention(), work / "attention.onnx")
+    yield "attention", work / "attention.onnx", []
+    for name in ("resnet50", "mobilenet_v2"):
+        command = [sys.executable, ROOT / "tests/models/materialize.py", name, "--out", work]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        yield name, work / f"{name}.onnx", []
+    detector = ROOT / ".deps/ppocr/ch_PP-OCRv4_det_infer.onnx"
+    if detector.exists():
+        yield "text detector", detector, ["--shape", "x=1x3x320x480"]
+    else:
+        yield "text detector", None, "its ONNX file is missing: run scripts/setup.sh"
+    data = test_data()
+    for name in ("ultraface-rfb-320", "mnist-opt-wonnx", "mnist-ort-examples"):
+        if data:
+            yield name, data / "real" / name / "model.onnx", []
+        else:
+            yield name, None, "no test data: set TESSERA_TEST_DATA"
+
+
+def contraction_names(model):
+    """Names of the nodes that multiply and add, as error messages and kernels have them."""
+    nodes = onnx.load(model, load_external_data=False).graph.node
+    return {node.name or f"{node.op_type}#{i}" for i, node in enumerate(nodes) if node.op_type in CONTRACTIONS}
+
+
+def problems_of(tessera, name, model, target, flags, work):
+    text = work / "model.program"
+    command = [tessera, "compile", model, "--emit", "program", "--target", target, "-o", text, *flags]
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        return [f"exit code {done.returncode}: {done.stdout.strip()}"]
+    kernels = KERNEL.findall(text.read_text())
+    counts = dict(collections.Counter(rule for rule, _ in kernels))
+    found = []
+    if counts != EXPECTED[name]:
+        found.append(f"kernels by rule are {counts} instead of {EXPECTED[name]}")
+    names = contraction_names(model)
+    contractions = 0
+    for rule, loc in kernels:
+        parts = names & set(loc.split("+"))
+        contractions += bool(parts)
+        if parts and rule not in ("register_tile", "injective"):  # injective takes nothing that adds up
+            found.append(f"{', '.join(sorted(parts))} is left to {rule}")
+    if contractions == 0:
+        found.append("no kernel is named after a contraction of the model")
+    return found
+
+
+def main():
+    tessera = os.path.abspath(sys.argv[1])
+    passed = failed = skipped = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, model, flags in models(pathlib.Path(folder)):
+            if model is None:
+                print(f"SKIP {name}: {flags}")
+                skipped += 1
+                continue
+            for target in TARGETS:
+                found = problems_of(tessera, name, model, target, flags, pathlib.Path(folder))
+                print(f"{'FAIL' if found else 'PASS'} {name}, {target}{': ' if found else ''}{'; '.join(found)}")
+                passed, failed = passed + (not found), failed + bool(found)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
