@@ -217,6 +217,21 @@ Expr merge_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, c
 
 }  // namespace
 
+int contiguous_reduced_axis(const FlatKernel& kernel) {
+  for (size_t i = kernel.reduce.size(); i-- > 0;) {
+    bool contiguous = false;
+    bool linear = true;
+    walk(kernel.reduce_value, [&](const Expr& node) {
+      if (node->kind != ExprKind::kLoad) return;
+      const auto c = linear_coefficient(node->operands[0], kernel.reduce[i].var, kernel.bounds);
+      linear &= c.has_value();
+      contiguous |= c == 1;
+    });
+    if (contiguous && linear) return static_cast<int>(i);
+  }
+  return -1;
+}
+
 void merge_loops(FlatKernel& kernel,
                  const std::function<bool(const OutputLoop& outer, const OutputLoop& inner)>& may_merge) {
   for (size_t i = kernel.loops.size(); i-- > 1;) {

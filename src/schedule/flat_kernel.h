@@ -51,6 +51,9 @@ std::optional<FlatKernel> make_flat_kernel(const TensorProgram& program, std::st
 // Whether every load in `e` stays inside its buffer for all values within `bounds`.
 bool loads_in_bounds(const Expr& e, const Bounds& bounds);
 
+// The reduced axis along which some load is contiguous and every other load linear: the last such, else -1.
+int contiguous_reduced_axis(const FlatKernel& kernel);
+
 // Merges neighbouring loops whose combined variable addresses all memory linearly, innermost first. Only loops for
 // which `may_merge` says so.
 void merge_loops(FlatKernel& kernel,

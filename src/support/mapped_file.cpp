@@ -41,9 +41,8 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, cons
   const auto size = static_cast<size_t>(info.st_size);
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (data == MAP_FAILED)
-    throw UserError(
-        {error_id, fmt::format("cannot map the {} '{}': {}", what, path, std::strerror(errno)), "",
-         "a file that can be mapped into memory", "copy it to a local disk"});
+    throw UserError({error_id, fmt::format("cannot map the {} '{}': {}", what, path, std::strerror(errno)), "",
+                     "a file that can be mapped into memory", "copy it to a local disk"});
   mapped->data_ = static_cast<const std::byte*>(data);
   mapped->size_ = size;
   return mapped;

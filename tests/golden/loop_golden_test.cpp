@@ -113,7 +113,8 @@ TEST_P(LoopGolden, File) {
     const bool exact = std::find(passes.begin(), passes.end(), "expand_math") == passes.end();
     const std::vector<Tensor> expected = run(before, 1);
     const std::vector<Tensor> got = run(after, 1);
-    for (size_t i = 0; !exact && i < expected.size(); ++i) EXPECT_EQ(difference(expected[i], got[i]), "") << before.name;
+    for (size_t i = 0; !exact && i < expected.size(); ++i)
+      EXPECT_EQ(difference(expected[i], got[i]), "") << before.name;
     for (size_t i = 0; exact && i < expected.size(); ++i)
       EXPECT_EQ(std::memcmp(expected[i].bytes(), got[i].bytes(), static_cast<size_t>(expected[i].num_bytes())), 0)
           << before.name << " computes something else:\n"

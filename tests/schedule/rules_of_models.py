@@ -24,15 +24,19 @@ TARGETS = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
 CONTRACTIONS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
 KERNEL = re.compile(r'^  define rule "(\w+)"(?:.* loc\("(.*)"\))?.*$', re.MULTILINE)
 
+# Which of the two tilings is faster depends on the target's caches, so that they are counted together; but where large
+# 3x3 convolutions are, some take the second one.
+TILED = "register_tile or winograd"
 EXPECTED = {
-    "resnet50": {"register_tile": 56, "injective": 1},
-    "mobilenet_v2": {"register_tile": 54, "injective": 1},
-    "text detector": {"register_tile": 74, "injective": 9},
-    "ultraface-rfb-320": {"register_tile": 54, "injective": 7},
-    "mnist-opt-wonnx": {"register_tile": 5, "injective": 1},
-    "mnist-ort-examples": {"register_tile": 5, "injective": 1},
-    "attention": {"register_tile": 7, "injective": 5},
+    "resnet50": {TILED: 56, "injective": 1},
+    "mobilenet_v2": {TILED: 54, "injective": 1},
+    "text detector": {TILED: 74, "injective": 9},
+    "ultraface-rfb-320": {TILED: 54, "injective": 7},
+    "mnist-opt-wonnx": {TILED: 5, "injective": 1},
+    "mnist-ort-examples": {TILED: 5, "injective": 1},
+    "attention": {TILED: 3, "row_reduce": 4, "injective": 5},
 }
+WITH_WINOGRAD = {"resnet50"}
 
 
 def attention():
@@ -96,8 +100,10 @@ def problems_of(tessera, name, model, target, flags, work):
     if done.returncode != 0:
         return [f"exit code {done.returncode}: {done.stdout.strip()}"]
     kernels = KERNEL.findall(text.read_text())
-    counts = dict(collections.Counter(rule for rule, _ in kernels))
+    counts = dict(collections.Counter(TILED if rule in TILED else rule for rule, _ in kernels))
     found = []
+    if name in WITH_WINOGRAD and all(rule != "winograd" for rule, _ in kernels):
+        found.append("no convolution is taken by winograd")
     if counts != EXPECTED[name]:
         found.append(f"kernels by rule are {counts} instead of {EXPECTED[name]}")
     names = contraction_names(model)
@@ -105,7 +111,7 @@ def problems_of(tessera, name, model, target, flags, work):
     for rule, loc in kernels:
         parts = names & set(loc.split("+"))
         contractions += bool(parts)
-        if parts and rule not in ("register_tile", "injective"):  # injective takes nothing that adds up
+        if parts and rule in ("scalar_loops", "naive"):
             found.append(f"{', '.join(sorted(parts))} is left to {rule}")
     if contractions == 0:
         found.append("no kernel is named after a contraction of the model")

@@ -36,8 +36,7 @@ bool is_below(const fs::path& path, const fs::path& folder) {
   throw UserError({"TSR-1032",
                    location.empty() ? "external data has no location"
                                     : fmt::format("external data location '{}' {}", location, why),
-                   label,
-                   "a relative path to a file inside the model's folder",
+                   label, "a relative path to a file inside the model's folder",
                    "put the data file beside the model and save the model with that relative location"});
 }
 
@@ -57,9 +56,8 @@ std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location
   std::error_code error;
   const fs::path folder = fs::canonical(folder_, error);
   if (error)
-    throw UserError(
-        {"TSR-1033", fmt::format("cannot open the model's folder '{}': {}", folder_, error.message()), label,
-         "a folder that can be searched", "check the path and the permissions"});
+    throw UserError({"TSR-1033", fmt::format("cannot open the model's folder '{}': {}", folder_, error.message()),
+                     label, "a folder that can be searched", "check the path and the permissions"});
   const fs::path path = fs::canonical(folder / relative, error);
   if (error)
     throw UserError({"TSR-1033",

@@ -258,7 +258,8 @@ class GraphImporter {
       throw UserError(
           {"TSR-1023",
            fmt::format("a result of {} has the shape {}", node.proto->op_type(), to_string(graph_.type(id).shape)),
-           node.label, "at most 2^40 elements", "give the model smaller inputs, with --dim or --shape where they are open"});
+           node.label, "at most 2^40 elements",
+           "give the model smaller inputs, with --dim or --shape where they are open"});
   }
 
   // The value takes over the ONNX name when this node made it and the name is free.

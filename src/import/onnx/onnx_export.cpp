@@ -271,9 +271,8 @@ void check_size(const onnx::ModelProto& model) {
 }
 
 [[noreturn]] void fail_write(const std::string& path) {
-  throw UserError(
-      {"TSR-6004", fmt::format("cannot write '{}': {}", path, std::strerror(errno)), "", "a writable path",
-         "check the folder, its permissions and the free space"});
+  throw UserError({"TSR-6004", fmt::format("cannot write '{}': {}", path, std::strerror(errno)), "", "a writable path",
+                   "check the folder, its permissions and the free space"});
 }
 
 }  // namespace

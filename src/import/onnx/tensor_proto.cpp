@@ -34,9 +34,8 @@ void write_tensor_proto_file(const std::string& path, const Tensor& tensor, cons
   tensor_to_proto(tensor, proto);
   std::ofstream file(path, std::ios::binary);
   if (!file || !proto.SerializeToOstream(&file) || !file.flush())
-    throw UserError(
-        {"TSR-6004", fmt::format("cannot write '{}': {}", path, std::strerror(errno)), "", "a writable path",
-         "check the folder, its permissions and the free space"});
+    throw UserError({"TSR-6004", fmt::format("cannot write '{}': {}", path, std::strerror(errno)), "",
+                     "a writable path", "check the folder, its permissions and the free space"});
 }
 
 }  // namespace tessera

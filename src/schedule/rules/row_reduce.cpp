@@ -6,26 +6,6 @@
 #include "support/error.h"
 
 namespace tessera {
-namespace {
-
-// The reduced axis along which some load is contiguous and every other load linear: the last such, else -1.
-int vector_axis(const FlatKernel& kernel) {
-  for (size_t i = kernel.reduce.size(); i-- > 0;) {
-    bool contiguous = false;
-    bool linear = true;
-    walk(kernel.reduce_value, [&](const Expr& node) {
-      if (node->kind != ExprKind::kLoad) return;
-      const auto c = linear_coefficient(node->operands[0], kernel.reduce[i].var, kernel.bounds);
-      linear &= c.has_value();
-      contiguous |= c == 1;
-    });
-    if (contiguous && linear) return static_cast<int>(i);
-  }
-  return -1;
-}
-
-}  // namespace
-
 RuleResult row_reduce(const TensorProgram& program, const Target& target) {
   std::string why;
   auto made = make_flat_kernel(program, why);
@@ -33,7 +13,7 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target) {
   FlatKernel& kernel = *made;
   if (kernel.combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
   if (kernel.padded) return Declined{"the output's layout has padding"};
-  const int axis = vector_axis(kernel);
+  const int axis = contiguous_reduced_axis(kernel);
   if (axis < 0) return Declined{"no reduced axis is contiguous in memory"};
 
   const Axis row = kernel.reduce[static_cast<size_t>(axis)];
