@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import case_folder
 import onnx_cases_contraction
+import onnx_cases_control
 import onnx_cases_elementwise
 import onnx_cases_movement
 
@@ -91,15 +92,15 @@ def main():
     args = parser.parse_args()
     if not args.out and not args.list:
         parser.error("--out is needed")
-    sources = [__file__, case_folder.__file__, onnx_cases_contraction.__file__, onnx_cases_elementwise.__file__,
-               onnx_cases_movement.__file__]
+    sources = [__file__, case_folder.__file__, onnx_cases_contraction.__file__, onnx_cases_control.__file__,
+               onnx_cases_elementwise.__file__, onnx_cases_movement.__file__]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,
                 case_folder.source_digest(*sources)))
     if args.out and case_folder.is_current(args.out, key):
         return 0
 
     builder = Builder()
-    for module in (onnx_cases_contraction, onnx_cases_elementwise, onnx_cases_movement):
+    for module in (onnx_cases_contraction, onnx_cases_control, onnx_cases_elementwise, onnx_cases_movement):
         module.add_cases(builder)
     selected = [case for case in builder.cases if re.search(args.match, case[0])]
     if args.list:

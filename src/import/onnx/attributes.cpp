@@ -84,6 +84,12 @@ const onnx::TensorProto* AttributeReader::get_tensor(const std::string& name) {
   return attribute ? &attribute->t() : nullptr;
 }
 
+const onnx::GraphProto& AttributeReader::require_graph(const std::string& name) {
+  const auto* attribute = find(name, AttributeProto::GRAPH);
+  if (!attribute) fail_missing(name, "GRAPH");
+  return attribute->g();
+}
+
 int64_t AttributeReader::require_int(const std::string& name) {
   if (!has(name)) fail_missing(name, "INT");
   return get_int(name, 0);

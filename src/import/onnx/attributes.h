@@ -23,6 +23,7 @@ class AttributeReader {
   std::vector<int64_t> get_ints(const std::string& name, std::vector<int64_t> fallback = {});
   std::vector<double> get_floats(const std::string& name, std::vector<double> fallback = {});
   const onnx::TensorProto* get_tensor(const std::string& name);  // null when absent
+  const onnx::GraphProto& require_graph(const std::string& name);
 
   bool has(const std::string& name) const;  // does not count as read
   int64_t require_int(const std::string& name);

@@ -74,9 +74,14 @@ class GraphImporter {
       : proto_(model->proto.graph()),
         model_(model),
         builder_(graph_),
-        state_{ops, model, graph_, builder_, ConstantFinder(graph_, evaluator), {}, [this](const std::string& name) {
-                 return lookup(name);
-               }} {}
+        state_{ops,
+               model,
+               graph_,
+               builder_,
+               ConstantFinder(graph_, evaluator),
+               {},
+               [this](const std::string& name) { return lookup(name); },
+               [this](const onnx::GraphProto& graph, const FlatNode& node) { return open_subgraph(graph, node); }} {}
 
   Graph run(const OnnxImportOptions& options) {
     read_initializers();
@@ -147,10 +152,10 @@ class GraphImporter {
     std::vector<FlatNode> kept;
     for (size_t i = nodes.size(); i-- > 0;) {
       const auto& outputs = nodes[i].proto->output();
-      // A node with subgraphs is kept whole: what they read is not looked into.
       if (std::none_of(outputs.begin(), outputs.end(), [&](const std::string& name) { return names.count(name); }))
         continue;
-      names.insert(nodes[i].proto->input().begin(), nodes[i].proto->input().end());
+      const std::vector<std::string> reads = read_names(*nodes[i].proto);
+      names.insert(reads.begin(), reads.end());
       kept.push_back(std::move(nodes[i]));
     }
     std::reverse(kept.begin(), kept.end());
@@ -178,7 +183,8 @@ class GraphImporter {
 
   void mark_failed(const FlatNode& node) {
     failed_nodes_.insert(node.proto);
-    failed_.insert(node.proto->output().begin(), node.proto->output().end());
+    for (const std::string& output : node.proto->output())
+      if (!output.empty()) failed_.insert(output);
   }
 
   // For each value the first node that reads it.
@@ -223,7 +229,7 @@ class GraphImporter {
 
   void import(const FlatNode& node) {
     if (failed_nodes_.count(node.proto)) return;
-    const auto& inputs = node.proto->input();
+    const std::vector<std::string> inputs = read_names(*node.proto);
     // What depends on a node that could not be imported cannot be judged.
     if (std::any_of(inputs.begin(), inputs.end(), [this](const std::string& name) { return failed_.count(name); }))
       return mark_failed(node);
@@ -245,10 +251,48 @@ class GraphImporter {
     } catch (const UnsupportedNode& unsupported) {
       failures_.add(node, unsupported.reason);
       mark_failed(node);
+    } catch (const UnsupportedSubgraph&) {
+      mark_failed(node);
     } catch (const UserError& error) {
       failures_.add(node, error.diagnostic());
       mark_failed(node);
     }
+  }
+
+  std::vector<ValueId> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node) {
+    if (node.opsets != &model_->opsets) throw UnsupportedNode{"a subgraph in a model-local function"};
+    if (graph.sparse_initializer_size() > 0) throw UnsupportedNode{"sparse initializers in a subgraph"};
+    std::set<std::string> defined;
+    for (const auto& [name, value] : values_) defined.insert(name);
+    for (const auto& [name, tensor] : initializers_) defined.insert(name);
+    defined.insert(failed_.begin(), failed_.end());
+    std::vector<std::string> own;  // names that end with the subgraph: its neighbour may use them again
+    for (const auto& tensor : graph.initializer()) {
+      if (tensor.name().empty() || !defined.insert(tensor.name()).second)
+        throw UserError({"TSR-1011", fmt::format("an initializer of a subgraph is called '{}'", tensor.name()),
+                         node.label, "a name that nothing else has", ""});
+      initializers_.emplace(tensor.name(), &tensor);
+      own.push_back(tensor.name());
+    }
+    const std::vector<FlatNode> nodes = flatten_subgraph(graph, node, defined);
+    for (const FlatNode& inner : nodes) {
+      own.insert(own.end(), inner.proto->output().begin(), inner.proto->output().end());
+      check_supported(inner);
+      import(inner);
+    }
+    std::vector<ValueId> results;
+    bool complete = true;
+    for (const auto& output : graph.output()) {
+      const auto value = lookup(output.name());
+      if (value) results.push_back(*value);
+      else if (failed_.count(output.name())) complete = false;
+      else
+        throw UserError({"TSR-1010", fmt::format("nothing defines the output '{}' of a subgraph", output.name()),
+                         node.label, "names of its nodes, or of values around it", ""});
+    }
+    for (const std::string& name : own) values_.erase(name), initializers_.erase(name), failed_.erase(name);
+    if (!complete) throw UnsupportedSubgraph{};
+    return results;
   }
 
   void check_size(ValueId id, const FlatNode& node) const {

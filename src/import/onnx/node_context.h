@@ -23,6 +23,9 @@ struct UnsupportedNode {
   std::string reason;
 };
 
+// A node in one of this node's subgraphs cannot be imported; that one is reported.
+struct UnsupportedSubgraph {};
+
 // What all nodes of one import share.
 struct ImportState {
   const OpTable& ops;
@@ -33,6 +36,8 @@ struct ImportState {
   std::map<std::pair<DType, uint64_t>, ValueId> scalars;  // by the bits of the double
   // The value of an ONNX name; materialises initializers. Empty when its node could not be imported.
   std::function<std::optional<ValueId>(const std::string& name)> lookup;
+  // Adds the nodes of a subgraph without inputs, and answers the values of its outputs. Throws UnsupportedSubgraph.
+  std::function<std::vector<ValueId>(const onnx::GraphProto& graph, const FlatNode& node)> open_subgraph;
 };
 
 class NodeContext {
@@ -70,6 +75,8 @@ class NodeContext {
   std::optional<std::vector<int64_t>> ints_attr_or_input(const std::string& name, int64_t since, int i);
 
   Tensor tensor(const onnx::TensorProto& proto);  // of an attribute
+  // The subgraph's nodes become nodes of the graph around it.
+  std::vector<ValueId> open(const onnx::GraphProto& subgraph) { return state_.open_subgraph(subgraph, node_); }
 
   // ---- results ----
   int num_outputs() const { return node_.proto->output_size(); }

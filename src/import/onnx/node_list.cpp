@@ -163,18 +163,6 @@ class Inliner {
   size_t bytes_ = 0;
 };
 
-// Every name that a node reads, those that its subgraphs take from outside included.
-void add_captures(const onnx::GraphProto& graph, std::vector<std::string>& names);
-
-std::vector<std::string> read_names(const NodeProto& node) {
-  std::vector<std::string> names(node.input().begin(), node.input().end());
-  for (const auto& attribute : node.attribute()) {
-    if (attribute.has_g()) add_captures(attribute.g(), names);
-    for (const auto& graph : attribute.graphs()) add_captures(graph, names);
-  }
-  return names;
-}
-
 void add_captures(const onnx::GraphProto& graph, std::vector<std::string>& names) {
   std::unordered_set<std::string> own;
   for (const auto& input : graph.input()) own.insert(input.name());
@@ -183,6 +171,9 @@ void add_captures(const onnx::GraphProto& graph, std::vector<std::string>& names
   for (const auto& node : graph.node())
     for (const std::string& name : read_names(node))
       if (!own.count(name)) names.push_back(name);
+  // A subgraph may hand on a value from outside without a node of its own.
+  for (const auto& output : graph.output())
+    if (!own.count(output.name())) names.push_back(output.name());
 }
 
 // Names of the nodes on one cycle, in order. `waiting` marks the nodes that could not be ordered: each of them reads
@@ -270,6 +261,27 @@ int64_t opset_version(const FlatNode& node) {
 std::vector<FlatNode> flatten_nodes(LoadedModel& model, const std::set<std::string>& defined,
                                     const std::function<bool(const FlatNode&)>& is_known) {
   return in_order(Inliner(model, defined, is_known).run(), defined);
+}
+
+std::vector<FlatNode> flatten_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
+                                       const std::set<std::string>& defined) {
+  std::vector<FlatNode> nodes;
+  for (int i = 0; i < graph.node_size(); ++i) {
+    const NodeProto& inner = graph.node(i);
+    const std::string label =
+        inner.name().empty() ? fmt::format("{}/{}", node.label, label_of(inner, i)) : inner.name();
+    nodes.push_back({&inner, label, node.opsets});
+  }
+  return in_order(std::move(nodes), defined);
+}
+
+std::vector<std::string> read_names(const NodeProto& node) {
+  std::vector<std::string> names(node.input().begin(), node.input().end());
+  for (const auto& attribute : node.attribute()) {
+    if (attribute.has_g()) add_captures(attribute.g(), names);
+    for (const auto& graph : attribute.graphs()) add_captures(graph, names);
+  }
+  return names;
 }
 
 }  // namespace tessera

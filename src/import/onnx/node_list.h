@@ -27,4 +27,13 @@ int64_t opset_version(const FlatNode& node);
 std::vector<FlatNode> flatten_nodes(LoadedModel& model, const std::set<std::string>& defined,
                                     const std::function<bool(const FlatNode&)>& is_known);
 
+// The nodes of a subgraph of `node`, in the same kind of order; `defined` are the names that are known around it and
+// those of its own initializers. Calls of model-local functions stay as they are. UserError: TSR-1010, TSR-1011,
+// TSR-1012.
+std::vector<FlatNode> flatten_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
+                                       const std::set<std::string>& defined);
+
+// Every name that a node reads, those that its subgraphs take from outside included.
+std::vector<std::string> read_names(const onnx::NodeProto& node);
+
 }  // namespace tessera

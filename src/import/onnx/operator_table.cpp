@@ -71,6 +71,7 @@ constexpr std::array kTable = {
     OperatorImporter{"HardSwish", 14, import_activation, "hard_swish"},
     OperatorImporter{"Hardmax", 7, import_hardmax},
     OperatorImporter{"Identity", 7, import_identity},
+    OperatorImporter{"If", 7, import_if},
     OperatorImporter{"InstanceNormalization", 7, import_instance_normalization},
     OperatorImporter{"IsInf", 10, import_is_inf},
     OperatorImporter{"IsNaN", 9, import_is_nan},

@@ -24,6 +24,9 @@ void import_is_nan(NodeContext& c);
 void import_reciprocal(NodeContext& c);
 void import_clip(NodeContext& c);
 
+// control_flow.cpp
+void import_if(NodeContext& c);
+
 // activations.cpp
 void import_activation(NodeContext& c);        // composite of the same meaning without attributes
 void import_alpha_activation(NodeContext& c);  // LeakyRelu, Elu, Celu
