@@ -55,8 +55,10 @@ Image draw_beside(const Image& page, const std::vector<ReadLine>& lines, const F
     for (Point& corner : right) corner.x += float(page.width);
     draw_polygon(result, left, thickness, kOutline, 0.08f);
     draw_polygon(result, right, 1, kFaint);
-    // Text that was cut out lying on its side is drawn so: its line begins at the quad's second corner.
-    if (2 * height_of(right) >= 3 * width_of(right)) std::rotate(right.begin(), right.begin() + 1, right.end());
+    // Text from top to bottom begins at the quad's second corner, text from bottom to top at the opposite one.
+    if (2 * height_of(right) >= 3 * width_of(right)) {
+      std::rotate(right.begin(), right.begin() + (line.turned ? 3 : 1), right.end());
+    }
     draw_text(result, right, line.text, font, kInk);
   }
   return result;
