@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -271,7 +272,7 @@ class GraphImporter {
       if (tensor.name().empty() || !defined.insert(tensor.name()).second)
         throw UserError({"TSR-1011", fmt::format("an initializer of a subgraph is called '{}'", tensor.name()),
                          node.label, "a name that nothing else has", ""});
-      initializers_.emplace(tensor.name(), &tensor);
+      initializers_.emplace(tensor.name(), &subgraph_initializers_.emplace_back(tensor));
       own.push_back(tensor.name());
     }
     const std::vector<FlatNode> nodes = flatten_subgraph(graph, node, defined);
@@ -403,6 +404,7 @@ class GraphImporter {
   ImportState state_;
   FailureList failures_;
   std::unordered_map<std::string, onnx::TensorProto*> initializers_;
+  std::deque<onnx::TensorProto> subgraph_initializers_;  // copies: a subgraph is read only
   std::unordered_map<std::string, ValueId> values_;
   std::unordered_set<std::string> failed_;  // values whose node could not be imported
   std::unordered_set<const onnx::NodeProto*> failed_nodes_;
