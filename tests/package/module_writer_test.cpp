@@ -77,6 +77,7 @@ Program sample_program() {
   kernel.flops = 24;
   kernel.bytes = 112;
   program.kernels = {kernel};
+  program.calls = {{0, {}, kernel.loc}};  // a module lists calls, not kernels
   return program;
 }
 
