@@ -10,9 +10,9 @@ TEST(OnnxNodeErrors, AllUnsupportedNodesAtOnce) {
   domain.set_domain("com.example");
   domain.set_version(3);
   model.input("x", {1, 1, 4, 4}).output("y").output("z").output("m").output("v");
-  model.node("TopK", {"x"}, {"a"});
+  model.node("Unique", {"x"}, {"a"});
   model.node("Relu", {"a"}, {"b"});  // cannot be judged: its operand could not be imported
-  model.node("TopK", {"b"}, {"y"}).clear_name();
+  model.node("Unique", {"b"}, {"y"}).clear_name();
   model.node("Twist", {"x"}, {"z"}).set_domain("com.example");
   auto& pool = model.node("MaxPool", {"x"}, {"m", "indices"});
   set_attribute(pool, "kernel_shape", std::vector<int64_t>{2, 2});
@@ -20,7 +20,7 @@ TEST(OnnxNodeErrors, AllUnsupportedNodesAtOnce) {
   set_attribute(model.node("Relu", {"x"}, {"v"}), "slope", 0.5f);
   expect_import_error(
       model, "TSR-1040",
-      {"5 nodes cannot be imported:", "TopK (ai.onnx:17): the operator is not supported\n      2 nodes: Na, TopK#2",
+      {"5 nodes cannot be imported:", "Unique (ai.onnx:17): the operator is not supported\n      2 nodes: Na, Unique#2",
        "Twist (com.example:3): the operator is not supported\n      node: Nz",
        "MaxPool (ai.onnx:17): output 1 (the indices of the maxima) is not supported\n      node: Nm",
        "Relu (ai.onnx:17): attribute 'slope' is not supported\n      node: Nv", "docs/operators.md"});

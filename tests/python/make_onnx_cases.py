@@ -19,10 +19,12 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import case_folder
+import onnx_cases_composed
 import onnx_cases_contraction
 import onnx_cases_control
 import onnx_cases_elementwise
 import onnx_cases_movement
+import onnx_cases_recurrent
 
 
 class Builder:
@@ -56,7 +58,9 @@ class Builder:
         graph = helper.make_graph(nodes, name, infos,
                                   [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in outputs],
                                   [numpy_helper.from_array(np.asarray(tensors[n], order="C"), n) for n in constants])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="tessera-tests")
+        opsets = [helper.make_opsetid("", opset)]
+        opsets += [helper.make_opsetid(domain, 1) for domain in sorted({n.domain for n in nodes if n.domain})]
+        model = helper.make_model(graph, opset_imports=opsets, producer_name="tessera-tests")
         model.ir_version = 8 if opset <= 18 else 10
         self.cases.append((name, model, inputs))
 
@@ -92,15 +96,17 @@ def main():
     args = parser.parse_args()
     if not args.out and not args.list:
         parser.error("--out is needed")
-    sources = [__file__, case_folder.__file__, onnx_cases_contraction.__file__, onnx_cases_control.__file__,
-               onnx_cases_elementwise.__file__, onnx_cases_movement.__file__]
+    sources = [__file__, case_folder.__file__, onnx_cases_composed.__file__, onnx_cases_contraction.__file__,
+               onnx_cases_control.__file__, onnx_cases_elementwise.__file__, onnx_cases_movement.__file__,
+               onnx_cases_recurrent.__file__]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,
                 case_folder.source_digest(*sources)))
     if args.out and case_folder.is_current(args.out, key):
         return 0
 
     builder = Builder()
-    for module in (onnx_cases_contraction, onnx_cases_control, onnx_cases_elementwise, onnx_cases_movement):
+    for module in (onnx_cases_composed, onnx_cases_contraction, onnx_cases_control, onnx_cases_elementwise,
+                   onnx_cases_movement, onnx_cases_recurrent):
         module.add_cases(builder)
     selected = [case for case in builder.cases if re.search(args.match, case[0])]
     if args.list:

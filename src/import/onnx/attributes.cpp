@@ -73,6 +73,12 @@ std::vector<int64_t> AttributeReader::get_ints(const std::string& name, std::vec
   return {attribute->ints().begin(), attribute->ints().end()};
 }
 
+std::vector<std::string> AttributeReader::get_strings(const std::string& name) {
+  const auto* attribute = find(name, AttributeProto::STRINGS);
+  if (!attribute) return {};
+  return {attribute->strings().begin(), attribute->strings().end()};
+}
+
 std::vector<double> AttributeReader::get_floats(const std::string& name, std::vector<double> fallback) {
   const auto* attribute = find(name, AttributeProto::FLOATS);
   if (!attribute) return fallback;

@@ -21,6 +21,7 @@ class AttributeReader {
   double get_float(const std::string& name, double fallback);
   std::string get_string(const std::string& name, const std::string& fallback);
   std::vector<int64_t> get_ints(const std::string& name, std::vector<int64_t> fallback = {});
+  std::vector<std::string> get_strings(const std::string& name);  // none when absent
   std::vector<double> get_floats(const std::string& name, std::vector<double> fallback = {});
   const onnx::TensorProto* get_tensor(const std::string& name);  // null when absent
   const onnx::GraphProto& require_graph(const std::string& name);

@@ -88,7 +88,7 @@ class GraphImporter {
     read_initializers();
     const std::set<std::string> defined = read_input_names();
     std::vector<FlatNode> nodes = flatten_nodes(*model_, defined, [](const FlatNode& node) {
-      return standard_domain(node.proto->domain()).empty() && find_importer(node.proto->op_type()) != nullptr;
+      return find_importer(standard_domain(node.proto->domain()), node.proto->op_type()) != nullptr;
     });
     check_outputs(nodes, defined);
     nodes = needed(std::move(nodes));
@@ -167,7 +167,7 @@ class GraphImporter {
   void check_supported(const FlatNode& node) {
     const std::string domain = standard_domain(node.proto->domain());
     const int64_t version = opset_version(node);
-    const OperatorImporter* importer = domain.empty() ? find_importer(node.proto->op_type()) : nullptr;
+    const OperatorImporter* importer = find_importer(domain, node.proto->op_type());
     std::string reason;
     if (domain == kOwnDomain && version == 1) return;  // its handler knows
     if (node.proto->op_type().empty()) reason = "the node has no operator";
@@ -238,7 +238,8 @@ class GraphImporter {
     builder_.set_loc(node.label);
     try {
       const bool own = node.proto->domain() == kOwnDomain;
-      const OperatorImporter* importer = own ? nullptr : find_importer(node.proto->op_type());
+      const OperatorImporter* importer =
+          own ? nullptr : find_importer(standard_domain(node.proto->domain()), node.proto->op_type());
       NodeContext context(state_, node, opset_version(node), own ? "" : importer->primitive);
       own ? import_own_node(context) : importer->handler(context);
       if (const auto unread = context.attrs.unread(); !unread.empty())

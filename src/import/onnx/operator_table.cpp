@@ -21,6 +21,7 @@ constexpr std::array kTable = {
     OperatorImporter{"Asinh", 9, import_unary, "asinh"},
     OperatorImporter{"Atan", 7, import_unary, "atan"},
     OperatorImporter{"Atanh", 9, import_unary, "atanh"},
+    OperatorImporter{"Attention", 23, import_attention},
     OperatorImporter{"AveragePool", 7, import_average_pool},
     OperatorImporter{"BatchNormalization", 7, import_batch_normalization},
     OperatorImporter{"BitShift", 11, import_bit_shift},
@@ -43,9 +44,14 @@ constexpr std::array kTable = {
     OperatorImporter{"ConvTranspose", 7, import_conv_transpose},
     OperatorImporter{"Cos", 7, import_unary, "cos"},
     OperatorImporter{"Cosh", 9, import_unary, "cosh"},
+    OperatorImporter{"CumProd", 26, import_cumulative, "mul"},
+    OperatorImporter{"CumSum", 11, import_cumulative, "add"},
     OperatorImporter{"DepthToSpace", 7, import_depth_to_space},
+    OperatorImporter{"DequantizeLinear", 10, import_dequantize_linear},
     OperatorImporter{"Div", 7, import_binary, "div"},
     OperatorImporter{"Dropout", 7, import_dropout},
+    OperatorImporter{"DynamicQuantizeLinear", 11, import_dynamic_quantize_linear},
+    OperatorImporter{"Einsum", 12, import_einsum},
     OperatorImporter{"Elu", 7, import_alpha_activation, "elu"},
     OperatorImporter{"Equal", 7, import_binary, "eq"},
     OperatorImporter{"Erf", 9, import_unary, "erf"},
@@ -54,6 +60,7 @@ constexpr std::array kTable = {
     OperatorImporter{"EyeLike", 9, import_eye_like},
     OperatorImporter{"Flatten", 7, import_flatten},
     OperatorImporter{"Floor", 7, import_unary, "floor"},
+    OperatorImporter{"GRU", 7, import_gru},
     OperatorImporter{"Gather", 7, import_gather},
     OperatorImporter{"GatherElements", 11, import_gather_elements},
     OperatorImporter{"GatherND", 11, import_gather_nd},
@@ -64,6 +71,7 @@ constexpr std::array kTable = {
     OperatorImporter{"GlobalMaxPool", 7, import_global_pool, "global_max_pool"},
     OperatorImporter{"Greater", 7, import_binary, "gt"},
     OperatorImporter{"GreaterOrEqual", 12, import_binary, "ge"},
+    OperatorImporter{"GridSample", 16, import_grid_sample},
     OperatorImporter{"GroupNormalization", 21, import_group_normalization},
     OperatorImporter{"HammingWindow", 17, import_window_function},
     OperatorImporter{"HannWindow", 17, import_window_function},
@@ -76,6 +84,7 @@ constexpr std::array kTable = {
     OperatorImporter{"IsInf", 10, import_is_inf},
     OperatorImporter{"IsNaN", 9, import_is_nan},
     OperatorImporter{"LRN", 7, import_lrn},
+    OperatorImporter{"LSTM", 7, import_lstm},
     OperatorImporter{"LayerNormalization", 17, import_layer_normalization},
     OperatorImporter{"LeakyRelu", 7, import_alpha_activation, "leaky_relu"},
     OperatorImporter{"Less", 7, import_binary, "lt"},
@@ -88,6 +97,7 @@ constexpr std::array kTable = {
     OperatorImporter{"MatMulInteger", 10, import_matmul_integer},
     OperatorImporter{"Max", 7, import_variadic, "max"},
     OperatorImporter{"MaxPool", 7, import_max_pool},
+    OperatorImporter{"MaxUnpool", 9, import_max_unpool},
     OperatorImporter{"Mean", 7, import_mean},
     OperatorImporter{"MeanVarianceNormalization", 9, import_mean_variance_normalization},
     OperatorImporter{"Min", 7, import_variadic, "min"},
@@ -95,13 +105,18 @@ constexpr std::array kTable = {
     OperatorImporter{"Mod", 10, import_mod},
     OperatorImporter{"Mul", 7, import_binary, "mul"},
     OperatorImporter{"Neg", 7, import_unary, "neg"},
+    OperatorImporter{"NegativeLogLikelihoodLoss", 12, import_negative_log_likelihood_loss},
     OperatorImporter{"Not", 7, import_unary, "logical_not"},
     OperatorImporter{"OneHot", 9, import_one_hot},
     OperatorImporter{"Or", 7, import_binary, "logical_or"},
     OperatorImporter{"PRelu", 7, import_prelu},
     OperatorImporter{"Pad", 7, import_pad},
     OperatorImporter{"Pow", 7, import_pow},
+    OperatorImporter{"QLinearConv", 10, import_qlinear_conv},
+    OperatorImporter{"QLinearMatMul", 10, import_qlinear_matmul},
+    OperatorImporter{"QuantizeLinear", 10, import_quantize_linear},
     OperatorImporter{"RMSNormalization", 23, import_rms_normalization},
+    OperatorImporter{"RNN", 7, import_rnn},
     OperatorImporter{"Range", 11, import_range},
     OperatorImporter{"Reciprocal", 7, import_reciprocal},
     OperatorImporter{"ReduceL1", 7, import_reduce_composite, "reduce_l1"},
@@ -117,7 +132,13 @@ constexpr std::array kTable = {
     OperatorImporter{"Relu", 7, import_activation, "relu"},
     OperatorImporter{"Reshape", 7, import_reshape},
     OperatorImporter{"Resize", 10, import_resize},
+    OperatorImporter{"ReverseSequence", 10, import_reverse_sequence},
+    OperatorImporter{"RoiAlign", 10, import_roi_align},
+    OperatorImporter{"RotaryEmbedding", 23, import_rotary_embedding},
     OperatorImporter{"Round", 11, import_unary, "round"},
+    OperatorImporter{"Scatter", 9, import_scatter_elements, "", 10},
+    OperatorImporter{"ScatterElements", 11, import_scatter_elements},
+    OperatorImporter{"ScatterND", 11, import_scatter_nd},
     OperatorImporter{"Selu", 7, import_selu},
     OperatorImporter{"Shape", 7, import_shape},
     OperatorImporter{"Shrink", 9, import_shrink},
@@ -128,6 +149,7 @@ constexpr std::array kTable = {
     OperatorImporter{"Size", 7, import_size},
     OperatorImporter{"Slice", 7, import_slice},
     OperatorImporter{"Softmax", 7, import_softmax, "softmax"},
+    OperatorImporter{"SoftmaxCrossEntropyLoss", 12, import_softmax_cross_entropy_loss},
     OperatorImporter{"Softplus", 7, import_activation, "softplus"},
     OperatorImporter{"Softsign", 7, import_activation, "softsign"},
     OperatorImporter{"SpaceToDepth", 7, import_space_to_depth},
@@ -141,6 +163,7 @@ constexpr std::array kTable = {
     OperatorImporter{"Tanh", 7, import_unary, "tanh"},
     OperatorImporter{"ThresholdedRelu", 10, import_thresholded_relu},
     OperatorImporter{"Tile", 7, import_tile},
+    OperatorImporter{"TopK", 7, import_top_k},
     OperatorImporter{"Transpose", 7, import_transpose},
     OperatorImporter{"Trilu", 14, import_trilu},
     OperatorImporter{"Unsqueeze", 7, import_unsqueeze},
@@ -156,14 +179,33 @@ constexpr bool sorted_by_name() {
 }
 static_assert(sorted_by_name());
 
+// Of the domain com.microsoft, which has one version. Sorted by name.
+constexpr std::array kContribTable = {
+    OperatorImporter{"Attention", 1, import_fused_attention},
+    OperatorImporter{"BiasGelu", 1, import_fused_gelu, "none"},
+    OperatorImporter{"FastGelu", 1, import_fused_gelu, "tanh"},
+    OperatorImporter{"FusedMatMul", 1, import_fused_matmul},
+    OperatorImporter{"Gelu", 1, import_fused_gelu, "none"},
+    OperatorImporter{"QuickGelu", 1, import_quick_gelu},
+    OperatorImporter{"SkipLayerNormalization", 1, import_skip_normalization, "layer_norm"},
+    OperatorImporter{"SkipSimplifiedLayerNormalization", 1, import_skip_normalization, "rms_norm"},
+};
+
+const OperatorImporter* find_in(std::span<const OperatorImporter> table, std::string_view op_type) {
+  const auto it = std::lower_bound(table.begin(), table.end(), op_type,
+                                   [](const OperatorImporter& row, std::string_view key) { return row.op_type < key; });
+  return it != table.end() && it->op_type == op_type ? &*it : nullptr;
+}
+
 }  // namespace
+
+std::span<const OperatorImporter> contrib_importers() { return kContribTable; }
 
 std::span<const OperatorImporter> operator_importers() { return kTable; }
 
-const OperatorImporter* find_importer(std::string_view op_type) {
-  const auto it = std::lower_bound(kTable.begin(), kTable.end(), op_type,
-                                   [](const OperatorImporter& row, std::string_view key) { return row.op_type < key; });
-  return it != kTable.end() && it->op_type == op_type ? &*it : nullptr;
+const OperatorImporter* find_importer(std::string_view domain, std::string_view op_type) {
+  if (domain.empty()) return find_in(kTable, op_type);
+  return domain == kContribDomain ? find_in(kContribTable, op_type) : nullptr;
 }
 
 }  // namespace tessera

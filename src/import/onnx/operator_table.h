@@ -21,7 +21,10 @@ struct OperatorImporter {
 
 // Operators of the standard domain, sorted by name.
 std::span<const OperatorImporter> operator_importers();
-// Null when the operator is unknown.
-const OperatorImporter* find_importer(std::string_view op_type);
+// Operators that other runtimes add and exporters write, of the domain kContribDomain.
+std::span<const OperatorImporter> contrib_importers();
+inline constexpr std::string_view kContribDomain = "com.microsoft";
+// Null when the operator is unknown. The standard domain is the empty one.
+const OperatorImporter* find_importer(std::string_view domain, std::string_view op_type);
 
 }  // namespace tessera

@@ -158,4 +158,35 @@ void import_matmul_integer(NodeContext& c) {
   c.out(0, matmul(c, centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 3, std::max(0, c.rank(b) - 1))));
 }
 
+// Operands: x, its scale and zero point, w, its scale (one, or one per output channel) and zero point, the result's
+// scale and zero point, a bias in units of both scales.
+void import_qlinear_conv(NodeContext& c) {
+  c.require_inputs(8, 9);
+  const ValueId x = c.in(0), w = c.in(3);
+  ValueId y = conv(c, centred(c, x, 2, 0), centred(c, w, 5, 0));
+  if (c.has(8)) y = c.add(y, c.per_channel(c.in(8), c.rank(y)));
+  ValueId scale = c.in(4);
+  scale = c.type(scale).num_elements() == 1 ? c.reshape(scale, {}) : c.per_channel(scale, c.rank(y));
+  scale = c.div(c.mul(scale, c.reshape(c.in(1), {})), c.reshape(c.in(6), {}));
+  const ValueId real = c.mul(c.cast(y, DType::kF32), scale);
+  c.out(0, quantized(c, real, c.scalar_like(real, 1), c.reshape(c.in(7), {})));
+}
+
+// The same for matrices: a and b with one scale, one per row of a or one per column of b.
+void import_qlinear_matmul(NodeContext& c) {
+  c.require_inputs(8, 8);
+  const ValueId a = c.in(0), b = c.in(3);
+  const ValueId y =
+      matmul(c, centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 5, std::max(0, c.rank(b) - 1)));
+  const auto factor = [&](int i, bool row) {
+    const ValueId scale = c.in(i);
+    if (c.type(scale).num_elements() == 1) return c.reshape(scale, {});
+    return row && c.rank(scale) == 1 ? c.reshape(scale, {c.dims(scale)[0], 1}) : scale;
+  };
+  const ValueId scale = c.div(c.mul(c.cast(factor(1, true), DType::kF32), c.cast(factor(4, false), DType::kF32)),
+                              c.cast(factor(6, true), DType::kF32));
+  const ValueId real = c.mul(c.cast(y, DType::kF32), scale);
+  c.out(0, quantized(c, real, c.scalar_like(real, 1), factor(7, true)));
+}
+
 }  // namespace tessera

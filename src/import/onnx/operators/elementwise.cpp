@@ -24,6 +24,8 @@ double largest_f8(DType dtype) {
   }
 }
 
+}  // namespace
+
 // ONNX saturates casts to 8-bit floats by default: values out of range, infinities too, become the largest one.
 ValueId cast_to(NodeContext& c, ValueId x, DType to, bool saturate) {
   const DType from = c.dtype(x);
@@ -38,6 +40,8 @@ ValueId cast_to(NodeContext& c, ValueId x, DType to, bool saturate) {
   if (is_int(to) && dtype_bits(to) < 8 && is_float(from)) x = c.cast(x, DType::kI32);
   return c.cast(x, to);
 }
+
+namespace {
 
 void check_round_mode(NodeContext& c, DType to) {
   const std::string mode = c.attrs.get_string("round_mode", "up");

@@ -6,7 +6,21 @@
 
 namespace tessera {
 
+// attention.cpp
+void import_attention(NodeContext& c);
+void import_rotary_embedding(NodeContext& c);
+void import_fused_matmul(NodeContext& c);
+void import_fused_gelu(NodeContext& c);  // primitive: how it is computed
+void import_quick_gelu(NodeContext& c);
+void import_skip_normalization(NodeContext& c);  // primitive: the norm
+void import_fused_attention(NodeContext& c);
+
+// control.cpp
+void import_if(NodeContext& c);
+
 // elementwise.cpp
+// A cast as ONNX has it: to 8-bit floats it saturates when asked to.
+ValueId cast_to(NodeContext& c, ValueId x, DType to, bool saturate);
 void import_unary(NodeContext& c);   // primitive of the same meaning
 void import_binary(NodeContext& c);  // ditto, equal dtypes
 void import_bit_shift(NodeContext& c);
@@ -25,7 +39,6 @@ void import_reciprocal(NodeContext& c);
 void import_clip(NodeContext& c);
 
 // control_flow.cpp
-void import_if(NodeContext& c);
 
 // activations.cpp
 void import_activation(NodeContext& c);        // composite of the same meaning without attributes
@@ -47,6 +60,41 @@ void import_conv_integer(NodeContext& c);
 void import_gemm(NodeContext& c);
 void import_matmul(NodeContext& c);
 void import_matmul_integer(NodeContext& c);
+void import_qlinear_conv(NodeContext& c);
+void import_qlinear_matmul(NodeContext& c);
+
+// losses.cpp
+void import_negative_log_likelihood_loss(NodeContext& c);
+void import_softmax_cross_entropy_loss(NodeContext& c);
+
+// ordering.cpp
+void import_cumulative(NodeContext& c);  // CumSum, CumProd; primitive: how two values are joined
+void import_reverse_sequence(NodeContext& c);
+void import_top_k(NodeContext& c);
+void import_einsum(NodeContext& c);
+
+// quantization.cpp
+// x / scale + zero, rounded to even and kept within the type of `zero`.
+ValueId quantized(NodeContext& c, ValueId x, ValueId scale, ValueId zero);
+void import_quantize_linear(NodeContext& c);
+void import_dequantize_linear(NodeContext& c);
+void import_dynamic_quantize_linear(NodeContext& c);
+
+// recurrent.cpp
+void import_lstm(NodeContext& c);
+void import_gru(NodeContext& c);
+void import_rnn(NodeContext& c);
+
+// scattering.cpp
+// x [P] with updates [U] at places i64 [U], the last one of each place; those outside are left out.
+ValueId scattered(NodeContext& c, ValueId x, ValueId places, ValueId updates);
+void import_scatter_elements(NodeContext& c);
+void import_scatter_nd(NodeContext& c);
+
+// sampling.cpp
+void import_grid_sample(NodeContext& c);
+void import_roi_align(NodeContext& c);
+void import_max_unpool(NodeContext& c);
 
 // pooling.cpp
 void import_max_pool(NodeContext& c);

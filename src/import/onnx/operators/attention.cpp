@@ -1,0 +1,283 @@
+// Attention and what stands around it in transformers: ONNX's own operators and those of com.microsoft that exporters
+// write. All are made of matrix products and softmax, which later passes recognise.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "import/onnx/dtypes.h"
+#include "import/onnx/operators/handlers.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// [B, S, heads * D] as [B, heads, S, D].
+ValueId split_heads(NodeContext& c, ValueId x, int64_t heads) {
+  const Ints dims = c.dims(x);
+  if (heads < 1 || dims[2] % heads != 0)
+    c.malformed(fmt::format("{} heads for an operand of type {}", heads, c.type(x).to_string()),
+                "a number of heads that divides the last dimension");
+  return c.transpose(c.reshape(x, {dims[0], dims[1], heads, dims[2] / heads}), {0, 2, 1, 3});
+}
+
+ValueId merge_heads(NodeContext& c, ValueId x) {
+  const Ints dims = c.dims(x);
+  return c.reshape(c.transpose(x, {0, 2, 1, 3}), {dims[0], dims[2], dims[1] * dims[3]});
+}
+
+ValueId minus_infinity_unless(NodeContext& c, ValueId allowed, DType dtype) {
+  return c.op("select", {allowed, c.scalar(dtype, 0), c.scalar(dtype, -kInfinity)});
+}
+
+// softmax over the last dimension in which a row without any finite score gives zeros.
+ValueId guarded_softmax(NodeContext& c, ValueId scores) {
+  const int64_t axis = c.rank(scores) - 1;
+  const ValueId top = c.reduce("max", scores, {axis}, true);
+  const ValueId masked = c.op("eq", {top, c.scalar_like(top, -kInfinity)});
+  const ValueId safe = c.op("select", {masked, c.scalar_like(top, 0), top});
+  const ValueId exps = c.op("exp", {c.sub(scores, safe)});
+  const ValueId total = c.reduce("sum", exps, {axis}, true);
+  return c.div(exps, c.op("select", {masked, c.scalar_like(top, 1), total}));
+}
+
+struct Mask {
+  std::optional<ValueId> bias;  // added to the scores; broadcasts to [B, heads, queries, keys]
+
+  void add(NodeContext& c, ValueId more) { bias = bias ? c.add(*bias, more) : more; }
+};
+
+}  // namespace
+
+void import_attention(NodeContext& c) {
+  c.require_inputs(3, 7);
+  ValueId q = c.in(0), k = c.in(1), v = c.in(2);
+  const DType dtype = c.dtype(q);
+  const bool flat = c.rank(q) == 3;
+  if ((!flat && c.rank(q) != 4) || c.rank(k) != c.rank(q) || c.rank(v) != c.rank(q))
+    c.malformed(fmt::format("operands of types {}, {} and {}", c.type(q).to_string(), c.type(k).to_string(),
+                            c.type(v).to_string()),
+                "rank 3 or 4, the same for all");
+  const int64_t q_heads_given = c.attrs.get_int("q_num_heads", 0), kv_heads_given = c.attrs.get_int("kv_num_heads", 0);
+  if (flat) {
+    q = split_heads(c, q, q_heads_given);
+    k = split_heads(c, k, kv_heads_given);
+    v = split_heads(c, v, kv_heads_given);
+  }
+  const bool past = c.has(4);
+  const int64_t past_length = past ? c.dims(c.in(4)).at(2) : 0;
+  if (past) {
+    k = c.op("concat", {c.in(4), k}, {{"axis", int64_t{2}}});
+    v = c.op("concat", {c.in(5), v}, {{"axis", int64_t{2}}});
+  }
+  c.out(1, k);
+  c.out(2, v);
+  const Ints q_dims = c.dims(q), k_dims = c.dims(k), v_dims = c.dims(v);
+  const int64_t batch = q_dims[0], heads = q_dims[1], queries = q_dims[2], keys = k_dims[2];
+  if (k_dims[1] < 1 || heads % k_dims[1] != 0 || v_dims[1] != k_dims[1])
+    c.malformed(fmt::format("{} heads of queries, {} of keys, {} of values", heads, k_dims[1], v_dims[1]),
+                "as many heads of keys as of values, and a multiple of them for the queries");
+
+  const bool plain = !c.has(3) && !c.has(6) && !c.wants(3) && c.attrs.get_int("is_causal", 0) == 0 &&
+                     c.attrs.get_float("softcap", 0) == 0 && c.attrs.get_int("softmax_precision", 0) == 0 &&
+                     c.attrs.get_int("left_window_size", -1) < 0 && c.attrs.get_int("right_window_size", -1) < 0;
+  // Scores. The scale is shared between both factors, as the standard has it.
+  double scale = c.attrs.get_float("scale", 0);
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q_dims[3]));
+  if (plain) {
+    c.attrs.ignore("qk_matmul_output_mode");
+    const ValueId y = c.composite("attention", {q, k, v}, {{"scale", scale}});
+    return c.out(0, flat ? merge_heads(c, y) : y);
+  }
+  const double root = std::sqrt(scale);
+  const auto scaled = [&](ValueId x) { return c.mul(x, c.scalar(dtype, root)); };
+  const int64_t group = heads / k_dims[1];
+  // Queries that share keys become rows of one matrix.
+  const ValueId rows = c.reshape(scaled(q), {batch, k_dims[1], group * queries, q_dims[3]});
+  ValueId scores = c.reshape(c.op("matmul", {rows, scaled(k)}, {{"transpose_b", true}}), {batch, heads, queries, keys});
+  const int64_t mode = c.attrs.get_int("qk_matmul_output_mode", 0);
+  if (mode == 0) c.out(3, scores);
+  if (const double cap = c.attrs.get_float("softcap", 0); cap > 0)
+    scores = c.mul(c.op("tanh", {c.div(scores, c.scalar(dtype, cap))}), c.scalar(dtype, cap));
+  if (mode == 1) c.out(3, scores);
+
+  Mask mask;
+  if (c.has(3)) {
+    ValueId given = c.in(3);
+    const bool is_bool = c.dtype(given) == DType::kBool;
+    Ints dims = c.dims(given);
+    if (!dims.empty() && dims.back() < keys && dims.back() != 1) {
+      Ints low(dims.size(), 0), high(dims.size(), 0);
+      high.back() = keys - dims.back();
+      given = c.op("pad", {given, c.scalar(c.dtype(given), is_bool ? 0 : -kInfinity)},
+                   {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+    }
+    mask.add(c, is_bool ? minus_infinity_unless(c, given, dtype) : c.cast(given, dtype));
+  }
+  // Of each pair, how far the query stands behind the key. Keys that were there before count.
+  const auto distance = [&]() -> ValueId {
+    const ValueId row = c.iota({queries, keys}, 0), column = c.iota({queries, keys}, 1);
+    if (!past && c.has(6)) {
+      const ValueId valid = c.reshape(c.cast(c.in(6), DType::kI64), {batch, 1, 1, 1});
+      const ValueId offset = c.sub(valid, c.scalar(DType::kI64, static_cast<double>(queries)));
+      return c.sub(c.add(row, offset), column);
+    }
+    return c.sub(c.add(row, c.scalar(DType::kI64, static_cast<double>(past_length))), column);
+  };
+  const auto allow = [&](const char* comparison, ValueId a, double limit) {
+    mask.add(c, minus_infinity_unless(c, c.op(comparison, {a, c.scalar(DType::kI64, limit)}), dtype));
+  };
+  if (c.attrs.get_int("is_causal", 0) != 0) allow("ge", distance(), 0);
+  const int64_t left = c.attrs.get_int("left_window_size", -1), right = c.attrs.get_int("right_window_size", -1);
+  if (left >= 0) allow("le", distance(), static_cast<double>(left));
+  if (right >= 0) allow("ge", distance(), static_cast<double>(-right));
+  if (c.has(6)) {
+    const ValueId valid = c.reshape(c.cast(c.in(6), DType::kI64), {batch, 1, 1, 1});
+    mask.add(c, minus_infinity_unless(c, c.op("lt", {c.iota({1, 1, 1, keys}, 3), valid}), dtype));
+  }
+  if (mask.bias) scores = c.add(scores, *mask.bias);
+  if (mode == 2) c.out(3, scores);
+
+  ValueId weights;
+  const auto precision = dtype_of_onnx(static_cast<int>(c.attrs.get_int("softmax_precision", 0)));
+  const ValueId wide = precision ? c.cast(scores, *precision) : scores;
+  if (mask.bias) weights = guarded_softmax(c, wide);
+  else weights = c.composite("softmax", {wide}, {{"axis", int64_t{3}}});
+  weights = c.cast(weights, dtype);
+  if (mode == 3) c.out(3, weights);
+  const ValueId by_key_head = c.reshape(weights, {batch, k_dims[1], group * queries, keys});
+  const ValueId y = c.reshape(c.op("matmul", {by_key_head, c.cast(v, dtype)}), {batch, heads, queries, v_dims[3]});
+  c.out(0, flat ? merge_heads(c, y) : y);
+}
+
+// Pairs of features are turned by angles that depend on the position.
+void import_rotary_embedding(NodeContext& c) {
+  c.require_inputs(3, 4);
+  const ValueId given = c.in(0);
+  ValueId cosine = c.in(1), sine = c.in(2);
+  const bool flat = c.rank(given) == 3;
+  const int64_t heads = c.attrs.get_int("num_heads", 0);
+  const bool interleaved = c.attrs.get_int("interleaved", 0) != 0;
+  if (!flat && c.rank(given) != 4)
+    c.malformed(fmt::format("an operand of type {}", c.type(given).to_string()), "rank 3 or 4");
+  const ValueId x = flat ? split_heads(c, given, heads) : given;  // [B, heads, S, D]
+  const Ints dims = c.dims(x);
+  int64_t turned = c.attrs.get_int("rotary_embedding_dim", 0);
+  if (turned == 0) turned = dims[3];
+  if (turned < 0 || turned > dims[3] || turned % 2 != 0)
+    c.malformed(fmt::format("rotary_embedding_dim = {} for {} features", turned, dims[3]),
+                "an even number up to the features");
+  const int64_t half = turned / 2;
+  // The caches as [B or 1, 1, S, half].
+  if (c.has(3)) {
+    cosine = c.op("gather", {cosine, c.in(3)}, {{"axis", int64_t{0}}});
+    sine = c.op("gather", {sine, c.in(3)}, {{"axis", int64_t{0}}});
+  }
+  const auto with_heads = [&](ValueId cache) {
+    Ints shape = c.dims(cache);
+    if (shape.size() == 2) shape.insert(shape.begin(), 1);
+    if (shape.size() != 3 || shape[1] != dims[2] || shape[2] != half)
+      c.malformed(fmt::format("a cache of type {}", c.type(cache).to_string()),
+                  fmt::format("[batch, {}, {}]", dims[2], half));
+    return c.reshape(cache, {shape[0], 1, shape[1], shape[2]});
+  };
+  cosine = with_heads(cosine);
+  sine = with_heads(sine);
+  const auto features = [&](int64_t start, int64_t count, int64_t step) {
+    return c.slice(x, {0, 0, 0, start}, {dims[0], dims[1], dims[2], count}, {1, 1, 1, step});
+  };
+  const ValueId first = features(0, half, interleaved ? 2 : 1);
+  const ValueId second = features(interleaved ? 1 : half, half, interleaved ? 2 : 1);
+  const ValueId real = c.sub(c.mul(cosine, first), c.mul(sine, second));
+  const ValueId imaginary = c.add(c.mul(sine, first), c.mul(cosine, second));
+  ValueId y;
+  if (interleaved) {
+    const auto single = [&](ValueId part) { return c.reshape(part, {dims[0], dims[1], dims[2], half, 1}); };
+    y = c.reshape(c.op("concat", {single(real), single(imaginary)}, {{"axis", int64_t{4}}}),
+                  {dims[0], dims[1], dims[2], turned});
+  } else {
+    y = c.op("concat", {real, imaginary}, {{"axis", int64_t{3}}});
+  }
+  if (turned < dims[3]) y = c.op("concat", {y, features(turned, dims[3] - turned, 1)}, {{"axis", int64_t{3}}});
+  c.out(0, flat ? merge_heads(c, y) : y);
+}
+
+// ---- com.microsoft ----
+
+void import_fused_matmul(NodeContext& c) {
+  c.require_inputs(2, 2);
+  if (c.attrs.get_int("transBatchA", 0) != 0 || c.attrs.get_int("transBatchB", 0) != 0)
+    c.unsupported("transBatchA and transBatchB");
+  const bool a = c.attrs.get_int("transA", 0) != 0, b = c.attrs.get_int("transB", 0) != 0;
+  const ValueId y = c.op("matmul", {c.in(0), c.in(1)}, {{"transpose_a", a}, {"transpose_b", b}});
+  const double alpha = c.attrs.get_float("alpha", 1);
+  c.out(0, alpha == 1 ? y : c.mul(y, c.scalar_like(y, alpha)));
+}
+
+// Gelu, FastGelu (the approximation by tanh) and BiasGelu; a second operand is added first.
+void import_fused_gelu(NodeContext& c) {
+  c.require_inputs(1, 2);
+  const ValueId x = c.has(1) ? c.add(c.in(0), c.in(1)) : c.in(0);
+  c.out(0, c.composite("gelu", {x}, {{"approximate", c.primitive()}}));
+}
+
+void import_quick_gelu(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  const ValueId gate = c.composite("sigmoid", {c.mul(x, c.scalar_like(x, c.attrs.get_float("alpha", 1.702)))});
+  c.out(0, c.mul(x, gate));
+}
+
+// The layer norm (or, by `primitive`, the RMS norm) of a sum of two or three operands.
+void import_skip_normalization(NodeContext& c) {
+  const bool rms = c.primitive() == "rms_norm";
+  c.require_inputs(3, rms ? 4 : 5);
+  const int bias = rms ? 3 : 4;
+  ValueId x = c.add(c.in(0), c.in(1));
+  if (c.has(bias)) x = c.add(x, c.in(bias));
+  const int64_t axis = c.rank(x) - 1;
+  const double epsilon = c.attrs.get_float("epsilon", rms ? 1e-6 : 1e-12);
+  if (rms) {
+    const ValueId square = c.composite("reduce_mean", {c.mul(x, x)}, {{"axes", Ints{axis}}, {"keepdims", true}});
+    const ValueId root = c.op("sqrt", {c.add(square, c.scalar_like(x, epsilon))});
+    c.out(0, c.mul(c.div(x, root), c.in(2)));
+  } else {
+    std::vector<ValueId> operands = {x, c.in(2)};
+    if (c.has(3)) operands.push_back(c.in(3));
+    c.out(0, c.composite("layer_norm", operands, {{"axis", axis}, {"epsilon", epsilon}}));
+  }
+  c.out(3, x);
+  if (c.wants(1) || c.wants(2)) c.unsupported("outputs 1 and 2 (mean and inverse deviation)");
+}
+
+// Self-attention with the projection in front: x [B, S, I], weights [I, 3 * H], bias [3 * H].
+void import_fused_attention(NodeContext& c) {
+  c.require_inputs(3, 7);
+  for (int i = 3; i < 7; ++i)
+    if (c.has(i)) c.unsupported("operands behind the bias (mask, past, bias of the scores)");
+  const int64_t heads = c.attrs.require_int("num_heads");
+  const bool causal = c.attrs.get_int("unidirectional", 0) != 0;
+  if (c.attrs.has("qkv_hidden_sizes")) c.unsupported("attribute 'qkv_hidden_sizes'");
+  const ValueId product = c.add(c.op("matmul", {c.in(0), c.in(1)}), c.in(2));
+  const Ints dims = c.dims(product);
+  if (dims.size() != 3 || dims[2] % 3 != 0)
+    c.malformed(fmt::format("a projection of type {}", c.type(product).to_string()), "[batch, positions, 3 * hidden]");
+  const int64_t hidden = dims[2] / 3;
+  const auto part = [&](int64_t i) {
+    return split_heads(c, c.slice(product, {0, 0, i * hidden}, {dims[0], dims[1], hidden}, {1, 1, 1}), heads);
+  };
+  const double scale = c.attrs.get_float("scale", 1 / std::sqrt(static_cast<double>(hidden / heads)));
+  ValueId scores = c.op("matmul", {part(0), part(1)}, {{"transpose_b", true}});
+  scores = c.mul(scores, c.scalar_like(scores, scale));
+  if (causal) {
+    const ValueId allowed = c.op("ge", {c.iota({dims[1], dims[1]}, 0), c.iota({dims[1], dims[1]}, 1)});
+    scores = c.add(scores, minus_infinity_unless(c, allowed, c.dtype(scores)));
+  }
+  const ValueId weights = c.composite("softmax", {scores}, {{"axis", int64_t{3}}});
+  c.out(0, merge_heads(c, c.op("matmul", {weights, part(2)})));
+  c.no_outputs_from(1, "the present keys and values");
+}
+
+}  // namespace tessera

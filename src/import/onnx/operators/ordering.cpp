@@ -1,0 +1,299 @@
+// Operators along one axis in which places depend on each other: running sums, reversed parts, the largest elements.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "import/onnx/operators/handlers.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+ValueId backwards(NodeContext& c, ValueId x, size_t axis) {
+  Ints starts(c.dims(x).size(), 0), steps(starts.size(), 1);
+  const int64_t extent = c.dims(x)[axis];
+  if (extent < 2) return x;
+  starts[axis] = extent - 1;
+  steps[axis] = -1;
+  return c.slice(x, starts, c.dims(x), steps);
+}
+
+// x moved by `distance` places along `axis`, `fill` in front.
+ValueId shifted(NodeContext& c, ValueId x, size_t axis, int64_t distance, double fill) {
+  Ints low(c.dims(x).size(), 0), high(low.size(), 0);
+  low[axis] = distance;
+  high[axis] = -distance;
+  return c.op("pad", {x, c.scalar_like(x, fill)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+}
+
+}  // namespace
+
+// CumSum and CumProd: in each round every place takes in the total of twice as many places before it.
+void import_cumulative(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const bool product = c.primitive() == "mul";
+  const double identity = product ? 1 : 0;
+  ValueId x = c.in(0);
+  const auto axis = static_cast<size_t>(c.axis(c.const_int(1, "axis"), c.rank(x)));
+  const bool exclusive = c.attrs.get_int("exclusive", 0) != 0, reverse = c.attrs.get_int("reverse", 0) != 0;
+  const int64_t extent = c.dims(x)[axis];
+  if (reverse) x = backwards(c, x, axis);
+  if (exclusive && extent > 0) x = shifted(c, x, axis, 1, identity);
+  for (int64_t reach = 1; reach < extent; reach *= 2)
+    x = c.op(c.primitive(), {x, shifted(c, x, axis, reach, identity)});
+  c.out(0, reverse ? backwards(c, x, axis) : x);
+}
+
+// The first sequence_lens[b] places of each batch in the opposite order.
+void import_reverse_sequence(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x);
+  const int64_t time = c.attrs.get_int("time_axis", 0), batch = c.attrs.get_int("batch_axis", 1);
+  if (dims.size() < 2 || time == batch || time < 0 || time > 1 || batch < 0 || batch > 1)
+    c.malformed(
+        fmt::format("time_axis = {}, batch_axis = {} for an operand of type {}", time, batch, c.type(x).to_string()),
+        "0 and 1 in either order, and rank 2 or more");
+  if (c.dims(c.in(1)) != Ints{dims[static_cast<size_t>(batch)]})
+    c.malformed(fmt::format("sequence_lens of type {}", c.type(c.in(1)).to_string()), "one length for each batch");
+  const Ints plane = {dims[0], dims[1]};
+  Ints along(2, 1);
+  along[static_cast<size_t>(batch)] = dims[static_cast<size_t>(batch)];
+  const ValueId lengths = c.reshape(c.cast(c.in(1), DType::kI64), along);
+  const ValueId t = c.iota(plane, time);
+  const ValueId back = c.sub(c.sub(lengths, t), c.scalar(DType::kI64, 1));
+  const ValueId from = c.op("select", {c.op("lt", {t, lengths}), back, t});
+  // Places of the first two dimensions as one.
+  const auto scale = [&](ValueId v, int64_t axis) {
+    return axis == 0 ? c.mul(v, c.scalar(DType::kI64, static_cast<double>(dims[1]))) : v;
+  };
+  const ValueId place = c.add(scale(from, time), scale(c.iota(plane, batch), batch));
+  Ints flat = {dims[0] * dims[1]};
+  flat.insert(flat.end(), dims.begin() + 2, dims.end());
+  c.out(0, c.op("gather", {c.reshape(x, flat), place}, {{"axis", int64_t{0}}}));
+}
+
+// The place of an element in the order is the number of elements that stand before it: larger ones, and equal ones with
+// a smaller index. That is quadratic in the extent, and each element is independent of the others.
+void import_top_k(NodeContext& c) {
+  c.require_inputs(c.version() < 10 ? 1 : 2, c.version() < 10 ? 1 : 2);
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x);
+  const int64_t k = c.version() < 10 ? c.attrs.require_int("k") : c.const_int(1, "K");
+  const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", -1), c.rank(x)));
+  const bool largest = c.attrs.get_int("largest", 1) != 0;
+  c.attrs.ignore("sorted");  // sorted is a legal order of what is not
+  const int64_t extent = dims[axis];
+  if (k < 0 || k > extent)
+    c.malformed(fmt::format("k = {} for dimension {} of {}", k, axis, c.type(x).to_string()),
+                fmt::format("0 to {}", extent));
+  constexpr int64_t kLongest = 1 << 15;
+  if (extent > kLongest) c.unsupported(fmt::format("more than {} elements to choose from", kLongest));
+  // The axis last, then one dimension more: [..., element, other].
+  Ints perm(dims.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[axis], perm.back());
+  const ValueId rows = c.transpose(x, perm);
+  const Ints row_dims = c.dims(rows);
+  Ints element = row_dims, other = row_dims;
+  element.push_back(1);
+  other.insert(other.end() - 1, 1);
+  const auto rank = static_cast<int64_t>(dims.size());
+  const ValueId a = c.reshape(rows, element), b = c.reshape(rows, other);
+  Ints square(dims.size() + 1, 1);
+  square[dims.size() - 1] = square[dims.size()] = extent;
+  const ValueId earlier = c.op("lt", {c.iota(square, rank), c.iota(square, rank - 1)});
+  const ValueId tie = c.op("logical_and", {c.op("eq", {a, b}), earlier});
+  const ValueId before = c.op("logical_or", {c.op(largest ? "gt" : "lt", {b, a}), tie});
+  const ValueId place = c.reduce("sum", c.cast(before, DType::kI32), {rank}, false);
+  // Which element has place p: [..., p, element].
+  Ints places(dims.size() + 1, 1), elements = places;
+  places[dims.size() - 1] = k;
+  elements.back() = extent;
+  const ValueId here = c.op("eq", {c.reshape(place, other), c.cast(c.iota(places, rank - 1), DType::kI32)});
+  const ValueId number = c.op("select", {here, c.iota(elements, rank), c.scalar(DType::kI64, 0)});
+  const ValueId chosen = c.transpose(c.reduce("sum", number, {rank}, false), perm);
+  c.out(0, c.op("gather_elements", {x, chosen}, {{"axis", static_cast<int64_t>(axis)}}));
+  c.out(1, chosen);
+}
+
+namespace {
+
+// One operand of an einsum: its value and a label for each dimension.
+struct Labelled {
+  ValueId value;
+  std::string labels;
+};
+
+struct Equation {
+  std::vector<std::string> operands;
+  std::string result;
+};
+
+// Labels of the dimensions that an ellipsis stands for: characters that no equation can contain, from the last one on.
+std::string ellipsis_labels(size_t count) {
+  std::string labels;
+  for (size_t i = count; i-- > 0;) labels += static_cast<char>(i + 1);
+  return labels;
+}
+
+Equation parse_equation(NodeContext& c, std::string text, const std::vector<ValueId>& operands) {
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  const auto bad = [&](const std::string& why) { c.malformed(fmt::format("equation {}: {}", text, why), "an einsum"); };
+  const size_t arrow = text.find("->");
+  const std::string left = text.substr(0, arrow);
+  Equation equation;
+  size_t widest = 0;
+  size_t start = 0;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const size_t end = std::min(left.find(',', start), left.size());
+    std::string labels = left.substr(start, end - start);
+    start = end + 1;
+    const auto rank = static_cast<size_t>(c.rank(operands[i]));
+    if (const size_t dots = labels.find("..."); dots != std::string::npos) {
+      if (labels.size() - 3 > rank) bad("more labels than dimensions");
+      const size_t hidden = rank - (labels.size() - 3);
+      widest = std::max(widest, hidden);
+      labels.replace(dots, 3, ellipsis_labels(hidden));
+    }
+    if (labels.size() != rank) bad(fmt::format("operand {} has {} dimensions", i + 1, rank));
+    equation.operands.push_back(labels);
+  }
+  if (start <= left.size()) bad(fmt::format("{} operands are given", operands.size()));
+  if (arrow != std::string::npos) {
+    equation.result = text.substr(arrow + 2);
+    if (const size_t dots = equation.result.find("..."); dots != std::string::npos)
+      equation.result.replace(dots, 3, ellipsis_labels(widest));
+  } else {
+    // Without an arrow: what an ellipsis stands for, then the labels that stand once, in alphabetical order.
+    std::string all;
+    for (const std::string& labels : equation.operands) all += labels;
+    equation.result = ellipsis_labels(widest);
+    std::sort(all.begin(), all.end());
+    for (const char label : all)
+      if (label > 32 && std::count(all.begin(), all.end(), label) == 1) equation.result += label;
+  }
+  for (const char label : equation.result) {
+    const auto has = [&](const std::string& labels) { return labels.find(label) != std::string::npos; };
+    if (std::none_of(equation.operands.begin(), equation.operands.end(), has))
+      bad("a result's label that no operand has");
+  }
+  return equation;
+}
+
+// A label that stands twice: the diagonal.
+Labelled diagonal(NodeContext& c, Labelled x) {
+  for (size_t i = 0; i < x.labels.size(); ++i) {
+    const size_t j = x.labels.find(x.labels[i], i + 1);
+    if (j == std::string::npos) continue;
+    // Both dimensions last; their joint place p * (n + 1).
+    Ints perm;
+    for (size_t d = 0; d < x.labels.size(); ++d)
+      if (d != i && d != j) perm.push_back(static_cast<int64_t>(d));
+    perm.push_back(static_cast<int64_t>(i));
+    perm.push_back(static_cast<int64_t>(j));
+    Ints dims = c.dims(c.transpose(x.value, perm));
+    const int64_t n = dims.back();
+    if (dims[dims.size() - 2] != n) c.malformed("a repeated label of two extents", "equal extents");
+    const ValueId turned = c.transpose(x.value, perm);
+    dims.pop_back();
+    dims.back() = n * n;
+    const ValueId flat = c.reshape(turned, dims);
+    Ints starts(dims.size(), 0), sizes = dims, steps(dims.size(), 1);
+    sizes.back() = n;
+    steps.back() = n > 1 ? n + 1 : 1;
+    std::string labels;
+    for (size_t d = 0; d < x.labels.size(); ++d)
+      if (d != i && d != j) labels += x.labels[d];
+    labels += x.labels[i];
+    return diagonal(c, {c.slice(flat, starts, sizes, steps), labels});
+  }
+  return x;
+}
+
+Labelled summed(NodeContext& c, const Labelled& x, const std::string& keep) {
+  Ints axes;
+  std::string labels;
+  for (size_t d = 0; d < x.labels.size(); ++d) {
+    if (keep.find(x.labels[d]) == std::string::npos) axes.push_back(static_cast<int64_t>(d));
+    else labels += x.labels[d];
+  }
+  return axes.empty() ? x : Labelled{c.reduce("sum", x.value, axes, false), labels};
+}
+
+// The dimensions in the order of `labels`, those that are missing with extent 1.
+ValueId arranged(NodeContext& c, const Labelled& x, const std::string& labels) {
+  Ints perm, dims;
+  for (const char label : labels) {
+    const size_t d = x.labels.find(label);
+    if (d == std::string::npos) {
+      dims.push_back(1);
+      continue;
+    }
+    perm.push_back(static_cast<int64_t>(d));
+    dims.push_back(c.dims(x.value)[d]);
+  }
+  return c.reshape(c.transpose(x.value, perm), dims);
+}
+
+// Two operands: a batched matrix product over the labels that both have and that are not kept.
+Labelled multiplied(NodeContext& c, const Labelled& a, const Labelled& b, const std::string& keep) {
+  const auto has = [](const std::string& labels, char label) { return labels.find(label) != std::string::npos; };
+  std::string batch, inner, left, right;
+  for (const char label : a.labels) {
+    if (!has(b.labels, label)) left += label;
+    else if (has(keep, label)) batch += label;
+    else inner += label;
+  }
+  for (const char label : b.labels)
+    if (!has(a.labels, label)) right += label;
+  const auto extent = [&](const Labelled& x, const std::string& labels) {
+    int64_t product = 1;
+    for (const char label : labels) product *= c.dims(x.value)[x.labels.find(label)];
+    return product;
+  };
+  if (inner.empty() || std::any_of(batch.begin(), batch.end(), [&](char label) {
+        return extent(a, std::string(1, label)) != extent(b, std::string(1, label));
+      })) {
+    const std::string labels = batch + inner + left + right;
+    return summed(c, {c.mul(arranged(c, a, labels), arranged(c, b, labels)), labels}, keep);
+  }
+  for (const char label : inner)
+    if (extent(a, std::string(1, label)) != extent(b, std::string(1, label)))
+      c.malformed("a label of two extents", "equal extents");
+  const int64_t depth = extent(a, inner);
+  const auto shape = [&](const std::string& labels, const Labelled& x, Ints dims) {
+    for (auto label = labels.rbegin(); label != labels.rend(); ++label)
+      dims.insert(dims.begin(), c.dims(x.value)[x.labels.find(*label)]);
+    return dims;
+  };
+  const ValueId rows = c.reshape(arranged(c, a, batch + left + inner), shape(batch, a, {extent(a, left), depth}));
+  const ValueId columns = c.reshape(arranged(c, b, batch + inner + right), shape(batch, b, {depth, extent(b, right)}));
+  const Ints result = shape(batch, a, shape(left, a, shape(right, b, {})));
+  return {c.reshape(c.op("matmul", {rows, columns}), result), batch + left + right};
+}
+
+}  // namespace
+
+void import_einsum(NodeContext& c) {
+  c.require_inputs(1, -1);
+  const std::vector<ValueId> operands = c.all_inputs();
+  const Equation equation = parse_equation(c, c.attrs.get_string("equation", ""), operands);
+  // What later operands and the result still need after operand i.
+  const auto needed = [&](size_t i) {
+    std::string labels = equation.result;
+    for (size_t k = i + 1; k < operands.size(); ++k) labels += equation.operands[k];
+    return labels;
+  };
+  const auto operand = [&](size_t i, const std::string& keep) {
+    return summed(c, diagonal(c, {operands[i], equation.operands[i]}), keep);
+  };
+  Labelled x = operand(0, needed(0));
+  for (size_t i = 1; i < operands.size(); ++i) x = multiplied(c, x, operand(i, needed(i) + x.labels), needed(i));
+  x = summed(c, x, equation.result);
+  c.out(0, arranged(c, x, equation.result));
+}
+
+}  // namespace tessera

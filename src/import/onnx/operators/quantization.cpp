@@ -1,0 +1,127 @@
+// Quantised tensors: real value = (stored value - zero point) * scale.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "import/onnx/dtypes.h"
+#include "import/onnx/operators/handlers.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// A scale or zero point as an operand that broadcasts to x: one value, one per entry of `axis`, or one per block of
+// `block` entries along it.
+ValueId spread(NodeContext& c, ValueId parameter, ValueId x, int64_t block) {
+  const Ints dims = c.dims(x);
+  if (c.type(parameter).num_elements() == 1 && block == 0) return c.reshape(parameter, {});
+  const int axis = c.axis(c.attrs.get_int("axis", 1), c.rank(x));
+  const auto a = static_cast<size_t>(axis);
+  Ints shape = c.dims(parameter);
+  if (block == 0) {
+    if (shape != Ints{dims[a]})
+      c.malformed(fmt::format("a scale or zero point of type {} for an operand of type {}",
+                              c.type(parameter).to_string(), c.type(x).to_string()),
+                  fmt::format("{} elements, one for each entry of dimension {}", dims[a], axis));
+    Ints along(dims.size(), 1);
+    along[a] = dims[a];
+    return c.reshape(parameter, along);
+  }
+  bool fits = block > 0 && shape.size() == dims.size() && shape[a] * block >= dims[a];
+  for (size_t d = 0; fits && d < dims.size(); ++d) fits = d == a || shape[d] == dims[d];
+  if (!fits)
+    c.malformed(fmt::format("a scale or zero point of type {} with block_size = {} for an operand of type {}",
+                            c.type(parameter).to_string(), block, c.type(x).to_string()),
+                "one element for each block");
+  Ints apart = shape, wide, whole = shape;
+  apart.insert(apart.begin() + axis + 1, 1);
+  wide = apart;
+  wide[a + 1] = block;
+  whole[a] *= block;
+  const ValueId repeated = c.reshape(c.broadcast(c.reshape(parameter, apart), wide), whole);
+  return c.slice(repeated, Ints(dims.size(), 0), dims, Ints(dims.size(), 1));
+}
+
+bool is_small_float(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 8; }
+
+// value / scale, rounded to even, moved by the zero point, and kept within the type. The zero point is in any type.
+ValueId to_integer(NodeContext& c, ValueId quotient, std::optional<ValueId> zero, DType dtype) {
+  ValueId y = c.cast(c.op("round", {quotient}), DType::kF32);
+  if (zero) y = c.add(y, c.cast(c.cast(*zero, DType::kI32), DType::kF32));
+  const int bits = dtype_bits(dtype);
+  const bool has_sign = is_signed_int(dtype);
+  const double low = has_sign ? -std::ldexp(1, bits - 1) : 0, high = std::ldexp(1, has_sign ? bits - 1 : bits) - 1;
+  y = c.op("min", {c.op("max", {y, c.scalar_like(y, low)}), c.scalar_like(y, high)});
+  return c.cast(bits < 8 ? c.cast(y, DType::kI32) : y, dtype);
+}
+
+DType output_type(NodeContext& c, DType otherwise) {
+  const int64_t number = c.attrs.get_int("output_dtype", 0);
+  if (number == 0) return otherwise;
+  const auto dtype = dtype_of_onnx(static_cast<int>(number));
+  if (!dtype) c.unsupported(fmt::format("results of the data type {}", onnx_dtype_name(static_cast<int>(number))));
+  return *dtype;
+}
+
+}  // namespace
+
+ValueId quantized(NodeContext& c, ValueId x, ValueId scale, ValueId zero) {
+  return to_integer(c, c.div(x, scale), zero, c.dtype(zero));
+}
+
+void import_quantize_linear(NodeContext& c) {
+  c.require_inputs(2, 3);
+  const ValueId x = c.in(0);
+  const int64_t block = c.attrs.get_int("block_size", 0);
+  c.attrs.ignore("axis");
+  const ValueId scale = spread(c, c.in(1), x, block);
+  const std::optional<ValueId> zero = c.has(2) ? std::optional(spread(c, c.in(2), x, block)) : std::nullopt;
+  const DType dtype = output_type(c, zero ? c.dtype(*zero) : DType::kU8);
+  const auto precision = dtype_of_onnx(static_cast<int>(c.attrs.get_int("precision", 0)));
+  DType compute = is_float(c.dtype(x)) && !is_small_float(c.dtype(x)) ? c.dtype(x) : DType::kF32;
+  if (dtype_bits(c.dtype(scale)) > dtype_bits(compute)) compute = c.dtype(scale);
+  if (precision) compute = *precision;
+  const ValueId quotient = c.div(c.cast(x, compute), c.cast(scale, compute));
+  const bool saturate = c.attrs.get_int("saturate", 1) != 0;
+  if (is_float(dtype)) return c.out(0, cast_to(c, quotient, dtype, saturate));
+  c.out(0, to_integer(c, quotient, zero, dtype));
+}
+
+void import_dequantize_linear(NodeContext& c) {
+  c.require_inputs(2, 3);
+  const ValueId x = c.in(0);
+  const int64_t block = c.attrs.get_int("block_size", 0);
+  c.attrs.ignore("axis");
+  const ValueId scale = spread(c, c.in(1), x, block);
+  const DType dtype = output_type(c, c.dtype(scale));
+  ValueId centred = x;
+  if (is_float(c.dtype(x))) {
+    centred = c.cast(x, DType::kF32);
+    if (c.has(2)) centred = c.sub(centred, c.cast(spread(c, c.in(2), x, block), DType::kF32));
+  } else {
+    centred = c.cast(x, DType::kI32);
+    if (c.has(2)) centred = c.sub(centred, c.cast(spread(c, c.in(2), x, block), DType::kI32));
+    centred = c.cast(centred, DType::kF32);
+  }
+  c.out(0, c.cast(c.mul(centred, c.cast(scale, DType::kF32)), dtype));
+}
+
+// The scale and zero point that put the tensor's range, and 0 in any case, into u8.
+void import_dynamic_quantize_linear(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  Ints axes;
+  for (int d = 0; d < c.rank(x); ++d) axes.push_back(d);
+  const ValueId zero = c.scalar_like(x, 0);
+  const ValueId low = c.op("min", {c.reduce("min", x, axes, false), zero});
+  const ValueId high = c.op("max", {c.reduce("max", x, axes, false), zero});
+  const ValueId range = c.div(c.sub(high, low), c.scalar_like(x, 255));
+  const ValueId scale = c.op("select", {c.op("eq", {range, zero}), c.scalar_like(x, 1), range});
+  const ValueId zero_point = to_integer(c, c.div(c.op("neg", {low}), scale), std::nullopt, DType::kU8);
+  c.out(0, quantized(c, x, scale, zero_point));
+  c.out(1, scale);
+  c.out(2, zero_point);
+}
+
+}  // namespace tessera

@@ -1,0 +1,265 @@
+// Images read between their pixels: GridSample, RoiAlign; and places that a pooling remembered: MaxUnpool.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "import/onnx/operators/handlers.h"
+#include "import/onnx/window_attributes.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// One pixel that takes part along a dimension: where, how much, and where it exists.
+struct Tap {
+  ValueId index;                  // i64, within the dimension
+  std::optional<ValueId> weight;  // 1 when absent
+  std::optional<ValueId> inside;  // always when absent
+};
+
+struct Sampler {
+  NodeContext& c;
+  std::string mode;     // nearest, linear, cubic
+  std::string padding;  // zeros, border, reflection
+  bool align_corners;
+
+  ValueId constant(ValueId like, double value) { return c.scalar_like(like, value); }
+  ValueId clamp(ValueId x, double low, double high) {
+    return c.op("min", {c.op("max", {x, constant(x, low)}), constant(x, high)});
+  }
+  // Mirrored at both ends as often as it takes.
+  ValueId reflect(ValueId x, double low, double high) {
+    const double range = high - low;
+    if (range <= 0) return c.add(c.mul(x, constant(x, 0)), constant(x, low));
+    const ValueId distance = c.op("abs", {c.sub(x, constant(x, low))});
+    const ValueId periods = c.op("floor", {c.div(distance, constant(x, 2 * range))});
+    const ValueId rest = c.sub(distance, c.mul(periods, constant(x, 2 * range)));
+    const ValueId folded =
+        c.op("select", {c.op("gt", {rest, constant(x, range)}), c.sub(constant(x, 2 * range), rest), rest});
+    return c.add(folded, constant(x, low));
+  }
+  double low() const { return align_corners ? 0 : -0.5; }
+  double high(int64_t extent) const { return static_cast<double>(extent) - (align_corners ? 1 : 0.5); }
+
+  // A pixel at the whole number `place` (in floating point).
+  Tap pixel(ValueId place, std::optional<ValueId> weight, int64_t extent) {
+    const auto last = static_cast<double>(extent - 1);
+    std::optional<ValueId> inside;
+    if (padding == "zeros")
+      inside =
+          c.op("logical_and", {c.op("ge", {place, constant(place, 0)}), c.op("le", {place, constant(place, last)})});
+    else if (padding == "reflection") place = reflect(place, low(), high(extent));
+    return {c.cast(clamp(place, 0, last), DType::kI64), weight, inside};
+  }
+
+  // `g`: -1 .. 1 over the dimension.
+  std::vector<Tap> taps(ValueId g, int64_t extent) {
+    const auto size = static_cast<double>(extent);
+    const ValueId from_left = c.add(g, constant(g, 1));
+    ValueId x = align_corners ? c.mul(from_left, constant(g, (size - 1) / 2))
+                              : c.div(c.sub(c.mul(from_left, constant(g, size)), constant(g, 1)), constant(g, 2));
+    if (mode == "nearest") x = c.op("round", {x});
+    if (padding == "border") {
+      const ValueId beyond =
+          c.op("logical_or", {c.op("lt", {x, constant(x, low())}), c.op("gt", {x, constant(x, high(extent))})});
+      if (mode != "cubic") x = c.op("select", {beyond, clamp(x, 0, size - 1), x});
+    } else if (padding == "reflection" && mode != "cubic") {
+      x = reflect(x, low(), high(extent));
+    }
+    if (mode == "nearest") return {pixel(c.op("round", {x}), std::nullopt, extent)};
+    const ValueId floor = c.op("floor", {x});
+    const ValueId t = c.sub(x, floor);
+    if (mode == "linear")
+      return {pixel(floor, c.sub(constant(t, 1), t), extent), pixel(c.add(floor, constant(t, 1)), t, extent)};
+    // Keys' cubic with a = -0.75, for distances below and above 1.
+    constexpr double a = -0.75;
+    const auto near = [&](ValueId d) {
+      const ValueId slope = c.sub(c.mul(d, constant(d, a + 2)), constant(d, a + 3));
+      return c.add(c.mul(c.mul(slope, d), d), constant(d, 1));
+    };
+    const auto far = [&](ValueId d) {
+      const ValueId inner = c.add(c.mul(c.sub(c.mul(d, constant(d, a)), constant(d, 5 * a)), d), constant(d, 8 * a));
+      return c.sub(c.mul(inner, d), constant(d, 4 * a));
+    };
+    const auto at = [&](double offset) { return c.add(floor, constant(floor, offset)); };
+    const ValueId back = c.sub(constant(t, 1), t);
+    return {pixel(at(-1), far(c.add(t, constant(t, 1))), extent), pixel(at(0), near(t), extent),
+            pixel(at(1), near(back), extent), pixel(at(2), far(c.add(back, constant(t, 1))), extent)};
+  }
+};
+
+}  // namespace
+
+void import_grid_sample(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x), grid = c.dims(c.in(1));
+  const size_t spatial = dims.size() < 2 ? 0 : dims.size() - 2;
+  if (spatial < 1 || grid.size() != dims.size() || grid[0] != dims[0] || grid.back() != static_cast<int64_t>(spatial))
+    c.malformed(
+        fmt::format("a grid of type {} for an image of type {}", c.type(c.in(1)).to_string(), c.type(x).to_string()),
+        "[batch, extents of the result..., spatial dimensions]");
+  std::string mode = c.attrs.get_string("mode", c.version() < 20 ? "bilinear" : "linear");
+  if (mode == "bilinear") mode = "linear";
+  if (mode == "bicubic") mode = "cubic";
+  const std::string padding = c.attrs.get_string("padding_mode", "zeros");
+  if ((mode != "linear" && mode != "nearest" && mode != "cubic") ||
+      (padding != "zeros" && padding != "border" && padding != "reflection"))
+    c.malformed(fmt::format("mode = {}, padding_mode = {}", mode, padding),
+                "linear, nearest or cubic; zeros, border or reflection");
+  Sampler sampler{c, mode, padding, c.attrs.get_int("align_corners", 0) != 0};
+  int64_t points = 1, pixels = 1;
+  for (size_t d = 1; d + 1 < grid.size(); ++d) points *= grid[d];
+  for (size_t d = 2; d < dims.size(); ++d) pixels *= dims[d];
+  // Coordinates are [N, points]; the last of them belongs to the first spatial dimension.
+  const ValueId places = c.reshape(c.in(1), {dims[0], points, static_cast<int64_t>(spatial)});
+  std::vector<Tap> joint = {{c.scalar(DType::kI64, 0), std::nullopt, std::nullopt}};
+  const auto both = [&](const char* op, std::optional<ValueId> a, std::optional<ValueId> b) {
+    return a && b ? std::optional(c.op(op, {*a, *b})) : a ? a : b;
+  };
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t extent = dims[d + 2];
+    const ValueId column =
+        c.reshape(c.slice(places, {0, 0, static_cast<int64_t>(spatial - 1 - d)}, {dims[0], points, 1}, {1, 1, 1}),
+                  {dims[0], points});
+    const std::vector<Tap> taps = sampler.taps(column, extent);
+    std::vector<Tap> next;
+    for (const Tap& outer : joint)
+      for (const Tap& inner : taps)
+        next.push_back({c.add(c.mul(outer.index, c.scalar(DType::kI64, static_cast<double>(extent))), inner.index),
+                        both("mul", outer.weight, inner.weight), both("logical_and", outer.inside, inner.inside)});
+    joint = std::move(next);
+  }
+  const ValueId flat = c.reshape(x, {dims[0], dims[1], pixels});
+  const Ints per_channel = {dims[0], dims[1], points};
+  std::optional<ValueId> sum;
+  for (const Tap& tap : joint) {
+    const auto spread = [&](ValueId v) { return c.reshape(v, {dims[0], 1, points}); };
+    ValueId value =
+        c.op("gather_elements", {flat, c.broadcast(spread(tap.index), per_channel)}, {{"axis", int64_t{2}}});
+    if (tap.inside) value = c.op("select", {spread(*tap.inside), value, c.scalar_like(value, 0)});
+    if (tap.weight) value = c.mul(value, c.cast(spread(*tap.weight), c.dtype(value)));
+    sum = sum ? c.add(*sum, value) : value;
+  }
+  Ints result = {dims[0], dims[1]};
+  result.insert(result.end(), grid.begin() + 1, grid.end() - 1);
+  c.out(0, c.reshape(*sum, result));
+}
+
+// Boxes [R, 4] as x1, y1, x2, y2, each cut into bins, in each of which a grid of places is read bilinearly.
+void import_roi_align(NodeContext& c) {
+  c.require_inputs(3, 3);
+  const ValueId x = c.in(0), rois = c.in(1);
+  const Ints dims = c.dims(x), boxes = c.dims(rois);
+  if (dims.size() != 4 || boxes.size() != 2 || boxes[1] != 4 || c.dims(c.in(2)) != Ints{boxes[0]})
+    c.malformed(fmt::format("operands of types {}, {} and {}", c.type(x).to_string(), c.type(rois).to_string(),
+                            c.type(c.in(2)).to_string()),
+                "an image of rank 4, boxes [R, 4] and batch indices [R]");
+  const std::string mode = c.attrs.get_string("mode", "avg");
+  const int64_t rows = c.attrs.get_int("output_height", 1), columns = c.attrs.get_int("output_width", 1);
+  const int64_t samples = c.attrs.get_int("sampling_ratio", 0);
+  const double scale = c.attrs.get_float("spatial_scale", 1);
+  const std::string transformation =
+      c.attrs.get_string("coordinate_transformation_mode", c.version() < 16 ? "output_half_pixel" : "half_pixel");
+  if ((mode != "avg" && mode != "max") || rows < 1 || columns < 1 || samples < 0)
+    c.malformed(fmt::format("mode = {}, output {} by {}, sampling_ratio = {}", mode, rows, columns, samples),
+                "avg or max, extents of at least 1, and a ratio of at least 0");
+  if (samples == 0) c.unsupported("sampling_ratio = 0 (as many places as the box is large)");
+  const bool half = transformation == "half_pixel";
+  const int64_t count = boxes[0];
+  const auto corner = [&](int64_t i) {
+    const ValueId v = c.slice(rois, {0, i}, {count, 1}, {1, 1});
+    const ValueId scaled = c.mul(v, c.scalar_like(v, scale));
+    return half ? c.sub(scaled, c.scalar_like(v, 0.5)) : scaled;
+  };
+  struct Line {
+    ValueId low, high, weight, inside;  // [R, bins * samples]; weight of `high`
+  };
+  const auto line = [&](int64_t first, int64_t bins, int64_t extent) -> Line {
+    const ValueId start = corner(first);
+    ValueId length = c.sub(corner(first + 2), start);
+    const auto constant = [&](double value) { return c.scalar_like(start, value); };
+    if (!half) length = c.op("max", {length, constant(1)});
+    const ValueId bin = c.div(length, constant(static_cast<double>(bins)));
+    // Place p of the line lies in the middle of its part of the bin.
+    const ValueId place = c.iota({1, bins * samples}, 1, c.dtype(start));
+    const ValueId step = c.div(c.add(place, constant(0.5)), constant(static_cast<double>(samples)));
+    const ValueId at = c.add(start, c.mul(step, bin));
+    const auto last = static_cast<double>(extent - 1);
+    const ValueId inside = c.op("logical_and", {c.op("ge", {at, constant(-1)}), c.op("le", {at, constant(last + 1)})});
+    const ValueId clamped = c.op("min", {c.op("max", {at, constant(0)}), constant(last)});
+    const ValueId low = c.op("floor", {clamped});
+    const ValueId high = c.op("min", {c.add(low, constant(1)), constant(last)});
+    return {c.cast(low, DType::kI64), c.cast(high, DType::kI64), c.sub(clamped, low), inside};
+  };
+  const Line y = line(1, rows, dims[2]), z = line(0, columns, dims[3]);
+  const int64_t height = rows * samples, width = columns * samples;
+  const auto down = [&](ValueId v) { return c.reshape(v, {count, height, 1}); };
+  const auto across = [&](ValueId v) { return c.reshape(v, {count, 1, width}); };
+  // All pixels of all images behind one another, channels in front.
+  const ValueId pixels = c.reshape(c.transpose(x, {1, 0, 2, 3}), {dims[1], dims[0] * dims[2] * dims[3]});
+  const auto times = [&](ValueId v, int64_t factor) {
+    return c.mul(v, c.scalar(DType::kI64, static_cast<double>(factor)));
+  };
+  const ValueId image = c.reshape(times(c.cast(c.in(2), DType::kI64), dims[2] * dims[3]), {count, 1, 1});
+  const ValueId inside = c.op("logical_and", {down(y.inside), across(z.inside)});
+  const auto one_minus = [&](ValueId v) { return c.sub(c.scalar_like(v, 1), v); };
+  std::optional<ValueId> total;
+  for (const bool bottom : {false, true})
+    for (const bool right : {false, true}) {
+      const ValueId row = times(down(bottom ? y.high : y.low), dims[3]), column = across(right ? z.high : z.low);
+      const ValueId value =
+          c.op("gather", {pixels, c.add(image, c.add(row, column))}, {{"axis", int64_t{1}}});  // [C, R, height, width]
+      const ValueId weight =
+          c.mul(down(bottom ? y.weight : one_minus(y.weight)), across(right ? z.weight : one_minus(z.weight)));
+      const ValueId term = c.mul(value, weight);
+      total = !total ? term : mode == "avg" ? c.add(*total, term) : c.op("max", {*total, term});
+    }
+  const ValueId read = c.op("select", {inside, *total, c.scalar_like(*total, 0)});
+  const ValueId bins = c.reshape(read, {dims[1], count, rows, samples, columns, samples});
+  ValueId result = c.reduce(mode == "avg" ? "sum" : "max", bins, {3, 5}, false);
+  if (mode == "avg") result = c.div(result, c.scalar_like(result, static_cast<double>(samples * samples)));
+  c.out(0, c.transpose(result, {1, 0, 2, 3}));
+}
+
+// Values go back to the places that MaxPool's second result names: flat places of the whole result.
+void import_max_unpool(NodeContext& c) {
+  c.require_inputs(2, 3);
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x);
+  const size_t spatial = dims.size() < 2 ? 0 : dims.size() - 2;
+  const Ints kernel = c.attrs.require_ints("kernel_shape");
+  const Ints strides = c.attrs.get_ints("strides", Ints(spatial, 1)),
+             pads = c.attrs.get_ints("pads", Ints(2 * spatial, 0));
+  if (spatial < 1 || kernel.size() != spatial || strides.size() != spatial || pads.size() != 2 * spatial ||
+      c.dims(c.in(1)) != dims)
+    c.malformed(fmt::format("operands of types {} and {} with kernel_shape = [{}]", c.type(x).to_string(),
+                            c.type(c.in(1)).to_string(), fmt::join(kernel, ",")),
+                "equal shapes, and an entry for each spatial dimension");
+  Ints result = {dims[0], dims[1]};
+  for (size_t d = 0; d < spatial; ++d)
+    result.push_back((dims[d + 2] - 1) * strides[d] - pads[d] - pads[d + spatial] + kernel[d]);
+  int64_t count = 1, elements = 1;
+  for (const int64_t d : dims) count *= d;
+  for (const int64_t d : result) {
+    if (d < 0) c.malformed(fmt::format("a result of shape [{}]", fmt::join(result, ",")), "extents of at least 0");
+    elements *= d;
+  }
+  const ValueId empty = c.broadcast(c.scalar_like(x, 0), {elements});
+  ValueId y = scattered(c, empty, c.reshape(c.in(1), {count}), c.reshape(x, {count}));
+  y = c.reshape(y, result);
+  if (c.has(2)) {
+    const Ints wanted = c.const_ints(2, "output_shape");
+    Ints low(result.size(), 0), high(result.size(), 0);
+    if (wanted.size() != result.size())
+      c.malformed(fmt::format("output_shape = [{}]", fmt::join(wanted, ",")), "an extent for each dimension");
+    for (size_t d = 0; d < result.size(); ++d) high[d] = wanted[d] - result[d];
+    if (wanted != result)
+      y = c.op("pad", {y, c.scalar_like(y, 0)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  }
+  c.out(0, y);
+}
+
+}  // namespace tessera

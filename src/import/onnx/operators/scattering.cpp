@@ -1,0 +1,226 @@
+// ScatterElements, ScatterND: every place of the result finds the updates that arrive there. Where the indices are
+// known while compiling that is a table, or a concatenation; else each place looks at all updates of its row.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "import/onnx/operators/handlers.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// Looking at all updates costs places times updates.
+constexpr int64_t kMostLooks = int64_t{1} << 32;
+
+// attribute `reduction` since opset 16: how an update and what was there are joined; empty: it replaces it.
+std::string joining_op(NodeContext& c) {
+  const std::string reduction = c.attrs.get_string("reduction", "none");
+  static constexpr std::pair<const char*, const char*> kOps[] = {
+      {"none", ""}, {"add", "add"}, {"mul", "mul"}, {"min", "min"}, {"max", "max"}};
+  for (const auto& [theirs, ours] : kOps)
+    if (reduction == theirs) return ours;
+  c.malformed(fmt::format("reduction = {}", reduction), "none, add, mul, min, max");
+}
+
+void require_index_type(NodeContext& c, ValueId indices) {
+  if (c.dtype(indices) != DType::kI32 && c.dtype(indices) != DType::kI64)
+    c.malformed(fmt::format("indices of type {}", c.type(indices).to_string()), "i32 or i64");
+}
+
+// A known index from the front.
+int64_t place_of(NodeContext& c, int64_t index, int64_t extent, int64_t axis, ValueId x) {
+  if (index < -extent || index >= extent)
+    c.malformed(fmt::format("index {} for dimension {} of {}", index, axis, c.type(x).to_string()),
+                fmt::format("{} to {}", -extent, extent - 1));
+  return index < 0 ? index + extent : index;
+}
+
+ValueId counted_from_front(NodeContext& c, ValueId indices, int64_t extent) {
+  const ValueId wide = c.cast(indices, DType::kI64);
+  const ValueId negative = c.op("lt", {wide, c.scalar(DType::kI64, 0)});
+  return c.op("select", {negative, c.add(wide, c.scalar(DType::kI64, static_cast<double>(extent))), wide});
+}
+
+// The last update of each place of `x` [P, I] by a table: `update_of` has P entries, -1 where none arrives.
+ValueId by_table(NodeContext& c, ValueId x, ValueId updates, const Ints& update_of, const std::string& join) {
+  const auto places = static_cast<int64_t>(update_of.size());
+  Tensor table(DType::kI64, {places}), arrives(DType::kBool, {places, 1});
+  bool all = true;
+  for (int64_t p = 0; p < places; ++p) {
+    const int64_t update = update_of[static_cast<size_t>(p)];
+    table.set_int(p, std::max<int64_t>(update, 0));
+    arrives.set_int(p, update >= 0);
+    all = all && update >= 0;
+  }
+  ValueId y = c.op("gather", {updates, c.constant_value(std::move(table))}, {{"axis", int64_t{0}}});
+  if (!join.empty()) y = c.op(join, {x, y});
+  return all ? y : c.op("select", {c.constant_value(std::move(arrives)), y, x});
+}
+
+// x [P, I] with updates [U, I] at known places.
+std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId updates, const Ints& places,
+                                       const std::string& join) {
+  const Ints dims = c.dims(x);
+  Ints update_of(static_cast<size_t>(dims[0]), -1);
+  bool row = !places.empty();
+  for (size_t u = 0; u < places.size(); ++u) {
+    int64_t& update = update_of[static_cast<size_t>(places[u])];
+    if (update >= 0 && !join.empty()) return std::nullopt;  // two at one place join each other
+    update = static_cast<int64_t>(u);
+    row = row && places[u] == places[0] + static_cast<int64_t>(u);
+  }
+  if (!row || !join.empty()) return by_table(c, x, updates, update_of, join);
+  std::vector<ValueId> parts;
+  const auto keep = [&](int64_t first, int64_t end) {
+    if (first < end) parts.push_back(c.slice(x, {first, 0}, {end - first, dims[1]}, {1, 1}));
+  };
+  keep(0, places.front());
+  parts.push_back(updates);
+  keep(places.back() + 1, dims[0]);
+  return parts.size() == 1 ? updates : c.op("concat", parts, {{"axis", int64_t{0}}});
+}
+
+// x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside is left
+// out.
+ValueId by_search(NodeContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join) {
+  const Ints dims = c.dims(x), update_dims = c.dims(updates);
+  const auto rank = static_cast<int64_t>(dims.size());
+  const int64_t n = dims[dims.size() - 2], m = update_dims[dims.size() - 2];
+  int64_t looks = m;
+  for (const int64_t d : dims) looks *= std::max<int64_t>(1, d);
+  if (looks > kMostLooks) c.unsupported("indices that are not known while compiling, of so many places and updates");
+  if (m == 0) return x;
+  Ints row(dims.begin(), dims.end() - 2), apart = row, counter(row.size() + 2, 1), updates_apart = update_dims;
+  apart.insert(apart.end(), {1, m});
+  counter[row.size()] = n;
+  const ValueId hit = c.op("eq", {c.reshape(places, apart), c.iota(counter, static_cast<int64_t>(row.size()))});
+  if (join.empty()) {
+    counter[row.size()] = 1;
+    counter[row.size() + 1] = m;
+    const ValueId number = c.iota(counter, static_cast<int64_t>(row.size()) + 1);
+    const ValueId last = c.reduce("max", c.op("select", {hit, number, c.scalar(DType::kI64, -1)}), {rank - 1}, false);
+    Ints with_inner = c.dims(last);
+    with_inner.push_back(1);
+    const ValueId update = c.reshape(c.op("max", {last, c.scalar(DType::kI64, 0)}), with_inner);
+    const ValueId value = c.op("gather_elements", {updates, c.broadcast(update, dims)}, {{"axis", rank - 2}});
+    return c.op("select", {c.reshape(c.op("ge", {last, c.scalar(DType::kI64, 0)}), with_inner), value, x});
+  }
+  // [..., n, m, I]; a place that an update does not reach sees what changes nothing.
+  updates_apart.insert(updates_apart.end() - 2, 1);
+  Ints x_apart = dims, hit_apart = c.dims(hit);
+  x_apart.insert(x_apart.end() - 1, 1);
+  hit_apart.push_back(1);
+  const bool ordered = join == "min" || join == "max";
+  const ValueId nothing = ordered ? c.reshape(x, x_apart) : c.scalar_like(x, join == "mul" ? 1 : 0);
+  const ValueId arriving = c.op("select", {c.reshape(hit, hit_apart), c.reshape(updates, updates_apart), nothing});
+  const std::string kind = ordered ? join : join == "mul" ? "prod" : "sum";
+  return c.op(join, {x, c.reduce(kind, arriving, {rank - 1}, false)});
+}
+
+void require_updates(NodeContext& c, bool fits) {
+  if (!fits)
+    c.malformed(fmt::format("indices of type {} and updates of type {} for an operand of type {}",
+                            c.type(c.in(1)).to_string(), c.type(c.in(2)).to_string(), c.type(c.in(0)).to_string()),
+                "shapes as the operator's definition says");
+}
+
+}  // namespace
+
+ValueId scattered(NodeContext& c, ValueId x, ValueId places, ValueId updates) {
+  const Ints dims = {c.dims(x)[0], 1}, update_dims = {c.dims(updates)[0], 1};
+  const ValueId y = by_search(c, c.reshape(x, dims), places, c.reshape(updates, update_dims), "");
+  return c.reshape(y, {dims[0]});
+}
+
+void import_scatter_nd(NodeContext& c) {
+  c.require_inputs(3, 3);
+  const ValueId x = c.in(0), indices = c.in(1), updates = c.in(2);
+  require_index_type(c, indices);
+  const std::string join = joining_op(c);
+  const Ints dims = c.dims(x), shape = c.dims(indices);
+  const auto rank = static_cast<int64_t>(dims.size());
+  require_updates(c, !shape.empty() && shape.back() >= 1 && shape.back() <= rank && c.dtype(updates) == c.dtype(x));
+  const auto depth = static_cast<size_t>(shape.back());
+  Ints want(shape.begin(), shape.end() - 1);
+  want.insert(want.end(), dims.begin() + static_cast<ptrdiff_t>(depth), dims.end());
+  require_updates(c, c.dims(updates) == want);
+  // x as [places, inner], updates as [count, inner].
+  const auto product = [](auto first, auto last) {
+    return std::accumulate(first, last, int64_t{1}, std::multiplies<>());
+  };
+  const auto split = dims.begin() + static_cast<ptrdiff_t>(depth);
+  const int64_t places = product(dims.begin(), split), inner = product(split, dims.end());
+  const int64_t count = product(shape.begin(), shape.end() - 1);
+  if (count == 0 || places == 0 || inner == 0) return c.out(0, x);
+  const ValueId rows = c.reshape(x, {places, inner}), update_rows = c.reshape(updates, {count, inner});
+  if (const auto known = c.constant(indices)) {
+    Ints at(static_cast<size_t>(count), 0);
+    for (int64_t u = 0; u < count; ++u)
+      for (size_t d = 0; d < depth; ++d) {
+        const int64_t raw = known->get_int(u * shape.back() + static_cast<int64_t>(d));
+        at[static_cast<size_t>(u)] =
+            at[static_cast<size_t>(u)] * dims[d] + place_of(c, raw, dims[d], static_cast<int64_t>(d), x);
+      }
+    if (const auto y = at_known_places(c, rows, update_rows, at, join)) return c.out(0, c.reshape(*y, dims));
+  }
+  // The place as one number; -1 when one of the indices is outside.
+  const ValueId table = c.reshape(indices, {count, shape.back()});
+  std::optional<ValueId> place, inside;
+  for (size_t d = 0; d < depth; ++d) {
+    const ValueId column = c.reshape(c.slice(table, {0, static_cast<int64_t>(d)}, {count, 1}, {1, 1}), {count});
+    const ValueId index = counted_from_front(c, column, dims[d]);
+    const ValueId extent = c.scalar(DType::kI64, static_cast<double>(dims[d]));
+    const ValueId fits =
+        c.op("logical_and", {c.op("ge", {index, c.scalar(DType::kI64, 0)}), c.op("lt", {index, extent})});
+    place = place ? c.add(c.mul(*place, extent), index) : index;
+    inside = inside ? c.op("logical_and", {*inside, fits}) : fits;
+  }
+  const ValueId at = c.op("select", {*inside, *place, c.scalar(DType::kI64, -1)});
+  c.out(0, c.reshape(by_search(c, rows, at, update_rows, join), dims));
+}
+
+void import_scatter_elements(NodeContext& c) {
+  c.require_inputs(3, 3);
+  const ValueId x = c.in(0), indices = c.in(1);
+  ValueId updates = c.in(2);
+  require_index_type(c, indices);
+  const std::string join = joining_op(c);
+  const Ints dims = c.dims(x), shape = c.dims(indices);
+  const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", 0), c.rank(x)));
+  bool fits = shape.size() == dims.size() && c.dims(updates) == shape && c.dtype(updates) == c.dtype(x);
+  Ints low(dims.size(), 0), high(dims.size(), 0);
+  for (size_t d = 0; fits && d < dims.size(); ++d) {
+    fits = d == axis || shape[d] <= dims[d];
+    if (d != axis) high[d] = dims[d] - shape[d];
+  }
+  require_updates(c, fits);
+  if (const auto known = c.constant(indices))
+    for (int64_t i = 0; i < known->num_elements(); ++i)
+      place_of(c, known->get_int(i), dims[axis], static_cast<int64_t>(axis), x);
+  ValueId places = counted_from_front(c, indices, dims[axis]);
+  // Rows without updates get some that arrive nowhere.
+  if (std::any_of(high.begin(), high.end(), [](int64_t v) { return v > 0; })) {
+    const Attrs pads = {{"low", low}, {"high", high}, {"mode", std::string("constant")}};
+    places = c.op("pad", {places, c.scalar(DType::kI64, -1)}, pads);
+    updates = c.op("pad", {updates, c.scalar_like(updates, 0)}, pads);
+  }
+  Ints perm(dims.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[axis], perm.back());
+  const auto turned = [&](ValueId v) {
+    const ValueId t = c.transpose(v, perm);
+    Ints with_inner = c.dims(t);
+    with_inner.push_back(1);
+    return c.reshape(t, with_inner);
+  };
+  const ValueId rows = turned(x);
+  const ValueId y = by_search(c, rows, c.transpose(places, perm), turned(updates), join);
+  Ints flat = c.dims(y);
+  flat.pop_back();
+  c.out(0, c.transpose(c.reshape(y, flat), perm));
+}
+
+}  // namespace tessera
