@@ -24,6 +24,7 @@ Command add_compile_command(CLI::App& root);
 Command add_run_command(CLI::App& root);
 Command add_verify_command(CLI::App& root);
 Command add_bench_command(CLI::App& root);
+Command add_explain_command(CLI::App& root);
 Command add_opt_command(CLI::App& root);
 
 }  // namespace tessera

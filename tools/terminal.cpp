@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace tessera {
 
@@ -25,6 +26,10 @@ bool stderr_has_colour() { return stderr_is_terminal() && colour_wanted(); }
 
 std::string coloured(std::string_view text, std::string_view colour, bool enabled) {
   return enabled ? fmt::format("\x1b[{}m{}\x1b[0m", colour, text) : std::string(text);
+}
+
+std::string json_line(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace tessera {
 
 bool stdout_is_terminal();
@@ -12,5 +14,8 @@ bool stderr_is_terminal();
 std::string coloured(std::string_view text, std::string_view colour, bool enabled);
 bool stdout_has_colour();
 bool stderr_has_colour();
+
+// One line, the newline included. Names come from models: bytes that are not UTF-8 are replaced.
+std::string json_line(const nlohmann::json& json);
 
 }  // namespace tessera

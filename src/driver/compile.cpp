@@ -115,7 +115,7 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
   result.info = describe(graph, target, options);
 
   // Simplify the graph and group operators that become one kernel.
-  const PassContext context{standard_ops(), evaluator, target, opt_level};
+  const PassContext context{standard_ops(), evaluator, target, opt_level, options.remarks};
   for (const GraphPass& pass : graph_pipeline()) {
     if (opt_level < pass.min_level || !is_enabled(pass.name)) continue;
     graph = runner.run(pass.name, [&] { return pass.run(graph, context); });

@@ -8,9 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "support/remarks.h"
 #include "tessera/compiler.h"
 
 namespace tessera {
+
+class Graph;
+struct Program;
 
 // What a compile ends with. Each level is a stop of its own; kModule is all the way.
 enum class Emit : uint8_t { kModule, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
@@ -22,12 +26,16 @@ struct RunnerOptions {
   std::ostream* ir_stream = nullptr;  // for print_ir_after; not null when that is set
   std::string save_temps;             // folder for the text after every step and the object code; empty: none
   std::function<void(std::string_view step)> on_step;  // at the begin of every step; may be null
+  // After every step that gives a graph or a program, with it; may be null.
+  std::function<void(std::string_view step, const Graph& graph)> on_graph;
+  std::function<void(std::string_view step, const Program& program)> on_program;
 };
 
 struct DriverOptions {
   CompileOptions compile;
   Emit emit = Emit::kModule;
   std::set<std::string> disabled_passes;
+  Remarks* remarks = nullptr;  // told what passes decided and why; may be null
   RunnerOptions runner;
 };
 

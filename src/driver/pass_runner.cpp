@@ -59,11 +59,13 @@ bool PassRunner::wants_text(std::string_view name) const {
 }
 
 void PassRunner::inspect(std::string_view name, const Graph& graph) {
+  if (options_.on_graph) options_.on_graph(name, graph);
   if (options_.verify_each || always_verify()) verify_or_throw(graph, name);
   if (wants_text(name)) show(name, "graph", print(graph, {.elide_constants = true}));
 }
 
 void PassRunner::inspect(std::string_view name, const Program& program) {
+  if (options_.on_program) options_.on_program(name, program);
   if (options_.verify_each || always_verify()) verify_or_throw(program, name);
   if (wants_text(name)) show(name, "program", print(program, {.elide_constants = true}));
 }

@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "graph_passes/access.h"
 #include "graph_passes/graph_util.h"
 
@@ -16,6 +18,7 @@ enum class Want : uint8_t { kRowMajor, kBlocked, kAsItIs };
 struct Decision {
   std::vector<Want> operands;
   bool blocked_result = false;
+  std::string why_rows;  // why the result stays row-major, when it does; may be empty
 };
 
 class LayoutAssigner {
@@ -23,6 +26,7 @@ class LayoutAssigner {
   LayoutAssigner(const Graph& graph, const PassContext& ctx)
       : source_(graph),
         ops_(ctx.ops),
+        remarks_(ctx.remarks),
         block_(std::max(8, ctx.target.f32_lanes())),
         blocked_(Layout::blocked(4, 1, block_)),
         rewriter_(graph),
@@ -45,7 +49,7 @@ class LayoutAssigner {
   // The rules of the header, for one node whose operands (in the target) are `inputs`.
   Decision decide(const Node& node, const std::vector<ValueId>& inputs) {
     const TensorType& result = source_.type(node.outputs[0]);
-    Decision decision{std::vector<Want>(inputs.size(), Want::kRowMajor), false};
+    Decision decision{std::vector<Want>(inputs.size(), Want::kRowMajor), false, "it reads and writes rows"};
     if (node.op->kind != OpKind::kExpression || node.op->name == "relayout") return decision;
     if (node.op->name == "conv") return is_image(result) ? conv(node, inputs) : decision;
     const Accesses accesses = accesses_of(source_, node);
@@ -53,11 +57,15 @@ class LayoutAssigner {
     if (is_image(result) && channelwise(accesses)) {
       decision.operands[0] = Want::kAsItIs;
       decision.blocked_result = is_blocked(inputs[0]);
+      decision.why_rows = "it follows its operand, which is in rows";
       return decision;
     }
     if (node.op->name == "concat") return concat(node, inputs);
-    if (node.op->name == "slice" && slices_blocks(node, inputs[0])) return {{Want::kAsItIs}, true};
-    if (!accesses.reduction) decision.operands.assign(inputs.size(), Want::kAsItIs);
+    if (node.op->name == "slice" && slices_blocks(node, inputs[0])) return {{Want::kAsItIs}, true, ""};
+    if (!accesses.reduction) {
+      decision.operands.assign(inputs.size(), Want::kAsItIs);
+      decision.why_rows = "it reads any layout and writes rows";
+    }
     return decision;
   }
 
@@ -68,15 +76,19 @@ class LayoutAssigner {
     const bool depthwise = is_const_int(x[1], groups) && is_const_int(w[0], groups);
     const auto outputs = as_int(w[0]);
     const bool groups_of_blocks = whole_blocks(w[1]) && outputs && (*outputs / groups) % block_ == 0;
-    if (groups != 1 && !depthwise && !groups_of_blocks) return {{Want::kRowMajor, Want::kRowMajor}, false};
+    if (groups != 1 && !depthwise && !groups_of_blocks)
+      return {{Want::kRowMajor, Want::kRowMajor},
+              false,
+              fmt::format("the channels of its {} groups are not whole blocks of {}", groups, block_)};
     const auto channels = as_int(x[1]);
     const bool few = channels && *channels < block_ / 2 && !depthwise;
     const bool as_it_is = few && target().type(inputs[0]).layout.row_major();
-    return {{as_it_is ? Want::kAsItIs : Want::kBlocked, Want::kRowMajor}, true};
+    return {{as_it_is ? Want::kAsItIs : Want::kBlocked, Want::kRowMajor}, true, ""};
   }
 
   Decision elementwise(const Accesses& accesses, const TensorType& result, const std::vector<ValueId>& inputs) {
-    Decision decision{std::vector<Want>(inputs.size(), Want::kAsItIs), false};
+    Decision decision{std::vector<Want>(inputs.size(), Want::kAsItIs), false,
+                      "none of its operands of full shape is blocked"};
     const auto full = [&](size_t i) { return accesses.operands[i] == Access::kIdentity; };
     if (result.rank() == 4)
       for (size_t i = 0; i < inputs.size(); ++i) decision.blocked_result |= full(i) && is_blocked(inputs[i]);
@@ -95,10 +107,12 @@ class LayoutAssigner {
   }
 
   Decision concat(const Node& node, const std::vector<ValueId>& inputs) {
-    Decision decision{std::vector<Want>(inputs.size(), Want::kAsItIs), false};
+    Decision decision{std::vector<Want>(inputs.size(), Want::kAsItIs), false, "it joins another axis than channels"};
     if (!is_image(source_.type(node.outputs[0])) || node.attrs.get_int("axis") != 1) return decision;
+    decision.why_rows = fmt::format("the channels of its pieces are not whole blocks of {}", block_);
     for (size_t i = 0; i + 1 < inputs.size(); ++i)
       if (!whole_blocks(source_.type(node.inputs[i]).shape[1])) return decision;
+    decision.why_rows = "none of its pieces is blocked";
     const auto blocked = [&](ValueId v) { return is_blocked(v); };
     if (std::none_of(inputs.begin(), inputs.end(), blocked)) return decision;
     decision.blocked_result = true;
@@ -128,6 +142,7 @@ class LayoutAssigner {
     }
     TensorType type = source_.type(result);
     if (decision.blocked_result) type.layout = blocked_;
+    if (remarks_ && is_image(type)) report(node, decision);
     const bool to_rows = decision.blocked_result && outputs_[static_cast<size_t>(result)];
     Node copy = node;
     copy.inputs = inputs;
@@ -137,6 +152,15 @@ class LayoutAssigner {
     // A graph output is row-major; readers inside the graph find the blocked one through `origin_`.
     const ValueId rows = in_layout(value, {}, node, name);
     return {rows};
+  }
+
+  void report(const Node& node, const Decision& decision) {
+    if (node.loc.empty() || is_op(&node, "constant")) return;
+    if (decision.blocked_result) {
+      remarks_->done("assign_layouts", node.loc, "its result is stored as " + blocked_.to_string());
+    } else {
+      remarks_->refused("assign_layouts", node.loc, "its result is stored in rows: " + decision.why_rows);
+    }
   }
 
   // `value` in another layout; made once for each layout.
@@ -153,6 +177,11 @@ class LayoutAssigner {
     node.attrs.set("layout", layout);
     const Node* producer = target().producer(value);
     node.loc = producer ? producer->loc : reader.loc;
+    if (remarks_)
+      remarks_->done(
+          "assign_layouts", node.loc,
+          fmt::format("its result is copied to the layout {}", layout.row_major() ? "of rows" : layout.to_string()),
+          reader.loc == node.loc ? "" : reader.loc);
     TensorType type = from.type;
     type.layout = layout;
     const std::string hint = !name.empty() ? name : from.name + (layout.row_major() ? ".rows" : ".blocked");
@@ -164,6 +193,7 @@ class LayoutAssigner {
 
   const Graph& source_;
   const OpTable& ops_;
+  Remarks* remarks_;
   const int64_t block_;
   const Layout blocked_;
   GraphRewriter rewriter_;

@@ -110,10 +110,8 @@ class Rebuilder {
 
 }  // namespace
 
-Graph fuse_groups(const Graph& graph, const PassContext& ctx) { return fuse_groups_reporting(graph, ctx, nullptr); }
-
-Graph fuse_groups_reporting(const Graph& graph, const PassContext& ctx, FusionReport* report) {
-  const FusionPlan plan = plan_fusion(graph, report);
+Graph fuse_groups(const Graph& graph, const PassContext& ctx) {
+  const FusionPlan plan = plan_fusion(graph, ctx.remarks);
   return dce(Rebuilder(graph, plan, ctx.ops).run(), ctx);
 }
 

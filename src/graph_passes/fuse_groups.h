@@ -35,24 +35,11 @@
 //   }
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "graph_passes/pass.h"
 
 namespace tessera {
 
-// Why two neighbouring nodes are not in one group, for `explain`.
-struct FusionReport {
-  struct Refusal {
-    std::string producer, consumer;  // locations, or value names where a node has none
-    std::string reason;
-  };
-  std::vector<Refusal> refusals;
-};
-
+// Remarks: for two neighbouring nodes that are not in one group, the reason; for every group of several nodes, which.
 Graph fuse_groups(const Graph& graph, const PassContext& ctx);
-// `report` may be null.
-Graph fuse_groups_reporting(const Graph& graph, const PassContext& ctx, FusionReport* report);
 
 }  // namespace tessera

@@ -24,9 +24,9 @@ struct Group {
 
 class Planner {
  public:
-  Planner(const Graph& graph, FusionReport* report)
+  Planner(const Graph& graph, Remarks* remarks)
       : graph_(graph),
-        report_(report),
+        remarks_(remarks),
         users_(graph.users()),
         is_output_(output_mask(graph)),
         accesses_(graph.nodes().size()),
@@ -69,7 +69,7 @@ class Planner {
   }
 
   void refuse(NodeId producer, NodeId consumer, std::string reason) {
-    if (report_) report_->refusals.push_back({describe(producer), describe(consumer), std::move(reason)});
+    if (remarks_) remarks_->refused("fuse_groups", describe(producer), std::move(reason), describe(consumer));
   }
 
   int new_group(NodeId id) {
@@ -245,7 +245,7 @@ class Planner {
   }
 
   const Graph& graph_;
-  FusionReport* report_;
+  Remarks* remarks_;
   const std::vector<std::vector<NodeId>> users_;
   const std::vector<bool> is_output_;
   std::vector<Accesses> accesses_;
@@ -257,6 +257,6 @@ class Planner {
 
 }  // namespace
 
-FusionPlan plan_fusion(const Graph& graph, FusionReport* report) { return Planner(graph, report).run(); }
+FusionPlan plan_fusion(const Graph& graph, Remarks* remarks) { return Planner(graph, remarks).run(); }
 
 }  // namespace tessera

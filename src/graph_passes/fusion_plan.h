@@ -14,6 +14,7 @@ struct FusionPlan {
   int num_groups = 0;
 };
 
-FusionPlan plan_fusion(const Graph& graph, FusionReport* report);
+// `remarks` may be null.
+FusionPlan plan_fusion(const Graph& graph, Remarks* remarks);
 
 }  // namespace tessera

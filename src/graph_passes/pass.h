@@ -7,6 +7,7 @@
 #include "graph/evaluator.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
+#include "support/remarks.h"
 #include "types/target.h"
 
 namespace tessera {
@@ -15,7 +16,8 @@ struct PassContext {
   const OpTable& ops;
   Evaluator& evaluator;
   const Target& target;
-  int opt_level = 3;  // 0..3
+  int opt_level = 3;           // 0..3
+  Remarks* remarks = nullptr;  // told what was decided and why; may be null
 };
 
 // A pure function of the graph and the context. The result verifies, has the same inputs and outputs (names, types and

@@ -105,6 +105,28 @@ const ScheduleRule* find_schedule_rule(std::string_view name) {
   return it == kRules.end() ? nullptr : &*it;
 }
 
+std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const Target& target, int opt_level,
+                                     const std::set<std::string>& disabled) {
+  std::vector<RuleOffer> offers;
+  for (const ScheduleRule& rule : kRules) {
+    if (opt_level < rule.min_level) {
+      offers.push_back({rule.name, "it is asked from -O" + std::to_string(rule.min_level) + " on", {}});
+      continue;
+    }
+    if (disabled.contains(std::string(rule.name))) {
+      offers.push_back({rule.name, "--disable-pass leaves it out", {}});
+      continue;
+    }
+    auto answer = rule.apply(kernel, target);
+    if (const auto* declined = std::get_if<Declined>(&answer)) {
+      offers.push_back({rule.name, declined->reason, {}});
+    } else {
+      offers.push_back({rule.name, "", std::move(std::get<ScheduledKernel>(answer).program)});
+    }
+  }
+  return offers;
+}
+
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled) {
   std::vector<int> uses = count_uses(program);
   for (size_t k = 0; k < program.kernels.size(); ++k) {

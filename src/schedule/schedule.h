@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -39,6 +40,16 @@ std::span<const ScheduleRule> schedule_rules();
 
 // Null when there is none.
 const ScheduleRule* find_schedule_rule(std::string_view name);
+
+// What one rule says to a kernel: the program that it would run, or why it declines. For `explain`.
+struct RuleOffer {
+  std::string_view rule;
+  std::string declined;  // the reason; empty when `program` is set
+  LoopProgram program;
+};
+// Of all rules, in their order, those included that the level or `disabled` leaves out.
+std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const Target& target, int opt_level,
+                                     const std::set<std::string>& disabled = {});
 
 // Replaces the loop programs of all kernels that have a definition, packs weights as the rules want them, and drops
 // weight buffers nobody reads any more. At level 0 kernels stay naive. Rules in `disabled` are not asked.

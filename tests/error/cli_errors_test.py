@@ -35,7 +35,7 @@ class CommandLine(CliTest):
         self.assertEqual(errors, error(*expected, **more))
 
     def test_usage(self):
-        self.refuses([], "TSR-4001", "a verb is required", "compile, run, verify, bench, opt", "see 'tessera --help'")
+        self.refuses([], "TSR-4001", "a verb is required", "compile, run, verify, bench, explain, opt", "see 'tessera --help'")
         self.refuses(["fly"], "TSR-4001", "The following argument was not expected: fly", hint="see 'tessera --help'")
         self.refuses(["compile"], "TSR-4001", "MODEL is required", hint="see 'tessera compile --help'")
         self.refuses(

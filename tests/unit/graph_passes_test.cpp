@@ -147,14 +147,15 @@ TEST(GraphPasses, ASecondRunOfThePipelineFindsNothingToDo) {
 std::map<std::string, std::string> refusals_of(const std::string& text) {
   GraphInterpreter evaluator;
   const Target target = make_target(false);
-  FusionReport report;
-  fuse_groups_reporting(parse_graph(text, standard_ops()), {standard_ops(), evaluator, target, 3}, &report);
+  Remarks remarks;
+  fuse_groups(parse_graph(text, standard_ops()), {standard_ops(), evaluator, target, 3, &remarks});
   std::map<std::string, std::string> result;
-  for (const auto& refusal : report.refusals) result[refusal.producer + " -> " + refusal.consumer] = refusal.reason;
+  for (const Remark& remark : remarks.list())
+    if (remark.kind == Remark::Kind::kRefused) result[remark.node + " -> " + remark.other] = remark.text;
   return result;
 }
 
-TEST(FusionReport, NamesTheReasonOfEveryRefusal) {
+TEST(FusionRemarks, NameTheReasonOfEveryRefusal) {
   const auto refusals = refusals_of(R"(
 graph @main(%x: f32[4,8], %w: f32[8,8]) -> (%y: f32[4,8], %b: f32[4,8], %n: f32[4,1], %t: f32[8,4]) {
   %a = exp(%x) loc("Exp")

@@ -30,7 +30,10 @@ double expr_cycles(const Expr& e, std::unordered_set<const ExprNode*>& seen) {
 
 double cycles_of(const Stmt& s, const Target& target) {
   double cycles = 0;
-  for (const Stmt& child : s->stmts) cycles += cycles_of(child, target);
+  for (const Stmt& child : s->stmts) {
+    const double one = cycles_of(child, target);
+    cycles = s->kind == StmtKind::kIf ? std::max(cycles, one) : cycles + one;  // one arm runs, the longer one perhaps
+  }
   switch (s->kind) {
     case StmtKind::kFor: {
       const double trips = static_cast<double>(as_int(s->extent).value_or(64));

@@ -1,0 +1,262 @@
+#include "diagnose/explain.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "codegen/common/work_estimate.h"
+#include "graph/op_def.h"
+#include "program/memory_plan.h"
+#include "schedule/schedule.h"
+#include "support/error.h"
+#include "support/nearest_names.h"
+
+namespace tessera {
+
+namespace {
+
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+}
+
+// The nodes that a node of the graph stands for: those of its region, for a group.
+std::vector<std::string> labels_of(const Node& node, const std::set<std::string>& known) {
+  std::vector<std::string> result;
+  if (node.op->kind == OpKind::kGroup) {
+    for (const Node& member : node.regions.at(0)->nodes()) {
+      if (member.op->name == "constant") continue;
+      for (const std::string& label : split_location(member.loc, known)) add_once(result, label);
+    }
+  }
+  for (const std::string& label : split_location(node.loc, known)) add_once(result, label);
+  return result;
+}
+
+std::vector<bool> live_nodes(const Graph& graph) {
+  std::vector<bool> live(graph.nodes().size(), false);
+  std::vector<ValueId> pending = graph.outputs;
+  while (!pending.empty()) {
+    const NodeId producer = graph.value(pending.back()).producer;
+    pending.pop_back();
+    if (producer < 0 || live[static_cast<size_t>(producer)]) continue;
+    live[static_cast<size_t>(producer)] = true;
+    const Node& node = graph.node(producer);
+    pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return live;
+}
+
+// What the model itself says of its nodes: which ones its outputs need, and which ones compute something that depends
+// on its inputs' elements (and not on their shapes alone).
+struct ModelFacts {
+  std::vector<bool> needed, varies;
+};
+
+ModelFacts facts_of(const OnnxStatistics& model) {
+  ModelFacts facts{std::vector<bool>(model.nodes.size(), false), std::vector<bool>(model.nodes.size(), false)};
+  std::set<std::string> needed, varying;
+  for (const OnnxTensorEntry& input : model.inputs) varying.insert(input.name);
+  for (const OnnxTensorEntry& output : model.outputs) needed.insert(output.name);
+  const auto any_in = [](const std::vector<std::string>& names, const std::set<std::string>& set) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return set.count(name) != 0; });
+  };
+  for (size_t i = 0; i < model.nodes.size(); ++i) {
+    const OnnxNodeEntry& node = model.nodes[i];
+    facts.varies[i] = any_in(node.inputs, varying) && node.op_type != "Shape" && node.op_type != "Size";
+    if (facts.varies[i]) varying.insert(node.outputs.begin(), node.outputs.end());
+  }
+  for (size_t i = model.nodes.size(); i-- > 0;) {
+    const OnnxNodeEntry& node = model.nodes[i];
+    facts.needed[i] = any_in(node.outputs, needed);
+    if (facts.needed[i]) needed.insert(node.inputs.begin(), node.inputs.end());
+  }
+  return facts;
+}
+
+// The kernel's nodes, by the name of the value that it computes; results that share bytes have several names.
+std::vector<std::string> nodes_of_kernel(const Program& program, const KernelCall& call, const Kernel& kernel,
+                                         const NodeTrail& trail) {
+  const BufferId root = root_buffer(program, call.args.back());
+  std::vector<std::string> names = {program.buffers[static_cast<size_t>(call.args.back())].name};
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    if (root_buffer(program, static_cast<BufferId>(i)) == root) names.push_back(program.buffers[i].name);
+  }
+  for (size_t i = 0; i < program.outputs.size() && i < program.output_names.size(); ++i) {
+    if (root_buffer(program, program.outputs[i]) == root) names.push_back(program.output_names[i]);
+  }
+  for (const std::string& name : names) {
+    const auto found = trail.members().find(name);
+    if (found != trail.members().end()) return found->second;
+  }
+  return split_location(kernel.loc, trail.labels());
+}
+
+std::vector<RuleNote> rules_of(const Kernel& kernel, const ExplainedOptions& options) {
+  std::vector<RuleNote> notes;
+  if (!kernel.definition) return notes;
+  bool chosen_seen = false;
+  for (const RuleOffer& offer : ask_all_rules(*kernel.definition, options.target, options.opt_level, options.disabled)) {
+    RuleNote note{std::string(offer.rule), offer.rule == kernel.rule, offer.declined, -1};
+    if (note.declined.empty()) note.predicted_us = estimate_ns(offer.program.body, options.target) / 1e3;
+    chosen_seen |= note.chosen;
+    notes.push_back(std::move(note));
+  }
+  if (!chosen_seen) notes.push_back({kernel.rule, true, "", estimate_ns(kernel.program.body, options.target) / 1e3});
+  return notes;
+}
+
+std::string layout_text(const Layout& layout) { return layout.row_major() ? "rows" : layout.to_string(); }
+
+KernelNote describe(const Kernel& kernel, const ExplainedOptions& options) {
+  KernelNote note;
+  note.name = kernel.program.name;
+  note.rule = kernel.rule;
+  note.flops = kernel.flops;
+  note.bytes = kernel.bytes;
+  note.rules = rules_of(kernel, options);
+  if (!kernel.definition) return note;
+  for (const TensorParam& param : kernel.definition->params) {
+    const TensorType type{param.buffer->dtype, param.buffer->shape, param.layout};
+    note.operands.push_back(
+        fmt::format("{}{}: {}", param.is_constant ? "const " : "", param.buffer->name, type.to_string()));
+  }
+  const Stage& output = kernel.definition->output();
+  note.result = TensorType{output.out->dtype, output.out->shape, output.layout}.to_string();
+  note.layout = layout_text(output.layout);
+  return note;
+}
+
+}  // namespace
+
+std::vector<std::string> split_location(std::string_view location, const std::set<std::string>& known) {
+  std::vector<std::string> result;
+  for (size_t begin = 0; begin < location.size();) {
+    // The longest known name that begins here and ends at a '+' or at the end.
+    size_t end = location.size();
+    while (true) {
+      const std::string part(location.substr(begin, end - begin));
+      if (known.count(part)) {
+        add_once(result, part);
+        break;
+      }
+      const size_t plus = end == begin ? std::string_view::npos : location.rfind('+', end - 1);
+      if (plus == std::string_view::npos || plus <= begin) {
+        end = std::min(location.find('+', begin), location.size());  // an unknown part is passed over
+        break;
+      }
+      end = plus;
+    }
+    begin = end + 1;
+  }
+  return result;
+}
+
+void NodeTrail::see(std::string_view step, const Graph& graph) {
+  std::set<std::string> now, constants;
+  views_.clear();
+  members_.clear();
+  const std::vector<bool> live = live_nodes(graph);
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (!live[i]) continue;
+    const Node& node = graph.nodes()[i];
+    const std::vector<std::string> labels = labels_of(node, labels_);
+    if (node.op->name == "constant") {
+      constants.insert(labels.begin(), labels.end());
+      continue;
+    }
+    now.insert(labels.begin(), labels.end());
+    if (node.op->kind == OpKind::kView) views_.insert(labels.begin(), labels.end());
+    else if (!labels.empty()) members_[graph.value(node.outputs[0]).name] = labels;
+  }
+  for (const std::string& label : constants) {
+    if (!now.count(label)) constants_.insert(label);
+  }
+  for (const std::string& label : present_) {
+    if (!now.count(label)) gone_[label] = step;
+  }
+  for (const std::string& label : now) {
+    gone_.erase(label);
+    constants_.erase(label);
+  }
+  present_ = std::move(now);
+}
+
+std::string NodeTrail::gone_after(const std::string& label) const {
+  if (present_.count(label)) return "";
+  const auto found = gone_.find(label);
+  return found == gone_.end() ? "import" : found->second;
+}
+
+Explanation explain(const OnnxStatistics& model, const NodeTrail& trail, const Program& program, const Remarks& remarks,
+                    const ExplainedOptions& options) {
+  Explanation result;
+  result.model = model.graph_name;
+  result.target = options.target.triple + "," + options.target.cpu;
+  result.opt_level = options.opt_level;
+  std::map<std::string, std::vector<int>> kernels_of;
+  for (const Kernel& kernel : program.kernels) result.kernels.push_back(describe(kernel, options));
+  for (const KernelCall& call : program.calls) {
+    const auto index = static_cast<size_t>(call.kernel);
+    for (const std::string& label : nodes_of_kernel(program, call, program.kernels[index], trail)) {
+      add_once(result.kernels[index].nodes, label);
+      std::vector<int>& list = kernels_of[label];
+      if (std::find(list.begin(), list.end(), call.kernel) == list.end()) list.push_back(call.kernel);
+    }
+  }
+  std::map<std::string, std::vector<const Remark*>> remarks_of;
+  for (const Remark& remark : remarks.list()) {
+    std::set<std::string> about;
+    for (const std::string* location : {&remark.node, &remark.other})
+      for (const std::string& label : split_location(*location, trail.labels())) about.insert(label);
+    for (const std::string& label : about) remarks_of[label].push_back(&remark);
+  }
+  const ModelFacts facts = facts_of(model);
+  for (size_t i = 0; i < model.nodes.size(); ++i) {
+    const OnnxNodeEntry& entry = model.nodes[i];
+    NodeNote note;
+    note.name = entry.label;
+    note.op_type = entry.op_type;
+    if (const auto found = kernels_of.find(entry.label); found != kernels_of.end()) {
+      note.fate = "kernel";
+      note.kernels = found->second;
+    } else if (trail.gone_after(entry.label).empty()) {
+      note.fate = trail.is_view(entry.label) ? "view" : "removed";
+      if (note.fate == "removed") note.gone_after = "lower";
+    } else {
+      note.gone_after = trail.gone_after(entry.label);
+      note.fate = !facts.needed[i]                                         ? "unused"
+                  : !facts.varies[i] || trail.became_constant(entry.label) ? "constant"
+                                                                           : "removed";
+    }
+    for (const Remark* remark : remarks_of[entry.label]) {
+      std::vector<Remark>& list = remark->kind == Remark::Kind::kDone ? note.done : note.refused;
+      if (std::find(list.begin(), list.end(), *remark) == list.end()) list.push_back(*remark);
+    }
+    result.nodes.push_back(std::move(note));
+  }
+  return result;
+}
+
+const NodeNote& find_node(const Explanation& explanation, const OnnxStatistics& model, const std::string& name) {
+  for (const NodeNote& node : explanation.nodes) {
+    if (node.name == name) return node;
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < model.nodes.size(); ++i) {
+    names.push_back(model.nodes[i].label);
+    for (const std::string& output : model.nodes[i].outputs) {
+      if (output == name) return explanation.nodes.at(i);
+    }
+  }
+  const std::vector<std::string> nearest = nearest_names(name, names, 5);
+  throw UserError({.id = "TSR-4040",
+                   .message = fmt::format("the model has no node '{}'", name),
+                   .node = {},
+                   .legal = nearest.empty() ? fmt::format("one of its {} nodes, or the name of a value that one gives",
+                                                          explanation.nodes.size())
+                                            : fmt::format("nearest names: {}", fmt::join(nearest, ", ")),
+                   .hint = "without --node all nodes are listed"});
+}
+
+}  // namespace tessera

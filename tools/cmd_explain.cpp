@@ -1,0 +1,63 @@
+// tessera explain MODEL.onnx
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "compile_flags.h"
+#include "driver/explain.h"
+#include "progress.h"
+#include "terminal.h"
+
+namespace tessera {
+
+namespace {
+
+struct ExplainCommand {
+  CompileFlags compile;
+  std::string model, node;
+  bool json = false;
+};
+
+int explain_verb(const ExplainCommand& command) {
+  ModelExplanation explained;
+  {
+    Progress progress("explaining " + std::filesystem::path(command.model).filename().string());
+    DriverOptions options = driver_options(command.compile);
+    options.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
+    explained = explain_model(command.model, options);
+  }
+  const Explanation& explanation = explained.explanation;
+  const TextStyle style{stdout_has_colour()};
+  if (command.node.empty()) {
+    std::cout << (command.json ? json_line(to_json(explanation)) : to_text(explanation, style));
+  } else {
+    const NodeNote& node = find_node(explanation, explained.model, command.node);
+    std::cout << (command.json ? json_line(to_json(explanation, node)) : to_text(explanation, node, style));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_explain_command(CLI::App& root) {
+  const auto command = std::make_shared<ExplainCommand>();
+  CLI::App* app = root.add_subcommand("explain", "Say what became of each node of a model, and why");
+  app->add_option("MODEL", command->model, "The ONNX file")->required()->type_name("");
+  app->add_option("--node", command->node, "Only this node (or the one that gives this value), in full")
+      ->type_name("NAME");
+  app->add_flag("--json", command->json, "Print one line of JSON instead of text");
+  add_compile_flags(*app, command->compile);
+  app->footer(
+      "Examples:\n"
+      "  tessera explain model.onnx\n"
+      "  tessera explain model.onnx --node /layer1/conv1/Conv\n"
+      "  tessera explain model.onnx --json --target x86-64-v3");
+  return {app, [command] { return explain_verb(*command); }};
+}
+
+}  // namespace tessera
