@@ -25,6 +25,8 @@ Command add_run_command(CLI::App& root);
 Command add_verify_command(CLI::App& root);
 Command add_bench_command(CLI::App& root);
 Command add_explain_command(CLI::App& root);
+Command add_inspect_command(CLI::App& root);
+Command add_doctor_command(CLI::App& root);
 Command add_opt_command(CLI::App& root);
 
 }  // namespace tessera

@@ -48,7 +48,8 @@ int run(int argc, char** argv) {
       "Each verb has its own --help. Exit codes: 0 ok, 1 an error of the model, the options or the machine,\n"
       "2 outputs that differ, 3 a missed performance bound, 64 a bug in tessera.");
   const std::array commands = {add_compile_command(app), add_run_command(app),     add_verify_command(app),
-                               add_bench_command(app),   add_explain_command(app), add_opt_command(app)};
+                               add_bench_command(app),   add_explain_command(app), add_inspect_command(app),
+                               add_doctor_command(app),  add_opt_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -63,7 +64,7 @@ int run(int argc, char** argv) {
   throw UserError({.id = "TSR-4001",
                    .message = "a verb is required",
                    .node = {},
-                   .legal = "compile, run, verify, bench, explain, opt",
+                   .legal = "compile, run, verify, bench, explain, inspect, doctor, opt",
                    .hint = "see 'tessera --help'"});
 }
 

@@ -24,6 +24,8 @@ class ModuleCache {
   static ModuleCache from_environment(Warn warn);
   ModuleCache(std::string folder, uint64_t capacity_bytes, Warn warn);
 
+  const std::string& folder() const { return folder_; }
+  uint64_t capacity_bytes() const { return capacity_; }
   bool enabled() const { return !folder_.empty() && capacity_ > 0; }
   // The entry for `key` (hexadecimal digits), loaded; null when there is none or it is damaged (then it is removed).
   std::unique_ptr<Model> find(const std::string& key, int num_threads) const;

@@ -86,6 +86,10 @@ ModuleInfo describe(const Graph& graph, const Target& target, const DriverOption
   info.target_cpu = target.cpu;
   info.features = required_features(target);
   info.num_threads = target.num_threads;
+  for (const Node& node : graph.nodes()) {
+    if (node.op->name == "constant") continue;
+    ++info.operators[node.attrs.get_or<std::string>("name", node.op->name)];
+  }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
   if (!options.disabled_passes.empty()) {
     info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.disabled_passes, ","));

@@ -11,6 +11,7 @@
 #include "abi/module_abi.h"
 #include "package/atomic_file.h"
 #include "package/descriptor.h"
+#include "program/memory_plan.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -160,6 +161,26 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
                        {"bytes", kernel.bytes}});
   }
   json["kernels"] = std::move(kernels);
+  json["operators"] = info.operators;
+  // What one call does, and which bytes of the arena are taken from which step to which.
+  nlohmann::json calls = nlohmann::json::array(), arena = nlohmann::json::array(), weights = nlohmann::json::array();
+  for (const KernelCall& call : program.calls) calls.push_back(call.kernel);
+  for (const Lifetime& lifetime : arena_lifetimes(program)) {
+    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(lifetime.buffer)];
+    arena.push_back({{"name", buffer.name},
+                     {"offset", buffer.offset},
+                     {"bytes", lifetime.bytes},
+                     {"first", lifetime.first},
+                     {"last", lifetime.last}});
+  }
+  for (const ProgramBuffer& buffer : program.buffers) {
+    if (buffer.kind != BufferKind::kWeight || buffer.alias_of >= 0) continue;
+    weights.push_back(
+        {{"name", buffer.name}, {"type", buffer.type.to_string()}, {"offset", buffer.offset}, {"bytes", buffer.bytes}});
+  }
+  json["calls"] = std::move(calls);
+  json["arena"] = std::move(arena);
+  json["weights"] = std::move(weights);
   // Names come from models: what is not UTF-8 is replaced, never refused.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

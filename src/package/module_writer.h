@@ -24,6 +24,7 @@ struct ModuleInfo {
   std::vector<std::string> features;           // that the code needs, LLVM's names, sorted
   int num_threads = 1;                         // that parallel loops are cut for
   std::map<std::string, std::string> options;  // compile options that change the code, as on the command line
+  std::map<std::string, int64_t> operators;    // of the imported graph: how many nodes each has
 };
 
 // A module about to be written. Borrows everything.

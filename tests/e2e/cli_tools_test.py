@@ -80,7 +80,7 @@ class Explain(CliTest):
         self.assertEqual(set(told), {"model", "target", "opt_level", "nodes", "kernels"})
 
     def test_kernels_have_candidates_work_and_layouts(self):
-        told = self.explained("--target", "x86-64-v3")
+        told = self.explained("--target", "x86-64-v3", "--disable-pass", "winograd")
         first = next(node for node in told["nodes"] if node["name"] == "first")
         kernel = told["kernels"][first["kernels"][-1]]  # the one before copies the input to another layout
         self.assertEqual(kernel["nodes"], ["first", "relu"])
@@ -94,6 +94,7 @@ class Explain(CliTest):
         self.assertGreater(rules["register_tile"]["predicted_us"], 0)
         self.assertLess(rules["register_tile"]["predicted_us"], rules["scalar_loops"]["predicted_us"])
         self.assertEqual(rules["injective"]["declined"], "the kernel reduces")
+        self.assertEqual(rules["winograd"]["declined"], "--disable-pass leaves it out")
 
     def test_refusals_have_reasons(self):
         told = self.explained()
@@ -108,7 +109,7 @@ class Explain(CliTest):
     def test_text_and_one_node(self):
         text, _ = self.tessera("explain", "story.onnx")
         self.assertRegex(text, r"^story: for x86_64.* at -O3\n8 nodes became \d+ kernels: 4 in kernels, ")
-        self.assertRegex(text, r"(?m)^first +Conv +.*kernel \d+ \(register_tile\)$")
+        self.assertRegex(text, r"(?m)^first +Conv +.*kernel \d+ \(\w+\)$")
         self.assertRegex(text, r"(?m)^dead +Exp +nothing: no output needs it$")
         self.assertRegex(text, r"(?m)^fuse_groups +relu +second +a kernel has one reduction$")
         self.assertNotIn("\x1b", text)
@@ -157,6 +158,135 @@ class Explain(CliTest):
         (self.folder / "text.onnx").write_text("hello")
         _, errors = self.tessera("explain", "text.onnx", code=1)
         self.assertTrue(errors.startswith("error TSR-1002: 'text.onnx' is not an ONNX model"), errors)
+
+
+class Inspect(CliTest):
+    def test_module(self):
+        self.save(conv_model(), "conv.onnx")
+        self.tessera("compile", "conv.onnx", "-q", "--target", "x86-64-v3", "-O2")
+        text, _ = self.tessera("inspect", "conv.so", "--json")
+        told = json.loads(text)
+        self.assertEqual((told["kind"], told["bytes"]), ("module", (self.folder / "conv.so").stat().st_size))
+        self.assertEqual(told["inputs"], [{"name": "x", "type": "f32[1,3,16,16]"}])
+        self.assertEqual(told["outputs"], [{"name": "y", "type": "f32[1,8,16,16]"}])
+        self.assertEqual(told["operators"]["conv"], 1)
+        self.assertEqual(told["options"], {"opt-level": "2"})
+        self.assertEqual(told["model"]["name"], "conv")
+        self.assertIn("avx2", told["target"]["features"])
+        self.assertTrue(told["producer"].startswith("tessera "))
+        # 8 channels of 256 pixels: 27 multiply-adds, the bias and the maximum each.
+        self.assertEqual(max(kernel["flops"] for kernel in told["kernels"]), 8 * 256 * (27 * 2 + 2))
+        self.assertEqual(len(told["live_bytes"]), len(told["calls"]))
+        self.assertLessEqual(max(told["live_bytes"]), told["memory"]["arena_bytes"])
+        for buffer in told["arena"]:
+            self.assertLessEqual(buffer["offset"] + buffer["bytes"], told["memory"]["arena_bytes"])
+            self.assertLessEqual(buffer["first"], buffer["last"])
+        self.assertGreater(sum(weight["bytes"] for weight in told["weights"]), 8 * 27 * 4)
+        text, _ = self.tessera("inspect", "conv.so")
+        self.assertRegex(text, r"^conv\.so: a module of .*: code .*, weights .*, descriptor .*, metadata ")
+        for begin in ("model  ", "made by  ", "target  ", "needs  ", "inputs  ", "outputs  ", "memory  ", "operator  "):
+            self.assertIn("\n" + begin, text)
+        self.assertRegex(text, r"(?m)^ *\d+  register_tile +[\d.]+ k +[\d.]+ kB  Conv_0\+Relu_1$")
+
+    def test_module_of_another_machine_is_only_read(self):
+        self.save(conv_model(), "conv.onnx")
+        self.tessera("compile", "conv.onnx", "-q", "--target", "aarch64-unknown-linux-gnu", "-o", "arm.so")
+        text, _ = self.tessera("inspect", "arm.so", "--json")
+        self.assertEqual(json.loads(text)["target"]["triple"], "aarch64-unknown-linux-gnu")
+
+    def test_onnx(self):
+        path = self.save(story_model(), "story.onnx")
+        text, _ = self.tessera("inspect", "story.onnx", "--json")
+        told = json.loads(text)
+        self.assertEqual((told["kind"], told["bytes"], told["nodes"]), ("onnx", path.stat().st_size, 8))
+        self.assertEqual(
+            told["operators"], {"Add": 2, "Conv": 2, "Exp": 1, "Flatten": 1, "Identity": 1, "Relu": 1}
+        )
+        self.assertEqual(told["opsets"], {"ai.onnx": 17})
+        self.assertEqual(told["inputs"], [{"name": "x", "type": "f32[1,16,8,8]"}])
+        elements = 16 * 16 * 9 + 16 * 16
+        self.assertEqual(
+            told["weights"],
+            {
+                "count": 4,
+                "elements": elements + 4,
+                "bytes": 4 * elements + 8 * 4,
+                "external": 0,
+                "bytes_of": {"f32": 4 * elements, "i64": 32},
+            },
+        )
+        text, _ = self.tessera("inspect", "story.onnx")
+        self.assertRegex(text, r"^story\.onnx: an ONNX model of .*: 8 nodes, 4 weights\n")
+        self.assertRegex(text, r"(?m)^Conv +2$")
+
+    def test_onnx_that_cannot_be_imported(self):
+        nodes = [helper.make_node("Unheard", ["x"], ["y"], name="u", domain="org.example")]
+        dims = ["batch", None, 4]
+        model = make_model(nodes, [("x", TensorProto.FLOAT, dims)], [("y", TensorProto.FLOAT, None)])
+        model.opset_import.append(helper.make_opsetid("org.example", 3))
+        self.save(model, "odd.onnx")
+        told = json.loads(self.tessera("inspect", "odd.onnx", "--json")[0])
+        self.assertEqual(told["unsupported"], ["org.example.Unheard"])
+        self.assertEqual(told["inputs"], [{"name": "x", "type": "f32[batch,?,4]"}])
+        self.assertEqual(told["outputs"], [{"name": "y", "type": "f32[...]"}])
+        self.assertIn("unsupported  org.example.Unheard\n", self.tessera("inspect", "odd.onnx")[0])
+
+    def test_mistakes(self):
+        _, errors = self.tessera("inspect", "nix.onnx", code=1)
+        self.assertTrue(errors.startswith("error TSR-1001: cannot open the model 'nix.onnx'"), errors)
+        _, errors = self.tessera("inspect", "nix.so", code=1)
+        self.assertTrue(errors.startswith("error TSR-7001: "), errors)
+        (self.folder / "foreign.so").write_bytes(pathlib.Path(sys.executable).resolve().read_bytes())
+        _, errors = self.tessera("inspect", "foreign.so", code=1)
+        self.assertTrue(errors.startswith("error TSR-7003: "), errors)
+        self.save(affine_model())
+        self.tessera("compile", "model.onnx", "-q")
+        whole = (self.folder / "model.so").read_bytes()
+        (self.folder / "cut.so").write_bytes(whole[:-100])
+        _, errors = self.tessera("inspect", "cut.so", code=1)
+        self.assertTrue(errors.startswith("error TSR-7003: "), errors)
+        (self.folder / "damaged.so").write_bytes(whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:])
+        _, errors = self.tessera("inspect", "damaged.so", code=1)
+        self.assertTrue(errors.startswith("error TSR-7009: "), errors)
+
+
+class Doctor(CliTest):
+    def examined(self, **variables):
+        text, _ = self.tessera("doctor", "--json", **variables)
+        return json.loads(text)
+
+    def test_measures(self):
+        told = self.examined()
+        self.assertRegex(told["version"], r"^tessera .* \(LLVM 19\.")
+        self.assertEqual(told["cache"]["folder"], str(self.folder / "cache"))
+        self.assertGreaterEqual(told["cpus"]["usable"], 1)
+        self.assertEqual([level["name"] for level in told["peaks"]["bandwidth"]][-1], "memory")
+        cpu = pathlib.Path("/proc/cpuinfo").read_text()
+        names = [peak["name"] for peak in told["peaks"]["arithmetic"]]
+        self.assertEqual(names[0], "f32 multiply-add")
+        self.assertEqual("i8 dot products" in names, " avx512_vnni" in cpu or " avx_vnni" in cpu)
+        self.assertEqual("i8 tiles" in names, " amx_int8" in cpu)
+        self.assertEqual("bf16 tiles" in names, " amx_bf16" in cpu)
+        for peak in told["peaks"]["arithmetic"]:
+            self.assertGreater(peak["one_thread_gops"], 0.5)
+            self.assertLess(peak["one_thread_gops"], 1e5)
+        bandwidth = {level["name"]: level["one_thread_gbytes"] for level in told["peaks"]["bandwidth"]}
+        self.assertGreater(min(bandwidth.values()), 0.1)
+        self.assertLess(bandwidth["memory"], 3 * bandwidth["L1"])  # generous: others may be running
+
+    def test_warns(self):
+        told = self.examined(OMP_NUM_THREADS="500", TESSERA_CACHE_SIZE="0")
+        warnings = "\n".join(told["warnings"])
+        self.assertIn("sessions use 500 threads on ", warnings)
+        self.assertIn("the cache of compiled modules is off", warnings)
+        self.assertEqual(told["environment"]["OMP_NUM_THREADS"], "500")
+
+    def test_text(self):
+        text, _ = self.tessera("doctor")
+        for begin in ("back end ", "processor ", "features ", "CPUs ", "caches ", "memory ", "cache folder "):
+            self.assertIn("\n" + begin, text)
+        self.assertRegex(text, r"(?m)^f32 multiply-add +\w.* +[\d.]+ +[\d.]+  G operations/s$")
+        self.assertNotIn("\x1b", text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,304 @@
+#include "diagnose/inspect.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "import/onnx/model_statistics.h"
+#include "runtime/core/dtypes.h"
+#include "runtime/core/module_file.h"
+#include "support/error.h"
+
+namespace tessera {
+
+namespace {
+
+using nlohmann::json;
+
+class OpenModule {
+ public:
+  explicit OpenModule(const std::string& path) {
+    tessera_error error = {};
+    const tessera_status status = file_.open_path(path.c_str(), true, &error);
+    if (status != TESSERA_OK) {
+      throw UserError({.id = error.id, .message = error.message, .node = {}, .legal = {}, .hint = {}});
+    }
+  }
+  ~OpenModule() { file_.close(); }
+  OpenModule(const OpenModule&) = delete;
+  OpenModule& operator=(const OpenModule&) = delete;
+  const ModuleFile& file() const { return file_; }
+
+ private:
+  ModuleFile file_;
+};
+
+json tensors_of(const ModuleFile& file, const tsr_tensor_descr* tensors, uint32_t count) {
+  json list = json::array();
+  for (uint32_t i = 0; i < count; ++i) {
+    const tsr_tensor_descr& tensor = tensors[i];
+    std::string shape;
+    for (uint32_t d = 0; d < tensor.rank; ++d) {
+      const int64_t dim = tensor.dims[d];
+      shape += d > 0 ? "," : "";
+      shape += dim >= 0 ? std::to_string(dim) : std::string(file.text(file.symbols()[-(dim + 1)].name));
+    }
+    list.push_back(
+        {{"name", file.text(tensor.name)}, {"type", fmt::format("{}[{}]", module_dtype_name(tensor.dtype), shape)}});
+  }
+  return list;
+}
+
+// Bytes that live at each call, from the lifetimes of the arena's buffers.
+json live_bytes(const json& arena, size_t calls) {
+  std::vector<int64_t> change(calls + 1, 0);
+  for (const json& buffer : arena) {
+    change.at(buffer.at("first").get<size_t>()) += buffer.at("bytes").get<int64_t>();
+    change.at(buffer.at("last").get<size_t>() + 1) -= buffer.at("bytes").get<int64_t>();
+  }
+  json live = json::array();
+  int64_t bytes = 0;
+  for (size_t call = 0; call < calls; ++call) live.push_back(bytes += change[call]);
+  return live;
+}
+
+std::string text_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return "";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+std::string line(const std::string& label, const std::string& text) {
+  return text.empty() ? "" : fmt::format("{:<12}{}\n", label, text);
+}
+
+std::string tensor_lines(const json& inspection, const char* key, const std::string& label) {
+  std::string text;
+  for (const json& tensor : inspection.at(key)) {
+    text += fmt::format("{:<12}{}: {}\n", text.empty() ? label : "", tensor.at("name").get<std::string>(),
+                        tensor.at("type").get<std::string>());
+  }
+  return text;
+}
+
+std::string operator_text(const json& operators, const TextStyle& style) {
+  std::vector<std::pair<int64_t, std::string>> sorted;
+  for (const auto& [name, count] : operators.items()) sorted.emplace_back(-count.get<int64_t>(), name);
+  std::sort(sorted.begin(), sorted.end());
+  TextTable table({{"operator"}, {"nodes", TextTable::Align::kRight}});
+  for (const auto& [count, name] : sorted) table.add({name, std::to_string(-count)});
+  return table.empty() ? "" : "\n" + table.to_string(style);
+}
+
+std::string number_text(const json& value, std::string (*text)(double)) {
+  return value.get<double>() < 0 ? "?" : text(value.get<double>());
+}
+
+// A bar a line; many calls share one, which then shows the most of them.
+std::string arena_text(const json& inspection, const TextStyle& style) {
+  if (!inspection.contains("live_bytes") || inspection.at("live_bytes").empty()) return "";
+  const std::vector<int64_t> live = inspection.at("live_bytes").get<std::vector<int64_t>>();
+  constexpr size_t kLines = 24;
+  constexpr double kWidth = 48;
+  const int64_t most = *std::max_element(live.begin(), live.end());
+  const double arena = inspection.at("memory").at("arena_bytes").get<double>();
+  if (most == 0 || arena == 0) return "";
+  const size_t step = (live.size() + kLines - 1) / kLines;
+  TextTable table({{"calls"}, {"live", TextTable::Align::kRight}, {"arena over time"}});
+  for (size_t begin = 0; begin < live.size(); begin += step) {
+    const size_t end = std::min(begin + step, live.size());
+    const int64_t bytes = *std::max_element(live.begin() + static_cast<std::ptrdiff_t>(begin),
+                                            live.begin() + static_cast<std::ptrdiff_t>(end));
+    table.add({end - begin == 1 ? std::to_string(begin) : fmt::format("{}..{}", begin, end - 1),
+               bytes_text(static_cast<double>(bytes)),
+               std::string(static_cast<size_t>(static_cast<double>(bytes) / arena * kWidth + 0.5), '#')});
+  }
+  return fmt::format("\nthe arena has {}, of which at most {} live at once\n", bytes_text(arena),
+                     bytes_text(static_cast<double>(most))) +
+         table.to_string(style);
+}
+
+std::string module_text(const json& inspection, const TextStyle& style) {
+  const json& sections = inspection.at("sections");
+  const auto size = [&](const char* key) { return bytes_text(sections.at(key).get<double>()); };
+  std::string text = fmt::format("{}: a module of {}: code {}, weights {}, descriptor {}, metadata {}\n",
+                                 painted(inspection.at("path").get<std::string>(), "1", style),
+                                 bytes_text(inspection.at("bytes").get<double>()), size("code"), size("weights"),
+                                 size("descriptor"), size("metadata"));
+  const json& target = inspection.at("target");
+  text += line("model", fmt::format("{}{}", inspection.at("model").at("name").get<std::string>(),
+                                    inspection.at("model").contains("digest")
+                                        ? " (digest " + text_of(inspection.at("model"), "digest") + ")"
+                                        : ""));
+  text += line("made by", text_of(inspection, "producer"));
+  text += line("target", fmt::format("{}{}{}", text_of(target, "triple"), target.contains("cpu") ? ", " : "",
+                                     text_of(target, "cpu")));
+  std::string features;
+  for (const json& feature : target.at("features"))
+    features += (features.empty() ? "" : " ") + feature.get<std::string>();
+  text += line("needs", features);
+  std::string options;
+  for (const auto& [name, value] : inspection.at("options").items())
+    options += fmt::format("{}{}={}", options.empty() ? "" : " ", name, value.get<std::string>());
+  text += line("options", options);
+  text += tensor_lines(inspection, "inputs", "inputs") + tensor_lines(inspection, "outputs", "outputs");
+  const json& memory = inspection.at("memory");
+  text += line("memory", fmt::format("weights {}, arena {}, scratch {} a thread",
+                                     bytes_text(memory.at("weight_bytes").get<double>()),
+                                     bytes_text(memory.at("arena_bytes").get<double>()),
+                                     bytes_text(memory.at("scratch_bytes_per_worker").get<double>())));
+  if (inspection.contains("operators")) text += operator_text(inspection.at("operators"), style);
+
+  using Align = TextTable::Align;
+  TextTable kernels({{"#", Align::kRight}, {"rule"}, {"FLOP", Align::kRight}, {"bytes", Align::kRight}, {"nodes"}});
+  const json& list = inspection.at("kernels");
+  for (size_t i = 0; i < list.size(); ++i) {
+    kernels.add({std::to_string(i), text_of(list[i], "rule"), number_text(list[i].at("flops"), count_text),
+                 number_text(list[i].at("bytes"), bytes_text), list[i].at("nodes").get<std::string>()});
+  }
+  text += "\n" + kernels.to_string(style) + arena_text(inspection, style);
+
+  if (inspection.contains("weights") && !inspection.at("weights").empty()) {
+    std::vector<json> weights = inspection.at("weights").get<std::vector<json>>();
+    std::stable_sort(weights.begin(), weights.end(),
+                     [](const json& a, const json& b) { return a.at("bytes") > b.at("bytes"); });
+    constexpr size_t kShown = 10;
+    TextTable table({{weights.size() > kShown ? "largest weights" : "weights"}, {"type"}, {"bytes", Align::kRight}});
+    for (size_t i = 0; i < std::min(kShown, weights.size()); ++i) {
+      table.add({weights[i].at("name").get<std::string>(), weights[i].at("type").get<std::string>(),
+                 bytes_text(weights[i].at("bytes").get<double>())});
+    }
+    text += "\n" + table.to_string(style);
+    if (weights.size() > kShown) text += fmt::format("and {} more\n", weights.size() - kShown);
+  }
+  return text;
+}
+
+std::string onnx_text(const json& inspection, const TextStyle& style) {
+  const json& weights = inspection.at("weights");
+  std::string text = fmt::format("{}: an ONNX model of {}: {} nodes, {} weights\n",
+                                 painted(inspection.at("path").get<std::string>(), "1", style),
+                                 bytes_text(inspection.at("bytes").get<double>()),
+                                 inspection.at("nodes").get<int64_t>(), weights.at("count").get<int64_t>());
+  text += line("graph", text_of(inspection, "graph"));
+  text += line("made by", text_of(inspection, "producer"));
+  std::string opsets;
+  for (const auto& [domain, version] : inspection.at("opsets").items())
+    opsets += fmt::format("{}{} {}", opsets.empty() ? "" : ", ", domain, version.get<int64_t>());
+  text += line("opsets", fmt::format("{} (IR version {})", opsets, inspection.at("ir_version").get<int64_t>()));
+  text += tensor_lines(inspection, "inputs", "inputs") + tensor_lines(inspection, "outputs", "outputs");
+  std::string types;
+  for (const auto& [type, bytes] : weights.at("bytes_of").items())
+    types += fmt::format("{}{} {}", types.empty() ? "" : ", ", type, bytes_text(bytes.get<double>()));
+  text += line("weights", fmt::format("{} elements{}{}", count_text(weights.at("elements").get<double>()),
+                                      types.empty() ? "" : ": ", types));
+  if (weights.at("external").get<int64_t>() > 0)
+    text += line("", fmt::format("{} of them in other files", weights.at("external").get<int64_t>()));
+  if (inspection.at("functions").get<int64_t>() > 0)
+    text += line("functions", std::to_string(inspection.at("functions").get<int64_t>()));
+  std::string unsupported;
+  for (const json& name : inspection.at("unsupported"))
+    unsupported += (unsupported.empty() ? "" : ", ") + name.get<std::string>();
+  if (!unsupported.empty()) text += painted(line("unsupported", " " + unsupported), "33", style);
+  return text + operator_text(inspection.at("operators"), style);
+}
+
+}  // namespace
+
+json inspect_module(const std::string& path) {
+  const OpenModule module(path);
+  const ModuleFile& file = module.file();
+  const tsr_descriptor& head = *file.descriptor;
+  // What the loader needs stands in the descriptor; the metadata has more, as far as its writer knew it.
+  json metadata = json::parse(file.metadata(), file.metadata() + file.footer.metadata_size, nullptr, false);
+  if (!metadata.is_object()) metadata = json::object();
+  const auto meta = [&](const char* key) { return metadata.contains(key) ? metadata.at(key) : json(); };
+
+  json kernels = json::array();
+  const json noted = meta("kernels");
+  for (uint32_t i = 0; i < head.num_kernels; ++i) {
+    const tsr_kernel_descr& kernel = file.kernels()[i];
+    json entry = {{"nodes", file.text(kernel.name)}, {"flops", kernel.flops}, {"bytes", kernel.bytes}};
+    if (noted.is_array() && i < noted.size() && noted[i].is_object()) {
+      for (const char* key : {"name", "rule"})
+        if (noted[i].contains(key) && noted[i].at(key).is_string()) entry[key] = noted[i].at(key);
+    }
+    kernels.push_back(std::move(entry));
+  }
+  json result = {
+      {"kind", "module"},
+      {"path", path},
+      {"bytes", file.size},
+      {"sections",
+       {{"code", file.footer.code_size},
+        {"weights", file.footer.weights_size},
+        {"descriptor", file.footer.descriptor_size},
+        {"metadata", file.footer.metadata_size}}},
+      {"producer", file.text(head.producer)},
+      {"model", {{"name", file.text(head.model_name)}}},
+      {"target", {{"triple", file.text(head.target)}, {"features", json::array()}}},
+      {"options", meta("options").is_object() ? meta("options") : json::object()},
+      {"inputs", tensors_of(file, file.inputs(), head.num_inputs)},
+      {"outputs", tensors_of(file, file.outputs(), head.num_outputs)},
+      {"kernels", std::move(kernels)},
+      {"memory",
+       {{"arena_bytes", head.arena_bytes},
+        {"weight_bytes", file.footer.weights_size},
+        {"scratch_bytes_per_worker", head.scratch_bytes}}},
+  };
+  const std::string features = file.text(head.features);
+  for (size_t begin = 0; begin < features.size();) {
+    const size_t end = std::min(features.find(',', begin), features.size());
+    result["target"]["features"].push_back(features.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (meta("model").is_object() && meta("model").contains("digest"))
+    result["model"]["digest"] = meta("model")["digest"];
+  for (const char* key : {"cpu", "threads"})
+    if (meta("target").is_object() && meta("target").contains(key)) result["target"][key] = meta("target")[key];
+  for (const char* key : {"operators", "weights", "arena", "calls"})
+    if (metadata.contains(key)) result[key] = metadata.at(key);
+  if (result.contains("arena") && result.contains("calls")) {
+    try {
+      result["live_bytes"] = live_bytes(result["arena"], result["calls"].size());
+    } catch (const std::exception&) {
+      // Metadata that does not hold together is shown as it is; it is for people.
+    }
+  }
+  return result;
+}
+
+json inspect_onnx(const std::string& path) {
+  const OnnxStatistics model = read_onnx_statistics(path);
+  const auto tensors = [](const std::vector<OnnxTensorEntry>& list) {
+    json result = json::array();
+    for (const OnnxTensorEntry& tensor : list) result.push_back({{"name", tensor.name}, {"type", tensor.type}});
+    return result;
+  };
+  return {{"kind", "onnx"},
+          {"path", path},
+          {"bytes", model.file_bytes},
+          {"graph", model.graph_name},
+          {"producer", model.producer},
+          {"ir_version", model.ir_version},
+          {"opsets", model.opsets},
+          {"inputs", tensors(model.inputs)},
+          {"outputs", tensors(model.outputs)},
+          {"nodes", model.nodes.size()},
+          {"operators", model.operators},
+          {"unsupported", model.unsupported},
+          {"functions", model.functions},
+          {"weights",
+           {{"count", model.weights},
+            {"elements", model.weight_elements},
+            {"bytes", model.weight_bytes},
+            {"external", model.external_weights},
+            {"bytes_of", model.weight_bytes_of}}}};
+}
+
+std::string inspection_text(const json& inspection, const TextStyle& style) {
+  return inspection.at("kind") == "module" ? module_text(inspection, style) : onnx_text(inspection, style);
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// What a file holds: a module, read as data (its code is never mapped as code), or an ONNX model that need not be one
+// we can import. The JSON form is the stable one (docs/cli.md); the text is made from it.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "diagnose/text_table.h"
+
+namespace tessera {
+
+// UserError TSR-70xx, in the runtime's words, when the file is missing, damaged or no module.
+nlohmann::json inspect_module(const std::string& path);
+
+// UserError TSR-10xx when the file is missing or no ONNX model.
+nlohmann::json inspect_onnx(const std::string& path);
+
+// Of what either of the two above returned.
+std::string inspection_text(const nlohmann::json& inspection, const TextStyle& style);
+
+}  // namespace tessera

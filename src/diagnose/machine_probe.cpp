@@ -1,0 +1,143 @@
+#include "diagnose/machine_probe.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "diagnose/probe_loops.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Runs `work(thread)`, which answers how much it did, on `threads` threads at once, again and again for `seconds`;
+// what all of them did in a second. All start together; each counts its own time.
+double rate(int threads, double seconds, const std::function<double(int)>& work) {
+  std::atomic<int> waiting{threads};
+  std::vector<double> rates(static_cast<size_t>(threads), 0);
+  const auto body = [&](int thread) {
+    work(thread);  // warm up: caches, pages, frequency
+    --waiting;
+    while (waiting.load() > 0) std::this_thread::yield();
+    const Clock::time_point begin = Clock::now();
+    double done = 0, taken = 0;
+    do {
+      done += work(thread);
+      taken = std::chrono::duration<double>(Clock::now() - begin).count();
+    } while (taken < seconds);
+    rates[static_cast<size_t>(thread)] = done / taken;
+  };
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(body, thread);
+  body(0);
+  for (std::thread& other : others) other.join();
+  double sum = 0;
+  for (const double one : rates) sum += one;
+  return sum;
+}
+
+double best_rate(const ProbeOptions& options, int threads, const std::function<double(int)>& work) {
+  double best = 0;
+  for (int round = 0; round < options.rounds; ++round) best = std::max(best, rate(threads, options.seconds, work));
+  return best;
+}
+
+ArithmeticPeak measure(const ProbeOptions& options, std::string name, const ArithmeticLoop& loop) {
+  constexpr int64_t kIterations = 20000;
+  const auto work = [&](int) { return loop.run(kIterations) * static_cast<double>(kIterations); };
+  ArithmeticPeak peak{std::move(name), loop.instructions, best_rate(options, 1, work), 0};
+  peak.all_threads = options.threads > 1 ? best_rate(options, options.threads, work) : peak.one_thread;
+  return peak;
+}
+
+struct Unmap {
+  size_t bytes = 0;
+  void operator()(void* memory) const { munmap(memory, bytes); }
+};
+
+// `bytes` to read for each thread; large ones in huge pages where the system has them, as the runtime's memory is.
+std::unique_ptr<void, Unmap> make_memory(size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return {nullptr, Unmap{0}};
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  std::fill_n(static_cast<float*>(memory), bytes / sizeof(float), 1.0F);  // every page gets memory of its own
+  return {memory, Unmap{bytes}};
+}
+
+void measure_level(MachinePeaks& peaks, const ProbeOptions& options, const char* name, int64_t capacity,
+                   int64_t working_set) {
+  working_set = std::max<int64_t>(working_set / 4096 * 4096, 4096);
+  const auto bytes = static_cast<size_t>(working_set);
+  std::vector<std::unique_ptr<void, Unmap>> memory;
+  for (int thread = 0; thread < options.threads; ++thread) {
+    memory.push_back(make_memory(bytes));
+    if (!memory.back()) return;  // a machine without that much memory has no such figure
+  }
+  const ReadLoop loop = widest_read_loop();
+  // Clocks are read only now and then.
+  const int64_t repeats = std::max<int64_t>(1, (1 << 20) / working_set);
+  const auto work = [&](int thread) {
+    const auto* data = static_cast<const float*>(memory[static_cast<size_t>(thread)].get());
+    for (int64_t repeat = 0; repeat < repeats; ++repeat) loop(data, working_set);
+    return static_cast<double>(repeats * working_set);
+  };
+  MemoryLevel level{name, capacity, working_set, best_rate(options, 1, work), 0};
+  level.all_threads = options.threads > 1 ? best_rate(options, options.threads, work) : level.one_thread;
+  peaks.levels.push_back(std::move(level));
+}
+
+}  // namespace
+
+int64_t cache_bytes_here(int level) {
+  for (int index = 0; index < 10; ++index) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    const auto read = [&](const char* name) {
+      std::ifstream file(folder + name);
+      std::string word;
+      file >> word;
+      return word;
+    };
+    if (read("level") != std::to_string(level) || read("type") == "Instruction") continue;
+    const std::string size = read("size");  // "32K"
+    char* unit = nullptr;
+    const int64_t number = std::strtoll(size.c_str(), &unit, 10);
+    return *unit == 'K' ? number << 10 : *unit == 'M' ? number << 20 : number;
+  }
+  return 0;
+}
+
+MachinePeaks measure_machine(const ProbeOptions& options) {
+  MachinePeaks peaks;
+  peaks.threads = options.threads;
+  peaks.fma_f32 = measure(options, "f32 multiply-add", widest_fma_loop());
+  if (!options.only_floats) {
+    if (const auto loop = vnni_loop()) peaks.vnni = measure(options, "i8 dot products", *loop);
+    if (const auto loop = amx_i8_loop()) peaks.amx_i8 = measure(options, "i8 tiles", *loop);
+    if (const auto loop = amx_bf16_loop()) peaks.amx_bf16 = measure(options, "bf16 tiles", *loop);
+  }
+  if (options.l1_bytes > 0) measure_level(peaks, options, "L1", options.l1_bytes, options.l1_bytes / 2);
+  if (options.l2_bytes > 0) measure_level(peaks, options, "L2", options.l2_bytes, options.l2_bytes / 2);
+  // The threads share the last level.
+  if (options.l3_bytes > 0)
+    measure_level(peaks, options, "L3", options.l3_bytes,
+                  std::max(options.l3_bytes / 2 / options.threads, 2 * options.l2_bytes));
+  if (options.memory) {
+    const int64_t caches = std::max<int64_t>(options.l3_bytes, options.l2_bytes);
+    measure_level(peaks, options, "memory", INT64_MAX,
+                  std::clamp<int64_t>(4 * caches / options.threads, 32 << 20, 256 << 20));
+  }
+  return peaks;
+}
+
+}  // namespace tessera
