@@ -6,15 +6,21 @@
 #include <iostream>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "against.h"
 #include "commands.h"
 #include "compile_flags.h"
+#include "compile_watch.h"
+#include "driver/kernel_times.h"
 #include "progress.h"
 #include "run_flags.h"
+#include "support/error.h"
+#include "terminal.h"
 
 namespace tessera {
 
@@ -26,7 +32,8 @@ struct BenchCommand {
   std::string model;
   int repeat = 0;   // 0: by time
   int warm_up = 0;  // 0: by time
-  bool json = false;
+  bool json = false, kernels = false;
+  std::string against;  // empty, or "onnxruntime"
 };
 
 using Clock = std::chrono::steady_clock;
@@ -56,28 +63,61 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[low] + (place - static_cast<double>(low)) * (sorted[high] - sorted[low]);
 }
 
+void check_against(const BenchCommand& command) {
+  if (!looks_like_module(command.model) && !command.model.ends_with(".so")) return;
+  throw UserError(
+      {.id = "TSR-4043",
+       .message = fmt::format("'{}' is a compiled module, which {} cannot run", command.model, command.against),
+       .node = {},
+       .legal = "an ONNX model with --against",
+       .hint = "give the model that the module was compiled from"});
+}
+
 int bench(const BenchCommand& command) {
   constexpr double kWarmUpMs = 200, kBudgetMs = 1000;
   OpenedModel opened;
   std::string times;
   std::vector<double> samples;
+  nlohmann::json kernels = nlohmann::json::array(), roofline;
+  std::optional<AgainstResult> against;
+  if (!command.against.empty()) check_against(command);
   {
     Progress progress("benchmarking " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
     options.driver = driver_options(command.compile);
-    options.driver.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
+    std::optional<CompileWatch> watch(std::in_place, command.compile.max_seconds);
+    options.driver.runner.on_step = [&](std::string_view step) {
+      progress.update(std::string(step));
+      watch->step(std::string(step));
+    };
     options.engine = parse_engine(command.run.engine);
     options.num_threads = command.compile.threads;
     options.use_cache = false;  // compile_s is part of the answer
     options.warn = print_warning;
     opened = open_model(command.model, options);
+    watch.reset();  // what follows is no compiling
     times = time_report(command.compile, opened.times);
     std::vector<std::string> random;
-    opened.model->bind(make_inputs(*opened.model, command.run, random));
+    const std::vector<Tensor> inputs = make_inputs(*opened.model, command.run, random);
+    opened.model->bind(inputs);
     progress.update("warming up");
     run_timed(*opened.model, command.warm_up, kWarmUpMs, 2);
     progress.update("measuring");
     samples = run_timed(*opened.model, command.repeat, kBudgetMs, 5);
+    if ((command.kernels || command.json) && !opened.model->kernels().empty()) {
+      progress.update("measuring kernels");
+      // As many runs as take about as long as the measurement before, but not for ever.
+      const int runs = static_cast<int>(std::clamp<size_t>(samples.size(), 3, 50));
+      const std::vector<KernelTime> kernel_times = time_kernels(*opened.model, runs);
+      const int threads = opened.model->num_threads();
+      const MachinePeaks peaks = measure_roofline(threads);
+      kernels = kernels_json(*opened.model, kernel_times, peaks);
+      roofline = roofline_json(peaks, threads);
+    }
+    if (!command.against.empty()) {
+      progress.update("measuring beside " + command.against);
+      against = run_against_onnxruntime(*opened.model, inputs, {command.model, command.repeat, 5});
+    }
   }
   std::cerr << times;
   std::sort(samples.begin(), samples.end());
@@ -89,26 +129,31 @@ int bench(const BenchCommand& command) {
   const double median = quantile(samples, 0.5), p90 = quantile(samples, 0.9), p99 = quantile(samples, 0.99);
   const int threads = opened.model->num_threads();
   if (command.json) {
-    const nlohmann::json json = {{"model", command.model},
-                                 {"engine", command.run.engine},
-                                 {"threads", threads},
-                                 {"repeats", samples.size()},
-                                 {"min_ms", samples.front()},
-                                 {"median_ms", median},
-                                 {"mean_ms", mean},
-                                 {"p90_ms", p90},
-                                 {"p99_ms", p99},
-                                 {"stddev_ms", deviation},
-                                 {"compile_s", opened.compile_seconds},
-                                 {"load_s", opened.load_seconds}};
-    std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    nlohmann::json json = {{"model", command.model},
+                           {"engine", command.run.engine},
+                           {"threads", threads},
+                           {"repeats", samples.size()},
+                           {"min_ms", samples.front()},
+                           {"median_ms", median},
+                           {"mean_ms", mean},
+                           {"p90_ms", p90},
+                           {"p99_ms", p99},
+                           {"stddev_ms", deviation},
+                           {"compile_s", opened.compile_seconds},
+                           {"load_s", opened.load_seconds},
+                           {"kernels", std::move(kernels)},
+                           {"roofline", std::move(roofline)}};
+    if (against) json["against"] = against_json(*against, *opened.model);
+    std::cout << json_line(json);
   } else {
     fmt::print("{}: median {:.3f} ms  (min {:.3f}, p90 {:.3f}, p99 {:.3f}, mean {:.3f}, stddev {:.3f})\n",
                command.model, median, samples.front(), p90, p99, mean, deviation);
     fmt::print("{} runs after warm-up, {} thread{}, compiled in {:.2f} s, loaded in {:.3f} s\n", samples.size(),
                threads, threads == 1 ? "" : "s", opened.compile_seconds, opened.load_seconds);
+    if (!kernels.empty()) std::cout << '\n' << kernels_text(kernels, roofline, {stdout_has_colour()});
+    if (against) std::cout << '\n' << against_text(*against, *opened.model);
   }
-  return kExitOk;
+  return against && !against->agrees ? kExitMismatch : kExitOk;
 }
 
 }  // namespace
@@ -123,13 +168,21 @@ Command add_bench_command(CLI::App& root) {
   app->add_option("--warm-up", command->warm_up, "Runs before that; default: for 0.2 seconds, at least 2")
       ->check(CLI::Range(1, 100000000))
       ->type_name("N");
+  app->add_flag("--kernels", command->kernels, "Show each kernel's time, work and place under the machine's roofline");
+  app->add_option("--against", command->against,
+                  "Compare and time beside another runtime, in turn: onnxruntime (its Python package)")
+      ->check(CLI::IsMember({"onnxruntime"}))
+      ->type_name("PEER");
   app->add_flag("--json", command->json, "Print one line of JSON: median_ms, min_ms, p90_ms, p99_ms, compile_s, ...");
   add_run_flags(*app, command->run);
   add_compile_flags(*app, command->compile);
+  add_time_limit_flag(*app, command->compile);
   app->footer(
       "Examples:\n"
       "  tessera bench resnet50.so --threads 1\n"
-      "  tessera bench model.onnx --repeat 100 --json");
+      "  tessera bench model.onnx --repeat 100 --json\n"
+      "  tessera bench resnet50.so --kernels\n"
+      "  tessera bench resnet50.onnx --against onnxruntime --threads 1");
   return {app, [command] { return bench(*command); }};
 }
 

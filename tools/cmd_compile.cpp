@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "compile_flags.h"
+#include "compile_watch.h"
 #include "driver/compile.h"
 #include "package/atomic_file.h"
 #include "progress.h"
@@ -54,11 +55,16 @@ int compile(const CompileCommand& command) {
   Progress progress("compiling " + std::filesystem::path(command.model).filename().string());
   DriverOptions options = driver_options(command.flags);
   options.emit = kEmits.at(command.emit);
-  options.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
+  CompileWatch watch(command.flags.max_seconds);
+  options.runner.on_step = [&](std::string_view step) {
+    progress.update(std::string(step));
+    watch.step(std::string(step));
+  };
   const std::string output = command.output.empty() ? default_output(command, options.emit) : command.output;
   const Compiled compiled = compile_model(command.model, options);
   if (options.emit == Emit::kModule) {
     progress.update("writing");
+    watch.step("writing");
     write_module(compiled, output);
   } else if (options.emit == Emit::kObj) {
     write_text(output, {reinterpret_cast<const char*>(compiled.code.data()), compiled.code.size()});
@@ -93,6 +99,7 @@ Command add_compile_command(CLI::App& root) {
       ->type_name("KIND");
   app->add_flag("-q,--quiet", command->quiet, "Print nothing on success");
   add_compile_flags(*app, command->flags);
+  add_time_limit_flag(*app, command->flags);
   app->footer(
       "Examples:\n"
       "  tessera compile resnet50.onnx -o resnet50.so\n"

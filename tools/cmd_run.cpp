@@ -10,7 +10,9 @@
 #include "commands.h"
 #include "compare.h"
 #include "compile_flags.h"
+#include "compile_watch.h"
 #include "driver/compile.h"
+#include "driver/trace_file.h"
 #include "progress.h"
 #include "run_flags.h"
 #include "terminal.h"
@@ -22,7 +24,7 @@ namespace {
 struct RunCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model;
+  std::string model, profile;
   std::vector<std::string> outputs, expected;
   Tolerance tolerance;
   bool json = false;
@@ -87,7 +89,11 @@ int run(const RunCommand& command) {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
     options.driver = driver_options(command.compile);
-    options.driver.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
+    CompileWatch watch(command.compile.max_seconds);
+    options.driver.runner.on_step = [&](std::string_view step) {
+      progress.update(std::string(step));
+      watch.step(std::string(step));
+    };
     options.engine = parse_engine(command.run.engine);
     options.num_threads = command.compile.threads;
     options.use_cache = !command.run.no_cache;
@@ -107,7 +113,8 @@ int run(const RunCommand& command) {
   {
     Progress progress("running " + std::filesystem::path(command.model).filename().string());
     model.bind(std::move(inputs));
-    model.run();
+    if (command.profile.empty()) model.run();
+    else profile_run(model, command.profile);
   }
 
   bool all_agree = true;
@@ -145,13 +152,18 @@ Command add_run_command(CLI::App& root) {
       ->type_name("SPEC");
   add_tolerance_flags(*app, command->tolerance);
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
+  app->add_option("--profile", command->profile,
+                  "Run once more and write what each thread did as a Chrome trace (chrome://tracing, Perfetto)")
+      ->type_name("FILE");
   add_compile_flags(*app, command->compile);
+  add_time_limit_flag(*app, command->compile);
   app->footer(
       "Examples:\n"
       "  tessera run model.so --input @x.npy --output @y.npy\n"
       "  tessera run model.onnx --input image=@photo.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225\n"
       "  tessera run model.onnx --input 1x3x224x224xf32=random:7 --expected-output @want.npy --rtol 1e-4\n"
-      "  tessera run model.onnx --engine interp");
+      "  tessera run model.onnx --engine interp\n"
+      "  tessera run model.so --profile trace.json");
   return {app, [command] { return run(*command); }};
 }
 

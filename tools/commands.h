@@ -14,6 +14,7 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitUserError = 1;
 inline constexpr int kExitMismatch = 2;
 inline constexpr int kExitInternal = 64;
+inline constexpr int kExitInterrupted = 130;
 
 struct Command {
   CLI::App* app = nullptr;   // owned by the root

@@ -87,7 +87,8 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("INPUT=1x3x640x640")
       ->group(group);
-  app.add_option("--disable-pass", flags.disabled_passes, "Leave out a pass or a schedule rule (may be given several times)")
+  app.add_option("--disable-pass", flags.disabled_passes,
+                 "Leave out a pass or a schedule rule (may be given several times)")
       ->allow_extra_args(false)
       ->type_name("PASS")
       ->group(group);
@@ -99,6 +100,13 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->group(group);
   app.add_flag("--time-passes", flags.time_passes, "Print how long each step took, to stderr")->group(group);
   app.add_flag("--verify-each", flags.verify_each, "Verify the program after every pass")->group(group);
+}
+
+void add_time_limit_flag(CLI::App& app, CompileFlags& flags) {
+  app.add_option("--max-compile-time", flags.max_seconds, "Give up with an error when compiling takes longer")
+      ->check(CLI::Range(0.001, 1e6))
+      ->type_name("SECONDS")
+      ->group("Compiling");
 }
 
 std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times) {

@@ -21,10 +21,13 @@ struct CompileFlags {
   std::vector<std::string> dims, shapes, disabled_passes;
   std::string print_ir_after, save_temps;
   bool time_passes = false, verify_each = false;
+  double max_seconds = 0;  // 0: no limit
 };
 
 // Adds the flags to a verb; `flags` must outlive it.
 void add_compile_flags(CLI::App& app, CompileFlags& flags);
+// --max-compile-time, for verbs that keep a CompileWatch while they compile.
+void add_time_limit_flag(CLI::App& app, CompileFlags& flags);
 
 // What --time-passes prints; empty without it.
 std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times);

@@ -1,4 +1,6 @@
 // The command line. What the verbs do stands in cmd_*.cpp; here is what they share: parsing, errors, signals.
+#include <unistd.h>
+
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -25,9 +27,11 @@ void print_error(const std::string& text) {
   fmt::print(stderr, "{}\n", shown);
 }
 
-// A signal ends the process as it would have without us, but leaves no half-written file.
+// A signal ends the process at once, whatever it is doing, but leaves no half-written file. Ctrl-C has the exit code
+// that shells give it; other signals end the process as they would have without us.
 void clean_up_and_die(int signal) {
   remove_unfinished_files();
+  if (signal == SIGINT) _exit(kExitInterrupted);
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
@@ -46,7 +50,7 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.footer(
       "Each verb has its own --help. Exit codes: 0 ok, 1 an error of the model, the options or the machine,\n"
-      "2 outputs that differ, 3 a missed performance bound, 64 a bug in tessera.");
+      "2 outputs that differ, 3 a missed performance bound, 64 a bug in tessera, 130 interrupted by Ctrl-C.");
   const std::array commands = {add_compile_command(app), add_run_command(app),     add_verify_command(app),
                                add_bench_command(app),   add_explain_command(app), add_inspect_command(app),
                                add_doctor_command(app),  add_opt_command(app)};

@@ -134,6 +134,12 @@ tessera_status tessera_session_run(tessera_session* session, const tessera_tenso
 typedef void (*tessera_trace_fn)(void* user, int32_t kernel, int32_t phase);
 void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace, void* user);
 
+/* Called on each thread at the begin (phase 0) and end (phase 1) of every piece of a kernel's parallel loops that it
+ * does in later runs, by several threads at once; `worker` is 0 for the thread that called tessera_session_run and below
+ * the session's number of threads. null turns it off. */
+typedef void (*tessera_worker_trace_fn)(void* user, int32_t kernel, int32_t worker, int32_t phase);
+void tessera_session_set_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user);
+
 #ifdef __cplusplus
 }
 #endif

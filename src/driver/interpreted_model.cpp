@@ -28,6 +28,11 @@ class InterpretedModel : public Model {
   const std::vector<TensorInfo>& outputs() const override { return outputs_; }
   const std::vector<Tensor>& results() const override { return results_; }
   int num_threads() const override { return 1; }
+  const std::vector<KernelInfo>& kernels() const override { return kernels_; }
+  std::vector<KernelSpan> run_traced() override {
+    run();
+    return {};
+  }
 
   void bind(std::vector<Tensor> inputs) override {
     check_inputs(inputs_, inputs);
@@ -39,6 +44,7 @@ class InterpretedModel : public Model {
   std::string name_;
   Graph graph_;
   std::vector<TensorInfo> inputs_, outputs_;
+  std::vector<KernelInfo> kernels_;  // none
   std::vector<Tensor> bound_, results_;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/kernel_trace.h"
 #include "types/tensor.h"
 
 namespace tessera {
@@ -16,6 +17,13 @@ struct TensorInfo {
 
   bool is_static() const;
   std::string type_text() const;  // "f32[1,3,?,?]"
+};
+
+// A kernel of compiled code, as its module describes it.
+struct KernelInfo {
+  std::string name;    // the model's node names that it stands for, joined by '+'
+  int64_t flops = -1;  // of one call; -1: not known
+  int64_t bytes = -1;
 };
 
 // Thread safety: one thread at a time.
@@ -34,6 +42,11 @@ class Model {
   // Of the last run; valid until the next bind() or run().
   virtual const std::vector<Tensor>& results() const = 0;
   virtual int num_threads() const = 0;
+
+  // In the order of their numbers; none for the interpreter.
+  virtual const std::vector<KernelInfo>& kernels() const = 0;
+  // Like run(), and tells what each thread did; nothing for the interpreter. Slower by a few clock readings a kernel.
+  virtual std::vector<KernelSpan> run_traced() = 0;
 };
 
 // UserError TSR-6301 (how many), TSR-6302 (dtype), TSR-6303 (shape), each naming the input, what it is and what came.

@@ -45,6 +45,9 @@ class NativeModel : public Model {
     for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info_of(info));
     for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i)
       outputs_.push_back(info_of(info));
+    tessera_kernel_info kernel;
+    for (int i = 0; tessera_module_kernel(module_.get(), i, &kernel) == TESSERA_OK; ++i)
+      kernels_.push_back({kernel.name, kernel.flops, kernel.bytes});
   }
 
   const std::string& name() const override { return name_; }
@@ -63,6 +66,35 @@ class NativeModel : public Model {
     for (const TensorInfo& info : outputs_) results_.emplace_back(info.dtype, bind_symbols(info.dims));
     output_tensors_.clear();
     for (Tensor& tensor : results_) output_tensors_.push_back(describe(tensor, tensor.mutable_bytes()));
+  }
+
+  const std::vector<KernelInfo>& kernels() const override { return kernels_; }
+
+  std::vector<KernelSpan> run_traced() override {
+    KernelTrace trace(num_threads());
+    tessera_session_set_trace(
+        session_.get(),
+        [](void* user, int32_t kernel, int32_t phase) { static_cast<KernelTrace*>(user)->on_kernel(kernel, phase); },
+        &trace);
+    tessera_session_set_worker_trace(
+        session_.get(),
+        [](void* user, int32_t kernel, int32_t worker, int32_t phase) {
+          static_cast<KernelTrace*>(user)->on_piece(kernel, worker, phase);
+        },
+        &trace);
+    trace.start();
+    const auto stop = [this] {
+      tessera_session_set_trace(session_.get(), nullptr, nullptr);
+      tessera_session_set_worker_trace(session_.get(), nullptr, nullptr);
+    };
+    try {
+      run();
+    } catch (...) {
+      stop();
+      throw;
+    }
+    stop();
+    return trace.spans();
   }
 
   void run() override {
@@ -104,6 +136,7 @@ class NativeModel : public Model {
   ModulePtr module_;
   SessionPtr session_;
   std::vector<TensorInfo> inputs_, outputs_;
+  std::vector<KernelInfo> kernels_;
   std::vector<Tensor> bound_, results_;
   std::vector<tessera_tensor> input_tensors_, output_tensors_;  // point into bound_ and results_
 };

@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
 """The verbs that look at models, modules and machines.    cli_tools_test.py TESSERA [unittest options]"""
 
+import importlib.util
 import json
+import os
 import pathlib
+import signal
+import subprocess
 import sys
+import time
+import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 import cli_support
@@ -287,6 +293,185 @@ class Doctor(CliTest):
             self.assertIn("\n" + begin, text)
         self.assertRegex(text, r"(?m)^f32 multiply-add +\w.* +[\d.]+ +[\d.]+  G operations/s$")
         self.assertNotIn("\x1b", text)
+
+
+class Profile(CliTest):
+    def test_a_slice_for_each_kernel_and_thread(self):
+        self.save(conv_model(96, 96, 16, 32), "conv.onnx")
+        for threads in (1, 2):
+            _, errors = self.tessera("run", "conv.onnx", "--threads", threads, "--profile", "trace.json")
+            trace = json.loads((self.folder / "trace.json").read_text())
+            slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+            told = json.loads(self.tessera("explain", "conv.onnx", "--json", "--threads", threads)[0])
+            calling = [event for event in slices if event["tid"] == 0]
+            self.assertEqual(len(calling), len(told["kernels"]))
+            self.assertEqual(
+                [event["args"]["flops"] for event in calling], [kernel["flops"] for kernel in told["kernels"]]
+            )
+            self.assertIn("Conv_0+Relu_1", [event["name"] for event in calling])
+            # Calls follow each other; another thread's part lies within its kernel's call.
+            for before, after in zip(calling, calling[1:]):
+                self.assertLessEqual(before["ts"] + before["dur"], after["ts"] + 0.01)
+            for event in slices:
+                whole = calling[event["args"]["call"]]
+                self.assertEqual(event["name"], whole["name"])
+                self.assertGreaterEqual(event["ts"], whole["ts"] - 0.01)
+                self.assertLessEqual(event["ts"] + event["dur"], whole["ts"] + whole["dur"] + 0.01)
+                self.assertLessEqual(event["args"]["busy_us"], event["dur"] + 0.01)
+                self.assertLess(event["tid"], threads)
+            names = [event for event in trace["traceEvents"] if event["name"] == "thread_name"]
+            self.assertEqual(names[0]["args"]["name"], "caller")
+
+    def test_results_are_the_same(self):
+        self.save(affine_model())
+        x = self.save_npy("x.npy", numpy.ones((2, 3), numpy.float32))
+        self.tessera("run", "model.onnx", "-i", x, "-o", "y=@plain.npy")
+        self.tessera("run", "model.onnx", "-i", x, "-o", "y=@traced.npy", "--profile", "t.json")
+        numpy.testing.assert_array_equal(self.load_npy("plain.npy"), self.load_npy("traced.npy"))
+
+    def test_mistakes(self):
+        self.save(affine_model())
+        _, errors = self.tessera("run", "model.onnx", "--engine", "interp", "--profile", "t.json", code=1)
+        self.assertIn(
+            error("TSR-4042", "the interpreter has no kernels to record", "--profile with --engine native"), errors
+        )
+        _, errors = self.tessera("run", "model.onnx", "--profile", "nowhere/t.json", code=1)
+        self.assertIn("error TSR-6102: profile 'nowhere/t.json' cannot be written", errors)
+        self.assertEqual(self.files("*.json*"), [])
+
+
+class Roofline(CliTest):
+    def test_json_always_has_kernels(self):
+        self.save(conv_model(64, 64, 16, 32), "conv.onnx")
+        text, _ = self.tessera("bench", "conv.onnx", "--json", "--repeat", 3, "--threads", 1)
+        told = json.loads(text)
+        explained = json.loads(self.tessera("explain", "conv.onnx", "--json", "--threads", 1)[0])
+        self.assertEqual(
+            [kernel["flops"] for kernel in told["kernels"]], [kernel["flops"] for kernel in explained["kernels"]]
+        )
+        self.assertEqual(
+            [kernel["bytes"] for kernel in told["kernels"]], [kernel["bytes"] for kernel in explained["kernels"]]
+        )
+        peak = told["roofline"]["peak_gflops"]
+        self.assertGreater(peak, 0.5)
+        for kernel in told["kernels"]:
+            self.assertGreater(kernel["us"], 0)
+            self.assertIn(kernel["bound"], ("compute", "memory"))
+            self.assertAlmostEqual(kernel["gflops"], kernel["flops"] / kernel["us"] / 1e3, delta=1e-6 + kernel["gflops"] / 1e3)
+            self.assertAlmostEqual(
+                kernel["percent_of_peak"], 100 * kernel["gflops"] / peak, delta=1e-6 + kernel["percent_of_peak"] / 1e3
+            )
+        self.assertAlmostEqual(sum(kernel["percent"] for kernel in told["kernels"]), 100, delta=0.01)
+        conv = next(kernel for kernel in told["kernels"] if "Conv_0" in kernel["nodes"] and kernel["flops"] > 0)
+        self.assertEqual(conv["flops"], 32 * 64 * 64 * (16 * 9 * 2 + 2))
+
+    def test_text(self):
+        self.save(conv_model(), "conv.onnx")
+        text, _ = self.tessera("bench", "conv.onnx", "--kernels", "--repeat", 3, "--threads", 1)
+        self.assertRegex(text, r"(?m)^ *# +time +% +FLOP +bytes +GFLOP/s +% of peak +GB/s +bound +% of bound +nodes$")
+        self.assertRegex(text, r"(?m) (compute|memory \(\w+\)) +\d+  Conv_0\+Relu_1$")
+        self.assertRegex(text, r"(?m)^measured peak on 1 thread: [\d.]+ GFLOP/s; reading L1 [\d.]+ .*memory [\d.]+ GB/s$")
+        told = json.loads(self.tessera("bench", "conv.onnx", "--engine", "interp", "--json", "--repeat", 1)[0])
+        self.assertEqual((told["kernels"], told["roofline"]), ([], None))
+
+
+class Against(CliTest):
+    def test_onnxruntime(self):
+        if importlib.util.find_spec("onnxruntime") is None:
+            raise unittest.SkipTest("no onnxruntime in this Python")
+        self.save(conv_model(), "conv.onnx")
+        text, _ = self.tessera(
+            *("bench", "conv.onnx", "--against", "onnxruntime", "--json", "--repeat", 3, "--threads", 1),
+            TESSERA_PYTHON=sys.executable,
+        )
+        against = json.loads(text)["against"]
+        self.assertEqual((against["peer"], against["agrees"], against["rounds"]), ("onnxruntime", True, 5))
+        self.assertEqual([len(against[key]) for key in ("tessera_rounds_ms", "peer_rounds_ms")], [5, 5])
+        self.assertAlmostEqual(against["ratio"], against["tessera_ms"] / against["peer_ms"])
+        self.assertEqual(against["outputs"][0]["name"], "y")
+        text, _ = self.tessera(
+            *("bench", "conv.onnx", "--against", "onnxruntime", "--repeat", 3), TESSERA_PYTHON=sys.executable
+        )
+        self.assertRegex(text, r"(?m)^onnxruntime [\d.]+: [\d.]+ ms, tessera [\d.]+ ms: ratio [\d.]+ \(5 rounds of 3 runs")
+
+    def test_mistakes(self):
+        self.save(affine_model())
+        arguments = ("bench", "model.onnx", "--against", "onnxruntime", "--repeat", 1)
+        _, errors = self.tessera(*arguments, code=1, TESSERA_PYTHON="/no/such/python")
+        self.assertEqual(
+            errors,
+            error(
+                "TSR-4044",
+                "ONNX Runtime cannot be used beside us: '/no/such/python' cannot be started: No such file or directory",
+                "a Python with the packages onnxruntime and numpy, and a model that it runs",
+                "pip install onnxruntime; set TESSERA_PYTHON to that Python if it is not 'python3'",
+            ),
+        )
+        bare = self.folder / "bare"
+        bare.write_text(f"#!/bin/sh\nexec {sys.executable} -S -I \"$@\"\n")  # without site-packages
+        bare.chmod(0o755)
+        _, errors = self.tessera(*arguments, code=1, TESSERA_PYTHON=str(bare))
+        self.assertRegex(errors, r"^error TSR-4044: .*: ModuleNotFoundError: No module named '\w+'\n")
+        self.tessera("compile", "model.onnx", "-q")
+        _, errors = self.tessera("bench", "model.so", "--against", "onnxruntime", code=1)
+        self.assertEqual(
+            errors,
+            error(
+                "TSR-4043",
+                "'model.so' is a compiled module, which onnxruntime cannot run",
+                "an ONNX model with --against",
+                "give the model that the module was compiled from",
+            ),
+        )
+
+
+def slow_model():
+    """Takes seconds to compile: many convolutions of different sizes."""
+    nodes, weights, channels = [], {}, 16
+    random = numpy.random.default_rng(0)
+    for i in range(60):
+        following = 16 + (i * 7) % 23
+        weights[f"w{i}"] = random.standard_normal((following, channels, 3, 3)).astype(numpy.float32)
+        nodes.append(helper.make_node("Conv", [f"x{i}", f"w{i}"], [f"x{i + 1}"], name=f"c{i}", pads=[1, 1, 1, 1]))
+        channels = following
+    return make_model(
+        nodes, [("x0", TensorProto.FLOAT, (1, 16, 33, 31))], [("x60", TensorProto.FLOAT, (1, channels, 33, 31))], weights
+    )
+
+
+class Limits(CliTest):
+    def test_compile_time(self):
+        self.save(slow_model(), "slow.onnx")
+        for verb in (("compile", "slow.onnx"), ("run", "slow.onnx"), ("bench", "slow.onnx")):
+            _, errors = self.tessera(*verb, "--max-compile-time", 0.2, code=1)
+            self.assertRegex(
+                errors,
+                r"^error TSR-5110: compiling takes longer than 0\.2 s; it was at '\w+'\n"
+                r"  legal: a compile within --max-compile-time\n  hint:  give it more time, .*\n$",
+            )
+        self.assertEqual([name for name in self.files() if name != "slow.onnx"], [])
+        self.save(affine_model())
+        self.tessera("compile", "model.onnx", "--max-compile-time", 100, "-q")
+        self.tessera("run", "model.so", "--max-compile-time", 100)
+        _, errors = self.tessera("compile", "model.onnx", "--max-compile-time", 0, code=1)
+        self.assertIn("error TSR-4001: ", errors)
+
+    def test_interrupted(self):
+        self.save(slow_model(), "slow.onnx")
+        for wait in (0.1, 0.5, 1.0):
+            process = subprocess.Popen(
+                [cli_support.TESSERA, "compile", "slow.onnx", "-o", "slow.so"],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            time.sleep(wait)
+            begin = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=30), 130)
+            self.assertLess(time.monotonic() - begin, 2)
+            self.assertEqual(self.files(), ["slow.onnx"])
 
 
 if __name__ == "__main__":

@@ -142,6 +142,39 @@ TEST(Session, TraceSeesEveryKernel) {
   EXPECT_EQ(events.size(), 10u);
 }
 
+TEST(Session, WorkerTraceSeesEveryPieceOnItsOwnThread) {
+  const ModulePtr module = load_bytes(rows_spec().build());
+  for (const int threads : {1, 4}) {
+    const SessionPtr session = make_session(module, threads);
+    struct Seen {
+      std::atomic<int> begins{0}, ends{0}, wrong{0};
+      std::atomic<int> depth[4] = {};
+    } seen;
+    const auto record = [](void* user, int32_t kernel, int32_t worker, int32_t phase) {
+      Seen& all = *static_cast<Seen*>(user);
+      if (kernel < 0 || kernel >= 5 || worker < 0 || worker >= 4) {
+        ++all.wrong;
+        return;
+      }
+      (phase == 0 ? all.begins : all.ends)++;
+      // A worker does one piece at a time.
+      const int before = phase == 0 ? all.depth[worker]++ : all.depth[worker]--;
+      if (before != phase) ++all.wrong;
+    };
+    tessera_session_set_worker_trace(session.get(), record, &seen);
+    Rows rows(500);
+    ASSERT_EQ(rows.run(session), "ok");
+    rows.check();
+    EXPECT_GE(seen.begins, 5);  // at least one piece for each of the five loops
+    EXPECT_EQ(seen.begins, seen.ends);
+    EXPECT_EQ(seen.wrong, 0);
+    const int before = seen.begins;
+    tessera_session_set_worker_trace(session.get(), nullptr, nullptr);
+    ASSERT_EQ(rows.run(session), "ok");
+    EXPECT_EQ(seen.begins, before);
+  }
+}
+
 TEST(Session, RunsInsideAnotherRunsTrace) {
   // The inner session finds the pool taken and works alone; the outer one goes on undisturbed.
   const ModulePtr module = load_bytes(rows_spec().build());

@@ -15,8 +15,29 @@ namespace {
 
 uint64_t aligned_up(uint64_t bytes) { return (bytes + TSR_BUFFER_ALIGN - 1) / TSR_BUFFER_ALIGN * TSR_BUFFER_ALIGN; }
 
+// A parallel loop whose pieces are reported.
+struct TracedLoop {
+  const tessera_session* session;
+  tsr_task_fn fn;
+  const void* arg;
+};
+
+void traced_piece(const void* arg, int64_t begin, int64_t end, int32_t worker) {
+  const TracedLoop& loop = *static_cast<const TracedLoop*>(arg);
+  const tessera_session& session = *loop.session;
+  session.worker_trace(session.worker_trace_user, session.traced_kernel, worker, 0);
+  loop.fn(loop.arg, begin, end, worker);
+  session.worker_trace(session.worker_trace_user, session.traced_kernel, worker, 1);
+}
+
 void host_parallel_for(void* self, tsr_task_fn fn, const void* arg, int64_t n, int64_t grain) {
-  if (static_cast<tessera_session*>(self)->owns_pool) {
+  const tessera_session* session = static_cast<const tessera_session*>(self);
+  const TracedLoop traced = {session, fn, arg};
+  if (session->worker_trace) {
+    fn = traced_piece;
+    arg = &traced;
+  }
+  if (session->owns_pool) {
     ThreadPool::process().parallel_for(fn, arg, n, grain);
   } else if (n > 0) {
     fn(arg, 0, n, 0);
@@ -24,8 +45,9 @@ void host_parallel_for(void* self, tsr_task_fn fn, const void* arg, int64_t n, i
 }
 
 void host_trace(void* self, int32_t kernel, int32_t phase) {
-  const tessera_session* session = static_cast<const tessera_session*>(self);
-  session->trace(session->trace_user, kernel, phase);
+  tessera_session* session = static_cast<tessera_session*>(self);
+  session->traced_kernel = kernel;
+  if (session->trace) session->trace(session->trace_user, kernel, phase);
 }
 
 // Arena, then the scratch of all workers. Scratch of one worker after another: the module adds
@@ -134,7 +156,13 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
 void set_session_trace(tessera_session* session, tessera_trace_fn trace, void* user) {
   session->trace = trace;
   session->trace_user = user;
-  session->host.trace = trace ? host_trace : nullptr;
+  session->host.trace = trace || session->worker_trace ? host_trace : nullptr;
+}
+
+void set_session_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user) {
+  session->worker_trace = trace;
+  session->worker_trace_user = user;
+  session->host.trace = trace || session->trace ? host_trace : nullptr;
 }
 
 }  // namespace tessera

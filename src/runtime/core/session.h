@@ -22,6 +22,9 @@ struct tessera_session {
   tessera::MemoryRegion memory;      // arena, then scratch
   tessera_trace_fn trace = nullptr;
   void* trace_user = nullptr;
+  tessera_worker_trace_fn worker_trace = nullptr;
+  void* worker_trace_user = nullptr;
+  int32_t traced_kernel = -1;  // that runs now; set while either trace is
 };
 
 namespace tessera {
@@ -33,5 +36,6 @@ void free_session(tessera_session* session);
 tessera_status run_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                            const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
 void set_session_trace(tessera_session* session, tessera_trace_fn trace, void* user);
+void set_session_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user);
 
 }  // namespace tessera

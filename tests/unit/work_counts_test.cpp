@@ -1,0 +1,177 @@
+// Floating-point operations and bytes of kernels against computations by hand, and the roofline that is made of them.
+#include <gtest/gtest.h>
+
+#include <climits>
+
+#include "diagnose/roofline.h"
+#include "graph/parser.h"
+#include "lower/lower.h"
+#include "ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+struct Work {
+  int64_t flops = 0, bytes = 0;
+};
+
+// Of the one kernel that the graph becomes.
+Work work_of(const std::string& text) {
+  const Program program = lower_graph(parse_graph(text, standard_ops()));
+  EXPECT_EQ(program.kernels.size(), 1u) << text;
+  return {program.kernels.at(0).flops, program.kernels.at(0).bytes};
+}
+
+void expect_work(const std::string& text, int64_t flops, int64_t bytes) {
+  const Work work = work_of(text);
+  EXPECT_EQ(work.flops, flops) << text;
+  EXPECT_EQ(work.bytes, bytes) << text;
+}
+
+TEST(WorkCounts, Convolution) {
+  // 4 x 6 x 6 results of 3 x 3 x 3 multiplications and additions.
+  expect_work(R"(
+graph @main(%x: f32[1,3,8,8], %w: f32[4,3,3,3]) -> (%y: f32[1,4,6,6]) {
+  %y = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [0, 0],
+                     pads_end = [0, 0], strides = [1, 1]} : f32[1,4,6,6]
+})",
+              4 * 36 * 27 * 2, 4 * (3 * 64 + 4 * 27 + 4 * 36));
+}
+
+TEST(WorkCounts, DepthwiseConvolution) {
+  // Each of 8 channels has its own 3 x 3 filter; padding is counted as if it were there.
+  expect_work(R"(
+graph @main(%x: f32[2,8,5,5], %w: f32[8,1,3,3]) -> (%y: f32[2,8,5,5]) {
+  %y = conv(%x, %w) {dilations = [1, 1], groups = 8, input_dilations = [1, 1], pads_begin = [1, 1],
+                     pads_end = [1, 1], strides = [1, 1]} : f32[2,8,5,5]
+})",
+              2 * 8 * 25 * 9 * 2, 4 * (2 * 8 * 25 * 2 + 8 * 9));
+}
+
+TEST(WorkCounts, MatrixProduct) {
+  expect_work(R"(
+graph @main(%a: f32[5,7], %b: f32[7,11]) -> (%y: f32[5,11]) {
+  %y = matmul(%a, %b) : f32[5,11]
+})",
+              5 * 11 * 7 * 2, 4 * (35 + 77 + 55));
+}
+
+TEST(WorkCounts, AdditionThatBroadcasts) {
+  // One addition a result; the row is read once.
+  expect_work(R"(
+graph @main(%a: f32[6,10], %b: f32[1,10]) -> (%y: f32[6,10]) {
+  %y = add(%a, %b) : f32[6,10]
+})",
+              60, 4 * (60 + 10 + 60));
+}
+
+TEST(WorkCounts, Exponential) {
+  // A transcendental function counts once; doubles have eight bytes.
+  expect_work(R"(
+graph @main(%x: f64[9]) -> (%y: f64[9]) {
+  %y = exp(%x) : f64[9]
+})",
+              9, 8 * 18);
+}
+
+TEST(WorkCounts, SumAlongAnAxis) {
+  expect_work(R"(
+graph @main(%x: f32[4,13]) -> (%y: f32[4,1]) {
+  %y = reduce(%x) {axes = [1], keepdims = true, kind = "sum"} : f32[4,1]
+})",
+              4 * 13, 4 * (52 + 4));
+}
+
+TEST(WorkCounts, MaximumPooling) {
+  // Three candidates for each of two results.
+  expect_work(R"(
+graph @main(%x: f32[1,1,6]) -> (%y: f32[1,1,2]) {
+  %y = reduce_window(%x) {dilations = [1], kind = "max", pads_begin = [0], pads_end = [0], strides = [3], window = [3]} : f32[1,1,2]
+})",
+              2 * 3, 4 * (6 + 2));
+}
+
+TEST(WorkCounts, Transposition) {
+  expect_work(R"(
+graph @main(%x: f32[3,5]) -> (%y: f32[5,3]) {
+  %y = transpose(%x) {perm = [1, 0]} : f32[5,3]
+})",
+              0, 4 * 30);
+}
+
+TEST(WorkCounts, Concatenation) {
+  expect_work(R"(
+graph @main(%a: f32[2,3], %b: f32[2,4]) -> (%y: f32[2,7]) {
+  %y = concat(%a, %b) {axis = 1} : f32[2,7]
+})",
+              0, 4 * (6 + 8 + 14));
+}
+
+TEST(WorkCounts, IntegersAreNoFloatingPointOperations) {
+  expect_work(R"(
+graph @main(%a: i32[50], %b: i32[50]) -> (%y: i32[50]) {
+  %y = mul(%a, %b) : i32[50]
+})",
+              0, 4 * 150);
+}
+
+TEST(WorkCounts, Cast) {
+  expect_work(R"(
+graph @main(%x: f32[16]) -> (%y: f16[16]) {
+  %y = cast(%x) {to = f16} : f16[16]
+})",
+              0, 16 * (4 + 2));
+}
+
+TEST(WorkCounts, FusedEpilogueCountsBothParts) {
+  // The product, then an addition and a maximum with a constant for each result.
+  expect_work(R"(
+graph @main(%a: f32[5,7], %b: f32[7,11], %c: f32[5,11]) -> (%y: f32[5,11]) {
+  %y = group(%a, %b, %c) ({
+    graph @group(%a: f32[5,7], %b: f32[7,11], %c: f32[5,11]) -> (%r: f32[5,11]) {
+      %p = matmul(%a, %b) : f32[5,11]
+      %s = add(%p, %c) : f32[5,11]
+      %z = constant {value = dense<f32[] 0>} : f32[]
+      %r = max(%s, %z) : f32[5,11]
+    }
+  }) : f32[5,11]
+})",
+              5 * 11 * (7 * 2 + 2), 4 * (35 + 77 + 55 + 55));
+}
+
+MachinePeaks made_up_machine() {
+  MachinePeaks peaks;
+  peaks.threads = 2;
+  peaks.fma_f32 = {"f32 multiply-add", "none", 100e9, 200e9};
+  peaks.levels = {{"L1", 1000, 500, 400e9, 800e9}, {"memory", INT64_MAX, 1 << 20, 10e9, 15e9}};
+  return peaks;
+}
+
+TEST(Roofline, ArithmeticBound) {
+  // 1e6 operations on 1e4 bytes in 20 us: arithmetic needs 10 us, memory 1 us.
+  const Roofline roof = roofline_of(1000000, 10000, 20e-6, made_up_machine(), 1);
+  EXPECT_TRUE(roof.compute_bound);
+  EXPECT_DOUBLE_EQ(roof.gflops, 50);
+  EXPECT_DOUBLE_EQ(roof.gbytes, 0.5);
+  EXPECT_DOUBLE_EQ(roof.percent_of_peak, 50);
+  EXPECT_DOUBLE_EQ(roof.percent_of_bound, 50);
+  EXPECT_EQ(roof.level, "memory");
+}
+
+TEST(Roofline, MemoryBound) {
+  // 1e5 bytes in 20 us: memory needs 10 us of them, arithmetic 1 us.
+  const Roofline roof = roofline_of(100000, 100000, 20e-6, made_up_machine(), 1);
+  EXPECT_FALSE(roof.compute_bound);
+  EXPECT_DOUBLE_EQ(roof.percent_of_peak, 5);
+  EXPECT_DOUBLE_EQ(roof.percent_of_bound, 50);
+}
+
+TEST(Roofline, ThreadsHaveMoreOfEverything) {
+  const Roofline roof = roofline_of(1000000, 1500, 20e-6, made_up_machine(), 2);
+  EXPECT_EQ(roof.level, "L1");  // of two cores
+  EXPECT_DOUBLE_EQ(roof.percent_of_peak, 25);
+  EXPECT_EQ(roofline_of(-1, -1, 1e-6, made_up_machine(), 1).gflops, 0);
+}
+
+}  // namespace
+}  // namespace tessera
