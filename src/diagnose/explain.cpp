@@ -7,7 +7,6 @@
 
 #include "codegen/common/work_estimate.h"
 #include "graph/op_def.h"
-#include "program/memory_plan.h"
 #include "schedule/schedule.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
@@ -74,29 +73,29 @@ ModelFacts facts_of(const OnnxStatistics& model) {
   return facts;
 }
 
-// The kernel's nodes, by the name of the value that it computes; results that share bytes have several names.
-std::vector<std::string> nodes_of_kernel(const Program& program, const KernelCall& call, const Kernel& kernel,
-                                         const NodeTrail& trail) {
-  const BufferId root = root_buffer(program, call.args.back());
-  std::vector<std::string> names = {program.buffers[static_cast<size_t>(call.args.back())].name};
+// The nodes of one call, by the name of the value that it computes. Buffers that are the same bytes have several names.
+std::vector<std::string> nodes_of_call(const Program& program, const KernelCall& call, const NodeTrail& trail) {
+  const ProgramBuffer& result = program.buffers[static_cast<size_t>(call.args.back())];
+  std::vector<std::string> names = {result.name};
   for (size_t i = 0; i < program.buffers.size(); ++i) {
-    if (root_buffer(program, static_cast<BufferId>(i)) == root) names.push_back(program.buffers[i].name);
-  }
-  for (size_t i = 0; i < program.outputs.size() && i < program.output_names.size(); ++i) {
-    if (root_buffer(program, program.outputs[i]) == root) names.push_back(program.output_names[i]);
+    const ProgramBuffer& other = program.buffers[i];
+    const bool is_view_of_it = other.alias_of == call.args.back() && other.bytes == result.bytes;
+    const bool is_viewed = result.alias_of == static_cast<BufferId>(i) && other.bytes == result.bytes;
+    if (is_view_of_it || is_viewed) names.push_back(other.name);
   }
   for (const std::string& name : names) {
     const auto found = trail.members().find(name);
     if (found != trail.members().end()) return found->second;
   }
-  return split_location(kernel.loc, trail.labels());
+  return split_location(call.loc, trail.labels());
 }
 
 std::vector<RuleNote> rules_of(const Kernel& kernel, const ExplainedOptions& options) {
   std::vector<RuleNote> notes;
   if (!kernel.definition) return notes;
   bool chosen_seen = false;
-  for (const RuleOffer& offer : ask_all_rules(*kernel.definition, options.target, options.opt_level, options.disabled)) {
+  for (const RuleOffer& offer :
+       ask_all_rules(*kernel.definition, options.target, options.opt_level, options.disabled)) {
     RuleNote note{std::string(offer.rule), offer.rule == kernel.rule, offer.declined, -1};
     if (note.declined.empty()) note.predicted_us = estimate_ns(offer.program.body, options.target) / 1e3;
     chosen_seen |= note.chosen;
@@ -108,18 +107,20 @@ std::vector<RuleNote> rules_of(const Kernel& kernel, const ExplainedOptions& opt
 
 std::string layout_text(const Layout& layout) { return layout.row_major() ? "rows" : layout.to_string(); }
 
-KernelNote describe(const Kernel& kernel, const ExplainedOptions& options) {
+KernelNote describe(const Program& program, const KernelCall& call, std::vector<RuleNote> rules) {
+  const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
   KernelNote note;
   note.name = kernel.program.name;
   note.rule = kernel.rule;
   note.flops = kernel.flops;
   note.bytes = kernel.bytes;
-  note.rules = rules_of(kernel, options);
+  note.rules = std::move(rules);
   if (!kernel.definition) return note;
-  for (const TensorParam& param : kernel.definition->params) {
+  for (size_t i = 0; i < kernel.definition->params.size() && i < call.args.size(); ++i) {
+    const TensorParam& param = kernel.definition->params[i];
     const TensorType type{param.buffer->dtype, param.buffer->shape, param.layout};
-    note.operands.push_back(
-        fmt::format("{}{}: {}", param.is_constant ? "const " : "", param.buffer->name, type.to_string()));
+    note.operands.push_back(fmt::format("{}{}: {}", param.is_constant ? "const " : "",
+                                        program.buffers[static_cast<size_t>(call.args[i])].name, type.to_string()));
   }
   const Stage& output = kernel.definition->output();
   note.result = TensorType{output.out->dtype, output.out->shape, output.layout}.to_string();
@@ -195,14 +196,16 @@ Explanation explain(const OnnxStatistics& model, const NodeTrail& trail, const P
   result.target = options.target.triple + "," + options.target.cpu;
   result.opt_level = options.opt_level;
   std::map<std::string, std::vector<int>> kernels_of;
-  for (const Kernel& kernel : program.kernels) result.kernels.push_back(describe(kernel, options));
+  // Equal kernels are generated once and called several times; each call is one kernel to whoever asks about a node.
+  std::map<int32_t, std::vector<RuleNote>> rules;
   for (const KernelCall& call : program.calls) {
-    const auto index = static_cast<size_t>(call.kernel);
-    for (const std::string& label : nodes_of_kernel(program, call, program.kernels[index], trail)) {
-      add_once(result.kernels[index].nodes, label);
-      std::vector<int>& list = kernels_of[label];
-      if (std::find(list.begin(), list.end(), call.kernel) == list.end()) list.push_back(call.kernel);
-    }
+    if (!rules.count(call.kernel))
+      rules[call.kernel] = rules_of(program.kernels[static_cast<size_t>(call.kernel)], options);
+    KernelNote note = describe(program, call, rules[call.kernel]);
+    note.nodes = nodes_of_call(program, call, trail);
+    const auto index = static_cast<int>(result.kernels.size());
+    for (const std::string& label : note.nodes) kernels_of[label].push_back(index);
+    result.kernels.push_back(std::move(note));
   }
   std::map<std::string, std::vector<const Remark*>> remarks_of;
   for (const Remark& remark : remarks.list()) {

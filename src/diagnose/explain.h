@@ -56,6 +56,7 @@ struct RuleNote {
   double predicted_us = -1;  // of one thread, by the model of the machine that code generation uses; -1 when declined
 };
 
+// One call of a kernel.
 struct KernelNote {
   std::string name;                // of its function
   std::vector<std::string> nodes;  // of the model
@@ -89,7 +90,7 @@ struct ExplainedOptions {
   std::set<std::string> disabled;  // passes and rules
 };
 
-// `program` after scheduling. `remarks` of the whole compile.
+// `program` as planned. `remarks` of the whole compile.
 Explanation explain(const OnnxStatistics& model, const NodeTrail& trail, const Program& program, const Remarks& remarks,
                     const ExplainedOptions& options);
 
