@@ -9,6 +9,7 @@
 #include <array>
 #include <memory>
 #include <new>
+#include <unordered_set>
 
 #include "interp/lanes.h"
 #include "interp/scalar_ops.h"
@@ -141,8 +142,21 @@ BodyEvaluator::BodyEvaluator(const Body& body, const std::vector<const Tensor*>&
   group_nodes();
 }
 
+// The variables that stand in a remainder. Along such an axis neighbours differ in what they load or whether they do
+// (the gaps of a transposed convolution), so that nothing is contiguous or the same for all.
+std::unordered_set<const ExprNode*> variables_in_remainders(const Expr& value) {
+  std::unordered_set<const ExprNode*> found;
+  walk(value, [&](const Expr& e) {
+    if (e->kind != ExprKind::kBinary || e->binary != BinaryOp::kFloorMod) return;
+    walk(e, [&](const Expr& inner) {
+      if (inner->kind == ExprKind::kVar) found.insert(inner.get());
+    });
+  });
+  return found;
+}
+
 // The lanes are the innermost output axis that is long enough to be worth it, else the longest one; when even that is
-// short, the innermost reduce axis.
+// short, the innermost reduce axis. An axis in a remainder counts half.
 void BodyEvaluator::plan_loops() {
   constexpr int64_t kWorthwhile = 16;
   std::vector<int64_t> dims;
@@ -150,11 +164,14 @@ void BodyEvaluator::plan_loops() {
   const std::vector<int64_t> strides = row_major_strides(dims);
   out_ = Tensor(dtype_, dims);
 
+  const auto in_remainder = variables_in_remainders(body_.value);
   int lane_axis = -1;
-  for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
-    const int64_t extent = dims[static_cast<size_t>(i)];
-    const int64_t best = lane_axis < 0 ? 0 : dims[static_cast<size_t>(lane_axis)];
-    if (std::min(extent, kWorthwhile) >= std::min(best, kWorthwhile)) lane_axis = i;
+  int64_t best = 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t worth = std::min(dims[i], kWorthwhile) * (in_remainder.contains(body_.axes[i].var.get()) ? 1 : 2);
+    if (worth < best) continue;
+    lane_axis = static_cast<int>(i);
+    best = worth;
   }
   const bool short_lanes = lane_axis < 0 || dims[static_cast<size_t>(lane_axis)] < kWorthwhile;
   reduce_in_lanes_ = short_lanes && !body_.reduce_axes.empty() &&
