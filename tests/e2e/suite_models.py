@@ -6,7 +6,7 @@
 Agreement is that of model_runs.py, on seeded weights and inputs. --full or TESSERA_TEST_FULL=1: every model in every
 configuration. Otherwise the quick models each compiled with -O3 and in one more configuration, and of the large ones
 LARGE_SHARE a day the same way; what rotates is chosen by the date.
-The interpreter runs what has at most 1.5 G multiply-adds; reduced_models.py has the others, made smaller.
+Of the others, at most 1.5 G multiply-adds are interpreted; reduced_models.py has larger models, made smaller.
 """
 import os
 import re
@@ -41,7 +41,7 @@ def lacks(binary, name, path, work):
 
 def chosen(number, name, configurations):
     """The configurations of model `number`: all, or the first and one that rotates."""
-    usable = [c for c in configurations if c[1] is not None or name in INTERPRETED]
+    usable = [c for c in configurations if c[1] is not None or runs.is_full() or name in INTERPRETED]
     return usable if runs.is_full() else [usable[0], usable[1 + (runs.today() + number) % (len(usable) - 1)]]
 
 
