@@ -83,23 +83,6 @@ TEST(OnnxOperatorErrors, Sampling) {
   expect_import_error(roi, "TSR-1040", {"RoiAlign (ai.onnx:17): sampling_ratio = 0"});
 }
 
-TEST(OnnxOperatorErrors, Conditions) {
-  OnnxModel model;
-  model.input("c", {}, onnx::TensorProto::BOOL).input("x", {2}).output("y");
-  auto& node = model.node("If", {"c"}, {"y"});
-  for (const char* name : {"then_branch", "else_branch"}) {
-    auto& attribute = *node.add_attribute();
-    attribute.set_name(name);
-    attribute.set_type(onnx::AttributeProto::GRAPH);
-    auto& inner = *attribute.mutable_g()->add_node();
-    inner.set_op_type("Neg");
-    inner.add_input("x");
-    inner.add_output(std::string(name) + "_y");
-    attribute.mutable_g()->add_output()->set_name(std::string(name) + "_y");
-  }
-  expect_import_error(model, "TSR-1040", {"If (ai.onnx:17): a condition that is not known while compiling"});
-}
-
 TEST(OnnxOperatorErrors, Quantized) {
   OnnxModel model;
   model.input("x", {2, 3}).floats("s", {2}, {1, 2}).output("y");

@@ -87,7 +87,7 @@ OnnxStatistics read_onnx_statistics(const std::string& path) {
   for (const auto& output : graph.output()) statistics.outputs.push_back(entry_of(output));
 
   const auto is_known = [](const FlatNode& node) {
-    return standard_domain(node.proto->domain()).empty() && find_importer(node.proto->op_type()) != nullptr;
+    return find_importer(standard_domain(node.proto->domain()), node.proto->op_type()) != nullptr;
   };
   std::set<std::string> unsupported;
   for (const FlatNode& node : flatten_nodes(*model, defined, is_known)) {
