@@ -351,8 +351,9 @@ class WinogradEmitter {
         const Expr top = at_most(floordiv(tile, plan_.tiles_wide) * Expr(plan_.m) - Expr(conv_.pad_top));
         const Expr left = at_most(floormod(tile, plan_.tiles_wide) * Expr(plan_.m) - Expr(conv_.pad_left));
         const Expr plane = (image_ * Expr(conv_.in_blocks) + cb) * Expr(conv_.height);
-        const BufferPtr rows = make_buffer("rows", DType::kF32, {alpha * alpha * conv_.block}, MemoryScope::kLocal);
         const auto both = [&](bool guarded) {
+          // Of each copy its own: a buffer is defined once.
+          const BufferPtr rows = make_buffer("rows", DType::kF32, {alpha * alpha * conv_.block}, MemoryScope::kLocal);
           std::vector<Stmt> steps;
           for (int64_t i = 0; i < alpha; ++i)
             steps.push_back(transform_line(
