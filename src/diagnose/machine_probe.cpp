@@ -7,7 +7,6 @@
 #include <chrono>
 #include <climits>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -98,24 +97,6 @@ void measure_level(MachinePeaks& peaks, const ProbeOptions& options, const char*
 }
 
 }  // namespace
-
-int64_t cache_bytes_here(int level) {
-  for (int index = 0; index < 10; ++index) {
-    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
-    const auto read = [&](const char* name) {
-      std::ifstream file(folder + name);
-      std::string word;
-      file >> word;
-      return word;
-    };
-    if (read("level") != std::to_string(level) || read("type") == "Instruction") continue;
-    const std::string size = read("size");  // "32K"
-    char* unit = nullptr;
-    const int64_t number = std::strtoll(size.c_str(), &unit, 10);
-    return *unit == 'K' ? number << 10 : *unit == 'M' ? number << 20 : number;
-  }
-  return 0;
-}
 
 MachinePeaks measure_machine(const ProbeOptions& options) {
   MachinePeaks peaks;

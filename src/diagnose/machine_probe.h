@@ -46,10 +46,6 @@ struct ProbeOptions {
   bool memory = true;
 };
 
-// The data cache of that level of the first CPU as the kernel tells it; 0 when it does not. (The C library's answer
-// counts the last level once for each group of cores on some machines.)
-int64_t cache_bytes_here(int level);
-
 MachinePeaks measure_machine(const ProbeOptions& options);
 
 }  // namespace tessera

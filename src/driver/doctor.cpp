@@ -175,12 +175,7 @@ json examine_machine() {
   machine["memory"] = {
       {"bytes", static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE))},
       {"huge_pages", huge_pages()}};
-  const auto cache = [](int level, int64_t assumed) {
-    const int64_t bytes = cache_bytes_here(level);
-    return bytes > 0 ? bytes : assumed;
-  };
-  machine["caches"] = {
-      {"l1", cache(1, target.l1_bytes)}, {"l2", cache(2, target.l2_bytes)}, {"l3", cache(3, target.l3_bytes)}};
+  machine["caches"] = {{"l1", target.l1_bytes}, {"l2", target.l2_bytes}, {"l3", target.l3_bytes}};
   machine["cache"] = describe_cache();
   json variables = json::object();
   for (const char* name :
@@ -191,9 +186,9 @@ json examine_machine() {
 
   ProbeOptions probe;
   probe.threads = usable;
-  probe.l1_bytes = machine["caches"]["l1"];
-  probe.l2_bytes = machine["caches"]["l2"];
-  probe.l3_bytes = machine["caches"]["l3"];
+  probe.l1_bytes = target.l1_bytes;
+  probe.l2_bytes = target.l2_bytes;
+  probe.l3_bytes = target.l3_bytes;
   machine["peaks"] = json_of(measure_machine(probe));
   machine["warnings"] = warnings_of(machine, target);
   return machine;

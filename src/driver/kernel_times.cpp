@@ -20,11 +20,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-int64_t cache_bytes(int level, int64_t assumed) {
-  const int64_t bytes = cache_bytes_here(level);
-  return bytes > 0 ? bytes : assumed;
-}
-
 }  // namespace
 
 std::vector<KernelTime> time_kernels(Model& model, int runs) {
@@ -57,9 +52,9 @@ MachinePeaks measure_roofline(int threads) {
   options.seconds = 0.005;
   options.rounds = 5;
   options.only_floats = true;
-  options.l1_bytes = cache_bytes(1, target.l1_bytes);
-  options.l2_bytes = cache_bytes(2, target.l2_bytes);
-  options.l3_bytes = cache_bytes(3, target.l3_bytes);
+  options.l1_bytes = target.l1_bytes;
+  options.l2_bytes = target.l2_bytes;
+  options.l3_bytes = target.l3_bytes;
   return measure_machine(options);
 }
 

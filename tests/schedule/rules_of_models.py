@@ -24,8 +24,8 @@ TARGETS = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
 CONTRACTIONS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
 KERNEL = re.compile(r'^  define rule "(\w+)"(?:.* loc\("(.*)"\))?.*\n  kernel @(\w+)', re.MULTILINE)
 
-# Calls of kernels that reduce. Which of the two tilings is faster depends on the target's caches, so that they are counted together; but where large
-# 3x3 convolutions are, some take the second one.
+# Calls of kernels that reduce. Which of the two tilings is faster depends on the target's caches, so that they are
+# counted together; but where large 3x3 convolutions are, some take the second one.
 TILED = "register_tile or winograd"
 EXPECTED = {
     "resnet50": {TILED: 56},

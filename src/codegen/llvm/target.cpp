@@ -10,6 +10,7 @@
 
 #include "codegen/llvm/llvm_headers.h"
 #include "codegen/llvm/llvm_target.h"
+#include "support/cache_size.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -58,13 +59,12 @@ bool is_instruction_set(const std::string& name) {
 }
 
 void read_cache_sizes(Target& target) {
-  const auto set = [](int64_t& field, int name) {
-    const long bytes = sysconf(name);
-    if (bytes > 0) field = bytes;
+  const auto set = [](int64_t& field, int level) {
+    if (const int64_t bytes = machine_cache_bytes(level); bytes > 0) field = bytes;
   };
-  set(target.l1_bytes, _SC_LEVEL1_DCACHE_SIZE);
-  set(target.l2_bytes, _SC_LEVEL2_CACHE_SIZE);
-  set(target.l3_bytes, _SC_LEVEL3_CACHE_SIZE);
+  set(target.l1_bytes, 1);
+  set(target.l2_bytes, 2);
+  set(target.l3_bytes, 3);
 }
 
 // What generated code can make use of. If a module asked for every feature of its target, one that only the kernel or
