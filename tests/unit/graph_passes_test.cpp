@@ -18,7 +18,11 @@
 namespace tessera {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kGraphs = 10;  // a sanitizer makes the interpreter about ten times as slow
+#else
 constexpr int kGraphs = 60;
+#endif
 constexpr int kNodes = 18;
 
 Target make_target(bool avx512) {
