@@ -51,7 +51,7 @@ uint64_t node_hash(const Node& node, const std::vector<ValueId>& inputs) {
 
 }  // namespace
 
-Graph cse(const Graph& graph, const PassContext&) {
+Graph cse(const Graph& graph, const PassContext& ctx) {
   std::unordered_multimap<uint64_t, NodeId> seen;  // nodes of the target
   return GraphRewriter(graph).run(
       [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
@@ -63,7 +63,10 @@ Graph cse(const Graph& graph, const PassContext&) {
           bool same_types = true;
           for (size_t i = 0; i < node.outputs.size(); ++i)
             same_types &= rewriter.target().type(earlier.outputs[i]) == graph.type(node.outputs[i]);
-          if (same_types) return earlier.outputs;
+          if (!same_types) continue;
+          if (ctx.remarks && earlier.loc != node.loc && node.op->kind != OpKind::kConstant)
+            ctx.remarks->done("cse", node.loc, "the same as an earlier node", earlier.loc);
+          return earlier.outputs;
         }
         const std::vector<ValueId> outputs = rewriter.copy(node, inputs);
         seen.emplace(hash, rewriter.target().value(outputs[0]).producer);

@@ -50,7 +50,7 @@ Tensor scaled_weights(const Tensor& weights, Affine affine) {
 
 class Folder {
  public:
-  Folder(const Graph& graph, const OpTable& ops) : graph_(graph), ops_(ops) {
+  Folder(const Graph& graph, const PassContext& ctx) : graph_(graph), ctx_(ctx), ops_(ctx.ops) {
     const ChainFinder finder(graph);
     place_.assign(graph.nodes().size(), -1);
     inner_.assign(graph.nodes().size(), false);
@@ -91,6 +91,10 @@ class Folder {
     for (const NodeId step : chain.steps) locs.push_back(graph_.node(step).loc);
     builder.set_loc(join_locs(locs));
 
+    if (ctx_.remarks)
+      ctx_.remarks->done("fold_batch_norm", builder.loc(),
+                         chain.conv >= 0 ? "scales and shifts by constants are in the convolution's weights and bias"
+                                         : "scales and shifts by constants are one scale and one shift");
     const Affine& affine = chain.affine;
     const bool add_shift = affine.shifts();
     ValueId value = -1;
@@ -124,6 +128,7 @@ class Folder {
   }
 
   const Graph& graph_;
+  const PassContext& ctx_;
   const OpTable& ops_;
   std::vector<Chain> chains_;
   std::vector<int> place_;   // of a chain's last node: the chain; -1 elsewhere
@@ -132,6 +137,6 @@ class Folder {
 
 }  // namespace
 
-Graph fold_batch_norm(const Graph& graph, const PassContext& ctx) { return Folder(graph, ctx.ops).run(); }
+Graph fold_batch_norm(const Graph& graph, const PassContext& ctx) { return Folder(graph, ctx).run(); }
 
 }  // namespace tessera

@@ -74,6 +74,9 @@ class Folder {
     Graph& target = rewriter_.target();
     GraphBuilder builder(target);
     builder.set_loc(join_locs(locs));
+    if (ctx_.remarks)
+      ctx_.remarks->done("fold_batch_norm_forward", builder.loc(),
+                         "scales and shifts by constants are in the weights and bias of the convolution behind them");
     const ValueId folded = add_constant(target, ctx_.ops, std::move(scaled), name + ".weights", builder.loc());
     const bool shifted = affine.shifts();
     const ValueId result =

@@ -95,6 +95,7 @@ Graph fold_constants(const Graph& graph, const PassContext& ctx) {
         if (!worth_folding(target, target.node(target.value(outputs[0]).producer), is_weight)) return outputs;
         std::vector<Tensor> results =
             ctx.evaluator.evaluate(alone(target, target.node(target.value(outputs[0]).producer)), operands);
+        if (ctx.remarks) ctx.remarks->done("fold_constants", node.loc, "evaluated while compiling");
         std::vector<ValueId> folded;
         for (size_t i = 0; i < results.size(); ++i) {
           // The constant takes over the name; the copied node is dead.

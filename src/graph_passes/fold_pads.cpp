@@ -47,7 +47,7 @@ bool may_take(const Graph& graph, const Node& node, const Node& pad, const Ints&
 
 }  // namespace
 
-Graph fold_pads(const Graph& graph, const PassContext&) {
+Graph fold_pads(const Graph& graph, const PassContext& ctx) {
   return GraphRewriter(graph).run(
       [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
         if (!is_op(&node, "conv") && !is_op(&node, "reduce_window")) return {};
@@ -65,6 +65,7 @@ Graph fold_pads(const Graph& graph, const PassContext&) {
         if (!may_take(graph, node, *pad, begin, end)) return {};
         Node copy = node;
         copy.loc = join_locs({pad->loc, node.loc});
+        if (ctx.remarks) ctx.remarks->done("fold_pads", copy.loc, "the pad is padding of the window");
         copy.attrs.set("pads_begin", begin);
         copy.attrs.set("pads_end", end);
         std::vector<ValueId> operands = inputs;

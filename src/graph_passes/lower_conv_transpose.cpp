@@ -84,6 +84,9 @@ Graph lower_conv_transpose(const Graph& graph, const PassContext& ctx) {
         if (!applies(graph, node)) return {};
         GraphBuilder builder(rewriter.target());
         builder.set_loc(node.loc);
+        if (ctx.remarks)
+          ctx.remarks->done("lower_conv_transpose", node.loc,
+                            "its windows do not overlap: a 1x1 convolution whose channels are laid out as pixels");
         return {rewrite(builder, ctx.ops, graph.value(node.outputs[0]).name, node, inputs[0], inputs[1])};
       });
 }

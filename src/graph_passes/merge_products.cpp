@@ -1,5 +1,7 @@
 #include "graph_passes/merge_products.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -137,6 +139,9 @@ class Merger {
       const ValueId bias = add_constant(target, ctx_.ops, joint_bias(products), name + ".bias", builder.loc());
       joint = builder.add(ctx_.ops.get("add"), {joint, bias}, {}, name + ".biased");
     }
+    if (ctx_.remarks)
+      ctx_.remarks->done("merge_products", builder.loc(),
+                         fmt::format("{} products that share their left operand are one", products.size()));
     int64_t start = 0;
     for (const Product& p : products) {
       const NodeId last = biased ? p.bias : p.matmul;

@@ -101,6 +101,8 @@ class Mover {
       const ValueId moved = rebuild_elementwise(builder, ctx_.ops, node, values, result.name + ".moved");
       add_uses(moved, 1);
       builder.set_loc(join_locs({loc, node.loc}));
+      if (ctx_.remarks)
+        ctx_.remarks->done("move_transposes", builder.loc(), "the transpose follows, where others may undo it");
       return {builder.add(ctx_.ops.get("transpose"), {moved}, {{"perm", perm}}, result.name)};
     }
     return {};
@@ -139,6 +141,8 @@ class Mover {
       values.push_back(!operands[i] || operands[i]->turn ? transposed(builder, value, perm) : value);
     }
     builder.set_loc(join_locs({inner.loc, node.loc}));
+    if (ctx_.remarks)
+      ctx_.remarks->done("move_transposes", builder.loc(), "transposes in front and behind undo each other");
     return {rebuild_elementwise(builder, ctx_.ops, inner, values, result.name)};
   }
 

@@ -11,12 +11,14 @@ namespace {
 
 class Placer {
  public:
-  explicit Placer(const Graph& graph) : users_(graph.users()), outputs_(output_mask(graph)), rewriter_(graph) {}
+  Placer(const Graph& graph, Remarks* remarks)
+      : users_(graph.users()), outputs_(output_mask(graph)), rewriter_(graph), remarks_(remarks) {}
 
   Graph run() {
     Graph result = rewriter_.run(
         [&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) { return visit(node, inputs); });
     unmark(result);
+    if (remarks_) report(result);
     return result;
   }
 
@@ -106,6 +108,15 @@ class Placer {
     return inputs;
   }
 
+  void report(const Graph& graph) {
+    for (const Node& node : graph.nodes()) {
+      if (!is_in_place(node)) continue;
+      remarks_->done("place_slices", node.loc,
+                     node.op->name == "slice" ? "its result is a part of the operand's memory"
+                                              : "its operands are computed in the result's memory");
+    }
+  }
+
   // Operands of several concats can be placed in one of them only: those left with mostly copies fuse as before.
   static void unmark(Graph& graph) {
     for (bool changed = true; changed;) {
@@ -129,11 +140,12 @@ class Placer {
   const std::vector<std::vector<NodeId>> users_;
   const std::vector<bool> outputs_;
   GraphRewriter rewriter_;
+  Remarks* remarks_;                                                         // may be null
   std::map<std::pair<int64_t, std::vector<ValueId>>, ValueId> by_operands_;  // in the target
 };
 
 }  // namespace
 
-Graph place_slices(const Graph& graph, const PassContext&) { return Placer(graph).run(); }
+Graph place_slices(const Graph& graph, const PassContext& ctx) { return Placer(graph, ctx.remarks).run(); }
 
 }  // namespace tessera

@@ -86,6 +86,8 @@ class Stage {
     std::vector<ValueId> results = add_composite(builder, ctx_.ops, found.name, operands, std::move(attrs));
     if (!(rewriter_.target().type(results[0]) == graph_.type(root.outputs[0]))) return {};
     rewriter_.target().rename(results[0], rewriter_.target().unique_name(graph_.value(root.outputs[0]).name));
+    if (ctx_.remarks && locs.size() > 1)
+      ctx_.remarks->done("recognize_composites", builder.loc(), "together these nodes are one " + found.name);
     return results;
   }
 

@@ -69,6 +69,8 @@ class Simplifier {
       for (const size_t index : candidates->second)
         if (auto replacement = apply(rules_[index], node, result)) {
           if (applied_) ++(*applied_)[index];
+          if (ctx_.remarks)
+            ctx_.remarks->done("simplify_algebra", node.loc, "rule " + std::string(rules_[index].rule->name));
           return replacement;
         }
     }

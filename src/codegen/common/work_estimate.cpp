@@ -18,7 +18,7 @@ double expr_cycles(const Expr& e, std::unordered_set<const ExprNode*>& seen) {
   switch (e->kind) {
     case ExprKind::kConst:
     case ExprKind::kVar: return 0;
-    case ExprKind::kLoad: return cycles / 4 + 1;
+    case ExprKind::kLoad: return cycles / 4 + (e->buffer->scope == MemoryScope::kRegister ? 0 : 1);
     case ExprKind::kUnary: return cycles + (e->unary >= UnaryOp::kExp && e->unary <= UnaryOp::kAtanh ? 15 : 0.5);
     case ExprKind::kBinary:
       if (e->binary == BinaryOp::kPow) return cycles + 30;
@@ -51,7 +51,7 @@ double cycles_of(const Stmt& s, const Target& target) {
       const bool registers = s->buffer && s->buffer->scope == MemoryScope::kRegister;
       return cycles + (registers ? 0 : 1);
     }
-    case StmtKind::kTensorized: return cycles / 3;  // loads are shared, a multiply-add a cycle
+    case StmtKind::kTensorized: return cycles / 6;  // loads are shared, products overlap
     default: return cycles;
   }
 }
