@@ -53,6 +53,33 @@ def story_model():
     )
 
 
+def rewritten_model():
+    """What passes have names for: a normalisation behind a convolution, SiLU in two nodes, products of one operand."""
+    random = numpy.random.default_rng(1)
+    weights = {
+        name: random.standard_normal(dims).astype(numpy.float32)
+        for name, dims in {"w": (8, 4, 3, 3), "q": (4, 4), "k": (4, 4), "v": (4, 4)}.items()
+    }
+    weights |= {name: numpy.ones(8, numpy.float32) for name in ("scale", "bias", "mean", "var")}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], name="conv"),
+        helper.make_node("BatchNormalization", ["a", "scale", "bias", "mean", "var"], ["b"], name="norm"),
+        helper.make_node("Sigmoid", ["b"], ["s"], name="sigmoid"),
+        helper.make_node("Mul", ["b", "s"], ["y"], name="times"),
+        helper.make_node("MatMul", ["t", "q"], ["tq"], name="query"),
+        helper.make_node("MatMul", ["t", "k"], ["tk"], name="key"),
+        helper.make_node("MatMul", ["t", "v"], ["tv"], name="value"),
+        *(helper.make_node("Transpose", [x], [x + "t"], name=x + "t") for x in ("tq", "tk", "tv")),
+    ]
+    return make_model(
+        nodes,
+        [("x", TensorProto.FLOAT, (1, 4, 8, 8)), ("t", TensorProto.FLOAT, (5, 4))],
+        [("y", TensorProto.FLOAT, (1, 8, 6, 6)), *((x, TensorProto.FLOAT, (4, 5)) for x in ("tqt", "tkt", "tvt"))],
+        weights,
+        name="rewritten",
+    )
+
+
 class Explain(CliTest):
     def setUp(self):
         super().setUp()
@@ -108,6 +135,19 @@ class Explain(CliTest):
         reasons = {(entry["node"], entry.get("other")): entry["text"] for entry in second["refused"]}
         self.assertEqual(reasons[("relu", "second")], "a kernel has one reduction")
         self.assertTrue(any(entry["pass"] == "assign_layouts" for entry in second["done"]))
+
+    def test_rewrites_are_told(self):
+        self.save(rewritten_model(), "rewritten.onnx")
+        text, _ = self.tessera("explain", "rewritten.onnx", "--json")
+        done = {node["name"]: {entry["pass"]: entry["text"] for entry in node["done"]} for node in json.loads(text)["nodes"]}
+        for name in ("conv", "norm"):
+            self.assertEqual(
+                done[name]["fold_batch_norm"], "scales and shifts by constants are in the convolution's weights and bias"
+            )
+        for name in ("sigmoid", "times"):
+            self.assertEqual(done[name]["recognize_composites"], "together these nodes are one silu")
+        for name in ("query", "key", "value"):
+            self.assertEqual(done[name]["merge_products"], "3 products that share their left operand are one")
 
     def test_levels_differ(self):
         self.assertNotIn("relu", self.explained("-O0")["nodes"][0]["fused_with"])
