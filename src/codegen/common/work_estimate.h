@@ -10,8 +10,8 @@ namespace tessera {
 double estimate_ns(const Stmt& s, const Target& target);
 
 // Waking and joining threads costs this much; work below it stays on the calling thread.
-inline constexpr double kSerialBelowNs = 20e3;
+inline constexpr double kSerialBelowNs = 3e3;
 // A piece of parallel work is at least this long.
-inline constexpr double kGrainNs = 5e3;
+inline constexpr double kGrainNs = 2e3;
 
 }  // namespace tessera
