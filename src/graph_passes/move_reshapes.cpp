@@ -71,7 +71,8 @@ class Mover {
     return Follow{operand, own};
   }
 
-  std::vector<ValueId> move(const Node& node, const std::vector<ValueId>& inputs, const std::string& loc,
+  std::vector<ValueId> move(const Node& node, const std::vector<ValueId>& inputs,
+                            std::string loc,  // a copy: the graph it comes from grows
                             const Ints& dims) {
     const Value& result = graph_.value(node.outputs[0]);
     std::vector<Follow> operands;

@@ -314,7 +314,7 @@ class Doctor(CliTest):
         self.assertEqual("i8 tiles" in names, " amx_int8" in cpu)
         self.assertEqual("bf16 tiles" in names, " amx_bf16" in cpu)
         for peak in told["peaks"]["arithmetic"]:
-            self.assertGreater(peak["one_thread_gops"], 0.5)
+            self.assertGreater(peak["one_thread_gops"], 0.02)  # even with sanitizers
             self.assertLess(peak["one_thread_gops"], 1e5)
         bandwidth = {level["name"]: level["one_thread_gbytes"] for level in told["peaks"]["bandwidth"]}
         self.assertGreater(min(bandwidth.values()), 0.1)
