@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Builds small random models of one or a few operators, with ONNX Runtime's outputs, as ONNX test-case folders.
+"""Builds small random models of one or a few operators, with a reference's outputs, as ONNX test-case folders.
 
     make_onnx_cases.py --out DIR [--match REGEX] [--list]
 
 They complete the official node tests where those are thin: odd, tiny, large and zero-size shapes, all pads, strides,
 dilations and groups, broadcasting in both directions, weights as constants or as inputs, and the opsets in which an
-operator changed. Everything is seeded by the case's name, so a case does not depend on the others. A second call
+operator changed. The reference is ONNX Runtime; for operators that it does not have, the evaluator of the package onnx.
+Everything is seeded by the case's name, so a case does not depend on the others. A second call
 with the same arguments does nothing. The cases themselves are in onnx_cases_*.py."""
 import argparse
 import pathlib
 import re
 import sys
+import warnings
 import zlib
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
@@ -25,6 +28,11 @@ import onnx_cases_control
 import onnx_cases_elementwise
 import onnx_cases_movement
 import onnx_cases_recurrent
+import onnx_cases_steps
+
+
+# The versions of the standard's further domains; those of others are 1.
+DOMAIN_VERSIONS = {"ai.onnx.ml": 5}
 
 
 class Builder:
@@ -32,6 +40,7 @@ class Builder:
 
     def __init__(self):
         self.cases = []  # (name, model, inputs)
+        self.by_onnx = set()  # names of cases whose reference is the evaluator of the package onnx
 
     def random(self, name):
         return np.random.default_rng(zlib.crc32(name.encode()))
@@ -59,14 +68,29 @@ class Builder:
                                   [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in outputs],
                                   [numpy_helper.from_array(np.asarray(tensors[n], order="C"), n) for n in constants])
         opsets = [helper.make_opsetid("", opset)]
-        opsets += [helper.make_opsetid(domain, 1) for domain in sorted({n.domain for n in nodes if n.domain})]
+        opsets += [helper.make_opsetid(domain, DOMAIN_VERSIONS.get(domain, 1)) for domain in sorted({n.domain for n in nodes if n.domain})]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="tessera-tests")
         model.ir_version = 8 if opset <= 18 else 10
         self.cases.append((name, model, inputs))
 
+    def onnx_reference(self):
+        """The cases from here on in this block have the evaluator of the package onnx as their reference."""
+        return OnnxReference(self)
 
-def complete(model, inputs):
-    """Runs the model in ONNX Runtime; gives the graph outputs the types and shapes found and returns the arrays."""
+
+class OnnxReference:
+    def __init__(self, builder):
+        self.builder = builder
+
+    def __enter__(self):
+        self.first = len(self.builder.cases)
+
+    def __exit__(self, *_):
+        self.builder.by_onnx.update(name for name, _, _ in self.builder.cases[self.first:])
+
+
+def complete(model, inputs, by_onnx):
+    """Runs the model in ONNX Runtime or the package onnx; gives the graph outputs the types and shapes found and returns the arrays."""
     del model.graph.output[:]
     names = [name for node in model.graph.node for name in node.output if name]
     consumed = {name for node in model.graph.node for name in node.input}
@@ -76,12 +100,17 @@ def complete(model, inputs):
     inferred = onnx.shape_inference.infer_shapes(model)
     for output, known in zip(model.graph.output, inferred.graph.output):
         output.CopyFrom(known)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    # The plain kernels: a reference should not depend on fusions.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    results = session.run(None, inputs)
+    if by_onnx:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            results = [np.asarray(result) for result in onnx.reference.ReferenceEvaluator(model).run(None, inputs)]
+    else:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        # The plain kernels: a reference should not depend on fusions.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        results = session.run(None, inputs)
     for output, result in zip(model.graph.output, results):
         output.CopyFrom(helper.make_tensor_value_info(output.name, helper.np_dtype_to_tensor_dtype(result.dtype),
                                                       result.shape))
@@ -96,17 +125,16 @@ def main():
     args = parser.parse_args()
     if not args.out and not args.list:
         parser.error("--out is needed")
-    sources = [__file__, case_folder.__file__, onnx_cases_composed.__file__, onnx_cases_contraction.__file__,
-               onnx_cases_control.__file__, onnx_cases_elementwise.__file__, onnx_cases_movement.__file__,
-               onnx_cases_recurrent.__file__]
+    modules = (onnx_cases_composed, onnx_cases_contraction, onnx_cases_control, onnx_cases_elementwise,
+               onnx_cases_movement, onnx_cases_recurrent, onnx_cases_steps)
+    sources = [__file__, case_folder.__file__, *(module.__file__ for module in modules)]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,
                 case_folder.source_digest(*sources)))
     if args.out and case_folder.is_current(args.out, key):
         return 0
 
     builder = Builder()
-    for module in (onnx_cases_composed, onnx_cases_contraction, onnx_cases_control, onnx_cases_elementwise,
-                   onnx_cases_movement, onnx_cases_recurrent):
+    for module in modules:
         module.add_cases(builder)
     selected = [case for case in builder.cases if re.search(args.match, case[0])]
     if args.list:
@@ -116,8 +144,8 @@ def main():
     written, refused = 0, []
     for name, model, inputs in selected:
         try:
-            outputs = complete(model, inputs)
-        except Exception as error:  # ONNX Runtime has gaps of its own; a case without a reference is no case
+            outputs = complete(model, inputs, name in builder.by_onnx)
+        except Exception as error:  # references have gaps of their own; a case without a reference is no case
             refused.append(name)
             print(f"make_onnx_cases: no reference for {name}: {str(error).splitlines()[0][:160]}", file=sys.stderr)
             continue

@@ -90,10 +90,15 @@ const onnx::TensorProto* AttributeReader::get_tensor(const std::string& name) {
   return attribute ? &attribute->t() : nullptr;
 }
 
-const onnx::GraphProto& AttributeReader::require_graph(const std::string& name) {
+const onnx::GraphProto* AttributeReader::get_graph(const std::string& name) {
   const auto* attribute = find(name, AttributeProto::GRAPH);
-  if (!attribute) fail_missing(name, "GRAPH");
-  return attribute->g();
+  return attribute ? &attribute->g() : nullptr;
+}
+
+const onnx::GraphProto& AttributeReader::require_graph(const std::string& name) {
+  const auto* graph = get_graph(name);
+  if (!graph) fail_missing(name, "GRAPH");
+  return *graph;
 }
 
 int64_t AttributeReader::require_int(const std::string& name) {

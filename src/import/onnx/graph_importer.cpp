@@ -82,7 +82,10 @@ class GraphImporter {
                ConstantFinder(graph_, evaluator),
                {},
                [this](const std::string& name) { return lookup(name); },
-               [this](const onnx::GraphProto& graph, const FlatNode& node) { return open_subgraph(graph, node); }} {}
+               [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<ValueId>& inputs) {
+                 return open_subgraph(graph, node, inputs);
+               },
+               [this](const std::string& name) { return declared_dims(name); }} {}
 
   Graph run(const OnnxImportOptions& options) {
     read_initializers();
@@ -261,7 +264,25 @@ class GraphImporter {
     }
   }
 
-  std::vector<ValueId> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node) {
+  std::optional<std::vector<int64_t>> declared_dims(const std::string& name) const {
+    const auto dims_in = [&](const auto& infos) -> std::optional<std::vector<int64_t>> {
+      for (const onnx::ValueInfoProto& info : infos) {
+        if (info.name() != name || !info.type().tensor_type().has_shape()) continue;
+        std::vector<int64_t> dims;
+        for (const auto& dim : info.type().tensor_type().shape().dim()) {
+          if (!dim.has_dim_value() || dim.dim_value() < 0) return std::nullopt;
+          dims.push_back(dim.dim_value());
+        }
+        return dims;
+      }
+      return std::nullopt;
+    };
+    const auto dims = dims_in(proto_.output());
+    return dims ? dims : dims_in(proto_.value_info());
+  }
+
+  std::vector<ValueId> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
+                                     const std::vector<ValueId>& inputs) {
     if (node.opsets != &model_->opsets) throw UnsupportedNode{"a subgraph in a model-local function"};
     if (graph.sparse_initializer_size() > 0) throw UnsupportedNode{"sparse initializers in a subgraph"};
     std::set<std::string> defined;
@@ -269,12 +290,20 @@ class GraphImporter {
     for (const auto& [name, tensor] : initializers_) defined.insert(name);
     defined.insert(failed_.begin(), failed_.end());
     std::vector<std::string> own;  // names that end with the subgraph: its neighbour may use them again
+    const auto claim = [&](const std::string& name, const char* what) {
+      if (name.empty() || !defined.insert(name).second)
+        throw UserError({"TSR-1011", fmt::format("an {} of a subgraph is called '{}'", what, name), node.label,
+                         "a name that nothing else has", ""});
+      own.push_back(name);
+    };
+    for (int i = 0; i < graph.input_size(); ++i) claim(graph.input(i).name(), "input");
+    for (const auto& tensor : graph.initializer()) claim(tensor.name(), "initializer");
+    for (int i = 0; i < graph.input_size(); ++i) values_[graph.input(i).name()] = inputs.at(static_cast<size_t>(i));
+    // A body that is opened for every step of a loop has its weights once.
     for (const auto& tensor : graph.initializer()) {
-      if (tensor.name().empty() || !defined.insert(tensor.name()).second)
-        throw UserError({"TSR-1011", fmt::format("an initializer of a subgraph is called '{}'", tensor.name()),
-                         node.label, "a name that nothing else has", ""});
-      initializers_.emplace(tensor.name(), &subgraph_initializers_.emplace_back(tensor));
-      own.push_back(tensor.name());
+      if (const auto it = subgraph_constants_.find(&tensor); it != subgraph_constants_.end())
+        values_[tensor.name()] = it->second;
+      else initializers_.emplace(tensor.name(), &subgraph_initializers_.emplace_back(tensor));
     }
     const std::vector<FlatNode> nodes = flatten_subgraph(graph, node, defined);
     for (const FlatNode& inner : nodes) {
@@ -292,7 +321,10 @@ class GraphImporter {
         throw UserError({"TSR-1010", fmt::format("nothing defines the output '{}' of a subgraph", output.name()),
                          node.label, "names of its nodes, or of values around it", ""});
     }
+    for (const auto& tensor : graph.initializer())
+      if (const auto it = values_.find(tensor.name()); it != values_.end()) subgraph_constants_[&tensor] = it->second;
     for (const std::string& name : own) values_.erase(name), initializers_.erase(name), failed_.erase(name);
+    builder_.set_loc(node.label);
     if (!complete) throw UnsupportedSubgraph{};
     return results;
   }
@@ -405,7 +437,8 @@ class GraphImporter {
   ImportState state_;
   FailureList failures_;
   std::unordered_map<std::string, onnx::TensorProto*> initializers_;
-  std::deque<onnx::TensorProto> subgraph_initializers_;  // copies: a subgraph is read only
+  std::deque<onnx::TensorProto> subgraph_initializers_;                       // copies: a subgraph is read only
+  std::unordered_map<const onnx::TensorProto*, ValueId> subgraph_constants_;  // those that were read, by the original
   std::unordered_map<std::string, ValueId> values_;
   std::unordered_set<std::string> failed_;  // values whose node could not be imported
   std::unordered_set<const onnx::NodeProto*> failed_nodes_;

@@ -36,8 +36,13 @@ struct ImportState {
   std::map<std::pair<DType, uint64_t>, ValueId> scalars;  // by the bits of the double
   // The value of an ONNX name; materialises initializers. Empty when its node could not be imported.
   std::function<std::optional<ValueId>(const std::string& name)> lookup;
-  // Adds the nodes of a subgraph without inputs, and answers the values of its outputs. Throws UnsupportedSubgraph.
-  std::function<std::vector<ValueId>(const onnx::GraphProto& graph, const FlatNode& node)> open_subgraph;
+  // Adds the nodes of a subgraph, given a value for each of its inputs, and answers the values of its outputs. Throws
+  // UnsupportedSubgraph.
+  std::function<std::vector<ValueId>(const onnx::GraphProto& graph, const FlatNode& node,
+                                     const std::vector<ValueId>& inputs)>
+      open_subgraph;
+  // The dimensions that the model declares for a value; empty when it does not, or not all of them as numbers.
+  std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared_dims;
 };
 
 class NodeContext {
@@ -75,13 +80,21 @@ class NodeContext {
   std::optional<std::vector<int64_t>> ints_attr_or_input(const std::string& name, int64_t since, int i);
 
   Tensor tensor(const onnx::TensorProto& proto);  // of an attribute
-  // The subgraph's nodes become nodes of the graph around it.
-  std::vector<ValueId> open(const onnx::GraphProto& subgraph) { return state_.open_subgraph(subgraph, node_); }
+  // The subgraph's nodes become nodes of the graph around it; `inputs` has a value for each of its inputs. May be
+  // called again with other values.
+  std::vector<ValueId> open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs = {}) {
+    return state_.open_subgraph(subgraph, node_, inputs);
+  }
 
   // ---- results ----
   int num_outputs() const { return node_.proto->output_size(); }
   bool wants(int i) const { return i < num_outputs() && !node_.proto->output(i).empty(); }
   void out(int i, ValueId v);
+  // What the model says about result `i`. A promise of the model's author where only the run knows the extent; where
+  // it is known, a hint that may be stale.
+  std::optional<std::vector<int64_t>> declared_dims(int i) const {
+    return wants(i) ? state_.declared_dims(node_.proto->output(i)) : std::nullopt;
+  }
   // UnsupportedNode when a result from `first` on is asked for.
   void no_outputs_from(int first, const std::string& what);
   const std::vector<std::pair<std::string, ValueId>>& results() const { return results_; }

@@ -32,6 +32,7 @@ constexpr std::array kTable = {
     OperatorImporter{"BlackmanWindow", 17, import_window_function},
     OperatorImporter{"Cast", 7, import_cast},
     OperatorImporter{"CastLike", 15, import_cast_like},
+    OperatorImporter{"CausalConvWithState", 27, import_causal_conv},
     OperatorImporter{"Ceil", 7, import_unary, "ceil"},
     OperatorImporter{"Celu", 12, import_alpha_activation, "celu"},
     OperatorImporter{"CenterCropPad", 18, import_center_crop_pad},
@@ -89,8 +90,10 @@ constexpr std::array kTable = {
     OperatorImporter{"LeakyRelu", 7, import_alpha_activation, "leaky_relu"},
     OperatorImporter{"Less", 7, import_binary, "lt"},
     OperatorImporter{"LessOrEqual", 12, import_binary, "le"},
+    OperatorImporter{"LinearAttention", 27, import_linear_attention},
     OperatorImporter{"Log", 7, import_unary, "log"},
     OperatorImporter{"LogSoftmax", 7, import_softmax, "log_softmax"},
+    OperatorImporter{"Loop", 7, import_loop},
     OperatorImporter{"LpNormalization", 7, import_lp_normalization},
     OperatorImporter{"LpPool", 7, import_lp_pool},
     OperatorImporter{"MatMul", 7, import_matmul},
@@ -136,6 +139,7 @@ constexpr std::array kTable = {
     OperatorImporter{"RoiAlign", 10, import_roi_align},
     OperatorImporter{"RotaryEmbedding", 23, import_rotary_embedding},
     OperatorImporter{"Round", 11, import_unary, "round"},
+    OperatorImporter{"Scan", 8, import_scan},
     OperatorImporter{"Scatter", 9, import_scatter_elements, "", 10},
     OperatorImporter{"ScatterElements", 11, import_scatter_elements},
     OperatorImporter{"ScatterND", 11, import_scatter_nd},
@@ -191,6 +195,11 @@ constexpr std::array kContribTable = {
     OperatorImporter{"SkipSimplifiedLayerNormalization", 1, import_skip_normalization, "rms_norm"},
 };
 
+// Of the domain ai.onnx.preview, which has one version.
+constexpr std::array kPreviewTable = {
+    OperatorImporter{"FlexAttention", 1, import_flex_attention},
+};
+
 const OperatorImporter* find_in(std::span<const OperatorImporter> table, std::string_view op_type) {
   const auto it = std::lower_bound(table.begin(), table.end(), op_type,
                                    [](const OperatorImporter& row, std::string_view key) { return row.op_type < key; });
@@ -205,7 +214,9 @@ std::span<const OperatorImporter> operator_importers() { return kTable; }
 
 const OperatorImporter* find_importer(std::string_view domain, std::string_view op_type) {
   if (domain.empty()) return find_in(kTable, op_type);
-  return domain == kContribDomain ? find_in(kContribTable, op_type) : nullptr;
+  if (domain == kContribDomain) return find_in(kContribTable, op_type);
+  if (domain == kPreviewDomain) return find_in(kPreviewTable, op_type);
+  return nullptr;
 }
 
 }  // namespace tessera

@@ -152,6 +152,44 @@ void import_attention(NodeContext& c) {
   c.out(0, flat ? merge_heads(c, y) : y);
 }
 
+// Attention whose scores and probabilities go through subgraphs.
+void import_flex_attention(NodeContext& c) {
+  c.require_inputs(3, 3);
+  const ValueId q = c.in(0), k = c.in(1), v = c.in(2);
+  const Ints q_dims = c.dims(q), k_dims = c.dims(k), v_dims = c.dims(v);
+  if (q_dims.size() != 4 || k_dims.size() != 4 || v_dims.size() != 4 || k_dims[1] < 1 || q_dims[1] % k_dims[1] != 0 ||
+      v_dims[1] != k_dims[1])
+    c.malformed(fmt::format("operands of types {}, {} and {}", c.type(q).to_string(), c.type(k).to_string(),
+                            c.type(v).to_string()),
+                "rank 4, and a number of heads that those of the keys and values divide");
+  const int64_t batch = q_dims[0], heads = q_dims[1], kv_heads = k_dims[1], queries = q_dims[2], keys = k_dims[2];
+  const DType dtype = c.dtype(q);
+  double scale = c.attrs.get_float("scale", 0);
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q_dims[3]));
+  const auto precision = dtype_of_onnx(static_cast<int>(c.attrs.get_int("softmax_precision", 0)));
+  const DType wide = precision ? *precision : dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const auto scaled = [&](ValueId x) { return c.mul(x, c.scalar(dtype, std::sqrt(scale))); };
+  const ValueId rows = c.reshape(scaled(q), {batch, kv_heads, heads / kv_heads * queries, q_dims[3]});
+  const ValueId product = c.op("matmul", {rows, scaled(k)}, {{"transpose_b", true}});
+  const auto modified = [&](const char* name, ValueId x) {
+    const onnx::GraphProto* graph = c.attrs.get_graph(name);
+    if (!graph) return x;
+    if (graph->input_size() != 1 || graph->output_size() != 1)
+      c.malformed(fmt::format("{} has {} inputs and {} outputs", name, graph->input_size(), graph->output_size()),
+                  "one of each");
+    const ValueId y = c.open(*graph, {x}).at(0);
+    if (c.dims(y) != c.dims(x) || c.dtype(y) != wide)
+      c.malformed(fmt::format("{} gives {} for {}", name, c.type(y).to_string(), c.type(x).to_string()),
+                  "the type that it is given");
+    return y;
+  };
+  const ValueId scores = modified("score_mod", c.cast(c.reshape(product, {batch, heads, queries, keys}), wide));
+  const ValueId weights = modified("prob_mod", c.composite("softmax", {scores}, {{"axis", int64_t{3}}}));
+  const ValueId by_key_head = c.reshape(weights, {batch, kv_heads, heads / kv_heads * queries, keys});
+  const ValueId y = c.op("matmul", {by_key_head, c.cast(v, wide)});
+  c.out(0, c.cast(c.reshape(y, {batch, heads, queries, v_dims[3]}), dtype));
+}
+
 // Pairs of features are turned by angles that depend on the position.
 void import_rotary_embedding(NodeContext& c) {
   c.require_inputs(3, 4);

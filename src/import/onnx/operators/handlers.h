@@ -14,9 +14,16 @@ void import_fused_gelu(NodeContext& c);  // primitive: how it is computed
 void import_quick_gelu(NodeContext& c);
 void import_skip_normalization(NodeContext& c);  // primitive: the norm
 void import_fused_attention(NodeContext& c);
+void import_flex_attention(NodeContext& c);
 
-// control.cpp
+// control_flow.cpp
 void import_if(NodeContext& c);
+void import_scan(NodeContext& c);
+void import_loop(NodeContext& c);
+
+// linear_attention.cpp
+void import_linear_attention(NodeContext& c);
+void import_causal_conv(NodeContext& c);
 
 // elementwise.cpp
 // A cast as ONNX has it: to 8-bit floats it saturates when asked to.
@@ -37,8 +44,6 @@ void import_is_inf(NodeContext& c);
 void import_is_nan(NodeContext& c);
 void import_reciprocal(NodeContext& c);
 void import_clip(NodeContext& c);
-
-// control_flow.cpp
 
 // activations.cpp
 void import_activation(NodeContext& c);        // composite of the same meaning without attributes
