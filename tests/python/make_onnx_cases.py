@@ -26,6 +26,7 @@ import onnx_cases_composed
 import onnx_cases_contraction
 import onnx_cases_control
 import onnx_cases_elementwise
+import onnx_cases_fourier
 import onnx_cases_movement
 import onnx_cases_recurrent
 import onnx_cases_steps
@@ -125,7 +126,7 @@ def main():
     args = parser.parse_args()
     if not args.out and not args.list:
         parser.error("--out is needed")
-    modules = (onnx_cases_composed, onnx_cases_contraction, onnx_cases_control, onnx_cases_elementwise,
+    modules = (onnx_cases_composed, onnx_cases_contraction, onnx_cases_control, onnx_cases_elementwise, onnx_cases_fourier,
                onnx_cases_movement, onnx_cases_recurrent, onnx_cases_steps)
     sources = [__file__, case_folder.__file__, *(module.__file__ for module in modules)]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,

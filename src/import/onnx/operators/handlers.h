@@ -154,6 +154,11 @@ void import_gather_nd(NodeContext& c);
 void import_trilu(NodeContext& c);
 void import_one_hot(NodeContext& c);
 
+// fourier.cpp
+void import_dft(NodeContext& c);
+void import_stft(NodeContext& c);
+void import_mel_weight_matrix(NodeContext& c);
+
 // generators.cpp
 void import_constant(NodeContext& c);
 void import_constant_of_shape(NodeContext& c);
