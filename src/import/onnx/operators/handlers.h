@@ -21,6 +21,17 @@ void import_if(NodeContext& c);
 void import_scan(NodeContext& c);
 void import_loop(NodeContext& c);
 
+// image_patches.cpp
+void import_col2im(NodeContext& c);
+void import_affine_grid(NodeContext& c);
+void import_deform_conv(NodeContext& c);
+
+// linear_algebra.cpp
+void import_det(NodeContext& c);
+
+// ngrams.cpp
+void import_tfidf(NodeContext& c);
+
 // linear_attention.cpp
 void import_linear_attention(NodeContext& c);
 void import_causal_conv(NodeContext& c);
@@ -95,6 +106,7 @@ void import_rnn(NodeContext& c);
 ValueId scattered(NodeContext& c, ValueId x, ValueId places, ValueId updates);
 void import_scatter_elements(NodeContext& c);
 void import_scatter_nd(NodeContext& c);
+void import_tensor_scatter(NodeContext& c);
 
 // sampling.cpp
 void import_grid_sample(NodeContext& c);

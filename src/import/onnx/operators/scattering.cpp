@@ -223,4 +223,39 @@ void import_scatter_elements(NodeContext& c) {
   c.out(0, c.transpose(c.reshape(y, flat), perm));
 }
 
+// Updates [B, ..., U, ...] written into x [B, ..., S, ...] from a place on that each member of the batch has of its
+// own.
+void import_tensor_scatter(NodeContext& c) {
+  c.require_inputs(2, 3);
+  const ValueId x = c.in(0), updates = c.in(1);
+  const Ints dims = c.dims(x), update_dims = c.dims(updates);
+  const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", -2), c.rank(x)));
+  const std::string mode = c.attrs.get_string("mode", "linear");
+  Ints want = dims;
+  if (update_dims.size() == dims.size()) want[axis] = update_dims[axis];
+  if (axis == 0 || update_dims != want || want[axis] > dims[axis] || (mode != "linear" && mode != "circular"))
+    c.malformed(fmt::format("updates of type {} along axis {} of {}, mode = {}", c.type(updates).to_string(), axis,
+                            c.type(x).to_string(), mode),
+                "the operand's shape but for an axis other than 0, and linear or circular");
+  if (want[axis] == 0 || dims[axis] == 0) return c.out(0, x);
+  if (c.has(2) && c.dims(c.in(2)) != Ints{dims[0]})
+    c.malformed(fmt::format("write_indices of type {}", c.type(c.in(2)).to_string()), fmt::format("[{}]", dims[0]));
+  Ints along(dims.size(), 1), batch = along;
+  along[axis] = dims[axis];
+  batch[0] = dims[0];
+  const auto number = [&](int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); };
+  // The update that arrives at each place; one that does not exist where none does.
+  ValueId from = c.iota(along, static_cast<int64_t>(axis));
+  if (c.has(2)) from = c.sub(from, c.reshape(c.cast(c.in(2), DType::kI64), batch));
+  if (mode == "circular") {
+    const ValueId rest = c.op("rem", {from, number(dims[axis])});
+    from = c.op("select", {c.op("lt", {rest, number(0)}), c.add(rest, number(dims[axis])), rest});
+  }
+  const ValueId arrives = c.op("logical_and", {c.op("ge", {from, number(0)}), c.op("lt", {from, number(want[axis])})});
+  const ValueId index = c.op("min", {c.op("max", {from, number(0)}), number(want[axis] - 1)});
+  const ValueId value =
+      c.op("gather_elements", {updates, c.broadcast(index, dims)}, {{"axis", static_cast<int64_t>(axis)}});
+  c.out(0, c.op("select", {arrives, value, x}));
+}
+
 }  // namespace tessera
