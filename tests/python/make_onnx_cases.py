@@ -22,6 +22,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import case_folder
+import onnx_cases_choosing
 import onnx_cases_composed
 import onnx_cases_contraction
 import onnx_cases_control
@@ -106,6 +107,9 @@ def complete(model, inputs, by_onnx):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             results = [np.asarray(result) for result in onnx.reference.ReferenceEvaluator(model).run(None, inputs)]
+        # The evaluator computes some operators in float64 whatever they are given.
+        if all(value.dtype != np.float64 for value in inputs.values()):
+            results = [result.astype(np.float32) if result.dtype == np.float64 else result for result in results]
     else:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -127,8 +131,9 @@ def main():
     args = parser.parse_args()
     if not args.out and not args.list:
         parser.error("--out is needed")
-    modules = (onnx_cases_composed, onnx_cases_contraction, onnx_cases_control, onnx_cases_elementwise,
-               onnx_cases_fourier, onnx_cases_movement, onnx_cases_patches, onnx_cases_recurrent, onnx_cases_steps)
+    modules = (onnx_cases_choosing, onnx_cases_composed, onnx_cases_contraction, onnx_cases_control,
+               onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_movement, onnx_cases_patches, onnx_cases_recurrent,
+               onnx_cases_steps)
     sources = [__file__, case_folder.__file__, *(module.__file__ for module in modules)]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,
                 case_folder.source_digest(*sources)))

@@ -39,6 +39,7 @@ constexpr std::array kTable = {
     OperatorImporter{"CenterCropPad", 18, import_center_crop_pad},
     OperatorImporter{"Clip", 7, import_clip},
     OperatorImporter{"Col2Im", 18, import_col2im},
+    OperatorImporter{"Compress", 9, import_compress},
     OperatorImporter{"Concat", 7, import_concat},
     OperatorImporter{"Constant", 7, import_constant},
     OperatorImporter{"ConstantOfShape", 9, import_constant_of_shape},
@@ -115,6 +116,8 @@ constexpr std::array kTable = {
     OperatorImporter{"Mul", 7, import_binary, "mul"},
     OperatorImporter{"Neg", 7, import_unary, "neg"},
     OperatorImporter{"NegativeLogLikelihoodLoss", 12, import_negative_log_likelihood_loss},
+    OperatorImporter{"NonMaxSuppression", 10, import_non_max_suppression},
+    OperatorImporter{"NonZero", 9, import_non_zero},
     OperatorImporter{"Not", 7, import_unary, "logical_not"},
     OperatorImporter{"OneHot", 9, import_one_hot},
     OperatorImporter{"Or", 7, import_binary, "logical_or"},
@@ -179,6 +182,7 @@ constexpr std::array kTable = {
     OperatorImporter{"TopK", 7, import_top_k},
     OperatorImporter{"Transpose", 7, import_transpose},
     OperatorImporter{"Trilu", 14, import_trilu},
+    OperatorImporter{"Unique", 11, import_unique},
     OperatorImporter{"Unsqueeze", 7, import_unsqueeze},
     OperatorImporter{"Upsample", 7, import_upsample, "", 9},
     OperatorImporter{"Where", 9, import_where},
@@ -209,6 +213,13 @@ constexpr std::array kPreviewTable = {
     OperatorImporter{"FlexAttention", 1, import_flex_attention},
 };
 
+// Of the domain ai.onnx.preview.training, which has one version. Sorted by name.
+constexpr std::array kTrainingTable = {
+    OperatorImporter{"Adagrad", 1, import_adagrad},
+    OperatorImporter{"Adam", 1, import_adam},
+    OperatorImporter{"Momentum", 1, import_momentum},
+};
+
 const OperatorImporter* find_in(std::span<const OperatorImporter> table, std::string_view op_type) {
   const auto it = std::lower_bound(table.begin(), table.end(), op_type,
                                    [](const OperatorImporter& row, std::string_view key) { return row.op_type < key; });
@@ -225,6 +236,7 @@ const OperatorImporter* find_importer(std::string_view domain, std::string_view 
   if (domain.empty()) return find_in(kTable, op_type);
   if (domain == kContribDomain) return find_in(kContribTable, op_type);
   if (domain == kPreviewDomain) return find_in(kPreviewTable, op_type);
+  if (domain == kTrainingDomain) return find_in(kTrainingTable, op_type);
   return nullptr;
 }
 

@@ -26,6 +26,7 @@ std::span<const OperatorImporter> contrib_importers();
 inline constexpr std::string_view kContribDomain = "com.microsoft";
 // Further domains of the standard; each counts versions of its own.
 inline constexpr std::string_view kPreviewDomain = "ai.onnx.preview";
+inline constexpr std::string_view kTrainingDomain = "ai.onnx.preview.training";
 // Null when the operator is unknown. The standard domain is the empty one.
 const OperatorImporter* find_importer(std::string_view domain, std::string_view op_type);
 

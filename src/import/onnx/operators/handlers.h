@@ -83,7 +83,20 @@ void import_qlinear_matmul(NodeContext& c);
 void import_negative_log_likelihood_loss(NodeContext& c);
 void import_softmax_cross_entropy_loss(NodeContext& c);
 
+// choosing.cpp
+void import_compress(NodeContext& c);
+void import_non_zero(NodeContext& c);
+void import_unique(NodeContext& c);
+void import_non_max_suppression(NodeContext& c);
+
+// training.cpp
+void import_adagrad(NodeContext& c);
+void import_adam(NodeContext& c);
+void import_momentum(NodeContext& c);
+
 // ordering.cpp
+// Of each place along `axis` the sum of those up to it.
+ValueId running_sum(NodeContext& c, ValueId x, size_t axis);
 void import_cumulative(NodeContext& c);  // CumSum, CumProd; primitive: how two values are joined
 void import_reverse_sequence(NodeContext& c);
 void import_top_k(NodeContext& c);

@@ -37,6 +37,8 @@ void import_tfidf(NodeContext& c) {
   const int64_t batch = dims.size() == 2 ? dims[0] : 1, length = dims.empty() ? 1 : dims.back();
   const int64_t width = *std::max_element(places.begin(), places.end()) + 1;
   const ValueId sequence = c.reshape(c.cast(x, DType::kI64), {batch, length, 1});
+  if (!weights.empty() && weights.size() != places.size())
+    c.malformed(fmt::format("{} weights of {} n-grams", weights.size(), places.size()), "a weight for each");
   int64_t comparisons = 0;
 
   // How often each n-gram that can occur was seen, and the place of its count.
@@ -77,6 +79,13 @@ void import_tfidf(NodeContext& c) {
       seen = seen ? c.add(*seen, count) : count;
     }
     if (!seen) continue;
+    // A weight belongs to an n-gram; without weights it is the sum at a place that counts.
+    if (mode != "TF" && !weights.empty()) {
+      if (mode == "IDF") seen = c.cast(c.op("gt", {*seen, c.scalar(DType::kF32, 0)}), DType::kF32);
+      Tensor factors(DType::kF32, {grams});
+      for (int64_t g = 0; g < grams; ++g) factors.set_double(g, weights[own + static_cast<size_t>(g)]);
+      seen = c.mul(*seen, c.constant_value(std::move(factors)));
+    }
     counts.push_back(*seen);
     targets.insert(targets.end(), places.begin() + static_cast<ptrdiff_t>(own),
                    places.begin() + static_cast<ptrdiff_t>(own) + grams);
@@ -110,14 +119,7 @@ void import_tfidf(NodeContext& c) {
     y = c.op("gather", {y, c.ints(from)}, {{"axis", int64_t{1}}});
     y = c.op("select", {c.constant_value(std::move(there)), y, c.scalar(DType::kF32, 0)});
   }
-  if (mode == "IDF") y = c.cast(c.op("gt", {y, c.scalar(DType::kF32, 0)}), DType::kF32);
-  if (mode != "TF" && !weights.empty()) {
-    if (std::ssize(weights) < width)
-      c.malformed(fmt::format("{} weights for {} results", weights.size(), width), "a weight for each");
-    Tensor factors(DType::kF32, {width});
-    for (int64_t i = 0; i < width; ++i) factors.set_double(i, weights[static_cast<size_t>(i)]);
-    y = c.mul(y, c.constant_value(std::move(factors)));
-  }
+  if (mode == "IDF" && weights.empty()) y = c.cast(c.op("gt", {y, c.scalar(DType::kF32, 0)}), DType::kF32);
   c.out(0, c.reshape(y, result));
 }
 

@@ -47,13 +47,29 @@ ValueId stashed(NodeContext& c, ValueId x) {
 
 void import_batch_normalization(NodeContext& c) {
   c.require_inputs(5, 5);
-  c.attrs.ignore("momentum");
-  if (c.attrs.get_int("training_mode", 0) != 0) c.unsupported("training_mode = 1; only inference is supported");
+  const double momentum = c.attrs.get_float("momentum", static_cast<double>(0.9f));
+  const bool training = c.attrs.get_int("training_mode", 0) != 0;
   if (c.version() < 9 && c.attrs.get_int("spatial", 1) == 0) c.unsupported("spatial = 0");
-  c.no_outputs_from(1, "the running statistics");
+  if (!training) c.no_outputs_from(1, "the running statistics");
   const ValueId x = c.in(0);
   std::vector<ValueId> operands = {x};
   for (int i = 1; i < 5; ++i) operands.push_back(c.cast(c.in(i), c.dtype(x)));
+  if (training) {
+    // The statistics are the batch's own; the running ones take them in.
+    Ints axes = axes_from(2, c.rank(x));
+    axes.insert(axes.begin(), 0);
+    const ValueId wide = dtype_bits(c.dtype(x)) < 32 ? c.cast(x, DType::kF32) : x;
+    const ValueId centre = mean(c, wide, axes), centred = c.sub(wide, centre);
+    const ValueId variance = mean(c, c.mul(centred, centred), axes);
+    const std::vector<ValueId> statistics = {centre, variance};
+    for (int i = 0; i < 2; ++i) {
+      const ValueId own = c.reshape(statistics[static_cast<size_t>(i)], c.dims(c.in(3 + i)));
+      const ValueId old = c.cast(c.in(3 + i), c.dtype(own));
+      const ValueId taken = c.mul(own, c.scalar_like(own, 1 - momentum));
+      c.out(1 + i, c.cast(c.add(c.mul(old, c.scalar_like(old, momentum)), taken), c.dtype(c.in(3 + i))));
+      operands[static_cast<size_t>(3 + i)] = c.cast(own, c.dtype(x));
+    }
+  }
   c.out(0, c.composite("batch_norm", operands, {{"epsilon", c.attrs.get_float("epsilon", kEpsilon)}}));
 }
 

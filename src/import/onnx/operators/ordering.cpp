@@ -28,9 +28,19 @@ ValueId shifted(NodeContext& c, ValueId x, size_t axis, int64_t distance, double
   return c.op("pad", {x, c.scalar_like(x, fill)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
 }
 
+// In each round every place takes in the total of twice as many places before it.
+ValueId running(NodeContext& c, ValueId x, size_t axis, const std::string& op) {
+  const int64_t extent = c.dims(x)[axis];
+  for (int64_t reach = 1; reach < extent; reach *= 2)
+    x = c.op(op, {x, shifted(c, x, axis, reach, op == "mul" ? 1 : 0)});
+  return x;
+}
+
 }  // namespace
 
-// CumSum and CumProd: in each round every place takes in the total of twice as many places before it.
+ValueId running_sum(NodeContext& c, ValueId x, size_t axis) { return running(c, x, axis, "add"); }
+
+// CumSum and CumProd.
 void import_cumulative(NodeContext& c) {
   c.require_inputs(2, 2);
   const bool product = c.primitive() == "mul";
@@ -41,8 +51,7 @@ void import_cumulative(NodeContext& c) {
   const int64_t extent = c.dims(x)[axis];
   if (reverse) x = backwards(c, x, axis);
   if (exclusive && extent > 0) x = shifted(c, x, axis, 1, identity);
-  for (int64_t reach = 1; reach < extent; reach *= 2)
-    x = c.op(c.primitive(), {x, shifted(c, x, axis, reach, identity)});
+  x = running(c, x, axis, c.primitive());
   c.out(0, reverse ? backwards(c, x, axis) : x);
 }
 
