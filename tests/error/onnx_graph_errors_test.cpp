@@ -80,15 +80,17 @@ TEST(OnnxFileErrors, NoGraph) {
 TEST(OnnxFileErrors, IrVersion) {
   OnnxModel model = relu_model();
   model.proto.set_ir_version(99);
-  expect_import_error(model, "TSR-1005", {"IR version 99", "3 to 14"});
+  expect_import_error(model, "TSR-1005", {"IR version 99", "1 to 14"});
 }
 
 TEST(OnnxFileErrors, Opset) {
-  expect_import_error(OnnxModel(6).input("x", {1}).output("x"), "TSR-1006", {"opset 6 of ai.onnx", "opset 7 to 28"});
-  expect_import_error(OnnxModel(29).input("x", {1}).output("x"), "TSR-1006", {"opset 29 of ai.onnx", "opset 7 to 28"});
+  expect_import_error(OnnxModel(0).input("x", {1}).output("x"), "TSR-1006", {"opset 0 of ai.onnx", "opset 1 to 28"});
+  expect_import_error(OnnxModel(29).input("x", {1}).output("x"), "TSR-1006", {"opset 29 of ai.onnx", "opset 1 to 28"});
   OnnxModel none = relu_model();
   none.proto.clear_opset_import();
-  expect_import_error(none, "TSR-1006", {"imports no opset"});
+  expect_import_error(none, "TSR-1006", {"imports no opset", "only models before IR version 3 need no opset"});
+  none.proto.set_ir_version(2);  // such a model means opset 1
+  EXPECT_EQ(none.import().outputs.size(), 1u);
   OnnxModel twice = relu_model();
   auto& second = *twice.proto.add_opset_import();
   second.set_domain("ai.onnx");

@@ -72,6 +72,47 @@ TEST(OnnxOperatorErrors, Einsum) {
   message("ij,ik->jk", {"a label of two extents"});
 }
 
+// The forms of opsets 1 to 6.
+TEST(OnnxOperatorErrors, OldOpsets) {
+  const auto node = [](int64_t opset, const char* op, std::vector<std::string> inputs,
+                       std::vector<std::pair<std::string, int64_t>> ints = {}) {
+    OnnxModel model(opset);
+    model.input("x", {2, 3, 4}).input("v", {3}).input("m", {3, 4}).output("y");
+    auto& added = model.node(op, inputs, {"y"});
+    for (const auto& [name, value] : ints) set_attribute(added, name, value);
+    return model;
+  };
+  const char* const legal = "a second operand whose shape is a part of the first's";
+  expect_import_error(node(6, "Add", {"x", "m"}), "TSR-1044",
+                      {"Add: operands of type f32[2,3,4] and f32[3,4] with broadcast = 0, axis = 1", legal});
+  expect_import_error(node(6, "Add", {"x", "v"}, {{"broadcast", 1}}), "TSR-1044", {"broadcast = 1, axis = 2", legal});
+  expect_import_error(node(6, "Add", {"x", "v"}, {{"broadcast", 1}, {"axis", 3}}), "TSR-1044", {"axis = 3", legal});
+  expect_import_error(node(6, "Add", {"m", "x"}, {{"broadcast", 1}}), "TSR-1044", {legal});
+  expect_import_error(node(7, "Add", {"x", "m"}, {{"broadcast", 1}}), "TSR-1040", {"attribute 'broadcast' is not"});
+  expect_import_error(node(6, "Abs", {"x"}, {{"consumed_inputs", 1}}), "TSR-1040", {"attribute 'consumed_inputs' is"});
+  expect_import_error(node(6, "Acos", {"x"}), "TSR-1040", {"the operator exists from opset 7 on"});
+  expect_import_error(node(6, "PRelu", {"x", "m"}), "TSR-1044",
+                      {"PRelu: slopes of type f32[3,4] for an operand of type f32[2,3,4]", "one for each channel"});
+  expect_import_error(node(6, "Dropout", {"x"}), "TSR-1040", {"is_test = 0; only inference is supported"});
+  expect_import_error(node(6, "BatchNormalization", {"x", "v", "v", "v", "v"}), "TSR-1040", {"is_test = 0"});
+  expect_import_error(node(6, "Gemm", {"m", "m", "v"}, {{"transB", 1}}), "TSR-1044",
+                      {"Gemm: a third operand of type f32[3] with broadcast = 0", "the shape [3,3], or broadcast = 1"});
+  expect_import_error(node(4, "Reshape", {"x"}), "TSR-1043", {"no attribute 'shape'"});
+  expect_import_error(node(1, "Upsample", {"x"}), "TSR-1044", {"Upsample: no attribute 'height_scale'"});
+  OnnxModel cast(5);
+  cast.input("x", {2}).output("y");
+  set_attribute(cast.node("Cast", {"x"}, {"y"}), "to", "HALF");
+  expect_import_error(cast, "TSR-1044", {"Cast: to is 'HALF'", "the name of a data type"});
+  OnnxModel split(1);
+  split.input("x", {3}).floats("s", {2}, {1.5f, 1.5f}).output("y").output("z");
+  split.node("Split", {"x", "s"}, {"y", "z"});
+  expect_import_error(split, "TSR-1044", {"Split: split has the entry 1.5", "integers from 0 to 3"});
+  OnnxModel tile(1);
+  tile.input("x", {3}).floats("t", {}, {0.5f}).floats("a", {}, {0}).output("y");
+  tile.node("Tile", {"x", "t", "a"}, {"y"});
+  expect_import_error(tile, "TSR-1044", {"Tile: tiles = 0.5", "an integer"});
+}
+
 TEST(OnnxOperatorErrors, Sampling) {
   OnnxModel grid;
   grid.input("x", {1, 2, 4, 4}).input("g", {1, 3, 3, 3}).output("y");

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Builds small random models of one or a few operators, with a reference's outputs, as ONNX test-case folders.
+"""Builds small random models of one or a few operators, with a reference's outputs (or, for forms that none has, outputs
+that numpy computes), as ONNX test-case folders.
 
     make_onnx_cases.py --out DIR [--match REGEX] [--list]
 
@@ -28,6 +29,7 @@ import onnx_cases_contraction
 import onnx_cases_control
 import onnx_cases_elementwise
 import onnx_cases_fourier
+import onnx_cases_legacy
 import onnx_cases_movement
 import onnx_cases_patches
 import onnx_cases_recurrent
@@ -42,7 +44,7 @@ class Builder:
     """Collects cases. What the functions of onnx_cases_*.py are given."""
 
     def __init__(self):
-        self.cases = []  # (name, model, inputs)
+        self.cases = []  # (name, model, inputs, outputs or None: ask the reference)
         self.by_onnx = set()  # names of cases whose reference is the evaluator of the package onnx
 
     def random(self, name):
@@ -60,9 +62,23 @@ class Builder:
         self.graph(name, [node], {n: a for n, a in zip(names, arrays) if n}, results, opset,
                    [names[i] for i in constants])
 
+    def known(self, name, op_type, inputs, expected, opset, constants=(), **attributes):
+        """One node whose results are given, for operators that ONNX Runtime does not have in this opset."""
+        self.op(name, op_type, inputs, opset, len(expected), constants, **attributes)
+        _, model, given, _ = self.cases.pop()
+        model.ir_version = 3
+        inputs = [array for array in inputs if array is not None]
+        for i in constants:  # an initializer is an input too before IR version 4
+            model.graph.input.insert(i, helper.make_tensor_value_info(
+                f"x{i}", helper.np_dtype_to_tensor_dtype(inputs[i].dtype), inputs[i].shape))
+        for output, array in zip(model.graph.output, expected):
+            output.CopyFrom(helper.make_tensor_value_info(output.name, helper.np_dtype_to_tensor_dtype(array.dtype),
+                                                          array.shape))
+        self.cases.append((name, model, given, expected))
+
     def graph(self, name, nodes, tensors, outputs, opset=17, constants=()):
         """Several nodes. `tensors` maps a name to its array; those in `constants` become initializers."""
-        if any(name == other for other, _, _ in self.cases):
+        if any(name == other for other, *_ in self.cases):
             raise SystemExit(f"make_onnx_cases: two cases are called {name}")
         inputs = {n: np.asarray(a, order="C") for n, a in tensors.items() if n not in constants}
         infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
@@ -74,7 +90,7 @@ class Builder:
         opsets += [helper.make_opsetid(domain, DOMAIN_VERSIONS.get(domain, 1)) for domain in sorted({n.domain for n in nodes if n.domain})]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="tessera-tests")
         model.ir_version = 8 if opset <= 18 else 10
-        self.cases.append((name, model, inputs))
+        self.cases.append((name, model, inputs, None))
 
     def onnx_reference(self):
         """The cases from here on in this block have the evaluator of the package onnx as their reference."""
@@ -89,7 +105,7 @@ class OnnxReference:
         self.first = len(self.builder.cases)
 
     def __exit__(self, *_):
-        self.builder.by_onnx.update(name for name, _, _ in self.builder.cases[self.first:])
+        self.builder.by_onnx.update(name for name, *_ in self.builder.cases[self.first:])
 
 
 def complete(model, inputs, by_onnx):
@@ -132,8 +148,8 @@ def main():
     if not args.out and not args.list:
         parser.error("--out is needed")
     modules = (onnx_cases_choosing, onnx_cases_composed, onnx_cases_contraction, onnx_cases_control,
-               onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_movement, onnx_cases_patches, onnx_cases_recurrent,
-               onnx_cases_steps)
+               onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_legacy, onnx_cases_movement, onnx_cases_patches,
+               onnx_cases_recurrent, onnx_cases_steps)
     sources = [__file__, case_folder.__file__, *(module.__file__ for module in modules)]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,
                 case_folder.source_digest(*sources)))
@@ -145,13 +161,13 @@ def main():
         module.add_cases(builder)
     selected = [case for case in builder.cases if re.search(args.match, case[0])]
     if args.list:
-        print("\n".join(name for name, _, _ in selected))
+        print("\n".join(name for name, *_ in selected))
         return 0
     case_folder.clear(args.out)
     written, refused = 0, []
-    for name, model, inputs in selected:
+    for name, model, inputs, known in selected:
         try:
-            outputs = complete(model, inputs, name in builder.by_onnx)
+            outputs = known or complete(model, inputs, name in builder.by_onnx)
         except Exception as error:  # references have gaps of their own; a case without a reference is no case
             refused.append(name)
             print(f"make_onnx_cases: no reference for {name}: {str(error).splitlines()[0][:160]}", file=sys.stderr)

@@ -3,7 +3,7 @@
 
     verify_cases.py TESSERA FOLDER [--skip SKIP.txt] [-- FLAG...]
 
-FLAGs go to `tessera verify`. TESSERA_TEST_TARGET, TESSERA_TEST_OPT_LEVEL and TESSERA_TEST_THREADS are turned into
+FOLDER may be onnx:NAME, the folder NAME of the test data in the PyPI package `onnx`. FLAGs go to `tessera verify`. TESSERA_TEST_TARGET, TESSERA_TEST_OPT_LEVEL and TESSERA_TEST_THREADS are turned into
 --target, -O and --threads. A line of SKIP.txt is a regular expression on the case's name, two blanks, and the reason;
 each skipped case is counted and each reason printed. Every line must match at least one case.
 Ends with 'N passed, N failed'."""
@@ -48,6 +48,9 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--skip", type=pathlib.Path)
     args = parser.parse_args(own)
+    if str(args.folder).startswith("onnx:"):
+        import onnx
+        args.folder = pathlib.Path(onnx.__file__).parent / "backend/test/data" / str(args.folder).removeprefix("onnx:")
 
     cases = sorted(path.parent for path in args.folder.glob("**/model.onnx"))
     skips = read_skips(args.skip) if args.skip else []

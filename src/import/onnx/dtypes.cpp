@@ -60,4 +60,9 @@ std::string onnx_dtype_name(int data_type) {
   return "number " + std::to_string(data_type);
 }
 
+int onnx_dtype_number(const std::string& name) {
+  onnx::TensorProto::DataType type;
+  return onnx::TensorProto::DataType_Parse(name, &type) ? static_cast<int>(type) : -1;
+}
+
 }  // namespace tessera

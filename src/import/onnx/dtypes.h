@@ -13,5 +13,7 @@ std::optional<DType> dtype_of_onnx(int data_type);
 int onnx_of_dtype(DType dtype);
 // "FLOAT16", or the number when the schema has no name for it.
 std::string onnx_dtype_name(int data_type);
+// The number of such a name; -1 when the schema does not have it.
+int onnx_dtype_number(const std::string& name);
 
 }  // namespace tessera

@@ -244,6 +244,8 @@ class GraphImporter {
       const OperatorImporter* importer =
           own ? nullptr : find_importer(standard_domain(node.proto->domain()), node.proto->op_type());
       NodeContext context(state_, node, opset_version(node), own ? "" : importer->primitive);
+      // Before opset 6 about thirty operators could say whose memory they take over: that never changed a value.
+      if (!own && context.version() < 6) context.attrs.ignore("consumed_inputs");
       own ? import_own_node(context) : importer->handler(context);
       if (const auto unread = context.attrs.unread(); !unread.empty())
         throw UnsupportedNode{fmt::format("attribute '{}' is not supported", fmt::join(unread, "', '"))};

@@ -92,16 +92,17 @@ std::shared_ptr<LoadedModel> load_model(std::string_view bytes, const std::strin
                      guess(bytes)});
   if (proto.ir_version() > onnx::IR_VERSION)
     throw UserError({"TSR-1005", fmt::format("{} has the IR version {}", what, proto.ir_version()), "",
-                     fmt::format("IR version 3 to {}", static_cast<int64_t>(onnx::IR_VERSION)),
+                     fmt::format("IR version 1 to {}", static_cast<int64_t>(onnx::IR_VERSION)),
                      "save the model with an older IR version (model.ir_version in Python)"});
   model->external = ExternalData(folder);
   model->opsets = read_opsets(proto.opset_import(), what);
   for (const auto& function : proto.functions())
     model->function_opsets.push_back(read_opsets(function.opset_import(), fmt::format("function {}", function.name())));
+  if (model->opsets.empty() && proto.has_ir_version() && proto.ir_version() < 3) model->opsets[""] = 1;
   if (model->opsets.empty())
     throw UserError({"TSR-1006", fmt::format("{} imports no opset", what), "",
                      fmt::format("opset {} to {} of ai.onnx", kOldestOpset, kNewestOpset),
-                     "export the model again: models before IR version 3 have no opset"});
+                     "export the model again: only models before IR version 3 need no opset"});
   return model;
 }
 

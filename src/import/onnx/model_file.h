@@ -30,7 +30,7 @@ struct LoadedModel {
 };
 
 // Opsets and IR versions that this reader knows.
-constexpr int64_t kOldestOpset = 7;
+constexpr int64_t kOldestOpset = 1;
 constexpr int64_t kNewestOpset = 28;
 
 // `what` names the source in errors: the path or "model". TSR-1002: not a model; TSR-1003: over 2 GB; TSR-1004: no

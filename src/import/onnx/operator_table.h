@@ -13,7 +13,7 @@ class NodeContext;
 
 struct OperatorImporter {
   std::string_view op_type;
-  int64_t since;  // the first opset that has the operator, or kOldestOpset
+  int64_t since;  // the first opset that has the operator
   void (*handler)(NodeContext&);
   std::string_view primitive = "";  // for handlers that serve several operators: which of ours it stands for
   int64_t until = kNewestOpset;     // the last opset that has the operator

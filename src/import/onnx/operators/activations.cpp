@@ -27,9 +27,12 @@ void import_hard_sigmoid(NodeContext& c) {
 
 void import_selu(NodeContext& c) {
   c.require_inputs(1, 1);
+  // Opset 6 gave the constants more digits.
+  const bool short_constants = c.version() < 6;
+  const double alpha = short_constants ? static_cast<double>(1.6732f) : 1.67326319217681884765625;
+  const double gamma = short_constants ? static_cast<double>(1.0507f) : 1.05070102214813232421875;
   c.out(0, c.composite("selu", {c.in(0)},
-                       {{"alpha", c.attrs.get_float("alpha", 1.67326319217681884765625)},
-                        {"gamma", c.attrs.get_float("gamma", 1.05070102214813232421875)}}));
+                       {{"alpha", c.attrs.get_float("alpha", alpha)}, {"gamma", c.attrs.get_float("gamma", gamma)}}));
 }
 
 void import_gelu(NodeContext& c) {
@@ -39,7 +42,18 @@ void import_gelu(NodeContext& c) {
 
 void import_prelu(NodeContext& c) {
   c.require_inputs(2, 2);
-  c.out(0, c.composite("prelu", {c.in(0), c.in(1)}));
+  const ValueId x = c.in(0);
+  ValueId slope = c.in(1);
+  // Before opset 7 there is one slope, or one for each channel.
+  if (c.version() < 7 && c.dims(slope) != c.dims(x)) {
+    const bool per_channel = c.rank(x) >= 2 && c.dims(slope) == std::vector<int64_t>{c.dims(x)[1]};
+    if (c.type(slope).num_elements() != 1 && !per_channel)
+      c.malformed(
+          fmt::format("slopes of type {} for an operand of type {}", c.type(slope).to_string(), c.type(x).to_string()),
+          "one element, or one for each channel");
+    slope = c.type(slope).num_elements() == 1 ? c.reshape(slope, {}) : c.per_channel(slope, c.rank(x));
+  }
+  c.out(0, c.composite("prelu", {x, slope}));
 }
 
 void import_thresholded_relu(NodeContext& c) {

@@ -140,6 +140,17 @@ void import_conv_transpose(NodeContext& c) {
 
 void import_gemm(NodeContext& c) {
   c.require_inputs(c.version() < 11 ? 3 : 2, 3);
+  if (c.version() < 7) {
+    // Then the third operand has the result's shape unless `broadcast` is set.
+    const ValueId a = c.in(0), b = c.in(1), bias = c.in(2);
+    const bool broadcast = c.attrs.get_int("broadcast", 0) != 0;
+    if (c.rank(a) == 2 && c.rank(b) == 2 && !broadcast) {
+      const Ints wanted = {c.dims(a)[c.attrs.get_int("transA", 0) != 0], c.dims(b)[c.attrs.get_int("transB", 0) == 0]};
+      if (c.dims(bias) != wanted)
+        c.malformed(fmt::format("a third operand of type {} with broadcast = 0", c.type(bias).to_string()),
+                    fmt::format("the shape [{}], or broadcast = 1", fmt::join(wanted, ",")));
+    }
+  }
   c.out(0, c.composite("gemm", c.all_inputs(),
                        {{"alpha", c.attrs.get_float("alpha", 1)},
                         {"beta", c.attrs.get_float("beta", 1)},

@@ -1,6 +1,7 @@
 // Operators that work element by element, and casts.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -57,6 +58,34 @@ ValueId as_scalar(NodeContext& c, ValueId v) {
 
 }  // namespace
 
+// Before opset 7 the second operand is broadcast only if `broadcast` says so: it is a part of the first one's shape,
+// which begins at `axis` or, without that, ends where the first one does.
+ValueId aligned_operand(NodeContext& c, ValueId a, ValueId b) {
+  if (c.version() >= 7) return b;
+  const bool broadcast = c.attrs.get_int("broadcast", 0) != 0;
+  const int rank_a = c.rank(a), rank_b = c.rank(b);
+  const int64_t last = std::max(0, rank_a - rank_b);
+  const int64_t given = c.attrs.get_int("axis", last);
+  const int64_t axis = given < 0 ? given + rank_a : given;
+  std::vector<int64_t> shape = c.dims(b);
+  if (!broadcast) {
+    if (shape == c.dims(a)) return b;
+  } else if (c.type(b).num_elements() == 1) {
+    return c.reshape(b, {});
+  } else if (rank_b <= rank_a && axis >= 0 && axis <= last) {
+    shape.resize(shape.size() + static_cast<size_t>(last - axis), 1);
+    const std::vector<int64_t> dims = c.dims(a);
+    bool fits = true;
+    for (size_t d = 0; d < shape.size(); ++d)
+      fits = fits && (shape[d] == 1 || shape[d] == dims[dims.size() - shape.size() + d]);
+    if (fits) return c.reshape(b, shape);
+  }
+  c.malformed(
+      fmt::format("operands of type {} and {} with broadcast = {}, axis = {}", c.type(a).to_string(),
+                  c.type(b).to_string(), broadcast ? 1 : 0, given),
+      "before opset 7: equal shapes, or broadcast = 1 and a second operand whose shape is a part of the first's");
+}
+
 void import_unary(NodeContext& c) {
   c.require_inputs(1, 1);
   c.out(0, c.op(c.primitive(), {c.in(0)}));
@@ -64,7 +93,7 @@ void import_unary(NodeContext& c) {
 
 void import_binary(NodeContext& c) {
   c.require_inputs(2, 2);
-  c.out(0, c.op(c.primitive(), {c.in(0), c.in(1)}));
+  c.out(0, c.op(c.primitive(), {c.in(0), aligned_operand(c, c.in(0), c.in(1))}));
 }
 
 void import_bit_shift(NodeContext& c) {
@@ -93,7 +122,7 @@ void import_mod(NodeContext& c) {
 // The result has the type of the base; the exponent may have another one.
 void import_pow(NodeContext& c) {
   c.require_inputs(2, 2);
-  const ValueId base = c.in(0), exponent = c.in(1);
+  const ValueId base = c.in(0), exponent = aligned_operand(c, base, c.in(1));
   const DType dtype = c.dtype(base);
   if (!is_float(dtype) && is_float(c.dtype(exponent))) {
     const ValueId wide = c.op("pow", {c.cast(base, DType::kF64), c.cast(exponent, DType::kF64)});
@@ -124,9 +153,12 @@ void import_where(NodeContext& c) {
 
 void import_cast(NodeContext& c) {
   c.require_inputs(1, 1);
-  const int64_t number = c.attrs.require_int("to");
-  const auto to = dtype_of_onnx(static_cast<int>(number));
-  if (!to) c.unsupported(fmt::format("a cast to the data type {}", onnx_dtype_name(static_cast<int>(number))));
+  // Before opset 6 the data type is given by its name.
+  const int number =
+      c.version() < 6 ? onnx_dtype_number(c.attrs.get_string("to", "")) : static_cast<int>(c.attrs.require_int("to"));
+  if (number < 0) c.malformed(fmt::format("to is '{}'", c.attrs.get_string("to", "")), "the name of a data type");
+  const auto to = dtype_of_onnx(number);
+  if (!to) c.unsupported(fmt::format("a cast to the data type {}", onnx_dtype_name(number)));
   check_round_mode(c, *to);
   c.out(0, cast_to(c, c.in(0), *to, c.attrs.get_int("saturate", 1) != 0));
 }
@@ -148,6 +180,7 @@ void import_dropout(NodeContext& c) {
   c.require_inputs(1, 3);
   c.attrs.ignore("ratio");
   c.attrs.ignore("seed");
+  if (c.version() < 7 && c.attrs.get_int("is_test", 0) == 0) c.unsupported("is_test = 0; only inference is supported");
   const ValueId x = c.in(0);
   if (c.version() >= 12 && c.has(2) && c.const_tensor(2, "training_mode").get_int(0) != 0)
     c.unsupported("training_mode is true; only inference is supported");

@@ -49,6 +49,7 @@ void import_batch_normalization(NodeContext& c) {
   c.require_inputs(5, 5);
   const double momentum = c.attrs.get_float("momentum", static_cast<double>(0.9f));
   const bool training = c.attrs.get_int("training_mode", 0) != 0;
+  if (c.version() < 7 && c.attrs.get_int("is_test", 0) == 0) c.unsupported("is_test = 0; only inference is supported");
   if (c.version() < 9 && c.attrs.get_int("spatial", 1) == 0) c.unsupported("spatial = 0");
   if (!training) c.no_outputs_from(1, "the running statistics");
   const ValueId x = c.in(0);

@@ -33,9 +33,9 @@ ValueId root(NodeContext& c, ValueId sum, double p) {
 }
 
 double read_p(NodeContext& c) {
-  const int64_t p = c.attrs.get_int("p", 2);
-  if (p < 1) c.malformed(fmt::format("p = {}", p), "1 or more");
-  return static_cast<double>(p);
+  const double p = c.version() < 2 ? c.attrs.get_float("p", 2) : static_cast<double>(c.attrs.get_int("p", 2));
+  if (!(p >= 1)) c.malformed(fmt::format("p = {}", p), "1 or more");
+  return p;
 }
 
 }  // namespace

@@ -207,6 +207,8 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
   const std::string direction = c.attrs.get_string("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
     c.malformed(fmt::format("direction = {}", direction), "forward, reverse, bidirectional");
+  // Before opset 7 it says whether the first result is wanted; whether it has a name says so too.
+  if (c.version() < 7) c.attrs.ignore("output_sequence");
   const int64_t directions = direction == "bidirectional" ? 2 : 1;
   const bool batch_first = c.attrs.get_int("layout", 0) != 0;
   const ValueId x = batch_first && c.rank(c.in(0)) == 3 ? c.transpose(c.in(0), {1, 0, 2}) : c.in(0);

@@ -94,7 +94,11 @@ Ints all_axes(int rank) {
 void import_upsample(NodeContext& c) {
   const ValueId x = c.in(0);
   std::vector<double> scales;
-  if (c.version() < 9) {
+  if (c.version() < 7) {
+    for (const char* name : {"height_scale", "width_scale"})
+      if (!c.attrs.has(name)) c.malformed(fmt::format("no attribute '{}'", name), "height_scale and width_scale");
+    scales = {1, 1, c.attrs.get_float("height_scale", 1), c.attrs.get_float("width_scale", 1)};
+  } else if (c.version() < 9) {
     scales = c.attrs.get_floats("scales");
   } else {
     c.require_inputs(2, 2);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
@@ -36,10 +37,11 @@ Ints broadcast_dims(NodeContext& c, const Ints& a, const Ints& b) {
 
 // 0 copies the operand's extent (unless allowzero), -1 takes what is left.
 void import_reshape(NodeContext& c) {
-  c.require_inputs(2, 2);
+  const int operands = c.version() < 5 ? 1 : 2;  // the shape was an attribute
+  c.require_inputs(operands, operands);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
-  const Ints wanted = c.const_ints(1, "shape");
+  const Ints wanted = c.version() < 5 ? c.attrs.require_ints("shape") : c.const_ints(1, "shape");
   const bool allow_zero = c.attrs.get_int("allowzero", 0) != 0;
   const auto fail = [&](const std::string& legal) {
     c.malformed(fmt::format("the shape [{}] for an operand of type {}", fmt::join(wanted, ","), c.type(x).to_string()),
@@ -140,10 +142,22 @@ void import_expand(NodeContext& c) {
 
 // [a, b] repeated (r, s) times: [1, a, 1, b] broadcast to [r, a, s, b], then taken as [r * a, s * b].
 void import_tile(NodeContext& c) {
-  c.require_inputs(2, 2);
+  const bool one_axis = c.version() < 6;  // then a number of tiles, and the axis that they follow one another on
+  c.require_inputs(one_axis ? 3 : 2, one_axis ? 3 : 2);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
-  const Ints repeats = c.const_ints(1, "repeats");
+  Ints repeats = one_axis ? Ints(dims.size(), 1) : c.const_ints(1, "repeats");
+  if (one_axis) {
+    // Both have the operand's type.
+    const auto number = [&](int i, const std::string& name) {
+      const double value = c.const_float(i, name);
+      if (!(std::abs(value) <= static_cast<double>(kMaxTensorElements)) || value != std::floor(value))
+        c.malformed(fmt::format("{} = {}", name, value), "an integer");
+      return static_cast<int64_t>(value);
+    };
+    const int64_t tiles = number(1, "tiles"), axis = number(2, "axis");
+    repeats[static_cast<size_t>(c.axis(axis, c.rank(x)))] = tiles;
+  }
   if (repeats.size() != dims.size() || !checked_num_elements(repeats))
     c.malformed(fmt::format("repeats = [{}] for an operand of type {}", fmt::join(repeats, ","), c.type(x).to_string()),
                 "one number of 0 or more for each dimension");

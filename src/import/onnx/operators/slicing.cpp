@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
@@ -47,18 +48,27 @@ ValueId slice_axis(NodeContext& c, ValueId x, int axis, int64_t start, int64_t s
 void import_concat(NodeContext& c) {
   c.require_inputs(1, -1);
   const std::vector<ValueId> operands = c.all_inputs();
-  const int axis = c.axis(c.attrs.require_int("axis"), c.rank(operands[0]));
+  const int axis =
+      c.axis(c.version() < 4 ? c.attrs.get_int("axis", 1) : c.attrs.require_int("axis"), c.rank(operands[0]));
   c.out(0, operands.size() == 1 ? operands[0] : c.op("concat", operands, {{"axis", int64_t{axis}}}));
 }
 
 void import_split(NodeContext& c) {
-  c.require_inputs(1, c.version() < 13 ? 1 : 2);
+  const bool as_input = c.version() >= 13 || c.version() < 2;
+  c.require_inputs(1, as_input ? 2 : 1);
   const ValueId x = c.in(0);
   const int axis = c.axis(c.attrs.get_int("axis", 0), c.rank(x));
   const int64_t extent = c.dims(x)[static_cast<size_t>(axis)];
   const int64_t parts = c.num_outputs();
   Ints sizes;
-  if (const auto given = c.ints_attr_or_input("split", 13, 1); given && !given->empty()) {
+  if (c.version() < 2 && c.has(1)) {
+    // Opset 1 has the sizes as either, and the operand in the type of what is split.
+    for (const double size : c.const_floats(1, "split")) {
+      if (!(size >= 0 && size <= static_cast<double>(extent)) || size != std::floor(size))
+        c.malformed(fmt::format("split has the entry {}", size), fmt::format("integers from 0 to {}", extent));
+      sizes.push_back(static_cast<int64_t>(size));
+    }
+  } else if (const auto given = c.ints_attr_or_input("split", 13, 1); given && !given->empty()) {
     sizes = *given;
   } else {
     const int64_t declared = c.attrs.get_int("num_outputs", parts);
@@ -123,7 +133,7 @@ void import_pad(NodeContext& c) {
   const ValueId x = c.in(0);
   const auto rank = static_cast<size_t>(c.rank(x));
   const std::string mode = c.attrs.get_string("mode", "constant");
-  const Ints pads = as_inputs ? c.const_ints(1, "pads") : c.attrs.require_ints("pads");
+  const Ints pads = as_inputs ? c.const_ints(1, "pads") : c.attrs.require_ints(c.version() < 2 ? "paddings" : "pads");
   Ints axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
   if (c.has(3)) axes = c.axes(c.const_ints(3, "axes"), c.rank(x));
