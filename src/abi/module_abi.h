@@ -21,13 +21,14 @@
 extern "C" {
 #endif
 
-#define TSR_ABI_VERSION 1u
+#define TSR_ABI_VERSION 2u
 #define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\1" /* 16 bytes with the trailing version byte */
 #define TSR_WEIGHTS_ALIGN 65536u               /* file alignment of the weights: the largest page size in use */
 #define TSR_SECTION_ALIGN 8u                   /* file alignment of the descriptor, and of tables inside it */
 #define TSR_BUFFER_ALIGN 64u                   /* alignment of arena, scratch and weights buffers, in bytes */
 #define TSR_ENTRY_SYMBOL "tessera_module_run" /* exported, default visibility */
 #define TSR_MAX_RANK 16
+#define TSR_MAX_CHECK_COUNT 4097
 
 /* Element types; the numbers are part of the file format and never change. */
 typedef enum tsr_dtype {
@@ -64,7 +65,7 @@ typedef struct tsr_call {
   uint8_t* arena;         /* descriptor.arena_bytes */
   uint8_t* scratch;       /* host.num_workers * descriptor.scratch_bytes, worker after worker */
   const void* const* inputs;
-  void* const* outputs;
+  void* const* outputs; /* the declared ones, then an int64_t[count] for each of the descriptor's checks */
   const int64_t* symbols; /* values of the named dimensions, descriptor order; may be null when there are none */
 } tsr_call;
 
@@ -95,6 +96,15 @@ typedef struct tsr_kernel_descr {
   int64_t bytes; /* bytes read and written at least once; -1 when unknown */
 } tsr_kernel_descr;
 
+/* What must hold of the values of a run, because shapes were fixed for them while compiling. The module writes `count`
+ * numbers of type int64_t: the first is 0 when the run's outputs are void, the others are what the message shows. */
+typedef struct tsr_check_descr {
+  uint32_t what;  /* offset of a string: which node and operand */
+  uint32_t legal; /* offset of a string: what the module was compiled for */
+  uint32_t count; /* 1 .. TSR_MAX_CHECK_COUNT */
+  uint32_t reserved;
+} tsr_check_descr;
+
 typedef struct tsr_descriptor {
   uint32_t size; /* sizeof(tsr_descriptor) */
   uint32_t abi_version;
@@ -106,6 +116,7 @@ typedef struct tsr_descriptor {
   uint32_t num_outputs, outputs; /* tsr_tensor_descr[] */
   uint32_t num_symbols, symbols; /* tsr_symbol_descr[] */
   uint32_t num_kernels, kernels; /* tsr_kernel_descr[]: one per call of a kernel, in the order of calls */
+  uint32_t num_checks, checks;   /* tsr_check_descr[] */
   uint64_t arena_bytes;
   uint64_t scratch_bytes; /* per worker; a multiple of TSR_BUFFER_ALIGN */
 } tsr_descriptor;

@@ -1,12 +1,18 @@
 #include "driver/interpreted_model.h"
 
+#include <algorithm>
+#include <span>
+
+#include <fmt/format.h>
+
 #include "interp/graph_interp.h"
+#include "support/error.h"
 
 namespace tessera {
 
 namespace {
 
-std::vector<TensorInfo> infos_of(const Graph& graph, const std::vector<ValueId>& values) {
+std::vector<TensorInfo> infos_of(const Graph& graph, std::span<const ValueId> values) {
   std::vector<TensorInfo> infos;
   for (const ValueId id : values) {
     const Value& value = graph.value(id);
@@ -15,13 +21,31 @@ std::vector<TensorInfo> infos_of(const Graph& graph, const std::vector<ValueId>&
   return infos;
 }
 
+// The runtime's words for a check that does not hold (runtime/core/session.cpp), so that both engines say the same.
+void require(const RuntimeCheck& check, const Tensor& values) {
+  if (values.get_int(0) != 0) return;
+  constexpr int64_t kShown = 12;
+  const int64_t count = values.num_elements() - 1;
+  std::string text;
+  for (int64_t i = 0; i < std::min(count, kShown); ++i)
+    text += fmt::format("{}{}", i > 0 ? ", " : "", values.get_int(i + 1));
+  if (count > kShown) text += ", ...";
+  if (count != 1) text = "[" + text + "]";
+  throw UserError({.id = "TSR-7040",
+                   .message = fmt::format("{} is {}; this module was compiled for {}; the outputs are not valid",
+                                          check.what, text, check.legal),
+                   .node = {},
+                   .legal = {},
+                   .hint = {}});
+}
+
 class InterpretedModel : public Model {
  public:
   InterpretedModel(Graph graph, std::string name)
       : name_(std::move(name)),
         graph_(std::move(graph)),
         inputs_(infos_of(graph_, graph_.inputs)),
-        outputs_(infos_of(graph_, graph_.outputs)) {}
+        outputs_(infos_of(graph_, std::span(graph_.outputs).first(graph_.num_own_outputs()))) {}
 
   const std::string& name() const override { return name_; }
   const std::vector<TensorInfo>& inputs() const override { return inputs_; }
@@ -38,7 +62,12 @@ class InterpretedModel : public Model {
     check_inputs(inputs_, inputs);
     bound_ = std::move(inputs);
   }
-  void run() override { results_ = GraphInterpreter().evaluate(graph_, bound_); }
+  void run() override {
+    results_ = GraphInterpreter().evaluate(graph_, bound_);
+    const size_t own = graph_.num_own_outputs();
+    for (size_t i = 0; i < graph_.checks.size(); ++i) require(graph_.checks[i], results_[own + i]);
+    results_.resize(own);
+  }
 
  private:
   std::string name_;

@@ -85,6 +85,7 @@ ValueId GraphBuilder::add(const OpDef& op, std::vector<ValueId> inputs, Attrs at
 GraphRewriter::GraphRewriter(const Graph& source) : source_(source), map_(source.values().size(), -1) {
   target_.name = source.name;
   target_.symbols = source.symbols;
+  target_.checks = source.checks;
 }
 
 Graph GraphRewriter::run(const std::function<Visit>& visit) {

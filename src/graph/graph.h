@@ -20,6 +20,7 @@
 
 #include "arith/tensor_type.h"
 #include "graph/attr.h"
+#include "graph/runtime_check.h"
 
 namespace tessera {
 
@@ -56,6 +57,10 @@ class Graph {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::vector<SymbolRange> symbols;
+  // Of the last checks.size() outputs, in their order (runtime_check.h). Regions have none.
+  std::vector<RuntimeCheck> checks;
+
+  size_t num_own_outputs() const { return outputs.size() - checks.size(); }  // without checks
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Node>& nodes() const { return nodes_; }

@@ -50,6 +50,10 @@ uint64_t structural_hash(const Graph& graph) {
   }
   whole.add(static_cast<uint64_t>(graph.outputs.size()));
   for (const ValueId output : graph.outputs) whole.add(hashes[static_cast<size_t>(output)]);
+  for (const RuntimeCheck& check : graph.checks) {
+    whole.add(check.what);
+    whole.add(check.legal);
+  }
   return whole.value();
 }
 

@@ -44,6 +44,7 @@ class GraphParser {
       std::string name = reader_.name('%', "a result");
       reader_.expect(":");
       results.push_back({std::move(at), std::move(name), parse_type(reader_, scope.symbols)});
+      if (!graph.checks.empty() || reader_.peek_is("check")) graph.checks.push_back(parse_check());
     }
     reader_.expect(")");
     reader_.expect("{");
@@ -85,6 +86,18 @@ class GraphParser {
     if (scope.values.count(name))
       fail_at(at, "TSR-3004", fmt::format("%{} is defined twice", name), "one definition for each name");
     return name;
+  }
+
+  // Checks follow the graph's own results, so that behind the first one each result has one.
+  RuntimeCheck parse_check() {
+    RuntimeCheck check;
+    reader_.expect("check");
+    reader_.expect("(");
+    check.what = reader_.quoted("what is checked");
+    reader_.expect(",");
+    check.legal = reader_.quoted("what is legal");
+    reader_.expect(")");
+    return check;
   }
 
   void parse_symbols(Graph& graph, Scope& scope) {

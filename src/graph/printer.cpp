@@ -39,10 +39,16 @@ void print_node_to(const Graph& graph, const Node& node, const PrintOptions& opt
   if (options.locs && !node.loc.empty()) out += " loc(" + quoted_text(node.loc) + ")";
 }
 
-void print_values(const Graph& graph, const std::vector<ValueId>& values, std::string& out) {
+// `checks` belong to the last values.
+void print_values(const Graph& graph, const std::vector<ValueId>& values, const std::vector<RuntimeCheck>& checks,
+                  std::string& out) {
   out += "(";
-  for (size_t i = 0; i < values.size(); ++i)
+  for (size_t i = 0; i < values.size(); ++i) {
     out += fmt::format("{}{}: {}", i ? ", " : "", value_text(graph, values[i]), graph.type(values[i]).to_string());
+    if (values.size() - i > checks.size()) continue;
+    const RuntimeCheck& check = checks[checks.size() - (values.size() - i)];
+    out += fmt::format(" check({}, {})", quoted_text(check.what), quoted_text(check.legal));
+  }
   out += ")";
 }
 
@@ -58,9 +64,9 @@ void print_graph(const Graph& graph, const PrintOptions& options, int indent, st
     }
     out += "]";
   }
-  print_values(graph, graph.inputs, out);
+  print_values(graph, graph.inputs, {}, out);
   out += " -> ";
-  print_values(graph, graph.outputs, out);
+  print_values(graph, graph.outputs, graph.checks, out);
   out += " {\n";
   for (const Node& node : graph.nodes()) {
     out += margin + "  ";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <unordered_set>
 
 #include "arith/simplify.h"
@@ -74,16 +75,32 @@ class Verifier {
       }
       if (!readable) continue;
       for (const std::string& problem : verify_node(graph, node)) problems_.push_back(where + problem);
-      for (const GraphPtr& region : node.regions)
-        if (region) this->graph(*region, symbols, here + "in its region: ");
+      for (const GraphPtr& region : node.regions) {
+        if (!region) continue;
+        if (!region->checks.empty()) problems_.push_back(here + "its region has checks");
+        this->graph(*region, symbols, here + "in its region: ");
+      }
     }
     for (const ValueId output : graph.outputs)
       if (!exists(graph, output) || !defined[static_cast<size_t>(output)]) report("a graph output is not defined");
+    checks(graph, report);
     for (size_t i = 0; i < defined.size(); ++i)
       if (!defined[i]) report(fmt::format("%{} has no definition", graph.values()[i].name));
   }
 
  private:
+  void checks(const Graph& graph, const std::function<void(const std::string&)>& report) {
+    if (graph.checks.size() > graph.outputs.size()) return report("more checks than outputs");
+    for (size_t i = graph.num_own_outputs(); i < graph.outputs.size(); ++i) {
+      if (!exists(graph, graph.outputs[i])) continue;
+      const TensorType& type = graph.type(graph.outputs[i]);
+      const auto count = type.rank() == 1 ? as_int(type.shape[0]) : std::nullopt;
+      if (type.dtype != DType::kI64 || !count || *count < 1 || *count > kMaxCheckedValues + 1)
+        report(fmt::format("check %{} is {} instead of a list of i64", graph.value(graph.outputs[i]).name,
+                           type.to_string()));
+    }
+  }
+
   void type(const Value& value, const std::unordered_set<const ExprNode*>& symbols, const std::string& where) {
     const auto report = [&](const std::string& rule) {
       problems_.push_back(fmt::format("{}%{}: {}", where, value.name, rule));

@@ -19,6 +19,7 @@ Graph dce(const Graph& graph, const PassContext&) {
   Graph result;
   result.name = graph.name;
   result.symbols = graph.symbols;
+  result.checks = graph.checks;
   std::vector<ValueId> map(graph.values().size(), -1);
   for (const ValueId input : graph.inputs)
     map[static_cast<size_t>(input)] = result.add_input(graph.value(input).name, graph.type(input));

@@ -134,6 +134,7 @@ class GraphLowering {
 
   Program run() {
     program_.name = graph_.name;
+    program_.checks = graph_.checks;
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       const BufferId id =
           add_buffer(graph_.value(graph_.inputs[i]).name, BufferKind::kInput, graph_.type(graph_.inputs[i]));

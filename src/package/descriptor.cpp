@@ -118,7 +118,18 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   head.producer = section.add_text(info.producer);
 
   const std::vector<tsr_tensor_descr> inputs = tensor_table(section, program, program.inputs, {});
-  const std::vector<tsr_tensor_descr> outputs = tensor_table(section, program, program.outputs, program.output_names);
+  std::vector<tsr_tensor_descr> outputs = tensor_table(section, program, program.outputs, program.output_names);
+  std::vector<tsr_check_descr> checks;
+  check(program.checks.size() <= outputs.size(), "more checks than outputs");
+  const size_t own = outputs.size() - program.checks.size();
+  for (size_t i = 0; i < program.checks.size(); ++i) {
+    const tsr_tensor_descr& values = outputs[own + i];
+    check(values.dtype == TSR_I64 && values.rank == 1 && values.dims[0] >= 1 && values.dims[0] <= TSR_MAX_CHECK_COUNT,
+          "a check that is no list of i64");
+    checks.push_back({section.add_text(program.checks[i].what), section.add_text(program.checks[i].legal),
+                      static_cast<uint32_t>(values.dims[0]), 0});
+  }
+  outputs.resize(own);
   std::vector<tsr_kernel_descr> kernels;
   for (const KernelCall& call : program.calls) {
     const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
@@ -136,6 +147,8 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   head.symbols = section.add_table(std::vector<tsr_symbol_descr>());
   head.num_kernels = static_cast<uint32_t>(kernels.size());
   head.kernels = section.add_table(kernels);
+  head.num_checks = static_cast<uint32_t>(checks.size());
+  head.checks = section.add_table(checks);
   head.arena_bytes = static_cast<uint64_t>(program.arena_bytes);
   head.scratch_bytes = static_cast<uint64_t>(program.scratch_bytes);
   return section.finish(head);

@@ -29,6 +29,12 @@ class Parser {
     program_.arena_bytes = size("arena");
     program_.weight_bytes = size("weights");
     program_.scratch_bytes = size("scratch");
+    while (reader_.accept("check")) {
+      RuntimeCheck& check = program_.checks.emplace_back();
+      check.what = reader_.quoted("what is checked");
+      reader_.expect(",");
+      check.legal = reader_.quoted("what is legal");
+    }
     while (!reader_.accept("}")) statement();
     if (!reader_.at_end()) reader_.fail_expected("the end of the text");
     for (const std::string& name : inputs) program_.inputs.push_back(find_buffer(after_signature, name));

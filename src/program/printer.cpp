@@ -67,6 +67,8 @@ std::string print(const Program& program, const PrintOptions& options) {
       fmt::format("program @{}({}) -> ({}) {{\n", name_text(program.name), list(program.inputs), list(program.outputs));
   out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes,
                      program.scratch_bytes);
+  for (const RuntimeCheck& check : program.checks)
+    out += fmt::format("  check {}, {}\n", quoted_text(check.what), quoted_text(check.legal));
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program.buffers[i];
     out += fmt::format("  buffer {}: {} {}", buffers.text('%', static_cast<int64_t>(i)), buffer.type.to_string(),

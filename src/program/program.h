@@ -16,6 +16,7 @@
 
 #include "arith/tensor_type.h"
 #include "expr/tensor_program.h"
+#include "graph/runtime_check.h"
 #include "loop/stmt.h"
 #include "types/tensor.h"
 
@@ -65,6 +66,7 @@ struct Program {
   // The model's names of the outputs where they differ from their buffers' (a value that is an input and an output, or
   // two outputs); empty: the buffers' names.
   std::vector<std::string> output_names;
+  std::vector<RuntimeCheck> checks;  // of the last checks.size() outputs
   int64_t arena_bytes = 0;
   int64_t weight_bytes = 0;
   int64_t scratch_bytes = 0;  // per worker; set by code generation for kLocal allocations that do not fit the stack

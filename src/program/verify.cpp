@@ -23,6 +23,7 @@ class Verifier {
     for (size_t i = 0; i < program_.buffers.size(); ++i) buffer(static_cast<BufferId>(i));
     signature(program_.inputs, BufferKind::kInput);
     signature(program_.outputs, BufferKind::kOutput);
+    checks();
     for (const Kernel& kernel : program_.kernels)
       for (std::string& violation : verify(kernel.program)) violations_.push_back(std::move(violation));
     if (!violations_.empty()) return std::move(violations_);  // the rest relies on sound ids
@@ -93,6 +94,17 @@ class Verifier {
       else if (at(ids[i]).kind != kind || at(ids[i]).index != static_cast<int32_t>(i))
         report(where,
                fmt::format("buffer {} is {} {}", at(ids[i]).name, buffer_kind_name(at(ids[i]).kind), at(ids[i]).index));
+    }
+  }
+
+  void checks() {
+    if (program_.checks.size() > program_.outputs.size()) return report("checks", "there are more than outputs");
+    for (size_t i = program_.outputs.size() - program_.checks.size(); i < program_.outputs.size(); ++i) {
+      if (!valid(program_.outputs[i])) continue;
+      const ProgramBuffer& b = at(program_.outputs[i]);
+      const auto dims = static_dims(b.type.shape);
+      if (b.type.dtype != DType::kI64 || !dims || dims->size() != 1 || dims->at(0) < 1)
+        report("check " + b.name, fmt::format("{} instead of a list of i64", b.type.to_string()));
     }
   }
 

@@ -173,7 +173,7 @@ TEST_F(ModuleFileErrors, AbiVersion) {
   spec.edit_descriptor = [](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), 7u); };
   EXPECT_EQ(load_outcome(spec.build()), std::string("TSR-7010: 'm.so' was compiled for runtime interface 7; this "
                                                     "runtime (") +
-                                            tessera_version() + ") has interface 1; compile the model with the "
+                                            tessera_version() + ") has interface 2; compile the model with the "
                                             "tessera of this runtime's version");
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "import/onnx/declared_shapes.h"
 #include "import/onnx/dtypes.h"
 #include "import/onnx/model_inputs.h"
 #include "import/onnx/node_context.h"
@@ -85,7 +86,9 @@ class GraphImporter {
                [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<ValueId>& inputs) {
                  return open_subgraph(graph, node, inputs);
                },
-               [this](const std::string& name) { return declared_dims(name); }} {}
+               [this](const std::string& name) {
+                 return declared_shapes_.find(name, [this](const std::string& other) { return one_element(other); });
+               }} {}
 
   Graph run(const OnnxImportOptions& options) {
     read_initializers();
@@ -97,6 +100,8 @@ class GraphImporter {
     nodes = needed(std::move(nodes));
     for (const FlatNode& node : nodes) check_supported(node);
     add_inputs(options, nodes);
+    declared_shapes_.add_graph(proto_);
+    declared_shapes_.enter(nodes);
     for (const FlatNode& node : nodes) import(node);
     if (!failures_.empty()) failures_.raise();
     set_outputs();
@@ -210,8 +215,16 @@ class GraphImporter {
       if (!failures_.empty()) failures_.raise();
       throw;
     }
-    for (ModelInput& input : inputs)
+    for (ModelInput& input : inputs) {
+      declared_shapes_.bind_dims(proto_, input.name, input.dims);
       values_[input.name] = graph_.add_input(input.name, {input.dtype, make_shape(input.dims), {}});
+    }
+  }
+
+  // Whether a value that was imported already is a single number, which broadcasts to every shape.
+  bool one_element(const std::string& name) {
+    const auto value = lookup(name);
+    return value && graph_.type(*value).num_elements() == 1 && graph_.type(*value).rank() <= 1;
   }
 
   std::optional<ValueId> lookup(const std::string& name) {
@@ -266,23 +279,6 @@ class GraphImporter {
     }
   }
 
-  std::optional<std::vector<int64_t>> declared_dims(const std::string& name) const {
-    const auto dims_in = [&](const auto& infos) -> std::optional<std::vector<int64_t>> {
-      for (const onnx::ValueInfoProto& info : infos) {
-        if (info.name() != name || !info.type().tensor_type().has_shape()) continue;
-        std::vector<int64_t> dims;
-        for (const auto& dim : info.type().tensor_type().shape().dim()) {
-          if (!dim.has_dim_value() || dim.dim_value() < 0) return std::nullopt;
-          dims.push_back(dim.dim_value());
-        }
-        return dims;
-      }
-      return std::nullopt;
-    };
-    const auto dims = dims_in(proto_.output());
-    return dims ? dims : dims_in(proto_.value_info());
-  }
-
   std::vector<ValueId> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
                                      const std::vector<ValueId>& inputs) {
     if (node.opsets != &model_->opsets) throw UnsupportedNode{"a subgraph in a model-local function"};
@@ -308,11 +304,14 @@ class GraphImporter {
       else initializers_.emplace(tensor.name(), &subgraph_initializers_.emplace_back(tensor));
     }
     const std::vector<FlatNode> nodes = flatten_subgraph(graph, node, defined);
+    declared_shapes_.add_graph(graph);
+    declared_shapes_.enter(nodes);
     for (const FlatNode& inner : nodes) {
       own.insert(own.end(), inner.proto->output().begin(), inner.proto->output().end());
       check_supported(inner);
       import(inner);
     }
+    declared_shapes_.leave();
     std::vector<ValueId> results;
     bool complete = true;
     for (const auto& output : graph.output()) {
@@ -361,6 +360,10 @@ class GraphImporter {
         taken.insert(value);
       }
       graph_.outputs.push_back(value);
+    }
+    for (auto& [value, check] : state_.checks) {
+      graph_.outputs.push_back(value);
+      graph_.checks.push_back(std::move(check));
     }
     std::unordered_map<std::string, ValueId> holders;
     for (size_t i = 0; i < graph_.values().size(); ++i) holders[graph_.values()[i].name] = static_cast<ValueId>(i);
@@ -429,6 +432,7 @@ class GraphImporter {
       for (size_t k = 0; k < outputs.size(); ++k) map[static_cast<size_t>(outputs[k])] = copies[k];
     }
     for (const ValueId output : graph_.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
+    result.checks = graph_.checks;
     return result;
   }
 
@@ -437,6 +441,7 @@ class GraphImporter {
   Graph graph_;
   GraphBuilder builder_;
   ImportState state_;
+  DeclaredShapes declared_shapes_;
   FailureList failures_;
   std::unordered_map<std::string, onnx::TensorProto*> initializers_;
   std::deque<onnx::TensorProto> subgraph_initializers_;                       // copies: a subgraph is read only

@@ -76,11 +76,51 @@ std::string NodeContext::input_name(int i, const std::string& name) const {
 }
 
 Tensor NodeContext::const_tensor(int i, const std::string& name) {
-  const auto value = constant(in(i));
-  if (!value)
-    unsupported(
-        fmt::format("{} must be known while compiling, but it depends on the model's inputs", input_name(i, name)));
-  return *value;
+  if (!is_runtime(i)) return constant(in(i)).value_or(Tensor(dtype(in(i)), dims(in(i))));
+  unsupported(
+      fmt::format("{} must be known while compiling, but it depends on the model's inputs", input_name(i, name)));
+}
+
+bool NodeContext::is_runtime(int i) { return has(i) && type(in(i)).num_elements() > 0 && !constant(in(i)); }
+
+std::optional<std::vector<int64_t>> NodeContext::declared_dims(int output) const {
+  if (!wants(output)) return std::nullopt;
+  return state_.declared(output_name(output));
+}
+
+std::vector<int64_t> NodeContext::require_declared(int i, const std::string& name, int output) {
+  if (const auto dims = declared_dims(output); dims && checked_num_elements(*dims)) return *dims;
+  unsupported(
+      fmt::format("{} must be known while compiling, but it depends on the model's inputs, and the model declares no "
+                  "fixed shape for output {}{}, which would do",
+                  input_name(i, name), output, wants(output) ? fmt::format(" '{}'", output_name(output)) : ""));
+}
+
+void NodeContext::check_when_run(const std::string& what, ValueId holds, ValueId shown, const std::string& legal) {
+  ValueId ok = reshape(holds, {1});
+  for (const ValueId counts : state_.conditions) ok = op("logical_or", {ok, op("logical_not", {reshape(counts, {1})})});
+  const int64_t count = type(shown).num_elements();
+  if (count > kMaxCheckedValues) unsupported(fmt::format("{} of {} elements", what, count));
+  const ValueId values = cast(reshape(shown, {count}), DType::kI64);
+  const ValueId check = op("concat", {cast(ok, DType::kI64), values}, {{"axis", int64_t{0}}});
+  state_.graph.rename(check, state_.graph.unique_name(fmt::format("{}.check", label())));
+  state_.checks.emplace_back(check,
+                             RuntimeCheck{fmt::format("{} '{}': {}", op_type(), label(), what), legal});
+}
+
+std::vector<ValueId> NodeContext::open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs,
+                                       std::optional<ValueId> counts) {
+  if (!counts) return state_.open_subgraph(subgraph, node_, inputs);
+  state_.conditions.push_back(*counts);
+  std::vector<ValueId> results;
+  try {
+    results = state_.open_subgraph(subgraph, node_, inputs);
+  } catch (...) {
+    state_.conditions.pop_back();
+    throw;
+  }
+  state_.conditions.pop_back();
+  return results;
 }
 
 std::vector<int64_t> NodeContext::const_ints(int i, const std::string& name) {

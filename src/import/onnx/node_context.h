@@ -41,8 +41,11 @@ struct ImportState {
   std::function<std::vector<ValueId>(const onnx::GraphProto& graph, const FlatNode& node,
                                      const std::vector<ValueId>& inputs)>
       open_subgraph;
-  // The dimensions that the model declares for a value; empty when it does not, or not all of them as numbers.
-  std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared_dims;
+  // The shape that the model declares for a value, itself or through values of the same shape; empty without a fixed
+  // one.
+  std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared;
+  std::vector<std::pair<ValueId, RuntimeCheck>> checks = {};  // of the graph so far
+  std::vector<ValueId> conditions = {};  // one bool each, of the branches around this node that may not be taken
 };
 
 class NodeContext {
@@ -76,25 +79,32 @@ class NodeContext {
   int64_t const_int(int i, const std::string& name);
   std::vector<double> const_floats(int i, const std::string& name);
   double const_float(int i, const std::string& name);
+  // Operands whose values may come when the model runs (runtime_parameter.h).
+  bool is_runtime(int i);  // false for operands that are left out, and for those without elements
+  std::string input_name(int i, const std::string& name) const;  // "'axes' (input 1, value 'a')"
+  std::optional<std::vector<int64_t>> declared_dims(int output) const;
+  // UnsupportedNode, which asks for the declaration, when there is none.
+  std::vector<int64_t> require_declared(int i, const std::string& name, int output = 0);
+  std::string output_name(int output) const { return node_.proto->output(output); }
+  // The run fails unless `holds` (one bool); the message shows `shown`, a list of i64, for operand `i`, and `legal`.
+  void check_when_run(int i, const std::string& name, ValueId holds, ValueId shown, const std::string& legal) {
+    check_when_run(input_name(i, name), holds, shown, legal);
+  }
+  void check_when_run(const std::string& what, ValueId holds, ValueId shown, const std::string& legal);
   // An attribute of older opsets that became operand `i` in opset `since`.
   std::optional<std::vector<int64_t>> ints_attr_or_input(const std::string& name, int64_t since, int i);
 
   Tensor tensor(const onnx::TensorProto& proto);  // of an attribute
   // The subgraph's nodes become nodes of the graph around it; `inputs` has a value for each of its inputs. May be
-  // called again with other values.
-  std::vector<ValueId> open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs = {}) {
-    return state_.open_subgraph(subgraph, node_, inputs);
-  }
+  // called again with other values. Where they are computed whether their results count or not, `counts` (one bool)
+  // says whether they do: no check of theirs fails when they do not.
+  std::vector<ValueId> open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs = {},
+                            std::optional<ValueId> counts = {});
 
   // ---- results ----
   int num_outputs() const { return node_.proto->output_size(); }
   bool wants(int i) const { return i < num_outputs() && !node_.proto->output(i).empty(); }
   void out(int i, ValueId v);
-  // What the model says about result `i`. A promise of the model's author where only the run knows the extent; where
-  // it is known, a hint that may be stale.
-  std::optional<std::vector<int64_t>> declared_dims(int i) const {
-    return wants(i) ? state_.declared_dims(node_.proto->output(i)) : std::nullopt;
-  }
   // UnsupportedNode when a result from `first` on is asked for.
   void no_outputs_from(int first, const std::string& what);
   const std::vector<std::pair<std::string, ValueId>>& results() const { return results_; }
@@ -126,7 +136,6 @@ class NodeContext {
   ValueId per_channel(ValueId vector, int rank);
 
  private:
-  std::string input_name(int i, const std::string& name) const;
   void check_shape(const std::vector<int64_t>& dims) const;
 
   ImportState& state_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "import/onnx/dtypes.h"
 #include "import/onnx/export_context.h"
@@ -114,7 +115,8 @@ class Exporter {
       add_value_info(graph.value(input), *context_.graph().add_input());
     }
     std::vector<std::pair<std::string, std::string>> copies;
-    for (const ValueId output : graph.outputs) {
+    // ONNX has no word for checks: what they compute is left without a reader.
+    for (const ValueId output : std::span(graph.outputs).first(graph.num_own_outputs())) {
       std::string& name = names[index(output)];
       const std::string own = context_.fresh_name(graph.value(output).name);
       if (name.empty()) name = own;

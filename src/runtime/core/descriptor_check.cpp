@@ -26,6 +26,7 @@ class DescriptorChecker {
   tessera_status check_tensor(const char* kind, uint32_t index, const tsr_tensor_descr& tensor);
   tessera_status check_symbols_are_bound();
   tessera_status check_kernel(uint32_t index);
+  tessera_status check_check(uint32_t index);
   tessera_status check_text(const char* what, uint32_t offset);
   bool table_fits(uint32_t offset, uint32_t count, uint64_t element) const {
     return offset % TSR_SECTION_ALIGN == 0 && offset <= size_ && count <= (size_ - offset) / element;
@@ -82,6 +83,7 @@ tessera_status DescriptorChecker::check() {
   }
   if (status == TESSERA_OK) status = check_symbols_are_bound();
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_kernels; ++i) status = check_kernel(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_checks; ++i) status = check_check(i);
   return status;
 }
 
@@ -93,7 +95,8 @@ tessera_status DescriptorChecker::check_tables() {
   } tables[] = {{"inputs", descriptor_.inputs, descriptor_.num_inputs, sizeof(tsr_tensor_descr)},
                 {"outputs", descriptor_.outputs, descriptor_.num_outputs, sizeof(tsr_tensor_descr)},
                 {"symbols", descriptor_.symbols, descriptor_.num_symbols, sizeof(tsr_symbol_descr)},
-                {"kernels", descriptor_.kernels, descriptor_.num_kernels, sizeof(tsr_kernel_descr)}};
+                {"kernels", descriptor_.kernels, descriptor_.num_kernels, sizeof(tsr_kernel_descr)},
+                {"checks", descriptor_.checks, descriptor_.num_checks, sizeof(tsr_check_descr)}};
   for (const auto& table : tables) {
     if (!table_fits(table.offset, table.count, table.element)) {
       return wrong("its table of %u %s at offset %u does not fit or is not aligned", table.count, table.name,
@@ -198,6 +201,18 @@ tessera_status DescriptorChecker::check_kernel(uint32_t index) {
                  static_cast<long long>(kernel.bytes));
   }
   return TESSERA_OK;
+}
+
+tessera_status DescriptorChecker::check_check(uint32_t index) {
+  const tsr_check_descr& row = table<tsr_check_descr>(descriptor_.checks)[index];
+  char what[64];
+  snprintf(what, sizeof(what), "the text of check %u", index);
+  const tessera_status status = check_text(what, row.what);
+  if (status != TESSERA_OK) return status;
+  if (row.count < 1 || row.count > TSR_MAX_CHECK_COUNT) {
+    return wrong("check %u has %u values; legal are 1..%d", index, row.count, TSR_MAX_CHECK_COUNT);
+  }
+  return check_text(what, row.legal);
 }
 
 }  // namespace

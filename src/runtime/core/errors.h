@@ -44,6 +44,7 @@ inline constexpr RuntimeErrorKind kErrTensorNull{"TSR-7036", TESSERA_INVALID_ARG
 inline constexpr RuntimeErrorKind kErrTensorAlign{"TSR-7037", TESSERA_INVALID_ARGUMENT, "tensor data is not aligned"};
 inline constexpr RuntimeErrorKind kErrTensorOverlap{"TSR-7038", TESSERA_INVALID_ARGUMENT, "output shares memory"};
 inline constexpr RuntimeErrorKind kErrModuleCode{"TSR-7039", TESSERA_INTERNAL, "compiled code reported an error"};
+inline constexpr RuntimeErrorKind kErrValueCheck{"TSR-7040", TESSERA_INVALID_ARGUMENT, "values of another shape"};
 
 // Fills `error` (if not null) and returns the kind's status, so that callers can write `return fail(...)`.
 __attribute__((format(printf, 3, 4))) tessera_status fail(tessera_error* error, const RuntimeErrorKind& kind,

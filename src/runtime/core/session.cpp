@@ -1,6 +1,7 @@
 #include "runtime/core/session.h"
 
 #include <new>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +79,43 @@ tessera_status start_threads(int32_t threads, tessera_error* error) {
               "(TESSERA_NUM_THREADS, --threads), or raise the limit of threads", threads, strerror(failure));
 }
 
+// How many numbers the checks of a module need together. No overflow: the table fits into the file.
+size_t count_checked_values(const ModuleFile& file) {
+  size_t count = 0;
+  for (uint32_t i = 0; i < file.descriptor->num_checks; ++i) count += file.checks()[i].count;
+  return count;
+}
+
+// "3", or "[3, 4]"; a long list ends with dots.
+struct ValuesText {
+  char text[320];  // 12 numbers of 20 characters and what stands between them fit
+};
+
+ValuesText print_values(const int64_t* values, uint32_t count) {
+  constexpr uint32_t kShown = 12;
+  ValuesText result;
+  char* end = stpcpy(result.text, count == 1 ? "" : "[");
+  for (uint32_t i = 0; i < count && i < kShown; ++i) {
+    end += sprintf(end, "%s%lld", i > 0 ? ", " : "", static_cast<long long>(values[i]));
+  }
+  stpcpy(end, count == 1 ? "" : count > kShown ? ", ...]" : "]");
+  return result;
+}
+
+// The outputs are void when a check does not hold.
+tessera_status read_checks(const tessera_session& session, tessera_error* error) {
+  const ModuleFile& file = session.module->file;
+  for (uint32_t i = 0; i < file.descriptor->num_checks; ++i) {
+    const tsr_check_descr& row = file.checks()[i];
+    const int64_t* values = static_cast<const int64_t*>(session.bound.outputs[file.descriptor->num_outputs + i]);
+    if (values[0] != 0) continue;
+    return fail(error, kErrValueCheck, "%s is %s; this module was compiled for %s; the outputs are not valid",
+                clip_name(file.text(row.what)).text, print_values(values + 1, row.count - 1).text,
+                clip_name(file.text(row.legal)).text);
+  }
+  return TESSERA_OK;
+}
+
 }  // namespace
 
 tessera_status create_session(const tessera_module* module, int32_t threads, tessera_session** result,
@@ -91,7 +129,8 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   if (status != TESSERA_OK) return status;
 
   const tsr_descriptor& descriptor = *module->file.descriptor;
-  const size_t slots = size_t{descriptor.num_inputs} + descriptor.num_outputs + descriptor.num_symbols;
+  const size_t slots = size_t{descriptor.num_inputs} + descriptor.num_outputs + descriptor.num_checks +
+                       descriptor.num_symbols + count_checked_values(module->file);
   static_assert(sizeof(void*) == sizeof(int64_t) && alignof(tessera_session) >= alignof(int64_t));
   const size_t bytes = sizeof(tessera_session) + slots * sizeof(int64_t);
   void* memory = malloc(bytes);
@@ -106,7 +145,10 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   }
   session->bound.inputs = reinterpret_cast<const void**>(session + 1);
   session->bound.outputs = const_cast<void**>(session->bound.inputs + descriptor.num_inputs);
-  session->bound.symbols = reinterpret_cast<int64_t*>(session->bound.outputs + descriptor.num_outputs);
+  void** const checks = session->bound.outputs + descriptor.num_outputs;
+  session->bound.symbols = reinterpret_cast<int64_t*>(checks + descriptor.num_checks);
+  int64_t* values = session->bound.symbols + descriptor.num_symbols;
+  for (uint32_t i = 0; i < descriptor.num_checks; values += module->file.checks()[i++].count) checks[i] = values;
   session->host.size = sizeof(tsr_host);
   session->host.abi_version = TSR_ABI_VERSION;
   session->host.self = session;
@@ -147,6 +189,8 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
     if (code != 0) {
       status = fail(error, kErrModuleCode, "the code of '%s' reported error %d, which its metadata explains; the "
                     "outputs are not valid", session->module->file.name, code);
+    } else {
+      status = read_checks(*session, error);
     }
   }
   session->running.store(false, std::memory_order_release);

@@ -18,7 +18,8 @@ struct tessera_session {
   std::atomic<bool> running{false};
   tsr_host host = {};
   tsr_call call = {};
-  tessera::BoundTensors bound = {};  // arrays behind this struct, in the same allocation
+  // Arrays behind this struct, in the same allocation; what the checks of a run wrote follows the arrays.
+  tessera::BoundTensors bound = {};
   tessera::MemoryRegion memory;      // arena, then scratch
   tessera_trace_fn trace = nullptr;
   void* trace_user = nullptr;

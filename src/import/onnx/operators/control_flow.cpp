@@ -16,9 +16,10 @@ using Ints = std::vector<int64_t>;
 constexpr int64_t kMostSteps = 1024;
 constexpr int64_t kMostNodes = 1 << 17;  // of all steps of one operator
 
-std::vector<ValueId> open_branch(NodeContext& c, const onnx::GraphProto& branch, const std::string& name) {
+std::vector<ValueId> open_branch(NodeContext& c, const onnx::GraphProto& branch, const std::string& name,
+                                 std::optional<ValueId> taken = {}) {
   if (branch.input_size() > 0) c.malformed(fmt::format("{} has {} inputs", name, branch.input_size()), "none");
-  std::vector<ValueId> results = c.open(branch);
+  std::vector<ValueId> results = c.open(branch, {}, taken);
   if (std::ssize(results) < c.num_outputs())
     c.malformed(fmt::format("{} gives {} values for {} outputs", name, results.size(), c.num_outputs()),
                 "as many values as the node has outputs");
@@ -129,7 +130,8 @@ Ints one_for_each(NodeContext& c, const std::string& name, size_t count) {
 }  // namespace
 
 // Shapes are known while importing, so that most conditions are constants: only the branch taken is imported. Otherwise
-// both are computed, which is right because no operator has side effects or fails while running, and one is selected.
+// both are computed, which is right because no operator has side effects and checks of the branch that is
+// not taken do not count, and one is selected.
 void import_if(NodeContext& c) {
   c.require_inputs(1, 1);
   const onnx::GraphProto& then_branch = c.attrs.require_graph("then_branch");
@@ -144,8 +146,9 @@ void import_if(NodeContext& c) {
     for (int i = 0; i < c.num_outputs(); ++i) c.out(i, results[static_cast<size_t>(i)]);
     return;
   }
-  const auto yes = open_branch(c, then_branch, "then_branch"), no = open_branch(c, else_branch, "else_branch");
   const ValueId scalar = c.reshape(condition, {});
+  const auto yes = open_branch(c, then_branch, "then_branch", scalar);
+  const auto no = open_branch(c, else_branch, "else_branch", c.op("logical_not", {scalar}));
   for (int i = 0; i < c.num_outputs(); ++i) {
     const ValueId a = yes[static_cast<size_t>(i)], b = no[static_cast<size_t>(i)];
     if (c.dtype(a) != c.dtype(b) || c.dims(a) != c.dims(b))

@@ -182,8 +182,22 @@ void import_dropout(NodeContext& c) {
   c.attrs.ignore("seed");
   if (c.version() < 7 && c.attrs.get_int("is_test", 0) == 0) c.unsupported("is_test = 0; only inference is supported");
   const ValueId x = c.in(0);
-  if (c.version() >= 12 && c.has(2) && c.const_tensor(2, "training_mode").get_int(0) != 0)
-    c.unsupported("training_mode is true; only inference is supported");
+  if (c.version() >= 12 && c.has(2)) {
+    // With a ratio of 0 nothing is dropped, whatever the mode.
+    const auto known = [&](int i) { return c.has(i) && !c.is_runtime(i); };
+    const bool none = known(1) && c.const_float(1, "ratio") == 0;
+    const bool off = known(2) && c.const_tensor(2, "training_mode").get_int(0) == 0;
+    if (!none && !off) {
+      if (known(2) && (known(1) || !c.has(1))) c.unsupported("training_mode is true; only inference is supported");
+      const ValueId training = c.reshape(c.cast(c.in(2), DType::kBool), {});
+      ValueId holds = c.op("logical_not", {training});
+      if (c.has(1)) {
+        const ValueId ratio = c.reshape(c.in(1), {});
+        holds = c.op("logical_or", {holds, c.op("eq", {ratio, c.scalar_like(ratio, 0)})});
+      }
+      c.check_when_run(2, "training_mode", holds, c.reshape(training, {1}), "inference, or a ratio of 0");
+    }
+  }
   c.out(0, x);
   if (c.wants(1)) c.out(1, c.broadcast(c.scalar(c.version() >= 10 ? DType::kBool : c.dtype(x), 1), c.dims(x)));
 }

@@ -7,6 +7,7 @@
 
 #include "import/onnx/dtypes.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 #include "import/onnx/tensor_reader.h"
 
 namespace tessera {
@@ -45,6 +46,47 @@ int64_t range_count(NodeContext& c, const Tensor& start, const Tensor& limit, co
   return static_cast<int64_t>(count);
 }
 
+// The extent of a result of one dimension that operand `i` will say when the model runs.
+int64_t declared_extent(NodeContext& c, int i, const std::string& name) {
+  const auto shape = c.require_declared(i, name);
+  if (shape.size() != 1)
+    c.unsupported(fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(0)));
+  require_ints(c, i, name, shape);
+  return shape[0];
+}
+
+// How many values a range of i64 or f64 has, as range_count has it, but as a value; `legal` receives whether there is
+// such a number.
+ValueId runtime_range_count(NodeContext& c, ValueId start, ValueId limit, ValueId delta, ValueId& legal) {
+  const DType dtype = c.dtype(start);
+  const ValueId zero = c.scalar(dtype, 0);
+  legal = c.op("ne", {delta, zero});
+  const ValueId span = c.sub(limit, start);
+  if (is_float(dtype)) return c.cast(c.op("max", {c.op("ceil", {c.div(span, delta)}), zero}), DType::kI64);
+  const ValueId one = c.scalar(dtype, 1);
+  const ValueId upwards = c.op("gt", {delta, zero});
+  const ValueId rounded = c.op("select", {upwards, c.sub(c.add(span, delta), one), c.add(c.add(span, delta), one)});
+  return c.op("max", {c.div(rounded, delta), zero});
+}
+
+// A range whose length the model declares.
+void import_runtime_range(NodeContext& c, int i, const std::string& name) {
+  const auto shape = c.require_declared(i, name);
+  const DType dtype = c.dtype(c.in(0));
+  for (int k = 0; k < 3; ++k)
+    if (c.type(c.in(k)).num_elements() != 1 || c.dtype(c.in(k)) != dtype || dtype == DType::kBool || shape.size() != 1)
+      c.malformed("start, limit and delta are not scalars of one type", "three scalars of one type");
+  const DType counting = is_float(dtype) ? DType::kF64 : DType::kI64;
+  const auto operand = [&](int k, DType as) { return c.cast(c.reshape(c.in(k), {}), as); };
+  ValueId legal = -1;
+  const ValueId count =
+      runtime_range_count(c, operand(0, counting), operand(1, counting), operand(2, counting), legal);
+  require_shape(c, 0, c.reshape(count, {1}), shape, legal);
+  const DType computing = is_float(dtype) && dtype_bits(dtype) < 32 ? DType::kF32 : dtype;
+  const ValueId steps = c.mul(c.iota(shape, 0, computing), operand(2, computing));
+  c.out(0, c.cast(c.add(steps, operand(0, computing)), dtype));
+}
+
 }  // namespace
 
 void import_constant(NodeContext& c) {
@@ -65,7 +107,8 @@ void import_constant(NodeContext& c) {
 
 void import_constant_of_shape(NodeContext& c) {
   c.require_inputs(1, 1);
-  const std::vector<int64_t> shape = c.const_ints(0, "input");
+  const std::vector<int64_t> shape =
+      ints_or_expected(c, 0, "input", [&] { return c.require_declared(0, "input"); });
   if (!checked_num_elements(shape))
     c.malformed(fmt::format("the shape [{}]", fmt::join(shape, ",")),
                 "extents of 0 or more, and at most 2^40 elements");
@@ -85,6 +128,9 @@ void import_constant_of_shape(NodeContext& c) {
 void import_range(NodeContext& c) {
   c.require_inputs(3, 3);
   c.attrs.ignore("stash_type");
+  constexpr const char* kNames[] = {"start", "limit", "delta"};
+  for (int i = 0; i < 3; ++i)
+    if (c.is_runtime(i)) return import_runtime_range(c, i, kNames[i]);
   const Tensor start = c.const_tensor(0, "start"), limit = c.const_tensor(1, "limit"),
                delta = c.const_tensor(2, "delta");
   if (start.num_elements() != 1 || limit.num_elements() != 1 || delta.num_elements() != 1 ||
@@ -116,7 +162,7 @@ void import_eye_like(NodeContext& c) {
 // a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n), with n one less unless the window is periodic.
 void import_window_function(NodeContext& c) {
   c.require_inputs(1, 1);
-  const int64_t size = c.const_int(0, "size");
+  const int64_t size = c.is_runtime(0) ? declared_extent(c, 0, "size") : c.const_int(0, "size");
   if (size < 0 || size > (1 << 24)) c.malformed(fmt::format("size = {}", size), "0 to 2^24");
   const DType dtype = dtype_attribute(c, "output_datatype", DType::kF32);
   const bool periodic = c.attrs.get_int("periodic", 1) != 0;

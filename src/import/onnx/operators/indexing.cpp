@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 
 namespace tessera {
 namespace {
@@ -114,14 +115,23 @@ void import_trilu(NodeContext& c) {
 void import_one_hot(NodeContext& c) {
   c.require_inputs(3, 3);
   const ValueId indices = c.in(0), values = c.in(2);
-  const Tensor depth_tensor = c.const_tensor(1, "depth");
-  if (depth_tensor.num_elements() != 1) c.malformed("depth does not have one element", "one element");
-  const int64_t depth = depth_tensor.get_int(0);
+  const int rank = c.rank(indices) + 1;
+  const int axis = c.axis(c.attrs.get_int("axis", -1), rank);
+  int64_t depth = 0;
+  if (c.is_runtime(1)) {
+    const Ints shape = c.require_declared(1, "depth");
+    if (std::ssize(shape) != rank)
+      c.unsupported(fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(0)));
+    depth = shape[static_cast<size_t>(axis)];
+    require_ints(c, 1, "depth", {depth});
+  } else {
+    const Tensor depth_tensor = c.const_tensor(1, "depth");
+    if (depth_tensor.num_elements() != 1) c.malformed("depth does not have one element", "one element");
+    depth = depth_tensor.get_int(0);
+  }
   if (depth < 0 || depth > (int64_t{1} << 40)) c.malformed(fmt::format("depth = {}", depth), "0 to 2^40");
   if (c.dims(values) != Ints{2})
     c.malformed(fmt::format("values of type {}", c.type(values).to_string()), "two elements");
-  const int rank = c.rank(indices) + 1;
-  const int axis = c.axis(c.attrs.get_int("axis", -1), rank);
   Ints with_axis = c.dims(indices);
   with_axis.insert(with_axis.begin() + axis, 1);
   const ValueId wanted = c.reshape(counted_from_front(c, indices, depth), with_axis);

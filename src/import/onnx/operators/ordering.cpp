@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 
 namespace tessera {
 namespace {
@@ -36,6 +37,13 @@ ValueId running(NodeContext& c, ValueId x, size_t axis, const std::string& op) {
   return x;
 }
 
+ValueId cumulated(NodeContext& c, ValueId x, size_t axis, bool exclusive, bool reverse) {
+  if (reverse) x = backwards(c, x, axis);
+  if (exclusive && c.dims(x)[axis] > 0) x = shifted(c, x, axis, 1, c.primitive() == "mul" ? 1 : 0);
+  x = running(c, x, axis, c.primitive());
+  return reverse ? backwards(c, x, axis) : x;
+}
+
 }  // namespace
 
 ValueId running_sum(NodeContext& c, ValueId x, size_t axis) { return running(c, x, axis, "add"); }
@@ -43,16 +51,17 @@ ValueId running_sum(NodeContext& c, ValueId x, size_t axis) { return running(c, 
 // CumSum and CumProd.
 void import_cumulative(NodeContext& c) {
   c.require_inputs(2, 2);
-  const bool product = c.primitive() == "mul";
-  const double identity = product ? 1 : 0;
-  ValueId x = c.in(0);
-  const auto axis = static_cast<size_t>(c.axis(c.const_int(1, "axis"), c.rank(x)));
+  const ValueId x = c.in(0);
   const bool exclusive = c.attrs.get_int("exclusive", 0) != 0, reverse = c.attrs.get_int("reverse", 0) != 0;
-  const int64_t extent = c.dims(x)[axis];
-  if (reverse) x = backwards(c, x, axis);
-  if (exclusive && extent > 0) x = shifted(c, x, axis, 1, identity);
-  x = running(c, x, axis, c.primitive());
-  c.out(0, reverse ? backwards(c, x, axis) : x);
+  const auto along = [&](int64_t axis) { return cumulated(c, x, static_cast<size_t>(axis), exclusive, reverse); };
+  if (!c.is_runtime(1)) return c.out(0, along(c.axis(c.const_int(1, "axis"), c.rank(x))));
+  if (c.type(c.in(1)).num_elements() != 1)
+    c.malformed(fmt::format("{} is {}", c.input_name(1, "axis"), c.type(c.in(1)).to_string()), "one element");
+  AxisChoice choice{c.rank(x), c.dims(x), {}, {}, {}};
+  choice.shape_of = [&](const Ints&) { return std::make_optional(choice.shape); };
+  choice.key = [](const Ints& axes) { return axes; };
+  choice.compute = [&](const Ints& axes) { return along(axes[0]); };
+  c.out(0, choose_axes(c, 1, "axis", choice));
 }
 
 // The first sequence_lens[b] places of each batch in the opposite order.
@@ -90,8 +99,17 @@ void import_top_k(NodeContext& c) {
   c.require_inputs(c.version() < 10 ? 1 : 2, c.version() < 10 ? 1 : 2);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
-  const int64_t k = c.version() < 10 ? c.attrs.require_int("k") : c.const_int(1, "K");
   const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", -1), c.rank(x)));
+  const auto declared = [&]() -> Ints {
+    const Ints shape = c.require_declared(1, "K", c.declared_dims(0) ? 0 : 1);
+    if (shape.size() != dims.size())
+      c.unsupported(fmt::format("the declared shape {} for an operand of type {}", dims_text(shape),
+                                c.type(x).to_string()));
+    return {shape[axis]};
+  };
+  const int64_t k = c.version() < 10   ? c.attrs.require_int("k")
+                    : c.is_runtime(1) ? ints_or_expected(c, 1, "K", declared)[0]
+                                      : c.const_int(1, "K");
   const bool largest = c.attrs.get_int("largest", 1) != 0;
   c.attrs.ignore("sorted");  // sorted is a legal order of what is not
   const int64_t extent = dims[axis];

@@ -1,41 +1,67 @@
 // Reductions.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 
 namespace tessera {
 namespace {
 
+using Ints = std::vector<int64_t>;
+
 // `axes` is an attribute first and an operand later. None or an empty list means all dimensions, unless
 // noop_with_empty_axes says that it means none.
-std::vector<int64_t> read_axes(NodeContext& c, int rank) {
+void import_over_axes(NodeContext& c,
+                      const std::function<ValueId(ValueId x, const Ints& axes, bool keepdims)>& reduce) {
   const int64_t since = c.op_type() == "ReduceSum" ? 13 : 18;
   c.require_inputs(1, c.version() < since ? 1 : 2);
-  const auto given = c.ints_attr_or_input("axes", since, 1);
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x);
+  const int rank = c.rank(x);
   const bool none = c.version() >= since && c.attrs.get_int("noop_with_empty_axes", 0) != 0;
-  if (given && !given->empty()) return c.axes(*given, rank);
-  if (none) return {};
-  std::vector<int64_t> all(static_cast<size_t>(rank));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  const bool keepdims = c.attrs.get_int("keepdims", 1) != 0;
+  if (c.version() >= since && c.is_runtime(1)) {
+    AxisChoice choice{rank, c.require_declared(1, "axes"), {}, {}, {}};
+    choice.shape_of = [&](const Ints& axes) {
+      Ints shape;
+      for (int64_t d = 0; d < rank; ++d) {
+        if (std::find(axes.begin(), axes.end(), d) == axes.end()) shape.push_back(dims[static_cast<size_t>(d)]);
+        else if (keepdims) shape.push_back(1);
+      }
+      return std::make_optional(shape);
+    };
+    // Dimensions of extent 1 make no difference to what is reduced together.
+    choice.key = [&](Ints axes) {
+      std::erase_if(axes, [&](int64_t axis) { return dims[static_cast<size_t>(axis)] == 1; });
+      return axes;
+    };
+    choice.compute = [&](const Ints& axes) { return reduce(x, axes, keepdims); };
+    return c.out(0, choose_axes(c, 1, "axes", choice));
+  }
+  Ints axes(static_cast<size_t>(rank));
+  std::iota(axes.begin(), axes.end(), 0);
+  const auto given = c.ints_attr_or_input("axes", since, 1);
+  if (given && !given->empty()) axes = c.axes(*given, rank);
+  else if (none) axes = {};
+  c.out(0, reduce(x, axes, keepdims));
 }
 
 }  // namespace
 
 void import_reduce(NodeContext& c) {
-  const ValueId x = c.in(0);
-  const auto axes = read_axes(c, c.rank(x));
-  const bool keepdims = c.attrs.get_int("keepdims", 1) != 0;
-  c.out(0, axes.empty() ? x : c.reduce(c.primitive(), x, axes, keepdims));
+  import_over_axes(c, [&](ValueId x, const Ints& axes, bool keepdims) {
+    return axes.empty() ? x : c.reduce(c.primitive(), x, axes, keepdims);
+  });
 }
 
 void import_reduce_composite(NodeContext& c) {
-  const ValueId x = c.in(0);
-  const auto axes = read_axes(c, c.rank(x));
-  const bool keepdims = c.attrs.get_int("keepdims", 1) != 0;
-  c.out(0, c.composite(c.primitive(), {x}, {{"axes", axes}, {"keepdims", keepdims}}));
+  import_over_axes(c, [&](ValueId x, const Ints& axes, bool keepdims) {
+    return c.composite(c.primitive(), {x}, {{"axes", axes}, {"keepdims", keepdims}});
+  });
 }
 
 // The place of the extremum is the smallest (or with select_last_index the largest) index whose element equals it.

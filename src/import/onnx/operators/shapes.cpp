@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 #include "import/onnx/tensor_reader.h"
 
 namespace tessera {
@@ -33,6 +34,66 @@ Ints broadcast_dims(NodeContext& c, const Ints& a, const Ints& b) {
   return result;
 }
 
+// The shape for a Reshape whose operand says it when the model runs.
+Ints declared_reshape(NodeContext& c, const Ints& dims, bool allow_zero) {
+  const Ints shape = c.require_declared(1, "shape");
+  std::vector<Ints> legal;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    legal.push_back({shape[d]});
+    if (!allow_zero && d < dims.size() && dims[d] == shape[d]) legal.back().push_back(0);
+    if (!allow_zero && shape[d] == 0) legal.back() = {d < dims.size() && dims[d] == 0 ? Ints{0} : Ints{-1}};
+    // What is left for -1 is known unless there are no elements.
+    int64_t others = 1;
+    for (size_t e = 0; e < shape.size(); ++e) others *= e == d ? 1 : shape[e];
+    if (others != 0) legal.back().push_back(-1);
+  }
+  const ValueId values = runtime_ints(c, 1, "shape");
+  if (c.type(values).num_elements() != std::ssize(shape))
+    c.unsupported(fmt::format("{} has {} elements, and the declared shape of '{}' is {}", c.input_name(1, "shape"),
+                              c.type(values).num_elements(), c.output_name(0), dims_text(shape)));
+  const ValueId minus_one = c.scalar(DType::kI64, -1);
+  const ValueId open = c.reduce("sum", c.cast(c.op("eq", {values, minus_one}), DType::kI64), {0}, false);
+  const ValueId one_open = c.op("le", {open, c.scalar(DType::kI64, 1)});
+  c.check_when_run(1, "shape", c.op("logical_and", {all_among(c, values, legal), one_open}), values,
+                   fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(0)));
+  return shape;
+}
+
+// The shape for an Expand whose operand says it when the model runs.
+Ints declared_expand(NodeContext& c, const Ints& dims) {
+  const Ints shape = c.require_declared(1, "shape");
+  const int64_t count = c.type(c.in(1)).num_elements();
+  const auto rank = std::ssize(shape);
+  const auto contradicted = [&] {
+    c.unsupported(fmt::format("no value of {} expands {} to {}, the declared shape of '{}'", c.input_name(1, "shape"),
+                              dims_text(dims), dims_text(shape), c.output_name(0)));
+  };
+  if (rank != std::max(std::ssize(dims), count)) contradicted();
+  std::vector<Ints> legal;
+  for (int64_t d = 0; d < rank; ++d) {
+    const int64_t own = d - (rank - std::ssize(dims));
+    const int64_t from = own < 0 ? 1 : dims[static_cast<size_t>(own)], to = shape[static_cast<size_t>(d)];
+    if (from != to && (from != 1 || d < rank - count)) contradicted();
+    if (d < rank - count) continue;
+    legal.push_back({to});
+    if (from == to) legal.back().push_back(1);
+  }
+  require_among(c, 1, "shape", legal,
+                fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(0)));
+  return shape;
+}
+
+Ints declared_repeats(NodeContext& c, const Ints& dims) {
+  const Ints shape = c.require_declared(1, "repeats");
+  Ints repeats;
+  for (size_t d = 0; d < shape.size() && shape.size() == dims.size(); ++d)
+    if (dims[d] > 0 && shape[d] % dims[d] == 0) repeats.push_back(shape[d] / dims[d]);
+  if (repeats.size() != dims.size() || repeats.empty())
+    c.unsupported(fmt::format("{} depends on the model's inputs, and {} is no multiple of {}, the operand's shape",
+                              c.input_name(1, "repeats"), dims_text(shape), dims_text(dims)));
+  return repeats;
+}
+
 }  // namespace
 
 // 0 copies the operand's extent (unless allowzero), -1 takes what is left.
@@ -41,8 +102,10 @@ void import_reshape(NodeContext& c) {
   c.require_inputs(operands, operands);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
-  const Ints wanted = c.version() < 5 ? c.attrs.require_ints("shape") : c.const_ints(1, "shape");
   const bool allow_zero = c.attrs.get_int("allowzero", 0) != 0;
+  const Ints wanted = c.version() < 5   ? c.attrs.require_ints("shape")
+                      : c.is_runtime(1) ? declared_reshape(c, dims, allow_zero)
+                                        : c.const_ints(1, "shape");
   const auto fail = [&](const std::string& legal) {
     c.malformed(fmt::format("the shape [{}] for an operand of type {}", fmt::join(wanted, ","), c.type(x).to_string()),
                 legal);
@@ -87,6 +150,21 @@ void import_squeeze(NodeContext& c) {
   c.require_inputs(1, c.version() < 13 ? 1 : 2);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
+  if (c.version() >= 13 && c.is_runtime(1)) {
+    AxisChoice choice{c.rank(x), c.require_declared(1, "axes"), {}, {}, {}};
+    choice.shape_of = [&](const Ints& axes) -> std::optional<Ints> {
+      Ints shape;
+      for (int64_t d = 0; d < std::ssize(dims); ++d) {
+        const int64_t extent = dims[static_cast<size_t>(d)];
+        if (std::find(axes.begin(), axes.end(), d) == axes.end()) shape.push_back(extent);
+        else if (extent != 1) return std::nullopt;
+      }
+      return shape;
+    };
+    choice.key = [](const Ints&) { return Ints(); };
+    choice.compute = [&](const Ints&) { return c.reshape(x, choice.shape); };
+    return c.out(0, choose_axes(c, 1, "axes", choice));
+  }
   const auto given = c.ints_attr_or_input("axes", 13, 1);
   std::vector<bool> drop(dims.size(), false);
   if (given) {
@@ -108,6 +186,19 @@ void import_squeeze(NodeContext& c) {
 void import_unsqueeze(NodeContext& c) {
   c.require_inputs(c.version() < 13 ? 1 : 2, c.version() < 13 ? 1 : 2);
   const ValueId x = c.in(0);
+  if (c.version() >= 13 && c.is_runtime(1)) {
+    const Ints dims = c.dims(x);
+    AxisChoice choice{c.rank(x) + static_cast<int>(c.type(c.in(1)).num_elements()), c.require_declared(1, "axes"), {}, {},
+                      {}};
+    choice.shape_of = [&](const Ints& axes) {
+      Ints shape = dims;
+      for (const int64_t axis : axes) shape.insert(shape.begin() + axis, 1);
+      return std::make_optional(shape);
+    };
+    choice.key = [](const Ints&) { return Ints(); };
+    choice.compute = [&](const Ints&) { return c.reshape(x, choice.shape); };
+    return c.out(0, choose_axes(c, 1, "axes", choice));
+  }
   const Ints given = c.version() < 13 ? c.attrs.require_ints("axes") : c.const_ints(1, "axes");
   const int rank = c.rank(x) + static_cast<int>(given.size());
   Ints shape(static_cast<size_t>(rank), 0);
@@ -134,6 +225,7 @@ void import_transpose(NodeContext& c) {
 void import_expand(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId x = c.in(0);
+  if (c.is_runtime(1)) return c.out(0, c.broadcast(x, declared_expand(c, c.dims(x))));
   const Ints shape = c.const_ints(1, "shape");
   if (!checked_num_elements(shape))
     c.malformed(fmt::format("the shape [{}]", fmt::join(shape, ",")), "extents of 0 or more");
@@ -146,7 +238,7 @@ void import_tile(NodeContext& c) {
   c.require_inputs(one_axis ? 3 : 2, one_axis ? 3 : 2);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
-  Ints repeats = one_axis ? Ints(dims.size(), 1) : c.const_ints(1, "repeats");
+  Ints repeats(dims.size(), 1);
   if (one_axis) {
     // Both have the operand's type.
     const auto number = [&](int i, const std::string& name) {
@@ -157,6 +249,8 @@ void import_tile(NodeContext& c) {
     };
     const int64_t tiles = number(1, "tiles"), axis = number(2, "axis");
     repeats[static_cast<size_t>(c.axis(axis, c.rank(x)))] = tiles;
+  } else {
+    repeats = ints_or_expected(c, 1, "repeats", [&] { return declared_repeats(c, dims); });
   }
   if (repeats.size() != dims.size() || !checked_num_elements(repeats))
     c.malformed(fmt::format("repeats = [{}] for an operand of type {}", fmt::join(repeats, ","), c.type(x).to_string()),

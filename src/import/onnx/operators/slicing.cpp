@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 #include "import/onnx/tensor_reader.h"
 
 namespace tessera {
@@ -43,6 +44,141 @@ ValueId slice_axis(NodeContext& c, ValueId x, int axis, int64_t start, int64_t s
   return c.slice(x, starts, sizes, steps);
 }
 
+ValueId int_scalar(NodeContext& c, int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); }
+
+// Operand `i` for each axis that is named, one list of i64.
+ValueId axes_or_first(NodeContext& c, int i, int64_t count) {
+  return c.has(i) ? runtime_ints(c, i, "axes") : c.iota({count}, 0);
+}
+
+// Which dimensions the axes name, as far as that is known: all when it is not.
+std::vector<bool> maybe_named(NodeContext& c, int i, int64_t count, int rank) {
+  std::vector<bool> named(static_cast<size_t>(rank), !c.has(i) || c.is_runtime(i));
+  if (!c.has(i)) {
+    for (int64_t d = count; d < rank; ++d) named[static_cast<size_t>(d)] = false;
+  } else if (!c.is_runtime(i)) {
+    for (const int64_t axis : c.axes(c.const_ints(i, "axes"), rank)) named[static_cast<size_t>(axis)] = true;
+  }
+  return named;
+}
+
+ValueId clamped(NodeContext& c, ValueId v, ValueId lo, ValueId hi) { return c.op("min", {c.op("max", {v, lo}), hi}); }
+
+// Values of the declared extents at computed places. clamp_range in the graph's operators.
+void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
+  const Ints dims = c.dims(x);
+  const int rank = c.rank(x);
+  const ValueId starts = runtime_ints(c, 1, "starts"), ends = runtime_ints(c, 2, "ends");
+  const int64_t count = c.type(starts).num_elements();
+  const ValueId steps =
+      c.has(4) ? runtime_ints(c, 4, "steps") : c.broadcast(int_scalar(c, 1), Ints{count});
+  const ValueId axes = axes_or_first(c, 3, count);
+  for (const ValueId list : {ends, axes, steps})
+    if (c.type(list).num_elements() != count || count > rank || declared.size() != dims.size())
+      c.malformed(fmt::format("{} starts, {} ends, {} axes and {} steps for {} and the declared shape {}", count,
+                              c.type(ends).num_elements(), c.type(axes).num_elements(), c.type(steps).num_elements(),
+                              c.type(x).to_string(), dims_text(declared)),
+                  "as many of each, for dimensions of the operand");
+  const PerAxis given = per_axis(c, axes, {starts, ends, steps}, rank);
+  const ValueId extent = c.ints(dims), zero = int_scalar(c, 0), one = int_scalar(c, 1);
+  const ValueId most = int_scalar(c, kMaxTensorElements), least = int_scalar(c, -kMaxTensorElements);
+  const ValueId step = c.op("select", {given.named, clamped(c, given.values[2], least, most), one});
+  const ValueId forward = c.op("gt", {step, zero});
+  const auto from_front = [&](ValueId place) {
+    return c.op("select", {c.op("lt", {place, zero}), c.add(place, extent), place});
+  };
+  const ValueId last = c.sub(extent, one);
+  const ValueId start_limit = c.op("select", {forward, extent, last});
+  const ValueId end_floor = c.op("select", {forward, zero, int_scalar(c, -1)});
+  const ValueId raw_end = c.op("select", {given.named, given.values[1], extent});
+  const ValueId start = clamped(c, from_front(given.values[0]), zero, start_limit);
+  const ValueId end = clamped(c, from_front(raw_end), end_floor, start_limit);
+  // ceil((end - start) / step), 0 when the step leads away from the end.
+  const ValueId sign = c.op("select", {forward, one, int_scalar(c, -1)});
+  const ValueId way = c.sub(c.add(c.sub(end, start), step), sign);
+  const ValueId size = c.op("max", {c.div(way, step), zero});
+  const ValueId stepping = c.reduce("min", c.cast(c.op("ne", {step, zero}), DType::kI32), {0}, false);
+  require_shape(c, 0, size, declared, c.op("logical_and", {given.legal, c.cast(stepping, DType::kBool)}));
+
+  const auto total = checked_num_elements(declared);
+  if (total == 0) return c.out(0, c.broadcast(c.scalar_like(x, 0), declared));
+  const std::vector<bool> named = maybe_named(c, 3, count, rank);
+  ValueId y = x;
+  for (int d = 0; d < rank; ++d) {
+    const auto at = static_cast<size_t>(d);
+    if (!named[at] && dims[at] == declared[at]) continue;
+    if (dims[at] == 0 || !named[at])
+      c.unsupported(fmt::format("no slice of {} has the declared shape {} of '{}'", c.type(x).to_string(),
+                                dims_text(declared), c.output_name(0)));
+    const ValueId places =
+        c.add(element(c, start, d), c.mul(c.iota({declared[at]}, 0), element(c, step, d)));
+    y = take_clamped(c, y, d, places);
+  }
+  c.out(0, y);
+}
+
+// Values of the declared extents: inside the operand, or what the mode puts around it.
+void import_runtime_pad(NodeContext& c, ValueId x, const std::string& mode, const Ints& declared) {
+  const Ints dims = c.dims(x);
+  const int rank = c.rank(x);
+  const ValueId pads = runtime_ints(c, 1, "pads");
+  const int64_t count = c.type(pads).num_elements() / 2;
+  const ValueId axes = axes_or_first(c, 3, count);
+  if (c.type(pads).num_elements() != 2 * c.type(axes).num_elements() || declared.size() != dims.size() ||
+      count > rank || (!c.has(3) && count != rank))
+    c.malformed(fmt::format("{} pads for {} axes of {} and the declared shape {}", c.type(pads).num_elements(),
+                            c.has(3) ? c.type(axes).num_elements() : rank, c.type(x).to_string(), dims_text(declared)),
+                "two for each axis");
+  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap")
+    c.malformed(fmt::format("mode is '{}'", mode), "constant, edge, reflect, wrap");
+  c.attrs.ignore("value");
+  const ValueId lows = c.slice(pads, {0}, {count}, {1}), highs = c.slice(pads, {count}, {count}, {1});
+  const PerAxis given = per_axis(c, axes, {lows, highs}, rank);
+  const ValueId low = given.values[0];
+  require_shape(c, 0, c.add(c.add(c.ints(dims), low), given.values[1]), declared, given.legal);
+
+  ValueId filler = c.scalar_like(x, 0);
+  if (c.has(2)) {
+    if (c.type(c.in(2)).num_elements() != 1)
+      c.malformed(fmt::format("constant_value of type {}", c.type(c.in(2)).to_string()), "one element");
+    filler = c.reshape(c.in(2), {});
+  }
+  if (c.type(x).num_elements() == 0 || checked_num_elements(declared) == 0) {
+    if (mode != "constant" && checked_num_elements(declared) != 0)
+      c.unsupported(fmt::format("mode {} for an operand without elements", mode));
+    return c.out(0, c.broadcast(filler, declared));
+  }
+  const std::vector<bool> named = maybe_named(c, 3, count, rank);
+  const ValueId zero = int_scalar(c, 0);
+  const auto modulo = [&](ValueId v, int64_t period) {
+    const ValueId by = int_scalar(c, period), rest = c.op("rem", {v, by});
+    return c.op("select", {c.op("lt", {rest, zero}), c.add(rest, by), rest});
+  };
+  ValueId y = x;
+  std::optional<ValueId> inside;  // where the operand is
+  for (int d = 0; d < rank; ++d) {
+    const auto at = static_cast<size_t>(d);
+    if (!named[at] && dims[at] == declared[at]) continue;
+    ValueId place = c.sub(c.iota({declared[at]}, 0), element(c, low, d));
+    const ValueId last = int_scalar(c, dims[at] - 1);
+    if (mode == "constant") {
+      const ValueId in = c.op("logical_and", {c.op("ge", {place, zero}), c.op("le", {place, last})});
+      Ints along(dims.size(), 1);
+      along[at] = declared[at];
+      const ValueId shaped = c.reshape(in, along);
+      inside = inside ? c.op("logical_and", {*inside, shaped}) : shaped;
+    } else if (mode == "wrap") {
+      place = modulo(place, dims[at]);
+    } else if (mode == "reflect") {
+      const int64_t span = 2 * (dims[at] - 1);
+      const ValueId phase = modulo(place, std::max<int64_t>(span, 1));
+      place = c.op("min", {phase, c.sub(int_scalar(c, span), phase)});
+    }
+    y = take_clamped(c, y, d, place);
+  }
+  c.out(0, inside ? c.op("select", {*inside, y, filler}) : y);
+}
+
 }  // namespace
 
 void import_concat(NodeContext& c) {
@@ -68,6 +204,14 @@ void import_split(NodeContext& c) {
         c.malformed(fmt::format("split has the entry {}", size), fmt::format("integers from 0 to {}", extent));
       sizes.push_back(static_cast<int64_t>(size));
     }
+  } else if (c.version() >= 13 && c.is_runtime(1)) {
+    for (int i = 0; i < parts; ++i) {
+      const Ints shape = c.require_declared(1, "split", i);
+      if (std::ssize(shape) != c.rank(x))
+        c.unsupported(fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(i)));
+      sizes.push_back(shape[static_cast<size_t>(axis)]);
+    }
+    require_ints(c, 1, "split", sizes);
   } else if (const auto given = c.ints_attr_or_input("split", 13, 1); given && !given->empty()) {
     sizes = *given;
   } else {
@@ -103,6 +247,9 @@ void import_slice(NodeContext& c) {
   c.require_inputs(as_inputs ? 3 : 1, as_inputs ? 5 : 1);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
+  constexpr const char* kNames[] = {"", "starts", "ends", "axes", "steps"};
+  for (int i = 1; as_inputs && i < 5; ++i)
+    if (c.is_runtime(i)) return import_runtime_slice(c, x, c.require_declared(i, kNames[i]));
   const Ints starts = as_inputs ? c.const_ints(1, "starts") : c.attrs.require_ints("starts");
   const Ints ends = as_inputs ? c.const_ints(2, "ends") : c.attrs.require_ints("ends");
   Ints axes(starts.size());
@@ -133,6 +280,9 @@ void import_pad(NodeContext& c) {
   const ValueId x = c.in(0);
   const auto rank = static_cast<size_t>(c.rank(x));
   const std::string mode = c.attrs.get_string("mode", "constant");
+  for (const int i : {1, 3})
+    if (as_inputs && c.is_runtime(i))
+      return import_runtime_pad(c, x, mode, c.require_declared(i, i == 1 ? "pads" : "axes"));
   const Ints pads = as_inputs ? c.const_ints(1, "pads") : c.attrs.require_ints(c.version() < 2 ? "paddings" : "pads");
   Ints axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
@@ -171,7 +321,14 @@ void import_center_crop_pad(NodeContext& c) {
   Ints axes(static_cast<size_t>(c.rank(x)));
   std::iota(axes.begin(), axes.end(), 0);
   if (c.attrs.has("axes")) axes = c.axes(c.attrs.get_ints("axes"), c.rank(x));
-  const Ints wanted = c.const_ints(1, "shape");
+  const Ints wanted = ints_or_expected(c, 1, "shape", [&] {
+    const Ints shape = c.require_declared(1, "shape");
+    if (std::ssize(shape) != c.rank(x))
+      c.unsupported(fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(0)));
+    Ints extents;
+    for (const int64_t axis : axes) extents.push_back(shape[static_cast<size_t>(axis)]);
+    return extents;
+  });
   if (wanted.size() != axes.size() || !checked_num_elements(wanted))
     c.malformed(fmt::format("shape = [{}] for {} axes", fmt::join(wanted, ","), axes.size()),
                 "one extent for each axis");
