@@ -24,6 +24,7 @@ Tensor rounded(DType dtype, const std::vector<double>& values, std::vector<int64
 
 // [C,1,1] for values of rank 4, [1] for one factor: broadcasts along the channel axis.
 std::vector<int64_t> channel_dims(size_t channels, int rank) {
+  if (rank == 0) return {};
   if (channels == 1) return {1};
   std::vector<int64_t> dims(static_cast<size_t>(rank) - 1, 1);
   dims[0] = static_cast<int64_t>(channels);

@@ -11,13 +11,13 @@ namespace {
 
 // Operators of the standard domain whose first result has the shape that their operands broadcast to.
 constexpr std::string_view kElementwise[] = {
-    "Abs",        "Acos",    "Acosh",  "Add",         "And",      "Asin",           "Asinh",    "Atan",
-    "Atanh",      "Cast",    "Ceil",   "Clip",        "Cos",      "Cosh",           "Div",      "Elu",
-    "Equal",      "Erf",     "Exp",    "Floor",       "Greater",  "GreaterOrEqual", "Identity", "IsInf",
-    "IsNaN",      "Less",    "Log",    "LessOrEqual", "Max",      "Mean",           "Min",      "Mod",
-    "Mul",        "Neg",     "Not",    "Or",          "Pow",      "Reciprocal",     "Relu",     "Round",
-    "Sigmoid",    "Sign",    "Sin",    "Sinh",        "Softplus", "Softsign",       "Sqrt",     "Sub",
-    "Sum",        "Tan",     "Tanh",   "Where",       "Xor",      "LeakyRelu",      "Gelu",     "HardSwish",
+    "Abs",        "Acos",    "Acosh",    "Add",         "And",      "Asin",           "Asinh",    "Atan",
+    "Atanh",      "Cast",    "Ceil",     "Clip",        "Cos",      "Cosh",           "Div",      "Elu",
+    "Equal",      "Erf",     "Exp",      "Floor",       "Greater",  "GreaterOrEqual", "Identity", "IsInf",
+    "IsNaN",      "Less",    "Log",      "LessOrEqual", "Max",      "Mean",           "Min",      "Mod",
+    "Mul",        "Neg",     "Not",      "Or",          "Pow",      "Reciprocal",     "Relu",     "Round",
+    "Sigmoid",    "Sign",    "Sin",      "Sinh",        "Softplus", "Softsign",       "Sqrt",     "Sub",
+    "Sum",        "Tan",     "Tanh",     "Where",       "Xor",      "LeakyRelu",      "Gelu",     "HardSwish",
     "LogSoftmax", "Softmax", "CastLike",
 };
 

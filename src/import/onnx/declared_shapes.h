@@ -1,5 +1,5 @@
-// The shapes that a model declares for its values: where a shape depends on what a tensor holds when the model runs, the
-// declaration says what to compile for (runtime_parameter.h).
+// The shapes that a model declares for its values: where a shape depends on what a tensor holds when the model runs,
+// the declaration says what to compile for (runtime_parameter.h).
 #pragma once
 
 #include <functional>

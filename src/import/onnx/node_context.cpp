@@ -104,8 +104,7 @@ void NodeContext::check_when_run(const std::string& what, ValueId holds, ValueId
   const ValueId values = cast(reshape(shown, {count}), DType::kI64);
   const ValueId check = op("concat", {cast(ok, DType::kI64), values}, {{"axis", int64_t{0}}});
   state_.graph.rename(check, state_.graph.unique_name(fmt::format("{}.check", label())));
-  state_.checks.emplace_back(check,
-                             RuntimeCheck{fmt::format("{} '{}': {}", op_type(), label(), what), legal});
+  state_.checks.emplace_back(check, RuntimeCheck{fmt::format("{} '{}': {}", op_type(), label(), what), legal});
 }
 
 std::vector<ValueId> NodeContext::open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs,

@@ -38,8 +38,8 @@ int64_t bits_of(const Ints& axes) {
   return bits;
 }
 
-// One bit for each axis. A set of n axes has n bits; n axes that are out of range or repeated add up to fewer bits below
-// the rank, or to some above it, so that no other list has the sum of a set.
+// One bit for each axis. A set of n axes has n bits; n axes that are out of range or repeated add up to fewer bits
+// below the rank, or to some above it, so that no other list has the sum of a set.
 ValueId runtime_bits(NodeContext& c, ValueId axes, int rank) {
   const ValueId negative = c.op("lt", {axes, scalar(c, 0)});
   const ValueId place = c.op("select", {negative, c.add(axes, scalar(c, rank)), axes});
@@ -151,9 +151,10 @@ ValueId choose_axes(NodeContext& c, int i, const std::string& name, const AxisCh
   std::map<Ints, std::vector<Ints>> groups;  // by key
   for (const Ints& set : sets) groups[choice.key(set)].push_back(set);
   if (groups.size() > kMostResults)
-    c.unsupported(fmt::format("{} must be known while compiling, but it depends on the model's inputs, and {} lists "
-                              "of axes lead to {}",
-                              c.input_name(i, name), sets.size(), wanted));
+    c.unsupported(
+        fmt::format("{} must be known while compiling, but it depends on the model's inputs, and {} lists "
+                    "of axes lead to {}",
+                    c.input_name(i, name), sets.size(), wanted));
   const ValueId bits = runtime_bits(c, axes, choice.rank);
   std::optional<ValueId> result, legal;
   for (const auto& [key, members] : groups) {

@@ -1,7 +1,7 @@
-// Operands that a standard calls inputs and a compiler would like to be attributes (axes, shapes, repeats, ...), when they
-// depend on the model's inputs. Values stay values: they are operands of what is computed. Shapes are fixed for the one
-// that the model declares for the result, and a check (graph/runtime_check.h) refuses a run whose values ask for
-// another.
+// Operands that a standard calls inputs and a compiler would like to be attributes (axes, shapes, repeats, ...), when
+// they depend on the model's inputs. Values stay values: they are operands of what is computed. Shapes are fixed for
+// the one that the model declares for the result, and a check (graph/runtime_check.h) refuses a run whose values ask
+// for another.
 //
 // All functions add nodes to the graph and throw what NodeContext's do. Operand `i` is called `name` in messages.
 #pragma once

@@ -79,8 +79,7 @@ void import_runtime_range(NodeContext& c, int i, const std::string& name) {
   const DType counting = is_float(dtype) ? DType::kF64 : DType::kI64;
   const auto operand = [&](int k, DType as) { return c.cast(c.reshape(c.in(k), {}), as); };
   ValueId legal = -1;
-  const ValueId count =
-      runtime_range_count(c, operand(0, counting), operand(1, counting), operand(2, counting), legal);
+  const ValueId count = runtime_range_count(c, operand(0, counting), operand(1, counting), operand(2, counting), legal);
   require_shape(c, 0, c.reshape(count, {1}), shape, legal);
   const DType computing = is_float(dtype) && dtype_bits(dtype) < 32 ? DType::kF32 : dtype;
   const ValueId steps = c.mul(c.iota(shape, 0, computing), operand(2, computing));
@@ -107,8 +106,7 @@ void import_constant(NodeContext& c) {
 
 void import_constant_of_shape(NodeContext& c) {
   c.require_inputs(1, 1);
-  const std::vector<int64_t> shape =
-      ints_or_expected(c, 0, "input", [&] { return c.require_declared(0, "input"); });
+  const std::vector<int64_t> shape = ints_or_expected(c, 0, "input", [&] { return c.require_declared(0, "input"); });
   if (!checked_num_elements(shape))
     c.malformed(fmt::format("the shape [{}]", fmt::join(shape, ",")),
                 "extents of 0 or more, and at most 2^40 elements");

@@ -103,11 +103,11 @@ void import_top_k(NodeContext& c) {
   const auto declared = [&]() -> Ints {
     const Ints shape = c.require_declared(1, "K", c.declared_dims(0) ? 0 : 1);
     if (shape.size() != dims.size())
-      c.unsupported(fmt::format("the declared shape {} for an operand of type {}", dims_text(shape),
-                                c.type(x).to_string()));
+      c.unsupported(
+          fmt::format("the declared shape {} for an operand of type {}", dims_text(shape), c.type(x).to_string()));
     return {shape[axis]};
   };
-  const int64_t k = c.version() < 10   ? c.attrs.require_int("k")
+  const int64_t k = c.version() < 10  ? c.attrs.require_int("k")
                     : c.is_runtime(1) ? ints_or_expected(c, 1, "K", declared)[0]
                                       : c.const_int(1, "K");
   const bool largest = c.attrs.get_int("largest", 1) != 0;

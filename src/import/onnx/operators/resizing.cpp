@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/resizing_runtime.h"
+#include "import/onnx/runtime_parameter.h"
 #include "import/onnx/tensor_reader.h"
 
 namespace tessera {
@@ -89,6 +91,62 @@ Ints all_axes(int rank) {
   return axes;
 }
 
+// The extents of the axes, i64[axes], must be those of the declared shape when the model runs.
+void require_extents(NodeContext& c, int i, const std::string& name, const Ints& axes, const Ints& declared,
+                     ValueId extents) {
+  Ints wanted;
+  for (const int64_t axis : axes) wanted.push_back(declared[static_cast<size_t>(axis)]);
+  c.check_when_run(fmt::format("what {} asks for", c.input_name(i, name)), all_equal(c, extents, c.ints(wanted)),
+                   extents,
+                   fmt::format("[{}], for the declared shape {} of '{}'", fmt::join(wanted, ", "), dims_text(declared),
+                               c.output_name(0)));
+}
+
+Ints declared_sizes(NodeContext& c, int i, const std::string& name, const Ints& dims, const Ints& axes) {
+  const Ints declared = c.require_declared(i, name);
+  bool fits = declared.size() == dims.size();
+  for (size_t d = 0; fits && d < dims.size(); ++d)
+    fits = dims[d] == declared[d] || std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+  if (!fits)
+    c.unsupported(fmt::format("the declared shape {} of '{}' for an operand of shape {}", dims_text(declared),
+                              c.output_name(0), dims_text(dims)));
+  return declared;
+}
+
+// Operand `i`, one scale for each axis, as f64[axes], for the declared shape.
+ValueId runtime_scales(NodeContext& c, int i, const Ints& dims, const Ints& axes, const Ints& declared) {
+  const auto count = std::ssize(axes);
+  if (c.type(c.in(i)).num_elements() != count || !is_float(c.dtype(c.in(i))))
+    c.malformed(fmt::format("{} is {}", c.input_name(i, "scales"), c.type(c.in(i)).to_string()),
+                fmt::format("{} numbers", count));
+  Tensor extents(DType::kF32, {count});  // as from_scales computes them
+  for (int64_t k = 0; k < count; ++k)
+    extents.set_double(k, static_cast<double>(dims[static_cast<size_t>(axes[static_cast<size_t>(k)])]));
+  const ValueId scales = c.reshape(c.in(i), {count});
+  const ValueId sizes = c.op("floor", {c.mul(c.constant_value(extents), c.cast(scales, DType::kF32))});
+  require_extents(c, i, "scales", axes, declared, c.cast(sizes, DType::kI64));
+  return c.cast(scales, DType::kF64);
+}
+
+// Operand `i`, one extent for each axis, of which a policy makes one scale for all: f64[axes], for the declared shape.
+ValueId runtime_aspect_scales(NodeContext& c, int i, const Ints& dims, const Ints& axes, const Ints& declared,
+                              bool smallest) {
+  const auto count = std::ssize(axes);
+  const ValueId wanted = runtime_ints(c, i, "sizes");
+  if (c.type(wanted).num_elements() != count)
+    c.malformed(fmt::format("{} is {}", c.input_name(i, "sizes"), c.type(c.in(i)).to_string()),
+                fmt::format("{} extents", count));
+  Tensor extents(DType::kF64, {count});
+  for (int64_t k = 0; k < count; ++k)
+    extents.set_double(k, static_cast<double>(dims[static_cast<size_t>(axes[static_cast<size_t>(k)])]));
+  const ValueId own = c.constant_value(extents);
+  const ValueId ratios = c.div(c.cast(wanted, DType::kF64), own);
+  const ValueId scale = c.reduce(smallest ? "min" : "max", ratios, {0}, true);
+  const ValueId sizes = c.op("floor", {c.add(c.mul(own, scale), c.scalar(DType::kF64, 0.5))});
+  require_extents(c, i, "sizes", axes, declared, c.cast(sizes, DType::kI64));
+  return c.broadcast(scale, {count});
+}
+
 }  // namespace
 
 void import_upsample(NodeContext& c) {
@@ -102,6 +160,13 @@ void import_upsample(NodeContext& c) {
     scales = c.attrs.get_floats("scales");
   } else {
     c.require_inputs(2, 2);
+    if (c.is_runtime(1)) {
+      const Ints dims = c.dims(x), axes = all_axes(c.rank(x)), declared = declared_sizes(c, 1, "scales", dims, axes);
+      const ValueId known = runtime_scales(c, 1, dims, axes, declared);
+      return c.out(
+          0, resize_when_run(c, x,
+                             {axes, declared, known, read_mode(c), "asymmetric", "floor", -0.75, false, false, {}, 0}));
+    }
     scales = c.const_floats(1, "scales");
   }
   const std::string mode = read_mode(c);
@@ -123,8 +188,6 @@ void import_resize(NodeContext& c) {
 
   const std::string coordinate = c.attrs.get_string("coordinate_transformation_mode", "half_pixel");
   const std::string nearest = c.attrs.get_string("nearest_mode", "round_prefer_floor");
-  c.attrs.ignore("extrapolation_value");  // of tf_crop_and_resize, the only mode that uses roi as well
-  if (coordinate == "tf_crop_and_resize") c.unsupported("coordinate_transformation_mode 'tf_crop_and_resize'");
   Ints axes = c.attrs.get_ints("axes");
   axes = axes.empty() ? all_axes(c.rank(x)) : c.axes(axes, c.rank(x));
 
@@ -133,17 +196,49 @@ void import_resize(NodeContext& c) {
   if (given(2) == given(3) && !axes.empty())
     c.malformed(given(2) ? "both scales and sizes are given" : "neither scales nor sizes is given", "one of the two");
   Target target;
-  if (given(3)) {
-    target = from_sizes(c, dims, axes, c.const_ints(3, "sizes"));
+  std::optional<ValueId> scales;  // that only a run knows
+  if (!given(3)) c.attrs.ignore("keep_aspect_ratio_policy");
+  const std::string policy = given(3) ? c.attrs.get_string("keep_aspect_ratio_policy", "stretch") : "";
+  if (given(3) && c.is_runtime(3) && (policy == "not_larger" || policy == "not_smaller")) {
+    target = {{}, declared_sizes(c, 3, "sizes", dims, axes)};
+    scales = runtime_aspect_scales(c, 3, dims, axes, target.sizes, policy == "not_larger");
+  } else if (given(3)) {
+    const auto expected = [&] {
+      const Ints declared = declared_sizes(c, 3, "sizes", dims, axes);
+      Ints sizes;
+      for (const int64_t axis : axes) sizes.push_back(declared[static_cast<size_t>(axis)]);
+      return sizes;
+    };
+    target = from_sizes(c, dims, axes, ints_or_expected(c, 3, "sizes", expected));
+  } else if (given(2) && c.is_runtime(2)) {
+    target = {{}, declared_sizes(c, 2, "scales", dims, axes)};
+    scales = runtime_scales(c, 2, dims, axes, target.sizes);
   } else {
-    c.attrs.ignore("keep_aspect_ratio_policy");
     target = from_scales(c, dims, axes, c.const_floats(2, "scales"));
   }
   const bool shrinks = std::any_of(target.scales.begin(), target.scales.end(), [](double s) { return s < 1; });
-  if (c.attrs.get_int("antialias", 0) != 0 && shrinks && mode != "nearest")
-    c.unsupported("antialias = 1 when an image shrinks");
-  c.out(0, resize(c, x, target, mode, coordinate, nearest, c.attrs.get_float("cubic_coeff_a", -0.75),
-                  c.attrs.get_int("exclude_outside", 0) != 0));
+  const bool antialias = c.attrs.get_int("antialias", 0) != 0 && mode != "nearest";
+  const bool crops = coordinate == "tf_crop_and_resize";
+  const double extrapolation = c.attrs.get_float("extrapolation_value", 0);
+  const double cubic_coeff = c.attrs.get_float("cubic_coeff_a", -0.75);
+  const bool exclude_outside = c.attrs.get_int("exclude_outside", 0) != 0;
+  if (!scales && !crops && !(antialias && shrinks))
+    return c.out(0, resize(c, x, target, mode, coordinate, nearest, cubic_coeff, exclude_outside));
+  if (!scales) {
+    Tensor known(DType::kF64, {std::ssize(axes)});
+    for (size_t k = 0; k < axes.size(); ++k)
+      known.set_double(static_cast<int64_t>(k), target.scales[static_cast<size_t>(axes[k])]);
+    scales = c.constant_value(known);
+  }
+  RuntimeResize r{axes,        target.sizes,    *scales,   mode, coordinate,   nearest,
+                  cubic_coeff, exclude_outside, antialias, {},   extrapolation};
+  if (crops) {
+    if (!given(1) || c.type(c.in(1)).num_elements() != 2 * std::ssize(axes) || !is_float(c.dtype(c.in(1))))
+      c.malformed(given(1) ? fmt::format("roi is {}", c.type(c.in(1)).to_string()) : "no roi",
+                  fmt::format("{} numbers: where each axis starts, then where each ends", 2 * axes.size()));
+    r.roi = c.cast(c.reshape(c.in(1), {2 * std::ssize(axes)}), DType::kF64);
+  }
+  c.out(0, resize_when_run(c, x, r));
 }
 
 }  // namespace tessera

@@ -78,8 +78,7 @@ Ints declared_expand(NodeContext& c, const Ints& dims) {
     legal.push_back({to});
     if (from == to) legal.back().push_back(1);
   }
-  require_among(c, 1, "shape", legal,
-                fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(0)));
+  require_among(c, 1, "shape", legal, fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(0)));
   return shape;
 }
 
@@ -188,8 +187,8 @@ void import_unsqueeze(NodeContext& c) {
   const ValueId x = c.in(0);
   if (c.version() >= 13 && c.is_runtime(1)) {
     const Ints dims = c.dims(x);
-    AxisChoice choice{c.rank(x) + static_cast<int>(c.type(c.in(1)).num_elements()), c.require_declared(1, "axes"), {}, {},
-                      {}};
+    AxisChoice choice{
+        c.rank(x) + static_cast<int>(c.type(c.in(1)).num_elements()), c.require_declared(1, "axes"), {}, {}, {}};
     choice.shape_of = [&](const Ints& axes) {
       Ints shape = dims;
       for (const int64_t axis : axes) shape.insert(shape.begin() + axis, 1);

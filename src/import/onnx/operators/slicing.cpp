@@ -70,8 +70,7 @@ void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
   const int rank = c.rank(x);
   const ValueId starts = runtime_ints(c, 1, "starts"), ends = runtime_ints(c, 2, "ends");
   const int64_t count = c.type(starts).num_elements();
-  const ValueId steps =
-      c.has(4) ? runtime_ints(c, 4, "steps") : c.broadcast(int_scalar(c, 1), Ints{count});
+  const ValueId steps = c.has(4) ? runtime_ints(c, 4, "steps") : c.broadcast(int_scalar(c, 1), Ints{count});
   const ValueId axes = axes_or_first(c, 3, count);
   for (const ValueId list : {ends, axes, steps})
     if (c.type(list).num_elements() != count || count > rank || declared.size() != dims.size())
@@ -110,8 +109,7 @@ void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
     if (dims[at] == 0 || !named[at])
       c.unsupported(fmt::format("no slice of {} has the declared shape {} of '{}'", c.type(x).to_string(),
                                 dims_text(declared), c.output_name(0)));
-    const ValueId places =
-        c.add(element(c, start, d), c.mul(c.iota({declared[at]}, 0), element(c, step, d)));
+    const ValueId places = c.add(element(c, start, d), c.mul(c.iota({declared[at]}, 0), element(c, step, d)));
     y = take_clamped(c, y, d, places);
   }
   c.out(0, y);
