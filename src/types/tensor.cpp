@@ -65,6 +65,7 @@ double decode_float(DType dtype, uint32_t bits) {
 uint32_t encode_float(DType dtype, double value) {
   if (dtype == DType::kF8E8M0) {  // powers of two only; rounds up, as ONNX's default does
     if (!(value > 0)) return std::isnan(value) ? 0xff : 0;
+    if (std::isinf(value)) return 254;
     int exponent = 0;
     const double fraction = std::frexp(value, &exponent);
     const int code = (fraction == 0.5 ? exponent - 1 : exponent) + 127;

@@ -70,6 +70,8 @@ TEST(SmallFloats, NumbersBeyondTheLargestOverflow) {
   EXPECT_TRUE(std::isinf(decode_float(DType::kBF16, encode_float(DType::kBF16, 1e300))));
   EXPECT_TRUE(std::isnan(decode_float(DType::kF8E4M3FN, encode_float(DType::kF8E4M3FN, 1e300))));
   EXPECT_EQ(decode_float(DType::kF4E2M1, encode_float(DType::kF4E2M1, 1e300)), 6);
+  for (const double large : {1e300, static_cast<double>(INFINITY)})  // saturates, as ONNX's default does
+    EXPECT_EQ(decode_float(DType::kF8E8M0, encode_float(DType::kF8E8M0, large)), 0x1p127);
 }
 
 }  // namespace

@@ -146,17 +146,6 @@ TEST(CodegenModule, NoLibraryCallsOnAnyTarget) {
   }
 }
 
-TEST(CodegenModule, UnsupportedTypes) {
-  const LoopProgram loops = parse_loop_program("kernel @k(x: i4[8]) -> (y: i4[8]) { for i in 0..8 { y[i] = x[i] } }");
-  try {
-    generate_llvm(program_of(loops), native_target(), {});
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.diagnostic().id, "TSR-5010");
-    EXPECT_THAT(error.diagnostic().message, HasSubstr("i4"));
-  }
-}
-
 TEST(CodegenModule, MathThatWasNotExpandedIsABug) {
   const LoopProgram loops =
       parse_loop_program("kernel @k(x: f32[8]) -> (y: f32[8]) { for i in 0..8 { y[i] = exp(x[i]) } }");

@@ -165,7 +165,9 @@ struct Planner {
 
 int compute_bits(DType dtype) {
   if (dtype == DType::kBool) return 8;
-  return is_float(dtype) ? std::max(dtype_bits(dtype), 32) : std::max(dtype_bits(dtype), 8);
+  // Parts of bytes are loaded and stored one by one: more lanes would only be more code.
+  if (dtype_bits(dtype) < 8) return 32;
+  return is_float(dtype) ? std::max(dtype_bits(dtype), 32) : dtype_bits(dtype);
 }
 
 VectorPlan plan_vector_loop(const StmtNode& loop) {

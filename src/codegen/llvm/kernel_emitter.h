@@ -155,9 +155,15 @@ class KernelEmitter {
   Value* lane_pointers(const Place& place, DType dtype, const Resolved& index);
   Value* access_cell(const Place& place, DType dtype, const Resolved& index, Value* stored, const std::string& name);
   Value* private_pointer(const Place& place, const Buffer& buffer, const Resolved& index);
+  static bool cell_is_byte(DType dtype);
   llvm::Type* cell_type(DType dtype, int lanes) const;
   Value* cell_to_value(DType dtype, Value* cell);
   Value* value_to_cell(DType dtype, Value* v);
+  // Elements of fewer than 8 bits (kernel_packed.cpp); values in their storage type.
+  Value* element_number(const Resolved& index);
+  Value* bit_position(DType dtype, Value* number);
+  Value* load_packed(const Place& place, DType dtype, const Resolved& index);
+  void store_packed(const Place& place, const Buffer& buffer, const Resolved& index, Value* stored);
   template <typename Instruction>
   Instruction* mark(Instruction* access, const Place& place);
   Value* identity(Combiner combiner, DType dtype, int lanes);

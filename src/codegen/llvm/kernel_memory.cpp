@@ -179,6 +179,7 @@ Value* KernelEmitter::load_hull(const Place& place, DType dtype, Value* first, c
 }
 
 Value* KernelEmitter::load_memory(const Place& place, DType dtype, const Resolved& index) {
+  if (dtype_bits(dtype) < 8) return load_packed(place, dtype, index);
   const llvm::Align align(static_cast<uint64_t>(storage_bytes(dtype)));
   llvm::Type* element = ops_.storage_type(dtype);
   const int lanes = vec_ ? vec_->lanes : 1;
@@ -257,17 +258,21 @@ void KernelEmitter::store_memory(const Place& place, DType dtype, const Resolved
 
 // ---- cells: register buffers, buffers private to a lane, partial results -------------------------------------------
 
-// Like values, but bool as a byte.
+// Like values, but what is no whole byte is one.
+bool KernelEmitter::cell_is_byte(DType dtype) {
+  return !is_float(dtype) && (dtype == DType::kBool || dtype_bits(dtype) < 8);
+}
+
 llvm::Type* KernelEmitter::cell_type(DType dtype, int lanes) const {
-  return dtype == DType::kBool ? ops_.storage_type(dtype, lanes) : ops_.value_type(dtype, lanes);
+  return cell_is_byte(dtype) ? ops_.storage_type(dtype, lanes) : ops_.value_type(dtype, lanes);
 }
 
 Value* KernelEmitter::cell_to_value(DType dtype, Value* cell) {
-  return dtype == DType::kBool ? ops_.from_storage(dtype, cell) : cell;
+  return cell_is_byte(dtype) ? ops_.from_storage(dtype, cell) : cell;
 }
 
 Value* KernelEmitter::value_to_cell(DType dtype, Value* v) {
-  return dtype == DType::kBool ? ops_.to_storage(dtype, v) : v;
+  return cell_is_byte(dtype) ? ops_.to_storage(dtype, v) : v;
 }
 
 // Loads from (stored == null) or stores to a register buffer.
@@ -370,7 +375,9 @@ void KernelEmitter::emit_store(const Stmt& s) {
     } else if (place.kind == Place::kPrivate) {
       store_cell(cell_type(buffer.dtype, vec_->lanes), private_pointer(place, buffer, index));
     } else {
-      store_memory(place, buffer.dtype, index, ops_.to_storage(buffer.dtype, v));
+      Value* stored = ops_.to_storage(buffer.dtype, v);
+      if (dtype_bits(buffer.dtype) < 8) store_packed(place, buffer, index, stored);
+      else store_memory(place, buffer.dtype, index, stored);
     }
   }
   leave();

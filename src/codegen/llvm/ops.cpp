@@ -10,24 +10,14 @@ using llvm::Intrinsic::ID;
 
 namespace {
 
-bool is_narrow(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
-void check_supported(DType dtype) {
-  const bool ok = dtype == DType::kF64 || dtype == DType::kF32 || is_narrow(dtype) || dtype == DType::kBool ||
-                  (is_int(dtype) && dtype_bits(dtype) >= 8);
-  if (ok) return;
-  throw UserError(
-      {.id = "TSR-5010",
-       .message = "the code generator does not compute with elements of type " + std::string(dtype_name(dtype)),
-       .node = {},
-       .legal = "f64, f32, f16, bf16, bool, i64..i8, u64..u8",
-       .hint = "cast to one of these types in the model"});
-}
+bool is_small(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 8; }
+bool is_narrow(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 16; }  // computed in f32 and rounded
+bool is_part_of_byte(DType dtype) { return is_int(dtype) && dtype_bits(dtype) < 8; }
 
 }  // namespace
 
 Type* Ops::value_type(DType dtype, int lanes) const {
-  check_supported(dtype);
+  check(dtype != DType::kString, "code for strings");
   Type* t = nullptr;
   if (dtype == DType::kF64) t = b_.getDoubleTy();
   else if (is_float(dtype)) t = b_.getFloatTy();
@@ -37,20 +27,23 @@ Type* Ops::value_type(DType dtype, int lanes) const {
 
 Type* Ops::storage_type(DType dtype, int lanes) const {
   Type* t = nullptr;
-  if (is_narrow(dtype)) t = b_.getInt16Ty();
-  else if (dtype == DType::kBool) t = b_.getInt8Ty();
+  if (is_small(dtype) || is_part_of_byte(dtype) || dtype == DType::kBool) t = b_.getInt8Ty();
+  else if (is_narrow(dtype)) t = b_.getInt16Ty();
   else return value_type(dtype, lanes);
   return lanes == 1 ? t : llvm::FixedVectorType::get(t, static_cast<unsigned>(lanes));
 }
 
 Value* Ops::to_storage(DType dtype, Value* value) {
+  if (is_small(dtype)) return f32_to_code8(dtype, value);
   if (is_narrow(dtype)) return f32_to_bits16(dtype, value);
-  if (dtype == DType::kBool) return b_.CreateZExt(value, like(value, b_.getInt8Ty()));
+  if (dtype == DType::kBool || is_part_of_byte(dtype)) return b_.CreateZExt(value, like(value, b_.getInt8Ty()));
   return value;
 }
 
 Value* Ops::from_storage(DType dtype, Value* stored) {
+  if (is_small(dtype)) return code8_to_f32(dtype, stored);
   if (is_narrow(dtype)) return bits16_to_f32(dtype, stored);
+  if (is_part_of_byte(dtype)) return b_.CreateTrunc(stored, like(stored, value_type(dtype)));
   if (dtype == DType::kBool) return b_.CreateICmpNE(stored, llvm::Constant::getNullValue(stored->getType()));
   return stored;
 }
@@ -139,7 +132,7 @@ Value* Ops::f32_to_bits16(DType dtype, Value* f32) {
   return b_.CreateTrunc(b_.CreateOr(result, sign), i16);
 }
 
-Value* Ops::round_to_narrow(DType dtype, Value* f32) { return bits16_to_f32(dtype, f32_to_bits16(dtype, f32)); }
+Value* Ops::round_to_narrow(DType dtype, Value* f32) { return from_storage(dtype, to_storage(dtype, f32)); }
 
 // Rounds so that a second rounding to a narrower type gives what a single one would: truncates, and makes the last
 // bit odd when something was cut off.

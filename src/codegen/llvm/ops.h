@@ -1,7 +1,8 @@
 // The operators of arith/expr.h as LLVM instructions, on scalars and on vectors alike.
 //
-// Values of an expression are held in a register type: f64 double; f32, f16 and bf16 float (always a value of the
-// narrow type, because every operation rounds); integers iN; bool i1. Memory holds f16 and bf16 as i16, bool as i8.
+// Values of an expression are held in a register type: f64 double; f32 and narrower float (always a value of the
+// narrow type, because every operation rounds); integers iN; bool i1. Their storage type: f16 and bf16 as i16, bool as
+// i8, floats of 8 bits and fewer and integers of 4 bits and fewer as the low bits of an i8 (memory packs those).
 #pragma once
 
 #include "arith/expr.h"
@@ -40,9 +41,11 @@ class Ops {
   llvm::Value* float_min_max(bool is_min, llvm::Value* a, llvm::Value* b);
   llvm::Value* compare(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* round_to_integer(UnaryOp op, llvm::Value* a);
-  llvm::Value* round_to_narrow(DType dtype, llvm::Value* f32);  // through f16 or bf16 and back
+  llvm::Value* round_to_narrow(DType dtype, llvm::Value* f32);  // through its code and back
   llvm::Value* f32_to_bits16(DType dtype, llvm::Value* f32);
   llvm::Value* bits16_to_f32(DType dtype, llvm::Value* bits);
+  llvm::Value* f32_to_code8(DType dtype, llvm::Value* f32);   // small_floats.cpp
+  llvm::Value* code8_to_f32(DType dtype, llvm::Value* code);  // the bits above the code are 0
   llvm::Value* f64_to_f32_odd(llvm::Value* f64);
   llvm::Type* like(const llvm::Value* shape, llvm::Type* element) const;  // vector of `element` when shape is one
   llvm::Value* bits32(uint32_t value, const llvm::Value* shape) const;
