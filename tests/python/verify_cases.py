@@ -3,10 +3,10 @@
 
     verify_cases.py TESSERA FOLDER [--skip SKIP.txt] [-- FLAG...]
 
-FOLDER may be onnx:NAME, the folder NAME of the test data in the PyPI package `onnx`. FLAGs go to `tessera verify`. TESSERA_TEST_TARGET, TESSERA_TEST_OPT_LEVEL and TESSERA_TEST_THREADS are turned into
---target, -O and --threads. A line of SKIP.txt is a regular expression on the case's name, two blanks, and the reason;
-each skipped case is counted and each reason printed. Every line must match at least one case.
-Ends with 'N passed, N failed'."""
+FOLDER may be onnx:NAME, the folder NAME of the test data in the PyPI package `onnx`. FLAGs go to `tessera verify`.
+TESSERA_TEST_TARGET, TESSERA_TEST_OPT_LEVEL and TESSERA_TEST_THREADS are turned into --target, -O and --threads. A
+line of SKIP.txt is a regular expression on the case's name, two blanks, and the reason; each skipped case is counted
+and each reason printed. Every line must match at least one case. Ends with 'N passed, N failed'."""
 import argparse
 import collections
 import os
