@@ -18,9 +18,19 @@ class DeclaredShapes {
   void bind_dims(const onnx::GraphProto& graph, const std::string& name, const std::vector<int64_t>& dims);
   // What `graph` declares for its outputs and inner values.
   void add_graph(const onnx::GraphProto& graph);
-  // The nodes of the graph, or of a subgraph of it, that are imported from now on. They must live until leave().
-  void enter(const std::vector<FlatNode>& nodes) { scopes_.push_back(&nodes); }
-  void leave() { scopes_.pop_back(); }
+  // The nodes of the graph, or of a subgraph of it, that are imported as long as the scope is there.
+  class Scope {
+   public:
+    Scope(DeclaredShapes& shapes, const std::vector<FlatNode>& nodes) : shapes_(shapes) {
+      shapes_.scopes_.push_back(&nodes);
+    }
+    ~Scope() { shapes_.scopes_.pop_back(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    DeclaredShapes& shapes_;
+  };
 
   // The shape of value `name`: its own, or that of a value that is computed from it element by element, alone or
   // together with values of its shape and single numbers (`one_element` knows those that are imported). Empty when

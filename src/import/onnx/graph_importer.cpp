@@ -101,7 +101,7 @@ class GraphImporter {
     for (const FlatNode& node : nodes) check_supported(node);
     add_inputs(options, nodes);
     declared_shapes_.add_graph(proto_);
-    declared_shapes_.enter(nodes);
+    const DeclaredShapes::Scope scope(declared_shapes_, nodes);
     for (const FlatNode& node : nodes) import(node);
     if (!failures_.empty()) failures_.raise();
     set_outputs();
@@ -305,13 +305,12 @@ class GraphImporter {
     }
     const std::vector<FlatNode> nodes = flatten_subgraph(graph, node, defined);
     declared_shapes_.add_graph(graph);
-    declared_shapes_.enter(nodes);
+    const DeclaredShapes::Scope scope(declared_shapes_, nodes);
     for (const FlatNode& inner : nodes) {
       own.insert(own.end(), inner.proto->output().begin(), inner.proto->output().end());
       check_supported(inner);
       import(inner);
     }
-    declared_shapes_.leave();
     std::vector<ValueId> results;
     bool complete = true;
     for (const auto& output : graph.output()) {
