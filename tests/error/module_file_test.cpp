@@ -199,22 +199,22 @@ class DescriptorErrors : public ModuleFolder {
 
 TEST_F(DescriptorErrors, Head) {
   ModuleSpec spec;
-  spec.edit_descriptor = [](Bytes& bytes) { bytes.resize(71); };
-  EXPECT_EQ(reason(spec), "it has 71 bytes, at least 72 are needed");
-  EXPECT_EQ(reason_with(offsetof(tsr_descriptor, size), 80u), "its head has 80 bytes instead of 72");
+  spec.edit_descriptor = [](Bytes& bytes) { bytes.resize(79); };
+  EXPECT_EQ(reason(spec), "it has 79 bytes, at least 80 are needed");
+  EXPECT_EQ(reason_with(offsetof(tsr_descriptor, size), 72u), "its head has 72 bytes instead of 80");
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, scratch_bytes), uint64_t{100}),
             "its scratch of 100 bytes per thread is not a multiple of 64");
 }
 
 TEST_F(DescriptorErrors, Tables) {
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, num_inputs), 0x10000u),
-            "its table of 65536 inputs at offset 72 does not fit or is not aligned");
+            "its table of 65536 inputs at offset 80 does not fit or is not aligned");
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, outputs), 0xfffffff8u),
             "its table of 1 outputs at offset 4294967288 does not fit or is not aligned");
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, symbols), 76u),
             "its table of 1 symbols at offset 76 does not fit or is not aligned");
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, num_kernels), 0xffffffffu),
-            "its table of 4294967295 kernels at offset 384 does not fit or is not aligned");
+            "its table of 4294967295 kernels at offset 392 does not fit or is not aligned");
 }
 
 TEST_F(DescriptorErrors, Strings) {
@@ -281,6 +281,20 @@ TEST_F(DescriptorErrors, Kernels) {
   EXPECT_EQ(reason(spec), "kernel 0 has -2 flops and 0 bytes");
   spec.kernels = {{"a", -1, -1}, {"b", 0, INT64_MIN}};
   EXPECT_EQ(reason(spec), "kernel 1 has 0 flops and -9223372036854775808 bytes");
+}
+
+TEST_F(DescriptorErrors, Checks) {
+  EXPECT_EQ(reason_with(offsetof(tsr_descriptor, num_checks), 0x10000000u).substr(0, 32),
+            "its table of 268435456 checks at");
+  ModuleSpec spec;
+  spec.checks = {{"axes", "1", 2}, {"shape", "3", 0}};
+  EXPECT_EQ(reason(spec), "check 1 has 0 values; legal are 1..4097");
+  spec.checks = {{"axes", "1", 4098}};
+  EXPECT_EQ(reason(spec), "check 0 has 4098 values; legal are 1..4097");
+  spec.checks = {{"axes", "\xff", 2}};
+  EXPECT_THAT(reason(spec), StartsWith("the text of check 0 at offset "));
+  spec.checks = {{"axes", "1", 4097}};
+  EXPECT_EQ(reason(spec), "ok");
 }
 
 TEST_F(ModuleFileErrors, CodePart) {

@@ -64,7 +64,51 @@ TEST(OnnxNodeErrors, OperandsThatMustBeConstant) {
   model.input("x", {2, 3}).input("shape", {1}, onnx::TensorProto::INT64).output("y");
   model.node("Reshape", {"x", "shape"}, {"y"});
   expect_import_error(model, "TSR-1040",
-                      {"Reshape (ai.onnx:17): 'shape' (input 1, value 'shape') must be known while compiling"});
+                      {"Reshape (ai.onnx:17): 'shape' (input 1, value 'shape') must be known while compiling, but it "
+                       "depends on the model's inputs, and the model declares no fixed shape for output 0 'y', which "
+                       "would do"});
+}
+
+OnnxModel with_parameter(const char* op, const std::vector<int64_t>& x, int64_t count, const std::vector<int64_t>& y) {
+  OnnxModel model(18);
+  model.input("x", x).input("p", {count}, onnx::TensorProto::INT64).output("y");
+  auto& type = *model.graph().mutable_output(0)->mutable_type()->mutable_tensor_type();
+  type.set_elem_type(onnx::TensorProto::FLOAT);
+  for (const int64_t dim : y) type.mutable_shape()->add_dim()->set_dim_value(dim);
+  model.node(op, {"x", "p"}, {"y"});
+  return model;
+}
+
+// Declared shapes that no value of the parameter leads to.
+TEST(OnnxNodeErrors, DeclaredShapesOfRunTimeParameters) {
+  expect_import_error(
+      with_parameter("ReduceSum", {3, 4}, 1, {3, 2}), "TSR-1040",
+      {"'axes' (input 1, value 'p') has 1 element, and no such axes of the operand lead to the declared "
+       "shape [3,2] of 'y'"});
+  OnnxModel cube = with_parameter("ReduceSum", std::vector<int64_t>(10, 2), 5, std::vector<int64_t>(5, 2));
+  set_attribute(*cube.graph().mutable_node(0), "keepdims", int64_t{0});
+  expect_import_error(
+      cube, "TSR-1040",
+      {"'axes' (input 1, value 'p') must be known while compiling, but it depends on the model's inputs, "
+       "and 252 lists of axes lead to the declared shape [2,2,2,2,2] of 'y'"});
+  expect_import_error(with_parameter("Expand", {3, 4}, 2, {3, 5}), "TSR-1040",
+                      {"no value of 'shape' (input 1, value 'p') expands [3,4] to [3,5], the declared shape of 'y'"});
+  expect_import_error(
+      with_parameter("Tile", {3, 4}, 2, {3, 6}), "TSR-1040",
+      {"'repeats' (input 1, value 'p') depends on the model's inputs, and [3,6] is no multiple of [3,4], "
+       "the operand's shape"});
+  expect_import_error(with_parameter("Reshape", {3, 4}, 1, {2, 6}), "TSR-1040",
+                      {"'shape' (input 1, value 'p') has 1 elements, and the declared shape of 'y' is [2,6]"});
+  expect_import_error(with_parameter("Reshape", {3, 4}, 2, {2, 5}), "TSR-1044",
+                      {"Reshape: the shape [2,5] for an operand of type f32[3,4]", "a shape of 12 elements"});
+  expect_import_error(with_parameter("Pad", {3, 4}, 3, {2, 5}), "TSR-1044",
+                      {"Pad: 3 pads for 2 axes of f32[3,4] and the declared shape [2,5]", "two for each axis"});
+  OnnxModel unnamed(18);
+  unnamed.input("x", {3, 4}).open_input("s", {{1, ""}}).output("y");
+  unnamed.graph().mutable_input(1)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+  unnamed.node("Slice", {"x", "s", "s"}, {"y"});
+  expect_import_error(unnamed, "TSR-1040",
+                      {"'starts' (input 1, value 's')", "declares no fixed shape for output 0 'y'"});
 }
 
 TEST(OnnxNodeErrors, InputCounts) {

@@ -31,6 +31,7 @@ import onnx_cases_elementwise
 import onnx_cases_fourier
 import onnx_cases_legacy
 import onnx_cases_movement
+import onnx_cases_parameters
 import onnx_cases_patches
 import onnx_cases_recurrent
 import onnx_cases_steps
@@ -148,8 +149,8 @@ def main():
     if not args.out and not args.list:
         parser.error("--out is needed")
     modules = (onnx_cases_choosing, onnx_cases_composed, onnx_cases_contraction, onnx_cases_control,
-               onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_legacy, onnx_cases_movement, onnx_cases_patches,
-               onnx_cases_recurrent, onnx_cases_steps)
+               onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_legacy, onnx_cases_movement,
+               onnx_cases_parameters, onnx_cases_patches, onnx_cases_recurrent, onnx_cases_steps)
     sources = [__file__, case_folder.__file__, *(module.__file__ for module in modules)]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,
                 case_folder.source_digest(*sources)))

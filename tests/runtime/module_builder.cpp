@@ -55,6 +55,7 @@ class DescriptorWriter {
     head.num_outputs = static_cast<uint32_t>(spec_.outputs.size());
     head.num_symbols = static_cast<uint32_t>(spec_.symbols.size());
     head.num_kernels = static_cast<uint32_t>(spec_.kernels.size());
+    head.num_checks = static_cast<uint32_t>(spec_.checks.size());
     uint32_t end = sizeof(head);
     auto place = [&end](size_t bytes) {
       const uint32_t at = end;
@@ -65,6 +66,7 @@ class DescriptorWriter {
     head.outputs = place(spec_.outputs.size() * sizeof(tsr_tensor_descr));
     head.symbols = place(spec_.symbols.size() * sizeof(tsr_symbol_descr));
     head.kernels = place(spec_.kernels.size() * sizeof(tsr_kernel_descr));
+    head.checks = place(spec_.checks.size() * sizeof(tsr_check_descr));
     bytes_.resize(end);
     head.target = text(spec_.target);
     head.features = text(spec_.features);
@@ -82,6 +84,11 @@ class DescriptorWriter {
       const KernelSpec& kernel = spec_.kernels[i];
       write_at(bytes_, head.kernels + i * sizeof(tsr_kernel_descr),
                tsr_kernel_descr{text(kernel.name), 0, kernel.flops, kernel.bytes});
+    }
+    for (size_t i = 0; i < spec_.checks.size(); ++i) {
+      const CheckSpec& check = spec_.checks[i];
+      write_at(bytes_, head.checks + i * sizeof(tsr_check_descr),
+               tsr_check_descr{text(check.what), text(check.legal), check.count, 0});
     }
     return bytes_;
   }

@@ -30,6 +30,11 @@ struct KernelSpec {
   int64_t flops = -1, bytes = -1;
 };
 
+struct CheckSpec {
+  std::string what, legal;
+  uint32_t count = 2;
+};
+
 // y[i] = x[i] * w[i] for f32[4], by one kernel, in parallel; all fields may be changed before build().
 struct ModuleSpec {
   ModuleSpec();
@@ -39,6 +44,7 @@ struct ModuleSpec {
   std::vector<TensorSpec> inputs, outputs;
   std::vector<SymbolSpec> symbols;
   std::vector<KernelSpec> kernels;
+  std::vector<CheckSpec> checks;
   uint64_t arena_bytes = 256, scratch_bytes = 64;
   Bytes weights;
   std::string metadata = R"({"producer": "module_builder"})";

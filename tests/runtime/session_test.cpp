@@ -84,6 +84,59 @@ struct Rows {
   int64_t seen[3] = {};
 };
 
+// y = x, and checks that all of x is 4, and that x[1] and x[2] are equal.
+constexpr char kCheckedSource[] = R"(
+#include "abi/module_abi.h"
+__attribute__((visibility("default"))) int32_t tessera_module_run(const tsr_call* call) {
+  const int64_t* x = call->inputs[0];
+  int64_t* y = call->outputs[0];
+  int64_t *all = call->outputs[1], *pair = call->outputs[2];
+  all[0] = 1;
+  for (int i = 0; i < 14; ++i) {
+    y[i] = all[i + 1] = x[i];
+    if (x[i] != 4) all[0] = 0;
+  }
+  pair[0] = x[1] == x[2];
+  pair[1] = x[1] - x[2];
+  return 0;
+}
+)";
+
+TEST(Session, AFailedCheckMakesTheOutputsVoid) {
+  ModuleSpec spec;
+  spec.source = kCheckedSource;
+  spec.inputs = {{"x", TSR_I64, {14}}};
+  spec.outputs = {{"y", TSR_I64, {14}}};
+  spec.checks = {{"Sum 's': 'axes'", "fours", 15}, {"Tile 't': x[1] - x[2]", "0", 2}};
+  const ModulePtr module = load_bytes(spec.build());
+  EXPECT_EQ(tessera_module_num_outputs(module.get()), 1);
+  const SessionPtr session = make_session(module, 1);
+  std::vector<int64_t> x(14, 4), y(14);
+  const auto run = [&] {
+    return run_outcome(session, {tensor(x.data(), TESSERA_I64, {14})}, {tensor(y.data(), TESSERA_I64, {14})});
+  };
+  EXPECT_EQ(run(), "ok");
+  EXPECT_EQ(y, x);
+  x[13] = 5;
+  const std::string end = "; the outputs are not valid";
+  EXPECT_EQ(run(), "TSR-7040: Sum 's': 'axes' is [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, ...]; this module was compiled for "
+                   "fours" + end);
+  std::fill(x.begin(), x.end(), INT64_MIN);  // the longest numbers
+  const std::string least = "-9223372036854775808, ";
+  std::string list;
+  for (int i = 0; i < 12; ++i) list += least;
+  EXPECT_EQ(run(), "TSR-7040: Sum 's': 'axes' is [" + list + "...]; this module was compiled for fours" + end);
+  std::fill(x.begin(), x.end(), 4);
+  EXPECT_EQ(run(), "ok");  // a check of an earlier run leaves nothing behind
+  spec.checks = {{"Sum 's': 'axes'", "fours", 15}, {"Tile 't': x[1] - x[2]", "0", 2}};
+  spec.source.replace(spec.source.find("all[0] = 0"), 10, "all[0] = 2");
+  const ModulePtr other = load_bytes(spec.build());
+  const SessionPtr second = make_session(other, 1);
+  x[1] = 7;
+  EXPECT_EQ(run_outcome(second, {tensor(x.data(), TESSERA_I64, {14})}, {tensor(y.data(), TESSERA_I64, {14})}),
+            "TSR-7040: Tile 't': x[1] - x[2] is 3; this module was compiled for 0" + end);
+}
+
 TEST(Session, RunsOnAnyNumberOfThreads) {
   const ModulePtr module = load_bytes(rows_spec().build());
   for (const int threads : {1, 2, 3, 7}) {

@@ -98,6 +98,25 @@ TEST(GraphText, KeepsSymbolsNamesLayoutsAndAttributes) {
   EXPECT_TRUE(verify(parse(full)).empty());
 }
 
+TEST(GraphText, KeepsChecks) {
+  const std::string text =
+      R"(graph @g(%x: f32[2], %p: i64[3]) -> (%y: f32[2], %p: i64[3] check("Sum \"s\"", "[1, 2]")) {
+  %y = neg(%x) : f32[2]
+}
+)";
+  const Graph graph = parse(text);
+  EXPECT_EQ(print(graph), text);
+  EXPECT_EQ(graph.num_own_outputs(), 1U);
+  EXPECT_THAT(verify(graph), ElementsAre());
+  Graph other = graph;
+  other.checks[0].legal = "[1, 3]";
+  EXPECT_NE(structural_hash(graph), structural_hash(other));
+  other.checks.emplace_back();
+  EXPECT_THAT(verify(other), ElementsAre("check %y is f32[2] instead of a list of i64"));
+  other.checks.emplace_back();
+  EXPECT_THAT(verify(other), ElementsAre("more checks than outputs"));
+}
+
 TEST(GraphText, TypesMayBeLeftOutAndIntegersStandForNumbers) {
   const Graph graph = parse(R"(graph @g(%x: f32[1,1,2,2]) -> (%y: f32[1,1,4,4]) {
   // a comment

@@ -115,6 +115,19 @@ std::string violation(const std::string& from, const std::string& to) {
   return violations.empty() ? "none" : violations[0];
 }
 
+TEST(ProgramText, KeepsChecks) {
+  const std::string text = replaced("scratch 0\n", "scratch 0\n  check \"Sum \\\"s\\\"\", \"[1, 2]\"\n");
+  const Program program = parse_program(text);
+  ASSERT_EQ(program.checks.size(), 1U);
+  EXPECT_EQ(program.checks[0].what, "Sum \"s\"");
+  EXPECT_EQ(program.checks[0].legal, "[1, 2]");
+  EXPECT_EQ(print(program), text);
+  EXPECT_THAT(verify(program)[0], HasSubstr("check y: f32[6] instead of a list of i64"));
+  Program other = program;
+  other.checks.resize(2);
+  EXPECT_THAT(verify(other)[0], HasSubstr("checks: there are more than outputs"));
+}
+
 TEST(ProgramVerify, NamesTheRule) {
   EXPECT_THAT(violation("arena at 64", "arena at 0"), HasSubstr("call of add: the output u shares bytes with parameter x"));
   EXPECT_THAT(violation("arena at 64", "arena at 65"), HasSubstr("buffer u: 32 bytes at 65 of 128"));

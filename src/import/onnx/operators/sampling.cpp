@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 #include "import/onnx/window_attributes.h"
 
 namespace tessera {
@@ -251,7 +252,7 @@ void import_max_unpool(NodeContext& c) {
   ValueId y = scattered(c, empty, c.reshape(c.in(1), {count}), c.reshape(x, {count}));
   y = c.reshape(y, result);
   if (c.has(2)) {
-    const Ints wanted = c.const_ints(2, "output_shape");
+    const Ints wanted = ints_or_expected(c, 2, "output_shape", [&] { return c.require_declared(2, "output_shape"); });
     Ints low(result.size(), 0), high(result.size(), 0);
     if (wanted.size() != result.size())
       c.malformed(fmt::format("output_shape = [{}]", fmt::join(wanted, ",")), "an extent for each dimension");
