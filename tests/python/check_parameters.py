@@ -97,6 +97,16 @@ CASES = [
 ]
 
 
+def check_seed():
+    """Dropout for training draws what the standard's reference draws for a seed."""
+    def outcome(ratio):
+        keep = np.random.RandomState(3).uniform(0, 1, WIDE.shape) >= ratio
+        return np.where(keep, WIDE / np.float32(1 - ratio), 0).astype(np.float32)
+    runs = [({"x": WIDE, "r": np.float32(r), "p": np.array(t)}, outcome(r) if t else WIDE)
+            for r, t in ((0.5, True), (0.25, True), (0, True), (0.5, False))]
+    return ("seed", node("Dropout", ["x", "r", "p"], seed=3), [(3, 4)], runs)
+
+
 def check_not_taken():
     """A check in a branch of an If counts only when the branch is taken."""
     def branch(name, axis):
@@ -137,7 +147,7 @@ def main():
     failures = count = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for case, node_proto, declared, runs in CASES + [check_not_taken()]:
+        for case, node_proto, declared, runs in CASES + [check_not_taken(), check_seed()]:
             model = folder / f"{case}.onnx"
             write_model(model, node_proto, declared, runs[0][0])
             for flags in (["-O3"], ["-O0"], ["--engine", "interp"]):

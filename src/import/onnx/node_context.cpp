@@ -89,7 +89,9 @@ std::optional<std::vector<int64_t>> NodeContext::declared_dims(int output) const
 }
 
 std::vector<int64_t> NodeContext::require_declared(int i, const std::string& name, int output) {
-  if (const auto dims = declared_dims(output); dims && checked_num_elements(*dims)) return *dims;
+  constexpr size_t kMostDims = 64;  // far more than any operator's result has
+  if (const auto dims = declared_dims(output); dims && dims->size() <= kMostDims && checked_num_elements(*dims))
+    return *dims;
   unsupported(
       fmt::format("{} must be known while compiling, but it depends on the model's inputs, and the model declares no "
                   "fixed shape for output {}{}, which would do",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "import/onnx/dtypes.h"
 #include "import/onnx/operators/handlers.h"
@@ -175,31 +176,55 @@ void import_identity(NodeContext& c) {
   c.out(0, c.in(0));
 }
 
-// For inference: the values pass, and the mask is all true.
+namespace {
+
+// Uniform numbers in [0, 1) of 53 bits from a Mersenne twister: those that the standard's reference draws for a seed.
+Tensor uniform_numbers(uint32_t seed, const std::vector<int64_t>& dims) {
+  std::mt19937 twister(seed);
+  Tensor numbers(DType::kF64, dims);
+  for (int64_t i = 0; i < numbers.num_elements(); ++i) {
+    const uint32_t high = static_cast<uint32_t>(twister()) >> 5, low = static_cast<uint32_t>(twister()) >> 6;
+    numbers.set_double(i, (high * 67108864.0 + low) / 9007199254740992.0);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+// For inference the values pass, and the mask is all true, as it is with a ratio of 0. Training with a seed drops the
+// same elements in every run; without one a run that asks for it is refused.
 void import_dropout(NodeContext& c) {
   c.require_inputs(1, 3);
   c.attrs.ignore("ratio");
-  c.attrs.ignore("seed");
   if (c.version() < 7 && c.attrs.get_int("is_test", 0) == 0) c.unsupported("is_test = 0; only inference is supported");
+  const bool seeded = c.attrs.has("seed");
+  const int64_t seed = c.attrs.get_int("seed", 0);
   const ValueId x = c.in(0);
-  if (c.version() >= 12 && c.has(2)) {
-    // With a ratio of 0 nothing is dropped, whatever the mode.
-    const auto known = [&](int i) { return c.has(i) && !c.is_runtime(i); };
-    const bool none = known(1) && c.const_float(1, "ratio") == 0;
-    const bool off = known(2) && c.const_tensor(2, "training_mode").get_int(0) == 0;
-    if (!none && !off) {
-      if (known(2) && (known(1) || !c.has(1))) c.unsupported("training_mode is true; only inference is supported");
-      const ValueId training = c.reshape(c.cast(c.in(2), DType::kBool), {});
-      ValueId holds = c.op("logical_not", {training});
-      if (c.has(1)) {
-        const ValueId ratio = c.reshape(c.in(1), {});
-        holds = c.op("logical_or", {holds, c.op("eq", {ratio, c.scalar_like(ratio, 0)})});
-      }
-      c.check_when_run(2, "training_mode", holds, c.reshape(training, {1}), "inference, or a ratio of 0");
-    }
+  const auto pass = [&] {
+    c.out(0, x);
+    if (c.wants(1)) c.out(1, c.broadcast(c.scalar(c.version() >= 10 ? DType::kBool : c.dtype(x), 1), c.dims(x)));
+  };
+  if (c.version() < 12 || !c.has(2)) return pass();
+  const auto known = [&](int i) { return c.has(i) && !c.is_runtime(i); };
+  if (known(1) && c.const_float(1, "ratio") == 0) return pass();
+  if (known(2) && c.const_tensor(2, "training_mode").get_int(0) == 0) return pass();
+  const ValueId training = c.reshape(c.cast(c.in(2), DType::kBool), {});
+  const ValueId ratio = c.has(1) ? c.cast(c.reshape(c.in(1), {}), DType::kF64) : c.scalar(DType::kF64, 0.5);
+  const ValueId off =
+      c.op("logical_or", {c.op("logical_not", {training}), c.op("eq", {ratio, c.scalar(DType::kF64, 0)})});
+  constexpr int64_t kMostNumbers = 1 << 22;  // they are stored
+  if (!seeded || c.type(x).num_elements() > kMostNumbers) {
+    if (known(2) && (known(1) || !c.has(1)))
+      c.unsupported(fmt::format("training_mode is true without a seed, or for more than {} elements", kMostNumbers));
+    c.check_when_run(2, "training_mode", off, c.reshape(training, {1}), "inference, or a ratio of 0");
+    return pass();
   }
-  c.out(0, x);
-  if (c.wants(1)) c.out(1, c.broadcast(c.scalar(c.version() >= 10 ? DType::kBool : c.dtype(x), 1), c.dims(x)));
+  const ValueId numbers = c.constant_value(uniform_numbers(static_cast<uint32_t>(seed), c.dims(x)));
+  const ValueId keep = c.op("logical_or", {off, c.op("ge", {numbers, ratio})});
+  const ValueId rest = c.op("select", {off, c.scalar(DType::kF64, 1), c.sub(c.scalar(DType::kF64, 1), ratio)});
+  const ValueId scaled = c.mul(x, c.cast(c.div(c.scalar(DType::kF64, 1), rest), c.dtype(x)));
+  c.out(0, c.op("select", {keep, scaled, c.scalar_like(x, 0)}));
+  c.out(1, keep);
 }
 
 void import_is_inf(NodeContext& c) {

@@ -43,9 +43,7 @@ Ints declared_reshape(NodeContext& c, const Ints& dims, bool allow_zero) {
     if (!allow_zero && d < dims.size() && dims[d] == shape[d]) legal.back().push_back(0);
     if (!allow_zero && shape[d] == 0) legal.back() = {d < dims.size() && dims[d] == 0 ? Ints{0} : Ints{-1}};
     // What is left for -1 is known unless there are no elements.
-    int64_t others = 1;
-    for (size_t e = 0; e < shape.size(); ++e) others *= e == d ? 1 : shape[e];
-    if (others != 0) legal.back().push_back(-1);
+    if (std::count(shape.begin(), shape.end(), 0) == (shape[d] == 0 ? 1 : 0)) legal.back().push_back(-1);
   }
   const ValueId values = runtime_ints(c, 1, "shape");
   if (c.type(values).num_elements() != std::ssize(shape))
