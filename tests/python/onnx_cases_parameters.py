@@ -117,6 +117,8 @@ def add_resize(b):
         for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
             case(f"nearest_{coordinates}_{rounding}", (1, 2, 5, 6), (1, 1, 1.7, 2.4), mode="nearest",
                  nearest_mode=rounding, **extra)
+            case(f"nearest_{coordinates}_{rounding}_ties", (1, 1, 5, 6), (1, 1, 2.5, 2.3), mode="nearest",
+                 nearest_mode=rounding, **extra)
         for mode in ("linear", "cubic"):
             case(f"{mode}_{coordinates}", (1, 2, 5, 6), (1, 1, 1.7, 2.4), mode=mode, **extra)
             case(f"{mode}_{coordinates}_down", (1, 2, 9, 8), (1, 1, 0.6, 0.7), mode=mode, **extra)

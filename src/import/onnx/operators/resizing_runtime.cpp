@@ -74,7 +74,9 @@ class AxisResize {
     return c_.sub(c_.add(offset, middle), real(0.5));
   }
 
-  ValueId nearest(ValueId place) {
+  // A scale of 2.4 comes as the f32 next to it; to the precision of an f32, places that are meant to be whole are whole.
+  ValueId nearest(ValueId exact) {
+    const ValueId place = c_.cast(c_.cast(exact, DType::kF32), DType::kF64);
     const std::string& mode = r_.nearest_mode;
     ValueId rounded = -1;
     if (mode == "floor") rounded = c_.op("floor", {place});
