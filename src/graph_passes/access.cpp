@@ -70,9 +70,15 @@ class Analysis {
     result.operands.assign(body_.inputs.size(), Access::kNone);
     result.repeats.assign(body_.inputs.size(), false);
     result.reads.assign(body_.inputs.size(), 0);
+    result.indexes.assign(body_.inputs.size(), false);
     std::vector<std::vector<Expr>> distinct(body_.inputs.size());
     walk(body_.value, [&](const Expr& e) {
       if (e->kind != ExprKind::kLoad) return;
+      for (const Expr& index : e->operands)
+        walk(index, [&](const Expr& inner) {
+          for (size_t i = 0; i < body_.inputs.size(); ++i)
+            if (inner->kind == ExprKind::kLoad && inner->buffer == body_.inputs[i]) result.indexes[i] = true;
+        });
       for (size_t i = 0; i < body_.inputs.size(); ++i) {
         if (body_.inputs[i] != e->buffer) continue;
         const auto same = [&](const Expr& other) { return structurally_equal(other, e); };

@@ -25,6 +25,8 @@ struct Accesses {
   std::vector<bool> repeats;
   // For each operand: at how many different indices one output element (one step of the reduction) reads it.
   std::vector<int> reads;
+  // For each operand: whether its elements say where another operand is read.
+  std::vector<bool> indexes;
   // Arithmetic per output element (per step of a reduction): 1 for an addition and its like, 8 for division and
   // transcendental functions; index arithmetic not counted.
   int work = 0;

@@ -15,6 +15,9 @@ namespace {
 constexpr size_t kMaxGroupNodes = 64;
 // Arithmetic that may be repeated rather than stored: a read and a write of memory cost about as much.
 constexpr int kCheapWork = 3;
+// How many look-ups may lie in the index of another one: a longer chain (a walk down a tree) is written out again for
+// each place that uses an index, which doubles the kernel's text with every look-up.
+constexpr int kMaxIndexDepth = 2;
 
 struct Group {
   std::vector<NodeId> members;
@@ -32,7 +35,8 @@ class Planner {
         accesses_(graph.nodes().size()),
         group_of_(graph.nodes().size(), -1),
         in_front_(graph.nodes().size(), false),
-        repeated_work_(graph.nodes().size(), 0) {
+        repeated_work_(graph.nodes().size(), 0),
+        index_depth_(graph.nodes().size(), 0) {
     for (size_t i = 0; i < graph.nodes().size(); ++i)
       if (graph.nodes()[i].op->kind == OpKind::kExpression) accesses_[i] = accesses_of(graph, graph.nodes()[i]);
   }
@@ -184,6 +188,7 @@ class Planner {
     int repeats = 0;  // work per element of `id` that is done again and again in its readers
     bool repeated = false;
     int reads = 0;
+    int depth = 0;  // of the look-ups whose index it is part of
     bool all_identity = true;
     for (const NodeId reader : std::set<NodeId>(readers(id).begin(), readers(id).end())) {
       if (is_reduction(reader) && accesses(reader).contraction) {
@@ -196,6 +201,7 @@ class Planner {
       }
       repeated |= repeated_work_[static_cast<size_t>(reader)] > 0;
       repeats = std::max(repeats, repeated_work_[static_cast<size_t>(reader)]);
+      depth = std::max(depth, index_depth_[static_cast<size_t>(reader)]);
       if (is_view(reader)) {
         ++reads;
         continue;
@@ -207,6 +213,7 @@ class Planner {
           return false;
         }
         repeated |= accesses(reader).repeats[i];
+        if (accesses(reader).indexes[i]) depth = std::max(depth, index_depth_[static_cast<size_t>(reader)] + 1);
         all_identity &= accesses(reader).operands[i] == Access::kIdentity;
         reads += accesses(reader).reads[i];
       }
@@ -220,6 +227,11 @@ class Planner {
                          kCheapWork));
       return false;
     }
+    if (depth > kMaxIndexDepth) {
+      refuse(id, readers(id)[0], fmt::format("an index lies behind more than {} look-ups", kMaxIndexDepth));
+      return false;
+    }
+    index_depth_[static_cast<size_t>(id)] = depth;
     // At least 1, so that what feeds it knows that it is repeated.
     repeated_work_[static_cast<size_t>(id)] = repeated ? std::max(1, repeats + work) : 0;
     in_front_[static_cast<size_t>(id)] = group.reduction >= 0;
@@ -252,6 +264,7 @@ class Planner {
   std::vector<int> group_of_;
   std::vector<bool> in_front_;      // of the reduction of their group
   std::vector<int> repeated_work_;  // of nodes inlined into readers that read their elements more than once
+  std::vector<int> index_depth_;    // of inlined nodes: look-ups in whose index their elements are
   std::vector<Group> groups_;
 };
 

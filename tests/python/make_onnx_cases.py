@@ -30,6 +30,7 @@ import onnx_cases_control
 import onnx_cases_elementwise
 import onnx_cases_fourier
 import onnx_cases_legacy
+import onnx_cases_ml
 import onnx_cases_movement
 import onnx_cases_parameters
 import onnx_cases_patches
@@ -37,8 +38,11 @@ import onnx_cases_recurrent
 import onnx_cases_steps
 
 
-# The versions of the standard's further domains; those of others are 1.
-DOMAIN_VERSIONS = {"ai.onnx.ml": 5}
+def domain_version(domain, nodes):
+    """Of ai.onnx.ml the last one before tree ensembles took their newer form, unless that is used; of others 1."""
+    if domain != "ai.onnx.ml":
+        return 1
+    return 5 if any(node.op_type == "TreeEnsemble" for node in nodes) else 3
 
 
 class Builder:
@@ -88,7 +92,7 @@ class Builder:
                                   [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in outputs],
                                   [numpy_helper.from_array(np.asarray(tensors[n], order="C"), n) for n in constants])
         opsets = [helper.make_opsetid("", opset)]
-        opsets += [helper.make_opsetid(domain, DOMAIN_VERSIONS.get(domain, 1)) for domain in sorted({n.domain for n in nodes if n.domain})]
+        opsets += [helper.make_opsetid(domain, domain_version(domain, nodes)) for domain in sorted({n.domain for n in nodes if n.domain})]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="tessera-tests")
         model.ir_version = 8 if opset <= 18 else 10
         self.cases.append((name, model, inputs, None))
@@ -149,7 +153,7 @@ def main():
     if not args.out and not args.list:
         parser.error("--out is needed")
     modules = (onnx_cases_choosing, onnx_cases_composed, onnx_cases_contraction, onnx_cases_control,
-               onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_legacy, onnx_cases_movement,
+               onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_legacy, onnx_cases_ml, onnx_cases_movement,
                onnx_cases_parameters, onnx_cases_patches, onnx_cases_recurrent, onnx_cases_steps)
     sources = [__file__, case_folder.__file__, *(module.__file__ for module in modules)]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,

@@ -208,6 +208,26 @@ constexpr std::array kContribTable = {
     OperatorImporter{"SkipSimplifiedLayerNormalization", 1, import_skip_normalization, "rms_norm"},
 };
 
+// Of the domain ai.onnx.ml. Sorted by name.
+constexpr std::array kMlTable = {
+    OperatorImporter{"ArrayFeatureExtractor", 1, import_array_feature_extractor},
+    OperatorImporter{"Binarizer", 1, import_binarizer},
+    OperatorImporter{"FeatureVectorizer", 1, import_feature_vectorizer},
+    OperatorImporter{"Imputer", 1, import_imputer},
+    OperatorImporter{"LabelEncoder", 1, import_label_encoder},
+    OperatorImporter{"LinearClassifier", 1, import_linear_classifier},
+    OperatorImporter{"LinearRegressor", 1, import_linear_regressor},
+    OperatorImporter{"Normalizer", 1, import_normalizer},
+    OperatorImporter{"OneHotEncoder", 1, import_one_hot_encoder},
+    OperatorImporter{"SVMClassifier", 1, import_svm_classifier},
+    OperatorImporter{"SVMRegressor", 1, import_svm_regressor},
+    OperatorImporter{"Scaler", 1, import_scaler},
+    OperatorImporter{"TreeEnsemble", 5, import_tree_ensemble},
+    OperatorImporter{"TreeEnsembleClassifier", 1, import_tree_classifier},
+    OperatorImporter{"TreeEnsembleRegressor", 1, import_tree_regressor},
+    OperatorImporter{"ZipMap", 1, import_zip_map},
+};
+
 // Of the domain ai.onnx.preview, which has one version.
 constexpr std::array kPreviewTable = {
     OperatorImporter{"FlexAttention", 1, import_flex_attention},
@@ -235,6 +255,7 @@ std::span<const OperatorImporter> operator_importers() { return kTable; }
 const OperatorImporter* find_importer(std::string_view domain, std::string_view op_type) {
   if (domain.empty()) return find_in(kTable, op_type);
   if (domain == kContribDomain) return find_in(kContribTable, op_type);
+  if (domain == kMlDomain) return find_in(kMlTable, op_type);
   if (domain == kPreviewDomain) return find_in(kPreviewTable, op_type);
   if (domain == kTrainingDomain) return find_in(kTrainingTable, op_type);
   return nullptr;

@@ -25,6 +25,7 @@ std::span<const OperatorImporter> operator_importers();
 std::span<const OperatorImporter> contrib_importers();
 inline constexpr std::string_view kContribDomain = "com.microsoft";
 // Further domains of the standard; each counts versions of its own.
+inline constexpr std::string_view kMlDomain = "ai.onnx.ml";
 inline constexpr std::string_view kPreviewDomain = "ai.onnx.preview";
 inline constexpr std::string_view kTrainingDomain = "ai.onnx.preview.training";
 // Null when the operator is unknown. The standard domain is the empty one.

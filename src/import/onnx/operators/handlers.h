@@ -29,6 +29,28 @@ void import_deform_conv(NodeContext& c);
 // linear_algebra.cpp
 void import_det(NodeContext& c);
 
+// ml_features.cpp, of ai.onnx.ml
+void import_binarizer(NodeContext& c);
+void import_array_feature_extractor(NodeContext& c);
+void import_scaler(NodeContext& c);
+void import_normalizer(NodeContext& c);
+void import_imputer(NodeContext& c);
+void import_feature_vectorizer(NodeContext& c);
+void import_one_hot_encoder(NodeContext& c);
+void import_label_encoder(NodeContext& c);
+void import_zip_map(NodeContext& c);
+
+// ml_linear.cpp, of ai.onnx.ml
+void import_linear_regressor(NodeContext& c);
+void import_linear_classifier(NodeContext& c);
+void import_svm_regressor(NodeContext& c);
+void import_svm_classifier(NodeContext& c);
+
+// ml_trees.cpp, of ai.onnx.ml
+void import_tree_regressor(NodeContext& c);
+void import_tree_classifier(NodeContext& c);
+void import_tree_ensemble(NodeContext& c);
+
 // ngrams.cpp
 void import_tfidf(NodeContext& c);
 
