@@ -10,9 +10,9 @@ TEST(OnnxNodeErrors, AllUnsupportedNodesAtOnce) {
   domain.set_domain("com.example");
   domain.set_version(3);
   model.input("x", {1, 1, 4, 4}).output("y").output("z").output("m").output("v");
-  model.node("Unique", {"x"}, {"a"});
+  model.node("ImageDecoder", {"x"}, {"a"});
   model.node("Relu", {"a"}, {"b"});  // cannot be judged: its operand could not be imported
-  model.node("Unique", {"b"}, {"y"}).clear_name();
+  model.node("ImageDecoder", {"b"}, {"y"}).clear_name();
   model.node("Twist", {"x"}, {"z"}).set_domain("com.example");
   auto& pool = model.node("MaxPool", {"x"}, {"m", "indices"});
   set_attribute(pool, "kernel_shape", std::vector<int64_t>{2, 2});
@@ -20,7 +20,7 @@ TEST(OnnxNodeErrors, AllUnsupportedNodesAtOnce) {
   set_attribute(model.node("Relu", {"x"}, {"v"}), "slope", 0.5f);
   expect_import_error(
       model, "TSR-1040",
-      {"5 nodes cannot be imported:", "Unique (ai.onnx:17): the operator is not supported\n      2 nodes: Na, Unique#2",
+      {"5 nodes cannot be imported:", "ImageDecoder (ai.onnx:17): the operator is not supported\n      2 nodes: Na, ImageDecoder#2",
        "Twist (com.example:3): the operator is not supported\n      node: Nz",
        "MaxPool (ai.onnx:17): output 1 (the indices of the maxima) is not supported\n      node: Nm",
        "Relu (ai.onnx:17): attribute 'slope' is not supported\n      node: Nv", "docs/operators.md"});
@@ -30,17 +30,17 @@ TEST(OnnxNodeErrors, MalformedNodesJoinTheList) {
   OnnxModel model;
   model.input("x", {2, 3}).output("y").output("z");
   set_attribute(model.node("Concat", {"x", "x"}, {"y"}), "axis", int64_t{7});
-  model.node("NonZero", {"x"}, {"z"});
+  model.node("ImageDecoder", {"x"}, {"z"});
   expect_import_error(model, "TSR-1040",
                       {"2 nodes cannot be imported", "Concat: axis is 7 for a tensor of rank 2; legal: -2 to 1",
-                       "NonZero (ai.onnx:17)"});
+                       "ImageDecoder (ai.onnx:17)"});
 }
 
 TEST(OnnxNodeErrors, NodesThatNoOutputNeedsDoNotMatter) {
   OnnxModel model;
   model.input("x", {2}).output("y");
   model.node("Relu", {"x"}, {"y"});
-  model.node("NonZero", {"x"}, {"unused"});
+  model.node("ImageDecoder", {"x"}, {"unused"});
   EXPECT_EQ(model.import().outputs.size(), 1u);
 }
 

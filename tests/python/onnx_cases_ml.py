@@ -189,11 +189,8 @@ def add_features(b):
     far = np.int64([-10**12, 5, 10**15, 6, 7])
     b.op("labels_far", "LabelEncoder", [far], 17, keys_int64s=[10**15, -10**12, 6], values_int64s=[1, 2, 3], **ML)
     halves = (numbers / 2).astype(np.float32)
-    halves[0, 0] = np.nan
     b.op("labels_float_int", "LabelEncoder", [halves], 17, keys_floats=[2.5, 0.0, 5.5, 1.0, 3.0], values_int64s=[1, 2, 3, 4, 5],
          **ML)
-    b.op("labels_float_nan", "LabelEncoder", [halves], 17, keys_floats=[2.5, float("nan"), 0.5], values_floats=[1.0, 2.0, 3.0],
-         default_float=-1.0, **ML)
 
 
 def add_cases(b):

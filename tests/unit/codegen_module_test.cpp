@@ -30,8 +30,8 @@ const char* const kScale =
 Program two_kernels() {
   const LoopProgram loops = parse_loop_program(kScale);
   Program program;
-  program.kernels.push_back({.program = loops});
-  program.kernels.push_back({.program = loops});
+  program.kernels.emplace_back().program = loops;
+  program.kernels.emplace_back().program = loops;
   const auto add = [&](BufferKind kind) -> ProgramBuffer& {
     ProgramBuffer buffer;
     buffer.kind = kind;
@@ -228,7 +228,7 @@ TEST(CodegenModule, CompileTime) {
               w[floormod(n, 8), c, b, v, l], acc[v, p, l]) } } } } } }
         unrolled for v in 0..2 { unrolled for p in 0..14 { vectorized for l in 0..16 {
           y[floordiv(n, 8), floormod(n, 8), (q * 14 + p), v, l] = min(max(acc[v, p, l], 0:f32), 6:f32) } } } } } })");
-    program.kernels.push_back({.program = loops});
+    program.kernels.emplace_back().program = loops;
     KernelCall call{k, {}, ""};
     for (const BufferPtr& param : loops.params) {
       ProgramBuffer buffer;
