@@ -105,6 +105,12 @@ void import_qlinear_matmul(NodeContext& c);
 void import_negative_log_likelihood_loss(NodeContext& c);
 void import_softmax_cross_entropy_loss(NodeContext& c);
 
+// random.cpp
+void import_random_uniform(NodeContext& c);  // primitive "like": shape and type of an operand
+void import_random_normal(NodeContext& c);   // ditto
+void import_bernoulli(NodeContext& c);
+void import_multinomial(NodeContext& c);
+
 // choosing.cpp
 void import_compress(NodeContext& c);
 void import_non_zero(NodeContext& c);
