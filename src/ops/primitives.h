@@ -13,6 +13,7 @@ const std::vector<OpDef>& unary_ops();    // unary.cpp
 const std::vector<OpDef>& binary_ops();   // binary.cpp
 const std::vector<OpDef>& compare_ops();  // compare.cpp
 
+const OpDef& bitcast_op();          // bitcast.cpp
 const OpDef& broadcast_op();        // broadcast.cpp
 const OpDef& cast_op();             // cast.cpp
 const OpDef& composite_op();        // composite.cpp

@@ -9,20 +9,20 @@ TEST(OnnxNodeErrors, AllUnsupportedNodesAtOnce) {
   auto& domain = *model.proto.add_opset_import();
   domain.set_domain("com.example");
   domain.set_version(3);
-  model.input("x", {1, 1, 4, 4}).output("y").output("z").output("m").output("v");
+  model.input("x", {1, 1, 40, 40}).output("y").output("z").output("m").output("v");
   model.node("ImageDecoder", {"x"}, {"a"});
   model.node("Relu", {"a"}, {"b"});  // cannot be judged: its operand could not be imported
   model.node("ImageDecoder", {"b"}, {"y"}).clear_name();
   model.node("Twist", {"x"}, {"z"}).set_domain("com.example");
   auto& pool = model.node("MaxPool", {"x"}, {"m", "indices"});
-  set_attribute(pool, "kernel_shape", std::vector<int64_t>{2, 2});
+  set_attribute(pool, "kernel_shape", std::vector<int64_t>{34, 34});
   model.output("indices");
   set_attribute(model.node("Relu", {"x"}, {"v"}), "slope", 0.5f);
   expect_import_error(
       model, "TSR-1040",
       {"5 nodes cannot be imported:", "ImageDecoder (ai.onnx:17): the operator is not supported\n      2 nodes: Na, ImageDecoder#2",
        "Twist (com.example:3): the operator is not supported\n      node: Nz",
-       "MaxPool (ai.onnx:17): output 1 (the indices of the maxima) is not supported\n      node: Nm",
+       "MaxPool (ai.onnx:17): the indices of maxima among 1156 elements, more than 256\n      node: Nm",
        "Relu (ai.onnx:17): attribute 'slope' is not supported\n      node: Nv", "docs/operators.md"});
 }
 

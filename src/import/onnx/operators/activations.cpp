@@ -73,13 +73,29 @@ void import_shrink(NodeContext& c) {
   c.out(0, c.op("select", {c.op("lt", {x, c.scalar_like(x, -lambd)}), c.add(x, bias), high}));
 }
 
+namespace {
+
 // x * sigmoid(alpha * x)
+ValueId swish(NodeContext& c, ValueId x) {
+  const double alpha = c.attrs.get_float("alpha", 1);
+  if (alpha == 1) return c.composite("silu", {x});
+  return c.mul(x, c.composite("sigmoid", {c.mul(x, c.scalar_like(x, alpha))}));
+}
+
+}  // namespace
+
 void import_swish(NodeContext& c) {
   c.require_inputs(1, 1);
-  const ValueId x = c.in(0);
-  const double alpha = c.attrs.get_float("alpha", 1);
-  if (alpha == 1) return c.out(0, c.composite("silu", {x}));
-  c.out(0, c.mul(x, c.composite("sigmoid", {c.mul(x, c.scalar_like(x, alpha))})));
+  c.out(0, swish(c, c.in(0)));
+}
+
+void import_swiglu(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId gate = c.in(0), value = c.in(1);
+  if (c.dims(gate) != c.dims(value))
+    c.malformed(fmt::format("operands of type {} and {}", c.type(gate).to_string(), c.type(value).to_string()),
+                "operands of one shape");
+  c.out(0, c.mul(swish(c, gate), value));
 }
 
 // Before opset 13 the operand counts as a matrix whose rows are the dimensions before `axis`; since then only the one

@@ -116,6 +116,10 @@ void import_mod(NodeContext& c) {
     const ValueId signs_differ = c.op("logical_xor", {c.op("lt", {rest, zero}), c.op("lt", {b, zero})});
     const ValueId adjust = c.op("logical_and", {signs_differ, c.op("ne", {rest, zero})});
     rest = c.op("select", {adjust, c.add(rest, b), rest});
+    if (is_float(c.dtype(a))) {  // a zero has it too
+      const ValueId signed_zero = c.op("select", {c.op("lt", {b, zero}), c.scalar_like(a, -0.0), zero});
+      rest = c.op("select", {c.op("eq", {rest, zero}), signed_zero, rest});
+    }
   }
   c.out(0, rest);
 }
@@ -162,6 +166,18 @@ void import_cast(NodeContext& c) {
   if (!to) c.unsupported(fmt::format("a cast to the data type {}", onnx_dtype_name(number)));
   check_round_mode(c, *to);
   c.out(0, cast_to(c, c.in(0), *to, c.attrs.get_int("saturate", 1) != 0));
+}
+
+void import_bit_cast(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const auto number = static_cast<int>(c.attrs.require_int("to"));
+  const auto to = dtype_of_onnx(number);
+  const ValueId x = c.in(0);
+  if (!to || *to == DType::kString) c.unsupported(fmt::format("to = {}", onnx_dtype_name(number)));
+  if (dtype_bits(*to) != dtype_bits(c.dtype(x)))
+    c.malformed(fmt::format("an operand of type {} as {}", c.type(x).to_string(), dtype_name(*to)),
+                "a type of as many bits");
+  c.out(0, *to == c.dtype(x) ? x : c.op("bitcast", {x}, {{"to", *to}}));
 }
 
 void import_cast_like(NodeContext& c) {

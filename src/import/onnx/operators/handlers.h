@@ -69,6 +69,7 @@ void import_pow(NodeContext& c);
 void import_variadic(NodeContext& c);  // Sum, Max, Min: folded with the primitive
 void import_mean(NodeContext& c);
 void import_where(NodeContext& c);
+void import_bit_cast(NodeContext& c);
 void import_cast(NodeContext& c);
 void import_cast_like(NodeContext& c);
 void import_identity(NodeContext& c);
@@ -87,6 +88,7 @@ void import_gelu(NodeContext& c);
 void import_prelu(NodeContext& c);
 void import_thresholded_relu(NodeContext& c);
 void import_shrink(NodeContext& c);
+void import_swiglu(NodeContext& c);
 void import_swish(NodeContext& c);
 void import_softmax(NodeContext& c);  // and LogSoftmax
 void import_hardmax(NodeContext& c);

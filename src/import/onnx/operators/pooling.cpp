@@ -1,7 +1,9 @@
 // Pooling.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/window_attributes.h"
@@ -40,12 +42,80 @@ double read_p(NodeContext& c) {
 
 }  // namespace
 
+namespace {
+
+// For each window the place of its first maximum in x, counted over the whole tensor: the window's elements, one
+// strided slice of the padded operand each, are compared one after the other. `column_major` counts the spatial
+// dimensions the other way round.
+ValueId places_of_maxima(NodeContext& c, ValueId x, ValueId maxima, const Attrs& attrs, bool column_major) {
+  const Ints results = c.dims(maxima);
+  const Ints dims = c.dims(x), kernel = attrs.get_ints("window"), strides = attrs.get_ints("strides"),
+             dilations = attrs.get_ints("dilations"), begin = attrs.get_ints("pads_begin");
+  const size_t spatial = kernel.size();
+  int64_t elements = 1;
+  for (const int64_t extent : kernel) elements *= extent;
+  constexpr int64_t kMost = 256;
+  if (elements > kMost)
+    c.unsupported(fmt::format("the indices of maxima among {} elements, more than {}", elements, kMost));
+  // The place of every element.
+  ValueId places = c.iota(dims, 0);
+  int64_t step = 1;
+  const auto count = [&](size_t d) {
+    const ValueId along =
+        c.mul(c.iota(dims, static_cast<int64_t>(d)), c.scalar(DType::kI64, static_cast<double>(step)));
+    places = step == 1 ? along : c.add(places, along);
+    step *= dims[d];
+  };
+  for (size_t i = 0; i < spatial; ++i) count(column_major ? 2 + i : dims.size() - 1 - i);
+  count(1);
+  count(0);
+  Ints low(dims.size(), 0), high(dims.size(), 0);
+  for (size_t d = 0; d < spatial; ++d) {
+    low[d + 2] = begin[d];
+    const int64_t reach = (results[d + 2] - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1;
+    high[d + 2] = std::max<int64_t>(0, reach - begin[d] - dims[d + 2]);
+  }
+  const auto padded = [&](ValueId v, double value) {
+    return c.op("pad", {v, c.scalar_like(v, value)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  };
+  const ValueId values = is_float(c.dtype(x)) ? padded(x, -std::numeric_limits<double>::infinity()) : x;
+  if (values == x && (low != Ints(dims.size(), 0) || high != low))
+    c.unsupported("the indices of maxima of padded integers");
+  const ValueId nowhere = c.scalar(DType::kI64, static_cast<double>(step));
+  places = padded(places, static_cast<double>(step));
+  Ints by(dims.size(), 1);
+  for (size_t d = 0; d < spatial; ++d) by[d + 2] = strides[d];
+  Ints steps = by, column = results;
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (results[d] <= 1) steps[d] = 1;
+  column.push_back(1);
+  std::vector<ValueId> values_at, places_at;
+  for (int64_t k = 0; k < elements; ++k) {
+    Ints starts(dims.size(), 0);
+    int64_t rest = k;
+    for (size_t d = spatial; d-- > 0; rest /= kernel[d]) starts[d + 2] = rest % kernel[d] * dilations[d];
+    values_at.push_back(c.reshape(c.slice(values, starts, results, steps), column));
+    places_at.push_back(c.reshape(c.slice(places, starts, results, steps), column));
+  }
+  const auto rank = static_cast<int64_t>(dims.size());
+  const auto side_by_side = [&](const std::vector<ValueId>& parts) {
+    return parts.size() == 1 ? parts[0] : c.op("concat", parts, {{"axis", rank}});
+  };
+  const ValueId is_maximum = c.op("eq", {side_by_side(values_at), c.reshape(maxima, column)});
+  const ValueId candidates = c.op("select", {is_maximum, side_by_side(places_at), nowhere});
+  return c.reduce("min", candidates, {rank}, false);
+}
+
+}  // namespace
+
 void import_max_pool(NodeContext& c) {
   c.require_inputs(1, 1);
-  c.no_outputs_from(1, "the indices of the maxima");
-  c.attrs.ignore("storage_order");  // says how the indices are counted
+  const bool column_major = c.attrs.get_int("storage_order", 0) != 0;  // of the indices
   const ValueId x = c.in(0);
-  c.out(0, c.composite("max_pool", {x}, window_attrs_of(c, x)));
+  const Attrs attrs = window_attrs_of(c, x);
+  const ValueId y = c.composite("max_pool", {x}, attrs);
+  c.out(0, y);
+  if (c.wants(1)) c.out(1, places_of_maxima(c, x, y, attrs, column_major));
 }
 
 void import_average_pool(NodeContext& c) {
