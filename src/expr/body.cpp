@@ -67,6 +67,29 @@ Body with_fresh_axes(const Body& body) {
   return copy;
 }
 
+namespace {
+
+bool is_16_bit_float(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// The same value as f32. Casts go to the loads, so that padding (a select of a load and 0) is still seen as such.
+Expr in_f32(const Expr& e) {
+  if (e->kind == ExprKind::kConst) return const_float(DType::kF32, e->float_value);
+  if (e->kind == ExprKind::kSelect) return select(e->operands[0], in_f32(e->operands[1]), in_f32(e->operands[2]));
+  return cast(DType::kF32, e);
+}
+
+}  // namespace
+
+Body with_wide_accumulation(const Body& body) {
+  if ((body.combiner != Combiner::kSum && body.combiner != Combiner::kProd) || !is_16_bit_float(body.value.dtype()))
+    return body;
+  Body wide = body;
+  const Expr& e = body.value;
+  const bool is_product = e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul;
+  wide.value = is_product ? in_f32(e->operands[0]) * in_f32(e->operands[1]) : in_f32(e);
+  return wide;
+}
+
 std::string to_string(const Body& body) {
   std::string text = "out[";
   for (size_t i = 0; i < body.axes.size(); ++i)

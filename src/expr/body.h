@@ -5,7 +5,9 @@
 //   injective:  out[axes] = value
 //   reduction:  out[axes] = combine over reduce_axes of value, starting from the combiner's identity
 // `value` loads from `inputs` by logical indices. Sums of floats narrower than f64 may be accumulated in any order and
-// in a wider type; the interpreter accumulates f32 and narrower in f64, integers in their own type (wrapping).
+// in a wider type; the interpreter accumulates f32 and narrower in f64, integers in their own type (wrapping). Sums and
+// products of f16 and bf16 are accumulated in f32 at least, and factors that are summed are multiplied in it (see
+// with_wide_accumulation): rounded after each step, a sum of thousands would have no digit right.
 // Scan, scatter and external bodies join this file when the first operator needs them.
 #pragma once
 
@@ -44,6 +46,9 @@ std::vector<Axis> make_axes(const std::string& prefix, const Shape& shape);
 
 // The body with its axis variables replaced by fresh ones, so that one body can appear twice in a program.
 Body with_fresh_axes(const Body& body);
+
+// A sum or product of 16-bit floats with a value in f32, to be rounded when it is complete; any other body as it is.
+Body with_wide_accumulation(const Body& body);
 
 std::string to_string(const Body& body);
 

@@ -56,7 +56,7 @@ struct InputView {
 
 class BodyEvaluator {
  public:
-  BodyEvaluator(const Body& body, const std::vector<const Tensor*>& inputs, const SymbolValues& symbols);
+  BodyEvaluator(const Body& body, DType result, const std::vector<const Tensor*>& inputs, const SymbolValues& symbols);
   Tensor run();
 
  private:
@@ -107,7 +107,8 @@ class BodyEvaluator {
   uint64_t counter_ = 1;
   LaneMask full_{0, 1};  // all lanes of the current run; one where there is no axis to run along
 
-  DType dtype_;
+  DType dtype_;   // of what is combined
+  DType result_;  // of what is written
   Tensor out_;
   std::array<double, kMaxLanes> real_total_{};
   std::array<int64_t, kMaxLanes> int_total_{};
@@ -121,8 +122,9 @@ std::vector<int64_t> row_major_strides(const std::vector<int64_t>& dims) {
   return strides;
 }
 
-BodyEvaluator::BodyEvaluator(const Body& body, const std::vector<const Tensor*>& inputs, const SymbolValues& symbols)
-    : body_(body), symbols_(symbols), dtype_(body.value.dtype()) {
+BodyEvaluator::BodyEvaluator(const Body& body, DType result, const std::vector<const Tensor*>& inputs,
+                             const SymbolValues& symbols)
+    : body_(body), symbols_(symbols), dtype_(body.value.dtype()), result_(result) {
   check(inputs.size() == body.inputs.size(), "a body with another number of inputs");
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Buffer& buffer = *body.inputs[i];
@@ -162,7 +164,7 @@ void BodyEvaluator::plan_loops() {
   std::vector<int64_t> dims;
   for (const Axis& axis : body_.axes) dims.push_back(evaluate_index(axis.extent, symbols_));
   const std::vector<int64_t> strides = row_major_strides(dims);
-  out_ = Tensor(dtype_, dims);
+  out_ = Tensor(result_, dims);
 
   const auto in_remainder = variables_in_remainders(body_.value);
   int lane_axis = -1;
@@ -339,15 +341,15 @@ void BodyEvaluator::write(int64_t offset, int64_t step) {
   for (int l = 0; l < out_lanes_; ++l) {
     const int64_t at = offset + step * l;
     const auto lane = static_cast<size_t>(l);
-    switch (dtype_) {
+    switch (result_) {
       case DType::kF32: reinterpret_cast<float*>(bytes)[at] = static_cast<float>(real_total_[lane]); break;
       case DType::kF64: reinterpret_cast<double*>(bytes)[at] = real_total_[lane]; break;
       case DType::kI64: reinterpret_cast<int64_t*>(bytes)[at] = int_total_[lane]; break;
       default:
-        if (is_float(dtype_)) {
-          write_float(dtype_, bytes, at, real_total_[lane]);
+        if (is_float(result_)) {
+          write_float(result_, bytes, at, real_total_[lane]);
         } else {
-          write_int(dtype_, bytes, at, int_total_[lane]);
+          write_int(result_, bytes, at, int_total_[lane]);
         }
     }
   }
@@ -506,7 +508,8 @@ int64_t evaluate_index(const Expr& e, const SymbolValues& symbols) {
 }
 
 Tensor evaluate_body(const Body& body, const std::vector<const Tensor*>& inputs, const SymbolValues& symbols) {
-  return BodyEvaluator(body, inputs, symbols).run();
+  const Body wide = with_wide_accumulation(body);
+  return BodyEvaluator(wide, body.value.dtype(), inputs, symbols).run();
 }
 
 }  // namespace tessera

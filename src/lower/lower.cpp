@@ -52,7 +52,7 @@ class KernelLowering {
 
   Operand add_stage(const std::string& name, const TensorType& type, const Body& body,
                     const std::vector<Operand>& operands) {
-    Body stage_body = with_fresh_axes(body);
+    Body stage_body = with_fresh_axes(with_wide_accumulation(body));
     std::unordered_map<const Buffer*, const Operand*> map;
     for (size_t i = 0; i < body.inputs.size(); ++i) map[body.inputs[i].get()] = &operands[i];
     stage_body.value = transform(stage_body.value, [&](const Expr& node) -> Expr {
@@ -62,9 +62,16 @@ class KernelLowering {
       return it->second->scalar ? it->second->scalar : load(it->second->buffer, node->operands);
     });
     stage_body.inputs.clear();
-    const BufferPtr out = make_buffer(fresh(name), type.dtype, type.shape);
+    const DType computed = stage_body.value.dtype();
+    const BufferPtr out = make_buffer(fresh(name), computed, type.shape);
     program_.stages.push_back({out, type.layout, std::move(stage_body)});
-    return {out, {}};
+    if (computed == type.dtype) return {out, {}};
+    // The complete sum is rounded by whoever reads it, or by a last stage.
+    Body rounding;
+    rounding.inputs = {make_buffer("x", computed, type.shape)};
+    rounding.axes = make_axes("i", type.shape);
+    rounding.value = cast(type.dtype, load(rounding.inputs[0], rounding.axis_vars()));
+    return add_stage(name, type, rounding, {{out, {}}});
   }
 
  private:

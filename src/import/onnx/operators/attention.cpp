@@ -88,7 +88,10 @@ void import_attention(NodeContext& c) {
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q_dims[3]));
   if (plain) {
     c.attrs.ignore("qk_matmul_output_mode");
-    const ValueId y = c.composite("attention", {q, k, v}, {{"scale", scale}});
+    // Scores of 16-bit floats would lose digits before the softmax spreads their differences.
+    const DType wide = dtype_bits(dtype) < 32 ? DType::kF32 : dtype;
+    const ValueId y = c.cast(
+        c.composite("attention", {c.cast(q, wide), c.cast(k, wide), c.cast(v, wide)}, {{"scale", scale}}), dtype);
     return c.out(0, flat ? merge_heads(c, y) : y);
   }
   const double root = std::sqrt(scale);
