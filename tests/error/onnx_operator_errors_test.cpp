@@ -113,6 +113,23 @@ TEST(OnnxOperatorErrors, OldOpsets) {
   expect_import_error(tile, "TSR-1044", {"Tile: tiles = 0.5", "an integer"});
 }
 
+TEST(OnnxOperatorErrors, BitCastAndSwiGlu) {
+  OnnxModel bits(28);
+  bits.input("x", {2, 3}).output("y");
+  set_attribute(bits.node("BitCast", {"x"}, {"y"}), "to", int64_t{onnx::TensorProto::DOUBLE});
+  expect_import_error(bits, "TSR-1044", {"BitCast: an operand of type f32[2,3] as f64", "a type of as many bits"});
+  OnnxModel gated(28);
+  gated.input("x", {2, 3}).input("v", {3}).output("y");
+  gated.node("SwiGLU", {"x", "v"}, {"y"});
+  expect_import_error(gated, "TSR-1044", {"SwiGLU: operands of type f32[2,3] and f32[3]", "operands of one shape"});
+  OnnxModel pool(12);
+  pool.input("x", {1, 1, 4}, onnx::TensorProto::INT8).output("y").output("i");
+  auto& node = pool.node("MaxPool", {"x"}, {"y", "i"});
+  set_attribute(node, "kernel_shape", std::vector<int64_t>{2});
+  set_attribute(node, "pads", std::vector<int64_t>{1, 0});
+  expect_import_error(pool, "TSR-1040", {"the indices of maxima of padded integers"});
+}
+
 TEST(OnnxOperatorErrors, Sampling) {
   OnnxModel grid;
   grid.input("x", {1, 2, 4, 4}).input("g", {1, 3, 3, 3}).output("y");

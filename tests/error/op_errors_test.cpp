@@ -74,6 +74,12 @@ TEST(OpErrors, ElementTypes) {
             "  node:  n1\n"
             "  legal: i8 to i64, u8 to u64\n"
             "  hint:  insert a cast to one of these types");
+  Attrs to_f32;
+  to_f32.set("to", DType::kF32);
+  EXPECT_EQ(op_error("bitcast", {{DType::kF16, {2}}}, to_f32),
+            "error TSR-2020: operator bitcast: operand 1 of type f16[2] as f32\n"
+            "  node:  n1\n"
+            "  legal: an element type of as many bits");
   EXPECT_EQ(op_error("add", {{DType::kBool, {2}}, {DType::kBool, {2}}}),
             "error TSR-2020: operator add: operand 1 of type bool[2]\n"
             "  node:  n1\n"
@@ -457,16 +463,12 @@ TEST(OpErrors, SymbolicExtents) {
   // What can be decided is; what cannot, is refused.
   EXPECT_EQ(infer("add", {{n, Expr(3)}, {Expr(3)}}, {}), "f32[n,3]");
   EXPECT_EQ(infer("concat", {{n}, {n}}, {{"axis", int64_t{0}}}), "f32[(n * 2)]");
-  EXPECT_EQ(error_of([&] {
-              infer("add", {{n}, {Expr(3)}}, {});
-            }),
+  EXPECT_EQ(error_of([&] { infer("add", {{n}, {Expr(3)}}, {}); }),
             "error TSR-2023: operator add: shapes [n] and [3]\n"
             "  node:  n1\n"
             "  legal: extents that are equal or 1, aligned at the last dimension\n"
             "  hint:  dimension 1 from the end has extents n and 3");
-  EXPECT_EQ(error_of([&] {
-              infer("reshape", {{n, Expr(4)}}, {{"shape", Dims{2, 2}}});
-            }),
+  EXPECT_EQ(error_of([&] { infer("reshape", {{n, Expr(4)}}, {{"shape", Dims{2, 2}}}); }),
             "error TSR-2028: operator reshape: shape = [2, 2] (4 elements) for operand 1 of type f32[n,4] ((n * 4) "
             "elements)\n"
             "  node:  n1\n"

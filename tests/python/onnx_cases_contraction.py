@@ -121,6 +121,15 @@ def add_pooling(b):
         b.op(f"{low}_opset8", op, [(1, 3, 8, 8)], 8, kernel_shape=[2, 2], strides=[2, 2])
     b.op("maxpool_dilated", "MaxPool", [(1, 3, 12, 12)], kernel_shape=[3, 3], dilations=[2, 2])
     negative = -np.abs(b.random("m").standard_normal((1, 2, 6, 6))).astype(np.float32)
+    for name, shape, attributes in [
+            ("1d", (2, 3, 11), dict(kernel_shape=[3], strides=[2], pads=[1, 1])),
+            ("2d", (2, 3, 7, 9), dict(kernel_shape=[3, 2], strides=[2, 3], pads=[1, 0, 1, 1])),
+            ("2d_ceil", (1, 2, 8, 8), dict(kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)),
+            ("2d_dilated", (1, 2, 9, 10), dict(kernel_shape=[2, 3], dilations=[3, 2])),
+            ("2d_columns", (2, 2, 6, 5), dict(kernel_shape=[2, 2], storage_order=1)),
+            ("3d", (1, 2, 5, 4, 6), dict(kernel_shape=[2, 2, 3], pads=[1, 0, 1, 0, 1, 0])),
+            ("whole", (1, 1, 4, 4), dict(kernel_shape=[4, 4]))]:
+        b.op(f"maxpool_indices_{name}", "MaxPool", [shape], outputs=2, **attributes)
     b.op("maxpool_negative_values", "MaxPool", [negative], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     b.op("averagepool_count_include_pad", "AveragePool", [(1, 3, 9, 9)], kernel_shape=[3, 3], pads=[1, 1, 1, 1],
          count_include_pad=1)
@@ -219,7 +228,26 @@ def add_chains(b):
             ["e", "y"], constants=["one"])
 
 
+def add_long_sums(b):
+    """Sums of many 16-bit floats: rounded after each step, the first of them would end at 2048."""
+    ones = np.ones((3, 8192), np.float16)
+    b.known("long_sum_f16", "ReduceSum", [ones, np.array([1], np.int64)], [np.full((3, 1), 8192, np.float16)], 18,
+            constants=(1,))
+    for k in (1000, 4097):
+        random = b.random(f"long product {k}")
+        a, w = (random.standard_normal(s).astype(np.float16) for s in ((5, k), (k, 7)))
+        # Rounding the sum once leaves 2^-11 of it, which is above the bound of the cases: powers of two have none.
+        a, w = (np.sign(v) * np.float16(2.0) ** random.integers(-2, 1, v.shape).astype(np.float16) for v in (a, w))
+        exact = a.astype(np.float64) @ w.astype(np.float64)
+        b.known(f"long_matmul_f16_{k}", "MatMul", [a.astype(np.float16), w.astype(np.float16)],
+                [exact.astype(np.float16)], 13)
+    x = np.full((1, 64, 9, 9), 0.25, np.float16)
+    w = np.ones((2, 64, 3, 3), np.float16)
+    b.known("long_conv_f16", "Conv", [x, w], [np.full((1, 2, 7, 7), 144, np.float16)], 11)
+
+
 def add_cases(b):
+    add_long_sums(b)
     add_conv(b)
     add_conv_transpose(b)
     add_pooling(b)

@@ -140,7 +140,34 @@ def add_chains(b):
     b.graph("chain_diamond", nodes, {"x": tensors["x"]}, ["y"])
 
 
+def add_newer(b):
+    """Operators that ONNX Runtime does not have yet."""
+    zeros = np.array([0, -0.0, 0, -0.0, 3, -3, 5.5, -5.5], np.float32)
+    divisors = np.array([-2, 2, 2, -2, 3, 3, -2, 2], np.float32)
+    for dtype in (np.float32, np.float16):
+        operands = [zeros.astype(dtype), divisors.astype(dtype)]
+        rest = np.mod(*operands)
+        b.known(f"mod_signs_{np.dtype(dtype).name}", "Mod", operands, [rest], 28)
+        name, model, given, _ = b.cases.pop()  # 1 / rest tells the zeros apart
+        model.graph.node.append(helper.make_node("Reciprocal", ["y0"], ["inverse"]))
+        model.graph.output[0].name = "inverse"
+        with np.errstate(divide="ignore"):
+            b.cases.append((name, model, given, [np.reciprocal(rest)]))
+    gate, value = (b.random(name).standard_normal((3, 17)).astype(np.float32) for name in ("gate", "value"))
+    for alpha in (1.0, 0.5):
+        b.known(f"swiglu_{alpha:g}".replace(".", "_"), "SwiGLU", [gate, value],
+                [(gate / (1 + np.exp(-alpha * gate.astype(np.float64))) * value).astype(np.float32)], 28, alpha=alpha)
+    pairs = [(np.float32, np.int32), (np.int64, np.float64), (np.float16, np.uint16), (np.uint8, np.int8),
+             (np.bool_, np.uint8), (np.uint32, np.float32), (np.int16, np.float16)]
+    for source, target in pairs:
+        values = (b.random("bits").integers(-99, 99, 37)).astype(source) if source not in (np.uint8, np.bool_, np.uint32) \
+            else b.random("bits").integers(0, 2 if source == np.bool_ else 199, 37).astype(source)
+        b.known(f"bitcast_{np.dtype(source).name}_{np.dtype(target).name}", "BitCast", [values], [values.view(target)], 26,
+                to=helper.np_dtype_to_tensor_dtype(np.dtype(target)))
+
+
 def add_cases(b):
+    add_newer(b)
     add_binary(b)
     add_unary(b)
     add_cast(b)
