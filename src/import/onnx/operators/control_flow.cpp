@@ -66,11 +66,12 @@ ValueId none_stacked(NodeContext& c, ValueId part, int64_t axis) {
   return c.constant_value(Tensor(c.dtype(part), dims));
 }
 
+// `counts`, when given, says whether the step takes place.
 std::vector<ValueId> run_body(NodeContext& c, const onnx::GraphProto& body, const std::vector<ValueId>& inputs,
-                              size_t min_results) {
+                              size_t min_results, std::optional<ValueId> counts) {
   if (static_cast<size_t>(body.input_size()) != inputs.size())
     c.malformed(fmt::format("a body of {} inputs", body.input_size()), fmt::format("{} inputs", inputs.size()));
-  std::vector<ValueId> results = c.open(body, inputs);
+  std::vector<ValueId> results = c.open(body, inputs, counts);
   if (results.size() < min_results)
     c.malformed(fmt::format("a body of {} results", results.size()), fmt::format("{} or more", min_results));
   return results;
@@ -98,9 +99,10 @@ struct ScanPlan {
           operands.push_back(at(c, inputs[i], input_axes[i], input_backwards[i] != 0 ? steps - 1 - t : t));
         }
       }
-      std::vector<ValueId> next = run_body(c, body, operands, states + outputs);
       std::optional<ValueId> active;
       if (length) active = c.op("gt", {*length, c.scalar(DType::kI64, static_cast<double>(t))});
+      const std::optional<ValueId> counts = steps == 0 ? c.scalar(DType::kBool, 0) : active;
+      std::vector<ValueId> next = run_body(c, body, operands, states + outputs, counts);
       for (size_t i = 0; i < outputs; ++i) {
         const ValueId part = next[states + i];
         stacks[i].push_back(active ? c.op("select", {*active, part, c.scalar_like(part, 0)}) : part);
@@ -285,7 +287,7 @@ void import_loop(NodeContext& c) {
     check_steps(c, step + 1, body);
     std::vector<ValueId> operands = {c.reshape(c.ints({step}), {}), condition};
     operands.insert(operands.end(), carried.begin(), carried.end());
-    const std::vector<ValueId> next = run_body(c, body, operands, carried.size() + 1 + collected);
+    const std::vector<ValueId> next = run_body(c, body, operands, carried.size() + 1 + collected, running);
     for (size_t i = 0; i < carried.size(); ++i) {
       const ValueId value = next[i + 1];
       if (running && (c.dims(value) != c.dims(carried[i]) || c.dtype(value) != c.dtype(carried[i])))
@@ -303,7 +305,8 @@ void import_loop(NodeContext& c) {
   if (step == 0 && collected > 0) {  // only for the types of the results
     std::vector<ValueId> operands = {c.reshape(c.ints({0}), {}), condition};
     operands.insert(operands.end(), carried.begin(), carried.end());
-    const std::vector<ValueId> next = run_body(c, body, operands, carried.size() + 1 + collected);
+    const std::vector<ValueId> next =
+        run_body(c, body, operands, carried.size() + 1 + collected, c.scalar(DType::kBool, 0));
     for (size_t i = 0; i < collected; ++i) stacks[i].push_back(next[1 + carried.size() + i]);
   }
   for (size_t i = 0; i < carried.size(); ++i) c.out(static_cast<int>(i), carried[i]);
