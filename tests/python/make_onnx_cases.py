@@ -51,6 +51,7 @@ class Builder:
 
     def __init__(self):
         self.cases = []  # (name, model, inputs, outputs or None: ask the reference)
+        self.results = {}  # name -> outputs, of cases that need no reference
         self.by_onnx = set()  # names of cases whose reference is the evaluator of the package onnx
 
     def random(self, name):
@@ -93,7 +94,8 @@ class Builder:
                                   [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in outputs],
                                   [numpy_helper.from_array(np.asarray(tensors[n], order="C"), n) for n in constants])
         opsets = [helper.make_opsetid("", opset)]
-        opsets += [helper.make_opsetid(domain, domain_version(domain, nodes)) for domain in sorted({n.domain for n in nodes if n.domain})]
+        domains = sorted({n.domain for n in nodes if n.domain})
+        opsets += [helper.make_opsetid(domain, domain_version(domain, nodes)) for domain in domains]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="tessera-tests")
         model.ir_version = 8 if opset <= 18 else 10
         self.cases.append((name, model, inputs, None))
@@ -115,7 +117,8 @@ class OnnxReference:
 
 
 def complete(model, inputs, by_onnx, results=None):
-    """Runs the model in ONNX Runtime or the package onnx, unless the results are known; gives the graph outputs the types and shapes found and returns the arrays."""
+    """Runs the model in ONNX Runtime or the package onnx, unless the results are known; gives the graph outputs the types
+    and shapes found and returns the arrays."""
     del model.graph.output[:]
     names = [name for node in model.graph.node for name in node.output if name]
     consumed = {name for node in model.graph.node for name in node.input}
@@ -175,7 +178,7 @@ def main():
     written, refused = 0, []
     for name, model, inputs, known in selected:
         try:
-            outputs = known or complete(model, inputs, name in builder.by_onnx)
+            outputs = known or complete(model, inputs, name in builder.by_onnx, builder.results.get(name))
         except Exception as error:  # references have gaps of their own; a case without a reference is no case
             refused.append(name)
             print(f"make_onnx_cases: no reference for {name}: {str(error).splitlines()[0][:160]}", file=sys.stderr)

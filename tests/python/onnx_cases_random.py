@@ -38,7 +38,7 @@ def add_values(b):
         node = helper.make_node(op, [], ["y"], name="draw", shape=list(shape),
                                 dtype=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), **attributes)
         b.graph(name, [node], {}, ["y"], 22)
-        b.known[name] = [expected.reshape(shape).astype(dtype)]
+        b.results[name] = [expected.reshape(shape).astype(dtype)]
 
     for seed in (0.0, 1.0, 42.5):
         case(f"random_uniform_values_{seed}", "RandomUniform", (3, 7), uniform(seed, 21) * np.float32(5) - np.float32(2),
@@ -50,9 +50,9 @@ def add_values(b):
              scale=0.5)
     x = b.random("like").uniform(0, 1, (5, 6)).astype(np.float32)
     b.op("bernoulli_values", "Bernoulli", [x], 22, seed=3.0)
-    b.known["bernoulli_values"] = [(uniform(3.0, 30).reshape(5, 6) < x).astype(np.float32)]
+    b.results["bernoulli_values"] = [(uniform(3.0, 30).reshape(5, 6) < x).astype(np.float32)]
     b.op("bernoulli_certain", "Bernoulli", [np.float32([0, 1, 0, 1])], 15)
-    b.known["bernoulli_certain"] = [np.float32([0, 1, 0, 1])]
+    b.results["bernoulli_certain"] = [np.float32([0, 1, 0, 1])]
 
 
 def add_distributions(b):
@@ -93,7 +93,7 @@ def add_distributions(b):
         check(f"random_bernoulli_{seed}", helper.make_node("Bernoulli", ["x"], ["y"], seed=seed), [(mean, 0.3, 0.01)],
               {"x": np.full(shape, 0.3, np.float32)})
         # ONNX Runtime's own draws do not have this mean.
-        b.known[f"random_bernoulli_{seed}"] = [np.array(True)]
+        b.results[f"random_bernoulli_{seed}"] = [np.array(True)]
     # Rows and columns do not repeat each other: the mean of each row and of each column is near the mean of all.
     for axis, slack in ((0, 0.13), (1, 0.08)):
         facts = [([("ReduceMean", dict(axes=[axis], keepdims=0))] + end, 0.5, slack) for end in (lowest, highest)]

@@ -265,9 +265,9 @@ TEST(CodegenLoops, ParallelLoopUsesWhatIsAroundIt) {
     for n in 0..3 {
       small[1] = cast:f32(n)
       parallel for i in 0..64 { vectorized for j in 0..2000 { t[i, j] = (x[n, i, j] + small[1]) } }
-      unrolled for half in 0..2 {
-        parallel for i in 0..32 { vectorized for j in 0..2000 {
-          y[n, (half * 32 + i), j] = t[(63 - (half * 32 + i)), j] } } } } })";
+      unrolled for part in 0..16 {
+        parallel for i in 0..4 { vectorized for j in 0..2000 {
+          y[n, (part * 4 + i), j] = t[(63 - (part * 4 + i)), j] } } } } })";
   expect_agrees(text);
   int calls = 0;
   const LoopProgram loops = parse_loop_program(text);
@@ -277,7 +277,7 @@ TEST(CodegenLoops, ParallelLoopUsesWhatIsAroundIt) {
   host.threads = 2;
   host.parallel_calls = &calls;
   module.run(random_inputs(loops, 1), host);
-  EXPECT_EQ(calls, 3) << "the copies are large enough to be split, the halves are not";
+  EXPECT_EQ(calls, 3) << "the copies are large enough to be split, the parts are not";
 }
 
 TEST(CodegenLoops, ScratchPerWorker) {
