@@ -97,6 +97,48 @@ CASES = [
 ]
 
 
+def extent(name, found, legal, axis=0, output=0):
+    return message(name, f"the extent of dimension {axis} of 'y' (output {output})", found, f"{legal}, as the model declares")
+
+
+def check_counts():
+    """Numbers of results that only a run knows are those declared, or the run is refused."""
+    flags = lambda *values: np.array(values, bool)
+    compress = [({"x": WIDE, "p": flags(*p)}, WIDE[list(p)] if sum(p) == 2 else extent("Compress 'n'", sum(p), 2))
+                for p in ((True, False, True), (False, True, True), (True, True, True), (False, True, False))]
+    non_zero = [({"x": f32(*x)}, np.array(np.nonzero(f32(*x))) if np.count_nonzero(x) == 2 else
+                 extent("NonZero 'n'", np.count_nonzero(x), 2, 1))
+                for x in ((1, 0, 3, 0), (0, 0, 0.5, -1), (0, 0, 0, 0), (1, 2, 3, 0))]
+    unique = [({"x": f32(*x)}, np.unique(f32(*x)) if len(set(x)) == 2 else extent("Unique 'n'", len(set(x)), 2))
+              for x in ((5, 1, 5, 1), (2, 2, 2, 7), (1, 1, 1, 1), (1, 2, 3, 4))]
+    boxes = np.float32([[[0, 0, 1, 1], [0, 0.01, 1, 1.01], [0, 5, 1, 6]]])
+    def suppress(scores, limit):
+        chosen = [i for i in np.argsort(-np.array(scores)) if not (i == 1 and scores[0] > scores[1])
+                  and not (i == 0 and scores[1] > scores[0]) and scores[i] > 0.5][:limit]
+        given = {"x": boxes, "s": f32(*scores).reshape(1, 1, 3), "m": np.array(limit), "o": np.float32(0.5), "t": np.float32(0.5)}
+        wanted = np.array([[0, 0, i] for i in chosen], np.int64)
+        return given, wanted if len(chosen) == 1 else extent("NonMaxSuppression 'n'", len(chosen), 1)
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "one"], ["w"]), helper.make_node("Less", ["w", "top"], ["go"]),
+         helper.make_node("Identity", ["w"], ["each"])], "body",
+        [helper.make_tensor_value_info("i", 7, ()), helper.make_tensor_value_info("c", 9, ()),
+         helper.make_tensor_value_info("v", 1, ())],
+        [helper.make_tensor_value_info("go", 9, ()), helper.make_tensor_value_info("w", 1, ()),
+         helper.make_tensor_value_info("each", 1, ())], [onnx.numpy_helper.from_array(np.float32(1), "one")])
+    loop = lambda trips, top: ({"p": np.array(trips), "b": np.array(True), "x": np.float32(0), "top": np.float32(top)},
+                               f32(1, 2, 3) if min(trips, top) == 3 else extent("Loop 'n'", min(trips, top, 4), 3, output=1))
+    return [
+        ("compress", node("Compress", ["x", "p"], axis=0), [(2, 4)], compress),
+        ("non_zero", node("NonZero", ["x"]), [(1, 2)], non_zero),
+        ("unique", node("Unique", ["x"]), [(2,)], unique),
+        ("suppression", node("NonMaxSuppression", ["x", "s", "m", "o", "t"]), [(1, 3)],
+         [suppress((0.9, 0.8, 0.1), 3), suppress((0.6, 0.8, 0.1), 3), suppress((0.9, 0.8, 0.7), 1),
+          suppress((0.9, 0.8, 0.7), 3), suppress((0.1, 0.2, 0.3), 3)]),
+        ("loop", node("Loop", ["p", "b", "x"], ("", "y"), body=body), [(3,)],
+         [loop(3, 9), loop(9, 3), loop(2, 9), loop(9, 2), loop(7, 5)]),
+    ]
+
+
 def check_seed():
     """Dropout for training draws what the standard's reference draws for a seed."""
     def outcome(ratio):
@@ -124,9 +166,9 @@ def write_model(path, node_proto, declared, inputs):
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype), np.shape(value))
              for name, value in inputs.items()]
     kinds = {"i": onnx.TensorProto.INT64} | {"y": helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
-                                             if node_proto.op_type == "Range" else onnx.TensorProto.FLOAT}
+                                             if node_proto.op_type in ("Range", "NonZero", "NonMaxSuppression") else onnx.TensorProto.FLOAT}
     outputs = [helper.make_tensor_value_info(name, kinds.get(name, onnx.TensorProto.FLOAT), shape)
-               for name, shape in zip(node_proto.output, declared)]
+               for name, shape in zip(filter(None, node_proto.output), declared)]
     graph = helper.make_graph([node_proto], "g", infos, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
     model.ir_version = 8
@@ -147,7 +189,7 @@ def main():
     failures = count = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for case, node_proto, declared, runs in CASES + [check_not_taken(), check_seed()]:
+        for case, node_proto, declared, runs in CASES + check_counts() + [check_not_taken(), check_seed()]:
             model = folder / f"{case}.onnx"
             write_model(model, node_proto, declared, runs[0][0])
             for flags in (["-O3"], ["-O0"], ["--engine", "interp"]):

@@ -108,6 +108,12 @@ Ints ints_or_expected(NodeContext& c, int i, const std::string& name, const std:
   return values;
 }
 
+void require_count(NodeContext& c, int output, int axis, ValueId found, int64_t declared) {
+  c.check_when_run(fmt::format("the extent of dimension {} of '{}' (output {})", axis, c.output_name(output), output),
+                   c.op("eq", {found, c.scalar(DType::kI64, static_cast<double>(declared))}), c.reshape(found, {1}),
+                   fmt::format("{}, as the model declares", declared));
+}
+
 void require_shape(NodeContext& c, int output, ValueId shape, const Ints& declared, std::optional<ValueId> holds) {
   if (declared.empty()) return;
   ValueId same = all_equal(c, shape, c.ints(declared));

@@ -36,6 +36,9 @@ std::vector<int64_t> ints_or_expected(NodeContext& c, int i, const std::string& 
 void require_shape(NodeContext& c, int output, ValueId shape, const std::vector<int64_t>& declared,
                    std::optional<ValueId> holds = {});
 
+// The run must find `declared` elements for dimension `axis` of the result `output`; `found` is one i64.
+void require_count(NodeContext& c, int output, int axis, ValueId found, int64_t declared);
+
 // Lists of numbers for some axes, as values for every axis of rank `rank`.
 struct PerAxis {
   ValueId named;                // bool[rank]

@@ -1,6 +1,5 @@
 // Operators whose number of results depends on values: Compress, NonZero, Unique, NonMaxSuppression. What decides it
-// may be constant; otherwise the model has to declare the number. Where the run finds fewer, the rest is 0; where it
-// finds more, they are cut off.
+// may be constant; otherwise the model has to declare the number, and a run that finds another one is refused.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,6 +7,7 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 
 namespace tessera {
 namespace {
@@ -39,10 +39,11 @@ struct Found {
   ValueId there;   // bool [count]
 };
 
-// The first `count` places at which `mask` [n] is true.
-Found find_true(NodeContext& c, ValueId mask, int64_t count) {
+// The `count` places at which `mask` [n] is true: dimension `axis` of result 0.
+Found find_true(NodeContext& c, ValueId mask, int64_t count, int axis) {
   const int64_t n = c.dims(mask)[0];
   check_looks(c, n, count);
+  require_count(c, 0, axis, c.reduce("sum", c.cast(mask, DType::kI64), {0}, false), count);
   if (n == 0 || count == 0)
     return {c.constant_value(Tensor(DType::kI64, {count})), c.constant_value(Tensor(DType::kBool, {count}))};
   const ValueId before = running_sum(c, c.cast(mask, DType::kI64), 0);
@@ -90,7 +91,7 @@ void import_compress(NodeContext& c) {
   const int64_t count =
       declared_count(c, 0, c.dims(x).size(), static_cast<size_t>(axis), "a condition that is not constant");
   const int64_t length = std::min(extent, c.dims(condition)[0]);
-  c.out(0, gathered(c, x, find_true(c, c.slice(condition, {0}, {length}, {1}), count), axis));
+  c.out(0, gathered(c, x, find_true(c, c.slice(condition, {0}, {length}, {1}), count, static_cast<int>(axis)), axis));
 }
 
 // The index of each element other than 0, a dimension in each row.
@@ -105,7 +106,7 @@ void import_non_zero(NodeContext& c) {
   } else {
     const int64_t count = declared_count(c, 0, 2, 1, "the operand");
     const ValueId flat = c.reshape(x, {n});
-    found = find_true(c, c.dtype(x) == DType::kBool ? flat : c.op("ne", {flat, c.scalar_like(x, 0)}), count);
+    found = find_true(c, c.dtype(x) == DType::kBool ? flat : c.op("ne", {flat, c.scalar_like(x, 0)}), count, 1);
   }
   const int64_t count = c.dims(found.places)[0];
   if (rank == 0 || count == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {rank, count})));
@@ -176,6 +177,8 @@ void import_unique(NodeContext& c) {
     if (!found || *found < 1 || *found > n)
       c.unsupported("how many elements it gives depends on the operand, and the model does not declare the number");
     count = *found;
+    const int first = c.wants(0) ? 0 : c.wants(1) ? 1 : 3;
+    require_count(c, first, first == 0 ? static_cast<int>(axis) : 0, count_true(leads, 0), count);
   }
   const ValueId which = c.op("eq", {c.reshape(order, {1, n}), c.iota({count, 1}, 0)});  // [count, n]
   const ValueId counts = count_true(which, 1);
@@ -227,9 +230,9 @@ void import_non_max_suppression(NodeContext& c) {
   if (!c.has(2)) most = 0;
   else if (const auto known = c.constant(c.in(2))) most = std::clamp<int64_t>(known->get_int(0), 0, n);
   else limit = scalar(2);
-  const int64_t count = most == 0 || product(dims) == 0 ? 0 : declared_count(c, 0, 2, 0, "boxes and scores");
-  most = std::min(most, count);
-  if (count == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
+  if (most == 0 || product(dims) == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
+  const int64_t count = declared_count(c, 0, 2, 0, "boxes and scores");
+  most = std::min(most, count + 1);  // one more, to see that there are no further ones
   if (most > kMostSteps) c.unsupported(fmt::format("more than {} boxes of a class", kMostSteps));
 
   const auto coordinate = [&](int64_t i) {
@@ -279,7 +282,8 @@ void import_non_max_suppression(NodeContext& c) {
     return c.reshape(parts.size() == 1 ? parts[0] : c.op("concat", parts, {{"axis", int64_t{2}}}),
                      {images * classes * most});
   };
-  const Found found = find_true(c, joined(valid), count);
+  const Found found = find_true(c, joined(valid), count, 0);
+  if (count == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
   const auto column = [&](ValueId v) { return c.reshape(c.op("select", {found.there, v, number(c, 0)}), {count, 1}); };
   const ValueId group = c.div(found.places, number(c, most));
   const ValueId box = c.op("gather", {joined(chosen), found.places}, {{"axis", int64_t{0}}});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 #include "import/onnx/tensor_reader.h"
 
 namespace tessera {
@@ -229,7 +230,8 @@ void import_scan(NodeContext& c) {
 
 // The body runs until a count is reached or its condition is false. Where both are known the steps are written out as
 // they happen. Otherwise as many as there can be are, and each takes effect only while the loop still runs; a result
-// that collects a value of each step then has the length that the model declares.
+// that collects a value of each step then has the length that the model declares, and a run with another number of
+// steps is refused.
 void import_loop(NodeContext& c) {
   const onnx::GraphProto& body = c.attrs.require_graph("body");
   c.require_inputs(0, -1);
@@ -283,6 +285,7 @@ void import_loop(NodeContext& c) {
 
   std::vector<std::vector<ValueId>> stacks(collected);
   int64_t step = 0;
+  ValueId taken = c.scalar(DType::kI64, 0);  // how many steps have taken place
   for (; !ended && step < limit; ++step) {
     check_steps(c, step + 1, body);
     std::vector<ValueId> operands = {c.reshape(c.ints({step}), {}), condition};
@@ -299,8 +302,21 @@ void import_loop(NodeContext& c) {
       const ValueId value = next[1 + carried.size() + i];
       stacks[i].push_back(running ? c.op("select", {*running, value, c.scalar_like(value, 0)}) : value);
     }
+    taken = c.add(taken, running ? c.cast(*running, DType::kI64) : c.scalar(DType::kI64, 1));
     follow(next[0]);
     if (!ended && step + 1 < limit) check_limit(step + 1);
+  }
+  if (running && collected > 0) {
+    // Where the declared length ended the loop, it must not go on.
+    ValueId found = taken;
+    if (!ended && step < most.value_or(INT64_MAX)) {
+      ValueId more = *running;
+      if (count)
+        more = c.op("logical_and", {more, c.op("gt", {*count, c.scalar(DType::kI64, static_cast<double>(step))})});
+      found = c.add(found, c.cast(more, DType::kI64));
+    }
+    for (int i = static_cast<int>(carried.size()); i < c.num_outputs(); ++i)
+      if (c.wants(i)) require_count(c, i, 0, found, step);
   }
   if (step == 0 && collected > 0) {  // only for the types of the results
     std::vector<ValueId> operands = {c.reshape(c.ints({0}), {}), condition};
