@@ -58,10 +58,7 @@ class InterpretedModel : public Model {
     return {};
   }
 
-  void bind(std::vector<Tensor> inputs) override {
-    check_inputs(inputs_, inputs);
-    bound_ = std::move(inputs);
-  }
+  void bind(std::vector<Tensor> inputs) override { bound_ = fitting_inputs(inputs_, std::move(inputs)); }
   void run() override {
     results_ = GraphInterpreter().evaluate(graph_, bound_);
     const size_t own = graph_.num_own_outputs();

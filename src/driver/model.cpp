@@ -29,7 +29,7 @@ bool TensorInfo::is_static() const {
 
 std::string TensorInfo::type_text() const { return text_of(dtype, dims); }
 
-void check_inputs(const std::vector<TensorInfo>& infos, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> fitting_inputs(const std::vector<TensorInfo>& infos, std::vector<Tensor> inputs) {
   if (infos.size() != inputs.size()) {
     throw UserError({.id = "TSR-6301",
                      .message = fmt::format("the model has {} inputs and {} were given", infos.size(), inputs.size()),
@@ -47,6 +47,9 @@ void check_inputs(const std::vector<TensorInfo>& infos, const std::vector<Tensor
                        .legal = fmt::format("{}, its declared type", info.type_text()),
                        .hint = "convert the values to that dtype; nothing is converted silently"});
     }
+    if (info.dims.empty() && inputs[i].num_elements() == 1 && !inputs[i].dims().empty()) {
+      inputs[i] = Tensor(info.dtype, {}, std::make_shared<const Tensor>(inputs[i]), inputs[i].bytes());
+    }
     if (!shape_fits(info.dims, inputs[i].dims())) {
       throw UserError({.id = "TSR-6303",
                        .message = fmt::format("input '{}' got {}", info.name, given),
@@ -55,6 +58,7 @@ void check_inputs(const std::vector<TensorInfo>& infos, const std::vector<Tensor
                        .hint = "give a tensor of that shape, or compile the model for this one with --shape"});
     }
   }
+  return inputs;
 }
 
 }  // namespace tessera

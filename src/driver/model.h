@@ -49,7 +49,8 @@ class Model {
   virtual std::vector<KernelSpan> run_traced() = 0;
 };
 
-// UserError TSR-6301 (how many), TSR-6302 (dtype), TSR-6303 (shape), each naming the input, what it is and what came.
-void check_inputs(const std::vector<TensorInfo>& infos, const std::vector<Tensor>& inputs);
+// The inputs as the model takes them: a scalar may come as one element of any rank. UserError TSR-6301 (how many),
+// TSR-6302 (dtype), TSR-6303 (shape), each naming the input, what it is and what came.
+std::vector<Tensor> fitting_inputs(const std::vector<TensorInfo>& infos, std::vector<Tensor> inputs);
 
 }  // namespace tessera

@@ -57,8 +57,7 @@ class NativeModel : public Model {
   int num_threads() const override { return tessera_session_num_threads(session_.get()); }
 
   void bind(std::vector<Tensor> inputs) override {
-    check_inputs(inputs_, inputs);
-    bound_ = std::move(inputs);
+    bound_ = fitting_inputs(inputs_, std::move(inputs));
     input_tensors_.clear();
     for (const Tensor& tensor : bound_)
       input_tensors_.push_back(describe(tensor, const_cast<std::byte*>(tensor.bytes())));

@@ -165,6 +165,16 @@ class Run(CliTest):
             numpy.testing.assert_allclose(self.load_npy("y.npy"), affine(x)[0], rtol=1e-6, err_msg=spec)
             numpy.testing.assert_allclose(self.load_npy("z.npy"), affine(x)[1], rtol=1e-6, err_msg=spec)
 
+    def test_a_scalar_may_come_as_one_element(self):
+        info = lambda name: (name, TensorProto.FLOAT, ())
+        self.save(make_model([helper.make_node("Neg", ["x"], ["y"])], [info("x")], [info("y")]), "scalar.onnx")
+        for engine in ("native", "interp"):
+            for spec in ("f32=3", "1xf32=3", "1x1xf32=3"):
+                self.tessera("run", "scalar.onnx", "--engine", engine, "-i", spec, "-o", "@y.npy")
+                numpy.testing.assert_array_equal(self.load_npy("y.npy"), numpy.float32(-3))
+            _, errors = self.tessera("run", "scalar.onnx", "--engine", engine, "-i", "2xf32=3", code=1)
+            self.assertIn("TSR-6303", errors)
+
     def test_random_inputs_are_seeded_and_said_to_be_random(self):
         first, errors = self.tessera("run", "model.onnx")
         self.assertEqual(errors, "input 'x': random (seed 0); give a tensor with --input\n")

@@ -14,7 +14,14 @@ import numpy as np
 
 import model_runs as runs
 
-MODELS = ["mnist-ort-examples", "mnist-opt-wonnx", "ultraface-rfb-320"]
+SPEECH = ["--shape", "input=1x576", "--shape", "state=2x1x128"]  # 16 kHz: 64 samples of the chunk before, 512 of this
+MODELS = {  # flags of 'compile'
+    "mnist-ort-examples": [],
+    "mnist-opt-wonnx": [],
+    "ultraface-rfb-320": [],
+    "silero-vad": SPEECH,
+    "silero-vad-16k-op15": SPEECH,
+}
 
 
 def load(folder, kind, case):
@@ -31,12 +38,12 @@ def main():
         return 77
     count = runs.Count()
     with tempfile.TemporaryDirectory() as work:
-        for name in MODELS:
+        for name, flags in MODELS.items():
             folder, module = data / name, pathlib.Path(work) / f"{name}.so"
             if not folder.is_dir():
                 count.skip(name, f"not in {data}")
                 continue
-            problem = runs.tessera(binary, "compile", folder / "model.onnx", "-o", module, "--quiet")
+            problem = runs.tessera(binary, "compile", folder / "model.onnx", "-o", module, "--quiet", *flags)
             if problem:
                 count.result(name, problem)
                 continue

@@ -62,6 +62,17 @@ TEST(OnnxIfErrors, Branches) {
        "node: Ny"});
 }
 
+// One branch that contradicts the shapes is an error of the run that takes it; two are one of the model.
+TEST(OnnxIfErrors, BothBranchesContradictTheShapes) {
+  IfModel both;
+  both.model.ints("five", {1}, {5});
+  for (onnx::GraphProto* branch : {both.yes, both.no}) {
+    branch->mutable_node(0)->set_op_type("Reshape");
+    branch->mutable_node(0)->add_input("five");
+  }
+  expect_import_error(both.model, "TSR-1044", {"the shape [5] for an operand of type f32[2]", "node:  Ins"});
+}
+
 TEST(OnnxIfErrors, NodesInBranchesAreNamed) {
   IfModel unsupported;
   unsupported.yes->mutable_node(0)->set_op_type("ImageDecoder");

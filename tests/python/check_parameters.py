@@ -162,6 +162,25 @@ def check_not_taken():
     return ("not_taken", if_node, [(3,)], runs)
 
 
+def check_contradiction():
+    """A branch that contradicts the shapes at hand is refused when it is taken; the other one runs."""
+    def branch(name, axis, shape):
+        nodes = [helper.make_node("ReduceSum", ["x", axis], [f"{name}s"], name=f"sum_{name}", keepdims=0),
+                 helper.make_node("Reshape", [f"{name}s", shape], [name], name=f"shape_{name}")]
+        weights = [onnx.numpy_helper.from_array(i64(int(axis[1:])), axis), onnx.numpy_helper.from_array(i64(int(shape[1:])), shape)]
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, 1, (3,))], weights)
+    good, bad = branch("t", "a1", "s3"), branch("e", "b1", "r5")
+    cases = []
+    for flip in (False, True):
+        if_node = helper.make_node("If", ["c"], ["y"], name="n", then_branch=bad if flip else good,
+                                   else_branch=good if flip else bad)
+        refused = message("If 'n'", "'cond' (input 0, value 'c')", int(flip), "shapes that "
+                          f"{'then' if flip else 'else'}_branch contradicts: shape_e: Reshape: the shape [5] for an operand of type f32[3]")
+        cases.append((f"contradiction_{flip}", if_node, [(3,)],
+                      [({"c": np.array(not flip), "x": WIDE}, WIDE.sum(1)), ({"c": np.array(flip), "x": WIDE}, refused)]))
+    return cases
+
+
 def write_model(path, node_proto, declared, inputs):
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype), np.shape(value))
              for name, value in inputs.items()]
@@ -189,7 +208,7 @@ def main():
     failures = count = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for case, node_proto, declared, runs in CASES + check_counts() + [check_not_taken(), check_seed()]:
+        for case, node_proto, declared, runs in CASES + check_counts() + [check_not_taken(), check_seed()] + check_contradiction():
             model = folder / f"{case}.onnx"
             write_model(model, node_proto, declared, runs[0][0])
             for flags in (["-O3"], ["-O0"], ["--engine", "interp"]):

@@ -7,6 +7,7 @@
 #include <deque>
 #include <unordered_map>
 #include <unordered_set>
+#include <variant>
 
 #include "import/onnx/declared_shapes.h"
 #include "import/onnx/dtypes.h"
@@ -40,6 +41,19 @@ class FailureList {
     entries_.back().diagnostic = diagnostic;
   }
   bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+  // Takes back the failures from `first` on and answers the first of them when all are nodes that break the rules of
+  // their operators; empty when one is something else or there are none: then all stay.
+  std::optional<Diagnostic> withdraw(size_t first) {
+    const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
+    const auto breaks_rules = [](const Entry& entry) {
+      return entry.diagnostic && (entry.diagnostic->id == "TSR-1044" || entry.diagnostic->id.starts_with("TSR-20"));
+    };
+    if (begin == entries_.end() || !std::all_of(begin, entries_.end(), breaks_rules)) return std::nullopt;
+    Diagnostic diagnostic = *begin->diagnostic;
+    entries_.erase(begin, entries_.end());
+    return diagnostic;
+  }
 
   // A single node that is malformed speaks for itself; otherwise all nodes, those with the same reason together.
   [[noreturn]] void raise() const {
@@ -86,6 +100,7 @@ class GraphImporter {
                [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<ValueId>& inputs) {
                  return open_subgraph(graph, node, inputs);
                },
+               [this](const onnx::GraphProto& graph, const FlatNode& node) { return try_subgraph(graph, node); },
                [this](const std::string& name) {
                  return declared_shapes_.find(name, [this](const std::string& other) { return one_element(other); });
                }} {}
@@ -327,6 +342,20 @@ class GraphImporter {
     builder_.set_loc(node.label);
     if (!complete) throw UnsupportedSubgraph{};
     return results;
+  }
+
+  std::variant<std::vector<ValueId>, Diagnostic> try_subgraph(const onnx::GraphProto& graph, const FlatNode& node) {
+    const size_t failures = failures_.size(), checks = state_.checks.size();
+    const auto failed_nodes = failed_nodes_;
+    try {
+      return open_subgraph(graph, node, {});
+    } catch (const UnsupportedSubgraph&) {
+      std::optional<Diagnostic> reason = failures_.withdraw(failures);
+      if (!reason) throw;
+      failed_nodes_ = failed_nodes;
+      state_.checks.resize(checks);
+      return *std::move(reason);
+    }
   }
 
   void check_size(ValueId id, const FlatNode& node) const {

@@ -109,19 +109,34 @@ void NodeContext::check_when_run(const std::string& what, ValueId holds, ValueId
   state_.checks.emplace_back(check, RuntimeCheck{fmt::format("{} '{}': {}", op_type(), label(), what), legal});
 }
 
+namespace {
+
+// Puts a condition on the list while it lives.
+class ConditionScope {
+ public:
+  ConditionScope(std::vector<ValueId>& conditions, ValueId condition) : conditions_(conditions) {
+    conditions_.push_back(condition);
+  }
+  ~ConditionScope() { conditions_.pop_back(); }
+  ConditionScope(const ConditionScope&) = delete;
+  ConditionScope& operator=(const ConditionScope&) = delete;
+
+ private:
+  std::vector<ValueId>& conditions_;
+};
+
+}  // namespace
+
 std::vector<ValueId> NodeContext::open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs,
                                        std::optional<ValueId> counts) {
   if (!counts) return state_.open_subgraph(subgraph, node_, inputs);
-  state_.conditions.push_back(*counts);
-  std::vector<ValueId> results;
-  try {
-    results = state_.open_subgraph(subgraph, node_, inputs);
-  } catch (...) {
-    state_.conditions.pop_back();
-    throw;
-  }
-  state_.conditions.pop_back();
-  return results;
+  const ConditionScope scope(state_.conditions, *counts);
+  return state_.open_subgraph(subgraph, node_, inputs);
+}
+
+std::variant<std::vector<ValueId>, Diagnostic> NodeContext::try_open(const onnx::GraphProto& branch, ValueId counts) {
+  const ConditionScope scope(state_.conditions, counts);
+  return state_.try_subgraph(branch, node_);
 }
 
 std::vector<int64_t> NodeContext::const_ints(int i, const std::string& name) {

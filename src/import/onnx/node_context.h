@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "graph/graph.h"
@@ -41,6 +42,9 @@ struct ImportState {
   std::function<std::vector<ValueId>(const onnx::GraphProto& graph, const FlatNode& node,
                                      const std::vector<ValueId>& inputs)>
       open_subgraph;
+  // The same for a subgraph without inputs that may contradict the shapes around it: then the answer is why.
+  std::function<std::variant<std::vector<ValueId>, Diagnostic>(const onnx::GraphProto& graph, const FlatNode& node)>
+      try_subgraph;
   // The shape that the model declares for a value, itself or through values of the same shape; empty without a fixed
   // one.
   std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared;
@@ -100,6 +104,9 @@ class NodeContext {
   // says whether they do: no check of theirs fails when they do not.
   std::vector<ValueId> open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs = {},
                             std::optional<ValueId> counts = {});
+  // The same for a branch that is taken when `counts` holds. A branch may be meant for other shapes than those that the
+  // model is compiled for and contradict them; then the answer is the first contradiction.
+  std::variant<std::vector<ValueId>, Diagnostic> try_open(const onnx::GraphProto& branch, ValueId counts);
 
   // ---- results ----
   int num_outputs() const { return node_.proto->output_size(); }

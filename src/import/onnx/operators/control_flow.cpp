@@ -17,14 +17,26 @@ using Ints = std::vector<int64_t>;
 constexpr int64_t kMostSteps = 1024;
 constexpr int64_t kMostNodes = 1 << 17;  // of all steps of one operator
 
-std::vector<ValueId> open_branch(NodeContext& c, const onnx::GraphProto& branch, const std::string& name,
-                                 std::optional<ValueId> taken = {}) {
+// A branch of an If whose condition is known when the model runs.
+struct Branch {
+  const char* name;
+  const onnx::GraphProto& graph;
+  ValueId taken;  // one bool
+  std::vector<ValueId> results = {};
+  std::optional<Diagnostic> contradiction = {};  // of the branch to the shapes that the model is compiled for
+
+  void open(NodeContext& c) {
+    auto opened = c.try_open(graph, taken);
+    if (auto* values = std::get_if<std::vector<ValueId>>(&opened)) results = std::move(*values);
+    else contradiction = std::get<Diagnostic>(std::move(opened));
+  }
+};
+
+void check_branch_inputs(NodeContext& c, const onnx::GraphProto& branch, const std::string& name) {
   if (branch.input_size() > 0) c.malformed(fmt::format("{} has {} inputs", name, branch.input_size()), "none");
-  std::vector<ValueId> results = c.open(branch, {}, taken);
-  if (std::ssize(results) < c.num_outputs())
-    c.malformed(fmt::format("{} gives {} values for {} outputs", name, results.size(), c.num_outputs()),
+  if (branch.output_size() < c.num_outputs())
+    c.malformed(fmt::format("{} gives {} values for {} outputs", name, branch.output_size(), c.num_outputs()),
                 "as many values as the node has outputs");
-  return results;
 }
 
 void check_steps(NodeContext& c, int64_t steps, const onnx::GraphProto& body) {
@@ -133,27 +145,41 @@ Ints one_for_each(NodeContext& c, const std::string& name, size_t count) {
 }  // namespace
 
 // Shapes are known while importing, so that most conditions are constants: only the branch taken is imported. Otherwise
-// both are computed, which is right because no operator has side effects and checks of the branch that is
-// not taken do not count, and one is selected.
+// both are there and one is selected: right because no operator has side effects and checks of the branch that is not
+// taken do not count. A branch that contradicts the shapes that the model is compiled for cannot be taken with them.
 void import_if(NodeContext& c) {
   c.require_inputs(1, 1);
-  const onnx::GraphProto& then_branch = c.attrs.require_graph("then_branch");
-  const onnx::GraphProto& else_branch = c.attrs.require_graph("else_branch");
+  const onnx::GraphProto& then_graph = c.attrs.require_graph("then_branch");
+  const onnx::GraphProto& else_graph = c.attrs.require_graph("else_branch");
+  check_branch_inputs(c, then_graph, "then_branch");
+  check_branch_inputs(c, else_graph, "else_branch");
   const ValueId condition = c.in(0);
   if (const TensorType& type = c.type(condition); type.dtype != DType::kBool || checked_num_elements(type.dims()) != 1)
     c.malformed(fmt::format("the condition is {}", type.to_string()), "one bool");
 
-  if (const auto taken = c.constant(condition)) {
-    const bool yes = taken->get_int(0) != 0;
-    const auto results = open_branch(c, yes ? then_branch : else_branch, yes ? "then_branch" : "else_branch");
+  const auto give = [&](const std::vector<ValueId>& results) {
     for (int i = 0; i < c.num_outputs(); ++i) c.out(i, results[static_cast<size_t>(i)]);
-    return;
-  }
+  };
+  if (const auto taken = c.constant(condition)) return give(c.open(taken->get_int(0) != 0 ? then_graph : else_graph));
+
   const ValueId scalar = c.reshape(condition, {});
-  const auto yes = open_branch(c, then_branch, "then_branch", scalar);
-  const auto no = open_branch(c, else_branch, "else_branch", c.op("logical_not", {scalar}));
+  Branch yes{"then_branch", then_graph, scalar}, no{"else_branch", else_graph, c.op("logical_not", {scalar})};
+  yes.open(c);
+  if (yes.contradiction) {
+    no.results = c.open(no.graph);
+  } else {
+    no.open(c);
+  }
+  if (yes.contradiction || no.contradiction) {
+    const Branch& never = yes.contradiction ? yes : no;
+    const Branch& always = yes.contradiction ? no : yes;
+    c.check_when_run(0, "cond", always.taken, scalar,
+                     fmt::format("shapes that {} contradicts: {}: {}", never.name, never.contradiction->node,
+                                 never.contradiction->message));
+    return give(always.results);
+  }
   for (int i = 0; i < c.num_outputs(); ++i) {
-    const ValueId a = yes[static_cast<size_t>(i)], b = no[static_cast<size_t>(i)];
+    const ValueId a = yes.results[static_cast<size_t>(i)], b = no.results[static_cast<size_t>(i)];
     if (c.dtype(a) != c.dtype(b) || c.dims(a) != c.dims(b))
       c.unsupported(
           fmt::format("the condition depends on the model's inputs, and output {} is {} in one branch, {} in "
