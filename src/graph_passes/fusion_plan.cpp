@@ -96,6 +96,7 @@ class Planner {
     const Accesses& reads = accesses(id);
     if (reads.reduction) return "a kernel has one reduction";
     if (group_of_[static_cast<size_t>(id)] >= 0) return "it already follows a later reduction";
+    if (is_branch(id)) return "it chooses by one bool, and a kernel of its own need not run when it is not chosen";
     const TensorType& own = graph_.type(result(id));
     if (!same_shape(own.shape, type.shape)) return "the shapes differ: " + own.to_string() + " and " + type.to_string();
     if (!(own.layout == type.layout)) return "the layouts differ: " + own.to_string() + " and " + type.to_string();
@@ -104,6 +105,14 @@ class Planner {
           reads.operands[i] != Access::kNone)
         return "it reads other places than its own";
     return "";
+  }
+
+  // A select between two tensors by a bool that a run decides, as an If of the model gives.
+  bool is_branch(NodeId id) const {
+    if (node(id).op->name != "select") return false;
+    const ValueId condition = node(id).inputs[0];
+    return graph_.type(condition).num_elements() == 1 && graph_.type(result(id)).num_elements() != 1 &&
+           !constant_value(graph_, condition);
   }
 
   void grow_epilogue(NodeId reduction) {

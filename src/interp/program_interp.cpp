@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "interp/loop_interp.h"
@@ -86,6 +87,13 @@ std::vector<int64_t> dims_of(const LoopProgram& kernel, const Buffer& param, con
   return *dims;
 }
 
+bool takes_place(const KernelCall& call, Memory& memory) {
+  return std::all_of(call.only_if.begin(), call.only_if.end(), [&](const CallCondition& condition) {
+    bool writable = false;
+    return (*memory.bytes(condition.buffer, writable) != std::byte{0}) == condition.value;
+  });
+}
+
 }  // namespace
 
 std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const ProgramRun& run) {
@@ -106,19 +114,21 @@ std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>&
     const KernelCall& call = program.calls[number];
     const LoopProgram& kernel = program.kernels.at(static_cast<size_t>(call.kernel)).program;
     check(call.args.size() == kernel.params.size(), "call of " + kernel.name + " with a wrong number of parameters");
-    std::vector<BufferView> views;
-    for (size_t i = 0; i < call.args.size(); ++i) {
-      const ProgramBuffer& buffer = program.buffers.at(static_cast<size_t>(call.args[i]));
-      BufferView view{kernel.params[i]->dtype, dims_of(kernel, *kernel.params[i], buffer), nullptr, false};
-      view.data = memory.bytes(call.args[i], view.writable);
-      view.writable = view.writable && i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
-      views.push_back(std::move(view));
-    }
-    interpret(kernel, std::span<const BufferView>(views));
-    if (run.observe) {
-      Tensor output(views.back().dtype, views.back().dims);
-      std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
-      run.observe(call, output);
+    if (takes_place(call, memory)) {
+      std::vector<BufferView> views;
+      for (size_t i = 0; i < call.args.size(); ++i) {
+        const ProgramBuffer& buffer = program.buffers.at(static_cast<size_t>(call.args[i]));
+        BufferView view{kernel.params[i]->dtype, dims_of(kernel, *kernel.params[i], buffer), nullptr, false};
+        view.data = memory.bytes(call.args[i], view.writable);
+        view.writable = view.writable && i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
+        views.push_back(std::move(view));
+      }
+      interpret(kernel, std::span<const BufferView>(views));
+      if (run.observe) {
+        Tensor output(views.back().dtype, views.back().dims);
+        std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
+        run.observe(call, output);
+      }
     }
     for (const BufferId dead : dying[number]) memory.poison(dead);
   }

@@ -122,16 +122,16 @@ std::vector<Lifetime> arena_lifetimes(const Program& program) {
   std::map<BufferId, Lifetime> lifetimes;
   std::vector<BufferId> storage(program.buffers.size(), -1);  // chains are followed once
   for (size_t call = 0; call < program.calls.size(); ++call)
-    for (const BufferId arg : program.calls[call].args) {
+    for_each_buffer(program.calls[call], [&](BufferId arg, int) {
       BufferId& root = storage[static_cast<size_t>(arg)];
       if (root < 0) root = storage_buffer(program, arg);
       check(root >= 0, "a call uses a buffer without a root");
       const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(root)];
-      if (buffer.kind != BufferKind::kArena) continue;
+      if (buffer.kind != BufferKind::kArena) return;
       const auto at = static_cast<int32_t>(call);
       Lifetime& lifetime = lifetimes.try_emplace(root, Lifetime{root, at, at, aligned(buffer.bytes)}).first->second;
       lifetime.last = at;
-    }
+    });
   std::vector<Lifetime> result;
   for (const auto& [root, lifetime] : lifetimes) result.push_back(lifetime);
   return result;

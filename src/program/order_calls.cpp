@@ -76,21 +76,21 @@ class Memory {
     std::vector<int32_t> number(program.buffers.size(), -1);
     for (size_t call = 0; call < program.calls.size(); ++call) {
       std::vector<int32_t>& roots = roots_of_[call];
-      for (const BufferId arg : program.calls[call].args) {
+      for_each_buffer(program.calls[call], [&](BufferId arg, int) {
         const BufferId root = storage_buffer(program, arg);
         check(root >= 0, "a call uses a buffer without a root");
         const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(root)];
-        if (buffer.kind != BufferKind::kArena) continue;
+        if (buffer.kind != BufferKind::kArena) return;
         int32_t& id = number[static_cast<size_t>(root)];
         if (id < 0) {
           id = static_cast<int32_t>(bytes_.size());
           bytes_.push_back((buffer.bytes + kBufferAlign - 1) / kBufferAlign * kBufferAlign);
           users_.emplace_back();
         }
-        if (std::find(roots.begin(), roots.end(), id) != roots.end()) continue;
+        if (std::find(roots.begin(), roots.end(), id) != roots.end()) return;
         roots.push_back(id);
         users_[static_cast<size_t>(id)].push_back(static_cast<CallId>(call));
-      }
+      });
     }
   }
 
@@ -241,16 +241,17 @@ std::vector<std::vector<int32_t>> call_dependencies(const Program& program) {
     const KernelCall& c = program.calls[call];
     const auto outputs = static_cast<size_t>(program.kernels[static_cast<size_t>(c.kernel)].program.num_outputs);
     std::vector<CallId>& list = before[call];
-    for (size_t i = 0; i < c.args.size(); ++i) {
-      const BufferId storage = storage_buffer(program, c.args[i]);
+    for_each_buffer(c, [&](BufferId id, int arg) {
+      const BufferId storage = storage_buffer(program, id);
       const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(storage)];
-      if (buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kInput) continue;
-      const int64_t begin = place_in_root(program, c.args[i]).begin;
-      const int64_t end = begin + program.buffers[static_cast<size_t>(c.args[i])].bytes;
-      if (begin == end) continue;
-      if (i + outputs >= c.args.size()) roots[storage].write(begin, end, static_cast<CallId>(call), list);
+      if (buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kInput) return;
+      const int64_t begin = place_in_root(program, id).begin;
+      const int64_t end = begin + program.buffers[static_cast<size_t>(id)].bytes;
+      if (begin == end) return;
+      const bool writes = arg >= 0 && static_cast<size_t>(arg) + outputs >= c.args.size();
+      if (writes) roots[storage].write(begin, end, static_cast<CallId>(call), list);
       else roots[storage].read(begin, end, static_cast<CallId>(call), list);
-    }
+    });
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
     // A call that writes over its own input waits for itself.

@@ -163,6 +163,13 @@ class Parser {
     call.kernel = it->second;
     TextReader args_start = reader_;
     for (const std::string& arg : names()) call.args.push_back(find_buffer(args_start, arg));
+    if (reader_.accept("if")) {
+      do {
+        const bool value = !reader_.accept("not");
+        TextReader condition_start = reader_;
+        call.only_if.push_back({find_buffer(condition_start, reader_.name('%', "a buffer of one bool")), value});
+      } while (reader_.accept(","));
+    }
     call.loc = loc();
     program_.calls.push_back(std::move(call));
   }

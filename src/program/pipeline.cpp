@@ -5,12 +5,15 @@
 #include "program/order_calls.h"
 #include "program/pass.h"
 #include "program/reuse_buffers.h"
+#include "program/skip_untaken.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::array kPipeline = {
     ProgramPass{"merge_kernels", "Keeps one of each set of equal kernels", 1, ProgramPhase::kLowered, merge_kernels},
+    ProgramPass{"skip_untaken", "Computes what only one branch of a selection needs when it is taken", 1,
+                ProgramPhase::kLowered, skip_untaken},
     ProgramPass{"order_calls", "Reorders calls where that needs less memory at once", 1, ProgramPhase::kScheduled,
                 order_calls},
     ProgramPass{"reuse_buffers", "Lets kernels write over inputs that die there", 1, ProgramPhase::kScheduled,

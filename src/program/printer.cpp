@@ -92,9 +92,15 @@ std::string print(const Program& program, const PrintOptions& options) {
     named.name = kernels.name(i);
     indented(print(named), out);
   }
-  for (const KernelCall& call : program.calls)
-    out +=
-        fmt::format("  call {}({}){}\n", kernels.text('@', call.kernel), list(call.args), loc_text(call.loc, options));
+  for (const KernelCall& call : program.calls) {
+    out += fmt::format("  call {}({})", kernels.text('@', call.kernel), list(call.args));
+    const char* separator = " if ";
+    for (const CallCondition& condition : call.only_if) {
+      out += fmt::format("{}{}{}", separator, condition.value ? "" : "not ", buffers.text('%', condition.buffer));
+      separator = ", ";
+    }
+    out += loc_text(call.loc, options) + '\n';
+  }
   return out + "}\n";
 }
 

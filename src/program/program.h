@@ -1,6 +1,7 @@
 // The program IR: what one call of a module does. Buffers with their place in memory, kernels, and the order of calls.
 //
-// Semantics: steps run in order; a kernel call runs the named loop program with the given buffers as its parameters.
+// Semantics: steps run in order; a kernel call runs the named loop program with the given buffers as its parameters. A
+// call with conditions takes place when all of them hold; otherwise the contents of what it writes are unspecified.
 // Arena buffers whose lifetimes do not overlap may share bytes; a buffer's contents are unspecified before its first
 // write. A buffer with `alias_of` is a view: it names `bytes` bytes of another buffer, from `view_offset` on. Views of
 // a buffer may overlap; a kernel may write one view while it reads another that it does not overlap.
@@ -51,11 +52,26 @@ struct Kernel {
   int64_t bytes = -1;                // distinct bytes read and written per call
 };
 
+// A buffer of one bool, and what it must be.
+struct CallCondition {
+  BufferId buffer = -1;
+  bool value = true;
+};
+
 struct KernelCall {
   int32_t kernel = 0;
   std::vector<BufferId> args;
   std::string loc;
+  std::vector<CallCondition> only_if = {};  // all must hold; empty: the call always takes place
 };
+
+// Calls `visit` with each buffer that the call reads or writes, and with its place among the arguments: those that only
+// decide whether it takes place have none (-1).
+template <typename Visit>
+void for_each_buffer(const KernelCall& call, const Visit& visit) {
+  for (size_t i = 0; i < call.args.size(); ++i) visit(call.args[i], static_cast<int>(i));
+  for (const CallCondition& condition : call.only_if) visit(condition.buffer, -1);
+}
 
 struct Program {
   std::string name = "main";

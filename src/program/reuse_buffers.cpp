@@ -21,11 +21,11 @@ class Reuse {
 
   void run() {
     for (size_t call = 0; call < program_.calls.size(); ++call)
-      for (const BufferId arg : program_.calls[call].args) {
-        Uses& uses = uses_[static_cast<size_t>(root_buffer(program_, arg))];
+      for_each_buffer(program_.calls[call], [&](BufferId id, int) {
+        Uses& uses = uses_[static_cast<size_t>(root_buffer(program_, id))];
         if (uses.first < 0) uses.first = static_cast<int32_t>(call);
         uses.last = static_cast<int32_t>(call);
-      }
+      });
     for (size_t call = 0; call < program_.calls.size(); ++call) visit(static_cast<int32_t>(call));
   }
 

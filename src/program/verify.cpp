@@ -124,12 +124,19 @@ class Verifier {
         report(where, fmt::format("parameter {} is {}{}, given {} of {}{}", param.name, dtype_name(param.dtype),
                                   to_string(param.shape), b.name, dtype_name(b.type.dtype), to_string(physical)));
     }
+    for (const CallCondition& condition : c.only_if) {
+      if (!valid(condition.buffer)) return report(where, fmt::format("no buffer {}", condition.buffer));
+      const ProgramBuffer& b = at(condition.buffer);
+      if (b.type.dtype != DType::kBool || b.bytes != 1)
+        report(where, fmt::format("the condition {} is {} instead of one bool", b.name, b.type.to_string()));
+    }
   }
 
   void call(const KernelCall& c) {
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
     const std::string where = "call of " + kernel.name;
     const size_t num_inputs = kernel.params.size() - static_cast<size_t>(kernel.num_outputs);
+    for (const CallCondition& condition : c.only_if) read(where, condition.buffer);
     for (size_t i = 0; i < c.args.size(); ++i) {
       const ProgramBuffer& b = at(c.args[i]);
       if (i < num_inputs) {

@@ -31,5 +31,38 @@ def add_if(b):
                 ["y"], constants=("one", "first", "wanted"))
 
 
+def add_lazy_if(b):
+    """Branches with kernels of their own, one in the other; a look-up whose places one branch computes."""
+    r = b.random("lazy_if")
+    x, w, v = (r.standard_normal(shape).astype(np.float32) for shape in ((8, 24), (24, 24), (24, 24)))
+    places = r.integers(0, 8, 5)
+    inner = helper.make_node("If", ["d"], ["i"], name="inner",
+                             then_branch=branch([helper.make_node("MatMul", ["x", "v"], ["p"]),
+                                                 helper.make_node("Exp", ["p"], ["e"])], "e"),
+                             else_branch=branch([helper.make_node("Softmax", ["x"], ["q"])], "q"))
+    yes = branch([helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["s"])], "s")
+    no = branch([helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+                 helper.make_node("Greater", ["sum", "limit"], ["d"]), inner,
+                 helper.make_node("MatMul", ["i", "w"], ["o"])], "o")
+    outer = helper.make_node("If", ["c"], ["r"], name="outer", then_branch=yes, else_branch=no)
+    rows = helper.make_node("If", ["c"], ["y"], name="rows",
+                            then_branch=branch([helper.make_node("Abs", ["places"], ["at"]),
+                                                helper.make_node("CumSum", ["at", "zero"], ["far"]),
+                                                helper.make_node("Mod", ["far", "eight"], ["near"]),
+                                                helper.make_node("Gather", ["r", "near"], ["g"])], "g"),
+                            else_branch=branch([helper.make_node("Gather", ["r", "places"], ["h"])], "h"))
+    for c in (True, False):
+        for limit in (-1e9, 1e9):
+            name = f"{str(c).lower()}_{'over' if limit < 0 else 'under'}"
+            b.graph(f"if_nested_{name}", [outer, helper.make_node("Relu", ["r"], ["y"])],
+                    {"c": np.array(c), "x": x, "w": w, "v": v, "limit": np.float32(limit)}, ["y"],
+                    constants=("w", "v", "limit"))
+        b.graph(f"if_places_{str(c).lower()}", [outer, rows],
+                {"c": np.array(c), "x": x, "places": places, "w": w, "v": v, "limit": np.float32(0),
+                 "zero": np.array(0), "eight": np.array(8)}, ["y"],
+                constants=("w", "v", "limit", "zero", "eight"))
+
+
 def add_cases(b):
     add_if(b)
+    add_lazy_if(b)
