@@ -26,6 +26,7 @@ import case_folder
 import onnx_cases_choosing
 import onnx_cases_composed
 import onnx_cases_contraction
+import onnx_cases_contrib
 import onnx_cases_control
 import onnx_cases_elementwise
 import onnx_cases_fourier
@@ -158,7 +159,7 @@ def main():
     args = parser.parse_args()
     if not args.out and not args.list:
         parser.error("--out is needed")
-    modules = (onnx_cases_choosing, onnx_cases_composed, onnx_cases_contraction, onnx_cases_control,
+    modules = (onnx_cases_choosing, onnx_cases_composed, onnx_cases_contraction, onnx_cases_contrib, onnx_cases_control,
                onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_legacy, onnx_cases_ml, onnx_cases_movement,
                onnx_cases_parameters, onnx_cases_patches, onnx_cases_random, onnx_cases_recurrent, onnx_cases_steps)
     sources = [__file__, case_folder.__file__, *(module.__file__ for module in modules)]

@@ -98,22 +98,6 @@ def add_losses(b):
                      reduction=reduction)
 
 
-def add_contrib(b):
-    def contrib(name, op, inputs, outputs=1, **attributes):
-        b.op(name, op, inputs, 17, outputs, domain="com.microsoft", **attributes)
-
-    contrib("contrib_gelu", "Gelu", [(3, 20)])
-    contrib("contrib_fast_gelu", "FastGelu", [(3, 20)])
-    contrib("contrib_fast_gelu_bias", "FastGelu", [(3, 20), (20,)])
-    contrib("contrib_bias_gelu", "BiasGelu", [(3, 20), (20,)])
-    contrib("contrib_quick_gelu", "QuickGelu", [(3, 20)])
-    contrib("contrib_fused_matmul", "FusedMatMul", [(2, 4, 3), (2, 5, 4)], alpha=0.5, transA=1, transB=1)
-    contrib("contrib_skip_layer_norm", "SkipLayerNormalization", [(2, 3, 16), (2, 3, 16), (16,), (16,), (16,)],
-            epsilon=1e-5)
-    contrib("contrib_attention", "Attention", [(2, 5, 12), (12, 36), (36,)], num_heads=3)
-    contrib("contrib_attention_causal", "Attention", [(2, 5, 12), (12, 36), (36,)], num_heads=2, unidirectional=1)
-
-
 def add_control(b):
     for condition in (False, True):
         def branch(name, op):
@@ -131,5 +115,4 @@ def add_cases(b):
     add_orders(b)
     add_samples(b)
     add_losses(b)
-    add_contrib(b)
     add_control(b)

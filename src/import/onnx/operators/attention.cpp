@@ -6,6 +6,7 @@
 
 #include "import/onnx/dtypes.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/heads.h"
 
 namespace tessera {
 namespace {
@@ -13,41 +14,6 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// [B, S, heads * D] as [B, heads, S, D].
-ValueId split_heads(NodeContext& c, ValueId x, int64_t heads) {
-  const Ints dims = c.dims(x);
-  if (heads < 1 || dims[2] % heads != 0)
-    c.malformed(fmt::format("{} heads for an operand of type {}", heads, c.type(x).to_string()),
-                "a number of heads that divides the last dimension");
-  return c.transpose(c.reshape(x, {dims[0], dims[1], heads, dims[2] / heads}), {0, 2, 1, 3});
-}
-
-ValueId merge_heads(NodeContext& c, ValueId x) {
-  const Ints dims = c.dims(x);
-  return c.reshape(c.transpose(x, {0, 2, 1, 3}), {dims[0], dims[2], dims[1] * dims[3]});
-}
-
-ValueId minus_infinity_unless(NodeContext& c, ValueId allowed, DType dtype) {
-  return c.op("select", {allowed, c.scalar(dtype, 0), c.scalar(dtype, -kInfinity)});
-}
-
-// softmax over the last dimension in which a row without any finite score gives zeros.
-ValueId guarded_softmax(NodeContext& c, ValueId scores) {
-  const int64_t axis = c.rank(scores) - 1;
-  const ValueId top = c.reduce("max", scores, {axis}, true);
-  const ValueId masked = c.op("eq", {top, c.scalar_like(top, -kInfinity)});
-  const ValueId safe = c.op("select", {masked, c.scalar_like(top, 0), top});
-  const ValueId exps = c.op("exp", {c.sub(scores, safe)});
-  const ValueId total = c.reduce("sum", exps, {axis}, true);
-  return c.div(exps, c.op("select", {masked, c.scalar_like(top, 1), total}));
-}
-
-struct Mask {
-  std::optional<ValueId> bias;  // added to the scores; broadcasts to [B, heads, queries, keys]
-
-  void add(NodeContext& c, ValueId more) { bias = bias ? c.add(*bias, more) : more; }
-};
 
 }  // namespace
 
@@ -106,7 +72,7 @@ void import_attention(NodeContext& c) {
     scores = c.mul(c.op("tanh", {c.div(scores, c.scalar(dtype, cap))}), c.scalar(dtype, cap));
   if (mode == 1) c.out(3, scores);
 
-  Mask mask;
+  ScoreBias mask;
   if (c.has(3)) {
     ValueId given = c.in(3);
     const bool is_bool = c.dtype(given) == DType::kBool;
@@ -140,13 +106,13 @@ void import_attention(NodeContext& c) {
     const ValueId valid = c.reshape(c.cast(c.in(6), DType::kI64), {batch, 1, 1, 1});
     mask.add(c, minus_infinity_unless(c, c.op("lt", {c.iota({1, 1, 1, keys}, 3), valid}), dtype));
   }
-  if (mask.bias) scores = c.add(scores, *mask.bias);
+  if (mask.value) scores = c.add(scores, *mask.value);
   if (mode == 2) c.out(3, scores);
 
   ValueId weights;
   const auto precision = dtype_of_onnx(static_cast<int>(c.attrs.get_int("softmax_precision", 0)));
   const ValueId wide = precision ? c.cast(scores, *precision) : scores;
-  if (mask.bias) weights = guarded_softmax(c, wide);
+  if (mask.value) weights = guarded_softmax(c, wide);
   else weights = c.composite("softmax", {wide}, {{"axis", int64_t{3}}});
   weights = c.cast(weights, dtype);
   if (mode == 3) c.out(3, weights);
@@ -226,22 +192,7 @@ void import_rotary_embedding(NodeContext& c) {
   };
   cosine = with_heads(cosine);
   sine = with_heads(sine);
-  const auto features = [&](int64_t start, int64_t count, int64_t step) {
-    return c.slice(x, {0, 0, 0, start}, {dims[0], dims[1], dims[2], count}, {1, 1, 1, step});
-  };
-  const ValueId first = features(0, half, interleaved ? 2 : 1);
-  const ValueId second = features(interleaved ? 1 : half, half, interleaved ? 2 : 1);
-  const ValueId real = c.sub(c.mul(cosine, first), c.mul(sine, second));
-  const ValueId imaginary = c.add(c.mul(sine, first), c.mul(cosine, second));
-  ValueId y;
-  if (interleaved) {
-    const auto single = [&](ValueId part) { return c.reshape(part, {dims[0], dims[1], dims[2], half, 1}); };
-    y = c.reshape(c.op("concat", {single(real), single(imaginary)}, {{"axis", int64_t{4}}}),
-                  {dims[0], dims[1], dims[2], turned});
-  } else {
-    y = c.op("concat", {real, imaginary}, {{"axis", int64_t{3}}});
-  }
-  if (turned < dims[3]) y = c.op("concat", {y, features(turned, dims[3] - turned, 1)}, {{"axis", int64_t{3}}});
+  const ValueId y = rotated(c, x, cosine, sine, interleaved);
   c.out(0, flat ? merge_heads(c, y) : y);
 }
 
@@ -291,34 +242,6 @@ void import_skip_normalization(NodeContext& c) {
   }
   c.out(3, x);
   if (c.wants(1) || c.wants(2)) c.unsupported("outputs 1 and 2 (mean and inverse deviation)");
-}
-
-// Self-attention with the projection in front: x [B, S, I], weights [I, 3 * H], bias [3 * H].
-void import_fused_attention(NodeContext& c) {
-  c.require_inputs(3, 7);
-  for (int i = 3; i < 7; ++i)
-    if (c.has(i)) c.unsupported("operands behind the bias (mask, past, bias of the scores)");
-  const int64_t heads = c.attrs.require_int("num_heads");
-  const bool causal = c.attrs.get_int("unidirectional", 0) != 0;
-  if (c.attrs.has("qkv_hidden_sizes")) c.unsupported("attribute 'qkv_hidden_sizes'");
-  const ValueId product = c.add(c.op("matmul", {c.in(0), c.in(1)}), c.in(2));
-  const Ints dims = c.dims(product);
-  if (dims.size() != 3 || dims[2] % 3 != 0)
-    c.malformed(fmt::format("a projection of type {}", c.type(product).to_string()), "[batch, positions, 3 * hidden]");
-  const int64_t hidden = dims[2] / 3;
-  const auto part = [&](int64_t i) {
-    return split_heads(c, c.slice(product, {0, 0, i * hidden}, {dims[0], dims[1], hidden}, {1, 1, 1}), heads);
-  };
-  const double scale = c.attrs.get_float("scale", 1 / std::sqrt(static_cast<double>(hidden / heads)));
-  ValueId scores = c.op("matmul", {part(0), part(1)}, {{"transpose_b", true}});
-  scores = c.mul(scores, c.scalar_like(scores, scale));
-  if (causal) {
-    const ValueId allowed = c.op("ge", {c.iota({dims[1], dims[1]}, 0), c.iota({dims[1], dims[1]}, 1)});
-    scores = c.add(scores, minus_infinity_unless(c, allowed, c.dtype(scores)));
-  }
-  const ValueId weights = c.composite("softmax", {scores}, {{"axis", int64_t{3}}});
-  c.out(0, merge_heads(c, c.op("matmul", {weights, part(2)})));
-  c.no_outputs_from(1, "the present keys and values");
 }
 
 }  // namespace tessera

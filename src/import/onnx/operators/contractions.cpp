@@ -87,9 +87,11 @@ ValueId matmul(NodeContext& c, ValueId a, ValueId b) {
 
 }  // namespace
 
+ValueId convolution(NodeContext& c) { return add_bias(c, conv(c, c.in(0), c.in(1)), 2); }
+
 void import_conv(NodeContext& c) {
   c.require_inputs(2, 3);
-  c.out(0, add_bias(c, conv(c, c.in(0), c.in(1)), 2));
+  c.out(0, convolution(c));
 }
 
 void import_conv_integer(NodeContext& c) {

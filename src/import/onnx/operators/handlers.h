@@ -13,8 +13,24 @@ void import_fused_matmul(NodeContext& c);
 void import_fused_gelu(NodeContext& c);  // primitive: how it is computed
 void import_quick_gelu(NodeContext& c);
 void import_skip_normalization(NodeContext& c);  // primitive: the norm
-void import_fused_attention(NodeContext& c);
 void import_flex_attention(NodeContext& c);
+
+// contrib_attention.cpp, of com.microsoft
+void import_fused_attention(NodeContext& c);
+void import_multi_head_attention(NodeContext& c);
+void import_group_query_attention(NodeContext& c);
+void import_contrib_rotary_embedding(NodeContext& c);
+
+// contrib_quantization.cpp, of com.microsoft
+void import_matmul_nbits(NodeContext& c);
+void import_qlinear_binary(NodeContext& c);  // primitive of the same meaning
+void import_qlinear_unary(NodeContext& c);   // composite of the same meaning
+void import_qlinear_average_pool(NodeContext& c);
+void import_qlinear_concat(NodeContext& c);
+void import_qlinear_where(NodeContext& c);
+void import_qgemm(NodeContext& c);
+void import_matmul_integer_to_float(NodeContext& c);  // primitive "dynamic": the first operand comes in floats
+void import_fused_conv(NodeContext& c);
 
 // control_flow.cpp
 void import_if(NodeContext& c);
@@ -94,6 +110,7 @@ void import_softmax(NodeContext& c);  // and LogSoftmax
 void import_hardmax(NodeContext& c);
 
 // contractions.cpp
+ValueId convolution(NodeContext& c);  // of the operands 0 and 1 with the bias 2, if any
 void import_conv(NodeContext& c);
 void import_conv_transpose(NodeContext& c);
 void import_conv_integer(NodeContext& c);
@@ -135,6 +152,11 @@ void import_einsum(NodeContext& c);
 // quantization.cpp
 // x / scale + zero, rounded to even and kept within the type of `zero`.
 ValueId quantized(NodeContext& c, ValueId x, ValueId scale, ValueId zero);
+// The scale and zero point that put the range of x, and 0 in any case, into u8, and x in them.
+struct DynamicRange {
+  ValueId values, scale, zero;
+};
+DynamicRange dynamic_range(NodeContext& c, ValueId x);
 void import_quantize_linear(NodeContext& c);
 void import_dequantize_linear(NodeContext& c);
 void import_dynamic_quantize_linear(NodeContext& c);
@@ -157,6 +179,7 @@ void import_roi_align(NodeContext& c);
 void import_max_unpool(NodeContext& c);
 
 // pooling.cpp
+ValueId average_pool(NodeContext& c, ValueId x);  // by the node's attributes
 void import_max_pool(NodeContext& c);
 void import_average_pool(NodeContext& c);
 void import_lp_pool(NodeContext& c);

@@ -118,12 +118,15 @@ void import_max_pool(NodeContext& c) {
   if (c.wants(1)) c.out(1, places_of_maxima(c, x, y, attrs, column_major));
 }
 
-void import_average_pool(NodeContext& c) {
-  c.require_inputs(1, 1);
-  const ValueId x = c.in(0);
+ValueId average_pool(NodeContext& c, ValueId x) {
   Attrs attrs = window_attrs_of(c, x);
   attrs.set("count_include_pad", c.attrs.get_int("count_include_pad", 0) != 0);
-  c.out(0, c.composite("average_pool", {x}, attrs));
+  return c.composite("average_pool", {x}, attrs);
+}
+
+void import_average_pool(NodeContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, average_pool(c, c.in(0)));
 }
 
 // (sum over the window of |x|^p)^(1/p): as many times the average as the window has elements, padding being 0.

@@ -107,10 +107,7 @@ void import_dequantize_linear(NodeContext& c) {
   c.out(0, c.cast(c.mul(centred, c.cast(scale, DType::kF32)), dtype));
 }
 
-// The scale and zero point that put the tensor's range, and 0 in any case, into u8.
-void import_dynamic_quantize_linear(NodeContext& c) {
-  c.require_inputs(1, 1);
-  const ValueId x = c.in(0);
+DynamicRange dynamic_range(NodeContext& c, ValueId x) {
   Ints axes;
   for (int d = 0; d < c.rank(x); ++d) axes.push_back(d);
   const ValueId zero = c.scalar_like(x, 0);
@@ -119,9 +116,15 @@ void import_dynamic_quantize_linear(NodeContext& c) {
   const ValueId range = c.div(c.sub(high, low), c.scalar_like(x, 255));
   const ValueId scale = c.op("select", {c.op("eq", {range, zero}), c.scalar_like(x, 1), range});
   const ValueId zero_point = to_integer(c, c.div(c.op("neg", {low}), scale), std::nullopt, DType::kU8);
-  c.out(0, quantized(c, x, scale, zero_point));
-  c.out(1, scale);
-  c.out(2, zero_point);
+  return {quantized(c, x, scale, zero_point), scale, zero_point};
+}
+
+void import_dynamic_quantize_linear(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const DynamicRange range = dynamic_range(c, c.in(0));
+  c.out(0, range.values);
+  c.out(1, range.scale);
+  c.out(2, range.zero);
 }
 
 }  // namespace tessera
