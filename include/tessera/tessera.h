@@ -24,7 +24,7 @@ typedef enum tessera_status {
   TESSERA_BAD_MODULE = 3,       /* damaged, truncated or foreign module file, or one of another ABI version */
   TESSERA_UNSUPPORTED = 4,      /* this machine lacks a CPU feature the module needs */
   TESSERA_OUT_OF_MEMORY = 5,
-  TESSERA_INTERNAL = 64         /* a bug of ours */
+  TESSERA_INTERNAL = 64 /* a bug of ours */
 } tessera_status;
 
 /* What went wrong, for a person. `id` is stable ("TSR-7003"); `message` says what was found, what is legal and
@@ -36,12 +36,30 @@ typedef struct tessera_error {
 } tessera_error;
 
 typedef enum tessera_dtype { /* same numbers as in the module format */
-  TESSERA_F64 = 1, TESSERA_F32 = 2, TESSERA_F16 = 3, TESSERA_BF16 = 4,
-  TESSERA_F8E4M3FN = 5, TESSERA_F8E4M3FNUZ = 6, TESSERA_F8E5M2 = 7, TESSERA_F8E5M2FNUZ = 8, TESSERA_F8E8M0 = 9,
-  TESSERA_F4E2M1 = 10,
-  TESSERA_I64 = 16, TESSERA_I32 = 17, TESSERA_I16 = 18, TESSERA_I8 = 19, TESSERA_I4 = 20, TESSERA_I2 = 21,
-  TESSERA_U64 = 24, TESSERA_U32 = 25, TESSERA_U16 = 26, TESSERA_U8 = 27, TESSERA_U4 = 28, TESSERA_U2 = 29,
-  TESSERA_BOOL = 32, TESSERA_STRING = 33
+                             TESSERA_F64 = 1,
+                             TESSERA_F32 = 2,
+                             TESSERA_F16 = 3,
+                             TESSERA_BF16 = 4,
+                             TESSERA_F8E4M3FN = 5,
+                             TESSERA_F8E4M3FNUZ = 6,
+                             TESSERA_F8E5M2 = 7,
+                             TESSERA_F8E5M2FNUZ = 8,
+                             TESSERA_F8E8M0 = 9,
+                             TESSERA_F4E2M1 = 10,
+                             TESSERA_I64 = 16,
+                             TESSERA_I32 = 17,
+                             TESSERA_I16 = 18,
+                             TESSERA_I8 = 19,
+                             TESSERA_I4 = 20,
+                             TESSERA_I2 = 21,
+                             TESSERA_U64 = 24,
+                             TESSERA_U32 = 25,
+                             TESSERA_U16 = 26,
+                             TESSERA_U8 = 27,
+                             TESSERA_U4 = 28,
+                             TESSERA_U2 = 29,
+                             TESSERA_BOOL = 32,
+                             TESSERA_STRING = 33
 } tessera_dtype;
 
 /* A dense row-major tensor in the caller's memory. */
@@ -111,6 +129,9 @@ tessera_status tessera_module_input(const tessera_module* module, int32_t index,
 tessera_status tessera_module_output(const tessera_module* module, int32_t index, tessera_tensor_info* info);
 tessera_status tessera_module_symbol(const tessera_module* module, int32_t index, tessera_symbol_info* info);
 tessera_status tessera_module_kernel(const tessera_module* module, int32_t index, tessera_kernel_info* info);
+/* 1 when a run that is given one piece of memory for this output and this input writes the output there at once; 0 when
+ * it would write it elsewhere and copy it, and for an index out of range. */
+int32_t tessera_module_writes_in_place(const tessera_module* module, int32_t output, int32_t input);
 uint64_t tessera_module_arena_bytes(const tessera_module* module);
 uint64_t tessera_module_weights_bytes(const tessera_module* module);
 /* The metadata section, JSON, not NUL-terminated; `*size` is its length. */
@@ -124,9 +145,11 @@ void tessera_session_free(tessera_session* session);
 int32_t tessera_session_num_threads(const tessera_session* session);
 
 /* Runs the module once. Inputs and outputs are in the module's order; dtype, rank and dims of each are checked, data
- * of every output is written; outputs must not share memory with other tensors. Named dimensions are bound by the
- * inputs. Allocates nothing, takes no lock, and starts no thread: when another session is using the threads, this run
- * does its work on the calling thread. Results do not depend on the caller's rounding and denormal modes. */
+ * of every output is written. Outputs must not share memory with other tensors, except that an output may have the
+ * memory of an input of its type and shape: the state of a recurrent model or a cache then stays in place (when no
+ * dimension of it is named, or tessera_module_writes_in_place says so). Named dimensions are bound by the inputs.
+ * Allocates nothing, takes no lock, and starts no thread: when another session is using the threads, this run does its
+ * work on the calling thread. Results do not depend on the caller's rounding and denormal modes. */
 tessera_status tessera_session_run(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                                    const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
 
@@ -135,8 +158,8 @@ typedef void (*tessera_trace_fn)(void* user, int32_t kernel, int32_t phase);
 void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace, void* user);
 
 /* Called on each thread at the begin (phase 0) and end (phase 1) of every piece of a kernel's parallel loops that it
- * does in later runs, by several threads at once; `worker` is 0 for the thread that called tessera_session_run and below
- * the session's number of threads. null turns it off. */
+ * does in later runs, by several threads at once; `worker` is 0 for the thread that called tessera_session_run and
+ * below the session's number of threads. null turns it off. */
 typedef void (*tessera_worker_trace_fn)(void* user, int32_t kernel, int32_t worker, int32_t phase);
 void tessera_session_set_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user);
 

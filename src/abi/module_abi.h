@@ -21,22 +21,41 @@
 extern "C" {
 #endif
 
-#define TSR_ABI_VERSION 2u
+#define TSR_ABI_VERSION 3u
 #define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\1" /* 16 bytes with the trailing version byte */
-#define TSR_WEIGHTS_ALIGN 65536u               /* file alignment of the weights: the largest page size in use */
-#define TSR_SECTION_ALIGN 8u                   /* file alignment of the descriptor, and of tables inside it */
-#define TSR_BUFFER_ALIGN 64u                   /* alignment of arena, scratch and weights buffers, in bytes */
+#define TSR_WEIGHTS_ALIGN 65536u              /* file alignment of the weights: the largest page size in use */
+#define TSR_SECTION_ALIGN 8u                  /* file alignment of the descriptor, and of tables inside it */
+#define TSR_BUFFER_ALIGN 64u                  /* alignment of arena, scratch and weights buffers, in bytes */
 #define TSR_ENTRY_SYMBOL "tessera_module_run" /* exported, default visibility */
 #define TSR_MAX_RANK 16
 #define TSR_MAX_CHECK_COUNT 4097
 
 /* Element types; the numbers are part of the file format and never change. */
 typedef enum tsr_dtype {
-  TSR_F64 = 1, TSR_F32 = 2, TSR_F16 = 3, TSR_BF16 = 4,
-  TSR_F8E4M3FN = 5, TSR_F8E4M3FNUZ = 6, TSR_F8E5M2 = 7, TSR_F8E5M2FNUZ = 8, TSR_F8E8M0 = 9, TSR_F4E2M1 = 10,
-  TSR_I64 = 16, TSR_I32 = 17, TSR_I16 = 18, TSR_I8 = 19, TSR_I4 = 20, TSR_I2 = 21,
-  TSR_U64 = 24, TSR_U32 = 25, TSR_U16 = 26, TSR_U8 = 27, TSR_U4 = 28, TSR_U2 = 29,
-  TSR_BOOL = 32, TSR_STRING = 33
+  TSR_F64 = 1,
+  TSR_F32 = 2,
+  TSR_F16 = 3,
+  TSR_BF16 = 4,
+  TSR_F8E4M3FN = 5,
+  TSR_F8E4M3FNUZ = 6,
+  TSR_F8E5M2 = 7,
+  TSR_F8E5M2FNUZ = 8,
+  TSR_F8E8M0 = 9,
+  TSR_F4E2M1 = 10,
+  TSR_I64 = 16,
+  TSR_I32 = 17,
+  TSR_I16 = 18,
+  TSR_I8 = 19,
+  TSR_I4 = 20,
+  TSR_I2 = 21,
+  TSR_U64 = 24,
+  TSR_U32 = 25,
+  TSR_U16 = 26,
+  TSR_U8 = 27,
+  TSR_U4 = 28,
+  TSR_U2 = 29,
+  TSR_BOOL = 32,
+  TSR_STRING = 33
 } tsr_dtype;
 
 /* A piece of parallel work: iterations [begin, end) of a loop. `worker` is in [0, host.num_workers) and no two
@@ -62,10 +81,10 @@ typedef struct tsr_host {
 typedef struct tsr_call {
   const tsr_host* host;
   const uint8_t* weights;
-  uint8_t* arena;         /* descriptor.arena_bytes */
-  uint8_t* scratch;       /* host.num_workers * descriptor.scratch_bytes, worker after worker */
+  uint8_t* arena;   /* descriptor.arena_bytes */
+  uint8_t* scratch; /* host.num_workers * descriptor.scratch_bytes, worker after worker */
   const void* const* inputs;
-  void* const* outputs; /* the declared ones, then an int64_t[count] for each of the descriptor's checks */
+  void* const* outputs;   /* the declared ones, then an int64_t[count] for each of the descriptor's checks */
   const int64_t* symbols; /* values of the named dimensions, descriptor order; may be null when there are none */
 } tsr_call;
 
@@ -105,18 +124,24 @@ typedef struct tsr_check_descr {
   uint32_t reserved;
 } tsr_check_descr;
 
+/* The memory of this output may be that of this input, exactly. Rows are in order. */
+typedef struct tsr_alias_descr {
+  uint32_t output, input;
+} tsr_alias_descr;
+
 typedef struct tsr_descriptor {
   uint32_t size; /* sizeof(tsr_descriptor) */
   uint32_t abi_version;
   uint32_t target;   /* string: the target triple */
   uint32_t features; /* string: comma-separated CPU features the code needs, e.g. "avx2,fma"; may be empty */
   uint32_t model_name;
-  uint32_t producer; /* string: compiler name and version */
+  uint32_t producer;             /* string: compiler name and version */
   uint32_t num_inputs, inputs;   /* tsr_tensor_descr[] */
   uint32_t num_outputs, outputs; /* tsr_tensor_descr[] */
   uint32_t num_symbols, symbols; /* tsr_symbol_descr[] */
   uint32_t num_kernels, kernels; /* tsr_kernel_descr[]: one per call of a kernel, in the order of calls */
   uint32_t num_checks, checks;   /* tsr_check_descr[] */
+  uint32_t num_aliases, aliases; /* tsr_alias_descr[] */
   uint64_t arena_bytes;
   uint64_t scratch_bytes; /* per worker; a multiple of TSR_BUFFER_ALIGN */
 } tsr_descriptor;
@@ -128,7 +153,7 @@ typedef struct tsr_footer {
   uint64_t descriptor_offset, descriptor_size;
   uint64_t metadata_offset, metadata_size; /* JSON for people and tools; the loader does not need it */
   uint64_t code_digest, weights_digest, descriptor_digest, metadata_digest;
-  uint64_t file_size; /* of the whole file, this footer included */
+  uint64_t file_size;     /* of the whole file, this footer included */
   uint64_t footer_digest; /* of every byte of the footer before this field */
   uint8_t magic[16];
 } tsr_footer;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "abi/module_abi.h"
+#include "program/output_alias.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -147,6 +148,11 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   head.symbols = section.add_table(std::vector<tsr_symbol_descr>());
   head.num_kernels = static_cast<uint32_t>(kernels.size());
   head.kernels = section.add_table(kernels);
+  std::vector<tsr_alias_descr> aliases;
+  for (const auto& [output, input] : output_aliases(program))
+    aliases.push_back({static_cast<uint32_t>(output), static_cast<uint32_t>(input)});
+  head.num_aliases = static_cast<uint32_t>(aliases.size());
+  head.aliases = section.add_table(aliases);
   head.num_checks = static_cast<uint32_t>(checks.size());
   head.checks = section.add_table(checks);
   head.arena_bytes = static_cast<uint64_t>(program.arena_bytes);

@@ -56,6 +56,7 @@ class DescriptorWriter {
     head.num_symbols = static_cast<uint32_t>(spec_.symbols.size());
     head.num_kernels = static_cast<uint32_t>(spec_.kernels.size());
     head.num_checks = static_cast<uint32_t>(spec_.checks.size());
+    head.num_aliases = static_cast<uint32_t>(spec_.aliases.size());
     uint32_t end = sizeof(head);
     auto place = [&end](size_t bytes) {
       const uint32_t at = end;
@@ -67,6 +68,7 @@ class DescriptorWriter {
     head.symbols = place(spec_.symbols.size() * sizeof(tsr_symbol_descr));
     head.kernels = place(spec_.kernels.size() * sizeof(tsr_kernel_descr));
     head.checks = place(spec_.checks.size() * sizeof(tsr_check_descr));
+    head.aliases = place(spec_.aliases.size() * sizeof(tsr_alias_descr));
     bytes_.resize(end);
     head.target = text(spec_.target);
     head.features = text(spec_.features);
@@ -90,6 +92,8 @@ class DescriptorWriter {
       write_at(bytes_, head.checks + i * sizeof(tsr_check_descr),
                tsr_check_descr{text(check.what), text(check.legal), check.count, 0});
     }
+    for (size_t i = 0; i < spec_.aliases.size(); ++i)
+      write_at(bytes_, head.aliases + i * sizeof(tsr_alias_descr), spec_.aliases[i]);
     return bytes_;
   }
 
@@ -167,7 +171,8 @@ const Bytes& compile_shared_object(const std::string& source) {
   if (!mkdtemp(folder)) throw std::runtime_error("no temporary folder");
   const std::string base = folder;
   std::ofstream(base + "/module.c") << source;
-  const std::string command = std::string("'" TESSERA_TEST_CC "' -std=c11 -O1 -fPIC -shared -nostdlib -fno-builtin "
+  const std::string command = std::string("'" TESSERA_TEST_CC
+                                          "' -std=c11 -O1 -fPIC -shared -nostdlib -fno-builtin "
                                           "-fvisibility=hidden -I'" TESSERA_SOURCE_DIR "/src' -o ") +
                               base + "/module.so " + base + "/module.c";
   const int status = std::system(command.c_str());
@@ -178,9 +183,7 @@ const Bytes& compile_shared_object(const std::string& source) {
   return cache[source] = result;
 }
 
-tsr_footer read_footer(const Bytes& module) {
-  return read_at<tsr_footer>(module, module.size() - sizeof(tsr_footer));
-}
+tsr_footer read_footer(const Bytes& module) { return read_at<tsr_footer>(module, module.size() - sizeof(tsr_footer)); }
 
 void seal(Bytes& module, tsr_footer footer, bool sections) {
   if (sections) {

@@ -45,6 +45,7 @@ struct ModuleSpec {
   std::vector<SymbolSpec> symbols;
   std::vector<KernelSpec> kernels;
   std::vector<CheckSpec> checks;
+  std::vector<tsr_alias_descr> aliases;
   uint64_t arena_bytes = 256, scratch_bytes = 64;
   Bytes weights;
   std::string metadata = R"({"producer": "module_builder"})";

@@ -119,8 +119,10 @@ TEST(Session, AFailedCheckMakesTheOutputsVoid) {
   EXPECT_EQ(y, x);
   x[13] = 5;
   const std::string end = "; the outputs are not valid";
-  EXPECT_EQ(run(), "TSR-7040: Sum 's': 'axes' is [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, ...]; this module was compiled for "
-                   "fours" + end);
+  EXPECT_EQ(run(),
+            "TSR-7040: Sum 's': 'axes' is [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, ...]; this module was compiled for "
+            "fours" +
+                end);
   std::fill(x.begin(), x.end(), INT64_MIN);  // the longest numbers
   const std::string least = "-9223372036854775808, ";
   std::string list;
@@ -264,8 +266,9 @@ TEST(Session, RefusesASecondCallAtOnce) {
   tessera_session_set_trace(session.get(), run_again, &state);
   Rows rows(20);
   EXPECT_EQ(rows.run(session), "ok");
-  EXPECT_EQ(state.result, "TSR-7024: the session is already running; a session runs one call at a time: create one "
-                          "for each thread (they share the module)");
+  EXPECT_EQ(state.result,
+            "TSR-7024: the session is already running; a session runs one call at a time: create one "
+            "for each thread (they share the module)");
 }
 
 TEST(Session, ReportsTheCodesError) {
@@ -353,27 +356,32 @@ TEST_F(SessionErrors, Dtype) {
 
 TEST_F(SessionErrors, Rank) {
   inputs_[0] = tensor(image_, TESSERA_F32, {1, 2, 3});
-  EXPECT_EQ(run(), "TSR-7032: input 'image' has rank 3 [1,2,3]; the module takes rank 2 [batch,3]; reshape the data "
-                   "before the call");
+  EXPECT_EQ(run(),
+            "TSR-7032: input 'image' has rank 3 [1,2,3]; the module takes rank 2 [batch,3]; reshape the data "
+            "before the call");
   inputs_[0].rank = -5;
-  EXPECT_EQ(run(), "TSR-7032: input 'image' has rank -5 []; the module takes rank 2 [batch,3]; reshape the data "
-                   "before the call");
+  EXPECT_EQ(run(),
+            "TSR-7032: input 'image' has rank -5 []; the module takes rank 2 [batch,3]; reshape the data "
+            "before the call");
   inputs_[0].rank = INT32_MAX;
-  EXPECT_EQ(run(), "TSR-7032: input 'image' has rank 2147483647 []; the module takes rank 2 [batch,3]; reshape the "
-                   "data before the call");
+  EXPECT_EQ(run(),
+            "TSR-7032: input 'image' has rank 2147483647 []; the module takes rank 2 [batch,3]; reshape the "
+            "data before the call");
 }
 
 TEST_F(SessionErrors, Dims) {
   inputs_[0].dims[1] = 4;
-  EXPECT_EQ(run(), "TSR-7033: input 'image' has shape [2,4]; the module takes [batch,3] (they differ at axis 1); "
-                   "resize the data, or compile the model for this shape");
+  EXPECT_EQ(run(),
+            "TSR-7033: input 'image' has shape [2,4]; the module takes [batch,3] (they differ at axis 1); "
+            "resize the data, or compile the model for this shape");
   inputs_[0].dims[1] = 3;
   inputs_[0].dims[0] = -2;
   EXPECT_EQ(run().substr(0, 8), "TSR-7033") << "a negative dim is never legal";
   inputs_[0].dims[0] = 2;
   outputs_[0].dims[0] = 2;
-  EXPECT_EQ(run(), "TSR-7033: output 'boxes' has shape [2]; the module takes [3] (they differ at axis 0); resize the "
-                   "data, or compile the model for this shape");
+  EXPECT_EQ(run(),
+            "TSR-7033: output 'boxes' has shape [2]; the module takes [3] (they differ at axis 0); resize the "
+            "data, or compile the model for this shape");
 }
 
 TEST_F(SessionErrors, SymbolRange) {
@@ -387,12 +395,14 @@ TEST_F(SessionErrors, SymbolRange) {
 
 TEST_F(SessionErrors, SymbolConflict) {
   inputs_[1].dims[0] = 3;
-  EXPECT_EQ(run(), "TSR-7035: input 'mask' has 3 at axis 0; 'batch' is 2 by an earlier input; all dimensions of that "
-                   "name must agree");
+  EXPECT_EQ(run(),
+            "TSR-7035: input 'mask' has 3 at axis 0; 'batch' is 2 by an earlier input; all dimensions of that "
+            "name must agree");
   inputs_[1].dims[0] = 2;
   outputs_[1].dims[0] = 1;
-  EXPECT_EQ(run(), "TSR-7035: output 'count' has 1 at axis 0; 'batch' is 2 by an earlier input; all dimensions of that "
-                   "name must agree");
+  EXPECT_EQ(run(),
+            "TSR-7035: output 'count' has 1 at axis 0; 'batch' is 2 by an earlier input; all dimensions of that "
+            "name must agree");
 }
 
 TEST_F(SessionErrors, Null) {
@@ -407,19 +417,26 @@ TEST_F(SessionErrors, Alignment) {
   inputs_[1].data = mask_ + 1;  // elements of at most one byte may stand anywhere
   EXPECT_EQ(run(), "ok");
   inputs_[0].data = reinterpret_cast<uint8_t*>(image_) + 2;
-  EXPECT_EQ(run(), "TSR-7037: input 'image' has data at an address that is not a multiple of 4, the size of its f32 "
-                   "elements; copy the data to aligned memory");
+  EXPECT_EQ(run(),
+            "TSR-7037: input 'image' has data at an address that is not a multiple of 4, the size of its f32 "
+            "elements; copy the data to aligned memory");
 }
 
 TEST_F(SessionErrors, Overlap) {
   outputs_[0].data = image_ + 6;  // right behind the 6 elements of the input
   EXPECT_EQ(run(), "ok");
   outputs_[0].data = image_ + 5;
-  EXPECT_EQ(run(), "TSR-7038: output 'boxes' shares memory with input 'image'; give every output memory of its own");
+  EXPECT_EQ(run(),
+            "TSR-7038: output 'boxes' shares memory with input 'image'; it may have all of the memory of an input of "
+            "its type and shape, "
+            "or memory of its own");
   outputs_[0].data = reinterpret_cast<float*>(count_ + 1);
   EXPECT_EQ(run(), "TSR-7038: output 'count' shares memory with output 'boxes'; give every output memory of its own");
   outputs_[0].data = reinterpret_cast<float*>(mask_ + 8);  // 20 elements of 4 bits: 10 bytes
-  EXPECT_EQ(run(), "TSR-7038: output 'boxes' shares memory with input 'mask'; give every output memory of its own");
+  EXPECT_EQ(run(),
+            "TSR-7038: output 'boxes' shares memory with input 'mask'; it may have all of the memory of an input of "
+            "its type and shape, "
+            "or memory of its own");
   outputs_[0].data = reinterpret_cast<float*>(mask_ + 12);
   EXPECT_EQ(run(), "ok");
 }

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "codegen/common/abi_fields.h"
 #include "codegen/common/object_code.h"
 #include "codegen/llvm/kernel_emitter.h"
+#include "program/output_alias.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -41,8 +44,12 @@ Place place_of(const Program& program, BufferId id) {
   throw InternalError("buffers are views of each other in a circle");
 }
 
-// Weights are never written: it does not matter whether they share bytes.
-bool overlap(const Place& a, const Place& b) {
+// Weights are never written: it does not matter whether they share bytes. An output may be bound to an input's memory
+// where `aliases` says so.
+bool overlap(const Place& a, const Place& b, const std::set<std::pair<int, int>>& aliases) {
+  if (a.root.kind == BufferKind::kOutput && b.root.kind == BufferKind::kInput)
+    return aliases.count({a.root.index, b.root.index}) > 0;
+  if (a.root.kind == BufferKind::kInput && b.root.kind == BufferKind::kOutput) return overlap(b, a, aliases);
   if (a.root.kind != b.root.kind || a.root.kind == BufferKind::kWeight) return false;
   if (a.root.kind != BufferKind::kArena && a.root.index != b.root.index) return false;
   return a.begin < b.end && b.begin < a.end;
@@ -55,6 +62,8 @@ std::vector<std::vector<int>> alias_classes(const Program& program) {
     result.emplace_back(kernel.program.params.size());
     std::iota(result.back().begin(), result.back().end(), 0);
   }
+  const auto pairs = output_aliases(program);
+  const std::set<std::pair<int, int>> aliases(pairs.begin(), pairs.end());
   for (const KernelCall& call : program.calls) {
     std::vector<int>& classes = result.at(static_cast<size_t>(call.kernel));
     check(call.args.size() == classes.size(), "kernel call with a wrong number of buffers: " +
@@ -63,7 +72,7 @@ std::vector<std::vector<int>> alias_classes(const Program& program) {
     for (const BufferId arg : call.args) places.push_back(place_of(program, arg));
     for (size_t i = 0; i < classes.size(); ++i)
       for (size_t j = i + 1; j < classes.size(); ++j)
-        if (classes[i] != classes[j] && overlap(places[i], places[j]))
+        if (classes[i] != classes[j] && overlap(places[i], places[j], aliases))
           std::replace(classes.begin(), classes.end(), int{classes[j]}, int{classes[i]});
   }
   return result;

@@ -21,8 +21,10 @@ tessera_status read_load_options(const tessera_load_options* options, bool* chec
   *check_weights = true;
   if (!options) return TESSERA_OK;
   if (options->size < sizeof(tessera_load_options)) {
-    return fail(error, kErrOptionsSize, "the load options say they have %u bytes; set size to "
-                "sizeof(tessera_load_options), at least %zu", options->size, sizeof(tessera_load_options));
+    return fail(error, kErrOptionsSize,
+                "the load options say they have %u bytes; set size to "
+                "sizeof(tessera_load_options), at least %zu",
+                options->size, sizeof(tessera_load_options));
   }
   *check_weights = options->skip_weights_digest == 0;
   return TESSERA_OK;
@@ -127,6 +129,11 @@ tessera_status tessera_module_kernel(const tessera_module* module, int32_t index
   return TESSERA_OK;
 }
 
+int32_t tessera_module_writes_in_place(const tessera_module* module, int32_t output, int32_t input) {
+  if (!module || output < 0 || input < 0) return 0;
+  return module->file.may_alias(static_cast<uint32_t>(output), static_cast<uint32_t>(input)) ? 1 : 0;
+}
+
 uint64_t tessera_module_arena_bytes(const tessera_module* module) {
   return module ? module->file.descriptor->arena_bytes : 0;
 }
@@ -145,8 +152,10 @@ tessera_status tessera_session_create(const tessera_module* module, const tesser
   if (!module) return null_argument("tessera_session_create", "module", error);
   if (!session) return null_argument("tessera_session_create", "session", error);
   if (options && options->size < sizeof(tessera_session_options)) {
-    return fail(error, kErrOptionsSize, "the session options say they have %u bytes; set size to "
-                "sizeof(tessera_session_options), at least %zu", options->size, sizeof(tessera_session_options));
+    return fail(error, kErrOptionsSize,
+                "the session options say they have %u bytes; set size to "
+                "sizeof(tessera_session_options), at least %zu",
+                options->size, sizeof(tessera_session_options));
   }
   return create_session(module, options ? options->num_threads : 0, session, error);
 }

@@ -27,6 +27,7 @@ class DescriptorChecker {
   tessera_status check_symbols_are_bound();
   tessera_status check_kernel(uint32_t index);
   tessera_status check_check(uint32_t index);
+  tessera_status check_alias(uint32_t index);
   tessera_status check_text(const char* what, uint32_t offset);
   bool table_fits(uint32_t offset, uint32_t count, uint64_t element) const {
     return offset % TSR_SECTION_ALIGN == 0 && offset <= size_ && count <= (size_ - offset) / element;
@@ -62,9 +63,10 @@ tessera_status DescriptorChecker::check() {
   }
   memcpy(&descriptor_, bytes_, sizeof(descriptor_));
   if (descriptor_.abi_version != TSR_ABI_VERSION) {
-    return fail(error_, kErrAbiVersion, "'%s' was compiled for runtime interface %u; this runtime (%s) has interface "
-                "%u; compile the model with the tessera of this runtime's version", module_name_,
-                descriptor_.abi_version, tessera_version(), TSR_ABI_VERSION);
+    return fail(error_, kErrAbiVersion,
+                "'%s' was compiled for runtime interface %u; this runtime (%s) has interface "
+                "%u; compile the model with the tessera of this runtime's version",
+                module_name_, descriptor_.abi_version, tessera_version(), TSR_ABI_VERSION);
   }
   if (descriptor_.size != sizeof(tsr_descriptor)) {
     return wrong("its head has %u bytes instead of %zu", descriptor_.size, sizeof(tsr_descriptor));
@@ -84,6 +86,7 @@ tessera_status DescriptorChecker::check() {
   if (status == TESSERA_OK) status = check_symbols_are_bound();
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_kernels; ++i) status = check_kernel(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_checks; ++i) status = check_check(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_aliases; ++i) status = check_alias(i);
   return status;
 }
 
@@ -96,7 +99,8 @@ tessera_status DescriptorChecker::check_tables() {
                 {"outputs", descriptor_.outputs, descriptor_.num_outputs, sizeof(tsr_tensor_descr)},
                 {"symbols", descriptor_.symbols, descriptor_.num_symbols, sizeof(tsr_symbol_descr)},
                 {"kernels", descriptor_.kernels, descriptor_.num_kernels, sizeof(tsr_kernel_descr)},
-                {"checks", descriptor_.checks, descriptor_.num_checks, sizeof(tsr_check_descr)}};
+                {"checks", descriptor_.checks, descriptor_.num_checks, sizeof(tsr_check_descr)},
+                {"aliases", descriptor_.aliases, descriptor_.num_aliases, sizeof(tsr_alias_descr)}};
   for (const auto& table : tables) {
     if (!table_fits(table.offset, table.count, table.element)) {
       return wrong("its table of %u %s at offset %u does not fit or is not aligned", table.count, table.name,
@@ -146,8 +150,8 @@ tessera_status DescriptorChecker::check_tensor(const char* kind, uint32_t index,
   if (status != TESSERA_OK) return status;
   const ClippedText name = clip_name(text(tensor.name));
   const int32_t bits = module_dtype_bits(tensor.dtype);
-  if (bits == 0) return wrong("%s '%s' has dtype number %u, which this runtime cannot pass", kind, name.text,
-                              tensor.dtype);
+  if (bits == 0)
+    return wrong("%s '%s' has dtype number %u, which this runtime cannot pass", kind, name.text, tensor.dtype);
   if (tensor.rank > TSR_MAX_RANK) {
     return wrong("%s '%s' has rank %u, above %d", kind, name.text, tensor.rank, TSR_MAX_RANK);
   }
@@ -213,6 +217,18 @@ tessera_status DescriptorChecker::check_check(uint32_t index) {
     return wrong("check %u has %u values; legal are 1..%d", index, row.count, TSR_MAX_CHECK_COUNT);
   }
   return check_text(what, row.legal);
+}
+
+tessera_status DescriptorChecker::check_alias(uint32_t index) {
+  const tsr_alias_descr* rows = table<tsr_alias_descr>(descriptor_.aliases);
+  const tsr_alias_descr& row = rows[index];
+  if (row.output >= descriptor_.num_outputs || row.input >= descriptor_.num_inputs) {
+    return wrong("alias %u is of output %u of %u and input %u of %u", index, row.output, descriptor_.num_outputs,
+                 row.input, descriptor_.num_inputs);
+  }
+  const bool in_order = index == 0 || rows[index - 1].output < row.output ||
+                        (rows[index - 1].output == row.output && rows[index - 1].input < row.input);
+  return in_order ? TESSERA_OK : wrong("alias %u is not behind the one before it", index);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace tessera {
 
 static_assert(sizeof(void*) == 8, "modules are mapped whole; a 32-bit address space is too small");
-static_assert(sizeof(tsr_footer) == 120 && sizeof(tsr_descriptor) == 80, "these sizes are part of the file format");
+static_assert(sizeof(tsr_footer) == 120 && sizeof(tsr_descriptor) == 88, "these sizes are part of the file format");
 
 namespace {
 
@@ -34,14 +34,29 @@ bool all_zero(const uint8_t* begin, const uint8_t* end) {
 
 }  // namespace
 
+bool ModuleFile::may_alias(uint32_t output, uint32_t input) const {
+  const tsr_alias_descr* rows = table<tsr_alias_descr>(descriptor->aliases);
+  uint32_t begin = 0, end = descriptor->num_aliases;
+  while (begin < end) {
+    const uint32_t middle = begin + (end - begin) / 2;
+    const tsr_alias_descr& row = rows[middle];
+    if (row.output == output && row.input == input) return true;
+    if (row.output < output || (row.output == output && row.input < input)) begin = middle + 1;
+    else end = middle;
+  }
+  return false;
+}
+
 tessera_status ModuleFile::open_path(const char* path, bool check_weights, tessera_error* error) {
   // O_NONBLOCK: a FIFO must be refused below, not waited for.
   const int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (opened >= 0) return open_fd(opened, path, check_weights, error);
   const int reason = errno;
   if (reason == ENOENT || reason == ENOTDIR) {
-    return fail(error, kErrNotFound, "module file '%s' does not exist; give the path of a file written by "
-                "'tessera compile'", clip_path(path).text);
+    return fail(error, kErrNotFound,
+                "module file '%s' does not exist; give the path of a file written by "
+                "'tessera compile'",
+                clip_path(path).text);
   }
   return fail(error, kErrUnreadable, "module file '%s' cannot be opened: %s; a readable file is needed",
               clip_path(path).text, strerror(reason));
@@ -73,9 +88,10 @@ tessera_status ModuleFile::map_and_check(bool check_weights, tessera_error* erro
   }
   const uint64_t bytes = static_cast<uint64_t>(info.st_size);
   if (bytes < sizeof(tsr_footer)) {
-    return fail(error, kErrNotAModule, "'%s' is not a module: it has %llu bytes, and a module's footer alone has %zu; "
-                "it is cut off, or not written by 'tessera compile'", name, static_cast<unsigned long long>(bytes),
-                sizeof(tsr_footer));
+    return fail(error, kErrNotAModule,
+                "'%s' is not a module: it has %llu bytes, and a module's footer alone has %zu; "
+                "it is cut off, or not written by 'tessera compile'",
+                name, static_cast<unsigned long long>(bytes), sizeof(tsr_footer));
   }
   void* mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   if (mapped == MAP_FAILED) {
@@ -103,9 +119,10 @@ tessera_status ModuleFile::check_footer(tessera_error* error) {
                     : "give a file written by 'tessera compile'");
   }
   if (footer.magic[kVersionByte] != magic[kVersionByte]) {
-    return fail(error, kErrFormatVersion, "'%s' has module format %d; this runtime (%s) reads format %d; compile the "
-                "model with the tessera of this runtime's version", name, footer.magic[kVersionByte],
-                tessera_version(), magic[kVersionByte]);
+    return fail(error, kErrFormatVersion,
+                "'%s' has module format %d; this runtime (%s) reads format %d; compile the "
+                "model with the tessera of this runtime's version",
+                name, footer.magic[kVersionByte], tessera_version(), magic[kVersionByte]);
   }
   if (module_digest(&footer, offsetof(tsr_footer, footer_digest)) != footer.footer_digest) {
     return fail(error, kErrFooterDigest, "'%s' is damaged: its footer does not match its digest; %s", name, kAgain);

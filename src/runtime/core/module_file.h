@@ -31,6 +31,8 @@ struct ModuleFile {
   const tsr_symbol_descr* symbols() const { return table<tsr_symbol_descr>(descriptor->symbols); }
   const tsr_kernel_descr* kernels() const { return table<tsr_kernel_descr>(descriptor->kernels); }
   const tsr_check_descr* checks() const { return table<tsr_check_descr>(descriptor->checks); }
+  // Whether the output may have the very memory of the input.
+  bool may_alias(uint32_t output, uint32_t input) const;
 
   // Opens and checks the file at `path`. On failure nothing stays open.
   tessera_status open_path(const char* path, bool check_weights, tessera_error* error);

@@ -1,9 +1,9 @@
 #include "runtime/core/session.h"
 
-#include <new>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <new>
 
 #include "runtime/core/errors.h"
 #include "runtime/cpu/affinity.h"
@@ -51,32 +51,59 @@ void host_trace(void* self, int32_t kernel, int32_t phase) {
   if (session->trace) session->trace(session->trace_user, kernel, phase);
 }
 
-// Arena, then the scratch of all workers. Scratch of one worker after another: the module adds
-// worker * descriptor.scratch_bytes, which its compiler keeps a multiple of TSR_BUFFER_ALIGN.
+// Arena, then the scratch of all workers, then the spare memory of outputs, which costs nothing until it is used.
+// Scratch of one worker after another: the module adds worker * descriptor.scratch_bytes, which its compiler keeps a
+// multiple of TSR_BUFFER_ALIGN.
 tessera_status map_memory(tessera_session* session, tessera_error* error) {
-  const tsr_descriptor& descriptor = *session->module->file.descriptor;
+  const ModuleFile& file = session->module->file;
+  const tsr_descriptor& descriptor = *file.descriptor;
+  uint64_t spare = 0;
+  for (uint32_t i = 0; i < descriptor.num_outputs; ++i) {
+    const uint64_t bytes = spare_bytes(file, i);
+    if (__builtin_add_overflow(spare, bytes > UINT64_MAX - TSR_BUFFER_ALIGN ? UINT64_MAX : aligned_up(bytes), &spare))
+      spare = UINT64_MAX;
+  }
   uint64_t scratch, total;
   const bool overflows =
       descriptor.arena_bytes > UINT64_MAX - TSR_BUFFER_ALIGN ||
       __builtin_mul_overflow(descriptor.scratch_bytes, static_cast<uint64_t>(session->num_threads), &scratch) ||
-      __builtin_add_overflow(aligned_up(descriptor.arena_bytes), scratch, &total);
+      __builtin_add_overflow(aligned_up(descriptor.arena_bytes), scratch, &total) ||
+      __builtin_add_overflow(total, spare, &total);
   if (overflows || !session->memory.map(total)) {
-    return fail(error, kErrMemory, "not enough memory for a session: the module needs %llu bytes and %llu for each of "
+    return fail(error, kErrMemory,
+                "not enough memory for a session: the module needs %llu bytes and %llu for each of "
                 "%d threads; free memory, or use fewer threads",
                 static_cast<unsigned long long>(descriptor.arena_bytes),
                 static_cast<unsigned long long>(descriptor.scratch_bytes), session->num_threads);
   }
   session->call.arena = session->memory.data;
   session->call.scratch = session->memory.data + aligned_up(descriptor.arena_bytes);
+  uint8_t* next = session->memory.data + (total - spare);
+  for (uint32_t i = 0; i < descriptor.num_outputs; ++i) {
+    const uint64_t bytes = spare_bytes(file, i);
+    session->bound.spare[i] = bytes > 0 ? next : nullptr;
+    next += aligned_up(bytes);
+  }
   return TESSERA_OK;
+}
+
+// Outputs that could not be written in their place at once.
+void copy_spares(const tessera_session& session, const tessera_tensor* outputs) {
+  const ModuleFile& file = session.module->file;
+  for (uint32_t i = 0; i < file.descriptor->num_outputs; ++i) {
+    if (session.bound.outputs[i] != outputs[i].data)
+      memcpy(outputs[i].data, session.bound.outputs[i], spare_bytes(file, i));
+  }
 }
 
 tessera_status start_threads(int32_t threads, tessera_error* error) {
   if (threads < 2) return TESSERA_OK;
   const int failure = ThreadPool::process().reserve(threads);
   if (failure == 0) return TESSERA_OK;
-  return fail(error, kErrThreadStart, "cannot start the threads of a session with %d threads: %s; use fewer threads "
-              "(TESSERA_NUM_THREADS, --threads), or raise the limit of threads", threads, strerror(failure));
+  return fail(error, kErrThreadStart,
+              "cannot start the threads of a session with %d threads: %s; use fewer threads "
+              "(TESSERA_NUM_THREADS, --threads), or raise the limit of threads",
+              threads, strerror(failure));
 }
 
 // How many numbers the checks of a module need together. No overflow: the table fits into the file.
@@ -121,15 +148,17 @@ tessera_status read_checks(const tessera_session& session, tessera_error* error)
 tessera_status create_session(const tessera_module* module, int32_t threads, tessera_session** result,
                               tessera_error* error) {
   if (threads < 0 || threads > ThreadPool::kMaxThreads) {
-    return fail(error, kErrThreadCount, "a session with %d threads was asked for; legal are 1..%d, or 0 for the "
-                "default", threads, ThreadPool::kMaxThreads);
+    return fail(error, kErrThreadCount,
+                "a session with %d threads was asked for; legal are 1..%d, or 0 for the "
+                "default",
+                threads, ThreadPool::kMaxThreads);
   }
   if (threads == 0) threads = default_num_threads();
   tessera_status status = start_threads(threads, error);
   if (status != TESSERA_OK) return status;
 
   const tsr_descriptor& descriptor = *module->file.descriptor;
-  const size_t slots = size_t{descriptor.num_inputs} + descriptor.num_outputs + descriptor.num_checks +
+  const size_t slots = size_t{descriptor.num_inputs} + 2 * size_t{descriptor.num_outputs} + descriptor.num_checks +
                        descriptor.num_symbols + count_checked_values(module->file);
   static_assert(sizeof(void*) == sizeof(int64_t) && alignof(tessera_session) >= alignof(int64_t));
   const size_t bytes = sizeof(tessera_session) + slots * sizeof(int64_t);
@@ -138,15 +167,16 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   tessera_session* session = new (memory) tessera_session();
   session->module = module;
   session->num_threads = threads;
+  session->bound.inputs = reinterpret_cast<const void**>(session + 1);
+  session->bound.outputs = const_cast<void**>(session->bound.inputs + descriptor.num_inputs);
+  void** const checks = session->bound.outputs + descriptor.num_outputs;
+  session->bound.spare = checks + descriptor.num_checks;
+  session->bound.symbols = reinterpret_cast<int64_t*>(session->bound.spare + descriptor.num_outputs);
   status = map_memory(session, error);
   if (status != TESSERA_OK) {
     free_session(session);
     return status;
   }
-  session->bound.inputs = reinterpret_cast<const void**>(session + 1);
-  session->bound.outputs = const_cast<void**>(session->bound.inputs + descriptor.num_inputs);
-  void** const checks = session->bound.outputs + descriptor.num_outputs;
-  session->bound.symbols = reinterpret_cast<int64_t*>(checks + descriptor.num_checks);
   int64_t* values = session->bound.symbols + descriptor.num_symbols;
   for (uint32_t i = 0; i < descriptor.num_checks; values += module->file.checks()[i++].count) checks[i] = values;
   session->host.size = sizeof(tsr_host);
@@ -171,7 +201,8 @@ void free_session(tessera_session* session) {
 tessera_status run_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                            const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error) {
   if (session->running.exchange(true, std::memory_order_acquire)) {
-    return fail(error, kErrSessionBusy, "the session is already running; a session runs one call at a time: create one "
+    return fail(error, kErrSessionBusy,
+                "the session is already running; a session runs one call at a time: create one "
                 "for each thread (they share the module)");
   }
   tessera_status status =
@@ -187,10 +218,13 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
     if (session->owns_pool) pool.end_run();
     session->owns_pool = false;
     if (code != 0) {
-      status = fail(error, kErrModuleCode, "the code of '%s' reported error %d, which its metadata explains; the "
-                    "outputs are not valid", session->module->file.name, code);
+      status = fail(error, kErrModuleCode,
+                    "the code of '%s' reported error %d, which its metadata explains; the "
+                    "outputs are not valid",
+                    session->module->file.name, code);
     } else {
       status = read_checks(*session, error);
+      if (status == TESSERA_OK) copy_spares(*session, outputs);
     }
   }
   session->running.store(false, std::memory_order_release);

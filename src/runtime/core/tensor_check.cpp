@@ -35,8 +35,8 @@ DimsText print_dims(const ModuleFile& module, const int64_t* dims, int64_t rank)
 // One tensor against its declaration. `kind` is "input" or "output".
 class TensorCheck {
  public:
-  TensorCheck(const ModuleFile& module, const char* kind, const tsr_tensor_descr& declared,
-              const tessera_tensor& given, int64_t* symbols, tessera_error* error)
+  TensorCheck(const ModuleFile& module, const char* kind, const tsr_tensor_descr& declared, const tessera_tensor& given,
+              int64_t* symbols, tessera_error* error)
       : module_(module), kind_(kind), declared_(declared), given_(given), symbols_(symbols), error_(error) {}
 
   tessera_status check() {
@@ -44,14 +44,17 @@ class TensorCheck {
     static_assert(sizeof(dtype) == sizeof(given_.dtype));
     memcpy(&dtype, &given_.dtype, sizeof(dtype));
     if (dtype != declared_.dtype) {
-      return fail(error_, kErrTensorDtype, "%s '%s' has dtype %s; the module takes %s; convert the data before the "
-                  "call", kind_, name().text, module_dtype_name(dtype), module_dtype_name(declared_.dtype));
+      return fail(error_, kErrTensorDtype,
+                  "%s '%s' has dtype %s; the module takes %s; convert the data before the "
+                  "call",
+                  kind_, name().text, module_dtype_name(dtype), module_dtype_name(declared_.dtype));
     }
     if (given_.rank < 0 || static_cast<uint32_t>(given_.rank) != declared_.rank) {
       const int64_t printable = given_.rank >= 0 && given_.rank <= TESSERA_MAX_RANK ? given_.rank : 0;
-      return fail(error_, kErrTensorRank, "%s '%s' has rank %d %s; the module takes rank %u %s; reshape the data "
-                  "before the call", kind_, name().text, given_.rank,
-                  print_dims(module_, given_.dims, printable).text, declared_.rank,
+      return fail(error_, kErrTensorRank,
+                  "%s '%s' has rank %d %s; the module takes rank %u %s; reshape the data "
+                  "before the call",
+                  kind_, name().text, given_.rank, print_dims(module_, given_.dims, printable).text, declared_.rank,
                   print_dims(module_, declared_.dims, declared_.rank).text);
     }
     const tessera_status status = check_dims();
@@ -62,9 +65,10 @@ class TensorCheck {
   ClippedText name() const { return clip_name(module_.text(declared_.name)); }
 
   tessera_status wrong_dims(uint32_t axis) {
-    return fail(error_, kErrTensorDims, "%s '%s' has shape %s; the module takes %s (they differ at axis %u); resize "
-                "the data, or compile the model for this shape", kind_, name().text,
-                print_dims(module_, given_.dims, given_.rank).text,
+    return fail(error_, kErrTensorDims,
+                "%s '%s' has shape %s; the module takes %s (they differ at axis %u); resize "
+                "the data, or compile the model for this shape",
+                kind_, name().text, print_dims(module_, given_.dims, given_.rank).text,
                 print_dims(module_, declared_.dims, declared_.rank).text, axis);
   }
 
@@ -78,16 +82,19 @@ class TensorCheck {
       if (value < 0) {
         value = got;  // the first input that has this symbol decides
         if (got >= symbol.lo && got <= symbol.hi) continue;
-        return fail(error_, kErrSymbolRange, "%s '%s' has %lld at axis %u; the module was compiled for '%s' in "
-                    "%lld..%lld; compile the model for a wider range (--dim %s=LO..HI)", kind_, name().text,
-                    static_cast<long long>(got), axis, clip_name(module_.text(symbol.name)).text,
+        return fail(error_, kErrSymbolRange,
+                    "%s '%s' has %lld at axis %u; the module was compiled for '%s' in "
+                    "%lld..%lld; compile the model for a wider range (--dim %s=LO..HI)",
+                    kind_, name().text, static_cast<long long>(got), axis, clip_name(module_.text(symbol.name)).text,
                     static_cast<long long>(symbol.lo), static_cast<long long>(symbol.hi),
                     clip_name(module_.text(symbol.name)).text);
       }
       if (got != value) {
-        return fail(error_, kErrSymbolConflict, "%s '%s' has %lld at axis %u; '%s' is %lld by an earlier input; all "
-                    "dimensions of that name must agree", kind_, name().text, static_cast<long long>(got), axis,
-                    clip_name(module_.text(symbol.name)).text, static_cast<long long>(value));
+        return fail(error_, kErrSymbolConflict,
+                    "%s '%s' has %lld at axis %u; '%s' is %lld by an earlier input; all "
+                    "dimensions of that name must agree",
+                    kind_, name().text, static_cast<long long>(got), axis, clip_name(module_.text(symbol.name)).text,
+                    static_cast<long long>(value));
       }
     }
     return TESSERA_OK;
@@ -103,9 +110,10 @@ class TensorCheck {
     }
     const uint32_t bytes = static_cast<uint32_t>(module_dtype_bits(declared_.dtype)) / 8;
     if (bytes > 1 && reinterpret_cast<uintptr_t>(given_.data) % bytes != 0) {
-      return fail(error_, kErrTensorAlign, "%s '%s' has data at an address that is not a multiple of %u, the size of "
-                  "its %s elements; copy the data to aligned memory", kind_, name().text, bytes,
-                  module_dtype_name(declared_.dtype));
+      return fail(error_, kErrTensorAlign,
+                  "%s '%s' has data at an address that is not a multiple of %u, the size of "
+                  "its %s elements; copy the data to aligned memory",
+                  kind_, name().text, bytes, module_dtype_name(declared_.dtype));
     }
     return TESSERA_OK;
   }
@@ -121,6 +129,7 @@ class TensorCheck {
 struct Extent {
   uintptr_t begin, end;
   bool meets(const Extent& other) const { return begin < other.end && other.begin < end; }
+  bool operator==(const Extent& other) const { return begin == other.begin && end == other.end; }
 };
 
 // Of a checked tensor: its size cannot overflow.
@@ -131,22 +140,42 @@ Extent extent_of(const tessera_tensor& tensor) {
   return {begin, begin + (bits + 7) / 8};
 }
 
-tessera_status overlap(const ModuleFile& module, uint32_t output, const char* kind, uint32_t other_name,
-                       tessera_error* error) {
-  return fail(error, kErrTensorOverlap, "output '%s' shares memory with %s '%s'; give every output memory of its own",
-              clip_name(module.text(module.outputs()[output].name)).text, kind,
-              clip_name(module.text(other_name)).text);
+bool same_type(const tsr_tensor_descr& a, const tsr_tensor_descr& b) {
+  return a.dtype == b.dtype && a.rank == b.rank && memcmp(a.dims, b.dims, a.rank * sizeof(a.dims[0])) == 0;
 }
 
+tessera_status overlap(const ModuleFile& module, uint32_t output, const char* kind, uint32_t other_name,
+                       const char* advice, tessera_error* error) {
+  return fail(error, kErrTensorOverlap, "output '%s' shares memory with %s '%s'; %s",
+              clip_name(module.text(module.outputs()[output].name)).text, kind, clip_name(module.text(other_name)).text,
+              advice);
+}
+
+constexpr char kOwnMemory[] = "give every output memory of its own";
+
+// An output may have the memory of one input of its type: the module writes it there when it has read the input, or
+// into spare memory, from which it is copied after the run.
 tessera_status check_overlaps(const ModuleFile& module, const tessera_tensor* inputs, const tessera_tensor* outputs,
-                              tessera_error* error) {
+                              const BoundTensors& bound, tessera_error* error) {
   for (uint32_t i = 0; i < module.descriptor->num_outputs; ++i) {
     const Extent extent = extent_of(outputs[i]);
     for (uint32_t j = 0; j < module.descriptor->num_inputs; ++j) {
-      if (extent.meets(extent_of(inputs[j]))) return overlap(module, i, "input", module.inputs()[j].name, error);
+      const Extent input = extent_of(inputs[j]);
+      if (!extent.meets(input)) continue;
+      const tsr_tensor_descr& row = module.inputs()[j];
+      if (!(extent == input) || !same_type(row, module.outputs()[i])) {
+        return overlap(module, i, "input", row.name,
+                       "it may have all of the memory of an input of its type and shape, "
+                       "or memory of its own",
+                       error);
+      }
+      if (module.may_alias(i, j)) continue;
+      if (!bound.spare[i]) return overlap(module, i, "input", row.name, kOwnMemory, error);
+      bound.outputs[i] = bound.spare[i];
     }
     for (uint32_t j = 0; j < i; ++j) {
-      if (extent.meets(extent_of(outputs[j]))) return overlap(module, i, "output", module.outputs()[j].name, error);
+      if (extent.meets(extent_of(outputs[j])))
+        return overlap(module, i, "output", module.outputs()[j].name, kOwnMemory, error);
     }
   }
   return TESSERA_OK;
@@ -154,11 +183,25 @@ tessera_status check_overlaps(const ModuleFile& module, const tessera_tensor* in
 
 tessera_status check_count(const char* kind, int32_t given, uint32_t wanted, tessera_error* error) {
   if (given >= 0 && static_cast<uint32_t>(given) == wanted) return TESSERA_OK;
-  return fail(error, kErrTensorCount, "the run was given %d %ss; the module has %u; give them all, in the module's "
-              "order", given, kind, wanted);
+  return fail(error, kErrTensorCount,
+              "the run was given %d %ss; the module has %u; give them all, in the module's "
+              "order",
+              given, kind, wanted);
 }
 
 }  // namespace
+
+uint64_t spare_bytes(const ModuleFile& module, uint32_t output) {
+  const tsr_tensor_descr& row = module.outputs()[output];
+  uint64_t bits = static_cast<uint64_t>(module_dtype_bits(row.dtype));
+  for (uint32_t axis = 0; axis < row.rank; ++axis) {
+    if (row.dims[axis] < 0 || __builtin_mul_overflow(bits, static_cast<uint64_t>(row.dims[axis]), &bits)) return 0;
+  }
+  for (uint32_t i = 0; i < module.descriptor->num_inputs; ++i) {
+    if (same_type(row, module.inputs()[i]) && !module.may_alias(output, i)) return (bits + 7) / 8;
+  }
+  return 0;
+}
 
 tessera_status check_and_bind(const ModuleFile& module, const tessera_tensor* inputs, int32_t num_inputs,
                               const tessera_tensor* outputs, int32_t num_outputs, const BoundTensors& bound,
@@ -178,7 +221,7 @@ tessera_status check_and_bind(const ModuleFile& module, const tessera_tensor* in
     if (status != TESSERA_OK) return status;
     bound.outputs[i] = outputs[i].data;
   }
-  return check_overlaps(module, inputs, outputs, error);
+  return check_overlaps(module, inputs, outputs, bound, error);
 }
 
 }  // namespace tessera

@@ -13,10 +13,17 @@ struct BoundTensors {
   const void** inputs;
   void** outputs;
   int64_t* symbols;  // values of the named dimensions, bound by the inputs
+  void** spare;      // for each output memory of the session, or null
 };
 
+// Bytes of memory that a session needs beside an output, so that the output may have the memory of an input that the
+// module still reads when it writes the output: those of an output of the type of some input, when no dimension is
+// named.
+uint64_t spare_bytes(const ModuleFile& module, uint32_t output);
+
 // Checks count, dtype, rank, dims, data and alignment of every tensor, and that no output shares memory with another
-// tensor; fills `bound`. Allocates nothing. The pointers must not be null unless their count is 0.
+// tensor, except with an input of its type and place; fills `bound`, with the spare memory where the module would read
+// what it has overwritten. Allocates nothing. The pointers must not be null unless their count is 0.
 tessera_status check_and_bind(const ModuleFile& module, const tessera_tensor* inputs, int32_t num_inputs,
                               const tessera_tensor* outputs, int32_t num_outputs, const BoundTensors& bound,
                               tessera_error* error);
