@@ -124,7 +124,7 @@ def peer_results(peer, cases):
 def tessera_results(binary, cases):
     command = [binary, "verify", "--quiet", *map(str, cases)]
     text = subprocess.run(command, text=True, stdout=subprocess.PIPE, check=False).stdout
-    failed = {pathlib.Path(m[1]).name for m in re.finditer(r"^FAIL (\S+) \(", text, re.M)}
+    failed = {pathlib.Path(m[1]).name for m in re.finditer(r"^(?:FAIL|UNSUPPORTED) (\S+) \(", text, re.M)}
     count = re.search(r"^(\d+) passed, (\d+) failed$", text, re.M)
     if not count or int(count[2]) != len(failed) or int(count[1]) + len(failed) != len(cases):
         sys.exit(f"operator_coverage: 'tessera verify' said something else than expected:\n{text[-2000:]}")
@@ -164,7 +164,8 @@ def write(out, rows, columns, totals, command):
         f"Written by `{command}` on {datetime.date.today()}, onnx {onnx.__version__}"
         + "".join(f", {NAMES[p]} {__import__(p).__version__.split('-')[0]}" for p in columns if p in NAMES)
         + ". Do not edit.", "",
-        "Cases that pass, of all cases of the operator in that version. A peer fails a case, too, whose opset or data type it does not know.", "",
+        "Cases that pass, of all cases of the operator in that version. A peer fails a case, too, whose opset or data type it does "
+        "not know.", "",
         "| engine | pass | of |", "|---|---|---|"]
     for column in columns:
         lines.append(f"| {NAMES.get(column, 'Tessera')} | {totals[column][0]} ({100 * totals[column][0] / totals[column][1]:.1f} %) "

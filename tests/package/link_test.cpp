@@ -3,6 +3,10 @@
 #include <elf.h>
 #include <thread>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +19,9 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string error_of(const std::vector<std::byte>& object) {
+#if defined(__SANITIZE_ADDRESS__)
+  const __lsan::ScopedDisabler disabler;  // lld jumps out of the middle of its work when it cannot go on
+#endif
   try {
     link_shared_object(object, {});
   } catch (const InternalError& error) {

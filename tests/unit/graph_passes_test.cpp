@@ -83,7 +83,8 @@ TEST_P(EveryPass, KeepsWhatRandomGraphsCompute) {
     expect_close(evaluator.evaluate(after, inputs), evaluator.evaluate(before, inputs), what);
     EXPECT_EQ(print(after), print(parse_graph(print(after), standard_ops()))) << what;
   }
-  EXPECT_GT(changed, kGraphs / 10) << "the random graphs hardly exercise " << GetParam();
+  // Under a sanitizer there are too few graphs to say.
+  if (kGraphs > 10) EXPECT_GT(changed, kGraphs / 10) << "the random graphs hardly exercise " << GetParam();
 }
 
 std::vector<std::string> pass_names() {
