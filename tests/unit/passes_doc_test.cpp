@@ -9,6 +9,7 @@
 #include "graph_passes/move_casts.h"
 #include "graph_passes/pass.h"
 #include "loop_passes/pass.h"
+#include "program/pass.h"
 
 namespace tessera {
 namespace {
@@ -43,6 +44,8 @@ std::string rows_of(const Passes& passes) {
 TEST(PassesDoc, ListsTheGraphPipeline) { EXPECT_EQ(table_of("graph passes"), rows_of(graph_pipeline())); }
 
 TEST(PassesDoc, ListsTheLoopPipeline) { EXPECT_EQ(table_of("loop passes"), rows_of(loop_pipeline())); }
+
+TEST(PassesDoc, ListsTheProgramPipeline) { EXPECT_EQ(table_of("program passes"), rows_of(program_pipeline())); }
 
 std::string rows_of_rules(std::span<const AlgebraRule> rules) {
   static constexpr std::string_view kErrors[] = {"none", "sign of zero", "rounding"};
