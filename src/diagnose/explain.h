@@ -65,7 +65,8 @@ struct KernelNote {
   std::string result;                 // its type with its layout
   std::string layout;                 // of the result, "rows" or "{0,1/16,2,3,1%16}"
   int64_t flops = -1, bytes = -1;
-  std::vector<RuleNote> rules;  // all that were asked, in order
+  std::vector<RuleNote> rules;       // all that were asked, in order
+  std::vector<std::string> only_if;  // what must hold for it to run: "c", "not d"; values of the model
 };
 
 struct NodeNote {

@@ -61,6 +61,7 @@ std::string kernel_text(int index, const KernelNote& kernel, const TextStyle& st
   text += fmt::format("  layout     {}\n  work       {} FLOP, {}\n", kernel.layout,
                       known(static_cast<double>(kernel.flops), count_text),
                       known(static_cast<double>(kernel.bytes), bytes_text));
+  if (!kernel.only_if.empty()) text += fmt::format("  only if    {}\n", fmt::join(kernel.only_if, " and "));
   TextTable rules({{"rule"}, {"predicted", Align::kRight}, {""}});
   for (const RuleNote& rule : kernel.rules) {
     rules.add({rule.rule, rule.declined.empty() ? time_text(rule.predicted_us) : "-",
@@ -100,17 +101,10 @@ nlohmann::json json_of(int index, const KernelNote& kernel) {
     else entry["declined"] = rule.declined;
     rules.push_back(std::move(entry));
   }
-  return {{"index", index},
-          {"name", kernel.name},
-          {"nodes", kernel.nodes},
-          {"rule", kernel.rule},
-          {"rules", std::move(rules)},
-          {"operands", kernel.operands},
-          {"result", kernel.result},
-          {"layout", kernel.layout},
-          {"flops", kernel.flops},
-          {"bytes", kernel.bytes},
-          {"predicted_us", predicted_us(kernel)}};
+  return {{"index", index},          {"name", kernel.name},       {"nodes", kernel.nodes},
+          {"rule", kernel.rule},     {"rules", std::move(rules)}, {"operands", kernel.operands},
+          {"result", kernel.result}, {"layout", kernel.layout},   {"only_if", kernel.only_if},
+          {"flops", kernel.flops},   {"bytes", kernel.bytes},     {"predicted_us", predicted_us(kernel)}};
 }
 
 nlohmann::json json_of(const Explanation& explanation, const NodeNote& node) {

@@ -85,6 +85,20 @@ class Explain(CliTest):
         super().setUp()
         self.save(story_model(), "story.onnx")
 
+    def test_branches(self):
+        def branch(op, out):
+            nodes = [helper.make_node("MatMul", ["x", "w"], [out + "p"], name=op + "_product"),
+                     helper.make_node(op, [out + "p"], [out], name=op)]
+            return helper.make_graph(nodes, out, [], [helper.make_tensor_value_info(out, TensorProto.FLOAT, (4, 4))])
+        choose = helper.make_node("If", ["c"], ["y"], name="choose", then_branch=branch("Exp", "t"),
+                                  else_branch=branch("Neg", "e"))
+        info = lambda name: (name, TensorProto.FLOAT, (4, 4))
+        self.save(make_model([choose], [("c", TensorProto.BOOL, ()), info("x")], [info("y")],
+                             {"w": numpy.eye(4, dtype=numpy.float32)}), "branches.onnx")
+        text, _ = self.tessera("explain", "branches.onnx", "--json", "--disable-pass", "cse", "--disable-pass", "merge_products")
+        found = {kernel["only_if"][0] for kernel in json.loads(text)["kernels"] if kernel["only_if"]}
+        self.assertEqual(found, {"c", "not c"})
+
     def explained(self, *flags):
         text, _ = self.tessera("explain", "story.onnx", "--json", *flags)
         self.assertEqual(text.count("\n"), 1)
