@@ -9,7 +9,6 @@ LARGE_SHARE a day the same way; what rotates is chosen by the date.
 Of the others, at most 1.5 G multiply-adds are interpreted; reduced_models.py has larger models, made smaller.
 """
 import os
-import re
 import sys
 import tempfile
 
@@ -24,19 +23,6 @@ LARGE = ["resnet50", "bert_base", "inception_v3", "vit_b_16", "convnext_tiny", "
 LARGE_SHARE = 2
 INTERPRETED = {"squeezenet1_1", "mobilenet_v2", "mobilenet_v3_large", "shufflenet_v2_x1_0", "efficientnet_b0",
                "dcgan_gen", "lstm_2x256"}
-# Models with an operator that is not imported yet. They are skipped only for that, and checked as soon as it is.
-LACKING = {"lstm_2x256": "LSTM", "swin_t": "ScatterND"}
-
-
-def lacks(binary, name, path, work):
-    """Why the model cannot be compiled yet, or None. Any other error is left to the test."""
-    problem = name in LACKING and runs.tessera(binary, "compile", path, "-o", f"{work}/module.so", "-O0")
-    if not problem:
-        return None
-    operators = re.findall(r"^    (\w+) \(ai\.onnx:\d+\): the operator is not supported$", problem, re.M)
-    if "TSR-1040" in problem and operators == [LACKING[name]]:
-        return f"the operator {operators[0]} is not imported yet"
-    return None
 
 
 def chosen(number, name, configurations):
@@ -68,10 +54,6 @@ def main():
             model, feeds = runs.suite_model(name)
             path = f"{work}/{name}.onnx"
             onnx.save(model, path)
-            reason = lacks(binary, name, path, work)
-            if reason:
-                count.skip(name, reason)
-                continue
             want = runs.onnx_runtime(path, feeds)
             if not all(np.ptp(w) > 0 for w in want):
                 count.result(name, "the reference is constant: it cannot show an error")
