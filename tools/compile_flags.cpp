@@ -127,7 +127,7 @@ DriverOptions driver_options(const CompileFlags& flags) {
     std::vector<int64_t> shape = parse_shape(text, name);
     options.compile.shapes[name] = std::move(shape);
   }
-  options.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
+  options.compile.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
   options.runner.verify_each = flags.verify_each;
   options.runner.print_ir_after = flags.print_ir_after;
   options.runner.ir_stream = &std::cerr;

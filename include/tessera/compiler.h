@@ -1,4 +1,5 @@
-// Tessera's compile-time C++ API: a model file in, a module out. The module is run with tessera.h.
+// Tessera's compile-time C++ API: a model in, a module out, which is run with tessera.h; and the reference interpreter,
+// which runs a model without compiling it.
 //
 // Thread safety: every function may be called from several threads at once; there is no global state.
 // Errors: CompileError. Nothing is printed.
@@ -8,10 +9,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tessera/tessera.h"
 
 namespace tessera {
 
@@ -28,6 +33,8 @@ struct CompileOptions {
   // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
   std::map<std::string, DimBounds> dims;
   std::map<std::string, std::vector<int64_t>> shapes;
+  // Passes and schedule rules to leave out, by name; for looking for faults. `tessera opt --list-passes` lists passes.
+  std::set<std::string> disabled_passes;
 };
 
 // What went wrong. what() is the whole text.
@@ -54,6 +61,36 @@ void compile_file(const std::string& model_path, const std::string& module_path,
 
 // The same with the module in memory, ready for tessera_module_load_memory or to be written to a file.
 std::vector<std::byte> compile_to_memory(const std::string& model_path, const CompileOptions& options = {});
+
+// An ONNX model in memory.
+struct ModelBytes {
+  std::string_view bytes;      // a serialised ModelProto; not kept
+  std::string folder;          // external data is read from here, and only from here; empty: there may be none
+  std::string name = "model";  // that the module gets, and that messages use
+};
+void compile_file(const ModelBytes& model, const std::string& module_path, const CompileOptions& options = {});
+std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileOptions& options = {});
+
+// A model run by the reference interpreter: slow and obvious, to compare compiled code with. Of the options only `dims`
+// and `shapes` matter. One thread at a time.
+class Interpreter {
+ public:
+  explicit Interpreter(const std::string& model_path, const CompileOptions& options = {});
+  explicit Interpreter(const ModelBytes& model, const CompileOptions& options = {});
+  ~Interpreter();
+  Interpreter(Interpreter&& other) noexcept;
+  Interpreter& operator=(Interpreter&& other) noexcept;
+
+  // In the model's order. Names live as long as the interpreter.
+  const std::vector<tessera_tensor_info>& inputs() const;
+  const std::vector<tessera_tensor_info>& outputs() const;
+  // Inputs and outputs in the model's order; dtype and dims of each are checked, the data of every output is written.
+  void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // "0.1.0"
 std::string_view compiler_version();

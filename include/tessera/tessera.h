@@ -136,6 +136,8 @@ uint64_t tessera_module_arena_bytes(const tessera_module* module);
 uint64_t tessera_module_weights_bytes(const tessera_module* module);
 /* The metadata section, JSON, not NUL-terminated; `*size` is its length. */
 const char* tessera_module_metadata(const tessera_module* module, size_t* size);
+/* The whole module file, `*size` bytes: what is written to a file can be loaded again. */
+const void* tessera_module_contents(const tessera_module* module, size_t* size);
 
 /* A session owns the memory of one run (arena, scratch) and uses the process's thread pool. The module must outlive
  * it. `options` may be null. */

@@ -91,8 +91,8 @@ ModuleInfo describe(const Graph& graph, const Target& target, const DriverOption
     ++info.operators[node.attrs.get_or<std::string>("name", node.op->name)];
   }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
-  if (!options.disabled_passes.empty()) {
-    info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.disabled_passes, ","));
+  if (!options.compile.disabled_passes.empty()) {
+    info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.compile.disabled_passes, ","));
   }
   return info;
 }
@@ -109,10 +109,23 @@ Graph import_model(const std::string& path, const DriverOptions& options, PassRu
   });
 }
 
+Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
+  check_options(options);
+  return runner.run(kImport, [&] {
+    GraphInterpreter evaluator;
+    Graph graph =
+        import_onnx_bytes(model.bytes, import_options(options.compile), standard_ops(), evaluator, model.folder);
+    graph.name = model.name;
+    return graph;
+  });
+}
+
 Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
   const int opt_level = options.compile.opt_level;
-  const auto is_enabled = [&](std::string_view pass) { return !options.disabled_passes.contains(std::string(pass)); };
+  const auto is_enabled = [&](std::string_view pass) {
+    return !options.compile.disabled_passes.contains(std::string(pass));
+  };
   const Target target = resolve_target(options.compile);
   GraphInterpreter evaluator;
   Compiled result;
@@ -145,7 +158,7 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
   };
   run_program_passes(ProgramPhase::kLowered);
   program = runner.run(kSchedule, [&] {
-    schedule_program(program, target, opt_level, options.disabled_passes);
+    schedule_program(program, target, opt_level, options.compile.disabled_passes);
     return std::move(program);
   });
   const LoopPassContext loop_context{target, opt_level};
@@ -202,6 +215,11 @@ Compiled compile_model(const std::string& path, const DriverOptions& options) {
   return compile_graph(import_model(path, options, runner), options, runner);
 }
 
+Compiled compile_model(const ModelBytes& model, const DriverOptions& options) {
+  PassRunner runner(options.runner);
+  return compile_graph(import_model(model, options, runner), options, runner);
+}
+
 void write_module(const Compiled& compiled, const std::string& path) {
   write_module_file(path, {compiled.code, compiled.program, compiled.info});
 }
@@ -233,7 +251,7 @@ void check_options(const DriverOptions& options) {
   std::vector<std::string> names = pass_names();
   std::vector<std::string> can_be_disabled = names;
   for (const ScheduleRule& rule : schedule_rules()) can_be_disabled.emplace_back(rule.name);
-  for (const std::string& name : options.disabled_passes) {
+  for (const std::string& name : options.compile.disabled_passes) {
     if (!contains(can_be_disabled, name)) fail_unknown("--disable-pass", name, can_be_disabled);
     if (is_needed(name)) {
       throw UserError({.id = "TSR-4023",

@@ -27,9 +27,11 @@ struct Compiled {
 
 // Compiles the ONNX file at `path`. UserError for what the user can mend, InternalError otherwise. Thread-safe.
 Compiled compile_model(const std::string& path, const DriverOptions& options);
+Compiled compile_model(const ModelBytes& model, const DriverOptions& options);
 
 // The same in two halves, for those who want to look at the model in between. Both check the options first.
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
+Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
 Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner);
 
 // REQUIRES: compiled with Emit::kModule.

@@ -35,8 +35,9 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
     if (step == "plan_memory") program = seen;  // buffers, calls and definitions; constants are shared, not copied
   };
   compile_model(path, options);
-  result.explanation = explain(result.model, trail, program, remarks,
-                               {resolve_target(options.compile), options.compile.opt_level, options.disabled_passes});
+  result.explanation =
+      explain(result.model, trail, program, remarks,
+              {resolve_target(options.compile), options.compile.opt_level, options.compile.disabled_passes});
   return result;
 }
 

@@ -38,7 +38,7 @@ std::string cache_key(const Graph& graph, const DriverOptions& options) {
                                int64_t{options.compile.opt_level}}) {
     hasher.add(static_cast<uint64_t>(number));
   }
-  for (const std::string& pass : options.disabled_passes) hasher.add(pass);
+  for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   return fmt::format("{}-{:016x}", model_digest(graph), hasher.value());
 }
 

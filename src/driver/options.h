@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -34,7 +33,6 @@ struct RunnerOptions {
 struct DriverOptions {
   CompileOptions compile;
   Emit emit = Emit::kModule;
-  std::set<std::string> disabled_passes;
   Remarks* remarks = nullptr;  // told what passes decided and why; may be null
   RunnerOptions runner;
 };

@@ -86,6 +86,58 @@ TEST(Compile, ErrorsSayWhoseFaultItIs) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "m.so"));
 }
 
+TEST(Compile, ModelsInMemoryCompileToTheSameModule) {
+  const TemporaryFolder folder;
+  const std::string bytes = conv_model(4), path = folder.write("conv.onnx", bytes);
+  const std::vector<std::byte> from_file = compile_to_memory(path);
+  EXPECT_EQ(compile_to_memory(ModelBytes{bytes, "", "conv"}), from_file);
+  compile_file(ModelBytes{bytes, "", "conv"}, folder.path() / "conv.so");
+  EXPECT_EQ(from_file.size(), std::filesystem::file_size(folder.path() / "conv.so"));
+  CompileOptions options;
+  options.disabled_passes = {"no_such_pass"};
+  try {
+    compile_to_memory(ModelBytes{bytes, "", "conv"}, options);
+    FAIL() << "no error";
+  } catch (const CompileError& error) {
+    EXPECT_EQ(error.details().id, "TSR-4020");
+  }
+}
+
+TEST(Compile, TheInterpreterRunsModelsWithoutAModule) {
+  const std::string bytes = conv_model(3);
+  Interpreter interpreter(ModelBytes{bytes, "", "conv"});
+  ASSERT_EQ(interpreter.inputs().size(), 1);
+  EXPECT_STREQ(interpreter.inputs()[0].name, "x");
+  ASSERT_EQ(interpreter.outputs().size(), 1);
+  const tessera_tensor_info out = interpreter.outputs()[0];
+  const std::vector<int64_t> dims(out.dims, out.dims + out.rank);
+  Tensor x = ramp({1, 3, 12, 12}), y(DType::kF32, dims);
+  tessera_tensor input = {x.mutable_bytes(), TESSERA_F32, 4, {1, 3, 12, 12}}, output = {};
+  output.data = y.mutable_bytes();
+  output.dtype = out.dtype;
+  output.rank = out.rank;
+  std::copy(dims.begin(), dims.end(), output.dims);
+  interpreter.run({input}, {output});
+
+  const TemporaryFolder folder;
+  std::vector<std::string> warnings;
+  const OpenedModel native = open_model(folder.write("conv.onnx", bytes), options_for(Engine::kNative, &warnings));
+  EXPECT_TRUE(tensors_agree(y, run(*native.model).at(0), 1e-6));
+
+  const auto id_of = [&](const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) {
+    try {
+      interpreter.run(inputs, outputs);
+    } catch (const CompileError& error) {
+      return error.details().id;
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(id_of({}, {output}), "TSR-6301");
+  EXPECT_EQ(id_of({input}, {}), "TSR-6304");
+  output.dims[0] = 2;
+  EXPECT_EQ(id_of({input}, {output}), "TSR-6305");
+}
+
 TEST(Compile, CompiledCodeAgreesWithTheInterpreterAtEveryLevel) {
   const TemporaryFolder folder;
   const std::string path = folder.write("conv.onnx", conv_model(3));

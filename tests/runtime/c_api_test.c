@@ -13,6 +13,20 @@ static int holds(int condition, int line) {
 #define CHECK(condition) \
   if (!holds(condition, __LINE__)) return 1
 
+/* Whether a module in memory is what stands in the file. */
+static int same_contents(const tessera_module* module, const char* path) {
+  size_t size = 0, at = 0;
+  const unsigned char* contents = tessera_module_contents(module, &size);
+  FILE* file = fopen(path, "rb");
+  if (!file || !contents) return 0;
+  for (int byte; (byte = fgetc(file)) != EOF; ++at) {
+    if (at >= size || contents[at] != byte) break;
+  }
+  const int whole = feof(file) && at == size;
+  fclose(file);
+  return whole && tessera_module_contents(NULL, &size) == NULL && size == 0;
+}
+
 int main(int argc, char** argv) {
   tessera_module* module = NULL;
   tessera_session* session = NULL;
@@ -35,6 +49,7 @@ int main(int argc, char** argv) {
   CHECK(module == NULL && strcmp(error.id, "TSR-7001") == 0);
   CHECK(tessera_module_check(argv[1], &error) == TESSERA_OK);
   CHECK(tessera_module_load(argv[1], &load_options, &module, &error) == TESSERA_OK);
+  CHECK(same_contents(module, argv[1]));
   CHECK(tessera_session_create(module, &session_options, &session, &error) == TESSERA_OK);
   CHECK(tessera_session_run(session, &input, 1, &output, 1, &error) == TESSERA_OK);
   CHECK(y[0] == 2 && y[1] == 30 && y[2] == 500 && y[3] == 7000);

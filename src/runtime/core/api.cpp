@@ -147,6 +147,11 @@ const char* tessera_module_metadata(const tessera_module* module, size_t* size) 
   return module ? module->file.metadata() : nullptr;
 }
 
+const void* tessera_module_contents(const tessera_module* module, size_t* size) {
+  if (size) *size = module ? static_cast<size_t>(module->file.size) : 0;
+  return module ? module->file.data : nullptr;
+}
+
 tessera_status tessera_session_create(const tessera_module* module, const tessera_session_options* options,
                                       tessera_session** session, tessera_error* error) {
   if (!module) return null_argument("tessera_session_create", "module", error);
