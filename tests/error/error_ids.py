@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the ids of errors against docs/errors.md: every id used in src/ and tools/ has exactly one row in its tables,
+"""Holds the ids of errors against docs/errors.md: every id used in src/, tools/ and python/ has exactly one row in its tables,
 and every row's id is used. Families in comments ("TSR-1xxx", "TSR-61xx") do not count."""
 
 import collections
@@ -14,9 +14,9 @@ EXAMPLE = {"TSR-1203"}  # in a comment of support/error.h
 
 def main():
     used = collections.defaultdict(set)
-    for folder in ("src", "tools"):
+    for folder in ("src", "tools", "python"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".h", ".cpp", ".c"):
+            if path.suffix in (".h", ".cpp", ".c", ".py"):
                 for found in ID.findall(path.read_text()):
                     used[found].add(str(path.relative_to(ROOT)))
     document = (ROOT / "docs/errors.md").read_text()

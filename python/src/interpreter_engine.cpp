@@ -1,0 +1,38 @@
+// The reference interpreter; it runs one call at a time.
+#include <mutex>
+
+#include "engine.h"
+
+namespace tessera::python {
+
+namespace {
+
+class InterpreterEngine : public Engine {
+ public:
+  explicit InterpreterEngine(Interpreter interpreter) : interpreter_(std::move(interpreter)) {}
+
+  const std::vector<tessera_tensor_info>& inputs() const override { return interpreter_.inputs(); }
+  const std::vector<tessera_tensor_info>& outputs() const override { return interpreter_.outputs(); }
+  const std::vector<Symbol>& symbols() const override { return symbols_; }
+  int num_threads() const override { return 1; }
+  std::span<const std::byte> contents() const override { return {}; }
+  std::string metadata() const override { return {}; }
+
+  void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) override {
+    const std::lock_guard lock(mutex_);
+    interpreter_.run(inputs, outputs);
+  }
+
+ private:
+  Interpreter interpreter_;
+  std::vector<Symbol> symbols_;  // none: shapes are fixed
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_interpreter(Interpreter interpreter) {
+  return std::make_unique<InterpreterEngine>(std::move(interpreter));
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,236 @@
+// tessera._native: the compiler and the runtime for Python. Arrays arrive here as what DLPack and the buffer protocol
+// can say; tessera/_model.py turns other element types into unsigned integers of their size, and says what they are by
+// number.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/set.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "engine.h"
+#include "packed.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tessera::python {
+
+namespace {
+
+using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Dims = std::map<std::string, std::pair<int64_t, int64_t>>;
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+
+// ---- errors
+// ----------------------------------------------------------------------------------------------------------
+
+void raise_python(const char* type, const CompileError::Details& details) {
+  const nb::object cls = nb::module_::import_("tessera._errors").attr(type);
+  const nb::object instance = cls(details.message.c_str(), "id"_a = details.id.c_str(), "node"_a = details.node.c_str(),
+                                  "legal"_a = details.legal.c_str(), "hint"_a = details.hint.c_str());
+  PyErr_SetObject(cls.ptr(), instance.ptr());
+}
+
+void translate(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const CompileError& error) {
+    raise_python(error.is_bug() ? "InternalError" : "Error", error.details());
+  } catch (const RunError& error) {
+    const tessera_error& e = error.error();
+    raise_python(e.status == TESSERA_INTERNAL ? "InternalError" : "Error",
+                 {.id = e.id, .message = e.message, .node = {}, .legal = {}, .hint = {}});
+  }
+}
+
+// ---- models
+// ----------------------------------------------------------------------------------------------------------
+
+CompileOptions make_options(const std::string& target, int opt_level, int threads, const Dims& dims,
+                            const Shapes& shapes, const std::set<std::string>& disabled_passes) {
+  CompileOptions options;
+  options.target = target;
+  options.opt_level = opt_level;
+  options.num_threads = threads;
+  for (const auto& [name, bounds] : dims) options.dims[name] = {bounds.first, bounds.second};
+  options.shapes = shapes;
+  options.disabled_passes = disabled_passes;
+  return options;
+}
+
+// A path, or the bytes of a model with its folder and name.
+class Source {
+ public:
+  Source(const nb::object& model, std::string folder, std::string name) {
+    if (nb::isinstance<nb::str>(model)) {
+      path_ = nb::cast<std::string>(model);
+      return;
+    }
+    bytes_ = nb::cast<nb::bytes>(model);
+    model_ = {{bytes_.c_str(), bytes_.size()}, std::move(folder), std::move(name)};
+  }
+
+  // The answer of `work`, which gets a path or a ModelBytes; Python may go on meanwhile.
+  template <typename Work>
+  auto use(const Work& work) const {
+    const nb::gil_scoped_release release;
+    return path_.empty() ? work(model_) : work(path_);
+  }
+
+ private:
+  std::string path_;
+  nb::bytes bytes_;  // keeps what model_ borrows
+  ModelBytes model_;
+};
+
+std::unique_ptr<Engine> compile(const nb::object& model, const std::string& folder, const std::string& name,
+                                const std::string& target, int opt_level, int threads, const Dims& dims,
+                                const Shapes& shapes, const std::set<std::string>& disabled_passes) {
+  const CompileOptions options = make_options(target, opt_level, threads, dims, shapes, disabled_passes);
+  return Source(model, folder, name).use([&](const auto& source) {
+    return load_module_bytes(compile_to_memory(source, options), threads);
+  });
+}
+
+void compile_to_file(const nb::object& model, const std::string& folder, const std::string& name,
+                     const std::string& path, const std::string& target, int opt_level, int threads, const Dims& dims,
+                     const Shapes& shapes, const std::set<std::string>& disabled_passes) {
+  const CompileOptions options = make_options(target, opt_level, threads, dims, shapes, disabled_passes);
+  Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
+}
+
+std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& folder, const std::string& name,
+                                  const Dims& dims, const Shapes& shapes) {
+  const CompileOptions options = make_options("native", 0, 1, dims, shapes, {});
+  return Source(model, folder, name).use([&](const auto& source) {
+    return make_interpreter(Interpreter(source, options));
+  });
+}
+
+std::unique_ptr<Engine> load(const std::string& path, int threads) {
+  const nb::gil_scoped_release release;
+  return load_module_file(path, threads);
+}
+
+// (name, dtype number, dims), a dim being a number or a symbol's name.
+nb::list describe(const Engine& engine, const std::vector<tessera_tensor_info>& infos) {
+  nb::list result;
+  for (const tessera_tensor_info& info : infos) {
+    nb::list dims;
+    for (int32_t axis = 0; axis < info.rank; ++axis) {
+      const int64_t dim = info.dims[axis];
+      if (dim >= 0) {
+        dims.append(dim);
+      } else {
+        dims.append(engine.symbols().at(static_cast<size_t>(-(dim + 1))).name);
+      }
+    }
+    result.append(nb::make_tuple(info.name, static_cast<int>(info.dtype), nb::tuple(dims)));
+  }
+  return result;
+}
+
+// ---- running
+// ---------------------------------------------------------------------------------------------------------
+
+template <typename Array>
+tessera_tensor describe_array(const Array& array, int dtype) {
+  tessera_tensor tensor = {};
+  tensor.data = const_cast<void*>(static_cast<const void*>(array.data()));
+  tensor.dtype = static_cast<tessera_dtype>(dtype);
+  tensor.rank = static_cast<int32_t>(array.ndim());
+  for (size_t axis = 0; axis < std::min<size_t>(array.ndim(), TESSERA_MAX_RANK); ++axis)
+    tensor.dims[axis] = static_cast<int64_t>(array.shape(axis));
+  return tensor;
+}
+
+bool is_signed(tessera_dtype dtype) { return dtype == TESSERA_I4 || dtype == TESSERA_I2; }
+
+void run(Engine& engine, const std::vector<InputArray>& inputs, const std::vector<int>& input_dtypes,
+         const std::vector<OutputArray>& outputs, const std::vector<int>& output_dtypes) {
+  if (inputs.size() != input_dtypes.size() || outputs.size() != output_dtypes.size())
+    throw nb::value_error("one dtype for each array is needed");
+  std::vector<tessera_tensor> in, out;
+  for (size_t i = 0; i < inputs.size(); ++i) in.push_back(describe_array(inputs[i], input_dtypes[i]));
+  for (size_t i = 0; i < outputs.size(); ++i) out.push_back(describe_array(outputs[i], output_dtypes[i]));
+  const nb::gil_scoped_release release;
+  // Packed copies of what Python keeps in whole bytes.
+  std::vector<std::unique_ptr<uint8_t[]>> packed;
+  const auto replace = [&](tessera_tensor& tensor, size_t count) {
+    packed.push_back(std::make_unique<uint8_t[]>(packed_bytes(count, tessera_dtype_bits(tensor.dtype)) + 1));
+    tensor.data = packed.back().get();
+    return packed.back().get();
+  };
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (!is_packed(in[i].dtype)) continue;
+    const auto* elements = static_cast<const uint8_t*>(in[i].data);
+    pack(elements, inputs[i].size(), tessera_dtype_bits(in[i].dtype), replace(in[i], inputs[i].size()));
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (is_packed(out[i].dtype)) replace(out[i], outputs[i].size());
+  }
+  engine.run(in, out);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!is_packed(out[i].dtype)) continue;
+    unpack(static_cast<const uint8_t*>(out[i].data), outputs[i].size(), tessera_dtype_bits(out[i].dtype),
+           is_signed(out[i].dtype), static_cast<uint8_t*>(outputs[i].data()));
+  }
+}
+
+}  // namespace
+
+}  // namespace tessera::python
+
+NB_MODULE(_native, m) {
+  using namespace tessera::python;
+  m.doc() = "The compiler and the runtime behind the package tessera; not for direct use.";
+  nb::register_exception_translator(translate, nullptr);
+
+  nb::class_<Engine>(m, "Engine", "What runs a model: compiled code or the interpreter.")
+      .def_prop_ro(
+          "inputs", [](const Engine& engine) { return describe(engine, engine.inputs()); },
+          nb::sig("def inputs(self) -> list[tuple[str, int, tuple[int | str, ...]]]"),
+          "Name, dtype number and dims of each input; a named dim is its name.")
+      .def_prop_ro(
+          "outputs", [](const Engine& engine) { return describe(engine, engine.outputs()); },
+          nb::sig("def outputs(self) -> list[tuple[str, int, tuple[int | str, ...]]]"), "The same of each output.")
+      .def_prop_ro(
+          "symbols",
+          [](const Engine& engine) {
+            Dims symbols;
+            for (const Symbol& symbol : engine.symbols()) symbols[symbol.name] = {symbol.lo, symbol.hi};
+            return symbols;
+          },
+          "The least and the greatest value of each named dim.")
+      .def_prop_ro("num_threads", &Engine::num_threads, "Threads that a run may use.")
+      .def_prop_ro("metadata", &Engine::metadata, "What the module says about itself, JSON; empty for the interpreter.")
+      .def(
+          "contents",
+          [](const Engine& engine) {
+            const auto bytes = engine.contents();
+            return nb::bytes(bytes.data(), bytes.size());
+          },
+          "The module file; empty for the interpreter.")
+      .def("run", &run, "inputs"_a, "input_dtypes"_a, "outputs"_a.noconvert(), "output_dtypes"_a,
+           nb::sig("def run(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int], "
+                   "outputs: list[numpy.typing.NDArray], output_dtypes: list[int]) -> None"),
+           "Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.");
+
+  m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "opt_level"_a, "threads"_a, "dims"_a,
+        "shapes"_a, "disabled_passes"_a, "Compiles a path or the bytes of a model, and loads the module.");
+  m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "opt_level"_a,
+        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "Compiles to a module file.");
+  m.def("interpret", &interpret, "model"_a, "folder"_a, "name"_a, "dims"_a, "shapes"_a,
+        "The interpreter for a path or the bytes of a model.");
+  m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");
+  m.def("version", [] { return std::string(tessera::compiler_version()); }, "The compiler's version.");
+  m.def(
+      "dtype_name", [](int dtype) { return std::string(tessera_dtype_name(static_cast<tessera_dtype>(dtype))); },
+      "dtype"_a, "The short name of a dtype number.");
+}

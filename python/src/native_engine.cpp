@@ -1,0 +1,113 @@
+// Compiled code: a module, and as many sessions as there have been runs at once.
+#include <mutex>
+
+#include "engine.h"
+
+namespace tessera::python {
+
+namespace {
+
+void throw_unless_ok(tessera_status status, const tessera_error& error) {
+  if (status != TESSERA_OK) throw RunError(error);
+}
+
+struct ModuleDeleter {
+  void operator()(tessera_module* module) const { tessera_module_free(module); }
+};
+struct SessionDeleter {
+  void operator()(tessera_session* session) const { tessera_session_free(session); }
+};
+using ModulePtr = std::unique_ptr<tessera_module, ModuleDeleter>;
+using SessionPtr = std::unique_ptr<tessera_session, SessionDeleter>;
+
+class NativeEngine : public Engine {
+ public:
+  NativeEngine(ModulePtr module, int num_threads) : module_(std::move(module)), num_threads_(num_threads) {
+    tessera_tensor_info info;
+    for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info);
+    for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i) outputs_.push_back(info);
+    tessera_symbol_info symbol;
+    for (int i = 0; tessera_module_symbol(module_.get(), i, &symbol) == TESSERA_OK; ++i)
+      symbols_.push_back({symbol.name, symbol.lo, symbol.hi});
+    // The first session now: a lack of memory or threads is found here.
+    idle_.push_back(create_session());
+    num_threads_ = tessera_session_num_threads(idle_.back().get());
+  }
+
+  const std::vector<tessera_tensor_info>& inputs() const override { return inputs_; }
+  const std::vector<tessera_tensor_info>& outputs() const override { return outputs_; }
+  const std::vector<Symbol>& symbols() const override { return symbols_; }
+  int num_threads() const override { return num_threads_; }
+
+  std::span<const std::byte> contents() const override {
+    size_t size = 0;
+    const void* data = tessera_module_contents(module_.get(), &size);
+    return {static_cast<const std::byte*>(data), size};
+  }
+
+  std::string metadata() const override {
+    size_t size = 0;
+    const char* text = tessera_module_metadata(module_.get(), &size);
+    return {text, size};
+  }
+
+  void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) override {
+    SessionPtr session = take_session();
+    tessera_error error = {};
+    const tessera_status status = tessera_session_run(session.get(), inputs.data(), static_cast<int32_t>(inputs.size()),
+                                                      outputs.data(), static_cast<int32_t>(outputs.size()), &error);
+    {
+      const std::lock_guard lock(mutex_);
+      idle_.push_back(std::move(session));
+    }
+    throw_unless_ok(status, error);
+  }
+
+ private:
+  SessionPtr create_session() const {
+    tessera_session_options options = {};
+    options.size = sizeof(options);
+    options.num_threads = num_threads_;
+    tessera_session* session = nullptr;
+    tessera_error error = {};
+    throw_unless_ok(tessera_session_create(module_.get(), &options, &session, &error), error);
+    return SessionPtr(session);
+  }
+
+  SessionPtr take_session() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        SessionPtr session = std::move(idle_.back());
+        idle_.pop_back();
+        return session;
+      }
+    }
+    return create_session();
+  }
+
+  ModulePtr module_;
+  int num_threads_;
+  std::vector<tessera_tensor_info> inputs_, outputs_;
+  std::vector<Symbol> symbols_;
+  std::mutex mutex_;
+  std::vector<SessionPtr> idle_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> load_module_file(const std::string& path, int num_threads) {
+  tessera_module* module = nullptr;
+  tessera_error error = {};
+  throw_unless_ok(tessera_module_load(path.c_str(), nullptr, &module, &error), error);
+  return std::make_unique<NativeEngine>(ModulePtr(module), num_threads);
+}
+
+std::unique_ptr<Engine> load_module_bytes(std::span<const std::byte> bytes, int num_threads) {
+  tessera_module* module = nullptr;
+  tessera_error error = {};
+  throw_unless_ok(tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module, &error), error);
+  return std::make_unique<NativeEngine>(ModulePtr(module), num_threads);
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,115 @@
+"""Tessera compiles ONNX models to machine code and runs them.
+
+    import numpy as np, tessera
+
+    model = tessera.compile("model.onnx", shapes={"input": (1, 3, 224, 224)})
+    print(model.inputs, model.outputs)
+    (y,) = model.run({"input": np.zeros((1, 3, 224, 224), np.float32)})
+    model.save("model.so")
+    model = tessera.load("model.so")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Union
+
+from . import _native
+from ._errors import Error, InternalError
+from ._model import Model, TensorInfo
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Error", "InternalError", "Model", "TensorInfo", "compile", "compile_file", "load"]
+__version__ = _native.version()
+
+Source = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto"]
+Dims = Mapping[str, Union[int, tuple[int, int]]]
+Shapes = Mapping[str, Sequence[int]]
+
+
+def compile(
+    model: Source,
+    *,
+    target: str | None = None,
+    opt_level: int = 3,
+    threads: int | None = None,
+    dims: Dims = {},
+    shapes: Shapes = {},
+    disable_passes: Iterable[str] = (),
+    engine: str = "native",
+) -> Model:
+    """Compiles an ONNX model and loads the result.
+
+    ``model`` is a path, the bytes of an ONNX file, or an ``onnx.ModelProto``; external data is read only for a path, from
+    the folder of the model.
+
+    ``target`` is a processor as in ``tessera compile --target``; None is this machine's. ``threads`` is the number of
+    threads to compile for and to run on; None leaves it to the environment. ``dims`` gives values, or the least and the
+    greatest, to dimensions that the model leaves open, by their names; ``shapes`` gives shapes to whole inputs.
+    ``disable_passes`` names passes to leave out. ``engine="interp"`` compiles nothing: the reference interpreter runs the
+    model, slowly and obviously.
+
+    Raises :class:`tessera.Error` for what the user can mend and :class:`tessera.InternalError` for bugs.
+    """
+    source = _source(model)
+    if engine == "interp":
+        return Model(_native.interpret(*source, _bounds(dims), _sizes(shapes)), is_interpreted=True)
+    if engine != "native":
+        raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
+    options = (target or "native", opt_level, threads or 0, _bounds(dims), _sizes(shapes), _names(disable_passes))
+    return Model(_native.compile(*source, *options))
+
+
+def compile_file(
+    model: Source,
+    path: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    opt_level: int = 3,
+    threads: int | None = None,
+    dims: Dims = {},
+    shapes: Shapes = {},
+    disable_passes: Iterable[str] = (),
+) -> None:
+    """Compiles an ONNX model to a module file without loading it: the way to compile for another machine.
+
+    The arguments are those of :func:`compile`; the file appears whole or not at all.
+    """
+    options = (target or "native", opt_level, threads or 0, _bounds(dims), _sizes(shapes), _names(disable_passes))
+    _native.compile_to_file(*_source(model), os.fspath(path), *options)
+
+
+def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
+    """Loads a module file, which `Model.save`, `compile_file` or `tessera compile` wrote.
+
+    A module is a program: load only those that you trust.
+    """
+    return Model(_native.load(os.fspath(path), threads or 0))
+
+
+def _source(model: Source) -> tuple[str | bytes, str, str]:
+    """The model as a path or bytes, the folder of external data, and a name."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model), "", ""
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model), "", "model"
+    if hasattr(model, "SerializeToString") and hasattr(model, "graph"):
+        return model.SerializeToString(), "", model.graph.name or "model"
+    raise Error(
+        f"the model is of the type {type(model).__name__}", id="TSR-4032", legal="a path, bytes, or an onnx.ModelProto",
+    )
+
+
+def _bounds(dims: Dims) -> dict[str, tuple[int, int]]:
+    return {name: (value, value) if isinstance(value, int) else tuple(value) for name, value in dims.items()}
+
+
+def _sizes(shapes: Shapes) -> dict[str, list[int]]:
+    return {name: [int(dim) for dim in shape] for name, shape in shapes.items()}
+
+
+def _names(passes: Iterable[str]) -> set[str]:
+    return {passes} if isinstance(passes, str) else set(passes)

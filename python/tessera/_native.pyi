@@ -1,0 +1,57 @@
+"""
+The compiler and the runtime behind the package tessera; not for direct use.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+
+import numpy.typing
+
+
+class Engine:
+    """What runs a model: compiled code or the interpreter."""
+
+    @property
+    def inputs(self) -> list[tuple[str, int, tuple[int | str, ...]]]:
+        """Name, dtype number and dims of each input; a named dim is its name."""
+
+    @property
+    def outputs(self) -> list[tuple[str, int, tuple[int | str, ...]]]:
+        """The same of each output."""
+
+    @property
+    def symbols(self) -> dict[str, tuple[int, int]]:
+        """The least and the greatest value of each named dim."""
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that a run may use."""
+
+    @property
+    def metadata(self) -> str:
+        """What the module says about itself, JSON; empty for the interpreter."""
+
+    def contents(self) -> bytes:
+        """The module file; empty for the interpreter."""
+
+    def run(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int], outputs: list[numpy.typing.NDArray], output_dtypes: list[int]) -> None:
+        """
+        Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.
+        """
+
+def compile(model: object, folder: str, name: str, target: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> Engine:
+    """Compiles a path or the bytes of a model, and loads the module."""
+
+def compile_to_file(model: object, folder: str, name: str, path: str, target: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> None:
+    """Compiles to a module file."""
+
+def interpret(model: object, folder: str, name: str, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]]) -> Engine:
+    """The interpreter for a path or the bytes of a model."""
+
+def load(path: str, threads: int) -> Engine:
+    """Loads a module file."""
+
+def version() -> str:
+    """The compiler's version."""
+
+def dtype_name(dtype: int) -> str:
+    """The short name of a dtype number."""
