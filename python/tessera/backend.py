@@ -1,0 +1,165 @@
+"""The interface of ``onnx.backend``: what the official test suite and programs for several back ends use.
+
+    import onnx, tessera.backend
+
+    prepared = tessera.backend.prepare(onnx.load("model.onnx"))
+    (y,) = prepared.run([x])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.backend.base import Backend, BackendRep
+
+import tessera
+
+# Of tessera.compile; other keyword arguments (the suite's rtol and atol) are for somebody else.
+_OPTIONS = ("target", "opt_level", "threads", "dims", "shapes", "disable_passes", "engine")
+_OPEN_DIMENSIONS = "TSR-1020"
+# "We do not do this", as opposed to "this model is wrong": opsets, kinds of inputs, dtypes, operators.
+_UNSUPPORTED = ("TSR-1006", "TSR-1024", "TSR-1031", "TSR-1040")
+_KEPT_SHAPES = 16
+
+
+class TesseraRep(BackendRep):
+    """A prepared model. One with open dimensions is compiled when it runs, once for each shape of its inputs."""
+
+    def __init__(self, model: onnx.ModelProto, options: dict[str, Any]) -> None:
+        self._source = model
+        self._options = options
+        defaults = {tensor.name for tensor in model.graph.initializer}
+        defaults |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+        self._all_inputs = [info.name for info in model.graph.input]
+        self._inputs = [name for name in self._all_inputs if name not in defaults]
+        self._by_shape: dict[tuple, tessera.Model] = {}  # in the order of their last use
+        self._model: tessera.Model | None = None
+        try:
+            self._model = tessera.compile(model, **options)
+        except tessera.Error as error:
+            if error.id != _OPEN_DIMENSIONS:
+                raise
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Runs the model on arrays: a sequence in the order of the graph's inputs, or a mapping from names."""
+        if isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        if not isinstance(inputs, dict):
+            inputs = self._named(list(inputs))
+        model = self._model or self._model_for(inputs)
+        return tuple(model.run(inputs))
+
+    def _named(self, inputs: list[Any]) -> dict[str, Any]:
+        for names in (self._inputs, self._all_inputs):
+            if len(inputs) == len(names):
+                return {name: value for name, value in zip(names, inputs) if name in self._inputs}
+        raise tessera.Error(
+            f"the model has {len(self._inputs)} inputs and {len(inputs)} were given", id="TSR-6301",
+            legal="one array for each input",
+        )
+
+    def _model_for(self, inputs: dict[str, Any]) -> tessera.Model:
+        shapes = {name: tuple(np.shape(inputs[name])) for name in self._inputs if name in inputs}
+        key = tuple(sorted(shapes.items()))
+        model = self._by_shape.pop(key, None)
+        if model is None:
+            options = {**self._options, "shapes": {**shapes, **self._options.get("shapes", {})}}
+            model = tessera.compile(self._source, **options)
+        self._by_shape[key] = model
+        if len(self._by_shape) > _KEPT_SHAPES:
+            del self._by_shape[next(iter(self._by_shape))]
+        return model
+
+
+class TesseraBackend(Backend):
+    """The standard interface; all methods are class methods."""
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether models run on the device, as ONNX writes it: "CPU", "CPU:0"."""
+        return device.split(":")[0] == "CPU"
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether the device is there and the model has nothing that Tessera does not support."""
+        if not cls.supports_device(device):
+            return False
+        options = {name: kwargs[name] for name in ("dims", "shapes") if name in kwargs}
+        try:
+            tessera.compile(model, engine="interp", **options)
+        except tessera.Error as error:
+            return error.id not in _UNSUPPORTED
+        return True
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> TesseraRep:
+        """Compiles the model. Keyword arguments with the names of `tessera.compile`'s are its options."""
+        cls._require(device)
+        return TesseraRep(model, {name: kwargs[name] for name in _OPTIONS if name in kwargs})
+
+    @classmethod
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Compiles the model and runs it once."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Runs one node. Without `outputs_info` (dtype and shape of each output), integer operands of rank 0 and 1 are
+        compiled in: they are what shapes are computed from."""
+        given = dict(zip((name for name in node.input if name), _sequence(inputs)))
+        given = {name: np.asarray(value) for name, value in given.items()}
+        constants = {}
+        if outputs_info is None:
+            constants = {name: value for name, value in given.items() if value.ndim < 2 and value.dtype.kind in "iu"}
+        graph = helper.make_graph(
+            [node], node.op_type,
+            [_value_info(name, value.dtype, value.shape) for name, value in given.items() if name not in constants],
+            _outputs(node, outputs_info), [numpy_helper.from_array(value, name) for name, value in constants.items()],
+        )
+        opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
+        opsets = [helper.make_opsetid("", opset)]
+        if node.domain not in ("", "ai.onnx"):
+            opsets.append(helper.make_opsetid(node.domain, kwargs.get("domain_version", 1)))
+        model = helper.make_model(graph, opset_imports=opsets)
+        if outputs_info is None:
+            model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        run_inputs = {name: value for name, value in given.items() if name not in constants}
+        return cls.run_model(model, run_inputs, device, **kwargs)
+
+    @classmethod
+    def _require(cls, device: str) -> None:
+        if not cls.supports_device(device):
+            raise tessera.Error(f"there is no device {device!r}", id="TSR-4033", legal='"CPU"')
+
+
+def _sequence(inputs: Any) -> list[Any]:
+    return [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+
+
+def _value_info(name: str, dtype: Any, shape: Sequence[int]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), list(shape))
+
+
+def _outputs(node: onnx.NodeProto, infos: Any) -> list[onnx.ValueInfoProto]:
+    names = [name for name in node.output if name]
+    if infos is None:
+        return [onnx.ValueInfoProto(name=name) for name in names]
+    return [_value_info(name, dtype, shape) for name, (dtype, shape) in zip(names, infos)]
+
+
+is_compatible = TesseraBackend.is_compatible
+prepare = TesseraBackend.prepare
+run_model = TesseraBackend.run_model
+run_node = TesseraBackend.run_node
+supports_device = TesseraBackend.supports_device
