@@ -409,8 +409,9 @@ class GraphImporter {
     }
   }
 
-  // Declared types of outputs are hints, but a wrong element type or rank means that the file contradicts itself.
-  // Declared dimensions are often stale (another batch size), so that they are not held against the model.
+  // Declared types of outputs are hints, but a wrong element type means that the file contradicts itself. Declared
+  // shapes are often stale (another batch size) or those of another form of the model (scikit-learn's converter declares
+  // labels of rank 1 where it computes a column), so that they are not held against the model.
   void check_declared(const onnx::ValueInfoProto& output, const TensorType& type) const {
     if (!output.has_type()) return;
     const auto& declared = output.type();
@@ -425,8 +426,6 @@ class GraphImporter {
     const auto& tensor = declared.tensor_type();
     if (tensor.elem_type() != onnx::TensorProto::UNDEFINED && tensor.elem_type() != onnx_of_dtype(type.dtype))
       fail(onnx_dtype_name(tensor.elem_type()));
-    if (tensor.has_shape() && tensor.shape().dim_size() != type.rank())
-      fail(fmt::format("a tensor of rank {}", tensor.shape().dim_size()));
   }
 
   // The graph without nodes that only served to find attributes.
