@@ -97,7 +97,8 @@ class Model:
         C-contiguous arrays are not copied (but for dtypes of 4 and 2 bits, which are packed).
 
         ``outputs``, where given, has arrays that receive results, as a mapping or a sequence; None or nothing stands for
-        a new array. They must be C-contiguous and have the declared dtype and shape.
+        a new array. They must be C-contiguous and have the declared dtype and shape. An array may be an input at the same
+        time (the state of a recurrent model): it is overwritten when the run is done with it.
 
         Returns all outputs in the order of ``self.outputs``.
         """

@@ -194,11 +194,37 @@ class Run(PackageTest):
         self.assert_raises("TSR-4011", lambda: self.model.run([X], {"w": y}))
         self.assert_raises("TSR-6301", lambda: self.model.run([X], [y]))
 
-    def test_inputs_are_not_copied(self):
-        # The runtime sees the very memory of the arrays: it finds that an output overlaps the middle of an input.
+    def test_an_output_may_be_an_input(self):
+        x = X.copy()
+        results = self.model.run([x], {"y": x})
+        np.testing.assert_array_equal(results, affine(X))
+        self.assertIs(results[0], x)
+        # Not so in part, which also shows that the runtime sees the very memory of the arrays; nor another output.
         memory = np.zeros(9, np.float32)
         x, y = memory[:6].reshape(2, 3), memory[3:].reshape(2, 3)
-        self.assert_raises("TSR-7038", lambda: self.model.run([x], {"y": y}))
+        self.assert_raises("TSR-7038", lambda: self.model.run([x], {"y": y}), "'x'", "'y'")
+        self.assert_raises("TSR-7038", lambda: self.model.run([X], {"y": y, "z": y}), "'z'", "'y'")
+
+    def test_state_is_updated_in_place(self):
+        # h' = tanh(h w + x) twice: reading and writing h element by element would be wrong.
+        w = np.random.default_rng(3).standard_normal((4, 4)).astype(np.float32)
+        nodes = [helper.make_node("MatMul", ["h", "w"], ["a"]), helper.make_node("Add", ["a", "x"], ["b"]),
+                 helper.make_node("Tanh", ["b"], ["c"]), helper.make_node("MatMul", ["c", "w"], ["d"]),
+                 helper.make_node("Tanh", ["d"], ["h_next"]), helper.make_node("ReduceSum", ["h"], ["y"], keepdims=0)]
+        shape = [1, 4]
+        model = make_model(nodes, [("x", TensorProto.FLOAT, shape), ("h", TensorProto.FLOAT, shape)],
+                           [("y", TensorProto.FLOAT, []), ("h_next", TensorProto.FLOAT, shape)], {"w": w})
+        for engine in ("native", "interp"):
+            compiled = tessera.compile(model, engine=engine)
+            state, want = np.zeros((1, 4), np.float32), np.zeros((1, 4), np.float32)
+            for step in range(5):
+                x = np.full((1, 4), step, np.float32)
+                total = want.sum()
+                want = np.tanh(np.tanh(want @ w + x) @ w)
+                y, updated = compiled.run({"x": x, "h": state}, {"h_next": state})
+                self.assertIs(updated, state)
+                np.testing.assert_allclose(state, want, rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(y, total, rtol=1e-5, atol=1e-6)
 
     def test_every_dtype(self):
         for dtype in map(np.dtype, ALL_DTYPES):

@@ -55,6 +55,13 @@ class Speech(unittest.TestCase):
             given = {"input": chunk, "state": state, "sr": np.int64(16000)}
             probability, state = model.run({name: given[name] for name in names})
             probabilities.append(probability.item())
+        # The same with the state updated in place.
+        state, in_place = np.zeros((2, 1, 128), np.float32), []
+        for chunk in chunks(audio[:512 * 100], 512):
+            given = {"input": chunk, "state": state, "sr": np.int64(16000)}
+            in_place.append(model.run({name: given[name] for name in names}, {"stateN": state})[0].item())
+        self.assertEqual(in_place, probabilities[:100])
+
         np.testing.assert_allclose(probabilities, want, rtol=0, atol=1e-3)
         self.assertEqual(sum(p >= THRESHOLD for p in probabilities), expected["speech_chunks"])
         self.assertEqual(spans(probabilities, 512 / 16000), expected["speech_seconds"])
