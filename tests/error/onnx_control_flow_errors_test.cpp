@@ -110,28 +110,6 @@ TEST(OnnxIfErrors, SubgraphsThatAreNotRead) {
   IfModel sparse;
   sparse.yes->add_sparse_initializer();
   expect_import_error(sparse.model, "TSR-1040", {"sparse initializers in a subgraph", "node: Ny"});
-  // The If moves into a function.
-  IfModel function;
-  onnx::FunctionProto& body = *function.model.proto.add_functions();
-  body.set_domain("local");
-  body.set_name("Choose");
-  body.add_input("c");
-  body.add_input("x");
-  body.add_output("y");
-  *body.add_opset_import() = function.model.proto.opset_import(0);
-  *body.add_node() = *function.node;
-  onnx::NodeProto& call = *function.node;
-  call.Clear();
-  call.set_op_type("Choose");
-  call.set_domain("local");
-  call.set_name("Call");
-  call.add_input("c");
-  call.add_input("x");
-  call.add_output("y");
-  onnx::OperatorSetIdProto& domain = *function.model.proto.add_opset_import();
-  domain.set_domain("local");
-  domain.set_version(1);
-  expect_import_error(function.model, "TSR-1040", {"a subgraph in a model-local function", "node: Call/Ny"});
 }
 
 }  // namespace

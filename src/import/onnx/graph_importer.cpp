@@ -296,7 +296,6 @@ class GraphImporter {
 
   std::vector<ValueId> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
                                      const std::vector<ValueId>& inputs) {
-    if (node.opsets != &model_->opsets) throw UnsupportedNode{"a subgraph in a model-local function"};
     if (graph.sparse_initializer_size() > 0) throw UnsupportedNode{"sparse initializers in a subgraph"};
     std::set<std::string> defined;
     for (const auto& [name, value] : values_) defined.insert(name);

@@ -9,6 +9,7 @@
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "support/error.h"
 
@@ -50,8 +51,68 @@ class Inliner {
  private:
   void add(FlatNode node) {
     const auto function = find_function(node);
-    if (function < 0) flat_.push_back(std::move(node));
-    else open(node, function);
+    if (function >= 0) return open(node, function);
+    if (calls_in_subgraphs(node)) {
+      NodeProto& copy = copy_node(*node.proto, node);
+      open_in_subgraphs(copy, node);
+      node.proto = &copy;
+    }
+    flat_.push_back(std::move(node));
+  }
+
+  // Whether a subgraph of the node, at any depth, calls a function.
+  bool calls_in_subgraphs(const FlatNode& node) const {
+    if (functions_.empty()) return false;
+    const auto has_call = [&](const onnx::GraphProto& graph) {
+      return std::any_of(graph.node().begin(), graph.node().end(), [&](const NodeProto& inner) {
+        const FlatNode flat{&inner, node.label, node.opsets};
+        return find_function(flat) >= 0 || calls_in_subgraphs(flat);
+      });
+    };
+    for (const auto& attribute : node.proto->attribute()) {
+      if (attribute.has_g() && has_call(attribute.g())) return true;
+      if (std::any_of(attribute.graphs().begin(), attribute.graphs().end(), has_call)) return true;
+    }
+    return false;
+  }
+
+  // Replaces the calls in the subgraphs of `node`, which `original` stands for, by the nodes of the functions.
+  void open_in_subgraphs(NodeProto& node, const FlatNode& original) {
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) open_calls(*attribute.mutable_g(), original);
+      for (auto& graph : *attribute.mutable_graphs()) open_calls(graph, original);
+    }
+  }
+
+  void open_calls(onnx::GraphProto& graph, const FlatNode& around) {
+    std::vector<FlatNode> outer = std::move(flat_);
+    flat_.clear();
+    for (int i = 0; i < graph.node_size(); ++i) {
+      const NodeProto& inner = graph.node(i);
+      const std::string label =
+          inner.name().empty() ? fmt::format("{}/{}", around.label, label_of(inner, i)) : inner.name();
+      add({&inner, label, around.opsets});
+    }
+    const std::vector<FlatNode> nodes = std::exchange(flat_, std::move(outer));
+    google::protobuf::RepeatedPtrField<NodeProto> opened;
+    for (const FlatNode& inner : nodes) {
+      require_same_version(inner, around);
+      NodeProto& copy = *opened.Add();
+      copy = *inner.proto;
+      copy.set_name(inner.label);
+    }
+    graph.mutable_node()->Swap(&opened);
+  }
+
+  // A subgraph has the opsets of the node around it.
+  static void require_same_version(const FlatNode& node, const FlatNode& around) {
+    const int64_t want = opset_version({node.proto, node.label, around.opsets}), got = opset_version(node);
+    if (want == got) return;
+    throw UserError(
+        {"TSR-1052",
+         fmt::format("a function that is called in a subgraph uses {} of opset {}", node.proto->op_type(), got),
+         node.label, fmt::format("opset {}, that of the nodes around the call", want),
+         "convert the functions to one opset with onnx.version_converter, or inline them with onnx.inliner"});
   }
 
   int find_function(const FlatNode& node) const {
@@ -98,6 +159,10 @@ class Inliner {
       for (std::string& input : *copy.mutable_input()) input = renamed(rename, input, call);
       for (std::string& output : *copy.mutable_output()) output = renamed(rename, output, call);
       bind_attributes(copy, function, call);
+      for (auto& attribute : *copy.mutable_attribute()) {
+        if (attribute.has_g()) rename_subgraph(*attribute.mutable_g(), rename, function, call);
+        for (auto& graph : *attribute.mutable_graphs()) rename_subgraph(graph, rename, function, call);
+      }
       add({&copy, fmt::format("{}/{}", call.label, label_of(function.node(i), i)),
            &model_.function_opsets[static_cast<size_t>(index)]});
     }
@@ -131,6 +196,25 @@ class Inliner {
     names_.insert(fresh);
     rename.emplace(name, fresh);
     return fresh;
+  }
+
+  // All names of a function's subgraph, its own and those that it takes from around it; and its attributes.
+  void rename_subgraph(onnx::GraphProto& graph, std::unordered_map<std::string, std::string>& rename,
+                       const onnx::FunctionProto& function, const FlatNode& call) {
+    const auto change = [&](std::string& name) { name = renamed(rename, name, call); };
+    for (auto* values : {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()})
+      for (auto& value : *values) change(*value.mutable_name());
+    for (auto& tensor : *graph.mutable_initializer()) change(*tensor.mutable_name());
+    for (NodeProto& node : *graph.mutable_node()) {
+      for (std::string& input : *node.mutable_input()) change(input);
+      for (std::string& output : *node.mutable_output()) change(output);
+      if (!node.name().empty()) node.set_name(fmt::format("{}/{}", call.label, node.name()));
+      bind_attributes(node, function, call);
+      for (auto& attribute : *node.mutable_attribute()) {
+        if (attribute.has_g()) rename_subgraph(*attribute.mutable_g(), rename, function, call);
+        for (auto& inner : *attribute.mutable_graphs()) rename_subgraph(inner, rename, function, call);
+      }
+    }
   }
 
   // Attributes that refer to the function's attributes get the values of the call, or the defaults, or disappear.

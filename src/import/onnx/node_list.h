@@ -28,7 +28,7 @@ std::vector<FlatNode> flatten_nodes(LoadedModel& model, const std::set<std::stri
                                     const std::function<bool(const FlatNode&)>& is_known);
 
 // The nodes of a subgraph of `node`, in the same kind of order; `defined` are the names that are known around it and
-// those of its own initializers. Calls of model-local functions stay as they are. UserError: TSR-1010, TSR-1011,
+// those of its own initializers. flatten_nodes has opened calls of model-local functions in it. UserError: TSR-1010, TSR-1011,
 // TSR-1012.
 std::vector<FlatNode> flatten_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
                                        const std::set<std::string>& defined);
