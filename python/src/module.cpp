@@ -69,6 +69,7 @@ class Source {
  public:
   Source(const nb::object& model, std::string folder, std::string name) {
     if (nb::isinstance<nb::str>(model)) {
+      is_path_ = true;
       path_ = nb::cast<std::string>(model);
       return;
     }
@@ -80,10 +81,11 @@ class Source {
   template <typename Work>
   auto use(const Work& work) const {
     const nb::gil_scoped_release release;
-    return path_.empty() ? work(model_) : work(path_);
+    return is_path_ ? work(path_) : work(model_);
   }
 
  private:
+  bool is_path_ = false;
   std::string path_;
   nb::bytes bytes_;  // keeps what model_ borrows
   ModelBytes model_;

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Union
 
-from . import _native
+from . import _native, _options
 from ._errors import Error, InternalError
 from ._model import Model, TensorInfo
 
@@ -56,10 +56,10 @@ def compile(
     """
     source = _source(model)
     if engine == "interp":
-        return Model(_native.interpret(*source, _bounds(dims), _sizes(shapes)), is_interpreted=True)
+        return Model(_native.interpret(*source, _options.bounds(dims), _options.sizes(shapes)), is_interpreted=True)
     if engine != "native":
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
-    options = (target or "native", opt_level, threads or 0, _bounds(dims), _sizes(shapes), _names(disable_passes))
+    options = _options.compile_options(target, opt_level, threads, dims, shapes, disable_passes)
     return Model(_native.compile(*source, *options))
 
 
@@ -78,7 +78,7 @@ def compile_file(
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
-    options = (target or "native", opt_level, threads or 0, _bounds(dims), _sizes(shapes), _names(disable_passes))
+    options = _options.compile_options(target, opt_level, threads, dims, shapes, disable_passes)
     _native.compile_to_file(*_source(model), os.fspath(path), *options)
 
 
@@ -87,7 +87,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
 
     A module is a program: load only those that you trust.
     """
-    return Model(_native.load(os.fspath(path), threads or 0))
+    return Model(_native.load(os.fspath(path), 0 if threads is None else _options.number("threads", threads)))
 
 
 def _source(model: Source) -> tuple[str | bytes, str, str]:
@@ -101,15 +101,3 @@ def _source(model: Source) -> tuple[str | bytes, str, str]:
     raise Error(
         f"the model is of the type {type(model).__name__}", id="TSR-4032", legal="a path, bytes, or an onnx.ModelProto",
     )
-
-
-def _bounds(dims: Dims) -> dict[str, tuple[int, int]]:
-    return {name: (value, value) if isinstance(value, int) else tuple(value) for name, value in dims.items()}
-
-
-def _sizes(shapes: Shapes) -> dict[str, list[int]]:
-    return {name: [int(dim) for dim in shape] for name, shape in shapes.items()}
-
-
-def _names(passes: Iterable[str]) -> set[str]:
-    return {passes} if isinstance(passes, str) else set(passes)

@@ -95,6 +95,22 @@ class Compile(PackageTest):
         self.assert_raises("TSR-4031", lambda: tessera.compile(conv_model(), engine="steam"))
         self.assert_raises("TSR-4032", lambda: tessera.compile(7))
 
+    def test_arguments_of_the_wrong_kind(self):
+        model = affine_model(("n", 3))
+        for arguments, text in (({"dims": {"n": "x"}}, "dims['n'] is 'x'"), ({"dims": {"n": (1, 2, 3)}}, "(1, 2, 3)"),
+                                ({"dims": {"n": 2**70}}, "64 bits"), ({"dims": {3: 2}}, "a name in dims is 3"),
+                                ({"dims": 3}, "a mapping"), ({"shapes": {"x": 5}}, "shapes['x'] is 5"),
+                                ({"shapes": {"x": (2, "a")}}, "'a'"), ({"shapes": "x"}, "a mapping"),
+                                ({"target": 5}, "target is 5"), ({"opt_level": "3"}, "opt_level is '3'"),
+                                ({"threads": 1.5}, "threads is 1.5"), ({"disable_passes": [3]}, "disable_passes is 3"),
+                                ({"disable_passes": 3}, "names of passes")):
+            with self.subTest(arguments):
+                self.assert_raises("TSR-4034", lambda: tessera.compile(model, **arguments), text)
+        self.assert_raises("TSR-1023", lambda: tessera.compile(model, dims={"n": -1}))
+        self.assert_raises("TSR-7022", lambda: tessera.compile(model, dims={"n": 2}, threads=-1))
+        self.assert_raises("TSR-1001", lambda: tessera.compile(""))
+        self.assertEqual(tessera.compile(model, dims={"n": np.int64(2)}).inputs[0].shape, (2, 3))
+
     def test_the_interpreter_agrees_with_compiled_code(self):
         x = np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)
         interpreted = tessera.compile(conv_model(), engine="interp")
@@ -294,7 +310,7 @@ class Threads(PackageTest):
         self.assertEqual(wrong, [])
 
     def test_other_threads_go_on_during_a_run(self):
-        size = 700
+        size = 400
         model = tessera.compile(make_model(
             [helper.make_node("MatMul", ["a", "a"], ["b"]), helper.make_node("MatMul", ["b", "a"], ["c"])],
             [("a", TensorProto.DOUBLE, [size, size])], [("c", TensorProto.DOUBLE, [size, size])]),
