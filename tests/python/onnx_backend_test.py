@@ -5,7 +5,8 @@
 
 Tests that a line of a SKIP.txt matches are excluded (the form of verify_cases.py: a regular expression on the name, two
 blanks, the reason); every reason is printed, and every line must match a test. --share runs every Nth test from the Ith
-on; "today" for I is the day of the year, so that every test has its turn. TESSERA_TEST_FULL=1 runs them all. Ends with
+on; "today" for I is the day of the year, so that every test has its turn. TESSERA_TEST_FULL=1 runs them all;
+TESSERA_TEST_TARGET, _OPT_LEVEL and _THREADS are options of compiling. Ends with
 'N passed, N failed, N skipped'."""
 import argparse
 import collections
@@ -34,6 +35,23 @@ def share_of(text):
     first, _, count = text.partition("/")
     count = int(count)
     return (datetime.date.today().timetuple().tm_yday if first == "today" else int(first)) % count, count
+
+
+def backend():
+    """tessera.backend itself, or in a row of the test matrix one with the options of that row."""
+    kinds = {"TARGET": ("target", str), "OPT_LEVEL": ("opt_level", int), "THREADS": ("threads", int)}
+    options = {option: kind(os.environ["TESSERA_TEST_" + name]) for name, (option, kind) in kinds.items()
+               if os.environ.get("TESSERA_TEST_" + name)}
+    if not options:
+        return tessera.backend
+
+    class WithOptions(tessera.backend.TesseraBackend):
+        @classmethod
+        def prepare(cls, model, device="CPU", **kwargs):
+            return super().prepare(model, device, **{**options, **kwargs})
+
+    print(f"options: {options}")
+    return WithOptions
 
 
 def tests_in(suite):
@@ -74,7 +92,7 @@ def main():
 
     np.random.seed(0)  # the suite draws inputs: the same ones every time
     with np.errstate(all="ignore"):
-        backend_test = onnx.backend.test.BackendTest(tessera.backend, __name__)
+        backend_test = onnx.backend.test.BackendTest(backend(), __name__)
     skips = [line for path in args.skips for line in read_skips(path)]
     for pattern, _ in skips:
         backend_test.exclude(f"^(?:{pattern.pattern.removesuffix(chr(92) + 'Z')})_cpu$")
