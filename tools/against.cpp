@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "compare.h"
+#include "diagnose/compare.h"
 #include "onnxruntime_peer.h"
 #include "support/error.h"
 

@@ -98,7 +98,7 @@ int bench(const BenchCommand& command) {
     watch.reset();  // what follows is no compiling
     times = time_report(command.compile, opened.times);
     std::vector<std::string> random;
-    const std::vector<Tensor> inputs = make_inputs(*opened.model, command.run, random);
+    const std::vector<Tensor> inputs = make_inputs(opened.model->inputs(), command.run, random);
     opened.model->bind(inputs);
     progress.update("warming up");
     run_timed(*opened.model, command.warm_up, kWarmUpMs, 2);

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "compare.h"
 #include "compile_flags.h"
 #include "compile_watch.h"
+#include "diagnose/compare.h"
 #include "driver/compile.h"
 #include "driver/trace_file.h"
 #include "progress.h"
@@ -106,7 +106,7 @@ int run(const RunCommand& command) {
   const auto writes = specs_of_outputs(write_specs, model, "--output");
   const auto expectations = specs_of_outputs(expect_specs, model, "--expected-output");
   std::vector<std::string> random;
-  std::vector<Tensor> inputs = make_inputs(model, command.run, random);
+  std::vector<Tensor> inputs = make_inputs(model.inputs(), command.run, random);
   for (const std::string& name : random) {
     fmt::print(stderr, "input '{}': random (seed 0); give a tensor with --input\n", name);
   }

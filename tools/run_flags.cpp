@@ -9,7 +9,9 @@
 
 namespace tessera {
 
-void add_run_flags(CLI::App& app, RunFlags& flags) {
+namespace {
+
+void add_tensor_flag(CLI::App& app, RunFlags& flags) {
   app.add_option("-i,--input", flags.inputs,
                  "A tensor for an input, in the model's order where there is no NAME; random where nothing is given:\n"
                  "[NAME=]@FILE.npy, @FILE.pb, @FILE.png, @FILE.jpg\n"
@@ -17,11 +19,9 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
                  "[NAME=]1x3x224x224xf32=random:SEED, [NAME=]random:SEED")
       ->allow_extra_args(false)
       ->type_name("SPEC");
-  app.add_option("--engine", flags.engine, "native (compiled code) or interp (the interpreter, slow)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"native", "interp"}))
-      ->type_name("ENGINE");
-  app.add_flag("--no-cache", flags.no_cache, "Compile even when the module is in the cache, and keep nothing");
+}
+
+void add_picture_flags(CLI::App& app, RunFlags& flags) {
   const std::string group = "Pictures as inputs: (pixel * scale - mean) / std";
   app.add_option("--scale", flags.scale, "Factor for pixels 0..255; default 1/255")->type_name("S")->group(group);
   app.add_option("--mean", flags.mean, "Subtracted after scaling: one value, or one a channel")
@@ -37,6 +37,23 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_flag("--bgr", flags.bgr, "Channels in the order blue, green, red")->group(group);
 }
 
+}  // namespace
+
+void add_run_flags(CLI::App& app, RunFlags& flags) {
+  add_tensor_flag(app, flags);
+  app.add_option("--engine", flags.engine, "native (compiled code) or interp (the interpreter, slow)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"native", "interp"}))
+      ->type_name("ENGINE");
+  app.add_flag("--no-cache", flags.no_cache, "Compile even when the module is in the cache, and keep nothing");
+  add_picture_flags(app, flags);
+}
+
+void add_input_flags(CLI::App& app, RunFlags& flags) {
+  add_tensor_flag(app, flags);
+  add_picture_flags(app, flags);
+}
+
 void add_tolerance_flags(CLI::App& app, Tolerance& tolerance) {
   const std::string group = "Comparing";
   app.add_option(
@@ -49,10 +66,10 @@ void add_tolerance_flags(CLI::App& app, Tolerance& tolerance) {
   app.add_option("--mtol", tolerance.mtol, "See --rtol")->capture_default_str()->type_name("M")->group(group);
 }
 
-std::vector<Tensor> make_inputs(const Model& model, const RunFlags& flags, std::vector<std::string>& random) {
+std::vector<Tensor> make_inputs(const std::vector<TensorInfo>& infos, const RunFlags& flags,
+                                std::vector<std::string>& random) {
   std::vector<TensorSpec> specs;
   for (const std::string& text : flags.inputs) specs.push_back(parse_tensor_spec(text));
-  const std::vector<TensorInfo>& infos = model.inputs();
   const std::vector<int> chosen = match_specs(specs, infos, "--input");
   const PictureOptions pictures{flags.scale, flags.mean, flags.std, flags.bgr};
   std::vector<Tensor> inputs;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
+#include "diagnose/compare.h"
 #include "driver/model.h"
 #include "driver/open_model.h"
 #include "tensor_spec.h"
@@ -24,13 +24,16 @@ struct RunFlags {
 };
 
 void add_run_flags(CLI::App& app, RunFlags& flags);
+// Of these only what says the inputs: --input and those for pictures.
+void add_input_flags(CLI::App& app, RunFlags& flags);
 
 // --rtol, --atol, --mtol, with the defaults that `tolerance` has.
 void add_tolerance_flags(CLI::App& app, Tolerance& tolerance);
 
 // One tensor for each input. Inputs that no flag names get random numbers with seed 0; their names are added to
 // `random`.
-std::vector<Tensor> make_inputs(const Model& model, const RunFlags& flags, std::vector<std::string>& random);
+std::vector<Tensor> make_inputs(const std::vector<TensorInfo>& infos, const RunFlags& flags,
+                                std::vector<std::string>& random);
 
 Engine parse_engine(const std::string& name);
 

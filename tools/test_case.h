@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compare.h"
+#include "diagnose/compare.h"
 #include "driver/open_model.h"
 
 namespace tessera {

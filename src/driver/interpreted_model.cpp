@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/op_def.h"
 #include "interp/graph_interp.h"
 #include "support/error.h"
 
@@ -39,6 +40,9 @@ void require(const RuntimeCheck& check, const Tensor& values) {
                    .hint = {}});
 }
 
+// Ends an evaluation whose watcher needs no more.
+struct SeenEnough {};
+
 class InterpretedModel : public Model {
  public:
   InterpretedModel(Graph graph, std::string name)
@@ -59,8 +63,31 @@ class InterpretedModel : public Model {
   }
 
   void bind(std::vector<Tensor> inputs) override { bound_ = fitting_inputs(inputs_, std::move(inputs)); }
-  void run() override {
-    results_ = GraphInterpreter().evaluate(graph_, bound_);
+  void run() override { run_watched({}, {}); }
+
+  std::vector<std::string> watchable() const override {
+    std::vector<std::string> names;
+    for (const Value& value : graph_.values()) {
+      const bool constant = value.producer >= 0 && graph_.node(value.producer).op->kind == OpKind::kConstant;
+      if (!constant) names.push_back(value.name);
+    }
+    return names;
+  }
+
+  void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) override {
+    GraphInterpreter::Observer observer;
+    if (watcher) {
+      observer = [&](const Graph& graph, ValueId id, const Tensor& tensor) {
+        if (&graph != &graph_ || !wanted(graph.value(id).name)) return;
+        if (!watcher(graph.value(id).name, tensor)) throw SeenEnough{};
+      };
+    }
+    results_.clear();
+    try {
+      results_ = GraphInterpreter(std::move(observer)).evaluate(graph_, bound_);
+    } catch (const SeenEnough&) {
+      return;
+    }
     const size_t own = graph_.num_own_outputs();
     for (size_t i = 0; i < graph_.checks.size(); ++i) require(graph_.checks[i], results_[own + i]);
     results_.resize(own);

@@ -1,6 +1,7 @@
 // A model that can be run, whatever runs it: compiled code or the interpreter.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,15 @@ class Model {
   virtual const std::vector<KernelInfo>& kernels() const = 0;
   // Like run(), and tells what each thread did; nothing for the interpreter. Slower by a few clock readings a kernel.
   virtual std::vector<KernelSpan> run_traced() = 0;
+
+  // Called with the values inside, each as soon as it is whole. False: nothing more needs to be shown.
+  using Watcher = std::function<bool(const std::string& name, const Tensor& value)>;
+  // The names of the values that run_watched can show: those that the compiled program keeps in memory, or, for the
+  // interpreter, every value of the graph that is no constant.
+  virtual std::vector<std::string> watchable() const = 0;
+  // Like run(), and shows the values that `wanted` says yes to. Neither may throw. The interpreter ends when a watcher
+  // has seen enough, and then has no results.
+  virtual void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) = 0;
 };
 
 // The inputs as the model takes them: a scalar may come as one element of any rank. UserError TSR-6301 (how many),

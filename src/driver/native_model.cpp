@@ -1,8 +1,11 @@
 #include "driver/native_model.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "package/value_json.h"
 #include "runtime/core/module_loader.h"
+#include "runtime/core/session.h"
 #include "support/error.h"
 #include "tessera/tessera.h"
 
@@ -96,6 +99,48 @@ class NativeModel : public Model {
     return trace.spans();
   }
 
+  std::vector<std::string> watchable() const override {
+    std::vector<std::string> names;
+    for (const ValuePlace& place : places()) names.push_back(place.name);
+    return names;
+  }
+
+  void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) override {
+    struct Watch {
+      const std::vector<ValuePlace>& places;
+      const std::function<bool(const std::string& name)>& wanted;
+      const Watcher& watcher;
+      const std::byte* arena;
+      const std::vector<Tensor>& results;
+      size_t next = 0;
+      bool done = false;
+
+      void after(int32_t call) {
+        for (; next < places.size() && places[next].call <= call; ++next) {
+          const ValuePlace& place = places[next];
+          if (done || !wanted(place.name)) continue;
+          const std::byte* base = place.index < 0 ? arena : results[static_cast<size_t>(place.index)].bytes();
+          done = !watcher(place.name, read_value(place.type, base + place.offset));
+        }
+      }
+    };
+    const auto* arena = reinterpret_cast<const std::byte*>(session_->call.arena);
+    Watch watch{places(), wanted, watcher, arena, results_};
+    tessera_session_set_trace(
+        session_.get(),
+        [](void* user, int32_t kernel, int32_t phase) {
+          if (phase == 1) static_cast<Watch*>(user)->after(kernel);
+        },
+        &watch);
+    try {
+      run();
+    } catch (...) {
+      tessera_session_set_trace(session_.get(), nullptr, nullptr);
+      throw;
+    }
+    tessera_session_set_trace(session_.get(), nullptr, nullptr);
+  }
+
   void run() override {
     tessera_error error;
     error.message[0] = '\0';
@@ -106,6 +151,22 @@ class NativeModel : public Model {
   }
 
  private:
+  // Where values stand, as the module's metadata says; read when it is first asked for.
+  const std::vector<ValuePlace>& places() const {
+    if (!places_) {
+      const ModuleFile& file = module_->file;
+      std::vector<int64_t> bytes;
+      for (const TensorInfo& info : outputs_) {
+        int64_t count = 1;
+        for (const int64_t dim : info.dims) count *= std::max<int64_t>(dim, 0);
+        bytes.push_back(dtype_bytes(info.dtype, count));
+      }
+      places_ = values_from_metadata({file.metadata(), static_cast<size_t>(file.footer.metadata_size)},
+                                     static_cast<int64_t>(file.descriptor->arena_bytes), bytes);
+    }
+    return *places_;
+  }
+
   static tessera_tensor describe(const Tensor& tensor, std::byte* data) {
     tessera_tensor result = {};
     result.data = data;
@@ -136,6 +197,7 @@ class NativeModel : public Model {
   SessionPtr session_;
   std::vector<TensorInfo> inputs_, outputs_;
   std::vector<KernelInfo> kernels_;
+  mutable std::optional<std::vector<ValuePlace>> places_;
   std::vector<Tensor> bound_, results_;
   std::vector<tessera_tensor> input_tensors_, output_tensors_;  // point into bound_ and results_
 };

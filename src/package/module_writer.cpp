@@ -11,6 +11,7 @@
 #include "abi/module_abi.h"
 #include "package/atomic_file.h"
 #include "package/descriptor.h"
+#include "package/value_json.h"
 #include "program/memory_plan.h"
 #include "support/error.h"
 
@@ -181,6 +182,7 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
   json["calls"] = std::move(calls);
   json["arena"] = std::move(arena);
   json["weights"] = std::move(weights);
+  json["values"] = values_to_json(value_places(program));
   // Names come from models: what is not UTF-8 is replaced, never refused.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -1,4 +1,4 @@
-#include "compare.h"
+#include "diagnose/compare.h"
 
 #include <algorithm>
 #include <cmath>
@@ -67,7 +67,9 @@ Differences compare_exactly(const Tensor& got, const Tensor& want) {
   const int64_t n = want.num_elements();
   for (int64_t i = 0; i < n; ++i) {
     if (got.get_int(i) != want.get_int(i)) {
-      result.add(i, std::abs(static_cast<double>(got.get_int(i)) - static_cast<double>(want.get_int(i))));
+      const double difference = std::abs(static_cast<double>(got.get_int(i)) - static_cast<double>(want.get_int(i)));
+      result.max_difference = std::max(result.max_difference, difference);
+      result.add(i, difference);
     }
   }
   return result;
@@ -81,7 +83,7 @@ std::string tensor_type_text(const Tensor& tensor) {
 
 Comparison compare(const Tensor& got, const Tensor& want, const Tolerance& tolerance) {
   if (got.dtype() != want.dtype() || got.dims() != want.dims()) {
-    return {false, fmt::format("got {}, expected {}", tensor_type_text(got), tensor_type_text(want))};
+    return {.agrees = false, .text = fmt::format("got {}, expected {}", tensor_type_text(got), tensor_type_text(want))};
   }
   const bool floats = is_float(want.dtype());
   const Differences d = floats ? compare_floats(got, want, tolerance) : compare_exactly(got, want);
@@ -90,10 +92,18 @@ Comparison compare(const Tensor& got, const Tensor& want, const Tolerance& toler
     text = fmt::format("max|d| {:.2g}", d.max_difference);
     if (d.max_reference > 0) text += fmt::format(" ({:.2g} of max|ref|)", d.max_difference / d.max_reference);
   }
-  if (d.count == 0) return {true, text};
-  return {false, fmt::format("{} of {} elements differ, worst at {}: got {}, expected {}{}", d.count,
-                             want.num_elements(), index_text(d.worst, want.dims()), element_text(got, d.worst),
-                             element_text(want, d.worst), floats ? "; " + text : "")};
+  Comparison result{.agrees = d.count == 0,
+                    .text = text,
+                    .differing = d.count,
+                    .max_difference = d.max_difference,
+                    .max_reference = d.max_reference};
+  if (result.agrees) return result;
+  result.where = index_text(d.worst, want.dims());
+  result.got = element_text(got, d.worst);
+  result.want = element_text(want, d.worst);
+  result.text = fmt::format("{} of {} elements differ, worst at {}: got {}, expected {}{}", d.count,
+                            want.num_elements(), result.where, result.got, result.want, floats ? "; " + text : "");
+  return result;
 }
 
 std::string tensor_summary(const Tensor& tensor) {

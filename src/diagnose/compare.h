@@ -18,7 +18,11 @@ struct Tolerance {
 struct Comparison {
   bool agrees = false;
   // "max|d| 1.2e-06 (1.1e-07 of max|ref|)"; for a mismatch also how many elements and the worst of them.
-  std::string text;
+  std::string text = {};
+  // The same as figures: 0 and empty where dtypes or shapes differ.
+  int64_t differing = 0;                         // elements out of tolerance
+  double max_difference = 0, max_reference = 0;  // of finite elements
+  std::string where = {}, got = {}, want = {};   // of the worst element out of tolerance: "[0,3]", "1.5", "2"
 };
 
 // Dtypes and shapes must be equal too.

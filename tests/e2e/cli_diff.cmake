@@ -1,0 +1,9 @@
+# The verbs that look for what went wrong.
+if(TARGET tessera)
+  foreach(suite Diff)
+    add_test(NAME e2e.cli_diff.${suite}
+      COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/cli_diff_test.py $<TARGET_FILE:tessera> ${suite})
+    set_tests_properties(e2e.cli_diff.${suite} PROPERTIES LABELS "e2e"
+      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  endforeach()
+endif()
