@@ -92,6 +92,11 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("PASS")
       ->group(group);
+  app.add_option("--pass-limit", flags.max_applications,
+                 "Leave out every optional pass, rule and optimisation behind the first N; see 'tessera bisect'")
+      ->check(CLI::Range(int64_t{0}, INT64_MAX - 1))
+      ->type_name("N")
+      ->group(group);
   app.add_option("--print-ir-after", flags.print_ir_after, "Print the program after a pass, or after all, to stderr")
       ->type_name("PASS|all")
       ->group(group);
@@ -128,6 +133,7 @@ DriverOptions driver_options(const CompileFlags& flags) {
     options.compile.shapes[name] = std::move(shape);
   }
   options.compile.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
+  options.max_applications = flags.max_applications;
   options.runner.verify_each = flags.verify_each;
   options.runner.print_ir_after = flags.print_ir_after;
   options.runner.ir_stream = &std::cerr;

@@ -1,6 +1,7 @@
 // The flags that every verb which may compile has.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct CompileFlags {
   std::vector<std::string> dims, shapes, disabled_passes;
   std::string print_ir_after, save_temps;
   bool time_passes = false, verify_each = false;
+  int64_t max_applications = INT64_MAX;
   double max_seconds = 0;  // 0: no limit
 };
 

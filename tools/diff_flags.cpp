@@ -66,6 +66,7 @@ std::string verify_command(const DiffFlags& flags, const std::string& folder) {
   if (compile.opt_level != 3) command += fmt::format(" -O{}", compile.opt_level);
   if (compile.target != "native") command += " --target " + quoted(compile.target);
   command += fmt::format(" --threads {}", compile.threads > 0 ? compile.threads : tessera_default_num_threads());
+  if (compile.max_applications != INT64_MAX) command += fmt::format(" --pass-limit {}", compile.max_applications);
   for (const std::string& pass : compile.disabled_passes) command += " --disable-pass " + quoted(pass);
   return command + fmt::format(" --rtol {} --atol {} --mtol {}", flags.tolerance.rtol, flags.tolerance.atol,
                                flags.tolerance.mtol);

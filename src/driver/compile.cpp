@@ -7,6 +7,7 @@
 
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
+#include "driver/pass_limit.h"
 #include "driver/version.h"
 #include "graph/printer.h"
 #include "graph_passes/pass.h"
@@ -91,6 +92,7 @@ ModuleInfo describe(const Graph& graph, const Target& target, const DriverOption
     ++info.operators[node.attrs.get_or<std::string>("name", node.op->name)];
   }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
+  if (options.max_applications != INT64_MAX) info.options["pass-limit"] = std::to_string(options.max_applications);
   if (!options.compile.disabled_passes.empty()) {
     info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.compile.disabled_passes, ","));
   }
@@ -132,10 +134,18 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
   result.info = describe(graph, target, options);
 
   // Simplify the graph and group operators that become one kernel.
+  using Kind = PassApplication::Kind;
+  PassLimit own_limit(options.max_applications);
+  PassLimit& limit = options.pass_limit ? *options.pass_limit : own_limit;
   const PassContext context{standard_ops(), evaluator, target, opt_level, options.remarks};
   for (const GraphPass& pass : graph_pipeline()) {
     if (opt_level < pass.min_level || !is_enabled(pass.name)) continue;
+    const bool optional = pass.min_level > 0;
+    if (optional && !limit.allow({Kind::kGraphPass, std::string(pass.name), ""})) continue;
+    const bool kept = optional && limit.at_limit();
+    if (kept) limit.before = print(graph, {.elide_constants = true});
     graph = runner.run(pass.name, [&] { return pass.run(graph, context); });
+    if (kept) limit.after = print(graph, {.elide_constants = true});
   }
   if (options.emit == Emit::kGraph) {
     result.text = print(graph, {.elide_constants = true});
@@ -150,22 +160,39 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
   const auto run_program_passes = [&](ProgramPhase phase) {
     for (const ProgramPass& pass : program_pipeline()) {
       if (pass.phase != phase || opt_level < pass.min_level || !is_enabled(pass.name)) continue;
+      if (!limit.allow({Kind::kProgramPass, std::string(pass.name), ""})) continue;
+      if (limit.at_limit()) limit.before = print(program, {.elide_constants = true});
       program = runner.run(pass.name, [&] {
         pass.run(program);
         return std::move(program);
       });
+      if (limit.at_limit()) limit.after = print(program, {.elide_constants = true});
     }
   };
   run_program_passes(ProgramPhase::kLowered);
+  ptrdiff_t kept_kernel = -1;
   program = runner.run(kSchedule, [&] {
-    schedule_program(program, target, opt_level, options.compile.disabled_passes);
+    const auto allow = [&](std::string_view rule, const Kernel& kernel) {
+      const bool allowed = limit.allow({Kind::kScheduleRule, std::string(rule), kernel.loc});
+      if (limit.at_limit()) limit.before = print(kernel.program), kept_kernel = &kernel - program.kernels.data();
+      return allowed;
+    };
+    schedule_program(program, target, opt_level, options.compile.disabled_passes, allow);
     return std::move(program);
   });
+  if (kept_kernel >= 0) limit.after = print(program.kernels[static_cast<size_t>(kept_kernel)].program);
   const LoopPassContext loop_context{target, opt_level};
   for (const LoopPass& pass : loop_pipeline()) {
     if (opt_level < pass.min_level || !is_enabled(pass.name)) continue;
     program = runner.run(pass.name, [&] {
-      for (Kernel& kernel : program.kernels) kernel.program = pass.run(kernel.program, loop_context);
+      for (Kernel& kernel : program.kernels) {
+        const bool optional = pass.min_level > 0;
+        if (optional && !limit.allow({Kind::kLoopPass, std::string(pass.name), kernel.loc})) continue;
+        const bool kept = optional && limit.at_limit();
+        if (kept) limit.before = print(kernel.program);
+        kernel.program = pass.run(kernel.program, loop_context);
+        if (kept) limit.after = print(kernel.program);
+      }
       return std::move(program);
     });
   }
@@ -186,7 +213,9 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
   const bool keep_all = !options.runner.save_temps.empty();
   ObjectCode object = runner.time(kCodegen, [&] {
     CodegenOptions codegen;
-    codegen.opt_level = opt_level;
+    // At -O0 there is nothing to leave out.
+    const bool optimised = opt_level > 0 && limit.allow({Kind::kCodegen, std::string(kCodegen), ""});
+    codegen.opt_level = optimised ? opt_level : 0;
     codegen.module_name = result.info.model_name;
     codegen.want_ir = keep_all || options.emit == Emit::kLlvm;
     codegen.want_asm = keep_all || options.emit == Emit::kAsm;

@@ -163,6 +163,8 @@ std::vector<Tensor> run_compiled(const std::string& onnx, const std::vector<Tens
   DriverOptions quiet = options;
   quiet.emit = Emit::kModule;
   quiet.runner = {};
+  quiet.runner.spoil_graph = options.runner.spoil_graph;
+  quiet.runner.spoil_program = options.runner.spoil_program;
   // Of a part's dimensions none is open.
   quiet.compile.dims.clear();
   quiet.compile.shapes.clear();
@@ -187,6 +189,10 @@ std::vector<Tensor> run_interpreted(const std::string& onnx, const std::vector<T
 Difference diff_model(const DiffRequest& request) {
   const DiffSubject subject = open_subject(request);
   const std::unique_ptr<ValueSource> reference = open_reference(request, subject);
+  return diff_subject(request, subject, *reference);
+}
+
+Difference diff_subject(const DiffRequest& request, const DiffSubject& subject, ValueSource& reference) {
   const std::unique_ptr<ValueSource> tested = open_tested(request, subject);
   FindOptions options = request.find;
   for (const TensorInfo& value : subject.values) options.cuts.insert(value.name);
@@ -202,7 +208,7 @@ Difference diff_model(const DiffRequest& request) {
     check(it != subject.inputs.end(), "an input of the model is none of its graph: " + name);
     inputs.push_back(subject.tensors[static_cast<size_t>(it - subject.inputs.begin())]);
   }
-  return find_difference(subject.parts, inputs, *reference, *tested, runners, options);
+  return find_difference(subject.parts, inputs, reference, *tested, runners, options);
 }
 
 void write_case(const Reproduction& reproduction, const std::string& folder) {

@@ -52,6 +52,8 @@ std::vector<Tensor> run_compiled(const std::string& onnx, const std::vector<Tens
 std::vector<Tensor> run_interpreted(const std::string& onnx, const std::vector<Tensor>& inputs);
 
 Difference diff_model(const DiffRequest& request);
+// The same for a subject and a reference that are open already.
+Difference diff_subject(const DiffRequest& request, const DiffSubject& subject, ValueSource& reference);
 
 // DIR/model.onnx, DIR/test_data_set_0/input_*.pb, output_*.pb: an ONNX test case that fails as long as the difference
 // is there. UserError TSR-6103, TSR-61xx, TSR-6004 when it cannot be written.

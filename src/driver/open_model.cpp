@@ -35,7 +35,7 @@ std::string cache_key(const Graph& graph, const DriverOptions& options) {
   hasher.add(target.cpu);
   for (const std::string& feature : target.features) hasher.add(feature);
   for (const int64_t number : {target.l1_bytes, target.l2_bytes, target.l3_bytes, int64_t{target.num_threads},
-                               int64_t{options.compile.opt_level}}) {
+                               int64_t{options.compile.opt_level}, options.max_applications}) {
     hasher.add(static_cast<uint64_t>(number));
   }
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);

@@ -13,12 +13,13 @@
 namespace tessera {
 
 class Graph;
+class PassLimit;
 struct Program;
 
 // What a compile ends with. Each level is a stop of its own; kModule is all the way.
 enum class Emit : uint8_t { kModule, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
 
-// How the steps of a compile are watched. Nothing in it changes the result.
+// How the steps of a compile are watched. Nothing in it but the two functions for tests changes the result.
 struct RunnerOptions {
   bool verify_each = false;           // after every pass; always on in builds with assertions
   std::string print_ir_after;         // a step's name, "all", or empty
@@ -28,12 +29,17 @@ struct RunnerOptions {
   // After every step that gives a graph or a program, with it; may be null.
   std::function<void(std::string_view step, const Graph& graph)> on_graph;
   std::function<void(std::string_view step, const Program& program)> on_program;
+  // For tests of what finds miscompilations: change what a step gives. May be null.
+  std::function<void(std::string_view step, Graph& graph)> spoil_graph;
+  std::function<void(std::string_view step, Program& program)> spoil_program;
 };
 
 struct DriverOptions {
   CompileOptions compile;
   Emit emit = Emit::kModule;
-  Remarks* remarks = nullptr;  // told what passes decided and why; may be null
+  Remarks* remarks = nullptr;            // told what passes decided and why; may be null
+  int64_t max_applications = INT64_MAX;  // of optional passes (pass_limit.h)
+  PassLimit* pass_limit = nullptr;       // counts instead, with a limit of its own; may be null
   RunnerOptions runner;
 };
 

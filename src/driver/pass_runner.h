@@ -30,6 +30,7 @@ class PassRunner {
     begin(name);
     auto result = step();
     end(name);
+    spoil(name, result);
     inspect(name, result);
     return result;
   }
@@ -51,6 +52,12 @@ class PassRunner {
  private:
   void begin(std::string_view name);
   void end(std::string_view name);
+  void spoil(std::string_view name, Graph& graph) const {
+    if (options_.spoil_graph) options_.spoil_graph(name, graph);
+  }
+  void spoil(std::string_view name, Program& program) const {
+    if (options_.spoil_program) options_.spoil_program(name, program);
+  }
   void inspect(std::string_view name, const Graph& graph);
   void inspect(std::string_view name, const Program& program);
   void show(std::string_view name, std::string_view level, std::string text);

@@ -128,7 +128,8 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const Target& 
   return offers;
 }
 
-void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled) {
+void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
+                      const AllowRule& allow) {
   std::vector<int> uses = count_uses(program);
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     if (!program.kernels[k].definition) continue;
@@ -139,6 +140,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
         program.kernels[k].refused.push_back(std::string(rule.name) + ": " + declined->reason);
         continue;
       }
+      if (allow && !allow(rule.name, program.kernels[k])) break;
       auto& scheduled = std::get<ScheduledKernel>(answer);
       program.kernels[k].program = std::move(scheduled.program);
       program.kernels[k].rule = rule.name;

@@ -2,6 +2,7 @@
 // a model of the machine, the others leave a reason why they declined. Every rule keeps what the kernel computes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -52,8 +53,10 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const Target& 
                                      const std::set<std::string>& disabled = {});
 
 // Replaces the loop programs of all kernels that have a definition, packs weights as the rules want them, and drops
-// weight buffers nobody reads any more. At level 0 kernels stay naive. Rules in `disabled` are not asked.
-void schedule_program(Program& program, const Target& target, int opt_level,
-                      const std::set<std::string>& disabled = {});
+// weight buffers nobody reads any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for
+// whose rule `allow` (may be null) says no stays naive, too.
+using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;
+void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled = {},
+                      const AllowRule& allow = {});
 
 }  // namespace tessera

@@ -165,5 +165,37 @@ class Diff(CliTest):
         self.assertIn("pip install onnxruntime", error)
 
 
+class Bisect(CliTest):
+    """What faults look like is tested where they can be put in: tests/driver/bisect_test.cpp."""
+
+    def test_nothing_is_wrong(self):
+        self.save(chain_model())
+        out, _ = self.tessera("bisect", "model.onnx", "--threads", 1)
+        self.assertEqual(out, "agrees: 4 values compared\n")
+
+    def test_a_wrong_reference(self):
+        self.save(chain_model())
+        self.save(chain_model(change=1.0), "wrong.onnx")
+        self.tessera("compile", "wrong.onnx", "-q", "--threads", 1)
+        out, _ = self.tessera("bisect", "model.onnx", "--against", "wrong.so", "--threads", 1, "--json", code=2)
+        told = json.loads(out)
+        self.assertEqual((told["pass"], told["kind"], told["nodes"]), ("import", "step", "Conv_2+Relu_2"))
+        self.assertIn("no pass is at fault", told["evidence"])
+        self.assertEqual(told["application"], 0)
+        self.assertGreater(told["applications"], 10)
+        self.assertTrue((self.folder / "model-bisect/test_data_set_0/output_0.pb").exists())
+        self.tessera(*told["command"].split()[1:], code=2)
+
+    def test_pass_limit(self):
+        """Every prefix of the passes computes the same; 0 leaves nothing but what -O0 does."""
+        self.save(chain_model(channels=16))
+        for limit in range(0, 45, 3):
+            self.tessera("diff", "model.onnx", "--threads", 1, "--pass-limit", limit)
+        graph = lambda *flags: self.tessera("compile", "model.onnx", "--emit", "graph", *flags)[0]
+        self.assertEqual(graph("--pass-limit", 0), graph("-O0"))
+        self.assertNotEqual(graph("--pass-limit", 30), graph("-O0"))
+        self.assertEqual(graph("--pass-limit", 10**6), graph())
+
+
 if __name__ == "__main__":
     cli_support.main()
