@@ -30,6 +30,7 @@ Command add_inspect_command(CLI::App& root);
 Command add_doctor_command(CLI::App& root);
 Command add_diff_command(CLI::App& root);
 Command add_bisect_command(CLI::App& root);
+Command add_reduce_command(CLI::App& root);
 Command add_opt_command(CLI::App& root);
 
 }  // namespace tessera

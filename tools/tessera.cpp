@@ -54,7 +54,7 @@ int run(int argc, char** argv) {
   const std::array commands = {add_compile_command(app), add_run_command(app),     add_verify_command(app),
                                add_bench_command(app),   add_explain_command(app), add_inspect_command(app),
                                add_doctor_command(app),  add_diff_command(app),    add_bisect_command(app),
-                               add_opt_command(app)};
+                               add_reduce_command(app),  add_opt_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -69,7 +69,7 @@ int run(int argc, char** argv) {
   throw UserError({.id = "TSR-4001",
                    .message = "a verb is required",
                    .node = {},
-                   .legal = "compile, run, verify, bench, explain, inspect, doctor, diff, bisect, opt",
+                   .legal = "compile, run, verify, bench, explain, inspect, doctor, diff, bisect, reduce, opt",
                    .hint = "see 'tessera --help'"});
 }
 

@@ -6,6 +6,8 @@ What is wrong is wrong on purpose: a reference that was compiled from a model wi
 import importlib.util
 import json
 import pathlib
+import signal
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
@@ -195,6 +197,95 @@ class Bisect(CliTest):
         self.assertEqual(graph("--pass-limit", 0), graph("-O0"))
         self.assertNotEqual(graph("--pass-limit", 30), graph("-O0"))
         self.assertEqual(graph("--pass-limit", 10**6), graph())
+
+
+class Reduce(CliTest):
+    def reduce(self, *arguments, code=0):
+        out, _ = self.tessera("reduce", "model.onnx", "-o", "small.onnx", "-q", "--json", "--threads", 1, *arguments, code=code)
+        return json.loads(out)
+
+    def ops(self):
+        small = onnx.load(self.folder / "small.onnx")
+        onnx.checker.check_model(small)
+        return [node.op_type for node in small.graph.node]
+
+    def test_a_difference(self):
+        """A tolerance that no polynomial keeps: the smallest model has one function."""
+        nodes = [
+            helper.make_node("Exp", ["x"], ["a"], name="a"),
+            helper.make_node("MatMul", ["a", "w"], ["b"], name="b"),
+            helper.make_node("Tanh", ["b"], ["c"], name="c"),
+            helper.make_node("Relu", ["c"], ["d"], name="d"),
+            helper.make_node("Add", ["d", "v"], ["y"], name="e"),
+            helper.make_node("Neg", ["c"], ["z"], name="f"),
+        ]
+        constants = {"w": numpy.random.default_rng(0).standard_normal((32, 16)).astype(numpy.float32)}
+        constants["v"] = numpy.ones((8, 16), numpy.float32)
+        self.save(
+            make_model(nodes, [("x", FLOAT, (8, 32))], [("y", FLOAT, (8, 16)), ("z", FLOAT, (8, 16))], constants)
+        )
+        told = self.reduce("--mtol", 0, "--rtol", "1e-9", "--atol", "1e-9")
+        self.assertEqual((told["failure"], told["nodes_before"]), ("differs", 6))
+        self.assertEqual(told["nodes"], 1)
+        self.assertIn(self.ops()[0], ["Exp", "MatMul", "Tanh"])
+        self.assertLess(told["elements"], 64)
+        self.tessera("diff", "small.onnx", "--threads", 1, "--mtol", "1e-3")
+
+    def test_an_error(self):
+        nodes = [
+            helper.make_node("Relu", ["x"], ["a"], name="a"),
+            helper.make_node("Mystery", ["a", "w"], ["b"], name="b", size=3),
+            helper.make_node("Relu", ["b"], ["y"], name="c"),
+        ]
+        model = make_model(nodes, [("x", FLOAT, (8, 32))], [("y", FLOAT, (8, 32))], {"w": numpy.ones(64, numpy.float32)})
+        self.save(model)
+        told = self.reduce()
+        self.assertEqual((told["failure"], told["nodes"], told["elements"]), ("error TSR-1040", 2, 1))
+
+    def test_a_command(self):
+        """As long as there is a convolution the command fails; with another code when there is none."""
+        self.save(chain_model())
+        script = (
+            "import onnx, sys; ops = [n.op_type for n in onnx.load(sys.argv[1]).graph.node]; "
+            "sys.exit(3 if 'Conv' in ops else 4)"
+        )
+        (self.folder / "look.py").write_text(script)
+        told = self.reduce("--command", f"'{sys.executable}' look.py {{model}}", "--budget", 100)
+        self.assertEqual((told["failure"], told["nodes_before"], told["nodes"]), ("exit 3", 9, 1))
+        self.assertEqual(self.ops(), ["Conv"])
+        self.assertEqual(self.files("*.trial.onnx"), [])
+
+    def test_the_time_is_up(self):
+        self.save(chain_model())
+        told = self.reduce("--command", "sleep 0.2; false {model}", "--budget", "0.5")
+        self.assertTrue(told["time_is_up"])
+        self.assertLessEqual(told["trials"], 5)
+        onnx.load(self.folder / "small.onnx")
+
+    def test_interrupted(self):
+        self.save(chain_model())
+        command = [cli_support.TESSERA, "reduce", "model.onnx", "-o", "small.onnx", "--command", "sleep 0.2; false {model}"]
+        process = subprocess.Popen(command, cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True)
+        for _ in range(2):
+            process.stderr.readline()  # without texts, then without nodes
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+        process.stderr.close()
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(len(onnx.load(self.folder / "small.onnx").graph.node), 9)
+
+    def test_mistakes(self):
+        self.save(chain_model())
+        _, error = self.tessera("reduce", "model.onnx", "--threads", 1, code=1)
+        self.assertTrue(error.startswith("error TSR-4046: 'model.onnx' does not fail: it agrees with interp\n"), error)
+        _, error = self.tessera("reduce", "model.onnx", "--command", "false", code=1)
+        self.assertEqual(
+            error,
+            "error TSR-4047: --command 'false' does not say where the model goes\n"
+            "  legal: a command with {model} in it\n"
+            "  hint:  for example --command 'tessera compile {model} -o /dev/null'\n",
+        )
+        self.assertEqual(self.files("*reduced*"), [])
 
 
 if __name__ == "__main__":
