@@ -6,6 +6,7 @@ import unittest
 import wave
 
 import numpy as np
+import onnxruntime
 
 import tessera
 from test_data import find_test_data
@@ -75,6 +76,24 @@ class Speech(unittest.TestCase):
 
     def test_the_network_for_16_khz(self):
         self.check("silero-vad-16k-op15")
+
+    def test_the_network_for_both_rates(self):
+        self.check("silero-vad")
+
+    def test_the_other_rate_agrees_with_onnx_runtime(self):
+        audio = self.read_audio()
+        audio = (audio[::2] + audio[1::2]) / 2  # 8 kHz, well enough
+        path = find_test_data("real/silero-vad/model.onnx")
+        reference = onnxruntime.InferenceSession(path)
+        model = tessera.compile(path, shapes={"input": (1, 288), "state": (2, 1, 128)}, threads=1)
+        state, want_state, highest = np.zeros((2, 1, 128), np.float32), np.zeros((2, 1, 128), np.float32), 0
+        for chunk in chunks(audio[:256 * 300], 256):
+            rate = np.array(8000, np.int64)
+            want, want_state = reference.run(None, {"input": chunk, "state": want_state, "sr": rate})
+            got, _ = model.run({"input": chunk, "state": state, "sr": rate}, {"stateN": state})
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-3)
+            highest = max(highest, want.item())
+        self.assertGreater(highest, 0.9)
 
 
 if __name__ == "__main__":
