@@ -32,8 +32,9 @@ TEST_F(ModuleFileErrors, Missing) {
 TEST_F(ModuleFileErrors, LongAndOddPathsKeepTheMessageWhole) {
   // Cut between characters, from the front; the message's own words stay.
   const std::string message = load_outcome(std::string(3000, 'a') + "/\n" + std::string(2, '\t') + "\xc3\xa4" + "z.so");
-  EXPECT_EQ(message, "TSR-7002: module file '..." + std::string(230, 'a') + "/???\xc3\xa4z.so' cannot be opened: File "
-                     "name too long; a readable file is needed");
+  EXPECT_EQ(message, "TSR-7002: module file '..." + std::string(230, 'a') +
+                         "/???\xc3\xa4z.so' cannot be opened: File "
+                         "name too long; a readable file is needed");
   const std::string cut = clip_path((std::string("\xc3\xa4") + std::string(239, 'b')).c_str()).text;
   EXPECT_EQ(cut, "..." + std::string(239, 'b'));
   EXPECT_EQ(clip_name((std::string(239, 'b') + "\xc3\xa4").c_str()).text, std::string(239, 'b') + "...");
@@ -41,13 +42,16 @@ TEST_F(ModuleFileErrors, LongAndOddPathsKeepTheMessageWhole) {
 
 TEST_F(ModuleFileErrors, Unreadable) {
   std::filesystem::create_symlink("loop.so", "loop.so");
-  EXPECT_EQ(load_outcome("loop.so"), "TSR-7002: module file 'loop.so' cannot be opened: Too many levels of symbolic "
-                                     "links; a readable file is needed");
-  EXPECT_EQ(load_outcome("."), "TSR-7002: module file '.' is a directory; a regular file written by 'tessera compile' "
-                               "is needed");
+  EXPECT_EQ(load_outcome("loop.so"),
+            "TSR-7002: module file 'loop.so' cannot be opened: Too many levels of symbolic "
+            "links; a readable file is needed");
+  EXPECT_EQ(load_outcome("."),
+            "TSR-7002: module file '.' is a directory; a regular file written by 'tessera compile' "
+            "is needed");
   ASSERT_EQ(mkfifo("fifo", 0600), 0);
-  EXPECT_EQ(load_outcome("fifo"), "TSR-7002: module file 'fifo' is not a regular file; a regular file written by "
-                                  "'tessera compile' is needed");
+  EXPECT_EQ(load_outcome("fifo"),
+            "TSR-7002: module file 'fifo' is not a regular file; a regular file written by "
+            "'tessera compile' is needed");
   tessera_module* module = nullptr;
   tessera_error error = {};
   EXPECT_EQ(outcome(load_from_fd(-1, "m.so", true, &module, &error), error),
@@ -61,15 +65,18 @@ TEST_F(ModuleFileErrors, Unreadable) {
 }
 
 TEST_F(ModuleFileErrors, NotAModule) {
-  EXPECT_EQ(load_outcome(Bytes{}), "TSR-7003: 'm.so' is not a module: it has 0 bytes, and a module's footer alone has "
-                                   "120; it is cut off, or not written by 'tessera compile'");
+  EXPECT_EQ(load_outcome(Bytes{}),
+            "TSR-7003: 'm.so' is not a module: it has 0 bytes, and a module's footer alone has "
+            "120; it is cut off, or not written by 'tessera compile'");
   EXPECT_THAT(load_outcome(Bytes(119)), StartsWith("TSR-7003: 'm.so' is not a module: it has 119 bytes, and"));
-  EXPECT_EQ(load_outcome(Bytes(120)), "TSR-7003: 'm.so' is not a module: its last bytes are not a module's footer; "
-                                      "give a file written by 'tessera compile'");
+  EXPECT_EQ(load_outcome(Bytes(120)),
+            "TSR-7003: 'm.so' is not a module: its last bytes are not a module's footer; "
+            "give a file written by 'tessera compile'");
   Bytes cut = ModuleSpec().build();
   cut.pop_back();
-  EXPECT_EQ(load_outcome(cut), "TSR-7003: 'm.so' is not a module: its last bytes are not a module's footer; it is a "
-                               "shared object that was cut off, or not written by 'tessera compile'");
+  EXPECT_EQ(load_outcome(cut),
+            "TSR-7003: 'm.so' is not a module: its last bytes are not a module's footer; it is a "
+            "shared object that was cut off, or not written by 'tessera compile'");
   EXPECT_EQ(load_outcome(compile_shared_object(ModuleSpec().source)), load_outcome(cut));
 }
 
@@ -77,7 +84,8 @@ TEST_F(ModuleFileErrors, FormatVersion) {
   Bytes bytes = ModuleSpec().build();
   bytes.back() = 9;
   EXPECT_EQ(load_outcome(bytes), std::string("TSR-7004: 'm.so' has module format 9; this runtime (") +
-                                     tessera_version() + ") reads format 1; compile the model with the tessera of "
+                                     tessera_version() +
+                                     ") reads format 1; compile the model with the tessera of "
                                      "this runtime's version");
 }
 
@@ -148,8 +156,8 @@ TEST_F(ModuleFileErrors, SectionAlignment) {
 TEST_F(ModuleFileErrors, Padding) {
   Bytes bytes = ModuleSpec().build();
   bytes[read_footer(bytes).weights_offset - 1] = 1;
-  EXPECT_EQ(load_outcome(bytes), "TSR-7008: 'm.so' is damaged: the padding before its weights section is not zero" +
-                                     kAgain);
+  EXPECT_EQ(load_outcome(bytes),
+            "TSR-7008: 'm.so' is damaged: the padding before its weights section is not zero" + kAgain);
 }
 
 TEST_F(ModuleFileErrors, SectionDigests) {
@@ -162,8 +170,8 @@ TEST_F(ModuleFileErrors, SectionDigests) {
   for (const auto& [name, at] : sections) {
     Bytes bad = good;
     bad[at] ^= 1;
-    EXPECT_EQ(load_outcome(bad), std::string("TSR-7009: 'm.so' is damaged: its ") + name +
-                                     " section does not match its digest" + kAgain);
+    EXPECT_EQ(load_outcome(bad),
+              std::string("TSR-7009: 'm.so' is damaged: its ") + name + " section does not match its digest" + kAgain);
     EXPECT_EQ(check_outcome(bad), load_outcome(bad));
   }
 }
@@ -173,7 +181,8 @@ TEST_F(ModuleFileErrors, AbiVersion) {
   spec.edit_descriptor = [](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), 7u); };
   EXPECT_EQ(load_outcome(spec.build()), std::string("TSR-7010: 'm.so' was compiled for runtime interface 7; this "
                                                     "runtime (") +
-                                            tessera_version() + ") has interface 2; compile the model with the "
+                                            tessera_version() + ") has interface " + std::to_string(TSR_ABI_VERSION) +
+                                            "; compile the model with the "
                                             "tessera of this runtime's version");
 }
 
@@ -197,24 +206,42 @@ class DescriptorErrors : public ModuleFolder {
   }
 };
 
+const std::string kHeadBytes = std::to_string(sizeof(tsr_descriptor));
+
 TEST_F(DescriptorErrors, Head) {
   ModuleSpec spec;
   spec.edit_descriptor = [](Bytes& bytes) { bytes.resize(79); };
-  EXPECT_EQ(reason(spec), "it has 79 bytes, at least 80 are needed");
-  EXPECT_EQ(reason_with(offsetof(tsr_descriptor, size), 72u), "its head has 72 bytes instead of 80");
+  EXPECT_EQ(reason(spec), "it has 79 bytes, at least " + kHeadBytes + " are needed");
+  EXPECT_EQ(reason_with(offsetof(tsr_descriptor, size), 72u), "its head has 72 bytes instead of " + kHeadBytes);
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, scratch_bytes), uint64_t{100}),
             "its scratch of 100 bytes per thread is not a multiple of 64");
 }
 
 TEST_F(DescriptorErrors, Tables) {
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, num_inputs), 0x10000u),
-            "its table of 65536 inputs at offset 80 does not fit or is not aligned");
+            "its table of 65536 inputs at offset " + kHeadBytes + " does not fit or is not aligned");
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, outputs), 0xfffffff8u),
             "its table of 1 outputs at offset 4294967288 does not fit or is not aligned");
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, symbols), 76u),
             "its table of 1 symbols at offset 76 does not fit or is not aligned");
-  EXPECT_EQ(reason_with(offsetof(tsr_descriptor, num_kernels), 0xffffffffu),
-            "its table of 4294967295 kernels at offset 392 does not fit or is not aligned");
+  EXPECT_THAT(reason_with(offsetof(tsr_descriptor, num_kernels), 0xffffffffu),
+              StartsWith("its table of 4294967295 kernels at offset "));
+}
+
+TEST_F(DescriptorErrors, Aliases) {
+  ModuleSpec spec;
+  const auto with = [&](std::vector<tsr_alias_descr> aliases) {
+    spec.aliases = std::move(aliases);
+    return reason(spec);
+  };
+  const auto outputs = static_cast<uint32_t>(spec.outputs.size()), inputs = static_cast<uint32_t>(spec.inputs.size());
+  EXPECT_EQ(with({{0, 0}}), "ok");
+  EXPECT_THAT(with({{outputs, 0}}), StartsWith("alias 0 is of output " + std::to_string(outputs) + " of "));
+  EXPECT_THAT(with({{0, inputs}}), StartsWith("alias 0 is of output 0 of "));
+  EXPECT_EQ(with({{0, 0}, {0, 0}}), "alias 1 is not behind the one before it");
+  spec.aliases.clear();
+  EXPECT_THAT(reason_with(offsetof(tsr_descriptor, num_aliases), 0x10000000u),
+              StartsWith("its table of 268435456 aliases"));
 }
 
 TEST_F(DescriptorErrors, Strings) {
@@ -331,9 +358,13 @@ TEST_F(ModuleFileErrors, Machine) {
   spec.target = "other-unknown-linux-gnu";
   spec.edit_code = [=](Bytes& code) { code[18] = other; };
   const Bytes bytes = spec.build();
-  EXPECT_EQ(load_outcome(bytes), "TSR-7013: 'm.so' was compiled for " + other_name + " (target "
-                                 "other-unknown-linux-gnu) and this machine is " + this_name + "; compile the model "
-                                 "with --target native here, or run it on " + other_name);
+  EXPECT_EQ(load_outcome(bytes), "TSR-7013: 'm.so' was compiled for " + other_name +
+                                     " (target "
+                                     "other-unknown-linux-gnu) and this machine is " +
+                                     this_name +
+                                     "; compile the model "
+                                     "with --target native here, or run it on " +
+                                     other_name);
   EXPECT_EQ(check_outcome(bytes), "ok") << "the file itself is whole";
 }
 
@@ -357,15 +388,17 @@ TEST_F(ModuleFileErrors, CpuFeatures) {
 
 TEST_F(ModuleFileErrors, CodeThatCannotBeLoaded) {
   ModuleSpec spec;
-  spec.source = "#include <stdint.h>\nint32_t missing(void);\n__attribute__((visibility(\"default"
-                "\"))) int32_t tessera_module_run(const void* c) { return missing(); }";
+  spec.source =
+      "#include <stdint.h>\nint32_t missing(void);\n__attribute__((visibility(\"default"
+      "\"))) int32_t tessera_module_run(const void* c) { return missing(); }";
   const std::string message = load_outcome(spec.build());
   EXPECT_THAT(message, StartsWith("TSR-7015: the code of 'm.so' cannot be loaded: /p"));
   EXPECT_NE(message.find("undefined symbol: missing; the file system must allow execution, and /proc must be mounted"),
             std::string::npos);
   spec.source = "__attribute__((visibility(\"default\"))) int something_else(void) { return 0; }";
-  EXPECT_EQ(load_outcome(spec.build()), "TSR-7015: the code of 'm.so' cannot be used: it does not export "
-                                        "tessera_module_run; compile the model again");
+  EXPECT_EQ(load_outcome(spec.build()),
+            "TSR-7015: the code of 'm.so' cannot be used: it does not export "
+            "tessera_module_run; compile the model again");
 }
 
 TEST_F(ModuleFileErrors, InMemory) {
@@ -382,9 +415,11 @@ TEST_F(ModuleFileErrors, InMemory) {
   setrlimit(RLIMIT_NOFILE, &none);
   const tessera_status status = tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module, &error);
   setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_EQ(outcome(status, error), "TSR-7017: a module of " + std::to_string(bytes.size()) + " bytes in memory cannot "
-                                    "be loaded: the kernel refuses an anonymous file (Too many open files); write the "
-                                    "module to a file and load that");
+  EXPECT_EQ(outcome(status, error),
+            "TSR-7017: a module of " + std::to_string(bytes.size()) +
+                " bytes in memory cannot "
+                "be loaded: the kernel refuses an anonymous file (Too many open files); write the "
+                "module to a file and load that");
 }
 
 }  // namespace
