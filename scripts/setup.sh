@@ -105,13 +105,16 @@ onnx_schema_is_current() {
 }
 
 copy_onnx_schema() {
-  say "copying onnx-ml.proto out of the onnx package"
+  say "copying onnx-ml.proto and onnx-data.proto out of the onnx package"
   mkdir -p .deps/onnx
   local site
   site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-  # Keep the file (and so what was built from it) when only its date differs.
-  cmp -s "$site/onnx/onnx-ml.proto" .deps/onnx/onnx-ml.proto || cp "$site/onnx/onnx-ml.proto" .deps/onnx/onnx-ml.proto
-  touch .deps/onnx/onnx-ml.proto
+  # Keep the files (and so what was built from them) when only their dates differ.
+  local name
+  for name in onnx-data.proto onnx-ml.proto; do
+    cmp -s "$site/onnx/$name" ".deps/onnx/$name" || cp "$site/onnx/$name" ".deps/onnx/$name"
+    touch ".deps/onnx/$name"
+  done
 }
 
 has_sha256() { [[ -f $1 ]] && echo "$2  $1" | sha256sum --check --status; }

@@ -98,8 +98,10 @@ int bench(const BenchCommand& command) {
     watch.reset();  // what follows is no compiling
     times = time_report(command.compile, opened.times);
     std::vector<std::string> random;
-    const std::vector<Tensor> inputs = make_inputs(opened.model->inputs(), command.run, random);
-    opened.model->bind(inputs);
+    const std::vector<RunValue> values = make_values(opened.model->inputs(), command.run, random);
+    std::vector<Tensor> inputs;
+    for (const RunValue& value : values) inputs.push_back(value.tensor);
+    opened.model->bind_values(values);
     progress.update("warming up");
     run_timed(*opened.model, command.warm_up, kWarmUpMs, 2);
     progress.update("measuring");
@@ -116,6 +118,13 @@ int bench(const BenchCommand& command) {
     }
     if (!command.against.empty()) {
       progress.update("measuring beside " + command.against);
+      if (opened.model->has_values())
+        throw UserError(
+            {.id = "TSR-4014",
+             .message = "a model with strings, sequences, optionals or maps cannot be measured beside a peer",
+             .node = {},
+             .legal = "models of tensors of numbers",
+             .hint = "leave out --against"});
       against = run_against_onnxruntime(*opened.model, inputs, {command.model, command.repeat, 5});
     }
   }

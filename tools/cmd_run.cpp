@@ -53,12 +53,12 @@ std::string dump(const nlohmann::json& json) {
 
 struct OutputReport {
   std::string name;
-  const Tensor* tensor = nullptr;
+  const RunValue* value = nullptr;
   const Comparison* comparison = nullptr;  // null: nothing was expected
 };
 
 void print_text(const OutputReport& report) {
-  fmt::print("output '{}': {}  {}\n", report.name, tensor_type_text(*report.tensor), tensor_summary(*report.tensor));
+  fmt::print("output '{}': {}  {}\n", report.name, value_type_text(*report.value), value_summary(*report.value));
   if (!report.comparison) return;
   const bool colour = stdout_has_colour();
   fmt::print("  {}: {}\n",
@@ -69,8 +69,13 @@ void print_text(const OutputReport& report) {
 void print_json(const std::string& model, const std::vector<OutputReport>& reports) {
   nlohmann::json outputs = nlohmann::json::array();
   for (const OutputReport& report : reports) {
-    nlohmann::json entry = {
-        {"name", report.name}, {"dtype", dtype_name(report.tensor->dtype())}, {"shape", report.tensor->dims()}};
+    nlohmann::json entry = {{"name", report.name}};
+    if (report.value->is_tensor()) {
+      entry["dtype"] = dtype_name(report.value->tensor.dtype());
+      entry["shape"] = report.value->tensor.dims();
+    } else {
+      entry["type"] = value_type_text(*report.value);
+    }
     if (report.comparison) entry["agrees"] = report.comparison->agrees, entry["comparison"] = report.comparison->text;
     outputs.push_back(std::move(entry));
   }
@@ -106,26 +111,27 @@ int run(const RunCommand& command) {
   const auto writes = specs_of_outputs(write_specs, model, "--output");
   const auto expectations = specs_of_outputs(expect_specs, model, "--expected-output");
   std::vector<std::string> random;
-  std::vector<Tensor> inputs = make_inputs(model.inputs(), command.run, random);
+  std::vector<RunValue> inputs = make_values(model.inputs(), command.run, random);
   for (const std::string& name : random) {
     fmt::print(stderr, "input '{}': random (seed 0); give a tensor with --input\n", name);
   }
   {
     Progress progress("running " + std::filesystem::path(command.model).filename().string());
-    model.bind(std::move(inputs));
+    model.bind_values(std::move(inputs));
     if (command.profile.empty()) model.run();
     else profile_run(model, command.profile);
   }
 
   bool all_agree = true;
   std::vector<OutputReport> reports;
-  std::vector<Comparison> comparisons(model.results().size());
-  for (size_t i = 0; i < model.results().size(); ++i) {
-    const Tensor& result = model.results()[i];
+  const std::vector<RunValue> results = model.value_results();
+  std::vector<Comparison> comparisons(results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    const RunValue& result = results[i];
     OutputReport report{model.outputs()[i].name, &result, nullptr};
-    if (writes[i]) write_tensor_file(writes[i]->path, result, report.name);
+    if (writes[i]) write_value_file(writes[i]->path, result, report.name);
     if (expectations[i]) {
-      comparisons[i] = compare(result, read_tensor_file(expectations[i]->path), command.tolerance);
+      comparisons[i] = compare(result, read_value_file(expectations[i]->path, model.outputs()[i]), command.tolerance);
       report.comparison = &comparisons[i];
       all_agree = all_agree && comparisons[i].agrees;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <regex>
@@ -11,6 +12,7 @@
 #include "package/atomic_file.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
+#include "support/utf8.h"
 
 namespace tessera {
 
@@ -30,6 +32,7 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 
 struct Header {
   DType dtype = DType::kF32;
+  size_t characters = 0;  // of each string
   bool swapped = false;  // big-endian
   bool fortran = false;  // first axis fastest
   std::vector<int64_t> dims;
@@ -55,10 +58,26 @@ void read_descr(const std::string& path, const std::string& descr, Header& heade
     header.swapped = descr[0] == '>' && name.bytes > 1;
     return;
   }
+  // "<U12": strings of up to 12 characters of 32 bits each.
+  size_t characters = 0;
+  const char* end = descr.data() + descr.size();
+  if (descr.size() > 2 && descr[1] == 'U' && (descr[0] == '<' || descr[0] == '>')) {
+    const auto [stop, error] = std::from_chars(descr.data() + 2, end, characters);
+    if (error == std::errc() && stop == end && characters < (1u << 24)) {
+      header.dtype = DType::kString;
+      header.characters = characters;
+      header.swapped = descr[0] == '>';
+      return;
+    }
+  }
+  if (descr == "<U0") {
+    header.dtype = DType::kString;
+    return;
+  }
   throw UserError({.id = "TSR-6212",
                    .message = fmt::format("'{}' holds elements of numpy type '{}'", path, descr),
                    .node = {},
-                   .legal = "floats of 16, 32 or 64 bits, integers of 8 to 64 bits, bool",
+                   .legal = "floats of 16, 32 or 64 bits, integers of 8 to 64 bits, bool, strings (U)",
                    .hint = "convert the array with astype()"});
 }
 
@@ -92,11 +111,32 @@ Header read_header(const std::string& path, std::string_view file) {
 
 // The bytes that the header's elements take; empty when that overflows.
 std::optional<uint64_t> data_size(const Header& header) {
-  int64_t count = dtype_bits(header.dtype) / 8;
+  int64_t count = header.dtype == DType::kString ? static_cast<int64_t>(4 * header.characters)
+                                                 : dtype_bits(header.dtype) / 8;
   for (const int64_t dim : header.dims) {
     if (__builtin_mul_overflow(count, dim, &count)) return {};
   }
   return static_cast<uint64_t>(count);
+}
+
+// Strings end with the zeros that fill them up.
+Tensor strings_from(const std::string& path, const Header& header, const std::byte* data) {
+  std::vector<std::string> texts;
+  int64_t count = 1;
+  for (const int64_t dim : header.dims) count *= dim;
+  for (int64_t i = 0; i < count; ++i) {
+    std::vector<uint32_t> characters(header.characters);
+    std::memcpy(characters.data(), data + static_cast<size_t>(i) * 4 * header.characters, 4 * header.characters);
+    while (!characters.empty() && characters.back() == 0) characters.pop_back();
+    std::string text;
+    for (uint32_t c : characters) {
+      if (header.swapped) c = __builtin_bswap32(c);
+      if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) fail(path, "a string has a character that Unicode does not have");
+      append_character(text, c);
+    }
+    texts.push_back(std::move(text));
+  }
+  return Tensor::of_strings(std::move(texts), header.dims);
 }
 
 // Copies `count` elements of `size` bytes from memory order "first axis fastest" to row-major.
@@ -115,6 +155,41 @@ void copy_transposed(const std::byte* from, std::byte* to, const std::vector<int
   }
 }
 
+void write_file(const std::string& path, const std::string& descr, const std::vector<int64_t>& dims,
+                std::span<const std::byte> data) {
+  std::string shape = fmt::format("{}", fmt::join(dims, ", "));
+  if (dims.size() == 1) shape += ",";
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
+  // The data begins at a multiple of 64; the header ends with a line break.
+  const size_t total = (10 + header.size() + 1 + 63) / 64 * 64;
+  header.resize(total - 10 - 1, ' ');
+  header += '\n';
+  AtomicFile file(path, "tensor");
+  file.write(kMagic);
+  const char lead[] = {1, 0, static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
+  file.write(std::string_view(lead, sizeof(lead)));
+  file.write(header);
+  file.write(data);
+  file.commit();
+}
+
+// As numpy has them: all as long as the longest, characters of 32 bits.
+void write_strings(const std::string& path, const Tensor& tensor) {
+  std::vector<std::vector<uint32_t>> texts;
+  size_t longest = 1;
+  for (std::string_view text : tensor.strings()) {
+    auto& characters = texts.emplace_back();
+    while (!text.empty()) characters.push_back(next_character(text));
+    longest = std::max(longest, characters.size());
+  }
+  std::vector<uint32_t> data;
+  for (auto& characters : texts) {
+    characters.resize(longest);
+    data.insert(data.end(), characters.begin(), characters.end());
+  }
+  write_file(path, fmt::format("<U{}", longest), tensor.dims(), std::as_bytes(std::span(data)));
+}
+
 }  // namespace
 
 Tensor read_npy(const std::string& path) {
@@ -126,6 +201,10 @@ Tensor read_npy(const std::string& path) {
     fail(path, fmt::format("its header asks for more elements than its {} bytes of data hold", available));
   }
   const std::byte* data = file->data() + header.data_offset;
+  if (header.dtype == DType::kString) {
+    if (header.fortran && header.dims.size() > 1) fail(path, "strings in the order 'first axis fastest'");
+    return strings_from(path, header, data);
+  }
   const auto size = static_cast<size_t>(dtype_bits(header.dtype) / 8);
   Tensor tensor(header.dtype, header.dims);
   if (*bytes == 0) return tensor;
@@ -143,6 +222,7 @@ Tensor read_npy(const std::string& path) {
 
 void write_npy(const std::string& path, const Tensor& tensor) {
   const DType dtype = tensor.dtype();
+  if (dtype == DType::kString) return write_strings(path, tensor);
   const auto* name =
       std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return n.dtype == dtype; });
   if (name == std::end(kNames)) {
@@ -157,21 +237,8 @@ void write_npy(const std::string& path, const Tensor& tensor) {
     }
     return write_npy(path, converted);
   }
-  std::string shape = fmt::format("{}", fmt::join(tensor.dims(), ", "));
-  if (tensor.dims().size() == 1) shape += ",";
-  std::string header = fmt::format("{{'descr': '{}{}{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   name->bytes > 1 ? '<' : '|', name->kind, name->bytes, shape);
-  // The data begins at a multiple of 64; the header ends with a line break.
-  const size_t total = (10 + header.size() + 1 + 63) / 64 * 64;
-  header.resize(total - 10 - 1, ' ');
-  header += '\n';
-  AtomicFile file(path, "tensor");
-  file.write(kMagic);
-  const char lead[] = {1, 0, static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
-  file.write(std::string_view(lead, sizeof(lead)));
-  file.write(header);
-  file.write(std::span(tensor.bytes(), static_cast<size_t>(tensor.num_bytes())));
-  file.commit();
+  write_file(path, fmt::format("{}{}{}", name->bytes > 1 ? '<' : '|', name->kind, name->bytes), tensor.dims(),
+             std::span(tensor.bytes(), static_cast<size_t>(tensor.num_bytes())));
 }
 
 }  // namespace tessera

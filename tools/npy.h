@@ -8,7 +8,7 @@
 namespace tessera {
 
 // Any byte order and either memory order; the result is row-major. UserError TSR-6211 when the file cannot be read or
-// is no .npy file, TSR-6212 when it holds elements that tensors do not have (complex numbers, objects, strings).
+// is no .npy file, TSR-6212 when it holds elements that tensors do not have (complex numbers, objects, bytes).
 Tensor read_npy(const std::string& path);
 
 // bf16 and narrower floats, which numpy has no name for, are written as f32; 4- and 2-bit integers as 8-bit ones.

@@ -66,21 +66,28 @@ void add_tolerance_flags(CLI::App& app, Tolerance& tolerance) {
   app.add_option("--mtol", tolerance.mtol, "See --rtol")->capture_default_str()->type_name("M")->group(group);
 }
 
-std::vector<Tensor> make_inputs(const std::vector<TensorInfo>& infos, const RunFlags& flags,
-                                std::vector<std::string>& random) {
+std::vector<RunValue> make_values(const std::vector<TensorInfo>& infos, const RunFlags& flags,
+                                  std::vector<std::string>& random) {
   std::vector<TensorSpec> specs;
   for (const std::string& text : flags.inputs) specs.push_back(parse_tensor_spec(text));
   const std::vector<int> chosen = match_specs(specs, infos, "--input");
   const PictureOptions pictures{flags.scale, flags.mean, flags.std, flags.bgr};
-  std::vector<Tensor> inputs;
+  std::vector<RunValue> inputs;
   for (size_t i = 0; i < infos.size(); ++i) {
     if (chosen[i] >= 0) {
-      inputs.push_back(make_tensor(specs[static_cast<size_t>(chosen[i])], infos[i], pictures));
+      inputs.push_back(make_value(specs[static_cast<size_t>(chosen[i])], infos[i], pictures));
     } else {
-      inputs.push_back(random_tensor(infos[i], 0));
+      inputs.push_back(random_value(infos[i], 0));
       random.push_back(infos[i].name);
     }
   }
+  return inputs;
+}
+
+std::vector<Tensor> make_inputs(const std::vector<TensorInfo>& infos, const RunFlags& flags,
+                                std::vector<std::string>& random) {
+  std::vector<Tensor> inputs;
+  for (RunValue& value : make_values(infos, flags, random)) inputs.push_back(std::move(value.tensor));
   return inputs;
 }
 

@@ -30,8 +30,11 @@ void add_input_flags(CLI::App& app, RunFlags& flags);
 // --rtol, --atol, --mtol, with the defaults that `tolerance` has.
 void add_tolerance_flags(CLI::App& app, Tolerance& tolerance);
 
-// One tensor for each input. Inputs that no flag names get random numbers with seed 0; their names are added to
+// One value for each input. Inputs that no flag names get random numbers with seed 0; their names are added to
 // `random`.
+std::vector<RunValue> make_values(const std::vector<TensorInfo>& infos, const RunFlags& flags,
+                                  std::vector<std::string>& random);
+// The same for models of tensors of numbers alone.
 std::vector<Tensor> make_inputs(const std::vector<TensorInfo>& infos, const RunFlags& flags,
                                 std::vector<std::string>& random);
 

@@ -108,6 +108,11 @@ Tensor tensor_of_values(const TensorSpec& spec) {
     fail_to_parse(spec.text, fmt::format("it has {} elements and {} values", count, spec.values.size()),
                   "one value for all elements, or one for each");
   }
+  if (*spec.dtype == DType::kString) {
+    std::vector<std::string> texts(static_cast<size_t>(count), spec.values[0]);
+    if (spec.values.size() != 1) texts = spec.values;
+    return Tensor::of_strings(std::move(texts), spec.dims);
+  }
   Tensor tensor(*spec.dtype, spec.dims);
   for (int64_t i = 0; i < count; ++i) {
     set_element(tensor, i, spec.values[spec.values.size() == 1 ? 0 : static_cast<size_t>(i)], spec.text);
@@ -150,7 +155,7 @@ TensorSpec parse_tensor_spec(const std::string& text, bool files_only) {
     spec.kind = TensorSpec::Kind::kValues;
     spec.values = split(value, ',');
   }
-  if (spec.dtype == DType::kString) fail_to_parse(text, "strings are not supported", "a number or bool dtype");
+  if (spec.dtype == DType::kString && random) fail_to_parse(text, "strings cannot be drawn", "values, or a file");
   return spec;
 }
 
@@ -204,6 +209,47 @@ void write_tensor_file(const std::string& path, const Tensor& tensor, const std:
                    .node = {},
                    .legal = ".npy, .pb",
                    .hint = {}});
+}
+
+RunValue read_value_file(const std::string& path, const TensorInfo& info) {
+  if (std::filesystem::path(path).extension() == ".pb") return read_value_proto_file(path, flow_type_of(info));
+  return read_tensor_file(path);
+}
+
+void write_value_file(const std::string& path, const RunValue& value, const std::string& name) {
+  if (value.is_tensor()) return write_tensor_file(path, value.tensor, name);
+  if (std::filesystem::path(path).extension() == ".pb") return write_value_proto_file(path, value, name);
+  throw UserError({.id = "TSR-6210",
+                   .message = fmt::format("'{}' is of no kind that can hold a sequence, optional or map", path),
+                   .node = {},
+                   .legal = ".pb",
+                   .hint = {}});
+}
+
+namespace {
+
+[[noreturn]] void fail_needs_file(const TensorInfo& info) {
+  throw UserError({.id = "TSR-4013",
+                   .message = fmt::format("input '{}' is {}: it needs a file", info.name, info.type_text()),
+                   .node = {},
+                   .legal = info.is_tensor() ? "@FILE.npy, @FILE.pb, or values such as 3xstring=a,b,c" : "@FILE.pb",
+                   .hint = "write the value with onnx.numpy_helper, or with numpy.save"});
+}
+
+}  // namespace
+
+RunValue random_value(const TensorInfo& info, uint64_t seed) {
+  if (!info.is_tensor() || info.any_rank || info.dtype == DType::kString) fail_needs_file(info);
+  return random_tensor(info, seed);
+}
+
+RunValue make_value(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures) {
+  if (spec.kind == TensorSpec::Kind::kFile && !is_picture(spec.path)) return read_value_file(spec.path, info);
+  if (!info.is_tensor()) fail_needs_file(info);
+  if (spec.kind == TensorSpec::Kind::kRandom && (info.any_rank || info.dtype == DType::kString) &&
+      (!spec.dtype || *spec.dtype == DType::kString))
+    fail_needs_file(info);
+  return make_tensor(spec, info, pictures);
 }
 
 Tensor random_tensor(const TensorInfo& info, uint64_t seed) {

@@ -45,6 +45,14 @@ Tensor make_tensor(const TensorSpec& spec, const TensorInfo& info, const Picture
 // bools. UserError TSR-4012 when a dimension is not known.
 Tensor random_tensor(const TensorInfo& info, uint64_t seed);
 
+// The same for inputs that are no tensors: a .pb file with the value. TSR-4013 for other specs.
+RunValue make_value(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures);
+// A tensor as above; TSR-4013 for anything else, and for strings: there is nothing sensible to draw.
+RunValue random_value(const TensorInfo& info, uint64_t seed);
+// A .npy or .pb file that holds a value of that type.
+RunValue read_value_file(const std::string& path, const TensorInfo& info);
+void write_value_file(const std::string& path, const RunValue& value, const std::string& name);
+
 // A .npy or .pb file.
 Tensor read_tensor_file(const std::string& path);
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name);

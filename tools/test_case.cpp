@@ -35,14 +35,17 @@ std::vector<std::string> numbered_files(const fs::path& folder, const std::strin
 
 // In the model's order. Files stand for inputs by number; when there are more or fewer of them (inputs with values in
 // the model may have files or not) by the tensors' names.
-std::vector<Tensor> read_inputs(const Model& model, const fs::path& folder) {
+std::vector<RunValue> read_inputs(const Model& model, const fs::path& folder) {
   const std::vector<std::string> files = numbered_files(folder, "input");
-  std::vector<Tensor> tensors(files.size());
+  std::vector<RunValue> values(files.size());
   std::vector<std::string> names(files.size());
-  for (size_t i = 0; i < files.size(); ++i) tensors[i] = read_tensor_proto_file(files[i], &names[i]);
   const std::vector<TensorInfo>& infos = model.inputs();
-  if (files.size() == infos.size()) return tensors;
-  std::vector<Tensor> chosen;
+  const bool in_order = files.size() == infos.size();
+  for (size_t i = 0; i < files.size(); ++i)
+    values[i] = in_order ? read_value_proto_file(files[i], flow_type_of(infos[i]), &names[i])
+                         : RunValue(read_tensor_proto_file(files[i], &names[i]));
+  if (in_order) return values;
+  std::vector<RunValue> chosen;
   for (const TensorInfo& info : infos) {
     const auto name = std::find(names.begin(), names.end(), info.name);
     if (name == names.end()) {
@@ -53,23 +56,24 @@ std::vector<Tensor> read_inputs(const Model& model, const fs::path& folder) {
                        .legal = fmt::format("a file for each of the model's {} inputs", infos.size()),
                        .hint = {}});
     }
-    chosen.push_back(tensors[static_cast<size_t>(name - names.begin())]);
+    chosen.push_back(values[static_cast<size_t>(name - names.begin())]);
   }
   return chosen;
 }
 
 // Empty when all outputs agree.
 std::string run_data_set(Model& model, const fs::path& folder, const Tolerance& tolerance) {
-  model.bind(read_inputs(model, folder));
+  model.bind_values(read_inputs(model, folder));
   model.run();
   const std::vector<std::string> files = numbered_files(folder, "output");
-  const std::vector<Tensor>& results = model.results();
+  const std::vector<RunValue> results = model.value_results();
   if (files.size() != results.size()) {
     return fmt::format("the model has {} outputs, {} has {} files", results.size(), folder.filename().string(),
                        files.size());
   }
   for (size_t i = 0; i < files.size(); ++i) {
-    const Comparison comparison = compare_case_output(results[i], read_tensor_proto_file(files[i]), tolerance);
+    const Comparison comparison =
+        compare_case_output(results[i], read_value_proto_file(files[i], flow_type_of(model.outputs()[i])), tolerance);
     if (comparison.agrees) continue;
     return fmt::format("{}, output '{}': {}", folder.filename().string(), model.outputs()[i].name, comparison.text);
   }
@@ -130,6 +134,11 @@ CaseResult run_case(const std::string& folder, const CaseOptions& options) {
   } catch (const std::exception& error) {
     return {Verdict::kFail, one_line(error.what())};
   }
+}
+
+Comparison compare_case_output(const RunValue& got, const RunValue& want, Tolerance tolerance) {
+  return compare_values(got, want,
+                        [&](const Tensor& a, const Tensor& b) { return compare_case_output(a, b, tolerance); });
 }
 
 Comparison compare_case_output(const Tensor& got, const Tensor& want, Tolerance tolerance) {

@@ -30,6 +30,7 @@ CaseResult run_case(const std::string& folder, const CaseOptions& options);
 
 // The number, dtypes and shapes of tensors must be equal, booleans and integers too; floats within the tolerance. bf16
 // has 8 bits of mantissa: its rtol is at least 2^-6, as in ONNX's own runner.
+Comparison compare_case_output(const RunValue& got, const RunValue& want, Tolerance tolerance);
 Comparison compare_case_output(const Tensor& got, const Tensor& want, Tolerance tolerance);
 
 }  // namespace tessera

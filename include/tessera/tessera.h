@@ -89,6 +89,47 @@ typedef struct tessera_kernel_info {
   int64_t flops, bytes;
 } tessera_kernel_info;
 
+/* ---- values that are more than tensors of numbers ---- */
+typedef enum tessera_value_kind {
+  TESSERA_TENSOR = 0, TESSERA_SEQUENCE = 1, TESSERA_OPTIONAL = 2, TESSERA_MAP = 3
+} tessera_value_kind;
+
+/* UTF-8, not NUL-terminated. */
+typedef struct tessera_string {
+  const char* data;
+  size_t size;
+} tessera_string;
+
+typedef struct tessera_value {
+  tessera_value_kind kind;
+  tessera_dtype dtype; /* of a tensor */
+  int32_t rank;        /* of a tensor */
+  int32_t reserved;
+  int64_t dims[TESSERA_MAX_RANK];
+  const void* data;    /* of a tensor; of one of strings: tessera_string[] */
+  /* A sequence: its elements. An optional: none or one. A map: keys and values, tensors of rank 1 and one length. */
+  int64_t num_items;
+  const struct tessera_value* const* items;
+} tessera_value;
+
+/* An input or output as the module declares it: `wrappers` around a tensor, the outermost first. */
+typedef struct tessera_value_info {
+  const char* name;
+  int32_t num_wrappers;
+  tessera_value_kind wrappers[4];
+  tessera_dtype dtype; /* of the tensors inside */
+  tessera_dtype key;   /* of maps: TESSERA_I64 or TESSERA_STRING */
+  int32_t rank;        /* -1: any */
+  int64_t dims[TESSERA_MAX_RANK]; /* -1: any */
+} tessera_value_info;
+
+/* Where memory comes from whose size only a run knows. `allocate` answers memory aligned as malloc's, or null. */
+typedef struct tessera_allocator {
+  void* user;
+  void* (*allocate)(void* user, size_t size);
+  void (*release)(void* user, void* memory);
+} tessera_allocator;
+
 typedef struct tessera_module tessera_module;
 typedef struct tessera_session tessera_session;
 
@@ -154,6 +195,22 @@ int32_t tessera_session_num_threads(const tessera_session* session);
  * work on the calling thread. Results do not depend on the caller's rounding and denormal modes. */
 tessera_status tessera_session_run(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                                    const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
+
+/* A module has values when one of its inputs or outputs, or something between them, is no tensor of numbers of a shape
+ * that is known before the run. Such a module runs with tessera_session_run_values alone; of the functions above,
+ * tessera_module_input and _output answer TESSERA_UNSUPPORTED for it. The two below answer for every module. */
+int32_t tessera_module_has_values(const tessera_module* module);
+tessera_status tessera_module_input_value(const tessera_module* module, int32_t index, tessera_value_info* info);
+tessera_status tessera_module_output_value(const tessera_module* module, int32_t index, tessera_value_info* info);
+
+/* Runs a module that has values. Inputs are the caller's and are only read. Outputs are made by the run, each in one
+ * piece of memory from `allocator`, which may be null for malloc, and belong to the caller, who gives each to
+ * tessera_value_free. Memory for what is between comes from `allocator`, too, and is given back before the run ends.
+ * On failure there are no outputs. */
+tessera_status tessera_session_run_values(tessera_session* session, const tessera_value* const* inputs,
+                                          int32_t num_inputs, tessera_value** outputs, int32_t num_outputs,
+                                          const tessera_allocator* allocator, tessera_error* error);
+void tessera_value_free(tessera_value* value, const tessera_allocator* allocator);
 
 /* Called at the begin (phase 0) and end (phase 1) of every kernel of later runs; null turns it off. */
 typedef void (*tessera_trace_fn)(void* user, int32_t kernel, int32_t phase);

@@ -58,9 +58,34 @@ typedef enum tsr_dtype {
   TSR_STRING = 33
 } tsr_dtype;
 
+/* What a value of a run is. */
+typedef enum tsr_value_kind { TSR_TENSOR = 0, TSR_SEQUENCE = 1, TSR_OPTIONAL = 2, TSR_MAP = 3 } tsr_value_kind;
+
+/* What a step of a flow does; src/graph/flow.h says what each reads, gives and means. */
+typedef enum tsr_flow_op {
+  TSR_FLOW_PIECE = 1, TSR_FLOW_ELEMENTWISE = 2, TSR_FLOW_MOVE = 3, TSR_FLOW_NUMBER = 4, TSR_FLOW_TRUTH = 5,
+  TSR_FLOW_COUNT = 6, TSR_FLOW_IF = 7, TSR_FLOW_WHILE = 8,
+  TSR_FLOW_SEQUENCE = 10, TSR_FLOW_INSERT = 11, TSR_FLOW_ERASE = 12, TSR_FLOW_AT = 13, TSR_FLOW_LENGTH = 14,
+  TSR_FLOW_SPLIT = 15, TSR_FLOW_JOIN = 16, TSR_FLOW_OPTIONAL = 17, TSR_FLOW_HAS_ELEMENT = 18,
+  TSR_FLOW_GET_ELEMENT = 19,
+  TSR_FLOW_SHAPE = 20, TSR_FLOW_SIZE = 21, TSR_FLOW_SLICE = 22, TSR_FLOW_RESHAPE = 23, TSR_FLOW_SQUEEZE = 24,
+  TSR_FLOW_UNSQUEEZE = 25, TSR_FLOW_TRANSPOSE = 26, TSR_FLOW_GATHER = 27, TSR_FLOW_EXPAND = 28, TSR_FLOW_CONCAT = 29,
+  TSR_FLOW_FLATTEN = 30,
+  TSR_FLOW_STRING_CONCAT = 40, TSR_FLOW_STRING_SPLIT = 41, TSR_FLOW_STRING_NORMALIZE = 42, TSR_FLOW_TO_STRING = 43,
+  TSR_FLOW_FROM_STRING = 44, TSR_FLOW_STRING_RANK = 45,
+  TSR_FLOW_ZIP_MAP = 50, TSR_FLOW_DICT_VECTORIZE = 51, TSR_FLOW_CAST_MAP = 52
+} tsr_flow_op;
+#define TSR_FLOW_BLOCK 1024 /* elements that the piece of a TSR_FLOW_ELEMENTWISE computes at once */
+#define TSR_MAX_WRAPPERS 4
+
 /* A piece of parallel work: iterations [begin, end) of a loop. `worker` is in [0, host.num_workers) and no two
  * calls with the same worker run at once, so it indexes per-thread scratch. */
 typedef void (*tsr_task_fn)(const void* arg, int64_t begin, int64_t end, int32_t worker);
+
+struct tsr_call;
+/* The single exported function of a module, TSR_ENTRY_SYMBOL. Returns 0, or a positive error code that the
+ * module's metadata explains. */
+typedef int32_t (*tsr_run_fn)(const struct tsr_call* call);
 
 /* What the host offers to a module. `size` lets either side be newer than the other. */
 typedef struct tsr_host {
@@ -74,6 +99,10 @@ typedef struct tsr_host {
   void (*parallel_for)(void* self, tsr_task_fn fn, const void* arg, int64_t n, int64_t grain);
   /* Called around every kernel when not null: phase 0 = begin, 1 = end; `kernel` indexes the descriptor's kernels. */
   void (*trace)(void* self, int32_t kernel, int32_t phase);
+  /* Runs step `step` of the descriptor's, of modules that have steps; `piece` is the code of the step's piece, or null.
+   * Negative when the run ends here, with an error that the host knows; for TSR_FLOW_IF and TSR_FLOW_WHILE 1 when the
+   * (first) block runs (again), else 0. What the code of a piece works on is in the tsr_call that the host passes. */
+  int32_t (*step)(void* self, uint32_t step, tsr_run_fn piece);
 } tsr_host;
 
 /* The memory of one run. All pointers are aligned to TSR_BUFFER_ALIGN except inputs and outputs, which need only
@@ -87,10 +116,6 @@ typedef struct tsr_call {
   void* const* outputs;   /* the declared ones, then an int64_t[count] for each of the descriptor's checks */
   const int64_t* symbols; /* values of the named dimensions, descriptor order; may be null when there are none */
 } tsr_call;
-
-/* The single exported function of a module, TSR_ENTRY_SYMBOL. Returns 0, or a positive error code that the
- * module's metadata explains. */
-typedef int32_t (*tsr_run_fn)(const tsr_call* call);
 
 /* ---- the descriptor: position-independent tables, read in place ------------------------------------------
  * Offsets are from the start of the descriptor. Strings are UTF-8, NUL-terminated. */
@@ -128,6 +153,36 @@ typedef struct tsr_check_descr {
 typedef struct tsr_alias_descr {
   uint32_t output, input;
 } tsr_alias_descr;
+/* An input or output of a module with steps, whose tensors are those of its pieces. */
+typedef struct tsr_value_descr {
+  uint32_t name;
+  uint32_t dtype;                     /* of the tensors inside */
+  uint32_t key;                       /* of maps */
+  uint32_t num_wrappers;              /* <= TSR_MAX_WRAPPERS */
+  uint32_t wrappers[TSR_MAX_WRAPPERS]; /* tsr_value_kind, outermost first */
+  int32_t rank;                       /* -1: any; a hint unless it is a tensor */
+  uint32_t slot;
+  int64_t dims[TSR_MAX_RANK]; /* -1: any */
+} tsr_value_descr;
+
+/* The rows of the tables of inputs, outputs and checks that belong to a piece. */
+typedef struct tsr_piece_descr {
+  uint32_t first_input, num_inputs, first_output, num_outputs, first_check, num_checks;
+} tsr_piece_descr;
+
+typedef struct tsr_step_descr {
+  uint32_t op;   /* tsr_flow_op */
+  uint32_t name; /* offset of a string: the model's operator and node */
+  int32_t piece; /* -1: none */
+  uint32_t num_inputs, inputs; /* int32_t[]: slots, -1 for operands left out */
+  uint32_t num_outputs, outputs;
+  uint32_t num_ints, ints; /* int64_t[] */
+} tsr_step_descr;
+
+/* A string of the model, number = row; not NUL-terminated, UTF-8. */
+typedef struct tsr_string_descr {
+  uint32_t offset, size;
+} tsr_string_descr;
 
 typedef struct tsr_descriptor {
   uint32_t size; /* sizeof(tsr_descriptor) */
@@ -142,6 +197,12 @@ typedef struct tsr_descriptor {
   uint32_t num_kernels, kernels; /* tsr_kernel_descr[]: one per call of a kernel, in the order of calls */
   uint32_t num_checks, checks;   /* tsr_check_descr[] */
   uint32_t num_aliases, aliases; /* tsr_alias_descr[] */
+  uint32_t num_slots, reserved;
+  uint32_t num_value_inputs, value_inputs;   /* tsr_value_descr[]; all of these are empty without steps */
+  uint32_t num_value_outputs, value_outputs; /* tsr_value_descr[] */
+  uint32_t num_steps, steps;                 /* tsr_step_descr[] */
+  uint32_t num_pieces, pieces;               /* tsr_piece_descr[] */
+  uint32_t num_strings, strings;             /* tsr_string_descr[] */
   uint64_t arena_bytes;
   uint64_t scratch_bytes; /* per worker; a multiple of TSR_BUFFER_ALIGN */
 } tsr_descriptor;

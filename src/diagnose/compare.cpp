@@ -20,6 +20,15 @@ std::string index_text(int64_t flat, const std::vector<int64_t>& dims) {
 }
 
 std::string element_text(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype() == DType::kString) {
+    std::string text = tensor.strings()[static_cast<size_t>(i)];
+    constexpr size_t kShown = 60;
+    const bool cut = text.size() > kShown;
+    if (cut) text.resize(kShown);
+    for (char& c : text)
+      if (static_cast<unsigned char>(c) < 0x20) c = '?';
+    return fmt::format("'{}{}'", text, cut ? "..." : "");
+  }
   if (tensor.dtype() == DType::kBool) return tensor.get_int(i) ? "true" : "false";
   if (is_float(tensor.dtype())) return fmt::format("{:.6g}", tensor.get_double(i));
   if (is_unsigned_int(tensor.dtype())) return fmt::format("{}", static_cast<uint64_t>(tensor.get_int(i)));
@@ -65,6 +74,9 @@ Differences compare_floats(const Tensor& got, const Tensor& want, const Toleranc
 Differences compare_exactly(const Tensor& got, const Tensor& want) {
   Differences result;
   const int64_t n = want.num_elements();
+  for (size_t i = 0; i < want.strings().size(); ++i)
+    if (got.strings()[i] != want.strings()[i]) result.add(static_cast<int64_t>(i), 1);
+  if (want.dtype() == DType::kString) return result;
   for (int64_t i = 0; i < n; ++i) {
     if (got.get_int(i) != want.get_int(i)) {
       const double difference = std::abs(static_cast<double>(got.get_int(i)) - static_cast<double>(want.get_int(i)));
@@ -104,6 +116,45 @@ Comparison compare(const Tensor& got, const Tensor& want, const Tolerance& toler
   result.text = fmt::format("{} of {} elements differ, worst at {}: got {}, expected {}{}", d.count,
                             want.num_elements(), result.where, result.got, result.want, floats ? "; " + text : "");
   return result;
+}
+
+Comparison compare_values(const RunValue& got, const RunValue& want,
+                          const std::function<Comparison(const Tensor& got, const Tensor& want)>& compare_tensors) {
+  // An element that stands for an optional with one, and the other way round, as files have both.
+  if (want.kind == ValueKind::kOptional && got.kind != ValueKind::kOptional && want.items.size() == 1)
+    return compare_values(got, want.items[0], compare_tensors);
+  if (got.kind != want.kind || got.items.size() != want.items.size())
+    return {false, fmt::format("got {}, expected {}", value_type_text(got), value_type_text(want))};
+  if (want.is_tensor()) return compare_tensors(got.tensor, want.tensor);
+  Comparison whole{true, "equal"};
+  for (size_t i = 0; i < want.items.size(); ++i) {
+    const Comparison part = compare_values(got.items[i], want.items[i], compare_tensors);
+    if (!part.agrees) return {false, fmt::format("element {}: {}", i, part.text)};
+    if (part.text != "equal") whole.text = fmt::format("element {}: {}", i, part.text);
+  }
+  return whole;
+}
+
+Comparison compare(const RunValue& got, const RunValue& want, const Tolerance& tolerance) {
+  return compare_values(got, want, [&](const Tensor& a, const Tensor& b) { return compare(a, b, tolerance); });
+}
+
+std::string value_type_text(const RunValue& value) {
+  switch (value.kind) {
+    case ValueKind::kTensor: return tensor_type_text(value.tensor);
+    case ValueKind::kSequence: return fmt::format("a sequence of {}", value.items.size());
+    case ValueKind::kOptional: return value.items.empty() ? "an empty optional" : "an optional";
+    default: return fmt::format("a map of {}", value.items[0].tensor.num_elements());
+  }
+}
+
+std::string value_summary(const RunValue& value) {
+  if (value.is_tensor()) return tensor_summary(value.tensor);
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(value.items.size(), kShown); ++i)
+    text += fmt::format("{}{} {}", i > 0 ? ", " : "", value_type_text(value.items[i]), value_summary(value.items[i]));
+  return "(" + text + (value.items.size() > kShown ? ", ...)" : ")");
 }
 
 std::string tensor_summary(const Tensor& tensor) {

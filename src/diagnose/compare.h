@@ -1,9 +1,10 @@
 // Comparing an output with what was expected.
 #pragma once
 
+#include <functional>
 #include <string>
 
-#include "types/tensor.h"
+#include "types/run_value.h"
 
 namespace tessera {
 
@@ -27,6 +28,14 @@ struct Comparison {
 
 // Dtypes and shapes must be equal too.
 Comparison compare(const Tensor& got, const Tensor& want, const Tolerance& tolerance);
+
+// The same for values, part by part.
+Comparison compare_values(const RunValue& got, const RunValue& want,
+                          const std::function<Comparison(const Tensor& got, const Tensor& want)>& compare_tensors);
+Comparison compare(const RunValue& got, const RunValue& want, const Tolerance& tolerance);
+
+std::string value_type_text(const RunValue& value);  // "f32[1,3]", "a sequence of 3"
+std::string value_summary(const RunValue& value);
 
 std::string tensor_type_text(const Tensor& tensor);  // "f32[1,3]"
 // The range and the first elements, in one line.

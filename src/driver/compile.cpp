@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -18,6 +19,7 @@
 #include "lower/lower.h"
 #include "ops/op_table.h"
 #include "package/link.h"
+#include "program/join_pieces.h"
 #include "program/memory_plan.h"
 #include "program/pass.h"
 #include "program/printer.h"
@@ -32,7 +34,7 @@ namespace {
 
 // Steps that are always there, by the names under which --print-ir-after and --time-passes know them.
 constexpr std::string_view kImport = "import", kLower = "lower", kSchedule = "schedule", kPlanMemory = "plan_memory",
-                           kCodegen = "codegen", kLink = "link";
+                           kJoinPieces = "join_pieces", kCodegen = "codegen", kLink = "link";
 
 bool contains(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -78,18 +80,24 @@ std::string kernels_text(const Program& program) {
   return text;
 }
 
-ModuleInfo describe(const Graph& graph, const Target& target, const DriverOptions& options) {
+ModuleInfo describe(const ImportedModel& model, const Target& target, const DriverOptions& options) {
   ModuleInfo info;
-  info.model_name = graph.name;
-  info.model_digest = model_digest(graph);
+  info.model_name = model.flow ? model.flow->name : model.graph.name;
+  info.model_digest = model_digest(model);
   info.producer = fmt::format("tessera {}", compiler_version());
   info.target_triple = target.triple;
   info.target_cpu = target.cpu;
   info.features = required_features(target);
   info.num_threads = target.num_threads;
-  for (const Node& node : graph.nodes()) {
-    if (node.op->name == "constant") continue;
-    ++info.operators[node.attrs.get_or<std::string>("name", node.op->name)];
+  const auto count = [&](const Graph& graph) {
+    for (const Node& node : graph.nodes())
+      if (node.op->name != "constant") ++info.operators[node.attrs.get_or<std::string>("name", node.op->name)];
+  };
+  count(model.graph);
+  if (model.flow) {
+    for (const Graph& piece : model.flow->pieces) count(piece);
+    for (const FlowStep* step : steps_in_order(model.flow->body))
+      if (step->piece < 0) ++info.operators[std::string("flow.") + flow_op_name(step->op)];
   }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
   if (options.max_applications != INT64_MAX) info.options["pass-limit"] = std::to_string(options.max_applications);
@@ -99,44 +107,18 @@ ModuleInfo describe(const Graph& graph, const Target& target, const DriverOption
   return info;
 }
 
-}  // namespace
-
-Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
-  check_options(options);
-  return runner.run(kImport, [&] {
-    GraphInterpreter evaluator;
-    Graph graph = import_onnx_file(path, import_options(options.compile), standard_ops(), evaluator);
-    graph.name = std::filesystem::path(path).stem();  // says more than what exporters write there
-    return graph;
-  });
-}
-
-Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
-  check_options(options);
-  return runner.run(kImport, [&] {
-    GraphInterpreter evaluator;
-    Graph graph =
-        import_onnx_bytes(model.bytes, import_options(options.compile), standard_ops(), evaluator, model.folder);
-    graph.name = model.name;
-    return graph;
-  });
-}
-
-Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner) {
-  check_options(options);
+// A graph as a program whose memory is planned; none when only an earlier form of it was asked for, which is in
+// `graphs` or `text` then.
+std::optional<Program> plan_graph(Graph graph, const Target& target, const DriverOptions& options, PassRunner& runner,
+                                  PassLimit& limit, std::vector<Graph>& graphs, std::string& text) {
   const int opt_level = options.compile.opt_level;
   const auto is_enabled = [&](std::string_view pass) {
     return !options.compile.disabled_passes.contains(std::string(pass));
   };
-  const Target target = resolve_target(options.compile);
   GraphInterpreter evaluator;
-  Compiled result;
-  result.info = describe(graph, target, options);
 
   // Simplify the graph and group operators that become one kernel.
   using Kind = PassApplication::Kind;
-  PassLimit own_limit(options.max_applications);
-  PassLimit& limit = options.pass_limit ? *options.pass_limit : own_limit;
   const PassContext context{standard_ops(), evaluator, target, opt_level, options.remarks};
   for (const GraphPass& pass : graph_pipeline()) {
     if (opt_level < pass.min_level || !is_enabled(pass.name)) continue;
@@ -148,9 +130,8 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
     if (kept) limit.after = print(graph, {.elide_constants = true});
   }
   if (options.emit == Emit::kGraph) {
-    result.text = print(graph, {.elide_constants = true});
-    result.times = runner.times();
-    return result;
+    graphs.push_back(std::move(graph));
+    return {};
   }
 
   // Each group becomes a kernel with a naive loop program; rules then write the program that suits the machine, and
@@ -204,17 +185,100 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
     return std::move(program);
   });
   if (options.emit == Emit::kLoop || options.emit == Emit::kProgram) {
-    result.text = options.emit == Emit::kLoop ? kernels_text(program) : print(program, {.elide_constants = true});
+    text += options.emit == Emit::kLoop ? kernels_text(program) : print(program, {.elide_constants = true});
+    return {};
+  }
+  return program;
+}
+
+}  // namespace
+
+namespace {
+
+ImportedModel named(ImportedModel model, const std::string& name) {
+  model.graph.name = name;
+  if (model.flow) {
+    auto flow = std::make_shared<Flow>(*model.flow);
+    flow->name = name;
+    model.flow = std::move(flow);
+  }
+  return model;
+}
+
+}  // namespace
+
+ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
+  check_options(options);
+  return runner.run(kImport, [&] {
+    GraphInterpreter evaluator;
+    // The name says more than what exporters write there.
+    return named(import_onnx_model(path, import_options(options.compile), standard_ops(), evaluator),
+                 std::filesystem::path(path).stem());
+  });
+}
+
+ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
+  check_options(options);
+  return runner.run(kImport, [&] {
+    GraphInterpreter evaluator;
+    return named(import_onnx_model_bytes(model.bytes, import_options(options.compile), standard_ops(), evaluator,
+                                         model.folder),
+                 model.name);
+  });
+}
+
+Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
+  return graph_alone(read_model(path, options, runner));
+}
+
+Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
+  return graph_alone(read_model(model, options, runner));
+}
+
+Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner) {
+  return compile_imported({std::move(graph), nullptr}, options, runner);
+}
+
+Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner) {
+  check_options(options);
+  const int opt_level = options.compile.opt_level;
+  const Target target = resolve_target(options.compile);
+  Compiled result;
+  result.info = describe(model, target, options);
+
+  PassLimit own_limit(options.max_applications);
+  PassLimit& limit = options.pass_limit ? *options.pass_limit : own_limit;
+  std::optional<Program> planned;
+  std::vector<Graph> graphs;
+  if (!model.flow) {
+    planned = plan_graph(std::move(model.graph), target, options, runner, limit, graphs, result.text);
+    if (options.emit == Emit::kGraph) result.text = print(graphs[0], {.elide_constants = true});
+  } else {
+    std::vector<Program> pieces;
+    for (const Graph& piece : model.flow->pieces) {
+      auto program = plan_graph(piece, target, options, runner, limit, graphs, result.text);
+      if (program) pieces.push_back(std::move(*program));
+    }
+    if (options.emit == Emit::kGraph) {
+      Flow optimized = *model.flow;
+      optimized.pieces = std::move(graphs);
+      result.text = print(optimized, true);
+    } else if (pieces.size() == model.flow->pieces.size()) {
+      planned = runner.run(kJoinPieces, [&] { return join_pieces(model.flow, std::move(pieces)); });
+    }
+  }
+  if (!planned) {
     result.times = runner.times();
     return result;
   }
+  Program program = std::move(*planned);
 
   // Generate machine code, and link it into the code part of a module.
   const bool keep_all = !options.runner.save_temps.empty();
   ObjectCode object = runner.time(kCodegen, [&] {
     CodegenOptions codegen;
     // At -O0 there is nothing to leave out.
-    const bool optimised = opt_level > 0 && limit.allow({Kind::kCodegen, std::string(kCodegen), ""});
+    const bool optimised = opt_level > 0 && limit.allow({PassApplication::Kind::kCodegen, std::string(kCodegen), ""});
     codegen.opt_level = optimised ? opt_level : 0;
     codegen.module_name = result.info.model_name;
     codegen.want_ir = keep_all || options.emit == Emit::kLlvm;
@@ -241,12 +305,12 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
 
 Compiled compile_model(const std::string& path, const DriverOptions& options) {
   PassRunner runner(options.runner);
-  return compile_graph(import_model(path, options, runner), options, runner);
+  return compile_imported(read_model(path, options, runner), options, runner);
 }
 
 Compiled compile_model(const ModelBytes& model, const DriverOptions& options) {
   PassRunner runner(options.runner);
-  return compile_graph(import_model(model, options, runner), options, runner);
+  return compile_imported(read_model(model, options, runner), options, runner);
 }
 
 void write_module(const Compiled& compiled, const std::string& path) {
@@ -257,9 +321,10 @@ AnonymousFile module_in_memory(const Compiled& compiled) {
   return write_module_memory({compiled.code, compiled.program, compiled.info});
 }
 
-std::string model_digest(const Graph& graph) {
+std::string model_digest(const ImportedModel& model) {
   Hasher hasher;
-  hasher.add(print(graph, {.elide_constants = true}));  // constants stand in it with the hash of their contents
+  // Constants stand in it with the hash of their contents.
+  hasher.add(model.flow ? print(*model.flow, true) : print(model.graph, {.elide_constants = true}));
   return fmt::format("{:016x}", hasher.value());
 }
 
@@ -290,7 +355,7 @@ void check_options(const DriverOptions& options) {
                        .hint = "later steps rely on what this pass does"});
     }
   }
-  for (const std::string_view step : {kImport, kLower, kSchedule, kPlanMemory}) names.emplace_back(step);
+  for (const std::string_view step : {kImport, kLower, kSchedule, kPlanMemory, kJoinPieces}) names.emplace_back(step);
   names.emplace_back("all");
   const std::string& wanted = options.runner.print_ir_after;
   if (!wanted.empty() && !contains(names, wanted)) fail_unknown("--print-ir-after", wanted, names);

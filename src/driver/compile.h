@@ -8,7 +8,7 @@
 
 #include "driver/options.h"
 #include "driver/pass_runner.h"
-#include "graph/graph.h"
+#include "graph/flow.h"
 #include "package/anonymous_file.h"
 #include "package/module_writer.h"
 #include "program/program.h"
@@ -30,6 +30,10 @@ Compiled compile_model(const std::string& path, const DriverOptions& options);
 Compiled compile_model(const ModelBytes& model, const DriverOptions& options);
 
 // The same in two halves, for those who want to look at the model in between. Both check the options first.
+// What import_model and compile_graph cannot say takes a flow: the first refuses such models with UserError TSR-1046.
+ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
+ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
+Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
 Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner);
@@ -38,8 +42,8 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
 void write_module(const Compiled& compiled, const std::string& path);
 AnonymousFile module_in_memory(const Compiled& compiled);
 
-// Of everything in an imported graph, its names and its constants included; 16 hexadecimal digits.
-std::string model_digest(const Graph& graph);
+// Of everything in an imported model, its names and its constants included; 16 hexadecimal digits.
+std::string model_digest(const ImportedModel& model);
 
 // The target that the options name, with the number of threads that they ask for.
 Target resolve_target(const CompileOptions& options);

@@ -32,7 +32,8 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
   options.remarks = &remarks;
   options.runner.on_graph = [&](std::string_view step, const Graph& graph) { trail.see(step, graph); };
   options.runner.on_program = [&](std::string_view step, const Program& seen) {
-    if (step == "plan_memory") program = seen;  // buffers, calls and definitions; constants are shared, not copied
+    if (step == "plan_memory" || step == "join_pieces")
+      program = seen;  // buffers, calls and definitions; constants are shared, not copied
   };
   compile_model(path, options);
   result.explanation =

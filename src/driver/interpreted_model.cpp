@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/op_def.h"
+#include "interp/flow_interp.h"
 #include "interp/graph_interp.h"
 #include "support/error.h"
 
@@ -22,23 +23,48 @@ std::vector<TensorInfo> infos_of(const Graph& graph, std::span<const ValueId> va
   return infos;
 }
 
-// The runtime's words for a check that does not hold (runtime/core/session.cpp), so that both engines say the same.
-void require(const RuntimeCheck& check, const Tensor& values) {
-  if (values.get_int(0) != 0) return;
-  constexpr int64_t kShown = 12;
-  const int64_t count = values.num_elements() - 1;
-  std::string text;
-  for (int64_t i = 0; i < std::min(count, kShown); ++i)
-    text += fmt::format("{}{}", i > 0 ? ", " : "", values.get_int(i + 1));
-  if (count > kShown) text += ", ...";
-  if (count != 1) text = "[" + text + "]";
-  throw UserError({.id = "TSR-7040",
-                   .message = fmt::format("{} is {}; this module was compiled for {}; the outputs are not valid",
-                                          check.what, text, check.legal),
-                   .node = {},
-                   .legal = {},
-                   .hint = {}});
-}
+class InterpretedFlow : public Model {
+ public:
+  InterpretedFlow(Flow flow, std::string name) : name_(std::move(name)), flow_(std::move(flow)) {
+    for (const FlowPort& port : flow_.inputs) inputs_.push_back(info_of(port));
+    for (const FlowPort& port : flow_.outputs) outputs_.push_back(info_of(port));
+  }
+
+  const std::string& name() const override { return name_; }
+  const std::vector<TensorInfo>& inputs() const override { return inputs_; }
+  const std::vector<TensorInfo>& outputs() const override { return outputs_; }
+  const std::vector<Tensor>& results() const override { return results_; }
+  int num_threads() const override { return 1; }
+  const std::vector<KernelInfo>& kernels() const override { return kernels_; }
+  std::vector<KernelSpan> run_traced() override {
+    run();
+    return {};
+  }
+  bool has_values() const override { return true; }
+  // Pieces are not looked into.
+  std::vector<std::string> watchable() const override { return {}; }
+  void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) override {
+    run();
+  }
+  void bind(std::vector<Tensor> inputs) override { bind_values({inputs.begin(), inputs.end()}); }
+  void bind_values(std::vector<RunValue> inputs) override {
+    bound_ = fitting_values(inputs_, std::move(inputs));
+  }
+  std::vector<RunValue> value_results() const override { return value_results_; }
+  void run() override {
+    value_results_ = run_flow(flow_, bound_);
+    results_.clear();
+    for (const RunValue& value : value_results_) results_.push_back(value.tensor);
+  }
+
+ private:
+  std::string name_;
+  Flow flow_;
+  std::vector<TensorInfo> inputs_, outputs_;
+  std::vector<KernelInfo> kernels_;  // none
+  std::vector<RunValue> bound_, value_results_;
+  std::vector<Tensor> results_;
+};
 
 // Ends an evaluation whose watcher needs no more.
 struct SeenEnough {};
@@ -89,7 +115,7 @@ class InterpretedModel : public Model {
       return;
     }
     const size_t own = graph_.num_own_outputs();
-    for (size_t i = 0; i < graph_.checks.size(); ++i) require(graph_.checks[i], results_[own + i]);
+    for (size_t i = 0; i < graph_.checks.size(); ++i) require_check(graph_.checks[i], results_[own + i]);
     results_.resize(own);
   }
 
@@ -102,6 +128,10 @@ class InterpretedModel : public Model {
 };
 
 }  // namespace
+
+std::unique_ptr<Model> interpret_flow(Flow flow, const std::string& name) {
+  return std::make_unique<InterpretedFlow>(std::move(flow), name);
+}
 
 std::unique_ptr<Model> interpret_graph(Graph graph, const std::string& name) {
   return std::make_unique<InterpretedModel>(std::move(graph), name);

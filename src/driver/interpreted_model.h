@@ -5,11 +5,12 @@
 #include <string>
 
 #include "driver/model.h"
-#include "graph/graph.h"
+#include "graph/flow.h"
 
 namespace tessera {
 
 // REQUIRES: static shapes of inputs and outputs.
 std::unique_ptr<Model> interpret_graph(Graph graph, const std::string& name);
+std::unique_ptr<Model> interpret_flow(Flow flow, const std::string& name);
 
 }  // namespace tessera

@@ -7,17 +7,23 @@
 #include <vector>
 
 #include "driver/kernel_trace.h"
-#include "types/tensor.h"
+#include "graph/flow.h"
+#include "types/run_value.h"
 
 namespace tessera {
 
 struct TensorInfo {
   std::string name;
   DType dtype = DType::kF32;
-  std::vector<int64_t> dims;  // < 0: symbol number -(dim + 1), bound at run time
+  std::vector<int64_t> dims;  // < 0: symbol number -(dim + 1), bound at run time; of values (below): open
+  // Of inputs and outputs of models with values: what is around the tensors, outermost first, and of maps the keys.
+  std::vector<ValueKind> wrappers = {};
+  DType key = DType::kI64;
+  bool any_rank = false;
 
+  bool is_tensor() const { return wrappers.empty(); }
   bool is_static() const;
-  std::string type_text() const;  // "f32[1,3,?,?]"
+  std::string type_text() const;  // "f32[1,3,?,?]", "seq(f32[*])"
 };
 
 // A kernel of compiled code, as its module describes it.
@@ -44,6 +50,12 @@ class Model {
   virtual const std::vector<Tensor>& results() const = 0;
   virtual int num_threads() const = 0;
 
+  // Models with strings, sequences, optionals, maps, or shapes that only a run knows: they are bound to values, and
+  // their results are values. bind() takes their tensors, and results() has an empty tensor where the result is none.
+  virtual bool has_values() const { return false; }
+  virtual void bind_values(std::vector<RunValue> inputs);
+  virtual std::vector<RunValue> value_results() const;
+
   // In the order of their numbers; none for the interpreter.
   virtual const std::vector<KernelInfo>& kernels() const = 0;
   // Like run(), and tells what each thread did; nothing for the interpreter. Slower by a few clock readings a kernel.
@@ -59,8 +71,16 @@ class Model {
   virtual void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) = 0;
 };
 
+// "f32[2,3]", "a sequence of 3"
+std::string value_text(const RunValue& value);
+TensorInfo info_of(const FlowPort& port);
+FlowType flow_type_of(const TensorInfo& info);
+
 // The inputs as the model takes them: a scalar may come as one element of any rank. UserError TSR-6301 (how many),
 // TSR-6302 (dtype), TSR-6303 (shape), each naming the input, what it is and what came.
 std::vector<Tensor> fitting_inputs(const std::vector<TensorInfo>& infos, std::vector<Tensor> inputs);
+// The same for values, and TSR-6309 for another kind of value; shapes of tensors inside of others are not held against
+// the model.
+std::vector<RunValue> fitting_values(const std::vector<TensorInfo>& infos, std::vector<RunValue> inputs);
 
 }  // namespace tessera

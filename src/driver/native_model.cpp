@@ -1,6 +1,8 @@
 #include "driver/native_model.h"
 
 #include <algorithm>
+#include <cstring>
+#include <deque>
 #include <optional>
 
 #include "package/value_json.h"
@@ -193,14 +195,137 @@ class NativeModel : public Model {
   }
 
   std::string name_;
+
+ protected:
   ModulePtr module_;
   SessionPtr session_;
   std::vector<TensorInfo> inputs_, outputs_;
+  std::vector<Tensor> results_;
+
+ private:
   std::vector<KernelInfo> kernels_;
   mutable std::optional<std::vector<ValuePlace>> places_;
-  std::vector<Tensor> bound_, results_;
+  std::vector<Tensor> bound_;
   std::vector<tessera_tensor> input_tensors_, output_tensors_;  // point into bound_ and results_
 };
+
+TensorInfo info_of(const tessera_value_info& info) {
+  TensorInfo result{info.name, static_cast<DType>(info.dtype), {info.dims, info.dims + std::max(info.rank, 0)}};
+  for (int32_t i = 0; i < info.num_wrappers; ++i) result.wrappers.push_back(static_cast<ValueKind>(info.wrappers[i]));
+  result.key = static_cast<DType>(info.key);
+  result.any_rank = info.rank < 0;
+  return result;
+}
+
+// Values as the C API has them; what they point to lies here.
+class ApiValues {
+ public:
+  const tessera_value* add(const RunValue& value) {
+    tessera_value& result = values_.emplace_back();
+    result = {};
+    result.kind = static_cast<tessera_value_kind>(value.kind);
+    if (!value.is_tensor()) {
+      std::vector<const tessera_value*> items;
+      for (const RunValue& item : value.items) items.push_back(add(item));
+      result.num_items = static_cast<int64_t>(items.size());
+      result.items = items_.emplace_back(std::move(items)).data();
+      return &result;
+    }
+    const Tensor& tensor = value.tensor;
+    result.dtype = static_cast<tessera_dtype>(tensor.dtype());
+    result.rank = static_cast<int32_t>(tensor.dims().size());
+    check(result.rank <= TESSERA_MAX_RANK, "a tensor of too high a rank");
+    std::copy(tensor.dims().begin(), tensor.dims().end(), result.dims);
+    result.data = tensor.bytes();
+    if (tensor.dtype() != DType::kString) return &result;
+    std::vector<tessera_string> texts;
+    for (const std::string& text : tensor.strings()) texts.push_back({text.data(), text.size()});
+    result.data = texts_.emplace_back(std::move(texts)).data();
+    return &result;
+  }
+
+ private:
+  std::deque<tessera_value> values_;
+  std::deque<std::vector<const tessera_value*>> items_;
+  std::deque<std::vector<tessera_string>> texts_;
+};
+
+RunValue from_api(const tessera_value& value) {
+  RunValue result;
+  result.kind = static_cast<ValueKind>(value.kind);
+  if (!result.is_tensor()) {
+    for (int64_t i = 0; i < value.num_items; ++i) result.items.push_back(from_api(*value.items[i]));
+    return result;
+  }
+  std::vector<int64_t> dims(value.dims, value.dims + value.rank);
+  if (value.dtype == TESSERA_STRING) {
+    Tensor shape(DType::kI64, dims);
+    const auto* texts = static_cast<const tessera_string*>(value.data);
+    std::vector<std::string> strings;
+    for (int64_t i = 0; i < shape.num_elements(); ++i) strings.emplace_back(texts[i].data, texts[i].size);
+    result.tensor = Tensor::of_strings(std::move(strings), std::move(dims));
+    return result;
+  }
+  result.tensor = Tensor(static_cast<DType>(value.dtype), std::move(dims));
+  std::memcpy(result.tensor.mutable_bytes(), value.data, static_cast<size_t>(result.tensor.num_bytes()));
+  return result;
+}
+
+// A module with steps: results are made by the run.
+class NativeValueModel : public NativeModel {
+ public:
+  NativeValueModel(ModulePtr module, std::string name, int num_threads)
+      : NativeModel(std::move(module), std::move(name), num_threads) {
+    tessera_value_info info;
+    for (int i = 0; tessera_module_input_value(module_.get(), i, &info) == TESSERA_OK; ++i)
+      inputs_.push_back(info_of(info));
+    for (int i = 0; tessera_module_output_value(module_.get(), i, &info) == TESSERA_OK; ++i)
+      outputs_.push_back(info_of(info));
+  }
+
+  bool has_values() const override { return true; }
+  // Pieces are not looked into.
+  std::vector<std::string> watchable() const override { return {}; }
+  void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) override {
+    run();
+  }
+  void bind(std::vector<Tensor> inputs) override { bind_values({inputs.begin(), inputs.end()}); }
+  void bind_values(std::vector<RunValue> inputs) override {
+    bound_ = fitting_values(inputs_, std::move(inputs));
+    results_.clear();
+    value_results_.clear();
+  }
+  std::vector<RunValue> value_results() const override { return value_results_; }
+
+  void run() override {
+    ApiValues values;
+    std::vector<const tessera_value*> inputs;
+    for (const RunValue& value : bound_) inputs.push_back(values.add(value));
+    std::vector<tessera_value*> outputs(outputs_.size());
+    tessera_error error;
+    error.message[0] = '\0';
+    const tessera_status status =
+        tessera_session_run_values(session_.get(), inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
+                                   static_cast<int32_t>(outputs.size()), nullptr, &error);
+    throw_unless_ok(status, error);
+    value_results_.clear();
+    results_.clear();
+    for (tessera_value* output : outputs) {
+      value_results_.push_back(from_api(*output));
+      results_.push_back(value_results_.back().tensor);
+      tessera_value_free(output, nullptr);
+    }
+  }
+
+ private:
+  std::vector<RunValue> bound_, value_results_;
+};
+
+std::unique_ptr<Model> model_of(ModulePtr module, const std::string& name, int num_threads) {
+  if (tessera_module_has_values(module.get()))
+    return std::make_unique<NativeValueModel>(std::move(module), name, num_threads);
+  return std::make_unique<NativeModel>(std::move(module), name, num_threads);
+}
 
 }  // namespace
 
@@ -208,14 +333,14 @@ std::unique_ptr<Model> load_module(const std::string& path, int num_threads) {
   tessera_module* module = nullptr;
   tessera_error error = {};
   throw_unless_ok(tessera_module_load(path.c_str(), nullptr, &module, &error), error);
-  return std::make_unique<NativeModel>(ModulePtr(module), path, num_threads);
+  return model_of(ModulePtr(module), path, num_threads);
 }
 
 std::unique_ptr<Model> load_module(AnonymousFile file, const std::string& name, int num_threads) {
   tessera_module* module = nullptr;
   tessera_error error = {};
   throw_unless_ok(load_from_fd(file.release(), name.c_str(), true, &module, &error), error);
-  return std::make_unique<NativeModel>(ModulePtr(module), name, num_threads);
+  return model_of(ModulePtr(module), name, num_threads);
 }
 
 }  // namespace tessera

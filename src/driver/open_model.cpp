@@ -27,7 +27,7 @@ class StopWatch {
 };
 
 // Everything that the module's bytes depend on.
-std::string cache_key(const Graph& graph, const DriverOptions& options) {
+std::string cache_key(const ImportedModel& model, const DriverOptions& options) {
   const Target target = resolve_target(options.compile);
   Hasher hasher;
   hasher.add(build_identity());
@@ -39,7 +39,7 @@ std::string cache_key(const Graph& graph, const DriverOptions& options) {
     hasher.add(static_cast<uint64_t>(number));
   }
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
-  return fmt::format("{}-{:016x}", model_digest(graph), hasher.value());
+  return fmt::format("{}-{:016x}", model_digest(model), hasher.value());
 }
 
 // Keeps the module for the next time; the model itself runs from memory, so a failure here changes nothing.
@@ -58,9 +58,9 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
   OpenedModel opened;
   const StopWatch compile_watch;
   PassRunner runner(options.driver.runner);
-  Graph graph = import_model(path, options.driver, runner);
+  ImportedModel model = read_model(path, options.driver, runner);
   if (options.engine == Engine::kInterp) {
-    opened.model = interpret_graph(std::move(graph), path);
+    opened.model = model.flow ? interpret_flow(*model.flow, path) : interpret_graph(std::move(model.graph), path);
     opened.times = runner.times();
     return opened;
   }
@@ -69,7 +69,7 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
   const bool wants_steps = !watched.print_ir_after.empty() || !watched.save_temps.empty();
   const ModuleCache cache = options.use_cache && !wants_steps ? ModuleCache::from_environment(options.warn)
                                                               : ModuleCache("", 0, options.warn);
-  const std::string key = cache.enabled() ? cache_key(graph, options.driver) : "";
+  const std::string key = cache.enabled() ? cache_key(model, options.driver) : "";
   const StopWatch find_watch;
   opened.model = cache.find(key, options.num_threads);
   if (opened.model) {
@@ -78,7 +78,7 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
     opened.times = runner.times();
     return opened;
   }
-  const Compiled compiled = compile_graph(std::move(graph), options.driver, runner);
+  const Compiled compiled = compile_imported(std::move(model), options.driver, runner);
   opened.compile_seconds = compile_watch.seconds();
   opened.times = compiled.times;
   if (cache.enabled()) store(cache, key, compiled, options.warn);

@@ -70,6 +70,17 @@ void PassRunner::inspect(std::string_view name, const Program& program) {
   if (wants_text(name)) show(name, "program", print(program, {.elide_constants = true}));
 }
 
+void PassRunner::inspect(std::string_view name, const ImportedModel& model) {
+  if (!model.flow) return inspect(name, model.graph);
+  if (options_.on_graph)
+    for (const Graph& piece : model.flow->pieces) options_.on_graph(name, piece);
+  if (options_.verify_each || always_verify()) {
+    if (const auto violations = verify(*model.flow); !violations.empty())
+      throw InternalError(fmt::format("after {}:\n  {}", name, fmt::join(violations, "\n  ")));
+  }
+  if (wants_text(name)) show(name, "flow", print(*model.flow, true));
+}
+
 void PassRunner::show(std::string_view name, std::string_view level, std::string text) {
   const bool changed = text != last_text_;
   if (wants_print(name)) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "driver/options.h"
-#include "graph/graph.h"
+#include "graph/flow.h"
 #include "program/program.h"
 
 namespace tessera {
@@ -58,8 +58,10 @@ class PassRunner {
   void spoil(std::string_view name, Program& program) const {
     if (options_.spoil_program) options_.spoil_program(name, program);
   }
+  void spoil(std::string_view name, ImportedModel& model) const { spoil(name, model.graph); }
   void inspect(std::string_view name, const Graph& graph);
   void inspect(std::string_view name, const Program& program);
+  void inspect(std::string_view name, const ImportedModel& model);
   void show(std::string_view name, std::string_view level, std::string text);
   bool wants_print(std::string_view name) const;
   bool wants_text(std::string_view name) const;

@@ -8,37 +8,20 @@
 #include <fmt/format.h>
 
 #include "abi/module_abi.h"
+#include "graph/flow.h"
 #include "program/output_alias.h"
 #include "support/error.h"
+#include "support/utf8.h"
 
 namespace tessera {
 
 namespace {
 
-// The number of bytes of the UTF-8 sequence at the begin of `text`; 0 when it is none.
-size_t sequence_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
-                        : lead >= 0xe0 && lead < 0xf0 ? 3
-                        : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                      : 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // No longer than needed, no surrogates, nothing above U+10FFFF.
-  const unsigned second = byte(1);
-  const bool wrong = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
-                     (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f);
-  return wrong ? 0 : length;
-}
-
 // The format promises UTF-8; models promise nothing. Bytes that are none become U+FFFD.
 std::string to_utf8(std::string_view text) {
   std::string result;
   while (!text.empty()) {
-    const size_t length = sequence_length(text);
+    const size_t length = utf8_length(text);
     result += length > 0 ? text.substr(0, length) : "\xef\xbf\xbd";
     text.remove_prefix(std::max<size_t>(length, 1));
   }
@@ -104,6 +87,88 @@ std::vector<tsr_tensor_descr> tensor_table(Section& section, const Program& prog
   return rows;
 }
 
+uint32_t add_bytes(Section& section, std::string_view text) {
+  return section.add_table(std::vector<char>(text.begin(), text.end()));
+}
+
+std::vector<tsr_value_descr> value_table(Section& section, const std::vector<FlowPort>& ports) {
+  std::vector<tsr_value_descr> rows;
+  for (const FlowPort& port : ports) {
+    tsr_value_descr row = {};
+    row.name = section.add_text(port.name);
+    row.dtype = static_cast<uint32_t>(port.type.dtype);
+    row.key = static_cast<uint32_t>(port.type.key);
+    check(port.type.wrappers.size() <= TSR_MAX_WRAPPERS, "a type of too many levels");
+    row.num_wrappers = static_cast<uint32_t>(port.type.wrappers.size());
+    for (size_t i = 0; i < port.type.wrappers.size(); ++i)
+      row.wrappers[i] = static_cast<uint32_t>(port.type.wrappers[i]);
+    row.rank = -1;
+    // Ranks that no tensor of the module has are not held against a run.
+    if (port.type.dims && port.type.dims->size() <= TSR_MAX_RANK) {
+      row.rank = static_cast<int32_t>(port.type.dims->size());
+      std::copy(port.type.dims->begin(), port.type.dims->end(), row.dims);
+    }
+    row.slot = static_cast<uint32_t>(port.slot);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+static_assert(static_cast<int>(FlowOp::kPiece) == TSR_FLOW_PIECE &&
+              static_cast<int>(FlowOp::kWhile) == TSR_FLOW_WHILE &&
+              static_cast<int>(FlowOp::kSequence) == TSR_FLOW_SEQUENCE &&
+              static_cast<int>(FlowOp::kGetElement) == TSR_FLOW_GET_ELEMENT &&
+              static_cast<int>(FlowOp::kFlatten) == TSR_FLOW_FLATTEN &&
+              static_cast<int>(FlowOp::kStringConcat) == TSR_FLOW_STRING_CONCAT &&
+              static_cast<int>(FlowOp::kStringRank) == TSR_FLOW_STRING_RANK &&
+              static_cast<int>(FlowOp::kCastMap) == TSR_FLOW_CAST_MAP && kFlowBlock == TSR_FLOW_BLOCK);
+
+void add_flow(Section& section, const Program& program, tsr_descriptor& head) {
+  if (!program.flow) return;
+  const Flow& flow = *program.flow;
+  const auto inputs = value_table(section, flow.inputs), outputs = value_table(section, flow.outputs);
+  std::vector<tsr_step_descr> steps;
+  for (const FlowStep* step : steps_in_order(flow.body)) {
+    tsr_step_descr row = {};
+    row.op = static_cast<uint32_t>(step->op);
+    row.name = section.add_text(step->loc);
+    row.piece = step->piece;
+    row.num_inputs = static_cast<uint32_t>(step->inputs.size());
+    row.inputs = section.add_table(step->inputs);
+    row.num_outputs = static_cast<uint32_t>(step->outputs.size());
+    row.outputs = section.add_table(step->outputs);
+    row.num_ints = static_cast<uint32_t>(step->ints.size());
+    row.ints = section.add_table(step->ints);
+    steps.push_back(row);
+  }
+  std::vector<tsr_piece_descr> pieces;
+  tsr_piece_descr next = {};
+  for (const ProgramPiece& piece : program.pieces) {
+    next.num_inputs = static_cast<uint32_t>(piece.num_inputs);
+    next.num_outputs = static_cast<uint32_t>(piece.num_outputs);
+    next.num_checks = static_cast<uint32_t>(piece.num_checks);
+    pieces.push_back(next);
+    next.first_input += next.num_inputs;
+    next.first_output += next.num_outputs;
+    next.first_check += next.num_checks;
+  }
+  std::vector<tsr_string_descr> strings;
+  for (const std::string& text : flow.strings)
+    strings.push_back({add_bytes(section, text), static_cast<uint32_t>(text.size())});
+  section.add_text("");  // what stands behind the last table
+  head.num_slots = static_cast<uint32_t>(flow.slots.size());
+  head.num_value_inputs = static_cast<uint32_t>(inputs.size());
+  head.value_inputs = section.add_table(inputs);
+  head.num_value_outputs = static_cast<uint32_t>(outputs.size());
+  head.value_outputs = section.add_table(outputs);
+  head.num_pieces = static_cast<uint32_t>(pieces.size());
+  head.pieces = section.add_table(pieces);
+  head.num_strings = static_cast<uint32_t>(strings.size());
+  head.strings = section.add_table(strings);
+  head.num_steps = static_cast<uint32_t>(steps.size());
+  head.steps = section.add_table(steps);
+}
+
 std::string join(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ",")); }
 
 }  // namespace
@@ -149,12 +214,15 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   head.num_kernels = static_cast<uint32_t>(kernels.size());
   head.kernels = section.add_table(kernels);
   std::vector<tsr_alias_descr> aliases;
-  for (const auto& [output, input] : output_aliases(program))
-    aliases.push_back({static_cast<uint32_t>(output), static_cast<uint32_t>(input)});
+  if (!program.flow) {  // a flow's pieces have memory of the run's own
+    for (const auto& [output, input] : output_aliases(program))
+      aliases.push_back({static_cast<uint32_t>(output), static_cast<uint32_t>(input)});
+  }
   head.num_aliases = static_cast<uint32_t>(aliases.size());
   head.aliases = section.add_table(aliases);
   head.num_checks = static_cast<uint32_t>(checks.size());
   head.checks = section.add_table(checks);
+  add_flow(section, program, head);
   head.arena_bytes = static_cast<uint64_t>(program.arena_bytes);
   head.scratch_bytes = static_cast<uint64_t>(program.scratch_bytes);
   return section.finish(head);

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "abi/module_abi.h"
+#include "graph/flow.h"
 #include "package/atomic_file.h"
 #include "package/descriptor.h"
 #include "package/value_json.h"
@@ -131,6 +132,12 @@ nlohmann::json describe_tensors(const Program& program, const std::vector<Buffer
   return list;
 }
 
+nlohmann::json describe_ports(const std::vector<FlowPort>& ports) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const FlowPort& port : ports) list.push_back({{"name", port.name}, {"type", port.type.to_string()}});
+  return list;
+}
+
 }  // namespace
 
 // nlohmann::json keeps keys sorted: the text is the same every time.
@@ -145,8 +152,8 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
         {"features", info.features},
         {"threads", info.num_threads}}},
       {"options", info.options},
-      {"inputs", describe_tensors(program, program.inputs)},
-      {"outputs", describe_tensors(program, program.outputs)},
+      {"inputs", program.flow ? describe_ports(program.flow->inputs) : describe_tensors(program, program.inputs)},
+      {"outputs", program.flow ? describe_ports(program.flow->outputs) : describe_tensors(program, program.outputs)},
       {"memory",
        {{"arena_bytes", program.arena_bytes},
         {"weight_bytes", program.weight_bytes},
@@ -182,7 +189,7 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
   json["calls"] = std::move(calls);
   json["arena"] = std::move(arena);
   json["weights"] = std::move(weights);
-  json["values"] = values_to_json(value_places(program));
+  json["values"] = values_to_json(program.flow ? std::vector<ValuePlace>() : value_places(program));
   // Names come from models: what is not UTF-8 is replaced, never refused.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

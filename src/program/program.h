@@ -23,6 +23,7 @@
 
 namespace tessera {
 
+struct Flow;  // graph/flow.h
 using BufferId = int32_t;
 
 enum class BufferKind : uint8_t { kInput, kOutput, kWeight, kArena };
@@ -73,6 +74,13 @@ void for_each_buffer(const KernelCall& call, const Visit& visit) {
   for (const CallCondition& condition : call.only_if) visit(condition.buffer, -1);
 }
 
+// What one of a flow's pieces has become: calls one after another, and numbers of the program's inputs and outputs.
+struct ProgramPiece {
+  size_t first_call = 0, num_calls = 0;
+  size_t num_inputs = 0, num_outputs = 0, num_checks = 0;  // the pieces' own stand one behind the other, in order
+};
+
+// With a flow, a call of the module does its steps; inputs, outputs and checks are those of the pieces.
 struct Program {
   std::string name = "main";
   std::vector<ProgramBuffer> buffers;
@@ -83,6 +91,8 @@ struct Program {
   // two outputs); empty: the buffers' names.
   std::vector<std::string> output_names;
   std::vector<RuntimeCheck> checks;  // of the last checks.size() outputs
+  std::shared_ptr<const Flow> flow;  // null: the calls are everything
+  std::vector<ProgramPiece> pieces;  // of the flow
   int64_t arena_bytes = 0;
   int64_t weight_bytes = 0;
   int64_t scratch_bytes = 0;  // per worker; set by code generation for kLocal allocations that do not fit the stack

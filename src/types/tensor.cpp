@@ -224,12 +224,33 @@ Tensor Tensor::without_data(DType dtype, std::vector<int64_t> dims, uint64_t con
   return tensor;
 }
 
+Tensor Tensor::of_strings(std::vector<std::string> texts, std::vector<int64_t> dims) {
+  Tensor tensor(DType::kString, std::move(dims));
+  check(static_cast<int64_t>(texts.size()) == tensor.num_elements(), "as many strings as elements");
+  tensor.strings_ = std::make_shared<const std::vector<std::string>>(std::move(texts));
+  return tensor;
+}
+
+const std::vector<std::string>& Tensor::strings() const {
+  static const std::vector<std::string> kNone;
+  return strings_ ? *strings_ : kNone;
+}
+
+Tensor Tensor::with_dims(std::vector<int64_t> dims) const {
+  Tensor other = *this;
+  other.mutable_data_ = nullptr;
+  other.dims_ = std::move(dims);
+  check(other.num_elements() == num_elements(), "as many elements in another shape");
+  return other;
+}
+
 uint64_t Tensor::content_hash() const {
   if (!has_data()) return elided_hash_;
   Hasher hasher;
   hasher.add(static_cast<uint64_t>(dtype_));
   for (const int64_t dim : dims_) hasher.add(static_cast<uint64_t>(dim));
   hasher.add_bytes(data_, static_cast<size_t>(num_bytes()));
+  for (const std::string& text : strings()) hasher.add(text);
   return hasher.value();
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "types/dtype.h"
@@ -52,6 +53,13 @@ class Tensor {
   // Of dtype, dims and elements; the same on every machine.
   uint64_t content_hash() const;
 
+  // A tensor of dtype string, which has no bytes; one text for each element, row-major.
+  static Tensor of_strings(std::vector<std::string> texts, std::vector<int64_t> dims);
+  const std::vector<std::string>& strings() const;  // none when it has another dtype
+
+  // The same elements, shared, with other dimensions. REQUIRES: as many elements.
+  Tensor with_dims(std::vector<int64_t> dims) const;
+
   static Tensor scalar_f32(float value);
   static Tensor from_ints(std::vector<int64_t> values);  // i64[n]
 
@@ -62,6 +70,7 @@ class Tensor {
   const std::byte* data_ = nullptr;
   std::byte* mutable_data_ = nullptr;
   uint64_t elided_hash_ = 0;  // of the contents, when data_ is null
+  std::shared_ptr<const std::vector<std::string>> strings_;
 };
 
 using TensorPtr = std::shared_ptr<const Tensor>;

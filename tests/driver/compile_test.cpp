@@ -194,7 +194,7 @@ TEST(Compile, DigestIsOfEverythingInTheModel) {
   const auto digest = [](const std::string& bytes) {
     OnnxModel model;
     model.proto.ParseFromString(bytes);
-    return model_digest(model.import());
+    return model_digest({model.import(), nullptr});
   };
   EXPECT_EQ(digest(conv_model(1)), digest(conv_model(1)));
   EXPECT_NE(digest(conv_model(1)), digest(conv_model(2)));

@@ -123,7 +123,7 @@ class CommandLine(CliTest):
             ("2x3=1", "there is no shape and dtype before '='", FORMS),
             ("2xf31=1", "there is no shape and dtype before '='", FORMS),
             ("2x-3xf32=1", "there is no shape and dtype before '='", FORMS),
-            ("2xstring=a", "strings are not supported", "a number or bool dtype"),
+            ("2xstring=random", "strings cannot be drawn", "values, or a file"),
         ]:
             self.refuses(
                 ["run", "model.onnx", "-i", spec], "TSR-4010", f"'{spec}' is not a tensor: {why}", legal, RUN_HELP

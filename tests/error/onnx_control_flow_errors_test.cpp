@@ -52,12 +52,13 @@ TEST(OnnxIfErrors, Branches) {
   IfModel few;
   few.yes->clear_output();
   expect_import_error(few.model, "TSR-1044", {"then_branch gives 0 values for 1 outputs"});
+  // Other shapes would be a flow; other types are nothing.
   IfModel shapes;
-  shapes.model.floats("w", {3}, {1, 2, 3});
+  shapes.model.ints("w", {3}, {1, 2, 3});
   shapes.no->mutable_output(0)->set_name("w");
   expect_import_error(
       shapes.model, "TSR-1040",
-      {"the condition depends on the model's inputs, and output 0 is f32[2] in one branch, f32[3] in the "
+      {"the condition depends on the model's inputs, and output 0 is f32[2] in one branch, i64[3] in the "
        "other",
        "node: Ny"});
 }

@@ -55,11 +55,11 @@ TEST(OnnxFurtherErrors, MatricesAndDraws) {
   expect_import_error(draw, "TSR-1044", {"an extent -1", "0 to 2^40"});
 }
 
-TEST(OnnxFurtherErrors, NumbersInsteadOfStrings) {
+TEST(OnnxFurtherErrors, LabelsAndNorms) {
   OnnxModel zip = with_domain("ai.onnx.ml");
   zip.input("x", {2, 3}).output("y");
   zip.node("ZipMap", {"x"}, {"y"}).set_domain("ai.onnx.ml");
-  expect_import_error(zip, "TSR-1040", {"it gives a sequence of maps; convert the model with zipmap = False"});
+  expect_import_error(zip, "TSR-1044", {"scores f32[2,3] with 0 strings and 0 integers as labels", "labels of one kind"});
   OnnxModel norm = with_domain("ai.onnx.ml");
   norm.input("x", {2, 3}).output("y");
   auto& node = norm.node("Normalizer", {"x"}, {"y"});

@@ -169,10 +169,14 @@ TEST(OnnxGraphErrors, DeclaredOutputType) {
 }
 
 TEST(OnnxGraphErrors, InputTypes) {
+  OnnxModel complex;
+  complex.input("x", {2}, onnx::TensorProto::COMPLEX64).output("y");
+  complex.node("Identity", {"x"}, {"y"});
+  expect_import_error(complex, "TSR-1024", {"input 'x' has the data type COMPLEX64", "node:  Ny"});
   OnnxModel strings;
   strings.input("x", {2}, onnx::TensorProto::STRING).output("y");
   strings.node("Identity", {"x"}, {"y"});
-  expect_import_error(strings, "TSR-1024", {"input 'x' has the data type STRING", "node:  Ny"});
+  expect_import_error(strings, "TSR-1046", {"the model has strings", "tensors of numbers with fixed shapes"});
   OnnxModel untyped = relu_model();
   untyped.graph().mutable_input(0)->clear_type();
   expect_import_error(untyped, "TSR-1024", {"input 'x' is a value without a type"});

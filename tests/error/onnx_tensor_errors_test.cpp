@@ -67,8 +67,13 @@ TEST(OnnxTensors, DimsThatLie) {
 }
 
 TEST(OnnxTensors, TypesThatAreNotSupported) {
-  expect_import_error(initializer_model(tensor_of(TensorProto::STRING, {1})), "TSR-1031",
-                      {"the data type STRING", "node:  w"});
+  expect_import_error(initializer_model(tensor_of(TensorProto::COMPLEX64, {1})), "TSR-1031",
+                      {"the data type COMPLEX64", "node:  w"});
+  expect_import_error(initializer_model(tensor_of(TensorProto::STRING, {1})), "TSR-1030",
+                      {"the tensor has 0 entries of string_data", "1 entries, and no other data", "node:  w"});
+  TensorProto bytes = tensor_of(TensorProto::STRING, {1});
+  bytes.add_string_data("\xff");
+  expect_import_error(initializer_model(bytes), "TSR-1030", {"a string that is not UTF-8", "node:  w"});
   expect_import_error(initializer_model(tensor_of(TensorProto::COMPLEX64, {1})), "TSR-1031", {"COMPLEX64"});
   expect_import_error(initializer_model(tensor_of(999, {1})), "TSR-1031", {"number 999"});
   expect_import_error(initializer_model(tensor_of(TensorProto::UNDEFINED, {1})), "TSR-1030", {"no data type"});

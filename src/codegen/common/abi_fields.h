@@ -22,6 +22,7 @@ inline constexpr int64_t kHostSelf = 8;
 inline constexpr int64_t kHostNumWorkers = 16;
 inline constexpr int64_t kHostParallelFor = 24;
 inline constexpr int64_t kHostTrace = 32;
+inline constexpr int64_t kHostStep = 40;
 
 static_assert(sizeof(void*) == 8, "the module ABI has 8-byte pointers");
 static_assert(offsetof(tsr_call, host) == kCallHost && offsetof(tsr_call, weights) == kCallWeights &&
@@ -29,6 +30,7 @@ static_assert(offsetof(tsr_call, host) == kCallHost && offsetof(tsr_call, weight
               offsetof(tsr_call, inputs) == kCallInputs && offsetof(tsr_call, outputs) == kCallOutputs &&
               offsetof(tsr_call, symbols) == kCallSymbols);
 static_assert(offsetof(tsr_host, self) == kHostSelf && offsetof(tsr_host, num_workers) == kHostNumWorkers &&
-              offsetof(tsr_host, parallel_for) == kHostParallelFor && offsetof(tsr_host, trace) == kHostTrace);
+              offsetof(tsr_host, parallel_for) == kHostParallelFor && offsetof(tsr_host, trace) == kHostTrace &&
+              offsetof(tsr_host, step) == kHostStep);
 
 }  // namespace tessera::abi

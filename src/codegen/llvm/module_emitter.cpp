@@ -11,6 +11,7 @@
 #include "codegen/common/abi_fields.h"
 #include "codegen/common/object_code.h"
 #include "codegen/llvm/kernel_emitter.h"
+#include "graph/flow.h"
 #include "program/output_alias.h"
 #include "support/error.h"
 
@@ -62,7 +63,7 @@ std::vector<std::vector<int>> alias_classes(const Program& program) {
     result.emplace_back(kernel.program.params.size());
     std::iota(result.back().begin(), result.back().end(), 0);
   }
-  const auto pairs = output_aliases(program);
+  const auto pairs = program.flow ? std::vector<std::pair<int, int>>() : output_aliases(program);
   const std::set<std::pair<int, int>> aliases(pairs.begin(), pairs.end());
   for (const KernelCall& call : program.calls) {
     std::vector<int>& classes = result.at(static_cast<size_t>(call.kernel));
@@ -79,7 +80,8 @@ std::vector<std::vector<int>> alias_classes(const Program& program) {
 }
 
 // The exported function: int32_t tessera_module_run(const tsr_call*). It calls functions that make a few of the calls
-// each: the time that LLVM takes for a function grows faster than its length.
+// each: the time that LLVM takes for a function grows faster than its length. Of a flow, the exported function has the
+// steps, which the host does, and what decides between them; the pieces are functions that the host is given.
 class EntryEmitter {
  public:
   EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
@@ -90,19 +92,88 @@ class EntryEmitter {
         symbols_(symbol_order(program)) {}
 
   void emit() {
-    llvm::LLVMContext& context = module_.getContext();
-    std::vector<llvm::Function*> parts;
-    for (size_t begin = 0; begin < program_.calls.size(); begin += kCallsPerPart)
-      parts.push_back(emit_part(begin, std::min(program_.calls.size(), begin + kCallsPerPart)));
-    auto* type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy()}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, TSR_ENTRY_SYMBOL, module_);
-    b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function_));
-    for (llvm::Function* part : parts) b_.CreateCall(part, {function_->getArg(0)});
+    if (!program_.flow) {
+      emit_calls(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.calls.size());
+      return;
+    }
+    for (size_t i = 0; i < program_.pieces.size(); ++i) {
+      const ProgramPiece& piece = program_.pieces[i];
+      pieces_.push_back(emit_calls(fmt::format("piece_{}", i), llvm::Function::InternalLinkage, piece.first_call,
+                                   piece.first_call + piece.num_calls));
+    }
+    function_ = llvm::Function::Create(run_type(), llvm::Function::ExternalLinkage, TSR_ENTRY_SYMBOL, module_);
+    b_.SetInsertPoint(new_block("entry"));
+    host_ = field(function_->getArg(0), abi::kCallHost, "host");
+    self_ = field(host_, abi::kHostSelf, "self");
+    step_ = field(host_, abi::kHostStep, "step");
+    stop_ = llvm::BasicBlock::Create(module_.getContext(), "stop");
+    emit_block(program_.flow->body);
     b_.CreateRet(b_.getInt32(0));
+    stop_->insertInto(function_);
+    b_.SetInsertPoint(stop_);
+    b_.CreateRet(b_.getInt32(1));
   }
 
  private:
   static constexpr size_t kCallsPerPart = 16;
+
+  llvm::FunctionType* run_type() { return llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy()}, false); }
+  llvm::BasicBlock* new_block(const char* name) {
+    return llvm::BasicBlock::Create(module_.getContext(), name, function_);
+  }
+
+  // int32_t name(const tsr_call*), which makes these calls.
+  llvm::Function* emit_calls(const std::string& name, llvm::GlobalValue::LinkageTypes linkage, size_t first,
+                             size_t end) {
+    std::vector<llvm::Function*> parts;
+    for (size_t begin = first; begin < end; begin += kCallsPerPart)
+      parts.push_back(emit_part(begin, std::min(end, begin + kCallsPerPart)));
+    function_ = llvm::Function::Create(run_type(), linkage, name, module_);
+    b_.SetInsertPoint(new_block("entry"));
+    for (llvm::Function* part : parts) b_.CreateCall(part, {function_->getArg(0)});
+    b_.CreateRet(b_.getInt32(0));
+    return function_;
+  }
+
+  // The host does a step; the run ends when it could not. Its answer, for those that ask something.
+  Value* emit_step(const FlowStep& step) {
+    auto* type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy()}, false);
+    Value* piece = step.piece < 0 ? static_cast<Value*>(llvm::ConstantPointerNull::get(b_.getPtrTy()))
+                                  : pieces_[static_cast<size_t>(step.piece)];
+    Value* answer = b_.CreateCall(type, step_, {self_, b_.getInt32(step_number_++), piece}, "answer");
+    llvm::BasicBlock* next = new_block("next");
+    b_.CreateCondBr(b_.CreateICmpSLT(answer, b_.getInt32(0)), stop_, next);
+    b_.SetInsertPoint(next);
+    return answer;
+  }
+
+  // Steps have the numbers of steps_in_order.
+  void emit_block(const FlowBlock& block) {
+    for (const FlowStep& step : block.steps) {
+      llvm::BasicBlock* head = nullptr;
+      if (step.op == FlowOp::kWhile) {
+        head = new_block("while");
+        b_.CreateBr(head);
+        b_.SetInsertPoint(head);
+      }
+      Value* answer = emit_step(step);
+      if (step.blocks.empty()) continue;
+      llvm::BasicBlock *body = new_block("body"), *other = new_block("else"), *after = other;
+      b_.CreateCondBr(b_.CreateICmpNE(answer, b_.getInt32(0)), body, other);
+      b_.SetInsertPoint(body);
+      emit_block(step.blocks[0]);
+      if (step.op == FlowOp::kWhile) {
+        b_.CreateBr(head);
+      } else {
+        after = new_block("after");
+        b_.CreateBr(after);
+        b_.SetInsertPoint(other);
+        emit_block(step.blocks[1]);
+        b_.CreateBr(after);
+      }
+      b_.SetInsertPoint(after);
+    }
+  }
 
   llvm::Function* emit_part(size_t begin, size_t end) {
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
@@ -201,6 +272,10 @@ class EntryEmitter {
   const Program& program_;
   std::vector<llvm::Function*> kernels_;
   std::vector<std::string> symbols_;
+  std::vector<llvm::Function*> pieces_;
+  uint32_t step_number_ = 0;
+  Value* step_ = nullptr;
+  llvm::BasicBlock* stop_ = nullptr;
   llvm::Function* function_ = nullptr;
   Value *call_ = nullptr, *args_ = nullptr, *host_ = nullptr, *arena_ = nullptr, *weights_ = nullptr,
         *scratch_ = nullptr, *inputs_ = nullptr, *outputs_ = nullptr, *trace_ = nullptr, *self_ = nullptr,

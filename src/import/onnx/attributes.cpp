@@ -95,6 +95,11 @@ const onnx::GraphProto* AttributeReader::get_graph(const std::string& name) {
   return attribute ? &attribute->g() : nullptr;
 }
 
+const onnx::TypeProto* AttributeReader::get_type(const std::string& name) {
+  const auto* attribute = find(name, AttributeProto::TYPE_PROTO);
+  return attribute ? &attribute->tp() : nullptr;
+}
+
 const onnx::GraphProto& AttributeReader::require_graph(const std::string& name) {
   const auto* graph = get_graph(name);
   if (!graph) fail_missing(name, "GRAPH");

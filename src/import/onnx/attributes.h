@@ -25,6 +25,7 @@ class AttributeReader {
   std::vector<double> get_floats(const std::string& name, std::vector<double> fallback = {});
   const onnx::TensorProto* get_tensor(const std::string& name);  // null when absent
   const onnx::GraphProto* get_graph(const std::string& name);    // ditto
+  const onnx::TypeProto* get_type(const std::string& name);      // ditto
   const onnx::GraphProto& require_graph(const std::string& name);
 
   bool has(const std::string& name) const;  // does not count as read

@@ -11,101 +11,66 @@
 
 #include "import/onnx/declared_shapes.h"
 #include "import/onnx/dtypes.h"
+#include "import/onnx/failure_list.h"
+#include "import/onnx/flow_types.h"
 #include "import/onnx/model_inputs.h"
 #include "import/onnx/node_context.h"
 #include "import/onnx/operator_table.h"
+#include "import/onnx/operators/when_run.h"
 #include "import/onnx/own_domain.h"
+#include "import/onnx/string_rules.h"
 #include "import/onnx/tensor_reader.h"
 #include "support/error.h"
 
 namespace tessera {
 namespace {
 
-std::string domain_text(const FlatNode& node) {
-  const std::string domain = standard_domain(node.proto->domain());
-  return fmt::format("{}:{}", domain.empty() ? "ai.onnx" : domain, opset_version(node));
-}
-
-// Nodes that cannot be imported, gathered so that one error names them all.
-class FailureList {
- public:
-  void add(const FlatNode& node, std::string reason) {
-    const std::string& type = node.proto->op_type();
-    entries_.push_back({fmt::format("{} ({}): {}", type.empty() ? "''" : type, domain_text(node), std::move(reason)),
-                        node.label, std::nullopt});
-  }
-  void add(const FlatNode& node, const Diagnostic& diagnostic) {
-    std::string reason = diagnostic.message;
-    if (!diagnostic.legal.empty()) reason += fmt::format("; legal: {}", diagnostic.legal);
-    add(node, std::move(reason));
-    entries_.back().diagnostic = diagnostic;
-  }
-  bool empty() const { return entries_.empty(); }
-  size_t size() const { return entries_.size(); }
-  // Takes back the failures from `first` on and answers the first of them when all are nodes that break the rules of
-  // their operators; empty when one is something else or there are none: then all stay.
-  std::optional<Diagnostic> withdraw(size_t first) {
-    const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
-    const auto breaks_rules = [](const Entry& entry) {
-      return entry.diagnostic && (entry.diagnostic->id == "TSR-1044" || entry.diagnostic->id.starts_with("TSR-20"));
-    };
-    if (begin == entries_.end() || !std::all_of(begin, entries_.end(), breaks_rules)) return std::nullopt;
-    Diagnostic diagnostic = *begin->diagnostic;
-    entries_.erase(begin, entries_.end());
-    return diagnostic;
-  }
-
-  // A single node that is malformed speaks for itself; otherwise all nodes, those with the same reason together.
-  [[noreturn]] void raise() const {
-    if (entries_.size() == 1 && entries_[0].diagnostic) throw UserError(*entries_[0].diagnostic);
-    std::vector<std::pair<std::string, std::vector<std::string>>> groups;
-    for (const Entry& entry : entries_) {
-      auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == entry.reason; });
-      if (group == groups.end()) group = groups.insert(groups.end(), {entry.reason, {}});
-      group->second.push_back(entry.label);
-    }
-    const size_t count = entries_.size();
-    std::string message = fmt::format("{} node{} cannot be imported:", count, count == 1 ? "" : "s");
-    for (const auto& [reason, labels] : groups)
-      message +=
-          fmt::format("\n    {}\n      {}: {}", reason,
-                      labels.size() == 1 ? "node" : fmt::format("{} nodes", labels.size()), fmt::join(labels, ", "));
-    throw UserError(
-        {"TSR-1040", message, count == 1 ? entries_[0].label : "", "the operators listed in docs/operators.md",
-         "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
-  }
-
- private:
-  struct Entry {
-    std::string reason;
-    std::string label;
-    std::optional<Diagnostic> diagnostic;
-  };
-  std::vector<Entry> entries_;
+// What the blocks of one import share: the model's own graph, and subgraphs that run as blocks of a flow.
+struct ImportShared {
+  std::shared_ptr<LoadedModel> model;
+  const OpTable& ops;
+  Evaluator& evaluator;
+  bool in_flow = false;
+  DeclaredShapes declared_shapes = {};
+  FailureList failures = {};
+  FlowParts parts = {};
 };
 
+// Imports the model's graph, or, with a `parent`, what is put into a block of a flow.
 class GraphImporter {
  public:
-  GraphImporter(std::shared_ptr<LoadedModel> model, const OpTable& ops, Evaluator& evaluator)
-      : proto_(model->proto.graph()),
-        model_(model),
+  explicit GraphImporter(ImportShared& shared, GraphImporter* parent = nullptr)
+      : shared_(shared),
+        parent_(parent),
+        proto_(shared.model->proto.graph()),
+        model_(shared.model),
         builder_(graph_),
-        state_{ops,
-               model,
+        flow_(graph_, shared.parts),
+        state_{shared.ops,
+               model_,
                graph_,
                builder_,
-               ConstantFinder(graph_, evaluator),
+               ConstantFinder(graph_, shared.evaluator),
                {},
+               flow_,
+               shared.failures,
+               shared.in_flow,
                [this](const std::string& name) { return lookup(name); },
-               [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<ValueId>& inputs) {
+               [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<Binding>& inputs) {
                  return open_subgraph(graph, node, inputs);
                },
                [this](const onnx::GraphProto& graph, const FlatNode& node) { return try_subgraph(graph, node); },
+               [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
+                      std::vector<FlowStep> first) { return open_block(graph, node, inputs, std::move(first)); },
+               [this] { return checkpoint(); },
+               [this](const FlatNode& node, std::vector<SlotId>& inputs, std::vector<FlowType>& results) {
+                 return elementwise_piece(node, inputs, results);
+               },
                [this](const std::string& name) {
                  return declared_shapes_.find(name, [this](const std::string& other) { return one_element(other); });
                }} {}
 
-  Graph run(const OnnxImportOptions& options) {
+  ImportedModel run(const OnnxImportOptions& options) {
     read_initializers();
     const std::set<std::string> defined = read_input_names();
     std::vector<FlatNode> nodes = flatten_nodes(*model_, defined, [](const FlatNode& node) {
@@ -114,13 +79,16 @@ class GraphImporter {
     check_outputs(nodes, defined);
     nodes = needed(std::move(nodes));
     for (const FlatNode& node : nodes) check_supported(node);
-    add_inputs(options, nodes);
+    const RunTimeValues found = find_run_time_values(proto_, nodes);
+    shared_.in_flow = state_.in_flow = found.any();
+    add_inputs(options, nodes, found);
     declared_shapes_.add_graph(proto_);
     const DeclaredShapes::Scope scope(declared_shapes_, nodes);
     for (const FlatNode& node : nodes) import(node);
     if (!failures_.empty()) failures_.raise();
+    if (found.at_border || flow_.num_steps() > 0 || any_parts_in_outputs()) return {{}, finished_flow()};
     set_outputs();
-    return live_part();
+    return {live_part(), nullptr};
   }
 
  private:
@@ -219,70 +187,113 @@ class GraphImporter {
     return readers;
   }
 
-  void add_inputs(const OnnxImportOptions& options, const std::vector<FlatNode>& nodes) {
+  void add_inputs(const OnnxImportOptions& options, const std::vector<FlatNode>& nodes, const RunTimeValues& found) {
     std::set<std::string> constants;
     for (const auto& [name, tensor] : initializers_) constants.insert(name);
     std::vector<ModelInput> inputs;
     try {
-      inputs = resolve_inputs(proto_, constants, options, first_readers(nodes));
+      inputs = resolve_inputs(proto_, constants, options, first_readers(nodes), found.structures);
     } catch (const UserError&) {
       // Shapes do not help a model whose operators are not supported.
       if (!failures_.empty()) failures_.raise();
       throw;
     }
     for (ModelInput& input : inputs) {
-      declared_shapes_.bind_dims(proto_, input.name, input.dims);
-      values_[input.name] = graph_.add_input(input.name, {input.dtype, make_shape(input.dims), {}});
+      const SlotId slot = shared_.parts.new_slot(input.type);
+      flow_inputs_.push_back({input.name, input.type, slot});
+      if (!input.type.is_fixed()) {
+        values_[input.name] = Binding(Structure{Structure::Kind::kSlot, input.type, {}, slot});
+        continue;
+      }
+      const bool strings = input.type.dtype == DType::kString;
+      declared_shapes_.bind_dims(proto_, input.name, *input.type.dims);
+      const ValueId value =
+          graph_.add_input(input.name, {strings ? DType::kI64 : input.type.dtype, make_shape(*input.type.dims), {}});
+      if (strings) flow_.mark_string(value);
+      flow_.bind_input(value, slot);
+      values_[input.name] = value;
     }
   }
 
   // Whether a value that was imported already is a single number, which broadcasts to every shape.
   bool one_element(const std::string& name) {
-    const auto value = lookup(name);
-    return value && graph_.type(*value).num_elements() == 1 && graph_.type(*value).rank() <= 1;
+    const auto found = lookup(name);
+    return found && found->is_value() && graph_.type(found->value).num_elements() == 1 &&
+           graph_.type(found->value).rank() <= 1;
   }
 
-  std::optional<ValueId> lookup(const std::string& name) {
+  std::optional<Binding> lookup(const std::string& name) {
     if (const auto it = values_.find(name); it != values_.end()) return it->second;
     const auto it = initializers_.find(name);
-    if (it == initializers_.end()) return std::nullopt;
+    if (it == initializers_.end()) {
+      if (!parent_) return std::nullopt;
+      const auto outer = parent_->lookup(name);
+      if (!outer) return std::nullopt;
+      return values_[name] = captured(*outer);
+    }
     // The tensor takes its bytes out of the model, so that they go when it goes and not with the last of all weights.
     const auto own = std::make_shared<onnx::TensorProto>();
     own->Swap(it->second);
     it->second->set_name(name);
     Tensor tensor = tensor_from_proto(*own, own, model_->external, name);
+    return values_[name] = constant(std::move(tensor), name);
+  }
+
+  ValueId constant(Tensor tensor, const std::string& name) {
+    const bool strings = tensor.dtype() == DType::kString;
+    if (strings) tensor = string_numbers(tensor, shared_.parts);
     const std::string loc = builder_.loc();
     builder_.set_loc(name);
     const ValueId value = builder_.add(state_.ops.get("constant"), {},
                                        {{"value", std::make_shared<const Tensor>(std::move(tensor))}}, name);
     builder_.set_loc(loc);
-    return values_[name] = value;
+    if (strings) flow_.mark_string(value);
+    return value;
+  }
+
+  // What stands around a block, as the block sees it.
+  Binding captured(const Binding& outer) {
+    if (outer.is_value()) {
+      const TensorType& type = parent_->graph_.type(outer.value);
+      const bool strings = parent_->flow_.is_string(outer.value);
+      if (const auto known = parent_->state_.constants.find(outer.value)) {
+        const ValueId value = constant(*known, parent_->graph_.value(outer.value).name);
+        if (strings) flow_.mark_string(value);
+        return value;
+      }
+      return flow_.value_of(parent_->flow_.slot_of(outer.value), strings ? DType::kString : type.dtype, type.dims());
+    }
+    if (outer.parts->kind == Structure::Kind::kSlot) return outer;
+    Structure parts = *outer.parts;
+    for (Binding& item : parts.items) item = captured(item);
+    return Binding(std::move(parts));
+  }
+
+  bool is_failed(const std::string& name) const {
+    return failed_.count(name) != 0 || (parent_ && parent_->is_failed(name));
   }
 
   void import(const FlatNode& node) {
     if (failed_nodes_.count(node.proto)) return;
     const std::vector<std::string> inputs = read_names(*node.proto);
     // What depends on a node that could not be imported cannot be judged.
-    if (std::any_of(inputs.begin(), inputs.end(), [this](const std::string& name) { return failed_.count(name); }))
+    if (std::any_of(inputs.begin(), inputs.end(), [this](const std::string& name) { return is_failed(name); }))
       return mark_failed(node);
-    const size_t first_value = graph_.values().size();
     builder_.set_loc(node.label);
     try {
-      const bool own = node.proto->domain() == kOwnDomain;
-      const OperatorImporter* importer =
-          own ? nullptr : find_importer(standard_domain(node.proto->domain()), node.proto->op_type());
-      NodeContext context(state_, node, opset_version(node), own ? "" : importer->primitive);
-      // Before opset 6 about thirty operators could say whose memory they take over: that never changed a value.
-      if (!own && context.version() < 6) context.attrs.ignore("consumed_inputs");
-      own ? import_own_node(context) : importer->handler(context);
-      if (const auto unread = context.attrs.unread(); !unread.empty())
-        throw UnsupportedNode{fmt::format("attribute '{}' is not supported", fmt::join(unread, "', '"))};
-      for (size_t i = first_value; i < graph_.values().size(); ++i) check_size(static_cast<ValueId>(i), node);
-      for (const auto& [name, value] : context.results()) bind(name, value, first_value);
-      for (const std::string& output : node.proto->output())
-        if (!output.empty() && !values_.count(output))
-          throw UserError({"TSR-1045", fmt::format("{} has no output '{}'", node.proto->op_type(), output), node.label,
-                           fmt::format("{} outputs", context.results().size()), ""});
+      const size_t checks = state_.checks.size(), steps = flow_.num_steps();
+      try {
+        import_with(node, [&](NodeContext& context, const OperatorImporter* importer) {
+          importer ? importer->handler(context) : import_own_node(context);
+        });
+      } catch (const UnsupportedNode&) {
+        // In a model whose values only a run knows, shapes may be such values, too.
+        const WhenRun when_run = state_.in_flow ? find_when_run(*node.proto) : nullptr;
+        if (!when_run) throw;
+        state_.checks.resize(checks);
+        flow_.truncate(steps);
+        import_with(node, [&](NodeContext& context, const OperatorImporter*) { when_run(context); });
+      }
     } catch (const UnsupportedNode& unsupported) {
       failures_.add(node, unsupported.reason);
       mark_failed(node);
@@ -294,13 +305,126 @@ class GraphImporter {
     }
   }
 
-  std::vector<ValueId> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
-                                     const std::vector<ValueId>& inputs) {
-    if (graph.sparse_initializer_size() > 0) throw UnsupportedNode{"sparse initializers in a subgraph"};
-    std::set<std::string> defined;
+  template <typename Handle>
+  void import_with(const FlatNode& node, const Handle& handle) {
+    const size_t first_value = graph_.values().size();
+    const bool own = node.proto->domain() == kOwnDomain;
+    const OperatorImporter* importer =
+        own ? nullptr : find_importer(standard_domain(node.proto->domain()), node.proto->op_type());
+    NodeContext context(state_, node, opset_version(node), own ? "" : importer->primitive);
+    // Before opset 6 about thirty operators could say whose memory they take over: that never changed a value.
+    if (!own && context.version() < 6) context.attrs.ignore("consumed_inputs");
+    const bool strings = check_strings(context);
+    handle(context, importer);
+    if (const auto unread = context.attrs.unread(); !unread.empty())
+      throw UnsupportedNode{fmt::format("attribute '{}' is not supported", fmt::join(unread, "', '"))};
+    for (size_t i = first_value; i < graph_.values().size(); ++i) check_size(static_cast<ValueId>(i), node);
+    if (strings) mark_strings(context);
+    for (const auto& [name, binding] : context.results()) {
+      if (binding.is_value()) bind(name, binding.value, first_value);
+      else values_[name] = binding;
+    }
+    for (const std::string& output : node.proto->output())
+      if (!output.empty() && !values_.count(output))
+        throw UserError({"TSR-1045", fmt::format("{} has no output '{}'", node.proto->op_type(), output), node.label,
+                         fmt::format("{} outputs", context.results().size()), ""});
+  }
+
+  // Takes back what was imported since; weights that were read stay, as they can be read only once.
+  std::function<void()> checkpoint() {
+    return [this, values = values_, initializers = initializers_, failed = failed_, failed_nodes = failed_nodes_,
+            failures = failures_.size(), checks = state_.checks.size(), steps = flow_.num_steps(),
+            conditions = state_.conditions.size()] {
+      auto restored = values;
+      for (const auto& [name, tensor] : initializers)
+        if (const auto it = values_.find(name); it != values_.end()) restored.insert(*it);
+      values_ = std::move(restored);
+      initializers_ = initializers;
+      failed_ = failed;
+      failed_nodes_ = failed_nodes;
+      failures_.truncate(failures);
+      state_.checks.resize(checks);
+      flow_.truncate(steps);
+      state_.conditions.resize(conditions);
+    };
+  }
+
+  void add_defined(std::set<std::string>& defined) const {
+    if (parent_) parent_->add_defined(defined);
     for (const auto& [name, value] : values_) defined.insert(name);
     for (const auto& [name, tensor] : initializers_) defined.insert(name);
     defined.insert(failed_.begin(), failed_.end());
+  }
+
+  OpenBlock open_block(const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
+                       std::vector<FlowStep> first) {
+    const auto child = std::make_shared<GraphImporter>(shared_, this);
+    for (FlowStep& step : first) child->flow_.add(std::move(step));
+    NodeContext context(child->state_, node, opset_version(node), "");
+    std::vector<Binding> bindings;
+    for (const BlockInput& input : inputs) bindings.push_back(context.from_slot(input.slot, input.type, input.fixed));
+    child->builder_.set_loc(node.label);
+    OpenBlock block;
+    for (const Binding& result : child->open_subgraph(graph, node, bindings)) {
+      const FlowType type = context.flow_type(result);
+      block.results.push_back({context.slot(result), type, result.is_value()});
+    }
+    block.finish = [child](std::vector<FlowStep> last) {
+      for (FlowStep& step : last) child->flow_.add(std::move(step));
+      return child->flow_.finish({}, child->state_.checks);
+    };
+    return block;
+  }
+
+  int32_t elementwise_piece(const FlatNode& node, std::vector<SlotId>& inputs, std::vector<FlowType>& results) {
+    GraphImporter child(shared_, this);
+    std::set<std::string> seen;
+    for (const std::string& name : node.proto->input()) {
+      if (name.empty() || !seen.insert(name).second) continue;
+      const Binding outer = lookup(name).value();
+      if (outer.is_value() && graph_.type(outer.value).num_elements() == 1 && state_.constants.find(outer.value)) {
+        child.values_[name] =
+            child.constant(Tensor(*state_.constants.find(outer.value)).with_dims({}), graph_.value(outer.value).name);
+        continue;
+      }
+      NodeContext context(state_, node, opset_version(node), "");
+      const FlowType type = context.flow_type(outer);
+      if (!type.is_tensor()) context.malformed(fmt::format("an operand that is {}", type.to_string()), "tensors");
+      const bool strings = type.dtype == DType::kString;
+      const ValueId value =
+          child.graph_.add_input(name, {strings ? DType::kI64 : type.dtype, make_shape({kFlowBlock}), {}});
+      if (strings) child.flow_.mark_string(value);
+      child.values_[name] = value;
+      inputs.push_back(context.slot(outer));
+    }
+    const size_t failures = failures_.size();
+    child.import(node);
+    if (failures_.size() > failures) {
+      const std::string reason = failures_.last_reason();
+      failures_.truncate(failures);
+      throw UnsupportedNode{"elements of a shape that only a run knows: " + reason};
+    }
+    check(child.state_.checks.empty() && child.flow_.num_steps() == 0, "an elementwise operator with checks or steps");
+    for (const std::string& name : node.proto->output()) {
+      if (name.empty()) continue;
+      const ValueId value = child.values_.at(name).value;
+      const TensorType& type = child.graph_.type(value);
+      if (type.dims() != std::vector<int64_t>{kFlowBlock})
+        throw UnsupportedNode{fmt::format("a result {} of operands whose shapes only a run knows", type.to_string())};
+      results.push_back({{}, child.flow_.is_string(value) ? DType::kString : type.dtype, DType::kI64, std::nullopt});
+      child.graph_.outputs.push_back(value);
+    }
+    Graph piece = child.live_part();
+    piece.name = fmt::format("piece{}", shared_.parts.pieces.size());
+    shared_.parts.pieces.push_back(std::move(piece));
+    return static_cast<int32_t>(shared_.parts.pieces.size()) - 1;
+  }
+
+  std::vector<Binding> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
+                                     const std::vector<Binding>& inputs) {
+    if (graph.sparse_initializer_size() > 0) throw UnsupportedNode{"sparse initializers in a subgraph"};
+    std::set<std::string> defined;
+    add_defined(defined);
     std::vector<std::string> own;  // names that end with the subgraph: its neighbour may use them again
     const auto claim = [&](const std::string& name, const char* what) {
       if (name.empty() || !defined.insert(name).second)
@@ -325,25 +449,26 @@ class GraphImporter {
       check_supported(inner);
       import(inner);
     }
-    std::vector<ValueId> results;
+    std::vector<Binding> results;
     bool complete = true;
     for (const auto& output : graph.output()) {
       const auto value = lookup(output.name());
       if (value) results.push_back(*value);
-      else if (failed_.count(output.name())) complete = false;
+      else if (is_failed(output.name())) complete = false;
       else
         throw UserError({"TSR-1010", fmt::format("nothing defines the output '{}' of a subgraph", output.name()),
                          node.label, "names of its nodes, or of values around it", ""});
     }
     for (const auto& tensor : graph.initializer())
-      if (const auto it = values_.find(tensor.name()); it != values_.end()) subgraph_constants_[&tensor] = it->second;
+      if (const auto it = values_.find(tensor.name()); it != values_.end())
+        subgraph_constants_[&tensor] = it->second.value;
     for (const std::string& name : own) values_.erase(name), initializers_.erase(name), failed_.erase(name);
     builder_.set_loc(node.label);
     if (!complete) throw UnsupportedSubgraph{};
     return results;
   }
 
-  std::variant<std::vector<ValueId>, Diagnostic> try_subgraph(const onnx::GraphProto& graph, const FlatNode& node) {
+  std::variant<std::vector<Binding>, Diagnostic> try_subgraph(const onnx::GraphProto& graph, const FlatNode& node) {
     const size_t failures = failures_.size(), checks = state_.checks.size();
     const auto failed_nodes = failed_nodes_;
     try {
@@ -375,11 +500,42 @@ class GraphImporter {
       graph_.rename(value, graph_.unique_name(name));
   }
 
+  bool any_parts_in_outputs() {
+    return std::any_of(proto_.output().begin(), proto_.output().end(),
+                       [this](const auto& output) { return !lookup(output.name())->is_value(); });
+  }
+
+  std::shared_ptr<const Flow> finished_flow() {
+    auto flow = std::make_shared<Flow>();
+    std::vector<SlotId> results;
+    for (const auto& output : proto_.output()) {
+      const Binding binding = *lookup(output.name());
+      FlowType type = binding.is_value()
+                          ? FlowType{{},
+                                     flow_.is_string(binding.value) ? DType::kString : graph_.type(binding.value).dtype,
+                                     DType::kI64,
+                                     graph_.type(binding.value).dims()}
+                          : binding.parts->type;
+      check_declared(output, type);
+      if (const auto declared = flow_type_of(output.type()); declared && declared->dtype == type.dtype)
+        type.wrappers = declared->wrappers;
+      results.push_back(flow_.slot_of(binding, output.name()));
+      flow->outputs.push_back({output.name(), std::move(type), results.back()});
+    }
+    flow->inputs = flow_inputs_;
+    flow->body = flow_.finish(results, state_.checks);
+    flow->slots = shared_.parts.slots;
+    flow->pieces = std::move(shared_.parts.pieces);
+    flow->strings = shared_.parts.strings;
+    return flow;
+  }
+
   void set_outputs() {
     std::unordered_set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
     for (const auto& output : proto_.output()) {
-      ValueId value = *lookup(output.name());
-      check_declared(output, graph_.type(value));
+      ValueId value = lookup(output.name())->value;
+      const TensorType& type = graph_.type(value);
+      check_declared(output, {{}, type.dtype, DType::kI64, type.dims()});
       // A value has one name: an output that is an input, or another output too, becomes a value of its own.
       if (!taken.insert(value).second) {
         builder_.set_loc(output.name());
@@ -411,7 +567,7 @@ class GraphImporter {
   // Declared types of outputs are hints, but a wrong element type means that the file contradicts itself. Declared
   // shapes are often stale (another batch size) or those of another form of the model (scikit-learn's converter declares
   // labels of rank 1 where it computes a column), so that they are not held against the model.
-  void check_declared(const onnx::ValueInfoProto& output, const TensorType& type) const {
+  void check_declared(const onnx::ValueInfoProto& output, const FlowType& type) const {
     if (!output.has_type()) return;
     const auto& declared = output.type();
     const auto fail = [&](const std::string& text) {
@@ -419,12 +575,17 @@ class GraphImporter {
                        fmt::format("{}, as its node computes it", type.to_string()), ""});
     };
     if (!declared.has_tensor_type()) {
-      if (declared.value_case() != onnx::TypeProto::VALUE_NOT_SET) fail("something other than a tensor");
+      if (declared.value_case() == onnx::TypeProto::VALUE_NOT_SET) return;
+      if (type.is_tensor()) fail("something other than a tensor");
+      const auto found = flow_type_of(declared);
+      if (!found || found->dtype != type.dtype) fail(found ? found->to_string() : "something that is not supported");
       return;
     }
+    // An element of an optional or of a sequence may be all that a run finds in it.
     const auto& tensor = declared.tensor_type();
     if (tensor.elem_type() != onnx::TensorProto::UNDEFINED && tensor.elem_type() != onnx_of_dtype(type.dtype))
       fail(onnx_dtype_name(tensor.elem_type()));
+    if (!type.is_tensor()) fail("a tensor");
   }
 
   // The graph without nodes that only served to find attributes.
@@ -462,17 +623,21 @@ class GraphImporter {
     return result;
   }
 
+  ImportShared& shared_;
+  GraphImporter* parent_;
   const onnx::GraphProto& proto_;
   std::shared_ptr<LoadedModel> model_;
   Graph graph_;
   GraphBuilder builder_;
+  FlowBuilder flow_;
   ImportState state_;
-  DeclaredShapes declared_shapes_;
-  FailureList failures_;
+  DeclaredShapes& declared_shapes_ = shared_.declared_shapes;
+  FailureList& failures_ = shared_.failures;
+  std::vector<FlowPort> flow_inputs_;
   std::unordered_map<std::string, onnx::TensorProto*> initializers_;
   std::deque<onnx::TensorProto> subgraph_initializers_;                       // copies: a subgraph is read only
   std::unordered_map<const onnx::TensorProto*, ValueId> subgraph_constants_;  // those that were read, by the original
-  std::unordered_map<std::string, ValueId> values_;
+  std::unordered_map<std::string, Binding> values_;
   std::unordered_set<std::string> failed_;  // values whose node could not be imported
   std::unordered_set<const onnx::NodeProto*> failed_nodes_;
   std::unordered_set<ValueId> named_;
@@ -480,9 +645,10 @@ class GraphImporter {
 
 }  // namespace
 
-Graph build_graph(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
-                  Evaluator& evaluator) {
-  return GraphImporter(std::move(model), ops, evaluator).run(options);
+ImportedModel build_model(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
+                          Evaluator& evaluator) {
+  ImportShared shared{std::move(model), ops, evaluator};
+  return GraphImporter(shared).run(options);
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Builds the graph of a loaded model; the order of the steps of an import stands in its `run`.
+// Builds the graph, or the flow, of a loaded model; the order of the steps of an import stands in its `run`.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-Graph build_graph(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
-                  Evaluator& evaluator);
+ImportedModel build_model(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
+                          Evaluator& evaluator);
 
 }  // namespace tessera

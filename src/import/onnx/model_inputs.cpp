@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "import/onnx/dtypes.h"
+#include "import/onnx/flow_types.h"
 #include "import/onnx/tensor_reader.h"
 #include "support/error.h"
 
@@ -24,6 +25,8 @@ struct OpenInput {
   DType dtype;
   bool has_rank;
   std::vector<Dim> dims;
+  std::vector<ValueKind> wrappers = {};
+  DType key = DType::kI64;
 };
 
 Dim read_dim(const onnx::TensorShapeProto::Dimension& dim) {
@@ -49,17 +52,23 @@ const char* kind_of(const onnx::TypeProto& type) {
 
 OpenInput read_input(const onnx::ValueInfoProto& info, const std::string& reader) {
   const std::string where = fmt::format("input '{}'", info.name());
-  if (!info.type().has_tensor_type())
-    throw UserError({"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), reader, "tensors",
-                     "give the input a tensor type in the model, or cut off the part that reads it"});
-  const auto& tensor = info.type().tensor_type();
-  const auto dtype = dtype_of_onnx(tensor.elem_type());
-  if (!dtype || *dtype == DType::kString)
-    throw UserError({"TSR-1024", fmt::format("{} has the data type {}", where, onnx_dtype_name(tensor.elem_type())),
-                     reader, "float, integer and bool tensors up to 64 bits",
-                     "prepare this input outside of the model, and cut off the part that reads it"});
-  OpenInput input{info.name(), *dtype, tensor.has_shape(), {}};
-  for (const auto& dim : tensor.shape().dim()) input.dims.push_back(read_dim(dim));
+  const auto type = flow_type_of(info.type());
+  if (!type && info.type().has_tensor_type())
+    throw UserError(
+        {"TSR-1024",
+         fmt::format("{} has the data type {}", where, onnx_dtype_name(info.type().tensor_type().elem_type())), reader,
+         "float, integer and bool tensors up to 64 bits, and strings",
+         "prepare this input outside of the model, and cut off the part that reads it"});
+  if (!type)
+    throw UserError({"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), reader,
+                     "tensors, sequences and optionals of tensors, and maps of numbers",
+                     "give the input such a type in the model, or cut off the part that reads it"});
+  OpenInput input{info.name(), type->dtype, type->dims.has_value(), {}, type->wrappers, type->key};
+  if (type->is_tensor()) {
+    for (const auto& dim : info.type().tensor_type().shape().dim()) input.dims.push_back(read_dim(dim));
+  } else if (type->dims) {
+    for (const int64_t dim : *type->dims) input.dims.push_back(dim < 0 ? Dim{} : Dim{dim, "", ""});
+  }
   return input;
 }
 
@@ -104,8 +113,8 @@ std::string option_for(const OpenInput& input) {
 
 class Resolver {
  public:
-  Resolver(std::vector<OpenInput> inputs, const OnnxImportOptions& options)
-      : inputs_(std::move(inputs)), options_(options) {}
+  Resolver(std::vector<OpenInput> inputs, const OnnxImportOptions& options, bool allow_open)
+      : inputs_(std::move(inputs)), options_(options), allow_open_(allow_open) {}
 
   std::vector<ModelInput> run() {
     check_names();
@@ -114,16 +123,17 @@ class Resolver {
     for (OpenInput& input : inputs_)
       for (Dim& dim : input.dims)
         if (!dim.value && symbols_.count(dim.name)) dim.value = symbols_.at(dim.name).first;
-    require_fixed();
+    if (!allow_open_) require_fixed();
     std::vector<ModelInput> result;
     for (const OpenInput& input : inputs_) {
-      ModelInput fixed{input.name, input.dtype, {}};
-      for (const Dim& dim : input.dims) fixed.dims.push_back(*dim.value);
-      if (!checked_num_elements(fixed.dims))
-        throw UserError({"TSR-1023",
-                         fmt::format("input '{}' has the shape [{}]", input.name, fmt::join(fixed.dims, ",")), "",
+      std::vector<int64_t> dims;
+      for (const Dim& dim : input.dims) dims.push_back(dim.value.value_or(-1));
+      ModelInput resolved{input.name, {input.wrappers, input.dtype, input.key, std::nullopt}};
+      if (input.has_rank) resolved.type.dims = dims;
+      if (resolved.type.is_fixed() && !checked_num_elements(dims))
+        throw UserError({"TSR-1023", fmt::format("input '{}' has the shape [{}]", input.name, fmt::join(dims, ",")), "",
                          "at most 2^40 elements", "give sizes that fit in memory"});
-      result.push_back(std::move(fixed));
+      result.push_back(std::move(resolved));
     }
     return result;
   }
@@ -198,6 +208,7 @@ class Resolver {
   void require_fixed() const {
     std::string found, hint;
     for (const OpenInput& input : inputs_) {
+      if (!input.wrappers.empty()) continue;
       const bool open = !input.has_rank || std::any_of(input.dims.begin(), input.dims.end(),
                                                        [](const Dim& dim) { return !dim.value.has_value(); });
       if (!open) continue;
@@ -212,6 +223,7 @@ class Resolver {
 
   std::vector<OpenInput> inputs_;
   const OnnxImportOptions& options_;
+  bool allow_open_;
   std::map<std::string, std::pair<int64_t, std::string>> symbols_;  // name -> value and the option that gave it
 };
 
@@ -219,14 +231,14 @@ class Resolver {
 
 std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
                                        const OnnxImportOptions& options,
-                                       const std::map<std::string, std::string>& readers) {
+                                       const std::map<std::string, std::string>& readers, bool allow_open) {
   std::vector<OpenInput> inputs;
   for (const auto& info : graph.input())
     if (!initializers.count(info.name())) {
       const auto reader = readers.find(info.name());
       inputs.push_back(read_input(info, reader == readers.end() ? "" : reader->second));
     }
-  return Resolver(std::move(inputs), options).run();
+  return Resolver(std::move(inputs), options, allow_open).run();
 }
 
 }  // namespace tessera

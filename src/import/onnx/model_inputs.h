@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/flow.h"
 #include "import/onnx/model_file.h"
 #include "import/onnx/onnx_import.h"
 
@@ -12,16 +13,16 @@ namespace tessera {
 
 struct ModelInput {
   std::string name;
-  DType dtype;
-  std::vector<int64_t> dims;
+  FlowType type;
 };
 
 // `initializers` are inputs with a value in the model; they are constants, not inputs. `readers` names for an input a
 // node that reads it, for messages. UserError: TSR-1020 dimensions
 // without a value, TSR-1021 an option that names nothing, TSR-1022 an option that contradicts the model or another
-// option, TSR-1023 dimensions out of range, TSR-1024 an input that is no tensor of a supported type, TSR-1025 a range.
+// option, TSR-1023 dimensions out of range, TSR-1024 an input that is of no supported type, TSR-1025 a range.
+// `allow_open`: dimensions of tensors may stay open (-1), and ranks; those of the elements of others always may.
 std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
                                        const OnnxImportOptions& options,
-                                       const std::map<std::string, std::string>& readers);
+                                       const std::map<std::string, std::string>& readers, bool allow_open);
 
 }  // namespace tessera

@@ -27,14 +27,28 @@ int NodeContext::num_inputs() const {
 
 bool NodeContext::has(int i) const { return i < node_.proto->input_size() && !node_.proto->input(i).empty(); }
 
-ValueId NodeContext::in(int i) {
+Binding NodeContext::binding(int i) {
   if (!has(i))
     throw UserError({"TSR-1041", fmt::format("{} has no input {}", op_type(), i), label(),
                      fmt::format("input {} is required", i), ""});
   // The importer runs a handler only when every operand could be imported.
-  const auto value = state_.lookup(node_.proto->input(i));
-  check(value.has_value(), "a handler reads a value that was not imported: " + node_.proto->input(i));
-  return *value;
+  const auto binding = state_.lookup(node_.proto->input(i));
+  check(binding.has_value(), "a handler reads a value that was not imported: " + node_.proto->input(i));
+  return *binding;
+}
+
+ValueId NodeContext::in(int i) {
+  const Binding found = binding(i);
+  if (found.is_value()) return found.value;
+  const FlowType type = flow_type(found);
+  const std::string what = fmt::format("input {} (value '{}')", i, node_.proto->input(i));
+  if (!type.is_tensor())
+    malformed(fmt::format("{} is {}", what, type.to_string()), "a tensor",
+              "take it apart first (SequenceAt, ConcatFromSequence, OptionalGetElement)");
+  if (!type.is_fixed())
+    unsupported(fmt::format("{} is {}: its shape is known only when the model runs", what, type.to_string()));
+  // The run refuses another shape than the declared one.
+  return state_.flow.value_of(found.parts->slot, type.dtype, *type.dims);
 }
 
 std::vector<ValueId> NodeContext::all_inputs() {
@@ -51,7 +65,7 @@ void NodeContext::require_inputs(int min, int max) {
                      : min == max ? fmt::format("{} input{}", min, min == 1 ? "" : "s")
                                   : fmt::format("{} to {} inputs", min, max),
                      ""});
-  for (int i = 0; i < min; ++i) in(i);
+  for (int i = 0; i < min; ++i) binding(i);
 }
 
 int NodeContext::axis(int64_t axis, int rank, const std::string& name) {
@@ -129,12 +143,23 @@ class ConditionScope {
 
 std::vector<ValueId> NodeContext::open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs,
                                        std::optional<ValueId> counts) {
+  std::vector<ValueId> values;
+  for (const Binding& result : open_bindings(subgraph, {inputs.begin(), inputs.end()}, counts)) {
+    if (!result.is_value())
+      unsupported(fmt::format("a result of a subgraph that is {}", flow_type(result).to_string()));
+    values.push_back(result.value);
+  }
+  return values;
+}
+
+std::vector<Binding> NodeContext::open_bindings(const onnx::GraphProto& subgraph, const std::vector<Binding>& inputs,
+                                                std::optional<ValueId> counts) {
   if (!counts) return state_.open_subgraph(subgraph, node_, inputs);
   const ConditionScope scope(state_.conditions, *counts);
   return state_.open_subgraph(subgraph, node_, inputs);
 }
 
-std::variant<std::vector<ValueId>, Diagnostic> NodeContext::try_open(const onnx::GraphProto& branch, ValueId counts) {
+std::variant<std::vector<Binding>, Diagnostic> NodeContext::try_open(const onnx::GraphProto& branch, ValueId counts) {
   const ConditionScope scope(state_.conditions, counts);
   return state_.try_subgraph(branch, node_);
 }
@@ -183,12 +208,58 @@ std::optional<std::vector<int64_t>> NodeContext::ints_attr_or_input(const std::s
   return const_ints(i, name);
 }
 
+ValueId NodeContext::mark_string(ValueId v) {
+  state_.flow.mark_string(v);
+  return v;
+}
+
+ValueId NodeContext::strings(const std::vector<std::string>& texts, std::vector<int64_t> dims) {
+  Tensor numbers(DType::kI64, std::move(dims));
+  for (size_t i = 0; i < texts.size(); ++i) numbers.set_int(static_cast<int64_t>(i), string_number(texts[i]));
+  return mark_string(constant_value(std::move(numbers)));
+}
+
+FlowType NodeContext::flow_type(const Binding& binding) const {
+  if (!binding.is_value()) return binding.parts->type;
+  const TensorType& type = state_.graph.type(binding.value);
+  return {{}, is_string(binding.value) ? DType::kString : type.dtype, DType::kI64, type.dims()};
+}
+
+SlotId NodeContext::slot(const Binding& binding) {
+  const bool known = !binding.is_value() && binding.parts->kind != Structure::Kind::kSlot;
+  if (known && !state_.conditions.empty()) throw NeedsBlock{};
+  return state_.flow.slot_of(binding, step_loc());
+}
+
+Binding NodeContext::from_slot(SlotId slot, const FlowType& type, bool fixed) {
+  if (fixed && type.is_fixed()) return state_.flow.value_of(slot, type.dtype, *type.dims);
+  return Binding(Structure{Structure::Kind::kSlot, type, {}, slot});
+}
+
+Binding NodeContext::step(FlowOp op, std::vector<SlotId> inputs, const FlowType& type, bool fixed,
+                          std::vector<int64_t> ints) {
+  const SlotId result = new_slot(type);
+  add_step({op, std::move(inputs), {result}, std::move(ints), -1, {}, step_loc()});
+  return from_slot(result, type, fixed);
+}
+
+void NodeContext::add_step(FlowStep step) {
+  if (!state_.conditions.empty()) throw NeedsBlock{};
+  state_.flow.add(std::move(step));
+}
+
+std::string NodeContext::step_loc() const { return fmt::format("{} '{}'", op_type(), label()); }
+
 Tensor NodeContext::tensor(const onnx::TensorProto& proto) {
   return tensor_from_proto(proto, state_.model, state_.model->external, label());
 }
 
 void NodeContext::out(int i, ValueId v) {
   if (wants(i)) results_.emplace_back(node_.proto->output(i), v);
+}
+
+void NodeContext::out(int i, Binding binding) {
+  if (wants(i)) results_.emplace_back(node_.proto->output(i), std::move(binding));
 }
 
 void NodeContext::no_outputs_from(int first, const std::string& what) {

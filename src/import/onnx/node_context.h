@@ -15,9 +15,12 @@
 #include "graph/op_def.h"
 #include "import/onnx/attributes.h"
 #include "import/onnx/constants.h"
+#include "import/onnx/flow_builder.h"
 #include "import/onnx/node_list.h"
 
 namespace tessera {
+
+class FailureList;
 
 // The node is legal ONNX that we cannot import; reported together with all others of the model.
 struct UnsupportedNode {
@@ -27,7 +30,25 @@ struct UnsupportedNode {
 // A node in one of this node's subgraphs cannot be imported; that one is reported.
 struct UnsupportedSubgraph {};
 
-// What all nodes of one import share.
+// What is around this node is computed whether it counts or not, which a step of a run cannot be: whoever opened the
+// subgraph runs it as a block of its own instead.
+struct NeedsBlock {};
+
+// An input of a subgraph that runs as a block: what its name stands for is in a slot. `fixed`: a tensor that has the
+// shape of its type in every run.
+struct BlockInput {
+  SlotId slot = -1;
+  FlowType type;
+  bool fixed = false;
+};
+
+// A subgraph whose nodes run as a block.
+struct OpenBlock {
+  std::vector<BlockInput> results;                              // of the subgraph, in slots of the block
+  std::function<FlowBlock(std::vector<FlowStep> last)> finish;  // adds steps behind the others; call it once
+};
+
+// What all nodes of one block of an import share.
 struct ImportState {
   const OpTable& ops;
   std::shared_ptr<LoadedModel> model;
@@ -35,16 +56,28 @@ struct ImportState {
   GraphBuilder& builder;
   ConstantFinder constants;
   std::map<std::pair<DType, uint64_t>, ValueId> scalars;  // by the bits of the double
-  // The value of an ONNX name; materialises initializers. Empty when its node could not be imported.
-  std::function<std::optional<ValueId>(const std::string& name)> lookup;
+  FlowBuilder& flow;
+  FailureList& failures;  // of the whole import
+  bool in_flow;           // the model has values that only a run knows
+  // What an ONNX name stands for; materialises initializers. Empty when its node could not be imported.
+  std::function<std::optional<Binding>(const std::string& name)> lookup;
   // Adds the nodes of a subgraph, given a value for each of its inputs, and answers the values of its outputs. Throws
   // UnsupportedSubgraph.
-  std::function<std::vector<ValueId>(const onnx::GraphProto& graph, const FlatNode& node,
-                                     const std::vector<ValueId>& inputs)>
+  std::function<std::vector<Binding>(const onnx::GraphProto& graph, const FlatNode& node,
+                                     const std::vector<Binding>& inputs)>
       open_subgraph;
   // The same for a subgraph without inputs that may contradict the shapes around it: then the answer is why.
-  std::function<std::variant<std::vector<ValueId>, Diagnostic>(const onnx::GraphProto& graph, const FlatNode& node)>
+  std::function<std::variant<std::vector<Binding>, Diagnostic>(const onnx::GraphProto& graph, const FlatNode& node)>
       try_subgraph;
+  // Imports a subgraph as a block of its own; `first` are its first steps. Throws UnsupportedSubgraph.
+  std::function<OpenBlock(const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
+                          std::vector<FlowStep> first)>
+      open_block;
+  // What it answers takes back everything that was imported since, errors included.
+  std::function<std::function<void()>()> checkpoint;
+  // The node with its operands under other names and values, in a graph of its own: every operand that is no constant
+  // is a tensor of kFlowBlock elements. Answers the number of the piece; `inputs` are those operands' slots.
+  std::function<int32_t(const FlatNode& node, std::vector<SlotId>& inputs, std::vector<FlowType>& results)> elementwise;
   // The shape that the model declares for a value, itself or through values of the same shape; empty without a fixed
   // one.
   std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared;
@@ -63,9 +96,12 @@ class NodeContext {
   AttributeReader attrs;
 
   // ---- operands ----
-  int num_inputs() const;                 // without absent ones at the end
-  bool has(int i) const;                  // false for optional operands that are left out
-  ValueId in(int i);                      // UserError TSR-1041 when it is left out
+  int num_inputs() const;  // without absent ones at the end
+  bool has(int i) const;   // false for optional operands that are left out
+  // UserError TSR-1041 when it is left out; UnsupportedNode when only a run knows its shape, unless the model declares
+  // one, and UserError TSR-1044 when it is no tensor.
+  ValueId in(int i);
+  Binding binding(int i);                 // the same for whatever it is
   std::vector<ValueId> all_inputs();      // each must be there
   void require_inputs(int min, int max);  // max < 0: any number
   const TensorType& type(ValueId v) const { return state_.graph.type(v); }
@@ -106,7 +142,7 @@ class NodeContext {
                             std::optional<ValueId> counts = {});
   // The same for a branch that is taken when `counts` holds. A branch may be meant for other shapes than those that the
   // model is compiled for and contradict them; then the answer is the first contradiction.
-  std::variant<std::vector<ValueId>, Diagnostic> try_open(const onnx::GraphProto& branch, ValueId counts);
+  std::variant<std::vector<Binding>, Diagnostic> try_open(const onnx::GraphProto& branch, ValueId counts);
 
   // ---- results ----
   int num_outputs() const { return node_.proto->output_size(); }
@@ -114,7 +150,38 @@ class NodeContext {
   void out(int i, ValueId v);
   // UnsupportedNode when a result from `first` on is asked for.
   void no_outputs_from(int first, const std::string& what);
-  const std::vector<std::pair<std::string, ValueId>>& results() const { return results_; }
+  void out(int i, Binding binding);
+  const std::vector<std::pair<std::string, Binding>>& results() const { return results_; }
+  void forget_results() { results_.clear(); }
+
+  // ---- strings (graph/flow.h) ----
+  bool is_string(ValueId v) const { return state_.flow.is_string(v); }
+  ValueId mark_string(ValueId v);  // `v` is a tensor of numbers of strings
+  ValueId mark_like(ValueId v, ValueId other) { return is_string(other) ? mark_string(v) : v; }
+  ValueId strings(const std::vector<std::string>& texts, std::vector<int64_t> dims);  // a constant
+  int64_t string_number(const std::string& text) { return state_.flow.parts().string_number(text); }
+
+  // ---- what only a run knows ----
+  bool in_flow() const { return state_.in_flow; }
+  FlowType flow_type(const Binding& binding) const;
+  SlotId slot(const Binding& binding);  // parts that are known become an object of the run
+  SlotId slot(int i) { return has(i) ? slot(binding(i)) : -1; }
+  SlotId new_slot(FlowType type) { return state_.flow.parts().new_slot(std::move(type)); }
+  // What is in a slot; a value of the graph when it is a tensor that always has the shape of its type.
+  Binding from_slot(SlotId slot, const FlowType& type, bool fixed);
+  // A step with one result. Throws NeedsBlock inside of branches that may not be taken.
+  Binding step(FlowOp op, std::vector<SlotId> inputs, const FlowType& type, bool fixed, std::vector<int64_t> ints = {});
+  void add_step(FlowStep step);
+  std::string step_loc() const;  // of this node's steps, for messages
+  std::vector<Binding> open_bindings(const onnx::GraphProto& subgraph, const std::vector<Binding>& inputs,
+                                     std::optional<ValueId> counts = {});
+  OpenBlock open_block(const onnx::GraphProto& subgraph, const std::vector<BlockInput>& inputs,
+                       std::vector<FlowStep> first = {}) {
+    return state_.open_block(subgraph, node_, inputs, std::move(first));
+  }
+  std::function<void()> checkpoint() { return state_.checkpoint(); }
+  const FlatNode& node() const { return node_; }
+  ImportState& state() { return state_; }
 
   // ---- errors ----
   [[noreturn]] void malformed(const std::string& found, const std::string& legal, const std::string& hint = "") const;
@@ -149,7 +216,7 @@ class NodeContext {
   const FlatNode& node_;
   int64_t version_;
   std::string_view primitive_;
-  std::vector<std::pair<std::string, ValueId>> results_;
+  std::vector<std::pair<std::string, Binding>> results_;
 };
 
 }  // namespace tessera

@@ -14,7 +14,7 @@ namespace {
 // Runs `import`. Every message says what to do: where no better advice is known, the model contradicts the standard and
 // only its writer can mend it.
 template <typename Import>
-Graph with_advice(Import&& import) {
+ImportedModel with_advice(Import&& import) {
   try {
     return import();
   } catch (const UserError& error) {
@@ -29,8 +29,15 @@ Graph with_advice(Import&& import) {
 
 }  // namespace
 
-Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
-                       Evaluator& evaluator) {
+Graph graph_alone(ImportedModel model) {
+  if (!model.flow) return std::move(model.graph);
+  throw UserError({"TSR-1046", "the model has strings, sequences, optionals or maps, or shapes that only a run knows",
+                   "", "tensors of numbers with fixed shapes",
+                   "use 'tessera compile', 'run' or 'verify', which know them"});
+}
+
+ImportedModel import_onnx_model(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
+                                Evaluator& evaluator) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   return with_advice([&] {
     std::shared_ptr<LoadedModel> model;
@@ -40,13 +47,23 @@ Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options
       model = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string(),
                          [&](size_t consumed) { file->forget(consumed); });
     }
-    return build_graph(std::move(model), options, ops, evaluator);
+    return build_model(std::move(model), options, ops, evaluator);
   });
+}
+
+Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
+                       Evaluator& evaluator) {
+  return graph_alone(import_onnx_model(path, options, ops, evaluator));
+}
+
+ImportedModel import_onnx_model_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
+                                      Evaluator& evaluator, const std::string& folder) {
+  return with_advice([&] { return build_model(load_model(bytes, "the model", folder), options, ops, evaluator); });
 }
 
 Graph import_onnx_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
                         Evaluator& evaluator, const std::string& folder) {
-  return with_advice([&] { return build_graph(load_model(bytes, "the model", folder), options, ops, evaluator); });
+  return graph_alone(import_onnx_model_bytes(bytes, options, ops, evaluator, folder));
 }
 
 }  // namespace tessera

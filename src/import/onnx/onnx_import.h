@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/evaluator.h"
+#include "graph/flow.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
 
@@ -29,6 +30,14 @@ struct OnnxImportOptions {
 // that cannot be imported are in one UserError TSR-1040. `evaluator` computes shape arithmetic; it is used during the
 // call only. External data is read from the folder of `path`, and only from there.
 // The graph's constants borrow from the model in memory and from the mapped files, and keep both alive.
+ImportedModel import_onnx_model(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
+                                Evaluator& evaluator);
+ImportedModel import_onnx_model_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
+                                      Evaluator& evaluator, const std::string& folder = "");
+
+// The graph, for whoever can only use one: UserError TSR-1046 when it takes a flow to say what the model does.
+Graph graph_alone(ImportedModel model);
+// The same for whoever can only use a graph: UserError TSR-1046 when it takes a flow to say what the model does.
 Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
                        Evaluator& evaluator);
 

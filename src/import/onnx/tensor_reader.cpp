@@ -9,6 +9,7 @@
 #include "import/onnx/dtypes.h"
 #include "onnx-ml.pb.h"
 #include "support/error.h"
+#include "support/utf8.h"
 
 namespace tessera {
 namespace {
@@ -107,10 +108,10 @@ Tensor tensor_from_proto(const TensorProto& proto, const std::shared_ptr<const v
                          const std::string& label) {
   const auto dtype = dtype_of_onnx(proto.data_type());
   if (proto.data_type() == TensorProto::UNDEFINED) fail_data(label, "the tensor has no data type", "a data type");
-  if (!dtype || *dtype == DType::kString)
+  if (!dtype)
     throw UserError({"TSR-1031", fmt::format("the tensor has the data type {}", onnx_dtype_name(proto.data_type())),
-                     label, "float, integer and bool tensors up to 64 bits",
-                     "string and complex values are not supported: remove the part of the model that uses them"});
+                     label, "float, integer and bool tensors up to 64 bits, and strings",
+                     "complex values are not supported: remove the part of the model that uses them"});
   std::vector<int64_t> dims = dims_of(proto);
   const auto count = checked_num_elements(dims);
   if (!count)
@@ -118,6 +119,16 @@ Tensor tensor_from_proto(const TensorProto& proto, const std::shared_ptr<const v
               "dimensions of zero or more, and at most 2^40 elements");
   if (proto.has_segment()) fail_data(label, "the tensor is stored in segments", "tensors in one piece");
 
+  if (*dtype == DType::kString) {
+    if (proto.string_data_size() != *count || all_typed_entries(proto) != *count || !proto.raw_data().empty() ||
+        proto.data_location() == TensorProto::EXTERNAL)
+      fail_data(label, fmt::format("the tensor has {} entries of string_data", proto.string_data_size()),
+                fmt::format("{} entries, and no other data", *count));
+    std::vector<std::string> texts(proto.string_data().begin(), proto.string_data().end());
+    for (const std::string& text : texts)
+      if (!is_utf8(text)) fail_data(label, "the tensor has a string that is not UTF-8", "strings in UTF-8");
+    return Tensor::of_strings(std::move(texts), std::move(dims));
+  }
   const int64_t size = dtype_bytes(*dtype, *count);
   if (proto.data_location() == TensorProto::EXTERNAL) {
     const ExternalData::Bytes bytes = external.find(proto, size, label);
@@ -143,9 +154,12 @@ Tensor tensor_from_proto(const TensorProto& proto, const std::shared_ptr<const v
 }
 
 void tensor_to_proto(const Tensor& tensor, TensorProto& proto) {
-  check(tensor.dtype() != DType::kString, "string tensors cannot be written");
   proto.set_data_type(onnx_of_dtype(tensor.dtype()));
   for (const int64_t dim : tensor.dims()) proto.add_dims(dim);
+  if (tensor.dtype() == DType::kString) {
+    for (const std::string& text : tensor.strings()) proto.add_string_data(text);
+    return;
+  }
   proto.set_raw_data(tensor.bytes(), static_cast<size_t>(tensor.num_bytes()));
 }
 

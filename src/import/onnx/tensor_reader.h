@@ -25,7 +25,6 @@ std::optional<int64_t> checked_num_elements(const std::vector<int64_t>& dims);
 Tensor tensor_from_proto(const onnx::TensorProto& proto, const std::shared_ptr<const void>& owner,
                          ExternalData& external, const std::string& label);
 
-// REQUIRES: not a string tensor.
 void tensor_to_proto(const Tensor& tensor, onnx::TensorProto& proto);
 
 }  // namespace tessera

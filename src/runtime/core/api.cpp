@@ -6,6 +6,7 @@
 #include "runtime/core/module_loader.h"
 #include "runtime/core/session.h"
 #include "runtime/cpu/affinity.h"
+#include "runtime/values/flow_run.h"
 #include "tessera/tessera.h"
 
 using namespace tessera;
@@ -40,6 +41,38 @@ tessera_status tensor_info(const ModuleFile& file, const tsr_tensor_descr* tenso
   for (int axis = 0; axis < TESSERA_MAX_RANK; ++axis) {
     info->dims[axis] = static_cast<uint32_t>(axis) < tensor.rank ? tensor.dims[axis] : 0;
   }
+  return TESSERA_OK;
+}
+
+void fill_dims(const int64_t* dims, int32_t rank, tessera_value_info* info) {
+  info->rank = rank;
+  for (int32_t axis = 0; axis < rank; ++axis) info->dims[axis] = dims[axis] < 0 ? -1 : dims[axis];
+}
+
+tessera_status value_info(const ModuleFile& file, const tsr_tensor_descr* tensors, uint32_t count, int32_t index,
+                          tessera_value_info* info) {
+  if (index < 0 || static_cast<uint32_t>(index) >= count) return TESSERA_NOT_FOUND;
+  const tsr_tensor_descr& tensor = tensors[index];
+  *info = {};
+  info->name = file.text(tensor.name);
+  info->dtype = static_cast<tessera_dtype>(tensor.dtype);
+  fill_dims(tensor.dims, static_cast<int32_t>(tensor.rank), info);
+  return TESSERA_OK;
+}
+
+tessera_status value_info(const ModuleFile& file, const tsr_value_descr* values, uint32_t count, int32_t index,
+                          tessera_value_info* info) {
+  if (index < 0 || static_cast<uint32_t>(index) >= count) return TESSERA_NOT_FOUND;
+  const tsr_value_descr& value = values[index];
+  *info = {};
+  info->name = file.text(value.name);
+  info->dtype = static_cast<tessera_dtype>(value.dtype);
+  info->key = static_cast<tessera_dtype>(value.key);
+  info->num_wrappers = static_cast<int32_t>(value.num_wrappers);
+  for (uint32_t i = 0; i < value.num_wrappers; ++i) {
+    info->wrappers[i] = static_cast<tessera_value_kind>(value.wrappers[i]);
+  }
+  fill_dims(value.dims, value.rank, info);
   return TESSERA_OK;
 }
 
@@ -88,11 +121,15 @@ void tessera_module_free(tessera_module* module) {
 }
 
 int32_t tessera_module_num_inputs(const tessera_module* module) {
-  return module ? static_cast<int32_t>(module->file.descriptor->num_inputs) : 0;
+  if (!module) return 0;
+  const tsr_descriptor& descriptor = *module->file.descriptor;
+  return static_cast<int32_t>(module->file.has_values() ? descriptor.num_value_inputs : descriptor.num_inputs);
 }
 
 int32_t tessera_module_num_outputs(const tessera_module* module) {
-  return module ? static_cast<int32_t>(module->file.descriptor->num_outputs) : 0;
+  if (!module) return 0;
+  const tsr_descriptor& descriptor = *module->file.descriptor;
+  return static_cast<int32_t>(module->file.has_values() ? descriptor.num_value_outputs : descriptor.num_outputs);
 }
 
 int32_t tessera_module_num_symbols(const tessera_module* module) {
@@ -105,12 +142,32 @@ int32_t tessera_module_num_kernels(const tessera_module* module) {
 
 tessera_status tessera_module_input(const tessera_module* module, int32_t index, tessera_tensor_info* info) {
   if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  if (module->file.has_values()) return TESSERA_UNSUPPORTED;
   return tensor_info(module->file, module->file.inputs(), module->file.descriptor->num_inputs, index, info);
 }
 
 tessera_status tessera_module_output(const tessera_module* module, int32_t index, tessera_tensor_info* info) {
   if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  if (module->file.has_values()) return TESSERA_UNSUPPORTED;
   return tensor_info(module->file, module->file.outputs(), module->file.descriptor->num_outputs, index, info);
+}
+
+int32_t tessera_module_has_values(const tessera_module* module) {
+  return module && module->file.has_values() ? 1 : 0;
+}
+
+tessera_status tessera_module_input_value(const tessera_module* module, int32_t index, tessera_value_info* info) {
+  if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  const ModuleFile& file = module->file;
+  return file.has_values() ? value_info(file, file.value_inputs(), file.descriptor->num_value_inputs, index, info)
+                           : value_info(file, file.inputs(), file.descriptor->num_inputs, index, info);
+}
+
+tessera_status tessera_module_output_value(const tessera_module* module, int32_t index, tessera_value_info* info) {
+  if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  const ModuleFile& file = module->file;
+  return file.has_values() ? value_info(file, file.value_outputs(), file.descriptor->num_value_outputs, index, info)
+                           : value_info(file, file.outputs(), file.descriptor->num_outputs, index, info);
 }
 
 tessera_status tessera_module_symbol(const tessera_module* module, int32_t index, tessera_symbol_info* info) {
@@ -178,6 +235,20 @@ tessera_status tessera_session_run(tessera_session* session, const tessera_tenso
   if (!outputs && num_outputs > 0) return null_argument("tessera_session_run", "outputs", error);
   return run_session(session, inputs, num_inputs, outputs, num_outputs, error);
 }
+
+tessera_status tessera_session_run_values(tessera_session* session, const tessera_value* const* inputs,
+                                          int32_t num_inputs, tessera_value** outputs, int32_t num_outputs,
+                                          const tessera_allocator* allocator, tessera_error* error) {
+  if (!session) return null_argument("tessera_session_run_values", "session", error);
+  if (!inputs && num_inputs > 0) return null_argument("tessera_session_run_values", "inputs", error);
+  if (!outputs && num_outputs > 0) return null_argument("tessera_session_run_values", "outputs", error);
+  if (allocator && (!allocator->allocate || !allocator->release)) {
+    return null_argument("tessera_session_run_values", "a function of the allocator", error);
+  }
+  return run_values(session, inputs, num_inputs, outputs, num_outputs, allocator, error);
+}
+
+void tessera_value_free(tessera_value* value, const tessera_allocator* allocator) { free_value(value, allocator); }
 
 void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace, void* user) {
   if (session) set_session_trace(session, trace, user);

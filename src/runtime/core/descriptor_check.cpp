@@ -28,6 +28,10 @@ class DescriptorChecker {
   tessera_status check_kernel(uint32_t index);
   tessera_status check_check(uint32_t index);
   tessera_status check_alias(uint32_t index);
+  tessera_status check_value(const char* kind, uint32_t index, const tsr_value_descr& value);
+  tessera_status check_piece(uint32_t index);
+  tessera_status check_step(uint32_t index);
+  tessera_status check_string(uint32_t index);
   tessera_status check_text(const char* what, uint32_t offset);
   bool table_fits(uint32_t offset, uint32_t count, uint64_t element) const {
     return offset % TSR_SECTION_ALIGN == 0 && offset <= size_ && count <= (size_ - offset) / element;
@@ -87,6 +91,15 @@ tessera_status DescriptorChecker::check() {
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_kernels; ++i) status = check_kernel(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_checks; ++i) status = check_check(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_aliases; ++i) status = check_alias(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_value_inputs; ++i) {
+    status = check_value("input", i, table<tsr_value_descr>(descriptor_.value_inputs)[i]);
+  }
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_value_outputs; ++i) {
+    status = check_value("output", i, table<tsr_value_descr>(descriptor_.value_outputs)[i]);
+  }
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_pieces; ++i) status = check_piece(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_strings; ++i) status = check_string(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_steps; ++i) status = check_step(i);
   return status;
 }
 
@@ -100,7 +113,12 @@ tessera_status DescriptorChecker::check_tables() {
                 {"symbols", descriptor_.symbols, descriptor_.num_symbols, sizeof(tsr_symbol_descr)},
                 {"kernels", descriptor_.kernels, descriptor_.num_kernels, sizeof(tsr_kernel_descr)},
                 {"checks", descriptor_.checks, descriptor_.num_checks, sizeof(tsr_check_descr)},
-                {"aliases", descriptor_.aliases, descriptor_.num_aliases, sizeof(tsr_alias_descr)}};
+                {"aliases", descriptor_.aliases, descriptor_.num_aliases, sizeof(tsr_alias_descr)},
+                {"value inputs", descriptor_.value_inputs, descriptor_.num_value_inputs, sizeof(tsr_value_descr)},
+                {"value outputs", descriptor_.value_outputs, descriptor_.num_value_outputs, sizeof(tsr_value_descr)},
+                {"steps", descriptor_.steps, descriptor_.num_steps, sizeof(tsr_step_descr)},
+                {"pieces", descriptor_.pieces, descriptor_.num_pieces, sizeof(tsr_piece_descr)},
+                {"strings", descriptor_.strings, descriptor_.num_strings, sizeof(tsr_string_descr)}};
   for (const auto& table : tables) {
     if (!table_fits(table.offset, table.count, table.element)) {
       return wrong("its table of %u %s at offset %u does not fit or is not aligned", table.count, table.name,
@@ -229,6 +247,124 @@ tessera_status DescriptorChecker::check_alias(uint32_t index) {
   const bool in_order = index == 0 || rows[index - 1].output < row.output ||
                         (rows[index - 1].output == row.output && rows[index - 1].input < row.input);
   return in_order ? TESSERA_OK : wrong("alias %u is not behind the one before it", index);
+}
+
+tessera_status DescriptorChecker::check_value(const char* kind, uint32_t index, const tsr_value_descr& value) {
+  char what[64];
+  snprintf(what, sizeof(what), "the name of %s value %u", kind, index);
+  const tessera_status status = check_text(what, value.name);
+  if (status != TESSERA_OK) return status;
+  bool sound = value.num_wrappers <= TSR_MAX_WRAPPERS && value.rank >= -1 && value.rank <= TSR_MAX_RANK &&
+               value.slot < descriptor_.num_slots &&
+               (value.dtype == TSR_STRING || module_dtype_bits(value.dtype) > 0) &&
+               (value.key == TSR_STRING || value.key == TSR_I64);
+  for (uint32_t i = 0; sound && i < value.num_wrappers; ++i) {
+    const bool last = i + 1 == value.num_wrappers;
+    sound = value.wrappers[i] >= TSR_SEQUENCE && value.wrappers[i] <= TSR_MAP && (value.wrappers[i] != TSR_MAP || last);
+  }
+  for (int32_t d = 0; sound && d < value.rank; ++d) sound = value.dims[d] >= -1;
+  return sound ? TESSERA_OK : wrong("%s value '%s' has no sound type or slot", kind, clip_name(text(value.name)).text);
+}
+
+tessera_status DescriptorChecker::check_piece(uint32_t index) {
+  const tsr_piece_descr& piece = table<tsr_piece_descr>(descriptor_.pieces)[index];
+  const auto within = [](uint32_t first, uint32_t count, uint32_t all) { return first <= all && count <= all - first; };
+  if (within(piece.first_input, piece.num_inputs, descriptor_.num_inputs) &&
+      within(piece.first_output, piece.num_outputs, descriptor_.num_outputs) &&
+      within(piece.first_check, piece.num_checks, descriptor_.num_checks)) {
+    return TESSERA_OK;
+  }
+  return wrong("piece %u has rows beyond the tables", index);
+}
+
+tessera_status DescriptorChecker::check_string(uint32_t index) {
+  const tsr_string_descr& row = table<tsr_string_descr>(descriptor_.strings)[index];
+  if (row.offset <= size_ && row.size <= size_ - row.offset && is_utf8(text(row.offset), row.size)) return TESSERA_OK;
+  return wrong("string %u is not UTF-8 inside it", index);
+}
+
+// How many operands and integers a step of each kind has at least; steps of a kind that is not here are refused.
+struct StepShape {
+  uint32_t op, inputs, outputs, ints;
+};
+constexpr StepShape kStepShapes[] = {
+    {TSR_FLOW_PIECE, 0, 0, 0},         {TSR_FLOW_ELEMENTWISE, 1, 1, 1},   {TSR_FLOW_MOVE, 0, 0, 0},
+    {TSR_FLOW_NUMBER, 0, 1, 1},        {TSR_FLOW_TRUTH, 0, 1, 1},         {TSR_FLOW_COUNT, 1, 1, 0},
+    {TSR_FLOW_IF, 1, 0, 0},            {TSR_FLOW_WHILE, 3, 0, 0},         {TSR_FLOW_SEQUENCE, 0, 1, 1},
+    {TSR_FLOW_INSERT, 3, 1, 0},        {TSR_FLOW_ERASE, 2, 1, 0},         {TSR_FLOW_AT, 2, 1, 0},
+    {TSR_FLOW_LENGTH, 1, 1, 0},        {TSR_FLOW_SPLIT, 2, 1, 2},         {TSR_FLOW_JOIN, 1, 1, 2},
+    {TSR_FLOW_OPTIONAL, 1, 1, 0},      {TSR_FLOW_HAS_ELEMENT, 1, 1, 0},   {TSR_FLOW_GET_ELEMENT, 1, 1, 0},
+    {TSR_FLOW_SHAPE, 1, 1, 2},         {TSR_FLOW_SIZE, 1, 1, 0},          {TSR_FLOW_SLICE, 5, 1, 0},
+    {TSR_FLOW_RESHAPE, 2, 1, 1},       {TSR_FLOW_SQUEEZE, 2, 1, 0},       {TSR_FLOW_UNSQUEEZE, 2, 1, 0},
+    {TSR_FLOW_TRANSPOSE, 1, 1, 0},     {TSR_FLOW_GATHER, 2, 1, 1},        {TSR_FLOW_EXPAND, 2, 1, 0},
+    {TSR_FLOW_CONCAT, 1, 1, 1},        {TSR_FLOW_FLATTEN, 1, 1, 1},       {TSR_FLOW_STRING_CONCAT, 2, 1, 0},
+    {TSR_FLOW_STRING_SPLIT, 1, 2, 2},  {TSR_FLOW_STRING_NORMALIZE, 1, 1, 2}, {TSR_FLOW_TO_STRING, 1, 1, 0},
+    {TSR_FLOW_FROM_STRING, 1, 1, 1},   {TSR_FLOW_STRING_RANK, 1, 1, 0},   {TSR_FLOW_ZIP_MAP, 2, 1, 0},
+    {TSR_FLOW_DICT_VECTORIZE, 2, 1, 0}, {TSR_FLOW_CAST_MAP, 1, 1, 3},
+};
+
+// Whether operand `i` of a step may be left out (slot -1).
+bool may_be_absent(uint32_t op, uint32_t i) {
+  switch (op) {
+    case TSR_FLOW_WHILE: return i < 2;
+    case TSR_FLOW_INSERT: return i == 2;
+    case TSR_FLOW_ERASE:
+    case TSR_FLOW_SPLIT:
+    case TSR_FLOW_SQUEEZE: return i == 1;
+    case TSR_FLOW_OPTIONAL:
+    case TSR_FLOW_HAS_ELEMENT: return i == 0;
+    case TSR_FLOW_SLICE: return i >= 3;
+    default: return false;
+  }
+}
+
+tessera_status DescriptorChecker::check_step(uint32_t index) {
+  const tsr_step_descr& step = table<tsr_step_descr>(descriptor_.steps)[index];
+  char what[64];
+  snprintf(what, sizeof(what), "the name of step %u", index);
+  const tessera_status status = check_text(what, step.name);
+  if (status != TESSERA_OK) return status;
+  const StepShape* shape = nullptr;
+  for (const StepShape& row : kStepShapes) shape = row.op == step.op ? &row : shape;
+  if (!shape || step.num_inputs < shape->inputs || step.num_outputs < shape->outputs || step.num_ints < shape->ints ||
+      !table_fits(step.ints, step.num_ints, sizeof(int64_t)) ||
+      !table_fits(step.inputs, step.num_inputs, sizeof(int32_t)) ||
+      !table_fits(step.outputs, step.num_outputs, sizeof(int32_t))) {
+    return wrong("step %u of kind %u has operands that do not fit", index, step.op);
+  }
+  const int32_t* inputs = table<int32_t>(step.inputs);
+  const int32_t* outputs = table<int32_t>(step.outputs);
+  bool sound = step.op != TSR_FLOW_MOVE || step.num_inputs == step.num_outputs;
+  for (uint32_t i = 0; i < step.num_inputs; ++i) {
+    sound = sound && inputs[i] < static_cast<int32_t>(descriptor_.num_slots) &&
+            (inputs[i] >= 0 || (inputs[i] == -1 && may_be_absent(step.op, i)));
+  }
+  for (uint32_t i = 0; i < step.num_outputs; ++i) {
+    sound = sound && outputs[i] >= 0 && outputs[i] < static_cast<int32_t>(descriptor_.num_slots);
+  }
+  const bool runs_piece = step.op == TSR_FLOW_PIECE || step.op == TSR_FLOW_ELEMENTWISE;
+  sound = sound && runs_piece == (step.piece >= 0);
+  if (sound && runs_piece) {
+    sound = step.piece < static_cast<int32_t>(descriptor_.num_pieces);
+    if (sound) {
+      const tsr_piece_descr& piece = table<tsr_piece_descr>(descriptor_.pieces)[step.piece];
+      sound = piece.num_inputs == step.num_inputs && piece.num_outputs == step.num_outputs &&
+              step.num_ints == step.num_outputs;
+    }
+  }
+  // Numbers of strings.
+  const int64_t* ints = table<int64_t>(step.ints);
+  const uint32_t first = step.op == TSR_FLOW_STRING_SPLIT ? 0 : step.op == TSR_FLOW_STRING_NORMALIZE ? 2 : step.num_ints;
+  const uint32_t last = step.op == TSR_FLOW_STRING_SPLIT ? 1 : step.num_ints;
+  for (uint32_t i = first; i < last; ++i) {
+    sound = sound && ints[i] >= (step.op == TSR_FLOW_STRING_SPLIT ? -1 : 0) &&
+            ints[i] < static_cast<int64_t>(descriptor_.num_strings);
+  }
+  if (step.op == TSR_FLOW_SEQUENCE || step.op == TSR_FLOW_FROM_STRING) {
+    sound = sound && (ints[0] == TSR_STRING || (ints[0] > 0 && ints[0] < 256 &&
+                                                module_dtype_bits(static_cast<uint32_t>(ints[0])) > 0));
+  }
+  return sound ? TESSERA_OK : wrong("step %u of kind %u has slots, a piece or numbers out of range", index, step.op);
 }
 
 }  // namespace

@@ -46,6 +46,11 @@ inline constexpr RuntimeErrorKind kErrTensorOverlap{"TSR-7038", TESSERA_INVALID_
 inline constexpr RuntimeErrorKind kErrModuleCode{"TSR-7039", TESSERA_INTERNAL, "compiled code reported an error"};
 inline constexpr RuntimeErrorKind kErrValueCheck{"TSR-7040", TESSERA_INVALID_ARGUMENT, "values of another shape"};
 
+inline constexpr RuntimeErrorKind kErrStep{"TSR-7041", TESSERA_INVALID_ARGUMENT, "a step that cannot be done"};
+inline constexpr RuntimeErrorKind kErrValueKind{"TSR-7042", TESSERA_INVALID_ARGUMENT, "value of another kind"};
+inline constexpr RuntimeErrorKind kErrHasValues{"TSR-7043", TESSERA_INVALID_ARGUMENT, "other function to run"};
+inline constexpr RuntimeErrorKind kErrNotUtf8{"TSR-7044", TESSERA_INVALID_ARGUMENT, "string is not UTF-8"};
+
 // Fills `error` (if not null) and returns the kind's status, so that callers can write `return fail(...)`.
 __attribute__((format(printf, 3, 4))) tessera_status fail(tessera_error* error, const RuntimeErrorKind& kind,
                                                           const char* format, ...);

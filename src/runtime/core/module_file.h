@@ -33,6 +33,14 @@ struct ModuleFile {
   const tsr_check_descr* checks() const { return table<tsr_check_descr>(descriptor->checks); }
   // Whether the output may have the very memory of the input.
   bool may_alias(uint32_t output, uint32_t input) const;
+  const tsr_value_descr* value_inputs() const { return table<tsr_value_descr>(descriptor->value_inputs); }
+  const tsr_value_descr* value_outputs() const { return table<tsr_value_descr>(descriptor->value_outputs); }
+  const tsr_step_descr* steps() const { return table<tsr_step_descr>(descriptor->steps); }
+  const tsr_piece_descr* pieces() const { return table<tsr_piece_descr>(descriptor->pieces); }
+  const tsr_string_descr* strings() const { return table<tsr_string_descr>(descriptor->strings); }
+  const int32_t* slots(uint32_t offset) const { return table<int32_t>(offset); }
+  const int64_t* ints(uint32_t offset) const { return table<int64_t>(offset); }
+  bool has_values() const { return descriptor->num_steps > 0 || descriptor->num_value_outputs > 0; }
 
   // Opens and checks the file at `path`. On failure nothing stays open.
   tessera_status open_path(const char* path, bool check_weights, tessera_error* error);

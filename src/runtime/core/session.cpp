@@ -9,6 +9,7 @@
 #include "runtime/cpu/affinity.h"
 #include "runtime/cpu/float_state.h"
 #include "runtime/cpu/thread_pool.h"
+#include "runtime/values/flow_run.h"
 
 namespace tessera {
 
@@ -129,20 +130,6 @@ ValuesText print_values(const int64_t* values, uint32_t count) {
   return result;
 }
 
-// The outputs are void when a check does not hold.
-tessera_status read_checks(const tessera_session& session, tessera_error* error) {
-  const ModuleFile& file = session.module->file;
-  for (uint32_t i = 0; i < file.descriptor->num_checks; ++i) {
-    const tsr_check_descr& row = file.checks()[i];
-    const int64_t* values = static_cast<const int64_t*>(session.bound.outputs[file.descriptor->num_outputs + i]);
-    if (values[0] != 0) continue;
-    return fail(error, kErrValueCheck, "%s is %s; this module was compiled for %s; the outputs are not valid",
-                clip_name(file.text(row.what)).text, print_values(values + 1, row.count - 1).text,
-                clip_name(file.text(row.legal)).text);
-  }
-  return TESSERA_OK;
-}
-
 }  // namespace
 
 tessera_status create_session(const tessera_module* module, int32_t threads, tessera_session** result,
@@ -184,6 +171,7 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   session->host.self = session;
   session->host.num_workers = threads;
   session->host.parallel_for = host_parallel_for;
+  session->host.step = host_step;
   session->call.host = &session->host;
   session->call.weights = module->file.weights();
   session->call.inputs = session->bound.inputs;
@@ -193,6 +181,51 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   return TESSERA_OK;
 }
 
+tessera_status read_checks(const tessera_session& session, uint32_t first, uint32_t count, tessera_error* error) {
+  const ModuleFile& file = session.module->file;
+  for (uint32_t i = first; i < first + count; ++i) {
+    const tsr_check_descr& row = file.checks()[i];
+    const int64_t* values = static_cast<const int64_t*>(session.bound.outputs[file.descriptor->num_outputs + i]);
+    if (values[0] != 0) continue;
+    return fail(error, kErrValueCheck, "%s is %s; this module was compiled for %s; the outputs are not valid",
+                clip_name(file.text(row.what)).text, print_values(values + 1, row.count - 1).text,
+                clip_name(file.text(row.legal)).text);
+  }
+  return TESSERA_OK;
+}
+
+int32_t run_code(tessera_session* session) {
+  ThreadPool& pool = ThreadPool::process();
+  session->owns_pool = session->num_threads > 1 && pool.begin_run(session->num_threads);
+  int32_t code;
+  {
+    const DefaultFloatState float_state;
+    code = session->module->code.run(&session->call);
+  }
+  if (session->owns_pool) pool.end_run();
+  session->owns_pool = false;
+  return code;
+}
+
+tessera_status run_values(tessera_session* session, const tessera_value* const* inputs, int32_t num_inputs,
+                          tessera_value** outputs, int32_t num_outputs, const tessera_allocator* allocator,
+                          tessera_error* error) {
+  const ModuleFile& file = session->module->file;
+  if (!file.has_values()) {
+    return fail(error, kErrHasValues, "'%s' has tensors of numbers alone; run it with tessera_session_run", file.name);
+  }
+  tessera_status status = check_count("input", num_inputs, file.descriptor->num_value_inputs, error);
+  if (status == TESSERA_OK) status = check_count("output", num_outputs, file.descriptor->num_value_outputs, error);
+  if (status != TESSERA_OK) return status;
+  if (session->running.exchange(true, std::memory_order_acquire)) {
+    return fail(error, kErrSessionBusy, "the session is already running; a session runs one call at a time: create one "
+                "for each thread (they share the module)");
+  }
+  status = run_session_values(session, inputs, num_inputs, outputs, num_outputs, allocator, error);
+  session->running.store(false, std::memory_order_release);
+  return status;
+}
+
 void free_session(tessera_session* session) {
   session->memory.unmap();
   free(session);  // trivially destructible
@@ -200,30 +233,25 @@ void free_session(tessera_session* session) {
 
 tessera_status run_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                            const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error) {
+  const ModuleFile& file = session->module->file;
+  if (file.has_values()) {
+    return fail(error, kErrHasValues, "'%s' has values that are more than tensors of numbers of fixed shapes; run it "
+                "with tessera_session_run_values", file.name);
+  }
   if (session->running.exchange(true, std::memory_order_acquire)) {
     return fail(error, kErrSessionBusy,
                 "the session is already running; a session runs one call at a time: create one "
                 "for each thread (they share the module)");
   }
-  tessera_status status =
-      check_and_bind(session->module->file, inputs, num_inputs, outputs, num_outputs, session->bound, error);
+  tessera_status status = check_and_bind(file, inputs, num_inputs, outputs, num_outputs, session->bound, error);
   if (status == TESSERA_OK) {
-    ThreadPool& pool = ThreadPool::process();
-    session->owns_pool = session->num_threads > 1 && pool.begin_run(session->num_threads);
-    int32_t code;
-    {
-      const DefaultFloatState float_state;
-      code = session->module->code.run(&session->call);
-    }
-    if (session->owns_pool) pool.end_run();
-    session->owns_pool = false;
-    if (code != 0) {
+    if (const int32_t code = run_code(session); code != 0) {
       status = fail(error, kErrModuleCode,
                     "the code of '%s' reported error %d, which its metadata explains; the "
                     "outputs are not valid",
-                    session->module->file.name, code);
+                    file.name, code);
     } else {
-      status = read_checks(*session, error);
+      status = read_checks(*session, 0, file.descriptor->num_checks, error);
       if (status == TESSERA_OK) copy_spares(*session, outputs);
     }
   }

@@ -10,6 +10,10 @@
 #include "runtime/core/tensor_check.h"
 #include "tessera/tessera.h"
 
+namespace tessera {
+struct FlowRun;
+}
+
 // Used by one thread at a time (a second one gets an error). Never moves: host and call point into it.
 struct tessera_session {
   const tessera_module* module = nullptr;
@@ -26,6 +30,7 @@ struct tessera_session {
   tessera_worker_trace_fn worker_trace = nullptr;
   void* worker_trace_user = nullptr;
   int32_t traced_kernel = -1;  // that runs now; set while either trace is
+  tessera::FlowRun* flow = nullptr;  // of the run of a module with steps
 };
 
 namespace tessera {
@@ -36,6 +41,15 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
 void free_session(tessera_session* session);
 tessera_status run_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                            const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
+tessera_status run_values(tessera_session* session, const tessera_value* const* inputs, int32_t num_inputs,
+                          tessera_value** outputs, int32_t num_outputs, const tessera_allocator* allocator,
+                          tessera_error* error);
+// Runs the module's code on what the session is bound to; what the code answers.
+int32_t run_code(tessera_session* session);
+// Of `count` checks from `first` on. The outputs are void when one does not hold.
+tessera_status read_checks(const tessera_session& session, uint32_t first, uint32_t count, tessera_error* error);
+// The host's side of tsr_host.step (values/flow_run.cpp).
+int32_t host_step(void* self, uint32_t number, tsr_run_fn piece);
 void set_session_trace(tessera_session* session, tessera_trace_fn trace, void* user);
 void set_session_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user);
 

@@ -181,6 +181,8 @@ tessera_status check_overlaps(const ModuleFile& module, const tessera_tensor* in
   return TESSERA_OK;
 }
 
+}  // namespace
+
 tessera_status check_count(const char* kind, int32_t given, uint32_t wanted, tessera_error* error) {
   if (given >= 0 && static_cast<uint32_t>(given) == wanted) return TESSERA_OK;
   return fail(error, kErrTensorCount,
@@ -189,9 +191,8 @@ tessera_status check_count(const char* kind, int32_t given, uint32_t wanted, tes
               given, kind, wanted);
 }
 
-}  // namespace
-
 uint64_t spare_bytes(const ModuleFile& module, uint32_t output) {
+  if (module.has_values()) return 0;  // memory of its pieces is the run's own
   const tsr_tensor_descr& row = module.outputs()[output];
   uint64_t bits = static_cast<uint64_t>(module_dtype_bits(row.dtype));
   for (uint32_t axis = 0; axis < row.rank; ++axis) {

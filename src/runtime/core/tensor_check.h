@@ -28,4 +28,7 @@ tessera_status check_and_bind(const ModuleFile& module, const tessera_tensor* in
                               const tessera_tensor* outputs, int32_t num_outputs, const BoundTensors& bound,
                               tessera_error* error);
 
+// Whether as many inputs or outputs (`kind`) were given as the module has.
+tessera_status check_count(const char* kind, int32_t given, uint32_t wanted, tessera_error* error);
+
 }  // namespace tessera

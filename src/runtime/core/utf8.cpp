@@ -1,12 +1,16 @@
 #include "runtime/core/utf8.h"
 
 #include <stdint.h>
+#include <string.h>
 
 namespace tessera {
 
-bool is_utf8(const char* text) {
+bool is_utf8(const char* text) { return is_utf8(text, strlen(text)); }
+
+bool is_utf8(const char* text, size_t size) {
   const unsigned char* at = reinterpret_cast<const unsigned char*>(text);
-  while (*at) {
+  const unsigned char* const end = at + size;
+  while (at != end) {
     const unsigned char lead = *at++;
     if (lead < 0x80) continue;
     int more;
@@ -21,7 +25,7 @@ bool is_utf8(const char* text) {
       return false;
     }
     for (; more > 0; --more, ++at) {
-      if ((*at & 0xc0) != 0x80) return false;  // the terminating NUL ends here too
+      if (at == end || (*at & 0xc0) != 0x80) return false;
       code = code << 6 | (*at & 0x3fu);
     }
     if (code < smallest || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return false;

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
+#include "import/onnx/failure_list.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/structures.h"
 #include "import/onnx/runtime_parameter.h"
 #include "import/onnx/tensor_reader.h"
 
@@ -22,12 +25,12 @@ struct Branch {
   const char* name;
   const onnx::GraphProto& graph;
   ValueId taken;  // one bool
-  std::vector<ValueId> results = {};
+  std::vector<Binding> results = {};
   std::optional<Diagnostic> contradiction = {};  // of the branch to the shapes that the model is compiled for
 
   void open(NodeContext& c) {
     auto opened = c.try_open(graph, taken);
-    if (auto* values = std::get_if<std::vector<ValueId>>(&opened)) results = std::move(*values);
+    if (auto* values = std::get_if<std::vector<Binding>>(&opened)) results = std::move(*values);
     else contradiction = std::get<Diagnostic>(std::move(opened));
   }
 };
@@ -52,7 +55,7 @@ ValueId at(NodeContext& c, ValueId x, int64_t axis, int64_t index) {
   sizes[static_cast<size_t>(axis)] = 1;
   Ints rest = sizes;
   rest.erase(rest.begin() + axis);
-  return c.reshape(c.slice(x, starts, sizes, Ints(sizes.size(), 1)), rest);
+  return c.mark_like(c.reshape(c.slice(x, starts, sizes, Ints(sizes.size(), 1)), rest), x);
 }
 
 // Equal values as one with a new dimension `axis`.
@@ -69,25 +72,30 @@ ValueId stacked(NodeContext& c, const std::vector<ValueId>& parts, int64_t axis)
     dims.insert(dims.begin() + axis, 1);
     layers.push_back(c.reshape(part, dims));
   }
-  return layers.size() == 1 ? layers[0] : c.op("concat", layers, {{"axis", axis}});
+  return c.mark_like(layers.size() == 1 ? layers[0] : c.op("concat", layers, {{"axis", axis}}), parts[0]);
 }
 
 // What stacking no steps gives; `part` only says of what type they would be.
 ValueId none_stacked(NodeContext& c, ValueId part, int64_t axis) {
   Ints dims = c.dims(part);
   dims.insert(dims.begin() + std::min<int64_t>(axis, std::ssize(dims)), 0);
-  return c.constant_value(Tensor(c.dtype(part), dims));
+  return c.mark_like(c.constant_value(Tensor(c.dtype(part), dims)), part);
 }
 
 // `counts`, when given, says whether the step takes place.
-std::vector<ValueId> run_body(NodeContext& c, const onnx::GraphProto& body, const std::vector<ValueId>& inputs,
+std::vector<Binding> run_body(NodeContext& c, const onnx::GraphProto& body, const std::vector<Binding>& inputs,
                               size_t min_results, std::optional<ValueId> counts) {
   if (static_cast<size_t>(body.input_size()) != inputs.size())
     c.malformed(fmt::format("a body of {} inputs", body.input_size()), fmt::format("{} inputs", inputs.size()));
-  std::vector<ValueId> results = c.open(body, inputs, counts);
+  std::vector<Binding> results = c.open_bindings(body, inputs, counts);
   if (results.size() < min_results)
     c.malformed(fmt::format("a body of {} results", results.size()), fmt::format("{} or more", min_results));
   return results;
+}
+
+ValueId tensor_of(const Binding& binding) {
+  if (!binding.is_value()) throw NeedsBlock{};
+  return binding.value;
 }
 
 // One sequence of a Scan.
@@ -102,12 +110,12 @@ struct ScanPlan {
                            std::optional<ValueId> length) const {
     std::vector<std::vector<ValueId>> stacks(outputs);
     for (int64_t t = 0; t < std::max<int64_t>(steps, 1); ++t) {
-      std::vector<ValueId> operands = values;
+      std::vector<Binding> operands(values.begin(), values.end());
       for (size_t i = 0; i < sequences; ++i) {
         Ints dims = c.dims(inputs[i]);
         if (steps == 0) {  // only for the types of the outputs
           dims.erase(dims.begin() + input_axes[i]);
-          operands.push_back(c.constant_value(Tensor(c.dtype(inputs[i]), dims)));
+          operands.push_back(c.mark_like(c.constant_value(Tensor(c.dtype(inputs[i]), dims)), inputs[i]));
         } else {
           operands.push_back(at(c, inputs[i], input_axes[i], input_backwards[i] != 0 ? steps - 1 - t : t));
         }
@@ -115,13 +123,18 @@ struct ScanPlan {
       std::optional<ValueId> active;
       if (length) active = c.op("gt", {*length, c.scalar(DType::kI64, static_cast<double>(t))});
       const std::optional<ValueId> counts = steps == 0 ? c.scalar(DType::kBool, 0) : active;
-      std::vector<ValueId> next = run_body(c, body, operands, states + outputs, counts);
+      std::vector<ValueId> next;
+      for (const Binding& result : run_body(c, body, operands, states + outputs, counts)) {
+        if (!result.is_value()) c.unsupported("a Scan whose body gives what only a run knows");
+        next.push_back(result.value);
+      }
       for (size_t i = 0; i < outputs; ++i) {
         const ValueId part = next[states + i];
-        stacks[i].push_back(active ? c.op("select", {*active, part, c.scalar_like(part, 0)}) : part);
+        stacks[i].push_back(active ? c.mark_like(c.op("select", {*active, part, c.scalar_like(part, 0)}), part) : part);
       }
       if (steps == 0) break;
-      for (size_t i = 0; i < states; ++i) values[i] = active ? c.op("select", {*active, next[i], values[i]}) : next[i];
+      for (size_t i = 0; i < states; ++i)
+        values[i] = active ? c.mark_like(c.op("select", {*active, next[i], values[i]}), next[i]) : next[i];
     }
     for (size_t i = 0; i < outputs; ++i) {
       int64_t axis = output_axes[i];
@@ -144,49 +157,148 @@ Ints one_for_each(NodeContext& c, const std::string& name, size_t count) {
 
 }  // namespace
 
-// Shapes are known while importing, so that most conditions are constants: only the branch taken is imported. Otherwise
-// both are there and one is selected: right because no operator has side effects and checks of the branch that is not
-// taken do not count. A branch that contradicts the shapes that the model is compiled for cannot be taken with them.
-void import_if(NodeContext& c) {
-  c.require_inputs(1, 1);
-  const onnx::GraphProto& then_graph = c.attrs.require_graph("then_branch");
-  const onnx::GraphProto& else_graph = c.attrs.require_graph("else_branch");
-  check_branch_inputs(c, then_graph, "then_branch");
-  check_branch_inputs(c, else_graph, "else_branch");
-  const ValueId condition = c.in(0);
-  if (const TensorType& type = c.type(condition); type.dtype != DType::kBool || checked_num_elements(type.dims()) != 1)
-    c.malformed(fmt::format("the condition is {}", type.to_string()), "one bool");
+namespace {
 
-  const auto give = [&](const std::vector<ValueId>& results) {
-    for (int i = 0; i < c.num_outputs(); ++i) c.out(i, results[static_cast<size_t>(i)]);
-  };
-  if (const auto taken = c.constant(condition)) return give(c.open(taken->get_int(0) != 0 ? then_graph : else_graph));
+// One of two values of the same kind and shape. NeedsBlock when they are not.
+Binding select_binding(NodeContext& c, int output, ValueId condition, const Binding& a, const Binding& b) {
+  if (a.is_value() && b.is_value()) {
+    if (c.dtype(a.value) != c.dtype(b.value) || c.dims(a.value) != c.dims(b.value) ||
+        c.is_string(a.value) != c.is_string(b.value))
+      c.unsupported(
+          fmt::format("the condition depends on the model's inputs, and output {} is {} in one branch, {} in "
+                      "the other",
+                      output, c.flow_type(a).to_string(), c.flow_type(b).to_string()));
+    return c.mark_like(c.op("select", {condition, a.value, b.value}), a.value);
+  }
+  if (a.is_value() || b.is_value() || a.parts->kind == Structure::Kind::kSlot || a.parts->kind != b.parts->kind ||
+      a.parts->items.size() != b.parts->items.size())
+    throw NeedsBlock{};
+  Structure parts = *a.parts;
+  parts.type.dims = common_dims(parts.type.dims, b.parts->type.dims);
+  for (size_t i = 0; i < parts.items.size(); ++i)
+    parts.items[i] = select_binding(c, output, condition, a.parts->items[i], b.parts->items[i]);
+  return Binding(std::move(parts));
+}
 
+// Both branches are there and one is selected: right because no operator has side effects and checks of the branch that
+// is not taken do not count. A branch that contradicts the shapes that the model is compiled for cannot be taken with
+// them.
+void select_branch(NodeContext& c, ValueId condition, const onnx::GraphProto& then_graph,
+                   const onnx::GraphProto& else_graph) {
   const ValueId scalar = c.reshape(condition, {});
   Branch yes{"then_branch", then_graph, scalar}, no{"else_branch", else_graph, c.op("logical_not", {scalar})};
   yes.open(c);
-  if (yes.contradiction) {
-    no.results = c.open(no.graph);
-  } else {
-    no.open(c);
-  }
+  if (yes.contradiction) no.results = c.open_bindings(no.graph, {});
+  else no.open(c);
+  std::vector<Binding> results;
   if (yes.contradiction || no.contradiction) {
     const Branch& never = yes.contradiction ? yes : no;
     const Branch& always = yes.contradiction ? no : yes;
     c.check_when_run(0, "cond", always.taken, scalar,
                      fmt::format("shapes that {} contradicts: {}: {}", never.name, never.contradiction->node,
                                  never.contradiction->message));
-    return give(always.results);
+    results = always.results;
+  } else {
+    for (size_t i = 0; i < static_cast<size_t>(c.num_outputs()); ++i)
+      results.push_back(select_binding(c, static_cast<int>(i), scalar, yes.results[i], no.results[i]));
   }
-  for (int i = 0; i < c.num_outputs(); ++i) {
-    const ValueId a = yes.results[static_cast<size_t>(i)], b = no.results[static_cast<size_t>(i)];
-    if (c.dtype(a) != c.dtype(b) || c.dims(a) != c.dims(b))
-      c.unsupported(
-          fmt::format("the condition depends on the model's inputs, and output {} is {} in one branch, {} in "
-                      "the other",
-                      i, c.type(a).to_string(), c.type(b).to_string()));
-    if (c.wants(i)) c.out(i, c.op("select", {scalar, a, b}));
+  for (int i = 0; i < c.num_outputs(); ++i) c.out(i, results[static_cast<size_t>(i)]);
+}
+
+// What a slot holds after one of two blocks has written it. A branch may give the element that another has in an
+// optional: which it is, the run sees.
+BlockInput joined(NodeContext& c, const BlockInput& a, const BlockInput& b) {
+  if (a.type.dtype != b.type.dtype)
+    c.malformed(fmt::format("results {} and {}", a.type.to_string(), b.type.to_string()), "results of one type");
+  BlockInput result = a;
+  if (b.type.wrappers.size() > a.type.wrappers.size()) result.type.wrappers = b.type.wrappers;
+  result.type.dims = common_dims(a.type.dims, b.type.dims);
+  result.fixed = a.fixed && b.fixed && result.type.is_fixed();
+  return result;
+}
+
+// Each branch is a block of its own; only the one that is taken runs.
+void run_branch(NodeContext& c, const onnx::GraphProto& then_branch, const onnx::GraphProto& else_branch) {
+  const OpenBlock yes = c.open_block(then_branch, {}), no = c.open_block(else_branch, {});
+  FlowStep step{FlowOp::kIf, {c.slot(0)}, {}, {}, -1, {}, c.step_loc()};
+  FlowStep last_yes{FlowOp::kMove, {}, {}, {}, -1, {}, c.step_loc()}, last_no = last_yes;
+  std::vector<BlockInput> results;
+  for (size_t i = 0; i < static_cast<size_t>(c.num_outputs()); ++i) {
+    const BlockInput &a = yes.results.at(i), &b = no.results.at(i);
+    BlockInput result = joined(c, a, b);
+    result.slot = c.new_slot(result.type);
+    last_yes.inputs.push_back(a.slot), last_no.inputs.push_back(b.slot);
+    last_yes.outputs.push_back(result.slot), last_no.outputs.push_back(result.slot);
+    results.push_back(result);
   }
+  step.blocks.push_back(yes.finish({std::move(last_yes)}));
+  step.blocks.push_back(no.finish({std::move(last_no)}));
+  c.add_step(std::move(step));
+  for (size_t i = 0; i < results.size(); ++i)
+    c.out(static_cast<int>(i), c.from_slot(results[i].slot, results[i].type, results[i].fixed));
+}
+
+// Tries `in_graph`; when the graph cannot say it, `as_blocks`. When neither can, what the first had to say stands.
+template <typename InGraph, typename AsBlocks>
+void in_graph_or_as_blocks(NodeContext& c, const InGraph& in_graph, const AsBlocks& as_blocks) {
+  auto& failures = c.state().failures;
+  const size_t before = failures.size();
+  const auto restore = c.checkpoint();
+  std::exception_ptr reason;
+  try {
+    return in_graph();
+  } catch (const NeedsBlock&) {
+    if (!c.state().conditions.empty()) throw;  // whoever opened the branch around this node
+  } catch (const UnsupportedNode&) {
+    reason = std::current_exception();
+  } catch (const UnsupportedSubgraph&) {
+    reason = std::current_exception();
+  }
+  const FailureList reported = failures.from(before);
+  restore();
+  c.forget_results();
+  try {
+    return as_blocks();
+  } catch (const NeedsBlock&) {
+    throw;
+  } catch (const UnsupportedNode&) {
+    if (!reason) throw;
+  } catch (const UnsupportedSubgraph&) {
+    if (!reason) throw;
+  } catch (const UserError&) {
+    if (!reason) throw;
+  }
+  restore();
+  failures.append(reported);
+  std::rethrow_exception(reason);
+}
+
+}  // namespace
+
+// Shapes are known while importing, so that most conditions are constants: only the branch taken is imported.
+void import_if(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const onnx::GraphProto& then_branch = c.attrs.require_graph("then_branch");
+  const onnx::GraphProto& else_branch = c.attrs.require_graph("else_branch");
+  check_branch_inputs(c, then_branch, "then_branch");
+  check_branch_inputs(c, else_branch, "else_branch");
+  const Binding given = c.binding(0);
+  if (const FlowType type = c.flow_type(given);
+      !type.is_tensor() || type.dtype != DType::kBool ||
+      (given.is_value() && checked_num_elements(*type.dims) != std::optional<int64_t>(1)))
+    c.malformed(fmt::format("the condition is {}", type.to_string()), "one bool");
+  if (const auto taken = given.is_value() ? c.constant(given.value) : std::nullopt) {
+    const auto results = c.open_bindings(taken->get_int(0) != 0 ? then_branch : else_branch, {});
+    for (int i = 0; i < c.num_outputs(); ++i) c.out(i, results[static_cast<size_t>(i)]);
+    return;
+  }
+  in_graph_or_as_blocks(
+      c,
+      [&] {
+        if (!given.is_value()) throw NeedsBlock{};
+        select_branch(c, given.value, then_branch, else_branch);
+      },
+      [&] { run_branch(c, then_branch, else_branch); });
 }
 
 // The body runs for each element along an axis of the inputs, whose extent is known. Before opset 9 everything has a
@@ -254,15 +366,15 @@ void import_scan(NodeContext& c) {
   for (int i = 0; i < c.num_outputs(); ++i) c.out(i, stacked(c, members.at(static_cast<size_t>(i)), 0));
 }
 
+namespace {
+
 // The body runs until a count is reached or its condition is false. Where both are known the steps are written out as
 // they happen. Otherwise as many as there can be are, and each takes effect only while the loop still runs; a result
 // that collects a value of each step then has the length that the model declares, and a run with another number of
 // steps is refused.
-void import_loop(NodeContext& c) {
-  const onnx::GraphProto& body = c.attrs.require_graph("body");
-  c.require_inputs(0, -1);
-  std::vector<ValueId> carried;
-  for (int i = 2; i < c.num_inputs(); ++i) carried.push_back(c.in(i));
+void unroll_loop(NodeContext& c, const onnx::GraphProto& body) {
+  std::vector<Binding> carried;
+  for (int i = 2; i < c.num_inputs(); ++i) carried.push_back(c.binding(i));
   if (static_cast<size_t>(body.output_size()) < carried.size() + 1)
     c.malformed(fmt::format("a body of {} results", body.output_size()), fmt::format("{} or more", carried.size() + 1));
   const size_t collected = static_cast<size_t>(body.output_size()) - carried.size() - 1;
@@ -314,22 +426,29 @@ void import_loop(NodeContext& c) {
   ValueId taken = c.scalar(DType::kI64, 0);  // how many steps have taken place
   for (; !ended && step < limit; ++step) {
     check_steps(c, step + 1, body);
-    std::vector<ValueId> operands = {c.reshape(c.ints({step}), {}), condition};
+    std::vector<Binding> operands = {c.reshape(c.ints({step}), {}), condition};
     operands.insert(operands.end(), carried.begin(), carried.end());
-    const std::vector<ValueId> next = run_body(c, body, operands, carried.size() + 1 + collected, running);
+    const std::vector<Binding> next = run_body(c, body, operands, carried.size() + 1 + collected, running);
     for (size_t i = 0; i < carried.size(); ++i) {
-      const ValueId value = next[i + 1];
-      if (running && (c.dims(value) != c.dims(carried[i]) || c.dtype(value) != c.dtype(carried[i])))
+      const Binding& value = next[i + 1];
+      if (!running) {
+        carried[i] = value;
+        continue;
+      }
+      if (!value.is_value() || !carried[i].is_value()) throw NeedsBlock{};
+      const ValueId a = value.value, b = carried[i].value;
+      if (c.dims(a) != c.dims(b) || c.dtype(a) != c.dtype(b) || c.is_string(a) != c.is_string(b))
         c.unsupported(fmt::format("how often the body runs depends on the model's inputs, and it gives {} for {}",
-                                  c.type(value).to_string(), c.type(carried[i]).to_string()));
-      carried[i] = running ? c.op("select", {*running, value, carried[i]}) : value;
+                                  c.flow_type(value).to_string(), c.flow_type(carried[i]).to_string()));
+      carried[i] = c.mark_like(c.op("select", {*running, a, b}), a);
     }
     for (size_t i = 0; i < collected; ++i) {
-      const ValueId value = next[1 + carried.size() + i];
-      stacks[i].push_back(running ? c.op("select", {*running, value, c.scalar_like(value, 0)}) : value);
+      const ValueId value = tensor_of(next[1 + carried.size() + i]);
+      stacks[i].push_back(running ? c.mark_like(c.op("select", {*running, value, c.scalar_like(value, 0)}), value)
+                                  : value);
     }
     taken = c.add(taken, running ? c.cast(*running, DType::kI64) : c.scalar(DType::kI64, 1));
-    follow(next[0]);
+    follow(tensor_of(next[0]));
     if (!ended && step + 1 < limit) check_limit(step + 1);
   }
   if (running && collected > 0) {
@@ -345,16 +464,113 @@ void import_loop(NodeContext& c) {
       if (c.wants(i)) require_count(c, i, 0, found, step);
   }
   if (step == 0 && collected > 0) {  // only for the types of the results
-    std::vector<ValueId> operands = {c.reshape(c.ints({0}), {}), condition};
+    std::vector<Binding> operands = {c.reshape(c.ints({0}), {}), condition};
     operands.insert(operands.end(), carried.begin(), carried.end());
-    const std::vector<ValueId> next =
+    const std::vector<Binding> next =
         run_body(c, body, operands, carried.size() + 1 + collected, c.scalar(DType::kBool, 0));
-    for (size_t i = 0; i < collected; ++i) stacks[i].push_back(next[1 + carried.size() + i]);
+    for (size_t i = 0; i < collected; ++i) stacks[i].push_back(tensor_of(next[1 + carried.size() + i]));
   }
   for (size_t i = 0; i < carried.size(); ++i) c.out(static_cast<int>(i), carried[i]);
   for (size_t i = 0; i < collected; ++i)
     c.out(static_cast<int>(carried.size() + i),
           step == 0 ? none_stacked(c, stacks[i][0], 0) : stacked(c, stacks[i], 0));
+}
+
+// A loop of the flow: nothing is written out, and what a step gives may have another shape than what it was given.
+void run_loop(NodeContext& c, const onnx::GraphProto& body) {
+  const size_t carried = static_cast<size_t>(std::max(c.num_inputs() - 2, 0));
+  const size_t collected = static_cast<size_t>(body.output_size()) - carried - 1;
+  const FlowType number{{}, DType::kI64, DType::kI64, Ints{}}, truth{{}, DType::kBool, DType::kI64, Ints{}};
+  const SlotId count = c.new_slot(number), condition = c.new_slot(truth);
+  std::vector<SlotId> start;
+  std::vector<BlockInput> inputs = {{count, number, true}, {condition, truth, false}};
+  for (size_t i = 0; i < carried; ++i) {
+    const Binding given = c.binding(static_cast<int>(i) + 2);
+    const FlowType type = c.flow_type(given);
+    start.push_back(c.slot(given));
+    inputs.push_back({c.new_slot(type), type, given.is_value()});
+  }
+  if (body.input_size() != static_cast<int>(inputs.size()))
+    c.malformed(fmt::format("a body of {} inputs", body.input_size()), fmt::format("{} inputs", inputs.size()));
+  // Until the types of what a step is given are those of what it gives, too.
+  const auto before = c.checkpoint();
+  OpenBlock block = c.open_block(body, inputs);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < carried; ++i) {
+      BlockInput& input = inputs[i + 2];
+      BlockInput both = joined(c, input, block.results.at(i + 1));
+      both.slot = input.slot;
+      if (both.type.wrappers == input.type.wrappers && both.type.dims == input.type.dims && both.fixed == input.fixed)
+        continue;
+      input = both;
+      changed = true;
+    }
+    if (!changed) break;
+    before();
+    block = c.open_block(body, inputs);
+  }
+  const auto scalar = [&](int i, DType dtype, const char* what) -> SlotId {
+    if (!c.has(i)) return -1;
+    const FlowType type = c.flow_type(c.binding(i));
+    if (!type.is_tensor() || type.dtype != dtype)
+      c.malformed(fmt::format("the {} is {}", what, type.to_string()), fmt::format("one {}", dtype_name(dtype)));
+    return c.slot(i);
+  };
+  const SlotId limit = scalar(0, DType::kI64, "trip count"), first = scalar(1, DType::kBool, "condition");
+  const std::string loc = c.step_loc();
+  c.add_step({FlowOp::kNumber, {}, {count}, {0}, -1, {}, loc});
+  if (first >= 0) c.add_step({FlowOp::kMove, {first}, {condition}, {}, -1, {}, loc});
+  else c.add_step({FlowOp::kTruth, {}, {condition}, {1}, -1, {}, loc});
+  FlowStep begin{FlowOp::kMove, start, {}, {}, -1, {}, loc}, next = begin;
+  next.inputs = {block.results.at(0).slot};
+  next.outputs = {condition};
+  for (size_t i = 0; i < carried; ++i) {
+    begin.outputs.push_back(inputs[i + 2].slot);
+    next.inputs.push_back(block.results.at(i + 1).slot);
+    next.outputs.push_back(inputs[i + 2].slot);
+  }
+  if (carried > 0) c.add_step(std::move(begin));
+  std::vector<FlowStep> last;
+  std::vector<SlotId> lists;
+  for (size_t i = 0; i < collected; ++i) {
+    const BlockInput& part = block.results.at(1 + carried + i);
+    if (!part.type.is_tensor()) c.malformed(fmt::format("a collected value {}", part.type.to_string()), "a tensor");
+    lists.push_back(c.new_slot(part.type.in(ValueKind::kSequence)));
+    c.add_step({FlowOp::kSequence, {}, {lists[i]}, {static_cast<int64_t>(part.type.dtype)}, -1, {}, loc});
+    last.push_back({FlowOp::kInsert, {lists[i], part.slot, -1}, {lists[i]}, {}, -1, {}, loc});
+  }
+  last.push_back(std::move(next));
+  last.push_back({FlowOp::kCount, {count}, {count}, {}, -1, {}, loc});
+  FlowStep loop{FlowOp::kWhile, {limit, condition, count}, {}, {}, -1, {}, loc};
+  loop.blocks.push_back(block.finish(std::move(last)));
+  c.add_step(std::move(loop));
+  for (size_t i = 0; i < carried; ++i)
+    c.out(static_cast<int>(i), c.from_slot(inputs[i + 2].slot, inputs[i + 2].type, inputs[i + 2].fixed));
+  for (size_t i = 0; i < collected; ++i) {
+    const BlockInput& part = block.results.at(1 + carried + i);
+    FlowType type = part.type;
+    // What no step at all gives is empty: its other dimensions are those that a step would have given.
+    Ints ints = {0, 1};
+    if (part.fixed) {
+      ints.push_back(static_cast<int64_t>(part.type.dtype));
+      ints.insert(ints.end(), part.type.dims->begin(), part.type.dims->end());
+    }
+    if (type.dims) type.dims->insert(type.dims->begin(), -1);
+    // The declared length, which the run holds against what it finds.
+    if (const auto declared = c.declared_dims(static_cast<int>(carried + i))) type.dims = *declared;
+    c.out(static_cast<int>(carried + i), c.step(FlowOp::kJoin, {lists[i]}, type, false, std::move(ints)));
+  }
+}
+
+}  // namespace
+
+void import_loop(NodeContext& c) {
+  const onnx::GraphProto& body = c.attrs.require_graph("body");
+  c.require_inputs(0, -1);
+  if (const auto carried = std::max(c.num_inputs() - 2, 0); body.output_size() < carried + 1)
+    c.malformed(fmt::format("a body of {} results", body.output_size()), fmt::format("{} or more", carried + 1));
+  in_graph_or_as_blocks(c, [&] { unroll_loop(c, body); }, [&] { run_loop(c, body); });
 }
 
 }  // namespace tessera

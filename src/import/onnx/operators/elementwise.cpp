@@ -31,7 +31,7 @@ double largest_f8(DType dtype) {
 // ONNX saturates casts to 8-bit floats by default: values out of range, infinities too, become the largest one.
 ValueId cast_to(NodeContext& c, ValueId x, DType to, bool saturate) {
   const DType from = c.dtype(x);
-  if (from == DType::kString || to == DType::kString) c.unsupported("casts from and to strings");
+  if (c.is_string(x) || to == DType::kString) return cast_strings(c, x, to);
   if (from == to) return x;
   if (saturate && is_f8(to) && to != DType::kF8E8M0 && to != DType::kF4E2M1 && is_float(from)) {
     x = widened(c, x);
@@ -182,14 +182,14 @@ void import_bit_cast(NodeContext& c) {
 
 void import_cast_like(NodeContext& c) {
   c.require_inputs(2, 2);
-  const DType to = c.dtype(c.in(1));
+  const DType to = c.is_string(c.in(1)) ? DType::kString : c.dtype(c.in(1));
   check_round_mode(c, to);
   c.out(0, cast_to(c, c.in(0), to, c.attrs.get_int("saturate", 1) != 0));
 }
 
 void import_identity(NodeContext& c) {
   c.require_inputs(1, 1);
-  c.out(0, c.in(0));
+  c.out(0, c.binding(0));
 }
 
 namespace {

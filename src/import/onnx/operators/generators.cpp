@@ -90,7 +90,16 @@ void import_runtime_range(NodeContext& c, int i, const std::string& name) {
 
 void import_constant(NodeContext& c) {
   c.require_inputs(0, 0);
-  if (const auto* proto = c.attrs.get_tensor("value")) return c.out(0, c.constant_value(c.tensor(*proto)));
+  if (const auto* proto = c.attrs.get_tensor("value")) {
+    const Tensor value = c.tensor(*proto);
+    return c.out(0,
+                 value.dtype() == DType::kString ? c.strings(value.strings(), value.dims()) : c.constant_value(value));
+  }
+  if (c.attrs.has("value_string")) return c.out(0, c.strings({c.attrs.get_string("value_string", "")}, {}));
+  if (c.attrs.has("value_strings")) {
+    const auto values = c.attrs.get_strings("value_strings");
+    return c.out(0, c.strings(values, {std::ssize(values)}));
+  }
   if (c.attrs.has("value_float"))
     return c.out(0, c.constant_value(from_floats({c.attrs.get_float("value_float", 0)}, {})));
   if (c.attrs.has("value_floats")) {
@@ -99,8 +108,7 @@ void import_constant(NodeContext& c) {
   }
   if (c.attrs.has("value_int")) return c.out(0, c.reshape(c.ints({c.attrs.get_int("value_int", 0)}), {}));
   if (c.attrs.has("value_ints")) return c.out(0, c.ints(c.attrs.get_ints("value_ints")));
-  for (const char* name : {"value_string", "value_strings", "sparse_value"})
-    if (c.attrs.has(name)) c.unsupported(fmt::format("attribute '{}'", name));
+  if (c.attrs.has("sparse_value")) c.unsupported("attribute 'sparse_value'");
   c.malformed("the constant has no value", "one of the attributes value, value_float(s), value_int(s)");
 }
 

@@ -54,7 +54,10 @@ void import_imputer(NodeContext& c);
 void import_feature_vectorizer(NodeContext& c);
 void import_one_hot_encoder(NodeContext& c);
 void import_label_encoder(NodeContext& c);
+void import_category_mapper(NodeContext& c);
 void import_zip_map(NodeContext& c);
+void import_dict_vectorizer(NodeContext& c);
+void import_cast_map(NodeContext& c);
 
 // ml_linear.cpp, of ai.onnx.ml
 void import_linear_regressor(NodeContext& c);
@@ -135,6 +138,27 @@ void import_compress(NodeContext& c);
 void import_non_zero(NodeContext& c);
 void import_unique(NodeContext& c);
 void import_non_max_suppression(NodeContext& c);
+
+// sequences.cpp
+void import_sequence_construct(NodeContext& c);
+void import_sequence_empty(NodeContext& c);
+void import_sequence_insert(NodeContext& c);
+void import_sequence_erase(NodeContext& c);
+void import_sequence_at(NodeContext& c);
+void import_sequence_length(NodeContext& c);
+void import_split_to_sequence(NodeContext& c);
+void import_concat_from_sequence(NodeContext& c);
+void import_sequence_map(NodeContext& c);
+void import_optional(NodeContext& c);
+void import_optional_has_element(NodeContext& c);
+void import_optional_get_element(NodeContext& c);
+
+// strings.cpp
+void import_string_concat(NodeContext& c);
+void import_string_split(NodeContext& c);
+void import_string_normalizer(NodeContext& c);
+// A cast of strings, or to strings.
+ValueId cast_strings(NodeContext& c, ValueId x, DType to);
 
 // training.cpp
 void import_adagrad(NodeContext& c);

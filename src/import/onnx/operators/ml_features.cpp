@@ -18,16 +18,31 @@ struct Numbers {
   DType dtype = DType::kI64;
   std::vector<double> floats;
   Ints ints;
+  bool strings = false;  // the integers are numbers of strings
   size_t size() const { return is_float(dtype) ? floats.size() : ints.size(); }
 };
 
-// The attribute <prefix>_int64s, <prefix>_floats or <prefix>_tensor.
+Ints string_numbers(NodeContext& c, const std::vector<std::string>& texts) {
+  Ints numbers;
+  for (const std::string& text : texts) numbers.push_back(c.string_number(text));
+  return numbers;
+}
+
+// The attribute <prefix>_int64s, <prefix>_floats, <prefix>_strings or <prefix>_tensor.
 Numbers read_numbers(NodeContext& c, const std::string& prefix) {
   Numbers numbers;
-  if (c.attrs.has(prefix + "_strings")) c.unsupported(fmt::format("attribute '{}_strings'", prefix));
+  if (c.attrs.has(prefix + "_strings")) {
+    numbers.strings = true;
+    numbers.ints = string_numbers(c, c.attrs.get_strings(prefix + "_strings"));
+    return numbers;
+  }
   if (const auto* proto = c.attrs.get_tensor(prefix + "_tensor")) {
-    if (proto->data_type() == onnx::TensorProto::STRING) c.unsupported(fmt::format("strings in '{}_tensor'", prefix));
     const Tensor tensor = c.tensor(*proto);
+    if (tensor.dtype() == DType::kString) {
+      numbers.strings = true;
+      numbers.ints = string_numbers(c, tensor.strings());
+      return numbers;
+    }
     numbers.dtype = tensor.dtype();
     for (int64_t i = 0; i < tensor.num_elements(); ++i) {
       if (is_float(numbers.dtype)) numbers.floats.push_back(tensor.get_double(i));
@@ -219,8 +234,11 @@ void import_feature_vectorizer(NodeContext& c) {
 void import_one_hot_encoder(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  if (c.attrs.has("cats_strings")) c.unsupported("attribute 'cats_strings'");
-  const Ints categories = c.attrs.require_ints("cats_int64s");
+  if (c.is_string(x) != c.attrs.has("cats_strings"))
+    c.malformed(fmt::format("an operand {} without categories of its type", c.flow_type(x).to_string()),
+                "cats_strings for strings, cats_int64s for numbers");
+  const Ints categories =
+      c.is_string(x) ? string_numbers(c, c.attrs.get_strings("cats_strings")) : c.attrs.require_ints("cats_int64s");
   // Whether an unknown category is an error is asked here; the run has none, and gives zeros.
   c.attrs.ignore("zeros");
   Ints dims = c.dims(x);
@@ -229,35 +247,119 @@ void import_one_hot_encoder(NodeContext& c) {
   c.out(0, c.cast(c.op("eq", {wide, c.ints(categories)}), DType::kF32));
 }
 
+namespace {
+
+// Each element of x, one of the keys, as the value of that key, or the default.
+void map_labels(NodeContext& c, ValueId x, const Numbers& keys, Numbers values) {
+  if (keys.size() == 0 || keys.size() != values.size() || c.dtype(x) != keys.dtype || c.is_string(x) != keys.strings)
+    c.malformed(fmt::format("{} keys and {} values for {}", keys.size(), values.size(), c.flow_type(x).to_string()),
+                "a value for each key, and keys of the operand's type");
+  const double default_float = c.attrs.get_float("default_float", -0.0);
+  const int64_t default_int = c.attrs.get_int("default_int64", -1);
+  const std::string default_string = c.attrs.get_string("default_string", "_Unused");
+  // The default stands behind the values.
+  const auto* given = c.attrs.get_tensor("default_tensor");
+  const Tensor tensor = given ? c.tensor(*given) : Tensor();
+  const bool usable = given && tensor.num_elements() == 1 && (tensor.dtype() == DType::kString) == values.strings;
+  if (values.strings) {
+    values.ints.push_back(c.string_number(usable ? tensor.strings()[0] : default_string));
+  } else if (is_float(values.dtype)) {
+    values.floats.push_back(usable ? tensor.get_double(0) : default_float);
+  } else {
+    values.ints.push_back(usable ? tensor.get_int(0) : default_int);
+  }
+  const ValueId y =
+      c.op("gather", {c.constant_value(tensor_of(values)), place_among(c, x, keys)}, {{"axis", int64_t{0}}});
+  c.out(0, values.strings ? c.mark_string(y) : y);
+}
+
+}  // namespace
+
 void import_label_encoder(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  if (c.version() < 2) c.unsupported("labels that are strings, as all are before version 2");
-  const Numbers keys = read_numbers(c, "keys");
-  Numbers values = read_numbers(c, "values");
-  if (keys.size() == 0 || keys.size() != values.size() || c.dtype(x) != keys.dtype)
-    c.malformed(fmt::format("{} keys and {} values for {}", keys.size(), values.size(), c.type(x).to_string()),
-                "a value for each key, and keys of the operand's type");
-  c.attrs.ignore("default_string");
-  const double default_float = c.attrs.get_float("default_float", -0.0);
-  const int64_t default_int = c.attrs.get_int("default_int64", -1);
-  // The default stands behind the values.
-  const auto* given = c.attrs.get_tensor("default_tensor");
-  if (given && given->data_type() != onnx::TensorProto::STRING && c.tensor(*given).num_elements() == 1) {
-    const Tensor tensor = c.tensor(*given);
-    if (is_float(values.dtype)) values.floats.push_back(tensor.get_double(0));
-    else values.ints.push_back(tensor.get_int(0));
-  } else if (is_float(values.dtype)) {
-    values.floats.push_back(default_float);
-  } else {
-    values.ints.push_back(default_int);
+  if (c.version() < 2) {
+    // Strings and their places.
+    Numbers strings;
+    strings.strings = true;
+    strings.ints = string_numbers(c, c.attrs.get_strings("classes_strings"));
+    Numbers places;
+    places.ints.resize(strings.ints.size());
+    std::iota(places.ints.begin(), places.ints.end(), 0);
+    return c.is_string(x) ? map_labels(c, x, strings, places) : map_labels(c, x, places, strings);
   }
-  c.out(0, c.op("gather", {c.constant_value(tensor_of(values)), place_among(c, x, keys)}, {{"axis", int64_t{0}}}));
+  map_labels(c, x, read_numbers(c, "keys"), read_numbers(c, "values"));
+}
+
+void import_category_mapper(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  Numbers strings, ints;
+  strings.strings = true;
+  strings.ints = string_numbers(c, c.attrs.get_strings("cats_strings"));
+  ints.ints = c.attrs.get_ints("cats_int64s");
+  c.is_string(x) ? map_labels(c, x, strings, ints) : map_labels(c, x, ints, strings);
 }
 
 void import_zip_map(NodeContext& c) {
-  c.unsupported(
-      "it gives a sequence of maps; convert the model with zipmap = False, which gives the scores as a tensor");
+  c.require_inputs(1, 1);
+  const FlowType scores = c.flow_type(c.binding(0));
+  const auto texts = c.attrs.get_strings("classlabels_strings");
+  const Ints ints = c.attrs.get_ints("classlabels_int64s");
+  if (!scores.is_tensor() || scores.dtype == DType::kString || texts.empty() == ints.empty())
+    c.malformed(fmt::format("scores {} with {} strings and {} integers as labels", scores.to_string(), texts.size(),
+                            ints.size()),
+                "a tensor of numbers, and labels of one kind");
+  const ValueId keys = texts.empty() ? c.ints(ints) : c.strings(texts, {std::ssize(texts)});
+  const FlowType type{{ValueKind::kSequence, ValueKind::kMap},
+                      scores.dtype,
+                      texts.empty() ? DType::kI64 : DType::kString,
+                      std::nullopt};
+  c.out(0, c.step(FlowOp::kZipMap, {c.slot(0), c.slot(Binding(keys))}, type, false));
+}
+
+namespace {
+
+FlowType map_type(NodeContext& c) {
+  FlowType type = c.flow_type(c.binding(0));
+  if (type.wrappers != std::vector<ValueKind>{ValueKind::kMap})
+    c.malformed(fmt::format("an operand that is {}", type.to_string()), "a map");
+  return type;
+}
+
+}  // namespace
+
+void import_dict_vectorizer(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const FlowType map = map_type(c);
+  const auto texts = c.attrs.get_strings("string_vocabulary");
+  const Ints ints = c.attrs.get_ints("int64_vocabulary");
+  if ((map.key == DType::kString ? texts.empty() : ints.empty()) || map.dtype == DType::kString)
+    c.malformed(
+        fmt::format("a vocabulary of {} strings and {} integers for {}", texts.size(), ints.size(), map.to_string()),
+        "a vocabulary of the keys' type, and numbers as values");
+  const ValueId keys = map.key == DType::kString ? c.strings(texts, {std::ssize(texts)}) : c.ints(ints);
+  c.out(0, c.step(FlowOp::kDictVectorize, {c.slot(0), c.slot(Binding(keys))},
+                  {{}, map.dtype, DType::kI64, Ints{1, c.dims(keys)[0]}}, true));
+}
+
+void import_cast_map(NodeContext& c) {
+  c.require_inputs(1, 1);
+  const FlowType map = map_type(c);
+  const std::string to = c.attrs.get_string("cast_to", "TO_FLOAT"), form = c.attrs.get_string("map_form", "DENSE");
+  const int64_t columns = c.attrs.get_int("max_map", 1);
+  if (form != "DENSE" && form != "SPARSE") c.malformed(fmt::format("map_form = '{}'", form), "DENSE, SPARSE");
+  if (to != "TO_FLOAT" && to != "TO_INT64") c.unsupported(fmt::format("cast_to = '{}'", to));
+  if (map.key != DType::kI64 || map.dtype == DType::kString) c.unsupported(fmt::format("a map {}", map.to_string()));
+  if (columns < 1 || columns > (1 << 24)) c.malformed(fmt::format("max_map = {}", columns), "1 to 2^24");
+  const bool sparse = form == "SPARSE";
+  const DType dtype = to == "TO_FLOAT" ? DType::kF32 : DType::kI64;
+  const FlowType type{{}, map.dtype, DType::kI64, sparse ? Ints{1, columns} : Ints{1, -1}};
+  const Binding cast =
+      c.step(FlowOp::kCastMap, {c.slot(0)}, type, sparse, {static_cast<int64_t>(map.dtype), sparse, columns});
+  if (!cast.is_value() && map.dtype != dtype) c.unsupported("a dense map of another type than the result's");
+  if (cast.is_value()) c.out(0, c.cast(cast.value, dtype));
+  else c.out(0, cast);
 }
 
 }  // namespace tessera

@@ -53,8 +53,10 @@ int64_t label_count(NodeContext& c, const std::string& ints, const std::string& 
 
 void give_labels(NodeContext& c, ValueId columns, const std::string& ints, const std::string& strings) {
   if (!c.wants(0)) return;
-  if (!c.attrs.get_strings(strings).empty())
-    c.unsupported("labels that are strings; the scores alone (output 1) can be had");
+  if (const auto texts = c.attrs.get_strings(strings); !texts.empty()) {
+    const ValueId labels = c.strings(texts, {std::ssize(texts)});
+    return c.out(0, c.mark_string(c.op("gather", {labels, columns}, {{"axis", int64_t{0}}})));
+  }
   const std::vector<int64_t> labels = c.attrs.get_ints(ints);
   if (labels.empty()) return c.out(0, columns);
   c.out(0, c.op("gather", {c.ints(labels), columns}, {{"axis", int64_t{0}}}));

@@ -17,7 +17,7 @@ ValueId post_transformed(NodeContext& c, ValueId scores, const std::string& tran
 ValueId largest_column(NodeContext& c, ValueId scores);
 // How many labels the node has, of either kind; `ints` and `strings` are its attributes.
 int64_t label_count(NodeContext& c, const std::string& ints, const std::string& strings);
-// Labels of columns i64 [N]. UnsupportedNode when they are strings and the labels are asked for.
+// Labels of columns i64 [N], strings where the node has those.
 void give_labels(NodeContext& c, ValueId columns, const std::string& ints, const std::string& strings);
 
 // The operand [N, F] of a model as f32, or f64 where the operator computes in it; a vector is one row.

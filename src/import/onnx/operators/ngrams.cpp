@@ -1,4 +1,4 @@
-// TfIdfVectorizer over numbers: how often each of a list of n-grams stands in a sequence.
+// TfIdfVectorizer: how often each of a list of n-grams stands in a sequence.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +12,13 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostComparisons = int64_t{1} << 32;
 
+// Strings are compared by their numbers.
+Ints numbers_of(NodeContext& c, const std::vector<std::string>& texts) {
+  Ints numbers;
+  for (const std::string& text : texts) numbers.push_back(c.string_number(text));
+  return numbers;
+}
+
 }  // namespace
 
 // Every n-gram is compared at every place and for every number of skipped elements.
@@ -19,7 +26,11 @@ void import_tfidf(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
-  if (c.attrs.has("pool_strings")) c.unsupported("attribute 'pool_strings'");
+  const bool strings = c.attrs.has("pool_strings");
+  if (strings != c.is_string(x))
+    c.malformed(
+        fmt::format("an operand {} and {} 'pool_strings'", c.flow_type(x).to_string(), strings ? "with" : "without"),
+        "a pool of the operand's type");
   if (dims.size() > 2 || (c.dtype(x) != DType::kI32 && c.dtype(x) != DType::kI64))
     c.malformed(fmt::format("an operand of type {}", c.type(x).to_string()), "i32 or i64, of rank 1 or 2");
   const std::string mode = c.attrs.get_string("mode", "");
@@ -27,7 +38,7 @@ void import_tfidf(NodeContext& c) {
   const int64_t shortest = c.attrs.require_int("min_gram_length"), longest = c.attrs.require_int("max_gram_length"),
                 skips = c.attrs.require_int("max_skip_count");
   const Ints first = c.attrs.require_ints("ngram_counts"), places = c.attrs.require_ints("ngram_indexes"),
-             pool = c.attrs.require_ints("pool_int64s");
+             pool = strings ? numbers_of(c, c.attrs.get_strings("pool_strings")) : c.attrs.require_ints("pool_int64s");
   const std::vector<double> weights = c.attrs.get_floats("weights");
   if (places.empty() || *std::min_element(places.begin(), places.end()) < 0 ||
       *std::max_element(places.begin(), places.end()) > (1 << 24) || shortest < 1 || longest < shortest || skips < 0)

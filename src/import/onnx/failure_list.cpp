@@ -1,0 +1,74 @@
+#include "import/onnx/failure_list.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "import/onnx/model_file.h"
+#include "onnx-ml.pb.h"
+
+namespace tessera {
+namespace {
+
+std::string domain_text(const FlatNode& node) {
+  const std::string domain = standard_domain(node.proto->domain());
+  return fmt::format("{}:{}", domain.empty() ? "ai.onnx" : domain, opset_version(node));
+}
+
+}  // namespace
+
+void FailureList::add(const FlatNode& node, std::string reason) {
+  const std::string& type = node.proto->op_type();
+  entries_.push_back({fmt::format("{} ({}): {}", type.empty() ? "''" : type, domain_text(node), std::move(reason)),
+                      node.label, std::nullopt});
+}
+
+void FailureList::add(const FlatNode& node, const Diagnostic& diagnostic) {
+  std::string reason = diagnostic.message;
+  if (!diagnostic.legal.empty()) reason += fmt::format("; legal: {}", diagnostic.legal);
+  add(node, std::move(reason));
+  entries_.back().diagnostic = diagnostic;
+}
+
+std::optional<Diagnostic> FailureList::withdraw(size_t first) {
+  const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
+  const auto breaks_rules = [](const Entry& entry) {
+    return entry.diagnostic && (entry.diagnostic->id == "TSR-1044" || entry.diagnostic->id.starts_with("TSR-20"));
+  };
+  if (begin == entries_.end() || !std::all_of(begin, entries_.end(), breaks_rules)) return std::nullopt;
+  Diagnostic diagnostic = *begin->diagnostic;
+  entries_.erase(begin, entries_.end());
+  return diagnostic;
+}
+
+FailureList FailureList::from(size_t size) const {
+  FailureList part;
+  part.entries_.assign(entries_.begin() + static_cast<ptrdiff_t>(size), entries_.end());
+  return part;
+}
+
+void FailureList::append(const FailureList& other) {
+  entries_.insert(entries_.end(), other.entries_.begin(), other.entries_.end());
+}
+
+void FailureList::raise() const {
+  if (entries_.size() == 1 && entries_[0].diagnostic) throw UserError(*entries_[0].diagnostic);
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  for (const Entry& entry : entries_) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == entry.reason; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {entry.reason, {}});
+    group->second.push_back(entry.label);
+  }
+  const size_t count = entries_.size();
+  std::string message = fmt::format("{} node{} cannot be imported:", count, count == 1 ? "" : "s");
+  for (const auto& [reason, labels] : groups)
+    message +=
+        fmt::format("\n    {}\n      {}: {}", reason,
+                    labels.size() == 1 ? "node" : fmt::format("{} nodes", labels.size()), fmt::join(labels, ", "));
+  throw UserError({"TSR-1040", message, count == 1 ? entries_[0].label : "",
+                   "the operators listed in docs/operators.md",
+                   "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
+}
+
+}  // namespace tessera

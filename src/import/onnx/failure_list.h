@@ -1,0 +1,42 @@
+// Nodes that cannot be imported, gathered so that one error names them all.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "import/onnx/node_list.h"
+#include "support/error.h"
+
+namespace tessera {
+
+class FailureList {
+ public:
+  void add(const FlatNode& node, std::string reason);
+  void add(const FlatNode& node, const Diagnostic& diagnostic);
+  bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+  // Takes back what came after the first `size`.
+  void truncate(size_t size) { entries_.resize(size); }
+  // Takes back the failures from `first` on and answers the first of them when all are nodes that break the rules of
+  // their operators; empty when one is something else or there are none: then all stay.
+  std::optional<Diagnostic> withdraw(size_t first);
+  // A part of the list, to be put back.
+  FailureList from(size_t size) const;
+  void append(const FailureList& other);
+  // REQUIRES: !empty(). Of the last node, without its name.
+  const std::string& last_reason() const { return entries_.back().reason; }
+
+  // A single node that is malformed speaks for itself; otherwise all nodes, those with the same reason together.
+  [[noreturn]] void raise() const;
+
+ private:
+  struct Entry {
+    std::string reason;
+    std::string label;
+    std::optional<Diagnostic> diagnostic;
+  };
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,15 @@
+// What handlers of sequences, optionals, blocks and strings share.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "import/onnx/node_context.h"
+
+namespace tessera {
+
+// Dimensions that hold for both: -1 where they differ, none when the ranks do.
+std::optional<std::vector<int64_t>> common_dims(const std::optional<std::vector<int64_t>>& a,
+                                                const std::optional<std::vector<int64_t>>& b);
+
+}  // namespace tessera

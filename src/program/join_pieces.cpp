@@ -1,0 +1,56 @@
+#include "program/join_pieces.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/flow.h"
+#include "program/memory_plan.h"
+#include "support/error.h"
+
+namespace tessera {
+
+Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> pieces) {
+  check(flow->pieces.size() == pieces.size(), "a program for each piece");
+  Program result;
+  result.name = flow->name;
+  std::vector<BufferId> checks;  // the outputs behind all others
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    Program& piece = pieces[p];
+    const auto first_buffer = static_cast<BufferId>(result.buffers.size());
+    const auto first_kernel = static_cast<int32_t>(result.kernels.size());
+    const size_t own = piece.outputs.size() - piece.checks.size();
+    result.pieces.push_back({result.calls.size(), piece.calls.size(), piece.inputs.size(), own, piece.checks.size()});
+    const int64_t first_weight = result.weight_bytes;
+    for (ProgramBuffer& buffer : piece.buffers) {
+      buffer.name = fmt::format("p{}.{}", p, buffer.name);
+      if (buffer.alias_of >= 0) buffer.alias_of += first_buffer;
+      if (buffer.over >= 0) buffer.over += first_buffer;
+      if (buffer.kind == BufferKind::kWeight && buffer.offset >= 0) buffer.offset += first_weight;
+      result.buffers.push_back(std::move(buffer));
+    }
+    for (Kernel& kernel : piece.kernels) result.kernels.push_back(std::move(kernel));
+    for (KernelCall& call : piece.calls) {
+      call.kernel += first_kernel;
+      for (BufferId& arg : call.args) arg += first_buffer;
+      for (CallCondition& condition : call.only_if) condition.buffer += first_buffer;
+      result.calls.push_back(std::move(call));
+    }
+    for (const BufferId id : piece.inputs) result.inputs.push_back(id + first_buffer);
+    for (size_t i = 0; i < piece.outputs.size(); ++i)
+      (i < own ? result.outputs : checks).push_back(piece.outputs[i] + first_buffer);
+    for (RuntimeCheck& check : piece.checks) result.checks.push_back(std::move(check));
+    result.arena_bytes = std::max(result.arena_bytes, piece.arena_bytes);
+    result.weight_bytes += (piece.weight_bytes + kBufferAlign - 1) / kBufferAlign * kBufferAlign;
+  }
+  result.outputs.insert(result.outputs.end(), checks.begin(), checks.end());
+  // Numbers in the whole signature.
+  for (size_t i = 0; i < result.inputs.size(); ++i)
+    result.buffers[static_cast<size_t>(result.inputs[i])].index = static_cast<int32_t>(i);
+  for (size_t i = 0; i < result.outputs.size(); ++i)
+    result.buffers[static_cast<size_t>(result.outputs[i])].index = static_cast<int32_t>(i);
+  result.flow = std::move(flow);
+  return result;
+}
+
+}  // namespace tessera

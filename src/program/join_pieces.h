@@ -1,0 +1,15 @@
+// The programs of a flow's pieces as one: kernels, calls, buffers and weights one behind the other. Only one piece runs
+// at a time, so that all of them use the same arena.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tessera {
+
+// REQUIRES: planned programs, one for each piece of the flow.
+Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> pieces);
+
+}  // namespace tessera
