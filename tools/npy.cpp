@@ -33,8 +33,8 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 struct Header {
   DType dtype = DType::kF32;
   size_t characters = 0;  // of each string
-  bool swapped = false;  // big-endian
-  bool fortran = false;  // first axis fastest
+  bool swapped = false;   // big-endian
+  bool fortran = false;   // first axis fastest
   std::vector<int64_t> dims;
   size_t data_offset = 0;
 };
@@ -111,8 +111,8 @@ Header read_header(const std::string& path, std::string_view file) {
 
 // The bytes that the header's elements take; empty when that overflows.
 std::optional<uint64_t> data_size(const Header& header) {
-  int64_t count = header.dtype == DType::kString ? static_cast<int64_t>(4 * header.characters)
-                                                 : dtype_bits(header.dtype) / 8;
+  int64_t count =
+      header.dtype == DType::kString ? static_cast<int64_t>(4 * header.characters) : dtype_bits(header.dtype) / 8;
   for (const int64_t dim : header.dims) {
     if (__builtin_mul_overflow(count, dim, &count)) return {};
   }
@@ -131,7 +131,8 @@ Tensor strings_from(const std::string& path, const Header& header, const std::by
     std::string text;
     for (uint32_t c : characters) {
       if (header.swapped) c = __builtin_bswap32(c);
-      if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) fail(path, "a string has a character that Unicode does not have");
+      if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        fail(path, "a string has a character that Unicode does not have");
       append_character(text, c);
     }
     texts.push_back(std::move(text));

@@ -91,7 +91,10 @@ typedef struct tessera_kernel_info {
 
 /* ---- values that are more than tensors of numbers ---- */
 typedef enum tessera_value_kind {
-  TESSERA_TENSOR = 0, TESSERA_SEQUENCE = 1, TESSERA_OPTIONAL = 2, TESSERA_MAP = 3
+  TESSERA_TENSOR = 0,
+  TESSERA_SEQUENCE = 1,
+  TESSERA_OPTIONAL = 2,
+  TESSERA_MAP = 3
 } tessera_value_kind;
 
 /* UTF-8, not NUL-terminated. */
@@ -106,7 +109,7 @@ typedef struct tessera_value {
   int32_t rank;        /* of a tensor */
   int32_t reserved;
   int64_t dims[TESSERA_MAX_RANK];
-  const void* data;    /* of a tensor; of one of strings: tessera_string[] */
+  const void* data; /* of a tensor; of one of strings: tessera_string[] */
   /* A sequence: its elements. An optional: none or one. A map: keys and values, tensors of rank 1 and one length. */
   int64_t num_items;
   const struct tessera_value* const* items;
@@ -117,9 +120,9 @@ typedef struct tessera_value_info {
   const char* name;
   int32_t num_wrappers;
   tessera_value_kind wrappers[4];
-  tessera_dtype dtype; /* of the tensors inside */
-  tessera_dtype key;   /* of maps: TESSERA_I64 or TESSERA_STRING */
-  int32_t rank;        /* -1: any */
+  tessera_dtype dtype;            /* of the tensors inside */
+  tessera_dtype key;              /* of maps: TESSERA_I64 or TESSERA_STRING */
+  int32_t rank;                   /* -1: any */
   int64_t dims[TESSERA_MAX_RANK]; /* -1: any */
 } tessera_value_info;
 

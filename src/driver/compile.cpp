@@ -221,9 +221,9 @@ ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, 
   check_options(options);
   return runner.run(kImport, [&] {
     GraphInterpreter evaluator;
-    return named(import_onnx_model_bytes(model.bytes, import_options(options.compile), standard_ops(), evaluator,
-                                         model.folder),
-                 model.name);
+    return named(
+        import_onnx_model_bytes(model.bytes, import_options(options.compile), standard_ops(), evaluator, model.folder),
+        model.name);
   });
 }
 

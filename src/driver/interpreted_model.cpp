@@ -47,9 +47,7 @@ class InterpretedFlow : public Model {
     run();
   }
   void bind(std::vector<Tensor> inputs) override { bind_values({inputs.begin(), inputs.end()}); }
-  void bind_values(std::vector<RunValue> inputs) override {
-    bound_ = fitting_values(inputs_, std::move(inputs));
-  }
+  void bind_values(std::vector<RunValue> inputs) override { bound_ = fitting_values(inputs_, std::move(inputs)); }
   std::vector<RunValue> value_results() const override { return value_results_; }
   void run() override {
     value_results_ = run_flow(flow_, bound_);

@@ -231,7 +231,7 @@ class CommandLine(CliTest):
             ["run", "model.onnx", "-i", "@complex.npy"],
             "TSR-6212",
             "'complex.npy' holds elements of numpy type '<c8'",
-            "floats of 16, 32 or 64 bits, integers of 8 to 64 bits, bool",
+            "floats of 16, 32 or 64 bits, integers of 8 to 64 bits, bool, strings (U)",
             "convert the array with astype()",
         )
         (self.folder / "bad.pb").write_bytes(b"\xff\xff\xff")

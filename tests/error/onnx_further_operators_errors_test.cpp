@@ -59,7 +59,8 @@ TEST(OnnxFurtherErrors, LabelsAndNorms) {
   OnnxModel zip = with_domain("ai.onnx.ml");
   zip.input("x", {2, 3}).output("y");
   zip.node("ZipMap", {"x"}, {"y"}).set_domain("ai.onnx.ml");
-  expect_import_error(zip, "TSR-1044", {"scores f32[2,3] with 0 strings and 0 integers as labels", "labels of one kind"});
+  expect_import_error(zip, "TSR-1044",
+                      {"scores f32[2,3] with 0 strings and 0 integers as labels", "labels of one kind"});
   OnnxModel norm = with_domain("ai.onnx.ml");
   norm.input("x", {2, 3}).output("y");
   auto& node = norm.node("Normalizer", {"x"}, {"y"});

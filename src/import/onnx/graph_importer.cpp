@@ -565,8 +565,8 @@ class GraphImporter {
   }
 
   // Declared types of outputs are hints, but a wrong element type means that the file contradicts itself. Declared
-  // shapes are often stale (another batch size) or those of another form of the model (scikit-learn's converter declares
-  // labels of rank 1 where it computes a column), so that they are not held against the model.
+  // shapes are often stale (another batch size) or those of another form of the model (scikit-learn's converter
+  // declares labels of rank 1 where it computes a column), so that they are not held against the model.
   void check_declared(const onnx::ValueInfoProto& output, const FlowType& type) const {
     if (!output.has_type()) return;
     const auto& declared = output.type();

@@ -22,7 +22,7 @@ std::shared_ptr<Proto> parse(const std::string& path, const char* what) {
   auto proto = std::make_shared<Proto>();
   if (file->size() > INT32_MAX || !proto->ParseFromArray(file->data(), static_cast<int>(file->size())))
     throw UserError({"TSR-6002", fmt::format("'{}' is not a serialised ONNX {}", path, what), "",
-                     "a file with one protobuf message of less than 2 GB", ""});
+                     "a file with one protobuf message of less than 2 GB", "write the value with onnx.numpy_helper"});
   return proto;
 }
 

@@ -152,9 +152,7 @@ tessera_status tessera_module_output(const tessera_module* module, int32_t index
   return tensor_info(module->file, module->file.outputs(), module->file.descriptor->num_outputs, index, info);
 }
 
-int32_t tessera_module_has_values(const tessera_module* module) {
-  return module && module->file.has_values() ? 1 : 0;
-}
+int32_t tessera_module_has_values(const tessera_module* module) { return module && module->file.has_values() ? 1 : 0; }
 
 tessera_status tessera_module_input_value(const tessera_module* module, int32_t index, tessera_value_info* info) {
   if (!module || !info) return TESSERA_INVALID_ARGUMENT;

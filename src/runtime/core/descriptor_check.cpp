@@ -288,19 +288,44 @@ struct StepShape {
   uint32_t op, inputs, outputs, ints;
 };
 constexpr StepShape kStepShapes[] = {
-    {TSR_FLOW_PIECE, 0, 0, 0},         {TSR_FLOW_ELEMENTWISE, 1, 1, 1},   {TSR_FLOW_MOVE, 0, 0, 0},
-    {TSR_FLOW_NUMBER, 0, 1, 1},        {TSR_FLOW_TRUTH, 0, 1, 1},         {TSR_FLOW_COUNT, 1, 1, 0},
-    {TSR_FLOW_IF, 1, 0, 0},            {TSR_FLOW_WHILE, 3, 0, 0},         {TSR_FLOW_SEQUENCE, 0, 1, 1},
-    {TSR_FLOW_INSERT, 3, 1, 0},        {TSR_FLOW_ERASE, 2, 1, 0},         {TSR_FLOW_AT, 2, 1, 0},
-    {TSR_FLOW_LENGTH, 1, 1, 0},        {TSR_FLOW_SPLIT, 2, 1, 2},         {TSR_FLOW_JOIN, 1, 1, 2},
-    {TSR_FLOW_OPTIONAL, 1, 1, 0},      {TSR_FLOW_HAS_ELEMENT, 1, 1, 0},   {TSR_FLOW_GET_ELEMENT, 1, 1, 0},
-    {TSR_FLOW_SHAPE, 1, 1, 2},         {TSR_FLOW_SIZE, 1, 1, 0},          {TSR_FLOW_SLICE, 5, 1, 0},
-    {TSR_FLOW_RESHAPE, 2, 1, 1},       {TSR_FLOW_SQUEEZE, 2, 1, 0},       {TSR_FLOW_UNSQUEEZE, 2, 1, 0},
-    {TSR_FLOW_TRANSPOSE, 1, 1, 0},     {TSR_FLOW_GATHER, 2, 1, 1},        {TSR_FLOW_EXPAND, 2, 1, 0},
-    {TSR_FLOW_CONCAT, 1, 1, 1},        {TSR_FLOW_FLATTEN, 1, 1, 1},       {TSR_FLOW_STRING_CONCAT, 2, 1, 0},
-    {TSR_FLOW_STRING_SPLIT, 1, 2, 2},  {TSR_FLOW_STRING_NORMALIZE, 1, 1, 2}, {TSR_FLOW_TO_STRING, 1, 1, 0},
-    {TSR_FLOW_FROM_STRING, 1, 1, 1},   {TSR_FLOW_STRING_RANK, 1, 1, 0},   {TSR_FLOW_ZIP_MAP, 2, 1, 0},
-    {TSR_FLOW_DICT_VECTORIZE, 2, 1, 0}, {TSR_FLOW_CAST_MAP, 1, 1, 3},
+    {TSR_FLOW_PIECE, 0, 0, 0},
+    {TSR_FLOW_ELEMENTWISE, 1, 1, 1},
+    {TSR_FLOW_MOVE, 0, 0, 0},
+    {TSR_FLOW_NUMBER, 0, 1, 1},
+    {TSR_FLOW_TRUTH, 0, 1, 1},
+    {TSR_FLOW_COUNT, 1, 1, 0},
+    {TSR_FLOW_IF, 1, 0, 0},
+    {TSR_FLOW_WHILE, 3, 0, 0},
+    {TSR_FLOW_SEQUENCE, 0, 1, 1},
+    {TSR_FLOW_INSERT, 3, 1, 0},
+    {TSR_FLOW_ERASE, 2, 1, 0},
+    {TSR_FLOW_AT, 2, 1, 0},
+    {TSR_FLOW_LENGTH, 1, 1, 0},
+    {TSR_FLOW_SPLIT, 2, 1, 2},
+    {TSR_FLOW_JOIN, 1, 1, 2},
+    {TSR_FLOW_OPTIONAL, 1, 1, 0},
+    {TSR_FLOW_HAS_ELEMENT, 1, 1, 0},
+    {TSR_FLOW_GET_ELEMENT, 1, 1, 0},
+    {TSR_FLOW_SHAPE, 1, 1, 2},
+    {TSR_FLOW_SIZE, 1, 1, 0},
+    {TSR_FLOW_SLICE, 5, 1, 0},
+    {TSR_FLOW_RESHAPE, 2, 1, 1},
+    {TSR_FLOW_SQUEEZE, 2, 1, 0},
+    {TSR_FLOW_UNSQUEEZE, 2, 1, 0},
+    {TSR_FLOW_TRANSPOSE, 1, 1, 0},
+    {TSR_FLOW_GATHER, 2, 1, 1},
+    {TSR_FLOW_EXPAND, 2, 1, 0},
+    {TSR_FLOW_CONCAT, 1, 1, 1},
+    {TSR_FLOW_FLATTEN, 1, 1, 1},
+    {TSR_FLOW_STRING_CONCAT, 2, 1, 0},
+    {TSR_FLOW_STRING_SPLIT, 1, 2, 2},
+    {TSR_FLOW_STRING_NORMALIZE, 1, 1, 2},
+    {TSR_FLOW_TO_STRING, 1, 1, 0},
+    {TSR_FLOW_FROM_STRING, 1, 1, 1},
+    {TSR_FLOW_STRING_RANK, 1, 1, 0},
+    {TSR_FLOW_ZIP_MAP, 2, 1, 0},
+    {TSR_FLOW_DICT_VECTORIZE, 2, 1, 0},
+    {TSR_FLOW_CAST_MAP, 1, 1, 3},
 };
 
 // Whether operand `i` of a step may be left out (slot -1).
@@ -354,15 +379,17 @@ tessera_status DescriptorChecker::check_step(uint32_t index) {
   }
   // Numbers of strings.
   const int64_t* ints = table<int64_t>(step.ints);
-  const uint32_t first = step.op == TSR_FLOW_STRING_SPLIT ? 0 : step.op == TSR_FLOW_STRING_NORMALIZE ? 2 : step.num_ints;
+  const uint32_t first = step.op == TSR_FLOW_STRING_SPLIT       ? 0
+                         : step.op == TSR_FLOW_STRING_NORMALIZE ? 2
+                                                                : step.num_ints;
   const uint32_t last = step.op == TSR_FLOW_STRING_SPLIT ? 1 : step.num_ints;
   for (uint32_t i = first; i < last; ++i) {
     sound = sound && ints[i] >= (step.op == TSR_FLOW_STRING_SPLIT ? -1 : 0) &&
             ints[i] < static_cast<int64_t>(descriptor_.num_strings);
   }
   if (step.op == TSR_FLOW_SEQUENCE || step.op == TSR_FLOW_FROM_STRING) {
-    sound = sound && (ints[0] == TSR_STRING || (ints[0] > 0 && ints[0] < 256 &&
-                                                module_dtype_bits(static_cast<uint32_t>(ints[0])) > 0));
+    sound = sound && (ints[0] == TSR_STRING ||
+                      (ints[0] > 0 && ints[0] < 256 && module_dtype_bits(static_cast<uint32_t>(ints[0])) > 0));
   }
   return sound ? TESSERA_OK : wrong("step %u of kind %u has slots, a piece or numbers out of range", index, step.op);
 }

@@ -218,7 +218,8 @@ tessera_status run_values(tessera_session* session, const tessera_value* const* 
   if (status == TESSERA_OK) status = check_count("output", num_outputs, file.descriptor->num_value_outputs, error);
   if (status != TESSERA_OK) return status;
   if (session->running.exchange(true, std::memory_order_acquire)) {
-    return fail(error, kErrSessionBusy, "the session is already running; a session runs one call at a time: create one "
+    return fail(error, kErrSessionBusy,
+                "the session is already running; a session runs one call at a time: create one "
                 "for each thread (they share the module)");
   }
   status = run_session_values(session, inputs, num_inputs, outputs, num_outputs, allocator, error);
@@ -235,8 +236,10 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
                            const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error) {
   const ModuleFile& file = session->module->file;
   if (file.has_values()) {
-    return fail(error, kErrHasValues, "'%s' has values that are more than tensors of numbers of fixed shapes; run it "
-                "with tessera_session_run_values", file.name);
+    return fail(error, kErrHasValues,
+                "'%s' has values that are more than tensors of numbers of fixed shapes; run it "
+                "with tessera_session_run_values",
+                file.name);
   }
   if (session->running.exchange(true, std::memory_order_acquire)) {
     return fail(error, kErrSessionBusy,

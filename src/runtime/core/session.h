@@ -1,8 +1,8 @@
 // A session: the memory and the host side of runs of one module.
 #pragma once
 
-#include <atomic>
 #include <stdint.h>
+#include <atomic>
 
 #include "abi/module_abi.h"
 #include "runtime/core/memory.h"
@@ -24,12 +24,12 @@ struct tessera_session {
   tsr_call call = {};
   // Arrays behind this struct, in the same allocation; what the checks of a run wrote follows the arrays.
   tessera::BoundTensors bound = {};
-  tessera::MemoryRegion memory;      // arena, then scratch
+  tessera::MemoryRegion memory;  // arena, then scratch
   tessera_trace_fn trace = nullptr;
   void* trace_user = nullptr;
   tessera_worker_trace_fn worker_trace = nullptr;
   void* worker_trace_user = nullptr;
-  int32_t traced_kernel = -1;  // that runs now; set while either trace is
+  int32_t traced_kernel = -1;        // that runs now; set while either trace is
   tessera::FlowRun* flow = nullptr;  // of the run of a module with steps
 };
 

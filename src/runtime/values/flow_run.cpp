@@ -109,8 +109,10 @@ int32_t run_piece(Step& step, tsr_run_fn code) {
   if (count < piece.num_outputs) {
     result = step.no_memory();
   } else if (const int32_t failure = code(&call); failure != 0) {
-    run.status = tessera::fail(run.error, kErrModuleCode, "the code of '%s' reported error %d, which its metadata "
-                               "explains; the run has no outputs", run.module->name, failure);
+    run.status = tessera::fail(run.error, kErrModuleCode,
+                               "the code of '%s' reported error %d, which its metadata "
+                               "explains; the run has no outputs",
+                               run.module->name, failure);
     result = -1;
   } else {
     run.status = read_checks(*run.session, piece.first_check, piece.num_checks, run.error);
@@ -152,8 +154,8 @@ int32_t run_elementwise(Step& step, tsr_run_fn code) {
   uint8_t* blocks = static_cast<uint8_t*>(heap.take(bytes));
   bool failed = !blocks;
   for (uint32_t i = 0; i < results && !failed; ++i) {
-    const uint32_t dtype = step.number(i) != 0 ? static_cast<uint32_t>(TSR_STRING)
-                                               : run.module->outputs()[piece.first_output + i].dtype;
+    const uint32_t dtype =
+        step.number(i) != 0 ? static_cast<uint32_t>(TSR_STRING) : run.module->outputs()[piece.first_output + i].dtype;
     made[i] = heap.make_tensor(dtype, rank, dims);
     failed = !made[i];
   }
@@ -185,8 +187,8 @@ int32_t run_elementwise(Step& step, tsr_run_fn code) {
         }
       }
       if (const int32_t failure = code(&run.session->call); failure != 0) {
-        run.status = tessera::fail(run.error, kErrModuleCode, "the code of '%s' reported error %d", run.module->name,
-                                   failure);
+        run.status =
+            tessera::fail(run.error, kErrModuleCode, "the code of '%s' reported error %d", run.module->name, failure);
         result = -1;
       }
       for (uint32_t i = 0; i < results; ++i) {
@@ -251,8 +253,10 @@ int32_t host_step(void* self, uint32_t number, tsr_run_fn piece) {
   for (uint32_t i = 0; i < step.row.num_inputs; ++i) {
     const int32_t slot = run.module->slots(step.row.inputs)[i];
     if (slot >= 0 && !run.slots[slot]) {
-      run.status = fail(run.error, kErrModuleCode, "step %u of '%s' reads slot %d, which has no value; compile the "
-                        "model again", number, run.module->name, slot);
+      run.status = fail(run.error, kErrModuleCode,
+                        "step %u of '%s' reads slot %d, which has no value; compile the "
+                        "model again",
+                        number, run.module->name, slot);
       return -1;
     }
   }
@@ -298,8 +302,10 @@ tessera_status run_session_values(tessera_session* session, const tessera_value*
     const int32_t code = run_code(session);
     session->flow = nullptr;
     if (code != 0 && run.status == TESSERA_OK) {
-      run.status = fail(error, kErrModuleCode, "the code of '%s' reported error %d, which its metadata explains; the "
-                        "run has no outputs", module.name, code);
+      run.status = fail(error, kErrModuleCode,
+                        "the code of '%s' reported error %d, which its metadata explains; the "
+                        "run has no outputs",
+                        module.name, code);
     }
   }
   for (uint32_t i = 0; run.status == TESSERA_OK && i < descriptor.num_value_outputs; ++i) {

@@ -30,8 +30,9 @@ int32_t find_place(Step& step, const Object* position, int64_t count, bool behin
   if (const int32_t code = read_number(step, position, "position", place)) return code;
   const int64_t last = behind ? count : count - 1;
   if (*place < -count || *place > last) {
-    if (last < 0) return step.fail("position %lld of a sequence without elements; legal: a sequence with elements",
-                                   static_cast<long long>(*place));
+    if (last < 0)
+      return step.fail("position %lld of a sequence without elements; legal: a sequence with elements",
+                       static_cast<long long>(*place));
     return step.fail("position %lld of a sequence of %lld elements; legal: %lld to %lld",
                      static_cast<long long>(*place), static_cast<long long>(count), static_cast<long long>(-count),
                      static_cast<long long>(last));
@@ -128,9 +129,10 @@ int32_t split(Step& step) {
       fits = fits && size >= 0 && !__builtin_add_overflow(sum, size, &sum);
     }
     if (!fits || sum != extent) {
-      return step.fail("split has %lld parts, which do not add up to dimension %lld of %lld elements; legal: parts of 0 "
-                       "or more elements that do", static_cast<long long>(sizes->count), static_cast<long long>(axis),
-                       static_cast<long long>(extent));
+      return step.fail(
+          "split has %lld parts, which do not add up to dimension %lld of %lld elements; legal: parts of 0 "
+          "or more elements that do",
+          static_cast<long long>(sizes->count), static_cast<long long>(axis), static_cast<long long>(extent));
     }
     parts = sizes->count;
   }

@@ -118,7 +118,7 @@ struct Splitter {
     for (; at < size && left != 0; ++at) {
       gap = delimiter.size == 0 ? space_at(text + at, size - at)
             : size - at >= delimiter.size && memcmp(text + at, delimiter.data, delimiter.size) == 0 ? delimiter.size
-                                                                                                  : 0;
+                                                                                                    : 0;
       if (gap > 0) break;
     }
     if (left == 0) at = size;
@@ -320,9 +320,7 @@ int32_t to_string(Step& step) {
         length = write_float(value, false, text, sizeof(text));
         break;
       }
-      case TSR_U64:
-        length = snprintf(text, sizeof(text), "%llu", static_cast<unsigned long long>(x.ints()[i]));
-        break;
+      case TSR_U64: length = snprintf(text, sizeof(text), "%llu", static_cast<unsigned long long>(x.ints()[i])); break;
       case TSR_BOOL: length = snprintf(text, sizeof(text), x.data()[i] ? "True" : "False"); break;
       default: length = snprintf(text, sizeof(text), "%lld", static_cast<long long>(x.ints()[i]));
     }

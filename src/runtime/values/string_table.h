@@ -24,7 +24,7 @@ class StringTable {
   };
   Heap* heap_;
   tessera_string* entries_ = nullptr;
-  uint32_t* places_ = nullptr;  // number + 1 by hash; 0: free
+  uint32_t* places_ = nullptr;       // number + 1 by hash; 0: free
   int64_t size_ = 0, capacity_ = 0;  // of entries; there are twice as many places, a power of two
   Chunk* chunks_ = nullptr;
 };

@@ -113,8 +113,8 @@ int32_t slice(Step& step) {
 int32_t reshape(Step& step) {
   const Object &x = *step.in(0), *wanted = step.in(1);
   if (const int32_t code = require_ints(step, wanted, "shape")) return code;
-  if (wanted->count > TSR_MAX_RANK) return step.fail("a shape of rank %lld; legal: up to %d",
-                                                     static_cast<ll>(wanted->count), TSR_MAX_RANK);
+  if (wanted->count > TSR_MAX_RANK)
+    return step.fail("a shape of rank %lld; legal: up to %d", static_cast<ll>(wanted->count), TSR_MAX_RANK);
   int64_t dims[TSR_MAX_RANK], known = 1;
   int32_t open = -1;
   bool fits = true;
@@ -154,8 +154,8 @@ int32_t squeeze(Step& step) {
     for (int64_t i = 0; i < axes->count; ++i) {
       int32_t axis;
       if (const int32_t code = find_axis(step, int_at(*axes, i), x.rank, &axis)) return code;
-      if (x.dims[axis] != 1) return step.fail("dimension %d of %s cannot be left out; legal: dimensions of 1", axis,
-                                              dims_text(x).text);
+      if (x.dims[axis] != 1)
+        return step.fail("dimension %d of %s cannot be left out; legal: dimensions of 1", axis, dims_text(x).text);
       drop[axis] = true;
     }
   }
@@ -171,8 +171,8 @@ int32_t unsqueeze(Step& step) {
   const Object &x = *step.in(0), *axes = step.in(1);
   if (const int32_t code = require_ints(step, axes, "axes")) return code;
   const int64_t rank = x.rank + axes->count;
-  if (rank > TSR_MAX_RANK) return step.fail("a result of rank %lld; legal: up to %d", static_cast<ll>(rank),
-                                            TSR_MAX_RANK);
+  if (rank > TSR_MAX_RANK)
+    return step.fail("a result of rank %lld; legal: up to %d", static_cast<ll>(rank), TSR_MAX_RANK);
   bool fresh[TSR_MAX_RANK] = {};
   for (int64_t i = 0; i < axes->count; ++i) {
     int32_t axis;

@@ -58,8 +58,9 @@ struct Transfer {
     for (int64_t i = 0; i < made->count; ++i) {
       if (texts[i].size > 0 && !texts[i].data) return refuse("a tensor of strings without data", "an address of each");
       if (!is_utf8(texts[i].data, texts[i].size)) {
-        return fail(run.error, kErrNotUtf8, "%s '%s' has a string, number %lld, that is not UTF-8; give strings in UTF-8",
-                    direction, name().text, static_cast<long long>(i));
+        return fail(run.error, kErrNotUtf8,
+                    "%s '%s' has a string, number %lld, that is not UTF-8; give strings in UTF-8", direction,
+                    name().text, static_cast<long long>(i));
       }
       made->ints()[i] = run.strings.number(texts[i].size > 0 ? texts[i].data : "", texts[i].size);
       if (made->ints()[i] < 0) return no_memory();
