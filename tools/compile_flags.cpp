@@ -36,14 +36,16 @@ std::pair<std::string, std::string> split_at_last_equals(const std::string& flag
 }
 
 DimBounds parse_dim(const std::string& text, std::string& name) {
-  constexpr char kLegal[] = "NAME=VALUE or NAME=LOW..HIGH, with 1 <= LOW <= HIGH";
+  constexpr char kLegal[] = "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 1 <= LOW <= HIGH and 1 <= STEP";
   const auto [left, right] = split_at_last_equals("--dim", text, kLegal);
   name = left;
   const size_t dots = right.find("..");
+  const size_t colon = dots == std::string::npos ? right.size() : std::min(right.find(':', dots), right.size());
   DimBounds bounds;
   bounds.lo = parse_count(right.substr(0, dots));
-  bounds.hi = dots == std::string::npos ? bounds.lo : parse_count(right.substr(dots + 2));
-  if (bounds.lo < 1 || bounds.hi < bounds.lo) fail("--dim", text, kLegal);
+  bounds.hi = dots == std::string::npos ? bounds.lo : parse_count(right.substr(dots + 2, colon - dots - 2));
+  if (colon < right.size()) bounds.step = parse_count(right.substr(colon + 1));
+  if (bounds.lo < 1 || bounds.hi < bounds.lo || bounds.step < 1 || bounds.step > UINT32_MAX) fail("--dim", text, kLegal);
   return bounds;
 }
 

@@ -20,9 +20,10 @@
 
 namespace tessera {
 
-// The values that a dimension may take, inclusive.
+// The values that a dimension may take: lo, lo + step, ..., up to hi.
 struct DimBounds {
   int64_t lo = 1, hi = 1;
+  int64_t step = 1;
 };
 
 struct CompileOptions {

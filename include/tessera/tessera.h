@@ -70,7 +70,8 @@ typedef struct tessera_tensor {
   int64_t dims[TESSERA_MAX_RANK];
 } tessera_tensor;
 
-/* An input or output as the module declares it. A negative dim is symbol number -(dim + 1). */
+/* An input or output as the module declares it. A negative dim is symbol number -(dim + 1); from the number of symbols
+ * on it is derived from symbols, and tessera_session_output tells it for the sizes at hand. */
 typedef struct tessera_tensor_info {
   const char* name;
   tessera_dtype dtype;
@@ -78,10 +79,10 @@ typedef struct tessera_tensor_info {
   int64_t dims[TESSERA_MAX_RANK];
 } tessera_tensor_info;
 
-/* A named dimension and the inclusive range of values the module was compiled for. */
+/* A named dimension and the values the module was compiled for: lo, lo + step, ..., up to hi. */
 typedef struct tessera_symbol_info {
   const char* name;
-  int64_t lo, hi;
+  int64_t lo, hi, step;
 } tessera_symbol_info;
 
 typedef struct tessera_kernel_info {
@@ -190,11 +191,22 @@ tessera_status tessera_session_create(const tessera_module* module, const tesser
 void tessera_session_free(tessera_session* session);
 int32_t tessera_session_num_threads(const tessera_session* session);
 
+/* For modules with named dimensions: binds them to those of the inputs, whose data is not looked at, and gets the memory
+ * that runs with them need, which depends on them alone and not on what was run before. A run does the same when its
+ * inputs have other dimensions than the run before; after this call, runs with these dimensions allocate nothing. */
+tessera_status tessera_session_prepare(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                                       tessera_error* error);
+/* An output with the dimensions that it has for the inputs of the last tessera_session_prepare or run. NOT_FOUND for an
+ * index out of range, INVALID_ARGUMENT before there was either. */
+tessera_status tessera_session_output(const tessera_session* session, int32_t index, tessera_tensor_info* info);
+/* The memory between inputs and outputs that the session has for the dimensions at hand. */
+uint64_t tessera_session_arena_bytes(const tessera_session* session);
+
 /* Runs the module once. Inputs and outputs are in the module's order; dtype, rank and dims of each are checked, data
  * of every output is written. Outputs must not share memory with other tensors, except that an output may have the
  * memory of an input of its type and shape: the state of a recurrent model or a cache then stays in place (when no
  * dimension of it is named, or tessera_module_writes_in_place says so). Named dimensions are bound by the inputs.
- * Allocates nothing, takes no lock, and starts no thread: when another session is using the threads, this run does its
+ * Allocates nothing (see tessera_session_prepare), takes no lock, and starts no thread: when another session is using the threads, this run does its
  * work on the calling thread. Results do not depend on the caller's rounding and denormal modes. */
 tessera_status tessera_session_run(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                                    const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);

@@ -35,7 +35,7 @@ struct Symbol {
 class Engine {
  public:
   virtual ~Engine() = default;
-  // Names live as long as the engine; a negative dim is symbol number -(dim + 1).
+  // Names live as long as the engine; a negative dim is symbol number -(dim + 1), or derived from symbols.
   virtual const std::vector<tessera_tensor_info>& inputs() const = 0;
   virtual const std::vector<tessera_tensor_info>& outputs() const = 0;
   virtual const std::vector<Symbol>& symbols() const = 0;
@@ -44,6 +44,8 @@ class Engine {
   virtual std::span<const std::byte> contents() const = 0;
   // JSON; empty for the interpreter.
   virtual std::string metadata() const = 0;
+  // The outputs with the dims that they have for inputs of these dims; their data is not looked at.
+  virtual std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>& inputs) = 0;
   // RunError or CompileError.
   virtual void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) = 0;
 };

@@ -18,6 +18,7 @@ class InterpreterEngine : public Engine {
   std::span<const std::byte> contents() const override { return {}; }
   std::string metadata() const override { return {}; }
 
+  std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>&) override { return outputs(); }
   void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) override {
     const std::lock_guard lock(mutex_);
     interpreter_.run(inputs, outputs);

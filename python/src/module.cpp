@@ -120,7 +120,7 @@ std::unique_ptr<Engine> load(const std::string& path, int threads) {
   return load_module_file(path, threads);
 }
 
-// (name, dtype number, dims), a dim being a number or a symbol's name.
+// (name, dtype number, dims), a dim being a number, a symbol's name, or "?" when it is derived from symbols.
 nb::list describe(const Engine& engine, const std::vector<tessera_tensor_info>& infos) {
   nb::list result;
   for (const tessera_tensor_info& info : infos) {
@@ -130,7 +130,8 @@ nb::list describe(const Engine& engine, const std::vector<tessera_tensor_info>& 
       if (dim >= 0) {
         dims.append(dim);
       } else {
-        dims.append(engine.symbols().at(static_cast<size_t>(-(dim + 1))).name);
+        const auto number = static_cast<size_t>(-(dim + 1));
+        dims.append(number < engine.symbols().size() ? engine.symbols()[number].name : "?");
       }
     }
     result.append(nb::make_tuple(info.name, static_cast<int>(info.dtype), nb::tuple(dims)));
@@ -185,6 +186,16 @@ void run(Engine& engine, const std::vector<InputArray>& inputs, const std::vecto
   }
 }
 
+std::vector<std::vector<int64_t>> output_shapes(Engine& engine, const std::vector<InputArray>& inputs,
+                                                const std::vector<int>& input_dtypes) {
+  if (inputs.size() != input_dtypes.size()) throw nb::value_error("one dtype for each array is needed");
+  std::vector<tessera_tensor> in;
+  for (size_t i = 0; i < inputs.size(); ++i) in.push_back(describe_array(inputs[i], input_dtypes[i]));
+  std::vector<std::vector<int64_t>> shapes;
+  for (const tessera_tensor_info& info : engine.outputs_for(in)) shapes.emplace_back(info.dims, info.dims + info.rank);
+  return shapes;
+}
+
 }  // namespace
 
 }  // namespace tessera::python
@@ -219,6 +230,10 @@ NB_MODULE(_native, m) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           "The module file; empty for the interpreter.")
+      .def("output_shapes", &output_shapes, "inputs"_a, "input_dtypes"_a,
+           nb::sig("def output_shapes(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int]) "
+                   "-> list[list[int]]"),
+           "The shapes of the outputs for inputs of these shapes.")
       .def("run", &run, "inputs"_a, "input_dtypes"_a, "outputs"_a.noconvert(), "output_dtypes"_a,
            nb::sig("def run(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int], "
                    "outputs: list[numpy.typing.NDArray], output_dtypes: list[int]) -> None"),

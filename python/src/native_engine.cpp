@@ -57,16 +57,23 @@ class NativeEngine : public Engine {
     return {text, size};
   }
 
+  std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>& inputs) override {
+    std::vector<tessera_tensor_info> result = outputs_;
+    with_session([&](tessera_session* session, tessera_error& error) {
+      const tessera_status status =
+          tessera_session_prepare(session, inputs.data(), static_cast<int32_t>(inputs.size()), &error);
+      for (size_t i = 0; status == TESSERA_OK && i < result.size(); ++i)
+        tessera_session_output(session, static_cast<int32_t>(i), &result[i]);
+      return status;
+    });
+    return result;
+  }
+
   void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) override {
-    SessionPtr session = take_session();
-    tessera_error error = {};
-    const tessera_status status = tessera_session_run(session.get(), inputs.data(), static_cast<int32_t>(inputs.size()),
-                                                      outputs.data(), static_cast<int32_t>(outputs.size()), &error);
-    {
-      const std::lock_guard lock(mutex_);
-      idle_.push_back(std::move(session));
-    }
-    throw_unless_ok(status, error);
+    with_session([&](tessera_session* session, tessera_error& error) {
+      return tessera_session_run(session, inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
+                                 static_cast<int32_t>(outputs.size()), &error);
+    });
   }
 
  private:
@@ -78,6 +85,18 @@ class NativeEngine : public Engine {
     tessera_error error = {};
     throw_unless_ok(tessera_session_create(module_.get(), &options, &session, &error), error);
     return SessionPtr(session);
+  }
+
+  template <typename Call>
+  void with_session(const Call& call) {
+    SessionPtr session = take_session();
+    tessera_error error = {};
+    const tessera_status status = call(session.get(), error);
+    {
+      const std::lock_guard lock(mutex_);
+      idle_.push_back(std::move(session));
+    }
+    throw_unless_ok(status, error);
   }
 
   SessionPtr take_session() {

@@ -25,7 +25,7 @@ class TensorInfo:
     name: str
     dtype: np.dtype
     shape: tuple[int | str, ...]
-    """A number, or the name of a dimension that the inputs of a run decide."""
+    """A number, the name of a dimension that the inputs of a run decide, or "?" for what follows from those."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype.name}[{','.join(map(str, self.shape))}]"
@@ -139,27 +139,21 @@ class Model:
             ) from error
 
     def _make_outputs(self, outputs: Arrays | None, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        bound = {} if self._is_static else self._bind_symbols(inputs)
+        if self._is_static:
+            shapes = [info.shape for info in self.outputs]
+        else:
+            shapes = map(tuple, self._engine.output_shapes(inputs, [NUMBER[array.dtype] for array in inputs]))
         results = []
         given = [None] * len(self.outputs) if outputs is None else _in_order(
             outputs, self._output_names, "output", required=False
         )
-        for array, info in zip(given, self.outputs):
-            shape = tuple(bound.get(dim, dim) for dim in info.shape)
+        for array, info, shape in zip(given, self.outputs, shapes):
             if array is None:
                 array = np.empty(shape, info.dtype)
             else:
                 _check_output(array, info, shape)
             results.append(array)
         return results
-
-    def _bind_symbols(self, inputs: list[np.ndarray]) -> dict[str, int]:
-        bound: dict[str, int] = {}
-        for array, info in zip(inputs, self.inputs):
-            for value, dim in zip(array.shape, info.shape):
-                if isinstance(dim, str):
-                    bound.setdefault(dim, value)  # the run checks that all of one name agree
-        return bound
 
 
 def _in_order(arrays: Arrays, names: list[str], kind: str, *, required: bool) -> list[Any]:

@@ -33,6 +33,9 @@ class Engine:
     def contents(self) -> bytes:
         """The module file; empty for the interpreter."""
 
+    def output_shapes(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int]) -> list[list[int]]:
+        """The shapes of the outputs for inputs of these shapes."""
+
     def run(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int], outputs: list[numpy.typing.NDArray], output_dtypes: list[int]) -> None:
         """
         Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.

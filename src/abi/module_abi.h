@@ -21,12 +21,14 @@
 extern "C" {
 #endif
 
-#define TSR_ABI_VERSION 3u
+#define TSR_ABI_VERSION 4u
 #define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\1" /* 16 bytes with the trailing version byte */
 #define TSR_WEIGHTS_ALIGN 65536u              /* file alignment of the weights: the largest page size in use */
 #define TSR_SECTION_ALIGN 8u                  /* file alignment of the descriptor, and of tables inside it */
 #define TSR_BUFFER_ALIGN 64u                  /* alignment of arena, scratch and weights buffers, in bytes */
 #define TSR_ENTRY_SYMBOL "tessera_module_run" /* exported, default visibility */
+#define TSR_PREPARE_SYMBOL "tessera_module_prepare"
+#define TSR_MAX_COMPUTED (1u << 20)
 #define TSR_MAX_RANK 16
 #define TSR_MAX_CHECK_COUNT 4097
 
@@ -83,9 +85,13 @@ typedef enum tsr_flow_op {
 typedef void (*tsr_task_fn)(const void* arg, int64_t begin, int64_t end, int32_t worker);
 
 struct tsr_call;
-/* The single exported function of a module, TSR_ENTRY_SYMBOL. Returns 0, or a positive error code that the
- * module's metadata explains. */
+/* The exported function of a module, TSR_ENTRY_SYMBOL. Returns 0, or a positive error code that the module's metadata
+ * explains. */
 typedef int32_t (*tsr_run_fn)(const struct tsr_call* call);
+/* TSR_PREPARE_SYMBOL, the other one of modules with computed sizes: reads the values of the
+ * symbols, the first of `sizes`, writes the others, and returns how many bytes the arena has for them. It calls nothing
+ * and touches nothing else. */
+typedef uint64_t (*tsr_prepare_fn)(int64_t* sizes);
 
 /* What the host offers to a module. `size` lets either side be newer than the other. */
 typedef struct tsr_host {
@@ -114,7 +120,8 @@ typedef struct tsr_call {
   uint8_t* scratch; /* host.num_workers * descriptor.scratch_bytes, worker after worker */
   const void* const* inputs;
   void* const* outputs;   /* the declared ones, then an int64_t[count] for each of the descriptor's checks */
-  const int64_t* symbols; /* values of the named dimensions, descriptor order; may be null when there are none */
+  const int64_t* symbols; /* the values of the named dimensions, in the descriptor's order, then the computed sizes; may
+                             be null when there are none */
 } tsr_call;
 
 /* ---- the descriptor: position-independent tables, read in place ------------------------------------------
@@ -124,12 +131,12 @@ typedef struct tsr_tensor_descr {
   uint32_t dtype; /* tsr_dtype */
   uint32_t rank;  /* <= TSR_MAX_RANK */
   uint32_t reserved;
-  int64_t dims[TSR_MAX_RANK]; /* >= 0: fixed; < 0: symbol number -(dim + 1) */
+  int64_t dims[TSR_MAX_RANK]; /* >= 0: fixed; < 0: size number -(dim + 1), a symbol or derived from symbols */
 } tsr_tensor_descr;
 
 typedef struct tsr_symbol_descr {
   uint32_t name;
-  uint32_t reserved;
+  uint32_t step;  /* legal are lo, lo + step, ...; 0 counts as 1 */
   int64_t lo, hi; /* inclusive range the module was compiled for */
 } tsr_symbol_descr;
 
@@ -197,13 +204,15 @@ typedef struct tsr_descriptor {
   uint32_t num_kernels, kernels; /* tsr_kernel_descr[]: one per call of a kernel, in the order of calls */
   uint32_t num_checks, checks;   /* tsr_check_descr[] */
   uint32_t num_aliases, aliases; /* tsr_alias_descr[] */
-  uint32_t num_slots, reserved;
+  uint32_t num_slots;
+  uint32_t num_computed; /* sizes that tessera_module_prepare writes behind the symbols */
   uint32_t num_value_inputs, value_inputs;   /* tsr_value_descr[]; all of these are empty without steps */
   uint32_t num_value_outputs, value_outputs; /* tsr_value_descr[] */
   uint32_t num_steps, steps;                 /* tsr_step_descr[] */
   uint32_t num_pieces, pieces;               /* tsr_piece_descr[] */
   uint32_t num_strings, strings;             /* tsr_string_descr[] */
-  uint64_t arena_bytes;
+  uint32_t num_derived, reserved; /* the first of the computed, which are dimensions of inputs and outputs */
+  uint64_t arena_bytes;           /* with the largest sizes, when tessera_module_prepare tells */
   uint64_t scratch_bytes; /* per worker; a multiple of TSR_BUFFER_ALIGN */
 } tsr_descriptor;
 

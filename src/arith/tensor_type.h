@@ -18,6 +18,13 @@ std::optional<std::vector<int64_t>> static_dims(const Shape& shape);
 bool same_shape(const Shape& a, const Shape& b);
 std::string to_string(const Shape& shape);  // "[1,3,n,n*2]"
 
+// A dimension's name and the values it may take at run time: lo, lo + step, ..., up to hi.
+struct SymbolRange {
+  Var var;
+  int64_t lo = 1, hi = INT64_MAX;
+  int64_t step = 1;
+};
+
 struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;

@@ -90,12 +90,12 @@ std::vector<std::string> nodes_of_call(const Program& program, const KernelCall&
   return split_location(call.loc, trail.labels());
 }
 
-std::vector<RuleNote> rules_of(const Kernel& kernel, const ExplainedOptions& options) {
+std::vector<RuleNote> rules_of(const Program& program, const Kernel& kernel, const ExplainedOptions& options) {
   std::vector<RuleNote> notes;
   if (!kernel.definition) return notes;
   bool chosen_seen = false;
   for (const RuleOffer& offer :
-       ask_all_rules(*kernel.definition, options.target, options.opt_level, options.disabled)) {
+       ask_all_rules(*kernel.definition, symbols_of(program, kernel), options.target, options.opt_level, options.disabled)) {
     RuleNote note{std::string(offer.rule), offer.rule == kernel.rule, offer.declined, -1};
     if (note.declined.empty()) note.predicted_us = estimate_ns(offer.program.body, options.target) / 1e3;
     chosen_seen |= note.chosen;
@@ -203,7 +203,7 @@ Explanation explain(const OnnxStatistics& model, const NodeTrail& trail, const P
   std::map<int32_t, std::vector<RuleNote>> rules;
   for (const KernelCall& call : program.calls) {
     if (!rules.count(call.kernel))
-      rules[call.kernel] = rules_of(program.kernels[static_cast<size_t>(call.kernel)], options);
+      rules[call.kernel] = rules_of(program, program.kernels[static_cast<size_t>(call.kernel)], options);
     KernelNote note = describe(program, call, rules[call.kernel]);
     note.nodes = nodes_of_call(program, call, trail);
     const auto index = static_cast<int>(result.kernels.size());

@@ -8,6 +8,7 @@
 
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
+#include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
 #include "driver/version.h"
 #include "graph/printer.h"
@@ -17,6 +18,7 @@
 #include "loop/printer.h"
 #include "loop_passes/pass.h"
 #include "lower/lower.h"
+#include "program/size_formula.h"
 #include "ops/op_table.h"
 #include "package/link.h"
 #include "program/join_pieces.h"
@@ -107,21 +109,21 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   return info;
 }
 
-// A graph as a program whose memory is planned; none when only an earlier form of it was asked for, which is in
-// `graphs` or `text` then.
-std::optional<Program> plan_graph(Graph graph, const Target& target, const DriverOptions& options, PassRunner& runner,
-                                  PassLimit& limit, std::vector<Graph>& graphs, std::string& text) {
+bool is_enabled(std::string_view pass, const DriverOptions& options) {
+  return !options.compile.disabled_passes.contains(std::string(pass));
+}
+
+// A graph as a program of naive kernels; none when only the graph was asked for, which is in `graphs` then.
+std::optional<Program> make_program(Graph graph, const Target& target, const DriverOptions& options,
+                                    PassRunner& runner, PassLimit& limit, std::vector<Graph>& graphs) {
   const int opt_level = options.compile.opt_level;
-  const auto is_enabled = [&](std::string_view pass) {
-    return !options.compile.disabled_passes.contains(std::string(pass));
-  };
   GraphInterpreter evaluator;
 
   // Simplify the graph and group operators that become one kernel.
   using Kind = PassApplication::Kind;
   const PassContext context{standard_ops(), evaluator, target, opt_level, options.remarks};
   for (const GraphPass& pass : graph_pipeline()) {
-    if (opt_level < pass.min_level || !is_enabled(pass.name)) continue;
+    if (opt_level < pass.min_level || !is_enabled(pass.name, options)) continue;
     const bool optional = pass.min_level > 0;
     if (optional && !limit.allow({Kind::kGraphPass, std::string(pass.name), ""})) continue;
     const bool kept = optional && limit.at_limit();
@@ -134,13 +136,19 @@ std::optional<Program> plan_graph(Graph graph, const Target& target, const Drive
     return {};
   }
 
-  // Each group becomes a kernel with a naive loop program; rules then write the program that suits the machine, and
-  // loop passes bring it into the shape that code generation wants.
-  Program program = runner.run(kLower, [&] { return lower_graph(graph); });
-  graph = Graph();  // the program holds what it still needs of the constants
+  // Each group becomes a kernel with a naive loop program.
+  return runner.run(kLower, [&] { return lower_graph(graph); });
+}
+
+// The same program with its memory planned; none when only an earlier form of it was asked for, which is in `text` then.
+std::optional<Program> plan_program(Program program, const Target& target, const DriverOptions& options,
+                                    PassRunner& runner, PassLimit& limit, std::string& text) {
+  using Kind = PassApplication::Kind;
+  const int opt_level = options.compile.opt_level;
+  // Rules write the loops that suit the machine, and loop passes bring them into the shape that code generation wants.
   const auto run_program_passes = [&](ProgramPhase phase) {
     for (const ProgramPass& pass : program_pipeline()) {
-      if (pass.phase != phase || opt_level < pass.min_level || !is_enabled(pass.name)) continue;
+      if (pass.phase != phase || opt_level < pass.min_level || !is_enabled(pass.name, options)) continue;
       if (!limit.allow({Kind::kProgramPass, std::string(pass.name), ""})) continue;
       if (limit.at_limit()) limit.before = print(program, {.elide_constants = true});
       program = runner.run(pass.name, [&] {
@@ -164,7 +172,7 @@ std::optional<Program> plan_graph(Graph graph, const Target& target, const Drive
   if (kept_kernel >= 0) limit.after = print(program.kernels[static_cast<size_t>(kept_kernel)].program);
   const LoopPassContext loop_context{target, opt_level};
   for (const LoopPass& pass : loop_pipeline()) {
-    if (opt_level < pass.min_level || !is_enabled(pass.name)) continue;
+    if (opt_level < pass.min_level || !is_enabled(pass.name, options)) continue;
     program = runner.run(pass.name, [&] {
       for (Kernel& kernel : program.kernels) {
         const bool optional = pass.min_level > 0;
@@ -205,33 +213,54 @@ ImportedModel named(ImportedModel model, const std::string& name) {
   return model;
 }
 
+// With the ranges of --dim left open: the model for one choice of their values, and how to read it for another.
+ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
+                             const std::function<ImportedModel(const OnnxImportOptions&)>& read) {
+  const OnnxImportOptions import = import_options(options.compile);
+  const std::vector<SymbolRange> symbols = open_ranges(options.compile);
+  if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
+  const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
+    OnnxImportOptions fixed = import;
+    for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
+    try {
+      return read(fixed);
+    } catch (const UserError& error) {
+      rethrow_for_size(error, symbols, values);
+    }
+  };
+  ImportedModel model = runner.run(kImport, [&] { return read_at(first_points(symbols)[0]); });
+  if (model.flow) refuse_open_flow(symbols);
+  model.symbols = symbols;
+  model.at = [read_at](const std::vector<int64_t>& values) { return read_at(values).graph; };
+  return model;
+}
+
 }  // namespace
 
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
-  return runner.run(kImport, [&] {
+  // The name says more than what exporters write there.
+  return read_for_sizes(options, runner, [path](const OnnxImportOptions& import) {
     GraphInterpreter evaluator;
-    // The name says more than what exporters write there.
-    return named(import_onnx_model(path, import_options(options.compile), standard_ops(), evaluator),
-                 std::filesystem::path(path).stem());
+    return named(import_onnx_model(path, import, standard_ops(), evaluator), std::filesystem::path(path).stem());
   });
 }
 
 ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
-  return runner.run(kImport, [&] {
+  return read_for_sizes(options, runner, [model](const OnnxImportOptions& import) {
     GraphInterpreter evaluator;
-    return named(
-        import_onnx_model_bytes(model.bytes, import_options(options.compile), standard_ops(), evaluator, model.folder),
-        model.name);
+    return named(import_onnx_model_bytes(model.bytes, import, standard_ops(), evaluator, model.folder), model.name);
   });
 }
 
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
+  refuse_ranges(options.compile, "what is asked for");
   return graph_alone(read_model(path, options, runner));
 }
 
 Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
+  refuse_ranges(options.compile, "what is asked for");
   return graph_alone(read_model(model, options, runner));
 }
 
@@ -251,12 +280,25 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   std::optional<Program> planned;
   std::vector<Graph> graphs;
   if (!model.flow) {
-    planned = plan_graph(std::move(model.graph), target, options, runner, limit, graphs, result.text);
+    std::optional<Program> program;
+    if (model.symbols.empty() || options.emit == Emit::kGraph) {
+      program = make_program(std::move(model.graph), target, options, runner, limit, graphs);
+    } else {
+      const PassLimit before = limit;  // the same decisions for all sizes
+      program = program_of_sizes(model, [&](Graph graph, const std::set<std::string>& left_out) {
+        limit = before;
+        DriverOptions fewer = options;
+        fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
+        return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
+      });
+    }
+    if (program) planned = plan_program(std::move(*program), target, options, runner, limit, result.text);
     if (options.emit == Emit::kGraph) result.text = print(graphs[0], {.elide_constants = true});
   } else {
     std::vector<Program> pieces;
     for (const Graph& piece : model.flow->pieces) {
-      auto program = plan_graph(piece, target, options, runner, limit, graphs, result.text);
+      auto program = make_program(piece, target, options, runner, limit, graphs);
+      if (program) program = plan_program(std::move(*program), target, options, runner, limit, result.text);
       if (program) pieces.push_back(std::move(*program));
     }
     if (options.emit == Emit::kGraph) {
@@ -325,6 +367,8 @@ std::string model_digest(const ImportedModel& model) {
   Hasher hasher;
   // Constants stand in it with the hash of their contents.
   hasher.add(model.flow ? print(*model.flow, true) : print(model.graph, {.elide_constants = true}));
+  for (const SymbolRange& symbol : model.symbols)
+    hasher.add(fmt::format("{}={}..{}:{};", symbol.var->name, symbol.lo, symbol.hi, symbol.step));
   return fmt::format("{:016x}", hasher.value());
 }
 

@@ -67,7 +67,14 @@ class NativeModel : public Model {
     for (const Tensor& tensor : bound_)
       input_tensors_.push_back(describe(tensor, const_cast<std::byte*>(tensor.bytes())));
     results_.clear();
-    for (const TensorInfo& info : outputs_) results_.emplace_back(info.dtype, bind_symbols(info.dims));
+    tessera_error error = {};
+    throw_unless_ok(tessera_session_prepare(session_.get(), input_tensors_.data(),
+                                            static_cast<int32_t>(input_tensors_.size()), &error),
+                    error);
+    tessera_tensor_info output;
+    for (int i = 0; tessera_session_output(session_.get(), i, &output) == TESSERA_OK; ++i)
+      results_.emplace_back(outputs_[static_cast<size_t>(i)].dtype,
+                            std::vector<int64_t>(output.dims, output.dims + output.rank));
     output_tensors_.clear();
     for (Tensor& tensor : results_) output_tensors_.push_back(describe(tensor, tensor.mutable_bytes()));
   }
@@ -176,22 +183,6 @@ class NativeModel : public Model {
     result.rank = static_cast<int32_t>(tensor.dims().size());
     std::copy(tensor.dims().begin(), tensor.dims().end(), result.dims);
     return result;
-  }
-
-  // Dims of an output with the values that the bound inputs give to named dimensions. The module's checks guarantee
-  // that every symbol is a dimension of an input.
-  std::vector<int64_t> bind_symbols(std::vector<int64_t> dims) const {
-    for (int64_t& dim : dims) {
-      if (dim >= 0) continue;
-      for (size_t i = 0; i < inputs_.size() && dim < 0; ++i) {
-        const auto axis = std::find(inputs_[i].dims.begin(), inputs_[i].dims.end(), dim);
-        if (axis != inputs_[i].dims.end()) {
-          dim = bound_[i].dims()[static_cast<size_t>(axis - inputs_[i].dims.begin())];
-        }
-      }
-      check(dim >= 0, "a symbol of an output is bound by no input");
-    }
-    return dims;
   }
 
   std::string name_;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "driver/compile.h"
+#include "driver/open_sizes.h"
 #include "driver/interpreted_model.h"
 #include "driver/native_model.h"
 #include "driver/version.h"
@@ -58,6 +59,7 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
   OpenedModel opened;
   const StopWatch compile_watch;
   PassRunner runner(options.driver.runner);
+  if (options.engine == Engine::kInterp) refuse_ranges(options.driver.compile, "the interpreter");
   ImportedModel model = read_model(path, options.driver, runner);
   if (options.engine == Engine::kInterp) {
     opened.model = model.flow ? interpret_flow(*model.flow, path) : interpret_graph(std::move(model.graph), path);

@@ -26,10 +26,19 @@ struct Stage {
   Body body;
 };
 
+// Only some of the output is computed: `extent` places of an axis from `base` on, which is between lo and hi.
+struct Window {
+  size_t axis = 0;  // of the output
+  Var base;
+  int64_t extent = 1;
+  int64_t lo = 0, hi = 0;
+};
+
 struct TensorProgram {
   std::string name;
   std::vector<TensorParam> params;  // in call order; the output follows them
   std::vector<Stage> stages;
+  std::vector<Window> windows = {};  // empty: all of the output; schedule rules may decline others
 
   const Stage& output() const { return stages.back(); }
   // The reduction, or null when the kernel is injective.

@@ -14,6 +14,7 @@
 //   names the model's node.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -120,6 +121,10 @@ struct Flow {
 struct ImportedModel {
   Graph graph;                       // without a flow
   std::shared_ptr<const Flow> flow;  // null: the graph is everything
+  // Of a model whose named dimensions are to stay open in a range: those; `graph` is that of one choice of values, and
+  // `at` reads it again for another (one value for each, in their order).
+  std::vector<SymbolRange> symbols;
+  std::function<Graph(const std::vector<int64_t>& values)> at;
 };
 
 // In the order in which a module numbers them: each before the steps of its blocks.

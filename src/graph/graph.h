@@ -45,12 +45,6 @@ struct Node {
   std::string loc;  // the model's own node name; follows the node through every pass. Several are joined by '+'.
 };
 
-// A dimension's name and the range it may take at run time.
-struct SymbolRange {
-  Var var;
-  int64_t lo = 1, hi = INT64_MAX;
-};
-
 class Graph {
  public:
   std::string name = "main";

@@ -26,7 +26,7 @@ class GraphParser {
     Graph graph;
     reader_.expect("graph");
     graph.name = reader_.name('@', "the name of the graph");
-    if (reader_.accept("[")) parse_symbols(graph, scope);
+    if (reader_.accept("[")) graph.symbols = parse_symbols(reader_, scope.symbols);
     reader_.expect("(");
     while (!reader_.peek_is(")")) {
       if (!graph.inputs.empty()) reader_.expect(",");
@@ -98,27 +98,6 @@ class GraphParser {
     check.legal = reader_.quoted("what is legal");
     reader_.expect(")");
     return check;
-  }
-
-  void parse_symbols(Graph& graph, Scope& scope) {
-    do {
-      const std::string at = reader_.position();
-      const std::string name = reader_.word("a symbol");
-      if (scope.symbols.count(name)) fail_at(at, "TSR-3004", fmt::format("symbol {} is declared twice", name));
-      SymbolRange symbol{make_var(name), 1, INT64_MAX};
-      if (reader_.accept("in")) {
-        symbol.lo = reader_.integer("the smallest value of a symbol");
-        reader_.expect("..");
-        if (!reader_.peek_is(",") && !reader_.peek_is("]"))
-          symbol.hi = reader_.integer("the largest value of a symbol");
-        if (symbol.lo < 0 || symbol.hi < symbol.lo)
-          fail_at(at, "TSR-3005", fmt::format("symbol {} ranges over {}..{}", name, symbol.lo, symbol.hi),
-                  "0 <= smallest <= largest");
-      }
-      scope.symbols[name] = symbol.var;
-      graph.symbols.push_back(std::move(symbol));
-    } while (reader_.accept(","));
-    reader_.expect("]");
   }
 
   void parse_node(Graph& graph, Scope& scope, int depth) {

@@ -61,6 +61,7 @@ void print_graph(const Graph& graph, const PrintOptions& options, int indent, st
       const SymbolRange& symbol = graph.symbols[i];
       out += fmt::format("{}{} in {}..", i ? ", " : "", symbol.var->name, symbol.lo);
       if (symbol.hi != INT64_MAX) out += fmt::format("{}", symbol.hi);
+      if (symbol.step != 1) out += fmt::format(":{}", symbol.step);
     }
     out += "]";
   }

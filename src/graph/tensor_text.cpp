@@ -261,6 +261,35 @@ TensorType parse_type(TextReader& reader, const SymbolScope& symbols) {
   return type;
 }
 
+Expr parse_size(TextReader& reader, const SymbolScope& symbols) { return parse_dim(reader, symbols, 0); }
+
+std::vector<SymbolRange> parse_symbols(TextReader& reader, SymbolScope& scope) {
+  std::vector<SymbolRange> symbols;
+  do {
+    const std::string at = reader.position();
+    const auto refuse = [&](const std::string& id, const std::string& message, const std::string& legal) {
+      throw UserError({id, message, at, legal, ""});
+    };
+    const std::string name = reader.word("a symbol");
+    if (scope.count(name)) refuse("TSR-3004", fmt::format("symbol {} is declared twice", name), "");
+    SymbolRange symbol{make_var(name), 1, INT64_MAX, 1};
+    if (reader.accept("in")) {
+      symbol.lo = reader.integer("the smallest value of a symbol");
+      reader.expect("..");
+      if (!reader.peek_is(",") && !reader.peek_is("]")) symbol.hi = reader.integer("the largest value of a symbol");
+      if (reader.accept(":")) symbol.step = reader.integer("the step of a symbol");
+      if (symbol.lo < 0 || symbol.hi < symbol.lo || symbol.step < 1)
+        refuse("TSR-3005",
+               fmt::format("symbol {} ranges over {}..{} in steps of {}", name, symbol.lo, symbol.hi, symbol.step),
+               "0 <= smallest <= largest, 1 <= step");
+    }
+    scope[name] = symbol.var;
+    symbols.push_back(std::move(symbol));
+  } while (reader.accept(","));
+  reader.expect("]");
+  return symbols;
+}
+
 TensorPtr parse_tensor(TextReader& reader, std::string_view keyword) {
   reader.expect("<");
   const std::string at = reader.position();

@@ -33,6 +33,10 @@ std::optional<int64_t> checked_bytes(DType dtype, const std::vector<int64_t>& di
 std::string layout_problem(const Layout& layout, int rank);
 
 TensorType parse_type(TextReader& reader, const SymbolScope& symbols);
+// An expression of symbols, as dimensions are written.
+Expr parse_size(TextReader& reader, const SymbolScope& symbols);
+// "[n in 1..64, m in 8..32:8]" behind its first bracket; adds to `scope` what it declares.
+std::vector<SymbolRange> parse_symbols(TextReader& reader, SymbolScope& scope);
 Layout parse_layout(TextReader& reader);
 // `keyword` is one of dense, splat, hex, elided and has been read already.
 TensorPtr parse_tensor(TextReader& reader, std::string_view keyword);

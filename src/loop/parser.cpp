@@ -13,7 +13,7 @@ constexpr int kMaxDepth = 200;  // of nested statements
 
 class Parser {
  public:
-  explicit Parser(TextReader& reader) : reader_(reader) {}
+  Parser(TextReader& reader, const std::vector<Var>& symbols) : reader_(reader), symbols_(symbols) {}
 
   LoopProgram kernel() {
     LoopProgram program;
@@ -22,6 +22,9 @@ class Parser {
     if (reader_.accept("<")) {
       do {
         program.symbols.push_back(define_var("a symbol"));
+        for (const Var& known : symbols_)
+          if (known->name == program.symbols.back()->name)
+            scope_.names[known->name] = program.symbols.back() = known;
       } while (reader_.accept(","));
       reader_.expect(">");
     }
@@ -251,6 +254,7 @@ class Parser {
   static constexpr size_t kMaxAllocs = 100;
 
   TextReader& reader_;
+  const std::vector<Var>& symbols_;
   ExprScope scope_;
   std::vector<std::string> defined_;  // names in order of definition
   int depth_ = 0;
@@ -258,7 +262,9 @@ class Parser {
 
 }  // namespace
 
-LoopProgram parse_kernel(TextReader& reader) { return Parser(reader).kernel(); }
+LoopProgram parse_kernel(TextReader& reader, const std::vector<Var>& symbols) {
+  return Parser(reader, symbols).kernel();
+}
 
 std::vector<LoopProgram> parse_loop_programs(std::string_view text, std::string_view file) {
   TextReader reader(text, std::string(file));

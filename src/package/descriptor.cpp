@@ -10,6 +10,7 @@
 #include "abi/module_abi.h"
 #include "graph/flow.h"
 #include "program/output_alias.h"
+#include "program/symbolic_sizes.h"
 #include "support/error.h"
 #include "support/utf8.h"
 
@@ -68,20 +69,35 @@ class Section {
   std::unordered_map<std::string, uint32_t> texts_;  // equal strings are stored once
 };
 
+// A dimension as the format has it.
+int64_t dim_number(const Program& program, const std::vector<Expr>& derived, const Expr& dim) {
+  if (const auto value = as_int(dim)) return *value;
+  int64_t number = 0;
+  for (const SymbolRange& symbol : program.symbols) {
+    if (symbol.var.same_node(dim)) return -number - 1;
+    ++number;
+  }
+  for (const Expr& known : derived) {
+    if (structurally_equal(known, dim)) return -number - 1;
+    ++number;
+  }
+  throw InternalError("a dimension of no symbol: " + to_string(dim));
+}
+
 std::vector<tsr_tensor_descr> tensor_table(Section& section, const Program& program,
                                            const std::vector<BufferId>& buffers,
                                            const std::vector<std::string>& names) {
   std::vector<tsr_tensor_descr> rows;
+  const std::vector<Expr> derived = derived_dims(program);
   for (size_t i = 0; i < buffers.size(); ++i) {
     const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(buffers[i])];
-    const auto dims = static_dims(buffer.type.shape);
-    check(dims.has_value(), "the module format of this compiler needs static shapes of inputs and outputs");
-    check(dims->size() <= TSR_MAX_RANK, "rank above TSR_MAX_RANK");
+    check(buffer.type.shape.size() <= TSR_MAX_RANK, "rank above TSR_MAX_RANK");
     tsr_tensor_descr row = {};
     row.name = section.add_text(names.empty() ? buffer.name : names.at(i));
     row.dtype = static_cast<uint32_t>(buffer.type.dtype);
-    row.rank = static_cast<uint32_t>(dims->size());
-    std::copy(dims->begin(), dims->end(), row.dims);
+    row.rank = static_cast<uint32_t>(buffer.type.shape.size());
+    for (size_t axis = 0; axis < buffer.type.shape.size(); ++axis)
+      row.dims[axis] = dim_number(program, derived, buffer.type.shape[axis]);
     rows.push_back(row);
   }
   return rows;
@@ -209,8 +225,16 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   head.inputs = section.add_table(inputs);
   head.num_outputs = static_cast<uint32_t>(outputs.size());
   head.outputs = section.add_table(outputs);
-  head.num_symbols = 0;
-  head.symbols = section.add_table(std::vector<tsr_symbol_descr>());
+  std::vector<tsr_symbol_descr> symbols;
+  for (const SymbolRange& symbol : program.symbols)
+    symbols.push_back({section.add_text(symbol.var->name), static_cast<uint32_t>(symbol.step), symbol.lo, symbol.hi});
+  head.num_symbols = static_cast<uint32_t>(symbols.size());
+  head.symbols = section.add_table(symbols);
+  if (!symbols.empty()) {
+    head.num_derived = static_cast<uint32_t>(derived_dims(program).size());
+    head.num_computed = head.num_derived + static_cast<uint32_t>(arena_parts(program).size());
+    check(head.num_computed <= TSR_MAX_COMPUTED, "too many sizes");
+  }
   head.num_kernels = static_cast<uint32_t>(kernels.size());
   head.kernels = section.add_table(kernels);
   std::vector<tsr_alias_descr> aliases;

@@ -88,7 +88,8 @@ AnonymousFile file_with(const char* label, std::span<const std::byte> bytes) {
 }  // namespace
 
 std::vector<std::byte> link_shared_object(std::span<const std::byte> object, const LinkOptions& options) {
-  const std::string exported = fmt::format("{{ global: {}; local: *; }};\n", TSR_ENTRY_SYMBOL);
+  // Not every module prepares; a pattern need not match.
+  const std::string exported = fmt::format("{{ global: {}; {}*; local: *; }};\n", TSR_ENTRY_SYMBOL, TSR_PREPARE_SYMBOL);
   const AnonymousFile input = file_with("tessera-object", object),
                       exports = file_with("tessera-exports", std::as_bytes(std::span(exported)));
   OutputPipe output;

@@ -130,9 +130,11 @@ std::string kernel_key(const Kernel& kernel) {
   KeyWriter writer;
   writer.text(kernel.rule);
   writer.tag(kernel.definition ? 'd' : 'l');
+  // Symbols are values of a run with a meaning of their own: first, so that their numbers are those of their names.
+  for (const Var& symbol : kernel.program.symbols) writer.expression(symbol);
   if (kernel.definition) writer.definition(*kernel.definition);
-  // Symbols are run-time values with a meaning of their own, and the naive loops of equal definitions are equal; loops
-  // are compared all the same, so that the pass is right wherever it stands.
+  // The naive loops of equal definitions are equal; loops are compared all the same, so that the pass is right wherever
+  // it stands.
   writer.loops(kernel.program);
   return writer.take();
 }

@@ -26,6 +26,7 @@ size_t num_inputs(const Program& program, const KernelCall& call) {
 bool in_place(const Program& program, const KernelCall& call, BufferId input, BufferId output) {
   const LoopProgram& kernel = program.kernels[static_cast<size_t>(call.kernel)].program;
   const size_t inputs = num_inputs(program, call);
+  if (!program.buffers[static_cast<size_t>(output)].type.is_static()) return false;
   int64_t elements = 1;
   for (const int64_t dim : program.buffers[static_cast<size_t>(output)].type.dims()) elements *= dim;
   for (size_t i = 0; i < inputs; ++i) {

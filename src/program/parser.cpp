@@ -6,6 +6,7 @@
 
 #include "graph/tensor_text.h"
 #include "loop/parser.h"
+#include "program/symbolic_sizes.h"
 #include "support/error.h"
 #include "support/text_reader.h"
 
@@ -19,6 +20,14 @@ class Parser {
   Program run() {
     reader_.expect("program");
     program_.name = reader_.name('@', "a program");
+    TextReader symbols_start = reader_;
+    if (reader_.accept("[")) program_.symbols = parse_symbols(reader_, scope_);
+    for (const SymbolRange& symbol : program_.symbols) {
+      if (symbol.hi > kMaxSymbol)
+        symbols_start.fail("TSR-3204", fmt::format("symbol {} has no largest value", symbol.var->name),
+                           "a range that ends, at 2^40 at most");
+      symbols_.push_back(symbol.var);
+    }
     // The buffers of the signature are defined further down.
     const std::vector<std::string> inputs = names();
     reader_.expect("->");
@@ -96,19 +105,29 @@ class Parser {
       start.fail("TSR-3203", fmt::format("buffer '%{}' is defined twice", buffer.name));
     reader_.expect(":");
     TextReader type_start = reader_;
-    buffer.type = parse_type(reader_, {});
-    const auto dims = static_dims(physical_shape(buffer.type.shape, buffer.type.layout));
-    const auto bytes = dims ? checked_bytes(buffer.type.dtype, *dims) : std::nullopt;
+    buffer.type = parse_type(reader_, scope_);
+    const SizePoint largest = largest_sizes(program_.symbols);
+    std::vector<int64_t> dims;
+    for (const Expr& dim : physical_shape(buffer.type.shape, buffer.type.layout))
+      dims.push_back(value_at(dim, program_.symbols, largest));
+    const auto bytes = checked_bytes(buffer.type.dtype, dims);
     if (!bytes)
-      type_start.fail("TSR-3204", fmt::format("the type {} has no fixed size", buffer.type.to_string()),
-                      "constant dimensions");
+      type_start.fail("TSR-3204", fmt::format("the type {} has no size", buffer.type.to_string()),
+                      "dimensions from 0, less than 2^63 bits in all");
     buffer.bytes = *bytes;
     kind(buffer);
     if (reader_.accept("at")) buffer.offset = not_negative("an offset");
     if (reader_.accept("alias")) {
       TextReader alias_start = reader_;
       buffer.alias_of = find_buffer(alias_start, reader_.name('%', "a buffer"));
-      if (reader_.accept("from")) buffer.view_offset = not_negative("the begin of a view");
+      if (reader_.accept("from")) {
+        TextReader from_start = reader_;
+        const Expr from = parse_size(reader_, scope_);
+        buffer.view_offset = value_at(from, program_.symbols, largest);
+        if (!as_int(from)) buffer.view_offset_formula = from;
+        if (buffer.view_offset < 0)
+          from_start.fail("TSR-3201", fmt::format("the begin of a view of {}", buffer.view_offset), "0 or more");
+      }
     }
     if (reader_.accept("over")) {
       TextReader over_start = reader_;
@@ -147,7 +166,7 @@ class Parser {
     while (reader_.accept("refused")) kernel.refused.push_back(reader_.quoted("a reason"));
     kernel.loc = loc();
     TextReader start = reader_;
-    kernel.program = parse_kernel(reader_);
+    kernel.program = parse_kernel(reader_, symbols_);
     if (!kernels_.emplace(kernel.program.name, static_cast<int32_t>(program_.kernels.size())).second)
       start.fail("TSR-3203", fmt::format("kernel '@{}' is defined twice", kernel.program.name));
     program_.kernels.push_back(std::move(kernel));
@@ -174,8 +193,12 @@ class Parser {
     program_.calls.push_back(std::move(call));
   }
 
+  static constexpr int64_t kMaxSymbol = int64_t{1} << 40;
+
   TextReader reader_;
   Program program_;
+  SymbolScope scope_;
+  std::vector<Var> symbols_;
   std::unordered_map<std::string, BufferId> buffers_;
   std::unordered_map<std::string, int32_t> kernels_;
 };

@@ -63,8 +63,13 @@ std::string print(const Program& program, const PrintOptions& options) {
     return text;
   };
 
-  std::string out =
-      fmt::format("program @{}({}) -> ({}) {{\n", name_text(program.name), list(program.inputs), list(program.outputs));
+  std::string symbols;
+  for (const SymbolRange& symbol : program.symbols)
+    symbols += fmt::format("{}{} in {}..{}{}", symbols.empty() ? "[" : ", ", symbol.var->name, symbol.lo, symbol.hi,
+                           symbol.step == 1 ? "" : fmt::format(":{}", symbol.step));
+  if (!symbols.empty()) symbols += "]";
+  std::string out = fmt::format("program @{}{}({}) -> ({}) {{\n", name_text(program.name), symbols,
+                                list(program.inputs), list(program.outputs));
   out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes,
                      program.scratch_bytes);
   for (const RuntimeCheck& check : program.checks)
@@ -76,7 +81,8 @@ std::string print(const Program& program, const PrintOptions& options) {
     if (buffer.index >= 0) out += fmt::format(" {}", buffer.index);
     if (buffer.offset >= 0) out += fmt::format(" at {}", buffer.offset);
     if (buffer.alias_of >= 0) out += fmt::format(" alias {}", buffers.text('%', buffer.alias_of));
-    if (buffer.view_offset != 0) out += fmt::format(" from {}", buffer.view_offset);
+    if (buffer.view_offset_formula) out += fmt::format(" from {}", to_string(buffer.view_offset_formula));
+    else if (buffer.view_offset != 0) out += fmt::format(" from {}", buffer.view_offset);
     if (buffer.over >= 0) out += fmt::format(" over {}", buffers.text('%', buffer.over));
     if (buffer.data) out += " = " + tensor_text(*buffer.data, options.elide_constants);
     out += '\n';

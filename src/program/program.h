@@ -38,6 +38,7 @@ struct ProgramBuffer {
   int32_t index = -1;       // kInput, kOutput: number in the module's signature
   BufferId alias_of = -1;   // another buffer of which this one is a view
   int64_t view_offset = 0;  // where the view begins, from the begin of `alias_of`
+  Expr view_offset_formula;  // of the program's symbols; null when it does not depend on them
   BufferId over = -1;       // kArena, no view: the buffer, no view either, whose bytes it takes when that one dies
   TensorPtr data;           // kWeight: physical bytes (u8 or the element type); dims = physical shape
 };
@@ -80,6 +81,9 @@ struct ProgramPiece {
   size_t num_inputs = 0, num_outputs = 0, num_checks = 0;  // the pieces' own stand one behind the other, in order
 };
 
+// Of a program with symbols, sizes are expressions of those in the types; the numbers (bytes, offsets, the arena's size)
+// are those of the largest sizes.
+//
 // With a flow, a call of the module does its steps; inputs, outputs and checks are those of the pieces.
 struct Program {
   std::string name = "main";
@@ -87,6 +91,7 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<KernelCall> calls;
   std::vector<BufferId> inputs, outputs;
+  std::vector<SymbolRange> symbols;  // named dimensions, which the inputs of a run give values
   // The model's names of the outputs where they differ from their buffers' (a value that is an input and an output, or
   // two outputs); empty: the buffers' names.
   std::vector<std::string> output_names;

@@ -67,6 +67,7 @@ class Reuse {
   bool is_safe(const KernelCall& call, size_t input, size_t output) {
     const auto [it, is_new] = proofs_.try_emplace({call.kernel, input, output}, false);
     if (is_new) {
+      if (!at(call.args[output]).type.is_static()) return false;  // nothing is proved of sizes that a run decides
       int64_t elements = 1;
       for (const int64_t dim : at(call.args[output]).type.dims()) elements *= dim;
       const LoopProgram& kernel = program_.kernels[static_cast<size_t>(call.kernel)].program;

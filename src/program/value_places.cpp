@@ -54,6 +54,7 @@ std::vector<AxisSteps> steps_of(const TensorType& type) {
 }  // namespace
 
 std::vector<ValuePlace> value_places(const Program& program) {
+  if (!program.symbols.empty()) return {};                         // where things are is a matter of the run's sizes
   std::vector<std::vector<Write>> writes(program.buffers.size());  // by root
   for (size_t i = 0; i < program.calls.size(); ++i) {
     const KernelCall& call = program.calls[i];

@@ -10,6 +10,7 @@
 #include "loop/verify.h"
 #include "program/in_place.h"
 #include "program/memory_plan.h"
+#include "program/symbolic_sizes.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -17,7 +18,7 @@ namespace {
 
 class Verifier {
  public:
-  explicit Verifier(const Program& program) : program_(program) {}
+  explicit Verifier(const Program& program) : program_(program), largest_(largest_sizes(program.symbols)) {}
 
   std::vector<std::string> run() {
     for (size_t i = 0; i < program_.buffers.size(); ++i) buffer(static_cast<BufferId>(i));
@@ -47,11 +48,9 @@ class Verifier {
   void buffer(BufferId id) {
     const ProgramBuffer& b = at(id);
     const std::string where = "buffer " + b.name;
-    const auto dims = static_dims(physical_shape(b.type.shape, b.type.layout));
-    if (!dims) return report(where, "the shape is not constant");
-    int64_t count = 1;
-    for (const int64_t dim : *dims) count *= dim;
-    if (b.bytes != dtype_bytes(b.type.dtype, count))
+    for (const Expr& dim : b.type.shape)
+      if (!is_size(dim)) return report(where, "the shape is no expression of the symbols");
+    if (b.bytes != bytes_at(b.type, program_.symbols, largest_))
       report(where, fmt::format("{} bytes for the type {}", b.bytes, b.type.to_string()));
     const auto [root, begin] = place_in_root(program_, id);
     if (root < 0) return report(where, "the alias leads to no buffer");
@@ -74,6 +73,16 @@ class Verifier {
     const bool in_signature = b.kind == BufferKind::kInput || b.kind == BufferKind::kOutput;
     if (in_signature && (b.index < 0 || static_cast<size_t>(b.index) >= signature_size))
       report(where, fmt::format("number {} in a signature of {}", b.index, signature_size));
+  }
+
+  bool is_size(const Expr& dim) const {
+    bool ok = true;
+    walk(dim, [&](const Expr& e) {
+      const auto same = [&](const SymbolRange& symbol) { return symbol.var.same_node(e); };
+      ok &= e->kind != ExprKind::kLoad &&
+            (e->kind != ExprKind::kVar || std::any_of(program_.symbols.begin(), program_.symbols.end(), same));
+    });
+    return ok;
   }
 
   void takes_over(BufferId id) {
@@ -227,21 +236,18 @@ class Verifier {
     const auto [proof, is_new] = in_place_.try_emplace({c.kernel, i, j}, "");
     if (is_new) {
       int64_t elements = 1;
-      for (const int64_t dim : at(c.args[i]).type.dims()) elements *= dim;
+      for (const Expr& dim : at(c.args[i]).type.shape) elements *= value_at(dim, program_.symbols, largest_);
       proof->second = why_not_in_place(kernel, j, i, elements);
     }
     if (!proof->second.empty()) report(where, fmt::format("{}: {}", what, proof->second));
   }
 
   // Kernels may see a buffer as one dimension.
-  static bool flattened(const Shape& param, const Shape& physical) {
+  bool flattened(const Shape& param, const Shape& physical) const {
     if (param.size() != 1) return false;
-    const auto dims = static_dims(physical);
-    const auto length = as_int(param[0]);
-    if (!dims || !length) return false;
     int64_t count = 1;
-    for (const int64_t dim : *dims) count *= dim;
-    return count == *length;
+    for (const Expr& dim : physical) count *= value_at(dim, program_.symbols, largest_);
+    return count == value_at(param[0], program_.symbols, largest_);
   }
 
   void placement() {
@@ -269,6 +275,7 @@ class Verifier {
   }
 
   const Program& program_;
+  const SizePoint largest_;
   std::vector<std::string> violations_;
   std::map<BufferId, Pieces> memory_;  // by space
   std::set<BufferId> taken_over_;

@@ -106,11 +106,26 @@ std::optional<FlatKernel> make_flat_kernel(const TensorProgram& program, std::st
                          : dim.part == LayoutDim::Part::kRemainder ? "l"
                                                                    : "";
     loop.var = make_var(fmt::format("i{}{}", dim.axis, suffix));
-    kernel.bounds.set(loop.var, 0, loop.extent - 1);
     kernel.loops.push_back(loop);
   }
   int64_t stride = 1;
-  for (size_t i = kernel.loops.size(); i-- > 0; stride *= kernel.loops[i].extent) kernel.loops[i].stride = stride;
+  std::vector<int64_t> physical_extents;
+  for (const OutputLoop& loop : kernel.loops) physical_extents.push_back(loop.extent);
+  for (size_t i = kernel.loops.size(); i-- > 0; stride *= physical_extents[i]) kernel.loops[i].stride = stride;
+  // Of a window the loops are shorter, and begin at its base.
+  std::vector<Expr> bases(kernel.loops.size(), Expr(0));
+  for (const Window& window : program.windows)
+    for (size_t i = 0; i < kernel.loops.size(); ++i) {
+      if (kernel.loops[i].axis != static_cast<int>(window.axis)) continue;
+      if (kernel.loops[i].part != LayoutDim::Part::kWhole) {
+        why = "the window is along a blocked axis";
+        return std::nullopt;
+      }
+      kernel.loops[i].extent = window.extent;
+      bases[i] = window.base;
+      kernel.bounds.set(window.base, window.lo, window.hi);
+    }
+  for (const OutputLoop& loop : kernel.loops) kernel.bounds.set(loop.var, 0, loop.extent - 1);
   for (size_t axis = 0; axis < kernel.extents.size(); ++axis) {
     Expr index = 0;
     int64_t reach = 1;
@@ -118,19 +133,15 @@ std::optional<FlatKernel> make_flat_kernel(const TensorProgram& program, std::st
       if (kernel.loops[i].axis != static_cast<int>(axis)) continue;
       const bool quotient = kernel.loops[i].part == LayoutDim::Part::kQuotient;
       const int64_t block = quotient ? layout.dims[i].block : 1;
-      index = index + kernel.loops[i].var * Expr(block);
+      index = index + (bases[i] + kernel.loops[i].var) * Expr(block);
       reach += (kernel.loops[i].extent - 1) * block;
     }
     kernel.padded |= reach > kernel.extents[axis];
     kernel.logical.push_back(index);
   }
   std::vector<Expr> loop_vars;
-  std::vector<int64_t> loop_extents;
-  for (const OutputLoop& loop : kernel.loops) {
-    loop_vars.push_back(loop.var);
-    loop_extents.push_back(loop.extent);
-  }
-  kernel.out_index = simplify(flat_index(loop_vars, loop_extents), kernel.bounds);
+  for (size_t i = 0; i < kernel.loops.size(); ++i) loop_vars.push_back(bases[i] + kernel.loops[i].var);
+  kernel.out_index = simplify(flat_index(loop_vars, physical_extents), kernel.bounds);
 
   const auto to_loops = [&](const Body& body) {
     VarMap map;

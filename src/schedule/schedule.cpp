@@ -6,6 +6,7 @@
 
 #include "program/memory_plan.h"
 #include "schedule/rules/rules.h"
+#include "schedule/symbolic_kernel.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -19,7 +20,24 @@ constexpr std::array kRules = {
     ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1, row_reduce},
     ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", 1, injective},
     ScheduleRule{"scalar_loops", "one output element at a time", 1, scalar_loops},
+    ScheduleRule{"any_size", "extents that only a run knows, where no rule has a tile for them", 1, any_size},
 };
+
+// The rule's answer, by tiles or windows when a run decides about sizes.
+std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
+                                            const std::vector<SymbolRange>& symbols) {
+  if (!is_symbolic(kernel)) return rule.apply(kernel, target);
+  // Single elements by tiles are slower than loops of their own.
+  if (rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
+  auto answer = rule.apply == any_size ? any_size(kernel, target) : apply_by_tiles(rule, kernel, target);
+  if (rule.apply != any_size && std::holds_alternative<Declined>(answer)) {
+    auto by_windows = apply_by_windows(rule, kernel, symbols, target);
+    if (std::holds_alternative<ScheduledKernel>(by_windows)) answer = std::move(by_windows);
+  }
+  if (auto* scheduled = std::get_if<ScheduledKernel>(&answer))
+    for (const SymbolRange& symbol : symbols) scheduled->program.symbols.push_back(symbol.var);
+  return answer;
+}
 
 // How many parameters of calls read each buffer, counted for the buffer of which it is a view.
 std::vector<int> count_uses(const Program& program) {
@@ -106,8 +124,8 @@ const ScheduleRule* find_schedule_rule(std::string_view name) {
   return it == kRules.end() ? nullptr : &*it;
 }
 
-std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const Target& target, int opt_level,
-                                     const std::set<std::string>& disabled) {
+std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+                                     const Target& target, int opt_level, const std::set<std::string>& disabled) {
   std::vector<RuleOffer> offers;
   for (const ScheduleRule& rule : kRules) {
     if (opt_level < rule.min_level) {
@@ -118,7 +136,7 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const Target& 
       offers.push_back({rule.name, "--disable-pass leaves it out", {}});
       continue;
     }
-    auto answer = rule.apply(kernel, target);
+    auto answer = ask(rule, kernel, target, symbols);
     if (const auto* declined = std::get_if<Declined>(&answer)) {
       offers.push_back({rule.name, declined->reason, {}});
     } else {
@@ -128,6 +146,14 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const Target& 
   return offers;
 }
 
+std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel) {
+  std::vector<SymbolRange> result;
+  for (const SymbolRange& symbol : program.symbols)
+    for (const Var& own : kernel.program.symbols)
+      if (own.same_node(symbol.var)) result.push_back(symbol);
+  return result;
+}
+
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
                       const AllowRule& allow) {
   std::vector<int> uses = count_uses(program);
@@ -135,7 +161,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     if (!program.kernels[k].definition) continue;
     for (const ScheduleRule& rule : kRules) {
       if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
-      auto answer = rule.apply(*program.kernels[k].definition, target);
+      auto answer = ask(rule, *program.kernels[k].definition, target, symbols_of(program, program.kernels[k]));
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         program.kernels[k].refused.push_back(std::string(rule.name) + ": " + declined->reason);
         continue;

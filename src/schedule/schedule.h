@@ -48,9 +48,12 @@ struct RuleOffer {
   std::string declined;  // the reason; empty when `program` is set
   LoopProgram program;
 };
-// Of all rules, in their order, those included that the level or `disabled` leaves out.
-std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const Target& target, int opt_level,
-                                     const std::set<std::string>& disabled = {});
+// Of all rules, in their order, those included that the level or `disabled` leaves out. `symbols` are the kernel's.
+std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+                                     const Target& target, int opt_level, const std::set<std::string>& disabled = {});
+
+// Those of the program that the kernel uses.
+std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel);
 
 // Replaces the loop programs of all kernels that have a definition, packs weights as the rules want them, and drops
 // weight buffers nobody reads any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for

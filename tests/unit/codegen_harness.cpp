@@ -170,6 +170,7 @@ Program program_of(const LoopProgram& loops) {
     (i < num_inputs ? program.inputs : program.outputs).push_back(id);
     call.args.push_back(id);
   }
+  for (const Var& symbol : loops.symbols) program.symbols.push_back({symbol, 0, 1 << 20, 1});
   Kernel kernel;
   kernel.program = loops;
   program.kernels.push_back(kernel);

@@ -24,7 +24,4 @@ struct ObjectCode {
   std::vector<std::string> remarks;  // "kernel: what was not done, and why", in program order
 };
 
-// The named dimensions of a program in the order of tsr_call.symbols: by first appearance in its kernels.
-std::vector<std::string> symbol_order(const Program& program);
-
 }  // namespace tessera

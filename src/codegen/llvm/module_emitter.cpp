@@ -12,7 +12,9 @@
 #include "codegen/common/object_code.h"
 #include "codegen/llvm/kernel_emitter.h"
 #include "graph/flow.h"
+#include "program/memory_plan.h"
 #include "program/output_alias.h"
+#include "program/symbolic_sizes.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -88,10 +90,15 @@ class EntryEmitter {
       : module_(module),
         b_(module.getContext()),
         program_(program),
-        kernels_(std::move(kernels)),
-        symbols_(symbol_order(program)) {}
+        kernels_(std::move(kernels)) {
+    if (program.symbols.empty()) return;
+    check(!program.flow, "a flow with symbols");
+    parts_ = arena_parts(program);
+    derived_ = derived_dims(program);
+  }
 
   void emit() {
+    if (!program_.symbols.empty()) emit_prepare();
     if (!program_.flow) {
       emit_calls(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.calls.size());
       return;
@@ -133,6 +140,56 @@ class EntryEmitter {
     for (llvm::Function* part : parts) b_.CreateCall(part, {function_->getArg(0)});
     b_.CreateRet(b_.getInt32(0));
     return function_;
+  }
+
+  // uint64_t tessera_module_prepare(int64_t* sizes): derived dimensions, then where each part of the arena begins.
+  void emit_prepare() {
+    auto* type = llvm::FunctionType::get(b_.getInt64Ty(), {b_.getPtrTy()}, false);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, TSR_PREPARE_SYMBOL, module_);
+    b_.SetInsertPoint(new_block("entry"));
+    sizes_ = function_->getArg(0);
+    const auto largest = [&](Value* a, Value* b) {
+      return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b);
+    };
+    int64_t slot = static_cast<int64_t>(program_.symbols.size());
+    for (const Expr& dim : derived_) b_.CreateStore(size_value(dim), offset(sizes_, 8 * slot++));
+    std::vector<Value*> ends;
+    Value* total = b_.getInt64(0);
+    for (const ArenaPart& part : parts_) {
+      Value* begin = b_.getInt64(0);
+      for (const size_t below : part.below) begin = largest(begin, ends[below]);
+      b_.CreateStore(begin, offset(sizes_, 8 * slot++));
+      ends.push_back(b_.CreateAdd(begin, size_value(part.bytes)));
+      total = largest(total, ends.back());
+    }
+    b_.CreateRet(total);
+  }
+
+  // An expression of the symbols.
+  Value* size_value(const Expr& e) {
+    if (const auto value = as_int(e)) return b_.getInt64(static_cast<uint64_t>(*value));
+    if (e->kind == ExprKind::kVar) {
+      const auto number = std::find_if(program_.symbols.begin(), program_.symbols.end(),
+                                       [&](const SymbolRange& symbol) { return symbol.var.same_node(e); });
+      check(number != program_.symbols.end(), "a size of an unknown symbol " + e->name);
+      return b_.CreateLoad(b_.getInt64Ty(), offset(sizes_, 8 * (number - program_.symbols.begin())), e->name);
+    }
+    check(e->kind == ExprKind::kBinary && e->dtype == DType::kI64, "a size of another kind: " + to_string(e));
+    Value* x = size_value(e->operands[0]);
+    Value* y = size_value(e->operands[1]);
+    // Round towards minus infinity: the remainder has the sign of the divisor, which is positive.
+    const auto remainder = [&] {
+      Value* r = b_.CreateSRem(x, y);
+      return b_.CreateSelect(b_.CreateICmpSLT(r, b_.getInt64(0)), b_.CreateAdd(r, y), r);
+    };
+    switch (e->binary) {
+      case BinaryOp::kAdd: return b_.CreateAdd(x, y);
+      case BinaryOp::kSub: return b_.CreateSub(x, y);
+      case BinaryOp::kMul: return b_.CreateMul(x, y);
+      case BinaryOp::kFloorMod: return remainder();
+      case BinaryOp::kFloorDiv: return b_.CreateSDiv(b_.CreateSub(x, remainder()), y);
+      default: throw InternalError("a size with the operator " + std::string(binary_name(e->binary)));
+    }
   }
 
   // The host does a step; the run ends when it could not. Its answer, for those that ask something.
@@ -194,6 +251,7 @@ class EntryEmitter {
     trace_ = field(host_, abi::kHostTrace, "trace");
     self_ = field(host_, abi::kHostSelf, "self");
     tracing_ = b_.CreateIsNotNull(trace_, "tracing");
+    if (!program_.symbols.empty()) sizes_ = field(call_, abi::kCallSymbols, "sizes");
     for (size_t i = begin; i < end; ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
     b_.CreateRetVoid();
     return function_;
@@ -206,7 +264,37 @@ class EntryEmitter {
     return b_.CreateLoad(b_.getPtrTy(), offset(base, bytes), name);
   }
 
+  // In a program with symbols: its part of the arena, or the buffer itself, and the way from there.
+  Value* moved_pointer_to(BufferId id) {
+    Value* distance = b_.getInt64(0);
+    for (BufferId at = id; program_.buffers[static_cast<size_t>(at)].alias_of >= 0;) {
+      const ProgramBuffer& view = program_.buffers[static_cast<size_t>(at)];
+      const Expr step = view.view_offset_formula ? view.view_offset_formula : Expr(view.view_offset);
+      distance = b_.CreateAdd(distance, size_value(step));
+      at = view.alias_of;
+    }
+    const ProgramBuffer& root = program_.buffers[static_cast<size_t>(root_buffer(program_, id))];
+    Value* base = nullptr;
+    switch (root.kind) {
+      case BufferKind::kArena: {
+        const BufferId storage = storage_buffer(program_, id);
+        const auto part =
+            std::find_if(parts_.begin(), parts_.end(), [&](const ArenaPart& p) { return p.storage == storage; });
+        check(part != parts_.end(), "a buffer without a part of the arena: " + root.name);
+        const auto slot =
+            static_cast<int64_t>(program_.symbols.size() + derived_.size()) + (part - parts_.begin());
+        base = b_.CreateInBoundsGEP(b_.getInt8Ty(), arena_, b_.CreateLoad(b_.getInt64Ty(), offset(sizes_, 8 * slot)));
+        break;
+      }
+      case BufferKind::kWeight: base = offset(weights_, root.offset); break;
+      case BufferKind::kInput: base = field(inputs_, 8 * root.index, "input"); break;
+      case BufferKind::kOutput: base = field(outputs_, 8 * root.index, "output"); break;
+    }
+    return b_.CreateInBoundsGEP(b_.getInt8Ty(), base, distance);
+  }
+
   Value* pointer_to(BufferId id) {
+    if (!program_.symbols.empty()) return moved_pointer_to(id);
     const Place place = place_of(program_, id);
     switch (place.root.kind) {
       case BufferKind::kArena: return offset(arena_, place.begin);
@@ -253,12 +341,7 @@ class EntryEmitter {
     int slot = 0;
     for (const BufferId id : call.args) b_.CreateStore(pointer_to(id), offset(args_, 8 * slot++));
     b_.CreateStore(scratch_, offset(args_, 8 * slot++));
-    for (const Var& symbol : kernel.symbols) {
-      const auto number = std::find(symbols_.begin(), symbols_.end(), symbol->name) - symbols_.begin();
-      Value* values = field(call_, abi::kCallSymbols, "symbols");
-      b_.CreateStore(b_.CreateLoad(b_.getInt64Ty(), offset(values, 8 * number), symbol->name),
-                     offset(args_, 8 * slot++));
-    }
+    for (const Var& symbol : kernel.symbols) b_.CreateStore(size_value(symbol), offset(args_, 8 * slot++));
     emit_trace(number, 0);
     b_.CreateCall(kernels_[static_cast<size_t>(call.kernel)], {args_, host_});
     emit_trace(number, 1);
@@ -271,7 +354,9 @@ class EntryEmitter {
   llvm::IRBuilder<> b_;
   const Program& program_;
   std::vector<llvm::Function*> kernels_;
-  std::vector<std::string> symbols_;
+  std::vector<ArenaPart> parts_;  // of a program with symbols
+  std::vector<Expr> derived_;
+  Value* sizes_ = nullptr;
   std::vector<llvm::Function*> pieces_;
   uint32_t step_number_ = 0;
   Value* step_ = nullptr;

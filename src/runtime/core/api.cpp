@@ -172,7 +172,7 @@ tessera_status tessera_module_symbol(const tessera_module* module, int32_t index
   if (!module || !info) return TESSERA_INVALID_ARGUMENT;
   if (index < 0 || index >= tessera_module_num_symbols(module)) return TESSERA_NOT_FOUND;
   const tsr_symbol_descr& symbol = module->file.symbols()[index];
-  *info = {module->file.text(symbol.name), symbol.lo, symbol.hi};
+  *info = {module->file.text(symbol.name), symbol.lo, symbol.hi, symbol.step < 2 ? 1 : int64_t{symbol.step}};
   return TESSERA_OK;
 }
 
@@ -233,6 +233,29 @@ tessera_status tessera_session_run(tessera_session* session, const tessera_tenso
   if (!outputs && num_outputs > 0) return null_argument("tessera_session_run", "outputs", error);
   return run_session(session, inputs, num_inputs, outputs, num_outputs, error);
 }
+
+tessera_status tessera_session_prepare(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                                       tessera_error* error) {
+  if (!session) return null_argument("tessera_session_prepare", "session", error);
+  if (!inputs && num_inputs > 0) return null_argument("tessera_session_prepare", "inputs", error);
+  return prepare_session(session, inputs, num_inputs, error);
+}
+
+tessera_status tessera_session_output(const tessera_session* session, int32_t index, tessera_tensor_info* info) {
+  if (!session || !info) return TESSERA_INVALID_ARGUMENT;
+  const tessera_status status = tessera_module_output(session->module, index, info);
+  if (status != TESSERA_OK) return status;
+  const int64_t num_symbols = session->module->file.descriptor->num_symbols;
+  for (int32_t axis = 0; axis < info->rank; ++axis) {
+    const int64_t size = -(info->dims[axis] + 1);
+    if (size < 0) continue;
+    if (!session->sizes_known) return TESSERA_INVALID_ARGUMENT;
+    info->dims[axis] = size < num_symbols ? session->prepared_symbols[size] : session->bound.symbols[size];
+  }
+  return TESSERA_OK;
+}
+
+uint64_t tessera_session_arena_bytes(const tessera_session* session) { return session ? session->arena_bytes : 0; }
 
 tessera_status tessera_session_run_values(tessera_session* session, const tessera_value* const* inputs,
                                           int32_t num_inputs, tessera_value** outputs, int32_t num_outputs,

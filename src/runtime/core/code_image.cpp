@@ -103,6 +103,13 @@ tessera_status CodeImage::load(const ModuleFile& file, tessera_error* error) {
     return fail(error, kErrCodeLoad, "the code of '%s' cannot be used: it does not export " TSR_ENTRY_SYMBOL
                 "; compile the model again", file.name);
   }
+  if (file.descriptor->num_computed == 0) return TESSERA_OK;
+  prepare = reinterpret_cast<tsr_prepare_fn>(dlsym(handle, TSR_PREPARE_SYMBOL));
+  if (!prepare) {
+    unload();
+    return fail(error, kErrCodeLoad, "the code of '%s' cannot be used: it does not export " TSR_PREPARE_SYMBOL
+                "; compile the model again", file.name);
+  }
   return TESSERA_OK;
 }
 

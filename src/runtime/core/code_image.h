@@ -12,6 +12,7 @@ namespace tessera {
 struct CodeImage {
   void* handle = nullptr;
   tsr_run_fn run = nullptr;
+  tsr_prepare_fn prepare = nullptr;  // of modules with sizes that are computed from symbols
 
   // Checks the ELF header, the machine and the CPU's features against this host, then loads the code. `file` stays
   // open longer than this image (its descriptor number is part of the name under which the code is loaded).

@@ -79,6 +79,11 @@ tessera_status DescriptorChecker::check() {
     return wrong("its scratch of %llu bytes per thread is not a multiple of %u",
                  static_cast<unsigned long long>(descriptor_.scratch_bytes), TSR_BUFFER_ALIGN);
   }
+  if (descriptor_.num_computed > TSR_MAX_COMPUTED || descriptor_.num_derived > descriptor_.num_computed ||
+      (descriptor_.num_symbols == 0 && descriptor_.num_computed > 0)) {
+    return wrong("it has %u symbols, %u computed sizes and %u derived dimensions", descriptor_.num_symbols,
+                 descriptor_.num_computed, descriptor_.num_derived);
+  }
   tessera_status status = check_tables();
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_symbols; ++i) status = check_symbol(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_inputs; ++i) {
@@ -179,10 +184,12 @@ tessera_status DescriptorChecker::check_tensor(const char* kind, uint32_t index,
     int64_t dim = tensor.dims[axis];
     if (dim < 0) {
       const uint64_t symbol = static_cast<uint64_t>(-(dim + 1));
-      if (symbol >= descriptor_.num_symbols) {
+      if (symbol >= uint64_t{descriptor_.num_symbols} + descriptor_.num_derived) {
         return wrong("%s '%s' uses symbol %llu of %u", kind, name.text, static_cast<unsigned long long>(symbol),
                      descriptor_.num_symbols);
       }
+      // Derived dimensions are held against their limit when they are known.
+      if (symbol >= descriptor_.num_symbols) continue;
       dim = table<tsr_symbol_descr>(descriptor_.symbols)[symbol].hi;
     }
     if (dim != 0 && __builtin_mul_overflow(elements, dim, &elements)) {

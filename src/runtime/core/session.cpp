@@ -66,19 +66,19 @@ tessera_status map_memory(tessera_session* session, tessera_error* error) {
   }
   uint64_t scratch, total;
   const bool overflows =
-      descriptor.arena_bytes > UINT64_MAX - TSR_BUFFER_ALIGN ||
+      session->arena_bytes > UINT64_MAX - TSR_BUFFER_ALIGN ||
       __builtin_mul_overflow(descriptor.scratch_bytes, static_cast<uint64_t>(session->num_threads), &scratch) ||
-      __builtin_add_overflow(aligned_up(descriptor.arena_bytes), scratch, &total) ||
+      __builtin_add_overflow(aligned_up(session->arena_bytes), scratch, &total) ||
       __builtin_add_overflow(total, spare, &total);
   if (overflows || !session->memory.map(total)) {
     return fail(error, kErrMemory,
                 "not enough memory for a session: the module needs %llu bytes and %llu for each of "
                 "%d threads; free memory, or use fewer threads",
-                static_cast<unsigned long long>(descriptor.arena_bytes),
+                static_cast<unsigned long long>(session->arena_bytes),
                 static_cast<unsigned long long>(descriptor.scratch_bytes), session->num_threads);
   }
   session->call.arena = session->memory.data;
-  session->call.scratch = session->memory.data + aligned_up(descriptor.arena_bytes);
+  session->call.scratch = session->memory.data + aligned_up(session->arena_bytes);
   uint8_t* next = session->memory.data + (total - spare);
   for (uint32_t i = 0; i < descriptor.num_outputs; ++i) {
     const uint64_t bytes = spare_bytes(file, i);
@@ -146,7 +146,8 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
 
   const tsr_descriptor& descriptor = *module->file.descriptor;
   const size_t slots = size_t{descriptor.num_inputs} + 2 * size_t{descriptor.num_outputs} + descriptor.num_checks +
-                       descriptor.num_symbols + count_checked_values(module->file);
+                       2 * size_t{descriptor.num_symbols} + descriptor.num_computed +
+                       count_checked_values(module->file);
   static_assert(sizeof(void*) == sizeof(int64_t) && alignof(tessera_session) >= alignof(int64_t));
   const size_t bytes = sizeof(tessera_session) + slots * sizeof(int64_t);
   void* memory = malloc(bytes);
@@ -159,12 +160,17 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   void** const checks = session->bound.outputs + descriptor.num_outputs;
   session->bound.spare = checks + descriptor.num_checks;
   session->bound.symbols = reinterpret_cast<int64_t*>(session->bound.spare + descriptor.num_outputs);
-  status = map_memory(session, error);
-  if (status != TESSERA_OK) {
-    free_session(session);
-    return status;
+  session->prepared_symbols = session->bound.symbols + descriptor.num_symbols + descriptor.num_computed;
+  session->prepared = module->code.prepare == nullptr;
+  if (session->prepared) {
+    session->arena_bytes = descriptor.arena_bytes;
+    status = map_memory(session, error);
+    if (status != TESSERA_OK) {
+      free_session(session);
+      return status;
+    }
   }
-  int64_t* values = session->bound.symbols + descriptor.num_symbols;
+  int64_t* values = session->prepared_symbols + descriptor.num_symbols;
   for (uint32_t i = 0; i < descriptor.num_checks; values += module->file.checks()[i++].count) checks[i] = values;
   session->host.size = sizeof(tsr_host);
   session->host.abi_version = TSR_ABI_VERSION;
@@ -207,6 +213,57 @@ int32_t run_code(tessera_session* session) {
   return code;
 }
 
+namespace {
+
+// Of a session that is marked as running.
+tessera_status prepare_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                             tessera_error* error) {
+  const ModuleFile& file = session->module->file;
+  const tsr_descriptor& descriptor = *file.descriptor;
+  int64_t* sizes = session->bound.symbols;
+  const tessera_status status = bind_sizes(file, inputs, num_inputs, sizes, error);
+  if (status != TESSERA_OK) return status;
+  const size_t symbol_bytes = descriptor.num_symbols * sizeof(int64_t);
+  if (!session->module->code.prepare) {
+    if (symbol_bytes > 0) memcpy(session->prepared_symbols, sizes, symbol_bytes);
+    session->sizes_known = true;
+    return TESSERA_OK;
+  }
+  if (session->prepared && memcmp(sizes, session->prepared_symbols, symbol_bytes) == 0) return TESSERA_OK;
+  session->prepared = session->sizes_known = false;
+  session->memory.unmap();
+  session->memory = MemoryRegion();
+  session->arena_bytes = session->module->code.prepare(sizes);
+  for (uint32_t i = 0; i < descriptor.num_derived; ++i) {
+    const int64_t dim = sizes[descriptor.num_symbols + i];
+    if (dim >= 0 && dim <= kMaxDerivedDim) continue;
+    return fail(error, kErrModuleCode, "the code of '%s' gives a dimension of %lld; compile the model again", file.name,
+                static_cast<long long>(dim));
+  }
+  const tessera_status mapped = map_memory(session, error);
+  if (mapped != TESSERA_OK) return mapped;
+  memcpy(session->prepared_symbols, sizes, symbol_bytes);
+  session->prepared = session->sizes_known = true;
+  return TESSERA_OK;
+}
+
+tessera_status begin_call(tessera_session* session, tessera_error* error) {
+  if (!session->running.exchange(true, std::memory_order_acquire)) return TESSERA_OK;
+  return fail(error, kErrSessionBusy,
+              "the session is already running; a session runs one call at a time: create one "
+              "for each thread (they share the module)");
+}
+
+tessera_status refuse_values(const ModuleFile& file, tessera_error* error) {
+  if (!file.has_values()) return TESSERA_OK;
+  return fail(error, kErrHasValues,
+              "'%s' has values that are more than tensors of numbers of fixed shapes; run it "
+              "with tessera_session_run_values",
+              file.name);
+}
+
+}  // namespace
+
 tessera_status run_values(tessera_session* session, const tessera_value* const* inputs, int32_t num_inputs,
                           tessera_value** outputs, int32_t num_outputs, const tessera_allocator* allocator,
                           tessera_error* error) {
@@ -217,12 +274,19 @@ tessera_status run_values(tessera_session* session, const tessera_value* const* 
   tessera_status status = check_count("input", num_inputs, file.descriptor->num_value_inputs, error);
   if (status == TESSERA_OK) status = check_count("output", num_outputs, file.descriptor->num_value_outputs, error);
   if (status != TESSERA_OK) return status;
-  if (session->running.exchange(true, std::memory_order_acquire)) {
-    return fail(error, kErrSessionBusy,
-                "the session is already running; a session runs one call at a time: create one "
-                "for each thread (they share the module)");
-  }
+  status = begin_call(session, error);
+  if (status != TESSERA_OK) return status;
   status = run_session_values(session, inputs, num_inputs, outputs, num_outputs, allocator, error);
+  session->running.store(false, std::memory_order_release);
+  return status;
+}
+
+tessera_status prepare_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                               tessera_error* error) {
+  tessera_status status = refuse_values(session->module->file, error);
+  if (status == TESSERA_OK) status = begin_call(session, error);
+  if (status != TESSERA_OK) return status;
+  status = prepare_sizes(session, inputs, num_inputs, error);
   session->running.store(false, std::memory_order_release);
   return status;
 }
@@ -235,18 +299,11 @@ void free_session(tessera_session* session) {
 tessera_status run_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                            const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error) {
   const ModuleFile& file = session->module->file;
-  if (file.has_values()) {
-    return fail(error, kErrHasValues,
-                "'%s' has values that are more than tensors of numbers of fixed shapes; run it "
-                "with tessera_session_run_values",
-                file.name);
-  }
-  if (session->running.exchange(true, std::memory_order_acquire)) {
-    return fail(error, kErrSessionBusy,
-                "the session is already running; a session runs one call at a time: create one "
-                "for each thread (they share the module)");
-  }
-  tessera_status status = check_and_bind(file, inputs, num_inputs, outputs, num_outputs, session->bound, error);
+  tessera_status status = refuse_values(file, error);
+  if (status == TESSERA_OK) status = begin_call(session, error);
+  if (status != TESSERA_OK) return status;
+  status = prepare_sizes(session, inputs, num_inputs, error);
+  if (status == TESSERA_OK) status = check_and_bind(file, inputs, outputs, num_outputs, session->bound, error);
   if (status == TESSERA_OK) {
     if (const int32_t code = run_code(session); code != 0) {
       status = fail(error, kErrModuleCode,

@@ -25,6 +25,10 @@ struct tessera_session {
   // Arrays behind this struct, in the same allocation; what the checks of a run wrote follows the arrays.
   tessera::BoundTensors bound = {};
   tessera::MemoryRegion memory;  // arena, then scratch
+  bool prepared = true;          // there is memory for the sizes at hand
+  uint64_t arena_bytes = 0;      // of those
+  bool sizes_known = false;             // some run or prepare has bound the symbols
+  int64_t* prepared_symbols = nullptr;  // to these; what `memory` is for
   tessera_trace_fn trace = nullptr;
   void* trace_user = nullptr;
   tessera_worker_trace_fn worker_trace = nullptr;
@@ -39,6 +43,9 @@ namespace tessera {
 tessera_status create_session(const tessera_module* module, int32_t threads, tessera_session** session,
                               tessera_error* error);
 void free_session(tessera_session* session);
+// Binds the named dimensions to those of the inputs, computes the sizes that follow from them and gets memory for them.
+tessera_status prepare_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
+                               tessera_error* error);
 tessera_status run_session(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                            const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
 tessera_status run_values(tessera_session* session, const tessera_value* const* inputs, int32_t num_inputs,

@@ -39,7 +39,8 @@ class TensorCheck {
               int64_t* symbols, tessera_error* error)
       : module_(module), kind_(kind), declared_(declared), given_(given), symbols_(symbols), error_(error) {}
 
-  tessera_status check() {
+  // Everything but derived dimensions and data.
+  tessera_status check_type() {
     uint32_t dtype;  // the caller's enum may hold a number that is no dtype
     static_assert(sizeof(dtype) == sizeof(given_.dtype));
     memcpy(&dtype, &given_.dtype, sizeof(dtype));
@@ -57,7 +58,12 @@ class TensorCheck {
                   kind_, name().text, given_.rank, print_dims(module_, given_.dims, printable).text, declared_.rank,
                   print_dims(module_, declared_.dims, declared_.rank).text);
     }
-    const tessera_status status = check_dims();
+    return check_dims(false);
+  }
+
+  // What is left, when the derived dimensions are known.
+  tessera_status check_rest() {
+    const tessera_status status = check_dims(true);
     return status == TESSERA_OK ? check_data() : status;
   }
 
@@ -72,16 +78,31 @@ class TensorCheck {
                 print_dims(module_, declared_.dims, declared_.rank).text, axis);
   }
 
-  tessera_status check_dims() {
+  tessera_status check_dims(bool derived) {
     for (uint32_t axis = 0; axis < declared_.rank; ++axis) {
       const int64_t want = declared_.dims[axis], got = given_.dims[axis];
       if (want >= 0 ? got != want : got < 0) return wrong_dims(axis);
       if (want >= 0) continue;
       int64_t& value = symbols_[-(want + 1)];
+      if (-(want + 1) >= static_cast<int64_t>(module_.descriptor->num_symbols)) {
+        if (!derived || got == value) continue;
+        return fail(error_, kErrTensorDims,
+                    "%s '%s' has shape %s; with these inputs the module takes %lld at axis %u; resize the data", kind_,
+                    name().text, print_dims(module_, given_.dims, given_.rank).text, static_cast<long long>(value),
+                    axis);
+      }
       const tsr_symbol_descr& symbol = module_.symbols()[-(want + 1)];
       if (value < 0) {
         value = got;  // the first input that has this symbol decides
-        if (got >= symbol.lo && got <= symbol.hi) continue;
+        if (got >= symbol.lo && got <= symbol.hi) {
+          if (symbol.step < 2 || (got - symbol.lo) % symbol.step == 0) continue;
+          return fail(error_, kErrSymbolRange,
+                      "%s '%s' has %lld at axis %u; the module was compiled for '%s' in %lld..%lld in steps of %u; pad "
+                      "or resize the data, or compile the model for other steps (--dim %s=LO..HI:STEP)",
+                      kind_, name().text, static_cast<long long>(got), axis,
+                      clip_name(module_.text(symbol.name)).text, static_cast<long long>(symbol.lo),
+                      static_cast<long long>(symbol.hi), symbol.step, clip_name(module_.text(symbol.name)).text);
+        }
         return fail(error_, kErrSymbolRange,
                     "%s '%s' has %lld at axis %u; the module was compiled for '%s' in "
                     "%lld..%lld; compile the model for a wider range (--dim %s=LO..HI)",
@@ -204,21 +225,31 @@ uint64_t spare_bytes(const ModuleFile& module, uint32_t output) {
   return 0;
 }
 
-tessera_status check_and_bind(const ModuleFile& module, const tessera_tensor* inputs, int32_t num_inputs,
-                              const tessera_tensor* outputs, int32_t num_outputs, const BoundTensors& bound,
-                              tessera_error* error) {
+tessera_status bind_sizes(const ModuleFile& module, const tessera_tensor* inputs, int32_t num_inputs, int64_t* symbols,
+                          tessera_error* error) {
   const tsr_descriptor& descriptor = *module.descriptor;
   tessera_status status = check_count("input", num_inputs, descriptor.num_inputs, error);
-  if (status == TESSERA_OK) status = check_count("output", num_outputs, descriptor.num_outputs, error);
+  for (uint32_t i = 0; i < descriptor.num_symbols; ++i) symbols[i] = -1;
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor.num_inputs; ++i) {
+    status = TensorCheck(module, "input", module.inputs()[i], inputs[i], symbols, error).check_type();
+  }
+  return status;
+}
+
+tessera_status check_and_bind(const ModuleFile& module, const tessera_tensor* inputs, const tessera_tensor* outputs,
+                              int32_t num_outputs, const BoundTensors& bound, tessera_error* error) {
+  const tsr_descriptor& descriptor = *module.descriptor;
+  tessera_status status = check_count("output", num_outputs, descriptor.num_outputs, error);
   if (status != TESSERA_OK) return status;
-  for (uint32_t i = 0; i < descriptor.num_symbols; ++i) bound.symbols[i] = -1;
   for (uint32_t i = 0; i < descriptor.num_inputs; ++i) {
-    status = TensorCheck(module, "input", module.inputs()[i], inputs[i], bound.symbols, error).check();
+    status = TensorCheck(module, "input", module.inputs()[i], inputs[i], bound.symbols, error).check_rest();
     if (status != TESSERA_OK) return status;
     bound.inputs[i] = inputs[i].data;
   }
   for (uint32_t i = 0; i < descriptor.num_outputs; ++i) {
-    status = TensorCheck(module, "output", module.outputs()[i], outputs[i], bound.symbols, error).check();
+    TensorCheck check(module, "output", module.outputs()[i], outputs[i], bound.symbols, error);
+    status = check.check_type();
+    if (status == TESSERA_OK) status = check.check_rest();
     if (status != TESSERA_OK) return status;
     bound.outputs[i] = outputs[i].data;
   }

@@ -29,4 +29,8 @@ RuleResult injective(const TensorProgram& kernel, const Target& target);
 // What no other rule takes: one output element at a time, the outer loops in parallel.
 RuleResult scalar_loops(const TensorProgram& kernel, const Target& target);
 
+// Kernels of sizes that only a run knows, where the other rules have no kernel of a tile for them: vectors where memory
+// is contiguous, extents and strides as they come.
+RuleResult any_size(const TensorProgram& kernel, const Target& target);
+
 }  // namespace tessera

@@ -72,6 +72,7 @@ std::optional<size_t> param_of(const TensorProgram& program, const BufferPtr& bu
 
 // Recognises a 3x3 convolution of stride 1 between blocked images; the reason when it is something else.
 std::string match_conv(const TensorProgram& program, Conv& conv) {
+  if (!program.windows.empty()) return "only a window is computed";
   const Stage* reduction = program.reduction();
   if (!reduction || reduction->body.combiner != Combiner::kSum || reduction->out->dtype != DType::kF32)
     return "the kernel is no sum of f32";

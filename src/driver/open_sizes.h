@@ -1,0 +1,34 @@
+// Models whose named dimensions stay open in a range (--dim NAME=LO..HI): one program for all of it.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/flow.h"
+#include "program/program.h"
+#include "support/error.h"
+#include "tessera/compiler.h"
+
+namespace tessera {
+
+// The dimensions of the options that are ranges, in the order of their names.
+std::vector<SymbolRange> open_ranges(const CompileOptions& options);
+
+// UserError TSR-1025: what works on one size, with ranges.
+void refuse_ranges(const CompileOptions& options, const std::string& what);
+
+// An error of reading a model for these values: operators whose shapes do not fit are UserError TSR-5023, others stay
+// what they are.
+[[noreturn]] void rethrow_for_size(const UserError& error, const std::vector<SymbolRange>& symbols,
+                                   const std::vector<int64_t>& values);
+
+// UserError TSR-5021: a model that is a flow has no open ranges.
+[[noreturn]] void refuse_open_flow(const std::vector<SymbolRange>& symbols);
+
+// The program of all sizes. `lower` makes the program of a graph without the passes of these names. UserError TSR-5022 when programs of some sizes differ in more than sizes.
+using LowerGraph = std::function<Program(Graph graph, const std::set<std::string>& left_out)>;
+Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower);
+
+}  // namespace tessera

@@ -1,0 +1,212 @@
+#include "program/size_formula.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <set>
+
+#include "arith/simplify.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0); }
+
+constexpr int64_t kMaxDivisor = 128;
+constexpr int64_t kFewSteps = 24;  // a shorter range is left to find generic values
+
+}  // namespace
+
+std::vector<SizePoint> first_points(const std::vector<SymbolRange>& symbols) {
+  // Fractions of the range that have nothing in common; a value that another symbol has is moved on.
+  static constexpr double kFractions[] = {0.37, 0.73, 0.53, 0.23, 0.83};
+  std::set<int64_t> taken;
+  const auto pick = [&](const SymbolRange& symbol, double fraction) {
+    const int64_t steps = std::max((symbol.hi - symbol.lo) / symbol.step, kFewSteps);
+    const auto wish = static_cast<int64_t>(fraction * static_cast<double>(steps));
+    for (int64_t i = 0; i <= steps; ++i) {
+      // Small values and powers of two last: what is divided by them is simplified in ways of its own.
+      const int64_t value = symbol.lo + (wish + i) % (steps + 1) * symbol.step;
+      if (value > 2 && !std::has_single_bit(static_cast<uint64_t>(value)) && taken.insert(value).second) return value;
+    }
+    return symbol.lo + std::clamp<int64_t>(wish, 0, steps) * symbol.step;
+  };
+  SizePoint base;
+  std::vector<std::vector<int64_t>> others(symbols.size());
+  for (size_t i = 0; i < symbols.size(); ++i) base.push_back(pick(symbols[i], kFractions[i % 2]));
+  for (size_t i = 0; i < symbols.size(); ++i)
+    for (const double fraction : {0.83, 0.13}) others[i].push_back(pick(symbols[i], fraction));
+  std::vector<SizePoint> points{base};
+  for (size_t i = 0; i < symbols.size(); ++i)
+    for (const int64_t value : others[i]) {
+      SizePoint point = base;
+      point[i] = value;
+      points.push_back(std::move(point));
+    }
+  for (const double fraction : {0.61, 0.29}) {
+    SizePoint point;
+    for (const SymbolRange& symbol : symbols) point.push_back(pick(symbol, fraction));
+    points.push_back(std::move(point));
+  }
+  points.push_back(largest_sizes(symbols));
+  std::vector<SizePoint> unique;  // a short range has few values
+  for (SizePoint& point : points)
+    if (std::find(unique.begin(), unique.end(), point) == unique.end()) unique.push_back(std::move(point));
+  return unique;
+}
+
+SizeFormulas::SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoint> points)
+    : symbols_(std::move(symbols)), points_(std::move(points)) {
+  check(!points_.empty(), "no size is known");
+}
+
+int64_t SizeFormulas::Form::at(int64_t n) const {
+  return divisor == 1 ? offset + scale * n + square * n * n : offset + scale * floor_divide(n + shift, divisor);
+}
+
+Expr SizeFormulas::Form::expr(const Var& n) const {
+  if (divisor != 1) return floordiv(n + Expr(shift), Expr(divisor)) * Expr(scale) + Expr(offset);
+  Expr e = square == 0 ? Expr(0) : n * n * Expr(square);
+  return e + n * Expr(scale) + Expr(offset);
+}
+
+size_t SizeFormulas::first_known(const Known& values) {
+  return static_cast<size_t>(
+      std::find_if(values.begin(), values.end(), [](const auto& v) { return v.has_value(); }) - values.begin());
+}
+
+std::vector<SizeFormulas::Form> SizeFormulas::forms(size_t symbol, const Known& values) const {
+  std::vector<std::pair<int64_t, int64_t>> known;
+  const size_t first = first_known(values);
+  for (size_t i = first; i < points_.size(); ++i) {
+    bool alone = true;
+    for (size_t s = 0; s < symbols_.size(); ++s) alone &= s == symbol || points_[i][s] == points_[first][s];
+    if (alone && values[i]) known.emplace_back(points_[i][symbol], *values[i]);
+  }
+  if (known.empty()) return {};
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  const auto fits = [&](const Form& form) {
+    return std::all_of(known.begin(), known.end(), [&](const auto& k) { return form.at(k.first) == k.second; });
+  };
+  std::vector<Form> found;
+  Form form;
+  form.offset = known[0].second;
+  if (fits(form)) return {form};
+  const auto& [x0, y0] = known.front();
+  const auto& [x1, y1] = known.back();
+  if ((y1 - y0) % (x1 - x0) == 0) {
+    form.scale = (y1 - y0) / (x1 - x0);
+    form.offset = y0 - form.scale * x0;
+    if (fits(form)) return {form};
+  }
+  if (known.size() > 2) {
+    // Newton's divided differences through the first three values; twice the second difference stays whole.
+    const auto& [xm, ym] = known[known.size() / 2];
+    const int64_t denominator = (xm - x0) * (x1 - x0) * (x1 - xm);
+    const int64_t numerator = (y1 - y0) * (xm - x0) - (ym - y0) * (x1 - x0);
+    if (denominator != 0 && numerator % denominator == 0) {
+      form.square = numerator / denominator;
+      const int64_t rest = ym - y0 - form.square * (xm * xm - x0 * x0);
+      if (rest % (xm - x0) == 0) {
+        form.scale = rest / (xm - x0);
+        form.offset = y0 - form.scale * x0 - form.square * x0 * x0;
+        if (fits(form)) return {form};
+      }
+    }
+  }
+  // Steps: the scale is that of the smallest rise.
+  for (int64_t divisor = 2; divisor <= kMaxDivisor; ++divisor)
+    for (int64_t shift = 0; shift < divisor; ++shift) {
+      Form step;
+      step.divisor = divisor;
+      step.shift = shift;
+      const int64_t rise = floor_divide(x1 + shift, divisor) - floor_divide(x0 + shift, divisor);
+      if (rise == 0 || (y1 - y0) % rise != 0) continue;
+      step.scale = (y1 - y0) / rise;
+      step.offset = y0 - step.scale * floor_divide(x0 + shift, divisor);
+      // An offset of whole steps belongs under the division.
+      if (step.offset != 0 && step.offset % step.scale == 0) {
+        step.shift += step.offset / step.scale * divisor;
+        step.offset = 0;
+      }
+      if (fits(step)) found.push_back(step);
+    }
+  // The simplest first: no offset, then small divisors.
+  std::stable_sort(found.begin(), found.end(), [](const Form& a, const Form& b) {
+    return std::pair(a.offset != 0, a.divisor) < std::pair(b.offset != 0, b.divisor);
+  });
+  return found;
+}
+
+void SizeFormulas::look_for_doubt(size_t symbol, const std::vector<Form>& forms) {
+  if (doubt_ || forms.size() < 2) return;
+  const SymbolRange& s = symbols_[symbol];
+  // The value that parts them best: the middle of those where the first and some other differ.
+  std::vector<int64_t> differ;
+  for (int64_t n = s.lo; n <= s.hi; n += s.step)
+    if (std::any_of(forms.begin() + 1, forms.end(), [&](const Form& f) { return f.at(n) != forms[0].at(n); }))
+      differ.push_back(n);
+  if (differ.empty()) return;
+  SizePoint point = points_[0];
+  point[symbol] = differ[differ.size() / 2];
+  doubt_ = std::move(point);
+}
+
+bool SizeFormulas::gives(const Expr& e, const Known& values) const {
+  for (size_t i = 0; i < points_.size(); ++i)
+    if (values[i] && value_at(e, symbols_, points_[i]) != *values[i]) return false;
+  return true;
+}
+
+Expr SizeFormulas::find(const Known& values) {
+  check(values.size() == points_.size(), "a value for every point");
+  const size_t some = first_known(values);
+  if (some == values.size()) return {};
+  const int64_t first = *values[some];
+  if (std::all_of(values.begin(), values.end(), [&](const auto& v) { return !v || *v == first; })) return first;
+  std::vector<std::vector<Form>> by_symbol;
+  std::vector<size_t> moving;
+  for (size_t s = 0; s < symbols_.size(); ++s) {
+    by_symbol.push_back(forms(s, values));
+    if (by_symbol.back().empty()) return {};
+    if (!by_symbol.back()[0].is_constant()) moving.push_back(s);
+  }
+  for (const size_t s : moving) look_for_doubt(s, by_symbol[s]);
+  if (moving.empty()) return {};
+  if (moving.size() == 1) {
+    for (const Form& form : by_symbol[moving[0]])
+      if (const Expr e = simplify(form.expr(symbols_[moving[0]].var)); gives(e, values)) return e;
+    return {};
+  }
+  // A product of the symbols' own parts, each without what divides all of it.
+  const auto part = [&](size_t s) {
+    Form form = by_symbol[s][0];
+    const int64_t common = std::gcd(std::gcd(form.scale, form.offset), form.square);
+    form.scale /= common;
+    form.offset /= common;
+    form.square /= common;
+    if (form.scale < 0) form.scale = -form.scale, form.offset = -form.offset, form.square = -form.square;
+    return form;
+  };
+  int64_t divisor = 1;
+  Expr product = 1;
+  for (const size_t s : moving) {
+    const Form form = part(s);
+    divisor *= form.at(points_[some][s]);
+    product = product * form.expr(symbols_[s].var);
+  }
+  if (divisor != 0 && first % divisor == 0)
+    if (const Expr e = product * Expr(first / divisor); gives(e, values)) return e;
+  // A sum of them.
+  Expr sum = first;
+  for (const size_t s : moving) {
+    const Form& form = by_symbol[s][0];
+    sum = sum + form.expr(symbols_[s].var) - Expr(form.at(points_[some][s]));
+  }
+  if (const Expr e = simplify(sum); gives(e, values)) return e;
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// Sizes of programs whose named dimensions get values in a run: what is computed from those values before it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tessera {
+
+// A value for each symbol, in their order.
+using SizePoint = std::vector<int64_t>;
+
+SizePoint largest_sizes(const std::vector<SymbolRange>& symbols);
+
+// The value of an i64 expression of the symbols.
+int64_t value_at(const Expr& e, const std::vector<SymbolRange>& symbols, const SizePoint& point);
+
+// Of the physical shape.
+int64_t bytes_at(const TensorType& type, const std::vector<SymbolRange>& symbols, const SizePoint& point);
+Expr bytes_formula(const TensorType& type);
+
+// Dimensions of inputs and outputs that are neither constant nor a symbol themselves, each once, in their order.
+std::vector<Expr> derived_dims(const Program& program);
+
+// A piece of arena memory. In a run it begins where the last of those ends that are below it: the order of the pieces
+// is that of the plan for the largest sizes.
+struct ArenaPart {
+  BufferId storage = -1;      // as storage_buffer gives it
+  Expr bytes;                 // rounded up to kBufferAlign
+  std::vector<size_t> below;  // numbers of parts that come before this one and are alive at the same time
+};
+
+// In an order in which each comes behind those below it. REQUIRES: a planned program.
+std::vector<ArenaPart> arena_parts(const Program& program);
+
+}  // namespace tessera

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Models compiled once for a range of sizes (--dim NAME=LO..HI) and run with many of them, beside ONNX Runtime.
+
+    open_sizes.py TESSERA [--full] [MODEL...]
+
+Small models of every kind of kernel, and networks of the suite whose batch, length or picture is left open; without
+--full (or TESSERA_TEST_FULL=1) those of the suite rotate. Each is compiled with the configurations below and run with the
+ends of its ranges, sizes beside powers of two, and random ones. Exit code 1 when an output differs."""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import model_runs
+
+CONFIGURATIONS = [("O3", []), ("O0", ["-O0"]), ("O1", ["-O1"]), ("x86-64-v3", ["--target", "x86-64-v3"]),
+                  ("2 threads", ["--threads", "2"])]
+RANDOM = np.random.default_rng(5)
+
+
+def model(nodes, inputs, outputs, weights, opset=17):
+    graph = helper.make_graph(
+        nodes, "sizes", [helper.make_tensor_value_info(n, t, d) for n, t, d in inputs],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+        [numpy_helper.from_array(w, n) for n, w in weights.items()])
+    result = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    result.ir_version = 8
+    return result
+
+
+def weight(*shape):
+    return (RANDOM.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+F = TensorProto.FLOAT
+
+
+def perceptron():
+    return model([helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+                  helper.make_node("MatMul", ["b", "v"], ["c"]), helper.make_node("Softmax", ["c"], ["y"], axis=-1)],
+                 [("x", F, ["n", 20])], ["y"], {"w": weight(20, 33), "v": weight(33, 10)}), {"n": (1, 64, 1)}
+
+
+def convolutions():
+    return model([helper.make_node("Conv", ["x", "w", "b"], ["a"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["a"], ["c"]),
+                  helper.make_node("MaxPool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2]),
+                  helper.make_node("Conv", ["d", "v"], ["e"], strides=[2, 2], pads=[1, 1, 1, 1]),
+                  helper.make_node("GlobalAveragePool", ["e"], ["f"]), helper.make_node("Flatten", ["f"], ["y"])],
+                 [("x", F, ["n", 3, 16, 20])], ["y"], {"w": weight(24, 3, 3, 3), "b": weight(24), "v": weight(40, 24, 3, 3)}
+                 ), {"n": (1, 9, 1)}
+
+
+def pictures():
+    """Free height and width, with steps and without padding that divides them."""
+    return model([helper.make_node("Conv", ["x", "w", "b"], ["a"], pads=[1, 1, 1, 1], strides=[2, 2]),
+                  helper.make_node("HardSwish", ["a"], ["c"]),
+                  helper.make_node("Conv", ["c", "u"], ["d"], pads=[1, 1, 1, 1], group=16),
+                  helper.make_node("Conv", ["d", "v"], ["e"]), helper.make_node("MaxPool", ["e"], ["y"], kernel_shape=[3, 3])],
+                 [("x", F, [1, 3, "h", "w_"])], ["y"],
+                 {"w": weight(16, 3, 3, 3), "b": weight(16), "u": weight(16, 1, 3, 3), "v": weight(8, 16, 1, 1)}
+                 ), {"h": (16, 60, 1), "w_": (16, 90, 1)}
+
+
+def encoder(layers=1, d=32, heads=4, inner=64, words=50, longest=70):
+    """BERT with free batch and length: positions and reshapes by run-time shapes, as exporters write them."""
+    nodes = []
+
+    def node(op, inputs, output, **attributes):
+        nodes.append(helper.make_node(op, inputs, [output], **attributes))
+        return output
+
+    def linear(x, rows, columns, name):
+        weights[name + ".w"], weights[name + ".b"] = weight(rows, columns), weight(columns)
+        return node("Add", [node("MatMul", [x, name + ".w"], name + ".product"), name + ".b"], name)
+
+    def normal(x, name):
+        weights[name + ".gamma"], weights[name + ".beta"] = 1 + weight(d), weight(d)
+        return node("LayerNormalization", [x, name + ".gamma", name + ".beta"], name, axis=-1)
+
+    weights = {"zero": ints(0), "one": ints(1), "heads": ints(heads), "depth": ints(d // heads), "model": ints(d),
+               "axes": ints(1, 2), "f1": np.float32(1), "half": np.float32(0.5), "root": np.float32(2 ** 0.5),
+               "low": np.float32(-1e4), "scale": np.float32(1 / np.sqrt(d // heads)), "words": weight(words, d),
+               "places": weight(longest, d)}
+    shape = node("Shape", ["ids"], "shape")
+    batch, length = (node("Gather", [shape, i], n, axis=0) for i, n in (("zero", "batch"), ("one", "length")))
+    split = node("Concat", [batch, length, "heads", "depth"], "split", axis=0)
+    joined = node("Concat", [batch, length, "model"], "joined", axis=0)
+    places = node("Slice", ["places", "zero", length, "zero"], "own_places")
+    bias = node("Mul", [node("Sub", ["f1", node("Unsqueeze", [node("Cast", ["mask"], "float_mask", to=F), "axes"], "wide")],
+                             "hidden"), "low"], "bias")
+    x = normal(node("Add", [node("Gather", ["words", "ids"], "embedded"), places], "sum"), "start")
+    for layer in range(layers):
+        at = f"l{layer}."
+        parts = {}
+        for part in "qkv":
+            cut = node("Reshape", [linear(x, d, d, at + part), split], at + part + ".cut")
+            parts[part] = node("Transpose", [cut], at + part + ".part", perm=[0, 2, 3, 1] if part == "k" else [0, 2, 1, 3])
+        scores = node("Mul", [node("MatMul", [parts["q"], parts["k"]], at + "raw"), "scale"], at + "scores")
+        weighed = node("Softmax", [node("Add", [scores, bias], at + "masked")], at + "weights", axis=-1)
+        context = node("Transpose", [node("MatMul", [weighed, parts["v"]], at + "context")], at + "back", perm=[0, 2, 1, 3])
+        rows = node("Reshape", [context, joined], at + "rows")
+        x = normal(node("Add", [x, linear(rows, d, d, at + "o")], at + "add1"), at + "n1")
+        up = linear(x, d, inner, at + "up")
+        bell = node("Add", [node("Erf", [node("Div", [up, "root"], at + "g1")], at + "g2"), "f1"], at + "g3")
+        gelu = node("Mul", [node("Mul", [up, bell], at + "g4"), "half"], at + "g5")
+        x = normal(node("Add", [x, linear(gelu, inner, d, at + "down")], at + "add2"), at + "n2")
+    nodes.append(helper.make_node("Identity", [x], ["y"]))
+    ids = [("ids", TensorProto.INT64, ["batch", "length"]), ("mask", TensorProto.INT64, ["batch", "length"])]
+    return model(nodes, ids, ["y"], weights), {"batch": (1, 6, 1), "length": (1, longest, 1)}
+
+
+def columns():
+    """Sums over an open axis, an open axis between fixed ones, and one in two places."""
+    return model([helper.make_node("ReduceMean", ["x"], ["m"], axes=[1], keepdims=1),
+                  helper.make_node("Sub", ["x", "m"], ["c"]),
+                  helper.make_node("Transpose", ["c"], ["t"], perm=[0, 2, 1]),
+                  helper.make_node("MatMul", ["t", "c"], ["y"]),
+                  helper.make_node("Concat", ["x", "x"], ["xx"], axis=1), helper.make_node("Exp", ["xx"], ["z"])],
+                 [("x", F, [3, "k", 7])], ["y", "z"], {}), {"k": (2, 50, 1)}
+
+
+def suite(name, axes, ranges):
+    def build():
+        result, feeds = model_runs.suite_model(name)
+        for value, dims in axes.items():
+            info = next(i for i in result.graph.input if i.name == value)
+            for axis, symbol in dims.items():
+                info.type.tensor_type.shape.dim[axis].dim_param = symbol
+        del result.graph.value_info[:]
+        for output in result.graph.output:
+            output.type.tensor_type.ClearField("shape")
+        return result, ranges
+    return build
+
+
+SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns)}
+
+
+def inputs_for(built, sizes, seed):
+    """Random inputs; integers are small, as indices must be."""
+    random_numbers = np.random.default_rng(seed)
+    feeds = {}
+    initializers = {i.name for i in built.graph.initializer}
+    for info in built.graph.input:
+        if info.name in initializers:
+            continue
+        tensor = info.type.tensor_type
+        dims = [sizes[d.dim_param] if d.dim_param else d.dim_value for d in tensor.shape.dim]
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        feeds[info.name] = (random_numbers.integers(0, 2, dims).astype(dtype) if dtype.kind in "iub"
+                            else random_numbers.standard_normal(dims).astype(dtype))
+    return feeds
+
+
+def sizes_to_try(ranges, count, seed):
+    """The ends, and random ones, those beside multiples of 8 more often."""
+    names = list(ranges)
+    pick = random.Random(seed)
+    tried = [{n: ranges[n][0] for n in names}, {n: ranges[n][1] for n in names}]
+    while len(tried) < count:
+        sizes = {}
+        for n in names:
+            low, high, step = ranges[n]
+            wish = pick.choice([pick.randint(low, high), pick.randint(0, high // 8 + 1) * 8 + pick.randint(-1, 1)])
+            sizes[n] = min(high, max(low, low + (wish - low) // step * step))
+        tried.append(sizes)
+    return tried
+
+
+def run(tessera, module, feeds, outputs, folder):
+    arguments = [tessera, "run", str(module)]
+    for name, value in feeds.items():
+        np.save(folder / f"{name}.npy", value)
+        arguments += ["-i", f"{name}=@{folder / name}.npy"]
+    for i, name in enumerate(outputs):
+        arguments += ["-o", f"{name}=@{folder}/out{i}.npy"]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    return [np.load(folder / f"out{i}.npy") for i in range(len(outputs))]
+
+
+def check_model(tessera, name, build, configurations, count, folder):
+    built, ranges = build()
+    path = folder / f"{name}.onnx"
+    onnx.save(built, path)
+    dims = [a for n, (low, high, step) in ranges.items()
+            for a in ("--dim", f"{n}={low}..{high}" + (f":{step}" if step > 1 else ""))]
+    outputs = [o.name for o in built.graph.output]
+    failures = 0
+    references = {}
+    for label, flags in configurations:
+        module = folder / f"{name}.so"
+        done = subprocess.run([tessera, "compile", str(path), "-o", str(module), *dims, *flags], capture_output=True,
+                              text=True)
+        if done.returncode:
+            print(f"FAILED {name} {label}: {done.stderr.strip()}", flush=True)
+            failures += 1
+            continue
+        worst = 0
+        for i, sizes in enumerate(sizes_to_try(ranges, count, name)):
+            feeds = inputs_for(built, sizes, i)
+            key = tuple(sizes.values())
+            if key not in references:
+                references[key] = (feeds, model_runs.onnx_runtime(str(path), feeds))
+            feeds, wanted = references[key]
+            try:
+                got = run(tessera, module, feeds, outputs, folder)
+            except RuntimeError as error:
+                print(f"FAILED {name} {label} {sizes}: {error}", flush=True)
+                failures += 1
+                continue
+            for output, have, want in zip(outputs, got, wanted):
+                difference = (np.abs(have.astype(np.float64) - want).max(initial=0) if have.shape == want.shape
+                              else np.inf)
+                limit = model_runs.BOUND * np.abs(want).max(initial=1e-30)
+                worst = max(worst, difference / np.abs(want).max(initial=1e-30))
+                if not difference <= limit:
+                    print(f"FAILED {name} {label} {sizes}: output {output} {have.shape} for {want.shape} differs by "
+                          f"{difference:.3g}", flush=True)
+                    failures += 1
+        print(f"{name:14} {label:10} {count:3} sizes, worst {worst:.1e} of max|reference|", flush=True)
+    return failures
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--full"]
+    tessera, names = arguments[0], arguments[1:]
+    full = model_runs.is_full()
+    models = {**SMALL, **SUITE}
+    if not names:
+        rotating = sorted(SUITE)
+        names = list(SMALL) + (rotating if full else [rotating[model_runs.today() % len(rotating)]])
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            small = name in SMALL
+            configurations = CONFIGURATIONS if small or full else CONFIGURATIONS[:1]
+            failures += check_model(tessera, name, models[name], configurations, 12 if small else 4, pathlib.Path(folder))
+    print(f"{failures} failed" if failures else "all agree")
+    return 1 if failures else 0
+
+
+SUITE = {
+    "resnet50": suite("resnet50", {"input": {0: "n"}}, {"n": (1, 8, 1)}),
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
