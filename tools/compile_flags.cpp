@@ -45,7 +45,8 @@ DimBounds parse_dim(const std::string& text, std::string& name) {
   bounds.lo = parse_count(right.substr(0, dots));
   bounds.hi = dots == std::string::npos ? bounds.lo : parse_count(right.substr(dots + 2, colon - dots - 2));
   if (colon < right.size()) bounds.step = parse_count(right.substr(colon + 1));
-  if (bounds.lo < 1 || bounds.hi < bounds.lo || bounds.step < 1 || bounds.step > UINT32_MAX) fail("--dim", text, kLegal);
+  if (bounds.lo < 1 || bounds.hi < bounds.lo || bounds.step < 1 || bounds.step > UINT32_MAX)
+    fail("--dim", text, kLegal);
   return bounds;
 }
 
@@ -81,9 +82,10 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->check(CLI::Range(0, 4096))
       ->type_name("N")
       ->group(group);
-  app.add_option("--dim", flags.dims, "Value or range of a dimension that the model leaves open, by its name")
+  app.add_option("--dim", flags.dims,
+                 "Value or range of a dimension that the model leaves open, by its name, or INPUT[AXIS]")
       ->allow_extra_args(false)
-      ->type_name("NAME=V|LO..HI")
+      ->type_name("NAME=V|LO..HI[:STEP]")
       ->group(group);
   app.add_option("--shape", flags.shapes, "Shape of an input whose dimensions the model leaves open")
       ->allow_extra_args(false)

@@ -27,10 +27,10 @@ struct DimBounds {
 };
 
 struct CompileOptions {
-  int opt_level = 3;              // 0..3
+  int opt_level = 3;  // 0..3
   // "native", "x86-64-v2", "x86-64-v3", "x86-64-v4", or "TRIPLE[,cpu=NAME][,+feature][,-feature]..."
   std::string target = "native";
-  int num_threads = 0;            // that loops are cut for; 0: as many as a session here would use
+  int num_threads = 0;  // that loops are cut for; 0: as many as a session here would use
   // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
   std::map<std::string, DimBounds> dims;
   std::map<std::string, std::vector<int64_t>> shapes;

@@ -191,9 +191,10 @@ tessera_status tessera_session_create(const tessera_module* module, const tesser
 void tessera_session_free(tessera_session* session);
 int32_t tessera_session_num_threads(const tessera_session* session);
 
-/* For modules with named dimensions: binds them to those of the inputs, whose data is not looked at, and gets the memory
- * that runs with them need, which depends on them alone and not on what was run before. A run does the same when its
- * inputs have other dimensions than the run before; after this call, runs with these dimensions allocate nothing. */
+/* For modules with named dimensions: binds them to those of the inputs, whose data is not looked at, and gets the
+ * memory that runs with them need, which depends on them alone and not on what was run before. A run does the same when
+ * its inputs have other dimensions than the run before; after this call, runs with these dimensions allocate nothing.
+ */
 tessera_status tessera_session_prepare(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                                        tessera_error* error);
 /* An output with the dimensions that it has for the inputs of the last tessera_session_prepare or run. NOT_FOUND for an
@@ -206,8 +207,9 @@ uint64_t tessera_session_arena_bytes(const tessera_session* session);
  * of every output is written. Outputs must not share memory with other tensors, except that an output may have the
  * memory of an input of its type and shape: the state of a recurrent model or a cache then stays in place (when no
  * dimension of it is named, or tessera_module_writes_in_place says so). Named dimensions are bound by the inputs.
- * Allocates nothing (see tessera_session_prepare), takes no lock, and starts no thread: when another session is using the threads, this run does its
- * work on the calling thread. Results do not depend on the caller's rounding and denormal modes. */
+ * Allocates nothing (see tessera_session_prepare), takes no lock, and starts no thread: when another session is using
+ * the threads, this run does its work on the calling thread. Results do not depend on the caller's rounding and
+ * denormal modes. */
 tessera_status tessera_session_run(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                                    const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
 

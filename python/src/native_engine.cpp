@@ -24,10 +24,11 @@ class NativeEngine : public Engine {
  public:
   NativeEngine(ModulePtr module, int num_threads) : module_(std::move(module)), num_threads_(num_threads) {
     if (tessera_module_has_values(module_.get())) {
-      throw_unless_ok(TESSERA_UNSUPPORTED,
-                      {TESSERA_UNSUPPORTED, "TSR-7043",
-                       "the model has strings, sequences, optionals or maps, or shapes that only a run knows, which this "
-                       "package does not pass; run it with 'tessera run', or with tessera_session_run_values of the C API"});
+      throw_unless_ok(
+          TESSERA_UNSUPPORTED,
+          {TESSERA_UNSUPPORTED, "TSR-7043",
+           "the model has strings, sequences, optionals or maps, or shapes that only a run knows, which this "
+           "package does not pass; run it with 'tessera run', or with tessera_session_run_values of the C API"});
     }
     tessera_tensor_info info;
     for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info);

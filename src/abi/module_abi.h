@@ -65,17 +65,44 @@ typedef enum tsr_value_kind { TSR_TENSOR = 0, TSR_SEQUENCE = 1, TSR_OPTIONAL = 2
 
 /* What a step of a flow does; src/graph/flow.h says what each reads, gives and means. */
 typedef enum tsr_flow_op {
-  TSR_FLOW_PIECE = 1, TSR_FLOW_ELEMENTWISE = 2, TSR_FLOW_MOVE = 3, TSR_FLOW_NUMBER = 4, TSR_FLOW_TRUTH = 5,
-  TSR_FLOW_COUNT = 6, TSR_FLOW_IF = 7, TSR_FLOW_WHILE = 8,
-  TSR_FLOW_SEQUENCE = 10, TSR_FLOW_INSERT = 11, TSR_FLOW_ERASE = 12, TSR_FLOW_AT = 13, TSR_FLOW_LENGTH = 14,
-  TSR_FLOW_SPLIT = 15, TSR_FLOW_JOIN = 16, TSR_FLOW_OPTIONAL = 17, TSR_FLOW_HAS_ELEMENT = 18,
+  TSR_FLOW_PIECE = 1,
+  TSR_FLOW_ELEMENTWISE = 2,
+  TSR_FLOW_MOVE = 3,
+  TSR_FLOW_NUMBER = 4,
+  TSR_FLOW_TRUTH = 5,
+  TSR_FLOW_COUNT = 6,
+  TSR_FLOW_IF = 7,
+  TSR_FLOW_WHILE = 8,
+  TSR_FLOW_SEQUENCE = 10,
+  TSR_FLOW_INSERT = 11,
+  TSR_FLOW_ERASE = 12,
+  TSR_FLOW_AT = 13,
+  TSR_FLOW_LENGTH = 14,
+  TSR_FLOW_SPLIT = 15,
+  TSR_FLOW_JOIN = 16,
+  TSR_FLOW_OPTIONAL = 17,
+  TSR_FLOW_HAS_ELEMENT = 18,
   TSR_FLOW_GET_ELEMENT = 19,
-  TSR_FLOW_SHAPE = 20, TSR_FLOW_SIZE = 21, TSR_FLOW_SLICE = 22, TSR_FLOW_RESHAPE = 23, TSR_FLOW_SQUEEZE = 24,
-  TSR_FLOW_UNSQUEEZE = 25, TSR_FLOW_TRANSPOSE = 26, TSR_FLOW_GATHER = 27, TSR_FLOW_EXPAND = 28, TSR_FLOW_CONCAT = 29,
+  TSR_FLOW_SHAPE = 20,
+  TSR_FLOW_SIZE = 21,
+  TSR_FLOW_SLICE = 22,
+  TSR_FLOW_RESHAPE = 23,
+  TSR_FLOW_SQUEEZE = 24,
+  TSR_FLOW_UNSQUEEZE = 25,
+  TSR_FLOW_TRANSPOSE = 26,
+  TSR_FLOW_GATHER = 27,
+  TSR_FLOW_EXPAND = 28,
+  TSR_FLOW_CONCAT = 29,
   TSR_FLOW_FLATTEN = 30,
-  TSR_FLOW_STRING_CONCAT = 40, TSR_FLOW_STRING_SPLIT = 41, TSR_FLOW_STRING_NORMALIZE = 42, TSR_FLOW_TO_STRING = 43,
-  TSR_FLOW_FROM_STRING = 44, TSR_FLOW_STRING_RANK = 45,
-  TSR_FLOW_ZIP_MAP = 50, TSR_FLOW_DICT_VECTORIZE = 51, TSR_FLOW_CAST_MAP = 52
+  TSR_FLOW_STRING_CONCAT = 40,
+  TSR_FLOW_STRING_SPLIT = 41,
+  TSR_FLOW_STRING_NORMALIZE = 42,
+  TSR_FLOW_TO_STRING = 43,
+  TSR_FLOW_FROM_STRING = 44,
+  TSR_FLOW_STRING_RANK = 45,
+  TSR_FLOW_ZIP_MAP = 50,
+  TSR_FLOW_DICT_VECTORIZE = 51,
+  TSR_FLOW_CAST_MAP = 52
 } tsr_flow_op;
 #define TSR_FLOW_BLOCK 1024 /* elements that the piece of a TSR_FLOW_ELEMENTWISE computes at once */
 #define TSR_MAX_WRAPPERS 4
@@ -163,11 +190,11 @@ typedef struct tsr_alias_descr {
 /* An input or output of a module with steps, whose tensors are those of its pieces. */
 typedef struct tsr_value_descr {
   uint32_t name;
-  uint32_t dtype;                     /* of the tensors inside */
-  uint32_t key;                       /* of maps */
-  uint32_t num_wrappers;              /* <= TSR_MAX_WRAPPERS */
+  uint32_t dtype;                      /* of the tensors inside */
+  uint32_t key;                        /* of maps */
+  uint32_t num_wrappers;               /* <= TSR_MAX_WRAPPERS */
   uint32_t wrappers[TSR_MAX_WRAPPERS]; /* tsr_value_kind, outermost first */
-  int32_t rank;                       /* -1: any; a hint unless it is a tensor */
+  int32_t rank;                        /* -1: any; a hint unless it is a tensor */
   uint32_t slot;
   int64_t dims[TSR_MAX_RANK]; /* -1: any */
 } tsr_value_descr;
@@ -178,9 +205,9 @@ typedef struct tsr_piece_descr {
 } tsr_piece_descr;
 
 typedef struct tsr_step_descr {
-  uint32_t op;   /* tsr_flow_op */
-  uint32_t name; /* offset of a string: the model's operator and node */
-  int32_t piece; /* -1: none */
+  uint32_t op;                 /* tsr_flow_op */
+  uint32_t name;               /* offset of a string: the model's operator and node */
+  int32_t piece;               /* -1: none */
   uint32_t num_inputs, inputs; /* int32_t[]: slots, -1 for operands left out */
   uint32_t num_outputs, outputs;
   uint32_t num_ints, ints; /* int64_t[] */
@@ -205,15 +232,15 @@ typedef struct tsr_descriptor {
   uint32_t num_checks, checks;   /* tsr_check_descr[] */
   uint32_t num_aliases, aliases; /* tsr_alias_descr[] */
   uint32_t num_slots;
-  uint32_t num_computed; /* sizes that tessera_module_prepare writes behind the symbols */
+  uint32_t num_computed;                     /* sizes that tessera_module_prepare writes behind the symbols */
   uint32_t num_value_inputs, value_inputs;   /* tsr_value_descr[]; all of these are empty without steps */
   uint32_t num_value_outputs, value_outputs; /* tsr_value_descr[] */
   uint32_t num_steps, steps;                 /* tsr_step_descr[] */
   uint32_t num_pieces, pieces;               /* tsr_piece_descr[] */
   uint32_t num_strings, strings;             /* tsr_string_descr[] */
-  uint32_t num_derived, reserved; /* the first of the computed, which are dimensions of inputs and outputs */
-  uint64_t arena_bytes;           /* with the largest sizes, when tessera_module_prepare tells */
-  uint64_t scratch_bytes; /* per worker; a multiple of TSR_BUFFER_ALIGN */
+  uint32_t num_derived, reserved;            /* the first of the computed, which are dimensions of inputs and outputs */
+  uint64_t arena_bytes;                      /* with the largest sizes, when tessera_module_prepare tells */
+  uint64_t scratch_bytes;                    /* per worker; a multiple of TSR_BUFFER_ALIGN */
 } tsr_descriptor;
 
 /* The last bytes of a module file. Digests are XXH3 64-bit. */

@@ -94,8 +94,8 @@ std::vector<RuleNote> rules_of(const Program& program, const Kernel& kernel, con
   std::vector<RuleNote> notes;
   if (!kernel.definition) return notes;
   bool chosen_seen = false;
-  for (const RuleOffer& offer :
-       ask_all_rules(*kernel.definition, symbols_of(program, kernel), options.target, options.opt_level, options.disabled)) {
+  for (const RuleOffer& offer : ask_all_rules(*kernel.definition, symbols_of(program, kernel), options.target,
+                                              options.opt_level, options.disabled)) {
     RuleNote note{std::string(offer.rule), offer.rule == kernel.rule, offer.declined, -1};
     if (note.declined.empty()) note.predicted_us = estimate_ns(offer.program.body, options.target) / 1e3;
     chosen_seen |= note.chosen;

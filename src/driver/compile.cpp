@@ -18,13 +18,13 @@
 #include "loop/printer.h"
 #include "loop_passes/pass.h"
 #include "lower/lower.h"
-#include "program/size_formula.h"
 #include "ops/op_table.h"
 #include "package/link.h"
 #include "program/join_pieces.h"
 #include "program/memory_plan.h"
 #include "program/pass.h"
 #include "program/printer.h"
+#include "program/size_formula.h"
 #include "schedule/schedule.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -114,8 +114,8 @@ bool is_enabled(std::string_view pass, const DriverOptions& options) {
 }
 
 // A graph as a program of naive kernels; none when only the graph was asked for, which is in `graphs` then.
-std::optional<Program> make_program(Graph graph, const Target& target, const DriverOptions& options,
-                                    PassRunner& runner, PassLimit& limit, std::vector<Graph>& graphs) {
+std::optional<Program> make_program(Graph graph, const Target& target, const DriverOptions& options, PassRunner& runner,
+                                    PassLimit& limit, std::vector<Graph>& graphs) {
   const int opt_level = options.compile.opt_level;
   GraphInterpreter evaluator;
 
@@ -140,7 +140,8 @@ std::optional<Program> make_program(Graph graph, const Target& target, const Dri
   return runner.run(kLower, [&] { return lower_graph(graph); });
 }
 
-// The same program with its memory planned; none when only an earlier form of it was asked for, which is in `text` then.
+// The same program with its memory planned; none when only an earlier form of it was asked for, which is in `text`
+// then.
 std::optional<Program> plan_program(Program program, const Target& target, const DriverOptions& options,
                                     PassRunner& runner, PassLimit& limit, std::string& text) {
   using Kind = PassApplication::Kind;

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "driver/compile.h"
-#include "driver/open_sizes.h"
 #include "driver/interpreted_model.h"
 #include "driver/native_model.h"
+#include "driver/open_sizes.h"
 #include "driver/version.h"
 #include "support/error.h"
 #include "support/hash.h"

@@ -29,8 +29,7 @@ void forget_weights(Program& program, const Program& first) {
     if (!buffer.data || !known || buffer.data->dims() != known->dims()) continue;
     const uint64_t hash = buffer.data->content_hash();
     if (hash == known->content_hash())
-      buffer.data = std::make_shared<Tensor>(
-          Tensor::without_data(buffer.data->dtype(), buffer.data->dims(), hash));
+      buffer.data = std::make_shared<Tensor>(Tensor::without_data(buffer.data->dtype(), buffer.data->dims(), hash));
   }
 }
 
@@ -41,13 +40,13 @@ void check_outputs(const Program& program, const Graph& graph, const SizePoint& 
     const std::vector<int64_t> dims = graph.type(graph.outputs[i]).dims();
     for (size_t d = 0; d < dims.size(); ++d)
       if (const int64_t formula = value_at(shape[d], program.symbols, point); formula != dims[d])
-        throw UserError({"TSR-5022",
-                         fmt::format("the sizes of output '{}' follow no formula: dimension {} is {} for {} and {} "
-                                     "would be expected from other sizes",
-                                     graph.value(graph.outputs[i]).name, d, dims[d],
-                                     sizes_text(program.symbols, point), formula),
-                         "", "sizes that are sums, products and quotients of the named dimensions",
-                         "give a smaller range, or one value"});
+        throw UserError(
+            {"TSR-5022",
+             fmt::format("the sizes of output '{}' follow no formula: dimension {} is {} for {} and {} "
+                         "would be expected from other sizes",
+                         graph.value(graph.outputs[i]).name, d, dims[d], sizes_text(program.symbols, point), formula),
+             "", "sizes that are sums, products and quotients of the named dimensions",
+             "give a smaller range, or one value"});
   }
 }
 
@@ -65,11 +64,11 @@ void rethrow_for_size(const UserError& error, const std::vector<SymbolRange>& sy
                       const std::vector<int64_t>& values) {
   const Diagnostic& inner = error.diagnostic();
   if (!inner.id.starts_with("TSR-2")) throw error;
-  throw UserError({"TSR-5023",
-                   fmt::format("the model has no meaning for {}: {}: {}", sizes_text(symbols, values), inner.id,
-                               inner.message),
-                   inner.node, inner.legal,
-                   "leave such sizes out of the range: --dim NAME=LO..HI, or LO..HI:STEP for every STEP-th"});
+  throw UserError(
+      {"TSR-5023",
+       fmt::format("the model has no meaning for {}: {}: {}", sizes_text(symbols, values), inner.id, inner.message),
+       inner.node, inner.legal,
+       "leave such sizes out of the range: --dim NAME=LO..HI, or LO..HI:STEP for every STEP-th"});
 }
 
 void refuse_ranges(const CompileOptions& options, const std::string& what) {
@@ -80,11 +79,12 @@ void refuse_ranges(const CompileOptions& options, const std::string& what) {
 }
 
 void refuse_open_flow(const std::vector<SymbolRange>& symbols) {
-  throw UserError({"TSR-5021",
-                   fmt::format("--dim {}={}..{}: a model with strings, sequences, optionals or maps is compiled for fixed "
-                               "sizes only",
-                               symbols[0].var->name, symbols[0].lo, symbols[0].hi),
-                   "", "one value", fmt::format("give --dim {}={}", symbols[0].var->name, symbols[0].hi)});
+  throw UserError(
+      {"TSR-5021",
+       fmt::format("--dim {}={}..{}: a model with strings, sequences, optionals or maps is compiled for fixed "
+                   "sizes only",
+                   symbols[0].var->name, symbols[0].lo, symbols[0].hi),
+       "", "one value", fmt::format("give --dim {}={}", symbols[0].var->name, symbols[0].hi)});
 }
 
 namespace {
@@ -95,6 +95,8 @@ std::variant<Program, Unlike> try_program(const ImportedModel& model, const Lowe
   points = first_points(model.symbols);
   const SizePoint largest = largest_sizes(model.symbols);
   std::vector<std::unique_ptr<Program>> programs;
+  std::vector<SizePoint> avoided;
+  bool second_is_doubt = false;
   while (true) {
     while (programs.size() < points.size()) {
       const bool is_first = programs.empty();
@@ -102,19 +104,28 @@ std::variant<Program, Unlike> try_program(const ImportedModel& model, const Lowe
           std::make_unique<Program>(lower(is_first ? model.graph : model.at(points[programs.size()]), left_out)));
       if (!is_first) forget_weights(*programs.back(), *programs[0]);
     }
-    SizeFormulas formulas(model.symbols, points);
+    SizeFormulas formulas(model.symbols, points, avoided);
     std::vector<const Program*> all;
     for (const auto& program : programs) all.push_back(program.get());
     auto result = generalize(all, formulas);
     // Where formulas differ that fit all that is known, another look decides.
-    if (formulas.doubt() && points.size() < kMaxPoints) {
+    if (formulas.doubt() && points.size() < kMaxPoints &&
+        !(second_is_doubt && std::holds_alternative<Unlike>(result))) {
       auto program = std::make_unique<Program>(lower(model.at(*formulas.doubt()), left_out));
       forget_weights(*program, *programs[0]);
       points.insert(points.begin() + 1, *formulas.doubt());  // the largest sizes stay the last
       programs.insert(programs.begin() + 1, std::move(program));
+      second_is_doubt = true;
       continue;
     }
-    // At the end of a range something may fall away: a slice of all of a table. Other sizes tell more then.
+    // What falls away at the end of a range decides nothing: an axis of extent 1, a slice of all of a table.
+    if (std::holds_alternative<Unlike>(result) && second_is_doubt && avoided.size() < kMaxPoints) {
+      avoided.push_back(points[1]);
+      points.erase(points.begin() + 1);
+      programs.erase(programs.begin() + 1);
+      second_is_doubt = false;
+      continue;
+    }
     if (std::holds_alternative<Unlike>(result) && points.back() == largest && points.size() > 2) {
       points.pop_back();
       programs.pop_back();

@@ -27,7 +27,8 @@ void refuse_ranges(const CompileOptions& options, const std::string& what);
 // UserError TSR-5021: a model that is a flow has no open ranges.
 [[noreturn]] void refuse_open_flow(const std::vector<SymbolRange>& symbols);
 
-// The program of all sizes. `lower` makes the program of a graph without the passes of these names. UserError TSR-5022 when programs of some sizes differ in more than sizes.
+// The program of all sizes. `lower` makes the program of a graph without the passes of these names. UserError TSR-5022
+// when programs of some sizes differ in more than sizes.
 using LowerGraph = std::function<Program(Graph graph, const std::set<std::string>& left_out)>;
 Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower);
 

@@ -278,10 +278,10 @@ std::vector<SymbolRange> parse_symbols(TextReader& reader, SymbolScope& scope) {
       reader.expect("..");
       if (!reader.peek_is(",") && !reader.peek_is("]")) symbol.hi = reader.integer("the largest value of a symbol");
       if (reader.accept(":")) symbol.step = reader.integer("the step of a symbol");
-      if (symbol.lo < 0 || symbol.hi < symbol.lo || symbol.step < 1)
-        refuse("TSR-3005",
-               fmt::format("symbol {} ranges over {}..{} in steps of {}", name, symbol.lo, symbol.hi, symbol.step),
-               "0 <= smallest <= largest, 1 <= step");
+      if (symbol.lo < 0 || symbol.hi < symbol.lo)
+        refuse("TSR-3005", fmt::format("symbol {} ranges over {}..{}", name, symbol.lo, symbol.hi),
+               "0 <= smallest <= largest");
+      if (symbol.step < 1) refuse("TSR-3005", fmt::format("symbol {} has the step {}", name, symbol.step), "1 <= step");
     }
     scope[name] = symbol.var;
     symbols.push_back(std::move(symbol));

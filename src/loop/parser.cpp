@@ -23,8 +23,7 @@ class Parser {
       do {
         program.symbols.push_back(define_var("a symbol"));
         for (const Var& known : symbols_)
-          if (known->name == program.symbols.back()->name)
-            scope_.names[known->name] = program.symbols.back() = known;
+          if (known->name == program.symbols.back()->name) scope_.names[known->name] = program.symbols.back() = known;
       } while (reader_.accept(","));
       reader_.expect(">");
     }

@@ -14,8 +14,8 @@ namespace tessera {
 std::vector<LoopProgram> parse_loop_programs(std::string_view text, std::string_view file = "<text>");
 // A text with exactly one kernel.
 LoopProgram parse_loop_program(std::string_view text, std::string_view file = "<text>");
-// The kernel that is next, for texts that contain kernels among other things. Symbols of the names in `symbols` are those
-// of the text around it.
+// The kernel that is next, for texts that contain kernels among other things. Symbols of the names in `symbols` are
+// those of the text around it.
 LoopProgram parse_kernel(TextReader& reader, const std::vector<Var>& symbols = {});
 
 }  // namespace tessera

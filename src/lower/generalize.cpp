@@ -67,7 +67,7 @@ class Generalizer {
     BufferId id = -1;
     struct Source {
       TensorPtr table;
-      Expr value;               // of the axes, and of `table_buffer`
+      Expr value;  // of the axes, and of `table_buffer`
       std::vector<Axis> axes;
       BufferPtr table_buffer;
     } source;
@@ -126,9 +126,9 @@ class Generalizer {
     for (int64_t i = 0; i < part.num_elements(); ++i) {
       int64_t at = 0;
       for (size_t d = 0; d < dims.size(); ++d) at = at * table.dims()[d] + index[d];
-      const bool same = is_float(part.dtype())
-                            ? std::bit_cast<uint64_t>(part.get_double(i)) == std::bit_cast<uint64_t>(table.get_double(at))
-                            : part.get_int(i) == table.get_int(at);
+      const bool same = is_float(part.dtype()) ? std::bit_cast<uint64_t>(part.get_double(i)) ==
+                                                     std::bit_cast<uint64_t>(table.get_double(at))
+                                               : part.get_int(i) == table.get_int(at);
       if (!same) return false;
       for (size_t d = dims.size(); d-- > 0 && ++index[d] == dims[d];) index[d] = 0;
     }

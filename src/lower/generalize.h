@@ -12,20 +12,21 @@
 #include <variant>
 #include <vector>
 
-#include "program/size_formula.h"
 #include "program/program.h"
+#include "program/size_formula.h"
 
 namespace tessera {
 
 // Why there is no such program.
 struct Unlike {
-  std::string where;  // the model's nodes or the buffer
-  std::string what;   // how the programs differ
+  std::string where;          // the model's nodes or the buffer
+  std::string what;           // how the programs differ
   bool in_constants = false;  // the elements of a constant are no formula of the sizes
 };
 
-// `programs[i]` is that of `formulas.points()[i]`, lowered and not scheduled. If the last is that of the largest sizes, constants
-// may be what a table of that size begins with. Weights that equal those of the first program may be Tensor::without_data in the others.
+// `programs[i]` is that of `formulas.points()[i]`, lowered and not scheduled. If the last is that of the largest sizes,
+// constants may be what a table of that size begins with. Weights that equal those of the first program may be
+// Tensor::without_data in the others.
 std::variant<Program, Unlike> generalize(const std::vector<const Program*>& programs, SizeFormulas& formulas);
 
 }  // namespace tessera

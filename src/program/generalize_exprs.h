@@ -67,8 +67,8 @@ const T& same(const std::vector<const T*>& values, const char* what) {
   return *values[0];
 }
 
-// Expressions of one kernel for several sizes. A null pointer stands for a size at which the simplifier has seen that the
-// expression is not needed: a condition that always holds there.
+// Expressions of one kernel for several sizes. A null pointer stands for a size at which the simplifier has seen that
+// the expression is not needed: a condition that always holds there.
 class ExprGeneralizer {
  public:
   explicit ExprGeneralizer(SizeFinder& formulas) : formulas_(formulas) {}
@@ -79,7 +79,8 @@ class ExprGeneralizer {
     Expr e = formulas_.find(values);
     if (!e) {
       std::string text;
-      for (const auto& value : values) text += fmt::format("{}{}", text.empty() ? "" : ", ", value ? std::to_string(*value) : "-");
+      for (const auto& value : values)
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", value ? std::to_string(*value) : "-");
       differ(fmt::format("{} of {}, which no formula of the dimensions gives", what, text));
     }
     return e;
@@ -105,8 +106,7 @@ class ExprGeneralizer {
       shapes.push_back(&(*buffers[i])->shape);
       if ((*buffers[i])->dtype != (*buffers[0])->dtype) differ("another dtype");
     }
-    return buffers_[key] =
-               make_buffer((*buffers[0])->name, (*buffers[0])->dtype, shape(shapes), (*buffers[0])->scope);
+    return buffers_[key] = make_buffer((*buffers[0])->name, (*buffers[0])->dtype, shape(shapes), (*buffers[0])->scope);
   }
 
   Expr expr(const std::vector<const Expr*>& all) {
@@ -300,7 +300,10 @@ class ExprGeneralizer {
     std::vector<std::optional<double>> values;
     for (const Expr* e : all) values.push_back(e ? std::optional((*e)->float_value) : std::nullopt);
     if (const Expr e = float_formula(first->dtype, values)) return e;
-    differ(fmt::format("the number {} in place of others", to_string(first)));
+    std::string text;
+    for (const auto& value : values)
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", value ? fmt::to_string(*value) : "-");
+    differ(fmt::format("a number of {}, which no formula of the dimensions gives", text));
   }
 
  public:

@@ -32,15 +32,15 @@ const char* buffer_kind_name(BufferKind kind);
 struct ProgramBuffer {
   std::string name;
   BufferKind kind = BufferKind::kArena;
-  TensorType type;          // with layout
-  int64_t bytes = 0;        // of the physical shape
-  int64_t offset = -1;      // kArena: in the arena; kWeight: in the weights region; -1 before planning
-  int32_t index = -1;       // kInput, kOutput: number in the module's signature
-  BufferId alias_of = -1;   // another buffer of which this one is a view
-  int64_t view_offset = 0;  // where the view begins, from the begin of `alias_of`
+  TensorType type;           // with layout
+  int64_t bytes = 0;         // of the physical shape
+  int64_t offset = -1;       // kArena: in the arena; kWeight: in the weights region; -1 before planning
+  int32_t index = -1;        // kInput, kOutput: number in the module's signature
+  BufferId alias_of = -1;    // another buffer of which this one is a view
+  int64_t view_offset = 0;   // where the view begins, from the begin of `alias_of`
   Expr view_offset_formula;  // of the program's symbols; null when it does not depend on them
-  BufferId over = -1;       // kArena, no view: the buffer, no view either, whose bytes it takes when that one dies
-  TensorPtr data;           // kWeight: physical bytes (u8 or the element type); dims = physical shape
+  BufferId over = -1;        // kArena, no view: the buffer, no view either, whose bytes it takes when that one dies
+  TensorPtr data;            // kWeight: physical bytes (u8 or the element type); dims = physical shape
 };
 
 struct Kernel {
@@ -81,8 +81,8 @@ struct ProgramPiece {
   size_t num_inputs = 0, num_outputs = 0, num_checks = 0;  // the pieces' own stand one behind the other, in order
 };
 
-// Of a program with symbols, sizes are expressions of those in the types; the numbers (bytes, offsets, the arena's size)
-// are those of the largest sizes.
+// Of a program with symbols, sizes are expressions of those in the types; the numbers (bytes, offsets, the arena's
+// size) are those of the largest sizes.
 //
 // With a flow, a call of the module does its steps; inputs, outputs and checks are those of the pieces.
 struct Program {

@@ -56,8 +56,9 @@ std::vector<SizePoint> first_points(const std::vector<SymbolRange>& symbols) {
   return unique;
 }
 
-SizeFormulas::SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoint> points)
-    : symbols_(std::move(symbols)), points_(std::move(points)) {
+SizeFormulas::SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoint> points,
+                           std::vector<SizePoint> avoided)
+    : symbols_(std::move(symbols)), points_(std::move(points)), avoided_(std::move(avoided)) {
   check(!points_.empty(), "no size is known");
 }
 
@@ -72,8 +73,8 @@ Expr SizeFormulas::Form::expr(const Var& n) const {
 }
 
 size_t SizeFormulas::first_known(const Known& values) {
-  return static_cast<size_t>(
-      std::find_if(values.begin(), values.end(), [](const auto& v) { return v.has_value(); }) - values.begin());
+  return static_cast<size_t>(std::find_if(values.begin(), values.end(), [](const auto& v) { return v.has_value(); }) -
+                             values.begin());
 }
 
 std::vector<SizeFormulas::Form> SizeFormulas::forms(size_t symbol, const Known& values) const {
@@ -116,6 +117,19 @@ std::vector<SizeFormulas::Form> SizeFormulas::forms(size_t symbol, const Known& 
       }
     }
   }
+  // So much for every step of the range.
+  const SymbolRange& range = symbols_[symbol];
+  if (range.step > 1) {
+    const auto steps = [&](int64_t n) { return (n - range.lo) / range.step; };
+    Form by_step;
+    by_step.divisor = range.step;
+    by_step.shift = -(range.lo % range.step);
+    if ((y1 - y0) % (steps(x1) - steps(x0)) == 0) {
+      by_step.scale = (y1 - y0) / (steps(x1) - steps(x0));
+      by_step.offset = y0 - by_step.scale * floor_divide(x0 + by_step.shift, by_step.divisor);
+      if (fits(by_step)) return {by_step};
+    }
+  }
   // Steps: the scale is that of the smallest rise.
   for (int64_t divisor = 2; divisor <= kMaxDivisor; ++divisor)
     for (int64_t shift = 0; shift < divisor; ++shift) {
@@ -144,14 +158,15 @@ void SizeFormulas::look_for_doubt(size_t symbol, const std::vector<Form>& forms)
   if (doubt_ || forms.size() < 2) return;
   const SymbolRange& s = symbols_[symbol];
   // The value that parts them best: the middle of those where the first and some other differ.
-  std::vector<int64_t> differ;
-  for (int64_t n = s.lo; n <= s.hi; n += s.step)
-    if (std::any_of(forms.begin() + 1, forms.end(), [&](const Form& f) { return f.at(n) != forms[0].at(n); }))
-      differ.push_back(n);
-  if (differ.empty()) return;
-  SizePoint point = points_[0];
-  point[symbol] = differ[differ.size() / 2];
-  doubt_ = std::move(point);
+  std::vector<SizePoint> differ;
+  for (int64_t n = s.lo; n <= s.hi; n += s.step) {
+    if (std::none_of(forms.begin() + 1, forms.end(), [&](const Form& f) { return f.at(n) != forms[0].at(n); }))
+      continue;
+    SizePoint point = points_[0];
+    point[symbol] = n;
+    if (std::find(avoided_.begin(), avoided_.end(), point) == avoided_.end()) differ.push_back(std::move(point));
+  }
+  if (!differ.empty()) doubt_ = differ[differ.size() / 2];
 }
 
 bool SizeFormulas::gives(const Expr& e, const Known& values) const {
@@ -197,8 +212,13 @@ Expr SizeFormulas::find(const Known& values) {
     divisor *= form.at(points_[some][s]);
     product = product * form.expr(symbols_[s].var);
   }
-  if (divisor != 0 && first % divisor == 0)
-    if (const Expr e = product * Expr(first / divisor); gives(e, values)) return e;
+  if (divisor != 0) {
+    // Sizes in steps may divide the product.
+    const int64_t common = std::gcd(first, divisor);
+    const Expr multiple = product * Expr(first / common);
+    const Expr e = divisor == common ? multiple : floordiv(multiple, Expr(divisor / common));
+    if (gives(e, values)) return e;
+  }
   // A sum of them.
   Expr sum = first;
   for (const size_t s : moving) {

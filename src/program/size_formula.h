@@ -18,7 +18,8 @@ namespace tessera {
 class SizeFormulas : public SizeFinder {
  public:
   // REQUIRES: the first point, and for every symbol two more that differ from it in that symbol alone; others are free.
-  SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoint> points);
+  // `avoided` are no doubts.
+  SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoint> points, std::vector<SizePoint> avoided = {});
 
   const std::vector<SymbolRange>& symbols() const { return symbols_; }
   const std::vector<SizePoint>& points() const { return points_; }
@@ -43,7 +44,7 @@ class SizeFormulas : public SizeFinder {
   void look_for_doubt(size_t symbol, const std::vector<Form>& forms);
 
   std::vector<SymbolRange> symbols_;
-  std::vector<SizePoint> points_;
+  std::vector<SizePoint> points_, avoided_;
   std::optional<SizePoint> doubt_;
 };
 

@@ -32,7 +32,11 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   auto answer = rule.apply == any_size ? any_size(kernel, target) : apply_by_tiles(rule, kernel, target);
   if (rule.apply != any_size && std::holds_alternative<Declined>(answer)) {
     auto by_windows = apply_by_windows(rule, kernel, symbols, target);
-    if (std::holds_alternative<ScheduledKernel>(by_windows)) answer = std::move(by_windows);
+    if (const auto* declined = std::get_if<Declined>(&by_windows)) {
+      std::get<Declined>(answer).reason += "; " + declined->reason;
+    } else {
+      answer = std::move(by_windows);
+    }
   }
   if (auto* scheduled = std::get_if<ScheduledKernel>(&answer))
     for (const SymbolRange& symbol : symbols) scheduled->program.symbols.push_back(symbol.var);

@@ -134,8 +134,7 @@ class TileMaker {
       loop_vars_.insert(body.reduce_axes[i].var.get());
     }
     result.body.value = fixed_value(body.value, tile);
-    if (&stage == &kernel_.output() && why_.empty())
-      check_address(stage.out, body.axis_vars(), tile);
+    if (&stage == &kernel_.output() && why_.empty()) check_address(stage.out, body.axis_vars(), tile);
     return why_.empty();
   }
 
@@ -318,7 +317,9 @@ int64_t work_of(const TensorProgram& program) {
 }  // namespace
 
 bool same_packing(const std::vector<PackedParam>& first, const std::vector<PackedParam>& second) {
-  const auto same_axis = [](const PackAxis& x, const PackAxis& y) { return x.extent == y.extent && x.stride == y.stride; };
+  const auto same_axis = [](const PackAxis& x, const PackAxis& y) {
+    return x.extent == y.extent && x.stride == y.stride;
+  };
   const auto same_dim = [](const PackDim& x, const PackDim& y) {
     return x.extent == y.extent && x.axis == y.axis && x.multiplier == y.multiplier;
   };
@@ -360,7 +361,8 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   if (axes.empty()) return Declined{"what is not fixed is no axis of the output"};
   for (size_t a = 0; a < axes.size(); ++a)
     for (size_t b = 0; b < a; ++b)
-      if (structurally_equal(axes[a].size, axes[b].size)) return Declined{"two axes of the output have one unknown size"};
+      if (structurally_equal(axes[a].size, axes[b].size))
+        return Declined{"two axes of the output have one unknown size"};
 
   // Few steps along the others; along the last as many as make a good kernel, unless one step is enough of a kernel.
   std::string why;

@@ -2,9 +2,9 @@
 //
 // Where a kernel does the same for every step along an axis of unknown extent (the images of a batch, the rows of a
 // matrix), the rules are asked for the kernel of a fixed number of steps, and loops around what they write move it
-// along: tiles of a good size, then smaller ones for the rest, down to single steps. All memory that a step touches must
-// move by the same distance, and nothing else may depend on where the step is. Whatever is not like that gets loops of
-// its own.
+// along: tiles of a good size, then smaller ones for the rest, down to single steps. All memory that a step touches
+// must move by the same distance, and nothing else may depend on where the step is. Whatever is not like that gets
+// loops of its own.
 #pragma once
 
 #include "schedule/schedule.h"

@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "arith/simplify.h"
 #include "program/generalize_exprs.h"
 #include "program/symbolic_sizes.h"
 
-// Windows of an output of open extents. A rule is asked for the kernel that computes a few places of each open axis, for
-// some sizes of the whole; what it writes is alike for all of them but for strides, which become products of the open
-// extents. Places whose conditions (padding) hold everywhere in the window make large windows; those near the ends of an
-// axis are done one by one.
+// Windows of an output of open extents. A rule is asked for the kernel that computes a few places of each open axis,
+// for some sizes of the whole; what it writes is alike for all of them but for strides, which become products of the
+// open extents. Places whose conditions (padding) hold everywhere in the window make large windows; those near the ends
+// of an axis are done one by one.
 namespace tessera {
 namespace {
 
@@ -27,7 +28,8 @@ std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols) {
   for (size_t i = 0; i < kPoints; ++i) {
     SizePoint point;
     for (size_t s = 0; s < symbols.size(); ++s)
-      point.push_back(symbols[s].lo + symbols[s].step * (kSteps[(i * 5 + s * 7) % std::size(kSteps)] + 17 * static_cast<int64_t>(s)));
+      point.push_back(symbols[s].lo +
+                      symbols[s].step * (kSteps[(i * 5 + s * 7) % std::size(kSteps)] + 17 * static_cast<int64_t>(s)));
     points.push_back(std::move(point));
   }
   return points;
@@ -36,7 +38,8 @@ std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols) {
 // Integers as sums of multiples of strides and extents.
 class StrideFinder : public SizeFinder {
  public:
-  StrideFinder(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols, const std::vector<SizePoint>& points) {
+  StrideFinder(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+               const std::vector<SizePoint>& points) {
     const auto add_shape = [&](const Shape& shape) {
       Expr stride = 1;
       for (size_t i = shape.size(); i-- > 0;) {
@@ -66,7 +69,8 @@ class StrideFinder : public SizeFinder {
       if (run == 0 || (at(1) - at(0)) % run != 0) continue;
       const int64_t scale = (at(1) - at(0)) / run;
       const int64_t offset = at(0) - scale * term.values[known[0]];
-      if (fits([&](size_t i) { return scale * term.values[i] + offset; })) return term.expr * Expr(scale) + Expr(offset);
+      if (fits([&](size_t i) { return scale * term.values[i] + offset; }))
+        return term.expr * Expr(scale) + Expr(offset);
     }
     // two terms and an offset, by Cramer's rule on differences
     for (size_t a = 0; a < terms_.size(); ++a)
@@ -141,6 +145,21 @@ class LoopGeneralizer {
   }
 
   Stmt stmt(const Stmts& all) {
+    // A condition that holds for all places of some sizes is not there for those.
+    const auto is_if = [](const Stmt* s) { return (*s)->kind == StmtKind::kIf && (*s)->stmts.size() == 1; };
+    if (std::any_of(all.begin(), all.end(), is_if)) {
+      std::vector<const Expr*> conditions;
+      Stmts bodies;
+      for (const Stmt* s : all) {
+        Expr condition;
+        for (; is_if(s); s = &(*s)->stmts[0])
+          condition = condition ? logical_and(condition, (*s)->condition) : (*s)->condition;
+        conditions.push_back(condition ? &kept_.emplace_back(condition) : nullptr);
+        bodies.push_back(s);
+      }
+      const Expr condition = exprs_.expr(conditions);
+      return if_then(condition, stmt(bodies));
+    }
     const StmtNode& first = *all[0]->get();
     for (const Stmt* s : all)
       if ((*s)->kind != first.kind || (*s)->stmts.size() != first.stmts.size() || (*s)->for_kind != first.for_kind ||
@@ -183,6 +202,7 @@ class LoopGeneralizer {
   }
 
   ExprGeneralizer exprs_;
+  std::deque<Expr> kept_;
   const std::vector<BufferPtr>& params_;
 };
 
@@ -362,9 +382,8 @@ class WindowMaker {
       if (size == 1) {
         segment.count = extent - covered;
         segment.base = plan.sizes.size() == 1 ? Expr(segment.var)
-                       : plan.margin == 0
-                           ? segment.var + covered
-                           : segment.var + select(segment.var < Expr(plan.margin), Expr(0), covered);
+                       : plan.margin == 0     ? segment.var + covered
+                                              : segment.var + select(segment.var < Expr(plan.margin), Expr(0), covered);
       } else {
         const Expr left = extent - Expr(2 * plan.margin) - covered;
         segment.count = plan.margin == 0 ? floordiv(left, size) : max(Expr(0), floordiv(left, size));
@@ -402,15 +421,15 @@ class WindowMaker {
     for (size_t a = 0; !scheduled && a < axes_.size(); ++a) {
       own[a] = 1;
       scheduled = std::all_of(own.begin(), own.end(), [](int64_t s) { return s == 1; }) ? std::optional(single)
-                                                                                         : window(own, margin, why);
+                                                                                        : window(own, margin, why);
     }
     VarMap bases;
     Expr all = 1;
     std::vector<std::pair<Var, Expr>> vars;
     for (size_t a = 0; a < axes_.size(); ++a) {
       const std::vector<Segment> parts = segments(a);
-      const size_t number = static_cast<size_t>(
-          std::find(plans_[a].sizes.begin(), plans_[a].sizes.end(), steps[a]) - plans_[a].sizes.begin());
+      const size_t number = static_cast<size_t>(std::find(plans_[a].sizes.begin(), plans_[a].sizes.end(), steps[a]) -
+                                                plans_[a].sizes.begin());
       Segment segment = parts[number];
       if (own[a] != steps[a]) {  // the places of a window one by one
         segment.count = segment.count * Expr(steps[a]);

@@ -1,5 +1,5 @@
-// Modules for a range of sizes: what a session has for them, and what it refuses. tests/e2e/open_sizes.py has the results
-// of many models beside ONNX Runtime's.
+// Modules for a range of sizes: what a session has for them, and what it refuses. tests/e2e/open_sizes.py has the
+// results of many models beside ONNX Runtime's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -224,8 +224,10 @@ def check_model(tessera, name, build, configurations, count, folder):
             for output, have, want in zip(outputs, got, wanted):
                 difference = (np.abs(have.astype(np.float64) - want).max(initial=0) if have.shape == want.shape
                               else np.inf)
-                limit = model_runs.BOUND * np.abs(want).max(initial=1e-30)
-                worst = max(worst, difference / np.abs(want).max(initial=1e-30))
+                # Probabilities of noise are next to nothing, and ONNX Runtime's are not exact there.
+                scale = np.abs(want).max(initial=1e-2)
+                limit = model_runs.BOUND * scale
+                worst = max(worst, difference / scale)
                 if not difference <= limit:
                     print(f"FAILED {name} {label} {sizes}: output {output} {have.shape} for {want.shape} differs by "
                           f"{difference:.3g}", flush=True)
@@ -252,7 +254,23 @@ def main():
     return 1 if failures else 0
 
 
+def text_model(file, dims, ranges):
+    """A network of the demo that reads text; its dimensions have names that no flag wants to repeat."""
+    def build():
+        result = onnx.load(model_runs.ROOT / ".deps" / "ppocr" / file)
+        for dim, symbol in zip(result.graph.input[0].type.tensor_type.shape.dim, dims):
+            dim.Clear()
+            if isinstance(symbol, int):
+                dim.dim_value = symbol
+            else:
+                dim.dim_param = symbol
+        return result, ranges
+    return build
+
+
 SUITE = {
+    "find_text": text_model("ch_PP-OCRv4_det_infer.onnx", (1, 3, "h", "w"), {"h": (32, 320, 32), "w": (32, 480, 32)}),
+    "read_text": text_model("ch_PP-OCRv4_rec_infer.onnx", (1, 3, 48, "w"), {"w": (16, 800, 8)}),
     "resnet50": suite("resnet50", {"input": {0: "n"}}, {"n": (1, 8, 1)}),
 }
 

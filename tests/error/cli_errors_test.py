@@ -71,7 +71,7 @@ class CommandLine(CliTest):
                 ["compile", "model.onnx", "--dim", text],
                 "TSR-4022",
                 f"--dim '{text}' cannot be read",
-                "NAME=VALUE or NAME=LOW..HIGH, with 1 <= LOW <= HIGH",
+                "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 1 <= LOW <= HIGH and 1 <= STEP",
             )
 
     def test_passes(self):

@@ -87,10 +87,7 @@ std::vector<std::vector<int>> alias_classes(const Program& program) {
 class EntryEmitter {
  public:
   EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
-      : module_(module),
-        b_(module.getContext()),
-        program_(program),
-        kernels_(std::move(kernels)) {
+      : module_(module), b_(module.getContext()), program_(program), kernels_(std::move(kernels)) {
     if (program.symbols.empty()) return;
     check(!program.flow, "a flow with symbols");
     parts_ = arena_parts(program);
@@ -148,9 +145,7 @@ class EntryEmitter {
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, TSR_PREPARE_SYMBOL, module_);
     b_.SetInsertPoint(new_block("entry"));
     sizes_ = function_->getArg(0);
-    const auto largest = [&](Value* a, Value* b) {
-      return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b);
-    };
+    const auto largest = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); };
     int64_t slot = static_cast<int64_t>(program_.symbols.size());
     for (const Expr& dim : derived_) b_.CreateStore(size_value(dim), offset(sizes_, 8 * slot++));
     std::vector<Value*> ends;
@@ -281,8 +276,7 @@ class EntryEmitter {
         const auto part =
             std::find_if(parts_.begin(), parts_.end(), [&](const ArenaPart& p) { return p.storage == storage; });
         check(part != parts_.end(), "a buffer without a part of the arena: " + root.name);
-        const auto slot =
-            static_cast<int64_t>(program_.symbols.size() + derived_.size()) + (part - parts_.begin());
+        const auto slot = static_cast<int64_t>(program_.symbols.size() + derived_.size()) + (part - parts_.begin());
         base = b_.CreateInBoundsGEP(b_.getInt8Ty(), arena_, b_.CreateLoad(b_.getInt64Ty(), offset(sizes_, 8 * slot)));
         break;
       }

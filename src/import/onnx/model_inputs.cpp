@@ -121,8 +121,10 @@ class Resolver {
     for (const auto& [name, range] : options_.dims) bind_dim(name, range);
     for (const auto& [name, dims] : options_.shapes) apply_shape(name, dims);
     for (OpenInput& input : inputs_)
-      for (Dim& dim : input.dims)
-        if (!dim.value && symbols_.count(dim.name)) dim.value = symbols_.at(dim.name).first;
+      for (size_t i = 0; i < input.dims.size(); ++i)
+        if (Dim& dim = input.dims[i]; !dim.value)
+          if (const auto given = symbols_.find(name_of(input, i)); given != symbols_.end())
+            dim.value = given->second.first;
     if (!allow_open_) require_fixed();
     std::vector<ModelInput> result;
     for (const OpenInput& input : inputs_) {
@@ -139,12 +141,18 @@ class Resolver {
   }
 
  private:
+  // Open dimensions without a name are called by their place: "x[0]".
+  static std::string name_of(const OpenInput& input, size_t axis) {
+    const std::string& name = input.dims[axis].name;
+    return name.empty() ? fmt::format("{}[{}]", input.name, axis) : name;
+  }
+
   void check_names() const {
     std::set<std::string> input_names, dim_names;
     for (const OpenInput& input : inputs_) {
       input_names.insert(input.name);
-      for (const Dim& dim : input.dims)
-        if (!dim.name.empty()) dim_names.insert(dim.name);
+      for (size_t i = 0; i < input.dims.size(); ++i)
+        if (!input.dims[i].value) dim_names.insert(name_of(input, i));
     }
     for (const auto& [name, dims] : options_.shapes)
       if (!input_names.count(name))
@@ -154,7 +162,7 @@ class Resolver {
       if (!dim_names.count(name))
         throw UserError({"TSR-1021", fmt::format("--dim names the dimension '{}', which the model does not have", name),
                          "", fmt::format("named dimensions: {}", quoted_list(dim_names)),
-                         "dimensions without a name are given with --shape"});
+                         "correct the name; dimensions without a name are called INPUT[AXIS]"});
   }
 
   void bind_dim(const std::string& name, DimRange range) {

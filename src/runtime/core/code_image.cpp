@@ -68,17 +68,20 @@ tessera_status check_host(const ModuleFile& file, tessera_error* error) {
   Elf64_Ehdr header;
   memcpy(&header, file.code(), sizeof(header));
   if (header.e_machine != kHostMachine) {
-    return fail(error, kErrMachine, "'%s' was compiled for %s (target %s) and this machine is %s; compile the model "
-                "with --target native here, or run it on %s", file.name, machine_name(header.e_machine),
-                clip_name(file.text(file.descriptor->target)).text, machine_name(kHostMachine),
-                machine_name(header.e_machine));
+    return fail(error, kErrMachine,
+                "'%s' was compiled for %s (target %s) and this machine is %s; compile the model "
+                "with --target native here, or run it on %s",
+                file.name, machine_name(header.e_machine), clip_name(file.text(file.descriptor->target)).text,
+                machine_name(kHostMachine), machine_name(header.e_machine));
   }
   char missing[200];
   const char* features = file.text(file.descriptor->features);
   if (!find_missing_cpu_features(features, missing, sizeof(missing))) return TESSERA_OK;
-  return fail(error, kErrCpuFeatures, "'%s' needs CPU features this machine does not have: %s (it was compiled with "
+  return fail(error, kErrCpuFeatures,
+              "'%s' needs CPU features this machine does not have: %s (it was compiled with "
               "%s); compile the model with --target native on this machine, or with --target x86-64-v3, x86-64-v2 or "
-              "another target this machine has", file.name, clip_name(missing).text, clip_name(features).text);
+              "another target this machine has",
+              file.name, clip_name(missing).text, clip_name(features).text);
 }
 
 }  // namespace
@@ -94,21 +97,25 @@ tessera_status CodeImage::load(const ModuleFile& file, tessera_error* error) {
   handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* reason = dlerror();
-    return fail(error, kErrCodeLoad, "the code of '%s' cannot be loaded: %s; the file system must allow execution, and "
-                "/proc must be mounted", file.name, clip_name(reason ? reason : "unknown reason").text);
+    return fail(error, kErrCodeLoad,
+                "the code of '%s' cannot be loaded: %s; the file system must allow execution, and "
+                "/proc must be mounted",
+                file.name, clip_name(reason ? reason : "unknown reason").text);
   }
   run = reinterpret_cast<tsr_run_fn>(dlsym(handle, TSR_ENTRY_SYMBOL));
   if (!run) {
     unload();
-    return fail(error, kErrCodeLoad, "the code of '%s' cannot be used: it does not export " TSR_ENTRY_SYMBOL
-                "; compile the model again", file.name);
+    return fail(error, kErrCodeLoad,
+                "the code of '%s' cannot be used: it does not export " TSR_ENTRY_SYMBOL "; compile the model again",
+                file.name);
   }
   if (file.descriptor->num_computed == 0) return TESSERA_OK;
   prepare = reinterpret_cast<tsr_prepare_fn>(dlsym(handle, TSR_PREPARE_SYMBOL));
   if (!prepare) {
     unload();
-    return fail(error, kErrCodeLoad, "the code of '%s' cannot be used: it does not export " TSR_PREPARE_SYMBOL
-                "; compile the model again", file.name);
+    return fail(error, kErrCodeLoad,
+                "the code of '%s' cannot be used: it does not export " TSR_PREPARE_SYMBOL "; compile the model again",
+                file.name);
   }
   return TESSERA_OK;
 }

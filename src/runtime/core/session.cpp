@@ -302,8 +302,10 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
   tessera_status status = refuse_values(file, error);
   if (status == TESSERA_OK) status = begin_call(session, error);
   if (status != TESSERA_OK) return status;
-  status = prepare_sizes(session, inputs, num_inputs, error);
-  if (status == TESSERA_OK) status = check_and_bind(file, inputs, outputs, num_outputs, session->bound, error);
+  status = check_count("input", num_inputs, file.descriptor->num_inputs, error);
+  if (status == TESSERA_OK) status = check_count("output", num_outputs, file.descriptor->num_outputs, error);
+  if (status == TESSERA_OK) status = prepare_sizes(session, inputs, num_inputs, error);
+  if (status == TESSERA_OK) status = check_and_bind(file, inputs, outputs, session->bound, error);
   if (status == TESSERA_OK) {
     if (const int32_t code = run_code(session); code != 0) {
       status = fail(error, kErrModuleCode,

@@ -24,9 +24,9 @@ struct tessera_session {
   tsr_call call = {};
   // Arrays behind this struct, in the same allocation; what the checks of a run wrote follows the arrays.
   tessera::BoundTensors bound = {};
-  tessera::MemoryRegion memory;  // arena, then scratch
-  bool prepared = true;          // there is memory for the sizes at hand
-  uint64_t arena_bytes = 0;      // of those
+  tessera::MemoryRegion memory;         // arena, then scratch
+  bool prepared = true;                 // there is memory for the sizes at hand
+  uint64_t arena_bytes = 0;             // of those
   bool sizes_known = false;             // some run or prepare has bound the symbols
   int64_t* prepared_symbols = nullptr;  // to these; what `memory` is for
   tessera_trace_fn trace = nullptr;

@@ -99,9 +99,9 @@ class TensorCheck {
           return fail(error_, kErrSymbolRange,
                       "%s '%s' has %lld at axis %u; the module was compiled for '%s' in %lld..%lld in steps of %u; pad "
                       "or resize the data, or compile the model for other steps (--dim %s=LO..HI:STEP)",
-                      kind_, name().text, static_cast<long long>(got), axis,
-                      clip_name(module_.text(symbol.name)).text, static_cast<long long>(symbol.lo),
-                      static_cast<long long>(symbol.hi), symbol.step, clip_name(module_.text(symbol.name)).text);
+                      kind_, name().text, static_cast<long long>(got), axis, clip_name(module_.text(symbol.name)).text,
+                      static_cast<long long>(symbol.lo), static_cast<long long>(symbol.hi), symbol.step,
+                      clip_name(module_.text(symbol.name)).text);
         }
         return fail(error_, kErrSymbolRange,
                     "%s '%s' has %lld at axis %u; the module was compiled for '%s' in "
@@ -237,10 +237,9 @@ tessera_status bind_sizes(const ModuleFile& module, const tessera_tensor* inputs
 }
 
 tessera_status check_and_bind(const ModuleFile& module, const tessera_tensor* inputs, const tessera_tensor* outputs,
-                              int32_t num_outputs, const BoundTensors& bound, tessera_error* error) {
+                              const BoundTensors& bound, tessera_error* error) {
   const tsr_descriptor& descriptor = *module.descriptor;
-  tessera_status status = check_count("output", num_outputs, descriptor.num_outputs, error);
-  if (status != TESSERA_OK) return status;
+  tessera_status status = TESSERA_OK;
   for (uint32_t i = 0; i < descriptor.num_inputs; ++i) {
     status = TensorCheck(module, "input", module.inputs()[i], inputs[i], bound.symbols, error).check_rest();
     if (status != TESSERA_OK) return status;

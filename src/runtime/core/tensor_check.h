@@ -21,15 +21,17 @@ struct BoundTensors {
 // named.
 uint64_t spare_bytes(const ModuleFile& module, uint32_t output);
 
-// Checks count, dtype, rank and dims of the inputs, but for dimensions that are derived from symbols; binds the symbols.
+// Checks count, dtype, rank and dims of the inputs, but for dimensions that are derived from symbols; binds the
+// symbols.
 tessera_status bind_sizes(const ModuleFile& module, const tessera_tensor* inputs, int32_t num_inputs, int64_t* symbols,
                           tessera_error* error);
 
-// The rest, when the computed sizes are there: derived dims, data and alignment of every tensor, all of outputs, and that no output shares memory with another
-// tensor, except with an input of its type and place; fills `bound`, with the spare memory where the module would read
-// what it has overwritten. Allocates nothing. The pointers must not be null unless their count is 0.
+// The rest, when the computed sizes are there: derived dims, data and alignment of every tensor, all of outputs, and
+// that no output shares memory with another tensor, except with an input of its type and place; fills `bound`, with the
+// spare memory where the module would read what it has overwritten. Allocates nothing. The pointers must not be null
+// unless their count is 0.
 tessera_status check_and_bind(const ModuleFile& module, const tessera_tensor* inputs, const tessera_tensor* outputs,
-                              int32_t num_outputs, const BoundTensors& bound, tessera_error* error);
+                              const BoundTensors& bound, tessera_error* error);
 
 // Derived dimensions are sizes of tensors: between 0 and this.
 inline constexpr int64_t kMaxDerivedDim = int64_t{1} << 40;

@@ -46,7 +46,8 @@ class AnySize {
     value_ = reduction == &output ? Expr(result_var_) : flattened(transform(output.body.value, [&](const Expr& node) {
       if (node->kind != ExprKind::kLoad || node->buffer != reduction->out) return Expr();
       for (size_t i = 0; i < node->operands.size(); ++i)
-        elsewhere |= !node->operands[i].same_node(output.body.axes[i].var) && !is_const_int(output.body.axes[i].extent, 1);
+        elsewhere |=
+            !node->operands[i].same_node(output.body.axes[i].var) && !is_const_int(output.body.axes[i].extent, 1);
       return Expr(result_var_);
     }));
     if (elsewhere) return Declined{"the epilogue reads the reduction at another index than its own"};
@@ -122,13 +123,13 @@ class AnySize {
       const Var single = make_var("i");
       const Expr whole = floordiv(last.extent, width);
       VarMap outer = at;
-      Stmt vectors = for_loop(step, 0, whole, ForKind::kSerial,
-                              reduces ? lane_results(at, last.var, step * Expr(width), width)
-                                      : vectorized("l", width, [&](const Var& l) {
-                                          VarMap map = at;
-                                          map[last.var.get()] = step * Expr(width) + l;
-                                          return element(map);
-                                        }));
+      Stmt vectors = for_loop(
+          step, 0, whole, ForKind::kSerial,
+          reduces ? lane_results(at, last.var, step * Expr(width), width) : vectorized("l", width, [&](const Var& l) {
+            VarMap map = at;
+            map[last.var.get()] = step * Expr(width) + l;
+            return element(map);
+          }));
       outer[last.var.get()] = whole * Expr(width) + single;
       Stmt singles = for_loop(single, 0, last.extent - whole * Expr(width), ForKind::kSerial,
                               reduces ? one_result(outer) : element(outer));
@@ -139,9 +140,7 @@ class AnySize {
     return joined == 0 ? body : for_loop(t, 0, all, ForKind::kParallel, body);
   }
 
-  Stmt element(const VarMap& at) {
-    return store(out(), {substitute(out_index_, at)}, substitute(value_, at));
-  }
+  Stmt element(const VarMap& at) { return store(out(), {substitute(out_index_, at)}, substitute(value_, at)); }
 
   Stmt reduce_loops(Stmt body, size_t except = SIZE_MAX) {
     for (size_t i = reduce_.size(); i-- > 0;)
@@ -195,17 +194,17 @@ class AnySize {
     const auto over = [&](const std::function<Stmt(const Var&)>& body) { return vectorized("l", width, body); };
     VarMap tail = at;
     tail[axis.var.get()] = whole * Expr(width) + single;
-    const Stmt rows = seq({for_loop(step, 0, whole, ForKind::kSerial, over([&](const Var& l) {
-                                      VarMap map = at;
-                                      map[axis.var.get()] = step * Expr(width) + l;
-                                      return store(partial, {l}, combine(combiner_, load(partial, {l}),
-                                                                         substitute(reduce_value_, map)));
-                                    })),
-                           for_loop(single, 0, axis.extent - whole * Expr(width), ForKind::kSerial, add(tail))});
+    const Stmt rows = seq(
+        {for_loop(step, 0, whole, ForKind::kSerial, over([&](const Var& l) {
+                    VarMap map = at;
+                    map[axis.var.get()] = step * Expr(width) + l;
+                    return store(partial, {l}, combine(combiner_, load(partial, {l}), substitute(reduce_value_, map)));
+                  })),
+         for_loop(single, 0, axis.extent - whole * Expr(width), ForKind::kSerial, add(tail))});
     return alloc(acc, alloc(partial, seq({over([&](const Var& l) { return store(partial, {l}, identity); }),
-                                          store(acc, {0}, identity), reduce_loops(rows, row),
-                                          over([&](const Var& l) {
-                                            return store(acc, {0}, combine(combiner_, load(acc, {0}), load(partial, {l})));
+                                          store(acc, {0}, identity), reduce_loops(rows, row), over([&](const Var& l) {
+                                            return store(acc, {0},
+                                                         combine(combiner_, load(acc, {0}), load(partial, {l})));
                                           }),
                                           end})));
   }
