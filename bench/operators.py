@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Times single operators, compiled by Tessera, beside ONNX Runtime: same model, same inputs, one process, in turn.
+
+    operators.py [LIST] [--only TEXT]... [--threads 1] [--rounds 7] [--seconds 0.05] [--out bench/results/NAME]
+                 [--min-speed R]
+
+LIST is a name in bench/lists (default: operators). Outputs are compared first: integers must be equal, floats agree to
+1e-4 of the largest magnitude (or the case's own tolerance). Then each round times both engines for --seconds each; a figure is the median over the
+rounds of each round's median, "speed" the median of the rounds' (ONNX Runtime's time / ours).
+--out NAME writes NAME.json, NAME.md and NAME.png.
+The compiler is build/bin/tessera, or what TESSERA names; the run time is build/lib/libtessera_runtime.so, or what
+TESSERA_RUNTIME names. Exit code: 1 when something does not compile, 2 when outputs differ, 3 when a speed is below
+--min-speed."""
+import argparse
+import json
+import math
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from operator_models import Case
+from tessera_module import Module
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESSERA = os.environ.get("TESSERA", ROOT / "build/bin/tessera")
+RUNTIME = os.environ.get("TESSERA_RUNTIME", ROOT / "build/lib/libtessera_runtime.so")
+WORK = ROOT / "out/bench/operators"
+WARM_UP_SECONDS = 0.02
+
+
+class OrtModel:
+    """ONNX Runtime with inputs and outputs bound beforehand, so that a call costs as little as it can."""
+
+    def __init__(self, path, inputs, threads):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.binding = self.session.io_binding()
+        self.values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(data) for name, data in inputs.items()}
+        for name, value in self.values.items():
+            self.binding.bind_ortvalue_input(name, value)
+        for output in self.session.get_outputs():
+            self.binding.bind_output(output.name, "cpu")
+
+    def run(self):
+        self.session.run_with_iobinding(self.binding)
+
+    def outputs(self):
+        self.run()
+        return self.binding.copy_outputs_to_cpu()
+
+    def keep_output_memory(self):
+        """Later runs write where this one did, as ours do."""
+        self.run()
+        for output, value in zip(self.session.get_outputs(), self.binding.get_outputs()):
+            self.binding.bind_ortvalue_output(output.name, value)
+
+
+def time_for(run, seconds):
+    """The median time of one call, in microseconds."""
+    times = []
+    end = time.perf_counter() + seconds
+    while True:
+        begin = time.perf_counter()
+        run()
+        now = time.perf_counter()
+        times.append(now - begin)
+        if now > end and len(times) >= 3:
+            return statistics.median(times) * 1e6
+
+
+def compare(ours, theirs, rounds, seconds):
+    for run in (ours.run, theirs.run):
+        time_for(run, WARM_UP_SECONDS)
+    pairs = [(time_for(ours.run, seconds), time_for(theirs.run, seconds)) for _ in range(rounds)]
+    return {"tessera_us": statistics.median(pair[0] for pair in pairs),
+            "onnxruntime_us": statistics.median(pair[1] for pair in pairs),
+            "speed": statistics.median(pair[1] / pair[0] for pair in pairs), "rounds_us": pairs}
+
+
+def difference(got, want):
+    """0 when they agree exactly; for floats the largest difference, relative to the largest magnitude."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return math.inf
+    if want.size == 0 or np.array_equal(got, want, equal_nan=want.dtype.kind == "f"):
+        return 0.0
+    if want.dtype.kind != "f" or not np.array_equal(np.isfinite(got), np.isfinite(want)):
+        return math.inf
+    finite = np.isfinite(want)
+    largest = np.abs(want[finite].astype(np.float64)).max(initial=0)
+    return float(np.abs(got[finite].astype(np.float64) - want[finite]).max() / (largest or 1))
+
+
+def cpu_name():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def measure(case, args):
+    path = WORK / ("".join(c if c.isalnum() else "_" for c in case.name) + ".onnx")
+    case.write(path)
+    theirs = OrtModel(path, case.inputs, args.threads)
+    want = theirs.outputs()
+    case.write(path, want)  # with the results' shapes, which some operators cannot know
+    module = path.with_suffix(".so")
+    begin = time.perf_counter()
+    done = subprocess.run([TESSERA, "compile", path, "-o", module, "--threads", str(args.threads)],
+                          stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    row = {"name": case.name, "op": case.op, "compile_s": time.perf_counter() - begin,
+           "tolerance": case.tolerance}
+    if done.returncode != 0:
+        return row | {"error": done.stderr.strip().splitlines()[0]}
+    ours = Module(RUNTIME, module, case.inputs, args.threads)
+    row["difference"] = max(difference(a, b) for a, b in zip(ours.outputs(), want, strict=True))
+    theirs.keep_output_memory()
+    row |= compare(ours, theirs, args.rounds, args.seconds)
+    if case.flops:
+        row["gflops"] = case.flops / row["tessera_us"] / 1e3
+        row["onnxruntime_gflops"] = case.flops / row["onnxruntime_us"] / 1e3
+    ours.close()
+    return row
+
+
+def table(report):
+    peak = report.get("peak_gflops")
+    head = ["operator", "tessera us", "ONNX Runtime us", "speed", "difference"]
+    head += ["GFLOP/s", "of the peak", "ONNX Runtime's"] if peak else []
+    rows = [head]
+    for row in report["cases"]:
+        if "error" in row:
+            rows.append([row["name"], row["error"]] + [""] * (len(head) - 2))
+            continue
+        cells = [row["name"], f"{row['tessera_us']:.1f}", f"{row['onnxruntime_us']:.1f}", f"{row['speed']:.2f}",
+                 f"{row['difference']:.1e}" if row["difference"] else "0"]
+        if peak:
+            cells += [f"{row['gflops']:.1f}", f"{row['gflops'] / peak:.0%}", f"{row['onnxruntime_gflops'] / peak:.0%}"] \
+                if "gflops" in row else ["", "", ""]
+        rows.append(cells)
+    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+    lines.insert(1, "|---" * len(head) + "|")
+    return "\n".join(lines)
+
+
+def description(report):
+    text = (f"{report['date']}, {report['cpu']}, threads: {report['threads']}, tessera {report['tessera']}, ONNX Runtime "
+            f"{report['onnxruntime']}, {report['rounds']} rounds of {report['seconds']} s for each engine")
+    if "peak_gflops" in report:
+        text += f"; measured multiply-add peak of one core: {report['peak_gflops']:.0f} GFLOP/s"
+    return text
+
+
+def plot(report, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as pyplot
+    rows = [row for row in report["cases"] if "speed" in row][::-1]
+    figure, axes = pyplot.subplots(figsize=(9, 0.24 * len(rows) + 1.4))
+    speeds = [row["speed"] for row in rows]
+    axes.barh(range(len(rows)), [speed - 1 for speed in speeds], left=1,
+              color=["#3b7a57" if speed >= 1 else "#c8a13a" if speed >= 0.9 else "#b5483a" for speed in speeds])
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=7)
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlabel("ONNX Runtime's time / ours (logarithmic; right of 1: Tessera is faster)", fontsize=8)
+    axes.set_title(f"{report['title']}\n{report['date']}, {report['cpu']}, threads: {report['threads']}", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def write(report, out):
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    out.with_suffix(".md").write_text(f"# {report['title']}\n\n{description(report)}\n\n{table(report)}\n")
+    plot(report, out.with_suffix(".png"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("list", nargs="?", default="operators")
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.05)
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--min-speed", type=float, default=0)
+    args = parser.parse_args()
+    WORK.mkdir(parents=True, exist_ok=True)
+    listed = json.loads((ROOT / f"bench/lists/{args.list}.json").read_text())
+    version = subprocess.run([TESSERA, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    report = {"title": listed["title"], "date": time.strftime("%Y-%m-%d"), "cpu": cpu_name(), "threads": args.threads,
+              "tessera": version, "onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__,
+              "rounds": args.rounds, "seconds": args.seconds, "cases": []}
+    status = 0
+    for entry in listed["cases"]:
+        if args.only and not any(text.lower() in entry["name"].lower() for text in args.only):
+            continue
+        row = measure(Case(entry), args)
+        report["cases"].append(row)
+        if "error" in row:
+            status = status or 1
+            print(f"{row['name']:<44} {row['error']}", flush=True)
+            continue
+        wrong, slow = row["difference"] > row["tolerance"], row["speed"] < args.min_speed
+        status = 2 if wrong else status or (3 if slow else 0)
+        print(f"{row['name']:<44} {row['tessera_us']:>10.1f} us {row['onnxruntime_us']:>10.1f} us  speed "
+              f"{row['speed']:>6.2f}  difference {row['difference']:.1e}{'  DIFFERS' if wrong else ''}"
+              f"{'  SLOW' if slow else ''}", flush=True)
+    if args.out:
+        write(report, args.out)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
