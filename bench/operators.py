@@ -5,8 +5,9 @@
                  [--min-speed R]
 
 LIST is a name in bench/lists (default: operators). Outputs are compared first: integers must be equal, floats agree to
-1e-4 of the largest magnitude (or the case's own tolerance). Then each round times both engines for --seconds each; a figure is the median over the
-rounds of each round's median, "speed" the median of the rounds' (ONNX Runtime's time / ours).
+1e-4 of the largest magnitude (or the case's own tolerance). Then each round times both engines for --seconds each; a
+figure is the median over the rounds of each round's median, "speed" the median of the rounds' (ONNX Runtime's time /
+ours).
 --out NAME writes NAME.json, NAME.md and NAME.png.
 The compiler is build/bin/tessera, or what TESSERA names; the run time is build/lib/libtessera_runtime.so, or what
 TESSERA_RUNTIME names. Exit code: 1 when something does not compile, 2 when outputs differ, 3 when a speed is below
@@ -157,7 +158,7 @@ def description(report):
     text = (f"{report['date']}, {report['cpu']}, threads: {report['threads']}, tessera {report['tessera']}, ONNX Runtime "
             f"{report['onnxruntime']}, {report['rounds']} rounds of {report['seconds']} s for each engine")
     if "peak_gflops" in report:
-        text += f"; measured multiply-add peak of one core: {report['peak_gflops']:.0f} GFLOP/s"
+        text += f"; measured f32 multiply-add peak: {report['peak_gflops']:.0f} GFLOP/s"
     return text
 
 
@@ -187,6 +188,14 @@ def write(report, out):
     plot(report, out.with_suffix(".png"))
 
 
+def measured_peak(threads):
+    """GFLOP/s of f32 multiply-adds, as tessera doctor measures them on this machine now."""
+    done = subprocess.run([TESSERA, "doctor", "--json"], capture_output=True, text=True, check=True)
+    peaks = json.loads(done.stdout.strip().splitlines()[-1])["peaks"]["arithmetic"]
+    peak = next(peak for peak in peaks if peak["name"] == "f32 multiply-add")
+    return peak["one_thread_gops"] if threads == 1 else peak["all_threads_gops"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("list", nargs="?", default="operators")
@@ -199,10 +208,13 @@ def main():
     args = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     listed = json.loads((ROOT / f"bench/lists/{args.list}.json").read_text())
-    version = subprocess.run([TESSERA, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    version = subprocess.run([TESSERA, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     report = {"title": listed["title"], "date": time.strftime("%Y-%m-%d"), "cpu": cpu_name(), "threads": args.threads,
               "tessera": version, "onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__,
               "rounds": args.rounds, "seconds": args.seconds, "cases": []}
+    if listed.get("peak"):
+        report["peak_gflops"] = measured_peak(args.threads)
+        print(f"peak: {report['peak_gflops']:.1f} GFLOP/s of f32 multiply-adds")
     status = 0
     for entry in listed["cases"]:
         if args.only and not any(text.lower() in entry["name"].lower() for text in args.only):
@@ -215,9 +227,11 @@ def main():
             continue
         wrong, slow = row["difference"] > row["tolerance"], row["speed"] < args.min_speed
         status = 2 if wrong else status or (3 if slow else 0)
+        share = f"  {row['gflops'] / report['peak_gflops']:.0%} of the peak" \
+            if "gflops" in row and "peak_gflops" in report else ""
         print(f"{row['name']:<44} {row['tessera_us']:>10.1f} us {row['onnxruntime_us']:>10.1f} us  speed "
               f"{row['speed']:>6.2f}  difference {row['difference']:.1e}{'  DIFFERS' if wrong else ''}"
-              f"{'  SLOW' if slow else ''}", flush=True)
+              f"{'  SLOW' if slow else ''}{share}", flush=True)
     if args.out:
         write(report, args.out)
     return status
