@@ -8,7 +8,8 @@
 //            twice). Later reductions choose first: of two convolutions that meet in an addition the later one takes
 //            it.
 //  injective Remaining nodes without a reduction, last first, join the group of all their readers, unless the reader
-//            is a contraction or reads elements of theirs more than once and they are not cheap.
+//            is a contraction or reads elements of theirs more than once and they are not cheap. Around look-ups that
+//            read whole rows a transpose is a kernel of its own: inlined it would make single elements of the rows.
 //
 // Why the result has no cycles: every node of a group other than the one that gives its result is read only inside the
 // group. So whatever leaves a group leaves its result node, and inside a group every node leads to it; a cycle of

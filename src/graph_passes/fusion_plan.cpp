@@ -18,6 +18,10 @@ constexpr int kCheapWork = 3;
 // How many look-ups may lie in the index of another one: a longer chain (a walk down a tree) is written out again for
 // each place that uses an index, which doubles the kernel's text with every look-up.
 constexpr int kMaxIndexDepth = 2;
+// Rows of fewer elements are not worth a pass of their own.
+constexpr int64_t kShortRow = 8;
+// Nodes between a look-up and what is made of it that are looked at.
+constexpr int kMostSteps = 16;
 
 struct Group {
   std::vector<NodeId> members;
@@ -64,6 +68,37 @@ class Planner {
   }
   bool is_view(NodeId id) const { return node(id).op->kind == OpKind::kView; }
   bool is_reduction(NodeId id) const { return is_expression(id) && accesses(id).reduction; }
+  // A transpose that puts another dimension last.
+  bool turns_rows(NodeId id) const {
+    if (node(id).op->name != "transpose") return false;
+    const auto& perm = node(id).attrs.get_ints("perm");
+    return !perm.empty() && perm.back() != std::ssize(perm) - 1 &&
+           !is_const_int(graph_.type(result(id)).shape.back(), 1);
+  }
+  // A look-up that reads rows: its result's last dimension is the operand's.
+  bool looks_up_rows(NodeId id) const {
+    if (node(id).op->name != "gather") return false;
+    const TensorType& x = graph_.type(node(id).inputs[0]);
+    const auto row = as_int(x.shape.back());
+    return node(id).attrs.get_int("axis") != x.rank() - 1 && (!row || *row >= kShortRow);
+  }
+  // Whether `id` is computed element by element from such a look-up, in its order.
+  bool follows_row_look_up(NodeId id, int steps = 0) const {
+    if (steps > kMostSteps || (!is_view(id) && (!is_expression(id) || accesses(id).reduction))) return false;
+    if (is_expression(id) && looks_up_rows(id)) return true;
+    for (size_t i = 0; i < node(id).inputs.size(); ++i) {
+      const NodeId producer = graph_.value(node(id).inputs[i]).producer;
+      const bool in_order = is_view(id) || accesses(id).operands[i] == Access::kIdentity;
+      if (producer >= 0 && in_order && follows_row_look_up(producer, steps + 1)) return true;
+    }
+    return false;
+  }
+  // Why `id` is stored in its own order before `reader` reads it in another; null when it need not be.
+  const char* wants_rows(NodeId id, NodeId reader) const {
+    if (turns_rows(id) && is_expression(reader) && looks_up_rows(reader)) return "look-ups read whole rows of it";
+    if (is_expression(reader) && turns_rows(reader) && follows_row_look_up(id)) return "it is made of looked-up rows";
+    return nullptr;
+  }
   ValueId result(NodeId id) const { return node(id).outputs[0]; }
   const std::vector<NodeId>& readers(NodeId id) const { return users_[static_cast<size_t>(result(id))]; }
   bool leaves_graph(NodeId id) const { return is_output_[static_cast<size_t>(result(id))]; }
@@ -208,6 +243,10 @@ class Planner {
         refuse(id, reader, "what an epilogue reads beside the reduction comes from memory");
         return false;
       }
+      if (const char* reason = wants_rows(id, reader)) {
+        refuse(id, reader, reason);
+        return false;
+      }
       repeated |= repeated_work_[static_cast<size_t>(reader)] > 0;
       repeats = std::max(repeats, repeated_work_[static_cast<size_t>(reader)]);
       depth = std::max(depth, index_depth_[static_cast<size_t>(reader)]);
@@ -260,7 +299,7 @@ class Planner {
     const bool moves = is_expression(made_by) && !is_reduction(made_by) && accesses(made_by).work == 0;
     if (!is_view(made_by) && (!moves || group_of_[static_cast<size_t>(made_by)] >= 0)) return;
     for (const NodeId reader : readers(id))
-      if (group_of_[static_cast<size_t>(reader)] != group) return;
+      if (group_of_[static_cast<size_t>(reader)] != group || wants_rows(made_by, reader)) return;
     if (leaves_graph(made_by) || groups_[static_cast<size_t>(group)].members.size() + 1 >= kMaxGroupNodes) return;
     if (may_be_inlined(id, groups_[static_cast<size_t>(group)])) join(id, group);
   }

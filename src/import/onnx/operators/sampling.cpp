@@ -199,8 +199,9 @@ void import_roi_align(NodeContext& c) {
   const int64_t height = rows * samples, width = columns * samples;
   const auto down = [&](ValueId v) { return c.reshape(v, {count, height, 1}); };
   const auto across = [&](ValueId v) { return c.reshape(v, {count, 1, width}); };
-  // All pixels of all images behind one another, channels in front.
-  const ValueId pixels = c.reshape(c.transpose(x, {1, 0, 2, 3}), {dims[1], dims[0] * dims[2] * dims[3]});
+  // All pixels of all images behind one another, the channels of each in a row: a place is then a vector of them.
+  const ValueId pixels = c.reshape(c.transpose(x, {0, 2, 3, 1}), {dims[0] * dims[2] * dims[3], dims[1]});
+  const auto each_channel = [&](ValueId v) { return c.reshape(v, {count, height, width, 1}); };
   const auto times = [&](ValueId v, int64_t factor) {
     return c.mul(v, c.scalar(DType::kI64, static_cast<double>(factor)));
   };
@@ -212,17 +213,17 @@ void import_roi_align(NodeContext& c) {
     for (const bool right : {false, true}) {
       const ValueId row = times(down(bottom ? y.high : y.low), dims[3]), column = across(right ? z.high : z.low);
       const ValueId value =
-          c.op("gather", {pixels, c.add(image, c.add(row, column))}, {{"axis", int64_t{1}}});  // [C, R, height, width]
+          c.op("gather", {pixels, c.add(image, c.add(row, column))}, {{"axis", int64_t{0}}});  // [R, height, width, C]
       const ValueId weight =
           c.mul(down(bottom ? y.weight : one_minus(y.weight)), across(right ? z.weight : one_minus(z.weight)));
-      const ValueId term = c.mul(value, weight);
+      const ValueId term = c.mul(value, each_channel(weight));
       total = !total ? term : mode == "avg" ? c.add(*total, term) : c.op("max", {*total, term});
     }
-  const ValueId read = c.op("select", {inside, *total, c.scalar_like(*total, 0)});
-  const ValueId bins = c.reshape(read, {dims[1], count, rows, samples, columns, samples});
-  ValueId result = c.reduce(mode == "avg" ? "sum" : "max", bins, {3, 5}, false);
+  const ValueId read = c.op("select", {each_channel(inside), *total, c.scalar_like(*total, 0)});
+  const ValueId bins = c.reshape(read, {count, rows, samples, columns, samples, dims[1]});
+  ValueId result = c.reduce(mode == "avg" ? "sum" : "max", bins, {2, 4}, false);
   if (mode == "avg") result = c.div(result, c.scalar_like(result, static_cast<double>(samples * samples)));
-  c.out(0, c.transpose(result, {1, 0, 2, 3}));
+  c.out(0, c.transpose(result, {0, 3, 1, 2}));
 }
 
 // Values go back to the places that MaxPool's second result names: flat places of the whole result.
