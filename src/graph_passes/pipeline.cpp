@@ -18,6 +18,7 @@
 #include "graph_passes/place_slices.h"
 #include "graph_passes/recognize_composites.h"
 #include "graph_passes/simplify_algebra.h"
+#include "graph_passes/split_resizes.h"
 
 namespace tessera {
 namespace {
@@ -40,6 +41,7 @@ constexpr GraphPass kPipeline[] = {
     {"open_all_composites", "Replaces the composites that are left", 0, open_all_composites},
     {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1,
      lower_conv_transpose},
+    {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"cse", "Merges equal nodes", 1, cse},

@@ -254,6 +254,27 @@ Graph movement(CaseBuilder& b) {
   }
 }
 
+// Images at other sizes, rows and columns of many of which share the tables of the last axis.
+Graph resize(CaseBuilder& b) {
+  const std::vector<int64_t> shape = {b.pick({1, 2}), b.pick({1, 3, 16}), b.pick({5, 9, 17}), b.pick({3, 8, 31})};
+  std::vector<int64_t> sizes = shape;
+  std::vector<double> scales(4, 1);
+  for (const size_t d : {2, 3}) {
+    if (b.below(4) == 0) continue;
+    sizes[d] = b.pick({7, 16, 40});
+    scales[d] = static_cast<double>(sizes[d]) / static_cast<double>(shape[d]);
+  }
+  const char* modes[] = {"nearest", "linear", "cubic"};
+  const char* coordinates[] = {"half_pixel", "asymmetric", "align_corners", "half_pixel_symmetric"};
+  const ValueId x = b.input(shape, b.maybe_blocked());
+  return b.finish(b.add("resize", {x},
+                        {{"mode", std::string(modes[b.below(3)])},
+                         {"coordinate", std::string(coordinates[b.below(4)])},
+                         {"scales", scales},
+                         {"sizes", sizes}},
+                        b.maybe_blocked()));
+}
+
 }  // namespace
 
 ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& random) {
@@ -266,6 +287,7 @@ ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& r
   else if (kind == "matmul") result.graph = matmul(builder);
   else if (kind == "reduce") result.graph = reduce(builder);
   else if (kind == "elementwise") result.graph = elementwise(builder);
+  else if (kind == "resize") result.graph = resize(builder);
   else result.graph = movement(builder);
   result.text = print(result.graph);
   return result;

@@ -14,7 +14,7 @@ struct ScheduleCase {
   std::string text;  // for the failure message
 };
 
-// `kind`: "conv", "depthwise", "transposed", "winograd", "pool", "matmul", "reduce", "elementwise", "movement".
+// `kind`: "conv", "depthwise", "transposed", "winograd", "pool", "matmul", "reduce", "elementwise", "movement", "resize".
 ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& random);
 
 }  // namespace tessera

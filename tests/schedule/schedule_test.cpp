@@ -166,7 +166,7 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ScheduleFuzz,
                          testing::Values("conv", "depthwise", "transposed", "winograd", "pool", "matmul", "reduce",
-                                         "elementwise", "movement"),
+                                         "elementwise", "movement", "resize"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -1,11 +1,35 @@
 #include <algorithm>
 
 #include "schedule/flat_kernel.h"
+#include "schedule/rules/axis_tables.h"
 #include "schedule/rules/loop_builder.h"
 #include "schedule/rules/rules.h"
 #include "support/error.h"
 
 namespace tessera {
+namespace {
+
+constexpr int64_t kChunk = 4096;      // elements; rows of two or more of these are cut, so that threads can share them
+constexpr int64_t kRowsOfTable = 16;  // that share the tables of the last axis
+
+// The rows over `outer`, several of them behind `tables`.
+Stmt rows_with_tables(const std::vector<OutputLoop>& outer, const OutputLoop& last,
+                      const std::vector<AxisTable>& tables, const std::function<Stmt(const VarMap&)>& row) {
+  int64_t rows = 1;
+  for (const OutputLoop& loop : outer) rows *= loop.extent;
+  const Var group = make_var("t"), within = make_var("r");
+  VarMap at;
+  Expr rest = group * Expr(kRowsOfTable) + within;
+  for (size_t i = outer.size(); i-- > 0;) {
+    at[outer[i].var.get()] = i == 0 ? rest : floormod(rest, outer[i].extent);
+    rest = floordiv(rest, outer[i].extent);
+  }
+  const Expr count = min(Expr(kRowsOfTable), Expr(rows) - group * Expr(kRowsOfTable));
+  Stmt body = with_axis_tables(tables, last, for_loop(within, 0, count, ForKind::kSerial, row(at)));
+  return for_loop(group, 0, (rows + kRowsOfTable - 1) / kRowsOfTable, ForKind::kParallel, std::move(body));
+}
+
+}  // namespace
 
 RuleResult injective(const TensorProgram& program, const Target& target) {
   std::string why;
@@ -20,6 +44,15 @@ RuleResult injective(const TensorProgram& program, const Target& target) {
     return !guarded || (outer.part == LayoutDim::Part::kWhole && inner.part == LayoutDim::Part::kWhole);
   });
   const Expr guard = guarded ? kernel.inside() : Expr();
+
+  std::vector<AxisTable> tables;
+  if (!guard && kernel.loops.size() > 1) {
+    const int64_t columns = kernel.loops.back().extent;
+    int64_t rows = 1;
+    for (const OutputLoop& loop : kernel.loops) rows *= loop.extent;
+    rows /= columns;
+    if (columns >= 8 && columns < 2 * kChunk && rows >= kRowsOfTable) tables = take_axis_tables(kernel);
+  }
 
   ScheduledKernel result;
   result.program.name = program.name;
@@ -53,10 +86,13 @@ RuleResult injective(const TensorProgram& program, const Target& target) {
     return seq(std::move(parts));
   };
 
-  // Long rows are cut so that threads can share them.
-  constexpr int64_t kChunk = 4096;
   const bool cut = last.extent >= 2 * kChunk;
   std::vector<OutputLoop> outer(kernel.loops.begin(), kernel.loops.end() - 1);
+  if (!tables.empty()) {
+    result.program.body =
+        rows_with_tables(outer, last, tables, [&](const VarMap& at) { return along_last(0, last.extent, at); });
+    return result;
+  }
   if (!cut) {
     result.program.body = outer_nest(outer, 32, [&](const VarMap& at) { return along_last(0, last.extent, at); });
     return result;
