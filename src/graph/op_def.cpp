@@ -109,14 +109,35 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
   return op.infer(ctx);
 }
 
-Body node_body(const Graph& graph, const Node& node) {
-  check(node.op->kind == OpKind::kExpression, "operator " + node.op->name + " has no body");
+namespace {
+
+std::vector<TensorType> logical_types(const Graph& graph, const Node& node) {
   std::vector<TensorType> types;
   for (const ValueId input : node.inputs) {
     types.push_back(graph.type(input));
     types.back().layout = {};
   }
+  return types;
+}
+
+}  // namespace
+
+Body node_body(const Graph& graph, const Node& node) {
+  check(node.op->kind == OpKind::kExpression, "operator " + node.op->name + " has no body");
+  const std::vector<TensorType> types = logical_types(graph, node);
   return node.op->body(OpContext{*node.op, types, node.attrs, node.regions, node.loc});
+}
+
+LoopProgram node_loops(const Graph& graph, const Node& node) {
+  check(node.op->kind == OpKind::kProcedure, "operator " + node.op->name + " has no loops");
+  const std::vector<TensorType> types = logical_types(graph, node);
+  return node.op->loops(OpContext{*node.op, types, node.attrs, node.regions, node.loc});
+}
+
+Tensor evaluate_procedure(const Graph& graph, const Node& node, const std::vector<const Tensor*>& inputs) {
+  check(node.op->kind == OpKind::kProcedure, "operator " + node.op->name + " is no procedure");
+  const std::vector<TensorType> types = logical_types(graph, node);
+  return node.op->evaluate(OpContext{*node.op, types, node.attrs, node.regions, node.loc}, inputs);
 }
 
 }  // namespace tessera

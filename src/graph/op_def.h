@@ -10,6 +10,8 @@
 
 #include "expr/body.h"
 #include "graph/graph.h"
+#include "loop/stmt.h"
+#include "types/tensor.h"
 
 namespace tessera {
 
@@ -28,6 +30,7 @@ struct OpContext {
 
 enum class OpKind : uint8_t {
   kExpression,  // has a body
+  kProcedure,   // an algorithm over whole tensors (sort, scan, scatter): has loops, and an evaluator of its own
   kView,        // a reinterpretation of the row-major bytes (reshape): no data moves
   kConstant,    // attribute `value`
   kComposite,   // attribute `name`, one region of primitives
@@ -53,7 +56,13 @@ struct OpDef {
   // Types of the results; calls ctx.fail on operands that do not fit. Never looks at layouts (they are dropped).
   std::function<std::vector<TensorType>(const OpContext& ctx)> infer;
   // REQUIRES: kind == kExpression and types that `infer` accepted. Logical indices.
-  std::function<Body(const OpContext& ctx)> body;
+  std::function<Body(const OpContext& ctx)> body{};
+  // REQUIRES: kind == kProcedure and types that `infer` accepted; one result. What it means, written plainly: the
+  // reference of `loops`, which shares no code with them.
+  std::function<Tensor(const OpContext& ctx, const std::vector<const Tensor*>& inputs)> evaluate{};
+  // The same for static shapes as loops: a parameter for each operand in order, row-major (any shape with as many
+  // elements), then the result.
+  std::function<LoopProgram(const OpContext& ctx)> loops{};
   // A graph in text form with one node of this operator, and its `run` lines: executed as a test. See ops/README.md.
   std::string example;
 };
@@ -75,5 +84,8 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
                                     const std::vector<GraphPtr>& regions, const std::string& loc);
 // The body of a node of `graph`. REQUIRES: an operator of kind kExpression.
 Body node_body(const Graph& graph, const Node& node);
+// Loops and value of a node of kind kProcedure.
+LoopProgram node_loops(const Graph& graph, const Node& node);
+Tensor evaluate_procedure(const Graph& graph, const Node& node, const std::vector<const Tensor*>& inputs);
 
 }  // namespace tessera

@@ -129,7 +129,7 @@ class Verifier {
 
 // Layouts: who may have one that is not row-major, and whose layouts must agree.
 void verify_layouts(const Graph& graph, const Node& node, const std::function<void(const std::string&)>& report) {
-  if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kView) {
+  if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kView || node.op->kind == OpKind::kProcedure) {
     for (const auto* list : {&node.inputs, &node.outputs})
       for (const ValueId id : *list)
         if (!graph.type(id).layout.row_major()) report(fmt::format("%{} must be row-major", graph.value(id).name));

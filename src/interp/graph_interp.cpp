@@ -150,6 +150,7 @@ std::vector<Tensor> GraphInterpreter::run_node(const Graph& graph, const Node& n
       bind_symbols(region, operands, inner);
       return run(region, operands, std::move(inner));
     }
+    case OpKind::kProcedure: return {evaluate_procedure(graph, node, inputs)};
     case OpKind::kExpression: return {evaluate_body(node_body(graph, node), inputs, symbols)};
   }
   throw InternalError("unknown kind of operator");

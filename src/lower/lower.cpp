@@ -269,6 +269,7 @@ class GraphLowering {
       return;
     }
     check(node.outputs.size() == 1, "a kernel has one result");
+    if (node.op->kind == OpKind::kProcedure) return lower_procedure(node);
     std::vector<size_t> kept;
     auto definition = std::make_shared<TensorProgram>(lower_node(graph_, node, kept));
     std::vector<BufferId> args;
@@ -280,9 +281,32 @@ class GraphLowering {
     add_call(std::move(definition), std::move(args), node.loc);
   }
 
+  // Its loops are written already: no schedule rule is asked.
+  void lower_procedure(const Node& node) {
+    Kernel kernel;
+    kernel.program = node_loops(graph_, node);
+    kernel.program.name = kernel_name(identifier(node.loc.empty() ? node.op->name : node.loc));
+    kernel.rule = "procedure";
+    kernel.loc = node.loc;
+    std::vector<BufferId> args;
+    for (const ValueId input : node.inputs) args.push_back(buffer_of_.at(input));
+    const ValueId result = node.outputs[0];
+    buffer_of_[result] = result_buffer(result);
+    args.push_back(buffer_of_[result]);
+    kernel.bytes = 0;
+    for (const BufferId arg : args) kernel.bytes += program_.buffers[static_cast<size_t>(arg)].bytes;
+    program_.kernels.push_back(std::move(kernel));
+    program_.calls.push_back({static_cast<int32_t>(program_.kernels.size() - 1), std::move(args), node.loc});
+  }
+
+  std::string kernel_name(const std::string& wish) {
+    std::string name = unique(wish);
+    for (char& c : name) c = c == '.' ? '_' : c;
+    return name;
+  }
+
   void add_call(std::shared_ptr<TensorProgram> definition, std::vector<BufferId> args, const std::string& loc) {
-    definition->name = unique(definition->name);
-    for (char& c : definition->name) c = c == '.' ? '_' : c;
+    definition->name = kernel_name(definition->name);
     Kernel kernel;
     kernel.program = naive_loops(*definition);
     kernel.loc = loc;

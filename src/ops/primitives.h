@@ -20,19 +20,23 @@ const OpDef& composite_op();        // composite.cpp
 const OpDef& concat_op();           // concat.cpp
 const OpDef& constant_op();         // constant.cpp
 const OpDef& conv_op();             // conv.cpp
+const OpDef& cumulate_op();         // cumulate.cpp
 const OpDef& gather_op();           // gather.cpp
 const OpDef& gather_elements_op();  // gather_elements.cpp
 const OpDef& group_op();            // composite.cpp
 const OpDef& iota_op();             // iota.cpp
 const OpDef& matmul_op();           // matmul.cpp
+const OpDef& order_op();            // order.cpp
 const OpDef& pad_op();              // pad.cpp
 const OpDef& reduce_op();           // reduce.cpp
 const OpDef& reduce_window_op();    // reduce_window.cpp
 const OpDef& relayout_op();         // relayout.cpp
 const OpDef& reshape_op();          // reshape.cpp
 const OpDef& resize_op();           // resize.cpp
+const OpDef& scatter_op();          // scatter.cpp
 const OpDef& select_op();           // select.cpp
 const OpDef& slice_op();            // slice.cpp
+const OpDef& suppress_op();         // suppress.cpp
 const OpDef& transpose_op();        // transpose.cpp
 
 }  // namespace tessera

@@ -45,7 +45,7 @@ struct ProgramBuffer {
 
 struct Kernel {
   LoopProgram program;
-  // What the program computes, for the schedule rules; null when the program was read from text.
+  // What the program computes, for the schedule rules; null when the program was read from text or is a procedure's.
   std::shared_ptr<const TensorProgram> definition;
   std::string rule = "naive";        // the schedule rule that wrote `program`
   std::vector<std::string> refused;  // "rule: reason" of those that were asked and declined

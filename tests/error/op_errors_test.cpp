@@ -210,6 +210,43 @@ TEST(OpErrors, GatherElements) {
       "  legal: a dimension with elements to choose from");
 }
 
+TEST(OpErrors, Procedures) {
+  const Attrs sum = {{"axis", int64_t{1}}, {"kind", Words("sum")}};
+  EXPECT_EQ(op_error("cumulate", {{DType::kBool, {2, 3}}}, sum),
+            "error TSR-2020: operator cumulate: operand 1 of type bool[2,3]\n"
+            "  node:  n1\n"
+            "  legal: f64, f32, f16, bf16, i8 to i64, u8 to u64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("cumulate", {{kF, {2}}}, sum),
+            "error TSR-2025: operator cumulate: axis = 1\n"
+            "  node:  n1\n"
+            "  legal: 0");
+  EXPECT_EQ(
+      op_error("scatter", {{kF, {1, 4, 2}}, {DType::kI64, {1, 3}}, {kF, {1, 3, 1}}}, {{"join", Words("add")}}),
+      "error TSR-2024: operator scatter: operand 2 of type i64[1,3] and operand 3 of type f32[1,3,1] for operand 1 "
+      "of type f32[1,4,2]\n"
+      "  node:  n1\n"
+      "  legal: x [B, P, I], places [B, U] and updates [B, U, I]");
+  EXPECT_EQ(op_error("scatter", {{kF, {1, 4, 2}}, {DType::kI64, {1, 3}}, {DType::kI32, {1, 3, 2}}},
+                     {{"join", Words("none")}}),
+            "error TSR-2021: operator scatter: operand 3 of type i32[1,3,2] for operand 1 of type f32[1,4,2]\n"
+            "  node:  n1\n"
+            "  legal: equal element types");
+  EXPECT_EQ(op_error("order", {{kF, {1, int64_t{1} << 31, 1}}}, {{"count", int64_t{1}}}),
+            "error TSR-2024: operator order: dimension 1 of operand 1 of type f32[1,2147483648,1]\n"
+            "  node:  n1\n"
+            "  legal: fewer than 2^31 elements to put in order");
+  EXPECT_EQ(op_error("order", {{kF, {1, 5, 1}}}, {{"count", int64_t{6}}}),
+            "error TSR-2025: operator order: count = 6\n"
+            "  node:  n1\n"
+            "  legal: 0 to 5");
+  EXPECT_EQ(
+      op_error("suppress", {{kF, {1, 5, 4}}, {kF, {1, 2, 6}}, {DType::kI64, {}}, {kF, {}}}, {{"most", int64_t{3}}}),
+      "error TSR-2024: operator suppress: operand 2 of type f32[1,2,6] for operand 1 of type f32[1,5,4]\n"
+      "  node:  n1\n"
+      "  legal: boxes [images, boxes, 4] and scores [images, classes, boxes]");
+}
+
 TEST(OpErrors, Attributes) {
   EXPECT_EQ(op_error("transpose", {{kF, {2, 3}}}, {{"perm", Dims{0}}}),
             "error TSR-2027: operator transpose: perm = [0] (1 entry)\n"

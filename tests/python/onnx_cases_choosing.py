@@ -28,13 +28,21 @@ def add_choices(b):
                 b.op(f"unique_{order}_{axis}_{np.dtype(dtype).name}".replace("-", "m"), "Unique", [rows], 11, 4,
                      sorted=order, axis=axis)
     b.op("unique_one", "Unique", [np.int64([5])], 11, 4)
+    for order in (0, 1):
+        random = b.random(f"unique_many_{order}")
+        b.op(f"unique_many_{order}_int64", "Unique", [random.integers(-400, 400, 3000)], 11, 4, sorted=order)
+        b.op(f"unique_many_{order}_wide", "Unique", [random.integers(-2, 2, 500) << 60], 11, 4, sorted=order)
+        b.op(f"unique_many_{order}_float32", "Unique", [random.standard_normal(2000).astype(np.float32)], 11, 4,
+             sorted=order)
+        b.op(f"unique_many_{order}_rows", "Unique", [random.integers(0, 6, (700, 3))], 11, 4, sorted=order, axis=0)
     b.op("unique_values_only", "Unique", [np.float32([2, 1, 1, 3, 4, 3])], 11, 1)
 
 
 def add_suppression(b):
     for name, images, classes, n, most, iou, score, centre in [
             ("plain", 1, 1, 12, 5, 0.4, 0.1, 0), ("classes", 2, 3, 20, 4, 0.5, 0.3, 0), ("all", 1, 2, 9, 100, 0.99, None, 0),
-            ("tight", 1, 1, 30, 30, 0.05, 0.0, 0), ("centre", 2, 1, 15, 3, 0.3, 0.2, 1), ("none", 1, 1, 5, 3, 0.5, 5.0, 0)]:
+            ("tight", 1, 1, 30, 30, 0.05, 0.0, 0), ("centre", 2, 1, 15, 3, 0.3, 0.2, 1), ("none", 1, 1, 5, 3, 0.5, 5.0, 0),
+            ("many", 1, 3, 600, 40, 0.4, 0.2, 0), ("many_centres", 2, 1, 500, 300, 0.3, 0.1, 1)]:
         random = b.random(name)
         corners = random.uniform(0, 1, (images, n, 2))
         sizes = random.uniform(0.1, 0.6, (images, n, 2))

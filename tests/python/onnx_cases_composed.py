@@ -42,6 +42,12 @@ def add_orders(b):
             for axis in (0, 1, -1):
                 b.op(f"cumsum_{exclusive}{reverse}_{axis}".replace("-", "m"), "CumSum",
                      [(3, 17, 5), np.int64(axis)], 14, constants=(1,), exclusive=exclusive, reverse=reverse)
+    for shape, axis in [((1, 700, 70), 1), ((4000,), 0), ((3, 513), 1), ((2, 0, 3), 1)]:
+        for exclusive, reverse in ((0, 1), (1, 0), (1, 1)):
+            for dtype in (np.float32, np.int64):
+                values = b.random("cumsum").integers(-9, 9, shape).astype(dtype)
+                b.op(f"cumsum_{'x'.join(map(str, shape))}_{exclusive}{reverse}_{np.dtype(dtype).name}", "CumSum",
+                     [values, np.int64(axis)], 14, constants=(1,), exclusive=exclusive, reverse=reverse)
     b.op("cumsum_long", "CumSum", [(2, 1000), np.int64(1)], 14, constants=(1,))
     b.op("cumsum_int64", "CumSum", [np.arange(20, dtype=np.int64), np.int32(0)], 14, constants=(1,))
     b.op("reverse_sequence_time", "ReverseSequence", [(6, 4, 3), np.array([6, 1, 3, 5])], 10)
@@ -51,6 +57,18 @@ def add_orders(b):
         for largest in (0, 1):
             b.op(f"top_k_{name}_{largest}", "TopK", [shape, np.array([k])], 11, 2, constants=(1,), axis=axis,
                  largest=largest)
+    # Each way in which the compiled code finds them.
+    for name, shape, k in [("list", (3, 777), 33), ("digits", (2, 3000), 300), ("sort", (300,), 200),
+                           ("wide", (1, 40000), 70)]:
+        for dtype in (np.float32, np.int64):
+            random = b.random(f"top_k_{name}")
+            values = (random.standard_normal(shape) * 1e6).astype(dtype)
+            for largest in (0, 1):
+                b.op(f"top_k_{name}_{np.dtype(dtype).name}_{largest}", "TopK", [values, np.array([k])], 11, 2,
+                     constants=(1,), largest=largest)
+    equal = b.random("top_k_equal").integers(0, 5, (2, 900)).astype(np.float32)
+    for k in (3, 100, 900):
+        b.op(f"top_k_equal_{k}", "TopK", [equal, np.array([k])], 11, 2, constants=(1,))
     ties = np.array([[1, 3, 3, 2, 3, 1]], np.int64)
     b.op("top_k_ties", "TopK", [ties, np.array([4])], 11, 2, constants=(1,))
     for name, equation, shapes in [

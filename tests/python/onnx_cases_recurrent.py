@@ -86,6 +86,13 @@ def add_scatter(b):
     b.op("scatter_nd_slice", "ScatterND", [(7, 4), table, (3, 4)], 16, constants=(1,))
     b.op("scatter_nd_integers", "ScatterND", [np.arange(12, dtype=np.int64).reshape(4, 3), np.array([[1], [3], [1]]),
                                               np.ones((3, 3), np.int64)], 18, reduction="add")
+    for reduction in ("none", "add", "max"):
+        random = b.random(f"scatter_nd_many_{reduction}")
+        places = random.integers(0, 64, (900, 2)) if reduction != "none" else \
+            np.stack(np.unravel_index(random.permutation(64 * 64)[:900], (64, 64)), 1)
+        b.op(f"scatter_nd_many_{reduction}", "ScatterND", [(64, 64), places, (900,)], 18, reduction=reduction)
+        rows = random.permutation(500)[:40][:, None]
+        b.op(f"scatter_nd_long_rows_{reduction}", "ScatterND", [(500, 70), rows, (40, 70)], 18, reduction=reduction)
     for axis in (0, 1, 2):
         for reduction in ("none", "add", "mul", "min", "max"):
             case = f"scatter_elements_{axis}_{reduction}"

@@ -104,7 +104,8 @@ void import_own_node(NodeContext& c) {
   if (const CompositeDef* composite = find_composite(c.op_type()))
     return c.out(0, c.composite(composite->name, c.all_inputs(), read_attrs(c, composite->attrs)));
   const OpDef* op = c.find_op(c.op_type());
-  const bool plain = op && (op->kind == OpKind::kExpression || op->kind == OpKind::kView);
+  const bool plain =
+      op && (op->kind == OpKind::kExpression || op->kind == OpKind::kView || op->kind == OpKind::kProcedure);
   if (!plain || op->name == "relayout") c.unsupported("the operator is not supported");
   c.out(0, c.op(op->name, c.all_inputs(), read_attrs(c, op->attrs)));
 }

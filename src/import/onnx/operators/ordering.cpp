@@ -12,48 +12,24 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-ValueId backwards(NodeContext& c, ValueId x, size_t axis) {
-  Ints starts(c.dims(x).size(), 0), steps(starts.size(), 1);
-  const int64_t extent = c.dims(x)[axis];
-  if (extent < 2) return x;
-  starts[axis] = extent - 1;
-  steps[axis] = -1;
-  return c.slice(x, starts, c.dims(x), steps);
-}
-
-// x moved by `distance` places along `axis`, `fill` in front.
-ValueId shifted(NodeContext& c, ValueId x, size_t axis, int64_t distance, double fill) {
-  Ints low(c.dims(x).size(), 0), high(low.size(), 0);
-  low[axis] = distance;
-  high[axis] = -distance;
-  return c.op("pad", {x, c.scalar_like(x, fill)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
-}
-
-// In each round every place takes in the total of twice as many places before it.
-ValueId running(NodeContext& c, ValueId x, size_t axis, const std::string& op) {
-  const int64_t extent = c.dims(x)[axis];
-  for (int64_t reach = 1; reach < extent; reach *= 2)
-    x = c.op(op, {x, shifted(c, x, axis, reach, op == "mul" ? 1 : 0)});
-  return x;
-}
-
-ValueId cumulated(NodeContext& c, ValueId x, size_t axis, bool exclusive, bool reverse) {
-  if (reverse) x = backwards(c, x, axis);
-  if (exclusive && c.dims(x)[axis] > 0) x = shifted(c, x, axis, 1, c.primitive() == "mul" ? 1 : 0);
-  x = running(c, x, axis, c.primitive());
-  return reverse ? backwards(c, x, axis) : x;
+ValueId cumulated(NodeContext& c, ValueId x, size_t axis, const std::string& kind, bool exclusive, bool reverse) {
+  const Attrs attrs = {
+      {"axis", static_cast<int64_t>(axis)}, {"kind", kind}, {"exclusive", exclusive}, {"reverse", reverse}};
+  return c.op("cumulate", {x}, attrs);
 }
 
 }  // namespace
 
-ValueId running_sum(NodeContext& c, ValueId x, size_t axis) { return running(c, x, axis, "add"); }
+ValueId running_sum(NodeContext& c, ValueId x, size_t axis) { return cumulated(c, x, axis, "sum", false, false); }
 
 // CumSum and CumProd.
 void import_cumulative(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId x = c.in(0);
   const bool exclusive = c.attrs.get_int("exclusive", 0) != 0, reverse = c.attrs.get_int("reverse", 0) != 0;
-  const auto along = [&](int64_t axis) { return cumulated(c, x, static_cast<size_t>(axis), exclusive, reverse); };
+  const auto along = [&](int64_t axis) {
+    return cumulated(c, x, static_cast<size_t>(axis), c.primitive(), exclusive, reverse);
+  };
   if (!c.is_runtime(1)) return c.out(0, along(c.axis(c.const_int(1, "axis"), c.rank(x))));
   if (c.type(c.in(1)).num_elements() != 1)
     c.malformed(fmt::format("{} is {}", c.input_name(1, "axis"), c.type(c.in(1)).to_string()), "one element");
@@ -93,8 +69,6 @@ void import_reverse_sequence(NodeContext& c) {
   c.out(0, c.op("gather", {c.reshape(x, flat), place}, {{"axis", int64_t{0}}}));
 }
 
-// The place of an element in the order is the number of elements that stand before it: larger ones, and equal ones with
-// a smaller index. That is quadratic in the extent, and each element is independent of the others.
 void import_top_k(NodeContext& c) {
   c.require_inputs(c.version() < 10 ? 1 : 2, c.version() < 10 ? 1 : 2);
   const ValueId x = c.in(0);
@@ -116,32 +90,16 @@ void import_top_k(NodeContext& c) {
   if (k < 0 || k > extent)
     c.malformed(fmt::format("k = {} for dimension {} of {}", k, axis, c.type(x).to_string()),
                 fmt::format("0 to {}", extent));
-  constexpr int64_t kLongest = 1 << 15;
-  if (extent > kLongest) c.unsupported(fmt::format("more than {} elements to choose from", kLongest));
-  // The axis last, then one dimension more: [..., element, other].
+  // The axis last, each line along it a row.
   Ints perm(dims.size());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[axis], perm.back());
-  const ValueId rows = c.transpose(x, perm);
-  const Ints row_dims = c.dims(rows);
-  Ints element = row_dims, other = row_dims;
-  element.push_back(1);
-  other.insert(other.end() - 1, 1);
-  const auto rank = static_cast<int64_t>(dims.size());
-  const ValueId a = c.reshape(rows, element), b = c.reshape(rows, other);
-  Ints square(dims.size() + 1, 1);
-  square[dims.size() - 1] = square[dims.size()] = extent;
-  const ValueId earlier = c.op("lt", {c.iota(square, rank), c.iota(square, rank - 1)});
-  const ValueId tie = c.op("logical_and", {c.op("eq", {a, b}), earlier});
-  const ValueId before = c.op("logical_or", {c.op(largest ? "gt" : "lt", {b, a}), tie});
-  const ValueId place = c.reduce("sum", c.cast(before, DType::kI32), {rank}, false);
-  // Which element has place p: [..., p, element].
-  Ints places(dims.size() + 1, 1), elements = places;
-  places[dims.size() - 1] = k;
-  elements.back() = extent;
-  const ValueId here = c.op("eq", {c.reshape(place, other), c.cast(c.iota(places, rank - 1), DType::kI32)});
-  const ValueId number = c.op("select", {here, c.iota(elements, rank), c.scalar(DType::kI64, 0)});
-  const ValueId chosen = c.transpose(c.reduce("sum", number, {rank}, false), perm);
+  Ints result = c.dims(c.transpose(x, perm));
+  result.back() = k;
+  const int64_t rows = std::accumulate(result.begin(), result.end() - 1, int64_t{1}, std::multiplies<>());
+  const ValueId lines = c.reshape(c.transpose(x, perm), {rows, extent, 1});
+  const ValueId first = c.op("order", {lines}, {{"count", k}, {"descending", largest}});
+  const ValueId chosen = c.transpose(c.reshape(first, result), perm);
   c.out(0, c.op("gather_elements", {x, chosen}, {{"axis", static_cast<int64_t>(axis)}}));
   c.out(1, chosen);
 }

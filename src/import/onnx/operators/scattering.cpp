@@ -1,5 +1,5 @@
-// ScatterElements, ScatterND: every place of the result finds the updates that arrive there. Where the indices are
-// known while compiling that is a table, or a concatenation; else each place looks at all updates of its row.
+// ScatterElements, ScatterND. Where the indices are known while compiling they become a table, or a concatenation; else
+// the updates go to their places one after the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,9 +11,6 @@ namespace tessera {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-// Looking at all updates costs places times updates.
-constexpr int64_t kMostLooks = int64_t{1} << 32;
 
 // attribute `reduction` since opset 16: how an update and what was there are joined; empty: it replaces it.
 std::string joining_op(NodeContext& c) {
@@ -85,39 +82,19 @@ std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId update
 
 // x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside is left
 // out.
-ValueId by_search(NodeContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join) {
-  const Ints dims = c.dims(x), update_dims = c.dims(updates);
-  const auto rank = static_cast<int64_t>(dims.size());
-  const int64_t n = dims[dims.size() - 2], m = update_dims[dims.size() - 2];
-  int64_t looks = m;
-  for (const int64_t d : dims) looks *= std::max<int64_t>(1, d);
-  if (looks > kMostLooks) c.unsupported("indices that are not known while compiling, of so many places and updates");
+ValueId at_places(NodeContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join) {
+  const Ints dims = c.dims(x);
+  const size_t rank = dims.size();
+  const int64_t rows = std::accumulate(dims.begin(), dims.end() - 2, int64_t{1}, std::multiplies<>());
+  const int64_t n = dims[rank - 2], inner = dims[rank - 1], m = c.dims(updates)[rank - 2];
   if (m == 0) return x;
-  Ints row(dims.begin(), dims.end() - 2), apart = row, counter(row.size() + 2, 1), updates_apart = update_dims;
-  apart.insert(apart.end(), {1, m});
-  counter[row.size()] = n;
-  const ValueId hit = c.op("eq", {c.reshape(places, apart), c.iota(counter, static_cast<int64_t>(row.size()))});
-  if (join.empty()) {
-    counter[row.size()] = 1;
-    counter[row.size() + 1] = m;
-    const ValueId number = c.iota(counter, static_cast<int64_t>(row.size()) + 1);
-    const ValueId last = c.reduce("max", c.op("select", {hit, number, c.scalar(DType::kI64, -1)}), {rank - 1}, false);
-    Ints with_inner = c.dims(last);
-    with_inner.push_back(1);
-    const ValueId update = c.reshape(c.op("max", {last, c.scalar(DType::kI64, 0)}), with_inner);
-    const ValueId value = c.op("gather_elements", {updates, c.broadcast(update, dims)}, {{"axis", rank - 2}});
-    return c.op("select", {c.reshape(c.op("ge", {last, c.scalar(DType::kI64, 0)}), with_inner), value, x});
-  }
-  // [..., n, m, I]; a place that an update does not reach sees what changes nothing.
-  updates_apart.insert(updates_apart.end() - 2, 1);
-  Ints x_apart = dims, hit_apart = c.dims(hit);
-  x_apart.insert(x_apart.end() - 1, 1);
-  hit_apart.push_back(1);
-  const bool ordered = join == "min" || join == "max";
-  const ValueId nothing = ordered ? c.reshape(x, x_apart) : c.scalar_like(x, join == "mul" ? 1 : 0);
-  const ValueId arriving = c.op("select", {c.reshape(hit, hit_apart), c.reshape(updates, updates_apart), nothing});
-  const std::string kind = ordered ? join : join == "mul" ? "prod" : "sum";
-  return c.op(join, {x, c.reduce(kind, arriving, {rank - 1}, false)});
+  const DType dtype = c.dtype(x);
+  const DType joined = dtype == DType::kBool && !join.empty() ? DType::kU8 : dtype;  // an order for bool, too
+  const auto as_joined = [&](ValueId v, const Ints& to) { return c.reshape(c.cast(v, joined), to); };
+  const ValueId y = c.op(
+      "scatter", {as_joined(x, {rows, n, inner}), c.reshape(places, {rows, m}), as_joined(updates, {rows, m, inner})},
+      {{"join", join.empty() ? std::string("none") : join}});
+  return c.cast(c.reshape(y, dims), dtype);
 }
 
 void require_updates(NodeContext& c, bool fits) {
@@ -131,7 +108,7 @@ void require_updates(NodeContext& c, bool fits) {
 
 ValueId scattered(NodeContext& c, ValueId x, ValueId places, ValueId updates) {
   const Ints dims = {c.dims(x)[0], 1}, update_dims = {c.dims(updates)[0], 1};
-  const ValueId y = by_search(c, c.reshape(x, dims), places, c.reshape(updates, update_dims), "");
+  const ValueId y = at_places(c, c.reshape(x, dims), places, c.reshape(updates, update_dims), "");
   return c.reshape(y, {dims[0]});
 }
 
@@ -179,7 +156,7 @@ void import_scatter_nd(NodeContext& c) {
     inside = inside ? c.op("logical_and", {*inside, fits}) : fits;
   }
   const ValueId at = c.op("select", {*inside, *place, c.scalar(DType::kI64, -1)});
-  c.out(0, c.reshape(by_search(c, rows, at, update_rows, join), dims));
+  c.out(0, c.reshape(at_places(c, rows, at, update_rows, join), dims));
 }
 
 void import_scatter_elements(NodeContext& c) {
@@ -217,7 +194,7 @@ void import_scatter_elements(NodeContext& c) {
     return c.reshape(t, with_inner);
   };
   const ValueId rows = turned(x);
-  const ValueId y = by_search(c, rows, c.transpose(places, perm), turned(updates), join);
+  const ValueId y = at_places(c, rows, c.transpose(places, perm), turned(updates), join);
   Ints flat = c.dims(y);
   flat.pop_back();
   c.out(0, c.transpose(c.reshape(y, flat), perm));

@@ -1,0 +1,182 @@
+// cumulate: running totals along an axis.
+//
+// Along a long contiguous axis the additions would wait for each other. There the axis is cut into equal parts: first
+// the total of each part, which is a vector reduction, then all parts side by side, each from where the one before
+// ends.
+#include "ops/loop_util.h"
+#include "ops/op_util.h"
+#include "ops/primitives.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kParts = 8;         // running totals side by side
+constexpr int64_t kFewElements = 64;  // per part; below, one running total
+constexpr int64_t kLanes = 64;        // running totals in registers where the axis is not the last one
+
+struct Plan {
+  BinaryOp op;
+  DType dtype, wide;  // of the elements, of the totals
+  bool exclusive, reverse;
+  int64_t outer, extent, inner;
+};
+
+DType wide_type(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype; }
+
+Plan plan_of(const OpContext& ctx) {
+  const TensorType& x = ctx.inputs[0];
+  const auto axis = static_cast<size_t>(ctx.attrs.get_int("axis"));
+  return {ctx.attrs.get<std::string>("kind") == "sum" ? BinaryOp::kAdd : BinaryOp::kMul,
+          x.dtype,
+          wide_type(x.dtype),
+          ctx.attrs.get_or<bool>("exclusive", false),
+          ctx.attrs.get_or<bool>("reverse", false),
+          extent_of(x.shape, 0, axis),
+          extent_of(x.shape, axis, axis + 1),
+          extent_of(x.shape, axis + 1, x.shape.size())};
+}
+
+std::vector<TensorType> infer(const OpContext& ctx) {
+  const TensorType& x = ctx.inputs[0];
+  require_dtype(ctx, 0, is_arithmetic, kArithmeticTypes);
+  require_rank(ctx, 0, 1, 1 << 30);
+  require_int(ctx, "axis", 0, x.rank() - 1);
+  require_word(ctx, "kind", ctx.attrs.get<std::string>("kind"), {"sum", "prod"});
+  return {TensorType{x.dtype, x.shape, {}}};
+}
+
+Tensor evaluate(const OpContext& ctx, const std::vector<const Tensor*>& inputs) {
+  const Tensor& x = *inputs[0];
+  const auto axis = static_cast<size_t>(ctx.attrs.get_int("axis"));
+  const bool sum = ctx.attrs.get<std::string>("kind") == "sum";
+  const bool exclusive = ctx.attrs.get_or<bool>("exclusive", false), reverse = ctx.attrs.get_or<bool>("reverse", false);
+  Tensor y(x.dtype(), x.dims());
+  int64_t inner = 1;
+  for (size_t d = axis + 1; d < x.dims().size(); ++d) inner *= x.dims()[d];
+  const int64_t extent = x.dims()[axis];
+  for (int64_t start = 0; start < x.num_elements(); ++start) {
+    if (start / inner % extent != 0) continue;  // the first element of a line along the axis
+    double real = sum ? 0 : 1;
+    uint64_t whole = sum ? 0 : 1;
+    for (int64_t i = 0; i < extent; ++i) {
+      const int64_t at = start + (reverse ? extent - 1 - i : i) * inner;
+      const auto put = [&] {
+        if (is_float(x.dtype())) y.set_double(at, real);
+        else y.set_int(at, static_cast<int64_t>(whole));
+      };
+      if (exclusive) put();
+      if (is_float(x.dtype())) {
+        real = sum ? real + x.get_double(at) : real * x.get_double(at);
+      } else {
+        const auto value = static_cast<uint64_t>(x.get_int(at));
+        whole = sum ? whole + value : whole * value;
+      }
+      if (!exclusive) put();
+    }
+  }
+  return y;
+}
+
+// out[at] becomes the total in `total`, which takes in x[at].
+Stmt step(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const BufferPtr& total, const Expr& which,
+          const Expr& at) {
+  const Expr sum = load(total, {which});
+  const Stmt put = store(out, {at}, cast(plan.dtype, sum));
+  const Stmt add = store(total, {which}, binary(plan.op, sum, cast(plan.wide, load(x, {at}))));
+  return plan.exclusive ? seq({put, add}) : seq({add, put});
+}
+
+// `lanes` neighbouring lines from `start` on.
+Stmt beside(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Expr& start, int64_t lanes) {
+  const BufferPtr total = make_buffer("total", plan.wide, {lanes}, MemoryScope::kRegister);
+  const Expr identity = constant(plan.wide, plan.op == BinaryOp::kAdd ? 0 : 1);
+  const auto at = [&](const Var& i) {
+    return start + (plan.reverse ? Expr(plan.extent - 1) - i : Expr(i)) * Expr(plan.inner);
+  };
+  return with({total}, {vector_loop("l", lanes, [&](const Var& l) { return store(total, {l}, identity); }),
+                        serial_loop("i", plan.extent, [&](const Var& i) {
+                          return vector_loop("l", lanes,
+                                             [&](const Var& l) { return step(plan, x, out, total, l, at(i) + l); });
+                        })});
+}
+
+// One contiguous line from `start` on.
+Stmt along(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Expr& start) {
+  const int64_t parts = plan.extent >= kParts * kFewElements ? kParts : 1;
+  const int64_t length = plan.extent / parts;
+  const BufferPtr total = make_buffer("total", plan.wide, {parts}, MemoryScope::kRegister);
+  const Expr identity = constant(plan.wide, plan.op == BinaryOp::kAdd ? 0 : 1);
+  const auto at = [&](const Expr& i) { return start + (plan.reverse ? Expr(plan.extent - 1) - i : i); };
+  std::vector<Stmt> body = {store(total, {0}, identity)};
+  for (int64_t p = 1; p < parts; ++p) {
+    body.push_back(store(total, {p}, identity));
+    body.push_back(vector_loop("i", length, [&](const Var& i) {
+      // Of the part before, whichever way it runs: a reduction has no order.
+      const Expr first = plan.reverse ? at(Expr(p * length) - Expr(1)) : at(Expr((p - 1) * length));
+      return store(total, {p}, binary(plan.op, load(total, {p}), cast(plan.wide, load(x, {first + i}))));
+    }));
+    body.push_back(store(total, {p}, binary(plan.op, load(total, {p - 1}), load(total, {p}))));
+  }
+  body.push_back(serial_loop("i", length, [&](const Var& i) {
+    return unrolled_loop("p", parts,
+                         [&](const Var& p) { return step(plan, x, out, total, p, at(p * Expr(length) + i)); });
+  }));
+  const int64_t rest = plan.extent - parts * length;
+  if (rest > 0)
+    body.push_back(serial_loop(
+        "i", rest, [&](const Var& i) { return step(plan, x, out, total, parts - 1, at(Expr(parts * length) + i)); }));
+  return with({total}, body);
+}
+
+LoopProgram loops(const OpContext& ctx) {
+  const Plan plan = plan_of(ctx);
+  LoopProgram program = start_loops(ctx, plan.dtype, plan.outer * plan.extent * plan.inner);
+  const BufferPtr &x = program.params[0], &out = program.params[1];
+  if (plan.outer * plan.extent * plan.inner == 0) {
+    program.body = seq({});
+  } else if (plan.inner == 1) {
+    program.body =
+        parallel_loop("o", plan.outer, [&](const Var& o) { return along(plan, x, out, o * Expr(plan.extent)); });
+  } else {
+    const int64_t whole = plan.inner / kLanes, rest = plan.inner % kLanes;
+    const Expr line = plan.extent * plan.inner;
+    std::vector<Stmt> parts;
+    if (whole > 0)
+      parts.push_back(parallel_loop("t", plan.outer * whole, [&](const Var& t) {
+        return beside(plan, x, out, floordiv(t, Expr(whole)) * line + floormod(t, Expr(whole)) * Expr(kLanes), kLanes);
+      }));
+    if (rest > 0)
+      parts.push_back(parallel_loop(
+          "o", plan.outer, [&](const Var& o) { return beside(plan, x, out, o * line + Expr(whole * kLanes), rest); }));
+    program.body = seq(parts);
+  }
+  return program;
+}
+
+}  // namespace
+
+const OpDef& cumulate_op() {
+  static const OpDef op{
+      .name = "cumulate",
+      .doc = "The running sum or product along an axis. f16 and bf16 are accumulated in f32.",
+      .kind = OpKind::kProcedure,
+      .min_inputs = 1,
+      .max_inputs = 1,
+      .attrs = {{"axis", AttrKind::kInt, true, "the dimension along which it runs"},
+                {"kind", AttrKind::kString, true, "sum or prod"},
+                {"exclusive", AttrKind::kBool, false, "without the element itself; default false"},
+                {"reverse", AttrKind::kBool, false, "from the end; default false"}},
+      .infer = infer,
+      .evaluate = evaluate,
+      .loops = loops,
+      .example = R"(
+graph @main(%x: f32[4]) -> (%y: f32[4]) {
+  %y = cumulate(%x) {axis = 0, exclusive = true, kind = "sum"} : f32[4]
+}
+run x = 1 2 3 4 -> y = 0 1 3 6
+)",
+  };
+  return op;
+}
+
+}  // namespace tessera

@@ -1,0 +1,69 @@
+#include "ops/loop_util.h"
+
+#include "ops/op_util.h"
+#include "support/error.h"
+
+namespace tessera {
+
+int64_t extent_of(const Shape& shape, size_t first, size_t end) {
+  int64_t product = 1;
+  for (size_t d = first; d < end; ++d) {
+    const auto extent = as_int(shape[d]);
+    check(extent.has_value(), "the loops of a procedure for a shape that is not static");
+    product *= *extent;
+  }
+  return product;
+}
+
+LoopProgram start_loops(const OpContext& ctx, DType result, int64_t elements) {
+  LoopProgram program;
+  program.name = ctx.op.name;
+  for (size_t i = 0; i < ctx.inputs.size(); ++i) {
+    const TensorType& type = ctx.inputs[i];
+    program.params.push_back(
+        make_buffer("in" + std::to_string(i), type.dtype, {extent_of(type.shape, 0, type.shape.size())}));
+  }
+  program.params.push_back(make_buffer("out", result, {elements}));
+  return program;
+}
+
+namespace {
+
+Stmt loop(const std::string& name, Expr extent, ForKind kind, const std::function<Stmt(const Var&)>& body) {
+  const Var var = make_var(name);
+  Stmt inner = body(var);
+  return for_loop(var, 0, std::move(extent), kind, std::move(inner));
+}
+
+}  // namespace
+
+Stmt serial_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body) {
+  return loop(name, std::move(extent), ForKind::kSerial, body);
+}
+
+Stmt parallel_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body, bool pays) {
+  return loop(name, extent, pays && extent > 1 ? ForKind::kParallel : ForKind::kSerial, body);
+}
+
+Stmt vector_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {
+  return loop(name, extent, ForKind::kVectorized, body);
+}
+
+Stmt unrolled_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {
+  return loop(name, extent, ForKind::kUnrolled, body);
+}
+
+Stmt with(const std::vector<BufferPtr>& buffers, const std::vector<Stmt>& body) {
+  Stmt s = seq(body);
+  for (size_t i = buffers.size(); i-- > 0;) s = alloc(buffers[i], s);
+  return s;
+}
+
+BufferPtr local_buffer(const std::string& name, DType dtype, std::vector<Expr> shape) {
+  return make_buffer(name, dtype, std::move(shape), MemoryScope::kLocal);
+}
+
+Expr index_of(Expr value) { return cast(DType::kI64, std::move(value)); }
+Expr constant(DType dtype, double value) { return const_of(dtype, value); }
+
+}  // namespace tessera

@@ -1,0 +1,153 @@
+// scatter: updates that arrive at places which other values name.
+#include "ops/loop_util.h"
+#include "ops/op_util.h"
+#include "ops/primitives.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kCopied = 1 << 14;  // elements that a thread copies at a time
+
+constexpr std::string_view kJoins[] = {"none", "add", "mul", "min", "max"};
+
+std::vector<TensorType> infer(const OpContext& ctx) {
+  const TensorType &x = ctx.inputs[0], &places = ctx.inputs[1], &updates = ctx.inputs[2];
+  const std::string& join = ctx.attrs.get<std::string>("join");
+  require_word(ctx, "join", join, {std::begin(kJoins), std::end(kJoins)});
+  if (join == "none") require_dtype(ctx, 0, is_movable, kMovableTypes);
+  else require_dtype(ctx, 0, is_arithmetic, kArithmeticTypes);
+  require_dtype(ctx, 1, is_index, kIndexTypes);
+  if (updates.dtype != x.dtype)
+    ctx.fail("TSR-2021", describe_operand(ctx, 2) + " for " + describe_operand(ctx, 0), "equal element types");
+  require_rank(ctx, 0, 3, 3);
+  require_rank(ctx, 1, 2, 2);
+  require_rank(ctx, 2, 3, 3);
+  const bool fits = equal_extents(x.shape[0], places.shape[0]) && equal_extents(x.shape[0], updates.shape[0]) &&
+                    equal_extents(places.shape[1], updates.shape[1]) && equal_extents(x.shape[2], updates.shape[2]);
+  if (!fits)
+    ctx.fail("TSR-2024",
+             describe_operand(ctx, 1) + " and " + describe_operand(ctx, 2) + " for " + describe_operand(ctx, 0),
+             "x [B, P, I], places [B, U] and updates [B, U, I]");
+  return {TensorType{x.dtype, x.shape, {}}};
+}
+
+Tensor evaluate(const OpContext& ctx, const std::vector<const Tensor*>& inputs) {
+  const Tensor &x = *inputs[0], &places = *inputs[1], &updates = *inputs[2];
+  const std::string& join = ctx.attrs.get<std::string>("join");
+  const bool real = is_float(x.dtype());
+  const int64_t batch = x.dims()[0], extent = x.dims()[1], inner = x.dims()[2], count = places.dims()[1];
+  Tensor y(x.dtype(), x.dims());
+  const auto copy = [&](Tensor& to, int64_t at, const Tensor& from, int64_t source) {
+    if (real) to.set_double(at, from.get_double(source));
+    else to.set_int(at, from.get_int(source));
+  };
+  for (int64_t i = 0; i < x.num_elements(); ++i) copy(y, i, x, i);
+  const auto joined = [&](auto old, auto update) {
+    if (join == "add") return old + update;
+    if (join == "mul") return old * update;
+    if (update != update || old != old) return old != old ? old : update;  // NaN wins
+    return (join == "min") == (update < old) ? update : old;
+  };
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t u = 0; u < count; ++u) {
+      const int64_t place = places.get_int(b * count + u);
+      if (place < 0 || place >= extent) continue;
+      for (int64_t i = 0; i < inner; ++i) {
+        const int64_t at = (b * extent + place) * inner + i, source = (b * count + u) * inner + i;
+        if (join == "none") copy(y, at, updates, source);
+        else if (real) y.set_double(at, joined(y.get_double(at), updates.get_double(source)));
+        else if (x.dtype() == DType::kU64 && (join == "min" || join == "max"))
+          y.set_int(at, static_cast<int64_t>(joined(static_cast<uint64_t>(y.get_int(at)),
+                                                    static_cast<uint64_t>(updates.get_int(source)))));
+        else if (join == "add" || join == "mul")  // wrapping
+          y.set_int(at, static_cast<int64_t>(joined(static_cast<uint64_t>(y.get_int(at)),
+                                                    static_cast<uint64_t>(updates.get_int(source)))));
+        else y.set_int(at, joined(y.get_int(at), updates.get_int(source)));
+      }
+    }
+  return y;
+}
+
+// out[begin ..] = x[begin ..]
+Stmt copied(const BufferPtr& x, const BufferPtr& out, const Expr& begin, int64_t count) {
+  return vector_loop("e", count, [&](const Var& e) { return store(out, {begin + e}, load(x, {begin + e})); });
+}
+
+LoopProgram loops(const OpContext& ctx) {
+  const TensorType& x_type = ctx.inputs[0];
+  const int64_t batch = extent_of(x_type.shape, 0, 1), extent = extent_of(x_type.shape, 1, 2),
+                inner = extent_of(x_type.shape, 2, 3), count = extent_of(ctx.inputs[1].shape, 1, 2);
+  const std::string& join = ctx.attrs.get<std::string>("join");
+  LoopProgram program = start_loops(ctx, x_type.dtype, batch * extent * inner);
+  const BufferPtr &x = program.params[0], &places = program.params[1], &updates = program.params[2],
+                  &out = program.params[3];
+  const int64_t member = extent * inner;
+  if (batch * member == 0) {
+    program.body = seq({});
+    return program;
+  }
+  const auto combined = [&](const Expr& old, const Expr& update) {
+    if (join == "add") return binary(BinaryOp::kAdd, old, update);
+    if (join == "mul") return binary(BinaryOp::kMul, old, update);
+    if (join == "min") return binary(BinaryOp::kMin, old, update);
+    if (join == "max") return binary(BinaryOp::kMax, old, update);
+    return update;
+  };
+  // In order: the last of the updates of a place stays.
+  const auto updated = [&](const Expr& b) {
+    return serial_loop("u", count, [&](const Var& u) {
+      const Cell place("place", DType::kI64);
+      const Expr from = (b * Expr(count) + u) * Expr(inner);
+      const Expr to = b * Expr(member) + place.get() * Expr(inner);
+      const Expr fits = logical_and(Expr(0) <= place.get(), place.get() < Expr(extent));
+      return with({place.buffer}, {place.set(index_of(load(places, {b * Expr(count) + u}))),
+                                   if_then(fits, vector_loop("i", inner, [&](const Var& i) {
+                                             return store(out, {to + i},
+                                                          combined(load(out, {to + i}), load(updates, {from + i})));
+                                           }))});
+    });
+  };
+  const bool bytes = dtype_bits(x_type.dtype) >= 8;  // threads would share bytes otherwise
+  if (batch > 1) {
+    program.body = parallel_loop(
+        "b", batch, [&](const Var& b) { return seq({copied(x, out, b * Expr(member), member), updated(b)}); }, bytes);
+  } else {
+    const int64_t pieces = member / kCopied, rest = member % kCopied;
+    std::vector<Stmt> parts;
+    if (pieces > 0)
+      parts.push_back(
+          parallel_loop("p", pieces, [&](const Var& p) { return copied(x, out, p * Expr(kCopied), kCopied); }, bytes));
+    if (rest > 0) parts.push_back(copied(x, out, pieces * kCopied, rest));
+    parts.push_back(updated(0));
+    program.body = seq(parts);
+  }
+  return program;
+}
+
+}  // namespace
+
+const OpDef& scatter_op() {
+  static const OpDef op{
+      .name = "scatter",
+      .doc =
+          "x [B, P, I] with updates [B, U, I] at places [B, U] of dimension 1, one after the other; a place that does "
+          "not exist takes none.",
+      .kind = OpKind::kProcedure,
+      .min_inputs = 3,
+      .max_inputs = 3,
+      .attrs = {{"join", AttrKind::kString, true,
+                 "none (the update replaces what is there), add, mul, min or max (NaN wins)"}},
+      .infer = infer,
+      .evaluate = evaluate,
+      .loops = loops,
+      .example = R"(
+graph @main(%x: f32[1,4,1], %p: i64[1,3], %u: f32[1,3,1]) -> (%y: f32[1,4,1]) {
+  %y = scatter(%x, %p, %u) {join = "add"} : f32[1,4,1]
+}
+run x = 1 2 3 4 ; p = 1 -1 1 ; u = 10 20 30 -> y = 1 42 3 4
+)",
+  };
+  return op;
+}
+
+}  // namespace tessera

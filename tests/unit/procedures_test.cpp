@@ -1,0 +1,192 @@
+// Procedures: the evaluator on values that the test knows, and the loops, interpreted and compiled for every target,
+// against the evaluator on random shapes and types.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "codegen_harness.h"
+#include "graph/op_def.h"
+#include "loop/verify.h"
+#include "ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+using Dims = std::vector<int64_t>;
+
+struct Node1 {
+  const OpDef& op;
+  std::vector<TensorType> types;
+  Attrs attrs;
+  std::vector<GraphPtr> regions = {};
+  std::string loc = {};
+
+  Node1(const std::string& name, const std::vector<Tensor>& inputs, Attrs given)
+      : op(standard_ops().get(name)), attrs(std::move(given)) {
+    for (const Tensor& input : inputs) types.push_back({input.dtype(), make_shape(input.dims()), {}});
+  }
+  OpContext context() const { return {op, types, attrs, regions, loc}; }
+};
+
+Tensor evaluated(const std::string& name, const std::vector<Tensor>& inputs, const Attrs& attrs) {
+  const Node1 node(name, inputs, attrs);
+  const auto results = infer_types(node.op, node.types, node.attrs, {}, "");
+  std::vector<const Tensor*> operands;
+  for (const Tensor& input : inputs) operands.push_back(&input);
+  Tensor y = node.op.evaluate(node.context(), operands);
+  EXPECT_EQ(y.dims(), results[0].dims());
+  EXPECT_EQ(y.dtype(), results[0].dtype);
+  return y;
+}
+
+// `native`: compiled too, which takes a moment.
+void expect_same(const std::string& name, const std::vector<Tensor>& inputs, const Attrs& attrs, bool native,
+                 double rtol = 1e-6) {
+  const Tensor want = evaluated(name, inputs, attrs);
+  const Node1 node(name, inputs, attrs);
+  const LoopProgram loops = node.op.loops(node.context());
+  EXPECT_EQ(verify(loops), std::vector<std::string>());
+  std::vector<Tensor> flat;
+  for (const Tensor& input : inputs) flat.push_back(input.with_dims({input.num_elements()}));
+  const Tensor got = run_interpreted(loops, flat)[0];
+  std::string what = name;
+  for (const TensorType& type : node.types) what += " " + type.to_string();
+  EXPECT_EQ(difference(got, want.with_dims({want.num_elements()}), rtol), "") << what;
+  if (native && want.num_elements() > 0) expect_agrees(loops, flat, rtol);
+}
+
+int64_t pick(std::mt19937& random, std::initializer_list<int64_t> values) {
+  return values.begin()[random() % values.size()];
+}
+
+const std::vector<DType> kTypes = {DType::kF32, DType::kI64, DType::kF64, DType::kF16, DType::kI32, DType::kBF16,
+                                   DType::kU8,  DType::kU64, DType::kI8,  DType::kU32, DType::kI16, DType::kU16};
+
+TEST(Procedures, CumulateKnown) {
+  const Tensor x = Tensor::from_ints({1, 2, 3, 4});
+  const auto run = [&](bool exclusive, bool reverse, const std::string& kind) {
+    const Tensor y = evaluated("cumulate", {x},
+                               {{"axis", int64_t{0}}, {"kind", kind}, {"exclusive", exclusive}, {"reverse", reverse}});
+    return std::vector<int64_t>(y.as<int64_t>().begin(), y.as<int64_t>().end());
+  };
+  EXPECT_EQ(run(false, false, "sum"), (Dims{1, 3, 6, 10}));
+  EXPECT_EQ(run(true, false, "sum"), (Dims{0, 1, 3, 6}));
+  EXPECT_EQ(run(false, true, "sum"), (Dims{10, 9, 7, 4}));
+  EXPECT_EQ(run(true, true, "prod"), (Dims{24, 12, 4, 1}));
+}
+
+TEST(Procedures, Cumulate) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 60; ++round) {
+    const DType dtype = kTypes[static_cast<size_t>(round) % kTypes.size()];
+    const Dims dims = {pick(random, {1, 2, 3}), pick(random, {0, 1, 2, 7, 600, 1031}), pick(random, {1, 1, 3, 64, 77})};
+    const bool product = random() % 4 == 0;
+    Tensor x = random_tensor(dtype, dims, random);
+    if (product && is_float(dtype))
+      for (int64_t i = 0; i < x.num_elements(); ++i) x.set_double(i, random() % 2 ? 1 : -1);
+    const double rtol = dtype == DType::kBF16 ? 1e-2 : dtype == DType::kF16 ? 2e-3 : 1e-5;
+    expect_same("cumulate", {x},
+                {{"axis", int64_t{round % 7 == 0 ? 0 : 1}},
+                 {"kind", std::string(product ? "prod" : "sum")},
+                 {"exclusive", random() % 2 == 0},
+                 {"reverse", random() % 2 == 0}},
+                round % 6 == 0, rtol);
+  }
+}
+
+TEST(Procedures, Scatter) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 60; ++round) {
+    const DType dtype = kTypes[static_cast<size_t>(round) % kTypes.size()];
+    const int64_t batch = pick(random, {1, 1, 3}), places = pick(random, {1, 5, 40, 3000}),
+                  inner = pick(random, {0, 1, 1, 7, 16, 33}), count = pick(random, {0, 1, 9, 50});
+    Tensor at(round % 2 ? DType::kI64 : DType::kI32, {batch, count});
+    for (int64_t i = 0; i < at.num_elements(); ++i)
+      at.set_int(i, static_cast<int64_t>(random() % static_cast<uint64_t>(places + 4)) - 2);
+    const std::string join = std::vector<std::string>{"none", "add", "mul", "min", "max"}[random() % 5];
+    // Sums in 16 bits are rounded after each update, by the evaluator and by the loops.
+    expect_same("scatter",
+                {random_tensor(dtype, {batch, places, inner}, random, true), at,
+                 random_tensor(dtype, {batch, count, inner}, random, true)},
+                {{"join", join}}, round % 6 == 0, 1e-5);
+  }
+  // Types whose elements share bytes, or have no arithmetic.
+  for (const DType dtype : {DType::kBool, DType::kI4, DType::kF8E4M3FN})
+    expect_same("scatter",
+                {random_tensor(dtype, {3, 5, 3}, random), Tensor::from_ints({4, 0, 4, 1, 1, 2}).with_dims({3, 2}),
+                 random_tensor(dtype, {3, 2, 3}, random)},
+                {{"join", std::string("none")}}, true);
+}
+
+TEST(Procedures, OrderKnown) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  Tensor x(DType::kF32, {1, 8, 1});
+  const std::vector<double> values = {0, -0.0, nan, -inf, 3, inf, -2, nan};
+  for (size_t i = 0; i < values.size(); ++i) x.set_double(static_cast<int64_t>(i), values[i]);
+  const auto run = [&](bool descending) {
+    const Tensor y = evaluated("order", {x}, {{"count", int64_t{8}}, {"descending", descending}});
+    return std::vector<int64_t>(y.as<int64_t>().begin(), y.as<int64_t>().end());
+  };
+  EXPECT_EQ(run(false), (Dims{3, 6, 0, 1, 4, 5, 2, 7}));
+  EXPECT_EQ(run(true), (Dims{2, 7, 5, 4, 0, 1, 6, 3}));
+}
+
+// All ways: few elements, a short list, parts of the range, a whole sort; narrow and wide values; many equal ones.
+TEST(Procedures, Order) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 120; ++round) {
+    const DType dtype = kTypes[static_cast<size_t>(round) % kTypes.size()];
+    const int64_t extent = pick(random, {0, 1, 2, 63, 64, 65, 130, 500, 1500}),
+                  width = pick(random, {0, 1, 1, 1, 1, 3});
+    const int64_t count = std::min(extent, pick(random, {0, 1, 5, 64, 65, 100, 300, 1500}));
+    Tensor x = random_tensor(dtype, {pick(random, {1, 2, 3}), extent, width}, random, true);
+    if (round % 3 == 0)  // the whole range of the type
+      for (int64_t i = 0; i < x.num_elements(); ++i) {
+        if (is_float(dtype))
+          x.set_double(i, std::ldexp(static_cast<double>(random()) - 2e9, static_cast<int>(random() % 60) - 50));
+        else x.set_int(i, static_cast<int64_t>(random()) << (random() % 33));
+      }
+    expect_same("order", {x}, {{"count", count}, {"descending", random() % 2 == 0}}, round % 8 == 0);
+  }
+  expect_same("order", {random_tensor(DType::kBool, {2, 100, 1}, random)}, {{"count", int64_t{100}}}, true);
+}
+
+TEST(Procedures, SuppressKnown) {
+  Tensor boxes(DType::kF32, {1, 4, 4}), scores(DType::kF32, {1, 1, 4}), limit(DType::kI64, {}), share(DType::kF32, {});
+  const std::vector<double> corners = {0, 0, 1, 1, 1, 1, 0, 0.1, 5, 5, 6, 6, 5, 5, 6, 6.1};
+  for (size_t i = 0; i < corners.size(); ++i) boxes.set_double(static_cast<int64_t>(i), corners[i]);
+  const std::vector<double> given = {0.9, 0.8, 0.7, 0.75};
+  for (size_t i = 0; i < given.size(); ++i) scores.set_double(static_cast<int64_t>(i), given[i]);
+  limit.set_int(0, 4);
+  share.set_double(0, 0.85);
+  const Tensor y = evaluated("suppress", {boxes, scores, limit, share}, {{"most", int64_t{4}}});
+  EXPECT_EQ(std::vector<int64_t>(y.as<int64_t>().begin(), y.as<int64_t>().end()), (Dims{0, 3, -1, -1}));
+}
+
+TEST(Procedures, Suppress) {
+  std::mt19937 random(4);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int round = 0; round < 30; ++round) {
+    const DType dtype = round % 3 == 2 ? DType::kF64 : DType::kF32;
+    const int64_t images = pick(random, {1, 2}), classes = pick(random, {1, 3}), n = pick(random, {1, 2, 17, 120});
+    Tensor boxes(dtype, {images, n, 4}), scores(dtype, {images, classes, n}), limit(DType::kI64, {}), share(dtype, {}),
+        lowest(dtype, {});
+    for (int64_t i = 0; i < boxes.num_elements(); ++i) boxes.set_double(i, uniform(0, 1));
+    // Scores repeat, and some are NaN.
+    for (int64_t i = 0; i < scores.num_elements(); ++i)
+      scores.set_double(i, random() % 20 == 0 ? std::nan("") : static_cast<double>(random() % 50) / 50);
+    limit.set_int(0, pick(random, {0, 1, 5, 100}));
+    share.set_double(0, uniform(0, 0.8));
+    lowest.set_double(0, uniform(0, 0.5));
+    std::vector<Tensor> inputs = {boxes, scores, limit, share};
+    if (round % 2) inputs.push_back(lowest);
+    expect_same("suppress", inputs, {{"most", pick(random, {0, 1, 7, 16, 130})}, {"centres", random() % 2 == 0}},
+                round % 5 == 0);
+  }
+}
+
+}  // namespace
+}  // namespace tessera
