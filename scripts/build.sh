@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what is missing, configures and builds.
 #
-#   scripts/build.sh [PRESET] [TARGET...]      PRESET: release (default), debug, asan, tsan
+#   scripts/build.sh [PRESET] [TARGET...]      PRESET: release (default), debug, asan, tsan, fuzz (the fuzz targets alone)
 #
 # The results are in build/ (build-PRESET/ for the other presets).
 set -euo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 preset=release
 case ${1:-} in
-  release | debug | asan | tsan) preset=$1; shift ;;
+  release | debug | asan | tsan | fuzz) preset=$1; shift ;;
   -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 

@@ -3,7 +3,7 @@
 # checks, in well under a second. Works on a fresh Debian 12 with nothing but git, as root or through sudo.
 #
 #   scripts/setup.sh             what the build, the tests and the demo need
-#   scripts/setup.sh --dev       also clang-format, clang-tidy and the libFuzzer run time
+#   scripts/setup.sh --dev       also clang-format and clang-tidy
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
 # What goes where:  Debian packages -> the system;  Python packages -> .venv/ (pinned in scripts/requirements.txt);
@@ -15,7 +15,8 @@ cd "$(dirname "$0")/.."
 packages=(
   g++ cmake ninja-build ccache
   llvm-19-dev liblld-19-dev     # code generation and in-process linking
-  clang-19                      # turns external kernels (C11) into bitcode at build time
+  clang-19                      # turns external kernels (C11) into bitcode at build time; builds the fuzz targets
+  libclang-rt-19-dev            # libFuzzer and the sanitizers' run time for clang
   llvm-19-tools                 # FileCheck
   protobuf-compiler libprotobuf-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev
@@ -24,7 +25,7 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3-venv python3-dev ca-certificates
 )
-dev_packages=(clang-format-19 clang-tidy-19 libclang-rt-19-dev)
+dev_packages=(clang-format-19 clang-tidy-19)
 
 # The demo's models come out of this wheel. It is unpacked, never installed: its own dependencies are not needed.
 rapidocr=rapidocr-onnxruntime==1.4.4

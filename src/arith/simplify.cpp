@@ -26,13 +26,7 @@ int64_t floor_mod(int64_t a, int64_t b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-// Sums wrap as the expressions that they stand for do.
-int64_t wrap_add(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t wrap_mul(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
+int64_t negated(int64_t a) { return static_cast<int64_t>(0 - static_cast<uint64_t>(a)); }
 
 // A total order on expressions that does not depend on addresses.
 int compare(const Expr& a, const Expr& b) {
@@ -55,32 +49,45 @@ int compare(const Expr& a, const Expr& b) {
 
 bool is_binary(const Expr& e, BinaryOp op) { return e->kind == ExprKind::kBinary && e->binary == op; }
 
-// constant + sum of coefficient * term; terms sorted, distinct, not sums themselves; coefficients not zero.
+// constant + sum of coefficient * term; terms sorted, distinct, not sums themselves; coefficients not zero. A number
+// that does not fit into 64 bits wraps, and nothing may be concluded from the sum.
 struct Linear {
   int64_t constant = 0;
   std::vector<std::pair<Expr, int64_t>> terms;
+  bool exact = true;
 
+  int64_t sum(int64_t a, int64_t b) {
+    int64_t result;
+    if (__builtin_add_overflow(a, b, &result)) exact = false;
+    return result;
+  }
+  int64_t product(int64_t a, int64_t b) {
+    int64_t result;
+    if (__builtin_mul_overflow(a, b, &result)) exact = false;
+    return result;
+  }
   void add_term(const Expr& term, int64_t coefficient) {
     if (coefficient == 0) return;
     const auto it = std::lower_bound(terms.begin(), terms.end(), term,
                                      [](const auto& entry, const Expr& t) { return compare(entry.first, t) < 0; });
     if (it != terms.end() && structurally_equal(it->first, term)) {
-      it->second = wrap_add(it->second, coefficient);
+      it->second = sum(it->second, coefficient);
       if (it->second == 0) terms.erase(it);
     } else {
       terms.insert(it, {term, coefficient});
     }
   }
   void add(const Linear& other, int64_t factor) {
-    constant = wrap_add(constant, wrap_mul(other.constant, factor));
-    for (const auto& [term, coefficient] : other.terms) add_term(term, wrap_mul(coefficient, factor));
+    exact = exact && other.exact;
+    constant = sum(constant, product(other.constant, factor));
+    for (const auto& [term, coefficient] : other.terms) add_term(term, product(coefficient, factor));
   }
 };
 
 // Decomposes the i64 expression `e` without simplifying its terms.
 void decompose(const Expr& e, int64_t factor, Linear& out) {
   if (const auto c = as_int(e)) {
-    out.constant = wrap_add(out.constant, wrap_mul(*c, factor));
+    out.constant = out.sum(out.constant, out.product(*c, factor));
     return;
   }
   if (e->kind == ExprKind::kBinary) {
@@ -88,22 +95,28 @@ void decompose(const Expr& e, int64_t factor, Linear& out) {
     const Expr& b = e->operands[1];
     if (e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub) {
       decompose(a, factor, out);
-      decompose(b, e->binary == BinaryOp::kSub ? wrap_mul(factor, -1) : factor, out);
+      decompose(b, e->binary == BinaryOp::kSub ? out.product(factor, -1) : factor, out);
       return;
     }
     if (e->binary == BinaryOp::kMul) {
-      if (const auto cb = as_int(b)) return decompose(a, wrap_mul(factor, *cb), out);
-      if (const auto ca = as_int(a)) return decompose(b, wrap_mul(factor, *ca), out);
+      if (const auto cb = as_int(b)) return decompose(a, out.product(factor, *cb), out);
+      if (const auto ca = as_int(a)) return decompose(b, out.product(factor, *ca), out);
     }
   }
   if (e->kind == ExprKind::kUnary && e->unary == UnaryOp::kNeg)
-    return decompose(e->operands[0], wrap_mul(factor, -1), out);
+    return decompose(e->operands[0], out.product(factor, -1), out);
   out.add_term(e, factor);
 }
 
 Linear linear_of(const Expr& e) {
   Linear linear;
   decompose(e, 1, linear);
+  return linear;
+}
+
+Linear difference_of(const Expr& a, const Expr& b) {
+  Linear linear = linear_of(a);
+  linear.add(linear_of(b), -1);
   return linear;
 }
 
@@ -116,12 +129,12 @@ void join_div_mod(Linear& linear) {
     if (!c) continue;
     for (size_t j = 0; j < linear.terms.size(); ++j) {
       const auto [div, kc] = linear.terms[j];
-      if (!is_binary(div, BinaryOp::kFloorDiv) || !is_const_int(div->operands[1], *c) || kc != wrap_mul(k, *c) ||
-          !structurally_equal(div->operands[0], mod->operands[0]))
+      if (!is_binary(div, BinaryOp::kFloorDiv) || !is_const_int(div->operands[1], *c) ||
+          kc != static_cast<Wide>(k) * *c || !structurally_equal(div->operands[0], mod->operands[0]))
         continue;
       const Expr x = mod->operands[0];
-      linear.add_term(mod, wrap_mul(k, -1));
-      linear.add_term(div, wrap_mul(kc, -1));
+      linear.add_term(mod, negated(k));
+      linear.add_term(div, negated(kc));
       linear.add(linear_of(x), k);
       join_div_mod(linear);
       return;
@@ -135,7 +148,7 @@ Expr to_expr(const Linear& linear) {
     if (!sum) sum = coefficient == 1 ? term : term * Expr(coefficient);
     else if (coefficient == 1) sum = sum + term;
     else if (coefficient == -1) sum = sum - term;
-    else if (coefficient < 0) sum = sum - term * Expr(wrap_mul(coefficient, -1));
+    else if (coefficient < 0) sum = sum - term * Expr(negated(coefficient));
     else sum = sum + term * Expr(coefficient);
   }
   if (!sum) return linear.constant;
@@ -158,18 +171,20 @@ class Engine {
   }
 
   Interval range(const Linear& linear) {
+    if (!linear.exact) return {};
     Wide lo = linear.constant;
     Wide hi = linear.constant;
     bool has_lo = true;
     bool has_hi = true;
+    const auto add = [](Wide& sum, bool& has, const std::optional<int64_t>& end, int64_t k) {
+      has = has && end && !__builtin_add_overflow(sum, static_cast<Wide>(*end) * k, &sum);
+    };
     for (const auto& [term, k] : linear.terms) {
       const Interval r = atom_range(term);
       const auto& low_end = k > 0 ? r.lo : r.hi;
       const auto& high_end = k > 0 ? r.hi : r.lo;
-      has_lo = has_lo && low_end;
-      has_hi = has_hi && high_end;
-      lo += has_lo ? static_cast<Wide>(*low_end) * k : 0;
-      hi += has_hi ? static_cast<Wide>(*high_end) * k : 0;
+      add(lo, has_lo, low_end, k);
+      add(hi, has_hi, high_end, k);
     }
     return {has_lo ? narrow(lo) : std::nullopt, has_hi ? narrow(hi) : std::nullopt};
   }
@@ -285,7 +300,7 @@ class Engine {
   Expr canonical(const Expr& sum) {
     Linear linear = linear_of(sum);
     join_div_mod(linear);
-    return to_expr(linear);
+    return linear.exact ? to_expr(linear) : sum;
   }
 
   Expr simplify_binary(BinaryOp op, const Expr& a, const Expr& b) {
@@ -305,7 +320,7 @@ class Engine {
       case BinaryOp::kFloorMod: return modulo(a, b);
       case BinaryOp::kMin:
       case BinaryOp::kMax: {
-        const Interval difference = range(linear_of(a - b));
+        const Interval difference = range(difference_of(a, b));
         const bool is_min = op == BinaryOp::kMin;
         if (difference.hi && *difference.hi <= 0) return is_min ? a : b;
         if (difference.lo && *difference.lo >= 0) return is_min ? b : a;
@@ -314,7 +329,7 @@ class Engine {
       default: break;
     }
     if (is_comparison(op)) {
-      const Interval d = range(linear_of(a - b));
+      const Interval d = range(difference_of(a, b));
       const bool below = d.hi && *d.hi < 0;  // a < b
       const bool not_above = d.hi && *d.hi <= 0;
       const bool above = d.lo && *d.lo > 0;
@@ -349,7 +364,7 @@ class Engine {
   // g*X + s = rest with 0 <= s < g for some g > 1 that divides c: then floordiv and floormod work on X alone.
   bool split_small(const Linear& rest, int64_t c, int64_t& g, Linear& big, Linear& small) {
     for (const auto& entry : rest.terms) {
-      g = std::gcd(entry.second, c);
+      g = entry.second == INT64_MIN ? 1 : std::gcd(entry.second, c);
       if (g <= 1 || g >= c) continue;
       big = {};
       small = {};
@@ -372,13 +387,15 @@ class Engine {
     if (is_binary(a, BinaryOp::kFloorDiv))
       if (const auto inner = as_int(a->operands[1]); inner && *inner > 0)
         if (const auto product = narrow(static_cast<Wide>(*inner) * *c)) return divide(a->operands[0], *product);
+    const Linear linear = linear_of(a);
+    if (!linear.exact) return binary(BinaryOp::kFloorDiv, a, b);
     Linear quotient;
     Linear rest;
-    split(linear_of(a), *c, quotient, rest);
+    split(linear, *c, quotient, rest);
     const Interval r = range(rest);
     if (r.lo && r.hi && floor_div(*r.lo, *c) == floor_div(*r.hi, *c)) {
-      quotient.constant += floor_div(*r.lo, *c);
-      return canonical(to_expr(quotient));
+      quotient.constant = quotient.sum(quotient.constant, floor_div(*r.lo, *c));
+      if (quotient.exact) return canonical(to_expr(quotient));
     }
     int64_t g = 0;
     Linear big;
@@ -396,13 +413,18 @@ class Engine {
     if (is_binary(a, BinaryOp::kFloorMod))
       if (const auto inner = as_int(a->operands[1]); inner && *inner > 0 && *inner % *c == 0)
         return modulo(a->operands[0], b);
+    const Linear linear = linear_of(a);
+    if (!linear.exact) return binary(BinaryOp::kFloorMod, a, b);
     Linear quotient;
     Linear rest;
-    split(linear_of(a), *c, quotient, rest);
+    split(linear, *c, quotient, rest);
     const Interval r = range(rest);
     if (r.lo && r.hi && floor_div(*r.lo, *c) == floor_div(*r.hi, *c)) {
-      rest.constant -= floor_div(*r.lo, *c) * *c;
-      return canonical(to_expr(rest));
+      const auto constant = narrow(rest.constant - static_cast<Wide>(floor_div(*r.lo, *c)) * *c);
+      if (constant) {
+        rest.constant = *constant;
+        return canonical(to_expr(rest));
+      }
     }
     int64_t g = 0;
     Linear big;

@@ -1,6 +1,8 @@
 // Simplification of integer index expressions and proofs about them by interval bounds.
 // Sums are brought to a canonical form: constant + coefficient * term, terms in a stable order; floordiv and floormod
 // by constants are split over sums as far as the bounds of the variables allow.
+// All of this holds where evaluating the given expression overflows nowhere: index arithmetic does not. Where the
+// simplifier's own numbers would leave 64 bits it concludes nothing.
 #pragma once
 
 #include <optional>

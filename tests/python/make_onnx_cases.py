@@ -39,6 +39,10 @@ import onnx_cases_random
 import onnx_cases_recurrent
 import onnx_cases_steps
 
+MODULES = (onnx_cases_choosing, onnx_cases_composed, onnx_cases_contraction, onnx_cases_contrib, onnx_cases_control,
+           onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_legacy, onnx_cases_ml, onnx_cases_movement,
+           onnx_cases_parameters, onnx_cases_patches, onnx_cases_random, onnx_cases_recurrent, onnx_cases_steps)
+
 
 def domain_version(domain, nodes):
     """Of ai.onnx.ml the last one before tree ensembles took their newer form, unless that is used; of others 1."""
@@ -151,6 +155,13 @@ def complete(model, inputs, by_onnx, results=None):
     return results
 
 
+def all_cases():
+    builder = Builder()
+    for module in MODULES:
+        module.add_cases(builder)
+    return builder
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path)
@@ -159,18 +170,13 @@ def main():
     args = parser.parse_args()
     if not args.out and not args.list:
         parser.error("--out is needed")
-    modules = (onnx_cases_choosing, onnx_cases_composed, onnx_cases_contraction, onnx_cases_contrib, onnx_cases_control,
-               onnx_cases_elementwise, onnx_cases_fourier, onnx_cases_legacy, onnx_cases_ml, onnx_cases_movement,
-               onnx_cases_parameters, onnx_cases_patches, onnx_cases_random, onnx_cases_recurrent, onnx_cases_steps)
-    sources = [__file__, case_folder.__file__, *(module.__file__ for module in modules)]
+    sources = [__file__, case_folder.__file__, *(module.__file__ for module in MODULES)]
     key = repr((onnx.__version__, np.__version__, onnxruntime.__version__, args.match,
                 case_folder.source_digest(*sources)))
     if args.out and case_folder.is_current(args.out, key):
         return 0
 
-    builder = Builder()
-    for module in modules:
-        module.add_cases(builder)
+    builder = all_cases()
     selected = [case for case in builder.cases if re.search(args.match, case[0])]
     if args.list:
         print("\n".join(name for name, *_ in selected))

@@ -14,7 +14,11 @@ using Ints = std::vector<int64_t>;
 ValueId along(NodeContext& c, ValueId parameter, ValueId x, int axis) {
   if (c.type(parameter).num_elements() == 1) return c.reshape(parameter, {});
   Ints shape(static_cast<size_t>(c.rank(x)), 1);
-  const int64_t extent = c.dims(x).at(static_cast<size_t>(axis));
+  if (axis < 0 || axis >= c.rank(x))
+    c.malformed(fmt::format("a scale or zero point of type {} for an operand of type {}", c.type(parameter).to_string(),
+                            c.type(x).to_string()),
+                "one element");
+  const int64_t extent = c.dims(x)[static_cast<size_t>(axis)];
   if (c.dims(parameter) != Ints{extent})
     c.malformed(fmt::format("a scale or zero point of type {} for an operand of type {}", c.type(parameter).to_string(),
                             c.type(x).to_string()),

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Writes the seeds and dictionaries of the fuzz targets, which are committed: run it when the text forms change.
+
+    make_seeds.py TESSERA
+
+seeds/expr_text: below. seeds/module: descriptors of modules that TESSERA compiles, and a whole module without code.
+seeds/onnx: for each set of operators the smallest of the models that tests/python builds, and the models with strings,
+sequences, optionals and maps. seeds/{graph,loop,program}_text: what TESSERA makes of some of them, with the optimiser
+off and on, where that is short. dictionaries/: the words of all these."""
+import argparse
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+import onnx
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "python"))
+import check_structures  # noqa: E402
+import make_onnx_cases  # noqa: E402
+
+LARGEST_MODEL, LARGEST_TEXT = 700, 1500
+SIGNS = ["->", "..", "0..", "[", "]", "{", "}", "(", ")", "<", ">", "%", "@", "$0", "*", "/", "&", "|", "^", "==", "!=",
+         "<=", ">=", ":i64", ":f32", "-1", "inf", "nan", "0x", "9223372036854775807", "-9223372036854775808",
+         "4294967296", "1e38", "1e-45", "\\x00", "\\\"", "\\\\"]
+EXPRESSIONS = """
+(i + (j * 4))|floordiv(((i * 8) + j), 8)|floormod((i + (n * 3)), 3)|min(max(i, 0), (n - 1))|select((i < n), i, -1)
+((i / 3) * 3) + rem(i, 3)|(((i * 4) + j) == ((j * 2) - 7))|fma(x, 2:f32, exp(-x))|cast:i64(floor(A[i, (n - 1)]))
+A[floormod(i, 8), I[j]]|bitcast:i32(x) & 8388607:i32|select((t & (x != x)), nan:f32, inf:f32)|-9223372036854775808
+pow(abs(x), 0.5:f32)|(b + -128:i8)|cast:f16(cast:f32(h) * 1e-07:f32)|shl(i, 3) ^ shr(j, 70)|!t | (i >= j)
+floordiv(i, 0) + floormod(j, 0)|max((n - (i * -1)), ((9223372036854775807 - j) + 1))|round(tanh(x)) + erf(sin(cos(x)))
+""".replace("\n", "|").strip("|").split("|")
+
+
+def empty(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    return folder
+
+
+def graphs_in(graph):
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from graphs_in(attribute.g)
+
+
+def operators(model):
+    for graph in graphs_in(model.graph):
+        for node in graph.node:
+            yield f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+
+
+def smallest_models():
+    models = [(name, model) for name, model, *_ in make_onnx_cases.all_cases().cases]
+    models += [(name, check_structures.model_of(text)) for name, (text, *_) in check_structures.CASES.items()]
+    smallest = {}
+    for name, model in models:
+        content = model.SerializeToString()
+        kinds = frozenset(operators(model))
+        if len(content) <= LARGEST_MODEL and (kinds not in smallest or len(content) < len(smallest[kinds][1])):
+            smallest[kinds] = name, content
+    return dict(smallest.values())
+
+
+def write_dictionary(name, words):
+    quoted = (word if word.startswith("\\") else word.replace("\\", "\\\\").replace('"', '\\"') for word in words)
+    lines = sorted({f'"{word}"' for word in quoted})
+    folder = HERE / "dictionaries"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.dict").write_text("\n".join(lines) + "\n")
+
+
+def write_onnx(models):
+    out = empty(HERE / "seeds" / "onnx")
+    words = {"ai.onnx", "ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"}
+    for name, content in models.items():
+        (out / f"{name}.onnx").write_bytes(content)
+        for graph in graphs_in(onnx.load_from_string(content).graph):
+            for node in graph.node:
+                words.add(node.op_type)
+                for attribute in node.attribute:
+                    words.add(attribute.name)
+                    if attribute.type == onnx.AttributeProto.STRING and re.fullmatch(rb"[A-Za-z_]+", attribute.s):
+                        words.add(attribute.s.decode())
+    write_dictionary("onnx", words)
+
+
+def write_texts(tessera, models):
+    """Each kind of text out of the models, each new combination of words once."""
+    kinds = {"graph": ["-O0", "-O3"], "loop": ["-O0", "-O3"], "program": ["-O0", "-O3"]}
+    for kind, levels in kinds.items():
+        out = empty(HERE / "seeds" / f"{kind}_text")
+        seen, words = set(), set(SIGNS)
+        for path in (HERE.parent / "golden" / kind).iterdir():
+            words |= set(re.findall(r"[a-z_]{2,}", re.sub(r"//.*", "", path.read_text())))
+        texts = []
+        for name in models:
+            for level in levels:
+                done = subprocess.run([tessera, "compile", str(HERE / "seeds" / "onnx" / f"{name}.onnx"), level,
+                                       "--target", "x86-64-v3", "--threads", "1", "--emit", kind, "-o", "-"],
+                                      capture_output=True, text=True)
+                if done.returncode == 0 and 0 < len(done.stdout) <= LARGEST_TEXT:
+                    texts.append((len(done.stdout), f"{name}{level}.{kind}", done.stdout))
+        for _, name, text in sorted(texts):
+            found = set(re.findall(r"[a-z_]{2,}", re.sub(r'"[^"]*"|loc\([^)]*\)', "", text))) - seen
+            if len(found) > 3:
+                (out / name).write_text(text)
+                seen |= found
+        write_dictionary(f"{kind}_text", words | {word for word in seen if len(word) < 20})
+        print(f"{kind}_text: {len(list(out.iterdir()))} seeds")
+
+
+def write_expressions():
+    out = empty(HERE / "seeds" / "expr_text")
+    for number, text in enumerate(EXPRESSIONS):
+        (out / f"{number:02}.expr").write_text(text + "\n")
+    words = set(re.findall(r"[a-z]+[0-9]*", (HERE / "dictionaries" / "loop_text.dict").read_text()))
+    write_dictionary("expr_text", {word for word in words if len(word) < 9} | set(SIGNS) | set("ijnxhbtAI"))
+
+
+# abi/module_abi.h: the footer's first seven numbers.
+FOOTER = struct.Struct("<7Q")
+FOOTER_SIZE = 120
+
+
+def write_modules(tessera):
+    out = empty(HERE / "seeds" / "module")
+    texts = {name: text for name, (text, *_) in check_structures.CASES.items()
+             if name in ("at_run_time", "insert_erase", "string_case", "elementwise", "loop_unbounded", "tfidf_strings")}
+    texts["checked"] = "m (float[4,3] x, int64[2] i) => (float[2,3] y, float[4,3] z) { y = Gather(x, i)\n z = Add(x, x) }"
+    texts["scalars"] = "m (float16 x, bool[0,2] c) => (float16 y, bool[0,2] z) { y = Neg(x)\n z = Not(c) }"
+    with tempfile.TemporaryDirectory() as work:
+        for name, text in texts.items():
+            model, module = pathlib.Path(work, "m.onnx"), pathlib.Path(work, "m.so")
+            model.write_bytes(check_structures.model_of(text).SerializeToString())
+            subprocess.run([tessera, "compile", str(model), "--target", "x86-64-v2", "-o", str(module)], check=True)
+            content = module.read_bytes()
+            *_, begin, size, _, _ = FOOTER.unpack_from(content, len(content) - FOOTER_SIZE)
+            descriptor = content[begin:begin + size]
+            (out / f"{name}.descriptor").write_bytes(b"\0" + descriptor)
+            if name == "checked":
+                sections = (0, 0, 0, 0, len(descriptor), len(descriptor), 2)
+                (out / "whole.module").write_bytes(
+                    b"\1" + descriptor + b"{}" + FOOTER.pack(*sections).ljust(FOOTER_SIZE, b"\0"))
+    numbers = (3, 4, 16, 17, 32, 33, 64, 120, 136, 256, 4097, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
+    words = [struct.pack("<Q" if number > 2**32 - 1 else "<I", number) for number in numbers]
+    words += [struct.pack("<q", -1), struct.pack("<q", -2), b"TESSERA-MODULE\0\1", b"avx2,fma", b"\x7fELF"]
+    write_dictionary("module", ["".join(f"\\x{byte:02x}" for byte in word) for word in words])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tessera")
+    args = parser.parse_args()
+    models = smallest_models()
+    write_onnx(models)
+    print(f"onnx: {len(models)} seeds")
+    write_texts(args.tessera, models)
+    write_expressions()
+    write_modules(args.tessera)
+
+
+if __name__ == "__main__":
+    main()
