@@ -10,6 +10,7 @@
 #include "interp/flow_values.h"
 #include "interp/graph_interp.h"
 #include "support/error.h"
+#include "support/utf8.h"
 
 namespace tessera {
 namespace {
@@ -44,6 +45,7 @@ class FlowRunner {
   std::vector<RunValue> run(const std::vector<RunValue>& inputs) {
     for (size_t i = 0; i < flow_.inputs.size(); ++i) {
       const FlowPort& port = flow_.inputs[i];
+      require_utf8(port, inputs[i]);
       if (port.type.is_tensor() && port.type.dims) require_dims(port, inputs[i].tensor.dims());
       slot(port.slot) = inputs[i];
     }
@@ -66,6 +68,17 @@ class FlowRunner {
 
  private:
   RunValue& slot(SlotId id) { return slots_[static_cast<size_t>(id)]; }
+
+  static void require_utf8(const FlowPort& port, const RunValue& value) {
+    for (const RunValue& item : value.items) require_utf8(port, item);
+    const std::vector<std::string>& texts = value.tensor.strings();
+    for (size_t i = 0; i < texts.size(); ++i)
+      if (!is_utf8(texts[i]))
+        throw UserError(
+            {"TSR-7044",
+             fmt::format("input '{}' has a string, number {}, that is not UTF-8; give strings in UTF-8", port.name, i),
+             "", "", ""});
+  }
 
   static void require_dims(const FlowPort& port, const std::vector<int64_t>& found) {
     const std::vector<int64_t>& wanted = *port.type.dims;

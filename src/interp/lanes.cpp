@@ -196,7 +196,7 @@ Lanes int_binary_lanes(BinaryOp op, DType dtype, const Lanes& a, const Lanes& b,
   // Indices that are no progression, mostly those of dilated inputs and resized images, are worth a loop of their own.
   const bool power_of_two = b.is_uniform() && b.first > 0 && (b.first & (b.first - 1)) == 0;
   const int shift = power_of_two ? std::countr_zero(static_cast<uint64_t>(b.first)) : 0;
-  const int64_t low_bits = b.first - 1;
+  const int64_t low_bits = power_of_two ? b.first - 1 : 0;
   if (dtype == DType::kI64 && op == BinaryOp::kAdd) {
     with([](int64_t x, int64_t y) { return wrap_add(x, y); });
   } else if (dtype == DType::kI64 && op == BinaryOp::kMul) {

@@ -11,6 +11,15 @@ namespace tessera {
 
 namespace {
 
+// The caller's enum may hold a number that is none of its values.
+template <typename Enum>
+uint32_t number_of(const Enum& value) {
+  uint32_t number;
+  static_assert(sizeof(number) == sizeof(value));
+  memcpy(&number, &value, sizeof(number));
+  return number;
+}
+
 const char* const kKinds[] = {"a tensor", "a sequence", "an optional", "a map"};
 
 // What one input or output is checked for.
@@ -36,8 +45,8 @@ struct Transfer {
 
   tessera_status tensor(const tessera_value& value, uint32_t dtype, Object** result) {
     char found[80];
-    if (static_cast<uint32_t>(value.dtype) != dtype) {
-      snprintf(found, sizeof(found), "a tensor of dtype %s", module_dtype_name(static_cast<uint32_t>(value.dtype)));
+    if (number_of(value.dtype) != dtype) {
+      snprintf(found, sizeof(found), "a tensor of dtype %s", module_dtype_name(number_of(value.dtype)));
       return refuse(found, module_dtype_name(dtype));
     }
     int64_t count = 1;
@@ -72,9 +81,8 @@ struct Transfer {
   tessera_status take(const tessera_value* value, uint32_t depth, Object** result) {
     const uint32_t kind = kind_at(depth);
     if (!value) return refuse("a null pointer", kKinds[kind]);
-    if (static_cast<uint32_t>(value->kind) != kind) {
-      return refuse(static_cast<uint32_t>(value->kind) <= TSR_MAP ? kKinds[value->kind] : "of no known kind",
-                    kKinds[kind]);
+    if (const uint32_t given = number_of(value->kind); given != kind) {
+      return refuse(given <= TSR_MAP ? kKinds[given] : "of no known kind", kKinds[kind]);
     }
     if (kind == TSR_TENSOR) return tensor(*value, declared.dtype, result);
     const int64_t count = value->num_items;
@@ -89,7 +97,7 @@ struct Transfer {
       tessera_status status;
       if (kind != TSR_MAP) {
         status = take(item, depth + 1, &list->items()[i]);
-      } else if (!item || item->kind != TESSERA_TENSOR || item->rank != 1) {
+      } else if (!item || number_of(item->kind) != TSR_TENSOR || item->rank != 1) {
         return refuse("a map of other things than lists", "keys and values as tensors of rank 1");
       } else {
         status = tensor(*item, i == 0 ? declared.key : declared.dtype, &list->items()[i]);

@@ -33,7 +33,11 @@ void import_attention(NodeContext& c) {
     v = split_heads(c, v, kv_heads_given);
   }
   const bool past = c.has(4);
-  const int64_t past_length = past ? c.dims(c.in(4)).at(2) : 0;
+  if (past && (!c.has(5) || c.rank(c.in(4)) != 4 || c.rank(c.in(5)) != 4))
+    c.malformed(fmt::format("past keys of type {} and {}", c.type(c.in(4)).to_string(),
+                            c.has(5) ? "past values of type " + c.type(c.in(5)).to_string() : "no past values"),
+                "both, of rank 4");
+  const int64_t past_length = past ? c.dims(c.in(4))[2] : 0;
   if (past) {
     k = c.op("concat", {c.in(4), k}, {{"axis", int64_t{2}}});
     v = c.op("concat", {c.in(5), v}, {{"axis", int64_t{2}}});

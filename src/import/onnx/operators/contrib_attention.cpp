@@ -298,10 +298,12 @@ void import_group_query_attention(NodeContext& c) {
   const ValueId begin =
       c.op("select", {c.op("eq", {most, number(queries)}), c.mul(last, number(0)), c.sub(last, number(queries - 1))});
 
-  const int64_t past = c.has(3) ? c.dims(c.in(3)).at(2) : 0;
+  if (c.has(3) && c.rank(c.in(3)) != 4)
+    c.malformed(fmt::format("past keys of type {}", c.type(c.in(3)).to_string()), "rank 4");
+  const int64_t past = c.has(3) ? c.dims(c.in(3))[2] : 0;
   int64_t keys = past + queries;
   if (const auto total = c.constant(most)) keys = std::max(past, total->get_int(0));
-  else if (const auto declared = c.declared_dims(1)) keys = declared->at(2);
+  else if (const auto declared = c.declared_dims(1); declared && declared->size() == 4) keys = (*declared)[2];
   if (keys < queries || keys < past)
     c.malformed(fmt::format("{} keys with {} in the cache and {} new ones", keys, past, queries), "room for all");
   c.check_when_run(6, "total_sequence_length", c.op("le", {c.reshape(most, {}), number(keys)}), most,

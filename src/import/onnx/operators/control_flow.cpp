@@ -316,6 +316,9 @@ void import_scan(NodeContext& c) {
   const auto sequences = static_cast<size_t>(declared), states = inputs.size() - sequences;
   if (static_cast<size_t>(body.output_size()) < states)
     c.malformed(fmt::format("a body of {} results", body.output_size()), fmt::format("{} or more", states));
+  if (body.output_size() < c.num_outputs())
+    c.malformed(fmt::format("a body of {} results for {} outputs", body.output_size(), c.num_outputs()),
+                "a result of the body for each output");
   const size_t outputs = static_cast<size_t>(body.output_size()) - states;
   const Ints zeros(outputs, 0);
   ScanPlan plan{body, states, sequences, outputs, Ints(sequences, 0), zeros, {}, zeros};

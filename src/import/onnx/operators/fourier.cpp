@@ -282,7 +282,9 @@ void import_stft(NodeContext& c) {
   if (dims.size() != 3 || dims[2] < 1 || dims[2] > 2 || (onesided && dims[2] == 2))
     c.malformed(fmt::format("a signal of type {} with onesided = {}", c.type(signal).to_string(), onesided ? 1 : 0),
                 "[batch, length, 1], or with 2 parts when both sides are asked for");
-  int64_t length = c.has(2) ? c.dims(c.in(2)).at(0) : dims[1];
+  if (c.has(2) && c.rank(c.in(2)) != 1)
+    c.malformed(fmt::format("a window of type {}", c.type(c.in(2)).to_string()), "a list");
+  int64_t length = c.has(2) ? c.dims(c.in(2))[0] : dims[1];
   if (c.has(3)) length = c.const_int(3, "frame_length");
   check_length(c, length);
   if (c.has(2) && c.dims(c.in(2)) != Ints{length})
