@@ -70,7 +70,7 @@ std::vector<const ProgramBuffer*> weights_in_order(const Program& program) {
     check(buffer.offset >= 0, "weight " + buffer.name + " has no place in the weights region");
     check(buffer.data && buffer.data->has_data() && buffer.data->num_bytes() == buffer.bytes,
           "weight " + buffer.name + " does not have the bytes its type needs");
-    weights.push_back(&buffer);
+    if (buffer.bytes > 0) weights.push_back(&buffer);  // one without bytes may have the place of any other
   }
   std::stable_sort(weights.begin(), weights.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
   const auto is_shared = [](const ProgramBuffer* a, const ProgramBuffer* b) {

@@ -22,6 +22,26 @@ REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "
               "ReduceSumSquare")
 
 
+def all_nodes(nodes):
+    """These and those in their bodies."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from all_nodes(attribute.g.node)
+
+
+def reads(node):
+    """The names that a node reads, those that its bodies read from outside among them."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            own = {info.name for info in attribute.g.input} | {n for inner in attribute.g.node for n in inner.output}
+            names += [name for inner in attribute.g.node for name in reads(inner) if name not in own]
+            names += [info.name for info in attribute.g.output if info.name not in own]
+    return names
+
+
 def evaluate(nodes, feeds, constants, outputs):
     """The values `outputs` of a small model, or None where ONNX Runtime refuses it."""
     model = make_model(nodes, feeds, constants, {name: None for name in outputs})
@@ -536,4 +556,4 @@ class RandomGraph:
             self.outputs.append(self.pick(inner))
 
     def used_constants(self, nodes):
-        return {n: self.constants[n] for node in nodes for n in node.input if n in self.constants}
+        return {n: self.constants[n] for node in nodes for n in reads(node) if n in self.constants}

@@ -67,6 +67,9 @@ Program sample_program() {
   program.buffers[3].offset = 64;
   program.buffers.push_back(program.buffers[2]);  // equal weights share their place
   program.buffers.back().name = "w_again";
+  program.buffers.push_back(buffer("none", BufferKind::kWeight, {0, 3}));  // without bytes: in the place of another
+  program.buffers.back().data = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{0, 3});
+  program.buffers.back().offset = 0;
   program.weight_bytes = 128;
   program.arena_bytes = 192;
   program.inputs = {0};

@@ -33,6 +33,12 @@ struct Module {
   std::vector<tessera_value_info> inputs, outputs;
   std::unique_ptr<Reference> reference;
 
+  Module() = default;
+  Module(const Module&) = delete;
+  ~Module() {
+    for (tessera_session* session : sessions) tessera_session_free(session);
+    tessera_module_free(module);
+  }
   bool loaded() const { return module != nullptr; }
   void load();
 };

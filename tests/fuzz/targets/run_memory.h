@@ -25,6 +25,7 @@ class GuardedRooms {
     for (size_t i = 0; i < count; ++i) mprotect(memory_ + i * (kRoomBytes + page_) + kRoomBytes, page_, PROT_NONE);
   }
   GuardedRooms(const GuardedRooms&) = delete;
+  ~GuardedRooms() { munmap(memory_, count_ * (kRoomBytes + page_)); }
 
   void clear() { used_ = 0; }
   bool fits(size_t bytes) const { return used_ < count_ && bytes + kFrontBytes <= kRoomBytes; }
@@ -54,7 +55,7 @@ class WatchedAllocator {
   int64_t live() const { return live_; }
 
  private:
-  static constexpr size_t kHead = 64, kTail = 64, kMostBytes = 64 << 20;
+  static constexpr size_t kHead = 64, kTail = 64, kMostBytes = 4 << 20;
   static constexpr uint8_t kMark = 0x5a;
 
   static void* allocate(void* user, size_t size) {

@@ -102,8 +102,8 @@ void import_fused_attention(NodeContext& c) {
   const Ints dims = c.dims(product);
   Ints sizes = c.attrs.get_ints("qkv_hidden_sizes");
   if (sizes.empty()) sizes = Ints(3, dims[2] / 3);
-  if (sizes.size() != 3 || sizes[0] < 1 || sizes[2] < 1 || sizes[0] != sizes[1] ||
-      sizes[0] + sizes[1] + sizes[2] != dims[2])
+  if (sizes.size() != 3 || sizes[0] < 1 || sizes[2] < 1 || sizes[0] != sizes[1] || sizes[0] > dims[2] ||
+      sizes[2] != dims[2] - 2 * sizes[0])
     c.malformed(fmt::format("a projection of type {}", c.type(product).to_string()),
                 "the hidden sizes of queries, keys and values side by side");
   int64_t start = 0;

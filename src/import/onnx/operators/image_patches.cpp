@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/tensor_reader.h"
 #include "import/onnx/window_attributes.h"
 
 namespace tessera {
@@ -170,10 +171,11 @@ void import_col2im(NodeContext& c) {
   int64_t channels = 0;
   if (c.constant(c.in(2))) {
     block = c.const_ints(2, "block_shape");
-    if (below(*block, 1) || dims[1] % product(*block) != 0)
+    const auto places = checked_num_elements(*block);
+    if (below(*block, 1) || !places || dims[1] % *places != 0)
       c.malformed(fmt::format("block_shape = [{}] for {}", fmt::join(*block, ","), c.type(x).to_string()),
                   "extents whose product divides dimension 1");
-    channels = dims[1] / product(*block);
+    channels = dims[1] / *places;
   } else {
     if (!declared || declared->size() != rank + 2 || declared->at(1) < 1 || dims[1] % declared->at(1) != 0)
       c.const_ints(2, "block_shape");
@@ -245,7 +247,7 @@ void import_deform_conv(NodeContext& c) {
   const size_t rank = image.size();
   const int64_t groups = c.attrs.get_int("group", 1), offset_groups = c.attrs.get_int("offset_group", 1);
   if (w_dims.size() != dims.size() || offset_dims.size() != dims.size() || groups < 1 || offset_groups < 1 ||
-      w_dims[1] * groups != dims[1] || w_dims[0] % groups != 0 || dims[1] % offset_groups != 0)
+      dims[1] % groups != 0 || w_dims[1] != dims[1] / groups || w_dims[0] % groups != 0 || dims[1] % offset_groups != 0)
     c.malformed(fmt::format("operands of types {}, {} and {} with {} groups, {} of offsets", c.type(x).to_string(),
                             c.type(w).to_string(), c.type(c.in(2)).to_string(), groups, offset_groups),
                 "one rank, and channels as the groups have them");

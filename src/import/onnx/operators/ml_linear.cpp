@@ -12,11 +12,17 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+// Whether a list has `rows` times `columns` entries.
+bool has_entries(const std::vector<double>& list, int64_t rows, int64_t columns) {
+  int64_t count;
+  return !__builtin_mul_overflow(rows, columns, &count) && std::ssize(list) == count;
+}
+
 // x [N, F] times coefficients [targets, F], plus intercepts.
 ValueId linear(NodeContext& c, ValueId x, const std::vector<double>& coefficients,
                const std::vector<double>& intercepts, int64_t targets) {
   const int64_t features = c.dims(x)[1];
-  if (targets < 1 || std::ssize(coefficients) != targets * features ||
+  if (targets < 1 || !has_entries(coefficients, targets, features) ||
       (!intercepts.empty() && std::ssize(intercepts) != targets))
     c.malformed(fmt::format("{} coefficients and {} intercepts of {} targets and {} features", coefficients.size(),
                             intercepts.size(), targets, features),
@@ -40,7 +46,7 @@ struct Kernel {
   // Of each row of x [N, F] with each of the vectors [V, F].
   ValueId apply(NodeContext& c, ValueId x, const std::vector<double>& vectors, int64_t count) const {
     const int64_t features = c.dims(x)[1];
-    if (count < 1 || std::ssize(vectors) != count * features)
+    if (count < 1 || !has_entries(vectors, count, features))
       c.malformed(fmt::format("{} values of {} vectors with {} features", vectors.size(), count, features),
                   "a value for each vector and feature");
     const ValueId table = float_table(c, c.dtype(x), vectors, {count, features});
@@ -176,6 +182,10 @@ void import_svm_classifier(NodeContext& c) {
   const Ints per_class = c.attrs.get_ints("vectors_per_class");
   const std::string ints = "classlabels_ints", strings = "classlabels_strings", transform = read_post_transform(c);
   const int64_t labels = label_count(c, ints, strings), n = c.dims(x)[0];
+  for (const int64_t count : per_class)
+    if (count < 0 || count > std::ssize(coefficients))
+      c.malformed(fmt::format("{} vectors of a class and {} coefficients", count, coefficients.size()),
+                  "a coefficient or more for each vector");
   const int64_t supports = std::accumulate(per_class.begin(), per_class.end(), int64_t{0});
   if (rho.empty()) c.malformed("no rho", "one value or more");
   if (supports == 0) {

@@ -28,7 +28,9 @@ ValueId spread(NodeContext& c, ValueId parameter, ValueId x, int64_t block) {
     along[a] = dims[a];
     return c.reshape(parameter, along);
   }
-  bool fits = block > 0 && shape.size() == dims.size() && shape[a] * block >= dims[a];
+  int64_t covered;
+  bool fits = block > 0 && shape.size() == dims.size() && !__builtin_mul_overflow(shape[a], block, &covered) &&
+              covered >= dims[a];
   for (size_t d = 0; fits && d < dims.size(); ++d) fits = d == a || shape[d] == dims[d];
   if (!fits)
     c.malformed(fmt::format("a scale or zero point of type {} with block_size = {} for an operand of type {}",
