@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "lower/lower.h"
+#include "program/generalize_loops.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -235,9 +236,10 @@ class Generalizer {
     where_ = first.loc;
     std::vector<const TensorProgram*> definitions;
     for (const Kernel* k : all) {
-      check(k->definition != nullptr, "a kernel without a definition: " + k->loc);
+      if ((k->definition == nullptr) != (first.definition == nullptr)) differ("another kind of kernel");
       definitions.push_back(k->definition.get());
     }
+    if (!first.definition) return procedure(all);
     auto definition = std::make_shared<TensorProgram>();
     definition->name = definitions[0]->name;
     ExprGeneralizer exprs(formulas_);
@@ -272,6 +274,33 @@ class Generalizer {
     return result;
   }
 
+  // A kernel that is loops from the beginning.
+  Kernel procedure(const std::vector<const Kernel*>& all) {
+    std::vector<const LoopProgram*> loops = of_all(all, &Kernel::program);
+    Kernel result = *all[0];
+    result.flops = result.bytes = -1;
+    ExprGeneralizer sizes(formulas_);
+    const auto params = of_all(loops, &LoopProgram::params);
+    for (size_t i = 0; i < common_size(params, "operands"); ++i)
+      result.program.params[i] = sizes.buffer(elements(params, i));
+    LoopGeneralizer generalizer(formulas_, result.program.params);
+    result.program.body = generalizer.run(loops);
+    std::unordered_set<const ExprNode*> seen;
+    const auto look = [&](const Expr& e) { seen.insert(e.get()); };
+    walk(result.program.body, nullptr, look);
+    for (const BufferPtr& param : result.program.params)
+      for (const Expr& dim : param->shape) walk(dim, look);
+    result.program.symbols = those(seen);
+    return result;
+  }
+
+  std::vector<Var> those(const std::unordered_set<const ExprNode*>& seen) const {
+    std::vector<Var> symbols;
+    for (const SymbolRange& symbol : formulas_.symbols())
+      if (seen.count(symbol.var.get())) symbols.push_back(symbol.var);
+    return symbols;
+  }
+
   std::vector<Var> used_symbols(const TensorProgram& program) const {
     std::unordered_set<const ExprNode*> seen;
     const auto look = [&](const Expr& e) {
@@ -287,10 +316,7 @@ class Generalizer {
         for (const Axis& axis : *axes) look(axis.extent);
       look(stage.body.value);
     }
-    std::vector<Var> symbols;
-    for (const SymbolRange& symbol : formulas_.symbols())
-      if (seen.count(symbol.var.get())) symbols.push_back(symbol.var);
-    return symbols;
+    return those(seen);
   }
 
   static constexpr int64_t kMaxFormulas = 64;

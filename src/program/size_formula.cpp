@@ -14,6 +14,7 @@ namespace {
 int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0); }
 
 constexpr int64_t kMaxDivisor = 128;
+constexpr size_t kEnough = 2;      // sizes that must know a number, and one more for every symbol
 constexpr int64_t kFewSteps = 24;  // a shorter range is left to find generic values
 
 }  // namespace
@@ -169,6 +170,27 @@ void SizeFormulas::look_for_doubt(size_t symbol, const std::vector<Form>& forms)
   if (!differ.empty()) doubt_ = differ[differ.size() / 2];
 }
 
+// What only few of the sizes know, a condition that the others do not need, is looked for at more sizes like those: a
+// multiple of 12 away, since it is the remainder that decides.
+bool SizeFormulas::too_few(const Known& values) {
+  std::vector<size_t> known;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i]) known.push_back(i);
+  if (known.size() == values.size() || known.size() >= kEnough + symbols_.size()) return false;
+  for (size_t s = 0; s < symbols_.size() && !doubt_; ++s)
+    for (const int64_t steps : {12, -12, 24, -24, 36, -36, 48, -48}) {
+      SizePoint point = points_[known[0]];
+      point[s] += steps * symbols_[s].step;
+      const bool inside = point[s] >= symbols_[s].lo && point[s] <= symbols_[s].hi;
+      if (!inside || std::find(points_.begin(), points_.end(), point) != points_.end() ||
+          std::find(avoided_.begin(), avoided_.end(), point) != avoided_.end())
+        continue;
+      doubt_ = std::move(point);
+      break;
+    }
+  return true;
+}
+
 bool SizeFormulas::gives(const Expr& e, const Known& values) const {
   for (size_t i = 0; i < points_.size(); ++i)
     if (values[i] && value_at(e, symbols_, points_[i]) != *values[i]) return false;
@@ -179,6 +201,7 @@ Expr SizeFormulas::find(const Known& values) {
   check(values.size() == points_.size(), "a value for every point");
   const size_t some = first_known(values);
   if (some == values.size()) return {};
+  if (too_few(values)) return {};
   const int64_t first = *values[some];
   if (std::all_of(values.begin(), values.end(), [&](const auto& v) { return !v || *v == first; })) return first;
   std::vector<std::vector<Form>> by_symbol;

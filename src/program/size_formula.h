@@ -40,6 +40,7 @@ class SizeFormulas : public SizeFinder {
   static size_t first_known(const Known& values);
   // Those that fit the values at the points that differ from the first that is known in this symbol alone.
   std::vector<Form> forms(size_t symbol, const Known& values) const;
+  bool too_few(const Known& values);
   bool gives(const Expr& e, const Known& values) const;
   void look_for_doubt(size_t symbol, const std::vector<Form>& forms);
 

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 
 #include "arith/simplify.h"
-#include "program/generalize_exprs.h"
+#include "program/generalize_loops.h"
 #include "program/symbolic_sizes.h"
 
 // Windows of an output of open extents. A rule is asked for the kernel that computes a few places of each open axis,
@@ -18,18 +17,20 @@ namespace {
 
 using Answer = std::variant<ScheduledKernel, Declined>;
 
-constexpr size_t kPoints = 6;
+constexpr size_t kPoints = 12;
+constexpr size_t kEnough = 3;  // sizes that must know a number: two for the formula, and one to check it
 constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are done one by one
 
-// Sizes that a kernel is scheduled for: beyond what any window needs, without a pattern.
+// Sizes that a kernel is scheduled for: beyond what any window needs, and every remainder by 2, 3 and 4 several times,
+// since windows that stride over an axis end differently for each.
 std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols) {
-  static constexpr int64_t kSteps[] = {173, 238, 311, 199, 354, 277, 263, 338, 191, 326, 215, 302};
+  static constexpr int64_t kSteps[] = {180, 217, 254, 291, 328, 365, 402, 439, 476, 513, 550, 587};
   std::vector<SizePoint> points;
   for (size_t i = 0; i < kPoints; ++i) {
     SizePoint point;
     for (size_t s = 0; s < symbols.size(); ++s)
-      point.push_back(symbols[s].lo +
-                      symbols[s].step * (kSteps[(i * 5 + s * 7) % std::size(kSteps)] + 17 * static_cast<int64_t>(s)));
+      point.push_back(symbols[s].lo + symbols[s].step * (kSteps[(i * (s % 2 == 0 ? 5 : 7) + 3 * s) % kPoints] +
+                                                         static_cast<int64_t>(s)));
     points.push_back(std::move(point));
   }
   return points;
@@ -56,13 +57,12 @@ class StrideFinder : public SizeFinder {
     std::vector<size_t> known;
     for (size_t i = 0; i < values.size(); ++i)
       if (values[i]) known.push_back(i);
-    if (known.empty()) return {};
+    if (known.size() < kEnough) return {};
     const auto at = [&](size_t i) { return *values[known[i]]; };
     const auto fits = [&](const auto& formula) {
       return std::all_of(known.begin(), known.end(), [&](size_t i) { return formula(i) == *values[i]; });
     };
     if (fits([&](size_t) { return at(0); })) return at(0);
-    if (known.size() < 4) return {};
     // scale * term + offset
     for (const Term& term : terms_) {
       const int64_t run = term.values[known[1]] - term.values[known[0]];
@@ -108,102 +108,6 @@ class StrideFinder : public SizeFinder {
   }
 
   std::vector<Term> terms_;
-};
-
-// Loop programs of several sizes as one.
-class LoopGeneralizer {
- public:
-  LoopGeneralizer(SizeFinder& finder, const std::vector<BufferPtr>& params) : exprs_(finder), params_(params) {}
-
-  void same_var(const Var& var, size_t count) { exprs_.declare(std::vector<const Expr*>(count, &var)); }
-
-  Stmt run(const std::vector<const LoopProgram*>& programs) {
-    for (size_t p = 0; p < params_.size(); ++p) {
-      std::vector<const BufferPtr*> own;
-      for (const LoopProgram* program : programs) own.push_back(&program->params.at(p));
-      exprs_.declare(own, params_[p]);
-    }
-    std::vector<const Stmt*> bodies;
-    for (const LoopProgram* program : programs) bodies.push_back(&program->body);
-    return stmt(bodies);
-  }
-
- private:
-  using Stmts = std::vector<const Stmt*>;
-
-  template <typename Member>
-  static auto each(const Stmts& all, Member member) {
-    std::vector<decltype(&(all[0]->get()->*member))> result;
-    for (const Stmt* s : all) result.push_back(&(s->get()->*member));
-    return result;
-  }
-
-  Stmts children(const Stmts& all, size_t i) {
-    Stmts result;
-    for (const Stmt* s : all) result.push_back(&(*s)->stmts.at(i));
-    return result;
-  }
-
-  Stmt stmt(const Stmts& all) {
-    // A condition that holds for all places of some sizes is not there for those.
-    const auto is_if = [](const Stmt* s) { return (*s)->kind == StmtKind::kIf && (*s)->stmts.size() == 1; };
-    if (std::any_of(all.begin(), all.end(), is_if)) {
-      std::vector<const Expr*> conditions;
-      Stmts bodies;
-      for (const Stmt* s : all) {
-        Expr condition;
-        for (; is_if(s); s = &(*s)->stmts[0])
-          condition = condition ? logical_and(condition, (*s)->condition) : (*s)->condition;
-        conditions.push_back(condition ? &kept_.emplace_back(condition) : nullptr);
-        bodies.push_back(s);
-      }
-      const Expr condition = exprs_.expr(conditions);
-      return if_then(condition, stmt(bodies));
-    }
-    const StmtNode& first = *all[0]->get();
-    for (const Stmt* s : all)
-      if ((*s)->kind != first.kind || (*s)->stmts.size() != first.stmts.size() || (*s)->for_kind != first.for_kind ||
-          (*s)->intrinsic != first.intrinsic || (*s)->indices.size() != first.indices.size())
-        differ("other loops");
-    switch (first.kind) {
-      case StmtKind::kSeq: {
-        std::vector<Stmt> stmts;
-        for (size_t i = 0; i < first.stmts.size(); ++i) stmts.push_back(stmt(children(all, i)));
-        return seq(std::move(stmts));
-      }
-      case StmtKind::kFor: {
-        const Expr begin = exprs_.expr(each(all, &StmtNode::begin));
-        const Expr extent = exprs_.expr(each(all, &StmtNode::extent));
-        exprs_.declare(each(all, &StmtNode::var));
-        return for_loop(first.var, begin, extent, first.for_kind, stmt(children(all, 0)));
-      }
-      case StmtKind::kIf: {
-        const Expr condition = exprs_.expr(each(all, &StmtNode::condition));
-        const Stmt then = stmt(children(all, 0));
-        return if_then(condition, then, first.stmts.size() > 1 ? stmt(children(all, 1)) : Stmt());
-      }
-      case StmtKind::kStore: {
-        std::vector<Expr> indices;
-        for (size_t i = 0; i < first.indices.size(); ++i) {
-          std::vector<const Expr*> same_index;
-          for (const Stmt* s : all) same_index.push_back(&(*s)->indices[i]);
-          indices.push_back(exprs_.expr(same_index));
-        }
-        return store(exprs_.buffer(each(all, &StmtNode::buffer)), std::move(indices),
-                     exprs_.expr(each(all, &StmtNode::value)));
-      }
-      case StmtKind::kAlloc: {
-        const BufferPtr buffer = exprs_.buffer(each(all, &StmtNode::buffer));
-        return alloc(buffer, stmt(children(all, 0)));
-      }
-      case StmtKind::kTensorized: return tensorized(first.intrinsic, stmt(children(all, 0)));
-    }
-    throw InternalError("a statement of another kind");
-  }
-
-  ExprGeneralizer exprs_;
-  std::deque<Expr> kept_;
-  const std::vector<BufferPtr>& params_;
 };
 
 struct OpenAxis {

@@ -130,6 +130,15 @@ def columns():
                  [("x", F, [3, "k", 7])], ["y", "z"], {}), {"k": (2, 50, 1)}
 
 
+def orders():
+    """Algorithms over whole tensors: the best of open rows, running sums along an open axis."""
+    return model([helper.make_node("TopK", ["x", "three"], ["best", "where"], axis=1),
+                  helper.make_node("CumSum", ["x", "zero"], ["sums"]),
+                  helper.make_node("Cast", ["where"], ["places"], to=F)],
+                 [("x", F, ["n", 40])], ["best", "places", "sums"], {"three": ints(3), "zero": np.array(0, np.int64)}
+                 ), {"n": (1, 30, 1)}
+
+
 def suite(name, axes, ranges):
     def build():
         result, feeds = model_runs.suite_model(name)
@@ -144,7 +153,7 @@ def suite(name, axes, ranges):
     return build
 
 
-SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns)}
+SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns, orders)}
 
 
 def inputs_for(built, sizes, seed):

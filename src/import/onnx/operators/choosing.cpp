@@ -1,5 +1,6 @@
 // Operators whose number of results depends on values: Compress, NonZero, Unique, NonMaxSuppression. What decides it
-// may be constant; otherwise the model has to declare the number, and a run that finds another one is refused.
+// may be constant. Otherwise a run that finds another number than the model declares is refused; without a declaration
+// there is place for as many as there can be, and a step of the run cuts off what is not there.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,31 +19,47 @@ ValueId number(NodeContext& c, int64_t value) { return c.scalar(DType::kI64, sta
 
 int64_t product(const Ints& dims) { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); }
 
-// The number of results that the model declares along dimension `axis` of result `i`.
-int64_t declared_count(NodeContext& c, int i, size_t rank, size_t axis, const char* what) {
+// The number of results that the model declares along dimension `axis` of result `i`; none when it leaves that to the
+// run.
+std::optional<int64_t> declared_count(NodeContext& c, int i, size_t rank, size_t axis) {
   const auto dims = c.declared_dims(i);
-  if (!dims || dims->size() != rank)
-    c.unsupported(
-        fmt::format("how many elements it gives depends on {}, and the model does not declare the number", what));
+  if (!dims || dims->size() != rank) return std::nullopt;
   return (*dims)[axis];
 }
 
 struct Found {
   ValueId places;  // i64 [count]
   ValueId there;   // bool [count]
+  std::optional<ValueId> number = {};  // i64: how many are there, when only a run knows
 };
 
-// The `count` places at which `mask` [n] is true: dimension `axis` of result 0.
-Found find_true(NodeContext& c, ValueId mask, int64_t count, int axis) {
+// Result `i` is `value`, without what is not there along `axis`.
+void give(NodeContext& c, int i, ValueId value, const Found& found, int64_t axis) {
+  if (!found.number) return c.out(i, value);
+  if (!c.wants(i)) return;
+  FlowType type = c.flow_type(value);
+  (*type.dims)[static_cast<size_t>(axis)] = -1;
+  const auto list = [&](ValueId v) { return c.slot(Binding(c.reshape(v, {1}))); };
+  c.out(i, c.step(FlowOp::kSlice,
+                  {c.slot(Binding(value)), list(number(c, 0)), list(*found.number), list(number(c, axis)), -1}, type,
+                  false));
+}
+
+// The places at which `mask` [n] is true: dimension `axis` of result 0, which has `declared` of them.
+Found find_true(NodeContext& c, ValueId mask, std::optional<int64_t> declared, int axis) {
   const int64_t n = c.dims(mask)[0];
-  require_count(c, 0, axis, c.reduce("sum", c.cast(mask, DType::kI64), {0}, false), count);
+  const int64_t count = declared.value_or(n);
+  const ValueId sum = c.reduce("sum", c.cast(mask, DType::kI64), {0}, false);
+  std::optional<ValueId> open;
+  if (declared) require_count(c, 0, axis, sum, count);
+  else open = sum;
   if (n == 0 || count == 0)
     return {c.constant_value(Tensor(DType::kI64, {count})), c.constant_value(Tensor(DType::kBool, {count}))};
   // Number i that is true goes to the place that as many true ones precede.
   const ValueId before = c.sub(running_sum(c, c.cast(mask, DType::kI64), 0), number(c, 1));
   const ValueId to = c.op("select", {mask, before, number(c, -1)});
   const ValueId place = scattered(c, c.broadcast(number(c, n), {count}), to, c.iota({n}, 0));
-  return {c.op("min", {place, number(c, n - 1)}), c.op("lt", {place, number(c, n)})};
+  return {c.op("min", {place, number(c, n - 1)}), c.op("lt", {place, number(c, n)}), open};
 }
 
 // x gathered along `axis`; zeros where there is nothing.
@@ -81,10 +98,10 @@ void import_compress(NodeContext& c) {
   const int64_t extent = c.dims(x)[static_cast<size_t>(axis)];
   if (const auto known = c.constant(condition))
     return c.out(0, gathered(c, x, known_places(c, places_of_true(*known, extent)), axis));
-  const int64_t count =
-      declared_count(c, 0, c.dims(x).size(), static_cast<size_t>(axis), "a condition that is not constant");
+  const auto count = declared_count(c, 0, c.dims(x).size(), static_cast<size_t>(axis));
   const int64_t length = std::min(extent, c.dims(condition)[0]);
-  c.out(0, gathered(c, x, find_true(c, c.slice(condition, {0}, {length}, {1}), count, static_cast<int>(axis)), axis));
+  const Found found = find_true(c, c.slice(condition, {0}, {length}, {1}), count, static_cast<int>(axis));
+  give(c, 0, gathered(c, x, found, axis), found, axis);
 }
 
 // The index of each element other than 0, a dimension in each row.
@@ -97,7 +114,7 @@ void import_non_zero(NodeContext& c) {
   if (const auto known = c.constant(x)) {
     found = known_places(c, places_of_true(*known, n));
   } else {
-    const int64_t count = declared_count(c, 0, 2, 1, "the operand");
+    const auto count = declared_count(c, 0, 2, 1);
     const ValueId flat = c.reshape(x, {n});
     found = find_true(c, c.dtype(x) == DType::kBool ? flat : c.op("ne", {flat, c.scalar_like(x, 0)}), count, 1);
   }
@@ -111,7 +128,7 @@ void import_non_zero(NodeContext& c) {
         "rem", {c.div(found.places, number(c, std::max<int64_t>(1, stride))), number(c, std::max<int64_t>(1, extent))});
     rows.push_back(c.reshape(c.op("select", {found.there, index, number(c, 0)}), {1, count}));
   }
-  c.out(0, rows.size() == 1 ? rows[0] : c.op("concat", rows, {{"axis", int64_t{0}}}));
+  give(c, 0, rows.size() == 1 ? rows[0] : c.op("concat", rows, {{"axis", int64_t{0}}}), found, 1);
 }
 
 // The elements, or the slices along an axis, in order; those that equal the one before them are no new ones. NaN counts
@@ -152,6 +169,7 @@ void import_unique(NodeContext& c) {
   const ValueId group = c.sub(running_sum(c, c.cast(begins, DType::kI64), 0), number(c, 1));
   const ValueId groups = c.reduce("sum", c.cast(begins, DType::kI64), {0}, false);
   int64_t count = 0;
+  std::optional<ValueId> open;
   if (const auto known = c.constant(begins)) {
     for (int64_t i = 0; i < n; ++i) count += known->get_int(i);
   } else if (n == 1) {
@@ -163,11 +181,14 @@ void import_unique(NodeContext& c) {
           declared && declared->size() == (i == 0 ? dims.size() : 1) && !found && n > 0)
         found = (*declared)[i == 0 ? static_cast<size_t>(axis) : 0];
     // A number that cannot be right is one that nobody wrote.
-    if (!found || *found < 1 || *found > n)
-      c.unsupported("how many elements it gives depends on the operand, and the model does not declare the number");
-    count = *found;
-    const int first = c.wants(0) ? 0 : c.wants(1) ? 1 : 3;
-    require_count(c, first, first == 0 ? static_cast<int>(axis) : 0, groups, count);
+    if (!found || *found < 1 || *found > n) {
+      count = n;
+      open = groups;
+    } else {
+      count = *found;
+      const int first = c.wants(0) ? 0 : c.wants(1) ? 1 : 3;
+      require_count(c, first, first == 0 ? static_cast<int>(axis) : 0, groups, count);
+    }
   }
   // Of each group the first element, which the order, being stable, has at its begin; of each element its group. What
   // the declared number has no place for is left out.
@@ -192,10 +213,11 @@ void import_unique(NodeContext& c) {
                                         {{"join", std::string("add")}}),
                                    {count});
   const ValueId there = c.op("gt", {counts, number(c, 0)});
-  c.out(0, gathered(c, x, {first, there}, axis));
-  c.out(1, first);
+  const Found found{first, there, open};
+  give(c, 0, gathered(c, x, found, axis), found, axis);
+  give(c, 1, first, found, 0);
   c.out(2, group_of);
-  c.out(3, counts);
+  give(c, 3, counts, found, 0);
 }
 
 // For each class of each image, one box after the other: the one with the highest score, which takes out those that
@@ -222,22 +244,24 @@ void import_non_max_suppression(NodeContext& c) {
   else if (const auto known = c.constant(c.in(2))) most = std::clamp<int64_t>(known->get_int(0), 0, n);
   else limit = scalar(2);
   if (most == 0 || product(dims) == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
-  const int64_t count = declared_count(c, 0, 2, 0, "boxes and scores");
-  most = std::min(most, count + 1);  // one more, to see that there are no further ones
+  const auto declared = declared_count(c, 0, 2, 0);
+  if (declared) most = std::min(most, *declared + 1);  // one more, to see that there are no further ones
   std::vector<ValueId> operands = {boxes, scores, limit ? c.cast(*limit, DType::kI64) : number(c, most)};
   operands.push_back(c.has(3) ? c.cast(scalar(3), c.dtype(boxes)) : c.scalar_like(boxes, 0));
   if (c.has(4)) operands.push_back(c.cast(scalar(4), c.dtype(scores)));
   const ValueId chosen =
       c.reshape(c.op("suppress", operands, {{"most", most}, {"centres", centres}}), {images * classes * most});
-  const Found found = find_true(c, c.op("ge", {chosen, number(c, 0)}), count, 0);
+  const Found found = find_true(c, c.op("ge", {chosen, number(c, 0)}), declared, 0);
+  const int64_t count = c.dims(found.places)[0];
   if (count == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
   const auto column = [&](ValueId v) { return c.reshape(c.op("select", {found.there, v, number(c, 0)}), {count, 1}); };
   const ValueId group = c.div(found.places, number(c, most));
   const ValueId box = c.op("gather", {chosen, found.places}, {{"axis", int64_t{0}}});
-  c.out(0,
-        c.op("concat",
-             {column(c.div(group, number(c, classes))), column(c.op("rem", {group, number(c, classes)})), column(box)},
-             {{"axis", int64_t{1}}}));
+  const ValueId rows = c.op(
+      "concat",
+      {column(c.div(group, number(c, classes))), column(c.op("rem", {group, number(c, classes)})), column(box)},
+      {{"axis", int64_t{1}}});
+  give(c, 0, rows, found, 0);
 }
 
 }  // namespace tessera

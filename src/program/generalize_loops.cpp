@@ -1,0 +1,95 @@
+#include "program/generalize_loops.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+template <typename Member>
+auto each(const std::vector<const Stmt*>& all, Member member) {
+  std::vector<decltype(&(all[0]->get()->*member))> result;
+  for (const Stmt* s : all) result.push_back(&(s->get()->*member));
+  return result;
+}
+
+std::vector<const Stmt*> children(const std::vector<const Stmt*>& all, size_t i) {
+  std::vector<const Stmt*> result;
+  for (const Stmt* s : all) result.push_back(&(*s)->stmts.at(i));
+  return result;
+}
+
+bool is_if(const Stmt* s) { return (*s)->kind == StmtKind::kIf && (*s)->stmts.size() == 1; }
+
+}  // namespace
+
+Stmt LoopGeneralizer::run(const std::vector<const LoopProgram*>& programs) {
+  for (size_t p = 0; p < params_.size(); ++p) {
+    std::vector<const BufferPtr*> own;
+    for (const LoopProgram* program : programs) own.push_back(&program->params.at(p));
+    exprs_.declare(own, params_[p]);
+  }
+  std::vector<const Stmt*> bodies;
+  for (const LoopProgram* program : programs) bodies.push_back(&program->body);
+  return stmt(bodies);
+}
+
+// A condition that holds for all places of some sizes is not there for those.
+Stmt LoopGeneralizer::conditional(const Stmts& all) {
+  std::vector<const Expr*> conditions;
+  Stmts bodies;
+  for (const Stmt* s : all) {
+    Expr condition;
+    for (; is_if(s); s = &(*s)->stmts[0])
+      condition = condition ? logical_and(condition, (*s)->condition) : (*s)->condition;
+    conditions.push_back(condition ? &kept_.emplace_back(condition) : nullptr);
+    bodies.push_back(s);
+  }
+  const Expr condition = exprs_.expr(conditions);
+  return if_then(condition, stmt(bodies));
+}
+
+Stmt LoopGeneralizer::stmt(const Stmts& all) {
+  if (std::any_of(all.begin(), all.end(), is_if)) return conditional(all);
+  const StmtNode& first = *all[0]->get();
+  for (const Stmt* s : all)
+    if ((*s)->kind != first.kind || (*s)->stmts.size() != first.stmts.size() || (*s)->for_kind != first.for_kind ||
+        (*s)->intrinsic != first.intrinsic || (*s)->indices.size() != first.indices.size())
+      differ("other loops");
+  switch (first.kind) {
+    case StmtKind::kSeq: {
+      std::vector<Stmt> stmts;
+      for (size_t i = 0; i < first.stmts.size(); ++i) stmts.push_back(stmt(children(all, i)));
+      return seq(std::move(stmts));
+    }
+    case StmtKind::kFor: {
+      const Expr begin = exprs_.expr(each(all, &StmtNode::begin));
+      const Expr extent = exprs_.expr(each(all, &StmtNode::extent));
+      exprs_.declare(each(all, &StmtNode::var));
+      return for_loop(first.var, begin, extent, first.for_kind, stmt(children(all, 0)));
+    }
+    case StmtKind::kIf: {
+      const Expr condition = exprs_.expr(each(all, &StmtNode::condition));
+      const Stmt then = stmt(children(all, 0));
+      return if_then(condition, then, first.stmts.size() > 1 ? stmt(children(all, 1)) : Stmt());
+    }
+    case StmtKind::kStore: {
+      std::vector<Expr> indices;
+      for (size_t i = 0; i < first.indices.size(); ++i) {
+        std::vector<const Expr*> same_index;
+        for (const Stmt* s : all) same_index.push_back(&(*s)->indices[i]);
+        indices.push_back(exprs_.expr(same_index));
+      }
+      return store(exprs_.buffer(each(all, &StmtNode::buffer)), std::move(indices),
+                   exprs_.expr(each(all, &StmtNode::value)));
+    }
+    case StmtKind::kAlloc: {
+      const BufferPtr buffer = exprs_.buffer(each(all, &StmtNode::buffer));
+      if (!static_dims(buffer->shape)) differ("memory inside the kernel whose size depends on the sizes");
+      return alloc(buffer, stmt(children(all, 0)));
+    }
+    case StmtKind::kTensorized: return tensorized(first.intrinsic, stmt(children(all, 0)));
+  }
+  throw InternalError("a statement of another kind");
+}
+
+}  // namespace tessera
