@@ -1,7 +1,10 @@
 #include "driver/open_sizes.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <optional>
+#include <random>
 #include <variant>
 
 #include <fmt/format.h>
@@ -12,7 +15,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxPoints = 32;  // sizes for which a model is read and lowered, at most
+constexpr size_t kMaxPoints = 64;  // sizes for which a model is read and lowered, at most
 
 std::string sizes_text(const std::vector<SymbolRange>& symbols, const SizePoint& point) {
   std::string text;
@@ -89,65 +92,160 @@ void refuse_open_flow(const std::vector<SymbolRange>& symbols) {
 
 namespace {
 
-// The program without some passes, or how the programs of some sizes differ.
-std::variant<Program, Unlike> try_program(const ImportedModel& model, const LowerGraph& lower,
-                                          const std::set<std::string>& left_out, std::vector<SizePoint>& points) {
-  points = first_points(model.symbols);
-  const SizePoint largest = largest_sizes(model.symbols);
-  std::vector<std::unique_ptr<Program>> programs;
-  std::vector<SizePoint> avoided;
-  bool second_is_doubt = false;
-  while (true) {
-    while (programs.size() < points.size()) {
-      const bool is_first = programs.empty();
-      programs.push_back(
-          std::make_unique<Program>(lower(is_first ? model.graph : model.at(points[programs.size()]), left_out)));
-      if (!is_first) forget_weights(*programs.back(), *programs[0]);
-    }
-    SizeFormulas formulas(model.symbols, points, avoided);
-    std::vector<const Program*> all;
-    for (const auto& program : programs) all.push_back(program.get());
-    auto result = generalize(all, formulas);
-    // Where formulas differ that fit all that is known, another look decides.
-    if (formulas.doubt() && points.size() < kMaxPoints &&
-        !(second_is_doubt && std::holds_alternative<Unlike>(result))) {
-      auto program = std::make_unique<Program>(lower(model.at(*formulas.doubt()), left_out));
-      forget_weights(*program, *programs[0]);
-      points.insert(points.begin() + 1, *formulas.doubt());  // the largest sizes stay the last
-      programs.insert(programs.begin() + 1, std::move(program));
-      second_is_doubt = true;
-      continue;
-    }
-    // What falls away at the end of a range decides nothing: an axis of extent 1, a slice of all of a table.
-    if (std::holds_alternative<Unlike>(result) && second_is_doubt && avoided.size() < kMaxPoints) {
-      avoided.push_back(points[1]);
-      points.erase(points.begin() + 1);
-      programs.erase(programs.begin() + 1);
-      second_is_doubt = false;
-      continue;
-    }
-    if (std::holds_alternative<Unlike>(result) && points.back() == largest && points.size() > 2) {
-      points.pop_back();
-      programs.pop_back();
-      continue;
+// Programs of some sizes, and what they have in common.
+class Search {
+ public:
+  Search(const ImportedModel& model, const LowerGraph& lower, const std::set<std::string>& left_out)
+      : model_(model), lower_(lower), left_out_(left_out), points_(first_points(model.symbols)) {}
+
+  const std::vector<SizePoint>& points() const { return points_; }
+
+  // The program of all sizes, or how the programs of some differ.
+  std::variant<Program, Unlike> run() {
+    const auto begin = std::chrono::steady_clock::now();
+    programs_.push_back(std::make_unique<Program>(lower_(model_.graph, left_out_)));
+    for (size_t i = 1; i < points_.size(); ++i) programs_.push_back(program_at(points_[i]));
+    auto result = settle();
+    // Formulas that fit are held against sizes that had no part in finding them: every size of short ranges, else as
+    // many as there is time for. One that is wrong is found anew.
+    std::mt19937_64 random(1);
+    for (const SizePoint& point : sizes_to_check(random)) {
+      if (std::holds_alternative<Unlike>(result)) return result;
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      if (taken.count() > kSearchSeconds && checked_ >= kFewestChecks) break;
+      if (is_known(point)) continue;
+      ++checked_;
+      insert(point, program_at(point));
+      auto with_it = generalized().first;
+      if (std::holds_alternative<Program>(with_it)) {
+        remove_second();  // nothing new; fewer programs are faster
+        continue;
+      }
+      // A size at which something falls away says nothing about formulas.
+      if (!std::get<Unlike>(with_it).no_formula) {
+        remove_second();
+        continue;
+      }
+      result = settle();
     }
     return result;
   }
-}
+
+ private:
+  static constexpr double kSearchSeconds = 4;
+  static constexpr size_t kFewestChecks = 4, kMostChecks = 200;
+
+  std::unique_ptr<Program> program_at(const SizePoint& point) {
+    auto program = std::make_unique<Program>(lower_(model_.at(point), left_out_));
+    forget_weights(*program, *programs_[0]);
+    return program;
+  }
+
+  bool is_known(const SizePoint& point) const {
+    return std::find(points_.begin(), points_.end(), point) != points_.end();
+  }
+
+  // Behind the first: the largest sizes stay the last.
+  void insert(const SizePoint& point, std::unique_ptr<Program> program) {
+    points_.insert(points_.begin() + 1, point);
+    programs_.insert(programs_.begin() + 1, std::move(program));
+  }
+  void remove_second() {
+    points_.erase(points_.begin() + 1);
+    programs_.erase(programs_.begin() + 1);
+  }
+
+  std::pair<std::variant<Program, Unlike>, std::optional<SizePoint>> generalized() {
+    SizeFormulas formulas(model_.symbols, points_, avoided_);
+    std::vector<const Program*> all;
+    for (const auto& program : programs_) all.push_back(program.get());
+    auto result = generalize(all, formulas);
+    return {std::move(result), formulas.doubt()};
+  }
+
+  // Looks at more sizes as long as several formulas fit what is known.
+  std::variant<Program, Unlike> settle() {
+    bool second_is_doubt = false;
+    while (true) {
+      auto [result, doubt] = generalized();
+      const bool unlike = std::holds_alternative<Unlike>(result);
+      if (unlike && second_is_doubt && !std::get<Unlike>(result).no_formula && avoided_.size() < kMaxPoints) {
+        // What falls away at the end of a range decides nothing: an axis of extent 1, a slice of all of a table.
+        avoided_.push_back(points_[1]);
+        remove_second();
+        second_is_doubt = false;
+        continue;
+      }
+      if (doubt && points_.size() < kMaxPoints) {
+        try {
+          insert(*doubt, program_at(*doubt));
+          second_is_doubt = true;
+        } catch (const UserError&) {
+          avoided_.push_back(*doubt);  // beyond the range, and beyond what the model can do
+        }
+        continue;
+      }
+      if (doubt && !unlike)
+        return Unlike{"the whole model", fmt::format("{} sizes do not tell which formula is right", points_.size()),
+                      true};
+      if (unlike && points_.back() == largest_sizes(model_.symbols) && points_.size() > 2) {
+        points_.pop_back();
+        programs_.pop_back();
+        continue;
+      }
+      return std::move(result);
+    }
+  }
+
+  std::vector<SizePoint> sizes_to_check(std::mt19937_64& random) const {
+    std::vector<SizePoint> points;
+    uint64_t all = 1;
+    for (const SymbolRange& s : model_.symbols) {
+      const auto count = static_cast<uint64_t>((s.hi - s.lo) / s.step + 1);
+      all = all > kMostChecks ? all : all * std::min<uint64_t>(count, kMostChecks + 1);
+    }
+    for (uint64_t i = 0; i < std::min<uint64_t>(all, kMostChecks); ++i) {
+      SizePoint point;
+      uint64_t rest = i;
+      for (const SymbolRange& s : model_.symbols) {
+        const auto count = static_cast<uint64_t>((s.hi - s.lo) / s.step + 1);
+        const uint64_t number = all <= kMostChecks ? rest % count : random() % count;
+        rest /= count;
+        point.push_back(s.lo + static_cast<int64_t>(number) * s.step);
+      }
+      points.push_back(std::move(point));
+    }
+    std::shuffle(points.begin(), points.end(), random);
+    return points;
+  }
+
+  const ImportedModel& model_;
+  const LowerGraph& lower_;
+  const std::set<std::string>& left_out_;
+  std::vector<SizePoint> points_, avoided_;
+  std::vector<std::unique_ptr<Program>> programs_;
+  size_t checked_ = 0;
+};
 
 }  // namespace
 
 Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower) {
-  // These passes multiply weights by what a mean divides by.
-  static constexpr const char* kMergeConstants[] = {"fold_batch_norm_forward", "fold_batch_norm"};
+  // The first multiply weights by what a mean divides by; the last makes tables of what windows at the borders have.
+  static constexpr const char* kMergeConstants[] = {"fold_batch_norm_forward", "fold_batch_norm", "fold_constants"};
   std::set<std::string> left_out;
   std::vector<SizePoint> points;
-  auto result = try_program(model, lower, left_out, points);
+  const auto search = [&] {
+    Search of_model(model, lower, left_out);
+    auto found = of_model.run();
+    points = of_model.points();
+    return found;
+  };
+  auto result = search();
   for (const char* pass : kMergeConstants) {
     const auto* unlike = std::get_if<Unlike>(&result);
     if (!unlike || !unlike->in_constants) break;
     left_out.insert(pass);
-    result = try_program(model, lower, left_out, points);
+    result = search();
   }
   if (const auto* unlike = std::get_if<Unlike>(&result))
     throw UserError({"TSR-5022",

@@ -27,7 +27,7 @@ class Generalizer {
     try {
       return make();
     } catch (const SizesDiffer& difference) {
-      return Unlike{where_, difference.what, difference.in_constants};
+      return Unlike{where_, difference.what, difference.no_formula, difference.in_constants};
     }
   }
 

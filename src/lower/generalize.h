@@ -21,6 +21,7 @@ namespace tessera {
 struct Unlike {
   std::string where;          // the model's nodes or the buffer
   std::string what;           // how the programs differ
+  bool no_formula = false;    // they are alike, but no formula gives their sizes
   bool in_constants = false;  // the elements of a constant are no formula of the sizes
 };
 

@@ -30,12 +30,17 @@ class SizeFinder {
 // Thrown, and caught by whoever generalizes: things of different sizes are not alike.
 struct SizesDiffer {
   std::string what;
+  bool no_formula = false;
   bool in_constants = false;
 };
 
 [[noreturn]] inline void differ(const std::string& what) { throw SizesDiffer{what}; }
 
-[[noreturn]] inline void differ_in_constants() { throw SizesDiffer{"a constant has other elements", true}; }
+[[noreturn]] inline void no_formula(const std::string& what) {
+  throw SizesDiffer{what + ", which no formula of the dimensions gives", true};
+}
+
+[[noreturn]] inline void differ_in_constants() { throw SizesDiffer{"a constant has other elements", false, true}; }
 
 // The same member of every object.
 template <typename Object, typename Member>
@@ -81,7 +86,7 @@ class ExprGeneralizer {
       std::string text;
       for (const auto& value : values)
         text += fmt::format("{}{}", text.empty() ? "" : ", ", value ? std::to_string(*value) : "-");
-      differ(fmt::format("{} of {}, which no formula of the dimensions gives", what, text));
+      no_formula(fmt::format("{} of {}", what, text));
     }
     return e;
   }
@@ -303,7 +308,7 @@ class ExprGeneralizer {
     std::string text;
     for (const auto& value : values)
       text += fmt::format("{}{}", text.empty() ? "" : ", ", value ? fmt::to_string(*value) : "-");
-    differ(fmt::format("a number of {}, which no formula of the dimensions gives", text));
+    no_formula("a number of " + text);
   }
 
  public:

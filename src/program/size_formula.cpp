@@ -14,8 +14,9 @@ namespace {
 int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0); }
 
 constexpr int64_t kMaxDivisor = 128;
-constexpr size_t kEnough = 2;      // sizes that must know a number, and one more for every symbol
-constexpr int64_t kFewSteps = 24;  // a shorter range is left to find generic values
+constexpr size_t kEnough = 4;       // values of each symbol at which a number must be known
+constexpr int64_t kFarSteps = 300;  // how far beyond the range to look
+constexpr int64_t kFewSteps = 24;   // a shorter range is left to find generic values
 
 }  // namespace
 
@@ -86,6 +87,20 @@ std::vector<SizeFormulas::Form> SizeFormulas::forms(size_t symbol, const Known& 
     for (size_t s = 0; s < symbols_.size(); ++s) alone &= s == symbol || points_[i][s] == points_[first][s];
     if (alone && values[i]) known.emplace_back(points_[i][symbol], *values[i]);
   }
+  return fit(symbol, std::move(known));
+}
+
+std::vector<SizeFormulas::Form> SizeFormulas::forms_of_all(size_t symbol, const Known& values) const {
+  std::vector<std::pair<int64_t, int64_t>> known;
+  for (size_t i = 0; i < points_.size(); ++i)
+    if (values[i]) known.emplace_back(points_[i][symbol], *values[i]);
+  std::sort(known.begin(), known.end());
+  for (size_t i = 1; i < known.size(); ++i)
+    if (known[i].first == known[i - 1].first && known[i].second != known[i - 1].second) return {};
+  return fit(symbol, std::move(known));
+}
+
+std::vector<SizeFormulas::Form> SizeFormulas::fit(size_t symbol, std::vector<std::pair<int64_t, int64_t>> known) const {
   if (known.empty()) return {};
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
@@ -98,12 +113,13 @@ std::vector<SizeFormulas::Form> SizeFormulas::forms(size_t symbol, const Known& 
   if (fits(form)) return {form};
   const auto& [x0, y0] = known.front();
   const auto& [x1, y1] = known.back();
+  if (x1 == x0) return {};
   if ((y1 - y0) % (x1 - x0) == 0) {
     form.scale = (y1 - y0) / (x1 - x0);
     form.offset = y0 - form.scale * x0;
     if (fits(form)) return {form};
   }
-  if (known.size() > 2) {
+  if (known.size() > 2 && known[known.size() / 2].first != x0) {
     // Newton's divided differences through the first three values; twice the second difference stays whole.
     const auto& [xm, ym] = known[known.size() / 2];
     const int64_t denominator = (xm - x0) * (x1 - x0) * (x1 - xm);
@@ -125,7 +141,7 @@ std::vector<SizeFormulas::Form> SizeFormulas::forms(size_t symbol, const Known& 
     Form by_step;
     by_step.divisor = range.step;
     by_step.shift = -(range.lo % range.step);
-    if ((y1 - y0) % (steps(x1) - steps(x0)) == 0) {
+    if (steps(x1) != steps(x0) && (y1 - y0) % (steps(x1) - steps(x0)) == 0) {
       by_step.scale = (y1 - y0) / (steps(x1) - steps(x0));
       by_step.offset = y0 - by_step.scale * floor_divide(x0 + by_step.shift, by_step.divisor);
       if (fits(by_step)) return {by_step};
@@ -138,7 +154,7 @@ std::vector<SizeFormulas::Form> SizeFormulas::forms(size_t symbol, const Known& 
       step.divisor = divisor;
       step.shift = shift;
       const int64_t rise = floor_divide(x1 + shift, divisor) - floor_divide(x0 + shift, divisor);
-      if (rise == 0 || (y1 - y0) % rise != 0) continue;
+      if (rise == 0 || y1 == y0 || (y1 - y0) % rise != 0) continue;
       step.scale = (y1 - y0) / rise;
       step.offset = y0 - step.scale * floor_divide(x0 + shift, divisor);
       // An offset of whole steps belongs under the division.
@@ -165,30 +181,39 @@ void SizeFormulas::look_for_doubt(size_t symbol, const std::vector<Form>& forms)
       continue;
     SizePoint point = points_[0];
     point[symbol] = n;
-    if (std::find(avoided_.begin(), avoided_.end(), point) == avoided_.end()) differ.push_back(std::move(point));
+    const auto is_among = [&](const std::vector<SizePoint>& list) {
+      return std::find(list.begin(), list.end(), point) != list.end();
+    };
+    if (!is_among(avoided_) && !is_among(points_)) differ.push_back(std::move(point));
   }
   if (!differ.empty()) doubt_ = differ[differ.size() / 2];
 }
 
-// What only few of the sizes know, a condition that the others do not need, is looked for at more sizes like those: a
-// multiple of 12 away, since it is the remainder that decides.
+// What only few of the sizes know, a condition that the others do not need, is looked for at more sizes like those:
+// some multiples of small numbers away, since it is the remainder that decides.
 bool SizeFormulas::too_few(const Known& values) {
   std::vector<size_t> known;
   for (size_t i = 0; i < values.size(); ++i)
     if (values[i]) known.push_back(i);
-  if (known.size() == values.size() || known.size() >= kEnough + symbols_.size()) return false;
-  for (size_t s = 0; s < symbols_.size() && !doubt_; ++s)
-    for (const int64_t steps : {12, -12, 24, -24, 36, -36, 48, -48}) {
+  if (known.size() == values.size()) return false;
+  bool few = false;
+  for (size_t s = 0; s < symbols_.size(); ++s) {
+    std::set<int64_t> different;
+    for (const size_t i : known) different.insert(points_[i][s]);
+    if (different.size() >= kEnough) continue;
+    few = true;
+    for (const int64_t steps : {72, -72, 144, -144, 36, -36, 216, -216, 12, -12}) {
+      if (doubt_) break;
       SizePoint point = points_[known[0]];
       point[s] += steps * symbols_[s].step;
-      const bool inside = point[s] >= symbols_[s].lo && point[s] <= symbols_[s].hi;
-      if (!inside || std::find(points_.begin(), points_.end(), point) != points_.end() ||
-          std::find(avoided_.begin(), avoided_.end(), point) != avoided_.end())
-        continue;
-      doubt_ = std::move(point);
-      break;
+      const int64_t end = std::max(symbols_[s].hi, symbols_[s].lo + kFarSteps * symbols_[s].step);
+      const bool inside = point[s] >= symbols_[s].lo && point[s] <= end;
+      if (inside && std::find(points_.begin(), points_.end(), point) == points_.end() &&
+          std::find(avoided_.begin(), avoided_.end(), point) == avoided_.end())
+        doubt_ = std::move(point);
     }
-  return true;
+  }
+  return few;
 }
 
 bool SizeFormulas::gives(const Expr& e, const Known& values) const {
@@ -204,6 +229,11 @@ Expr SizeFormulas::find(const Known& values) {
   if (too_few(values)) return {};
   const int64_t first = *values[some];
   if (std::all_of(values.begin(), values.end(), [&](const auto& v) { return !v || *v == first; })) return first;
+  for (size_t s = 0; s < symbols_.size(); ++s)
+    if (const std::vector<Form> of_all = forms_of_all(s, values); !of_all.empty()) {
+      look_for_doubt(s, of_all);
+      return simplify(of_all[0].expr(symbols_[s].var));
+    }
   std::vector<std::vector<Form>> by_symbol;
   std::vector<size_t> moving;
   for (size_t s = 0; s < symbols_.size(); ++s) {

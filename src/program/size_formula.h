@@ -40,6 +40,9 @@ class SizeFormulas : public SizeFinder {
   static size_t first_known(const Known& values);
   // Those that fit the values at the points that differ from the first that is known in this symbol alone.
   std::vector<Form> forms(size_t symbol, const Known& values) const;
+  // Those that fit all values, whatever the other symbols are.
+  std::vector<Form> forms_of_all(size_t symbol, const Known& values) const;
+  std::vector<Form> fit(size_t symbol, std::vector<std::pair<int64_t, int64_t>> known) const;
   bool too_few(const Known& values);
   bool gives(const Expr& e, const Known& values) const;
   void look_for_doubt(size_t symbol, const std::vector<Form>& forms);

@@ -2,6 +2,7 @@
 """Models compiled once for a range of sizes (--dim NAME=LO..HI) and run with many of them, beside ONNX Runtime.
 
     open_sizes.py TESSERA [--full] [MODEL...]
+    open_sizes.py TESSERA random:FIRST..LAST        seeds of random networks over pictures
 
 Small models of every kind of kernel, and networks of the suite whose batch, length or picture is left open; without
 --full (or TESSERA_TEST_FULL=1) those of the suite rotate. Each is compiled with the configurations below and run with the
@@ -139,6 +140,55 @@ def orders():
                  ), {"n": (1, 30, 1)}
 
 
+def random_pictures(seed):
+    """A few layers over pictures of open height and width, of any window, stride, dilation and padding."""
+    def build():
+        pick = random.Random(seed)
+        numbers = np.random.default_rng(seed)
+        nodes, weights = [], {}
+        value, channels = "x", pick.choice([1, 3, 8, 16, 20])
+        first = channels
+        for layer in range(pick.randint(1, 4)):
+            kind = pick.choice(["conv", "conv", "conv", "depthwise", "pool", "point", "pad", "mean", "half", "transposed"])
+            name = f"v{layer}"
+            window = [pick.randint(1, 4), pick.randint(1, 4)]
+            strides = [pick.choice([1, 1, 2, 3]), pick.choice([1, 1, 2, 3])]
+            pads = [pick.randint(0, window[i % 2] // 2) for i in range(4)]
+            if kind in ("conv", "depthwise", "transposed"):
+                groups = channels if kind == "depthwise" else pick.choice([1, 1, 2]) if channels % 2 == 0 else 1
+                out = channels if kind == "depthwise" else pick.choice([4, 8, 16, 24, 32])
+                dilations = [pick.choice([1, 1, 2]), pick.choice([1, 1, 2])]
+                shape = (out, channels // groups, *window)
+                if kind == "transposed":
+                    shape, dilations = (channels, out // groups, *window), [1, 1]
+                weights[name + "w"] = (numbers.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+                nodes.append(helper.make_node("ConvTranspose" if kind == "transposed" else "Conv", [value, name + "w"],
+                                              [name + "c"], strides=strides, pads=pads, dilations=dilations, group=groups))
+                nodes.append(helper.make_node(pick.choice(["Relu", "Sigmoid", "HardSwish"]), [name + "c"], [name]))
+                channels = out
+            elif kind == "pool":
+                op = pick.choice(["MaxPool", "AveragePool"])
+                nodes.append(helper.make_node(op, [value], [name], kernel_shape=window, strides=strides, pads=pads))
+            elif kind == "point":
+                nodes.append(helper.make_node("Mul", [value, value], [name]))
+            elif kind == "pad":
+                weights[name + "p"] = ints(0, 0, *pads[:2], 0, 0, *pads[2:])
+                nodes.append(helper.make_node("Pad", [value, name + "p"], [name], mode="constant"))
+            elif kind == "mean":
+                nodes.append(helper.make_node("ReduceMean", [value], [name + "m"], axes=[2, 3], keepdims=1))
+                nodes.append(helper.make_node("Sub", [value, name + "m"], [name]))
+            else:
+                weights[name + "s"] = np.array([1, 1, 2, 2], np.float32)
+                nodes.append(helper.make_node("Resize", [value, "", name + "s"], [name], mode="nearest"))
+            value = name
+        nodes.append(helper.make_node("Identity", [value], ["y"]))
+        step = pick.choice([1, 1, 2, 8])
+        low = pick.choice([40, 48, 64])
+        return model(nodes, [("x", F, [1, first, "h", "w"])], ["y"], weights), {
+            "h": (low, low + 6 * step + pick.randint(8, 40) // step * step, step), "w": (low, low + 90 // step * step, step)}
+    return build
+
+
 def suite(name, axes, ranges):
     def build():
         result, feeds = model_runs.suite_model(name)
@@ -250,14 +300,25 @@ def main():
     tessera, names = arguments[0], arguments[1:]
     full = model_runs.is_full()
     models = {**SMALL, **SUITE}
+    seeds = [n for n in names if n.startswith("random:")]
+    for text in seeds or [f"random:{model_runs.today() * 6}..{model_runs.today() * 6 + 5}"]:
+        first, last = map(int, text[len("random:"):].split(".."))
+        models.update({f"random_{s}": random_pictures(s) for s in range(first, last + 1)})
+        if seeds:
+            names.remove(text)
+            names += [f"random_{s}" for s in range(first, last + 1)]
     if not names:
         rotating = sorted(SUITE)
-        names = list(SMALL) + (rotating if full else [rotating[model_runs.today() % len(rotating)]])
+        names = list(SMALL) + [n for n in models if n.startswith("random_")] + (rotating if full else [rotating[model_runs.today() % len(rotating)]])
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             small = name in SMALL
-            configurations = CONFIGURATIONS if small or full else CONFIGURATIONS[:1]
+            if name.startswith("random_"):
+                small = True
+                configurations = [CONFIGURATIONS[0], CONFIGURATIONS[int(name[7:]) % len(CONFIGURATIONS)]]
+            else:
+                configurations = CONFIGURATIONS if small or full else CONFIGURATIONS[:1]
             failures += check_model(tessera, name, models[name], configurations, 12 if small else 4, pathlib.Path(folder))
     print(f"{failures} failed" if failures else "all agree")
     return 1 if failures else 0
