@@ -20,6 +20,10 @@ const std::vector<TensorIntrinsic>& table() {
       {"x86.sse.mul_add.f64", "outer_fma", DType::kF64, 2, {}, 16, "xmm multiply, then add: two roundings"},
       {"aarch64.neon.fma.f32", "outer_fma", DType::kF32, 4, {}, 32, "128-bit fused multiply-add"},
       {"aarch64.neon.fma.f64", "outer_fma", DType::kF64, 2, {}, 32, "128-bit fused multiply-add"},
+      {"x86.avx512.transpose.f32", "transpose", DType::kF32, 16, {"avx512f"}, 32, "16x16 in zmm"},
+      {"x86.avx2.transpose.f32", "transpose", DType::kF32, 8, {"avx2"}, 16, "8x8 in ymm"},
+      {"x86.sse.transpose.f32", "transpose", DType::kF32, 4, {}, 16, "4x4 in xmm"},
+      {"aarch64.neon.transpose.f32", "transpose", DType::kF32, 4, {}, 32, "4x4 in 128 bits"},
   };
   return kTable;
 }
@@ -53,9 +57,38 @@ std::string operand_problem(const char* which, const Expr& operand, DType dtype,
   return "";
 }
 
-}  // namespace
+std::string match_transpose(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  static constexpr ForKind kKinds[] = {ForKind::kUnrolled, ForKind::kVectorized};
+  std::array<Var, 2> vars;
+  Stmt s = body;
+  for (size_t level = 0; level < 2; ++level) {
+    if (s->kind != StmtKind::kFor || s->for_kind != kKinds[level])
+      return fmt::format("level {} is not one {} loop", level, for_kind_name(kKinds[level]));
+    if (as_int(s->begin) != 0 || as_int(s->extent) != intrinsic.lanes)
+      return fmt::format("loop {} does not run over 0..{}", s->var->name, intrinsic.lanes);
+    vars[level] = s->var;
+    s = s->stmts[0];
+  }
+  if (s->kind != StmtKind::kStore || s->value->kind != ExprKind::kLoad) return "the innermost statement is not a move";
+  const Buffer &to = *s->buffer, &from = *s->value->buffer;
+  if (to.dtype != intrinsic.dtype) return fmt::format("{} is {}", to.name, dtype_name(to.dtype));
+  if (&to == &from || to.scope == MemoryScope::kRegister || from.scope == MemoryScope::kRegister)
+    return "it does not move from one buffer in memory to another";
+  const auto problem = [&](const Buffer& buffer, const std::vector<Expr>& indices, const Var& row,
+                           const Var& contiguous) {
+    const Expr address = flat_address(buffer, indices);
+    if (linear_coefficient(address, contiguous) != 1)
+      return fmt::format("{} is not contiguous in {}", buffer.name, contiguous->name);
+    if (!linear_coefficient(address, row))
+      return fmt::format("the address of {} is not affine in {}", buffer.name, row->name);
+    return std::string();
+  };
+  std::string reason = problem(to, s->indices, vars[0], vars[1]);
+  if (reason.empty()) reason = problem(from, s->value->operands, vars[1], vars[0]);
+  return reason;
+}
 
-std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) {
+std::string match_multiply_add(const TensorIntrinsic& intrinsic, const Stmt& body) {
   static constexpr ForKind kKinds[] = {ForKind::kUnrolled, ForKind::kUnrolled, ForKind::kVectorized};
   std::array<Var, 3> vars;
   std::array<int64_t, 3> extents{};
@@ -93,6 +126,22 @@ std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) 
   return problem;
 }
 
+const TensorIntrinsic* best_intrinsic(std::string_view emitter, const Target& target, DType dtype) {
+  for (const TensorIntrinsic& intrinsic : table()) {
+    if (intrinsic.emitter != emitter || intrinsic.dtype != dtype || !same_architecture(intrinsic, target)) continue;
+    bool has_all = true;
+    for (const std::string& feature : intrinsic.features) has_all = has_all && target.has(feature);
+    if (has_all) return &intrinsic;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  return intrinsic.emitter == "transpose" ? match_transpose(intrinsic, body) : match_multiply_add(intrinsic, body);
+}
+
 std::span<const TensorIntrinsic> all_intrinsics() { return table(); }
 
 const TensorIntrinsic* find_intrinsic(const std::string& name) {
@@ -102,13 +151,11 @@ const TensorIntrinsic* find_intrinsic(const std::string& name) {
 }
 
 const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype) {
-  for (const TensorIntrinsic& intrinsic : table()) {
-    if (intrinsic.emitter != "outer_fma" || intrinsic.dtype != dtype || !same_architecture(intrinsic, target)) continue;
-    bool has_all = true;
-    for (const std::string& feature : intrinsic.features) has_all = has_all && target.has(feature);
-    if (has_all) return &intrinsic;
-  }
-  return nullptr;
+  return best_intrinsic("outer_fma", target, dtype);
+}
+
+const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype) {
+  return best_intrinsic("transpose", target, dtype);
 }
 
 }  // namespace tessera

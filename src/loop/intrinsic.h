@@ -14,8 +14,8 @@ namespace tessera {
 
 struct TensorIntrinsic {
   std::string name;                   // "x86.avx512.fma.f32"
-  std::string emitter;                // key known to the back end: "outer_fma"
-  DType dtype = DType::kF32;          // of the accumulator
+  std::string emitter;                // key known to the back end: "outer_fma", "transpose"
+  DType dtype = DType::kF32;          // of the accumulator; of what is moved
   int lanes = 16;                     // extent of the vectorized loop
   std::vector<std::string> features;  // the target must have all of them
   // Limits of the register tile: vectors of accumulators + vectors of B + one broadcast must fit.
@@ -27,12 +27,21 @@ struct TensorIntrinsic {
 //   unrolled v: unrolled p: vectorized l<lanes:  acc[v, p, l] = fma(a(v, p, l), b(v, p, l), acc[v, p, l])
 // with constant extents (v and l from 0, p from any constant: a tile at an image's border leaves rows out), `acc` in
 // register scope, a and b loads of the same dtype whose index is affine in v, p, l
-// with coefficient 0 or 1 in l for the flattened address. Empty when `body` matches; otherwise the reason.
+// with coefficient 0 or 1 in l for the flattened address.
+//
+// The pattern of "transpose": a square tile that is moved and turned.
+//   unrolled r: vectorized l<lanes>:  y[.. + r * stride + l] = x[.. + l * stride + r]
+// with `lanes` iterations of both loops from 0, two different buffers in memory, and flattened addresses affine in r
+// and l, with coefficient 1 in l for y and in r for x.
+//
+// Empty when `body` matches the intrinsic's pattern; otherwise the reason.
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body);
 
 std::span<const TensorIntrinsic> all_intrinsics();
 const TensorIntrinsic* find_intrinsic(const std::string& name);
 // The widest multiply-add tile for `dtype` that the target has; null when it has none (never for f32 on x86-64).
 const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype);
+// The widest square tile that the target can turn in registers; null when it has none.
+const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype);
 
 }  // namespace tessera

@@ -102,6 +102,17 @@ def add_gather(b):
     b.graph("chain_reshape_from_shape", exporter, {"x": x} | constants, ["y"], 9, list(constants))
 
 
+def add_turned_tiles(b):
+    """Transposes that are cut into square tiles, with something left over on neither, one and both sides."""
+    for shape, perm in [((32, 48), (1, 0)), ((33, 50), (1, 0)), ((16, 77), (1, 0)), ((2, 19, 40), (0, 2, 1)),
+                        ((3, 5, 20, 18), (0, 2, 3, 1)), ((2, 9, 7, 35), (0, 3, 1, 2)), ((20, 3, 21), (2, 1, 0)),
+                        ((17, 2, 3, 16), (3, 1, 2, 0))]:
+        for dtype in (np.float32, np.int64, np.float16):
+            x = b.random("turned").standard_normal(shape) * 100
+            b.op(f"transpose_tiles_{'x'.join(map(str, shape))}_{np.dtype(dtype).name}", "Transpose", [x.astype(dtype)], 13,
+                 perm=perm)
+
+
 def add_resize(b):
     def case(name, x, scales=None, sizes=None, opset=13, **attributes):
         if opset == 10:
@@ -151,5 +162,6 @@ def add_cases(b):
     add_transpose(b)
     add_slice(b)
     add_gather(b)
+    add_turned_tiles(b)
     add_resize(b)
     add_pad(b)

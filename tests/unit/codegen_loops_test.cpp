@@ -240,6 +240,17 @@ TEST(CodegenLoops, TensorizedTiles) {
   expect_agrees(tile_text("x86.avx512.fma.f32", 1, 7, 16, "f32", true));
 }
 
+TEST(CodegenLoops, TransposedTiles) {
+  for (const auto& [intrinsic, lanes] : std::vector<std::pair<std::string, std::string>>{
+           {"x86.avx512.transpose.f32", "16"}, {"x86.avx2.transpose.f32", "8"}, {"x86.sse.transpose.f32", "4"}})
+    expect_agrees("kernel @k(x: f32[64,48]) -> (y: f32[48,64]) { parallel for i in 0..(48 / " + lanes +
+                      ") { for j in 0..(64 / " + lanes + ") { tensorized \"" + intrinsic +
+                      "\" { unrolled for r in 0.." + lanes + " { vectorized for l in 0.." + lanes + " { y[((i * " +
+                      lanes + ") + r), ((j * " + lanes + ") + l)] = x[((j * " + lanes + ") + l), ((i * " + lanes +
+                      ") + r)] } } } } } }",
+                  0);
+}
+
 TEST(CodegenLoops, TileThatLeavesTapsOut) {
   expect_agrees(R"(kernel @k(a: f32[20,16], w: f32[3,16]) -> (y: f32[5,16]) {
     alloc acc: f32[1,5,16] register

@@ -170,6 +170,7 @@ class KernelEmitter {
 
   // ---- register tiles (kernel_tile.cpp)
   bool emit_tile(const Stmt& body);
+  bool emit_transpose(const Stmt& body);
 
   llvm::Module& module_;
   llvm::LLVMContext& context_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/llvm/kernel_emitter.h"
+#include "loop/intrinsic.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -38,7 +39,8 @@ void KernelEmitter::emit(const Stmt& s) {
     case StmtKind::kStore: return emit_store(s);
     case StmtKind::kAlloc: return emit_alloc(s);
     case StmtKind::kTensorized:
-      if (!emit_tile(s->stmts[0])) emit(s->stmts[0]);
+      if (!(s->intrinsic->emitter == "transpose" ? emit_transpose(s->stmts[0]) : emit_tile(s->stmts[0])))
+        emit(s->stmts[0]);
       return;
   }
 }

@@ -1,5 +1,6 @@
 // The multiply-add tile of loop/intrinsic.h ("outer_fma"): acc[v, p, l] += a(v, p, l) * b(v, p, l). What the factors
-// share is loaded once; the order keeps accumulators + vectors of one factor + one broadcast in registers.
+// share is loaded once; the order keeps accumulators + vectors of one factor + one broadcast in registers. And the tile
+// that is moved and turned ("transpose"): vectors along one side are loaded, exchanged, and stored along the other.
 #include <map>
 
 #include "codegen/llvm/kernel_emitter.h"
@@ -121,6 +122,64 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
     }
   }
   for (const Stmt& loop : {tile->v, tile->p, tile->l}) replaced_.erase(loop->var.get());
+  return true;
+}
+
+bool KernelEmitter::emit_transpose(const Stmt& body) {
+  if (vec_ || !is_loop(body, ForKind::kUnrolled)) return false;
+  const Stmt& row = body;
+  const Stmt& lane = row->stmts[0];
+  if (!is_loop(lane, ForKind::kVectorized)) return false;
+  const Stmt& move = lane->stmts[0];
+  if (move->kind != StmtKind::kStore || move->value->kind != ExprKind::kLoad) return false;
+  const auto lanes = static_cast<int>(*as_int(lane->extent));
+  const DType dtype = move->buffer->dtype;
+  const auto place = f_.places.find(move->buffer.get());
+  check(place != f_.places.end(), where("tile of " + move->buffer->name + ", which is not allocated here"));
+  if (place->second.kind != Place::kMemory || dtype_bits(dtype) < 8) return false;
+  for (const Stmt& loop : {row, lane}) bind(loop->var, Interval{0, lanes - 1});
+
+  // Vectors along `along`, at place i of `across`.
+  const auto at = [&](const Var& along, const Var& across, int i, const std::function<void()>& emit_here) {
+    keep_.push_back(Expr(static_cast<int64_t>(i)));
+    replaced_[across.get()] = keep_.back();
+    Vector vector;
+    vector.var = along;
+    vector.base = Expr(0);
+    vector.lanes = lanes;
+    vector.lane = make_var("lane");
+    keep_.push_back(vector.base);
+    keep_.push_back(vector.lane);
+    bounds_.set(vector.lane, 0, lanes - 1);
+    keep_.push_back(vector.base + vector.lane);
+    replaced_[along.get()] = keep_.back();
+    vec_ = std::move(vector);
+    emit_here();
+    vec_.reset();
+  };
+  std::vector<Value*> vectors;
+  for (int l = 0; l < lanes; ++l)
+    at(row->var, lane->var, l, [&] { vectors.push_back(ops_.splat(evaluate(move->value), lanes)); });
+  // Blocks of `size` by `size` beside the diagonal change places, from single elements to half of the tile.
+  for (int size = 1; size < lanes; size *= 2) {
+    for (int i = 0; i < lanes; ++i) {
+      if (i & size) continue;
+      Value *a = vectors[static_cast<size_t>(i)], *b = vectors[static_cast<size_t>(i + size)];
+      llvm::SmallVector<int, 64> first, second;
+      for (int k = 0; k < lanes; ++k) {
+        first.push_back(k & size ? lanes + k - size : k);
+        second.push_back(k & size ? lanes + k : k + size);
+      }
+      vectors[static_cast<size_t>(i)] = b_.CreateShuffleVector(a, b, first);
+      vectors[static_cast<size_t>(i + size)] = b_.CreateShuffleVector(a, b, second);
+    }
+  }
+  for (int r = 0; r < lanes; ++r)
+    at(lane->var, row->var, r, [&] {
+      const Resolved index = resolve_index(move.get(), {}, *move->buffer, move->indices);
+      store_memory(place->second, dtype, index, ops_.to_storage(dtype, vectors[static_cast<size_t>(r)]));
+    });
+  for (const Stmt& loop : {row, lane}) replaced_.erase(loop->var.get());
   return true;
 }
 

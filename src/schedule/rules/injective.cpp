@@ -4,6 +4,7 @@
 #include "schedule/rules/axis_tables.h"
 #include "schedule/rules/loop_builder.h"
 #include "schedule/rules/rules.h"
+#include "schedule/rules/transpose_tiles.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -86,6 +87,12 @@ RuleResult injective(const TensorProgram& program, const Target& target) {
     return seq(std::move(parts));
   };
 
+  if (!guard) {
+    if (Stmt tiles = transpose_tiles(kernel, target, along_last)) {
+      result.program.body = std::move(tiles);
+      return result;
+    }
+  }
   const bool cut = last.extent >= 2 * kChunk;
   std::vector<OutputLoop> outer(kernel.loops.begin(), kernel.loops.end() - 1);
   if (!tables.empty()) {
