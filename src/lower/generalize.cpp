@@ -176,7 +176,7 @@ class Generalizer {
       Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
       for (size_t i = 0; i < call.args.size(); ++i) {
         const auto is_made = [&](const MadeConstant& made) { return made.id == call.args[i]; };
-        if (std::none_of(made_constants_.begin(), made_constants_.end(), is_made)) continue;
+        if (!kernel.definition || std::none_of(made_constants_.begin(), made_constants_.end(), is_made)) continue;
         auto definition = std::make_shared<TensorProgram>(*kernel.definition);
         definition->params.at(i).is_constant = false;
         kernel.definition = std::move(definition);
@@ -283,7 +283,8 @@ class Generalizer {
     const auto params = of_all(loops, &LoopProgram::params);
     for (size_t i = 0; i < common_size(params, "operands"); ++i)
       result.program.params[i] = sizes.buffer(elements(params, i));
-    LoopGeneralizer generalizer(formulas_, result.program.params);
+    const bool has_largest = formulas_.points().back() == largest_sizes(formulas_.symbols());
+    LoopGeneralizer generalizer(formulas_, result.program.params, has_largest);
     result.program.body = generalizer.run(loops);
     std::unordered_set<const ExprNode*> seen;
     const auto look = [&](const Expr& e) { seen.insert(e.get()); };

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "arith/tensor_type.h"
+#include "loop/intrinsic.h"
+
 namespace tessera {
 namespace {
 
@@ -48,6 +51,25 @@ Stmt LoopGeneralizer::conditional(const Stmts& all) {
   return if_then(condition, stmt(bodies));
 }
 
+// Memory inside a kernel is there for the largest sizes.
+BufferPtr LoopGeneralizer::local(const std::vector<const BufferPtr*>& buffers) {
+  const Buffer& first = **buffers[0];
+  std::vector<int64_t> dims;
+  bool same = true;
+  for (const BufferPtr* b : buffers) {
+    const auto own = static_dims((*b)->shape);
+    if (!own || (!dims.empty() && own->size() != dims.size())) differ("other memory inside the kernel");
+    same &= dims.empty() || dims == *own;
+    if (dims.empty()) dims = *own;
+    for (size_t d = 0; d < dims.size(); ++d) dims[d] = std::max(dims[d], (*own)[d]);
+  }
+  if (!same && (!last_is_largest_ || first.scope == MemoryScope::kRegister))
+    differ("memory inside the kernel whose size depends on the sizes");
+  const BufferPtr result = make_buffer(first.name, first.dtype, make_shape(dims), first.scope);
+  exprs_.declare(buffers, result);
+  return result;
+}
+
 Stmt LoopGeneralizer::stmt(const Stmts& all) {
   if (std::any_of(all.begin(), all.end(), is_if)) return conditional(all);
   const StmtNode& first = *all[0]->get();
@@ -83,11 +105,14 @@ Stmt LoopGeneralizer::stmt(const Stmts& all) {
                    exprs_.expr(each(all, &StmtNode::value)));
     }
     case StmtKind::kAlloc: {
-      const BufferPtr buffer = exprs_.buffer(each(all, &StmtNode::buffer));
-      if (!static_dims(buffer->shape)) differ("memory inside the kernel whose size depends on the sizes");
+      const BufferPtr buffer = local(each(all, &StmtNode::buffer));
       return alloc(buffer, stmt(children(all, 0)));
     }
-    case StmtKind::kTensorized: return tensorized(first.intrinsic, stmt(children(all, 0)));
+    case StmtKind::kTensorized: {
+      // With a stride that is open now it may not be the intrinsic's pattern any more.
+      const Stmt body = stmt(children(all, 0));
+      return match_intrinsic(*first.intrinsic, body).empty() ? tensorized(first.intrinsic, body) : body;
+    }
   }
   throw InternalError("a statement of another kind");
 }

@@ -234,7 +234,7 @@ class WindowMaker {
     std::vector<BufferPtr> params = params_;
     for (const PackedParam& packed : answers[0].packed)
       if (nests_.empty() && result_.packed.empty()) params[packed.param] = answers[0].program.params[packed.param];
-    LoopGeneralizer generalizer(finder_, params);
+    LoopGeneralizer generalizer(finder_, params, false);
     for (const OpenAxis& axis : axes_) generalizer.same_var(axis.base, points_.size());
     try {
       ScheduledKernel result = answers[0];

@@ -187,6 +187,14 @@ def random_pictures(seed):
         return model(nodes, [("x", F, [1, first, "h", "w"])], ["y"], weights), {
             "h": (low, low + 6 * step + pick.randint(8, 40) // step * step, step), "w": (low, low + 90 // step * step, step)}
     return build
+def procedures():
+    """A running sum along the open dimension, and sorts of rows of which there are any number."""
+    return model([helper.make_node("CumSum", ["x", "first"], ["a"]), helper.make_node("CumSum", ["a", "second"], ["b"]),
+                  helper.make_node("TopK", ["b", "k"], ["c", "places"]), helper.make_node("TopK", ["c", "all"], ["y", "order"],
+                                                                                         largest=0)],
+                 [("x", F, ["n", 90])], ["y"],
+                 {"first": np.array(0, np.int64), "second": np.array(1, np.int64), "k": ints(7), "all": ints(7)}
+                 ), {"n": (1, 64, 1)}
 
 
 def suite(name, axes, ranges):
@@ -203,7 +211,7 @@ def suite(name, axes, ranges):
     return build
 
 
-SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns, orders)}
+SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns, orders, procedures)}
 
 
 def inputs_for(built, sizes, seed):
