@@ -158,19 +158,22 @@ RunValue from_string(const FlowStep& step, const Tensor& x) {
                                   dtype == DType::kF64 ? "numbers such as 3.14 or 1e-5" : "integers of 64 bits"));
     };
     try {
-      size_t end = 0;
+      size_t begin = 0, length = 0;
+      while (begin < text.size() && is_space(static_cast<unsigned char>(text[begin]))) ++begin;
+      const std::string number = text.substr(begin);
       if (dtype == DType::kF64) {
         char* stop = nullptr;
-        result.set_double(i, std::strtod(text.c_str(), &stop));
-        end = static_cast<size_t>(stop - text.c_str());
+        result.set_double(i, std::strtod(number.c_str(), &stop));
+        length = static_cast<size_t>(stop - number.c_str());
       } else if (dtype == DType::kU64) {
-        if (text.find('-') != std::string::npos) refuse();
-        result.set_int(i, static_cast<int64_t>(std::stoull(text, &end)));
+        if (number.find('-') != std::string::npos) refuse();
+        result.set_int(i, static_cast<int64_t>(std::stoull(number, &length)));
       } else {
-        result.set_int(i, std::stoll(text, &end));
+        result.set_int(i, std::stoll(number, &length));
       }
+      size_t end = begin + length;
       while (end < text.size() && is_space(static_cast<unsigned char>(text[end]))) ++end;
-      if (end != text.size() || text.empty() || text.size() > 127) refuse();
+      if (length == 0 || end != text.size() || text.size() > 127) refuse();
     } catch (const std::logic_error&) {  // stoll and stoull
       refuse();
     }

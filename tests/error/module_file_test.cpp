@@ -218,6 +218,7 @@ TEST_F(DescriptorErrors, Head) {
 }
 
 TEST_F(DescriptorErrors, Tables) {
+  EXPECT_EQ(reason_with(offsetof(tsr_descriptor, num_slots), UINT32_MAX), "it has 4294967295 slots");
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, num_inputs), 0x10000u),
             "its table of 65536 inputs at offset " + kHeadBytes + " does not fit or is not aligned");
   EXPECT_EQ(reason_with(offsetof(tsr_descriptor, outputs), 0xfffffff8u),

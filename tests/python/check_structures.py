@@ -136,6 +136,8 @@ ERRORS = {
                   r"TSR-7041: Add .*: operands of shapes \[2,2\] and \[1,3\]; legal: shapes that broadcast"),
     "no_number": (CASES["string_casts"][0], [strings("1.5", "x", "2")],
                   "TSR-7041: Cast .*: 'x' is no number; legal: numbers such as 3.14"),
+    "spaces_are_no_number": (CASES["string_casts"][0], [strings("1.5", "  ", "2")], "TSR-7041: Cast .*: '  ' is no number"),
+    "number_behind_nul": (CASES["string_casts"][0], [strings("1.5", "2\0x", "2")], "TSR-7041: Cast .*: '2.x' is no number"),
     "split_sizes": ("m (float[3] x, int64[2] n) => (seq(float[N]) y) { y = SplitToSequence(x, n) }",
                     [f32(1, 2, 3), np.array([1, 1], np.int64)],
                     "TSR-7041: SplitToSequence .*: split has 2 parts, which do not add up to dimension 0 of 3 elements"),

@@ -374,6 +374,8 @@ TEST_F(SessionErrors, Dims) {
   EXPECT_EQ(run(),
             "TSR-7033: input 'image' has shape [2,4]; the module takes [batch,3] (they differ at axis 1); "
             "resize the data, or compile the model for this shape");
+  inputs_[0].dims[1] = INT64_MAX;
+  EXPECT_EQ(run().substr(0, 58), "TSR-7033: input 'image' has shape [2,9223372036854775807];");
   inputs_[0].dims[1] = 3;
   inputs_[0].dims[0] = -2;
   EXPECT_EQ(run().substr(0, 8), "TSR-7033") << "a negative dim is never legal";

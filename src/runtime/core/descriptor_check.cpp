@@ -131,6 +131,7 @@ tessera_status DescriptorChecker::check_tables() {
     }
     if (table.count > INT32_MAX) return wrong("it has %u %s", table.count, table.name);
   }
+  if (descriptor_.num_slots > INT32_MAX) return wrong("it has %u slots", descriptor_.num_slots);
   const struct {
     const char* name;
     uint32_t offset;

@@ -20,9 +20,9 @@ DimsText print_dims(const ModuleFile& module, const int64_t* dims, int64_t rank)
   size_t used = static_cast<size_t>(snprintf(result.text, sizeof(result.text), "["));
   for (int64_t axis = 0; axis < rank && used < sizeof(result.text); ++axis) {
     const char* comma = axis > 0 ? "," : "";
-    const int64_t symbol = -(dims[axis] + 1);
+    const int64_t symbol = dims[axis] < 0 ? -(dims[axis] + 1) : INT64_MAX;
     const size_t room = sizeof(result.text) - used;
-    const bool named = dims[axis] < 0 && symbol < static_cast<int64_t>(module.descriptor->num_symbols);
+    const bool named = symbol < static_cast<int64_t>(module.descriptor->num_symbols);
     used += static_cast<size_t>(
         named ? snprintf(result.text + used, room, "%s%s", comma,
                          clip_name(module.text(module.symbols()[symbol].name)).text)

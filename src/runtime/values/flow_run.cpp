@@ -70,7 +70,7 @@ namespace {
 
 // Whether a tensor in a slot is what a piece was compiled for; strings are i64 there.
 bool fits(const Object& tensor, const tsr_tensor_descr& declared) {
-  const uint32_t dtype = tensor.dtype == TSR_STRING ? TSR_I64 : tensor.dtype;
+  const uint32_t dtype = tensor.dtype == TSR_STRING ? static_cast<uint32_t>(TSR_I64) : tensor.dtype;
   if (dtype != declared.dtype || tensor.rank != static_cast<int32_t>(declared.rank)) return false;
   return memcmp(tensor.dims, declared.dims, static_cast<size_t>(tensor.rank) * sizeof(int64_t)) == 0;
 }
@@ -95,7 +95,7 @@ int32_t run_piece(Step& step, tsr_run_fn code) {
     if (!tensor || !tensor->is_tensor() || !fits(*tensor, declared)) return refuse(step, *tensor, declared);
     inputs[piece.first_input + i] = tensor->data();
   }
-  Object** made = static_cast<Object**>(run.heap.take((piece.num_outputs + 1) * sizeof(Object*)));
+  Object** made = static_cast<Object**>(run.heap.take((size_t{piece.num_outputs} + 1) * sizeof(Object*)));
   if (!made) return step.no_memory();
   uint32_t count = 0;
   for (; count < piece.num_outputs; ++count) {
@@ -210,7 +210,7 @@ int32_t run_elementwise(Step& step, tsr_run_fn code) {
 int32_t move(Step& step) {
   Heap& heap = step.run.heap;
   const uint32_t count = step.row.num_inputs;
-  Object** values = static_cast<Object**>(heap.take((count + 1) * sizeof(Object*)));
+  Object** values = static_cast<Object**>(heap.take((size_t{count} + 1) * sizeof(Object*)));
   if (!values) return step.no_memory();
   for (uint32_t i = 0; i < count; ++i) values[i] = share(const_cast<Object*>(step.in(i)));
   for (uint32_t i = 0; i < count; ++i) step.out(i, values[i]);
@@ -286,7 +286,7 @@ tessera_status run_session_values(tessera_session* session, const tessera_value*
   run.module = &module;
   run.error = error;
   for (uint32_t i = 0; i < descriptor.num_value_outputs; ++i) outputs[i] = nullptr;
-  run.slots = static_cast<Object**>(run.heap.take((descriptor.num_slots + 1) * sizeof(Object*)));
+  run.slots = static_cast<Object**>(run.heap.take((size_t{descriptor.num_slots} + 1) * sizeof(Object*)));
   bool ready = run.slots != nullptr;
   for (uint32_t i = 0; ready && i < descriptor.num_slots; ++i) run.slots[i] = nullptr;
   for (uint32_t i = 0; ready && i < descriptor.num_strings; ++i) {

@@ -362,9 +362,9 @@ int32_t from_string(Step& step) {
     }
     const bool read = end != begin && given.size == size && errno == 0;
     while (read && is_space(*end)) ++end;
-    if (!read || *end != '\0') {
+    if (!read || end != text + size) {
       step.run.heap.release(result);
-      for (char* c = text; *c; ++c) *c = static_cast<unsigned char>(*c) < 0x20 ? '?' : *c;
+      for (size_t k = 0; k < size; ++k) text[k] = static_cast<unsigned char>(text[k]) < 0x20 ? '?' : text[k];
       return step.fail("'%.60s' is no number; legal: %s", text,
                        dtype == TSR_F64 ? "numbers such as 3.14 or 1e-5" : "integers of 64 bits");
     }

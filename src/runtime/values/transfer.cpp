@@ -185,6 +185,10 @@ tessera_status take_in(FlowRun& run, const tsr_value_descr& declared, const tess
 tessera_status give_out(FlowRun& run, const tsr_value_descr& declared, tessera_value** value) {
   Transfer transfer{run, declared, "output"};
   const Object* object = run.slots[declared.slot];
+  if (!object) {
+    return fail(run.error, kErrModuleCode, "the code of '%s' gave output '%s' no value; compile the model again",
+                run.module->name, transfer.name().text);
+  }
   // A sequence that a branch took out of an optional is what the model declares as one, and the other way round.
   if (transfer.kind_at(0) != TSR_OPTIONAL && object->kind == TSR_OPTIONAL && object->count == 1) {
     object = object->items()[0];
