@@ -159,9 +159,11 @@ class EdgeGraph(random_onnx.RandomGraph):
         numbers = [*feeds.values(), *constants.values()]
         # Other than ONNX says: shapes of reductions of nothing, and an end of 2^63 - 1 with a negative step.
         empty_reduction = any(node.op_type.startswith("Reduce") for node in nodes) and any(v.size == 0 for v in numbers)
-        far_slice = nodes[0].op_type == "Slice" and any(np.any(np.abs(v.astype(float)) > 1e6) for v in constants.values())
+        far_slice = nodes[0].op_type == "Slice" and any(
+            np.any(np.abs(v.astype(float)) > 1e6) for v in constants.values())
         # Not said by ONNX: whether padding by repetition comes before or behind cropping.
-        cropped = nodes[0].op_type == "Pad" and len(nodes[0].input) == 2 and any(np.any(v < 0) for v in constants.values())
+        cropped = nodes[0].op_type == "Pad" and len(nodes[0].input) == 2 and any(
+            np.any(v < 0) for v in constants.values())
         if empty_reduction or far_slice or cropped:
             return
         if any(v.dtype.kind == "f" and (v.dtype == np.float16 or not np.all(np.isfinite(v))) for v in numbers):
@@ -253,7 +255,8 @@ class EdgeGraph(random_onnx.RandomGraph):
         axis = self.integer(-rank, rank - 1) if rank else 0
         kind = self.integer(0, 11)
         if kind == 0:
-            return self.node("Transpose", [x], **({"perm": [int(v) for v in self.random.permutation(rank)]} if rank and self.chance(0.8) else {}))
+            order = {"perm": [int(v) for v in self.random.permutation(rank)]} if rank and self.chance(0.8) else {}
+            return self.node("Transpose", [x], **order)
         if kind == 1:
             target = list(shape)
             if rank >= 2 and self.chance(0.6):

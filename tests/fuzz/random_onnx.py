@@ -513,6 +513,10 @@ class RandomGraph:
             attributes["nearest_mode"] = self.pick(("round_prefer_floor", "floor", "ceil", "round_prefer_ceil"))
         sizes = [self.pick((1, 2, 3, 2 * d, 2 * d, d + 1, max(1, d // 2), d)) for d in spatial]
         if self.chance(0.5):
+            # Which of two pixels is the nearest must not depend on how a scale is rounded.
+            if mode == "nearest" and any(float(np.float32(m / d)) != m / d for m, d in zip(sizes, spatial)):
+                attributes["mode"] = "linear"
+                del attributes["nearest_mode"]
             return self.node("Resize", [x, "", "", self.indices(*self.shape(x)[:2], *sizes)], **attributes)
         scales = np.array([1, 1] + [self.pick((0.5, 2, 2, 1, 1.5, 3)) for _ in spatial], np.float32)
         return self.node("Resize", [x, "", self.constant(scales)], **attributes)
