@@ -82,11 +82,20 @@ class Interpreter {
   Interpreter(Interpreter&& other) noexcept;
   Interpreter& operator=(Interpreter&& other) noexcept;
 
-  // In the model's order. Names live as long as the interpreter.
+  // Whether the model has strings, sequences, optionals or maps, or shapes that only a run knows: run_values runs it.
+  bool has_values() const;
+  // In the model's order. Names live as long as the interpreter. None for a model that has values.
   const std::vector<tessera_tensor_info>& inputs() const;
   const std::vector<tessera_tensor_info>& outputs() const;
+  // The same as values, for every model.
+  const std::vector<tessera_value_info>& input_values() const;
+  const std::vector<tessera_value_info>& output_values() const;
   // Inputs and outputs in the model's order; dtype and dims of each are checked, the data of every output is written.
+  // CompileError TSR-7043 for a model that has values.
   void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs);
+  // Every model: inputs in the model's order, which are checked and copied; the outputs, which share memory with
+  // nothing.
+  std::vector<std::shared_ptr<const tessera_value>> run_values(const std::vector<const tessera_value*>& inputs);
 
  private:
   struct State;

@@ -1,6 +1,7 @@
 // What runs a model for Python: compiled code or the interpreter, behind one interface.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,13 +32,19 @@ struct Symbol {
   int64_t lo = 0, hi = 0;
 };
 
-// Several threads may call `run` at once, each on tensors of its own.
+// What a run of values gave; freed with the last reference.
+using ResultPtr = std::shared_ptr<const tessera_value>;
+
+// Several threads may call `run` and `run_values` at once, each on tensors of its own.
 class Engine {
  public:
   virtual ~Engine() = default;
-  // Names live as long as the engine; a negative dim is symbol number -(dim + 1), or derived from symbols.
-  virtual const std::vector<tessera_tensor_info>& inputs() const = 0;
-  virtual const std::vector<tessera_tensor_info>& outputs() const = 0;
+  // Strings, sequences, optionals, maps, or shapes that only a run knows: `run_values` runs such models, and it alone.
+  virtual bool has_values() const = 0;
+  // Names live as long as the engine; a negative dim is symbol number -(dim + 1), or derived from symbols; any number
+  // where the model has values.
+  virtual const std::vector<tessera_value_info>& inputs() const = 0;
+  virtual const std::vector<tessera_value_info>& outputs() const = 0;
   virtual const std::vector<Symbol>& symbols() const = 0;
   virtual int num_threads() const = 0;
   // The module file; empty for the interpreter.
@@ -48,7 +55,19 @@ class Engine {
   virtual std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>& inputs) = 0;
   // RunError or CompileError.
   virtual void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) = 0;
+  // The outputs. RunError or CompileError.
+  virtual std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) = 0;
 };
+
+// A tensor as one of the values that models are described with.
+inline tessera_value_info value_info_of(const tessera_tensor_info& info) {
+  tessera_value_info result = {};
+  result.name = info.name;
+  result.dtype = info.dtype;
+  result.rank = info.rank;
+  std::copy(info.dims, info.dims + info.rank, result.dims);
+  return result;
+}
 
 // Each with sessions of `num_threads` threads; 0: as the runtime decides.
 std::unique_ptr<Engine> load_module_file(const std::string& path, int num_threads);

@@ -11,17 +11,24 @@ class InterpreterEngine : public Engine {
  public:
   explicit InterpreterEngine(Interpreter interpreter) : interpreter_(std::move(interpreter)) {}
 
-  const std::vector<tessera_tensor_info>& inputs() const override { return interpreter_.inputs(); }
-  const std::vector<tessera_tensor_info>& outputs() const override { return interpreter_.outputs(); }
+  bool has_values() const override { return interpreter_.has_values(); }
+  const std::vector<tessera_value_info>& inputs() const override { return interpreter_.input_values(); }
+  const std::vector<tessera_value_info>& outputs() const override { return interpreter_.output_values(); }
   const std::vector<Symbol>& symbols() const override { return symbols_; }
   int num_threads() const override { return 1; }
   std::span<const std::byte> contents() const override { return {}; }
   std::string metadata() const override { return {}; }
 
-  std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>&) override { return outputs(); }
+  std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>&) override {
+    return interpreter_.outputs();
+  }
   void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) override {
     const std::lock_guard lock(mutex_);
     interpreter_.run(inputs, outputs);
+  }
+  std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) override {
+    const std::lock_guard lock(mutex_);
+    return interpreter_.run_values(inputs);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/set.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +15,7 @@
 
 #include "engine.h"
 #include "packed.h"
+#include "value.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -22,7 +24,6 @@ namespace tessera::python {
 
 namespace {
 
-using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Dims = std::map<std::string, std::pair<int64_t, int64_t>>;
 using Shapes = std::map<std::string, std::vector<int64_t>>;
@@ -120,11 +121,12 @@ std::unique_ptr<Engine> load(const std::string& path, int threads) {
   return load_module_file(path, threads);
 }
 
-// (name, dtype number, dims), a dim being a number, a symbol's name, or "?" when it is derived from symbols.
-nb::list describe(const Engine& engine, const std::vector<tessera_tensor_info>& infos) {
+// (name, dtype number, dims, wrappers, key): a dim is a number, a symbol's name, or "?" when it is derived from symbols
+// or any; dims are None for any rank; wrappers are the kinds of values around the tensors, outermost first.
+nb::list describe(const Engine& engine, const std::vector<tessera_value_info>& infos) {
   nb::list result;
-  for (const tessera_tensor_info& info : infos) {
-    nb::list dims;
+  for (const tessera_value_info& info : infos) {
+    nb::list dims, wrappers;
     for (int32_t axis = 0; axis < info.rank; ++axis) {
       const int64_t dim = info.dims[axis];
       if (dim >= 0) {
@@ -134,7 +136,10 @@ nb::list describe(const Engine& engine, const std::vector<tessera_tensor_info>& 
         dims.append(number < engine.symbols().size() ? engine.symbols()[number].name : "?");
       }
     }
-    result.append(nb::make_tuple(info.name, static_cast<int>(info.dtype), nb::tuple(dims)));
+    for (int32_t i = 0; i < info.num_wrappers; ++i) wrappers.append(static_cast<int>(info.wrappers[i]));
+    const nb::object shape = info.rank < 0 ? nb::object(nb::none()) : nb::object(nb::tuple(dims));
+    result.append(nb::make_tuple(info.name, static_cast<int>(info.dtype), shape, nb::tuple(wrappers),
+                                 static_cast<int>(info.key)));
   }
   return result;
 }
@@ -152,8 +157,6 @@ tessera_tensor describe_array(const Array& array, int dtype) {
     tensor.dims[axis] = static_cast<int64_t>(array.shape(axis));
   return tensor;
 }
-
-bool is_signed(tessera_dtype dtype) { return dtype == TESSERA_I4 || dtype == TESSERA_I2; }
 
 void run(Engine& engine, const std::vector<InputArray>& inputs, const std::vector<int>& input_dtypes,
          const std::vector<OutputArray>& outputs, const std::vector<int>& output_dtypes) {
@@ -182,8 +185,21 @@ void run(Engine& engine, const std::vector<InputArray>& inputs, const std::vecto
   for (size_t i = 0; i < out.size(); ++i) {
     if (!is_packed(out[i].dtype)) continue;
     unpack(static_cast<const uint8_t*>(out[i].data), outputs[i].size(), tessera_dtype_bits(out[i].dtype),
-           is_signed(out[i].dtype), static_cast<uint8_t*>(outputs[i].data()));
+           is_packed_signed(out[i].dtype), static_cast<uint8_t*>(outputs[i].data()));
   }
+}
+
+std::vector<ValuePtr> run_values(Engine& engine, const std::vector<ValuePtr>& inputs) {
+  std::vector<const tessera_value*> in;
+  for (const ValuePtr& input : inputs) in.push_back(input->view());
+  std::vector<ResultPtr> results;
+  {
+    const nb::gil_scoped_release release;
+    results = engine.run_values(in);
+  }
+  std::vector<ValuePtr> values;
+  for (ResultPtr& result : results) values.push_back(Value::of_result(std::move(result)));
+  return values;
 }
 
 std::vector<std::vector<int64_t>> output_shapes(Engine& engine, const std::vector<InputArray>& inputs,
@@ -205,14 +221,33 @@ NB_MODULE(_native, m) {
   m.doc() = "The compiler and the runtime behind the package tessera; not for direct use.";
   nb::register_exception_translator(translate, nullptr);
 
+  nb::class_<Value>(m, "Value", "A tensor, or a sequence, optional or map of tensors, for a run of values.")
+      .def_static("of_array", &Value::of_array, "array"_a, "dtype"_a,
+                  nb::sig("def of_array(array: numpy.typing.NDArray, dtype: int) -> Value"),
+                  "A tensor of numbers: a C-contiguous array and the number of its dtype.")
+      .def_static("of_texts", &Value::of_texts, "texts"_a, "shape"_a,
+                  nb::sig("def of_texts(texts: list[str | bytes], shape: Sequence[int]) -> Value"),
+                  "A tensor of strings. TypeError for what is no text, ValueError for text without UTF-8.")
+      .def_static("of_items", &Value::of_items, "kind"_a, "items"_a,
+                  "A sequence (1), an optional (2), or a map (3) of its keys and its values.")
+      .def_prop_ro("kind", &Value::kind, "0: a tensor, and as for of_items.")
+      .def_prop_ro("dtype", &Value::dtype, "The dtype number of a tensor.")
+      .def_prop_ro("shape", &Value::shape, "Of a tensor.")
+      .def_prop_ro("items", &Value::items, "Of what is no tensor.")
+      .def_prop_ro("texts", &Value::texts, nb::sig("def texts(self) -> list[str]"), "Of a tensor of strings.")
+      .def("array", &Value::array, nb::sig("def array(self) -> numpy.typing.NDArray"),
+           "A result's tensor of numbers, in its own memory.");
+
   nb::class_<Engine>(m, "Engine", "What runs a model: compiled code or the interpreter.")
       .def_prop_ro(
           "inputs", [](const Engine& engine) { return describe(engine, engine.inputs()); },
-          nb::sig("def inputs(self) -> list[tuple[str, int, tuple[int | str, ...]]]"),
-          "Name, dtype number and dims of each input; a named dim is its name.")
+          nb::sig("def inputs(self) -> list[tuple[str, int, tuple[int | str, ...] | None, tuple[int, ...], int]]"),
+          "Name, dtype number, dims, wrappers and dtype number of keys of each input; a named dim is its name.")
       .def_prop_ro(
           "outputs", [](const Engine& engine) { return describe(engine, engine.outputs()); },
-          nb::sig("def outputs(self) -> list[tuple[str, int, tuple[int | str, ...]]]"), "The same of each output.")
+          nb::sig("def outputs(self) -> list[tuple[str, int, tuple[int | str, ...] | None, tuple[int, ...], int]]"),
+          "The same of each output.")
+      .def_prop_ro("has_values", &Engine::has_values, "Whether run_values runs the model, and it alone.")
       .def_prop_ro(
           "symbols",
           [](const Engine& engine) {
@@ -237,7 +272,8 @@ NB_MODULE(_native, m) {
       .def("run", &run, "inputs"_a, "input_dtypes"_a, "outputs"_a.noconvert(), "output_dtypes"_a,
            nb::sig("def run(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int], "
                    "outputs: list[numpy.typing.NDArray], output_dtypes: list[int]) -> None"),
-           "Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.");
+           "Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.")
+      .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 
   m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "opt_level"_a, "threads"_a, "dims"_a,
         "shapes"_a, "disabled_passes"_a, "Compiles a path or the bytes of a model, and loads the module.");

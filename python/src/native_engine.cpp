@@ -23,16 +23,17 @@ using SessionPtr = std::unique_ptr<tessera_session, SessionDeleter>;
 class NativeEngine : public Engine {
  public:
   NativeEngine(ModulePtr module, int num_threads) : module_(std::move(module)), num_threads_(num_threads) {
-    if (tessera_module_has_values(module_.get())) {
-      throw_unless_ok(
-          TESSERA_UNSUPPORTED,
-          {TESSERA_UNSUPPORTED, "TSR-7043",
-           "the model has strings, sequences, optionals or maps, or shapes that only a run knows, which this "
-           "package does not pass; run it with 'tessera run', or with tessera_session_run_values of the C API"});
+    if (has_values()) {
+      tessera_value_info info;
+      for (int i = 0; tessera_module_input_value(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info);
+      for (int i = 0; tessera_module_output_value(module_.get(), i, &info) == TESSERA_OK; ++i) outputs_.push_back(info);
+    } else {
+      tessera_tensor_info info;
+      for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i)
+        inputs_.push_back(value_info_of(info));
+      for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i)
+        outputs_.push_back(value_info_of(info));
     }
-    tessera_tensor_info info;
-    for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info);
-    for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i) outputs_.push_back(info);
     tessera_symbol_info symbol;
     for (int i = 0; tessera_module_symbol(module_.get(), i, &symbol) == TESSERA_OK; ++i)
       symbols_.push_back({symbol.name, symbol.lo, symbol.hi});
@@ -41,8 +42,9 @@ class NativeEngine : public Engine {
     num_threads_ = tessera_session_num_threads(idle_.back().get());
   }
 
-  const std::vector<tessera_tensor_info>& inputs() const override { return inputs_; }
-  const std::vector<tessera_tensor_info>& outputs() const override { return outputs_; }
+  bool has_values() const override { return tessera_module_has_values(module_.get()) != 0; }
+  const std::vector<tessera_value_info>& inputs() const override { return inputs_; }
+  const std::vector<tessera_value_info>& outputs() const override { return outputs_; }
   const std::vector<Symbol>& symbols() const override { return symbols_; }
   int num_threads() const override { return num_threads_; }
 
@@ -59,7 +61,7 @@ class NativeEngine : public Engine {
   }
 
   std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>& inputs) override {
-    std::vector<tessera_tensor_info> result = outputs_;
+    std::vector<tessera_tensor_info> result(outputs_.size());
     with_session([&](tessera_session* session, tessera_error& error) {
       const tessera_status status =
           tessera_session_prepare(session, inputs.data(), static_cast<int32_t>(inputs.size()), &error);
@@ -75,6 +77,18 @@ class NativeEngine : public Engine {
       return tessera_session_run(session, inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
                                  static_cast<int32_t>(outputs.size()), &error);
     });
+  }
+
+  std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) override {
+    std::vector<tessera_value*> outputs(outputs_.size(), nullptr);
+    with_session([&](tessera_session* session, tessera_error& error) {
+      return tessera_session_run_values(session, inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
+                                        static_cast<int32_t>(outputs.size()), nullptr, &error);
+    });
+    std::vector<ResultPtr> results;
+    for (tessera_value* output : outputs)
+      results.emplace_back(output, [](tessera_value* value) { tessera_value_free(value, nullptr); });
+    return results;
   }
 
  private:
@@ -114,7 +128,7 @@ class NativeEngine : public Engine {
 
   ModulePtr module_;
   int num_threads_;
-  std::vector<tessera_tensor_info> inputs_, outputs_;
+  std::vector<tessera_value_info> inputs_, outputs_;
   std::vector<Symbol> symbols_;
   std::mutex mutex_;
   std::vector<SessionPtr> idle_;

@@ -13,6 +13,8 @@ inline bool is_packed(tessera_dtype dtype) {
   return bits > 0 && bits < 8;
 }
 
+inline bool is_packed_signed(tessera_dtype dtype) { return dtype == TESSERA_I4 || dtype == TESSERA_I2; }
+
 // Bytes of `count` packed elements of `bits` bits.
 inline size_t packed_bytes(size_t count, int bits) { return (count * static_cast<size_t>(bits) + 7) / 8; }
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Union
 
 from . import _native, _options
 from ._errors import Error, InternalError
-from ._model import Model, TensorInfo
+from ._info import TensorInfo
+from ._model import Model
 
 if TYPE_CHECKING:
     import onnx

@@ -33,6 +33,10 @@ _TABLE = {
     32: (np.bool_, None),
 }
 
+# Tensors of strings are numpy arrays of str objects.
+STRING = 33
+OBJECT = np.dtype(object)
+
 NUMPY = {number: np.dtype(kind) for number, (kind, _) in _TABLE.items()}
 NUMBER = {dtype: number for number, dtype in NUMPY.items()}
 CARRIER = {np.dtype(kind): np.dtype(carrier) for kind, carrier in _TABLE.values() if carrier}

@@ -6,41 +6,18 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import _native
-from ._dtypes import CARRIER, NUMBER, NUMPY
+from ._arrays import carrier, check_output, to_array
+from ._dtypes import NUMBER, OBJECT
 from ._errors import Error
+from ._info import TensorInfo, infos
+from ._values import from_value, to_value
 
 Arrays = Mapping[str, Any] | Sequence[Any]
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """An input or output of a model."""
-
-    name: str
-    dtype: np.dtype
-    shape: tuple[int | str, ...]
-    """A number, the name of a dimension that the inputs of a run decide, or "?" for what follows from those."""
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype.name}[{','.join(map(str, self.shape))}]"
-
-
-def _infos(described) -> tuple[TensorInfo, ...]:
-    infos = []
-    for name, number, dims in described:
-        if number not in NUMPY:
-            raise Error(
-                f"'{name}' holds {_native.dtype_name(number)}, for which numpy has no arrays", id="TSR-6307",
-                legal="numbers and booleans", hint="run the module with the C API",
-            )
-        infos.append(TensorInfo(name, NUMPY[number], dims))
-    return tuple(infos)
 
 
 class Model:
@@ -52,14 +29,16 @@ class Model:
     def __init__(self, engine: _native.Engine, *, is_interpreted: bool = False) -> None:
         self._engine = engine
         self._is_interpreted = is_interpreted
-        self.inputs: tuple[TensorInfo, ...] = _infos(engine.inputs)
+        self.inputs: tuple[TensorInfo, ...] = infos(engine.inputs)
         """Name, dtype and shape of every input, in the order in which `run` takes them."""
-        self.outputs: tuple[TensorInfo, ...] = _infos(engine.outputs)
+        self.outputs: tuple[TensorInfo, ...] = infos(engine.outputs)
         """The same of every output, in the order of `run`'s results."""
         self._input_names = [info.name for info in self.inputs]
         self._output_names = [info.name for info in self.outputs]
-        self._output_numbers = [NUMBER[info.dtype] for info in self.outputs]
-        self._is_static = all(isinstance(dim, int) for info in self.outputs for dim in info.shape)
+        self._has_values = engine.has_values
+        if not self._has_values:
+            self._output_numbers = [NUMBER[info.dtype] for info in self.outputs]
+            self._is_static = all(isinstance(dim, int) for info in self.outputs for dim in info.shape)
 
     def __repr__(self) -> str:
         def listed(infos):
@@ -88,7 +67,7 @@ class Model:
         text = self._engine.metadata
         return json.loads(text) if text else {}
 
-    def run(self, inputs: Arrays, outputs: Arrays | None = None) -> list[np.ndarray]:
+    def run(self, inputs: Arrays, outputs: Arrays | None = None) -> list[Any]:
         """Runs the model once.
 
         ``inputs`` is a mapping from names to arrays, or a sequence of arrays in the order of ``self.inputs``. An array
@@ -96,20 +75,25 @@ class Model:
         nested list, which takes the input's dtype. Arrays must have the declared dtype: nothing is converted silently.
         C-contiguous arrays are not copied (but for dtypes of 4 and 2 bits, which are packed).
 
+        Strings are arrays of ``str`` (or of bytes in UTF-8); a sequence is a list or tuple of its elements, an optional
+        None or its element, a map a dict. Results have the same forms: arrays of ``object`` for strings, lists, None,
+        dicts of Python's own numbers and ``str``.
+
         ``outputs``, where given, has arrays that receive results, as a mapping or a sequence; None or nothing stands for
         a new array. They must be C-contiguous and have the declared dtype and shape. An array may be an input at the same
-        time (the state of a recurrent model): it is overwritten when the run is done with it.
+        time (the state of a recurrent model): it is overwritten when the run is done with it. Strings, sequences,
+        optionals and maps are always new.
 
         Returns all outputs in the order of ``self.outputs``.
         """
-        given = [
-            _to_array(value, info)
-            for value, info in zip(_in_order(inputs, self._input_names, "input", required=True), self.inputs)
-        ]
+        values = _in_order(inputs, self._input_names, "input", required=[info.kind != "optional" for info in self.inputs])
+        if self._has_values:
+            return self._run_values(values, outputs)
+        given = [to_array(value, info) for value, info in zip(values, self.inputs)]
         numbers = [NUMBER[array.dtype] for array in given]
         results = self._make_outputs(outputs, given)
         self._engine.run(
-            [_carrier(array) for array in given], numbers, [_carrier(array) for array in results], self._output_numbers
+            [carrier(array) for array in given], numbers, [carrier(array) for array in results], self._output_numbers
         )
         return results
 
@@ -138,25 +122,48 @@ class Model:
                 f"'{path}' cannot be written: {error.strerror}", id="TSR-6102", legal="a path that can be written",
             ) from error
 
+    def _run_values(self, inputs: list[Any], outputs: Arrays | None) -> list[Any]:
+        places = self._places(outputs)
+        for array, info in zip(places, self.outputs):
+            if array is not None and (info.wrappers or info.dtype == OBJECT):
+                raise Error(
+                    f"output '{info.name}' was given room, and is {info.type}", id="TSR-6305", legal="None: its result is new",
+                )
+            if array is not None:
+                check_output(array, info, np.shape(array))
+        given = [to_value(value, info) for value, info in zip(inputs, self.inputs)]
+        results = [from_value(value) for value in self._engine.run_values(given)]
+        for array, info, result in zip(places, self.outputs, results):
+            if array is not None:
+                check_output(array, info, result.shape)
+        for i, array in enumerate(places):
+            if array is not None:
+                array[...] = results[i]
+                results[i] = array
+        return results
+
+    def _places(self, outputs: Arrays | None) -> list[Any]:
+        """The array of the caller for each output, or None."""
+        if outputs is None:
+            return [None] * len(self.outputs)
+        return _in_order(outputs, self._output_names, "output", required=[False] * len(self.outputs))
+
     def _make_outputs(self, outputs: Arrays | None, inputs: list[np.ndarray]) -> list[np.ndarray]:
         if self._is_static:
             shapes = [info.shape for info in self.outputs]
         else:
             shapes = map(tuple, self._engine.output_shapes(inputs, [NUMBER[array.dtype] for array in inputs]))
         results = []
-        given = [None] * len(self.outputs) if outputs is None else _in_order(
-            outputs, self._output_names, "output", required=False
-        )
-        for array, info, shape in zip(given, self.outputs, shapes):
+        for array, info, shape in zip(self._places(outputs), self.outputs, shapes):
             if array is None:
                 array = np.empty(shape, info.dtype)
             else:
-                _check_output(array, info, shape)
+                check_output(array, info, shape)
             results.append(array)
         return results
 
 
-def _in_order(arrays: Arrays, names: list[str], kind: str, *, required: bool) -> list[Any]:
+def _in_order(arrays: Arrays, names: list[str], kind: str, *, required: list[bool]) -> list[Any]:
     """One entry for each name; None where nothing was given."""
     plural = f"the model has {len(names)} {kind}s"
     if isinstance(arrays, Mapping):
@@ -164,8 +171,8 @@ def _in_order(arrays: Arrays, names: list[str], kind: str, *, required: bool) ->
         if unknown is not None:
             raise Error(f"there is no {kind} '{unknown}'", id="TSR-4011", legal=", ".join(names))
         values = [arrays.get(name) for name in names]
-        missing = next((name for name, value in zip(names, values) if value is None), None)
-        if required and missing is not None:
+        missing = next((name for name, value, needed in zip(names, values, required) if value is None and needed), None)
+        if missing is not None:
             raise Error(f"nothing was given for {kind} '{missing}'", id="TSR-6301", legal=f"one array for each {kind}")
         return values
     if not isinstance(arrays, (list, tuple)):
@@ -176,70 +183,3 @@ def _in_order(arrays: Arrays, names: list[str], kind: str, *, required: bool) ->
     if len(arrays) != len(names):
         raise Error(f"{plural} and {len(arrays)} were given", id="TSR-6301", legal=f"one array for each {kind}")
     return list(arrays)
-
-
-def _type_text(array: np.ndarray) -> str:
-    return f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
-
-
-def _to_array(value: Any, info: TensorInfo) -> np.ndarray:
-    """A C-contiguous array of a known dtype in native byte order, the given one where it is that already."""
-    if isinstance(value, np.ndarray):
-        array = value
-    elif hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
-        try:
-            array = np.from_dlpack(value)
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            raise Error(
-                f"input '{info.name}' is a {type(value).__name__} that numpy cannot take over: {error}", id="TSR-6302",
-                legal=f"{info}", hint="convert it to a numpy array",
-            ) from error
-    elif isinstance(value, np.generic) or hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
-        array = np.asarray(value)
-    else:
-        array = _from_numbers(value, info)
-    if array.dtype not in NUMBER:
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if array.dtype not in NUMBER:
-        raise Error(
-            f"input '{info.name}' got {_type_text(array)}", id="TSR-6302", legal=f"{info}, its declared type",
-            hint="convert the values to that dtype; nothing is converted silently",
-        )
-    if not (array.flags.c_contiguous and array.flags.aligned):
-        array = np.array(array, order="C", copy=True)
-    return array
-
-
-def _from_numbers(value: Any, info: TensorInfo) -> np.ndarray:
-    """Python's numbers have no dtype of their own: they get the input's where it holds their kind of value."""
-    try:
-        array = np.asarray(value)
-        if np.can_cast(array.dtype, info.dtype, "same_kind") or array.size == 0 or (
-            array.dtype.kind in "biuf" and info.dtype.kind == "V" and info.dtype.name.startswith(("bfloat", "float"))
-        ):
-            return np.asarray(value, info.dtype)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise Error(f"input '{info.name}': {error}", id="TSR-6302", legal=f"{info}, its declared type") from error
-    return array
-
-
-def _check_output(array: Any, info: TensorInfo, shape: tuple[int, ...]) -> None:
-    if not isinstance(array, np.ndarray):
-        raise Error(
-            f"output '{info.name}' was given an object of the type {type(array).__name__}", id="TSR-6305", legal="a numpy array",
-        )
-    if array.dtype != info.dtype or array.shape != shape:
-        raise Error(
-            f"output '{info.name}' was given room for {_type_text(array)}", id="TSR-6305", legal=f"{info}, its declared type",
-        )
-    if not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
-        fault = "not writable" if not array.flags.writeable else "not C-contiguous"
-        raise Error(
-            f"output '{info.name}' was given an array that is {fault}", id="TSR-6306",
-            legal="a C-contiguous array that can be written", hint="give an array made by np.empty",
-        )
-
-
-def _carrier(array: np.ndarray) -> np.ndarray:
-    carrier = CARRIER.get(array.dtype)
-    return array if carrier is None else array.view(carrier)

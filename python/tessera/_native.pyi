@@ -7,16 +7,66 @@ from collections.abc import Mapping, Sequence, Set
 import numpy.typing
 
 
+class Value:
+    """
+    A tensor, or a sequence, optional or map of tensors, for a run of values.
+    """
+
+    @staticmethod
+    def of_array(array: numpy.typing.NDArray, dtype: int) -> Value:
+        """A tensor of numbers: a C-contiguous array and the number of its dtype."""
+
+    @staticmethod
+    def of_texts(texts: list[str | bytes], shape: Sequence[int]) -> Value:
+        """
+        A tensor of strings. TypeError for what is no text, ValueError for text without UTF-8.
+        """
+
+    @staticmethod
+    def of_items(kind: int, items: Sequence[Value]) -> Value:
+        """
+        A sequence (1), an optional (2), or a map (3) of its keys and its values.
+        """
+
+    @property
+    def kind(self) -> int:
+        """0: a tensor, and as for of_items."""
+
+    @property
+    def dtype(self) -> int:
+        """The dtype number of a tensor."""
+
+    @property
+    def shape(self) -> list[int]:
+        """Of a tensor."""
+
+    @property
+    def items(self) -> list[Value]:
+        """Of what is no tensor."""
+
+    @property
+    def texts(self) -> list[str]:
+        """Of a tensor of strings."""
+
+    def array(self) -> numpy.typing.NDArray:
+        """A result's tensor of numbers, in its own memory."""
+
 class Engine:
     """What runs a model: compiled code or the interpreter."""
 
     @property
-    def inputs(self) -> list[tuple[str, int, tuple[int | str, ...]]]:
-        """Name, dtype number and dims of each input; a named dim is its name."""
+    def inputs(self) -> list[tuple[str, int, tuple[int | str, ...] | None, tuple[int, ...], int]]:
+        """
+        Name, dtype number, dims, wrappers and dtype number of keys of each input; a named dim is its name.
+        """
 
     @property
-    def outputs(self) -> list[tuple[str, int, tuple[int | str, ...]]]:
+    def outputs(self) -> list[tuple[str, int, tuple[int | str, ...] | None, tuple[int, ...], int]]:
         """The same of each output."""
+
+    @property
+    def has_values(self) -> bool:
+        """Whether run_values runs the model, and it alone."""
 
     @property
     def symbols(self) -> dict[str, tuple[int, int]]:
@@ -40,6 +90,9 @@ class Engine:
         """
         Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.
         """
+
+    def run_values(self, inputs: Sequence[Value]) -> list[Value]:
+        """Runs once, and gives what a model with values makes."""
 
 def compile(model: object, folder: str, name: str, target: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> Engine:
     """Compiles a path or the bytes of a model, and loads the module."""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class TesseraRep(BackendRep):
         defaults = {tensor.name for tensor in model.graph.initializer}
         defaults |= {tensor.values.name for tensor in model.graph.sparse_initializer}
         self._all_inputs = [info.name for info in model.graph.input]
+        self._tensors = {info.name for info in model.graph.input if info.type.HasField("tensor_type")}
         self._inputs = [name for name in self._all_inputs if name not in defaults]
         self._by_shape: dict[tuple, tessera.Model] = {}  # in the order of their last use
         self._model: tessera.Model | None = None
@@ -45,7 +46,8 @@ class TesseraRep(BackendRep):
                 raise
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Runs the model on arrays: a sequence in the order of the graph's inputs, or a mapping from names."""
+        """Runs the model: a sequence of inputs in the order of the graph's, or a mapping from names. Inputs and outputs
+        have the forms that `tessera.Model.run` takes and gives."""
         if isinstance(inputs, np.ndarray):
             inputs = [inputs]
         if not isinstance(inputs, dict):
@@ -63,7 +65,7 @@ class TesseraRep(BackendRep):
         )
 
     def _model_for(self, inputs: dict[str, Any]) -> tessera.Model:
-        shapes = {name: tuple(np.shape(inputs[name])) for name in self._inputs if name in inputs}
+        shapes = {name: tuple(np.shape(inputs[name])) for name in self._inputs if name in inputs and name in self._tensors}
         key = tuple(sorted(shapes.items()))
         model = self._by_shape.pop(key, None)
         if model is None:
@@ -116,15 +118,18 @@ class TesseraBackend(Backend):
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """Runs one node. Without `outputs_info` (dtype and shape of each output), integer operands of rank 0 and 1 are
-        compiled in: they are what shapes are computed from."""
+        compiled in: they are what shapes are computed from. A list or tuple of arrays is a sequence, a dict a map."""
         given = dict(zip((name for name in node.input if name), _sequence(inputs)))
-        given = {name: np.asarray(value) for name, value in given.items()}
+        given = {name: value if _is_structure(value) else np.asarray(value) for name, value in given.items()}
         constants = {}
         if outputs_info is None:
-            constants = {name: value for name, value in given.items() if value.ndim < 2 and value.dtype.kind in "iu"}
+            constants = {
+                name: value for name, value in given.items()
+                if isinstance(value, np.ndarray) and value.ndim < 2 and value.dtype.kind in "iu"
+            }
         graph = helper.make_graph(
             [node], node.op_type,
-            [_value_info(name, value.dtype, value.shape) for name, value in given.items() if name not in constants],
+            [helper.make_value_info(name, _type_of(name, value)) for name, value in given.items() if name not in constants],
             _outputs(node, outputs_info), [numpy_helper.from_array(value, name) for name, value in constants.items()],
         )
         opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
@@ -147,15 +152,42 @@ def _sequence(inputs: Any) -> list[Any]:
     return [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
 
 
-def _value_info(name: str, dtype: Any, shape: Sequence[int]) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), list(shape))
+def _is_structure(value: Any) -> bool:
+    return value is None or isinstance(value, Mapping) or (
+        isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(item, np.ndarray) for item in value)
+    )
+
+
+def _type_of(name: str, value: Any) -> onnx.TypeProto:
+    """The type that a value would be declared with."""
+    if isinstance(value, np.ndarray):
+        return helper.make_tensor_type_proto(_element_type(value.dtype), list(value.shape))
+    if isinstance(value, (list, tuple)):
+        return helper.make_sequence_type_proto(helper.make_tensor_type_proto(_element_type(value[0].dtype), None))
+    if not value:
+        raise tessera.Error(
+            f"operand '{name}' is {value!r}, which does not say its type", id="TSR-6309", legal="values of a type that shows",
+            hint="use prepare with a model that declares the type",
+        )
+    keys, values = np.asarray(list(value.keys())), np.asarray(list(value.values()))
+    if values.dtype == np.float64:  # Python's numbers
+        values = values.astype(np.float32)
+    elements = helper.make_tensor_type_proto(_element_type(values.dtype), [])
+    return onnx.TypeProto(map_type=onnx.TypeProto.Map(key_type=_element_type(keys.dtype), value_type=elements))
+
+
+def _element_type(dtype: Any) -> int:
+    dtype = np.dtype(dtype)
+    return onnx.TensorProto.STRING if dtype.kind in "OSTU" else helper.np_dtype_to_tensor_dtype(dtype)
 
 
 def _outputs(node: onnx.NodeProto, infos: Any) -> list[onnx.ValueInfoProto]:
     names = [name for name in node.output if name]
     if infos is None:
         return [onnx.ValueInfoProto(name=name) for name in names]
-    return [_value_info(name, dtype, shape) for name, (dtype, shape) in zip(names, infos)]
+    return [
+        helper.make_tensor_value_info(name, _element_type(dtype), list(shape)) for name, (dtype, shape) in zip(names, infos)
+    ]
 
 
 is_compatible = TesseraBackend.is_compatible

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <optional>
 
+#include "driver/api_values.h"
 #include "package/value_json.h"
 #include "runtime/core/module_loader.h"
 #include "runtime/core/session.h"
@@ -22,7 +22,7 @@ void throw_unless_ok(tessera_status status, const tessera_error& error) {
   throw UserError({.id = error.id, .message = error.message, .node = {}, .legal = {}, .hint = {}});
 }
 
-TensorInfo info_of(const tessera_tensor_info& info) {
+TensorInfo tensor_info_of(const tessera_tensor_info& info) {
   return {info.name, static_cast<DType>(info.dtype), {info.dims, info.dims + info.rank}};
 }
 
@@ -47,9 +47,10 @@ class NativeModel : public Model {
     throw_unless_ok(tessera_session_create(module_.get(), &options, &session, &error), error);
     session_.reset(session);
     tessera_tensor_info info;
-    for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info_of(info));
+    for (int i = 0; tessera_module_input(module_.get(), i, &info) == TESSERA_OK; ++i)
+      inputs_.push_back(tensor_info_of(info));
     for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i)
-      outputs_.push_back(info_of(info));
+      outputs_.push_back(tensor_info_of(info));
     tessera_kernel_info kernel;
     for (int i = 0; tessera_module_kernel(module_.get(), i, &kernel) == TESSERA_OK; ++i)
       kernels_.push_back({kernel.name, kernel.flops, kernel.bytes});
@@ -200,68 +201,6 @@ class NativeModel : public Model {
   std::vector<tessera_tensor> input_tensors_, output_tensors_;  // point into bound_ and results_
 };
 
-TensorInfo info_of(const tessera_value_info& info) {
-  TensorInfo result{info.name, static_cast<DType>(info.dtype), {info.dims, info.dims + std::max(info.rank, 0)}};
-  for (int32_t i = 0; i < info.num_wrappers; ++i) result.wrappers.push_back(static_cast<ValueKind>(info.wrappers[i]));
-  result.key = static_cast<DType>(info.key);
-  result.any_rank = info.rank < 0;
-  return result;
-}
-
-// Values as the C API has them; what they point to lies here.
-class ApiValues {
- public:
-  const tessera_value* add(const RunValue& value) {
-    tessera_value& result = values_.emplace_back();
-    result = {};
-    result.kind = static_cast<tessera_value_kind>(value.kind);
-    if (!value.is_tensor()) {
-      std::vector<const tessera_value*> items;
-      for (const RunValue& item : value.items) items.push_back(add(item));
-      result.num_items = static_cast<int64_t>(items.size());
-      result.items = items_.emplace_back(std::move(items)).data();
-      return &result;
-    }
-    const Tensor& tensor = value.tensor;
-    result.dtype = static_cast<tessera_dtype>(tensor.dtype());
-    result.rank = static_cast<int32_t>(tensor.dims().size());
-    check(result.rank <= TESSERA_MAX_RANK, "a tensor of too high a rank");
-    std::copy(tensor.dims().begin(), tensor.dims().end(), result.dims);
-    result.data = tensor.bytes();
-    if (tensor.dtype() != DType::kString) return &result;
-    std::vector<tessera_string> texts;
-    for (const std::string& text : tensor.strings()) texts.push_back({text.data(), text.size()});
-    result.data = texts_.emplace_back(std::move(texts)).data();
-    return &result;
-  }
-
- private:
-  std::deque<tessera_value> values_;
-  std::deque<std::vector<const tessera_value*>> items_;
-  std::deque<std::vector<tessera_string>> texts_;
-};
-
-RunValue from_api(const tessera_value& value) {
-  RunValue result;
-  result.kind = static_cast<ValueKind>(value.kind);
-  if (!result.is_tensor()) {
-    for (int64_t i = 0; i < value.num_items; ++i) result.items.push_back(from_api(*value.items[i]));
-    return result;
-  }
-  std::vector<int64_t> dims(value.dims, value.dims + value.rank);
-  if (value.dtype == TESSERA_STRING) {
-    Tensor shape(DType::kI64, dims);
-    const auto* texts = static_cast<const tessera_string*>(value.data);
-    std::vector<std::string> strings;
-    for (int64_t i = 0; i < shape.num_elements(); ++i) strings.emplace_back(texts[i].data, texts[i].size);
-    result.tensor = Tensor::of_strings(std::move(strings), std::move(dims));
-    return result;
-  }
-  result.tensor = Tensor(static_cast<DType>(value.dtype), std::move(dims));
-  std::memcpy(result.tensor.mutable_bytes(), value.data, static_cast<size_t>(result.tensor.num_bytes()));
-  return result;
-}
-
 // A module with steps: results are made by the run.
 class NativeValueModel : public NativeModel {
  public:
@@ -302,7 +241,7 @@ class NativeValueModel : public NativeModel {
     value_results_.clear();
     results_.clear();
     for (tessera_value* output : outputs) {
-      value_results_.push_back(from_api(*output));
+      value_results_.push_back(from_api(output, ""));
       results_.push_back(value_results_.back().tensor);
       tessera_value_free(output, nullptr);
     }

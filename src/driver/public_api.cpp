@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "driver/api_values.h"
 #include "driver/compile.h"
 #include "driver/interpreted_model.h"
+#include "driver/open_sizes.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
 
@@ -36,7 +38,9 @@ template <typename Source>
 std::unique_ptr<Model> interpret(const Source& source, const std::string& name, const CompileOptions& options) {
   const DriverOptions driver = driver_options(options);
   PassRunner runner(driver.runner);
-  return interpret_graph(import_model(source, driver, runner), name);
+  refuse_ranges(options, "the interpreter");
+  ImportedModel model = read_model(source, driver, runner);
+  return model.flow ? interpret_flow(*model.flow, name) : interpret_graph(std::move(model.graph), name);
 }
 
 tessera_tensor_info public_info(const TensorInfo& info) {
@@ -63,6 +67,19 @@ std::vector<int64_t> dims_of(const tessera_tensor& tensor) {
 // Of the caller, who keeps the data.
 Tensor borrow(const tessera_tensor& tensor) {
   return Tensor(static_cast<DType>(tensor.dtype), dims_of(tensor), nullptr, tensor.data);
+}
+
+// With tensors of its own: those of a model may be its constants.
+RunValue own_copy(const RunValue& value) {
+  RunValue result(value.kind, {});
+  for (const RunValue& item : value.items) result.items.push_back(own_copy(item));
+  if (!value.is_tensor()) return result;
+  result.tensor = value.tensor;
+  if (value.tensor.dtype() == DType::kString) return result;
+  result.tensor = Tensor(value.tensor.dtype(), value.tensor.dims());
+  const auto bytes = static_cast<size_t>(value.tensor.num_bytes());
+  if (bytes > 0) std::memcpy(result.tensor.mutable_bytes(), value.tensor.bytes(), bytes);
+  return result;
 }
 
 void check_outputs(const std::vector<TensorInfo>& infos, const std::vector<tessera_tensor>& outputs) {
@@ -105,11 +122,18 @@ std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileO
 }
 
 struct Interpreter::State {
-  explicit State(std::unique_ptr<Model> interpreted)
-      : model(std::move(interpreted)), inputs(public_infos(model->inputs())), outputs(public_infos(model->outputs())) {}
+  explicit State(std::unique_ptr<Model> interpreted) : model(std::move(interpreted)) {
+    for (const TensorInfo& info : model->inputs()) input_values.push_back(api_info_of(info));
+    for (const TensorInfo& info : model->outputs()) output_values.push_back(api_info_of(info));
+    if (model->has_values()) return;
+    inputs = public_infos(model->inputs());
+    outputs = public_infos(model->outputs());
+  }
 
   std::unique_ptr<Model> model;
-  std::vector<tessera_tensor_info> inputs, outputs;  // names are those of `model`
+  // Names are those of `model`.
+  std::vector<tessera_tensor_info> inputs, outputs;
+  std::vector<tessera_value_info> input_values, output_values;
 };
 
 Interpreter::Interpreter(const std::string& model_path, const CompileOptions& options)
@@ -122,14 +146,26 @@ Interpreter::~Interpreter() = default;
 Interpreter::Interpreter(Interpreter&& other) noexcept = default;
 Interpreter& Interpreter::operator=(Interpreter&& other) noexcept = default;
 
+bool Interpreter::has_values() const { return state_->model->has_values(); }
 const std::vector<tessera_tensor_info>& Interpreter::inputs() const { return state_->inputs; }
 const std::vector<tessera_tensor_info>& Interpreter::outputs() const { return state_->outputs; }
 
+const std::vector<tessera_value_info>& Interpreter::input_values() const { return state_->input_values; }
+const std::vector<tessera_value_info>& Interpreter::output_values() const { return state_->output_values; }
+
 void Interpreter::run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) {
   translate_errors([&] {
+    Model& model = *state_->model;
+    if (model.has_values()) {
+      throw UserError(
+          {.id = "TSR-7043",
+           .message = "the model has strings, sequences, optionals or maps, or shapes that only a run knows",
+           .node = {},
+           .legal = {},
+           .hint = "run it with run_values"});
+    }
     std::vector<Tensor> given;
     for (const tessera_tensor& tensor : inputs) given.push_back(borrow(tensor));
-    Model& model = *state_->model;
     model.bind(std::move(given));
     check_outputs(model.outputs(), outputs);
     model.run();
@@ -137,6 +173,28 @@ void Interpreter::run(const std::vector<tessera_tensor>& inputs, const std::vect
       const Tensor& result = model.results()[i];
       if (result.num_bytes() > 0) std::memcpy(outputs[i].data, result.bytes(), static_cast<size_t>(result.num_bytes()));
     }
+  });
+}
+
+std::vector<std::shared_ptr<const tessera_value>> Interpreter::run_values(
+    const std::vector<const tessera_value*>& inputs) {
+  return translate_errors([&] {
+    Model& model = *state_->model;
+    std::vector<RunValue> given;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      given.push_back(from_api(inputs[i], i < model.inputs().size() ? model.inputs()[i].name : ""));
+    model.bind_values(std::move(given));
+    model.run();
+    std::vector<std::shared_ptr<const tessera_value>> results;
+    for (const RunValue& value : model.value_results()) {
+      struct Kept {
+        RunValue value;
+        ApiValues values;
+      };
+      const auto kept = std::make_shared<Kept>(Kept{own_copy(value), {}});
+      results.emplace_back(kept, kept->values.add(kept->value));
+    }
+    return results;
   });
 }
 

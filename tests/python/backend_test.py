@@ -5,6 +5,7 @@ import unittest
 import numpy as np
 import onnx
 import onnx.backend.base
+import onnx.parser
 from onnx import TensorProto, helper
 
 import tessera
@@ -51,6 +52,21 @@ class Prepare(unittest.TestCase):
             prepared.run([X, X, X])
         self.assertEqual(caught.exception.id, "TSR-6301")
 
+    def test_strings_sequences_optionals_and_maps(self):
+        text = ('<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 4]> m (seq(float[N]) s, optional(string[M]) o, '
+                'float[K,2] x) => (seq(float[L]) t, bool b, seq(map(int64,float)) z) { c = Constant<value = float[1] {5}>() '
+                't = SequenceInsert(s, c) b = OptionalHasElement(o) '
+                'z = ai.onnx.ml.ZipMap<classlabels_int64s = [3, 4]>(x) }')
+        model = onnx.parser.parse_model(text)
+        self.assertTrue(tessera.backend.is_compatible(model))
+        prepared = tessera.backend.prepare(model)
+        for rows, optional in ((1, None), (2, np.array(["a"]))):
+            x = np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)
+            s = [np.arange(rows, dtype=np.float32)]
+            t, b, z = prepared.run([s, optional, x])
+            self.assertEqual(([each.tolist() for each in t], b, z),
+                             ([s[0].tolist(), [5]], optional is not None, [{3: row[0], 4: row[1]} for row in x]))
+
     def test_devices(self):
         for device, there in (("CPU", True), ("CPU:0", True), ("CUDA", False)):
             self.assertEqual(tessera.backend.supports_device(device), there)
@@ -91,6 +107,23 @@ class RunNode(unittest.TestCase):
     def test_operands_that_are_left_out(self):
         (y,) = self.run_node("Clip", [X, np.float32(1)], names=["x", "", "max"])
         np.testing.assert_array_equal(y, np.minimum(X, 1))
+
+    def test_strings_sequences_and_maps(self):
+        (y,) = self.run_node("StringConcat", [np.array(["a", "b"]), np.array(["ü"], object)])
+        np.testing.assert_array_equal(y, np.array(["aü", "bü"], object))
+        (y,) = self.run_node("SequenceInsert", [[X, X[:1]], X[1:]])
+        self.assertIsInstance(y, list)
+        for got, want in zip(y, (X, X[:1], X[1:]), strict=True):
+            np.testing.assert_array_equal(got, want)
+        (y,) = self.run_node("SequenceAt", [(X, X[:1]), np.int64(-1)])
+        np.testing.assert_array_equal(y, X[:1])
+        (y,) = self.run_node("DictVectorizer", [{"a": 2.5}], domain="ai.onnx.ml",
+                             attributes={"string_vocabulary": ["b", "a"]})
+        np.testing.assert_array_equal(y, np.array([[0, 2.5]], np.float32))
+        for value in (None, {}):
+            with self.assertRaises(tessera.Error) as caught:
+                self.run_node("OptionalHasElement", [value])
+            self.assertEqual(caught.exception.id, "TSR-6309")
 
     def test_versions_and_domains(self):
         (y,) = self.run_node("Clip", [X], attributes={"min": 0.0}, opset_version=9)

@@ -223,6 +223,38 @@ class ClassicalModels(unittest.TestCase):
         model.fit(x[train], labels[train])
         self.assert_agree(self.compiled(model, x[test])[0], model.transform(x[test]))
 
+    def test_probabilities_as_maps_and_labels_as_strings(self):
+        """As skl2onnx converts without options: one map from label to probability for each row."""
+        x, labels, train, test = read_data("iris")
+        for names in (None, np.array(["setosa", "versicolor", "virginicä"])):
+            named = labels if names is None else names[labels]
+            for model in (LogisticRegression(max_iter=5000), RandomForestClassifier(**TREES)):
+                model.fit(x[train], named[train])
+                kind = skl2onnx.common.data_types.FloatTensorType([None, x.shape[1]])
+                compiled = tessera.compile(skl2onnx.convert_sklearn(model, initial_types=[("x", kind)]),
+                                           shapes={"x": x[test].shape})
+                given, maps = compiled.run([x[test]])
+                self.assertEqual(given.tolist(), model.predict(x[test]).tolist())
+                self.assertEqual([list(row) for row in maps], [model.classes_.tolist()] * len(test))
+                self.assert_agree(np.array([list(row.values()) for row in maps]), model.predict_proba(x[test]))
+
+    def test_columns_of_strings(self):
+        """A model of named columns: numbers, and words that are one-hot encoded."""
+        x, labels, train, test = read_data("iris")
+        words = np.array(["short", "middle", "länger"], object)[np.digitize(x[:, :1], [5.3, 6.2])]
+        columns = ColumnTransformer([("words", OneHotEncoder(), [0]), ("numbers", StandardScaler(), [1, 2])])
+        table = np.concatenate([words, x[:, 1:3].astype(object)], axis=1)
+        model = make_pipeline(columns, LogisticRegression(max_iter=5000)).fit(table[train], labels[train])
+        types = skl2onnx.common.data_types
+        kinds = [("word", types.StringTensorType([None, 1])), ("a", types.FloatTensorType([None, 1])),
+                 ("b", types.FloatTensorType([None, 1]))]
+        converted = skl2onnx.convert_sklearn(model, initial_types=kinds, options={id(model): {"zipmap": False}})
+        shape = (len(test), 1)
+        compiled = tessera.compile(converted, shapes={name: shape for name, _ in kinds})
+        given, probabilities = compiled.run({"word": words[test], "a": x[test, 1:2], "b": x[test, 2:3]})
+        self.assertEqual(given.tolist(), model.predict(table[test]).tolist())
+        self.assert_agree(probabilities, model.predict_proba(table[test]))
+
     def test_clusters(self):
         x, _, train, test = read_data("iris")
         model = KMeans(3, random_state=0, n_init=3).fit(x[train])
