@@ -191,7 +191,7 @@ void run(Engine& engine, const std::vector<InputArray>& inputs, const std::vecto
 
 std::vector<ValuePtr> run_values(Engine& engine, const std::vector<ValuePtr>& inputs) {
   std::vector<const tessera_value*> in;
-  for (const ValuePtr& input : inputs) in.push_back(input->view());
+  for (const ValuePtr& input : inputs) in.push_back(input ? input->view() : nullptr);  // which the run refuses
   std::vector<ResultPtr> results;
   {
     const nb::gil_scoped_release release;

@@ -97,7 +97,10 @@ ValuePtr Value::of_items(int kind, std::vector<ValuePtr> items) {
   std::shared_ptr<Value> value(new Value);
   tessera_value& own = value->own_;
   own.kind = static_cast<tessera_value_kind>(kind);
-  for (const ValuePtr& item : items) value->item_views_.push_back(item->view());
+  for (const ValuePtr& item : items) {
+    if (!item) throw nb::type_error("an item is None");
+    value->item_views_.push_back(item->view());
+  }
   own.num_items = static_cast<int64_t>(items.size());
   own.items = value->item_views_.data();
   value->items_ = std::move(items);
