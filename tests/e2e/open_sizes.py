@@ -271,6 +271,9 @@ def check_model(tessera, name, build, configurations, count, folder):
         module = folder / f"{name}.so"
         done = subprocess.run([tessera, "compile", str(path), "-o", str(module), *dims, *flags], capture_output=True,
                               text=True)
+        if done.returncode == 1 and name.startswith("random_") and "TSR-5022" in done.stderr:
+            print(f"{name:14} {label:10} is refused: {done.stderr.splitlines()[0][:150]}", flush=True)
+            continue
         if done.returncode:
             print(f"FAILED {name} {label}: {done.stderr.strip()}", flush=True)
             failures += 1
