@@ -320,7 +320,8 @@ def main():
             names += [f"random_{s}" for s in range(first, last + 1)]
     if not names:
         rotating = sorted(SUITE)
-        names = list(SMALL) + [n for n in models if n.startswith("random_")] + (rotating if full else [rotating[model_runs.today() % len(rotating)]])
+        names = list(SMALL) + [n for n in models if n.startswith("random_")]
+        names += rotating if full else [rotating[model_runs.today() % len(rotating)]]
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         for name in names:

@@ -80,7 +80,7 @@ class GraphImporter {
     nodes = needed(std::move(nodes));
     for (const FlatNode& node : nodes) check_supported(node);
     const RunTimeValues found = find_run_time_values(proto_, nodes);
-    shared_.in_flow = state_.in_flow = true;
+    shared_.in_flow = state_.in_flow = found.any();
     add_inputs(options, nodes, found);
     declared_shapes_.add_graph(proto_);
     const DeclaredShapes::Scope scope(declared_shapes_, nodes);
