@@ -116,17 +116,11 @@ class Search {
       if (is_known(point)) continue;
       ++checked_;
       insert(point, program_at(point));
-      auto with_it = generalized().first;
-      if (std::holds_alternative<Program>(with_it)) {
-        remove_second();  // nothing new; fewer programs are faster
-        continue;
-      }
-      // A size at which something falls away says nothing about formulas.
-      if (!std::get<Unlike>(with_it).no_formula) {
-        remove_second();
-        continue;
-      }
-      result = settle();
+      // Nothing new, or a size at which something falls away, which says nothing about formulas.
+      const auto with_it = generalized().first;
+      const auto* unlike = std::get_if<Unlike>(&with_it);
+      if (unlike && unlike->no_formula) result = settle();
+      else remove_second();
     }
     return result;
   }

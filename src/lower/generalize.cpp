@@ -55,8 +55,13 @@ class Generalizer {
       where_ = all[0]->loc;
       same(of_all(all, &KernelCall::kernel), "kernel");
       same(of_all(all, &KernelCall::args), "operand");
+      const auto same_condition = [](const CallCondition& a, const CallCondition& b) {
+        return a.buffer == b.buffer && a.value == b.value;
+      };
       for (const KernelCall* call : all)
-        if (call->only_if.size() != all[0]->only_if.size()) differ("another condition");
+        if (!std::equal(call->only_if.begin(), call->only_if.end(), all[0]->only_if.begin(), all[0]->only_if.end(),
+                        same_condition))
+          differ("another condition");
       result.calls.push_back(*all[0]);
     }
     make_constants(result);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -61,7 +60,7 @@ struct Tile {
 class TileMaker {
  public:
   TileMaker(const TensorProgram& kernel, const std::vector<SymbolicAxis>& axes, const std::vector<int64_t>& steps)
-      : kernel_(kernel), axes_(axes), steps_(steps) {
+      : kernel_(kernel), axes_(axes) {
     for (size_t a = 0; a < axes.size(); ++a) replacements_.push_back({axes[a].size, steps[a]});
   }
 
@@ -153,7 +152,6 @@ class TileMaker {
     } else if (e->operands.empty()) {
       result = e;
     } else {
-      std::unordered_map<const ExprNode*, Expr> map;
       std::vector<Expr> operands;
       for (const Expr& operand : e->operands) operands.push_back(fixed_value(operand, tile));
       result = with_operands(e, std::move(operands));
@@ -273,7 +271,6 @@ class TileMaker {
 
   const TensorProgram& kernel_;
   const std::vector<SymbolicAxis>& axes_;
-  const std::vector<int64_t>& steps_;
   std::vector<Replacement> replacements_;
   std::unordered_map<const Buffer*, Memory> memory_;
   std::unordered_map<const Buffer*, BufferPtr> between_;
@@ -393,12 +390,12 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
     versions.push_back(std::move(version));
   }
   // Weights are stored once: larger tiles that want them otherwise are left out.
-  const Version last = versions.back();
-  std::erase_if(versions, [&](const Version& v) { return !same_packing(v.scheduled.packed, last.scheduled.packed); });
+  const std::vector<PackedParam> packed = versions.back().scheduled.packed;
+  std::erase_if(versions, [&](const Version& v) { return !same_packing(v.scheduled.packed, packed); });
 
   ScheduledKernel result;
   result.program.name = kernel.name;
-  result.packed = versions.back().scheduled.packed;
+  result.packed = packed;
   for (size_t p = 0; p <= kernel.params.size(); ++p) {
     const bool is_output = p == kernel.params.size();
     const BufferPtr& logical = is_output ? kernel.output().out : kernel.params[p].buffer;

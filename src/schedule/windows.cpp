@@ -18,7 +18,7 @@ namespace {
 using Answer = std::variant<ScheduledKernel, Declined>;
 
 constexpr size_t kPoints = 12;
-constexpr size_t kEnough = 3;  // sizes that must know a number: two for the formula, and one to check it
+constexpr size_t kEnough = 3;          // sizes that must know a number: two for the formula, and one to check it
 constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are done one by one
 
 // Sizes that a kernel is scheduled for: beyond what any window needs, and every remainder by 2, 3 and 4 several times,
@@ -144,9 +144,10 @@ class WindowMaker {
     // Singles first: without them nothing works, and they say how weights are stored.
     std::vector<int64_t> steps(axes_.size(), 1);
     std::string why;
-    auto single = window(steps, 0, why);
+    auto single = window(steps, steps, why);
     if (!single) return Declined{why};
     result_.packed = single->packed;
+    has_single_ = true;
     for (const PackedParam& packed : result_.packed) params_[packed.param] = single->program.params[packed.param];
     // Margins are those of the axis: the fewest places at its ends that let the rule take windows.
     plans_.resize(axes_.size());
@@ -173,7 +174,9 @@ class WindowMaker {
     return "";
   }
 
-  TensorProgram at(const SizePoint& point, const std::vector<int64_t>& steps, int64_t margin) const {
+  // The kernel of one window; along axes of more than one step it stays away from both ends by the axis' margin.
+  TensorProgram at(const SizePoint& point, const std::vector<int64_t>& steps,
+                   const std::vector<int64_t>& margins) const {
     VarMap values;
     for (size_t i = 0; i < symbols_.size(); ++i) values[symbols_[i].var.get()] = point[i];
     const auto fixed = [&](const Expr& e) { return simplify(substitute(e, values)); };
@@ -201,17 +204,18 @@ class WindowMaker {
     }
     for (size_t a = 0; a < axes_.size(); ++a) {
       const int64_t extent = value_at(axes_[a].extent, symbols_, point);
-      const int64_t border = steps[a] == 1 ? 0 : margin;
+      const int64_t border = steps[a] == 1 ? 0 : margins[a];
       result.windows.push_back({axes_[a].axis, axes_[a].base, steps[a], border, extent - steps[a] - border});
     }
     return result;
   }
 
   // The rule's kernel of one window, of all sizes.
-  std::optional<ScheduledKernel> window(const std::vector<int64_t>& steps, int64_t margin, std::string& why) {
+  std::optional<ScheduledKernel> window(const std::vector<int64_t>& steps, const std::vector<int64_t>& margins,
+                                        std::string& why) {
     std::vector<ScheduledKernel> answers;
     for (const SizePoint& point : points_) {
-      auto answer = rule_.apply(at(point, steps, margin), target_);
+      auto answer = rule_.apply(at(point, steps, margins), target_);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         why = declined->reason;
         return std::nullopt;
@@ -220,7 +224,8 @@ class WindowMaker {
     }
     std::vector<const LoopProgram*> programs;
     for (const ScheduledKernel& answer : answers) {
-      if (!same_packing(answer.packed, answers[0].packed)) {
+      // Weights are stored once, for windows of all sizes.
+      if (!same_packing(answer.packed, has_single_ ? result_.packed : answers[0].packed)) {
         why = "weights are stored in another order for another size";
         return std::nullopt;
       }
@@ -232,8 +237,9 @@ class WindowMaker {
       programs.push_back(&answer.program);
     }
     std::vector<BufferPtr> params = params_;
-    for (const PackedParam& packed : answers[0].packed)
-      if (nests_.empty() && result_.packed.empty()) params[packed.param] = answers[0].program.params[packed.param];
+    if (!has_single_)
+      for (const PackedParam& packed : answers[0].packed)
+        params[packed.param] = answers[0].program.params[packed.param];
     LoopGeneralizer generalizer(finder_, params, false);
     for (const OpenAxis& axis : axes_) generalizer.same_var(axis.base, points_.size());
     try {
@@ -266,8 +272,7 @@ class WindowMaker {
       for (const int64_t size : axes_[a].sizes) {
         if (size == 1) continue;
         steps[a] = size;
-        const auto taken = window(steps, margin, why);
-        if (!taken || !same_packing(taken->packed, result_.packed)) continue;
+        if (!window(steps, std::vector<int64_t>(axes_.size(), margin), why)) continue;
         plan.sizes.push_back(size);
         plan.margin = margin;
       }
@@ -309,23 +314,19 @@ class WindowMaker {
       }
       return;
     }
-    int64_t margin = 0;
-    bool all_single = true;
-    for (size_t a = 0; a < axes_.size(); ++a) {
-      if (steps[a] == 1) continue;
-      margin = std::max(margin, plans_[a].margin);
-      all_single = false;
-    }
-    std::string why;
-    std::optional<ScheduledKernel> scheduled;
-    if (all_single) scheduled = single;
-    else scheduled = window(steps, margin, why);
-    // Windows along each axis are taken, but not along both: single places along the first.
+    std::vector<int64_t> margins;
+    for (const AxisPlan& plan : plans_) margins.push_back(plan.margin);
+    const auto kernel_of = [&](const std::vector<int64_t>& sizes) {
+      std::string why;
+      const bool is_single = std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s == 1; });
+      return is_single ? std::optional(single) : window(sizes, margins, why);
+    };
     std::vector<int64_t> own = steps;
+    std::optional<ScheduledKernel> scheduled = kernel_of(own);
+    // Windows along each axis are taken, but not along both: single places along the first.
     for (size_t a = 0; !scheduled && a < axes_.size(); ++a) {
       own[a] = 1;
-      scheduled = std::all_of(own.begin(), own.end(), [](int64_t s) { return s == 1; }) ? std::optional(single)
-                                                                                        : window(own, margin, why);
+      scheduled = kernel_of(own);
     }
     VarMap bases;
     Expr all = 1;
@@ -367,6 +368,7 @@ class WindowMaker {
   std::vector<BufferPtr> params_;
   std::vector<Stmt> nests_;
   ScheduledKernel result_;
+  bool has_single_ = false;  // the kernel of single places is there, and with it how weights are stored
 };
 
 }  // namespace

@@ -151,5 +151,32 @@ TEST(OpenSizes, ModelsThatHaveNoRange) {
   EXPECT_THAT(compile_error(fixed, {{"k", {4, 40}}}), HasSubstr("TSR-5023: the model has no meaning for k="));
 }
 
+TEST(OpenSizes, ModelsThatTakeMoreStepsForLargerSizes) {
+  OnnxModel recurrent;
+  recurrent.open_input("x", {OnnxModel::named("length"), {1, ""}, {2, ""}}).output("y");
+  recurrent.floats("w", {1, 3, 2}, std::vector<float>(6, 0.5f)).floats("r", {1, 3, 3}, std::vector<float>(9, 0.25f));
+  set_attribute(recurrent.node("RNN", {"x", "w", "r"}, {"y"}), "hidden_size", int64_t{3});
+  EXPECT_THAT(compile_error(recurrent, {{"length", {2, 40}}}),
+              HasSubstr("TSR-5022: the model cannot be compiled for a range of sizes: "));
+}
+
+TEST(OpenSizes, SequencesAndTheInterpreterHaveOneSize) {
+  OnnxModel sequence;
+  sequence.open_input("x", {OnnxModel::named("n"), {3, ""}}).output("y");
+  sequence.node("SequenceConstruct", {"x", "x"}, {"y"});
+  EXPECT_THAT(compile_error(sequence, {{"n", {2, 9}}}), HasSubstr("TSR-5021: --dim n=2..9: a model with strings"));
+  const TemporaryFolder folder;
+  CompileOptions options;
+  options.dims["n"] = {1, 9};
+  options.dims["k"] = {2, 2};
+  try {
+    const Interpreter interpreter(folder.write("model.onnx", two_open_axes().bytes()), options);
+    FAIL() << "the range is taken";
+  } catch (const CompileError& error) {
+    EXPECT_EQ(error.details().id, "TSR-1025");
+    EXPECT_EQ(error.details().message, "--dim n=1..9 is a range");
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -156,27 +156,8 @@ FlowBlock FlowBuilder::finish(const std::vector<SlotId>& results,
 void FlowBuilder::build(Piece& piece, FlowStep& step) {
   Graph result;
   std::map<ValueId, ValueId> map;
-  const std::function<ValueId(ValueId)> mapped = [&](ValueId value) -> ValueId {
-    if (const auto it = map.find(value); it != map.end()) return it->second;
-    if (is_constant(value)) {  // each piece has its own
-      const Node& source = graph_.node(graph_.value(value).producer);
-      Node node = source;
-      for (ValueId& input : node.inputs) input = mapped(input);
-      std::vector<TensorType> types;
-      std::vector<std::string> names;
-      for (const ValueId output : source.outputs) {
-        types.push_back(graph_.type(output));
-        names.push_back(graph_.value(output).name);
-      }
-      const auto copies = result.node(result.add_node(std::move(node), std::move(types), std::move(names))).outputs;
-      for (size_t i = 0; i < copies.size(); ++i) map[source.outputs[i]] = copies[i];
-      return map.at(value);
-    }
-    step.inputs.push_back(slot_of(value));
-    return map[value] = result.add_input(graph_.value(value).name, graph_.type(value));
-  };
-  for (const NodeId id : piece.nodes) {
-    const Node& source = graph_.node(id);
+  std::function<ValueId(ValueId)> mapped;
+  const auto copy = [&](const Node& source) {
     Node node = source;
     for (ValueId& input : node.inputs) input = mapped(input);
     std::vector<TensorType> types;
@@ -187,7 +168,17 @@ void FlowBuilder::build(Piece& piece, FlowStep& step) {
     }
     const auto copies = result.node(result.add_node(std::move(node), std::move(types), std::move(names))).outputs;
     for (size_t i = 0; i < copies.size(); ++i) map[source.outputs[i]] = copies[i];
-  }
+  };
+  mapped = [&](ValueId value) -> ValueId {
+    if (const auto it = map.find(value); it != map.end()) return it->second;
+    if (is_constant(value)) {  // each piece has its own
+      copy(graph_.node(graph_.value(value).producer));
+      return map.at(value);
+    }
+    step.inputs.push_back(slot_of(value));
+    return map[value] = result.add_input(graph_.value(value).name, graph_.type(value));
+  };
+  for (const NodeId id : piece.nodes) copy(graph_.node(id));
   for (const ValueId value : piece.outputs) {
     step.outputs.push_back(slot_of(value));
     step.ints.push_back(is_string(value));
