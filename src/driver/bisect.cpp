@@ -189,7 +189,8 @@ class Bisection {
     const LoopPass* loop_pass = find_loop_pass(name);
     if (graph_pass) return graph_pass->min_level > 0;
     if (loop_pass) return loop_pass->min_level > 0;
-    return find_program_pass(name) || find_schedule_rule(name);
+    const std::vector<std::string_view> steps = schedule_step_names();
+    return find_program_pass(name) || std::find(steps.begin(), steps.end(), name) != steps.end();
   }
 
   double takes_seconds() const {

@@ -389,7 +389,7 @@ void check_options(const DriverOptions& options) {
   }
   std::vector<std::string> names = pass_names();
   std::vector<std::string> can_be_disabled = names;
-  for (const ScheduleRule& rule : schedule_rules()) can_be_disabled.emplace_back(rule.name);
+  for (const std::string_view name : schedule_step_names()) can_be_disabled.emplace_back(name);
   for (const std::string& name : options.compile.disabled_passes) {
     if (!contains(can_be_disabled, name)) fail_unknown("--disable-pass", name, can_be_disabled);
     if (is_needed(name)) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "program/memory_plan.h"
+#include "schedule/row_chain.h"
 #include "schedule/rules/rules.h"
 #include "schedule/symbolic_kernel.h"
 #include "support/error.h"
@@ -22,6 +23,9 @@ constexpr std::array kRules = {
     ScheduleRule{"scalar_loops", "one output element at a time", 1, scalar_loops},
     ScheduleRule{"any_size", "extents that only a run knows, where no rule has a tile for them", 1, any_size},
 };
+
+constexpr std::string_view kRowChain = "row_chain";
+constexpr int kRowChainLevel = 2;
 
 // The rule's answer, by tiles or windows when a run decides about sizes.
 std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
@@ -122,6 +126,12 @@ void drop_unused_buffers(Program& program) {
 
 std::span<const ScheduleRule> schedule_rules() { return kRules; }
 
+std::vector<std::string_view> schedule_step_names() {
+  std::vector<std::string_view> names = {kRowChain};
+  for (const ScheduleRule& rule : kRules) names.push_back(rule.name);
+  return names;
+}
+
 const ScheduleRule* find_schedule_rule(std::string_view name) {
   const auto it =
       std::find_if(kRules.begin(), kRules.end(), [&](const ScheduleRule& rule) { return rule.name == name; });
@@ -160,6 +170,19 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
                       const AllowRule& allow) {
+  if (opt_level >= kRowChainLevel && !disabled.contains(std::string(kRowChain))) {
+    join_row_chains(
+        program, target,
+        [&](const TensorProgram& kernel) -> std::optional<ScheduledKernel> {
+          for (const ScheduleRule& rule : kRules) {
+            if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
+            auto answer = rule.apply(kernel, target);
+            if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return std::move(*scheduled);
+          }
+          return std::nullopt;
+        },
+        allow);
+  }
   std::vector<int> uses = count_uses(program);
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     if (!program.kernels[k].definition) continue;

@@ -39,6 +39,10 @@ struct ScheduleRule {
 // In the order in which they are asked.
 std::span<const ScheduleRule> schedule_rules();
 
+// What can be disabled by name: the rules, and "row_chain", which joins kernels before the rules are asked
+// (schedule/row_chain.h).
+std::vector<std::string_view> schedule_step_names();
+
 // Null when there is none.
 const ScheduleRule* find_schedule_rule(std::string_view name);
 
@@ -55,7 +59,7 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
 // Those of the program that the kernel uses.
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel);
 
-// Replaces the loop programs of all kernels that have a definition, packs weights as the rules want them, and drops
+// Joins chains of kernels (schedule/row_chain.h), replaces the loop programs of all kernels that have a definition, packs weights as the rules want them, and drops
 // weight buffers nobody reads any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for
 // whose rule `allow` (may be null) says no stays naive, too.
 using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;

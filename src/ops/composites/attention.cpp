@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ops/composites/composites.h"
+#include "ops/composites/softmax.h"
 #include "ops/op_util.h"
 
 namespace tessera {
@@ -109,7 +110,7 @@ std::vector<ValueId> attention(CompositeBody& b) {
     }
   }
   const ValueId exps = b.add("exp", {b.add("sub", {scores, b.reduce("max", scores, {rank - 1})})});
-  const ValueId weights = b.add("div", {exps, b.reduce("sum", exps, {rank - 1})});
+  const ValueId weights = divide_by_total(b, exps, b.reduce("sum", exps, {rank - 1}));
   ValueId result = b.add("matmul", {weights, v});
   if (grouped) {
     Ints dims = q_dims;

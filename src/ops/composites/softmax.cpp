@@ -1,5 +1,6 @@
 // softmax and its logarithm. The maximum is subtracted first, so that exp cannot overflow.
 #include "ops/composites/composites.h"
+#include "ops/composites/softmax.h"
 #include "ops/op_util.h"
 
 namespace tessera {
@@ -22,6 +23,16 @@ Parts parts_of(CompositeBody& b) {
   return {shifted, exps, b.reduce("sum", exps, {axis})};
 }
 
+}  // namespace
+
+ValueId divide_by_total(CompositeBody& b, ValueId exps, ValueId total) {
+  const DType dtype = b.type(total).dtype;
+  if (dtype != DType::kF32 && dtype != DType::kF64) return b.add("div", {exps, total});
+  return b.add("mul", {exps, b.add("div", {b.scalar(1), total})});
+}
+
+namespace {
+
 std::vector<CompositeDef> definitions() {
   const AttrDef axis{"axis", AttrKind::kInt, true, "the dimension that sums to 1"};
   return {
@@ -32,7 +43,7 @@ std::vector<CompositeDef> definitions() {
        {axis},
        [](CompositeBody& b) -> Result {
          const Parts parts = parts_of(b);
-         return {b.add("div", {parts.exps, parts.total})};
+         return {divide_by_total(b, parts.exps, parts.total)};
        },
        "softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 1000 -> y = 0.26894142 0.73105858 0.5 0.5"},
       {"log_softmax",

@@ -6,6 +6,12 @@
 #include "support/error.h"
 
 namespace tessera {
+namespace {
+
+constexpr int64_t kVectors = 4;  // of partial results
+
+}  // namespace
+
 RuleResult row_reduce(const TensorProgram& program, const Target& target) {
   std::string why;
   auto made = make_flat_kernel(program, why);
@@ -19,7 +25,9 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target) {
   const Axis row = kernel.reduce[static_cast<size_t>(axis)];
   const int64_t extent = *as_int(row.extent);
   if (extent < 4) return Declined{"the contiguous reduced axis is shorter than 4"};
-  const int64_t lanes = std::min<int64_t>(extent, target.vector_bits() / dtype_bits(kernel.reduce_dtype));
+  // Several vectors of partial results, where the row is long enough, so that one step need not wait for the last.
+  const int64_t vector = target.vector_bits() / dtype_bits(kernel.reduce_dtype);
+  const int64_t lanes = std::min(extent, extent >= 2 * kVectors * vector ? kVectors * vector : vector);
   const Expr identity = combiner_identity(kernel.combiner, kernel.reduce_dtype);
   const BufferPtr partial = make_buffer("partial", kernel.reduce_dtype, {lanes}, MemoryScope::kRegister);
   const BufferPtr total = make_buffer("total", kernel.reduce_dtype, {1}, MemoryScope::kRegister);

@@ -1,0 +1,511 @@
+#include "schedule/row_chain.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "arith/simplify.h"
+#include "program/memory_plan.h"
+#include "schedule/symbolic_kernel.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kNoAxis = SIZE_MAX;
+constexpr int64_t kTileRows = 24;  // register tiles have 4, 6, 8 or 12 rows: blocks of a multiple leave no rest
+
+// An axis of rows: its number among the output axes of each of the chain's kernels, and its extent.
+struct RowAxis {
+  std::vector<size_t> axis;  // by member
+  int64_t extent = 1;
+};
+
+struct Member {
+  size_t call = 0;
+  const TensorProgram* definition = nullptr;
+};
+
+struct Chain {
+  std::vector<Member> members;  // in the order of their calls; the last one's output leaves the chain
+  std::set<BufferId> inner;     // what the others write
+  std::vector<RowAxis> rows;    // outermost first, in the order of the inner results' axes; blocks are of the last
+  int64_t block = 1;            // rows
+};
+
+int64_t elements_of(const Shape& shape) {
+  int64_t count = 1;
+  for (const Expr& dim : shape) count *= as_int(dim).value_or(0);
+  return count;
+}
+
+// Of which output axis of `kernel` every load of `param` takes its index along `dim`; kNoAxis when there is none.
+size_t read_along(const TensorProgram& kernel, const Buffer* param, size_t dim) {
+  std::optional<size_t> found;
+  for (const Stage& stage : kernel.stages)
+    walk(stage.body.value, [&](const Expr& node) {
+      if (node->kind != ExprKind::kLoad || node->buffer.get() != param) return;
+      size_t axis = kNoAxis;
+      for (size_t i = 0; i < stage.body.axes.size(); ++i)
+        if (node->operands[dim].same_node(stage.body.axes[i].var)) axis = i;
+      found = found && *found != axis ? kNoAxis : axis;
+    });
+  return found.value_or(kNoAxis);
+}
+
+// Whether a load of `param` has an index that `axis` of the output takes part in.
+bool depends_on(const TensorProgram& kernel, const Buffer* param, size_t axis) {
+  bool depends = false;
+  for (const Stage& stage : kernel.stages)
+    walk(stage.body.value, [&](const Expr& node) {
+      if (node->kind != ExprKind::kLoad || node->buffer.get() != param) return;
+      for (const Expr& index : node->operands) depends |= uses_var(index, stage.body.axes[axis].var);
+    });
+  return depends;
+}
+
+// Whether the kernel reads `param` at the index of its own output and nowhere else.
+bool reads_in_place(const TensorProgram& kernel, const Buffer* param, size_t rank) {
+  if (kernel.reduction() || kernel.output().out->shape.size() != rank) return false;
+  for (size_t dim = 0; dim < rank; ++dim) {
+    const size_t axis = read_along(kernel, param, dim);
+    if (axis != dim && !(axis == kNoAxis && as_int(kernel.output().out->shape[dim]) == 1)) return false;
+  }
+  return true;
+}
+
+class ChainMaker {
+ public:
+  ChainMaker(Program& program, const Target& target, const AskRules& ask, const AllowRule& allow)
+      : program_(program), target_(target), ask_(ask), allow_(allow) {}
+
+  void run() {
+    find_uses();
+    std::vector<Chain> chains;
+    for (size_t c = program_.calls.size(); c-- > 0;)
+      if (!taken_[c])
+        if (auto chain = chain_before(c)) {
+          for (const Member& member : chain->members) taken_[member.call] = true;
+          chains.push_back(std::move(*chain));
+        }
+    std::set<size_t> gone;
+    for (const Chain& chain : chains) join(chain, gone);
+    remove_calls(gone);
+  }
+
+ private:
+  void find_uses() {
+    writer_.assign(program_.buffers.size(), SIZE_MAX);
+    readers_.resize(program_.buffers.size());
+    plain_.assign(program_.buffers.size(), true);
+    taken_.assign(program_.calls.size(), false);
+    for (size_t b = 0; b < program_.buffers.size(); ++b) {
+      const ProgramBuffer& buffer = program_.buffers[b];
+      plain_[b] = plain_[b] && buffer.kind == BufferKind::kArena && buffer.alias_of < 0 && buffer.over < 0 &&
+                  buffer.type.layout.row_major();
+      if (buffer.alias_of >= 0) plain_[static_cast<size_t>(root_buffer(program_, buffer.alias_of))] = false;
+    }
+    for (size_t c = 0; c < program_.calls.size(); ++c) {
+      const KernelCall& call = program_.calls[c];
+      for (const CallCondition& condition : call.only_if) plain_[static_cast<size_t>(condition.buffer)] = false;
+      const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
+      if (!kernel.definition || !call.only_if.empty() || is_symbolic(*kernel.definition)) taken_[c] = true;
+      const size_t inputs = call.args.size() - static_cast<size_t>(kernel.program.num_outputs);
+      for (size_t i = 0; i < call.args.size(); ++i) {
+        const auto b = static_cast<size_t>(call.args[i]);
+        if (i < inputs) {
+          readers_[b].push_back(c);
+        } else {
+          plain_[b] = plain_[b] && writer_[b] == SIZE_MAX;
+          writer_[b] = c;
+        }
+      }
+    }
+  }
+
+  const TensorProgram& definition_of(size_t call) const {
+    return *program_.kernels[static_cast<size_t>(program_.calls[call].kernel)].definition;
+  }
+
+  size_t piece_of(size_t call) const {
+    for (size_t p = 0; p < program_.pieces.size(); ++p)
+      if (call < program_.pieces[p].first_call + program_.pieces[p].num_calls) return p;
+    return 0;
+  }
+
+  // The largest chain that ends with this call.
+  std::optional<Chain> chain_before(size_t last) {
+    Chain chain;
+    chain.members = {{last, &definition_of(last)}};
+    for (bool grown = true; grown;) {
+      grown = false;
+      for (size_t m = chain.members.size(); m-- > 0 && !grown;)
+        for (const BufferId arg : program_.calls[chain.members[m].call].args) {
+          const auto b = static_cast<size_t>(arg);
+          if (!plain_[b] || writer_[b] == SIZE_MAX || chain.inner.contains(arg)) continue;
+          if (taken_[writer_[b]] || writer_[b] >= last || piece_of(writer_[b]) != piece_of(last)) continue;
+          Chain larger = chain;
+          larger.inner.insert(arg);
+          larger.members.push_back({writer_[b], &definition_of(writer_[b])});
+          std::sort(larger.members.begin(), larger.members.end(),
+                    [](const Member& x, const Member& y) { return x.call < y.call; });
+          if (!is_closed(larger) || !find_rows(larger)) continue;
+          chain = std::move(larger);
+          grown = true;
+          break;
+        }
+    }
+    if (chain.members.size() < 2 || !reduces_own_result(chain)) return std::nullopt;
+    return chain;
+  }
+
+  // Whether only members read what the chain keeps to itself.
+  bool is_closed(const Chain& chain) const {
+    for (const BufferId b : chain.inner)
+      for (const size_t reader : readers_[static_cast<size_t>(b)])
+        if (std::none_of(chain.members.begin(), chain.members.end(),
+                         [&](const Member& member) { return member.call == reader; }))
+          return false;
+    return true;
+  }
+
+  bool reduces_own_result(const Chain& chain) const {
+    for (const Member& member : chain.members)
+      if (const Stage* reduction = member.definition->reduction())
+        for (size_t p = 0; p < member.definition->params.size(); ++p) {
+          if (!chain.inner.contains(program_.calls[member.call].args[p])) continue;
+          bool reads = false;
+          walk(reduction->body.value, [&](const Expr& node) {
+            reads |= node->kind == ExprKind::kLoad && node->buffer == member.definition->params[p].buffer;
+          });
+          if (reads) return true;
+        }
+    return false;
+  }
+
+  // Sets `rows` and `block`. False when there are no rows, or what a block needs does not fit.
+  bool find_rows(Chain& chain) const {
+    chain.rows.clear();
+    const size_t count = chain.members.size();
+    const Shape& last_shape = chain.members.back().definition->output().out->shape;
+    for (size_t axis = 0; axis < last_shape.size(); ++axis) {
+      RowAxis row{std::vector<size_t>(count, kNoAxis), as_int(last_shape[axis]).value_or(0)};
+      if (row.extent < 2) continue;
+      row.axis[count - 1] = axis;
+      if (follow(chain, row)) chain.rows.push_back(std::move(row));
+    }
+    if (chain.rows.empty()) return false;
+    // In the order of the first member's axes; only those before any other axis of an inner result.
+    std::sort(chain.rows.begin(), chain.rows.end(),
+              [](const RowAxis& a, const RowAxis& b) { return a.axis[0] < b.axis[0]; });
+    for (size_t m = 0; m + 1 < count; ++m) {
+      const Shape& shape = chain.members[m].definition->output().out->shape;
+      size_t kept = 0;
+      for (size_t axis = 0; axis < shape.size() && kept < chain.rows.size(); ++axis) {
+        if (chain.rows[kept].axis[m] == axis) {
+          ++kept;
+        } else if (as_int(shape[axis]) != 1) {
+          break;
+        }
+      }
+      chain.rows.resize(kept);
+    }
+    return !chain.rows.empty() && choose_block(chain);
+  }
+
+  // The axis in all members, from the last one upwards. False when some member does not have it.
+  bool follow(const Chain& chain, RowAxis& row) const {
+    for (size_t m = chain.members.size(); m-- > 0;) {
+      if (row.axis[m] == kNoAxis) return false;
+      const TensorProgram& kernel = *chain.members[m].definition;
+      const KernelCall& call = program_.calls[chain.members[m].call];
+      for (size_t p = 0; p < kernel.params.size(); ++p) {
+        if (!chain.inner.contains(call.args[p])) continue;
+        const size_t writer = writer_[static_cast<size_t>(call.args[p])];
+        size_t from = 0;
+        while (chain.members[from].call != writer) ++from;
+        const Shape& shape = kernel.params[p].buffer->shape;
+        size_t dim = 0;
+        while (dim < shape.size() && (as_int(shape[dim]) != row.extent ||
+                                      read_along(kernel, kernel.params[p].buffer.get(), dim) != row.axis[m]))
+          ++dim;
+        if (dim == shape.size() || from >= m) return false;
+        if (row.axis[from] != kNoAxis && row.axis[from] != dim) return false;
+        row.axis[from] = dim;
+      }
+    }
+    return true;
+  }
+
+  bool choose_block(Chain& chain) const {
+    int64_t row_bytes = 0;     // of inner results
+    int64_t shared_bytes = 0;  // of operands that every block reads
+    bool has_product = false;  // a reduction that reads an operand along other axes than its own
+    int64_t rows = 1;
+    for (const RowAxis& row : chain.rows) rows *= row.extent;
+    for (size_t m = 0; m < chain.members.size(); ++m) {
+      const TensorProgram& kernel = *chain.members[m].definition;
+      if (m + 1 < chain.members.size())
+        row_bytes += elements_of(kernel.output().out->shape) / rows * dtype_bits(kernel.output().out->dtype) / 8;
+      for (size_t p = 0; p < kernel.params.size(); ++p) {
+        if (chain.inner.contains(program_.calls[chain.members[m].call].args[p])) continue;
+        const Buffer& operand = *kernel.params[p].buffer;
+        if (depends_on(kernel, &operand, chain.rows.back().axis[m])) continue;
+        int64_t bytes = elements_of(operand.shape) * dtype_bits(operand.dtype) / 8;
+        for (size_t r = 0; r + 1 < chain.rows.size(); ++r)
+          if (depends_on(kernel, &operand, chain.rows[r].axis[m])) bytes /= chain.rows[r].extent;
+        if (bytes > 4096 && kernel.reduction()) has_product = true;
+        shared_bytes += bytes;
+      }
+    }
+    if (shared_bytes > target_.l2_bytes / 2) return false;
+    const int64_t budget = has_product ? target_.l2_bytes / 4 : target_.l1_bytes / 2;
+    const int64_t extent = chain.rows.back().extent;
+    int64_t block = std::clamp<int64_t>(budget / std::max<int64_t>(row_bytes, 1), 1, extent);
+    // Every thread gets some blocks; rows that are too long for that are better cut inside.
+    const int64_t outer = rows / extent;
+    const int64_t wanted = 4 * static_cast<int64_t>(target_.num_threads);
+    if (rows < wanted) return false;
+    block = std::min(block, std::max<int64_t>(1, outer * extent / wanted));
+    if (block > kTileRows && has_product) block = block / kTileRows * kTileRows;
+    chain.block = std::min(block, extent);
+    return true;
+  }
+
+  // The program of one block: `count` rows of the last row axis from `base` on (null: all), at `outer` along the others.
+  struct Block {
+    std::vector<Var> bases;  // by row axis
+    int64_t count = 1;
+    int64_t lo = 0, hi = 0;  // of the last base
+  };
+
+  struct Place {
+    BufferPtr buffer;
+    Expr begin;  // what indices are counted from; null: 0
+  };
+
+  std::optional<Stmt> block_of(const Chain& chain, const Block& block, const std::map<BufferId, Place>& places) const {
+    std::vector<Stmt> parts;
+    for (size_t m = 0; m < chain.members.size(); ++m) {
+      const Member& member = chain.members[m];
+      TensorProgram window = *member.definition;
+      Bounds bounds;
+      for (size_t r = 0; r < chain.rows.size(); ++r) {
+        const bool last = r + 1 == chain.rows.size();
+        const Window w{chain.rows[r].axis[m], block.bases[r], last ? block.count : 1, last ? block.lo : 0,
+                       last ? block.hi : chain.rows[r].extent - 1};
+        window.windows.push_back(w);
+        bounds.set(w.base, w.lo, w.hi);
+      }
+      auto scheduled = ask_(window);
+      if (!scheduled || !scheduled->packed.empty()) return std::nullopt;
+      std::unordered_map<const Buffer*, const Place*> moved;
+      const std::vector<BufferId>& args = program_.calls[member.call].args;
+      for (size_t p = 0; p < args.size(); ++p) {
+        if (scheduled->program.params[p]->shape.size() != 1) return std::nullopt;
+        moved[scheduled->program.params[p].get()] = &places.at(args[p]);
+      }
+      bool fits = true;
+      const auto at = [&](const Place& place, const Expr& index) {
+        if (!place.begin) return index;
+        const Expr local = simplify(index - place.begin, bounds);
+        for (const Var& base : block.bases) fits &= !uses_var(local, base);
+        return local;
+      };
+      parts.push_back(transform(
+          without_threads(scheduled->program.body),
+          [&](const Expr& node) -> Expr {
+            if (node->kind != ExprKind::kLoad) return {};
+            const auto it = moved.find(node->buffer.get());
+            return it == moved.end() ? Expr() : load(it->second->buffer, {at(*it->second, node->operands[0])});
+          },
+          [&](const Stmt& node) -> Stmt {
+            if (node->kind != StmtKind::kStore) return {};
+            const auto it = moved.find(node->buffer.get());
+            if (it == moved.end()) return {};
+            return store(it->second->buffer, {at(*it->second, node->indices[0])}, node->value);
+          }));
+      if (!fits) return std::nullopt;
+    }
+    return seq(std::move(parts));
+  }
+
+  // The same kernels in the same order on arguments that are the same in the same places make the same chain.
+  std::string signature_of(const Chain& chain) const {
+    std::string text;
+    std::map<BufferId, size_t> numbers;
+    for (const Member& member : chain.members) {
+      text += fmt::format("{}(", program_.calls[member.call].kernel);
+      for (const BufferId arg : program_.calls[member.call].args)
+        text += fmt::format("{},", numbers.emplace(arg, numbers.size()).first->second);
+      text += ")";
+    }
+    return text;
+  }
+
+  std::optional<Kernel> make_kernel(const Chain& chain, const std::vector<BufferId>& outside) const {
+    Kernel kernel;
+    const size_t last_call = chain.members.back().call;
+    const Kernel& last = program_.kernels[static_cast<size_t>(program_.calls[last_call].kernel)];
+    kernel.program.name = last.program.name + "_rows";
+    kernel.rule = "row_chain";
+    kernel.loc = last.loc;
+    kernel.flops = kernel.bytes = 0;
+    for (const Member& member : chain.members) {
+      const Kernel& part = program_.kernels[static_cast<size_t>(program_.calls[member.call].kernel)];
+      kernel.flops += std::max<int64_t>(part.flops, 0);
+    }
+    std::map<BufferId, Place> places;
+    for (const BufferId b : outside) {
+      const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(b)];
+      const Shape shape = physical_shape(buffer.type.shape, buffer.type.layout);
+      places[b].buffer = make_buffer(buffer.name, buffer.type.dtype, {Expr(elements_of(shape))});
+      kernel.program.params.push_back(places[b].buffer);
+      kernel.bytes += elements_of(shape) * dtype_bits(buffer.type.dtype) / 8;
+    }
+
+    // A block's results lie one behind the other from its first row on; one that is read for the last time where it is
+    // replaced element by element gives its place away.
+    std::vector<Var> bases;
+    for (size_t r = 0; r < chain.rows.size(); ++r) bases.push_back(make_var(fmt::format("row{}", r)));
+    std::vector<BufferPtr> local;
+    for (size_t m = 0; m + 1 < chain.members.size(); ++m) {
+      const Member& member = chain.members[m];
+      const Stage& output = member.definition->output();
+      const std::vector<BufferId>& args = program_.calls[member.call].args;
+      const BufferId result = args.back();
+      Expr begin = 0;
+      int64_t stride = 1;
+      int64_t block_elements = 1;
+      for (size_t axis = output.out->shape.size(); axis-- > 0;) {
+        const int64_t extent = *as_int(output.out->shape[axis]);
+        int64_t covered = extent;
+        for (size_t r = 0; r < chain.rows.size(); ++r) {
+          if (chain.rows[r].axis[m] != axis) continue;
+          begin = begin + bases[r] * Expr(stride);
+          covered = r + 1 == chain.rows.size() ? chain.block : 1;
+        }
+        stride *= extent;
+        block_elements *= covered;
+      }
+      Place place{nullptr, begin};
+      for (size_t p = 0; p + 1 < args.size() && !place.buffer; ++p) {
+        if (!chain.inner.contains(args[p]) || readers_[static_cast<size_t>(args[p])].back() != member.call) continue;
+        const BufferPtr& param = member.definition->params[p].buffer;
+        if (param->dtype == output.out->dtype &&
+            reads_in_place(*member.definition, param.get(), output.out->shape.size()) &&
+            elements_of(param->shape) == elements_of(output.out->shape))
+          place.buffer = places.at(args[p]).buffer;
+      }
+      if (!place.buffer) {
+        place.buffer = make_buffer(fmt::format("part{}", m), output.out->dtype, {Expr(block_elements)},
+                                   MemoryScope::kLocal);
+        local.push_back(place.buffer);
+      }
+      places[result] = std::move(place);
+    }
+
+    const int64_t extent = chain.rows.back().extent;
+    const int64_t whole = extent / chain.block, rest = extent % chain.block;
+    int64_t outer = 1;
+    for (size_t r = 0; r + 1 < chain.rows.size(); ++r) outer *= chain.rows[r].extent;
+    const int64_t per_outer = whole + (rest != 0 ? 1 : 0);
+    const Var t = make_var("t");
+    VarMap at;
+    const Expr number = per_outer == 1 ? Expr(0) : outer == 1 ? Expr(t) : floormod(t, per_outer);
+    Expr left = per_outer == 1 ? Expr(t) : floordiv(t, per_outer);
+    for (size_t r = chain.rows.size() - 1; r-- > 0;) {
+      at[bases[r].get()] = r == 0 ? left : floormod(left, chain.rows[r].extent);
+      left = floordiv(left, chain.rows[r].extent);
+    }
+    const auto placed = [&](const std::optional<Stmt>& body, const Expr& base) {
+      at[bases.back().get()] = base;
+      return substitute(*body, at);
+    };
+    const auto body_of = [&](int64_t count, int64_t lo, int64_t hi) {
+      return block_of(chain, {bases, count, lo, hi}, places);
+    };
+    Stmt body;
+    if (whole > 0) {
+      const auto block = body_of(chain.block, 0, (whole - 1) * chain.block);
+      if (!block) return std::nullopt;
+      body = placed(block, number * Expr(chain.block));
+    }
+    if (rest > 0) {
+      const auto block = body_of(rest, extent - rest, extent - rest);
+      if (!block) return std::nullopt;
+      const Stmt end = placed(block, extent - rest);
+      body = body ? if_then(number < Expr(whole), body, end) : end;
+    }
+    for (const BufferPtr& buffer : local) body = alloc(buffer, std::move(body));
+    kernel.program.body = for_loop(t, 0, outer * per_outer, ForKind::kParallel, std::move(body));
+    return kernel;
+  }
+
+  void join(const Chain& chain, std::set<size_t>& gone) {
+    std::vector<BufferId> outside;
+    for (const Member& member : chain.members)
+      for (const BufferId arg : program_.calls[member.call].args)
+        if (!chain.inner.contains(arg) && std::find(outside.begin(), outside.end(), arg) == outside.end())
+          outside.push_back(arg);
+    const size_t last = chain.members.back().call;
+    const auto [it, is_new] = made_.emplace(signature_of(chain), -1);
+    if (is_new) {
+      auto kernel = make_kernel(chain, outside);
+      if (!kernel || (allow_ && !allow_("row_chain", *kernel))) return;
+      it->second = static_cast<int32_t>(program_.kernels.size());
+      program_.kernels.push_back(std::move(*kernel));
+    }
+    if (it->second < 0) return;
+    program_.calls[last].kernel = it->second;
+    program_.calls[last].args = outside;
+    for (const Member& member : chain.members)
+      if (member.call != last) gone.insert(member.call);
+  }
+
+  void remove_calls(const std::set<size_t>& gone) {
+    std::vector<KernelCall> kept;
+    for (size_t c = 0; c < program_.calls.size(); ++c)
+      if (!gone.contains(c)) kept.push_back(std::move(program_.calls[c]));
+    program_.calls = std::move(kept);
+    for (ProgramPiece& piece : program_.pieces) {
+      const auto first = gone.lower_bound(piece.first_call);
+      const auto end = gone.lower_bound(piece.first_call + piece.num_calls);
+      piece.num_calls -= static_cast<size_t>(std::distance(first, end));
+      piece.first_call -= static_cast<size_t>(std::distance(gone.begin(), first));
+    }
+    drop_unused_kernels();
+  }
+
+  void drop_unused_kernels() {
+    std::vector<int32_t> renumber(program_.kernels.size(), -1);
+    for (const KernelCall& call : program_.calls) renumber[static_cast<size_t>(call.kernel)] = 0;
+    std::vector<Kernel> kept;
+    for (size_t k = 0; k < renumber.size(); ++k) {
+      if (renumber[k] < 0) continue;
+      renumber[k] = static_cast<int32_t>(kept.size());
+      kept.push_back(std::move(program_.kernels[k]));
+    }
+    program_.kernels = std::move(kept);
+    for (KernelCall& call : program_.calls) call.kernel = renumber[static_cast<size_t>(call.kernel)];
+  }
+
+  Program& program_;
+  const Target& target_;
+  const AskRules& ask_;
+  const AllowRule& allow_;
+  std::vector<size_t> writer_;  // by buffer: the call
+  std::vector<std::vector<size_t>> readers_;
+  std::vector<bool> plain_;  // by buffer: arena, row-major, no view, written once
+  std::vector<bool> taken_;  // by call: in a chain, or in none ever
+  std::map<std::string, int32_t> made_;  // signature -> kernel; -1 when the rules did not agree
+};
+
+}  // namespace
+
+void join_row_chains(Program& program, const Target& target, const AskRules& ask, const AllowRule& allow) {
+  ChainMaker(program, target, ask, allow).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// Kernels that hand rows to one another, joined into one that goes through them block of rows by block of rows.
+//
+// A softmax is four kernels: the largest of each row, the exponentials, their sum, the quotient. Attention puts a matrix
+// product before and behind it. Each of them reads of what the others wrote only the rows that it is at. So instead of
+// one kernel after the other over all rows, all of them run over a few rows, and what lies between them stays in the
+// cache: it needs no place in the arena, and the n x n scores of attention are never in memory as a whole (the idea of
+// FlashAttention, Dao et al. 2022, section 3.1, with whole rows instead of an online softmax).
+//
+// Rows are the axes along which every kernel of the chain reads the others' results at its own index; they must be the
+// leading axes of those results. What a block of rows computes is asked of the schedule rules, as a window of each
+// kernel's output. Reads all of an operand for each block (the keys and values of a head) only where that fits into half
+// of the second-level cache. A chain needs a reduction over a result of its own: joining the rest is fusion's business.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "program/program.h"
+#include "schedule/schedule.h"
+#include "types/target.h"
+
+namespace tessera {
+
+// The program of the first rule that takes the kernel; empty when none does.
+using AskRules = std::function<std::optional<ScheduledKernel>(const TensorProgram& kernel)>;
+
+// Replaces the calls of each chain by one of a new kernel with the rule "row_chain" and without a definition, in the
+// place of the chain's last call. `allow` as in schedule_program. Buffers that nobody uses any more stay.
+void join_row_chains(Program& program, const Target& target, const AskRules& ask, const AllowRule& allow);
+
+}  // namespace tessera
