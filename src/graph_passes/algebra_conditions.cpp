@@ -344,16 +344,37 @@ bool skip_broadcast(Match& m) {
   return false;
 }
 
-bool both_transposed(Match& m) {
-  const int rank = m.type.rank();
+namespace {
+
+// The permutation that swaps the last two of `rank` dimensions.
+Ints swap_last(int rank) {
   Ints swap(static_cast<size_t>(rank));
   std::iota(swap.begin(), swap.end(), 0);
   std::swap(swap[swap.size() - 1], swap[swap.size() - 2]);
+  return swap;
+}
+
+}  // namespace
+
+bool both_transposed(Match& m) {
+  const Ints swap = swap_last(m.type.rank());
   for (const char* side : {"l", "r"})
     if (m.node(side).attrs.get_ints("perm") != swap) return false;
   const auto flag = [&](const char* name) { return m.root.attrs.get_or<bool>(name, false); };
   if (flag("transpose_a") || flag("transpose_b")) return false;
   m.attrs["o"] = {{"perm", swap}};
+  return true;
+}
+
+bool worth_transposing(Match& m) {
+  constexpr int64_t kRows = 4;
+  const int rank = m.type_of("y").rank();
+  if (!m.root.attrs.get_or<bool>("transpose_b", false) || constant_value(m.graph, m.value("y"))) return false;
+  const auto rows = m.type.rank() >= 2 ? as_int(m.type.shape[m.type.shape.size() - 2]) : std::nullopt;
+  if (rank < 2 || (rows && *rows < kRows)) return false;
+  m.attrs["p"] = m.root.attrs;
+  m.attrs["p"].set("transpose_b", false);
+  m.attrs["o"] = {{"perm", swap_last(rank)}};
   return true;
 }
 

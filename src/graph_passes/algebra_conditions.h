@@ -50,6 +50,7 @@ bool inner_cast_keeps_values(Match& m);  // o
 // Whether values of type `from` stay what they are, and distinct, as `to`.
 bool cast_keeps_values(DType from, DType to);
 bool skip_broadcast(Match& m);   // o, the operands
-bool both_transposed(Match& m);  // p, o
+bool both_transposed(Match& m);    // p, o
+bool worth_transposing(Match& m);  // p, o
 
 }  // namespace tessera

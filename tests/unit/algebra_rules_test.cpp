@@ -223,8 +223,10 @@ class Instance {
       if (shape.size() < 2) return op(name, {leaf(dtype, {1}, true), leaf(dtype, {1}, true)});  // refused
       const int64_t inner = in(1, 4);
       a[a.size() - 1] = b[b.size() - 2] = inner;
+      const bool transposed = chance(50);
+      if (transposed) std::swap(b[b.size() - 1], b[b.size() - 2]);
       const ValueId left = operand(0, dtype, a);
-      return op(name, {left, operand(1, dtype, b)});
+      return op(name, {left, operand(1, dtype, b)}, {{"transpose_b", transposed}});
     }
     if (name == "cast") {
       static constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kI32,  DType::kI64,
