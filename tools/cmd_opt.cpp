@@ -21,6 +21,7 @@ struct OptCommand {
   std::vector<std::string> passes;
   int opt_level = 3;
   std::string target = "x86-64-v3";
+  std::string precision = "f32";
   int threads = 1;
   bool elide_constants = false, list_passes = false;
 };
@@ -50,6 +51,7 @@ int opt(const OptCommand& command) {
   job.passes = command.passes;
   job.compile.opt_level = command.opt_level;
   job.compile.target = command.target;
+  job.compile.precision = command.precision;
   job.compile.num_threads = command.threads;
   job.elide_constants = command.elide_constants;
   const std::string text = run_text_job(job);
@@ -87,6 +89,9 @@ Command add_opt_command(CLI::App& root) {
   app->add_option("--target", command->target, "Target that passes see; see 'tessera compile --help'")
       ->capture_default_str()
       ->type_name("TARGET");
+  app->add_option("--precision", command->precision, "Precision that passes see: f32, bf16 or f16")
+      ->capture_default_str()
+      ->type_name("TYPE");
   app->add_option("--threads", command->threads, "Threads that passes see")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096))

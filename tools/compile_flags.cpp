@@ -82,6 +82,11 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->check(CLI::Range(0, 4096))
       ->type_name("N")
       ->group(group);
+  app.add_option("--precision", flags.precision,
+                 "f32, bf16 or f16: what convolutions and products with weights read; they sum in f32")
+      ->capture_default_str()
+      ->type_name("TYPE")
+      ->group(group);
   app.add_option("--dim", flags.dims,
                  "Value or range of a dimension that the model leaves open, by its name, or INPUT[AXIS]")
       ->allow_extra_args(false)
@@ -127,6 +132,7 @@ DriverOptions driver_options(const CompileFlags& flags) {
   options.compile.opt_level = flags.opt_level;
   options.compile.target = flags.target;
   options.compile.num_threads = flags.threads;
+  options.compile.precision = flags.precision;
   std::string name;
   for (const std::string& text : flags.dims) {
     const DimBounds bounds = parse_dim(text, name);

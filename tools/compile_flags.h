@@ -18,6 +18,7 @@ namespace tessera {
 struct CompileFlags {
   int opt_level = 3;
   std::string target = "native";
+  std::string precision = "f32";
   int threads = 0;
   std::vector<std::string> dims, shapes, disabled_passes;
   std::string print_ir_after, save_temps;

@@ -31,6 +31,9 @@ struct CompileOptions {
   // "native", "x86-64-v2", "x86-64-v3", "x86-64-v4", or "TRIPLE[,cpu=NAME][,+feature][,-feature]..."
   std::string target = "native";
   int num_threads = 0;  // that loops are cut for; 0: as many as a session here would use
+  // What convolutions and products with weights read is rounded to this: "f32" (nothing is), "bf16", "f16". Sums and all
+  // else stay in f32.
+  std::string precision = "f32";
   // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
   std::map<std::string, DimBounds> dims;
   std::map<std::string, std::vector<int64_t>> shapes;

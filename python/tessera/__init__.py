@@ -35,6 +35,7 @@ def compile(
     model: Source,
     *,
     target: str | None = None,
+    precision: str = "f32",
     opt_level: int = 3,
     threads: int | None = None,
     dims: Dims = {},
@@ -47,11 +48,12 @@ def compile(
     ``model`` is a path, the bytes of an ONNX file, or an ``onnx.ModelProto``; external data is read only for a path, from
     the folder of the model.
 
-    ``target`` is a processor as in ``tessera compile --target``; None is this machine's. ``threads`` is the number of
-    threads to compile for and to run on; None leaves it to the environment. ``dims`` gives values, or the least and the
-    greatest, to dimensions that the model leaves open, by their names; ``shapes`` gives shapes to whole inputs.
-    ``disable_passes`` names passes to leave out. ``engine="interp"`` compiles nothing: the reference interpreter runs the
-    model, slowly and obviously.
+    ``target`` is a processor as in ``tessera compile --target``; None is this machine's. ``precision`` ("f32", "bf16" or
+    "f16") is what convolutions and products with weights read; they sum in f32. ``threads`` is the number of threads to
+    compile for and to run on; None leaves it to the environment. ``dims`` gives values, or the least and the greatest, to
+    dimensions that the model leaves open, by their names; ``shapes`` gives shapes to whole inputs. ``disable_passes``
+    names passes to leave out. ``engine="interp"`` compiles nothing: the reference interpreter runs the model, slowly and
+    obviously.
 
     Raises :class:`tessera.Error` for what the user can mend and :class:`tessera.InternalError` for bugs.
     """
@@ -60,7 +62,7 @@ def compile(
         return Model(_native.interpret(*source, _options.bounds(dims), _options.sizes(shapes)), is_interpreted=True)
     if engine != "native":
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
-    options = _options.compile_options(target, opt_level, threads, dims, shapes, disable_passes)
+    options = _options.compile_options(target, precision, opt_level, threads, dims, shapes, disable_passes)
     return Model(_native.compile(*source, *options))
 
 
@@ -69,6 +71,7 @@ def compile_file(
     path: str | os.PathLike[str],
     *,
     target: str | None = None,
+    precision: str = "f32",
     opt_level: int = 3,
     threads: int | None = None,
     dims: Dims = {},
@@ -79,7 +82,7 @@ def compile_file(
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
-    options = _options.compile_options(target, opt_level, threads, dims, shapes, disable_passes)
+    options = _options.compile_options(target, precision, opt_level, threads, dims, shapes, disable_passes)
     _native.compile_to_file(*_source(model), os.fspath(path), *options)
 
 

@@ -61,10 +61,13 @@ def names(passes: Any) -> set[str]:
     return {text("a name in disable_passes", name) for name in passes}
 
 
-def compile_options(target: Any, opt_level: Any, threads: Any, dims: Any, shapes: Any, disable_passes: Any) -> tuple:
+def compile_options(
+    target: Any, precision: Any, opt_level: Any, threads: Any, dims: Any, shapes: Any, disable_passes: Any
+) -> tuple:
     """In the order of _native.compile."""
     return (
         "native" if target is None else text("target", target),
+        text("precision", precision),
         number("opt_level", opt_level),
         0 if threads is None else number("threads", threads),
         bounds(dims),

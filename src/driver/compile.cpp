@@ -102,6 +102,7 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
       if (step->piece < 0) ++info.operators[std::string("flow.") + flow_op_name(step->op)];
   }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
+  if (options.compile.precision != "f32") info.options["precision"] = options.compile.precision;
   if (options.max_applications != INT64_MAX) info.options["pass-limit"] = std::to_string(options.max_applications);
   if (!options.compile.disabled_passes.empty()) {
     info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.compile.disabled_passes, ","));
@@ -121,7 +122,8 @@ std::optional<Program> make_program(Graph graph, const Target& target, const Dri
 
   // Simplify the graph and group operators that become one kernel.
   using Kind = PassApplication::Kind;
-  const PassContext context{standard_ops(), evaluator, target, opt_level, options.remarks};
+  const PassContext context{standard_ops(), evaluator,       target,
+                            opt_level,      options.remarks, precision_of(options.compile)};
   for (const GraphPass& pass : graph_pipeline()) {
     if (opt_level < pass.min_level || !is_enabled(pass.name, options)) continue;
     const bool optional = pass.min_level > 0;
@@ -373,6 +375,16 @@ std::string model_digest(const ImportedModel& model) {
   return fmt::format("{:016x}", hasher.value());
 }
 
+DType precision_of(const CompileOptions& options) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    if (options.precision == dtype_name(dtype)) return dtype;
+  throw UserError({.id = "TSR-4027",
+                   .message = fmt::format("there is no precision '{}'", options.precision),
+                   .node = {},
+                   .legal = "f32, bf16, f16",
+                   .hint = {}});
+}
+
 Target resolve_target(const CompileOptions& options) {
   Target target = parse_target(options.target);
   target.num_threads = options.num_threads > 0 ? options.num_threads : tessera_default_num_threads();
@@ -387,6 +399,7 @@ void check_options(const DriverOptions& options) {
                      .legal = "0, 1, 2, 3",
                      .hint = {}});
   }
+  precision_of(options.compile);
   std::vector<std::string> names = pass_names();
   std::vector<std::string> can_be_disabled = names;
   for (const std::string_view name : schedule_step_names()) can_be_disabled.emplace_back(name);

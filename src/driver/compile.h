@@ -48,8 +48,11 @@ std::string model_digest(const ImportedModel& model);
 // The target that the options name, with the number of threads that they ask for.
 Target resolve_target(const CompileOptions& options);
 
-// UserError TSR-4020 when a step or pass is named that does not exist, TSR-4021 for a level that does not, TSR-4023 for
-// a disabled pass that is no optimisation.
+// What lower_precision rounds to. UserError TSR-4027.
+DType precision_of(const CompileOptions& options);
+
+// UserError TSR-4027 for a precision that does not exist, TSR-4020 when a step or pass is named that does not exist,
+// TSR-4021 for a level that does not, TSR-4023 for a disabled pass that is no optimisation.
 void check_options(const DriverOptions& options);
 
 }  // namespace tessera

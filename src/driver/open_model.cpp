@@ -39,6 +39,7 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
                                int64_t{options.compile.opt_level}, options.max_applications}) {
     hasher.add(static_cast<uint64_t>(number));
   }
+  hasher.add(options.compile.precision);
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   return fmt::format("{}-{:016x}", model_digest(model), hasher.value());
 }

@@ -73,7 +73,7 @@ class Pipeline {
   explicit Pipeline(const TextJob& job)
       : job_(job),
         target_(resolve_target(job.compile)),
-        context_{standard_ops(), evaluator_, target_, job.compile.opt_level},
+        context_{standard_ops(), evaluator_, target_, job.compile.opt_level, nullptr, precision_of(job.compile)},
         loop_context_{target_, job.compile.opt_level},
         ir_(parse_ir(job.kind, job.text, job.file)) {
     if (const std::vector<std::string> violations = violations_of(ir_); !violations.empty()) {

@@ -49,7 +49,7 @@ bool reduces_ones(Match& m);             // o: a reshape
 bool inner_cast_keeps_values(Match& m);  // o
 // Whether values of type `from` stay what they are, and distinct, as `to`.
 bool cast_keeps_values(DType from, DType to);
-bool skip_broadcast(Match& m);   // o, the operands
+bool skip_broadcast(Match& m);     // o, the operands
 bool both_transposed(Match& m);    // p, o
 bool worth_transposing(Match& m);  // p, o
 

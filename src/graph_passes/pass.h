@@ -16,8 +16,9 @@ struct PassContext {
   const OpTable& ops;
   Evaluator& evaluator;
   const Target& target;
-  int opt_level = 3;           // 0..3
-  Remarks* remarks = nullptr;  // told what was decided and why; may be null
+  int opt_level = 3;              // 0..3
+  Remarks* remarks = nullptr;     // told what was decided and why; may be null
+  DType precision = DType::kF32;  // of what convolutions and products read: f32, bf16 or f16
 };
 
 // A pure function of the graph and the context. The result verifies, has the same inputs and outputs (names, types and

@@ -9,6 +9,7 @@
 #include "graph_passes/fold_pads.h"
 #include "graph_passes/fuse_groups.h"
 #include "graph_passes/lower_conv_transpose.h"
+#include "graph_passes/lower_precision.h"
 #include "graph_passes/merge_products.h"
 #include "graph_passes/move_casts.h"
 #include "graph_passes/move_reshapes.h"
@@ -41,6 +42,8 @@ constexpr GraphPass kPipeline[] = {
     {"open_all_composites", "Replaces the composites that are left", 0, open_all_composites},
     {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1,
      lower_conv_transpose},
+    {"lower_precision", "Rounds what convolutions and products read to the precision that was asked for", 0,
+     lower_precision},
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},

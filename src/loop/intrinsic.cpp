@@ -20,6 +20,14 @@ const std::vector<TensorIntrinsic>& table() {
       {"x86.sse.mul_add.f64", "outer_fma", DType::kF64, 2, {}, 16, "xmm multiply, then add: two roundings"},
       {"aarch64.neon.fma.f32", "outer_fma", DType::kF32, 4, {}, 32, "128-bit fused multiply-add"},
       {"aarch64.neon.fma.f64", "outer_fma", DType::kF64, 2, {}, 32, "128-bit fused multiply-add"},
+      {"x86.avx512.dot.bf16",
+       "outer_dot",
+       DType::kF32,
+       16,
+       {"avx512bf16"},
+       32,
+       "zmm sums of pairs of products of bf16",
+       DType::kBF16},
       {"x86.avx512.transpose.f32", "transpose", DType::kF32, 16, {"avx512f"}, 32, "16x16 in zmm"},
       {"x86.avx2.transpose.f32", "transpose", DType::kF32, 8, {"avx2"}, 16, "8x8 in ymm"},
       {"x86.sse.transpose.f32", "transpose", DType::kF32, 4, {}, 16, "4x4 in xmm"},
@@ -43,7 +51,12 @@ Expr flat_address(const Buffer& buffer, const std::vector<Expr>& indices) {
 }
 
 // Why `operand` is no operand of the multiply-add; empty when it is one.
-std::string operand_problem(const char* which, const Expr& operand, DType dtype, const std::array<Var, 3>& vars) {
+std::string operand_problem(const char* which, Expr operand, DType dtype, const std::array<Var, 3>& vars) {
+  if (operand->kind == ExprKind::kCast && operand->dtype == dtype && is_float(operand->operands[0].dtype()) &&
+      dtype_bits(operand->operands[0].dtype()) == 16) {
+    operand = operand->operands[0];
+    dtype = operand.dtype();
+  }
   if (operand->kind != ExprKind::kLoad) return fmt::format("operand {} is not a load", which);
   if (operand.dtype() != dtype) return fmt::format("operand {} is {}", which, dtype_name(operand.dtype()));
   const Expr address = flat_address(*operand->buffer, operand->operands);
@@ -88,9 +101,15 @@ std::string match_transpose(const TensorIntrinsic& intrinsic, const Stmt& body) 
   return reason;
 }
 
-std::string match_multiply_add(const TensorIntrinsic& intrinsic, const Stmt& body) {
+// The multiply-add tile's three loops, and the update inside them.
+struct TileNest {
+  std::array<Var, 3> vars;  // v, p, l
+  Stmt update;
+};
+
+// Why `body` is no nest of loops v, p, l around an update of acc[v, p, l]; empty when it is.
+std::string match_nest(const TensorIntrinsic& intrinsic, const Stmt& body, TileNest& nest) {
   static constexpr ForKind kKinds[] = {ForKind::kUnrolled, ForKind::kUnrolled, ForKind::kVectorized};
-  std::array<Var, 3> vars;
   std::array<int64_t, 3> extents{};
   Stmt s = body;
   for (size_t level = 0; level < 3; ++level) {
@@ -101,28 +120,71 @@ std::string match_multiply_add(const TensorIntrinsic& intrinsic, const Stmt& bod
     if (!extent || *extent < 1 || !begin || *begin < 0 || (level != 1 && *begin != 0))
       return fmt::format("loop {} does not run from {} over a constant extent", s->var->name,
                          level == 1 ? "a constant" : "0");
-    vars[level] = s->var;
+    nest.vars[level] = s->var;
     extents[level] = *extent;
     s = s->stmts[0];
   }
   if (extents[2] != intrinsic.lanes)
-    return fmt::format("loop {} has {} lanes instead of {}", vars[2]->name, extents[2], intrinsic.lanes);
+    return fmt::format("loop {} has {} lanes instead of {}", nest.vars[2]->name, extents[2], intrinsic.lanes);
   if (s->kind != StmtKind::kStore) return "the innermost statement is not a store";
   if (s->buffer->dtype != intrinsic.dtype) return fmt::format("the accumulator is {}", dtype_name(s->buffer->dtype));
   if (s->buffer->scope != MemoryScope::kRegister)
     return fmt::format("the accumulator {} is not in register scope", s->buffer->name);
   if (s->indices.size() != 3) return fmt::format("the accumulator {} is not indexed [v, p, l]", s->buffer->name);
   for (size_t i = 0; i < 3; ++i)
-    if (!s->indices[i].same_node(vars[i]))
+    if (!s->indices[i].same_node(nest.vars[i]))
       return fmt::format("the accumulator {} is not indexed [v, p, l]", s->buffer->name);
   if (s->value->kind != ExprKind::kFma) return "the stored value is not an fma";
-  const Expr& c = s->value->operands[2];
-  const bool same = c->kind == ExprKind::kLoad && c->buffer == s->buffer && c->operands.size() == 3 &&
-                    c->operands[0].same_node(vars[0]) && c->operands[1].same_node(vars[1]) &&
-                    c->operands[2].same_node(vars[2]);
-  if (!same) return "the fma does not add to the element that it stores";
-  std::string problem = operand_problem("a", s->value->operands[0], intrinsic.dtype, vars);
-  if (problem.empty()) problem = operand_problem("b", s->value->operands[1], intrinsic.dtype, vars);
+  nest.update = s;
+  return "";
+}
+
+// Whether `e` is the element that the update stores.
+bool is_accumulator(const Expr& e, const TileNest& nest) {
+  return e->kind == ExprKind::kLoad && e->buffer == nest.update->buffer && e->operands.size() == 3 &&
+         e->operands[0].same_node(nest.vars[0]) && e->operands[1].same_node(nest.vars[1]) &&
+         e->operands[2].same_node(nest.vars[2]);
+}
+
+std::string match_multiply_add(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  TileNest nest;
+  if (std::string reason = match_nest(intrinsic, body, nest); !reason.empty()) return reason;
+  const Expr& value = nest.update->value;
+  if (!is_accumulator(value->operands[2], nest)) return "the fma does not add to the element that it stores";
+  std::string problem = operand_problem("a", value->operands[0], intrinsic.dtype, nest.vars);
+  if (problem.empty()) problem = operand_problem("b", value->operands[1], intrinsic.dtype, nest.vars);
+  return problem;
+}
+
+// Why `first` and `second` are no neighbouring factors with coefficient `lane` in the vector variable.
+std::string pair_problem(const char* which, const Expr& first, const Expr& second, const TensorIntrinsic& intrinsic,
+                         const TileNest& nest, int64_t lane) {
+  std::array<Expr, 2> addresses;
+  for (size_t i = 0; i < 2; ++i) {
+    const Expr& e = i == 0 ? first : second;
+    if (e->kind != ExprKind::kCast || e->operands[0]->kind != ExprKind::kLoad ||
+        e->operands[0].dtype() != intrinsic.factors)
+      return fmt::format("operand {} is not a conversion of a load of {}", which, dtype_name(intrinsic.factors));
+    addresses[i] = flat_address(*e->operands[0]->buffer, e->operands[0]->operands);
+    for (const Var& var : nest.vars)
+      if (!linear_coefficient(addresses[i], var)) return fmt::format("the address of {} is not affine", which);
+  }
+  if (first->operands[0]->buffer != second->operands[0]->buffer || as_int(simplify(addresses[1] - addresses[0])) != 1)
+    return fmt::format("the two factors {} are not neighbours", which);
+  if (linear_coefficient(addresses[0], nest.vars[2]) != lane)
+    return fmt::format("{} does not step by {} in the vector variable", which, lane);
+  return "";
+}
+
+std::string match_dot(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  TileNest nest;
+  if (std::string reason = match_nest(intrinsic, body, nest); !reason.empty()) return reason;
+  const Expr& second = nest.update->value;
+  const Expr& first = second->operands[2];
+  if (first->kind != ExprKind::kFma || !is_accumulator(first->operands[2], nest))
+    return "the stored value is not an fma of an fma that adds to the element that it stores";
+  std::string problem = pair_problem("a", first->operands[0], second->operands[0], intrinsic, nest, 0);
+  if (problem.empty()) problem = pair_problem("b", first->operands[1], second->operands[1], intrinsic, nest, 2);
   return problem;
 }
 
@@ -139,7 +201,8 @@ const TensorIntrinsic* best_intrinsic(std::string_view emitter, const Target& ta
 }  // namespace
 
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) {
-  return intrinsic.emitter == "transpose" ? match_transpose(intrinsic, body) : match_multiply_add(intrinsic, body);
+  if (intrinsic.emitter == "transpose") return match_transpose(intrinsic, body);
+  return intrinsic.emitter == "outer_dot" ? match_dot(intrinsic, body) : match_multiply_add(intrinsic, body);
 }
 
 std::span<const TensorIntrinsic> all_intrinsics() { return table(); }
@@ -152,6 +215,11 @@ const TensorIntrinsic* find_intrinsic(const std::string& name) {
 
 const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype) {
   return best_intrinsic("outer_fma", target, dtype);
+}
+
+const TensorIntrinsic* best_dot_intrinsic(const Target& target, DType factors) {
+  const TensorIntrinsic* best = best_intrinsic("outer_dot", target, DType::kF32);
+  return best && best->factors == factors ? best : nullptr;
 }
 
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype) {

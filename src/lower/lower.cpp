@@ -9,6 +9,7 @@
 #include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "graph/slices.h"
+#include "lower/narrow_values.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -375,6 +376,10 @@ TensorProgram lower_node(const Graph& graph, const Node& node, std::vector<size_
   return program;
 }
 
-Program lower_graph(const Graph& graph) { return GraphLowering(graph).run(); }
+Program lower_graph(const Graph& graph) {
+  Program program = GraphLowering(graph).run();
+  narrow_values(program);
+  return program;
+}
 
 }  // namespace tessera

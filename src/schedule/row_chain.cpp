@@ -273,7 +273,8 @@ class ChainMaker {
     return true;
   }
 
-  // The program of one block: `count` rows of the last row axis from `base` on (null: all), at `outer` along the others.
+  // The program of one block: `count` rows of the last row axis from `base` on (null: all), at `outer` along the
+  // others.
   struct Block {
     std::vector<Var> bases;  // by row axis
     int64_t count = 1;
@@ -399,8 +400,8 @@ class ChainMaker {
           place.buffer = places.at(args[p]).buffer;
       }
       if (!place.buffer) {
-        place.buffer = make_buffer(fmt::format("part{}", m), output.out->dtype, {Expr(block_elements)},
-                                   MemoryScope::kLocal);
+        place.buffer =
+            make_buffer(fmt::format("part{}", m), output.out->dtype, {Expr(block_elements)}, MemoryScope::kLocal);
         local.push_back(place.buffer);
       }
       places[result] = std::move(place);
@@ -497,8 +498,8 @@ class ChainMaker {
   const AllowRule& allow_;
   std::vector<size_t> writer_;  // by buffer: the call
   std::vector<std::vector<size_t>> readers_;
-  std::vector<bool> plain_;  // by buffer: arena, row-major, no view, written once
-  std::vector<bool> taken_;  // by call: in a chain, or in none ever
+  std::vector<bool> plain_;              // by buffer: arena, row-major, no view, written once
+  std::vector<bool> taken_;              // by call: in a chain, or in none ever
   std::map<std::string, int32_t> made_;  // signature -> kernel; -1 when the rules did not agree
 };
 

@@ -59,9 +59,9 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
 // Those of the program that the kernel uses.
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel);
 
-// Joins chains of kernels (schedule/row_chain.h), replaces the loop programs of all kernels that have a definition, packs weights as the rules want them, and drops
-// weight buffers nobody reads any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for
-// whose rule `allow` (may be null) says no stays naive, too.
+// Joins chains of kernels (schedule/row_chain.h), replaces the loop programs of all kernels that have a definition,
+// packs weights as the rules want them, and drops weight buffers nobody reads any more. At level 0 kernels stay naive.
+// Rules in `disabled` are not asked. A kernel for whose rule `allow` (may be null) says no stays naive, too.
 using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled = {},
                       const AllowRule& allow = {});

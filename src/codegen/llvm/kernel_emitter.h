@@ -169,7 +169,9 @@ class KernelEmitter {
   Value* identity(Combiner combiner, DType dtype, int lanes);
 
   // ---- register tiles (kernel_tile.cpp)
+  bool emit_tensorized(const Stmt& s);
   bool emit_tile(const Stmt& body);
+  bool emit_dot(const Stmt& body);
   bool emit_transpose(const Stmt& body);
 
   llvm::Module& module_;

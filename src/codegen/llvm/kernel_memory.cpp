@@ -149,6 +149,8 @@ Instruction* KernelEmitter::mark(Instruction* access, const Place& place) {
   return access;
 }
 
+template llvm::LoadInst* KernelEmitter::mark(llvm::LoadInst*, const Place&);
+
 // Lanes at constant distances whose span is at most two vectors: loads of the span and a shuffle. Null when wider.
 Value* KernelEmitter::load_hull(const Place& place, DType dtype, Value* first, const std::vector<int64_t>& offsets) {
   const auto [low, high] = std::minmax_element(offsets.begin(), offsets.end());

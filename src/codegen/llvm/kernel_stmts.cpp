@@ -39,8 +39,7 @@ void KernelEmitter::emit(const Stmt& s) {
     case StmtKind::kStore: return emit_store(s);
     case StmtKind::kAlloc: return emit_alloc(s);
     case StmtKind::kTensorized:
-      if (!(s->intrinsic->emitter == "transpose" ? emit_transpose(s->stmts[0]) : emit_tile(s->stmts[0])))
-        emit(s->stmts[0]);
+      if (!emit_tensorized(s)) emit(s->stmts[0]);
       return;
   }
 }

@@ -1,9 +1,13 @@
 // The multiply-add tile of loop/intrinsic.h ("outer_fma"): acc[v, p, l] += a(v, p, l) * b(v, p, l). What the factors
-// share is loaded once; the order keeps accumulators + vectors of one factor + one broadcast in registers. And the tile
+// share is loaded once; the order keeps accumulators + vectors of one factor + one broadcast in registers. The same for
+// pairs of products ("outer_dot"). And the tile
 // that is moved and turned ("transpose"): vectors along one side are loaded, exchanged, and stored along the other.
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <map>
 
 #include "codegen/llvm/kernel_emitter.h"
+#include "loop/intrinsic.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -14,14 +18,15 @@ namespace {
 
 struct Tile {
   Stmt v, p, l, store;  // loops from the outside, and the multiply-add
-  Expr a, b;
+  Expr a, b;            // factors; of a dot product those of the first pair
 };
 
 bool is_loop(const Stmt& s, ForKind kind) {
   return s->kind == StmtKind::kFor && s->for_kind == kind && as_int(s->extent) && as_int(s->begin);
 }
 
-std::optional<Tile> match_tile(const Stmt& body) {
+// `products` of them are added: one, or the two of a dot product.
+std::optional<Tile> match_tile(const Stmt& body, int products = 1) {
   Tile tile;
   tile.v = body;
   if (!is_loop(tile.v, ForKind::kUnrolled)) return std::nullopt;
@@ -31,7 +36,8 @@ std::optional<Tile> match_tile(const Stmt& body) {
   if (!is_loop(tile.l, ForKind::kVectorized)) return std::nullopt;
   tile.store = tile.l->stmts[0];
   if (tile.store->kind != StmtKind::kStore || tile.store->buffer->scope != MemoryScope::kRegister) return std::nullopt;
-  const Expr& value = tile.store->value;
+  Expr value = tile.store->value;
+  for (int i = 1; i < products && value->kind == ExprKind::kFma; ++i) value = value->operands[2];
   if (value->kind != ExprKind::kFma) return std::nullopt;
   const Expr& acc = value->operands[2];
   if (acc->kind != ExprKind::kLoad || acc->buffer != tile.store->buffer) return std::nullopt;
@@ -123,6 +129,90 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
   }
   for (const Stmt& loop : {tile->v, tile->p, tile->l}) replaced_.erase(loop->var.get());
   return true;
+}
+
+// acc[v, p] += a(p) * b(v) with a pair of 16-bit floats in each 32 bits: the pair of a is broadcast from memory.
+bool KernelEmitter::emit_dot(const Stmt& body) {
+  if (vec_) return false;
+  const auto tile = match_tile(body, 2);
+  if (!tile) return false;
+  const Expr &a = tile->a->operands[0], &b = tile->b->operands[0];
+  const auto lanes = static_cast<int>(*as_int(tile->l->extent));
+  const auto a_place = f_.places.find(a->buffer.get()), b_place = f_.places.find(b->buffer.get());
+  const auto place = f_.places.find(tile->store->buffer.get());
+  check(place != f_.places.end() && a_place != f_.places.end() && b_place != f_.places.end(),
+        where("tile of " + tile->store->buffer->name + ", which is not allocated here"));
+  if (a_place->second.kind != Place::kMemory || b_place->second.kind != Place::kMemory) return false;
+  const int64_t begin_p = *as_int(tile->p->begin), end_p = begin_p + *as_int(tile->p->extent);
+  const int64_t end_v = *as_int(tile->v->extent);
+  bind(tile->v->var, Interval{0, end_v - 1});
+  bind(tile->p->var, Interval{begin_p, end_p - 1});
+  bind(tile->l->var, Interval{0, lanes - 1});
+  const auto set = [&](const Var& var, int64_t value) {
+    keep_.push_back(Expr(value));
+    replaced_[var.get()] = keep_.back();
+  };
+  const auto load_at = [&](const Place& from, const Expr& e, llvm::Type* type) -> Value* {
+    keep_.push_back(e);
+    const Resolved index = resolve_index(e.get(), e, *e->buffer, e->operands);
+    return mark(b_.CreateAlignedLoad(type, element_pointer(from, e->dtype, index), llvm::Align(2)), from);
+  };
+  // Loaded once for each combination of the loops that they depend on.
+  llvm::Type* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), static_cast<unsigned>(2 * lanes));
+  std::map<std::pair<int64_t, int64_t>, Value*> rows, columns;
+  const auto once = [&](std::map<std::pair<int64_t, int64_t>, Value*>& known, const Expr& e, int64_t v, int64_t p,
+                        const std::function<Value*()>& make) {
+    const std::pair key{uses_var(e, tile->v->var) ? v : -1, uses_var(e, tile->p->var) ? p : -1};
+    auto [it, fresh] = known.try_emplace(key, nullptr);
+    if (fresh) it->second = make();
+    return it->second;
+  };
+  const auto column_at = [&](int64_t v, int64_t p) {
+    return once(columns, b, v, p, [&] { return load_at(b_place->second, b, pairs); });
+  };
+  set(tile->l->var, 0);
+  set(tile->p->var, begin_p);
+  for (int64_t v = 0; v < end_v; ++v) {
+    set(tile->v->var, v);
+    column_at(v, begin_p);
+  }
+  const DType dtype = tile->store->buffer->dtype;
+  for (int64_t p = begin_p; p < end_p; ++p) {
+    set(tile->p->var, p);
+    for (int64_t v = 0; v < end_v; ++v) {
+      set(tile->v->var, v);
+      Value* column = column_at(v, p);
+      Value* row = once(rows, a, v, p, [&] {
+        return b_.CreateBitCast(ops_.splat(load_at(a_place->second, a, b_.getInt32Ty()), lanes), pairs);
+      });
+      Vector vector;
+      vector.var = tile->l->var;
+      vector.base = Expr(0);
+      vector.lanes = lanes;
+      vector.lane = make_var("lane");
+      keep_.push_back(vector.base);
+      keep_.push_back(vector.lane);
+      bounds_.set(vector.lane, 0, lanes - 1);
+      keep_.push_back(vector.base + vector.lane);
+      replaced_[tile->l->var.get()] = keep_.back();
+      vec_ = std::move(vector);
+      const StmtNode& store = *tile->store.get();
+      const Resolved index = resolve_index(&store, {}, *store.buffer, store.indices);
+      Value* acc = ops_.splat(access_cell(place->second, dtype, index, nullptr, store.buffer->name), lanes);
+      Value* sum = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {}, {acc, column, row});
+      access_cell(place->second, dtype, index, sum, store.buffer->name);
+      vec_.reset();
+      set(tile->l->var, 0);
+    }
+  }
+  for (const Stmt& loop : {tile->v, tile->p, tile->l}) replaced_.erase(loop->var.get());
+  return true;
+}
+
+bool KernelEmitter::emit_tensorized(const Stmt& s) {
+  const std::string& emitter = s->intrinsic->emitter;
+  const Stmt& body = s->stmts[0];
+  return emitter == "transpose" ? emit_transpose(body) : emitter == "outer_dot" ? emit_dot(body) : emit_tile(body);
 }
 
 bool KernelEmitter::emit_transpose(const Stmt& body) {

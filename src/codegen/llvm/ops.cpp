@@ -252,15 +252,14 @@ Value* Ops::fma(DType dtype, Value* a, Value* b, Value* c) {
   return is_narrow(dtype) ? round_to_narrow(dtype, result) : result;
 }
 
-// min and max return NaN when either operand is NaN. `a < b ? a : b` is one minps and keeps NaN in b, so with a constant
-// on the left nothing else is needed. Which of two zeros comes out does not matter.
+// min and max return NaN when either operand is NaN. `a < b ? a : b` is one minps and keeps NaN in b, so with a
+// constant on the left nothing else is needed. Which of two zeros comes out does not matter.
 Value* Ops::float_min_max(bool is_min, Value* a, Value* b) {
   if (llvm::isa<llvm::Constant>(b)) std::swap(a, b);
   if (llvm::isa<llvm::Constant>(a)) {
     const auto* fp = llvm::dyn_cast_if_present<llvm::ConstantFP>(
         lanes_of(a) == 1 ? llvm::cast<llvm::Constant>(a) : llvm::cast<llvm::Constant>(a)->getSplatValue());
-    if (fp && !fp->isNaN())
-      return b_.CreateSelect(is_min ? b_.CreateFCmpOLT(a, b) : b_.CreateFCmpOGT(a, b), a, b);
+    if (fp && !fp->isNaN()) return b_.CreateSelect(is_min ? b_.CreateFCmpOLT(a, b) : b_.CreateFCmpOGT(a, b), a, b);
   }
   auto* result = llvm::cast<llvm::Instruction>(
       b_.CreateBinaryIntrinsic(is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, b, a));

@@ -1,6 +1,6 @@
 // softmax and its logarithm. The maximum is subtracted first, so that exp cannot overflow.
-#include "ops/composites/composites.h"
 #include "ops/composites/softmax.h"
+#include "ops/composites/composites.h"
 #include "ops/op_util.h"
 
 namespace tessera {

@@ -47,7 +47,11 @@ struct Tiling {
   std::optional<OutputLoop> row;
   std::vector<OutputLoop> others;  // outermost first
   std::vector<ReduceLoop> reduce;
-  Expr update;               // what is combined, guards removed
+  Expr update;  // what is combined, guards removed
+  // With dot products of pairs: the intrinsic, and the variable (0, 1) of the place in a pair along the last of
+  // `reduce`, which steps from pair to pair.
+  const TensorIntrinsic* dot = nullptr;
+  Var pair;
   std::vector<Expr> guards;  // hoisted conditions without the row axis
   std::vector<Expr> row_guards;
   std::vector<PackedParam> packed;
@@ -204,8 +208,56 @@ std::string choose_reduce_loops(Tiling& t) {
   return "";
 }
 
+// The 16-bit float of which both factors of a product are conversions.
+std::optional<DType> narrow_factors(const Expr& e) {
+  if (e->kind != ExprKind::kBinary || e->binary != BinaryOp::kMul || e->dtype != DType::kF32) return std::nullopt;
+  for (const Expr& factor : e->operands)
+    if (factor->kind != ExprKind::kCast || factor->operands[0]->kind != ExprKind::kLoad ||
+        factor->operands[0].dtype() != e->operands[0]->operands[0].dtype())
+      return std::nullopt;
+  return e->operands[0]->operands[0].dtype();
+}
+
+// Products of 16-bit floats are summed in pairs where the machine has an instruction for it: neighbours along a reduced
+// loop, which becomes the last, that lie side by side in the operand without the vector axis; the other one is stored in
+// pairs.
+void choose_pairs(Tiling& t) {
+  FlatKernel& k = t.kernel;
+  const auto factors = narrow_factors(t.update);
+  const TensorIntrinsic* dot = factors ? best_dot_intrinsic(*t.target, *factors) : nullptr;
+  if (!dot || t.width != dot->lanes || k.combiner != Combiner::kSum || t.reduce.empty()) return;
+  const auto coefficient = [&](size_t factor, const Var& var) {
+    return linear_coefficient(t.update->operands[factor]->operands[0]->operands[0], var, k.bounds);
+  };
+  const size_t row = coefficient(0, t.vector.var) == 0 ? 0 : 1;
+  const BufferPtr& stored = t.update->operands[1 - row]->operands[0]->buffer;
+  for (size_t p = 0; p + 1 < k.params.size(); ++p)
+    if (k.params[p] == stored && !k.is_constant[p]) return;
+  const auto has_pairs = [&](const ReduceLoop& loop) {
+    for (const auto* guards : {&t.guards, &t.row_guards})
+      for (const Expr& guard : *guards)
+        if (uses_var(guard, loop.var)) return false;
+    return loop.extent % 2 == 0 && !loop.dynamic_extent && !loop.expanded && coefficient(row, loop.var) == 1;
+  };
+  const auto found = std::find_if(t.reduce.rbegin(), t.reduce.rend(), has_pairs);
+  if (coefficient(row, t.vector.var) != 0 || found == t.reduce.rend()) return;
+  std::rotate(found.base() - 1, found.base(), t.reduce.end());
+  ReduceLoop& loop = t.reduce.back();
+  // The first factor has no vector axis, as the intrinsic wants it.
+  if (row == 1) t.update = t.update->operands[1] * t.update->operands[0];
+  const Var half = make_var(loop.var->name + "h");
+  t.pair = make_var("s");
+  k.bounds.set(half, 0, loop.extent / 2 - 1);
+  k.bounds.set(t.pair, 0, 1);
+  t.update = simplify(substitute(t.update, {{loop.var.get(), half * Expr(2) + t.pair}}), k.bounds);
+  loop.var = half;
+  loop.extent /= 2;
+  loop.multiplier *= 2;
+  t.dot = dot;
+}
+
 // Constant operands that depend on the vector axis, but not on rows, are stored in the order
-// [others][block][reduce loops][lane].
+// [others][block][reduce loops][lane], with pairs [others][block][reduce loops][lane][2].
 void pack_operands(Tiling& t) {
   FlatKernel& k = t.kernel;
   for (size_t p = 0; p + 1 < k.params.size(); ++p) {
@@ -257,6 +309,12 @@ void pack_operands(Tiling& t) {
       add(loop.var, loop.extent, axis, loop.multiplier);
     }
     add(t.vector.var, t.width, 0, 1);
+    if (t.dot) {
+      const ReduceLoop& loop = t.reduce.back();
+      const int axis = pack_axis[static_cast<size_t>(loop.axis)];
+      if (axis < 0) continue;
+      add(t.pair, 2, axis, loop.multiplier / 2);
+    }
     const auto offset = as_int(simplify(substitute(address, zero), k.bounds));
     if (!linear || !offset) continue;
     spec.offset = *offset;
@@ -274,7 +332,7 @@ std::string check_operands(Tiling& t) {
   FlatKernel& k = t.kernel;
   if (!all_loads(t.update, [&](const Expr& node) {
         const auto c = linear_coefficient(node->operands[0], t.vector.var, k.bounds);
-        return c == 0 || c == 1;
+        return c == 0 || c == (t.dot ? 2 : 1);
       }))
     return "an operand is not contiguous along the output's innermost axis";
   // Lanes of padding are computed like the others, so what is read for them must be there.
@@ -364,7 +422,9 @@ class TileEmitter {
         run_(run),
         acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
     const bool whole_vector = lanes == tiling.width;
-    intrinsic_ = whole_vector ? best_fma_intrinsic(*tiling.target, tiling.kernel.reduce_dtype) : nullptr;
+    intrinsic_ = !whole_vector ? nullptr
+                 : tiling.dot  ? tiling.dot
+                               : best_fma_intrinsic(*tiling.target, tiling.kernel.reduce_dtype);
     if (intrinsic_ && intrinsic_->lanes != lanes) intrinsic_ = nullptr;
   }
 
@@ -443,6 +503,11 @@ class TileEmitter {
                          value->binary == BinaryOp::kMul && is_float(value->dtype);
     const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, const VarMap& map) {
       const Expr old = load(acc_, index);
+      const auto add_product = [&](const Expr& sum, VarMap values, int64_t place) {
+        values[t_.pair.get()] = place;
+        return fma(substitute(value->operands[0], values), substitute(value->operands[1], values), sum);
+      };
+      if (t_.dot) return store(acc_, index, add_product(add_product(old, map, 0), map, 1));
       if (product)
         return store(acc_, index, fma(substitute(value->operands[0], map), substitute(value->operands[1], map), old));
       return store(acc_, index, combine(t_.kernel.combiner, old, substitute(value, map)));
@@ -516,7 +581,7 @@ Stmt emit_loops(const Tiling& t) {
 }
 
 // Everything about `t.kernel` up to the tile shape; a reason when the rule does not take it.
-std::string make_tiling(Tiling& t) {
+std::string make_tiling(Tiling& t, bool with_pairs) {
   std::string why;
   if (why = choose_axes(t); !why.empty()) return why;
   std::vector<Expr> conditions;
@@ -524,7 +589,9 @@ std::string make_tiling(Tiling& t) {
   for (const Expr& condition : conditions)
     (t.row && uses_var(condition, t.row->var) ? t.row_guards : t.guards).push_back(condition);
   if (why = choose_reduce_loops(t); !why.empty()) return why;
+  if (with_pairs) choose_pairs(t);
   pack_operands(t);
+  if (t.dot && t.packed.empty()) return "the operand of pairs cannot be stored in pairs";
   if (why = check_operands(t); !why.empty()) return why;
 
   int64_t steps = 1;
@@ -597,7 +664,12 @@ RuleResult register_tile(const TensorProgram& program, const Target& target) {
     t.kernel = std::move(kernel);
     t.target = &target;
     t.name = program.name;
-    if (why = make_tiling(t); !why.empty()) return Declined{why};
+    const Tiling untouched = t;
+    if (why = make_tiling(t, true); !why.empty() && t.dot) {
+      t = untouched;
+      why = make_tiling(t, false);
+    }
+    if (!why.empty()) return Declined{why};
   }
   if (phases.size() > 1)
     if (why = join_packed(phases); !why.empty()) return Declined{why};

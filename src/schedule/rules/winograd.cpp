@@ -87,6 +87,7 @@ std::string match_conv(const TensorProgram& program, Conv& conv) {
     split_conjunction(image->operands[0], conditions);
     image = image->operands[1];
   }
+  if (image->kind == ExprKind::kCast && is_float(image->operands[0].dtype())) image = image->operands[0];
   if (image->kind != ExprKind::kLoad || filter->kind != ExprKind::kLoad) return "an operand is computed in the kernel";
   const auto x = param_of(program, image->buffer);
   const auto w = param_of(program, filter->buffer);
@@ -369,8 +370,9 @@ class WinogradEmitter {
                     row = min(max(row, Expr(0)), Expr(conv_.height - 1));
                     column = min(max(column, Expr(0)), Expr(conv_.width - 1));
                   }
-                  const Expr value = load(kernel_.params[conv_.x],
-                                          {((plane + row) * Expr(conv_.width) + column) * Expr(conv_.block) + l});
+                  const Expr value =
+                      cast(DType::kF32, load(kernel_.params[conv_.x],
+                                             {((plane + row) * Expr(conv_.width) + column) * Expr(conv_.block) + l}));
                   return guarded ? select(condition, value, const_float(DType::kF32, 0)) : value;
                 },
                 [&](int64_t j, const Expr& l, const Expr& value) {

@@ -1,0 +1,15 @@
+// Buffers whose values all fit a narrower float type are stored in it.
+//
+// Where every kernel that writes an arena buffer of f32 ends in a conversion from bf16 or f16, the buffer holds the
+// narrow values and its readers convert. So does a weight whose every value is one of that type, where a sum multiplies
+// it with such a buffer. Nothing changes but bytes: results are the same bit for bit.
+#pragma once
+
+#include "program/program.h"
+
+namespace tessera {
+
+// REQUIRES: lowered and not scheduled: kernels are naive loops of their definitions, and each is called once.
+void narrow_values(Program& program);
+
+}  // namespace tessera

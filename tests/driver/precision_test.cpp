@@ -1,0 +1,267 @@
+// --precision: what convolutions and products read is rounded, and the rest is not. The oracle is the interpreter on
+// the graph that lower_precision leaves, whose casts say what is rounded where.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <random>
+
+#include "codegen/llvm/target.h"
+#include "driver/compile.h"
+#include "driver/model.h"
+#include "driver/native_model.h"
+#include "interp/graph_interp.h"
+#include "loop/printer.h"
+#include "ops/op_table.h"
+#include "support/test_data.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+Tensor random_tensor(std::mt19937_64& random, const Ints& dims, double scale) {
+  Tensor tensor(DType::kF32, dims);
+  std::normal_distribution<double> normal(0, scale);
+  for (float& value : tensor.as_mutable<float>()) value = static_cast<float>(normal(random));
+  return tensor;
+}
+
+struct Built {
+  Graph graph;
+  Ints input;
+};
+
+// A graph under construction, with weights from one seed.
+class Network {
+ public:
+  Network(Ints input, uint64_t seed) : random_(seed), input_(std::move(input)) {
+    value_ = graph_.add_input("x", {DType::kF32, make_shape(input_), {}});
+  }
+
+  Network& conv(int64_t out, int64_t window, int64_t stride, int64_t groups) {
+    const Ints dims = graph_.type(value_).dims();
+    const int64_t per_group = dims[1] / groups;
+    const ValueId w = weight({out, per_group, window, window}, per_group * window * window);
+    const Ints pads(2, window / 2);
+    value_ = add("conv", {value_, w},
+                 {{"strides", Ints(2, stride)},
+                  {"pads_begin", pads},
+                  {"pads_end", pads},
+                  {"dilations", Ints(2, 1)},
+                  {"input_dilations", Ints(2, 1)},
+                  {"groups", groups}});
+    return *this;
+  }
+  Network& matmul(int64_t out) {
+    const int64_t terms = graph_.type(value_).dims().back();
+    value_ = add("matmul", {value_, weight({terms, out}, terms)});
+    return *this;
+  }
+  Network& exp_of_negative() {
+    value_ = add("exp", {add("neg", {add("abs", {value_})})});
+    return *this;
+  }
+  Network& keep() {
+    kept_ = value_;
+    return *this;
+  }
+  Network& add_kept() {
+    value_ = add("add", {value_, kept_});
+    return *this;
+  }
+
+  Built build() {
+    graph_.outputs = {value_};
+    graph_.rename(value_, "y");
+    return {graph_, input_};
+  }
+
+ private:
+  ValueId add(const char* name, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    GraphBuilder builder(graph_);
+    return builder.add(standard_ops().get(name), std::move(inputs), std::move(attrs));
+  }
+  ValueId weight(const Ints& dims, int64_t terms) {
+    auto data = std::make_shared<Tensor>(random_tensor(random_, dims, 1 / std::sqrt(static_cast<double>(terms))));
+    GraphBuilder builder(graph_);
+    return builder.add(standard_ops().get("constant"), {}, {{"value", TensorPtr(std::move(data))}});
+  }
+
+  std::mt19937_64 random_;
+  Ints input_;
+  Graph graph_;
+  ValueId value_ = -1, kept_ = -1;
+};
+
+// The graph's value for `x` as the module computes it, and as the interpreter does behind lower_precision.
+struct Results {
+  Tensor ours, reference, unrounded;
+  std::string text;  // of the program
+};
+
+Results run(const Built& built, const std::string& precision, const std::string& target, int opt_level = 3) {
+  std::mt19937_64 random(7);
+  const Tensor x = random_tensor(random, built.input, 1);
+  Results results;
+  results.unrounded = GraphInterpreter().evaluate(built.graph, {x})[0];
+  DriverOptions options;
+  options.compile.precision = precision;
+  options.compile.target = target;
+  options.compile.num_threads = 1;
+  options.compile.opt_level = opt_level;
+  options.runner.on_graph = [&](std::string_view step, const Graph& graph) {
+    if (step == "lower_precision") results.reference = GraphInterpreter().evaluate(graph, {x})[0];
+  };
+  options.runner.on_program = [&](std::string_view, const Program& program) {
+    results.text.clear();
+    for (const Kernel& kernel : program.kernels) results.text += print(kernel.program);
+  };
+  PassRunner runner(options.runner);
+  const Compiled compiled = compile_graph(built.graph, options, runner);
+  const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "precision", 1);
+  model->bind({x});
+  model->run();
+  results.ours = model->results()[0];
+  return results;
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.dims(), b.dims());
+  double largest = 0, difference = 0;
+  for (int64_t i = 0; i < a.num_elements(); ++i) {
+    largest = std::max(largest, std::fabs(b.get_double(i)));
+    difference = std::max(difference, std::fabs(a.get_double(i) - b.get_double(i)));
+  }
+  return difference / largest;
+}
+
+// Rounding what was summed in another order gives now and then the neighbour: 2^-8 for bf16, 2^-11 for f16.
+double step_of(const std::string& precision) { return precision == "bf16" ? 0x1p-8 : 0x1p-11; }
+
+struct Case {
+  const char* name;
+  std::function<Built()> build;
+  bool dots = false;  // every product is one of pairs, where the machine has that
+  int layers = 1;     // products behind one another
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {"conv 1x1", [] { return Network({1, 64, 9, 7}, 1).conv(48, 1, 1, 1).build(); }, true},
+      {"conv 1x1 of few channels", [] { return Network({1, 3, 9, 7}, 2).conv(16, 1, 1, 1).build(); }},
+      {"conv 1x1 of an odd number of channels", [] { return Network({1, 33, 8, 8}, 3).conv(40, 1, 1, 1).build(); }},
+      {"conv 3x3, stride 2", [] { return Network({2, 32, 15, 13}, 4).conv(32, 3, 2, 1).build(); }, true},
+      {"conv 3x3 of a small picture", [] { return Network({1, 64, 7, 7}, 5).conv(64, 3, 1, 1).build(); }, true},
+      {"conv 3x3 by minimal filtering", [] { return Network({1, 32, 28, 28}, 6).conv(32, 3, 1, 1).build(); }},
+      {"conv 5x5", [] { return Network({1, 16, 11, 11}, 7).conv(24, 5, 1, 1).build(); }, true},
+      {"depthwise", [] { return Network({1, 48, 14, 14}, 8).conv(48, 3, 1, 48).build(); }},
+      {"groups", [] { return Network({1, 64, 10, 10}, 9).conv(64, 3, 1, 4).build(); }, true},
+      {"product", [] { return Network({5, 64}, 10).matmul(70).build(); }, true},
+      {"product of one row", [] { return Network({1, 256}, 11).matmul(33).build(); }, true},
+      {"product of an odd number of terms", [] { return Network({4, 33}, 12).matmul(32).build(); }},
+      {"product of few terms", [] { return Network({40, 8}, 13).matmul(64).build(); }},
+      {"stacked products", [] { return Network({2, 3, 37, 32}, 14).matmul(17).build(); }, true},
+      {"two layers",
+       [] { return Network({1, 32, 12, 12}, 15).conv(64, 1, 1, 1).exp_of_negative().conv(32, 1, 1, 1).build(); }, true,
+       2},
+      {"a residual",
+       [] {
+         return Network({1, 32, 12, 12}, 16)
+             .conv(32, 1, 1, 1)
+             .keep()
+             .conv(32, 1, 1, 1)
+             .add_kept()
+             .conv(16, 1, 1, 1)
+             .build();
+       },
+       true, 3},
+      {"an inverted residual",
+       [] {
+         return Network({1, 16, 14, 14}, 17)
+             .keep()
+             .conv(96, 1, 1, 1)
+             .conv(96, 3, 1, 96)
+             .conv(16, 1, 1, 1)
+             .add_kept()
+             .build();
+       },
+       false, 3},
+  };
+  return list;
+}
+
+class Precision : public testing::TestWithParam<const char*> {};
+
+TEST_P(Precision, AgreesWithTheRoundedGraph) {
+  for (const char* target : {"native", "x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
+    if (!runs_here(parse_target(target))) {
+      std::cout << "skipped: this machine does not run " << target << "\n";
+      continue;
+    }
+    for (const Case& c : cases()) {
+      SCOPED_TRACE(std::string(c.name) + " for " + target);
+      const Results results = run(c.build(), GetParam(), target);
+      EXPECT_LE(distance(results.ours, results.reference), c.layers == 1 ? 1e-4 : c.layers * step_of(GetParam()));
+      EXPECT_LE(distance(results.ours, results.unrounded), c.layers * 4 * step_of(GetParam()));
+      EXPECT_GT(distance(results.ours, results.unrounded), 0) << "nothing was rounded";
+    }
+  }
+}
+
+TEST_P(Precision, MeansTheSameWithoutOptimisation) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const Results results = run(c.build(), GetParam(), "native", 0);
+    EXPECT_LE(distance(results.ours, results.reference), c.layers == 1 ? 1e-4 : c.layers * step_of(GetParam()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Precision, testing::Values("bf16", "f16"), [](const auto& info) { return info.param; });
+
+TEST(PrecisionKernels, TakesDotProductsWhereTheMachineHasThem) {
+  const std::string target = "x86_64-unknown-linux-gnu,cpu=x86-64-v4,+avx512bf16";
+  for (const Case& c : cases()) {
+    DriverOptions options;
+    options.compile = {.opt_level = 3, .target = target, .num_threads = 1, .precision = "bf16"};
+    std::string text;
+    options.runner.on_program = [&](std::string_view, const Program& program) {
+      text.clear();
+      for (const Kernel& kernel : program.kernels) text += print(kernel.program);
+    };
+    PassRunner runner(options.runner);
+    compile_graph(c.build().graph, options, runner);
+    EXPECT_EQ(text.find("x86.avx512.dot.bf16") != std::string::npos, c.dots || c.layers > 1) << c.name;
+    if (c.dots) EXPECT_EQ(text.find("fma.f32"), std::string::npos) << c.name << text;
+  }
+}
+
+TEST(PrecisionKernels, StoresWhatLiesBetweenIn16Bits) {
+  const Built built = Network({1, 32, 12, 12}, 15).conv(64, 1, 1, 1).exp_of_negative().conv(32, 1, 1, 1).build();
+  const auto arena_of = [&](const std::string& precision) {
+    DriverOptions options;
+    options.compile.precision = precision;
+    PassRunner runner(options.runner);
+    return compile_graph(built.graph, options, runner).program.arena_bytes;
+  };
+  EXPECT_LT(arena_of("bf16"), arena_of("f32") * 7 / 10);
+}
+
+TEST(PrecisionKernels, AnUnknownPrecisionIsAnErrorOfTheUser) {
+  DriverOptions options;
+  options.compile.precision = "bf61";
+  PassRunner runner(options.runner);
+  try {
+    compile_graph(cases()[0].build().graph, options, runner);
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.diagnostic().id, "TSR-4027");
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,147 @@
+// Kernels that run row by row together (schedule/row_chain.h) compute what they compute one after the other.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <random>
+
+#include "codegen/llvm/target.h"
+#include "driver/compile.h"
+#include "driver/native_model.h"
+#include "interp/graph_interp.h"
+#include "ops/composites/composites.h"
+#include "ops/op_table.h"
+#include "support/test_data.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+struct Case {
+  std::string composite;
+  std::vector<Ints> operands;
+  Attrs attrs;
+  bool bool_mask = false;  // the last operand is one
+};
+
+std::string name_of(const Case& c) {
+  std::string text = c.composite;
+  for (const Ints& dims : c.operands) text += fmt::format(" [{}]", fmt::join(dims, ","));
+  return text;
+}
+
+class Runner {
+ public:
+  explicit Runner(const Case& c) {
+    std::mt19937_64 random(c.operands.size() + static_cast<size_t>(c.operands[0].back()));
+    std::normal_distribution<float> normal;
+    std::vector<ValueId> operands;
+    for (size_t i = 0; i < c.operands.size(); ++i) {
+      const bool is_mask = c.bool_mask && i + 1 == c.operands.size();
+      const DType dtype = is_mask ? DType::kBool : DType::kF32;
+      operands.push_back(graph_.add_input("x" + std::to_string(i), TensorType{dtype, make_shape(c.operands[i]), {}}));
+      Tensor tensor(dtype, c.operands[i]);
+      for (int64_t e = 0; e < tensor.num_elements(); ++e)
+        if (is_mask) tensor.set_int(e, e % 3 != 1);
+        else tensor.set_double(e, 3 * normal(random));
+      inputs_.push_back(std::move(tensor));
+    }
+    GraphBuilder builder(graph_);
+    graph_.outputs = {add_composite(builder, standard_ops(), c.composite, operands, c.attrs).at(0)};
+    graph_.rename(graph_.outputs[0], "y");
+    want_ = GraphInterpreter().evaluate(graph_, inputs_)[0];
+  }
+
+  // How many calls the program has; checks the result.
+  size_t run(const std::string& target, int threads, bool joined) {
+    DriverOptions options;
+    options.compile.target = target;
+    options.compile.num_threads = threads;
+    options.runner.verify_each = true;
+    if (!joined) options.compile.disabled_passes = {"row_chain"};
+    PassRunner runner(options.runner);
+    const Compiled compiled = compile_graph(graph_, options, runner);
+    const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "rows", threads);
+    model->bind(inputs_);
+    model->run();
+    EXPECT_TRUE(tensors_agree(model->results()[0], want_));
+    return compiled.program.calls.size();
+  }
+
+ private:
+  Graph graph_;
+  std::vector<Tensor> inputs_;
+  Tensor want_;
+};
+
+Case softmax(Ints dims, int64_t axis) { return {"softmax", {std::move(dims)}, {{"axis", axis}}}; }
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  for (const int64_t rows : {8, 33, 257})
+    for (const int64_t columns : {2, 5, 16, 100, 1000}) list.push_back(softmax({rows, columns}, 1));
+  list.push_back(softmax({3, 7, 11, 13}, 3));
+  list.push_back(softmax({40, 7, 9}, 1));  // rows are the outermost axis alone
+  list.push_back(softmax({5, 12, 70, 3}, 2));
+  list.push_back({"log_softmax", {{64, 50}}, {{"axis", int64_t{1}}}});
+  const auto attention = [&](int64_t heads, int64_t rows, int64_t columns, int64_t depth, int64_t out, Ints mask,
+                             bool bool_mask) {
+    Case c{"attention",
+           {{2, heads, rows, depth}, {2, heads, columns, depth}, {2, heads, columns, out}},
+           {{"scale", 0.3}},
+           bool_mask};
+    if (!mask.empty()) c.operands.push_back(std::move(mask));
+    list.push_back(std::move(c));
+  };
+  attention(3, 8, 8, 16, 16, {}, false);
+  attention(2, 50, 37, 24, 40, {}, false);
+  attention(1, 197, 197, 64, 64, {}, false);
+  attention(2, 130, 60, 33, 17, {130, 60}, false);
+  attention(2, 65, 129, 8, 8, {2, 1, 1, 129}, true);
+  attention(4, 1, 77, 16, 16, {}, false);
+  attention(1, 600, 1000, 16, 16, {600, 1000}, true);
+  return list;
+}
+
+TEST(RowChain, AgreesWithTheInterpreter) {
+  for (const Case& c : cases()) {
+    Runner runner(c);
+    for (const char* target : {"native", "x86-64-v2"}) {
+      if (!runs_here(parse_target(target))) {
+        std::cout << "skipped: this machine does not run " << target << "\n";
+        continue;
+      }
+      for (const int threads : {1, 3}) {
+        SCOPED_TRACE(fmt::format("{} for {}, {} threads", name_of(c), target, threads));
+        runner.run(target, threads, true);
+      }
+    }
+  }
+}
+
+TEST(RowChain, MakesOneKernelOfSoftmax) {
+  EXPECT_EQ(Runner(softmax({64, 100}, 1)).run("native", 1, true), 1U);
+  EXPECT_GT(Runner(softmax({64, 100}, 1)).run("native", 1, false), 3U);
+}
+
+TEST(RowChain, KeepsTheScoresOfAttentionOutOfTheArena) {
+  const Case c{"attention", {{4, 300, 32}, {4, 300, 32}, {4, 300, 32}}, {{"scale", 0.2}}};
+  Runner runner(c);
+  EXPECT_LE(runner.run("native", 1, true), 2U);  // the transposed keys, and the rest
+  EXPECT_GE(runner.run("native", 1, false), 5U);
+}
+
+TEST(RowChain, LeavesRowsThatAreTooFewForTheThreads) {
+  EXPECT_GT(Runner(softmax({2, 5000}, 1)).run("native", 4, true), 3U);
+}
+
+// Nothing of the weights of a large layer is read again for each block.
+TEST(RowChain, LeavesOperandsThatDoNotFitTheCache) {
+  const Case c{"attention", {{1, 64, 512}, {1, 2048, 512}, {1, 2048, 512}}, {{"scale", 0.2}}};
+  EXPECT_GE(Runner(c).run("native", 1, true), 2U);
+}
+
+}  // namespace
+}  // namespace tessera
