@@ -14,6 +14,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kNoAxis = SIZE_MAX;
+constexpr size_t kMostMembers = 12;
 constexpr int64_t kTileRows = 24;  // register tiles have 4, 6, 8 or 12 rows: blocks of a multiple leave no rest
 
 // An axis of rows: its number among the output axes of each of the chain's kernels, and its extent.
@@ -138,7 +139,7 @@ class ChainMaker {
   std::optional<Chain> chain_before(size_t last) {
     Chain chain;
     chain.members = {{last, &definition_of(last)}};
-    for (bool grown = true; grown;) {
+    for (bool grown = true; grown && chain.members.size() < kMostMembers;) {
       grown = false;
       for (size_t m = chain.members.size(); m-- > 0 && !grown;)
         for (const BufferId arg : program_.calls[chain.members[m].call].args) {
@@ -150,14 +151,24 @@ class ChainMaker {
           larger.members.push_back({writer_[b], &definition_of(writer_[b])});
           std::sort(larger.members.begin(), larger.members.end(),
                     [](const Member& x, const Member& y) { return x.call < y.call; });
-          if (!is_closed(larger) || !find_rows(larger)) continue;
+          if (!is_closed(larger) || !find_rows(larger) || !reads_as_stored(writer_[b])) continue;
           chain = std::move(larger);
           grown = true;
           break;
         }
     }
-    if (chain.members.size() < 2 || !reduces_own_result(chain)) return std::nullopt;
+    if (chain.members.size() < 2 || !reduces_own_result(chain) || !reads_as_stored(last)) return std::nullopt;
     return chain;
+  }
+
+  // Whether the call's kernel has a rule that wants no weights stored otherwise: those stay on their own.
+  bool reads_as_stored(size_t call) {
+    const auto [it, is_new] = as_stored_.try_emplace(program_.calls[call].kernel, false);
+    if (is_new) {
+      const auto scheduled = ask_(definition_of(call));
+      it->second = scheduled && scheduled->packed.empty();
+    }
+    return it->second;
   }
 
   // Whether only members read what the chain keeps to itself.
@@ -500,6 +511,7 @@ class ChainMaker {
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> plain_;              // by buffer: arena, row-major, no view, written once
   std::vector<bool> taken_;              // by call: in a chain, or in none ever
+  std::map<int32_t, bool> as_stored_;    // by kernel
   std::map<std::string, int32_t> made_;  // signature -> kernel; -1 when the rules did not agree
 };
 
