@@ -2,18 +2,29 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "diagnose/compare.h"
-#include "onnxruntime_peer.h"
 #include "support/error.h"
 
 namespace tessera {
 
 namespace {
+
+constexpr double kRoundMs = 200, kLongRunMs = 500, kSlowRunMs = 2000;
+constexpr int kWarmUp = 2, kSlowRounds = 2;
+
+// The median of `samples`, which is added as a round.
+void add_round(AgainstTimes& times, std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  times.min_ms = times.rounds_ms.empty() ? samples.front() : std::min(times.min_ms, samples.front());
+  const size_t middle = samples.size() / 2;
+  times.rounds_ms.push_back(samples.size() % 2 == 1 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2);
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -27,74 +38,176 @@ double milliseconds_of(Model& model) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
+int runs_a_round(double run_ms, int repeat) {
+  if (run_ms > kSlowRunMs) return 1;
+  if (repeat > 0) return repeat;
+  return std::clamp(static_cast<int>(kRoundMs / std::max(run_ms, 1e-3)), run_ms > kLongRunMs ? 1 : 3, 1000);
+}
+
+void compare_outputs(const Model& model, const PeerProcess& process, AgainstPeer& peer) {
+  for (size_t i = 0; i < model.results().size(); ++i) {
+    const Comparison comparison =
+        compare(model.results()[i], process.outputs()[i], {.rtol = 0, .atol = 0, .mtol = peer.kind->tolerance});
+    peer.agrees = peer.agrees && comparison.agrees;
+    peer.comparisons.push_back(comparison.text);
+  }
+}
+
 }  // namespace
 
-AgainstResult run_against_onnxruntime(Model& model, const std::vector<Tensor>& inputs, const AgainstOptions& options) {
+bool AgainstResult::agrees() const {
+  return std::all_of(peers.begin(), peers.end(), [](const AgainstPeer& peer) { return peer.agrees; });
+}
+
+std::vector<const PeerKind*> parse_peers(std::string_view list) {
+  std::vector<const PeerKind*> kinds;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const PeerKind* kind = &find_peer_kind(list.substr(begin, end - begin));
+    if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) {
+      throw UserError({.id = "TSR-4045",
+                       .message = fmt::format("--against names '{}' twice", kind->name),
+                       .node = {},
+                       .legal = "each engine once",
+                       .hint = {}});
+    }
+    kinds.push_back(kind);
+    begin = end + 1;
+  }
+  return kinds;
+}
+
+AgainstResult run_against(Model& model, const std::vector<Tensor>& inputs, const std::vector<const PeerKind*>& kinds,
+                          const AgainstOptions& options) {
   std::vector<std::string> names;
   for (const TensorInfo& input : model.inputs()) names.push_back(input.name);
-  OnnxRuntimePeer peer(options.model_path, names, inputs, model.num_threads());
+  std::vector<DType> types;
+  for (const TensorInfo& output : model.outputs()) types.push_back(output.dtype);
+  const auto step = [&](const std::string& what) {
+    if (options.on_step) options.on_step(what);
+  };
+
   AgainstResult result;
-  result.peer = "onnxruntime";
-  result.version = peer.version();
-
   model.run();
-  const double first_ms = milliseconds_of(model);
-  if (peer.outputs().size() != model.results().size()) {
-    throw UserError(
-        {.id = "TSR-4044",
-         .message = fmt::format("ONNX Runtime cannot be used beside us: it gives {} outputs, the model has {}",
-                                peer.outputs().size(), model.results().size()),
-         .node = {},
-         .legal = "the same outputs",
-         .hint = {}});
+  const double our_run_ms = milliseconds_of(model);
+  std::vector<std::unique_ptr<PeerProcess>> processes;
+  // Its reason becomes a row, unless there would be no other row.
+  const auto fail = [&](size_t i, const PeerError& error) {
+    result.peers[i].reason = error.reason();
+    processes[i].reset();
+    if (std::all_of(result.peers.begin(), result.peers.end(), [](const auto& peer) { return !peer.reason.empty(); }) &&
+        result.peers.size() == kinds.size())
+      throw PeerError(error);
+  };
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    step(fmt::format("starting {}", kinds[i]->name));
+    AgainstPeer& peer = result.peers.emplace_back();
+    peer.kind = kinds[i];
+    processes.emplace_back();
+    try {
+      processes[i] = std::make_unique<PeerProcess>(
+          *kinds[i], options.model_path, names, inputs, types,
+          PeerProcess::Options{.threads = model.num_threads(), .limit_seconds = options.limit_seconds});
+      peer.version = processes[i]->version();
+      peer.costs = processes[i]->costs();
+      peer.times.repeat = runs_a_round(peer.costs.run_ms, options.repeat);
+      compare_outputs(model, *processes[i], peer);
+    } catch (const PeerError& error) {
+      fail(i, error);
+    }
   }
-  for (size_t i = 0; i < model.results().size(); ++i) {
-    const Comparison comparison = compare(model.results()[i], peer.outputs()[i], {.rtol = 0, .atol = 0, .mtol = 1e-4});
-    result.agrees = result.agrees && comparison.agrees;
-    result.comparisons.push_back(comparison.text);
-  }
-
-  constexpr double kRoundMs = 200;
-  result.repeat =
-      options.repeat > 0 ? options.repeat : std::clamp(static_cast<int>(kRoundMs / std::max(first_ms, 1e-3)), 3, 1000);
+  result.ours.repeat = options.repeat > 0 ? options.repeat : runs_a_round(our_run_ms, 0);
   for (int round = 0; round < options.rounds; ++round) {
+    step(fmt::format("round {} of {}: tessera", round + 1, options.rounds));
     std::vector<double> samples;
     model.run();
-    for (int run = 0; run < result.repeat; ++run) samples.push_back(milliseconds_of(model));
-    result.ours_ms.push_back(median(samples));
-    result.theirs_ms.push_back(median(peer.time_round(result.repeat)));
-    // Its threads go on polling for a moment; the next round is ours.
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (int run = 0; run < result.ours.repeat; ++run) samples.push_back(milliseconds_of(model));
+    add_round(result.ours, samples);
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      AgainstPeer& peer = result.peers[i];
+      const bool slow = peer.costs.run_ms > kSlowRunMs;
+      if (!processes[i] || (slow && round >= kSlowRounds)) continue;
+      step(fmt::format("round {} of {}: {}", round + 1, options.rounds, kinds[i]->name));
+      try {
+        const int warm_up = slow ? 0 : peer.costs.run_ms > kRoundMs ? 1 : kWarmUp;
+        add_round(peer.times, processes[i]->time_round(warm_up, peer.times.repeat));
+      } catch (const PeerError& error) {
+        fail(i, error);
+      }
+      // Its threads go on polling for a moment; what follows is not to share the machine with them.
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
   }
-  result.ours_median_ms = median(result.ours_ms);
-  result.theirs_median_ms = median(result.theirs_ms);
+  result.ours.median_ms = median(result.ours.rounds_ms);
+  for (AgainstPeer& peer : result.peers) {
+    if (peer.reason.empty()) peer.times.median_ms = median(peer.times.rounds_ms);
+    if (!peer.reason.empty()) peer.agrees = true;  // it has no say
+  }
   return result;
 }
 
 nlohmann::json against_json(const AgainstResult& result, const Model& model) {
-  nlohmann::json outputs = nlohmann::json::array();
-  for (size_t i = 0; i < result.comparisons.size(); ++i)
-    outputs.push_back({{"name", model.outputs()[i].name}, {"comparison", result.comparisons[i]}});
-  return {{"peer", result.peer},
-          {"version", result.version},
-          {"rounds", result.ours_ms.size()},
-          {"repeats", result.repeat},
-          {"tessera_ms", result.ours_median_ms},
-          {"peer_ms", result.theirs_median_ms},
-          {"tessera_rounds_ms", result.ours_ms},
-          {"peer_rounds_ms", result.theirs_ms},
-          {"ratio", result.ours_median_ms / result.theirs_median_ms},
-          {"agrees", result.agrees},
-          {"outputs", std::move(outputs)}};
+  nlohmann::json peers = nlohmann::json::array();
+  for (const AgainstPeer& peer : result.peers) {
+    nlohmann::json json = {{"peer", peer.kind->name}};
+    if (!peer.reason.empty()) {
+      json["reason"] = peer.reason;
+      peers.push_back(std::move(json));
+      continue;
+    }
+    nlohmann::json outputs = nlohmann::json::array();
+    for (size_t i = 0; i < peer.comparisons.size(); ++i)
+      outputs.push_back({{"name", model.outputs()[i].name}, {"comparison", peer.comparisons[i]}});
+    json.update({{"version", peer.version},
+                 {"repeats", peer.times.repeat},
+                 {"peer_ms", peer.times.median_ms},
+                 {"peer_min_ms", peer.times.min_ms},
+                 {"peer_rounds_ms", peer.times.rounds_ms},
+                 {"ratio", result.ours.median_ms / peer.times.median_ms},
+                 {"import_s", peer.costs.import_seconds},
+                 {"open_s", peer.costs.open_seconds},
+                 {"first_ms", peer.costs.first_ms},
+                 {"peak_bytes", peer.costs.peak_bytes},
+                 {"agrees", peer.agrees},
+                 {"outputs", std::move(outputs)}});
+    peers.push_back(std::move(json));
+  }
+  nlohmann::json json = {{"rounds", result.ours.rounds_ms.size()},     {"repeats", result.ours.repeat},
+                         {"tessera_ms", result.ours.median_ms},        {"tessera_min_ms", result.ours.min_ms},
+                         {"tessera_rounds_ms", result.ours.rounds_ms}, {"agrees", result.agrees()}};
+  if (result.peers.size() == 1) json.update(peers[0]);
+  else json["peers"] = std::move(peers);
+  return json;
 }
 
 std::string against_text(const AgainstResult& result, const Model& model) {
-  std::string text = fmt::format("{} {}: {:.3f} ms, tessera {:.3f} ms: ratio {:.2f} ({} rounds of {} runs, in turn)\n",
-                                 result.peer, result.version, result.theirs_median_ms, result.ours_median_ms,
-                                 result.ours_median_ms / result.theirs_median_ms, result.ours_ms.size(), result.repeat);
-  for (size_t i = 0; i < result.comparisons.size(); ++i)
-    text += fmt::format("output '{}': {}\n", model.outputs()[i].name, result.comparisons[i]);
-  if (!result.agrees) text += "OUTPUTS DIFFER\n";
+  std::string text;
+  if (result.peers.size() == 1) {
+    const AgainstPeer& peer = result.peers[0];
+    text = fmt::format("{} {}: {:.3f} ms, tessera {:.3f} ms: ratio {:.2f} ({} rounds of {} runs, in turn)\n",
+                       peer.kind->name, peer.version, peer.times.median_ms, result.ours.median_ms,
+                       result.ours.median_ms / peer.times.median_ms, peer.times.rounds_ms.size(), peer.times.repeat);
+  } else {
+    const auto row = [](std::string_view name, const AgainstTimes& times, double ours_ms, std::string_view version) {
+      return fmt::format("{:<14} {:>10.3f} {:>10.3f} {:>12.2f}  {}\n", name, times.median_ms, times.min_ms,
+                         ours_ms / times.median_ms, version);
+    };
+    text = fmt::format("{:<14} {:>10} {:>10} {:>12}  version ({} rounds, in turn)\n", "engine", "median ms", "min ms",
+                       "ratio", result.ours.rounds_ms.size());
+    text += row("tessera", result.ours, result.ours.median_ms, "");
+    while (text.ends_with(" \n")) text.erase(text.size() - 2, 1);
+    for (const AgainstPeer& peer : result.peers)
+      text += peer.reason.empty() ? row(peer.kind->name, peer.times, result.ours.median_ms, peer.version)
+                                  : fmt::format("{:<14} not measured: {}\n", peer.kind->name, peer.reason);
+  }
+  for (const AgainstPeer& peer : result.peers) {
+    const std::string who = result.peers.size() == 1 ? "" : std::string(peer.kind->name) + ", ";
+    for (size_t i = 0; i < peer.comparisons.size() && peer.reason.empty(); ++i)
+      text += fmt::format("{}output '{}': {}\n", who, model.outputs()[i].name, peer.comparisons[i]);
+    if (!peer.agrees)
+      text +=
+          result.peers.size() == 1 ? "OUTPUTS DIFFER\n" : fmt::format("OUTPUTS DIFFER from {}'s\n", peer.kind->name);
+  }
   return text;
 }
 

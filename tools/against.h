@@ -1,33 +1,60 @@
-// A compiled model beside another runtime, in alternating rounds, so that what else the machine does falls on both.
+// A compiled model beside other engines, in alternating rounds, so that what else the machine does falls on all of
+// them.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "driver/model.h"
+#include "peer_process.h"
 
 namespace tessera {
 
 struct AgainstOptions {
   std::string model_path;  // ONNX
-  int repeat = 0;          // runs a round; 0: as many as take about a fifth of a second
+  int repeat = 0;  // runs a round; 0: as many as take about a fifth of a second, for each engine by its own speed
   int rounds = 5;
+  double limit_seconds = 120;  // for a peer to be ready, and for each of its rounds; 0: none
+  std::function<void(std::string_view what)> on_step = {};
 };
 
-struct AgainstResult {
-  std::string peer, version;
-  int repeat = 0;                                   // runs a round
-  std::vector<double> ours_ms, theirs_ms;           // the median of each round
-  double ours_median_ms = 0, theirs_median_ms = 0;  // of those
+// One engine, ours among them.
+struct AgainstTimes {
+  int repeat = 0;                 // runs a round
+  std::vector<double> rounds_ms;  // the median of each round
+  double median_ms = 0;           // of those
+  double min_ms = 0;              // of all runs
+};
+
+struct AgainstPeer {
+  const PeerKind* kind = nullptr;
+  std::string reason;  // why it could not be measured; the rest is empty then
+  std::string version;
+  PeerProcess::Costs costs;
+  AgainstTimes times;
   bool agrees = true;
   std::vector<std::string> comparisons;  // of each output
 };
 
-// Compares the outputs (max|d| <= 1e-4 max|ref|, integers exactly), then times. REQUIRES: `model` is bound to `inputs`.
-// UserError TSR-4044 when ONNX Runtime cannot be used.
-AgainstResult run_against_onnxruntime(Model& model, const std::vector<Tensor>& inputs, const AgainstOptions& options);
+struct AgainstResult {
+  AgainstTimes ours;
+  std::vector<AgainstPeer> peers;
+  bool agrees() const;  // with every peer that was measured
+};
+
+// The engines that a list separated by commas names. UserError TSR-4045 for one that does not exist or stands there
+// twice.
+std::vector<const PeerKind*> parse_peers(std::string_view list);
+
+// Compares the outputs (max|d| <= 1e-4 max|ref|, or the engine's own bound; integers exactly), then times. An engine
+// that takes more than two seconds for a run gets one run in each of two rounds, without a warm-up. REQUIRES: `model`
+// is bound to `inputs`. PeerError when no engine can be used.
+AgainstResult run_against(Model& model, const std::vector<Tensor>& inputs, const std::vector<const PeerKind*>& kinds,
+                          const AgainstOptions& options);
 
 nlohmann::json against_json(const AgainstResult& result, const Model& model);
 std::string against_text(const AgainstResult& result, const Model& model);

@@ -33,7 +33,9 @@ struct BenchCommand {
   int repeat = 0;   // 0: by time
   int warm_up = 0;  // 0: by time
   bool json = false, kernels = false;
-  std::string against;  // empty, or "onnxruntime"
+  std::string against;  // names of peers
+  int rounds = 5;
+  double against_limit = 120;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -63,8 +65,9 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[low] + (place - static_cast<double>(low)) * (sorted[high] - sorted[low]);
 }
 
-void check_against(const BenchCommand& command) {
-  if (!looks_like_module(command.model) && !command.model.ends_with(".so")) return;
+std::vector<const PeerKind*> check_against(const BenchCommand& command) {
+  std::vector<const PeerKind*> peers = parse_peers(command.against);
+  if (!looks_like_module(command.model) && !command.model.ends_with(".so")) return peers;
   throw UserError(
       {.id = "TSR-4043",
        .message = fmt::format("'{}' is a compiled module, which {} cannot run", command.model, command.against),
@@ -80,7 +83,8 @@ int bench(const BenchCommand& command) {
   std::vector<double> samples;
   nlohmann::json kernels = nlohmann::json::array(), roofline;
   std::optional<AgainstResult> against;
-  if (!command.against.empty()) check_against(command);
+  std::vector<const PeerKind*> peers;
+  if (!command.against.empty()) peers = check_against(command);
   {
     Progress progress("benchmarking " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
@@ -116,8 +120,7 @@ int bench(const BenchCommand& command) {
       kernels = kernels_json(*opened.model, kernel_times, peaks);
       roofline = roofline_json(peaks, threads);
     }
-    if (!command.against.empty()) {
-      progress.update("measuring beside " + command.against);
+    if (!peers.empty()) {
       if (opened.model->has_values())
         throw UserError(
             {.id = "TSR-4014",
@@ -125,7 +128,12 @@ int bench(const BenchCommand& command) {
              .node = {},
              .legal = "models of tensors of numbers",
              .hint = "leave out --against"});
-      against = run_against_onnxruntime(*opened.model, inputs, {command.model, command.repeat, 5});
+      against = run_against(*opened.model, inputs, peers,
+                            {.model_path = command.model,
+                             .repeat = command.repeat,
+                             .rounds = command.rounds,
+                             .limit_seconds = command.against_limit,
+                             .on_step = [&](std::string_view what) { progress.update(std::string(what)); }});
     }
   }
   std::cerr << times;
@@ -162,7 +170,7 @@ int bench(const BenchCommand& command) {
     if (!kernels.empty()) std::cout << '\n' << kernels_text(kernels, roofline, {stdout_has_colour()});
     if (against) std::cout << '\n' << against_text(*against, *opened.model);
   }
-  return against && !against->agrees ? kExitMismatch : kExitOk;
+  return against && !against->agrees() ? kExitMismatch : kExitOk;
 }
 
 }  // namespace
@@ -178,10 +186,17 @@ Command add_bench_command(CLI::App& root) {
       ->check(CLI::Range(1, 100000000))
       ->type_name("N");
   app->add_flag("--kernels", command->kernels, "Show each kernel's time, work and place under the machine's roofline");
-  app->add_option("--against", command->against,
-                  "Compare and time beside another runtime, in turn: onnxruntime (its Python package)")
-      ->check(CLI::IsMember({"onnxruntime"}))
-      ->type_name("PEER");
+  app->add_option(
+         "--against", command->against,
+         "Compare and time beside other engines (their Python packages), in turn: one or more, with commas, of\n" +
+             peer_names())
+      ->type_name("PEERS");
+  app->add_option("--rounds", command->rounds, "Of --against")->check(CLI::Range(1, 1000))->capture_default_str();
+  app->add_option("--against-limit", command->against_limit,
+                  "Seconds that a peer has to be ready, and for each round; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str()
+      ->type_name("SECONDS");
   app->add_flag("--json", command->json, "Print one line of JSON: median_ms, min_ms, p90_ms, p99_ms, compile_s, ...");
   add_run_flags(*app, command->run);
   add_compile_flags(*app, command->compile);
@@ -191,7 +206,8 @@ Command add_bench_command(CLI::App& root) {
       "  tessera bench resnet50.so --threads 1\n"
       "  tessera bench model.onnx --repeat 100 --json\n"
       "  tessera bench resnet50.so --kernels\n"
-      "  tessera bench resnet50.onnx --against onnxruntime --threads 1");
+      "  tessera bench resnet50.onnx --against onnxruntime --threads 1\n"
+      "  tessera bench resnet50.onnx --against onnxruntime,openvino,mnn --json");
   return {app, [command] { return bench(*command); }};
 }
 

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "onnxruntime_peer.h"
 #include "package/atomic_file.h"
+#include "peer_process.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -110,7 +110,10 @@ class OnnxRuntimeValues : public ValueSource {
     AtomicFile file(folder.file("model.onnx"), "model");
     file.write(*model);
     file.commit();
-    const OnnxRuntimePeer peer(folder.file("model.onnx"), part.inputs, inputs, threads_);
+    std::vector<DType> types;
+    for (const std::string& name : names) types.push_back(types_.at(name).dtype);
+    const PeerProcess peer(find_peer_kind("onnxruntime"), folder.file("model.onnx"), part.inputs, inputs, types,
+                           {.threads = threads_, .limit_seconds = 0});
     check(peer.outputs().size() == names.size(), "ONNX Runtime gives another number of outputs");
     for (size_t i = 0; i < names.size(); ++i)
       if (!see(names[i], peer.outputs()[i])) return false;

@@ -479,6 +479,150 @@ class Against(CliTest):
         )
 
 
+STAND_IN = """
+import os, signal, time
+import numpy
+__version__ = "1.2.3"
+SHIFT = float(os.environ.get("STAND_IN_SHIFT", 0))
+def act():
+    how = os.environ.get("STAND_IN")
+    if how == "hang":
+        time.sleep(1000)
+    elif how == "crash":
+        print("about to crash", flush=True)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif how == "refuse":
+        raise RuntimeError("this model is not for me")
+class Core:
+    def read_model(self, path):
+        act()
+        return self
+    inputs = []
+    def compile_model(self, network, device, options):
+        self.outputs = [0, 1]
+        return self
+    def create_infer_request(self):
+        return self
+    def infer(self):
+        pass
+    def get_output_tensor(self, i):
+        class Held:
+            data = numpy.arange(6, dtype=numpy.float32).reshape(2, 3) + SHIFT
+        return Held()
+"""
+
+
+class AgainstSeveral(CliTest):
+    """Beside ONNX Runtime a package stands in for OpenVINO and does what the test wants: the engine itself need not be
+    installed. The model gives what the package gives."""
+
+    def setUp(self):
+        super().setUp()
+        if importlib.util.find_spec("onnxruntime") is None:
+            raise unittest.SkipTest("no onnxruntime in this Python")
+        nodes = [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["z"])]
+        outputs = [(name, TensorProto.FLOAT, (2, 3)) for name in ("y", "z")]
+        self.save(make_model(nodes, [("x", TensorProto.FLOAT, (2, 3))], outputs))
+        (self.folder / "openvino.py").write_text(STAND_IN)
+        (self.folder / "tmp").mkdir()
+        self.environment |= {"TESSERA_PYTHON": sys.executable, "PYTHONPATH": str(self.folder),
+                             "TMPDIR": str(self.folder / "tmp")}
+        self.inputs = ("--input", self.save_npy("x.npy", numpy.arange(6, dtype=numpy.float32).reshape(2, 3)))
+
+    def bench(self, *arguments, **options):
+        return self.tessera("bench", "model.onnx", "--threads", 1, "--repeat", 3, *self.inputs, *arguments, **options)
+
+    def against(self, *arguments, **options):
+        text, _ = self.bench("--against", "onnxruntime,openvino", "--json", *arguments, **options)
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+        told = json.loads(text)["against"]
+        self.assertEqual([peer["peer"] for peer in told["peers"]], ["onnxruntime", "openvino"])
+        self.assertTrue(told["peers"][0]["agrees"])
+        return told
+
+    def test_both(self):
+        told = self.against("--rounds", 2)
+        self.assertTrue(told["agrees"])
+        self.assertEqual((told["rounds"], told["repeats"], len(told["tessera_rounds_ms"])), (2, 3, 2))
+        for peer in told["peers"]:
+            self.assertEqual((peer["agrees"], peer["repeats"], len(peer["peer_rounds_ms"])), (True, 3, 2))
+            self.assertEqual([output["name"] for output in peer["outputs"]], ["y", "z"])
+            self.assertLessEqual(peer["peer_min_ms"], peer["peer_ms"])
+            self.assertAlmostEqual(peer["ratio"], told["tessera_ms"] / peer["peer_ms"])
+            self.assertGreater(peer["peak_bytes"], 1 << 20)
+        self.assertEqual(told["peers"][1]["version"], "1.2.3")
+        text, _ = self.bench("--against", "onnxruntime,openvino")
+        self.assertRegex(text, r"(?m)^engine +median ms +min ms +ratio  version \(5 rounds, in turn\)\n"
+                               r"tessera +[\d.]+ +[\d.]+ +1\.00\n"
+                               r"onnxruntime +[\d.]+ +[\d.]+ +[\d.]+  [\d.]+\nopenvino +[\d.]+ +[\d.]+ +[\d.]+  1\.2\.3\n")
+        self.assertIn("openvino, output 'z': equal", text)
+
+    def test_one_differs(self):
+        told = self.against(code=2, STAND_IN_SHIFT="0.01")
+        self.assertEqual((told["agrees"], told["peers"][1]["agrees"]), (False, False))
+        text, _ = self.bench("--against", "onnxruntime,openvino", code=2, STAND_IN_SHIFT="0.01")
+        self.assertTrue(text.endswith("OUTPUTS DIFFER from openvino's\n"), text)
+        # The bound of bf16 is wider.
+        self.bench("--against", "openvino-bf16", STAND_IN_SHIFT="0.01")
+        self.bench("--against", "openvino-bf16", code=2, STAND_IN_SHIFT="1")
+
+    def test_one_fails(self):
+        for how, reason in (("refuse", "RuntimeError: this model is not for me"),
+                            ("crash", "signal 11 ended it: about to crash")):
+            told = self.against(STAND_IN=how)
+            self.assertEqual(told["peers"][1], {"peer": "openvino", "reason": reason})
+            self.assertTrue(told["agrees"])
+            _, errors = self.bench("--against", "openvino", code=1, STAND_IN=how)
+            self.assertEqual(errors, error("TSR-4044", "OpenVINO cannot be used beside us: " + reason,
+                                           "a Python with the packages openvino and numpy, and a model that it runs",
+                                           "pip install openvino; set TESSERA_PYTHON to that Python if it is not 'python3'"))
+        text, _ = self.bench("--against", "onnxruntime,openvino", STAND_IN="refuse")
+        self.assertRegex(text, r"(?m)^openvino +not measured: RuntimeError: this model is not for me$")
+
+    def test_package_missing(self):
+        (self.folder / "openvino.py").write_text("import package_that_does_not_exist\n")
+        told = self.against()
+        self.assertEqual(told["peers"][1]["reason"], "ModuleNotFoundError: No module named 'package_that_does_not_exist'")
+
+    def test_time_limit(self):
+        told = self.against("--against-limit", 10, STAND_IN="hang")
+        self.assertEqual(told["peers"][1]["reason"], "no answer within 10 s")
+
+    def test_interrupted(self):
+        process = subprocess.Popen(
+            [cli_support.TESSERA, "bench", "model.onnx", "--against", "onnxruntime,openvino", "--repeat", "1", *self.inputs],
+            cwd=self.folder, env={**self.environment, "STAND_IN": "hang"}, stdout=subprocess.DEVNULL,
+            start_new_session=True)
+        deadline = time.monotonic() + 60
+        while len(list((self.folder / "tmp").iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.2)
+        ours = f"{self.folder / 'tmp'}/"
+        os.killpg(process.pid, signal.SIGINT)
+        self.assertEqual(process.wait(20), 130)
+        running = lambda: [path for path in pathlib.Path("/proc").glob("[0-9]*/environ")
+                           if ours[:-1].encode() in self.read_or_nothing(path)]
+        while (list((self.folder / "tmp").iterdir()) or running()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual((list((self.folder / "tmp").iterdir()), running()), ([], []))
+
+    @staticmethod
+    def read_or_nothing(path):
+        try:
+            return path.read_bytes()
+        except OSError:
+            return b""
+
+    def test_no_such_peer(self):
+        for name, wrong, hint in (("onnxruntime,nothing", "nothing", "separate several by commas"),
+                                  ("torch", "torch", "it does not read ONNX models"), ("openvino,", "", "separate several by commas")):
+            _, errors = self.bench("--against", name, code=1)
+            self.assertEqual(errors, error("TSR-4045", f"--against '{wrong}' is no engine to measure beside",
+                                           "onnxruntime, openvino, openvino-bf16, iree, tvm, mnn", hint))
+        _, errors = self.bench("--against", "mnn,mnn", code=1)
+        self.assertEqual(errors, error("TSR-4045", "--against names 'mnn' twice", "each engine once"))
+
+
 def slow_model():
     """Takes seconds to compile: many convolutions of different sizes."""
     nodes, weights, channels = [], {}, 16
