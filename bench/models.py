@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Times whole networks beside other engines: `tessera bench MODEL --against PEERS` for each, and its tables and a plot.
+
+    models.py [MODEL...] [--folder out/bench] [--threads 1,2] [--peers onnxruntime,openvino] [--rounds 5] [--limit 120]
+              [--out bench/results/models] [--again] [--show]
+
+MODEL is a network of the suite (tests/models/skeletons: its weights are made anew in --folder), another .onnx file of
+--folder, or a path; default: the whole suite, or with --folder all .onnx files there. NAME.inputs.npz beside a model
+gives its inputs. Peers are those of `tessera bench --help`; their packages belong to the Python of TESSERA_PYTHON,
+default: those it has. --limit: seconds that a peer may take to be ready.
+Every model, number of threads and peer that the results already have is left out, unless --again; so a long list can
+be measured in pieces. --show only writes the tables and the plot.
+Writes NAME.json, NAME.md and NAME.png. Exit code: 1 when a model cannot be compiled, 2 when outputs differ."""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import report as common
+
+PACKAGES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "openvino-bf16": "openvino", "iree": "iree.compiler",
+            "tvm": "tvm", "mnn": "MNN"}
+NOT_F32 = {"openvino-bf16"}  # in the table, but no peer of f32 code
+
+
+def present_peers():
+    """Those whose packages the Python of TESSERA_PYTHON has, but not iree and tvm, which compile for minutes."""
+    python = os.environ.get("TESSERA_PYTHON", "python3")
+    text = "import importlib.util,sys;print(*[int(importlib.util.find_spec(n.split('.')[0]) is not None) for n in sys.argv[1:]])"
+    names = [name for name in PACKAGES if name not in ("iree", "tvm")]
+    done = subprocess.run([python, "-c", text, *(PACKAGES[name] for name in names)], capture_output=True, text=True)
+    found = [name for name, there in zip(names, done.stdout.split()) if there == "1"]
+    if not found:
+        sys.exit(f"models.py: '{python}' has no engine to measure beside; name another Python in TESSERA_PYTHON")
+    return found
+
+
+def find_models(names, folder, has_folder):
+    if not names:
+        names = sorted(path.stem for path in folder.glob("*.onnx")) if has_folder else common.SUITE
+    for name in names:
+        path = pathlib.Path(name) if name.endswith(".onnx") else folder / f"{name}.onnx"
+        if not path.is_file() and name in common.SUITE:
+            path = common.suite_model(name, folder)
+        if not path.is_file():
+            sys.exit(f"models.py: there is no {path}, and no network of the suite is called so")
+        yield path.stem, path
+
+
+def measure(path, threads, peers, args):
+    """One run of `tessera bench`: (its "against" with what it compiled in, None) or (None, the error)."""
+    command = [common.TESSERA, "bench", str(path), "--threads", str(threads), "--against", ",".join(peers), "--rounds",
+               str(args.rounds), "--against-limit", str(args.limit), "--json", *common.input_flags(path, args.work)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 2):
+        return None, done.stderr.strip().splitlines()[0] if done.stderr.strip() else f"exit code {done.returncode}"
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    against = told["against"]
+    if "peers" not in against:  # one peer: its fields stand there
+        own = ("rounds", "repeats", "tessera_ms", "tessera_min_ms", "tessera_rounds_ms", "agrees")
+        against = {key: against[key] for key in own} | {"peers": [against]}
+    for peer in against["peers"]:
+        for key in ("rounds", "tessera_ms", "tessera_min_ms", "tessera_rounds_ms"):
+            peer.pop(key, None)
+    return against | {"compile_s": told["compile_s"], "date": common.today(), "commit": common.commit()}, None
+
+
+def peer_rows(row):
+    """{peer: (its ms, ours in the same rounds, agrees, reason)} of a model and a number of threads."""
+    found = {}
+    for run in row["runs"]:
+        for peer in run["peers"]:
+            found[peer["peer"]] = (peer.get("peer_ms"), run["tessera_ms"], peer.get("agrees", True), peer.get("reason"))
+    return found
+
+
+def fastest(row):
+    """(peer, its time / ours) of the fastest f32 engine that gives the same outputs, or None."""
+    speeds = {name: ms / ours for name, (ms, ours, agrees, _) in peer_rows(row).items()
+              if ms and agrees and name not in NOT_F32}
+    return min(speeds.items(), key=lambda item: item[1]) if speeds else None
+
+
+def tables(results):
+    text, notes = [], {}
+    for threads in sorted({row["threads"] for row in results["rows"]}):
+        rows = [row for row in results["rows"] if row["threads"] == threads]
+        peers = [name for name in PACKAGES if any(name in peer_rows(row) for row in rows)]
+        table = [["model", "tessera", *peers, "fastest peer / ours"]]
+        speeds = []
+        for row in sorted(rows, key=lambda row: row["model"]):
+            if "error" in row:
+                table.append([row["model"], row["error"]] + [""] * (len(peers) + 1))
+                continue
+            found, cells = peer_rows(row), [row["model"], common.figure(row["runs"][0]["tessera_ms"])]
+            for name in peers:
+                ms, _, agrees, reason = found.get(name, (None, None, True, None))
+                if reason:
+                    notes.setdefault(f"{name}: {reason}", []).append(row["model"])
+                cells.append("no" if reason else "" if ms is None else common.figure(ms) + ("" if agrees else " (differs)"))
+            best = fastest(row)
+            cells.append(f"{best[1]:.2f} ({best[0]})" if best else "")
+            speeds += [best[1]] if best else []
+            table.append(cells)
+        if speeds:
+            table.append(["geometric mean", *[""] * (len(peers) + 1), f"{common.geometric_mean(speeds):.2f}"])
+        text += [f"## {threads} thread{'' if threads == 1 else 's'}: medians in ms", common.markdown(table)]
+    if notes:
+        text.append("Not measured (\"no\"):\n\n" + "\n".join(f"- {', '.join(sorted(set(models)))}: {reason}"
+                                                               for reason, models in sorted(notes.items())))
+    return "\n\n".join(text)
+
+
+def description(results):
+    versions = {}
+    for row in results["rows"]:
+        for run in row.get("runs", []):
+            versions |= {peer["peer"]: peer["version"] for peer in run["peers"] if "version" in peer}
+    runs = [run for row in results["rows"] for run in row.get("runs", [])]
+    dates, commits = sorted({run["date"] for run in runs}), sorted({run["commit"] for run in runs})
+    return (f"{' to '.join(sorted({*dates[:1], *dates[-1:]}))}, {results['cpu']}, tessera {results['tessera']} "
+            f"({', '.join(commits)}), " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) +
+            ". Every engine in a process of its own, timed in alternating rounds; a figure is the median of the rounds' medians. "
+            "The last column divides the time of the fastest f32 engine with the same outputs (1e-4 of the largest) by ours "
+            "in the same rounds; openvino-bf16 computes with fewer digits.")
+
+
+def plot(results, path):
+    pyplot = common.pyplot()
+    counts = sorted({row["threads"] for row in results["rows"]})
+    names = sorted({row["model"] for row in results["rows"]}, reverse=True)
+    figure, panels = pyplot.subplots(1, len(counts), figsize=(5.2 * len(counts) + 1.2, 0.3 * len(names) + 1.6), sharey=True,
+                                     squeeze=False)
+    for axes, threads in zip(panels[0], counts):
+        points = {}
+        for row in results["rows"]:
+            if row["threads"] == threads:
+                for name, (ms, ours, _, _) in peer_rows(row).items() if "runs" in row else ():
+                    if ms:
+                        points.setdefault(name, []).append((ms / ours, names.index(row["model"])))
+        for name in PACKAGES:
+            if name in points:
+                axes.scatter(*zip(*points[name]), label=name, color=common.COLOURS[name], s=26, zorder=3)
+        axes.axvline(1, color="black", linewidth=0.9)
+        axes.set_xscale("log")
+        ticks = [tick for tick in (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 100)
+                 if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.grid(axis="both", color="#dddddd", linewidth=0.6)
+        axes.set_title(f"{threads} thread{'' if threads == 1 else 's'}", fontsize=9)
+        axes.set_xlabel("peer's time / ours (right of 1: Tessera is faster)", fontsize=8)
+    panels[0][-1].legend(fontsize=7, loc="lower right")
+    figure.suptitle(f"Networks, {results['cpu']}", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def write(results, out):
+    common.save_json(results, out.with_suffix(".json"))
+    out.with_suffix(".md").write_text(f"# Networks beside other engines\n\n{description(results)}\n\n{tables(results)}\n")
+    plot(results, out.with_suffix(".png"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--peers")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=120)
+    parser.add_argument("--out", type=pathlib.Path, default=common.ROOT / "bench/results/models")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--show", action="store_true")
+    args = parser.parse_args()
+    args.work = common.ROOT / "out/bench"
+    args.work.mkdir(parents=True, exist_ok=True)
+    results = common.load(args.out.with_suffix(".json")) or {"cpu": common.cpu_name(), "rows": []}
+    if results["cpu"] != common.cpu_name() and not args.show:
+        sys.exit(f"models.py: {args.out}.json is of another machine ({results['cpu']}); name another file with --out")
+    if args.show:
+        write(results, args.out)
+        return 0
+    results["tessera"] = common.tessera_version()
+    peers = args.peers.split(",") if args.peers else present_peers()
+    status = 0
+    for name, path in find_models(args.models, args.folder or args.work, args.folder is not None):
+        for threads in map(int, args.threads.split(",")):
+            row = next((row for row in results["rows"] if (row["model"], row["threads"]) == (name, threads)), None)
+            if row is None:
+                row = {"model": name, "threads": threads, "runs": []}
+                results["rows"].append(row)
+            done = set() if args.again else set(peer_rows(row))
+            wanted = [peer for peer in peers if peer not in done]
+            if not wanted:
+                continue
+            run, error = measure(path, threads, wanted, args)
+            if error:
+                row["error"] = error
+                status = status or 1
+                print(f"{name:<24} {threads}  {error}", flush=True)
+                continue
+            row.pop("error", None)
+            if args.again:  # what was measured again goes
+                for old in row["runs"]:
+                    old["peers"] = [peer for peer in old["peers"] if peer["peer"] not in wanted]
+            row["runs"] = [run] + [old for old in row["runs"] if old["peers"]]
+            status = status if run["agrees"] else 2
+            write(results, args.out)
+            print(f"{name:<24} {threads}  tessera {run['tessera_ms']:.2f}  " + "  ".join(
+                f"{peer['peer']} " + (peer["reason"] if "reason" in peer else
+                                      f"{peer['peer_ms']:.2f} (x{peer['peer_ms'] / run['tessera_ms']:.2f})"
+                                      f"{'' if peer['agrees'] else ' DIFFERS'}") for peer in run["peers"]), flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

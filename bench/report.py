@@ -1,0 +1,99 @@
+"""What the benchmarks share: the machine, the programs, tables and the files of a result."""
+import json
+import math
+import os
+import pathlib
+import platform
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESSERA = os.environ.get("TESSERA", str(ROOT / "build/bin/tessera"))
+RUNTIME = os.environ.get("TESSERA_RUNTIME", str(ROOT / "build/lib/libtessera_runtime.so"))
+COLOURS = {"tessera": "#3b7a57", "onnxruntime": "#4a6fa5", "openvino": "#c8a13a", "openvino-bf16": "#8a6fb0",
+           "iree": "#7a7a7a", "tvm": "#b5483a", "mnn": "#5fa8a0", "onednn": "#a0522d"}
+
+
+def cpu_name():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def tessera_version():
+    return subprocess.run([TESSERA, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+
+
+def commit():
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def today():
+    return time.strftime("%Y-%m-%d")
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def figure(value):
+    """Three significant digits, without an exponent."""
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{digits}f}"
+
+
+def markdown(rows):
+    """`rows`: lists of cells, the head first."""
+    lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in rows]
+    lines.insert(1, "|---" * len(rows[0]) + "|")
+    return "\n".join(lines)
+
+
+def load(path):
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def save_json(report, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".json.new")
+    unfinished.write_text(json.dumps(report, indent=1) + "\n")
+    unfinished.rename(path)
+
+
+def pyplot():
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot
+    return matplotlib.pyplot
+
+
+# --- the networks of the suite
+
+SUITE = sorted(path.stem for path in (ROOT / "tests/models/skeletons").glob("*.onnx"))
+
+
+def suite_model(name, folder):
+    """The path of a network of the suite with seeded weights, written to `folder` when it is not there, inputs beside."""
+    import sys
+    path = folder / f"{name}.onnx"
+    if not path.is_file() or not path.with_suffix(".inputs.npz").is_file():
+        script = ROOT / "tests/models/materialize.py"
+        subprocess.run([sys.executable, script, name, "--out", folder, "--inputs"], check=True,
+                       stdout=subprocess.DEVNULL)
+    return path
+
+
+def input_flags(path, folder):
+    """Flags that give a model the inputs beside it, if there are any; without them tessera takes random ones."""
+    import numpy
+    flags, given = [], path.with_suffix(".inputs.npz")
+    if given.is_file():
+        for i, (name, value) in enumerate(numpy.load(given).items()):
+            array = folder / f"{path.stem}.in{i}.npy"
+            numpy.save(array, value)
+            flags += ["--input", f"{name}=@{array}"]
+    return flags
