@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""Times single operators, compiled by Tessera, beside ONNX Runtime: same model, same inputs, one process, in turn.
+"""Times single operators, compiled by Tessera, beside ONNX Runtime (same model, same inputs, one process) and, where
+bench/onednn_bench.cpp was built, convolutions and matrix products beside oneDNN; all in turn.
 
     operators.py [LIST] [--only TEXT]... [--threads 1] [--rounds 7] [--seconds 0.05] [--out bench/results/NAME]
-                 [--min-speed R]
+                 [--min-speed R] [--no-onednn]
 
 LIST is a name in bench/lists (default: operators). Outputs are compared first: integers must be equal, floats agree to
 1e-4 of the largest magnitude (or the case's own tolerance). Then each round times both engines for --seconds each; a
 figure is the median over the rounds of each round's median, "speed" the median of the rounds' (ONNX Runtime's time /
-ours).
+ours), "best" the same with the faster of ONNX Runtime and oneDNN. oneDNN's figure is its fastest way from the model's
+layout to the model's layout, of all builds at hand; "in its layout" leaves out what changing the layout takes, which
+ours and ONNX Runtime's figures contain.
 --out NAME writes NAME.json, NAME.md and NAME.png.
 The compiler is build/bin/tessera, or what TESSERA names; the run time is build/lib/libtessera_runtime.so, or what
 TESSERA_RUNTIME names. Exit code: 1 when something does not compile, 2 when outputs differ, 3 when a speed is below
 --min-speed."""
 import argparse
+import functools
 import json
 import math
-import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -27,12 +29,11 @@ import numpy as np
 import onnx
 import onnxruntime
 
+import onednn
 from operator_models import Case
+from report import ROOT, RUNTIME, TESSERA, cpu_name
 from tessera_module import Module
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-TESSERA = os.environ.get("TESSERA", ROOT / "build/bin/tessera")
-RUNTIME = os.environ.get("TESSERA_RUNTIME", ROOT / "build/lib/libtessera_runtime.so")
 WORK = ROOT / "out/bench/operators"
 WARM_UP_SECONDS = 0.02
 
@@ -80,13 +81,28 @@ def time_for(run, seconds):
             return statistics.median(times) * 1e6
 
 
-def compare(ours, theirs, rounds, seconds):
-    for run in (ours.run, theirs.run):
-        time_for(run, WARM_UP_SECONDS)
-    pairs = [(time_for(ours.run, seconds), time_for(theirs.run, seconds)) for _ in range(rounds)]
-    return {"tessera_us": statistics.median(pair[0] for pair in pairs),
-            "onnxruntime_us": statistics.median(pair[1] for pair in pairs),
-            "speed": statistics.median(pair[1] / pair[0] for pair in pairs), "rounds_us": pairs}
+def compare(ours, theirs, onednns, rounds, seconds):
+    """`onednns`: {build: OneDnn}."""
+    engines = {"tessera": lambda seconds: time_for(ours.run, seconds),
+               "onnxruntime": lambda seconds: time_for(theirs.run, seconds)}
+    for build, peer in onednns.items():
+        for way in peer.ways:
+            engines[f"onednn {build} {way}"] = functools.partial(peer.time_for, way)
+    for time in engines.values():
+        time(WARM_UP_SECONDS)
+    times = [{name: time(seconds) for name, time in engines.items()} for _ in range(rounds)]
+    medians = {name: statistics.median(told[name] for told in times) for name in engines}
+    own = [name for name in engines if name.endswith(" own")]
+    whole = [name for name in engines if name.startswith("onednn") and name not in own]
+    row = {"tessera_us": medians["tessera"], "onnxruntime_us": medians["onnxruntime"],
+           "speed": statistics.median(told["onnxruntime"] / told["tessera"] for told in times), "rounds_us": times}
+    if whole:
+        row["onednn_us"] = min(medians[name] for name in whole)
+        row["best"] = statistics.median(min(told[name] for name in ("onnxruntime", *whole)) / told["tessera"]
+                                        for told in times)
+    if own:
+        row["onednn_own_us"] = min(medians[name] for name in own)
+    return row
 
 
 def difference(got, want):
@@ -100,13 +116,6 @@ def difference(got, want):
     finite = np.isfinite(want)
     largest = np.abs(want[finite].astype(np.float64)).max(initial=0)
     return float(np.abs(got[finite].astype(np.float64) - want[finite]).max() / (largest or 1))
-
-
-def cpu_name():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
 
 
 def measure(case, args):
@@ -126,7 +135,17 @@ def measure(case, args):
     ours = Module(RUNTIME, module, case.inputs, args.threads)
     row["difference"] = max(difference(a, b) for a, b in zip(ours.outputs(), want, strict=True))
     theirs.keep_output_memory()
-    row |= compare(ours, theirs, args.rounds, args.seconds)
+    described = onednn.describe(case)
+    onednns = {program.name.rpartition("_")[2]: onednn.OneDnn(program, described, args.threads, want[0])
+               for program in ([] if described is None or args.no_onednn else onednn.programs())}
+    for build, peer in onednns.items():
+        worst = max(difference(got, want[0]) for got in peer.results.values())
+        if worst > case.tolerance:
+            sys.exit(f"{case.name}: oneDNN {peer.version} is not given the same problem: difference {worst:.1e}")
+        row.setdefault("onednn_versions", {})[build] = peer.version
+    row |= compare(ours, theirs, onednns, args.rounds, args.seconds)
+    for peer in onednns.values():
+        peer.close()
     if case.flops:
         row["gflops"] = case.flops / row["tessera_us"] / 1e3
         row["onnxruntime_gflops"] = case.flops / row["onnxruntime_us"] / 1e3
@@ -137,6 +156,8 @@ def measure(case, args):
 def table(report):
     peak = report.get("peak_gflops")
     head = ["operator", "tessera us", "ONNX Runtime us", "speed", "difference"]
+    beside = any("onednn_us" in row for row in report["cases"])
+    head += ["oneDNN us", "in its layout", "best"] if beside else []
     head += ["GFLOP/s", "of the peak", "ONNX Runtime's"] if peak else []
     rows = [head]
     for row in report["cases"]:
@@ -145,6 +166,9 @@ def table(report):
             continue
         cells = [row["name"], f"{row['tessera_us']:.1f}", f"{row['onnxruntime_us']:.1f}", f"{row['speed']:.2f}",
                  f"{row['difference']:.1e}" if row["difference"] else "0"]
+        if beside:
+            cells += [f"{row[key]:{form}}" if key in row else ""
+                      for key, form in (("onednn_us", ".1f"), ("onednn_own_us", ".1f"), ("best", ".2f"))]
         if peak:
             cells += [f"{row['gflops']:.1f}", f"{row['gflops'] / peak:.0%}", f"{row['onnxruntime_gflops'] / peak:.0%}"] \
                 if "gflops" in row else ["", "", ""]
@@ -157,6 +181,9 @@ def table(report):
 def description(report):
     text = (f"{report['date']}, {report['cpu']}, threads: {report['threads']}, tessera {report['tessera']}, ONNX Runtime "
             f"{report['onnxruntime']}, {report['rounds']} rounds of {report['seconds']} s for each engine")
+    versions = sorted({version for row in report["cases"] for version in row.get("onednn_versions", {}).values()})
+    if versions:
+        text += f"; oneDNN {' and '.join(versions)}, the faster for each case"
     if "peak_gflops" in report:
         text += f"; measured f32 multiply-add peak: {report['peak_gflops']:.0f} GFLOP/s"
     return text
@@ -168,14 +195,15 @@ def plot(report, path):
     import matplotlib.pyplot as pyplot
     rows = [row for row in report["cases"] if "speed" in row][::-1]
     figure, axes = pyplot.subplots(figsize=(9, 0.24 * len(rows) + 1.4))
-    speeds = [row["speed"] for row in rows]
+    speeds = [row.get("best", row["speed"]) for row in rows]
+    beside = "ONNX Runtime's" if all("best" not in row for row in rows) else "the faster of ONNX Runtime's and oneDNN's"
     axes.barh(range(len(rows)), [speed - 1 for speed in speeds], left=1,
               color=["#3b7a57" if speed >= 1 else "#c8a13a" if speed >= 0.9 else "#b5483a" for speed in speeds])
     axes.set_xscale("log")
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=7)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xlabel("ONNX Runtime's time / ours (logarithmic; right of 1: Tessera is faster)", fontsize=8)
+    axes.set_xlabel(f"{beside} time / ours (logarithmic; right of 1: Tessera is faster)", fontsize=8)
     axes.set_title(f"{report['title']}\n{report['date']}, {report['cpu']}, threads: {report['threads']}", fontsize=9)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
@@ -205,6 +233,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.05)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--min-speed", type=float, default=0)
+    parser.add_argument("--no-onednn", action="store_true")
     args = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     listed = json.loads((ROOT / f"bench/lists/{args.list}.json").read_text())
@@ -212,6 +241,8 @@ def main():
     report = {"title": listed["title"], "date": time.strftime("%Y-%m-%d"), "cpu": cpu_name(), "threads": args.threads,
               "tessera": version, "onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__,
               "rounds": args.rounds, "seconds": args.seconds, "cases": []}
+    if not args.no_onednn and not onednn.programs():
+        print("oneDNN is left out: there is no build/bin/onednn_bench_* (bench/README.md says how to build it)")
     if listed.get("peak"):
         report["peak_gflops"] = measured_peak(args.threads)
         print(f"peak: {report['peak_gflops']:.1f} GFLOP/s of f32 multiply-adds")
@@ -232,6 +263,9 @@ def main():
         print(f"{row['name']:<44} {row['tessera_us']:>10.1f} us {row['onnxruntime_us']:>10.1f} us  speed "
               f"{row['speed']:>6.2f}  difference {row['difference']:.1e}{'  DIFFERS' if wrong else ''}"
               f"{'  SLOW' if slow else ''}{share}", flush=True)
+        if "best" in row:
+            print(f"{'':<44} oneDNN {row['onednn_us']:.1f} us, in its layout {row.get('onednn_own_us', math.nan):.1f} us, "
+                  f"best of both / ours {row['best']:.2f}", flush=True)
     if args.out:
         write(report, args.out)
     return status
