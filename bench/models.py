@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 
@@ -68,18 +69,21 @@ def measure(path, threads, peers, args):
 
 
 def peer_rows(row):
-    """{peer: (its ms, ours in the same rounds, agrees, reason)} of a model and a number of threads."""
+    """{peer: (its ms, its time / ours, agrees, reason)} of a model and a number of threads. The quotient is the median
+    over the rounds: what else the machine does in a round falls on both."""
     found = {}
     for run in row["runs"]:
         for peer in run["peers"]:
-            found[peer["peer"]] = (peer.get("peer_ms"), run["tessera_ms"], peer.get("agrees", True), peer.get("reason"))
+            speed = statistics.median(theirs / ours for theirs, ours in zip(peer["peer_rounds_ms"], run["tessera_rounds_ms"])) \
+                if "peer_ms" in peer else None
+            found[peer["peer"]] = (peer.get("peer_ms"), speed, peer.get("agrees", True), peer.get("reason"))
     return found
 
 
 def fastest(row):
     """(peer, its time / ours) of the fastest f32 engine that gives the same outputs, or None."""
-    speeds = {name: ms / ours for name, (ms, ours, agrees, _) in peer_rows(row).items()
-              if ms and agrees and name not in NOT_F32}
+    speeds = {name: speed for name, (_, speed, agrees, _) in peer_rows(row).items()
+              if speed and agrees and name not in NOT_F32}
     return min(speeds.items(), key=lambda item: item[1]) if speeds else None
 
 
@@ -123,8 +127,8 @@ def description(results):
     return (f"{' to '.join(sorted({*dates[:1], *dates[-1:]}))}, {results['cpu']}, tessera {results['tessera']} "
             f"({', '.join(commits)}), " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) +
             ". Every engine in a process of its own, timed in alternating rounds; a figure is the median of the rounds' medians. "
-            "The last column divides the time of the fastest f32 engine with the same outputs (1e-4 of the largest) by ours "
-            "in the same rounds; openvino-bf16 computes with fewer digits.")
+            "The last column is the time of the fastest f32 engine with the same outputs (1e-4 of the largest) divided by "
+            "ours, the median over the rounds; openvino-bf16 computes with fewer digits.")
 
 
 def plot(results, path):
@@ -137,9 +141,9 @@ def plot(results, path):
         points = {}
         for row in results["rows"]:
             if row["threads"] == threads:
-                for name, (ms, ours, _, _) in peer_rows(row).items() if "runs" in row else ():
-                    if ms:
-                        points.setdefault(name, []).append((ms / ours, names.index(row["model"])))
+                for name, (_, speed, _, _) in peer_rows(row).items():
+                    if speed:
+                        points.setdefault(name, []).append((speed, names.index(row["model"])))
         for name in PACKAGES:
             if name in points:
                 axes.scatter(*zip(*points[name]), label=name, color=common.COLOURS[name], s=26, zorder=3)
