@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
 
 def answer(pipe, value):
     os.write(pipe, (json.dumps(value) + "\n").encode())
@@ -128,7 +130,7 @@ def last_line(log):
 
 def main():
     engine, model, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):  # the end of standard input ends us
+    for number in SIGNALS:  # the end of standard input ends us, after we have tidied up
         signal.signal(number, signal.SIG_IGN)
     answers = os.dup(1)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tessera-peer-"))
@@ -139,8 +141,8 @@ def main():
         worker = os.fork()
         if worker == 0:
             os.setsid()
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
             os.close(ended)
             printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(printed, 1)  # libraries that print must not disturb the answers
@@ -160,10 +162,11 @@ def main():
                 answer(answers, {"error": why})
     finally:
         if worker > 0:
-            try:
-                os.killpg(worker, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            for kill in (os.killpg, os.kill):  # it may not lead its group yet
+                try:
+                    kill(worker, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
         # What was killed may have been about to write: again until the folder is gone.
         for _ in range(50):
             shutil.rmtree(folder, ignore_errors=True)
