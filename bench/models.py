@@ -13,6 +13,7 @@ be measured in pieces. --show only writes the tables and the plot.
 Writes NAME.json, NAME.md and NAME.png. Exit code: 1 when a model cannot be compiled, 2 when outputs differ."""
 import argparse
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -55,6 +56,10 @@ def measure(path, threads, peers, args):
     command = [common.TESSERA, "bench", str(path), "--threads", str(threads), "--against", ",".join(peers), "--rounds",
                str(args.rounds), "--against-limit", str(args.limit), "--json", *common.input_flags(path, args.work)]
     done = subprocess.run(command, capture_output=True, text=True)
+    origin = {"date": common.today(), "commit": common.commit()}
+    if done.returncode == 1 and len(peers) == 1 and done.stderr.startswith("error TSR-4044: "):
+        reason = done.stderr.splitlines()[0].partition(" cannot be used beside us: ")[2]
+        return {"peers": [{"peer": peers[0], "reason": reason}], "agrees": True} | origin, None
     if done.returncode not in (0, 2):
         return None, done.stderr.strip().splitlines()[0] if done.stderr.strip() else f"exit code {done.returncode}"
     told = json.loads(done.stdout.strip().splitlines()[-1])
@@ -65,7 +70,7 @@ def measure(path, threads, peers, args):
     for peer in against["peers"]:
         for key in ("rounds", "tessera_ms", "tessera_min_ms", "tessera_rounds_ms"):
             peer.pop(key, None)
-    return against | {"compile_s": told["compile_s"], "date": common.today(), "commit": common.commit()}, None
+    return against | {"compile_s": told["compile_s"]} | origin, None
 
 
 def peer_rows(row):
@@ -98,7 +103,8 @@ def tables(results):
             if "error" in row:
                 table.append([row["model"], row["error"]] + [""] * (len(peers) + 1))
                 continue
-            found, cells = peer_rows(row), [row["model"], common.figure(row["runs"][0]["tessera_ms"])]
+            ours = next((run["tessera_ms"] for run in row["runs"] if "tessera_ms" in run), None)
+            found, cells = peer_rows(row), [row["model"], common.figure(ours) if ours else ""]
             for name in peers:
                 ms, _, agrees, reason = found.get(name, (None, None, True, None))
                 if reason:
@@ -212,10 +218,11 @@ def main():
             if args.again:  # what was measured again goes
                 for old in row["runs"]:
                     old["peers"] = [peer for peer in old["peers"] if peer["peer"] not in wanted]
-            row["runs"] = [run] + [old for old in row["runs"] if old["peers"]]
+            # The table's own column is of the run with the most peers.
+            row["runs"] = sorted([run] + [old for old in row["runs"] if old["peers"]], key=lambda run: -len(run["peers"]))
             status = status if run["agrees"] else 2
             write(results, args.out)
-            print(f"{name:<24} {threads}  tessera {run['tessera_ms']:.2f}  " + "  ".join(
+            print(f"{name:<24} {threads}  tessera {run.get('tessera_ms', math.nan):.2f}  " + "  ".join(
                 f"{peer['peer']} " + (peer["reason"] if "reason" in peer else
                                       f"{peer['peer_ms']:.2f} (x{peer['peer_ms'] / run['tessera_ms']:.2f})"
                                       f"{'' if peer['agrees'] else ' DIFFERS'}") for peer in run["peers"]), flush=True)
