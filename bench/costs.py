@@ -192,9 +192,9 @@ def plot(results, path):
         axes.set_xlabel(title, fontsize=8)
         axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     panels[0].set_yticks(range(len(rows)), [row["model"] for row in rows], fontsize=8)
-    panels[1].legend(fontsize=8, loc="lower right")
     figure.suptitle(f"To the first result, {results['cpu']}, threads: {results['threads']}", fontsize=10)
     figure.tight_layout()
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="upper right", ncol=len(engines))
     figure.savefig(path, dpi=110)
 
 

@@ -163,9 +163,10 @@ def plot(results, path):
         axes.grid(axis="both", color="#dddddd", linewidth=0.6)
         axes.set_title(f"{threads} thread{'' if threads == 1 else 's'}", fontsize=9)
         axes.set_xlabel("peer's time / ours (right of 1: Tessera is faster)", fontsize=8)
-    panels[0][-1].legend(fontsize=7, loc="lower right")
     figure.suptitle(f"Networks, {results['cpu']}", fontsize=10)
     figure.tight_layout()
+    handles = {label: handle for axes in panels[0] for handle, label in zip(*axes.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), fontsize=7, loc="upper right", ncol=len(handles))
     figure.savefig(path, dpi=110)
 
 
