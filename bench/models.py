@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Times whole networks beside other engines: `tessera bench MODEL --against PEERS` for each, and its tables and a plot.
 
-    models.py [MODEL...] [--folder out/bench] [--threads 1,2] [--peers onnxruntime,openvino] [--rounds 5] [--limit 120]
-              [--out bench/results/models] [--again] [--show]
+    models.py [MODEL...] [--folder out/bench] [--threads 1,2] [--precision f32] [--peers onnxruntime,openvino] [--rounds 5]
+              [--limit 120] [--out bench/results/models] [--again] [--show]
 
 MODEL is a network of the suite (tests/models/skeletons: its weights are made anew in --folder), another .onnx file of
 --folder, or a path; default: the whole suite, or with --folder all .onnx files there. NAME.inputs.npz beside a model
 gives its inputs. Peers are those of `tessera bench --help`; their packages belong to the Python of TESSERA_PYTHON,
 default: those it has. --limit: seconds that a peer may take to be ready.
-Every model, number of threads and peer that the results already have is left out, unless --again; so a long list can
+--precision is what Tessera computes in: f32 beside f32 engines, bf16 beside all. Every model, precision, number of threads
+and peer that the results already have is left out, unless --again; so a long list can
 be measured in pieces. --show only writes the tables and the plot.
 Writes NAME.json, NAME.md and NAME.png. Exit code: 1 when a model cannot be compiled, 2 when outputs differ."""
 import argparse
@@ -24,7 +25,7 @@ import report as common
 
 PACKAGES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "openvino-bf16": "openvino", "iree": "iree.compiler",
             "tvm": "tvm", "mnn": "MNN"}
-NOT_F32 = {"openvino-bf16"}  # in the table, but no peer of f32 code
+NOT_F32 = {"openvino-bf16"}  # no peers of f32 code
 
 
 def present_peers():
@@ -54,7 +55,8 @@ def find_models(names, folder, has_folder):
 def measure(path, threads, peers, args):
     """One run of `tessera bench`: (its "against" with what it compiled in, None) or (None, the error)."""
     command = [common.TESSERA, "bench", str(path), "--threads", str(threads), "--against", ",".join(peers), "--rounds",
-               str(args.rounds), "--against-limit", str(args.limit), "--json", *common.input_flags(path, args.work)]
+               str(args.rounds), "--precision", args.precision, "--against-limit", str(args.limit), "--json",
+               *common.input_flags(path, args.work)]
     done = subprocess.run(command, capture_output=True, text=True)
     origin = {"date": common.today(), "commit": common.commit()}
     if done.returncode == 1 and len(peers) == 1 and done.stderr.startswith("error TSR-4044: "):
@@ -79,23 +81,30 @@ def peer_rows(row):
     found = {}
     for run in row["runs"]:
         for peer in run["peers"]:
-            speed = statistics.median(theirs / ours for theirs, ours in zip(peer["peer_rounds_ms"], run["tessera_rounds_ms"])) \
-                if "peer_ms" in peer else None
+            ratios = [theirs / ours for theirs, ours in zip(peer.get("peer_rounds_ms", []), run.get("tessera_rounds_ms", []))]
+            speed = statistics.median(ratios) if ratios else None
             found[peer["peer"]] = (peer.get("peer_ms"), speed, peer.get("agrees", True), peer.get("reason"))
     return found
 
 
 def fastest(row):
-    """(peer, its time / ours) of the fastest f32 engine that gives the same outputs, or None."""
+    """(peer, its time / ours) of the fastest engine of such precision that gives the same outputs, or None."""
     speeds = {name: speed for name, (_, speed, agrees, _) in peer_rows(row).items()
-              if speed and agrees and name not in NOT_F32}
+              if speed and agrees and (name not in NOT_F32 or row["precision"] != "f32")}
     return min(speeds.items(), key=lambda item: item[1]) if speeds else None
+
+
+def series(results):
+    """[(title, its rows)]: one for each precision and number of threads, f32 first."""
+    keys = sorted({(row["precision"], row["threads"]) for row in results["rows"]}, key=lambda key: (key[0] != "f32", *key))
+    return [(f"{precision}, {threads} thread{'' if threads == 1 else 's'}",
+             [row for row in results["rows"] if (row["precision"], row["threads"]) == (precision, threads)])
+            for precision, threads in keys]
 
 
 def tables(results):
     text, notes = [], {}
-    for threads in sorted({row["threads"] for row in results["rows"]}):
-        rows = [row for row in results["rows"] if row["threads"] == threads]
+    for title, rows in series(results):
         peers = [name for name in PACKAGES if any(name in peer_rows(row) for row in rows)]
         table = [["model", "tessera", *peers, "fastest peer / ours"]]
         speeds = []
@@ -116,7 +125,7 @@ def tables(results):
             table.append(cells)
         if speeds:
             table.append(["geometric mean", *[""] * (len(peers) + 1), f"{common.geometric_mean(speeds):.2f}"])
-        text += [f"## {threads} thread{'' if threads == 1 else 's'}: medians in ms", common.markdown(table)]
+        text += [f"## {title}: medians in ms", common.markdown(table)]
     if notes:
         text.append("Not measured (\"no\"):\n\n" + "\n".join(f"- {', '.join(sorted(set(models)))}: {reason}"
                                                                for reason, models in sorted(notes.items())))
@@ -133,23 +142,22 @@ def description(results):
     return (f"{' to '.join(sorted({*dates[:1], *dates[-1:]}))}, {results['cpu']}, tessera {results['tessera']} "
             f"({', '.join(commits)}), " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) +
             ". Every engine in a process of its own, timed in alternating rounds; a figure is the median of the rounds' medians. "
-            "The last column is the time of the fastest f32 engine with the same outputs (1e-4 of the largest) divided by "
-            "ours, the median over the rounds; openvino-bf16 computes with fewer digits.")
+            "The last column is the time of the fastest engine with the same outputs (to 1e-4 of the largest; in bf16 2^-5) divided by "
+            "ours, the median over the rounds; openvino-bf16 counts in the bf16 tables alone.")
 
 
 def plot(results, path):
     pyplot = common.pyplot()
-    counts = sorted({row["threads"] for row in results["rows"]})
+    shown = series(results)
     names = sorted({row["model"] for row in results["rows"]}, reverse=True)
-    figure, panels = pyplot.subplots(1, len(counts), figsize=(5.2 * len(counts) + 1.2, 0.3 * len(names) + 1.6), sharey=True,
+    figure, panels = pyplot.subplots(1, len(shown), figsize=(5.2 * len(shown) + 1.2, 0.3 * len(names) + 1.6), sharey=True,
                                      squeeze=False)
-    for axes, threads in zip(panels[0], counts):
+    for axes, (title, rows) in zip(panels[0], shown):
         points = {}
-        for row in results["rows"]:
-            if row["threads"] == threads:
-                for name, (_, speed, _, _) in peer_rows(row).items():
-                    if speed:
-                        points.setdefault(name, []).append((speed, names.index(row["model"])))
+        for row in rows:
+            for name, (_, speed, _, _) in peer_rows(row).items():
+                if speed:
+                    points.setdefault(name, []).append((speed, names.index(row["model"])))
         for name in PACKAGES:
             if name in points:
                 axes.scatter(*zip(*points[name]), label=name, color=common.COLOURS[name], s=26, zorder=3)
@@ -161,7 +169,7 @@ def plot(results, path):
         axes.minorticks_off()
         axes.set_yticks(range(len(names)), names, fontsize=8)
         axes.grid(axis="both", color="#dddddd", linewidth=0.6)
-        axes.set_title(f"{threads} thread{'' if threads == 1 else 's'}", fontsize=9)
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("peer's time / ours (right of 1: Tessera is faster)", fontsize=8)
     figure.suptitle(f"Networks, {results['cpu']}", fontsize=10)
     figure.tight_layout()
@@ -181,6 +189,7 @@ def main():
     parser.add_argument("models", nargs="*")
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--precision", choices=("f32", "bf16", "f16"), default="f32")
     parser.add_argument("--peers")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=120)
@@ -198,12 +207,15 @@ def main():
         return 0
     results["tessera"] = common.tessera_version()
     peers = args.peers.split(",") if args.peers else present_peers()
+    if args.precision == "f32" and not args.peers:
+        peers = [peer for peer in peers if peer not in NOT_F32]
     status = 0
     for name, path in find_models(args.models, args.folder or args.work, args.folder is not None):
         for threads in map(int, args.threads.split(",")):
-            row = next((row for row in results["rows"] if (row["model"], row["threads"]) == (name, threads)), None)
+            key = {"model": name, "precision": args.precision, "threads": threads}
+            row = next((row for row in results["rows"] if all(row[field] == value for field, value in key.items())), None)
             if row is None:
-                row = {"model": name, "threads": threads, "runs": []}
+                row = key | {"runs": []}
                 results["rows"].append(row)
             done = set() if args.again else set(peer_rows(row))
             wanted = [peer for peer in peers if peer not in done]

@@ -44,10 +44,10 @@ int runs_a_round(double run_ms, int repeat) {
   return std::clamp(static_cast<int>(kRoundMs / std::max(run_ms, 1e-3)), run_ms > kLongRunMs ? 1 : 3, 1000);
 }
 
-void compare_outputs(const Model& model, const PeerProcess& process, AgainstPeer& peer) {
+void compare_outputs(const Model& model, const PeerProcess& process, double tolerance, AgainstPeer& peer) {
   for (size_t i = 0; i < model.results().size(); ++i) {
     const Comparison comparison =
-        compare(model.results()[i], process.outputs()[i], {.rtol = 0, .atol = 0, .mtol = peer.kind->tolerance});
+        compare(model.results()[i], process.outputs()[i], {.rtol = 0, .atol = 0, .mtol = tolerance});
     peer.agrees = peer.agrees && comparison.agrees;
     peer.comparisons.push_back(comparison.text);
   }
@@ -111,7 +111,7 @@ AgainstResult run_against(Model& model, const std::vector<Tensor>& inputs, const
       peer.version = processes[i]->version();
       peer.costs = processes[i]->costs();
       peer.times.repeat = runs_a_round(peer.costs.run_ms, options.repeat);
-      compare_outputs(model, *processes[i], peer);
+      compare_outputs(model, *processes[i], std::max(kinds[i]->tolerance, options.tolerance), peer);
     } catch (const PeerError& error) {
       fail(i, error);
     }

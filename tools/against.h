@@ -18,6 +18,7 @@ struct AgainstOptions {
   std::string model_path;  // ONNX
   int repeat = 0;  // runs a round; 0: as many as take about a fifth of a second, for each engine by its own speed
   int rounds = 5;
+  double tolerance = 0;        // of our outputs, where that is wider than the peer's: what our own precision asks for
   double limit_seconds = 120;  // for a peer to be ready, and for each of its rounds; 0: none
   std::function<void(std::string_view what)> on_step = {};
 };
@@ -50,9 +51,9 @@ struct AgainstResult {
 // twice.
 std::vector<const PeerKind*> parse_peers(std::string_view list);
 
-// Compares the outputs (max|d| <= 1e-4 max|ref|, or the engine's own bound; integers exactly), then times. An engine
-// that takes more than two seconds for a run gets one run in each of two rounds, without a warm-up. REQUIRES: `model`
-// is bound to `inputs`. PeerError when no engine can be used.
+// Compares the outputs (max|d| <= 1e-4 max|ref|, or the wider bound of either side; integers exactly), then times. An
+// engine that takes more than two seconds for a run gets one run in each of two rounds, without a warm-up. REQUIRES:
+// `model` is bound to `inputs`. PeerError when no engine can be used.
 AgainstResult run_against(Model& model, const std::vector<Tensor>& inputs, const std::vector<const PeerKind*>& kinds,
                           const AgainstOptions& options);
 

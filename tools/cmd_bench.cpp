@@ -16,6 +16,7 @@
 #include "commands.h"
 #include "compile_flags.h"
 #include "compile_watch.h"
+#include "driver/compile.h"
 #include "driver/kernel_times.h"
 #include "progress.h"
 #include "run_flags.h"
@@ -63,6 +64,11 @@ double quantile(const std::vector<double>& sorted, double q) {
   const auto low = static_cast<size_t>(place);
   const size_t high = std::min(low + 1, sorted.size() - 1);
   return sorted[low] + (place - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+// How far results may be from f32 ones when less is asked for; as for `diff` and `run`.
+double tolerance_of(DType precision) {
+  return precision == DType::kBF16 ? 0x1p-5 : precision == DType::kF16 ? 0x1p-8 : 0;
 }
 
 std::vector<const PeerKind*> check_against(const BenchCommand& command) {
@@ -132,6 +138,7 @@ int bench(const BenchCommand& command) {
                             {.model_path = command.model,
                              .repeat = command.repeat,
                              .rounds = command.rounds,
+                             .tolerance = tolerance_of(precision_of(options.driver.compile)),
                              .limit_seconds = command.against_limit,
                              .on_step = [&](std::string_view what) { progress.update(std::string(what)); }});
     }
