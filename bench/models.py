@@ -232,7 +232,7 @@ def main():
                 for old in row["runs"]:
                     old["peers"] = [peer for peer in old["peers"] if peer["peer"] not in wanted]
             # The table's own column is of the run with the most peers.
-            row["runs"] = sorted([run] + [old for old in row["runs"] if old["peers"]], key=lambda run: -len(run["peers"]))
+            row["runs"] = sorted([*(old for old in row["runs"] if old["peers"]), run], key=lambda run: -len(run["peers"]))
             status = status if run["agrees"] else 2
             write(results, args.out)
             print(f"{name:<24} {threads}  tessera {run.get('tessera_ms', math.nan):.2f}  " + "  ".join(
