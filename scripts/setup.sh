@@ -23,6 +23,7 @@ packages=(
   libpng-dev libjpeg62-turbo-dev libfreetype-dev
   fonts-wqy-microhei            # the text that the demo draws: Latin and Chinese letters in one small font
   libgtest-dev libgmock-dev libbenchmark-dev
+  qemu-user g++-aarch64-linux-gnu  # tests run modules for AArch64
   python3-venv python3-dev ca-certificates
 )
 dev_packages=(clang-format-19 clang-tidy-19)
