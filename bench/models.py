@@ -163,8 +163,9 @@ def plot(results, path):
                 axes.scatter(*zip(*points[name]), label=name, color=common.COLOURS[name], s=26, zorder=3)
         axes.axvline(1, color="black", linewidth=0.9)
         axes.set_xscale("log")
-        ticks = [tick for tick in (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 100)
-                 if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
+        low, high = axes.get_xlim()
+        steps = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 100) if high > 1.5 * low else (0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4)
+        ticks = [tick for tick in steps if low <= tick <= high]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.set_yticks(range(len(names)), names, fontsize=8)
