@@ -40,7 +40,7 @@ def build_runner(folder):
     compiler = shutil.which("aarch64-linux-gnu-g++")
     sources = sorted((ROOT / "src/runtime").glob("*/*.cpp")) + [ROOT / "tests/cross/run_modules.cpp"]
     shutil.copy("/usr/include/xxhash.h", folder)  # a header alone; nothing else of this machine's may be seen
-    command = [compiler, "-std=c++20", "-O2", "-D_GNU_SOURCE", '-DTESSERA_VERSION="cross"', 
+    command = [compiler, "-std=c++20", "-O2", "-D_GNU_SOURCE", '-DTESSERA_VERSION="cross"',
                f"-I{ROOT}/src", f"-I{ROOT}/include", f"-I{folder}", *map(str, sources), "-o", f"{folder}/run_modules",
                "-pthread", "-ldl"]
     subprocess.run(command, check=True)
