@@ -38,6 +38,51 @@ def read_skips(path):
     return skips
 
 
+def select_cases(folder, skip):
+    """The case folders below `folder` (or onnx:NAME) that no line of the file `skip` matches, by name; and how many
+    were skipped. Prints the reasons."""
+    if str(folder).startswith("onnx:"):
+        import onnx
+        folder = pathlib.Path(onnx.__file__).parent / "backend/test/data" / str(folder).removeprefix("onnx:")
+    cases = sorted(path.parent for path in folder.glob("**/model.onnx"))
+    skips = read_skips(skip) if skip else []
+    skipped, selected = collections.Counter(), []
+    for case in cases:
+        reason = next((number for number, (pattern, _) in enumerate(skips) if pattern.match(case.name)), None)
+        if reason is None:
+            selected.append(case)
+        else:
+            skipped[reason] += 1
+    for number, (pattern, reason) in enumerate(skips):
+        if skipped[number] == 0:
+            sys.exit(f"{skip}: nothing matches '{pattern.pattern}'; remove the line")
+        print(f"skipped {skipped[number]}: {reason}")
+    if not selected:
+        sys.exit(f"verify_cases: no case below {folder}")
+    return selected, sum(skipped.values())
+
+
+def verify(tessera, flags, cases):
+    """Runs the cases, prints what does not pass; how many passed, how many failed, and the worst exit code."""
+    passed = failed = worst = 0
+    size = 200  # a command line has a limited length
+    for begin in range(0, len(cases), size):
+        chunk = cases[begin:begin + size]
+        done = subprocess.run([tessera, "verify", *matrix_flags(), *flags, *map(str, chunk)], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        lines = done.stdout.splitlines()
+        closing = re.match(r"(\d+) passed, (\d+) failed", lines[-1] if lines else "")
+        for line in lines[:-1] if closing else lines:
+            if not re.match(r"(ok|pass(ed)?)\b", line, re.I):
+                print(line)
+        if not closing or int(closing[1]) + int(closing[2]) != len(chunk):
+            sys.exit(f"verify_cases: tessera verify ended with exit code {done.returncode} and counted other than "
+                     f"{len(chunk)} cases")
+        passed, failed = passed + int(closing[1]), failed + int(closing[2])
+        worst = max(worst, done.returncode)
+    return passed, failed, worst
+
+
 def main():
     own, flags = sys.argv[1:], []
     if "--" in own:
@@ -48,45 +93,10 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--skip", type=pathlib.Path)
     args = parser.parse_args(own)
-    if str(args.folder).startswith("onnx:"):
-        import onnx
-        args.folder = pathlib.Path(onnx.__file__).parent / "backend/test/data" / str(args.folder).removeprefix("onnx:")
 
-    cases = sorted(path.parent for path in args.folder.glob("**/model.onnx"))
-    skips = read_skips(args.skip) if args.skip else []
-    skipped, selected = collections.Counter(), []
-    for case in cases:
-        reason = next((number for number, (pattern, _) in enumerate(skips) if pattern.match(case.name)), None)
-        if reason is None:
-            selected.append(case)
-        else:
-            skipped[reason] += 1
-    for number, (pattern, reason) in enumerate(skips):
-        if skipped[number] == 0:
-            sys.exit(f"{args.skip}: nothing matches '{pattern.pattern}'; remove the line")
-        print(f"skipped {skipped[number]}: {reason}")
-    if not selected:
-        sys.exit(f"verify_cases: no case below {args.folder}")
-
-    passed = failed = 0
-    worst = 0
-    size = 200  # a command line has a limited length
-    for begin in range(0, len(selected), size):
-        chunk = selected[begin:begin + size]
-        done = subprocess.run([args.tessera, "verify", *matrix_flags(), *flags, *map(str, chunk)], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        lines = done.stdout.splitlines()
-        closing = re.match(r"(\d+) passed, (\d+) failed", lines[-1] if lines else "")
-        for line in lines[:-1] if closing else lines:
-            if not re.match(r"(ok|pass(ed)?)\b", line, re.I):
-                print(line)
-        if not closing or int(closing[1]) + int(closing[2]) != len(chunk):
-            print(f"verify_cases: tessera verify ended with exit code {done.returncode} and counted other than "
-                  f"{len(chunk)} cases")
-            return 1
-        passed, failed = passed + int(closing[1]), failed + int(closing[2])
-        worst = max(worst, done.returncode)
-    print(f"{passed} passed, {failed} failed" + (f", {sum(skipped.values())} skipped" if skipped else ""))
+    selected, skipped = select_cases(args.folder, args.skip)
+    passed, failed, worst = verify(args.tessera, flags, selected)
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if failed or worst or passed == 0 else 0
 
 
