@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define TSR_ABI_VERSION 4u
+#define TSR_ABI_VERSION 5u
 #define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\1" /* 16 bytes with the trailing version byte */
 #define TSR_WEIGHTS_ALIGN 65536u              /* file alignment of the weights: the largest page size in use */
 #define TSR_SECTION_ALIGN 8u                  /* file alignment of the descriptor, and of tables inside it */
@@ -94,6 +94,8 @@ typedef enum tsr_flow_op {
   TSR_FLOW_EXPAND = 28,
   TSR_FLOW_CONCAT = 29,
   TSR_FLOW_FLATTEN = 30,
+  TSR_FLOW_RANGE = 31,
+  TSR_FLOW_PAD = 32,
   TSR_FLOW_STRING_CONCAT = 40,
   TSR_FLOW_STRING_SPLIT = 41,
   TSR_FLOW_STRING_NORMALIZE = 42,
@@ -116,9 +118,10 @@ struct tsr_call;
  * explains. */
 typedef int32_t (*tsr_run_fn)(const struct tsr_call* call);
 /* TSR_PREPARE_SYMBOL, the other one of modules with computed sizes: reads the values of the
- * symbols, the first of `sizes`, writes the others, and returns how many bytes the arena has for them. It calls nothing
- * and touches nothing else. */
-typedef uint64_t (*tsr_prepare_fn)(int64_t* sizes);
+ * symbols, the first of `sizes`, writes the others, and returns how many bytes the arena has for them. Of a module with
+ * steps, it reads and writes those of the piece of this number alone; `piece` is 0 for others. It calls nothing and
+ * touches nothing else. */
+typedef uint64_t (*tsr_prepare_fn)(int64_t* sizes, uint32_t piece);
 
 /* What the host offers to a module. `size` lets either side be newer than the other. */
 typedef struct tsr_host {
@@ -199,9 +202,10 @@ typedef struct tsr_value_descr {
   int64_t dims[TSR_MAX_RANK]; /* -1: any */
 } tsr_value_descr;
 
-/* The rows of the tables of inputs, outputs and checks that belong to a piece. */
+/* The rows of the tables of inputs, outputs, checks and symbols that belong to a piece. One with symbols runs in an arena of
+ * its own, of the size that tessera_module_prepare tells. */
 typedef struct tsr_piece_descr {
-  uint32_t first_input, num_inputs, first_output, num_outputs, first_check, num_checks;
+  uint32_t first_input, num_inputs, first_output, num_outputs, first_check, num_checks, first_symbol, num_symbols;
 } tsr_piece_descr;
 
 typedef struct tsr_step_descr {
@@ -239,7 +243,8 @@ typedef struct tsr_descriptor {
   uint32_t num_pieces, pieces;               /* tsr_piece_descr[] */
   uint32_t num_strings, strings;             /* tsr_string_descr[] */
   uint32_t num_derived, reserved;            /* the first of the computed, which are dimensions of inputs and outputs */
-  uint64_t arena_bytes;                      /* with the largest sizes, when tessera_module_prepare tells */
+  uint64_t arena_bytes;                      /* with the largest sizes, when tessera_module_prepare tells; of a module
+                                                with steps, of the pieces without symbols */
   uint64_t scratch_bytes;                    /* per worker; a multiple of TSR_BUFFER_ALIGN */
 } tsr_descriptor;
 

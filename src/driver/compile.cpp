@@ -299,8 +299,19 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     if (options.emit == Emit::kGraph) result.text = print(graphs[0], {.elide_constants = true});
   } else {
     std::vector<Program> pieces;
-    for (const Graph& piece : model.flow->pieces) {
-      auto program = make_program(piece, target, options, runner, limit, graphs);
+    for (int32_t number = 0; number < std::ssize(model.flow->pieces); ++number) {
+      std::optional<Program> program;
+      if (options.emit == Emit::kGraph || !model.flow->open.count(number)) {
+        program = make_program(model.flow->pieces[static_cast<size_t>(number)], target, options, runner, limit, graphs);
+      } else {
+        const PassLimit before = limit;  // the same decisions for all sizes
+        program = program_of_piece(*model.flow, number, [&](Graph graph, const std::set<std::string>& left_out) {
+          limit = before;
+          DriverOptions fewer = options;
+          fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
+          return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
+        });
+      }
       if (program) program = plan_program(std::move(*program), target, options, runner, limit, result.text);
       if (program) pieces.push_back(std::move(*program));
     }

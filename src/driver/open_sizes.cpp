@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "interp/graph_interp.h"
 #include "lower/generalize.h"
 #include "support/error.h"
 
@@ -95,8 +96,8 @@ namespace {
 // Programs of some sizes, and what they have in common.
 class Search {
  public:
-  Search(const ImportedModel& model, const LowerGraph& lower, const std::set<std::string>& left_out)
-      : model_(model), lower_(lower), left_out_(left_out), points_(first_points(model.symbols)) {}
+  Search(const ImportedModel& model, const LowerGraph& lower, const std::set<std::string>& left_out, double seconds)
+      : model_(model), lower_(lower), left_out_(left_out), seconds_(seconds), points_(first_points(model.symbols)) {}
 
   const std::vector<SizePoint>& points() const { return points_; }
 
@@ -112,7 +113,7 @@ class Search {
     for (const SizePoint& point : sizes_to_check(random)) {
       if (std::holds_alternative<Unlike>(result)) return result;
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-      if (taken.count() > kSearchSeconds && checked_ >= kFewestChecks) break;
+      if (taken.count() > seconds_ && checked_ >= kFewestChecks) break;
       if (is_known(point)) continue;
       ++checked_;
       insert(point, program_at(point));
@@ -126,7 +127,6 @@ class Search {
   }
 
  private:
-  static constexpr double kSearchSeconds = 4;
   static constexpr size_t kFewestChecks = 4, kMostChecks = 200;
 
   std::unique_ptr<Program> program_at(const SizePoint& point) {
@@ -216,6 +216,7 @@ class Search {
   const ImportedModel& model_;
   const LowerGraph& lower_;
   const std::set<std::string>& left_out_;
+  const double seconds_;
   std::vector<SizePoint> points_, avoided_;
   std::vector<std::unique_ptr<Program>> programs_;
   size_t checked_ = 0;
@@ -223,13 +224,13 @@ class Search {
 
 }  // namespace
 
-Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower) {
+Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, double seconds) {
   // The first multiply weights by what a mean divides by; the last makes tables of what windows at the borders have.
   static constexpr const char* kMergeConstants[] = {"fold_batch_norm_forward", "fold_batch_norm", "fold_constants"};
   std::set<std::string> left_out;
   std::vector<SizePoint> points;
   const auto search = [&] {
-    Search of_model(model, lower, left_out);
+    Search of_model(model, lower, left_out, seconds);
     auto found = of_model.run();
     points = of_model.points();
     return found;
@@ -253,6 +254,31 @@ Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower) {
   for (const SizePoint& point : {smallest, largest_sizes(model.symbols)})
     check_outputs(program, model.at(point), point);
   return program;
+}
+
+Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& lower) {
+  constexpr double kSeconds = 0.2;  // a piece is one node, and there may be many
+  const OpenPiece& piece = flow.open.at(number);
+  ImportedModel model{{}, nullptr, piece.symbols, nullptr};
+  model.at = [&piece](const std::vector<int64_t>& values) {
+    GraphInterpreter evaluator;
+    return piece.at(values, evaluator);
+  };
+  try {
+    model.graph = model.at(first_points(piece.symbols)[0]);
+    return program_of_sizes(model, lower, kSeconds);
+  } catch (const UserError& error) {
+    std::string node;
+    for (const FlowStep* step : steps_in_order(flow.body))
+      if (step->piece == number && node.empty()) node = step->loc;
+    const SymbolRange& symbol = piece.symbols[0];
+    throw UserError({"TSR-5024",
+                     fmt::format("{} has dimensions that only a run knows, and cannot be compiled for all of {} to {}: "
+                                 "{}: {}",
+                                 node, symbol.lo, symbol.hi, error.diagnostic().id, error.diagnostic().message),
+                     error.diagnostic().node, "operators that do the same for all sizes",
+                     "declare a fixed shape for its operands (value_info)"});
+  }
 }
 
 }  // namespace tessera

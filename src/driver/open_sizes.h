@@ -30,6 +30,10 @@ void refuse_ranges(const CompileOptions& options, const std::string& what);
 // The program of all sizes. `lower` makes the program of a graph without the passes of these names. UserError TSR-5022
 // when programs of some sizes differ in more than sizes.
 using LowerGraph = std::function<Program(Graph graph, const std::set<std::string>& left_out)>;
-Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower);
+constexpr double kSearchSeconds = 4;  // for sizes against which formulas are held
+Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, double seconds = kSearchSeconds);
+
+// The same of a piece of a flow. UserError TSR-5024.
+Program program_of_piece(const Flow& flow, int32_t piece, const LowerGraph& lower);
 
 }  // namespace tessera

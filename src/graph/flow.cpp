@@ -50,6 +50,8 @@ constexpr std::array kOps = {
     OpName{FlowOp::kExpand, "expand", 2, 2, 1},
     OpName{FlowOp::kConcat, "concat", 1, -1, 1},
     OpName{FlowOp::kFlatten, "flatten", 1, 1, 1},
+    OpName{FlowOp::kRange, "range", 3, 3, 1},
+    OpName{FlowOp::kPad, "pad", 4, 4, 1},
     OpName{FlowOp::kStringConcat, "string_concat", 2, 2, 1},
     OpName{FlowOp::kStringSplit, "string_split", 1, 1, 2},
     OpName{FlowOp::kStringNormalize, "string_normalize", 1, 1, 1},
@@ -122,7 +124,13 @@ FlowType FlowType::in(ValueKind wrapper) const {
 FlowType FlowType::of_any_shape() const {
   FlowType type = *this;
   type.dims.reset();
+  type.most.clear(), type.numbers.clear(), type.most_numbers.clear();
   return type;
+}
+
+int64_t FlowType::most_of(size_t dim) const {
+  if (dims && dims->at(dim) >= 0) return dims->at(dim);
+  return dim < most.size() ? most[dim] : kFlowMost;
 }
 
 std::string FlowType::to_string() const {
@@ -184,6 +192,11 @@ std::vector<std::string> verify(const Flow& flow) {
       report(where, fmt::format("{} inputs and {} outputs for piece {} of {} and {}", inputs, outputs, step->piece,
                                 piece.inputs.size(), piece.num_own_outputs()));
   }
+  for (const auto& [number, piece] : flow.open) {
+    const bool known = number >= 0 && number < std::ssize(flow.pieces);
+    if (!known || piece.inputs.size() != flow.pieces[static_cast<size_t>(number)].inputs.size() || !piece.at)
+      report(fmt::format("piece {}", number), "open sizes of another piece");
+  }
   for (const Graph& piece : flow.pieces)
     for (std::string& violation : verify(piece)) violations.push_back(std::move(violation));
   return violations;
@@ -201,6 +214,12 @@ std::string print(const Flow& flow, bool elide_constants) {
   for (size_t i = 1; i < flow.strings.size(); ++i) text += fmt::format("  string {} = \"{}\"\n", i, flow.strings[i]);
   for (size_t i = 0; i < flow.slots.size(); ++i) text += fmt::format("  s{}: {}\n", i, flow.slots[i].to_string());
   print_block(flow.body, flow, 2, text);
+  for (const auto& [number, piece] : flow.open) {
+    text += fmt::format("  piece @{} of any", number);
+    for (const SymbolRange& symbol : piece.symbols)
+      text += fmt::format(" {}={}..{}", symbol.var->name, symbol.lo, symbol.hi);
+    text += '\n';
+  }
   text += "}\n";
   for (size_t i = 0; i < flow.pieces.size(); ++i)
     text += fmt::format("// piece @{}\n{}\n", i, print(flow.pieces[i], {.elide_constants = elide_constants}));

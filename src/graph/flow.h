@@ -15,11 +15,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "graph/evaluator.h"
 #include "graph/graph.h"
 #include "types/run_value.h"
 
@@ -30,16 +32,24 @@ struct FlowType {
   DType dtype = DType::kF32;                 // of the tensors inside
   DType key = DType::kI64;                   // of maps
   std::optional<std::vector<int64_t>> dims;  // of the tensors; -1: open; empty: of any rank
+  std::vector<int64_t> most = {};            // what no dimension exceeds; empty: nothing is known
+  // Of a list or scalar of integers: each element, and what it does not exceed; -1 where a run knows it. Empty: nothing
+  // is known of any.
+  std::vector<int64_t> numbers = {}, most_numbers = {};
 
   bool is_tensor() const { return wrappers.empty(); }
   bool is_fixed() const;                 // a tensor without open dimensions
   FlowType element() const;              // REQUIRES: !is_tensor()
   FlowType in(ValueKind wrapper) const;  // a sequence or optional of these
   FlowType of_any_shape() const;
+  int64_t most_of(size_t dim) const;  // what dimension `dim` does not exceed; kFlowMost where nothing is known
   std::string to_string() const;  // "f32[?,3]", "seq(f32[*])", "opt(seq(i32[4]))", "seq(map(string,f32))"
 };
 
 using SlotId = int32_t;
+
+// Of a dimension that nothing bounds: as many as pieces are compiled for.
+inline constexpr int64_t kFlowMost = 65536;
 
 // Behind each: inputs; integers; outputs. The numbers are those of tsr_flow_op in abi/module_abi.h.
 enum class FlowOp : uint16_t {
@@ -64,7 +74,7 @@ enum class FlowOp : uint16_t {
   kGetElement = 19,  // value; -; what is in it; itself for what is no optional
   kShape = 20,       // tensor; start, end; i64 list
   kSize = 21,        // tensor; -; i64 scalar
-  kSlice = 22,       // tensor, starts, ends, axes or -1, steps or -1
+  kSlice = 22,       // tensor, starts, ends, axes or -1, steps or -1; 1: ends beyond the tensor are errors
   kReshape = 23,     // tensor, shape; allowzero
   kSqueeze = 24,     // tensor, axes or -1
   kUnsqueeze = 25,   // tensor, axes
@@ -73,6 +83,8 @@ enum class FlowOp : uint16_t {
   kExpand = 28,      // tensor, shape
   kConcat = 29,      // tensors; axis
   kFlatten = 30,     // tensor; axis
+  kRange = 31,       // start, limit, delta: scalars of a dtype; -; a list: start, start + delta, ... before limit
+  kPad = 32,         // tensor, pads, value or -1, axes or -1; 0 constant, 1 edge, 2 reflect, 3 wrap
   kStringConcat = 40,     // strings, strings; -; strings, broadcast
   kStringSplit = 41,      // strings; delimiter's number, most splits (-1: any); strings, i64 counts
   kStringNormalize = 42,  // strings; 0 as is, 1 lower, 2 upper; case matters; numbers of stop words; strings
@@ -108,13 +120,23 @@ struct FlowPort {
   SlotId slot = -1;
 };
 
+// Of a piece with dimensions that only a run knows: they are symbols, to which the piece's inputs give values. The graph
+// among the flow's pieces is that of one choice of values.
+struct OpenPiece {
+  std::vector<SymbolRange> symbols;
+  std::vector<std::vector<int32_t>> inputs;  // of each input's dimensions: the number of a symbol, or -1
+  // The piece for other values; UserError where it has no meaning for them.
+  std::function<Graph(const std::vector<int64_t>& values, Evaluator& evaluator)> at;
+};
+
 struct Flow {
   std::string name = "main";
   std::vector<FlowPort> inputs, outputs;
   std::vector<FlowType> slots;
   FlowBlock body;
   std::vector<Graph> pieces;
-  std::vector<std::string> strings;  // the first is empty
+  std::map<int32_t, OpenPiece> open;  // by the number of the piece
+  std::vector<std::string> strings;   // the first is empty
 };
 
 // What a reader makes of a model: a graph, or a flow where a graph cannot say it.

@@ -6,6 +6,7 @@
 
 #include "graph_passes/access.h"
 #include "graph_passes/graph_util.h"
+#include "support/error.h"
 
 namespace tessera {
 namespace {
@@ -337,7 +338,11 @@ bool skip_broadcast(Match& m) {
     operands[i] = inner->inputs[0];
     std::vector<TensorType> types;
     for (const ValueId operand : operands) types.push_back(m.graph.type(operand));
-    if (!(infer_types(*m.root.op, types, m.root.attrs, {}, m.root.loc)[0] == m.type)) continue;
+    try {
+      if (!(infer_types(*m.root.op, types, m.root.attrs, {}, m.root.loc)[0] == m.type)) continue;
+    } catch (const UserError&) {  // a concat with a part of no elements reads the others one by one, but broadcasts none
+      continue;
+    }
     m.rest = operands;
     return keep_outer(m);
   }

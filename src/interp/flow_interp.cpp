@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "interp/flow_strings.h"
 #include "interp/flow_values.h"
@@ -153,8 +154,33 @@ class FlowRunner {
     return Tensor::of_strings(std::move(texts), tensor.dims());
   }
 
+  // The piece for the operands at hand.
+  Graph piece_of(const FlowStep& step, const OpenPiece& open) {
+    std::vector<int64_t> values(open.symbols.size(), -1);
+    const Graph& any = flow_.pieces[static_cast<size_t>(step.piece)];
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const RunValue& value = input(step, i);
+      const std::vector<int32_t>& symbols = open.inputs[i];
+      bool fits = value.is_tensor() && value.tensor.dims().size() == symbols.size();
+      for (size_t d = 0; fits && d < symbols.size(); ++d) {
+        if (symbols[d] < 0) continue;
+        const auto number = static_cast<size_t>(symbols[d]);
+        const int64_t dim = value.tensor.dims()[d];
+        if (values[number] < 0) values[number] = dim;
+        fits = values[number] == dim && dim >= open.symbols[number].lo && dim <= open.symbols[number].hi;
+      }
+      if (!fits)
+        fail_step(step, fmt::format("an operand is {}; this module was compiled for {} of other dimensions",
+                                    text_of(value), any.type(any.inputs[i]).to_string()));
+    }
+    GraphInterpreter evaluator;
+    return open.at(values, evaluator);
+  }
+
   void run_piece(const FlowStep& step) {
-    const Graph& graph = flow_.pieces[static_cast<size_t>(step.piece)];
+    const auto open = flow_.open.find(step.piece);
+    const std::optional<Graph> made = open == flow_.open.end() ? std::nullopt : std::optional(piece_of(step, open->second));
+    const Graph& graph = made ? *made : flow_.pieces[static_cast<size_t>(step.piece)];
     std::vector<Tensor> inputs;
     for (size_t i = 0; i < step.inputs.size(); ++i)
       inputs.push_back(as_graph_input(step, input(step, i), graph.type(graph.inputs[i]), false));

@@ -65,21 +65,6 @@ int64_t place_of(const FlowStep& step, const RunValue& position, int64_t count, 
   fail_step(step, fmt::format("position {} of a sequence of {} elements; legal: {} to {}", place, count, -count, last));
 }
 
-int64_t axis_of(const FlowStep& step, int64_t axis, int64_t rank) {
-  if (axis < -rank || axis >= rank)
-    fail_step(step, fmt::format("axis {} for rank {}; legal: {} to {}", axis, rank, -rank, rank - 1));
-  return axis < 0 ? axis + rank : axis;
-}
-
-Ints ints_of(const FlowStep& step, const RunValue& value, const char* what) {
-  const Tensor& list = value.tensor;
-  if (!value.is_tensor() || (list.dtype() != DType::kI64 && list.dtype() != DType::kI32) || list.dims().size() > 1)
-    fail_step(step, fmt::format("{} is no list of integers; legal: i32 or i64 of rank 1", what));
-  Ints values;
-  for (int64_t i = 0; i < list.num_elements(); ++i) values.push_back(list.get_int(i));
-  return values;
-}
-
 RunValue insert(const FlowStep& step, const Operands& in) {
   std::vector<RunValue> items = sequence_of(step, in[0]);
   const int64_t place = in[2] ? place_of(step, *in[2], std::ssize(items), true) : std::ssize(items);
@@ -221,6 +206,8 @@ RunValue slice(const FlowStep& step, const Operands& in) {
     if (steps[i] == 0 || steps[i] == INT64_MIN)
       fail_step(step, fmt::format("a step of {}; legal: any but 0", steps[i]));
     const int64_t extent = x.dims()[static_cast<size_t>(axis)];
+    if (!step.ints.empty() && step.ints[0] != 0 && (ends[i] < 0 || ends[i] > extent))
+      fail_step(step, fmt::format("{} elements of a dimension of {}; legal: 0 to {}", ends[i], extent, extent));
     const auto bounded = [&](int64_t place, int64_t low, int64_t high) {
       return std::clamp(place < 0 ? place + extent : place, low, std::max(low, high));
     };
@@ -350,6 +337,9 @@ RunValue gather(const FlowStep& step, const Operands& in) {
 RunValue expand(const FlowStep& step, const Operands& in) {
   const Tensor& x = in[0]->tensor;
   const Ints wanted = ints_of(step, *in[1], "shape");
+  if (std::any_of(wanted.begin(), wanted.end(), [](int64_t dim) { return dim < 0; }))
+    fail_step(step, fmt::format("the shape [{}] for a tensor [{}]; legal: shapes that broadcast",
+                                fmt::join(wanted, ","), fmt::join(x.dims(), ",")));
   const Ints dims = broadcast(step, x.dims(), wanted);
   Ints places;
   for (int64_t i = 0; i < product(dims); ++i) places.push_back(broadcast_place(x, dims, i));
@@ -410,6 +400,21 @@ RunValue cast_map(const FlowStep& step, const Operands& in) {
 }
 
 }  // namespace
+
+int64_t axis_of(const FlowStep& step, int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank)
+    fail_step(step, fmt::format("axis {} for rank {}; legal: {} to {}", axis, rank, -rank, rank - 1));
+  return axis < 0 ? axis + rank : axis;
+}
+
+Ints ints_of(const FlowStep& step, const RunValue& value, const char* what) {
+  const Tensor& list = value.tensor;
+  if (!value.is_tensor() || (list.dtype() != DType::kI64 && list.dtype() != DType::kI32) || list.dims().size() > 1)
+    fail_step(step, fmt::format("{} is no list of integers; legal: i32 or i64 of rank 1", what));
+  Ints values;
+  for (int64_t i = 0; i < list.num_elements(); ++i) values.push_back(list.get_int(i));
+  return values;
+}
 
 void fail_step(const FlowStep& step, const std::string& what) {
   throw UserError({"TSR-7041", fmt::format("{}: {}; the run has no outputs", step.loc, what), "", "", ""});
@@ -513,6 +518,8 @@ RunValue value_result(const FlowStep& step, const Operands& in) {
     case FlowOp::kTranspose: return transpose(step, in);
     case FlowOp::kGather: return gather(step, in);
     case FlowOp::kExpand: return expand(step, in);
+    case FlowOp::kRange: return range_of(step, in[0]->tensor, in[1]->tensor, in[2]->tensor);
+    case FlowOp::kPad: return padded(step, in);
     case FlowOp::kConcat: {
       std::vector<Tensor> parts;
       for (const RunValue* part : in) parts.push_back(part->tensor);

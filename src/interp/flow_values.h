@@ -24,6 +24,13 @@ void copy_element(const Tensor& from, int64_t i, Tensor& to, int64_t k);
 // The elements of x at these places, strings too.
 Tensor take(const Tensor& x, const std::vector<int64_t>& places, std::vector<int64_t> dims);
 
+// An axis counted from the front; a list of integers.
+int64_t axis_of(const FlowStep& step, int64_t axis, int64_t rank);
+std::vector<int64_t> ints_of(const FlowStep& step, const RunValue& value, const char* what);
+// kRange and kPad.
+Tensor range_of(const FlowStep& step, const Tensor& start, const Tensor& limit, const Tensor& delta);
+Tensor padded(const FlowStep& step, const std::vector<const RunValue*>& operands);
+
 // The result of a step with one result that is neither control flow nor about texts; operands left out are null.
 RunValue value_result(const FlowStep& step, const std::vector<const RunValue*>& operands);
 

@@ -135,6 +135,7 @@ static_assert(static_cast<int>(FlowOp::kPiece) == TSR_FLOW_PIECE &&
               static_cast<int>(FlowOp::kSequence) == TSR_FLOW_SEQUENCE &&
               static_cast<int>(FlowOp::kGetElement) == TSR_FLOW_GET_ELEMENT &&
               static_cast<int>(FlowOp::kFlatten) == TSR_FLOW_FLATTEN &&
+              static_cast<int>(FlowOp::kRange) == TSR_FLOW_RANGE && static_cast<int>(FlowOp::kPad) == TSR_FLOW_PAD &&
               static_cast<int>(FlowOp::kStringConcat) == TSR_FLOW_STRING_CONCAT &&
               static_cast<int>(FlowOp::kStringRank) == TSR_FLOW_STRING_RANK &&
               static_cast<int>(FlowOp::kCastMap) == TSR_FLOW_CAST_MAP && kFlowBlock == TSR_FLOW_BLOCK);
@@ -163,10 +164,12 @@ void add_flow(Section& section, const Program& program, tsr_descriptor& head) {
     next.num_inputs = static_cast<uint32_t>(piece.num_inputs);
     next.num_outputs = static_cast<uint32_t>(piece.num_outputs);
     next.num_checks = static_cast<uint32_t>(piece.num_checks);
+    next.num_symbols = static_cast<uint32_t>(piece.num_symbols);
     pieces.push_back(next);
     next.first_input += next.num_inputs;
     next.first_output += next.num_outputs;
     next.first_check += next.num_checks;
+    next.first_symbol += next.num_symbols;
   }
   std::vector<tsr_string_descr> strings;
   for (const std::string& text : flow.strings)

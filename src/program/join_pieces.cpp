@@ -20,7 +20,9 @@ Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> piece
     const auto first_buffer = static_cast<BufferId>(result.buffers.size());
     const auto first_kernel = static_cast<int32_t>(result.kernels.size());
     const size_t own = piece.outputs.size() - piece.checks.size();
-    result.pieces.push_back({result.calls.size(), piece.calls.size(), piece.inputs.size(), own, piece.checks.size()});
+    result.pieces.push_back({result.calls.size(), piece.calls.size(), piece.inputs.size(), own, piece.checks.size(),
+                             piece.symbols.size()});
+    for (SymbolRange& symbol : piece.symbols) result.symbols.push_back(std::move(symbol));
     const int64_t first_weight = result.weight_bytes;
     for (ProgramBuffer& buffer : piece.buffers) {
       buffer.name = fmt::format("p{}.{}", p, buffer.name);
@@ -40,7 +42,7 @@ Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> piece
     for (size_t i = 0; i < piece.outputs.size(); ++i)
       (i < own ? result.outputs : checks).push_back(piece.outputs[i] + first_buffer);
     for (RuntimeCheck& check : piece.checks) result.checks.push_back(std::move(check));
-    result.arena_bytes = std::max(result.arena_bytes, piece.arena_bytes);
+    if (result.pieces.back().num_symbols == 0) result.arena_bytes = std::max(result.arena_bytes, piece.arena_bytes);
     result.weight_bytes += (piece.weight_bytes + kBufferAlign - 1) / kBufferAlign * kBufferAlign;
   }
   result.outputs.insert(result.outputs.end(), checks.begin(), checks.end());

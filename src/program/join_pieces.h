@@ -1,5 +1,5 @@
-// The programs of a flow's pieces as one: kernels, calls, buffers and weights one behind the other. Only one piece runs
-// at a time, so that all of them use the same arena.
+// The programs of a flow's pieces as one: kernels, calls, buffers, weights and symbols one behind the other. Only one
+// piece runs at a time, so that all of them use the same arena, but for those with symbols, which get one in each run.
 #pragma once
 
 #include <memory>

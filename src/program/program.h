@@ -79,12 +79,14 @@ void for_each_buffer(const KernelCall& call, const Visit& visit) {
 struct ProgramPiece {
   size_t first_call = 0, num_calls = 0;
   size_t num_inputs = 0, num_outputs = 0, num_checks = 0;  // the pieces' own stand one behind the other, in order
+  size_t num_symbols = 0;                                  // so do these; a piece with symbols has an arena of its own
 };
 
 // Of a program with symbols, sizes are expressions of those in the types; the numbers (bytes, offsets, the arena's
 // size) are those of the largest sizes.
 //
-// With a flow, a call of the module does its steps; inputs, outputs and checks are those of the pieces.
+// With a flow, a call of the module does its steps; inputs, outputs, checks and symbols are those of the pieces, and the
+// arena is that of the pieces without symbols.
 struct Program {
   std::string name = "main";
   std::vector<ProgramBuffer> buffers;

@@ -48,15 +48,39 @@ std::vector<Expr> derived_dims(const Program& program) {
   return dims;
 }
 
+bool is_of_piece(const Expr& e, const Program& program, size_t piece) {
+  if (!program.flow) return true;
+  size_t first = 0;
+  for (size_t p = 0; p < piece; ++p) first += program.pieces[p].num_symbols;
+  for (size_t i = first; i < first + program.pieces[piece].num_symbols; ++i)
+    if (uses_var(e, program.symbols[i].var)) return true;
+  return false;
+}
+
+size_t piece_of_call(const Program& program, size_t call) {
+  size_t piece = 0;
+  while (piece + 1 < program.pieces.size() && program.pieces[piece + 1].first_call <= call) ++piece;
+  return piece;
+}
+
 std::vector<ArenaPart> arena_parts(const Program& program) {
   std::vector<Lifetime> lifetimes = arena_lifetimes(program);
   const auto offset = [&](const Lifetime& l) { return program.buffers[static_cast<size_t>(l.buffer)].offset; };
+  std::vector<size_t> pieces(program.buffers.size());
+  if (program.flow) {
+    for (const Lifetime& l : lifetimes)
+      pieces[static_cast<size_t>(l.buffer)] = piece_of_call(program, static_cast<size_t>(l.first));
+    std::erase_if(lifetimes, [&](const Lifetime& l) {
+      return program.pieces[pieces[static_cast<size_t>(l.buffer)]].num_symbols == 0;
+    });
+  }
   std::stable_sort(lifetimes.begin(), lifetimes.end(),
                    [&](const Lifetime& a, const Lifetime& b) { return offset(a) < offset(b); });
   std::vector<ArenaPart> parts;
   for (size_t i = 0; i < lifetimes.size(); ++i) {
     ArenaPart part;
     part.storage = lifetimes[i].buffer;
+    part.piece = pieces[static_cast<size_t>(part.storage)];
     part.bytes = ceildiv(bytes_formula(program.buffers[static_cast<size_t>(part.storage)].type), kBufferAlign) *
                  Expr(kBufferAlign);
     for (size_t j = 0; j < i; ++j)

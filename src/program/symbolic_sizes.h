@@ -26,12 +26,19 @@ std::vector<Expr> derived_dims(const Program& program);
 // A piece of arena memory. In a run it begins where the last of those ends that are below it: the order of the pieces
 // is that of the plan for the largest sizes.
 struct ArenaPart {
+  size_t piece = 0;           // of a flow
   BufferId storage = -1;      // as storage_buffer gives it
   Expr bytes;                 // rounded up to kBufferAlign
   std::vector<size_t> below;  // numbers of parts that come before this one and are alive at the same time
 };
 
-// In an order in which each comes behind those below it. REQUIRES: a planned program.
+// In an order in which each comes behind those below it; of a flow, those of the pieces with symbols. REQUIRES: a planned
+// program.
 std::vector<ArenaPart> arena_parts(const Program& program);
+
+// Whether the expression has a symbol of this piece of a flow, or of a program without one.
+bool is_of_piece(const Expr& e, const Program& program, size_t piece);
+// The piece that the call belongs to; 0 without a flow.
+size_t piece_of_call(const Program& program, size_t call);
 
 }  // namespace tessera

@@ -89,7 +89,6 @@ class EntryEmitter {
   EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
       : module_(module), b_(module.getContext()), program_(program), kernels_(std::move(kernels)) {
     if (program.symbols.empty()) return;
-    check(!program.flow, "a flow with symbols");
     parts_ = arena_parts(program);
     derived_ = derived_dims(program);
   }
@@ -97,11 +96,13 @@ class EntryEmitter {
   void emit() {
     if (!program_.symbols.empty()) emit_prepare();
     if (!program_.flow) {
+      open_ = !program_.symbols.empty();
       emit_calls(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.calls.size());
       return;
     }
     for (size_t i = 0; i < program_.pieces.size(); ++i) {
       const ProgramPiece& piece = program_.pieces[i];
+      open_ = piece.num_symbols > 0;
       pieces_.push_back(emit_calls(fmt::format("piece_{}", i), llvm::Function::InternalLinkage, piece.first_call,
                                    piece.first_call + piece.num_calls));
     }
@@ -139,23 +140,44 @@ class EntryEmitter {
     return function_;
   }
 
-  // uint64_t tessera_module_prepare(int64_t* sizes): derived dimensions, then where each part of the arena begins.
+  // uint64_t tessera_module_prepare(int64_t* sizes, uint32_t piece): derived dimensions, then where each part of the
+  // arena begins; of a flow, those of the piece.
   void emit_prepare() {
-    auto* type = llvm::FunctionType::get(b_.getInt64Ty(), {b_.getPtrTy()}, false);
+    auto* type = llvm::FunctionType::get(b_.getInt64Ty(), {b_.getPtrTy(), b_.getInt32Ty()}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, TSR_PREPARE_SYMBOL, module_);
     b_.SetInsertPoint(new_block("entry"));
     sizes_ = function_->getArg(0);
+    if (!program_.flow) return emit_prepare_of(0);
+    llvm::BasicBlock* other = new_block("other");
+    auto* choice = b_.CreateSwitch(function_->getArg(1), other);
+    for (size_t piece = 0; piece < program_.pieces.size(); ++piece) {
+      if (program_.pieces[piece].num_symbols == 0) continue;
+      llvm::BasicBlock* block = new_block("piece");
+      choice->addCase(b_.getInt32(static_cast<uint32_t>(piece)), block);
+      b_.SetInsertPoint(block);
+      emit_prepare_of(piece);
+    }
+    b_.SetInsertPoint(other);
+    b_.CreateRet(b_.getInt64(0));
+  }
+
+  void emit_prepare_of(size_t piece) {
     const auto largest = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); };
     int64_t slot = static_cast<int64_t>(program_.symbols.size());
-    for (const Expr& dim : derived_) b_.CreateStore(size_value(dim), offset(sizes_, 8 * slot++));
-    std::vector<Value*> ends;
+    for (const Expr& dim : derived_) {
+      if (is_of_piece(dim, program_, piece)) b_.CreateStore(size_value(dim), offset(sizes_, 8 * slot));
+      ++slot;
+    }
+    std::vector<Value*> ends(parts_.size(), nullptr);
     Value* total = b_.getInt64(0);
-    for (const ArenaPart& part : parts_) {
+    for (size_t i = 0; i < parts_.size(); ++i, ++slot) {
+      const ArenaPart& part = parts_[i];
+      if (part.piece != piece) continue;
       Value* begin = b_.getInt64(0);
       for (const size_t below : part.below) begin = largest(begin, ends[below]);
-      b_.CreateStore(begin, offset(sizes_, 8 * slot++));
-      ends.push_back(b_.CreateAdd(begin, size_value(part.bytes)));
-      total = largest(total, ends.back());
+      b_.CreateStore(begin, offset(sizes_, 8 * slot));
+      ends[i] = b_.CreateAdd(begin, size_value(part.bytes));
+      total = largest(total, ends[i]);
     }
     b_.CreateRet(total);
   }
@@ -246,7 +268,7 @@ class EntryEmitter {
     trace_ = field(host_, abi::kHostTrace, "trace");
     self_ = field(host_, abi::kHostSelf, "self");
     tracing_ = b_.CreateIsNotNull(trace_, "tracing");
-    if (!program_.symbols.empty()) sizes_ = field(call_, abi::kCallSymbols, "sizes");
+    if (open_) sizes_ = field(call_, abi::kCallSymbols, "sizes");
     for (size_t i = begin; i < end; ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
     b_.CreateRetVoid();
     return function_;
@@ -288,7 +310,7 @@ class EntryEmitter {
   }
 
   Value* pointer_to(BufferId id) {
-    if (!program_.symbols.empty()) return moved_pointer_to(id);
+    if (open_) return moved_pointer_to(id);
     const Place place = place_of(program_, id);
     switch (place.root.kind) {
       case BufferKind::kArena: return offset(arena_, place.begin);
@@ -351,6 +373,7 @@ class EntryEmitter {
   std::vector<ArenaPart> parts_;  // of a program with symbols
   std::vector<Expr> derived_;
   Value* sizes_ = nullptr;
+  bool open_ = false;  // what is being written has sizes that come with a call
   std::vector<llvm::Function*> pieces_;
   uint32_t step_number_ = 0;
   Value* step_ = nullptr;

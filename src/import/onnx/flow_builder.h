@@ -41,6 +41,7 @@ inline Binding::Binding(Structure structure) : parts(std::make_shared<const Stru
 struct FlowParts {
   std::vector<FlowType> slots;
   std::vector<Graph> pieces;
+  std::map<int32_t, OpenPiece> open = {};
   std::vector<std::string> strings = {""};
   std::map<std::string, int64_t> string_numbers = {{"", 0}};
 

@@ -16,18 +16,12 @@ constexpr std::array<std::string_view, 12> kStructureOps = {"ConcatFromSequence"
                                                             "OptionalHasElement", "SequenceAt",    "SequenceConstruct",
                                                             "SequenceEmpty",      "SequenceErase", "SequenceInsert",
                                                             "SequenceLength",     "SequenceMap",   "SplitToSequence"};
-constexpr std::array<std::string_view, 4> kStringOps = {"RegexFullMatch", "StringConcat", "StringNormalizer",
-                                                        "StringSplit"};
-
-constexpr std::array<std::string_view, 4> kChoosingOps = {"Compress", "NonMaxSuppression", "NonZero", "Unique"};
 
 void look_into(const onnx::NodeProto& node, RunTimeValues& found) {
   const auto among = [&](const auto& list) {
     return std::find(list.begin(), list.end(), node.op_type()) != list.end();
   };
   found.structures = found.structures || among(kStructureOps);
-  found.strings = found.strings || among(kStringOps);
-  found.choices = found.choices || among(kChoosingOps);
   for (const auto& attribute : node.attribute())
     if (attribute.has_g())
       for (const auto& inner : attribute.g().node()) look_into(inner, found);

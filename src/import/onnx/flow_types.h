@@ -18,11 +18,7 @@ std::optional<FlowType> flow_type_of(const onnx::TypeProto& type);
 // What tells that a model may have values that only a run knows.
 struct RunTimeValues {
   bool structures = false;  // sequences and optionals, at its border or inside: shapes may be open
-  bool strings = false;     // operators that make strings
-  bool choices = false;     // operators whose number of results depends on values
   bool at_border = false;   // strings, maps or the former among its inputs and outputs
-
-  bool any() const { return structures || strings || choices || at_border; }
 };
 RunTimeValues find_run_time_values(const onnx::GraphProto& graph, const std::vector<FlatNode>& nodes);
 

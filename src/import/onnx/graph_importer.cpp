@@ -15,6 +15,7 @@
 #include "import/onnx/flow_types.h"
 #include "import/onnx/model_inputs.h"
 #include "import/onnx/node_context.h"
+#include "import/onnx/open_operator.h"
 #include "import/onnx/operator_table.h"
 #include "import/onnx/operators/when_run.h"
 #include "import/onnx/own_domain.h"
@@ -30,10 +31,22 @@ struct ImportShared {
   std::shared_ptr<LoadedModel> model;
   const OpTable& ops;
   Evaluator& evaluator;
-  bool in_flow = false;
   DeclaredShapes declared_shapes = {};
   FailureList failures = {};
   FlowParts parts = {};
+  OpenNodes open_nodes = {};
+};
+
+// While it lives, what is known of elements counts for nothing.
+class NumbersScope {
+ public:
+  explicit NumbersScope(ImportState& state) : state_(state) { state_.keeps_numbers = false; }
+  ~NumbersScope() { state_.keeps_numbers = true; }
+  NumbersScope(const NumbersScope&) = delete;
+  NumbersScope& operator=(const NumbersScope&) = delete;
+
+ private:
+  ImportState& state_;
 };
 
 // Imports the model's graph, or, with a `parent`, what is put into a block of a flow.
@@ -54,7 +67,6 @@ class GraphImporter {
                {},
                flow_,
                shared.failures,
-               shared.in_flow,
                [this](const std::string& name) { return lookup(name); },
                [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<Binding>& inputs) {
                  return open_subgraph(graph, node, inputs);
@@ -80,7 +92,6 @@ class GraphImporter {
     nodes = needed(std::move(nodes));
     for (const FlatNode& node : nodes) check_supported(node);
     const RunTimeValues found = find_run_time_values(proto_, nodes);
-    shared_.in_flow = state_.in_flow = found.any();
     add_inputs(options, nodes, found);
     declared_shapes_.add_graph(proto_);
     const DeclaredShapes::Scope scope(declared_shapes_, nodes);
@@ -287,12 +298,12 @@ class GraphImporter {
           importer ? importer->handler(context) : import_own_node(context);
         });
       } catch (const UnsupportedNode&) {
-        // In a model whose values only a run knows, shapes may be such values, too.
-        const WhenRun when_run = state_.in_flow ? find_when_run(*node.proto) : nullptr;
-        if (!when_run) throw;
-        state_.checks.resize(checks);
-        flow_.truncate(steps);
-        import_with(node, [&](NodeContext& context, const OperatorImporter*) { when_run(context); });
+        // Shapes may be values that only a run knows.
+        const auto take_back = [&] {
+          state_.checks.resize(checks);
+          flow_.truncate(steps);
+        };
+        if (!import_when_run(node, take_back)) throw;
       }
     } catch (const UnsupportedNode& unsupported) {
       failures_.add(node, unsupported.reason);
@@ -303,6 +314,81 @@ class GraphImporter {
       failures_.add(node, error.diagnostic());
       mark_failed(node);
     }
+  }
+
+  // By a step of a flow, or as pieces with open dimensions. False when there is neither; `take_back` undoes what was
+  // tried.
+  bool import_when_run(const FlatNode& node, const std::function<void()>& take_back) {
+    if (node.proto->domain() == kOwnDomain) return false;
+    std::optional<UnsupportedNode> reason;
+    if (const WhenRun when_run = find_when_run(*node.proto)) {
+      take_back();
+      try {
+        import_with(node, [&](NodeContext& context, const OperatorImporter*) { when_run(context); });
+        return true;
+      } catch (const UnsupportedNode& unsupported) {
+        reason = unsupported;
+      }
+    }
+    if (const std::vector<std::string> names = read_names(*node.proto);
+        std::any_of(names.begin(), names.end(), [this](const std::string& name) { return has_numbers(name); })) {
+      take_back();
+      try {
+        const NumbersScope scope(state_);
+        import_with(node, [&](NodeContext& context, const OperatorImporter* importer) { importer->handler(context); });
+        return true;
+      } catch (const UnsupportedNode&) {
+        // As with any other operand.
+      }
+    }
+    for (const auto& attribute : node.proto->attribute())
+      if (attribute.has_g()) return false;
+    take_back();
+    try {
+      import_with(node, [&](NodeContext& context, const OperatorImporter*) {
+        import_open(context, shared_.evaluator, shared_.open_nodes,
+                    [model = model_, ops = &shared_.ops](const FlatNode& alone, const std::vector<AloneOperand>& operands,
+                                                         Evaluator& evaluator) {
+                      ImportShared shared{model, *ops, evaluator};
+                      return GraphImporter(shared).import_alone(alone, operands);
+                    });
+      });
+      return true;
+    } catch (const UnsupportedNode&) {
+      take_back();
+    }
+    if (reason) throw *reason;
+    return false;
+  }
+
+  bool has_numbers(const std::string& name) {
+    const auto binding = lookup(name);
+    return binding && !binding->is_value() && !binding->parts->type.numbers.empty();
+  }
+
+  AloneNode import_alone(const FlatNode& node, const std::vector<AloneOperand>& operands) {
+    for (const AloneOperand& operand : operands) {
+      if (operand.constant) {
+        values_[operand.name] = constant(*operand.constant, operand.name);
+        continue;
+      }
+      const SlotId slot = shared_.parts.new_slot({{}, operand.dtype, DType::kI64, operand.dims});
+      const ValueId value = graph_.add_input(operand.name, {operand.dtype, make_shape(operand.dims), {}});
+      flow_.bind_input(value, slot);
+      values_[operand.name] = value;
+    }
+    import(node);
+    if (!failures_.empty()) throw UnsupportedNode{failures_.last_reason()};
+    AloneNode result;
+    std::vector<SlotId> results;
+    for (const std::string& name : node.proto->output()) {
+      const auto found = name.empty() ? values_.end() : values_.find(name);
+      result.outputs.push_back(found == values_.end() ? -1 : flow_.slot_of(found->second, node.label));
+      if (result.outputs.back() >= 0) results.push_back(result.outputs.back());
+    }
+    result.block = flow_.finish(results, state_.checks);
+    result.parts = std::move(shared_.parts);
+    return result;
   }
 
   template <typename Handle>
@@ -526,6 +612,7 @@ class GraphImporter {
     flow->body = flow_.finish(results, state_.checks);
     flow->slots = shared_.parts.slots;
     flow->pieces = std::move(shared_.parts.pieces);
+    flow->open = std::move(shared_.parts.open);
     flow->strings = shared_.parts.strings;
     return flow;
   }

@@ -47,6 +47,8 @@ ValueId NodeContext::in(int i) {
               "take it apart first (SequenceAt, ConcatFromSequence, OptionalGetElement)");
   if (!type.is_fixed())
     unsupported(fmt::format("{} is {}: its shape is known only when the model runs", what, type.to_string()));
+  if (state_.keeps_numbers && !type.numbers.empty())
+    unsupported(fmt::format("{} has elements that are known only when the model runs", what));
   // The run refuses another shape than the declared one.
   return state_.flow.value_of(found.parts->slot, type.dtype, *type.dims);
 }

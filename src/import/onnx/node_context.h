@@ -58,7 +58,6 @@ struct ImportState {
   std::map<std::pair<DType, uint64_t>, ValueId> scalars;  // by the bits of the double
   FlowBuilder& flow;
   FailureList& failures;  // of the whole import
-  bool in_flow;           // the model has values that only a run knows
   // What an ONNX name stands for; materialises initializers. Empty when its node could not be imported.
   std::function<std::optional<Binding>(const std::string& name)> lookup;
   // Adds the nodes of a subgraph, given a value for each of its inputs, and answers the values of its outputs. Throws
@@ -82,6 +81,8 @@ struct ImportState {
   // one.
   std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared;
   std::vector<std::pair<ValueId, RuntimeCheck>> checks = {};  // of the graph so far
+  // Steps are tried before pieces for operands of which some elements are known (FlowType::numbers).
+  bool keeps_numbers = true;
   std::vector<ValueId> conditions = {};  // one bool each, of the branches around this node that may not be taken
 };
 
@@ -162,7 +163,6 @@ class NodeContext {
   int64_t string_number(const std::string& text) { return state_.flow.parts().string_number(text); }
 
   // ---- what only a run knows ----
-  bool in_flow() const { return state_.in_flow; }
   FlowType flow_type(const Binding& binding) const;
   SlotId slot(const Binding& binding);  // parts that are known become an object of the run
   SlotId slot(int i) { return has(i) ? slot(binding(i)) : -1; }

@@ -133,7 +133,8 @@ int32_t tessera_module_num_outputs(const tessera_module* module) {
 }
 
 int32_t tessera_module_num_symbols(const tessera_module* module) {
-  return module ? static_cast<int32_t>(module->file.descriptor->num_symbols) : 0;
+  if (!module || module->file.has_values()) return 0;  // those are dimensions inside of the module
+  return static_cast<int32_t>(module->file.descriptor->num_symbols);
 }
 
 int32_t tessera_module_num_kernels(const tessera_module* module) {

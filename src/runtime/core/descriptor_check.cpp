@@ -279,7 +279,8 @@ tessera_status DescriptorChecker::check_piece(uint32_t index) {
   const auto within = [](uint32_t first, uint32_t count, uint32_t all) { return first <= all && count <= all - first; };
   if (within(piece.first_input, piece.num_inputs, descriptor_.num_inputs) &&
       within(piece.first_output, piece.num_outputs, descriptor_.num_outputs) &&
-      within(piece.first_check, piece.num_checks, descriptor_.num_checks)) {
+      within(piece.first_check, piece.num_checks, descriptor_.num_checks) &&
+      within(piece.first_symbol, piece.num_symbols, descriptor_.num_symbols)) {
     return TESSERA_OK;
   }
   return wrong("piece %u has rows beyond the tables", index);
@@ -325,6 +326,8 @@ constexpr StepShape kStepShapes[] = {
     {TSR_FLOW_EXPAND, 2, 1, 0},
     {TSR_FLOW_CONCAT, 1, 1, 1},
     {TSR_FLOW_FLATTEN, 1, 1, 1},
+    {TSR_FLOW_RANGE, 3, 1, 0},
+    {TSR_FLOW_PAD, 4, 1, 1},
     {TSR_FLOW_STRING_CONCAT, 2, 1, 0},
     {TSR_FLOW_STRING_SPLIT, 1, 2, 2},
     {TSR_FLOW_STRING_NORMALIZE, 1, 1, 2},
@@ -347,6 +350,7 @@ bool may_be_absent(uint32_t op, uint32_t i) {
     case TSR_FLOW_OPTIONAL:
     case TSR_FLOW_HAS_ELEMENT: return i == 0;
     case TSR_FLOW_SLICE: return i >= 3;
+    case TSR_FLOW_PAD: return i >= 2;
     default: return false;
   }
 }
@@ -382,7 +386,7 @@ tessera_status DescriptorChecker::check_step(uint32_t index) {
     if (sound) {
       const tsr_piece_descr& piece = table<tsr_piece_descr>(descriptor_.pieces)[step.piece];
       sound = piece.num_inputs == step.num_inputs && piece.num_outputs == step.num_outputs &&
-              step.num_ints == step.num_outputs;
+              step.num_ints == step.num_outputs && (step.op == TSR_FLOW_PIECE || piece.num_symbols == 0);
     }
   }
   // Numbers of strings.

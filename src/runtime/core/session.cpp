@@ -161,7 +161,7 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   session->bound.spare = checks + descriptor.num_checks;
   session->bound.symbols = reinterpret_cast<int64_t*>(session->bound.spare + descriptor.num_outputs);
   session->prepared_symbols = session->bound.symbols + descriptor.num_symbols + descriptor.num_computed;
-  session->prepared = module->code.prepare == nullptr;
+  session->prepared = module->code.prepare == nullptr || module->file.has_values();
   if (session->prepared) {
     session->arena_bytes = descriptor.arena_bytes;
     status = map_memory(session, error);
@@ -233,7 +233,7 @@ tessera_status prepare_sizes(tessera_session* session, const tessera_tensor* inp
   session->prepared = session->sizes_known = false;
   session->memory.unmap();
   session->memory = MemoryRegion();
-  session->arena_bytes = session->module->code.prepare(sizes);
+  session->arena_bytes = session->module->code.prepare(sizes, 0);
   for (uint32_t i = 0; i < descriptor.num_derived; ++i) {
     const int64_t dim = sizes[descriptor.num_symbols + i];
     if (dim >= 0 && dim <= kMaxDerivedDim) continue;

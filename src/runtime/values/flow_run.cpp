@@ -68,45 +68,105 @@ int32_t read_number(Step& step, const Object* tensor, const char* what, int64_t*
 
 namespace {
 
-// Whether a tensor in a slot is what a piece was compiled for; strings are i64 there.
-bool fits(const Object& tensor, const tsr_tensor_descr& declared) {
+// Whether a tensor in a slot is what a piece was compiled for; strings are i64 there. Open dimensions get a value, or
+// must be what they are.
+bool fits(FlowRun& run, const Object& tensor, const tsr_tensor_descr& declared) {
   const uint32_t dtype = tensor.dtype == TSR_STRING ? static_cast<uint32_t>(TSR_I64) : tensor.dtype;
   if (dtype != declared.dtype || tensor.rank != static_cast<int32_t>(declared.rank)) return false;
-  return memcmp(tensor.dims, declared.dims, static_cast<size_t>(tensor.rank) * sizeof(int64_t)) == 0;
+  for (int32_t d = 0; d < tensor.rank; ++d) {
+    const int64_t want = declared.dims[d], got = tensor.dims[d];
+    if (want >= 0 && got != want) return false;
+    if (want >= 0) continue;
+    const int64_t number = -(want + 1);
+    if (number >= static_cast<int64_t>(run.module->descriptor->num_symbols)) return false;
+    int64_t& size = run.session->bound.symbols[number];
+    const tsr_symbol_descr& symbol = run.module->symbols()[number];
+    if (size < 0) size = got;
+    if (size != got || got < symbol.lo || got > symbol.hi) return false;
+  }
+  return true;
 }
 
 int32_t refuse(Step& step, const Object& found, const tsr_tensor_descr& declared) {
-  Object wanted = {};
-  wanted.rank = static_cast<int32_t>(declared.rank);
-  memcpy(wanted.dims, declared.dims, sizeof(wanted.dims));
+  char text[400];
+  char* end = stpcpy(text, "[");
+  for (uint32_t d = 0; d < declared.rank && end < text + 300; ++d) {
+    const int64_t want = declared.dims[d], number = -(want + 1);
+    if (d > 0) *end++ = ',';
+    if (want >= 0) {
+      end += sprintf(end, "%lld", static_cast<long long>(want));
+    } else if (number < static_cast<int64_t>(step.run.module->descriptor->num_symbols)) {
+      const tsr_symbol_descr& symbol = step.run.module->symbols()[number];
+      const int64_t size = step.run.session->bound.symbols[number];
+      if (size >= symbol.lo && size <= symbol.hi) end += sprintf(end, "%lld", static_cast<long long>(size));
+      else end += sprintf(end, "%lld..%lld", static_cast<long long>(symbol.lo), static_cast<long long>(symbol.hi));
+    } else {
+      *end++ = '?';
+    }
+  }
+  stpcpy(end, "]");
   return step.fail("an operand is %s; this module was compiled for %s%s", value_text(found).text,
-                   module_dtype_name(declared.dtype), dims_text(wanted).text);
+                   module_dtype_name(declared.dtype), text);
+}
+
+// The dimensions of a result, open ones with their values; false when the code gave one that cannot be.
+bool result_dims(const FlowRun& run, const tsr_tensor_descr& declared, int64_t* dims) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  for (uint32_t d = 0; d < declared.rank; ++d) {
+    dims[d] = declared.dims[d] >= 0 ? declared.dims[d] : run.session->bound.symbols[-(declared.dims[d] + 1)];
+    if (dims[d] < 0 || dims[d] > kMost) return false;
+  }
+  return true;
 }
 
 int32_t run_piece(Step& step, tsr_run_fn code) {
   FlowRun& run = step.run;
-  const tsr_piece_descr& piece = run.module->pieces()[step.row.piece];
-  const tsr_call& call = run.session->call;
+  const uint32_t number = static_cast<uint32_t>(step.row.piece);
+  const tsr_piece_descr& piece = run.module->pieces()[number];
+  tsr_call call = run.session->call;
   const void** inputs = run.session->bound.inputs;
   void** outputs = run.session->bound.outputs;
+  int64_t* sizes = run.session->bound.symbols;
+  for (uint32_t i = 0; i < piece.num_symbols; ++i) sizes[piece.first_symbol + i] = -1;
   for (uint32_t i = 0; i < piece.num_inputs; ++i) {
     const tsr_tensor_descr& declared = run.module->inputs()[piece.first_input + i];
     const Object* tensor = step.in(i);
-    if (!tensor || !tensor->is_tensor() || !fits(*tensor, declared)) return refuse(step, *tensor, declared);
+    if (!tensor || !tensor->is_tensor() || !fits(run, *tensor, declared)) return refuse(step, *tensor, declared);
     inputs[piece.first_input + i] = tensor->data();
   }
+  // The sizes that follow from those of the operands, and memory for what is between operands and results.
+  bool sound = true;
+  void* arena = nullptr;
+  if (piece.num_symbols > 0) {
+    for (uint32_t i = 0; i < piece.num_symbols; ++i) sound = sound && sizes[piece.first_symbol + i] >= 0;
+    const tsr_prepare_fn prepare = run.session->module->code.prepare;
+    const uint64_t bytes = sound && prepare ? prepare(sizes, number) : 0;
+    if (bytes > 0) {
+      arena = bytes <= SIZE_MAX - TSR_BUFFER_ALIGN ? run.heap.take(bytes + TSR_BUFFER_ALIGN) : nullptr;
+      if (!arena) return step.no_memory();
+      const uintptr_t begin = reinterpret_cast<uintptr_t>(arena);
+      call.arena = static_cast<uint8_t*>(arena) + (TSR_BUFFER_ALIGN - begin % TSR_BUFFER_ALIGN) % TSR_BUFFER_ALIGN;
+    }
+  }
   Object** made = static_cast<Object**>(run.heap.take((size_t{piece.num_outputs} + 1) * sizeof(Object*)));
-  if (!made) return step.no_memory();
+  if (!made) {
+    if (arena) run.heap.give(arena);
+    return step.no_memory();
+  }
   uint32_t count = 0;
-  for (; count < piece.num_outputs; ++count) {
+  for (; count < piece.num_outputs && sound; ++count) {
     const tsr_tensor_descr& declared = run.module->outputs()[piece.first_output + count];
     const uint32_t dtype = step.number(count) != 0 ? static_cast<uint32_t>(TSR_STRING) : declared.dtype;
-    made[count] = run.heap.make_tensor(dtype, static_cast<int32_t>(declared.rank), declared.dims);
+    int64_t dims[TSR_MAX_RANK];
+    sound = result_dims(run, declared, dims);
+    made[count] = sound ? run.heap.make_tensor(dtype, static_cast<int32_t>(declared.rank), dims) : nullptr;
     if (!made[count]) break;
     outputs[piece.first_output + count] = made[count]->data();
   }
   int32_t result = 0;
-  if (count < piece.num_outputs) {
+  if (!sound) {
+    result = step.fail("sizes that cannot be; compile the model again");
+  } else if (count < piece.num_outputs) {
     result = step.no_memory();
   } else if (const int32_t failure = code(&call); failure != 0) {
     run.status = tessera::fail(run.error, kErrModuleCode,
@@ -123,6 +183,7 @@ int32_t run_piece(Step& step, tsr_run_fn code) {
     else run.heap.release(made[i]);
   }
   run.heap.give(made);
+  if (arena) run.heap.give(arena);
   return result;
 }
 

@@ -34,7 +34,7 @@ Object* Heap::make_tensor(uint32_t dtype, int32_t rank, const int64_t* dims) {
   const int64_t bytes = (bits + 7) / 8;
   Object* object = static_cast<Object*>(take(Object::kHead + static_cast<size_t>(bytes)));
   if (!object) return nullptr;
-  *object = {1, TSR_TENSOR, dtype, rank, {}, count, bytes};
+  *object = {1, TSR_TENSOR, dtype, rank, {}, count, bytes, nullptr};
   for (int32_t axis = 0; axis < rank; ++axis) object->dims[axis] = dims[axis];
   return object;
 }
@@ -43,14 +43,39 @@ Object* Heap::make_list(uint32_t kind, uint32_t dtype, int64_t count) {
   if (count < 0 || count > (INT64_MAX >> 8)) return nullptr;
   Object* object = static_cast<Object*>(take(Object::kHead + static_cast<size_t>(count) * sizeof(Object*)));
   if (!object) return nullptr;
-  *object = {1, kind, dtype, 0, {}, count, 0};
+  *object = {1, kind, dtype, 0, {}, count, 0, nullptr};
   for (int64_t i = 0; i < count; ++i) object->items()[i] = nullptr;
   return object;
 }
 
+Object* Heap::append(Object* list, Object* item) {
+  Object* view = make_list(list->kind, list->dtype, 0);
+  if (!view) return nullptr;
+  Object* store = list->store;
+  if (store && store->count == list->count && store->count < store->bytes) {
+    share(store);
+  } else {
+    const int64_t room = list->count < 4 ? 8 : 2 * list->count;
+    store = make_list(list->kind, list->dtype, room);
+    if (!store) {
+      give(view);
+      return nullptr;
+    }
+    store->count = list->count;
+    store->bytes = room;
+    for (int64_t i = 0; i < list->count; ++i) store->items()[i] = share(list->items()[i]);
+  }
+  store->items()[store->count++] = share(item);
+  view->store = store;
+  view->count = list->count + 1;
+  return view;
+}
+
 void Heap::release(Object* object) {
   if (!object || --object->references > 0) return;
-  if (!object->is_tensor()) {
+  if (!object->is_tensor() && object->store) {
+    release(object->store);
+  } else if (!object->is_tensor()) {
     for (int64_t i = 0; i < object->count; ++i) release(object->items()[i]);
   }
   give(object);

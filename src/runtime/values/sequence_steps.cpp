@@ -53,6 +53,9 @@ int32_t insert(Step& step) {
                      item && item->is_tensor() ? module_dtype_name(item->dtype) : kind_name(item),
                      module_dtype_name(list->dtype));
   }
+  if (place == list->count) {
+    return step.out(0, step.run.heap.append(const_cast<Object*>(list), const_cast<Object*>(item)));
+  }
   Object* result = step.run.heap.make_list(TSR_SEQUENCE, list->dtype, list->count + 1);
   if (!result) return step.no_memory();
   for (int64_t i = 0; i < result->count; ++i) {

@@ -97,6 +97,10 @@ int32_t slice(Step& step) {
     const int64_t extent = x.dims[axis], by = steps ? int_at(*steps, i) : 1;
     if (by == 0 || by == INT64_MIN) return step.fail("a step of %lld; legal: any but 0", static_cast<ll>(by));
     int64_t start = int_at(*starts, i), end = int_at(*ends, i);
+    if (step.row.num_ints > 0 && step.number(0) != 0 && (end < 0 || end > extent)) {
+      return step.fail("%lld elements of a dimension of %lld; legal: 0 to %lld", static_cast<ll>(end),
+                       static_cast<ll>(extent), static_cast<ll>(extent));
+    }
     start += start < 0 ? extent : 0;
     end += end < 0 ? extent : 0;
     const int64_t low = by > 0 ? 0 : -1, high = by > 0 ? extent : extent - 1;
@@ -279,6 +283,136 @@ int32_t flatten(Step& step) {
   return step.out(0, with_dims(step.run.heap, x, 2, dims));
 }
 
+// A number of steps, or -1 when it is none; elements of kinds that have no end are counted in the kind.
+template <typename T>
+int64_t count_steps(T start, T limit, T delta) {
+  if (delta == 0) return -1;
+  if (delta > 0 ? limit <= start : limit >= start) return 0;
+  const uint64_t a = static_cast<uint64_t>(start), b = static_cast<uint64_t>(limit), by = static_cast<uint64_t>(delta);
+  const uint64_t steps = delta > 0 ? (b - a - 1) / by + 1 : (a - b - 1) / (0 - by) + 1;
+  return steps > INT64_MAX ? -1 : static_cast<int64_t>(steps);
+}
+int64_t count_steps(double start, double limit, double delta) {
+  const double steps = (limit - start) / delta;
+  if (steps <= 0) return 0;
+  if (!(steps < 0x1p62)) return -1;  // NaN and infinity, too
+  const int64_t whole = static_cast<int64_t>(steps);
+  return static_cast<double>(whole) < steps ? whole + 1 : whole;
+}
+
+template <typename T>
+int32_t range_of(Step& step) {
+  T values[3];
+  for (uint32_t i = 0; i < 3; ++i) memcpy(&values[i], step.in(i)->data(), sizeof(T));
+  constexpr bool kFloat = static_cast<T>(0.5) != 0;
+  int64_t count;
+  if constexpr (kFloat) count = count_steps(double{values[0]}, double{values[1]}, double{values[2]});
+  else count = count_steps(int64_t{values[0]}, int64_t{values[1]}, int64_t{values[2]});
+  if (count < 0) return step.fail("a delta that leads to no end; legal: one that reaches the limit");
+  Object* result = step.run.heap.make_tensor(step.in(0)->dtype, 1, &count);
+  if (!result) return step.no_memory();
+  T* out = reinterpret_cast<T*>(result->data());
+  for (int64_t i = 0; i < count; ++i) {
+    if constexpr (kFloat) out[i] = values[0] + static_cast<T>(i) * values[2];
+    else out[i] = static_cast<T>(static_cast<uint64_t>(values[0]) + static_cast<uint64_t>(i) * static_cast<uint64_t>(values[2]));
+  }
+  return step.out(0, result);
+}
+
+int32_t range(Step& step) {
+  const uint32_t dtype = step.in(0)->dtype;
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (step.in(i)->dtype != dtype || step.in(i)->count != 1) {
+      return step.fail("start, limit and delta that are no single numbers of one type; legal: three of those");
+    }
+  }
+  switch (dtype) {
+    case TSR_F64: return range_of<double>(step);
+    case TSR_F32: return range_of<float>(step);
+    case TSR_I64: return range_of<int64_t>(step);
+    case TSR_I32: return range_of<int32_t>(step);
+    case TSR_I16: return range_of<int16_t>(step);
+    default: return step.fail("numbers of %s; legal: f64, f32, i64, i32, i16", module_dtype_name(dtype));
+  }
+}
+
+// The place that place `i` of a padded dimension repeats; -1: it is the padding's value.
+int64_t padded_place(int64_t i, int64_t extent, int64_t mode) {
+  if (i >= 0 && i < extent) return i;
+  if (mode == 0) return -1;
+  if (mode == 1) return i < 0 ? 0 : extent - 1;
+  const int64_t period = mode == 3 ? extent : extent > 1 ? 2 * (extent - 1) : 1;
+  const int64_t place = (i % period + period) % period;
+  return place < extent ? place : period - place;
+}
+
+int32_t pad(Step& step) {
+  const Object &x = *step.in(0), *pads = step.in(1), *value = step.in(2), *axes = step.in(3);
+  if (const int32_t code = require_ints(step, pads, "pads")) return code;
+  if (axes) {
+    if (const int32_t code = require_ints(step, axes, "axes")) return code;
+  }
+  const int64_t listed = axes ? axes->count : x.rank, mode = step.number(0);
+  if (pads->count != 2 * listed) {
+    return step.fail("%lld pads for %lld axes; legal: two for each", static_cast<ll>(pads->count),
+                     static_cast<ll>(listed));
+  }
+  if (value && (value->dtype != x.dtype || value->count != 1)) {
+    return step.fail("a value that is no single %s", module_dtype_name(x.dtype));
+  }
+  int64_t dims[TSR_MAX_RANK], begins[TSR_MAX_RANK] = {}, strides[TSR_MAX_RANK];
+  bool seen[TSR_MAX_RANK] = {};
+  memcpy(dims, x.dims, sizeof(dims));
+  row_major(x, strides);
+  for (int64_t i = 0; i < listed; ++i) {
+    int32_t axis;
+    if (const int32_t code = find_axis(step, axes ? int_at(*axes, i) : i, x.rank, &axis)) return code;
+    if (seen[axis]) return step.fail("axis %d is named twice; legal: each axis once", axis);
+    seen[axis] = true;
+    const int64_t begin = int_at(*pads, i), end = int_at(*pads, listed + i);
+    constexpr int64_t kMost = int64_t{1} << 40;
+    dims[axis] += begin + (begin > kMost || begin < -kMost || end > kMost || end < -kMost ? 0 : end);
+    if (begin > kMost || begin < -kMost || end > kMost || end < -kMost || dims[axis] < 0 ||
+        (mode != 0 && x.dims[axis] == 0 && dims[axis] > 0)) {
+      return step.fail("pads of %lld and %lld for a dimension of %lld; legal: pads that leave 0 elements or more",
+                       static_cast<ll>(begin), static_cast<ll>(end), static_cast<ll>(x.dims[axis]));
+    }
+    begins[axis] = begin;
+  }
+  Object* result = step.run.heap.make_tensor(x.dtype, x.rank, dims);
+  if (!result || result->bytes == 0) return step.out(0, result);
+  const size_t width = static_cast<size_t>(slot_dtype_bits(x.dtype)) / 8;
+  const uint8_t zero[8] = {};
+  const uint8_t* fill = value ? value->data() : zero;
+  if (x.rank == 0) memcpy(result->data(), x.data(), width);
+  const int32_t last = x.rank - 1;
+  int64_t index[TSR_MAX_RANK] = {};
+  uint8_t* out = result->data();
+  for (int64_t row = 0; last >= 0 && row < result->count / dims[last]; ++row) {
+    int64_t from = 0;  // where the row begins in x; -1: it is padding alone
+    for (int32_t d = 0; d < last && from >= 0; ++d) {
+      const int64_t place = padded_place(index[d] - begins[d], x.dims[d], mode);
+      from = place < 0 ? -1 : from + place * strides[d];
+    }
+    for (int64_t i = 0; i < dims[last];) {
+      const int64_t place = from < 0 ? -1 : padded_place(i - begins[last], x.dims[last], mode);
+      // What lies within x is copied at once.
+      const bool inside = place >= 0 && i - begins[last] == place;
+      int64_t count = 1;
+      if (inside) count = x.dims[last] - place < dims[last] - i ? x.dims[last] - place : dims[last] - i;
+      memcpy(out, place < 0 ? fill : x.data() + static_cast<size_t>(from + place) * width,
+             static_cast<size_t>(count) * width);
+      out += static_cast<size_t>(count) * width;
+      i += count;
+    }
+    for (int32_t d = last - 1; d >= 0; --d) {
+      if (++index[d] < dims[d]) break;
+      index[d] = 0;
+    }
+  }
+  return step.out(0, result);
+}
+
 }  // namespace
 
 int32_t tensor_step(Step& step) {
@@ -299,6 +433,8 @@ int32_t tensor_step(Step& step) {
     case TSR_FLOW_GATHER: return gather(step);
     case TSR_FLOW_EXPAND: return expand(step);
     case TSR_FLOW_CONCAT: return concat(step);
+    case TSR_FLOW_RANGE: return range(step);
+    case TSR_FLOW_PAD: return pad(step);
     default: return flatten(step);
   }
 }

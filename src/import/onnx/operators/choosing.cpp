@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/structures.h"
 #include "import/onnx/runtime_parameter.h"
 
 namespace tessera {
@@ -36,13 +37,7 @@ struct Found {
 // Result `i` is `value`, without what is not there along `axis`.
 void give(NodeContext& c, int i, ValueId value, const Found& found, int64_t axis) {
   if (!found.number) return c.out(i, value);
-  if (!c.wants(i)) return;
-  FlowType type = c.flow_type(value);
-  (*type.dims)[static_cast<size_t>(axis)] = -1;
-  const auto list = [&](ValueId v) { return c.slot(Binding(c.reshape(v, {1}))); };
-  c.out(i, c.step(FlowOp::kSlice,
-                  {c.slot(Binding(value)), list(number(c, 0)), list(*found.number), list(number(c, axis)), -1}, type,
-                  false));
+  if (c.wants(i)) give_first(c, i, value, axis, c.slot(Binding(c.reshape(*found.number, {1}))));
 }
 
 // The places at which `mask` [n] is true: dimension `axis` of result 0, which has `declared` of them.
@@ -85,6 +80,16 @@ Ints places_of_true(const Tensor& mask, int64_t limit) {
 }
 
 }  // namespace
+
+void give_first(NodeContext& c, int i, ValueId value, int64_t axis, SlotId count) {
+  if (!c.wants(i)) return;
+  FlowType type = c.flow_type(value);
+  type.most = *type.dims;
+  (*type.dims)[static_cast<size_t>(axis)] = -1;
+  c.out(i, c.step(FlowOp::kSlice,
+                  {c.slot(Binding(value)), c.slot(Binding(c.ints({0}))), count, c.slot(Binding(c.ints({axis}))), -1},
+                  type, false, {1}));
+}
 
 void import_compress(NodeContext& c) {
   c.require_inputs(2, 2);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/structures.h"
 #include "import/onnx/runtime_parameter.h"
 
 namespace tessera {
@@ -81,7 +82,12 @@ void import_top_k(NodeContext& c) {
           fmt::format("the declared shape {} for an operand of type {}", dims_text(shape), c.type(x).to_string()));
     return {shape[axis]};
   };
+  // Without a declaration all are put in order, and a step of the run cuts off those beyond the K-th.
+  const bool open = c.version() >= 10 && c.is_runtime(1) && !c.declared_dims(0) && !c.declared_dims(1);
+  if (open && (c.dtype(c.in(1)) != DType::kI64 || c.type(c.in(1)).num_elements() != 1))
+    c.malformed(fmt::format("{} is {}", c.input_name(1, "K"), c.type(c.in(1)).to_string()), "one i64");
   const int64_t k = c.version() < 10  ? c.attrs.require_int("k")
+                    : open            ? dims[axis]
                     : c.is_runtime(1) ? ints_or_expected(c, 1, "K", declared)[0]
                                       : c.const_int(1, "K");
   const bool largest = c.attrs.get_int("largest", 1) != 0;
@@ -100,7 +106,13 @@ void import_top_k(NodeContext& c) {
   const ValueId lines = c.reshape(c.transpose(x, perm), {rows, extent, 1});
   const ValueId first = c.op("order", {lines}, {{"count", k}, {"descending", largest}});
   const ValueId chosen = c.transpose(c.reshape(first, result), perm);
-  c.out(0, c.op("gather_elements", {x, chosen}, {{"axis", static_cast<int64_t>(axis)}}));
+  const ValueId values = c.op("gather_elements", {x, chosen}, {{"axis", static_cast<int64_t>(axis)}});
+  if (open) {
+    const SlotId count = c.slot(Binding(c.reshape(c.in(1), {1})));
+    give_first(c, 0, values, static_cast<int64_t>(axis), count);
+    return give_first(c, 1, chosen, static_cast<int64_t>(axis), count);
+  }
+  c.out(0, values);
   c.out(1, chosen);
 }
 

@@ -1,0 +1,344 @@
+#include "import/onnx/open_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "graph/printer.h"
+#include "import/onnx/model_file.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+constexpr size_t kMostOpen = 6;  // dimensions of one node
+
+struct Operand {
+  Binding binding;
+  FlowType type;
+  std::optional<Tensor> constant;
+  std::vector<int32_t> symbols;  // of each dimension; -1 where it is known
+};
+
+// The node under names of its own, so that what does the same looks the same.
+struct OwnNode {
+  std::shared_ptr<onnx::NodeProto> proto;
+  FlatNode flat;
+  std::vector<Operand> operands;
+
+  bool is_open(size_t operand) const { return !operands[operand].constant; }
+
+  std::vector<AloneOperand> at(const Ints& values) const {
+    std::vector<AloneOperand> result;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Operand& operand = operands[i];
+      AloneOperand alone{fmt::format("x{}", i), operand.constant, operand.type.dtype};
+      for (size_t d = 0; d < operand.symbols.size(); ++d) {
+        const int32_t symbol = operand.symbols[d];
+        alone.dims.push_back(symbol < 0 ? (*operand.type.dims)[d] : values[static_cast<size_t>(symbol)]);
+      }
+      result.push_back(std::move(alone));
+    }
+    return result;
+  }
+};
+
+OwnNode own_node(NodeContext& c) {
+  OwnNode own;
+  own.proto = std::make_shared<onnx::NodeProto>(*c.node().proto);
+  own.proto->clear_name();
+  own.proto->clear_doc_string();
+  std::map<std::string, std::string> names;
+  bool any_open = false;
+  for (int i = 0; i < own.proto->input_size(); ++i) {
+    std::string& name = *own.proto->mutable_input(i);
+    if (name.empty()) continue;
+    if (const auto known = names.find(name); known != names.end()) {
+      name = known->second;
+      continue;
+    }
+    Operand operand;
+    operand.binding = c.binding(i);
+    operand.type = c.flow_type(operand.binding);
+    if (!operand.type.is_tensor() || operand.type.dtype == DType::kString)
+      c.unsupported(fmt::format("input {} (value '{}') is {}", i, name, operand.type.to_string()));
+    if (!operand.type.dims)
+      c.unsupported(fmt::format("input {} (value '{}') is {}: its rank is known only when the model runs", i, name,
+                                operand.type.to_string()));
+    if (operand.binding.is_value()) operand.constant = c.constant(operand.binding.value);
+    any_open = any_open || !operand.type.is_fixed();
+    operand.symbols.assign(operand.type.dims->size(), -1);
+    name = names.emplace(name, fmt::format("x{}", own.operands.size())).first->second;
+    own.operands.push_back(std::move(operand));
+  }
+  if (!any_open) c.unsupported("no dimension that only a run knows");
+  for (int i = 0; i < own.proto->output_size(); ++i)
+    if (!own.proto->output(i).empty()) own.proto->set_output(i, fmt::format("y{}", i));
+  own.flat = {own.proto.get(), c.label(), c.node().opsets};
+  return own;
+}
+
+// Every way to call some of `count` things equal: the number of the group of each; more groups first.
+std::vector<std::vector<int32_t>> groupings(size_t count) {
+  std::vector<std::vector<int32_t>> all{{}};
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<std::vector<int32_t>> longer;
+    for (const auto& groups : all) {
+      const int32_t next = groups.empty() ? 0 : *std::max_element(groups.begin(), groups.end()) + 1;
+      for (int32_t group = 0; group <= next; ++group) {
+        longer.push_back(groups);
+        longer.back().push_back(group);
+      }
+    }
+    all = std::move(longer);
+  }
+  const auto number = [](const auto& groups) {
+    return groups.empty() ? 0 : *std::max_element(groups.begin(), groups.end());
+  };
+  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return number(a) > number(b); });
+  return all;
+}
+
+// Sizes that have nothing in common.
+Ints sizes_a(size_t count) {
+  static constexpr int64_t kSizes[] = {37, 41, 43, 47, 53, 59};
+  return {kSizes, kSizes + count};
+}
+Ints sizes_b(size_t count) {
+  static constexpr int64_t kSizes[] = {61, 67, 71, 73, 79, 83};
+  return {kSizes, kSizes + count};
+}
+
+// What is known of a node for one grouping of its open dimensions.
+struct Trial {
+  std::vector<SymbolRange> symbols;
+  AloneNode a, b;
+  std::vector<FlowType> most;  // of the slots, with the largest sizes
+};
+
+bool alike(const AloneNode& a, const AloneNode& b) {
+  if (a.block.steps.size() != b.block.steps.size() || a.outputs != b.outputs ||
+      a.parts.slots.size() != b.parts.slots.size() || a.parts.pieces.size() != b.parts.pieces.size())
+    return false;
+  for (size_t i = 0; i < a.block.steps.size(); ++i) {
+    const FlowStep &x = a.block.steps[i], &y = b.block.steps[i];
+    if (x.op != y.op || x.inputs != y.inputs || x.outputs != y.outputs || x.ints != y.ints || x.piece != y.piece ||
+        !x.blocks.empty() || !y.blocks.empty())
+      return false;
+  }
+  for (size_t i = 0; i < a.parts.slots.size(); ++i) {
+    const FlowType &x = a.parts.slots[i], &y = b.parts.slots[i];
+    if (!x.is_tensor() || !y.is_tensor() || x.dtype != y.dtype || x.dims.has_value() != y.dims.has_value() ||
+        (x.dims && x.dims->size() != y.dims->size()))
+      return false;
+  }
+  return true;
+}
+
+class OpenImport {
+ public:
+  OpenImport(NodeContext& c, Evaluator& evaluator, const ImportAlone& alone)
+      : c_(c), evaluator_(evaluator), alone_(alone), own_(own_node(c)) {
+    for (size_t i = 0; i < own_.operands.size(); ++i)
+      for (size_t d = 0; d < own_.operands[i].type.dims->size(); ++d)
+        if ((*own_.operands[i].type.dims)[d] < 0) open_.emplace_back(i, d);
+    if (open_.size() > kMostOpen)
+      c.unsupported(fmt::format("{} dimensions that only a run knows", open_.size()));
+  }
+
+  // What decides which pieces the node becomes.
+  std::string key() const {
+    std::string text = own_.proto->SerializeAsString() + fmt::format("|{}", c_.version());
+    for (const Operand& operand : own_.operands) {
+      text += "|" + operand.type.to_string();
+      for (size_t d = 0; d < operand.type.dims->size(); ++d) text += fmt::format(",{}", operand.type.most_of(d));
+      if (operand.constant) text += fmt::format("={:x}", operand.constant->content_hash());
+    }
+    return text;
+  }
+
+  std::shared_ptr<const OpenNode> make() {
+    std::string reason;
+    for (const std::vector<int32_t>& groups : groupings(open_.size())) {
+      const size_t count = static_cast<size_t>(*std::max_element(groups.begin(), groups.end())) + 1;
+      for (size_t i = 0; i < open_.size(); ++i) own_.operands[open_[i].first].symbols[open_[i].second] = groups[i];
+      std::optional<AloneNode> a = import_at(sizes_a(count), reason), b;
+      if (a) b = import_at(sizes_b(count), reason);
+      if (!a || !b) continue;
+      if (!alike(*a, *b)) {
+        reason = "it does something else for other sizes";
+        continue;
+      }
+      return finish({ranges(count), std::move(*a), std::move(*b), {}});
+    }
+    c_.unsupported("dimensions that only a run knows: " + reason);
+  }
+
+  const std::vector<Operand>& operands() const { return own_.operands; }
+
+ private:
+  std::optional<AloneNode> import_at(const Ints& values, std::string& reason) {
+    try {
+      return alone_(own_.flat, own_.at(values), evaluator_);
+    } catch (const UnsupportedNode& unsupported) {
+      reason = unsupported.reason;
+    } catch (const UserError& error) {
+      reason = error.diagnostic().message;
+    }
+    return std::nullopt;
+  }
+
+  // From 0 where the operator has a meaning for that, to what the operands' dimensions do not exceed.
+  std::vector<SymbolRange> ranges(size_t count) {
+    std::vector<SymbolRange> symbols;
+    std::string ignored;
+    const bool none = import_at(Ints(count, 0), ignored).has_value();
+    for (size_t s = 0; s < count; ++s) {
+      Ints values = sizes_a(count);
+      values[s] = 0;
+      const int64_t lo = none && import_at(values, ignored) ? 0 : 1;
+      symbols.push_back({make_var(fmt::format("n{}", s)), lo, kFlowMost});
+    }
+    for (const auto& [operand, dim] : open_) {
+      SymbolRange& symbol = symbols[static_cast<size_t>(own_.operands[operand].symbols[dim])];
+      symbol.hi = std::max<int64_t>(1, std::min(symbol.hi, own_.operands[operand].type.most_of(dim)));
+    }
+    return symbols;
+  }
+
+  std::shared_ptr<const OpenNode> finish(Trial trial) {
+    auto result = std::make_shared<OpenNode>();
+    Ints largest;
+    for (const SymbolRange& symbol : trial.symbols) largest.push_back(symbol.hi);
+    std::string ignored;
+    const std::optional<AloneNode> most = import_at(largest, ignored);
+    const bool bounded = most && alike(trial.a, *most);
+    for (size_t i = 0; i < trial.a.parts.slots.size(); ++i) {
+      FlowType type = trial.a.parts.slots[i];
+      const FlowType& other = trial.b.parts.slots[i];
+      type.most.clear(), type.numbers.clear(), type.most_numbers.clear();
+      for (size_t d = 0; type.dims && d < type.dims->size(); ++d) {
+        const int64_t here = (*type.dims)[d], there = (*other.dims)[d];
+        type.most.push_back(bounded ? most->parts.slots[i].most_of(d) : kFlowMost);
+        if (here != there) (*type.dims)[d] = -1;
+      }
+      result->slots.push_back(std::move(type));
+    }
+    result->outputs = trial.a.outputs;
+    result->block = trial.a.block;
+    FlowParts& parts = c_.state().flow.parts();
+    for (FlowStep& step : result->block.steps) {
+      if (step.op == FlowOp::kElementwise) c_.unsupported("an elementwise operator in a node of its own");
+      if (step.op != FlowOp::kPiece) continue;
+      step.piece = add_piece(trial, step, result->slots, parts);
+    }
+    return result;
+  }
+
+  // The number of the symbol that a dimension of a slot is; -1 when it is fixed.
+  int32_t symbol_of(const Trial& trial, SlotId slot, size_t d) {
+    const auto at = static_cast<size_t>(slot);
+    const int64_t here = (*trial.a.parts.slots[at].dims)[d], there = (*trial.b.parts.slots[at].dims)[d];
+    if (here == there) return -1;
+    const Ints a = sizes_a(trial.symbols.size()), b = sizes_b(trial.symbols.size());
+    for (size_t s = 0; s < a.size(); ++s)
+      if (a[s] == here && b[s] == there) return static_cast<int32_t>(s);
+    c_.unsupported("sizes between its steps that are no dimensions of operands");
+  }
+
+  int32_t add_piece(const Trial& trial, const FlowStep& step, const std::vector<FlowType>& slots, FlowParts& parts) {
+    const auto piece = static_cast<size_t>(step.piece);
+    OpenPiece open;
+    std::vector<int32_t> own_number(trial.symbols.size(), -1);
+    std::vector<size_t> seen;  // the symbols to which the piece's inputs give values
+    for (const SlotId slot : step.inputs) {
+      open.inputs.emplace_back();
+      for (size_t d = 0; d < slots[static_cast<size_t>(slot)].dims->size(); ++d) {
+        const int32_t symbol = symbol_of(trial, slot, d);
+        if (symbol >= 0 && own_number[static_cast<size_t>(symbol)] < 0) {
+          own_number[static_cast<size_t>(symbol)] = static_cast<int32_t>(seen.size());
+          seen.push_back(static_cast<size_t>(symbol));
+        }
+        open.inputs.back().push_back(symbol < 0 ? -1 : own_number[static_cast<size_t>(symbol)]);
+      }
+    }
+    // What the others are must not matter.
+    Ints mixed = sizes_a(trial.symbols.size());
+    const Ints b = sizes_b(trial.symbols.size());
+    for (const size_t symbol : seen) mixed[symbol] = b[symbol];
+    std::string reason;
+    const auto other = import_at(mixed, reason);
+    if (!other || !alike(trial.a, *other) ||
+        print(other->parts.pieces[piece], {.elide_constants = true}) !=
+            print(trial.b.parts.pieces[piece], {.elide_constants = true}))
+      c_.unsupported("a part that depends on sizes which it does not see");
+    const auto number = static_cast<int32_t>(parts.pieces.size());
+    Graph graph = trial.a.parts.pieces[piece];
+    graph.name = fmt::format("piece{}", number);
+    parts.pieces.push_back(std::move(graph));
+    if (seen.empty()) return number;
+    for (const size_t symbol : seen) open.symbols.push_back(trial.symbols[symbol]);
+    open.at = [own = own_, alone = alone_, seen, piece, count = trial.symbols.size()](
+                  const Ints& values, Evaluator& evaluator) mutable {
+      own.flat.proto = own.proto.get();
+      Ints all = sizes_a(count);
+      for (size_t i = 0; i < seen.size(); ++i) all[seen[i]] = values[i];
+      try {
+        AloneNode node = alone(own.flat, own.at(all), evaluator);
+        if (piece < node.parts.pieces.size()) return std::move(node.parts.pieces[piece]);
+      } catch (const UnsupportedNode& unsupported) {
+        throw UserError({"TSR-5023", unsupported.reason, own.flat.label, "sizes for which the operator has a meaning", ""});
+      }
+      throw UserError({"TSR-5023", "it does something else for these sizes", own.flat.label,
+                       "operators that do the same for all sizes", ""});
+    };
+    parts.open.emplace(number, std::move(open));
+    return number;
+  }
+
+  NodeContext& c_;
+  Evaluator& evaluator_;
+  const ImportAlone& alone_;
+  OwnNode own_;
+  std::vector<std::pair<size_t, size_t>> open_;  // operand and dimension
+};
+
+}  // namespace
+
+void import_open(NodeContext& c, Evaluator& evaluator, OpenNodes& known, const ImportAlone& alone) {
+  OpenImport import(c, evaluator, alone);
+  const std::string key = import.key();
+  auto found = known.find(key);
+  if (found == known.end()) {
+    const std::shared_ptr<const OpenNode> made = import.make();
+    // The messages of checks name the node.
+    const auto& pieces = c.state().flow.parts().pieces;
+    const bool checks = std::any_of(made->block.steps.begin(), made->block.steps.end(), [&](const FlowStep& step) {
+      return step.piece >= 0 && !pieces[static_cast<size_t>(step.piece)].checks.empty();
+    });
+    found = known.emplace(checks ? key + "|" + c.label() : key, made).first;
+    if (checks) found->second = made;
+  }
+  const OpenNode& node = *found->second;
+  std::vector<SlotId> slots;
+  for (const Operand& operand : import.operands())
+    if (!operand.constant) slots.push_back(c.slot(operand.binding));
+  for (size_t i = slots.size(); i < node.slots.size(); ++i) slots.push_back(c.new_slot(node.slots[i]));
+  for (FlowStep step : node.block.steps) {
+    for (SlotId& slot : step.inputs) slot = slot < 0 ? slot : slots[static_cast<size_t>(slot)];
+    for (SlotId& slot : step.outputs) slot = slots[static_cast<size_t>(slot)];
+    step.loc = c.step_loc();
+    c.add_step(std::move(step));
+  }
+  for (const std::string& name : c.attrs.unread()) c.attrs.ignore(name);  // the import alone has read them
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] < 0) continue;
+    const SlotId slot = slots[static_cast<size_t>(node.outputs[i])];
+    const FlowType& type = node.slots[static_cast<size_t>(node.outputs[i])];
+    c.out(static_cast<int>(i), c.from_slot(slot, type, type.is_fixed()));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Tensors whose shapes only a run knows: small models in which a mask, or boxes that survive a suppression, decide how many
+elements there are, and shapes, ranges and pads that are values. ONNX Runtime's results for none, one, some and all, by
+compiled code at -O3 and -O0 and by the interpreter; and runs that must end with an error.
+
+    check_open_values.py TESSERA [--match REGEX] [--keep DIR]"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx.parser
+import onnxruntime
+
+import case_folder
+
+HEADER = '<ir_version: 10, opset_import: ["": 18]>\n'
+RNG = np.random.default_rng(1)
+N = 9
+MASKS = [np.zeros(N, bool), np.arange(N) == 4, RNG.random(N) < 0.5, np.ones(N, bool)]
+X = RNG.random((N, 6), dtype=np.float32)
+
+
+def chosen(text, *others):
+    """A model on the rows r [n,6] of x at which the mask m holds."""
+    text = text.replace("{rows}", "t = NonZero(m)\n i = Transpose<perm=[1,0]>(t)\n r = GatherND(x, i)\n")
+    return "m (bool[9] m, float[9,6] x" + text, [[mask, X, *others] for mask in MASKS]
+
+
+def number(value, dtype=np.int64):
+    return np.array(value, dtype)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+# name -> (model text, the inputs of each run)
+CASES = {
+    "rows": chosen(") => (float[K,6] r) { {rows} }"),
+    "softmax": chosen(") => (float[K,6] y, float[K,6] z) { {rows} y = Softmax<axis=1>(r)\n z = Softmax<axis=0>(r) }"),
+    "matmul": chosen(", float[6,5] w, float[5] b) => (float[K,5] y, float[K,5] g) { {rows} y = MatMul(r, w)\n"
+                     "g = Gemm(r, w, b) }", RNG.random((6, 5), dtype=np.float32), RNG.random(5, dtype=np.float32)),
+    "inner_product": chosen(") => (float[6,6] y, float[K,K] z) { {rows} t1 = Transpose<perm=[1,0]>(r)\n"
+                            "y = MatMul(t1, r)\n z = MatMul(r, t1) }"),
+    "reduce": chosen(") => (float[K] a, float[6] b, float c) { {rows} one = Constant<value=int64[1] {1}>()\n"
+                     "zero = Constant<value=int64[1] {0}>()\n a = ReduceMax<keepdims=0>(r, one)\n"
+                     "b = ReduceSum<keepdims=0>(r, zero)\n c = ReduceSum<keepdims=0>(r) }"),
+    "layer_norm": chosen(", float[6] w) => (float[K,6] y) { {rows} y = LayerNormalization<axis=-1>(r, w) }",
+                         RNG.random(6, dtype=np.float32)),
+    "convolution": chosen(", float[2,6,3] w) => (float[K,2,1] y) { {rows} two = Constant<value=int64[1] {2}>()\n"
+                          "u = Unsqueeze(r, two)\n y = Conv<pads=[1,1]>(u, w) }", RNG.random((2, 6, 3), dtype=np.float32)),
+    "split": chosen(") => (float[K,2] a, float[K,2] b, float[K,2] c) { {rows} a, b, c = Split<axis=1, num_outputs=3>(r) }"),
+    "tile_pad": chosen(") => (float[K,12] y, float[L,8] z) { {rows} one = Constant<value=int64[2] {1,2}>()\n"
+                       "y = Tile(r, one)\n p = Constant<value=int64[4] {1,0,1,2}>()\n z = Pad(r, p) }"),
+    "scatter": chosen(") => (float[9,6] y) { {rows} y = ScatterND<reduction=\"add\">(x, i, r) }"),
+    "scatter_into": chosen(", float[2,6] u) => (float[9,6] y) { {rows} h = Constant<value=float {2}>()\n s = Mul(r, h)\n"
+                           "y = ScatterND(x, i, s) }", RNG.random((2, 6), dtype=np.float32)),
+    "top_k_run_time": ("m (float[9] x, int64[1] k) => (float[K] v, int64[K] i) { v, i = TopK(x, k) }",
+                       [[X[:, 0], ints(k)] for k in (0, 1, 5, 9)]),
+    "top_k_bounded": chosen(") => (float[K] v, int64[K] i2, float[K,6] y) { {rows} zero = Constant<value=int64 {0}>()\n"
+                            "c = Gather<axis=1>(r, zero)\n n = Shape(c)\n four = Constant<value=int64[1] {4}>()\n"
+                            "both = Concat<axis=0>(four, n)\n k = ReduceMin<keepdims=1>(both)\n v, i2 = TopK(c, k)\n"
+                            "y = Gather<axis=0>(r, i2) }"),
+    "again": chosen(") => (float[K,6] y) { {rows} zero = Constant<value=int64 {0}>()\n c = Gather<axis=1>(r, zero)\n"
+                    "h = Constant<value=float {0.5}>()\n q = Greater(c, h)\n t2 = NonZero(q)\n"
+                    "j = Transpose<perm=[1,0]>(t2)\n y = GatherND(r, j) }"),
+    "compress": chosen(", float[9] s) => (float[K,6] y) { h = Constant<value=float {0.5}>()\n {rows}\n"
+                       "zero = Constant<value=int64 {0}>()\n c = Gather<axis=1>(r, zero)\n q = Greater(c, h)\n"
+                       "y = Compress<axis=0>(r, q) }", X[:, 1]),
+    "reshape": chosen(") => (float[L,3] y, float[L,2,3] z) { {rows} a = Constant<value=int64[2] {-1,3}>()\n"
+                      "y = Reshape(r, a)\n n = Shape<start=0, end=1>(r)\n b = Constant<value=int64[2] {2,3}>()\n"
+                      "s = Concat<axis=0>(n, b)\n z = Reshape(r, s) }"),
+    "counted": chosen(") => (int64[K] y, float[K,2] z, float[K,6] e, int64 n) { {rows} s = Shape(r)\n"
+                      "zero = Constant<value=int64 {0}>()\n one = Constant<value=int64 {1}>()\n"
+                      "n = Gather<axis=0>(s, zero)\n y = Range(zero, n, one)\n z1 = Constant<value=int64[1] {0}>()\n"
+                      "n1 = Unsqueeze(n, z1)\n two = Constant<value=int64[1] {2}>()\n f = Concat<axis=0>(n1, two)\n"
+                      "z = ConstantOfShape<value=float[1] {7}>(f)\n o = ConstantOfShape(s)\n e = Add(o, r) }"),
+    "cumsum_where": chosen(") => (float[K,6] y, float[K,6] z) { {rows} ax = Constant<value=int64 {0}>()\n"
+                           "y = CumSum(r, ax)\n h = Constant<value=float {0.5}>()\n q = Greater(r, h)\n z = Where(q, r, y) }"),
+    "instance": chosen(") => (float[K] y, bool[K] q) { {rows} one = Constant<value=int64[1] {1}>()\n"
+                       "a = ReduceMean<keepdims=0>(r, one)\n y = Sqrt(a)\n b = ArgMax<axis=1, keepdims=0>(r)\n"
+                       "two = Constant<value=int64 {2}>()\n q = Equal(b, two) }"),
+    "lines": ("m (int64 a, int64 b, int64 d) => (int64[N] y) { y = Range(a, b, d) }",
+              [[number(v) for v in row] for row in ((0, 5, 1), (5, 0, -2), (3, 3, 1), (-7, 8, 4), (4, 1, 1))]),
+    "lines_float": ("m (float a, float b, float d) => (float[N] y) { y = Range(a, b, d) }",
+                    [[number(v, np.float32) for v in row] for row in ((0, 1, 0.25), (1, -1, -0.5), (2, 2, 1), (0, 1, 0.3))]),
+    "filled": ("m (int64[2] s) => (int32[A,B] y) { y = ConstantOfShape<value=int32[1] {-3}>(s) }",
+               [[ints(2, 3)], [ints(0, 4)], [ints(1, 1)]]),
+    "pads": ("m (float[3,4] x, int64[4] p, float v) => (float[A,B] y, float[A,B] e, float[A,B] w) { y = Pad(x, p, v)\n"
+             "e = Pad<mode=\"edge\">(x, p)\n w = Pad<mode=\"reflect\">(x, p) }",
+             [[X[:3, :4], p, number(0.5, np.float32)] for p in (ints(0, 0, 0, 0), ints(1, 2, 2, 3), ints(0, 1, 1, 0))]),
+    "pads_axes": ("m (int64[3,4] x, int64[2] p, int64[1] a) => (int64[A,B] y) { y = Pad(x, p, , a) }",
+                  [[np.arange(12).reshape(3, 4), ints(*p), ints(a)] for p, a in (((1, 2), 0), ((2, -1), -1), ((-3, 0), 0))]),
+    "boxes": ("m (float[1,40,4] b, float[1,2,40] s, float[1] thr, float[1,3,12,12] f) =>"
+              "(int64[K,3] i, float[K,3,2,2] y, float[K,5] z) {\n"
+              "most = Constant<value=int64[1] {20}>()\n iou = Constant<value=float[1] {0.3}>()\n"
+              "i = NonMaxSuppression(b, s, most, iou, thr)\n two = Constant<value=int64 {2}>()\n"
+              "j = Gather<axis=1>(i, two)\n z1 = Constant<value=int64[1] {0}>()\n b0 = Squeeze(b, z1)\n"
+              "r = Gather<axis=0>(b0, j)\n n = Shape(j)\n batch = ConstantOfShape<value=int64[1] {0}>(n)\n"
+              "y = RoiAlign<output_height=2, output_width=2, sampling_ratio=2>(f, r, batch)\n"
+              "w = Constant<value=float[4,5] {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20}>()\n z = MatMul(r, w) }",
+              [[np.concatenate([RNG.random((1, 40, 2), dtype=np.float32) * 6,
+                                RNG.random((1, 40, 2), dtype=np.float32) * 6 + 6], 2),
+                RNG.random((1, 2, 40), dtype=np.float32), np.array([t], np.float32),
+                RNG.random((1, 3, 12, 12), dtype=np.float32)] for t in (0.5, 2.0, 0.99, 0.0)]),
+    "sequence": ("m (seq(float[N,4]) s, int64 i) => (float[N,4] y, float[4] z) { x = SequenceAt(s, i)\n"
+                 "y = Softmax<axis=1>(x)\n zero = Constant<value=int64[1] {0}>()\n z = ReduceSum<keepdims=0>(x, zero) }",
+                 [[[X[:2, :4], X[:, 2:], X[:0, :4]], number(i)] for i in (0, 1, 2)]),
+}
+
+# name -> (model text, inputs, what the error says)
+ERRORS = {
+    "top_k_beyond": (CASES["top_k_run_time"][0], [X[:, 0], ints(10)],
+                     "TSR-7041: TopK .*: 10 elements of a dimension of 9; legal: 0 to 9"),
+    "no_end": (CASES["lines"][0], [number(0), number(4), number(0)], "TSR-7041: Range .*: a delta that leads to no end"),
+    "endless": (CASES["lines_float"][0], [number(0, np.float32), number(np.inf, np.float32), number(1, np.float32)],
+                "TSR-7041: Range .*: a delta that leads to no end"),
+    "pad_below": (CASES["pads_axes"][0], [np.arange(12).reshape(3, 4), ints(-2, -2), ints(0)],
+                  "TSR-7041: Pad .*: pads of -2 and -2 for a dimension of 3"),
+    "pad_axis": (CASES["pads_axes"][0], [np.arange(12).reshape(3, 4), ints(1, 1), ints(2)],
+                 "TSR-7041: Pad .*: axis 2 for rank 2; legal: -2 to 1"),
+    "negative_shape": (CASES["filled"][0], [ints(2, -1)], "TSR-7041: ConstantOfShape .*: the shape "),
+}
+
+
+def model_of(text):
+    return onnx.parser.parse_model(HEADER + text)
+
+
+def expected(model, inputs):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {value.name: given for value, given in zip(model.graph.input, inputs)})
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tessera")
+    parser.add_argument("--match", default=".")
+    parser.add_argument("--keep")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(options.keep or folder)
+        problems, wanted = [], {name: case for name, case in CASES.items() if re.search(options.match, name)}
+        for name, (text, runs) in wanted.items():
+            model = model_of(text)
+            case_folder.write_case(out / "right" / name, model, [(inputs, expected(model, inputs)) for inputs in runs])
+        for flags in (["-O3"], ["-O0"], ["--engine", "interp"]) if wanted else ():
+            run = subprocess.run([options.tessera, "verify", str(out / "right"), "--quiet", "--mtol", "1e-5", *flags],
+                                 capture_output=True, text=True)
+            print(f"{' '.join(flags)}: {run.stdout.strip()}")
+            if run.returncode != 0:
+                problems.append(f"{flags}: {run.stdout.splitlines()[-1] if run.stdout else ''}{run.stderr}")
+        for name, (text, inputs, message) in ERRORS.items():
+            if not re.search(options.match, name):
+                continue
+            model = model_of(text)
+            case_folder.write_case(out / "wrong" / name, model, [(inputs, [np.zeros(1, np.float32)] * len(model.graph.output))])
+            for engine in ("native", "interp"):
+                run = subprocess.run([options.tessera, "verify", str(out / "wrong" / name), "--engine", engine],
+                                     capture_output=True, text=True)
+                if not re.search(message, run.stdout):
+                    problems.append(f"{name}, {engine}: got {run.stdout.strip()}\n  wanted {message}")
+        print("\n".join(problems))
+        print(f"{len(wanted)} models, {len(ERRORS)} errors, {len(problems)} problems")
+        return 1 if problems or not wanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
