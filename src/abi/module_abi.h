@@ -202,8 +202,8 @@ typedef struct tsr_value_descr {
   int64_t dims[TSR_MAX_RANK]; /* -1: any */
 } tsr_value_descr;
 
-/* The rows of the tables of inputs, outputs, checks and symbols that belong to a piece. One with symbols runs in an arena of
- * its own, of the size that tessera_module_prepare tells. */
+/* The rows of the tables of inputs, outputs, checks and symbols that belong to a piece. One with symbols runs in an
+ * arena of its own, of the size that tessera_module_prepare tells. */
 typedef struct tsr_piece_descr {
   uint32_t first_input, num_inputs, first_output, num_outputs, first_check, num_checks, first_symbol, num_symbols;
 } tsr_piece_descr;

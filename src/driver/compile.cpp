@@ -234,7 +234,11 @@ ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
   ImportedModel model = runner.run(kImport, [&] { return read_at(first_points(symbols)[0]); });
   if (model.flow) refuse_open_flow(symbols);
   model.symbols = symbols;
-  model.at = [read_at](const std::vector<int64_t>& values) { return read_at(values).graph; };
+  model.at = [read_at, symbols](const std::vector<int64_t>& values) {
+    ImportedModel at_values = read_at(values);
+    if (at_values.flow) refuse_open_flow(symbols);
+    return std::move(at_values.graph);
+  };
   return model;
 }
 

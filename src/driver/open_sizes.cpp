@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
 #include "lower/generalize.h"
 #include "support/error.h"
@@ -256,6 +257,17 @@ Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, do
   return program;
 }
 
+namespace {
+
+std::set<std::string> optional_graph_passes() {
+  std::set<std::string> names;
+  for (const GraphPass& pass : graph_pipeline())
+    if (pass.min_level > 0) names.insert(std::string(pass.name));
+  return names;
+}
+
+}  // namespace
+
 Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& lower) {
   constexpr double kSeconds = 0.2;  // a piece is one node, and there may be many
   const OpenPiece& piece = flow.open.at(number);
@@ -266,7 +278,22 @@ Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& low
   };
   try {
     model.graph = model.at(first_points(piece.symbols)[0]);
-    return program_of_sizes(model, lower, kSeconds);
+    // What passes decide by a size, they need not do.
+    static const std::vector<std::set<std::string>> kWithout = {{}, {"fold_constants"}, optional_graph_passes()};
+    for (size_t i = 0;; ++i) {
+      const std::set<std::string>& without = kWithout[i];
+      try {
+        return program_of_sizes(
+            model,
+            [&](Graph graph, std::set<std::string> left_out) {
+              left_out.insert(without.begin(), without.end());
+              return lower(std::move(graph), left_out);
+            },
+            kSeconds);
+      } catch (const UserError& error) {
+        if (error.diagnostic().id != "TSR-5022" || i + 1 == kWithout.size()) throw;
+      }
+    }
   } catch (const UserError& error) {
     std::string node;
     for (const FlowStep* step : steps_in_order(flow.body))

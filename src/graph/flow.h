@@ -43,7 +43,7 @@ struct FlowType {
   FlowType in(ValueKind wrapper) const;  // a sequence or optional of these
   FlowType of_any_shape() const;
   int64_t most_of(size_t dim) const;  // what dimension `dim` does not exceed; kFlowMost where nothing is known
-  std::string to_string() const;  // "f32[?,3]", "seq(f32[*])", "opt(seq(i32[4]))", "seq(map(string,f32))"
+  std::string to_string() const;      // "f32[?,3]", "seq(f32[*])", "opt(seq(i32[4]))", "seq(map(string,f32))"
 };
 
 using SlotId = int32_t;
@@ -120,8 +120,8 @@ struct FlowPort {
   SlotId slot = -1;
 };
 
-// Of a piece with dimensions that only a run knows: they are symbols, to which the piece's inputs give values. The graph
-// among the flow's pieces is that of one choice of values.
+// Of a piece with dimensions that only a run knows: they are symbols, to which the piece's inputs give values. The
+// graph among the flow's pieces is that of one choice of values.
 struct OpenPiece {
   std::vector<SymbolRange> symbols;
   std::vector<std::vector<int32_t>> inputs;  // of each input's dimensions: the number of a symbol, or -1

@@ -340,7 +340,8 @@ bool skip_broadcast(Match& m) {
     for (const ValueId operand : operands) types.push_back(m.graph.type(operand));
     try {
       if (!(infer_types(*m.root.op, types, m.root.attrs, {}, m.root.loc)[0] == m.type)) continue;
-    } catch (const UserError&) {  // a concat with a part of no elements reads the others one by one, but broadcasts none
+    } catch (
+        const UserError&) {  // a concat with a part of no elements reads the others one by one, but broadcasts none
       continue;
     }
     m.rest = operands;

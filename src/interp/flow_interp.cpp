@@ -179,7 +179,8 @@ class FlowRunner {
 
   void run_piece(const FlowStep& step) {
     const auto open = flow_.open.find(step.piece);
-    const std::optional<Graph> made = open == flow_.open.end() ? std::nullopt : std::optional(piece_of(step, open->second));
+    const std::optional<Graph> made =
+        open == flow_.open.end() ? std::nullopt : std::optional(piece_of(step, open->second));
     const Graph& graph = made ? *made : flow_.pieces[static_cast<size_t>(step.piece)];
     std::vector<Tensor> inputs;
     for (size_t i = 0; i < step.inputs.size(); ++i)

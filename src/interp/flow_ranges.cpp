@@ -64,9 +64,8 @@ Tensor padded(const FlowStep& step, const std::vector<const RunValue*>& in) {
     const int64_t begin = pads[i], end = pads[listed + i];
     const bool far = std::abs(begin) > kMost || std::abs(end) > kMost;
     if (far || dims[d] + begin + end < 0 || (mode != 0 && dims[d] == 0 && begin + end > 0))
-      fail_step(step,
-                fmt::format("pads of {} and {} for a dimension of {}; legal: pads that leave 0 elements or more", begin,
-                            end, dims[d]));
+      fail_step(step, fmt::format("pads of {} and {} for a dimension of {}; legal: pads that leave 0 elements or more",
+                                  begin, end, dims[d]));
     dims[d] += begin + end;
     begins[d] = begin;
   }

@@ -510,7 +510,13 @@ RunValue value_result(const FlowStep& step, const Operands& in) {
       const int64_t begin = bounded(step.ints[0]), end = std::max(begin, bounded(step.ints[1]));
       return Tensor::from_ints(Ints(dims.begin() + begin, dims.begin() + end));
     }
-    case FlowOp::kSize: return Tensor::from_ints({product(dims)}).with_dims({});
+    case FlowOp::kSize:
+      if (!step.ints.empty()) {
+        Tensor empty(DType::kBool, {});
+        empty.set_int(0, product(dims) == 0);
+        return empty;
+      }
+      return Tensor::from_ints({product(dims)}).with_dims({});
     case FlowOp::kSlice: return slice(step, in);
     case FlowOp::kReshape: return reshape(step, in);
     case FlowOp::kSqueeze: return squeeze(step, in);

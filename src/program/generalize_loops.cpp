@@ -70,6 +70,17 @@ BufferPtr LoopGeneralizer::local(const std::vector<const BufferPtr*>& buffers) {
   return result;
 }
 
+// A vectorized loop of an extent that is open: as many whole vectors as there are, then one step after the other.
+Stmt LoopGeneralizer::in_vectors(const Var& var, const Expr& begin, const Expr& extent, const Stmt& body) {
+  constexpr int64_t kLanes = 16;
+  const Expr vectors = floordiv(extent, Expr(kLanes));
+  const Var number = make_var(var->name + "v"), lane = make_var(var->name + "l"), rest = make_var(var->name + "r");
+  const auto at = [&](const Expr& place) { return substitute(body, {{var.get(), begin + place}}); };
+  return seq({for_loop(number, 0, vectors, ForKind::kSerial,
+                       for_loop(lane, 0, kLanes, ForKind::kVectorized, at(number * Expr(kLanes) + lane))),
+              for_loop(rest, 0, extent - vectors * Expr(kLanes), ForKind::kSerial, at(vectors * Expr(kLanes) + rest))});
+}
+
 Stmt LoopGeneralizer::stmt(const Stmts& all) {
   if (std::any_of(all.begin(), all.end(), is_if)) return conditional(all);
   const StmtNode& first = *all[0]->get();
@@ -87,7 +98,9 @@ Stmt LoopGeneralizer::stmt(const Stmts& all) {
       const Expr begin = exprs_.expr(each(all, &StmtNode::begin));
       const Expr extent = exprs_.expr(each(all, &StmtNode::extent));
       exprs_.declare(each(all, &StmtNode::var));
-      return for_loop(first.var, begin, extent, first.for_kind, stmt(children(all, 0)));
+      Stmt body = stmt(children(all, 0));
+      if (first.for_kind == ForKind::kVectorized && !as_int(extent)) return in_vectors(first.var, begin, extent, body);
+      return for_loop(first.var, begin, extent, first.for_kind, std::move(body));
     }
     case StmtKind::kIf: {
       const Expr condition = exprs_.expr(each(all, &StmtNode::condition));

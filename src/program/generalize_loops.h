@@ -27,6 +27,7 @@ class LoopGeneralizer {
 
   Stmt stmt(const Stmts& all);
   Stmt conditional(const Stmts& all);
+  Stmt in_vectors(const Var& var, const Expr& begin, const Expr& extent, const Stmt& body);
   BufferPtr local(const std::vector<const BufferPtr*>& buffers);
 
   ExprGeneralizer exprs_;

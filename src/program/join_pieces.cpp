@@ -20,8 +20,8 @@ Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> piece
     const auto first_buffer = static_cast<BufferId>(result.buffers.size());
     const auto first_kernel = static_cast<int32_t>(result.kernels.size());
     const size_t own = piece.outputs.size() - piece.checks.size();
-    result.pieces.push_back({result.calls.size(), piece.calls.size(), piece.inputs.size(), own, piece.checks.size(),
-                             piece.symbols.size()});
+    result.pieces.push_back(
+        {result.calls.size(), piece.calls.size(), piece.inputs.size(), own, piece.checks.size(), piece.symbols.size()});
     for (SymbolRange& symbol : piece.symbols) result.symbols.push_back(std::move(symbol));
     const int64_t first_weight = result.weight_bytes;
     for (ProgramBuffer& buffer : piece.buffers) {

@@ -85,8 +85,8 @@ struct ProgramPiece {
 // Of a program with symbols, sizes are expressions of those in the types; the numbers (bytes, offsets, the arena's
 // size) are those of the largest sizes.
 //
-// With a flow, a call of the module does its steps; inputs, outputs, checks and symbols are those of the pieces, and the
-// arena is that of the pieces without symbols.
+// With a flow, a call of the module does its steps; inputs, outputs, checks and symbols are those of the pieces, and
+// the arena is that of the pieces without symbols.
 struct Program {
   std::string name = "main";
   std::vector<ProgramBuffer> buffers;

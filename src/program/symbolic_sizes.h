@@ -32,8 +32,8 @@ struct ArenaPart {
   std::vector<size_t> below;  // numbers of parts that come before this one and are alive at the same time
 };
 
-// In an order in which each comes behind those below it; of a flow, those of the pieces with symbols. REQUIRES: a planned
-// program.
+// In an order in which each comes behind those below it; of a flow, those of the pieces with symbols. REQUIRES: a
+// planned program.
 std::vector<ArenaPart> arena_parts(const Program& program);
 
 // Whether the expression has a symbol of this piece of a flow, or of a program without one.

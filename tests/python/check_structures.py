@@ -156,7 +156,7 @@ REFUSED = {
     "sequence_as_tensor": ("m (seq(float[2]) s) => (float[2] y) { y = Relu(s) }", r"Relu.* is seq\(f32\[2\]\)"),
     "known_out_of_range": ("m (float[2] a) => (float[2] y) { s = SequenceConstruct(a)\n i = Constant<value = int64 {1}>()\n"
                            "y = SequenceAt(s, i) }", "SequenceAt: position 1 of a sequence of 1 elements"),
-    "softmax_of_unknown": ("m (seq(float[N]) s, int64 i) => (float[M] y) { x = SequenceAt(s, i)\n y = Softmax(x) }",
+    "softmax_of_unknown": ("m (seq(float[]) s, int64 i) => (float[M] y) { x = SequenceAt(s, i)\n y = Softmax(x) }",
                            "Softmax.*its shape is known only when the model runs"),
 }
 

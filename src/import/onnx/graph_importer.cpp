@@ -319,7 +319,7 @@ class GraphImporter {
   // By a step of a flow, or as pieces with open dimensions. False when there is neither; `take_back` undoes what was
   // tried.
   bool import_when_run(const FlatNode& node, const std::function<void()>& take_back) {
-    if (node.proto->domain() == kOwnDomain) return false;
+    if (node.proto->domain() == kOwnDomain || contradicts_declaration(node)) return false;
     std::optional<UnsupportedNode> reason;
     if (const WhenRun when_run = find_when_run(*node.proto)) {
       take_back();
@@ -347,18 +347,29 @@ class GraphImporter {
     try {
       import_with(node, [&](NodeContext& context, const OperatorImporter*) {
         import_open(context, shared_.evaluator, shared_.open_nodes,
-                    [model = model_, ops = &shared_.ops](const FlatNode& alone, const std::vector<AloneOperand>& operands,
-                                                         Evaluator& evaluator) {
+                    [model = model_, ops = &shared_.ops](
+                        const FlatNode& alone, const std::vector<AloneOperand>& operands, Evaluator& evaluator) {
                       ImportShared shared{model, *ops, evaluator};
                       return GraphImporter(shared).import_alone(alone, operands);
                     });
       });
       return true;
-    } catch (const UnsupportedNode&) {
+    } catch (const UnsupportedNode& unsupported) {
       take_back();
+      if (unsupported.reason.starts_with(kOpenDimensions)) reason = unsupported;
     }
     if (reason) throw *reason;
     return false;
+  }
+
+  // Where operands have fixed shapes and the result's is declared, what the run brings has to fit that.
+  bool contradicts_declaration(const FlatNode& node) {
+    for (const std::string& name : node.proto->input()) {
+      const auto binding = name.empty() ? std::nullopt : lookup(name);
+      if (binding && !binding->is_value()) return false;
+    }
+    return std::any_of(node.proto->output().begin(), node.proto->output().end(),
+                       [&](const std::string& name) { return !name.empty() && state_.declared(name).has_value(); });
   }
 
   bool has_numbers(const std::string& name) {
@@ -382,7 +393,11 @@ class GraphImporter {
     AloneNode result;
     std::vector<SlotId> results;
     for (const std::string& name : node.proto->output()) {
-      const auto found = name.empty() ? values_.end() : values_.find(name);
+      auto found = name.empty() ? values_.end() : values_.find(name);
+      // A result that is an operand has a piece all the same, as it has for other sizes.
+      if (found != values_.end() && found->second.is_value() && graph_.value(found->second.value).producer < 0)
+        found->second = Binding(builder_.add(state_.ops.get("reshape"), {found->second.value},
+                                             {{"shape", graph_.type(found->second.value).dims()}}));
       result.outputs.push_back(found == values_.end() ? -1 : flow_.slot_of(found->second, node.label));
       if (result.outputs.back() >= 0) results.push_back(result.outputs.back());
     }

@@ -107,8 +107,19 @@ Ints sizes_a(size_t count) {
   return {kSizes, kSizes + count};
 }
 Ints sizes_b(size_t count) {
-  static constexpr int64_t kSizes[] = {61, 67, 71, 73, 79, 83};
+  static constexpr int64_t kSizes[] = {83, 79, 73, 71, 67, 61};  // in the other order
   return {kSizes, kSizes + count};
+}
+
+// The next prime: what is done in blocks leaves a rest for the largest size, too, as for others.
+int64_t prime_from(int64_t n) {
+  const auto is_prime = [](int64_t p) {
+    for (int64_t d = 2; d * d <= p; ++d)
+      if (p % d == 0) return false;
+    return p > 1;
+  };
+  while (!is_prime(n)) ++n;
+  return n;
 }
 
 // What is known of a node for one grouping of its open dimensions.
@@ -118,14 +129,25 @@ struct Trial {
   std::vector<FlowType> most;  // of the slots, with the largest sizes
 };
 
-bool alike(const AloneNode& a, const AloneNode& b) {
+bool same_operators(const Graph& a, const Graph& b) {
+  return std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), b.nodes().end(),
+                    [](const Node& x, const Node& y) { return x.op == y.op; });
+}
+
+// Whether they are the same but for sizes. For some sizes (none) pieces may do without operands that they need for
+// others, and with other operators.
+bool alike(const AloneNode& a, const AloneNode& b, bool same_pieces) {
   if (a.block.steps.size() != b.block.steps.size() || a.outputs != b.outputs ||
       a.parts.slots.size() != b.parts.slots.size() || a.parts.pieces.size() != b.parts.pieces.size())
     return false;
   for (size_t i = 0; i < a.block.steps.size(); ++i) {
     const FlowStep &x = a.block.steps[i], &y = b.block.steps[i];
-    if (x.op != y.op || x.inputs != y.inputs || x.outputs != y.outputs || x.ints != y.ints || x.piece != y.piece ||
-        !x.blocks.empty() || !y.blocks.empty())
+    if (x.op != y.op || x.outputs != y.outputs || x.ints != y.ints || x.piece != y.piece || !x.blocks.empty() ||
+        !y.blocks.empty())
+      return false;
+    if ((x.piece < 0 || same_pieces) && x.inputs != y.inputs) return false;
+    if (x.piece >= 0 && same_pieces &&
+        !same_operators(a.parts.pieces[static_cast<size_t>(x.piece)], b.parts.pieces[static_cast<size_t>(x.piece)]))
       return false;
   }
   for (size_t i = 0; i < a.parts.slots.size(); ++i) {
@@ -137,6 +159,38 @@ bool alike(const AloneNode& a, const AloneNode& b) {
   return true;
 }
 
+// The piece with an input for each of the slots `wanted`; it has one for each of `own`, which are some of those.
+Graph with_inputs(Graph piece, const std::vector<SlotId>& own, const std::vector<SlotId>& wanted,
+                  const std::vector<FlowType>& types) {
+  if (own == wanted) return piece;
+  Graph result;
+  result.name = piece.name;
+  std::map<ValueId, ValueId> map;
+  for (const SlotId slot : wanted) {
+    const auto at = std::find(own.begin(), own.end(), slot);
+    const FlowType& type = types[static_cast<size_t>(slot)];
+    const std::string name = at == own.end() ? fmt::format("unused{}", slot)
+                                             : piece.value(piece.inputs[static_cast<size_t>(at - own.begin())]).name;
+    const ValueId input = result.add_input(name, {type.dtype, make_shape(*type.dims), {}});
+    if (at != own.end()) map[piece.inputs[static_cast<size_t>(at - own.begin())]] = input;
+  }
+  for (const Node& node : piece.nodes()) {
+    Node copy = node;
+    for (ValueId& input : copy.inputs) input = map.at(input);
+    std::vector<TensorType> output_types;
+    std::vector<std::string> names;
+    for (const ValueId output : node.outputs) {
+      output_types.push_back(piece.type(output));
+      names.push_back(piece.value(output).name);
+    }
+    const auto made = result.node(result.add_node(std::move(copy), std::move(output_types), std::move(names))).outputs;
+    for (size_t i = 0; i < made.size(); ++i) map[node.outputs[i]] = made[i];
+  }
+  for (const ValueId output : piece.outputs) result.outputs.push_back(map.at(output));
+  result.checks = piece.checks;
+  return result;
+}
+
 class OpenImport {
  public:
   OpenImport(NodeContext& c, Evaluator& evaluator, const ImportAlone& alone)
@@ -144,8 +198,7 @@ class OpenImport {
     for (size_t i = 0; i < own_.operands.size(); ++i)
       for (size_t d = 0; d < own_.operands[i].type.dims->size(); ++d)
         if ((*own_.operands[i].type.dims)[d] < 0) open_.emplace_back(i, d);
-    if (open_.size() > kMostOpen)
-      c.unsupported(fmt::format("{} dimensions that only a run knows", open_.size()));
+    if (open_.size() > kMostOpen) c.unsupported(fmt::format("{} dimensions that only a run knows", open_.size()));
   }
 
   // What decides which pieces the node becomes.
@@ -167,13 +220,14 @@ class OpenImport {
       std::optional<AloneNode> a = import_at(sizes_a(count), reason), b;
       if (a) b = import_at(sizes_b(count), reason);
       if (!a || !b) continue;
-      if (!alike(*a, *b)) {
+      if (!alike(*a, *b, true)) {
         reason = "it does something else for other sizes";
         continue;
       }
-      return finish({ranges(count), std::move(*a), std::move(*b), {}});
+      std::vector<SymbolRange> symbols = ranges(count, *a);
+      return finish({std::move(symbols), std::move(*a), std::move(*b), {}});
     }
-    c_.unsupported("dimensions that only a run knows: " + reason);
+    c_.unsupported(std::string(kOpenDimensions) + reason);
   }
 
   const std::vector<Operand>& operands() const { return own_.operands; }
@@ -191,20 +245,25 @@ class OpenImport {
   }
 
   // From 0 where the operator has a meaning for that, to what the operands' dimensions do not exceed.
-  std::vector<SymbolRange> ranges(size_t count) {
+  std::vector<SymbolRange> ranges(size_t count, const AloneNode& a) {
+    constexpr int64_t kShortest = 2000;  // few sizes tell no formula
     std::vector<SymbolRange> symbols;
     std::string ignored;
-    const bool none = import_at(Ints(count, 0), ignored).has_value();
+    const auto means_something = [&](const Ints& values) {
+      const auto node = import_at(values, ignored);
+      return node && alike(a, *node, false);
+    };
+    const bool none = means_something(Ints(count, 0));
     for (size_t s = 0; s < count; ++s) {
       Ints values = sizes_a(count);
       values[s] = 0;
-      const int64_t lo = none && import_at(values, ignored) ? 0 : 1;
-      symbols.push_back({make_var(fmt::format("n{}", s)), lo, kFlowMost});
+      symbols.push_back({make_var(fmt::format("n{}", s)), none && means_something(values) ? 0 : 1, kFlowMost});
     }
     for (const auto& [operand, dim] : open_) {
       SymbolRange& symbol = symbols[static_cast<size_t>(own_.operands[operand].symbols[dim])];
-      symbol.hi = std::max<int64_t>(1, std::min(symbol.hi, own_.operands[operand].type.most_of(dim)));
+      symbol.hi = std::min(symbol.hi, own_.operands[operand].type.most_of(dim));
     }
+    for (SymbolRange& symbol : symbols) symbol.hi = prime_from(std::max(symbol.hi, kShortest));
     return symbols;
   }
 
@@ -214,7 +273,7 @@ class OpenImport {
     for (const SymbolRange& symbol : trial.symbols) largest.push_back(symbol.hi);
     std::string ignored;
     const std::optional<AloneNode> most = import_at(largest, ignored);
-    const bool bounded = most && alike(trial.a, *most);
+    const bool bounded = most && alike(trial.a, *most, false);
     for (size_t i = 0; i < trial.a.parts.slots.size(); ++i) {
       FlowType type = trial.a.parts.slots[i];
       const FlowType& other = trial.b.parts.slots[i];
@@ -229,12 +288,38 @@ class OpenImport {
     result->outputs = trial.a.outputs;
     result->block = trial.a.block;
     FlowParts& parts = c_.state().flow.parts();
-    for (FlowStep& step : result->block.steps) {
+    for (const auto& [operand, dim] : open_)
+      if (trial.symbols[static_cast<size_t>(own_.operands[operand].symbols[dim])].lo > 0 && result->decides < 0)
+        result->decides = slot_of(operand);
+    if (result->decides >= 0) result->when_empty = block_of_none(trial, parts);
+    for (size_t number = 0; number < result->block.steps.size(); ++number) {
+      FlowStep& step = result->block.steps[number];
       if (step.op == FlowOp::kElementwise) c_.unsupported("an elementwise operator in a node of its own");
       if (step.op != FlowOp::kPiece) continue;
-      step.piece = add_piece(trial, step, result->slots, parts);
+      step.piece = add_piece(trial, number, result->slots, parts);
     }
     return result;
+  }
+
+  SlotId slot_of(size_t operand) const {
+    SlotId slot = 0;
+    for (size_t i = 0; i < operand; ++i) slot += own_.operands[i].constant ? 0 : 1;
+    return slot;
+  }
+
+  // What the node does when all open dimensions are 0; none when it has no meaning then.
+  std::optional<FlowBlock> block_of_none(const Trial& trial, FlowParts& parts) {
+    std::string ignored;
+    auto node = import_at(Ints(trial.symbols.size(), 0), ignored);
+    if (!node || !alike(trial.a, *node, false)) return std::nullopt;
+    for (FlowStep& step : node->block.steps) {
+      if (step.piece < 0) continue;
+      Graph graph = std::move(node->parts.pieces[static_cast<size_t>(step.piece)]);
+      step.piece = static_cast<int32_t>(parts.pieces.size());
+      graph.name = fmt::format("piece{}", step.piece);
+      parts.pieces.push_back(std::move(graph));
+    }
+    return std::move(node->block);
   }
 
   // The number of the symbol that a dimension of a slot is; -1 when it is fixed.
@@ -248,7 +333,8 @@ class OpenImport {
     c_.unsupported("sizes between its steps that are no dimensions of operands");
   }
 
-  int32_t add_piece(const Trial& trial, const FlowStep& step, const std::vector<FlowType>& slots, FlowParts& parts) {
+  int32_t add_piece(const Trial& trial, size_t step_number, const std::vector<FlowType>& slots, FlowParts& parts) {
+    const FlowStep& step = trial.a.block.steps[step_number];
     const auto piece = static_cast<size_t>(step.piece);
     OpenPiece open;
     std::vector<int32_t> own_number(trial.symbols.size(), -1);
@@ -270,7 +356,7 @@ class OpenImport {
     for (const size_t symbol : seen) mixed[symbol] = b[symbol];
     std::string reason;
     const auto other = import_at(mixed, reason);
-    if (!other || !alike(trial.a, *other) ||
+    if (!other || !alike(trial.a, *other, true) ||
         print(other->parts.pieces[piece], {.elide_constants = true}) !=
             print(trial.b.parts.pieces[piece], {.elide_constants = true}))
       c_.unsupported("a part that depends on sizes which it does not see");
@@ -280,16 +366,19 @@ class OpenImport {
     parts.pieces.push_back(std::move(graph));
     if (seen.empty()) return number;
     for (const size_t symbol : seen) open.symbols.push_back(trial.symbols[symbol]);
-    open.at = [own = own_, alone = alone_, seen, piece, count = trial.symbols.size()](
-                  const Ints& values, Evaluator& evaluator) mutable {
+    open.at = [own = own_, alone = alone_, seen, piece, number = step_number, like = trial.a,
+               count = trial.symbols.size()](const Ints& values, Evaluator& evaluator) mutable {
       own.flat.proto = own.proto.get();
       Ints all = sizes_a(count);
       for (size_t i = 0; i < seen.size(); ++i) all[seen[i]] = values[i];
       try {
         AloneNode node = alone(own.flat, own.at(all), evaluator);
-        if (piece < node.parts.pieces.size()) return std::move(node.parts.pieces[piece]);
+        if (alike(like, node, false))
+          return with_inputs(std::move(node.parts.pieces[piece]), node.block.steps[number].inputs,
+                             like.block.steps[number].inputs, node.parts.slots);
       } catch (const UnsupportedNode& unsupported) {
-        throw UserError({"TSR-5023", unsupported.reason, own.flat.label, "sizes for which the operator has a meaning", ""});
+        throw UserError(
+            {"TSR-5023", unsupported.reason, own.flat.label, "sizes for which the operator has a meaning", ""});
       }
       throw UserError({"TSR-5023", "it does something else for these sizes", own.flat.label,
                        "operators that do the same for all sizes", ""});
@@ -326,11 +415,21 @@ void import_open(NodeContext& c, Evaluator& evaluator, OpenNodes& known, const I
   for (const Operand& operand : import.operands())
     if (!operand.constant) slots.push_back(c.slot(operand.binding));
   for (size_t i = slots.size(); i < node.slots.size(); ++i) slots.push_back(c.new_slot(node.slots[i]));
-  for (FlowStep step : node.block.steps) {
-    for (SlotId& slot : step.inputs) slot = slot < 0 ? slot : slots[static_cast<size_t>(slot)];
-    for (SlotId& slot : step.outputs) slot = slots[static_cast<size_t>(slot)];
-    step.loc = c.step_loc();
-    c.add_step(std::move(step));
+  const auto placed = [&](FlowBlock block) {
+    for (FlowStep& step : block.steps) {
+      for (SlotId& slot : step.inputs) slot = slot < 0 ? slot : slots[static_cast<size_t>(slot)];
+      for (SlotId& slot : step.outputs) slot = slots[static_cast<size_t>(slot)];
+      step.loc = c.step_loc();
+    }
+    return block;
+  };
+  if (node.when_empty) {
+    const SlotId none = c.new_slot({{}, DType::kBool, DType::kI64, Ints{}});
+    c.add_step({FlowOp::kSize, {slots[static_cast<size_t>(node.decides)]}, {none}, {1}, -1, {}, c.step_loc()});
+    c.add_step({FlowOp::kIf, {none}, {}, {}, -1, {placed(*node.when_empty), placed(node.block)}, c.step_loc()});
+  } else {
+    FlowBlock block = placed(node.block);
+    for (FlowStep& step : block.steps) c.add_step(std::move(step));
   }
   for (const std::string& name : c.attrs.unread()) c.attrs.ignore(name);  // the import alone has read them
   for (size_t i = 0; i < node.outputs.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/evaluator.h"
@@ -38,13 +39,20 @@ using ImportAlone =
 // The same for sizes that a run knows: steps with pieces that are among those of the import.
 struct OpenNode {
   FlowBlock block;
+  // Where the block has no meaning for a dimension of 0, but the operator has: what happens when that operand has no
+  // elements.
+  std::optional<FlowBlock> when_empty;
+  SlotId decides = -1;
   std::vector<FlowType> slots;
   std::vector<SlotId> outputs;
 };
 // Nodes that do the same share their pieces.
 using OpenNodes = std::map<std::string, std::shared_ptr<const OpenNode>>;
 
-// Gives the node's results. UnsupportedNode: an operand's rank is not known, or no choice of sizes has a meaning.
+inline constexpr std::string_view kOpenDimensions = "dimensions that only a run knows: ";
+
+// Gives the node's results. UnsupportedNode: an operand's rank is not known, or (with a reason that begins with
+// kOpenDimensions) no choice of sizes has a meaning.
 void import_open(NodeContext& c, Evaluator& evaluator, OpenNodes& known, const ImportAlone& alone);
 
 }  // namespace tessera

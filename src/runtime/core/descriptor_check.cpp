@@ -190,7 +190,7 @@ tessera_status DescriptorChecker::check_tensor(const char* kind, uint32_t index,
                      descriptor_.num_symbols);
       }
       // Derived dimensions are held against their limit when they are known.
-      if (symbol >= descriptor_.num_symbols) continue;
+      if (symbol >= descriptor_.num_symbols || descriptor_.num_steps > 0) continue;
       dim = table<tsr_symbol_descr>(descriptor_.symbols)[symbol].hi;
     }
     if (dim != 0 && __builtin_mul_overflow(elements, dim, &elements)) {

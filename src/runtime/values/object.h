@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Strings are numbers of the run's string table, i64 each. Items stand, as pointers, where a tensor's elements would, or
-// in a store: a list with room behind its items. Lists that grew out of each other share one, each seeing as many items
-// as it has, so that appending to the longest costs no copy.
+// Strings are numbers of the run's string table, i64 each. Items stand, as pointers, where a tensor's elements would,
+// or in a store: a list with room behind its items. Lists that grew out of each other share one, each seeing as many
+// items as it has, so that appending to the longest costs no copy.
 struct Object {
   uint32_t references;
   uint32_t kind;   // tsr_value_kind
@@ -48,8 +48,8 @@ struct Heap {
   Object* make_tensor(uint32_t dtype, int32_t rank, const int64_t* dims);
   // Items are null.
   Object* make_list(uint32_t kind, uint32_t dtype, int64_t count);
-  // The sequence with one more item, which is shared; null when there is not enough memory. Takes constant time, over all
-  // appends, when `list` is the longest that its store has.
+  // The sequence with one more item, which is shared; null when there is not enough memory. Takes constant time, over
+  // all appends, when `list` is the longest that its store has.
   Object* append(Object* list, Object* item);
   void release(Object* object);  // null is fine
 };

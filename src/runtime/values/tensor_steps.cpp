@@ -314,7 +314,9 @@ int32_t range_of(Step& step) {
   T* out = reinterpret_cast<T*>(result->data());
   for (int64_t i = 0; i < count; ++i) {
     if constexpr (kFloat) out[i] = values[0] + static_cast<T>(i) * values[2];
-    else out[i] = static_cast<T>(static_cast<uint64_t>(values[0]) + static_cast<uint64_t>(i) * static_cast<uint64_t>(values[2]));
+    else
+      out[i] = static_cast<T>(static_cast<uint64_t>(values[0]) +
+                              static_cast<uint64_t>(i) * static_cast<uint64_t>(values[2]));
   }
   return step.out(0, result);
 }
@@ -422,6 +424,11 @@ int32_t tensor_step(Step& step) {
   }
   const Object& x = *step.in(0);
   if (step.row.op == TSR_FLOW_SHAPE) return shape(step);
+  if (step.row.op == TSR_FLOW_SIZE && step.row.num_ints > 0) {
+    Object* empty = step.run.heap.make_tensor(TSR_BOOL, 0, nullptr);
+    if (empty) empty->data()[0] = x.count == 0;
+    return step.out(0, empty);
+  }
   if (step.row.op == TSR_FLOW_SIZE) return number_result(step, &x.count, 1, 0);
   if (slot_dtype_bits(x.dtype) < 8) return step.fail("elements of less than a byte; legal: wider elements");
   switch (step.row.op) {

@@ -29,8 +29,8 @@ std::optional<int64_t> declared_count(NodeContext& c, int i, size_t rank, size_t
 }
 
 struct Found {
-  ValueId places;  // i64 [count]
-  ValueId there;   // bool [count]
+  ValueId places;                      // i64 [count]
+  ValueId there;                       // bool [count]
   std::optional<ValueId> number = {};  // i64: how many are there, when only a run knows
 };
 
@@ -49,7 +49,7 @@ Found find_true(NodeContext& c, ValueId mask, std::optional<int64_t> declared, i
   if (declared) require_count(c, 0, axis, sum, count);
   else open = sum;
   if (n == 0 || count == 0)
-    return {c.constant_value(Tensor(DType::kI64, {count})), c.constant_value(Tensor(DType::kBool, {count}))};
+    return {c.constant_value(Tensor(DType::kI64, {count})), c.constant_value(Tensor(DType::kBool, {count})), open};
   // Number i that is true goes to the place that as many true ones precede.
   const ValueId before = c.sub(running_sum(c, c.cast(mask, DType::kI64), 0), number(c, 1));
   const ValueId to = c.op("select", {mask, before, number(c, -1)});
@@ -124,7 +124,8 @@ void import_non_zero(NodeContext& c) {
     found = find_true(c, c.dtype(x) == DType::kBool ? flat : c.op("ne", {flat, c.scalar_like(x, 0)}), count, 1);
   }
   const int64_t count = c.dims(found.places)[0];
-  if (rank == 0 || count == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {rank, count})));
+  if (rank == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {rank, count})));
+  if (count == 0) return give(c, 0, c.constant_value(Tensor(DType::kI64, {rank, count})), found, 1);
   std::vector<ValueId> rows;
   int64_t stride = n;
   for (const int64_t extent : dims) {
@@ -262,10 +263,10 @@ void import_non_max_suppression(NodeContext& c) {
   const auto column = [&](ValueId v) { return c.reshape(c.op("select", {found.there, v, number(c, 0)}), {count, 1}); };
   const ValueId group = c.div(found.places, number(c, most));
   const ValueId box = c.op("gather", {chosen, found.places}, {{"axis", int64_t{0}}});
-  const ValueId rows = c.op(
-      "concat",
-      {column(c.div(group, number(c, classes))), column(c.op("rem", {group, number(c, classes)})), column(box)},
-      {{"axis", int64_t{1}}});
+  const ValueId rows =
+      c.op("concat",
+           {column(c.div(group, number(c, classes))), column(c.op("rem", {group, number(c, classes)})), column(box)},
+           {{"axis", int64_t{1}}});
   give(c, 0, rows, found, 0);
 }
 

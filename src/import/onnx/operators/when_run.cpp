@@ -27,6 +27,11 @@ SlotId list(NodeContext& c, int i, const std::string& name, int64_t since) {
     if (c.has(i))
       if (const DType dtype = tensor_type(c, i).dtype; dtype != DType::kI64 && dtype != DType::kI32)
         c.malformed(fmt::format("{} is {}", c.input_name(i, name), dtype_name(dtype)), "integers");
+    constexpr int64_t kLongest = 64;  // no tensor has as many dimensions
+    if (c.has(i))
+      if (const FlowType type = c.flow_type(c.binding(i));
+          type.is_fixed() && !type.dims->empty() && (*type.dims)[0] > kLongest)
+        c.unsupported(fmt::format("{} is {}", c.input_name(i, name), type.to_string()));
     return c.slot(i);
   }
   if (!c.attrs.has(name)) return -1;
@@ -38,15 +43,32 @@ Extents computed_numbers(NodeContext& c, const std::string& op) {
   std::vector<std::vector<Extent>> operands;
   size_t count = 1;
   for (int i = 0; i < c.num_inputs(); ++i) {
-    const FlowType type = known_type(c, i);
-    const Extents numbers = numbers_of(type);
-    if (!numbers || type.dtype != DType::kI64) return std::nullopt;
+    const FlowType type = c.flow_type(c.binding(i));
+    const Extents numbers = type.dtype == DType::kI64 || numbers_of(type) ? list_of(c, i) : std::nullopt;
+    if (!numbers || type.dtype != (op == "Where" && i == 0 ? DType::kBool : DType::kI64)) return std::nullopt;
     count = std::max(count, numbers->size());
     operands.push_back(*numbers);
   }
   std::vector<Extent> result;
+  const auto at = [&](size_t i, size_t k) { return operands[i][operands[i].size() == 1 ? 0 : k]; };
+  const auto is_known = [](const Extent& e) { return e.is_fixed() || e.most == e.value; };
   for (size_t k = 0; k < count; ++k) {
     std::optional<Extent> value;
+    for (const auto& operand : operands)
+      if (operand.size() != 1 && operand.size() != count) return std::nullopt;
+    if (op == "Where") {
+      const Extent condition = at(0, k), x = at(1, k), y = at(2, k);
+      if (condition.is_fixed()) result.push_back(condition.value != 0 ? x : y);
+      else if (x.is_fixed() && x.value == y.value) result.push_back(x);
+      else result.push_back({-1, std::max(x.most, y.most)});
+      continue;
+    }
+    if (op == "Equal") {
+      const Extent x = at(0, k), y = at(1, k);
+      if (is_known(x) && is_known(y)) result.push_back({x.value == y.value, x.value == y.value});
+      else result.push_back({-1, 1});
+      continue;
+    }
     for (const auto& operand : operands) {
       if (operand.size() != 1 && operand.size() != count) return std::nullopt;
       const Extent& next = operand[operand.size() == 1 ? 0 : k];
@@ -57,7 +79,8 @@ Extents computed_numbers(NodeContext& c, const std::string& op) {
       const bool both = value->is_fixed() && next.is_fixed();
       const int64_t a = value->value, b = next.value;
       Extent made;
-      if (op == "Min") made = {both ? std::min(a, b) : -1, std::min(value->most, next.most)};
+      if (value->most < 0 || next.most < 0) made = {};
+      else if (op == "Min") made = {both ? std::min(a, b) : -1, std::min(value->most, next.most)};
       else if (op == "Max") made = {both ? std::max(a, b) : -1, std::max(value->most, next.most)};
       else if (op == "Add") made = {both ? a + b : -1, std::min(value->most + next.most, kFlowMost)};
       else if (op == "Mul") made = {both ? a * b : -1, std::min(product_of_most({*value, next}), kFlowMost)};
@@ -83,7 +106,8 @@ void elementwise(NodeContext& c) {
   Extents numbers;
   const bool keeps = op == "Cast" && c.attrs.get_int("to", 0) == onnx::TensorProto::INT64;
   if (result_dims && result_dims->size() <= 1 && (keeps || op != "Cast")) numbers = computed_numbers(c, op);
-  if (numbers && std::all_of(numbers->begin(), numbers->end(), [](const Extent& e) { return e.is_fixed(); })) {
+  if (numbers && op != "Equal" &&
+      std::all_of(numbers->begin(), numbers->end(), [](const Extent& e) { return e.is_fixed(); })) {
     Ints values;
     for (const Extent& number : *numbers) values.push_back(number.value);
     const ValueId list = c.ints(values);
@@ -342,8 +366,8 @@ void pad(NodeContext& c) {
   Extents dims = dims_of(known);
   const Extents wide = list_of(c, 1);
   const auto is_known = [](const Extent& e) { return e.most == e.value; };
-  const bool all = dims && wide && axes < 0 && wide->size() == 2 * dims->size() &&
-                   std::all_of(wide->begin(), wide->end(), is_known);
+  const bool all =
+      dims && wide && axes < 0 && wide->size() == 2 * dims->size() && std::all_of(wide->begin(), wide->end(), is_known);
   for (size_t d = 0; dims && d < dims->size(); ++d) {
     Extent& extent = (*dims)[d];
     if (!all) {

@@ -44,9 +44,11 @@ void set_dims(FlowType& type, const Extents& dims) {
 void set_numbers(FlowType& type, const Extents& numbers) {
   type.numbers.clear();
   type.most_numbers.clear();
-  if (!numbers || numbers->size() > kLongest || type.dtype != DType::kI64 || !type.dims || type.dims->size() > 1) return;
-  const bool any = std::any_of(numbers->begin(), numbers->end(),
-                               [](const Extent& e) { return e.is_fixed() || e.most < kFlowMost; });
+  if (!numbers || numbers->size() > kLongest || (type.dtype != DType::kI64 && type.dtype != DType::kBool) ||
+      !type.dims || type.dims->size() > 1)
+    return;
+  const bool any =
+      std::any_of(numbers->begin(), numbers->end(), [](const Extent& e) { return e.is_fixed() || e.most < kFlowMost; });
   if (!any) return;
   for (const Extent& number : *numbers) {
     type.numbers.push_back(number.value);
@@ -59,7 +61,8 @@ FlowType known_type(NodeContext& c, int i) {
   FlowType type = c.flow_type(binding);
   if (!type.is_tensor()) return type;
   if (binding.is_value() && type.dtype == DType::kI64 && type.dims->size() <= 1) {
-    if (const auto known = c.constant(binding.value); known && known->num_elements() <= static_cast<int64_t>(kLongest)) {
+    if (const auto known = c.constant(binding.value);
+        known && known->num_elements() <= static_cast<int64_t>(kLongest)) {
       for (int64_t k = 0; k < known->num_elements(); ++k) {
         type.numbers.push_back(known->get_int(k));
         type.most_numbers.push_back(std::max<int64_t>(known->get_int(k), 0));
@@ -108,7 +111,8 @@ Extents broadcast_extents(const std::vector<Extents>& operands) {
 
 int64_t product_of_most(const std::vector<Extent>& extents) {
   int64_t product = 1;
-  for (const Extent& extent : extents) product = std::min(product * std::min(extent.most, kFlowMost), kFlowMost * kFlowMost);
+  for (const Extent& extent : extents)
+    product = std::min(product * std::min(extent.most, kFlowMost), kFlowMost * kFlowMost);
   return product;
 }
 
@@ -138,7 +142,9 @@ Extents sliced(const Extents& dims, const Extents& starts, const Extents& ends, 
     const Extent start = (*starts)[i], end = (*ends)[i];
     const int64_t step = has_steps && i < steps->size() && known((*steps)[i]) ? (*steps)[i].value : has_steps ? 0 : 1;
     if (known(start) && known(end) && step > 0 && extent.is_fixed()) {
-      const auto place = [&](int64_t at) { return std::clamp(at < 0 ? at + extent.value : at, int64_t{0}, extent.value); };
+      const auto place = [&](int64_t at) {
+        return std::clamp(at < 0 ? at + extent.value : at, int64_t{0}, extent.value);
+      };
       const int64_t distance = place(end.value) - place(start.value);
       extent = fixed(distance <= 0 ? 0 : (distance - 1) / step + 1);
       continue;
