@@ -30,10 +30,11 @@ constexpr int kRowChainLevel = 2;
 // The rule's answer, by tiles or windows when a run decides about sizes.
 std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
                                             const std::vector<SymbolRange>& symbols) {
-  if (!is_symbolic(kernel)) return rule.apply(kernel, target);
+  Knobs knobs;
+  if (!is_symbolic(kernel)) return rule.apply(kernel, target, knobs);
   // Single elements by tiles are slower than loops of their own.
   if (rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
-  auto answer = rule.apply == any_size ? any_size(kernel, target) : apply_by_tiles(rule, kernel, target);
+  auto answer = rule.apply == any_size ? any_size(kernel, target, knobs) : apply_by_tiles(rule, kernel, target);
   if (rule.apply != any_size && std::holds_alternative<Declined>(answer)) {
     auto by_windows = apply_by_windows(rule, kernel, symbols, target);
     if (const auto* declined = std::get_if<Declined>(&by_windows)) {
@@ -160,6 +161,31 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
   return offers;
 }
 
+std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const TensorProgram& kernel,
+                                             const Target& target) {
+  if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};
+  const KnobPoint by_name{std::string(rule.name), {}};
+  Knobs knobs(by_name);
+  auto answer = rule.apply(kernel, target, knobs);
+  if (auto* declined = std::get_if<Declined>(&answer)) return std::move(*declined);
+  return KnobSpace{by_name.rule, knobs.seen()};
+}
+
+std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
+                                                    const Target& target) {
+  const ScheduleRule* rule = find_schedule_rule(point.rule);
+  if (!rule) return Declined{"there is no rule '" + point.rule + "'"};
+  if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};
+  Knobs knobs(point);
+  auto answer = rule->apply(kernel, target, knobs);
+  // A value that is not legal is the better reason.
+  if (std::string why = knobs.refusal(); !why.empty()) {
+    const auto* declined = std::get_if<Declined>(&answer);
+    return Declined{declined && why.starts_with("the rule has no") ? declined->reason : why};
+  }
+  return answer;
+}
+
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel) {
   std::vector<SymbolRange> result;
   for (const SymbolRange& symbol : program.symbols)
@@ -169,14 +195,15 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 }
 
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
-                      const AllowRule& allow) {
+                      const AllowRule& allow, const ChoosePoint& choose) {
   if (opt_level >= kRowChainLevel && !disabled.contains(std::string(kRowChain))) {
     join_row_chains(
         program, target,
         [&](const TensorProgram& kernel) -> std::optional<ScheduledKernel> {
           for (const ScheduleRule& rule : kRules) {
             if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
-            auto answer = rule.apply(kernel, target);
+            Knobs knobs;
+            auto answer = rule.apply(kernel, target, knobs);
             if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return std::move(*scheduled);
           }
           return std::nullopt;
@@ -185,19 +212,36 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
   }
   std::vector<int> uses = count_uses(program);
   for (size_t k = 0; k < program.kernels.size(); ++k) {
-    if (!program.kernels[k].definition) continue;
-    for (const ScheduleRule& rule : kRules) {
-      if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
-      auto answer = ask(rule, *program.kernels[k].definition, target, symbols_of(program, program.kernels[k]));
+    Kernel& kernel = program.kernels[k];
+    if (!kernel.definition) continue;
+    const auto take = [&](ScheduledKernel scheduled, std::string rule) {
+      kernel.program = std::move(scheduled.program);
+      kernel.rule = std::move(rule);
+      for (const PackedParam& packed : scheduled.packed) use_packed(program, static_cast<int32_t>(k), packed, uses);
+    };
+    const auto may_ask = [&](const ScheduleRule& rule) {
+      return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name));
+    };
+    if (const auto point = choose ? choose(kernel) : std::nullopt) {
+      const ScheduleRule* rule = find_schedule_rule(point->rule);
+      std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
+      if (!rule || may_ask(*rule)) answer = apply_point(*point, *kernel.definition, target);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
-        program.kernels[k].refused.push_back(std::string(rule.name) + ": " + declined->reason);
+        kernel.refused.push_back("tuned " + to_string(*point) + ": " + declined->reason);
+      } else {
+        if (!allow || allow(point->rule, kernel)) take(std::move(std::get<ScheduledKernel>(answer)), to_string(*point));
         continue;
       }
-      if (allow && !allow(rule.name, program.kernels[k])) break;
-      auto& scheduled = std::get<ScheduledKernel>(answer);
-      program.kernels[k].program = std::move(scheduled.program);
-      program.kernels[k].rule = rule.name;
-      for (const PackedParam& packed : scheduled.packed) use_packed(program, static_cast<int32_t>(k), packed, uses);
+    }
+    for (const ScheduleRule& rule : kRules) {
+      if (!may_ask(rule)) continue;
+      auto answer = ask(rule, *kernel.definition, target, symbols_of(program, kernel));
+      if (const auto* declined = std::get_if<Declined>(&answer)) {
+        kernel.refused.push_back(std::string(rule.name) + ": " + declined->reason);
+        continue;
+      }
+      if (!allow || allow(rule.name, kernel))
+        take(std::move(std::get<ScheduledKernel>(answer)), std::string(rule.name));
       break;
     }
   }

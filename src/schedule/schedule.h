@@ -14,6 +14,7 @@
 #include "expr/tensor_program.h"
 #include "loop/stmt.h"
 #include "program/program.h"
+#include "schedule/knobs.h"
 #include "schedule/pack.h"
 #include "types/target.h"
 
@@ -33,7 +34,8 @@ struct ScheduleRule {
   std::string_view name;
   std::string_view summary;
   int min_level;  // the optimisation level from which it is asked
-  std::variant<ScheduledKernel, Declined> (*apply)(const TensorProgram& kernel, const Target& target);
+  std::variant<ScheduledKernel, Declined> (*apply)(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+  int version = 1;  // of the meaning of its knobs
 };
 
 // In the order in which they are asked.
@@ -45,6 +47,15 @@ std::vector<std::string_view> schedule_step_names();
 
 // Null when there is none.
 const ScheduleRule* find_schedule_rule(std::string_view name);
+
+// The rule's knobs for a kernel; Declined when it has nothing for the kernel even when asked by name, or a run decides
+// about sizes.
+std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const TensorProgram& kernel,
+                                             const Target& target);
+// The point's rule at that point; Declined with a reason when the point is none of its space, or its values do not go
+// together. Whatever is answered computes what the kernel says.
+std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
+                                                    const Target& target);
 
 // What one rule says to a kernel: the program that it would run, or why it declines. For `explain`.
 struct RuleOffer {
@@ -63,7 +74,10 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 // packs weights as the rules want them, and drops weight buffers nobody reads any more. At level 0 kernels stay naive.
 // Rules in `disabled` are not asked. A kernel for whose rule `allow` (may be null) says no stays naive, too.
 using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;
+// Points that were found better than the rules' own choice for some kernels (may be null): such a kernel's `rule` is
+// the point's text. A point that is refused leaves a reason in `refused`, and the rules decide.
+using ChoosePoint = std::function<std::optional<KnobPoint>(const Kernel& kernel)>;
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled = {},
-                      const AllowRule& allow = {});
+                      const AllowRule& allow = {}, const ChoosePoint& choose = {});
 
 }  // namespace tessera

@@ -215,7 +215,8 @@ class WindowMaker {
                                         std::string& why) {
     std::vector<ScheduledKernel> answers;
     for (const SizePoint& point : points_) {
-      auto answer = rule_.apply(at(point, steps, margins), target_);
+      Knobs knobs;
+      auto answer = rule_.apply(at(point, steps, margins), target_, knobs);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         why = declined->reason;
         return std::nullopt;

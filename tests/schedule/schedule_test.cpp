@@ -118,20 +118,51 @@ struct Runner {
         values[result] = out;
       };
       for (const ScheduleRule& rule : schedule_rules()) {
-        auto answer = rule.apply(definition, target);
+        Knobs knobs;
+        auto answer = rule.apply(definition, target, knobs);
+        const auto right = [&](const ScheduledKernel& scheduled, const std::string& what) {
+          std::vector<Tensor> tensors = args;
+          for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack(args[packed.param], packed);
+          execute(scheduled.program, tensors);
+          if (grouped.outputs[0] == node.outputs[0])
+            ASSERT_EQ(difference(want, values.at(result), type.layout), "")
+                << "rule " << what << ", " << bits << " bits\n"
+                << test.text << print(scheduled.program);
+        };
         if (std::holds_alternative<Declined>(answer)) {
           EXPECT_FALSE(std::get<Declined>(answer).reason.empty());
+        } else {
+          ++taken[std::string(rule.name)];
+          right(std::get<ScheduledKernel>(answer), std::string(rule.name));
+        }
+        if (testing::Test::HasFatalFailure()) return;
+        // Points of the rule's space: its own choice is one, and the others compute the same.
+        const auto space = knob_space(rule, definition, target);
+        if (std::holds_alternative<Declined>(space)) {
+          EXPECT_TRUE(std::holds_alternative<Declined>(answer)) << std::get<Declined>(space).reason;
           continue;
         }
-        ++taken[std::string(rule.name)];
-        const auto& scheduled = std::get<ScheduledKernel>(answer);
-        std::vector<Tensor> tensors = args;
-        for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack(args[packed.param], packed);
-        execute(scheduled.program, tensors);
-        if (grouped.outputs[0] == node.outputs[0])
-          ASSERT_EQ(difference(want, values.at(result), type.layout), "")
-              << "rule " << rule.name << ", " << bits << " bits\n"
-              << test.text << print(scheduled.program);
+        const auto& knob_list = std::get<KnobSpace>(space);
+        const auto own = apply_point(knob_list.preferred(), definition, target);
+        ASSERT_TRUE(std::holds_alternative<ScheduledKernel>(own)) << std::get<Declined>(own).reason;
+        if (std::holds_alternative<ScheduledKernel>(answer))
+          ASSERT_EQ(print(std::get<ScheduledKernel>(own).program), print(std::get<ScheduledKernel>(answer).program));
+        for (int i = 0; i < 4; ++i) {
+          KnobPoint point = knob_list.preferred();
+          // Few knobs at a time: of points that are far from the rule's own, most are declined.
+          for (size_t changes = 1 + random() % 3; changes > 0 && !point.values.empty(); --changes) {
+            const size_t k = random() % point.values.size();
+            const Knob& knob = knob_list.knobs[k];
+            point.values[k].second = knob.values[random() % knob.values.size()];
+          }
+          std::string why;
+          ASSERT_EQ(parse_knob_point(to_string(point), why), point) << why;
+          const auto at_point = apply_point(point, definition, target);
+          ++taken[std::holds_alternative<Declined>(at_point) ? "points declined" : "points"];
+          if (const auto* declined = std::get_if<Declined>(&at_point)) EXPECT_FALSE(declined->reason.empty());
+          else right(std::get<ScheduledKernel>(at_point), to_string(point));
+          if (testing::Test::HasFatalFailure()) return;
+        }
       }
       execute(naive_loops(definition), args);
       if (grouped.outputs[0] == node.outputs[0])
@@ -161,6 +192,7 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
   }
   for (const auto& [rule, times] : taken) RecordProperty(rule, times);
   EXPECT_FALSE(taken.empty());
+  EXPECT_GT(taken["points"], taken["points declined"]);
   if (kind == "winograd") EXPECT_GT(taken["winograd"], 0);
 }
 

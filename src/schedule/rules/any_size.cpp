@@ -231,7 +231,7 @@ class AnySize {
 
 }  // namespace
 
-RuleResult any_size(const TensorProgram& kernel, const Target& target) {
+RuleResult any_size(const TensorProgram& kernel, const Target& target, Knobs&) {
   if (!is_symbolic(kernel)) return Declined{"all sizes are fixed"};
   return AnySize(kernel, target).run();
 }

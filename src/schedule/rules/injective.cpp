@@ -32,7 +32,7 @@ Stmt rows_with_tables(const std::vector<OutputLoop>& outer, const OutputLoop& la
 
 }  // namespace
 
-RuleResult injective(const TensorProgram& program, const Target& target) {
+RuleResult injective(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
   auto made = make_flat_kernel(program, why);
   if (!made) return Declined{why};
@@ -52,7 +52,8 @@ RuleResult injective(const TensorProgram& program, const Target& target) {
     int64_t rows = 1;
     for (const OutputLoop& loop : kernel.loops) rows *= loop.extent;
     rows /= columns;
-    if (columns >= 8 && columns < 2 * kChunk && rows >= kRowsOfTable) tables = take_axis_tables(kernel);
+    if (columns >= 8 && columns < 2 * kChunk && rows >= kRowsOfTable && knobs.choose_flag("tables", true))
+      tables = take_axis_tables(kernel);
   }
 
   ScheduledKernel result;
@@ -68,7 +69,8 @@ RuleResult injective(const TensorProgram& program, const Target& target) {
   }
 
   const OutputLoop last = kernel.loops.back();
-  const int64_t width = std::max<int64_t>(4, target.f32_lanes()) * 4;
+  const int64_t width = std::max<int64_t>(4, target.f32_lanes()) * knobs.choose("vectors", {1, 2, 4, 8, 16}, 4);
+  const int64_t parallel = knobs.choose("parallel", kParallelChoices, 32);
   // Elements along the last loop from `begin` (an expression) on, in vectors of `width` and a shorter one.
   const auto along_last = [&](const Expr& begin, int64_t count, const VarMap& outer) {
     std::vector<Stmt> parts;
@@ -87,13 +89,15 @@ RuleResult injective(const TensorProgram& program, const Target& target) {
     return seq(std::move(parts));
   };
 
-  if (!guard) {
+  if (!guard && knobs.choose_flag("turn", true)) {
     if (Stmt tiles = transpose_tiles(kernel, target, along_last)) {
       result.program.body = std::move(tiles);
       return result;
     }
   }
-  const bool cut = last.extent >= 2 * kChunk;
+  // 0: rows are not cut.
+  const int64_t chunk = knobs.choose("chunk", {0, 1024, 4096, 16384}, kChunk);
+  const bool cut = chunk > 0 && last.extent >= 2 * chunk;
   std::vector<OutputLoop> outer(kernel.loops.begin(), kernel.loops.end() - 1);
   if (!tables.empty()) {
     result.program.body =
@@ -101,21 +105,21 @@ RuleResult injective(const TensorProgram& program, const Target& target) {
     return result;
   }
   if (!cut) {
-    result.program.body = outer_nest(outer, 32, [&](const VarMap& at) { return along_last(0, last.extent, at); });
+    result.program.body = outer_nest(outer, parallel, [&](const VarMap& at) { return along_last(0, last.extent, at); });
     return result;
   }
   OutputLoop chunks = last;
   chunks.var = make_var("chunk");
-  chunks.extent = last.extent / kChunk;
+  chunks.extent = last.extent / chunk;
   std::vector<OutputLoop> with_chunks = outer;
   with_chunks.push_back(chunks);
   std::vector<Stmt> parts;
-  parts.push_back(outer_nest(with_chunks, INT64_MAX, [&](const VarMap& at) {
-    return along_last(at.at(chunks.var.get()) * Expr(kChunk), kChunk, at);
+  parts.push_back(outer_nest(with_chunks, kJoinAll, [&](const VarMap& at) {
+    return along_last(at.at(chunks.var.get()) * Expr(chunk), chunk, at);
   }));
-  if (last.extent % kChunk != 0)
+  if (last.extent % chunk != 0)
     parts.push_back(outer_nest(
-        outer, 32, [&](const VarMap& at) { return along_last(chunks.extent * kChunk, last.extent % kChunk, at); }));
+        outer, parallel, [&](const VarMap& at) { return along_last(chunks.extent * chunk, last.extent % chunk, at); }));
   result.program.body = seq(std::move(parts));
   return result;
 }

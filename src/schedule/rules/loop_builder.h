@@ -1,6 +1,7 @@
 // Small helpers shared by the rules: nests of outer loops of which the first few become one parallel loop.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -8,6 +9,10 @@
 #include "schedule/flat_kernel.h"
 
 namespace tessera {
+
+// What a search may ask for as `enough` of outer_nest: 1 is no parallel loop at all, the last all loops joined.
+inline constexpr int64_t kJoinAll = INT64_MAX;
+inline const std::vector<int64_t> kParallelChoices = {1, 8, 32, 256, kJoinAll};
 
 // Loops over `loops`, outermost first; the leading ones are joined into one parallel loop until it has at least
 // `enough` iterations, the rest are serial. `body` receives the value of each loop's variable.

@@ -58,6 +58,10 @@ struct Tiling {
   std::vector<RowRun> runs;
   TileShape shape;
   Expr store_guard;
+  // Knobs of the loops around the tiles; see emit_loops.
+  int64_t place_block = 0, group_block = 0;
+  int64_t parallel = kJoinAll;
+  int64_t unroll = 1;  // steps of the innermost loop of the reduction
 };
 
 void split_conjunction(const Expr& e, std::vector<Expr>& terms) {
@@ -94,7 +98,7 @@ bool all_loads(const Expr& e, const std::function<bool(const Expr&)>& test) {
   return ok;
 }
 
-std::string choose_axes(Tiling& t) {
+std::string choose_axes(Tiling& t, Knobs& knobs, const std::string& suffix) {
   FlatKernel& k = t.kernel;
   if (k.loops.empty()) return "the output is a scalar";
   const Var last = k.loops.back().var;
@@ -132,17 +136,25 @@ std::string choose_axes(Tiling& t) {
     for (Expr& index : k.logical) index = substitute(index, split);
     t.vector.var = lane;
   }
+  std::vector<int64_t> movable;  // numbers in `others`, innermost first
+  std::vector<int64_t> choices;
   for (size_t i = t.others.size(); i-- > 0;)
     if (t.others[i].extent > 1) {
-      t.row = t.others[i];
-      t.others.erase(t.others.begin() + static_cast<std::ptrdiff_t>(i));
-      break;
+      choices.push_back(static_cast<int64_t>(movable.size()));
+      movable.push_back(static_cast<int64_t>(i));
     }
+  if (!movable.empty()) {
+    const int64_t row = movable[static_cast<size_t>(knobs.choose("row_axis" + suffix, choices, 0))];
+    t.row = t.others[static_cast<size_t>(row)];
+    t.others.erase(t.others.begin() + row);
+  }
   return "";
 }
 
-std::string choose_reduce_loops(Tiling& t) {
+std::string choose_reduce_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
   FlatKernel& k = t.kernel;
+  constexpr int64_t kShort = 7;  // window rows and columns that may be copied although no condition asks for it
+  const bool expand = knobs.choose_flag("expand" + suffix, false);
   ReduceLoop inner;
   for (size_t i = 0; i < k.reduce.size(); ++i) {
     const Axis& axis = k.reduce[i];
@@ -183,7 +195,8 @@ std::string choose_reduce_loops(Tiling& t) {
         if (uses_var(guard, axis.var)) return "a condition depends on a blocked axis";
     }
     loop.expanded = std::any_of(t.row_guards.begin(), t.row_guards.end(),
-                                [&](const Expr& guard) { return uses_var(guard, axis.var); });
+                                [&](const Expr& guard) { return uses_var(guard, axis.var); }) ||
+                    (expand && loop.extent <= kShort && loop.multiplier == 1);
     t.reduce.push_back(loop);
   }
   if (inner.var) t.reduce.push_back(inner);
@@ -199,6 +212,14 @@ std::string choose_reduce_loops(Tiling& t) {
     }
   }
   t.reduce = std::move(kept);
+  if (t.reduce.size() > 1) {
+    // Which loop of the reduction is outermost; the others keep their order.
+    std::vector<int64_t> choices;
+    for (size_t i = 0; i < t.reduce.size(); ++i) choices.push_back(static_cast<int64_t>(i));
+    const int64_t outer = knobs.choose("reduce_outer" + suffix, choices, 0);
+    if (t.reduce[static_cast<size_t>(outer)].dynamic_extent) return "the outermost loop's extent depends on another";
+    std::rotate(t.reduce.begin(), t.reduce.begin() + outer, t.reduce.begin() + outer + 1);
+  }
   t.update = simplify(substitute(t.update, zero), k.bounds);
   for (auto* guards : {&t.guards, &t.row_guards})
     for (Expr& guard : *guards) guard = simplify(substitute(guard, zero), k.bounds);
@@ -480,6 +501,14 @@ class TileEmitter {
     const Var var = make_var(loop.var->name);
     VarMap inner = at;
     inner[loop.var.get()] = var;
+    if (depth + 1 == t_.reduce.size() && t_.unroll > 1) {
+      const int64_t steps = t_.unroll;
+      const Stmt body = unrolled("k", 0, steps, [&](const Var& step) {
+        inner[loop.var.get()] = var * Expr(steps) + step;
+        return guarded(depth, inner, reduce_from(depth + 1, inner, assignment));
+      });
+      return for_loop(var, 0, loop.extent / steps, ForKind::kSerial, body);
+    }
     const Expr extent = loop.dynamic_extent ? substitute(loop.dynamic_extent, at) : Expr(loop.extent);
     return for_loop(var, 0, extent, ForKind::kSerial, guarded(depth, inner, reduce_from(depth + 1, inner, assignment)));
   }
@@ -525,6 +554,41 @@ class TileEmitter {
   const TensorIntrinsic* intrinsic_ = nullptr;
 };
 
+// A loop that runs block by block.
+struct LoopBlock {
+  OutputLoop whole;
+  Var blocks, within;
+  int64_t size = 1;
+};
+
+// The loop over groups of weights (number `group_at`) and the next one over places of the image or rows: with blocks of
+// both, a block of places passes by a block of groups while both stay in cache.
+void block_loops(const Tiling& t, std::vector<OutputLoop>& loops, size_t group_at, std::vector<LoopBlock>& blocks) {
+  if (t.place_block == 0 && t.group_block == 0) return;
+  std::vector<OutputLoop> outer, inner;
+  for (const auto& [number, wanted] : {std::pair(group_at, t.group_block), std::pair(group_at + 1, t.place_block)}) {
+    const OutputLoop& whole = loops[number];
+    if (wanted == 0 || wanted >= whole.extent) {
+      inner.push_back(whole);
+      continue;
+    }
+    LoopBlock block{whole, make_var(whole.var->name + "o"), make_var(whole.var->name), wanted};
+    OutputLoop loop = whole;
+    loop.var = block.blocks;
+    loop.extent = (whole.extent + wanted - 1) / wanted;
+    outer.push_back(loop);
+    loop.var = block.within;
+    loop.extent = wanted;
+    inner.push_back(loop);
+    blocks.push_back(std::move(block));
+  }
+  outer.insert(outer.end(), inner.begin(), inner.end());
+  std::vector<OutputLoop> result(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(group_at));
+  result.insert(result.end(), outer.begin(), outer.end());
+  result.insert(result.end(), loops.begin() + static_cast<std::ptrdiff_t>(group_at) + 2, loops.end());
+  loops = std::move(result);
+}
+
 Stmt emit_loops(const Tiling& t) {
   // Block groups of `vectors`, a shorter group, and a block with fewer lanes.
   struct Group {
@@ -551,11 +615,12 @@ Stmt emit_loops(const Tiling& t) {
   tile_loop.extent = tiles;
   for (const OutputLoop& loop : t.others)
     if (loop.stride > t.block.stride) loops.push_back(loop);
+  const size_t group_at = loops.size();
   loops.push_back(group_loop);
   for (const OutputLoop& loop : t.others)
     if (loop.stride <= t.block.stride) loops.push_back(loop);
   loops.push_back(tile_loop);
-  return outer_nest(loops, INT64_MAX, [&](const VarMap& at) {
+  const auto tiles_at = [&](const VarMap& at) {
     const Expr g = at.at(group_loop.var.get());
     const Expr w = at.at(tile_loop.var.get());
     Stmt by_group;
@@ -577,20 +642,47 @@ Stmt emit_loops(const Tiling& t) {
       group_end = group_begin;
     }
     return by_group;
+  };
+  std::vector<LoopBlock> blocks;
+  block_loops(t, loops, group_at, blocks);
+  return outer_nest(loops, t.parallel, [&](const VarMap& outer) {
+    VarMap at = outer;
+    Expr inside = const_int(DType::kBool, 1);
+    for (const LoopBlock& block : blocks) {
+      const Expr place = at.at(block.blocks.get()) * Expr(block.size) + at.at(block.within.get());
+      at[block.whole.var.get()] = place;
+      if (block.whole.extent % block.size != 0) inside = logical_and(inside, place < Expr(block.whole.extent));
+    }
+    return if_then(inside, tiles_at(at));
   });
 }
 
+// The knobs of the loops around the tiles and of the innermost loop within.
+std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
+  t.group_block = knobs.choose("group_block" + suffix, {0, 1, 2, 4, 8, 16}, 0);
+  t.place_block = knobs.choose("place_block" + suffix, {0, 1, 2, 4, 8, 16, 32}, 0);
+  t.parallel = knobs.choose("parallel" + suffix, kParallelChoices, kJoinAll);
+  t.unroll = knobs.choose("unroll" + suffix, {1, 2, 4, 8}, 1);
+  if (t.unroll > 1) {
+    if (t.reduce.empty() || t.reduce.back().expanded || t.reduce.back().dynamic_extent)
+      return "the innermost loop of the reduction cannot be unrolled further";
+    if (t.reduce.back().extent % t.unroll != 0)
+      return fmt::format("unroll {} does not divide {} steps", t.unroll, t.reduce.back().extent);
+  }
+  return "";
+}
+
 // Everything about `t.kernel` up to the tile shape; a reason when the rule does not take it.
-std::string make_tiling(Tiling& t, bool with_pairs) {
+std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::string& suffix) {
   std::string why;
-  if (why = choose_axes(t); !why.empty()) return why;
+  if (why = choose_axes(t, knobs, suffix); !why.empty()) return why;
   std::vector<Expr> conditions;
   t.update = take_guards(simplify(t.kernel.reduce_value, t.kernel.bounds), t.kernel.combiner, conditions);
   for (const Expr& condition : conditions)
     (t.row && uses_var(condition, t.row->var) ? t.row_guards : t.guards).push_back(condition);
-  if (why = choose_reduce_loops(t); !why.empty()) return why;
+  if (why = choose_reduce_loops(t, knobs, suffix); !why.empty()) return why;
   if (with_pairs) choose_pairs(t);
-  pack_operands(t);
+  if (knobs.choose_flag("pack" + suffix, true)) pack_operands(t);
   if (t.dot && t.packed.empty()) return "the operand of pairs cannot be stored in pairs";
   if (why = check_operands(t); !why.empty()) return why;
 
@@ -606,7 +698,10 @@ std::string make_tiling(Tiling& t, bool with_pairs) {
   // Copies of the innermost loop are straight-line code in which loads move up and registers spill: leave room.
   if (!t.reduce.empty() && t.reduce.back().expanded)
     problem.registers = problem.registers * (t.reduce.back().extent <= 3 ? 5 : 4) / 8;
-  t.shape = choose_tile(problem);
+  const AskedTile tile = ask_tile(problem, knobs, t.target->vector_registers(), suffix);
+  t.shape = tile;
+  if (!tile.refused.empty()) return tile.refused;
+  if (why = ask_loops(t, knobs, suffix); !why.empty()) return why;
   if (why = find_row_runs(t); !why.empty()) return why;
 
   // Lanes beyond the logical extent are computed and stored into padding unless the epilogue would read out of bounds.
@@ -647,7 +742,7 @@ std::string join_packed(std::vector<Tiling>& phases) {
 
 }  // namespace
 
-RuleResult register_tile(const TensorProgram& program, const Target& target) {
+RuleResult register_tile(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
   auto made = make_flat_kernel(program, why);
   if (!made) return Declined{why};
@@ -664,11 +759,16 @@ RuleResult register_tile(const TensorProgram& program, const Target& target) {
     t.kernel = std::move(kernel);
     t.target = &target;
     t.name = program.name;
+    // Each phase has knobs of its own.
+    const std::string suffix = phases.size() > 1 ? fmt::format(".{}", phases.size() - 1) : "";
     const Tiling untouched = t;
-    if (why = make_tiling(t, true); !why.empty() && t.dot) {
+    Knobs asked = knobs;
+    if (why = make_tiling(t, true, asked, suffix); !why.empty() && t.dot) {
       t = untouched;
-      why = make_tiling(t, false);
+      asked = knobs;
+      why = make_tiling(t, false, asked, suffix);
     }
+    knobs = asked;
     if (!why.empty()) return Declined{why};
   }
   if (phases.size() > 1)

@@ -12,7 +12,7 @@ constexpr int64_t kVectors = 4;  // of partial results
 
 }  // namespace
 
-RuleResult row_reduce(const TensorProgram& program, const Target& target) {
+RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
   auto made = make_flat_kernel(program, why);
   if (!made) return Declined{why};
@@ -27,7 +27,9 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target) {
   if (extent < 4) return Declined{"the contiguous reduced axis is shorter than 4"};
   // Several vectors of partial results, where the row is long enough, so that one step need not wait for the last.
   const int64_t vector = target.vector_bits() / dtype_bits(kernel.reduce_dtype);
-  const int64_t lanes = std::min(extent, extent >= 2 * kVectors * vector ? kVectors * vector : vector);
+  const int64_t vectors = knobs.choose("vectors", {1, 2, 4, 8}, extent >= 2 * kVectors * vector ? kVectors : 1);
+  const int64_t parallel = knobs.choose("parallel", kParallelChoices, 256);
+  const int64_t lanes = std::min(extent, vectors * vector);
   const Expr identity = combiner_identity(kernel.combiner, kernel.reduce_dtype);
   const BufferPtr partial = make_buffer("partial", kernel.reduce_dtype, {lanes}, MemoryScope::kRegister);
   const BufferPtr total = make_buffer("total", kernel.reduce_dtype, {1}, MemoryScope::kRegister);
@@ -64,7 +66,7 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target) {
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = kernel.params;
-  result.program.body = outer_nest(kernel.loops, 256, one_row);
+  result.program.body = outer_nest(kernel.loops, parallel, one_row);
   return result;
 }
 

@@ -12,25 +12,25 @@ using RuleResult = std::variant<ScheduledKernel, Declined>;
 // 3x3 convolutions of stride 1 over blocked images with constant weights, by minimal filtering F(2x2) or F(4x4): 2.25
 // or 4 times fewer products. Replaces the summation by another algorithm: the error is that of
 // winograd_matrices.h, and an infinite or NaN input makes NaN of all outputs of its tile.
-RuleResult winograd(const TensorProgram& kernel, const Target& target);
+RuleResult winograd(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Reductions whose output has an axis along which all operands are read contiguously or not at all: convolutions,
 // matrix products, depthwise convolutions, pooling, column sums. A tile of outputs (vectors x rows) is accumulated in
 // registers over the whole reduction; constant operands are packed in the order of use.
-RuleResult register_tile(const TensorProgram& kernel, const Target& target);
+RuleResult register_tile(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Reductions along contiguous memory (row sums, softmax maxima): lanes of partial results, combined at the end.
-RuleResult row_reduce(const TensorProgram& kernel, const Target& target);
+RuleResult row_reduce(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Everything without a reduction: contiguous vectors along the innermost dimension of the output, loops merged as far
 // as the operands' addresses allow.
-RuleResult injective(const TensorProgram& kernel, const Target& target);
+RuleResult injective(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // What no other rule takes: one output element at a time, the outer loops in parallel.
-RuleResult scalar_loops(const TensorProgram& kernel, const Target& target);
+RuleResult scalar_loops(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Kernels of sizes that only a run knows, where the other rules have no kernel of a tile for them: vectors where memory
 // is contiguous, extents and strides as they come.
-RuleResult any_size(const TensorProgram& kernel, const Target& target);
+RuleResult any_size(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 }  // namespace tessera

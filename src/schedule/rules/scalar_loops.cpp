@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-RuleResult scalar_loops(const TensorProgram& program, const Target& target) {
+RuleResult scalar_loops(const TensorProgram& program, const Target& target, Knobs&) {
   std::string why;
   auto made = make_flat_kernel(program, why);
   if (!made) return Declined{why};

@@ -1,5 +1,7 @@
 #include "schedule/rules/tile_shape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace tessera {
@@ -45,6 +47,24 @@ TileShape choose_tile(const TileProblem& problem) {
       }
     }
   return best;
+}
+
+AskedTile ask_tile(const TileProblem& problem, Knobs& knobs, int all_registers, const std::string& suffix) {
+  const TileShape own = choose_tile(problem);
+  AskedTile tile;
+  tile.vectors = knobs.choose("vectors" + suffix, {1, 2, 3, 4, 5, 6, 7, 8}, own.vectors);
+  tile.rows = knobs.choose("rows" + suffix, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28}, own.rows);
+  const bool is_own = tile.vectors == own.vectors && tile.rows == own.rows;
+  const int64_t needed = (tile.vectors * tile.rows + tile.vectors) * problem.registers_per_block + 1;
+  const int registers = all_registers > 0 ? all_registers : problem.registers;
+  if (is_own) return tile;
+  if (tile.rows > problem.rows) tile.refused = fmt::format("a tile of {} rows, of {}", tile.rows, problem.rows);
+  else if (tile.vectors > std::max<int64_t>(1, problem.blocks))
+    tile.refused = fmt::format("a tile of {} vectors, of {}", tile.vectors, problem.blocks);
+  else if (needed > registers && tile.vectors * tile.rows > 1)
+    tile.refused =
+        fmt::format("{} vectors x {} rows need {} registers, of {}", tile.vectors, tile.rows, needed, registers);
+  return tile;
 }
 
 }  // namespace tessera

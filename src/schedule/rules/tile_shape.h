@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+
+#include "schedule/knobs.h"
 
 namespace tessera {
 
@@ -21,5 +24,12 @@ struct TileShape {
 // The shape with the least predicted time over the whole output, remainders included. Accumulators, the vectors of
 // one step and a broadcast fit the registers.
 TileShape choose_tile(const TileProblem& problem);
+
+// The same, or what the knobs "vectors" and "rows", followed by `suffix`, say. `refused` is not empty when the rows are
+// not there or the tile does not fit `all_registers` of the machine (0: problem.registers).
+struct AskedTile : TileShape {
+  std::string refused;
+};
+AskedTile ask_tile(const TileProblem& problem, Knobs& knobs, int all_registers = 0, const std::string& suffix = "");
 
 }  // namespace tessera

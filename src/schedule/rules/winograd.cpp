@@ -28,6 +28,7 @@ struct Conv {
 
 struct Plan {
   int64_t m = 0;
+  int64_t wanted = 0;  // tiles of a strip, before strips are made equal
   int64_t tiles_high = 0, tiles_wide = 0;
   int64_t strip = 0, strips = 0;  // tiles of a strip, strips of an image
   int64_t group = 0;              // output blocks whose M is there at a time
@@ -178,28 +179,50 @@ double plan_cost(const Conv& conv, const Plan& plan, const Target& target) {
   return std::max(products, stream) + 0.25 * std::min(products, stream) + transforms;
 }
 
-std::optional<Plan> choose_plan(const Conv& conv, const Target& target) {
+Plan make_plan(const Conv& conv, int64_t m, int64_t wanted, const Target& target) {
+  Plan plan;
+  plan.m = m;
+  plan.wanted = wanted;
+  plan.tiles_high = (conv.out_height + m - 1) / m;
+  plan.tiles_wide = (conv.out_width + m - 1) / m;
+  plan.strips = std::max<int64_t>(1, (plan.tiles() + wanted - 1) / wanted);
+  if (conv.batch * plan.strips < target.num_threads) plan.strips = std::min<int64_t>(plan.tiles(), target.num_threads);
+  plan.strip = (plan.tiles() + plan.strips - 1) / plan.strips;
+  const int64_t tile_bytes = plan.places() * conv.block * 4;
+  plan.group = std::clamp<int64_t>(target.l2_bytes / 3 / (tile_bytes * plan.strip), 1, conv.out_blocks);
+  while (conv.out_blocks % plan.group != 0) --plan.group;
+  plan.cost = plan_cost(conv, plan, target);
+  return plan;
+}
+
+std::optional<Plan> choose_plan(const Conv& conv, const std::vector<int64_t>& sizes, const Target& target) {
   std::optional<Plan> best;
-  for (const int64_t m : {2, 4}) {
-    Plan plan;
-    plan.m = m;
-    plan.tiles_high = (conv.out_height + m - 1) / m;
-    plan.tiles_wide = (conv.out_width + m - 1) / m;
-    const int64_t tile_bytes = plan.places() * conv.block * 4;
+  for (const int64_t m : sizes)
     for (int64_t wanted = 8; wanted <= 64; ++wanted) {
-      plan.strips = std::max<int64_t>(1, (plan.tiles() + wanted - 1) / wanted);
-      if (conv.batch * plan.strips < target.num_threads)
-        plan.strips = std::min<int64_t>(plan.tiles(), target.num_threads);
-      plan.strip = (plan.tiles() + plan.strips - 1) / plan.strips;
-      const int64_t v_bytes = tile_bytes * conv.in_blocks * plan.strip;
-      plan.group = std::clamp<int64_t>(target.l2_bytes / 3 / (tile_bytes * plan.strip), 1, conv.out_blocks);
-      while (conv.out_blocks % plan.group != 0) --plan.group;
+      const Plan plan = make_plan(conv, m, wanted, target);
+      const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
       if (v_bytes > target.l2_bytes * 3 / 4 && plan.strip > 8) continue;
-      plan.cost = plan_cost(conv, plan, target);
       if (!best || plan.cost < best->cost) best = plan;
     }
-  }
   return best;
+}
+
+// The plan that the knobs name, whose own choice is `plan`; a reason when their values do not go together.
+std::string ask_plan(const Conv& conv, const Target& target, Knobs& knobs, std::optional<Plan>& plan) {
+  const int64_t m = knobs.choose("m", {2, 4}, plan->m);
+  if (m != plan->m) plan = choose_plan(conv, {m}, target);
+  if (!plan) return "no strip of tiles fits the caches";
+  const int64_t wanted = knobs.choose("strip", {8, 12, 16, 24, 32, 48, 64, 96, 128}, plan->wanted);
+  if (wanted != plan->wanted) plan = make_plan(conv, m, wanted, target);
+  std::vector<int64_t> groups;
+  for (int64_t group = 1; group <= conv.out_blocks; ++group)
+    if (conv.out_blocks % group == 0) groups.push_back(group);
+  plan->group = knobs.choose("group", groups, plan->group);
+  constexpr int64_t kMostScratch = 16 << 20;  // bytes of V and M
+  const int64_t scratch = plan->places() * plan->strip * (conv.in_blocks + plan->group) * conv.block * 4;
+  if (scratch > kMostScratch)
+    return fmt::format("a strip takes {} bytes of scratch, more than {}", scratch, kMostScratch);
+  return "";
 }
 
 // matrix * inputs, as few operations as the pairs of rows or columns that differ only in signs allow: the points of
@@ -270,7 +293,7 @@ std::vector<Expr> multiply(const Matrix& matrix, const std::vector<Expr>& inputs
 
 class WinogradEmitter {
  public:
-  WinogradEmitter(const Conv& conv, const Plan& plan, FlatKernel& kernel, const Target& target)
+  WinogradEmitter(const Conv& conv, const Plan& plan, FlatKernel& kernel, const Target& target, Knobs& knobs)
       : conv_(conv),
         plan_(plan),
         kernel_(kernel),
@@ -289,9 +312,12 @@ class WinogradEmitter {
     problem.registers_per_block = std::max<int64_t>(1, conv.block * 32 / target.vector_bits());
     problem.steps = conv.in_channels();
     problem.registers = target.vector_registers();
-    tile_ = choose_tile(problem);
+    tile_ = ask_tile(problem, knobs);
     if (kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds)) inside_ = kernel.inside();
   }
+
+  // Not empty: the tile that the knobs name is none.
+  std::string refusal() const { return tile_.refused; }
 
   Stmt emit() {
     const int64_t iterations = conv_.batch * plan_.strips;
@@ -509,7 +535,7 @@ class WinogradEmitter {
   const WinogradMatrices& matrices_;
   BufferPtr v_, m_, weights_;
   const TensorIntrinsic* intrinsic_ = nullptr;
-  TileShape tile_;
+  AskedTile tile_;
   Expr inside_;
   Bounds bounds_;
   Expr image_, first_;  // of the strip: its image, its first tile
@@ -517,22 +543,24 @@ class WinogradEmitter {
 
 }  // namespace
 
-RuleResult winograd(const TensorProgram& program, const Target& target) {
+RuleResult winograd(const TensorProgram& program, const Target& target, Knobs& knobs) {
   Conv conv;
   if (std::string why = match_conv(program, conv); !why.empty()) return Declined{why};
-  const auto plan = choose_plan(conv, target);
+  auto plan = choose_plan(conv, {2, 4}, target);
   if (!plan) return Declined{"no strip of tiles fits the caches"};
   const double direct = direct_cost(conv, target);
-  if (plan->cost > 0.9 * direct)
+  if (plan->cost > 0.9 * direct && !knobs.asked())
     return Declined{fmt::format("predicted cost {:.3g} against {:.3g} for direct summation", plan->cost, direct)};
   std::string why;
   auto kernel = make_flat_kernel(program, why);
   if (!kernel) return Declined{why};
   if (kernel->loops.size() != 5) return Declined{"the output has other loops than a blocked image"};
 
+  if (why = ask_plan(conv, target, knobs, plan); !why.empty()) return Declined{why};
   ScheduledKernel result;
   result.program.name = program.name;
-  WinogradEmitter emitter(conv, *plan, *kernel, target);
+  WinogradEmitter emitter(conv, *plan, *kernel, target, knobs);
+  if (why = emitter.refusal(); !why.empty()) return Declined{why};
   result.program.body = emitter.emit();
   result.program.params = kernel->params;
   const int64_t alpha = plan->m + 2;

@@ -1,0 +1,78 @@
+// What a schedule rule leaves open for a search: knobs with lists of legal values, and points, which give knobs values.
+//
+// A rule asks for its knobs while it works (`Knobs::choose`), with the value that its own model of the machine prefers;
+// so its default is a point of its space, and a space needs no description beside the rule (spaces that are defined by
+// running the template: AutoTVM, Chen et al., "Learning to optimize tensor programs", 2018). Which knobs there are, and
+// their values, depends on the kernel and the target alone; a rule declines a point whose values do not go together.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tessera {
+
+// The meaning of knobs' names and values. A rule whose knobs change meaning raises its own version (schedule.h).
+inline constexpr int kKnobFormat = 1;
+
+struct Knob {
+  std::string name;
+  std::vector<int64_t> values;  // ascending, not empty
+  int64_t preferred = 0;        // one of them: the rule's own choice
+};
+
+// The place of a rule's space at which a kernel is scheduled. Knobs that it does not name have the rule's own choice.
+// Text form: register_tile{rows=6,vectors=2}; without knobs: injective.
+struct KnobPoint {
+  std::string rule;
+  std::vector<std::pair<std::string, int64_t>> values;  // in order of the rule's questions
+
+  bool operator==(const KnobPoint& other) const = default;
+};
+
+std::string to_string(const KnobPoint& point);
+// Empty with a reason in `why` when the text is none. parse(to_string(p)) is p.
+std::optional<KnobPoint> parse_knob_point(std::string_view text, std::string& why);
+// "register_tile" of "register_tile{rows=6}".
+std::string_view rule_name_of(std::string_view point_text);
+
+struct KnobSpace {
+  std::string rule;
+  std::vector<Knob> knobs;
+
+  // Number of points, those included that the rule declines; INT64_MAX when there are more.
+  int64_t size() const;
+  // REQUIRES: 0 <= number < size().
+  KnobPoint point(int64_t number) const;
+  KnobPoint preferred() const;
+};
+
+// The questions of one application of a rule. Not thread-safe; one object for each application.
+class Knobs {
+ public:
+  Knobs() = default;
+  // REQUIRES: `point` outlives this object.
+  explicit Knobs(const KnobPoint& point) : point_(&point) {}
+
+  // Whether somebody asked for this rule by name: it then declines only what it cannot do.
+  bool asked() const { return point_ != nullptr; }
+  // The value of a knob, one of `values` or `preferred`, which is the answer where no point says otherwise.
+  int64_t choose(const std::string& name, std::vector<int64_t> values, int64_t preferred);
+  bool choose_flag(const std::string& name, bool preferred) { return choose(name, {0, 1}, preferred ? 1 : 0) != 0; }
+
+  // The knobs so far, in order.
+  const std::vector<Knob>& seen() const { return seen_; }
+  // Why the point is none of the rule's: a value that is not legal, or, after the rule is done, a knob that it did not
+  // ask for. Empty when it is one.
+  std::string refusal() const;
+
+ private:
+  const KnobPoint* point_ = nullptr;
+  std::vector<Knob> seen_;
+  std::string refused_;
+};
+
+}  // namespace tessera
