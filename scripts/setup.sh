@@ -19,6 +19,7 @@ packages=(
   libclang-rt-19-dev            # libFuzzer and the sanitizers' run time for clang
   llvm-19-tools                 # FileCheck
   protobuf-compiler libprotobuf-dev
+  libsqlite3-dev libxgboost-dev # tuning records, and the cost model of the tuner
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev
   libpng-dev libjpeg62-turbo-dev libfreetype-dev
   fonts-wqy-microhei            # the text that the demo draws: Latin and Chinese letters in one small font

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "driver/compile.h"
 #include "support/error.h"
+#include "tune/tuned_kernels.h"
 
 namespace tessera {
 
@@ -101,6 +103,10 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("PASS")
       ->group(group);
+  app.add_option("--db", flags.db,
+                 "Tuning records; kernels that 'tessera tune' has tuned for this machine run as found there")
+      ->type_name("FILE")
+      ->group(group);
   app.add_option("--pass-limit", flags.max_applications,
                  "Leave out every optional pass, rule and optimisation behind the first N; see 'tessera bisect'")
       ->check(CLI::Range(int64_t{0}, INT64_MAX - 1))
@@ -144,6 +150,11 @@ DriverOptions driver_options(const CompileFlags& flags) {
   }
   options.compile.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
   options.max_applications = flags.max_applications;
+  if (!flags.db.empty()) {
+    TunedKernels tuned = tuned_kernels(flags.db, resolve_target(options.compile));
+    options.tuned = std::move(tuned.choose);
+    options.tuned_digest = std::move(tuned.digest);
+  }
   options.runner.verify_each = flags.verify_each;
   options.runner.print_ir_after = flags.print_ir_after;
   options.runner.ir_stream = &std::cerr;

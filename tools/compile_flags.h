@@ -21,7 +21,7 @@ struct CompileFlags {
   std::string precision = "f32";
   int threads = 0;
   std::vector<std::string> dims, shapes, disabled_passes;
-  std::string print_ir_after, save_temps;
+  std::string print_ir_after, save_temps, db;
   bool time_passes = false, verify_each = false;
   int64_t max_applications = INT64_MAX;
   double max_seconds = 0;  // 0: no limit
@@ -35,7 +35,7 @@ void add_time_limit_flag(CLI::App& app, CompileFlags& flags);
 // What --time-passes prints; empty without it.
 std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times);
 
-// UserError TSR-4022 for a --dim or --shape that cannot be read.
+// UserError TSR-4022 for a --dim or --shape that cannot be read, TSR-640x for --db.
 DriverOptions driver_options(const CompileFlags& flags);
 
 }  // namespace tessera

@@ -54,7 +54,8 @@ int run(int argc, char** argv) {
   const std::array commands = {add_compile_command(app), add_run_command(app),     add_verify_command(app),
                                add_bench_command(app),   add_explain_command(app), add_inspect_command(app),
                                add_doctor_command(app),  add_diff_command(app),    add_bisect_command(app),
-                               add_reduce_command(app),  add_opt_command(app)};
+                               add_reduce_command(app),  add_opt_command(app),     add_tune_command(app),
+                               add_db_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -66,11 +67,12 @@ int run(int argc, char** argv) {
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();
   }
-  throw UserError({.id = "TSR-4001",
-                   .message = "a verb is required",
-                   .node = {},
-                   .legal = "compile, run, verify, bench, explain, inspect, doctor, diff, bisect, reduce, opt",
-                   .hint = "see 'tessera --help'"});
+  throw UserError(
+      {.id = "TSR-4001",
+       .message = "a verb is required",
+       .node = {},
+       .legal = "compile, run, verify, bench, explain, inspect, doctor, diff, bisect, reduce, opt, tune, db",
+       .hint = "see 'tessera --help'"});
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ std::optional<Program> plan_program(Program program, const Target& target, const
       if (limit.at_limit()) limit.before = print(kernel.program), kept_kernel = &kernel - program.kernels.data();
       return allowed;
     };
-    schedule_program(program, target, opt_level, options.compile.disabled_passes, allow);
+    schedule_program(program, target, opt_level, options.compile.disabled_passes, allow, options.tuned);
     return std::move(program);
   });
   if (kept_kernel >= 0) limit.after = print(program.kernels[static_cast<size_t>(kept_kernel)].program);

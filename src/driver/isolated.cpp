@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <span>
 
 #include <fmt/format.h>
@@ -61,6 +62,9 @@ std::string finish(pid_t child, bool in_time, const std::string& answer) {
 template <typename Child>
 std::string in_child(const Child& work, double timeout_seconds) {
   int ends[2];
+  // A child that another thread starts meanwhile would keep this pipe open: its end would come when both are done.
+  static std::mutex starting;
+  std::unique_lock lock(starting);
   check(pipe2(ends, O_CLOEXEC) == 0, "no pipe for a process");
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_seconds));
@@ -76,6 +80,7 @@ std::string in_child(const Child& work, double timeout_seconds) {
   }
   setpgid(child, child);
   close(ends[1]);
+  lock.unlock();
   std::string answer;
   const bool in_time = read_all(ends[0], deadline, answer);
   close(ends[0]);

@@ -1,4 +1,5 @@
-// Work in a process of its own, so that a crash or a hang there is an answer and not the end.
+// Work in a process of its own, so that a crash or a hang there is an answer and not the end. Thread-safe, as long as
+// the other threads hold no locks that the work needs (they only wait for processes, say).
 #pragma once
 
 #include <functional>

@@ -41,6 +41,7 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
   }
   hasher.add(options.compile.precision);
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
+  hasher.add(options.tuned_digest);
   return fmt::format("{}-{:016x}", model_digest(model), hasher.value());
 }
 

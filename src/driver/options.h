@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "schedule/schedule.h"
 #include "support/remarks.h"
 #include "tessera/compiler.h"
 
@@ -40,6 +41,10 @@ struct DriverOptions {
   Remarks* remarks = nullptr;            // told what passes decided and why; may be null
   int64_t max_applications = INT64_MAX;  // of optional passes (pass_limit.h)
   PassLimit* pass_limit = nullptr;       // counts instead, with a limit of its own; may be null
+  // Schedules that were found better than the rules' own choice (schedule/schedule.h), and a text that differs when
+  // they do, for caches; may be empty.
+  ChoosePoint tuned;
+  std::string tuned_digest;
   RunnerOptions runner;
 };
 

@@ -186,6 +186,18 @@ std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, cons
   return answer;
 }
 
+KnobPoint essential(const KnobPoint& point, const TensorProgram& kernel, const Target& target) {
+  KnobPoint result{point.rule, {}};
+  const ScheduleRule* rule = find_schedule_rule(point.rule);
+  if (!rule) return point;
+  Knobs knobs(point);
+  rule->apply(kernel, target, knobs);
+  for (const auto& [name, value] : point.values)
+    for (const Knob& knob : knobs.seen())
+      if (knob.name == name && knob.preferred != value) result.values.emplace_back(name, value);
+  return result;
+}
+
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel) {
   std::vector<SymbolRange> result;
   for (const SymbolRange& symbol : program.symbols)
@@ -222,14 +234,17 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     const auto may_ask = [&](const ScheduleRule& rule) {
       return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name));
     };
-    if (const auto point = choose ? choose(kernel) : std::nullopt) {
+    const TunedChoice tuned = choose ? choose(kernel) : TunedChoice();
+    if (!tuned.refused.empty()) kernel.refused.push_back("tuned: " + tuned.refused);
+    if (const auto& point = tuned.point) {
       const ScheduleRule* rule = find_schedule_rule(point->rule);
       std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
       if (!rule || may_ask(*rule)) answer = apply_point(*point, *kernel.definition, target);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         kernel.refused.push_back("tuned " + to_string(*point) + ": " + declined->reason);
       } else {
-        if (!allow || allow(point->rule, kernel)) take(std::move(std::get<ScheduledKernel>(answer)), to_string(*point));
+        if (!allow || allow(point->rule, kernel))
+          take(std::move(std::get<ScheduledKernel>(answer)), to_string(essential(*point, *kernel.definition, target)));
         continue;
       }
     }

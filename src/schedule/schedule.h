@@ -57,6 +57,9 @@ std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const Ten
 std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
                                                     const Target& target);
 
+// The same point without the knobs whose value is the rule's own choice. REQUIRES: a point of the kernel's space.
+KnobPoint essential(const KnobPoint& point, const TensorProgram& kernel, const Target& target);
+
 // What one rule says to a kernel: the program that it would run, or why it declines. For `explain`.
 struct RuleOffer {
   std::string_view rule;
@@ -75,8 +78,13 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 // Rules in `disabled` are not asked. A kernel for whose rule `allow` (may be null) says no stays naive, too.
 using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;
 // Points that were found better than the rules' own choice for some kernels (may be null): such a kernel's `rule` is
-// the point's text. A point that is refused leaves a reason in `refused`, and the rules decide.
-using ChoosePoint = std::function<std::optional<KnobPoint>(const Kernel& kernel)>;
+// the point's text, the knobs left out that have the rule's own choice. A point that is refused leaves a reason in
+// `refused`, and the rules decide.
+struct TunedChoice {
+  std::optional<KnobPoint> point;
+  std::string refused;  // why something that is known of the kernel is not used; may be empty
+};
+using ChoosePoint = std::function<TunedChoice(const Kernel& kernel)>;
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled = {},
                       const AllowRule& allow = {}, const ChoosePoint& choose = {});
 

@@ -1,0 +1,18 @@
+// What a tensor program computes, as a text that does not depend on names: the key under which a tuner remembers it.
+#pragma once
+
+#include <string>
+
+#include "expr/tensor_program.h"
+
+namespace tessera {
+
+// Two programs have the same text when they compute the same expressions in the same order from parameters of the same
+// types and layouts; names of programs, buffers and variables do not count, and neither does whether equal
+// sub-expressions are one node. As long as the program is; each distinct expression stands on a line of its own.
+std::string canonical_text(const TensorProgram& program);
+
+// 16 hexadecimal digits.
+std::string structural_hash(const std::string& canonical_text);
+
+}  // namespace tessera

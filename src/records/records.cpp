@@ -1,0 +1,485 @@
+#include "records/records.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kApplication = 0x54535231;  // "TSR1", in the file's header
+constexpr int kSchema = 1;
+constexpr double kSamePeak = 1.5;
+constexpr int kPatienceMs = 10'000;
+
+constexpr char kCreate[] = R"(
+CREATE TABLE machines(id INTEGER PRIMARY KEY, facts TEXT NOT NULL, peak_gflops REAL NOT NULL, memory_gbytes REAL NOT NULL);
+CREATE TABLE kernels(hash TEXT PRIMARY KEY, text TEXT NOT NULL, name TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE trials(id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, kernel TEXT NOT NULL, machine INTEGER NOT NULL,
+  threads INTEGER NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL, knob_format INTEGER NOT NULL,
+  rule_version INTEGER NOT NULL, status TEXT NOT NULL, detail TEXT NOT NULL, us REAL NOT NULL, incumbent_us REAL NOT NULL,
+  mode TEXT NOT NULL, seed INTEGER NOT NULL, number INTEGER NOT NULL, seconds REAL NOT NULL, made TEXT NOT NULL);
+CREATE INDEX trials_of ON trials(kernel, machine, threads);
+CREATE TABLE choices(kernel TEXT NOT NULL, machine INTEGER NOT NULL, threads INTEGER NOT NULL, kind TEXT NOT NULL,
+  payload TEXT NOT NULL, knob_format INTEGER NOT NULL, rule_version INTEGER NOT NULL, us REAL NOT NULL,
+  default_us REAL NOT NULL, rounds INTEGER NOT NULL, wins INTEGER NOT NULL, state TEXT NOT NULL, made TEXT NOT NULL,
+  PRIMARY KEY(kernel, machine, threads)) WITHOUT ROWID;
+CREATE TABLE progress(id INTEGER PRIMARY KEY, run TEXT NOT NULL, model TEXT NOT NULL, mode TEXT NOT NULL,
+  seconds REAL NOT NULL, trials INTEGER NOT NULL, model_us REAL NOT NULL, what TEXT NOT NULL);
+)";
+
+std::string new_uid() {
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{:016x}{:016x}", random(), random());
+}
+
+bool same_peak(double a, double b) { return a > 0 && b > 0 && std::max(a, b) <= kSamePeak * std::min(a, b); }
+
+}  // namespace
+
+std::string machine_facts(const Target& target) {
+  return fmt::format("{} {} [{}] L1 {} L2 {} L3 {}", target.triple, target.cpu, fmt::join(target.features, ","),
+                     target.l1_bytes, target.l2_bytes, target.l3_bytes);
+}
+
+// One prepared statement; values go in and come out by place.
+class RecordFile::Statement {
+ public:
+  Statement(const RecordFile& file, const char* sql) : file_(file) {
+    const int code = sqlite3_prepare_v2(file.db_, sql, -1, &statement_, nullptr);
+    if (code != SQLITE_OK) file.fail(code, "prepare");
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  Statement& add(int64_t value) { return bound(sqlite3_bind_int64(statement_, ++place_, value)); }
+  Statement& add(int value) { return add(static_cast<int64_t>(value)); }
+  Statement& add(double value) { return bound(sqlite3_bind_double(statement_, ++place_, value)); }
+  Statement& add(const std::string& text) {
+    return bound(sqlite3_bind_text(statement_, ++place_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT));
+  }
+  Statement& add(const RecordKey& key) { return add(key.kernel).add(key.machine).add(key.threads); }
+  Statement& add(const SchedulePayload& p) { return add(p.kind).add(p.text).add(p.knob_format).add(p.rule_version); }
+
+  // Whether there is another row.
+  bool next() {
+    column_ = 0;
+    const int code = sqlite3_step(statement_);
+    if (code != SQLITE_ROW && code != SQLITE_DONE) file_.fail(code, "step");
+    return code == SQLITE_ROW;
+  }
+  void done() {
+    while (next()) {
+    }
+  }
+  int64_t whole() { return sqlite3_column_int64(statement_, column_++); }
+  double real() { return sqlite3_column_double(statement_, column_++); }
+  std::string text() {
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column_));
+    const int size = sqlite3_column_bytes(statement_, column_++);
+    return text ? std::string(text, static_cast<size_t>(size)) : std::string();
+  }
+  RecordKey key() {
+    RecordKey key;
+    key.kernel = text();
+    key.machine = whole();
+    key.threads = static_cast<int>(whole());
+    return key;
+  }
+  SchedulePayload payload() {
+    SchedulePayload payload;
+    payload.kind = text();
+    payload.text = text();
+    payload.knob_format = static_cast<int>(whole());
+    payload.rule_version = static_cast<int>(whole());
+    return payload;
+  }
+
+ private:
+  Statement& bound(int code) {
+    if (code != SQLITE_OK) file_.fail(code, "bind");
+    return *this;
+  }
+  const RecordFile& file_;
+  sqlite3_stmt* statement_ = nullptr;
+  int place_ = 0, column_ = 0;
+};
+
+void RecordFile::fail(int code, const std::string& what) const {
+  const std::string said = db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
+  switch (code & 0xff) {
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+      throw UserError(
+          {.id = "TSR-6402",
+           .message = fmt::format("'{}' cannot be read as tuning records: {}", path_, said),
+           .node = {},
+           .legal = "a file that 'tessera tune --db' has written",
+           .hint = "take a copy of it, or another name for a new file; 'tessera db merge' reads what is whole"});
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+    case SQLITE_READONLY:
+      throw UserError({.id = "TSR-6401",
+                       .message = fmt::format("the tuning records '{}' cannot be opened: {}", path_, said),
+                       .node = {},
+                       .legal = "a file in a folder that this process may write to",
+                       .hint = "check the path and its permissions"});
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_NOMEM:
+    case SQLITE_TOOBIG:
+      throw UserError(
+          {.id = "TSR-6404",
+           .message = fmt::format("the tuning records '{}' cannot be used now: {}", path_, said),
+           .node = {},
+           .legal = {},
+           .hint = "another process may hold the file, or the disk may be full; what was added before is safe"});
+    default: throw InternalError(fmt::format("records: {} of '{}': {} ({})", what, path_, said, code));
+  }
+}
+
+void RecordFile::run(const char* sql) const {
+  const int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) fail(code, sql);
+}
+
+RecordFile::RecordFile(const std::string& path, Open mode) : path_(path) {
+  std::error_code error;
+  if (mode == Open::kRead && !std::filesystem::exists(path, error))
+    throw UserError({.id = "TSR-6401",
+                     .message = fmt::format("there are no tuning records '{}'", path),
+                     .node = {},
+                     .legal = "a file that 'tessera tune --db' has written",
+                     .hint = "check the path, or tune a model first"});
+  if (std::filesystem::is_directory(path, error))
+    throw UserError({.id = "TSR-6401",
+                     .message = fmt::format("'{}' is a folder", path),
+                     .node = {},
+                     .legal = "a file that 'tessera tune --db' has written, or may make",
+                     .hint = {}});
+  // Readers need write access to the log beside the file where there is any; without it SQLite reads what it can.
+  int flags = mode == Open::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  try {
+    int code = sqlite3_open_v2(path.c_str(), &db_, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+    if (code != SQLITE_OK) fail(code, "open");
+    sqlite3_busy_timeout(db_, kPatienceMs);
+    const auto pragma = [&](const char* sql) {
+      Statement statement(*this, sql);
+      return statement.next() ? statement.whole() : 0;
+    };
+    const auto prepare = [&](bool may_create) {
+      const int64_t tables = pragma("SELECT count(*) FROM sqlite_master");
+      const int64_t application = pragma("PRAGMA application_id");
+      const int64_t schema = pragma("PRAGMA user_version");
+      if (may_create && tables == 0 && application == 0 && schema == 0) {
+        run(kCreate);
+        run(fmt::format("PRAGMA application_id={}; PRAGMA user_version={}", kApplication, kSchema).c_str());
+        return;
+      }
+      if (application != kApplication)
+        throw UserError({.id = "TSR-6402",
+                         .message = fmt::format("'{}' is a database of another program", path),
+                         .node = {},
+                         .legal = "a file that 'tessera tune --db' has written",
+                         .hint = "choose another name; the file is left as it is"});
+      if (schema != kSchema)
+        throw UserError({.id = "TSR-6403",
+                         .message = fmt::format("the tuning records '{}' have form {}", path, schema),
+                         .node = {},
+                         .legal = fmt::format("form {}", kSchema),
+                         .hint = "use the version of tessera that wrote it, or begin a new file"});
+    };
+    if (mode == Open::kWrite) {
+      // One transaction: of several processes that meet a new file, one makes the tables.
+      run("BEGIN IMMEDIATE");
+      prepare(true);
+      run("COMMIT");
+      run("PRAGMA journal_mode=WAL");
+      run("PRAGMA synchronous=NORMAL");
+    } else {
+      prepare(false);
+    }
+    Statement whole(*this, "PRAGMA quick_check(1)");
+    if (whole.next())
+      if (const std::string answer = whole.text(); answer != "ok")
+        throw UserError({.id = "TSR-6402",
+                         .message = fmt::format("the tuning records '{}' are damaged: {}", path, answer),
+                         .node = {},
+                         .legal = "a file that 'tessera tune --db' has written",
+                         .hint = "begin a new file, or restore a copy"});
+  } catch (...) {
+    sqlite3_close_v2(db_);
+    db_ = nullptr;
+    throw;
+  }
+}
+
+RecordFile::~RecordFile() { sqlite3_close_v2(db_); }
+
+int64_t RecordFile::add_machine(const MachineRecord& machine) {
+  for (const MachineRecord& known : machines())
+    if (known.facts == machine.facts && same_peak(known.peak_gflops, machine.peak_gflops)) return known.id;
+  Statement(*this, "INSERT INTO machines(facts, peak_gflops, memory_gbytes) VALUES(?,?,?)")
+      .add(machine.facts)
+      .add(machine.peak_gflops)
+      .add(machine.memory_gbytes)
+      .done();
+  return sqlite3_last_insert_rowid(db_);
+}
+
+std::vector<MachineRecord> RecordFile::machines() const {
+  std::vector<MachineRecord> result;
+  Statement rows(*this, "SELECT id, facts, peak_gflops, memory_gbytes FROM machines ORDER BY id");
+  while (rows.next()) {
+    MachineRecord& machine = result.emplace_back();
+    machine.id = rows.whole();
+    machine.facts = rows.text();
+    machine.peak_gflops = rows.real();
+    machine.memory_gbytes = rows.real();
+  }
+  return result;
+}
+
+void RecordFile::add_kernel(const KernelRecord& kernel) {
+  Statement(*this, "INSERT OR IGNORE INTO kernels(hash, text, name) VALUES(?,?,?)")
+      .add(kernel.hash)
+      .add(kernel.text)
+      .add(kernel.name)
+      .done();
+}
+
+std::vector<KernelRecord> RecordFile::kernels() const {
+  std::vector<KernelRecord> result;
+  Statement rows(*this, "SELECT hash, text, name FROM kernels ORDER BY hash");
+  while (rows.next()) {
+    KernelRecord& kernel = result.emplace_back();
+    kernel.hash = rows.text();
+    kernel.text = rows.text();
+    kernel.name = rows.text();
+  }
+  return result;
+}
+
+std::optional<KernelRecord> RecordFile::kernel(const std::string& hash) const {
+  Statement row(*this, "SELECT text, name FROM kernels WHERE hash=?");
+  row.add(hash);
+  if (!row.next()) return std::nullopt;
+  KernelRecord kernel;
+  kernel.hash = hash;
+  kernel.text = row.text();
+  kernel.name = row.text();
+  return kernel;
+}
+
+void RecordFile::add_trial(const TrialRecord& trial) {
+  Statement(
+      *this,
+      "INSERT INTO trials(uid, kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, "
+      "incumbent_us, mode, seed, number, seconds, made) "
+      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,strftime('%Y-%m-%dT%H:%M:%SZ','now'))")
+      .add(new_uid())
+      .add(trial.key)
+      .add(trial.payload)
+      .add(trial.status)
+      .add(trial.detail)
+      .add(trial.us)
+      .add(trial.incumbent_us)
+      .add(trial.mode)
+      .add(trial.seed)
+      .add(trial.number)
+      .add(trial.seconds)
+      .done();
+}
+
+std::vector<TrialRecord> RecordFile::read_trials(const char* sql, const RecordKey* key) const {
+  std::vector<TrialRecord> result;
+  Statement rows(*this, sql);
+  if (key) rows.add(*key);
+  while (rows.next()) {
+    TrialRecord& trial = result.emplace_back();
+    trial.key = rows.key();
+    trial.payload = rows.payload();
+    trial.status = rows.text();
+    trial.detail = rows.text();
+    trial.us = rows.real();
+    trial.incumbent_us = rows.real();
+    trial.mode = rows.text();
+    trial.seed = rows.whole();
+    trial.number = rows.whole();
+    trial.seconds = rows.real();
+    trial.made = rows.text();
+  }
+  return result;
+}
+
+constexpr char kTrialsOfKey[] =
+    "SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, incumbent_us, "
+    "mode, "
+    "seed, number, seconds, made FROM trials WHERE kernel=? AND machine=? AND threads=? ORDER BY id";
+constexpr char kAllTrials[] =
+    "SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, incumbent_us, "
+    "mode, "
+    "seed, number, seconds, made FROM trials ORDER BY id";
+
+std::vector<TrialRecord> RecordFile::trials(const RecordKey& key) const { return read_trials(kTrialsOfKey, &key); }
+std::vector<TrialRecord> RecordFile::trials() const { return read_trials(kAllTrials, nullptr); }
+
+int64_t RecordFile::count_trials() const {
+  Statement row(*this, "SELECT count(*) FROM trials");
+  row.next();
+  return row.whole();
+}
+
+void RecordFile::set_choice(const ChoiceRecord& choice) {
+  Statement(
+      *this,
+      "INSERT OR REPLACE INTO choices(kernel, machine, threads, kind, payload, knob_format, rule_version, us, "
+      "default_us, rounds, wins, state, made) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,strftime('%Y-%m-%dT%H:%M:%SZ','now'))")
+      .add(choice.key)
+      .add(choice.payload)
+      .add(choice.us)
+      .add(choice.default_us)
+      .add(choice.rounds)
+      .add(choice.wins)
+      .add(choice.state)
+      .done();
+}
+
+std::vector<ChoiceRecord> RecordFile::read_choices(const char* sql, const RecordKey* key) const {
+  std::vector<ChoiceRecord> result;
+  Statement rows(*this, sql);
+  if (key) rows.add(*key);
+  while (rows.next()) {
+    ChoiceRecord& choice = result.emplace_back();
+    choice.key = rows.key();
+    choice.payload = rows.payload();
+    choice.us = rows.real();
+    choice.default_us = rows.real();
+    choice.rounds = rows.whole();
+    choice.wins = rows.whole();
+    choice.state = rows.text();
+    choice.made = rows.text();
+  }
+  return result;
+}
+
+constexpr char kChoiceOfKey[] =
+    "SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, us, default_us, rounds, wins, state, "
+    "made "
+    "FROM choices WHERE kernel=? AND machine=? AND threads=?";
+constexpr char kAllChoices[] =
+    "SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, us, default_us, rounds, wins, state, "
+    "made "
+    "FROM choices ORDER BY kernel, machine, threads";
+
+std::optional<ChoiceRecord> RecordFile::choice(const RecordKey& key) const {
+  auto found = read_choices(kChoiceOfKey, &key);
+  if (found.empty()) return std::nullopt;
+  return std::move(found[0]);
+}
+
+std::vector<ChoiceRecord> RecordFile::choices() const { return read_choices(kAllChoices, nullptr); }
+
+void RecordFile::add_progress(const ProgressRecord& progress) {
+  Statement(*this, "INSERT INTO progress(run, model, mode, seconds, trials, model_us, what) VALUES(?,?,?,?,?,?,?)")
+      .add(progress.run)
+      .add(progress.model)
+      .add(progress.mode)
+      .add(progress.seconds)
+      .add(progress.trials)
+      .add(progress.model_us)
+      .add(progress.what)
+      .done();
+}
+
+std::vector<ProgressRecord> RecordFile::progress() const {
+  std::vector<ProgressRecord> result;
+  Statement rows(*this, "SELECT run, model, mode, seconds, trials, model_us, what FROM progress ORDER BY id");
+  while (rows.next()) {
+    ProgressRecord& entry = result.emplace_back();
+    entry.run = rows.text();
+    entry.model = rows.text();
+    entry.mode = rows.text();
+    entry.seconds = rows.real();
+    entry.trials = rows.whole();
+    entry.model_us = rows.real();
+    entry.what = rows.text();
+  }
+  return result;
+}
+
+RecordFile::Merged RecordFile::merge(const RecordFile& other) {
+  Merged merged;
+  run("BEGIN IMMEDIATE");
+  try {
+    for (const KernelRecord& kernel : other.kernels()) add_kernel(kernel);
+    std::map<int64_t, int64_t> machine_here;
+    for (const MachineRecord& machine : other.machines()) machine_here[machine.id] = add_machine(machine);
+    const auto here = [&](int64_t machine) {
+      const auto found = machine_here.find(machine);
+      if (found == machine_here.end()) fail(SQLITE_CORRUPT, "a record of a machine that is not there");
+      return found->second;
+    };
+    Statement rows(
+        other,
+        "SELECT uid, kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, "
+        "incumbent_us, mode, seed, number, seconds, made FROM trials ORDER BY id");
+    while (rows.next()) {
+      const std::string uid = rows.text();
+      RecordKey key = rows.key();
+      key.machine = here(key.machine);
+      Statement insert(*this,
+                       "INSERT OR IGNORE INTO trials(uid, kernel, machine, threads, kind, payload, knob_format, "
+                       "rule_version, status, detail, us, incumbent_us, mode, seed, number, seconds, made) "
+                       "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+      insert.add(uid).add(key).add(rows.payload());
+      insert.add(rows.text()).add(rows.text()).add(rows.real()).add(rows.real()).add(rows.text());
+      insert.add(rows.whole()).add(rows.whole()).add(rows.real()).add(rows.text());
+      insert.done();
+      merged.trials += sqlite3_changes(db_);
+    }
+    for (ChoiceRecord choice : other.choices()) {
+      choice.key.machine = here(choice.key.machine);
+      const auto own = this->choice(choice.key);
+      if (own && own->us * choice.default_us <= choice.us * own->default_us) continue;
+      set_choice(choice);
+      ++merged.choices;
+    }
+    run("COMMIT");
+  } catch (...) {
+    sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+    throw;
+  }
+  return merged;
+}
+
+int64_t RecordFile::prune(int64_t keep) {
+  run("BEGIN IMMEDIATE");
+  Statement(
+      *this,
+      "DELETE FROM trials WHERE id NOT IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY kernel, machine, "
+      "threads ORDER BY us < 0, us) AS place FROM trials) WHERE place <= ?)")
+      .add(keep)
+      .done();
+  const int64_t gone = sqlite3_changes(db_);
+  run("DELETE FROM kernels WHERE hash NOT IN (SELECT kernel FROM trials UNION SELECT kernel FROM choices)");
+  run("DELETE FROM machines WHERE id NOT IN (SELECT machine FROM trials UNION SELECT machine FROM choices)");
+  run("COMMIT");
+  run("VACUUM");
+  return gone;
+}
+
+}  // namespace tessera

@@ -1,0 +1,309 @@
+#include "tune/kernel_bench.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "codegen/llvm/llvm_codegen.h"
+#include "codegen/llvm/target.h"
+#include "driver/isolated.h"
+#include "driver/native_model.h"
+#include "loop_passes/pass.h"
+#include "lower/lower.h"
+#include "package/link.h"
+#include "package/module_writer.h"
+#include "program/memory_plan.h"
+#include "schedule/schedule.h"
+#include "support/error.h"
+
+namespace tessera {
+
+namespace {
+
+std::function<void()>& candidate_hook() {
+  static std::function<void()> hook;
+  return hook;
+}
+
+std::vector<int64_t> physical_dims(const BufferPtr& buffer, const Layout& layout) {
+  return *static_dims(physical_shape(buffer->shape, layout));
+}
+
+int64_t elements_of(const std::vector<int64_t>& dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+// Whether each element of a tensor with `layout` is one of the logical ones; the others are padding.
+std::vector<bool> logical_places(const BufferPtr& buffer, const Layout& layout) {
+  const std::vector<int64_t> dims = physical_dims(buffer, layout);
+  std::vector<bool> inside(static_cast<size_t>(elements_of(dims)), true);
+  if (layout.row_major()) return inside;
+  const std::vector<int64_t> extents = *static_dims(buffer->shape);
+  for (size_t flat = 0; flat < inside.size(); ++flat) {
+    std::vector<int64_t> index(extents.size(), 0);
+    auto rest = static_cast<int64_t>(flat);
+    for (size_t d = dims.size(); d-- > 0; rest /= dims[d]) {
+      const LayoutDim& dim = layout.dims[d];
+      const int64_t scale = dim.part == LayoutDim::Part::kQuotient ? dim.block : 1;
+      index[static_cast<size_t>(dim.axis)] += rest % dims[d] * scale;
+    }
+    for (size_t axis = 0; axis < extents.size(); ++axis) inside[flat] = inside[flat] && index[axis] < extents[axis];
+  }
+  return inside;
+}
+
+TensorPtr random_operand(const TensorParam& param, std::mt19937& random) {
+  auto tensor = std::make_shared<Tensor>(param.buffer->dtype, physical_dims(param.buffer, param.layout));
+  std::uniform_real_distribution<double> real(-1, 1);
+  // Integers may be indices: only 0 is surely one.
+  const bool is_real = is_float(param.buffer->dtype);
+  const std::vector<bool> inside = logical_places(param.buffer, param.layout);
+  for (int64_t i = 0; i < tensor->num_elements(); ++i)
+    tensor->set_double(i, is_real && inside[static_cast<size_t>(i)] ? real(random) : 0);
+  return tensor;
+}
+
+// The module's program: calls of the one kernel, one for each copy of the weights.
+Program bench_program(const KernelBench& bench) {
+  Program program;
+  program.name = "bench";
+  const TensorProgram& kernel = *bench.kernel;
+  Kernel entry;
+  entry.program = naive_loops(kernel);
+  entry.definition = bench.kernel;
+  entry.loc = kernel.name;
+  entry.flops = count_flops(kernel);
+  entry.bytes = count_bytes(kernel);
+  program.kernels.push_back(std::move(entry));
+  const auto add = [&](BufferKind kind, const std::string& name, DType dtype, const std::vector<int64_t>& dims,
+                       TensorPtr data) {
+    ProgramBuffer buffer;
+    buffer.name = name;
+    buffer.kind = kind;
+    buffer.type = {dtype, make_shape(dims), {}};
+    buffer.bytes = dtype_bytes(dtype, elements_of(dims));
+    buffer.data = std::move(data);
+    auto* signature = kind == BufferKind::kInput    ? &program.inputs
+                      : kind == BufferKind::kOutput ? &program.outputs
+                                                    : nullptr;
+    if (signature) {
+      buffer.index = static_cast<int32_t>(signature->size());
+      signature->push_back(static_cast<BufferId>(program.buffers.size()));
+    }
+    program.buffers.push_back(std::move(buffer));
+    return static_cast<BufferId>(program.buffers.size() - 1);
+  };
+  std::vector<BufferId> fixed(kernel.params.size(), -1);
+  for (size_t p = 0; p < kernel.params.size(); ++p)
+    if (!kernel.params[p].is_constant)
+      fixed[p] =
+          add(BufferKind::kInput, fmt::format("x{}", p), bench.operands[p]->dtype(), bench.operands[p]->dims(), {});
+  const Stage& output = kernel.output();
+  const BufferId out = add(BufferKind::kOutput, "y", output.out->dtype, physical_dims(output.out, output.layout), {});
+  for (int64_t copy = 0; copy < bench.weight_copies; ++copy) {
+    KernelCall call;
+    call.loc = kernel.name;
+    for (size_t p = 0; p < kernel.params.size(); ++p)
+      call.args.push_back(fixed[p] >= 0
+                              ? fixed[p]
+                              : add(BufferKind::kWeight, fmt::format("w{}_{}", p, copy), bench.operands[p]->dtype(),
+                                    bench.operands[p]->dims(), bench.operands[p]));
+    call.args.push_back(out);
+    program.calls.push_back(std::move(call));
+  }
+  return program;
+}
+
+// Writes the module to `file`; the reason when there is none.
+std::string build_into(const KernelBench& bench, const KnobPoint* point, int file) {
+  try {
+    Program program = bench_program(bench);
+    const ChoosePoint choose = [&](const Kernel&) { return TunedChoice{*point, ""}; };
+    schedule_program(program, bench.target, 3, {}, {}, point ? choose : ChoosePoint());
+    Kernel& kernel = program.kernels[0];
+    if (point)
+      for (const std::string& refused : kernel.refused)
+        if (refused.starts_with("tuned ")) return "refused: " + refused.substr(6);
+    for (const LoopPass& pass : loop_pipeline()) kernel.program = pass.run(kernel.program, {bench.target, 3});
+    plan_memory(program);
+    CodegenOptions codegen;
+    codegen.module_name = "bench";
+    const ObjectCode object = generate_llvm(program, bench.target, codegen);
+    const std::vector<std::byte> code = link_shared_object(object.object, {});
+    program.scratch_bytes = object.scratch_bytes;
+    ModuleInfo info;
+    info.model_name = "bench";
+    info.producer = "tessera tune";
+    info.target_triple = bench.target.triple;
+    info.target_cpu = bench.target.cpu;
+    info.features = required_features(bench.target);
+    info.num_threads = bench.target.num_threads;
+    const AnonymousFile written = write_module_memory({code, program, info});
+    write_fully(file, written.contents(), "a module");
+    return "ok";
+  } catch (const std::exception& error) {
+    return std::string("build failed: ") + error.what();
+  }
+}
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Median time of the run's calls, in microseconds.
+double timed_run(Model& model) {
+  std::vector<double> calls;
+  for (const KernelSpan& span : model.run_traced())
+    if (span.worker == 0) calls.push_back(static_cast<double>(span.end_ns - span.begin_ns) / 1e3);
+  return std::max(1e-3, median_of(std::move(calls)));
+}
+
+std::string disagreement(const KernelBench& bench, const Tensor& want, const Tensor& got) {
+  const Stage& output = bench.kernel->output();
+  const std::vector<bool> inside = logical_places(output.out, output.layout);
+  const bool real = is_float(want.dtype());
+  double scale = 0, worst = 0;
+  for (int64_t i = 0; i < want.num_elements(); ++i) {
+    if (!inside[static_cast<size_t>(i)]) continue;
+    const double a = want.get_double(i), b = got.get_double(i);
+    if (std::isnan(a) && std::isnan(b)) continue;
+    if (std::isfinite(a)) scale = std::max(scale, std::fabs(a));
+    worst = a == b ? worst : std::isfinite(a - b) ? std::max(worst, std::fabs(a - b)) : INFINITY;
+  }
+  // 16-bit results are rounded at the end: one unit in their last place may differ.
+  const double bound = !real ? 0 : want.dtype() == DType::kBF16 ? 1e-2 : want.dtype() == DType::kF16 ? 2e-3 : 1e-4;
+  return worst <= bound * scale ? "" : fmt::format("differs by {:.3g}, of values up to {:.3g}", worst, scale);
+}
+
+std::unique_ptr<Model> loaded(const KernelBench& bench, const BuiltKernel& built) {
+  // A descriptor of its own: loading takes it.
+  AnonymousFile copy("candidate");
+  write_fully(copy.fd(), built.file->contents(), "a module");
+  auto model = load_module(std::move(copy), "bench", bench.target.num_threads);
+  std::vector<Tensor> inputs;
+  for (size_t p = 0; p < bench.operands.size(); ++p)
+    if (!bench.kernel->params[p].is_constant) inputs.push_back(*bench.operands[p]);
+  model->bind(std::move(inputs));
+  return model;
+}
+
+// In the child: the rounds as text.
+std::string compare_here(const KernelBench& bench, const BuiltKernel& a, const BuiltKernel& b,
+                         const BenchLimits& limits) {
+  try {
+    const auto incumbent = loaded(bench, a);
+    incumbent->run();
+    const auto candidate = loaded(bench, b);
+    if (candidate_hook()) candidate_hook()();
+    candidate->run();
+    if (const std::string why = disagreement(bench, incumbent->results()[0], candidate->results()[0]); !why.empty())
+      return "wrong result:" + why;
+    timed_run(*incumbent);
+    timed_run(*candidate);
+    const Clock::time_point begin = Clock::now();
+    std::string text = "ok:";
+    int64_t behind = 0;
+    for (int64_t round = 0; round < limits.most_rounds; ++round) {
+      // Who is first changes with every round.
+      double x = 0, y = 0;
+      if (round % 2 == 0) x = timed_run(*incumbent);
+      y = timed_run(*candidate);
+      if (round % 2 == 1) x = timed_run(*incumbent);
+      text += fmt::format("{:.4f} {:.4f};", x, y);
+      if (y > 1.1 * x) ++behind;
+      // Clearly slower: no more time for it.
+      if (round + 1 >= 3 && behind == round + 1) break;
+      if (round + 1 >= limits.least_rounds && (seconds_since(begin) > limits.most_seconds || 2 * behind > round + 1))
+        break;
+    }
+    return text;
+  } catch (const std::exception& error) {
+    return std::string("crash:") + error.what();
+  }
+}
+
+}  // namespace
+
+void set_candidate_hook(std::function<void()> hook) { candidate_hook() = std::move(hook); }
+
+KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const Target& target) {
+  KernelBench bench;
+  bench.kernel = std::move(kernel);
+  bench.target = target;
+  std::mt19937 random(7);
+  int64_t weight_bytes = 0;
+  for (const TensorParam& param : bench.kernel->params) {
+    bench.operands.push_back(random_operand(param, random));
+    if (param.is_constant) weight_bytes += bench.operands.back()->num_bytes();
+  }
+  // Together beyond the cache of a core, but not more than so many.
+  constexpr int64_t kMostCopies = 8;
+  if (weight_bytes > 64 << 10)
+    bench.weight_copies = std::clamp(2 * target.l2_bytes / weight_bytes, int64_t{1}, kMostCopies);
+  return bench;
+}
+
+BuiltKernel build_kernel(const KernelBench& bench, const KnobPoint* point, const BenchLimits& limits) {
+  BuiltKernel built;
+  built.file = std::make_shared<AnonymousFile>("kernel");
+  const std::string answer =
+      run_isolated([&] { return build_into(bench, point, built.file->fd()); }, limits.build_seconds);
+  if (answer != "ok") {
+    built.failure = answer.starts_with("crash") ? "build failed: " + answer : answer;
+    built.file = nullptr;
+  }
+  return built;
+}
+
+std::vector<BuiltKernel> build_kernels(const KernelBench& bench, const std::vector<KnobPoint>& points,
+                                       const BenchLimits& limits) {
+  std::vector<BuiltKernel> built(points.size());
+  std::atomic<size_t> next{0};
+  // These threads only start processes and wait for them.
+  const auto work = [&] {
+    for (size_t i = next++; i < points.size(); i = next++) built[i] = build_kernel(bench, &points[i], limits);
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < limits.jobs; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return built;
+}
+
+KernelComparison compare_kernels(const KernelBench& bench, const BuiltKernel& incumbent, const BuiltKernel& candidate,
+                                 const BenchLimits& limits) {
+  check(incumbent.file && candidate.file, "a kernel that was not built cannot be compared");
+  const std::string answer =
+      run_isolated([&] { return compare_here(bench, incumbent, candidate, limits); }, limits.run_seconds);
+  KernelComparison result;
+  const size_t colon = answer.find(':');
+  result.status = answer.substr(0, colon);
+  result.detail = colon == std::string::npos ? "" : answer.substr(colon + 1);
+  if (result.status != "ok") {
+    if (result.status.starts_with("exit")) result.status = "crash", result.detail = answer;
+    return result;
+  }
+  const char* at = result.detail.c_str();
+  for (double x = 0, y = 0; *at;) {
+    char* end = nullptr;
+    x = std::strtod(at, &end);
+    y = std::strtod(end, &end);
+    check(end != at && *end == ';', "a comparison's answer");
+    result.times.rounds.emplace_back(x, y);
+    at = end + 1;
+  }
+  result.detail.clear();
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// One kernel as a module of its own, built and timed in processes of their own: a candidate that crashes the code
+// generator, or crashes or hangs when it runs, costs one trial and nothing else.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "expr/tensor_program.h"
+#include "package/anonymous_file.h"
+#include "schedule/knobs.h"
+#include "tune/statistics.h"
+#include "types/target.h"
+#include "types/tensor.h"
+
+namespace tessera {
+
+// A kernel with operands to run it on. Weights come several times, as far as they are large, and calls take turns: in a
+// network they are not in the nearest cache when their kernel begins.
+struct KernelBench {
+  std::shared_ptr<const TensorProgram> kernel;
+  Target target;
+  std::vector<TensorPtr> operands;  // one for each parameter, in its physical shape
+  int64_t weight_copies = 1;
+};
+
+// Operands are random, from a fixed seed. REQUIRES: static shapes.
+KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const Target& target);
+
+struct BuiltKernel {
+  std::string failure;                  // empty: `module` is there. "refused: ...", "build failed: ...", "timeout"
+  std::shared_ptr<AnonymousFile> file;  // the module
+};
+
+struct BenchLimits {
+  double build_seconds = 20;
+  double run_seconds = 10;     // of one comparison
+  double most_seconds = 0.25;  // after which a comparison is cut short
+  int64_t least_rounds = 7, most_rounds = 30;
+  int jobs = 2;  // builds at a time
+};
+
+// `point` null: what the rules choose.
+BuiltKernel build_kernel(const KernelBench& bench, const KnobPoint* point, const BenchLimits& limits);
+// The same for many, limits.jobs at a time.
+std::vector<BuiltKernel> build_kernels(const KernelBench& bench, const std::vector<KnobPoint>& points,
+                                       const BenchLimits& limits);
+
+struct KernelComparison {
+  std::string status = "ok";  // or "crash", "timeout", "wrong result"
+  std::string detail;
+  PairedTimes times;
+};
+
+// Runs both in turn in one process: rounds of one run each, until `most_rounds`, or the time is over, or it is clear
+// that the candidate is slower. Results of the two must agree (1e-4 of the largest in floats, exactly in integers).
+KernelComparison compare_kernels(const KernelBench& bench, const BuiltKernel& incumbent, const BuiltKernel& candidate,
+                                 const BenchLimits& limits);
+
+// For tests of what costs a trial: runs in the child before the candidate does. May be null.
+void set_candidate_hook(std::function<void()> hook);
+
+}  // namespace tessera

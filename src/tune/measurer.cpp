@@ -1,0 +1,43 @@
+#include "tune/measurer.h"
+
+namespace tessera {
+
+std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
+                                                  const std::vector<KnobPoint>& candidates, bool thorough) {
+  if (current_ != kernel.hash) {
+    known_ = {make_kernel_bench(kernel.definition, target_), {}};
+    current_ = kernel.hash;
+  }
+  constexpr size_t kMostIncumbents = 4;
+  const std::string text = to_string(incumbent);
+  if (known_.incumbents.size() > kMostIncumbents) known_.incumbents.clear();
+  BuiltKernel& stands = known_.incumbents[text];
+  if (!stands.file) stands = build_kernel(known_.bench, &incumbent, limits_);
+
+  std::vector<MeasuredTrial> trials(candidates.size());
+  if (!stands.file) {
+    for (MeasuredTrial& trial : trials) trial = {"build failed", "the incumbent: " + stands.failure, {}};
+    known_.incumbents.erase(text);
+    return trials;
+  }
+  BenchLimits limits = limits_;
+  if (thorough) {
+    limits.least_rounds = limits.most_rounds;
+    limits.most_seconds *= 4;
+  }
+  const std::vector<BuiltKernel> built = build_kernels(known_.bench, candidates, limits);
+  for (size_t i = 0; i < built.size(); ++i) {
+    if (!built[i].file) {
+      const size_t colon = built[i].failure.find(": ");
+      trials[i] = {built[i].failure.substr(0, colon),
+                   colon == std::string::npos ? "while it was built" : built[i].failure.substr(colon + 2),
+                   {}};
+      continue;
+    }
+    KernelComparison compared = compare_kernels(known_.bench, stands, built[i], limits);
+    trials[i] = {std::move(compared.status), std::move(compared.detail), std::move(compared.times)};
+  }
+  return trials;
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// Whoever builds and times candidates: this machine, or workers elsewhere (remote.h).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tune/kernel_bench.h"
+
+namespace tessera {
+
+// What a measurer needs to know of a kernel.
+struct MeasuredKernel {
+  std::string hash;  // structural
+  std::shared_ptr<const TensorProgram> definition;
+};
+
+struct MeasuredTrial {
+  std::string status;  // as TrialRecord::status
+  std::string detail;
+  PairedTimes times;  // of status "ok"
+};
+
+class Measurer {
+ public:
+  virtual ~Measurer() = default;
+  // Each candidate against the incumbent. `thorough`: all rounds, whatever the first ones say.
+  virtual std::vector<MeasuredTrial> measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
+                                             const std::vector<KnobPoint>& candidates, bool thorough) = 0;
+};
+
+class LocalMeasurer : public Measurer {
+ public:
+  LocalMeasurer(Target target, BenchLimits limits) : target_(std::move(target)), limits_(limits) {}
+  std::vector<MeasuredTrial> measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
+                                     const std::vector<KnobPoint>& candidates, bool thorough) override;
+
+ private:
+  struct Known {
+    KernelBench bench;
+    std::map<std::string, BuiltKernel> incumbents;  // by the point's text; a few
+  };
+
+  Target target_;
+  BenchLimits limits_;
+  std::string current_;  // one kernel's operands are held at a time
+  Known known_;
+};
+
+}  // namespace tessera

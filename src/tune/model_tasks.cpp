@@ -1,0 +1,128 @@
+#include "tune/model_tasks.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "driver/native_model.h"
+#include "expr/canonical.h"
+#include "schedule/symbolic_kernel.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double microseconds_of(Model& model) {
+  const Clock::time_point begin = Clock::now();
+  model.run();
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
+// Of each call's kernel.
+std::vector<std::string> hashes_of(const Program& program) {
+  std::vector<std::string> kernels, calls;
+  for (const Kernel& kernel : program.kernels)
+    kernels.push_back(kernel.definition ? structural_hash(canonical_text(*kernel.definition)) : "");
+  for (const KernelCall& call : program.calls) calls.push_back(kernels[static_cast<size_t>(call.kernel)]);
+  return calls;
+}
+
+// Of one traced run: microseconds by structural hash.
+std::map<std::string, double> kernel_times(RunningModel& running, const std::vector<std::string>& hashes) {
+  std::map<std::string, double> sums;
+  for (const KernelSpan& span : running.model->run_traced())
+    if (span.worker == 0)
+      sums[hashes[static_cast<size_t>(span.kernel)]] += static_cast<double>(span.end_ns - span.begin_ns) / 1e3;
+  return sums;
+}
+
+}  // namespace
+
+ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times) {
+  constexpr double kLeastShare = 0.002;  // of the model's time
+  ModelTasks result;
+  std::map<std::string, ModelTask> by_hash;
+  for (const KernelTime& time : times) {
+    // A module counts its calls, each as a kernel of its own.
+    const KernelCall& call = program.calls[static_cast<size_t>(time.kernel)];
+    const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
+    result.run_us += time.median_us;
+    ModelTask task;
+    task.name = call.loc.empty() ? kernel.program.name : call.loc;
+    task.calls = time.calls;
+    task.run_us = time.median_us;
+    if (!kernel.definition) {
+      result.left_out.emplace_back(std::move(task), "its loops are the operator's own: no schedule rule is asked");
+      continue;
+    }
+    task.definition = kernel.definition;
+    task.flops = std::max<int64_t>(0, kernel.flops);
+    task.bytes = std::max<int64_t>(0, kernel.bytes);
+    if (is_symbolic(*kernel.definition)) {
+      result.left_out.emplace_back(std::move(task), "a run decides about its sizes; fix them with --dim to tune it");
+      continue;
+    }
+    task.text = canonical_text(*kernel.definition);
+    task.hash = structural_hash(task.text);
+    const auto [entry, is_new] = by_hash.try_emplace(task.hash, task);
+    if (is_new) continue;
+    entry->second.calls += task.calls;
+    entry->second.run_us += task.run_us;
+  }
+  for (auto& [hash, task] : by_hash) {
+    if (task.run_us < kLeastShare * result.run_us) {
+      result.left_out.emplace_back(std::move(task),
+                                   fmt::format("less than {:.1f}% of the model's time each", 100 * kLeastShare));
+    } else {
+      result.tasks.push_back(std::move(task));
+    }
+  }
+  std::sort(result.tasks.begin(), result.tasks.end(),
+            [](const ModelTask& a, const ModelTask& b) { return a.run_us > b.run_us; });
+  std::sort(result.left_out.begin(), result.left_out.end(),
+            [](const auto& a, const auto& b) { return a.first.run_us > b.first.run_us; });
+  return result;
+}
+
+RunningModel compile_and_load(const std::string& path, const DriverOptions& options) {
+  RunningModel running;
+  running.compiled = compile_model(path, options);
+  running.model = load_module(module_in_memory(running.compiled), path, resolve_target(options.compile).num_threads);
+  running.compiled.code.clear();
+  return running;
+}
+
+ModelComparison compare_models(RunningModel& before, RunningModel& after, int64_t least_rounds, int64_t most_rounds,
+                               double seconds) {
+  const std::vector<std::string> hashes_before = hashes_of(before.compiled.program);
+  const std::vector<std::string> hashes_after = hashes_of(after.compiled.program);
+  ModelComparison result;
+  before.model->run();
+  after.model->run();
+  const Clock::time_point begin = Clock::now();
+  for (int64_t round = 0; round < most_rounds; ++round) {
+    double a = 0, b = 0;
+    std::map<std::string, double> kernels_a, kernels_b;
+    // Who is first changes with every round.
+    for (const int turn : {0, 1}) {
+      if ((round + turn) % 2 == 0) {
+        a = microseconds_of(*before.model);
+        kernels_a = kernel_times(before, hashes_before);
+      } else {
+        b = microseconds_of(*after.model);
+        kernels_b = kernel_times(after, hashes_after);
+      }
+    }
+    result.whole.rounds.emplace_back(a, b);
+    for (const auto& [hash, us] : kernels_a)
+      if (const auto other = kernels_b.find(hash); other != kernels_b.end())
+        result.kernels[hash].rounds.emplace_back(us, other->second);
+    if (round + 1 >= least_rounds && std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
+  }
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// A model's kernels as tasks of the tuner: kernels that compute the same are one, weighted by their time in a run.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/compile.h"
+#include "driver/kernel_times.h"
+#include "driver/model.h"
+#include "tune/statistics.h"
+
+namespace tessera {
+
+struct ModelTask {
+  std::string hash, text;  // expr/canonical.h
+  std::string name;        // nodes of the model; of the first kernel
+  std::shared_ptr<const TensorProgram> definition;
+  int64_t calls = 0;             // in one run
+  double run_us = 0;             // of all its calls in one run
+  int64_t flops = 0, bytes = 0;  // of one call; 0 when not known
+};
+
+struct ModelTasks {
+  std::vector<ModelTask> tasks;                             // most time first
+  std::vector<std::pair<ModelTask, std::string>> left_out;  // with the reason why there is nothing to tune
+  double run_us = 0;                                        // of all kernels
+};
+
+// The tasks of a compiled model whose kernels took `times`.
+ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times);
+
+// A compiled model with everything that belongs to it.
+struct RunningModel {
+  Compiled compiled;
+  std::unique_ptr<Model> model;
+};
+RunningModel compile_and_load(const std::string& path, const DriverOptions& options);
+
+// Two modules of one model beside each other, in turn.
+struct ModelComparison {
+  PairedTimes whole;                           // runs, in microseconds
+  std::map<std::string, PairedTimes> kernels;  // by structural hash: all calls of a run
+};
+// REQUIRES: both are bound. At least `least_rounds` rounds, then until `seconds` are over or there are `most_rounds`.
+ModelComparison compare_models(RunningModel& before, RunningModel& after, int64_t least_rounds, int64_t most_rounds,
+                               double seconds);
+
+}  // namespace tessera

@@ -1,0 +1,200 @@
+#include "tune/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+
+namespace {
+
+using nlohmann::json;
+using Align = TextTable::Align;
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '<') result += "&lt;";
+    else if (c == '>') result += "&gt;";
+    else if (c == '&') result += "&amp;";
+    else if (c == '"') result += "&quot;";
+    else result += c;
+  }
+  return result;
+}
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+// A line of `points` as steps, and others as dots, over axes from 0 in x and from `low` to `high` in y.
+std::string curve_svg(const std::vector<Point>& steps, const std::vector<Point>& dots, double right, double low,
+                      double high, const std::string& x_name, const std::string& y_name) {
+  constexpr double kWidth = 640, kHeight = 200, kLeft = 64, kBottom = 28, kTop = 8, kRight = 8;
+  const double width = kWidth - kLeft - kRight, height = kHeight - kBottom - kTop;
+  if (high <= low) high = low + 1;
+  const auto x_of = [&](double x) { return kLeft + width * (right > 0 ? x / right : 0); };
+  const auto y_of = [&](double y) { return kTop + height * (1 - (std::clamp(y, low, high) - low) / (high - low)); };
+  std::string svg = fmt::format(
+      "<svg viewBox=\"0 0 {} {}\" width=\"{}\" height=\"{}\" role=\"img\"><rect x=\"{}\" y=\"{}\" width=\"{}\" "
+      "height=\"{}\" "
+      "class=\"frame\"/>",
+      kWidth, kHeight, kWidth, kHeight, kLeft, kTop, width, height);
+  for (int i = 0; i <= 4; ++i) {
+    const double y = low + (high - low) * i / 4;
+    svg += fmt::format(
+        "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" class=\"grid\"/><text x=\"{}\" y=\"{:.1f}\" "
+        "text-anchor=\"end\">{:.4g}</text>",
+        kLeft, kWidth - kRight, y_of(y), y_of(y), kLeft - 4, y_of(y) + 4, y);
+  }
+  svg += fmt::format("<text x=\"{}\" y=\"{}\">0</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{:.4g} {}</text>",
+                     kLeft, kHeight - 8, kWidth - kRight, kHeight - 8, right, x_name);
+  svg += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>", kLeft + 6, kTop + 14, y_name);
+  for (const Point& dot : dots)
+    svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2\"/>", x_of(dot.x), y_of(dot.y));
+  std::string path;
+  for (size_t i = 0; i < steps.size(); ++i)
+    path += i == 0 ? fmt::format("M{:.1f} {:.1f}", x_of(steps[i].x), y_of(steps[i].y))
+                   : fmt::format("H{:.1f}V{:.1f}", x_of(steps[i].x), y_of(steps[i].y));
+  if (!steps.empty()) svg += fmt::format("<path d=\"{}H{:.1f}\"/>", path, x_of(right));
+  return svg + "</svg>\n";
+}
+
+std::string model_curve(const TuneResult& result) {
+  std::vector<Point> steps;
+  double high = 0;
+  for (const ProgressRecord& entry : result.log) {
+    if (entry.what != "estimate") continue;
+    steps.push_back({entry.seconds, entry.model_us / 1e3});
+    high = std::max(high, entry.model_us / 1e3);
+  }
+  return curve_svg(steps, {}, result.seconds, 0, high * 1.05, "s", "model, ms (estimate)");
+}
+
+std::string task_curve(const TunedTask& task) {
+  std::vector<Point> steps, dots;
+  double best = task.default_us, low = best;
+  for (size_t i = 0; i < task.trial_us.size(); ++i) {
+    const double us = task.trial_us[i];
+    if (us <= 0) continue;
+    dots.push_back({static_cast<double>(i), us});
+    best = std::min(best, us);
+    low = std::min(low, us);
+    steps.push_back({static_cast<double>(i), best});
+  }
+  return curve_svg(steps, dots, static_cast<double>(task.trial_us.size()), 0.8 * low, 2 * task.default_us, "trials",
+                   "us");
+}
+
+double gain_of(const TunedTask& task) { return task.best_us > 0 ? task.default_us / task.best_us : 1; }
+
+}  // namespace
+
+std::string tune_result_text(const TuneOptions& options, const TuneResult& result, const TextStyle& style) {
+  TextTable table({{"task"},
+                   {"calls", Align::kRight},
+                   {"% time", Align::kRight},
+                   {"trials", Align::kRight},
+                   {"default", Align::kRight},
+                   {"best", Align::kRight},
+                   {"gain", Align::kRight},
+                   {"outcome"}});
+  // By reason, without the numbers in it: how many kernels, and their share.
+  std::map<std::string, std::pair<int, double>> left_out;
+  for (const TunedTask& task : result.tasks) {
+    if (task.default_us <= 0) {
+      auto& [count, share] = left_out[task.outcome];
+      ++count;
+      share += task.share;
+      continue;
+    }
+    table.add({task.name, std::to_string(task.calls), fmt::format("{:.1f}", 100 * task.share),
+               std::to_string(task.trials), time_text(task.default_us), time_text(task.best_us),
+               fmt::format("{:.2f}", gain_of(task)), task.outcome == "tuned" ? task.best_point : task.outcome});
+  }
+  std::string text = table.to_string(style);
+  for (const auto& [reason, kernels] : left_out)
+    text += fmt::format("{} kernel{}, {:.1f}% of the time: {}\n", kernels.first, kernels.first == 1 ? "" : "s",
+                        100 * kernels.second, reason);
+  text += fmt::format("{} trials in {:.1f} s; records in {}\n", result.trials, result.seconds, options.db);
+  if (result.tuned_ms > 0)
+    text += fmt::format("model: {:.3f} ms before, {:.3f} ms after\n", result.default_ms, result.tuned_ms);
+  return text + result.verdict + "\n";
+}
+
+nlohmann::json tune_result_json(const TuneOptions& options, const TuneResult& result) {
+  json tasks = json::array(), log = json::array();
+  for (const TunedTask& task : result.tasks)
+    tasks.push_back({{"kernel", task.hash},
+                     {"nodes", task.name},
+                     {"rule", task.rule},
+                     {"calls", task.calls},
+                     {"share", task.share},
+                     {"default_us", task.default_us},
+                     {"best_us", task.best_us},
+                     {"percent_of_bound", task.percent_of_bound},
+                     {"default_point", task.default_point},
+                     {"best_point", task.best_point},
+                     {"trials", task.trials},
+                     {"trial_us", task.trial_us},
+                     {"outcome", task.outcome}});
+  for (const ProgressRecord& entry : result.log)
+    log.push_back(
+        {{"seconds", entry.seconds}, {"trials", entry.trials}, {"model_us", entry.model_us}, {"what", entry.what}});
+  return {{"model", options.model},
+          {"db", options.db},
+          {"mode", search_mode_name(options.mode)},
+          {"seed", options.seed},
+          {"trials", result.trials},
+          {"seconds", result.seconds},
+          {"default_ms", result.default_ms},
+          {"tuned_ms", result.tuned_ms},
+          {"rounds", result.rounds},
+          {"wins", result.wins},
+          {"verdict", result.verdict},
+          {"interrupted", result.interrupted},
+          {"tasks", std::move(tasks)},
+          {"log", std::move(log)}};
+}
+
+std::string tune_report_html(const TuneOptions& options, const TuneResult& result) {
+  std::string html = R"(<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Tessera: tuning</title><style>
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
+table{border-collapse:collapse;width:100%}td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:right}
+td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}code{font-size:13px;overflow-wrap:anywhere}
+svg{max-width:100%;height:auto}svg path{fill:none;stroke:#0a6;stroke-width:2}svg circle{fill:#888;opacity:.6}
+svg text{font:11px system-ui,sans-serif;fill:#555}.frame{fill:none;stroke:#bbb}.grid{stroke:#eee}
+@media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}td,th{border-color:#333}.grid{stroke:#2a2a2a}svg text{fill:#aaa}}
+</style></head><body>
+)";
+  html +=
+      fmt::format("<h1>Tuning of {}</h1>\n<p>{} trials in {:.1f} s, mode {}, seed {}. {}</p>\n", escaped(options.model),
+                  result.trials, result.seconds, search_mode_name(options.mode), options.seed, escaped(result.verdict));
+  if (result.tuned_ms > 0)
+    html += fmt::format("<p>Measured at the end, in turn: {:.3f} ms before, {:.3f} ms after.</p>\n", result.default_ms,
+                        result.tuned_ms);
+  html += "<h2>The model's time over the search</h2>\n" + model_curve(result);
+  html +=
+      "<h2>Kernels</h2>\n<table><tr><th>nodes</th><th>calls</th><th>% of time</th><th>% of roofline</th><th>trials</th>"
+      "<th>default, us</th><th>best, us</th><th>gain</th><th>schedule</th></tr>\n";
+  for (const TunedTask& task : result.tasks)
+    html += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.0f}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td>"
+        "<td>{:.2f}</td><td><code>{}</code></td></tr>\n",
+        escaped(task.name), task.calls, 100 * task.share, task.percent_of_bound, task.trials, task.default_us,
+        task.best_us, gain_of(task), escaped(task.outcome == "tuned" ? task.best_point : task.outcome));
+  html += "</table>\n";
+  for (const TunedTask& task : result.tasks) {
+    if (task.default_us <= 0 || task.trial_us.size() < 2) continue;
+    html +=
+        fmt::format("<h3>{}</h3>\n<p>Default <code>{}</code>; dots are trials, the line is the fastest so far.</p>\n{}",
+                    escaped(task.name), escaped(task.default_point), task_curve(task));
+  }
+  return html + "</body></html>\n";
+}
+
+}  // namespace tessera

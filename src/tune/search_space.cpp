@@ -1,0 +1,112 @@
+#include "tune/search_space.h"
+
+#include <algorithm>
+
+#include "loop/printer.h"
+#include "schedule/schedule.h"
+#include "support/error.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kLevel = 3;  // of the rules that are asked
+
+size_t below(size_t count, std::mt19937_64& random) { return static_cast<size_t>(random() % count); }
+
+}  // namespace
+
+SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target) : kernel_(kernel), target_(target) {
+  for (const ScheduleRule& rule : schedule_rules()) {
+    auto answer = knob_space(rule, kernel, target);
+    if (auto* declined = std::get_if<Declined>(&answer)) {
+      declined_.push_back(std::string(rule.name) + ": " + declined->reason);
+      continue;
+    }
+    Knobs knobs;
+    if (!preferred_ && rule.min_level <= kLevel &&
+        std::holds_alternative<ScheduledKernel>(rule.apply(kernel, target, knobs)))
+      preferred_ = std::get<KnobSpace>(answer).preferred();
+    // One element at a time is never worth a trial where a rule knows better.
+    if (std::get<KnobSpace>(answer).knobs.empty() && preferred_ && preferred_->rule != rule.name) continue;
+    spaces_.push_back(std::move(std::get<KnobSpace>(answer)));
+  }
+}
+
+int64_t SearchSpace::size() const {
+  int64_t sum = 0;
+  for (const KnobSpace& space : spaces_)
+    if (__builtin_add_overflow(sum, space.size(), &sum)) return INT64_MAX;
+  return sum;
+}
+
+const KnobSpace* SearchSpace::space_of(const std::string& rule) const {
+  for (const KnobSpace& space : spaces_)
+    if (space.rule == rule) return &space;
+  return nullptr;
+}
+
+KnobPoint SearchSpace::random_point(std::mt19937_64& random) const {
+  const KnobSpace& space = spaces_[below(spaces_.size(), random)];
+  KnobPoint point{space.rule, {}};
+  for (const Knob& knob : space.knobs)
+    point.values.emplace_back(knob.name, knob.values[below(knob.values.size(), random)]);
+  return point;
+}
+
+KnobPoint SearchSpace::mutated(const KnobPoint& point, std::mt19937_64& random) const {
+  constexpr size_t kOtherRuleOnceIn = 12;
+  if (spaces_.size() > 1 && below(kOtherRuleOnceIn, random) == 0) return random_point(random);
+  const KnobSpace* space = space_of(point.rule);
+  if (!space || point.values.empty()) return random_point(random);
+  KnobPoint child = point;
+  for (size_t changes = 1 + below(3, random); changes > 0; --changes) {
+    auto& [name, value] = child.values[below(child.values.size(), random)];
+    for (const Knob& knob : space->knobs) {
+      if (knob.name != name) continue;
+      // Mostly a neighbour: knobs' values have an order.
+      const auto at =
+          static_cast<size_t>(std::find(knob.values.begin(), knob.values.end(), value) - knob.values.begin());
+      const size_t count = knob.values.size();
+      if (at < count && below(2, random) == 0 && count > 1) {
+        const bool up = at == 0 || (at + 1 < count && below(2, random) == 0);
+        value = knob.values[up ? at + 1 : at - 1];
+      } else {
+        value = knob.values[below(count, random)];
+      }
+    }
+  }
+  return child;
+}
+
+KnobPoint SearchSpace::crossed(const KnobPoint& a, const KnobPoint& b, std::mt19937_64& random) const {
+  check(a.rule == b.rule && a.values.size() == b.values.size(), "points of two rules have no descendants");
+  KnobPoint child = a;
+  for (size_t i = 0; i < child.values.size(); ++i)
+    if (below(2, random) == 0 && b.values[i].first == child.values[i].first)
+      child.values[i].second = b.values[i].second;
+  return child;
+}
+
+std::optional<SearchSpace::Loops> SearchSpace::loops_at(const KnobPoint& point, std::string& why) const {
+  auto answer = apply_point(point, kernel_, target_);
+  if (auto* declined = std::get_if<Declined>(&answer)) {
+    why = declined->reason;
+    return std::nullopt;
+  }
+  auto& scheduled = std::get<ScheduledKernel>(answer);
+  Loops loops;
+  // Packed weights have the shape of their packing in the program's parameters, but not its order.
+  loops.text = print(scheduled.program);
+  for (const PackedParam& packed : scheduled.packed)
+    for (const PackSpec& part : packed.parts) {
+      loops.text += "pack";
+      for (const PackDim& dim : part.dims)
+        loops.text +=
+            " " + std::to_string(dim.extent) + ":" + std::to_string(dim.axis) + ":" + std::to_string(dim.multiplier);
+    }
+  loops.program = std::move(scheduled.program);
+  return loops;
+}
+
+}  // namespace tessera

@@ -1,0 +1,381 @@
+#include "tune/tuner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "diagnose/roofline.h"
+#include "schedule/schedule.h"
+#include "support/error.h"
+#include "tune/model_tasks.h"
+#include "tune/task_scheduler.h"
+#include "tune/tuned_kernels.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One task while it is tuned. `ratio`s are times over the default's, from paired comparisons: drift cancels in them.
+struct Task {
+  ModelTask model;
+  std::unique_ptr<SearchSpace> space;
+  std::unique_ptr<Search> search;
+  KnobPoint preferred, best;
+  double default_us = 0;  // in the bench; 0 before trial 0
+  double ratio = 1;       // of `best`
+  Roofline bound;         // of the default
+  int64_t trials = 0;
+  std::vector<double> trial_us;
+  std::string outcome = "default stays";
+};
+
+class Tuner {
+ public:
+  explicit Tuner(const TuneOptions& options)
+      : options_(options),
+        target_(resolve_target(options.driver.compile)),
+        records_(options.db, RecordFile::Open::kWrite) {}
+
+  TuneResult run() {
+    say("compiling");
+    before_ = compile_and_load(options_.model, options_.driver);
+    options_.bind(*before_.model);
+    say("timing kernels");
+    for (int i = 0; i < 2; ++i) before_.model->run();
+    ModelTasks found = model_tasks(before_.compiled.program, time_kernels(*before_.model, kTimedRuns));
+    say("measuring the machine");
+    peaks_ = measure_roofline(target_.num_threads);
+    machine_ = records_.add_machine({0, machine_facts(target_), peaks_.fma_f32.one_thread / 1e9,
+                                     peaks_.levels.empty() ? 0 : peaks_.levels.back().one_thread / 1e9});
+    model_us_ = found.run_us;
+    for (ModelTask& task : found.tasks) add_task(std::move(task), found);
+    for (auto& [task, reason] : found.left_out) {
+      TunedTask& entry = result_.tasks.emplace_back();
+      entry.hash = task.hash;
+      entry.name = task.name;
+      entry.calls = task.calls;
+      entry.share = task.run_us / model_us_;
+      entry.outcome = "no trials: " + reason;
+    }
+    run_ = fmt::format("{:016x}", std::random_device{}() * uint64_t{0x9e3779b97f4a7c15} + options_.seed);
+    measurer_ = options_.measurer ? options_.measurer(target_, options_.model)
+                                  : std::make_unique<LocalMeasurer>(target_, options_.limits);
+    if (options_.resume) take_up_records();
+    log("estimate");
+    while (!stopped() && step()) {
+    }
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr int kTimedRuns = 7;
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  bool interrupted() const { return options_.stop && options_.stop->load(); }
+  bool stopped() const {
+    return interrupted() || (options_.budget_seconds > 0 && seconds() >= options_.budget_seconds) ||
+           (options_.trials > 0 && result_.trials >= options_.trials);
+  }
+
+  RecordKey key_of(const Task& task) const { return {task.model.hash, machine_, target_.num_threads}; }
+
+  void add_task(ModelTask model, ModelTasks& found) {
+    Task task;
+    task.space = std::make_unique<SearchSpace>(*model.definition, target_);
+    if (!task.space->preferred()) {
+      found.left_out.emplace_back(std::move(model), "no schedule rule takes it");
+      return;
+    }
+    if (task.space->size() < 2) {
+      found.left_out.emplace_back(std::move(model), "its rule has no knobs, and no other takes it");
+      return;
+    }
+    task.preferred = task.best = *task.space->preferred();
+    task.search = std::make_unique<Search>(*task.space, options_.mode, options_.seed * 1000003 + tasks_.size());
+    const double call_us = model.run_us / static_cast<double>(model.calls);
+    task.bound = roofline_of(model.flops, model.bytes, call_us / 1e6, peaks_, target_.num_threads);
+    TaskState state;
+    state.calls = static_cast<double>(model.calls);
+    state.best_us = call_us;
+    state.flops = static_cast<double>(model.flops);
+    state.bound_us = call_us * task.bound.percent_of_bound / 100;
+    state.likeness = task.preferred.rule;
+    records_.add_kernel({model.hash, model.text, model.name});
+    task.model = std::move(model);
+    tasks_.push_back(std::move(task));
+    states_.push_back(std::move(state));
+  }
+
+  // What stands in the records is what stands here, and what was tried is not tried again.
+  void take_up_records() {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      Task& task = tasks_[i];
+      std::string why;
+      for (const TrialRecord& trial : records_.trials(key_of(task))) {
+        const auto point = usable_point(trial.payload, why);
+        if (!point) continue;
+        task.search->told(*point, trial.status == "ok" ? trial.us : -1);
+        ++task.trials;
+        task.trial_us.push_back(trial.status == "ok" ? trial.us : -1);
+        ++result_.trials;
+      }
+      const auto choice = records_.choice(key_of(task));
+      if (!choice || choice->state != "won") continue;
+      const auto point = usable_point(choice->payload, why);
+      if (!point || !task.space->loops_at(*point, why)) continue;
+      task.best = *point;
+      task.ratio = choice->us / choice->default_us;
+      task.default_us = choice->default_us;
+      task.outcome = "tuned";
+      states_[i].best_us *= task.ratio;
+      states_[i].history.push_back(states_[i].best_us);
+    }
+  }
+
+  double estimate_us() const {
+    double us = model_us_;
+    for (const Task& task : tasks_) us -= task.model.run_us * (1 - task.ratio);
+    return us;
+  }
+
+  void log(const std::string& what, double us = -1) {
+    ProgressRecord entry{run_,      options_.model, search_mode_name(options_.mode),
+                         seconds(), result_.trials, us < 0 ? estimate_us() : us,
+                         what};
+    records_.add_progress(entry);
+    result_.log.push_back(std::move(entry));
+  }
+
+  void say(const std::string& doing, const Task* task = nullptr) {
+    if (!options_.on_status) return;
+    TuneStatus status;
+    status.doing = doing;
+    status.tasks = tasks_.size();
+    status.trials = result_.trials;
+    status.seconds = seconds();
+    status.model_default_us = model_us_;
+    status.model_us = estimate_us();
+    for (size_t i = 0; i < tasks_.size(); ++i)
+      status.remaining_us += std::max(0.0, states_[i].best_us - states_[i].bound_us) * states_[i].calls;
+    if (task) {
+      status.task = task->model.name;
+      status.task_default_us = task->default_us;
+      status.task_us = task->default_us * task->ratio;
+      status.task_percent_of_peak = task->bound.percent_of_peak / task->ratio;
+    }
+    options_.on_status(status);
+  }
+
+  void record(Task& task, const KnobPoint& point, const MeasuredTrial& trial, double us) {
+    TrialRecord entry;
+    entry.key = key_of(task);
+    entry.payload = payload_of(point);
+    entry.status = trial.status;
+    entry.detail = trial.detail;
+    entry.us = us;
+    entry.incumbent_us = task.default_us * task.ratio;
+    entry.mode = search_mode_name(options_.mode);
+    entry.seed = static_cast<int64_t>(options_.seed);
+    entry.number = task.trials;
+    entry.seconds = seconds();
+    records_.add_trial(entry);
+    ++task.trials;
+    task.trial_us.push_back(us);
+    ++result_.trials;
+  }
+
+  // Trial 0: the rules' choice against itself, which says what a call takes here, and that it runs at all.
+  bool begin_task(Task& task, TaskState& state) {
+    const MeasuredKernel kernel{task.model.hash, task.model.definition};
+    const auto trial = measurer_->measure(kernel, task.preferred, {task.preferred}, false)[0];
+    if (trial.status == "ok") task.default_us = trial.times.incumbent_us();
+    record(task, task.preferred, trial, trial.status == "ok" ? task.default_us : -1);
+    task.search->told(task.preferred, trial.status == "ok" ? task.default_us : -1);
+    if (trial.status == "ok") return true;
+    task.outcome = fmt::format("the default cannot be measured: {} {}", trial.status, trial.detail);
+    state.exhausted = true;
+    return false;
+  }
+
+  // One round of trials on the task that promises most; false when no task is left.
+  bool step() {
+    const int chosen = next_task(states_);
+    if (chosen < 0) return false;
+    Task& task = tasks_[static_cast<size_t>(chosen)];
+    TaskState& state = states_[static_cast<size_t>(chosen)];
+    say("trying", &task);
+    if (task.default_us == 0 && !begin_task(task, state)) return true;
+    int64_t count = options_.batch;
+    if (options_.trials > 0) count = std::min(count, options_.trials - result_.trials);
+    if (count <= 0) return true;
+    const std::vector<KnobPoint> points = task.search->propose(static_cast<size_t>(count), {});
+    if (points.empty()) {
+      state.exhausted = true;
+      return true;
+    }
+    const MeasuredKernel kernel{task.model.hash, task.model.definition};
+    const auto trials = measurer_->measure(kernel, task.best, points, false);
+    const double incumbent_us = task.default_us * task.ratio;
+    int winner = -1;
+    double best_ratio = 1;
+    for (size_t i = 0; i < points.size(); ++i) {
+      const bool ok = trials[i].status == "ok" && !trials[i].times.rounds.empty();
+      const double ratio = ok ? trials[i].times.ratio() : -1;
+      record(task, points[i], trials[i], ok ? ratio * incumbent_us : -1);
+      task.search->told(points[i], ok ? ratio * incumbent_us : -1);
+      if (ok && ratio < best_ratio && is_faster(trials[i].times)) {
+        best_ratio = ratio;
+        winner = static_cast<int>(i);
+      }
+    }
+    if (winner >= 0) consider(task, points[static_cast<size_t>(winner)]);
+    state.trials = task.trials;
+    state.best_us = std::min(state.best_us, task.model.run_us / static_cast<double>(task.model.calls) * task.ratio);
+    state.history.push_back(state.best_us);
+    log("estimate");
+    return true;
+  }
+
+  // A candidate that was faster once is measured again, in a process of its own, against what stands and against the
+  // default; then it stands.
+  void consider(Task& task, const KnobPoint& point) {
+    const MeasuredKernel kernel{task.model.hash, task.model.definition};
+    const auto again = measurer_->measure(kernel, task.best, {point}, true)[0];
+    if (again.status != "ok" || !is_faster(again.times)) return;
+    const auto beside_default =
+        task.best == task.preferred ? again : measurer_->measure(kernel, task.preferred, {point}, true)[0];
+    if (beside_default.status != "ok" || !is_faster(beside_default.times)) return;
+    // The estimate never rises: of two measurements that differ by noise, the better one stays.
+    task.ratio = std::min(task.ratio, beside_default.times.ratio());
+    task.best = point;
+    task.outcome = "tuned";
+    keep(task, beside_default.times, "won");
+  }
+
+  void keep(const Task& task, const PairedTimes& times, const std::string& state) {
+    ChoiceRecord choice;
+    choice.key = key_of(task);
+    choice.payload = payload_of(task.best);
+    choice.default_us = task.default_us;
+    choice.us = task.default_us * task.ratio;
+    choice.rounds = static_cast<int64_t>(times.rounds.size());
+    choice.wins = times.wins();
+    choice.state = state;
+    records_.set_choice(choice);
+  }
+
+  void revert(Task& task, const PairedTimes& times) {
+    keep(task, times, "reverted");
+    task.outcome = fmt::format("reverted: in the model it takes {:.2f} times the default", times.ratio());
+    task.best = task.preferred;
+    task.ratio = 1;
+  }
+
+  bool any_tuned() const {
+    return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.outcome == "tuned"; });
+  }
+
+  RunningModel tuned_model() {
+    DriverOptions options = options_.driver;
+    const TunedKernels tuned = tuned_kernels(options_.db, target_);
+    options.tuned = tuned.choose;
+    RunningModel running = compile_and_load(options_.model, options);
+    options_.bind(*running.model);
+    return running;
+  }
+
+  // The whole model has the last word.
+  void finish() {
+    result_.interrupted = interrupted();
+    constexpr int64_t kLeastRounds = 9, kMostRounds = 41;
+    const double seconds_for_it = options_.budget_seconds > 0 ? std::clamp(options_.budget_seconds / 10, 1.0, 10.0) : 5;
+    if (tasks_.empty()) {
+      result_.verdict = "there is nothing to tune: no kernel has a choice";
+    } else if (!any_tuned()) {
+      result_.verdict = "no schedule was found that is faster than the default";
+    } else if (result_.interrupted) {
+      result_.verdict = "interrupted: the whole model was not measured";
+    } else {
+      say("measuring the tuned model");
+      RunningModel after = tuned_model();
+      ModelComparison compared = compare_models(before_, after, kLeastRounds, kMostRounds, seconds_for_it);
+      bool changed = false;
+      for (Task& task : tasks_) {
+        if (task.outcome != "tuned") continue;
+        const auto found = compared.kernels.find(task.model.hash);
+        if (found == compared.kernels.end() || found->second.ratio() <= 1) continue;
+        revert(task, found->second);
+        changed = true;
+      }
+      if (changed && any_tuned()) {
+        say("measuring the tuned model again");
+        after = tuned_model();
+        compared = compare_models(before_, after, kLeastRounds, kMostRounds, seconds_for_it);
+      }
+      if (any_tuned() && compared.whole.ratio() > 1) {
+        for (Task& task : tasks_)
+          if (task.outcome == "tuned") revert(task, compared.whole);
+        result_.verdict =
+            fmt::format("the tuned model takes {:.3f} times the default: the default stays", compared.whole.ratio());
+      } else if (any_tuned()) {
+        result_.default_ms = compared.whole.incumbent_us() / 1e3;
+        result_.tuned_ms = compared.whole.candidate_us() / 1e3;
+        result_.rounds = static_cast<int64_t>(compared.whole.rounds.size());
+        result_.wins = compared.whole.wins();
+        result_.verdict = fmt::format("{:.3f} times as fast, faster in {} of {} rounds", 1 / compared.whole.ratio(),
+                                      result_.wins, result_.rounds);
+        log("measured default", compared.whole.incumbent_us());
+        log("measured tuned", compared.whole.candidate_us());
+      } else {
+        result_.verdict = "nothing that was faster alone was faster in the model: the default stays";
+      }
+    }
+    std::vector<TunedTask> own;
+    for (const Task& task : tasks_) {
+      TunedTask entry;
+      entry.hash = task.model.hash;
+      entry.name = task.model.name;
+      entry.rule = task.best.rule;
+      entry.calls = task.model.calls;
+      entry.share = task.model.run_us / model_us_;
+      entry.default_us = task.default_us;
+      entry.best_us = task.default_us * task.ratio;
+      entry.percent_of_bound = task.bound.percent_of_bound;
+      entry.default_point = to_string(task.preferred);
+      entry.best_point = to_string(essential(task.best, *task.model.definition, target_));
+      entry.trials = task.trials;
+      entry.trial_us = task.trial_us;
+      entry.outcome = task.trials > 0 ? task.outcome : "no trials: the budget was spent on others first";
+      own.push_back(std::move(entry));
+    }
+    result_.tasks.insert(result_.tasks.begin(), own.begin(), own.end());
+    result_.seconds = seconds();
+  }
+
+  const TuneOptions& options_;
+  Target target_;
+  RecordFile records_;
+  Clock::time_point begin_ = Clock::now();
+  std::string run_;
+  RunningModel before_;
+  MachinePeaks peaks_;
+  int64_t machine_ = 0;
+  double model_us_ = 0;
+  std::vector<Task> tasks_;
+  std::vector<TaskState> states_;  // of the same tasks
+  std::unique_ptr<Measurer> measurer_;
+  TuneResult result_;
+};
+
+}  // namespace
+
+TuneResult tune_model(const TuneOptions& options) { return Tuner(options).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,78 @@
+// The whole search: a model's kernels as tasks, trials until the budget is spent, records of everything, and at the end
+// the tuned module against the untuned one.
+//
+// What stands at the begin of a task is the rules' own choice (trial 0). A candidate takes its place when it is faster
+// in paired rounds (statistics.h), twice, in two processes; and the last word has the whole model: a schedule that is
+// slower there is dropped, and if all of them together are, all are.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/model.h"
+#include "driver/options.h"
+#include "records/records.h"
+#include "tune/measurer.h"
+#include "tune/search.h"
+
+namespace tessera {
+
+struct TuneStatus {
+  std::string task;  // its nodes' names, shortened
+  size_t tasks = 0;
+  int64_t trials = 0;
+  double seconds = 0;
+  double task_us = 0, task_default_us = 0, task_percent_of_peak = 0;
+  double model_us = 0, model_default_us = 0;  // estimates
+  double remaining_us = 0;                    // that the rooflines leave to gain, of the whole model
+  std::string doing;
+};
+
+struct TuneOptions {
+  DriverOptions driver;
+  std::string model, db;
+  double budget_seconds = 0;  // 0: no limit
+  int64_t trials = 0;         // of all tasks together; 0: no limit
+  int64_t batch = 8;          // candidates of one round
+  SearchMode mode = SearchMode::kEvolutionary;
+  uint64_t seed = 1;
+  bool resume = false;     // go on from the trials in the records
+  std::string pretrained;  // model of costs to begin with (cost_model.h); empty: none
+  BenchLimits limits;
+  std::function<void(Model& model)> bind;                   // gives a model its inputs; must be set
+  std::function<void(const TuneStatus& status)> on_status;  // often; may be null
+  std::function<std::unique_ptr<Measurer>(const Target& target, const std::string& model_path)>
+      measurer;                             // null: local
+  const std::atomic<bool>* stop = nullptr;  // set by a signal handler: end soon
+};
+
+struct TunedTask {
+  std::string hash, name, rule;
+  int64_t calls = 0;
+  double share = 0;                    // of the model's time before
+  double default_us = 0, best_us = 0;  // of one call, in the bench
+  double percent_of_bound = 0;         // of the machine's roofline, with the default
+  std::string default_point, best_point;
+  int64_t trials = 0;
+  std::vector<double> trial_us;  // of each trial, in order; -1 when it was not measured
+  std::string outcome;           // "tuned", "default stays", "reverted", or why there were no trials
+};
+
+struct TuneResult {
+  std::vector<TunedTask> tasks;  // largest share first, those without trials included
+  int64_t trials = 0;
+  double seconds = 0;
+  double default_ms = 0, tuned_ms = 0;  // medians of the last comparison; 0 when there was none
+  int64_t rounds = 0, wins = 0;
+  std::string verdict;  // what became of the whole model, in a sentence
+  bool interrupted = false;
+  std::vector<ProgressRecord> log;
+};
+
+// UserError for what the user can mend. Everything that was found is in the records at every moment.
+TuneResult tune_model(const TuneOptions& options);
+
+}  // namespace tessera

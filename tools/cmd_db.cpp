@@ -1,0 +1,222 @@
+// tessera db show|merge|export|prune
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "diagnose/text_table.h"
+#include "package/atomic_file.h"
+#include "records/records.h"
+#include "support/error.h"
+#include "terminal.h"
+#include "tune/tuned_kernels.h"
+
+namespace tessera {
+
+namespace {
+
+struct DbCommand {
+  std::string file, output = "-";
+  std::vector<std::string> others;
+  int64_t keep = 64;
+  bool json = false;
+};
+
+using nlohmann::json;
+
+// Whether this compiler takes the record, or why not.
+std::string use_of(const ChoiceRecord& choice) {
+  if (choice.state != "won") return choice.state;
+  std::string why;
+  return usable_point(choice.payload, why) ? "used" : why;
+}
+
+json choice_json(const ChoiceRecord& choice, const std::map<std::string, KernelRecord>& kernels) {
+  const auto kernel = kernels.find(choice.key.kernel);
+  return {{"kernel", choice.key.kernel},
+          {"nodes", kernel == kernels.end() ? "" : kernel->second.name},
+          {"machine", choice.key.machine},
+          {"threads", choice.key.threads},
+          {"kind", choice.payload.kind},
+          {"schedule", choice.payload.text},
+          {"knob_format", choice.payload.knob_format},
+          {"rule_version", choice.payload.rule_version},
+          {"default_us", choice.default_us},
+          {"us", choice.us},
+          {"rounds", choice.rounds},
+          {"wins", choice.wins},
+          {"state", choice.state},
+          {"use", use_of(choice)},
+          {"made", choice.made}};
+}
+
+std::map<std::string, KernelRecord> kernels_by_hash(const RecordFile& records) {
+  std::map<std::string, KernelRecord> result;
+  for (KernelRecord& kernel : records.kernels()) result[kernel.hash] = kernel;
+  return result;
+}
+
+int show(const DbCommand& command) {
+  const RecordFile records(command.file, RecordFile::Open::kRead);
+  const auto kernels = kernels_by_hash(records);
+  const auto machines = records.machines();
+  const auto choices = records.choices();
+  if (command.json) {
+    json list = json::array(), machine_list = json::array();
+    for (const ChoiceRecord& choice : choices) list.push_back(choice_json(choice, kernels));
+    for (const MachineRecord& machine : machines)
+      machine_list.push_back({{"machine", machine.id},
+                              {"facts", machine.facts},
+                              {"peak_gflops", machine.peak_gflops},
+                              {"memory_gbytes", machine.memory_gbytes}});
+    std::cout << json_line({{"file", command.file},
+                            {"trials", records.count_trials()},
+                            {"kernels", kernels.size()},
+                            {"machines", std::move(machine_list)},
+                            {"choices", std::move(list)}});
+    return kExitOk;
+  }
+  for (const MachineRecord& machine : machines)
+    fmt::print("machine {}: {:.0f} GFLOP/s and {:.1f} GB/s of one thread; {}\n", machine.id, machine.peak_gflops,
+               machine.memory_gbytes, machine.facts);
+  using Align = TextTable::Align;
+  TextTable table({{"kernel"},
+                   {"machine", Align::kRight},
+                   {"threads", Align::kRight},
+                   {"default", Align::kRight},
+                   {"tuned", Align::kRight},
+                   {"gain", Align::kRight},
+                   {"use"},
+                   {"nodes", Align::kLeft, 40},
+                   {"schedule"}});
+  for (const ChoiceRecord& choice : choices) {
+    const auto kernel = kernels.find(choice.key.kernel);
+    table.add({choice.key.kernel, std::to_string(choice.key.machine), std::to_string(choice.key.threads),
+               time_text(choice.default_us), time_text(choice.us), fmt::format("{:.2f}", choice.default_us / choice.us),
+               use_of(choice), kernel == kernels.end() ? "" : kernel->second.name, choice.payload.text});
+  }
+  std::cout << table.to_string({stdout_has_colour()});
+  fmt::print("{} trials of {} kernels, {} choices\n", records.count_trials(), kernels.size(), choices.size());
+  return kExitOk;
+}
+
+int merge(const DbCommand& command) {
+  RecordFile records(command.file, RecordFile::Open::kWrite);
+  json list = json::array();
+  for (const std::string& name : command.others) {
+    std::error_code error;
+    if (std::filesystem::equivalent(name, command.file, error)) continue;
+    const RecordFile other(name, RecordFile::Open::kRead);
+    const RecordFile::Merged merged = records.merge(other);
+    if (command.json) list.push_back({{"file", name}, {"trials", merged.trials}, {"choices", merged.choices}});
+    else fmt::print("{}: {} trials and {} choices came to {}\n", name, merged.trials, merged.choices, command.file);
+  }
+  if (command.json) std::cout << json_line({{"file", command.file}, {"merged", std::move(list)}});
+  return kExitOk;
+}
+
+// One line of JSON for each record: kernels first, then trials, then choices.
+int export_records(const DbCommand& command) {
+  const RecordFile records(command.file, RecordFile::Open::kRead);
+  std::string text;
+  for (const MachineRecord& machine : records.machines())
+    text += json_line({{"record", "machine"},
+                       {"machine", machine.id},
+                       {"facts", machine.facts},
+                       {"peak_gflops", machine.peak_gflops},
+                       {"memory_gbytes", machine.memory_gbytes}});
+  const auto kernels = kernels_by_hash(records);
+  for (const auto& [hash, kernel] : kernels)
+    text += json_line({{"record", "kernel"}, {"kernel", hash}, {"nodes", kernel.name}, {"text", kernel.text}});
+  for (const TrialRecord& trial : records.trials())
+    text += json_line({{"record", "trial"},
+                       {"kernel", trial.key.kernel},
+                       {"machine", trial.key.machine},
+                       {"threads", trial.key.threads},
+                       {"kind", trial.payload.kind},
+                       {"schedule", trial.payload.text},
+                       {"knob_format", trial.payload.knob_format},
+                       {"rule_version", trial.payload.rule_version},
+                       {"status", trial.status},
+                       {"detail", trial.detail},
+                       {"us", trial.us},
+                       {"incumbent_us", trial.incumbent_us},
+                       {"mode", trial.mode},
+                       {"seed", trial.seed},
+                       {"number", trial.number},
+                       {"seconds", trial.seconds},
+                       {"made", trial.made}});
+  for (const ChoiceRecord& choice : records.choices()) {
+    json entry = choice_json(choice, kernels);
+    entry["record"] = "choice";
+    text += json_line(entry);
+  }
+  if (command.output == "-") {
+    std::cout << text << std::flush;
+  } else {
+    AtomicFile file(command.output, "output");
+    file.write(text);
+    file.commit();
+  }
+  return kExitOk;
+}
+
+int prune(const DbCommand& command) {
+  {
+    const RecordFile there(command.file, RecordFile::Open::kRead);
+  }  // pruning makes no file
+  RecordFile records(command.file, RecordFile::Open::kWrite);
+  const int64_t gone = records.prune(command.keep);
+  if (command.json)
+    std::cout << json_line({{"file", command.file}, {"removed", gone}, {"left", records.count_trials()}});
+  else fmt::print("{} trials removed, {} left\n", gone, records.count_trials());
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_db_command(CLI::App& root) {
+  const auto command = std::make_shared<DbCommand>();
+  CLI::App* app = root.add_subcommand("db", "Show, merge, export or prune tuning records");
+  app->require_subcommand(1);
+  const auto add = [&](const char* name, const char* text) {
+    CLI::App* verb = app->add_subcommand(name, text);
+    verb->add_option("FILE", command->file, "Tuning records")->required()->type_name("");
+    return verb;
+  };
+  CLI::App* show_app = add("show", "The schedules that won, with what they gained");
+  show_app->add_flag("--json", command->json, "Print one line of JSON");
+  CLI::App* merge_app =
+      add("merge", "Add the records of other files; of two choices for a kernel the larger gain stays");
+  merge_app->add_option("OTHER", command->others, "Files that are only read")->required()->type_name("");
+  merge_app->add_flag("--json", command->json, "Print one line of JSON");
+  CLI::App* export_app = add("export", "All records as lines of JSON");
+  export_app->add_option("-o,--output", command->output, "Where to; - is standard output")
+      ->capture_default_str()
+      ->type_name("FILE");
+  CLI::App* prune_app = add("prune", "Remove all but the fastest trials of each kernel; choices stay");
+  prune_app->add_option("--keep", command->keep, "Trials that stay, of each kernel")
+      ->check(CLI::Range(int64_t{0}, int64_t{100000000}))
+      ->capture_default_str()
+      ->type_name("N");
+  prune_app->add_flag("--json", command->json, "Print one line of JSON");
+  app->footer(
+      "Examples:\n"
+      "  tessera db show my.db\n"
+      "  tessera db merge all.db my.db theirs.db\n"
+      "  tessera db export my.db -o records.jsonl\n"
+      "  tessera db prune my.db --keep 16");
+  return {app, [=] {
+            if (show_app->parsed()) return show(*command);
+            if (merge_app->parsed()) return merge(*command);
+            if (export_app->parsed()) return export_records(*command);
+            return prune(*command);
+          }};
+}
+
+}  // namespace tessera

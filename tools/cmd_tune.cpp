@@ -1,0 +1,184 @@
+// tessera tune MODEL.onnx
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "codegen/llvm/target.h"
+#include "commands.h"
+#include "compile_flags.h"
+#include "diagnose/text_table.h"
+#include "driver/compile.h"
+#include "driver/open_model.h"
+#include "package/atomic_file.h"
+#include "run_flags.h"
+#include "support/error.h"
+#include "terminal.h"
+#include "tune/report.h"
+#include "tune/tuner.h"
+
+namespace tessera {
+
+namespace {
+
+struct TuneCommand {
+  CompileFlags compile;
+  RunFlags run;
+  std::string model, budget, mode = "evolutionary", report;
+  int64_t trials = 0, batch = 8;
+  uint64_t seed = 1;
+  double trial_seconds = 10;
+  bool resume = false, json = false;
+};
+
+std::atomic<bool> stop_asked{false};
+
+// The first Ctrl-C ends the search at the next trial; a second one ends the process. Records are whole in both cases.
+void on_interrupt(int) {
+  if (stop_asked.exchange(true)) {
+    remove_unfinished_files();
+    _exit(kExitInterrupted);
+  }
+}
+
+// "60s", "3m", "1h", or a number of seconds.
+double parse_budget(const std::string& text) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(stop, text.data() + text.size());
+  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (error == std::errc() && scale > 0 && value > 0 && value * scale <= 1e7) return value * scale;
+  throw UserError({.id = "TSR-4050",
+                   .message = fmt::format("--budget '{}' is no length of time", text),
+                   .node = {},
+                   .legal = "a number above 0 with s, m or h behind it: 60s, 3m, 1h",
+                   .hint = {}});
+}
+
+SearchMode parse_mode(const std::string& name) {
+  return name == "random" ? SearchMode::kRandom : name == "model" ? SearchMode::kModel : SearchMode::kEvolutionary;
+}
+
+std::string shortened(const std::string& text, size_t most) {
+  return text.size() <= most ? text : text.substr(0, most - 3) + "...";
+}
+
+// One line that is written over; nothing when standard error is no terminal.
+void show(const TuneStatus& status) {
+  if (!stderr_is_terminal()) return;
+  std::string line = fmt::format("{:.0f} s: {}", status.seconds, status.doing);
+  if (!status.task.empty())
+    line += fmt::format(
+        " {} {:.1f} us, best {:.1f} ({:.0f}% of peak), {} trials; model {:.3f} of {:.3f} ms, {:.3f} above roofline",
+        shortened(status.task, 24), status.task_default_us, status.task_us, status.task_percent_of_peak, status.trials,
+        status.model_us / 1e3, status.model_default_us / 1e3, status.remaining_us / 1e3);
+  line = shortened(line, 159);
+  fmt::print(stderr, "\r{:<159}\r{}", "", line);
+  std::fflush(stderr);
+}
+
+void clear_line() {
+  if (stderr_is_terminal()) fmt::print(stderr, "\r{:<159}\r", "");
+}
+
+int tune(const TuneCommand& command) {
+  if (looks_like_module(command.model) || command.model.ends_with(".so"))
+    throw UserError({.id = "TSR-4051",
+                     .message = fmt::format("'{}' is a compiled module, which cannot be tuned", command.model),
+                     .node = {},
+                     .legal = "an ONNX model",
+                     .hint = "give the model that the module was compiled from"});
+  TuneOptions options;
+  CompileFlags flags = command.compile;
+  options.db = flags.db.empty() ? "tessera-tune.db" : flags.db;
+  flags.db.clear();  // what is tuned is compared with what the rules choose
+  options.driver = driver_options(flags);
+  if (resolve_target(options.driver.compile).triple != resolve_target({}).triple ||
+      !runs_here(resolve_target(options.driver.compile)))
+    throw UserError({.id = "TSR-4052",
+                     .message = fmt::format("code for the target '{}' does not run on this machine", flags.target),
+                     .node = {},
+                     .legal = "a target whose features this machine has",
+                     .hint = "tune on a machine of that kind; its records can be merged with 'tessera db merge'"});
+  options.model = command.model;
+  options.trials = command.trials;
+  options.batch = command.batch;
+  if (!command.budget.empty()) options.budget_seconds = parse_budget(command.budget);
+  if (options.trials == 0 && options.budget_seconds == 0) options.budget_seconds = 60;
+  options.mode = parse_mode(command.mode);
+  options.seed = command.seed;
+  options.resume = command.resume;
+  options.limits.run_seconds = command.trial_seconds;
+  options.bind = [&](Model& model) {
+    std::vector<std::string> random;
+    model.bind_values(make_values(model.inputs(), command.run, random));
+  };
+  options.on_status = show;
+  options.stop = &stop_asked;
+  std::signal(SIGINT, on_interrupt);
+  TuneResult result;
+  try {
+    result = tune_model(options);
+  } catch (...) {
+    clear_line();
+    throw;
+  }
+  clear_line();
+  if (!command.report.empty()) {
+    AtomicFile file(command.report, "report");
+    file.write(tune_report_html(options, result));
+    file.commit();
+  }
+  if (command.json) std::cout << json_line(tune_result_json(options, result));
+  else std::cout << tune_result_text(options, result, {stdout_has_colour()});
+  return result.interrupted ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+
+Command add_tune_command(CLI::App& root) {
+  const auto command = std::make_shared<TuneCommand>();
+  CLI::App* app = root.add_subcommand("tune", "Search for faster schedules of a model's kernels on this machine");
+  app->add_option("MODEL", command->model, "An ONNX file")->required()->type_name("");
+  app->add_option("--budget", command->budget, "Time for the search: 60s, 3m, 1h; default: 60s, or none with --trials")
+      ->type_name("TIME");
+  app->add_option("--trials", command->trials,
+                  "Trials of all kernels together, those in the records counted with --resume")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000000}))
+      ->type_name("N");
+  app->add_option("--mode", command->mode, "How candidates are found: random, evolutionary")
+      ->check(CLI::IsMember({"random", "evolutionary"}))
+      ->capture_default_str()
+      ->type_name("MODE");
+  app->add_option("--seed", command->seed, "Of the search's random numbers")->capture_default_str()->type_name("N");
+  app->add_option("--batch", command->batch, "Candidates of one round, built together")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}))
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--trial-time", command->trial_seconds, "Seconds after which a candidate that runs counts as hanging")
+      ->check(CLI::Range(0.01, 1e5))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  app->add_flag("--resume", command->resume, "Go on from the trials that --db holds");
+  app->add_option("--report", command->report, "Write a page with curves and tables")->type_name("FILE.html");
+  app->add_flag("--json", command->json, "Print one line of JSON");
+  add_input_flags(*app, command->run);
+  add_compile_flags(*app, command->compile);
+  app->footer(
+      "Records go to --db, by default tessera-tune.db; Ctrl-C leaves the best so far there. docs/tuning.md has more.\n"
+      "Examples:\n"
+      "  tessera tune mobilenet_v2.onnx --budget 3m --threads 1 --db my.db --report my.html\n"
+      "  tessera compile mobilenet_v2.onnx --threads 1 --db my.db\n"
+      "  tessera tune mobilenet_v2.onnx --trials 500 --resume --db my.db");
+  return {app, [command] { return tune(*command); }};
+}
+
+}  // namespace tessera
