@@ -32,7 +32,7 @@ namespace {
 struct TuneCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, budget, mode = "evolutionary", report;
+  std::string model, budget, mode = "evolutionary", report, cost_model, save_model;
   int64_t trials = 0, batch = 8;
   uint64_t seed = 1;
   double trial_seconds = 10;
@@ -115,6 +115,8 @@ int tune(const TuneCommand& command) {
   if (options.trials == 0 && options.budget_seconds == 0) options.budget_seconds = 60;
   options.mode = parse_mode(command.mode);
   options.seed = command.seed;
+  options.cost_model = command.cost_model;
+  options.save_model = command.save_model;
   options.resume = command.resume;
   options.limits.run_seconds = command.trial_seconds;
   options.bind = [&](Model& model) {
@@ -154,10 +156,14 @@ Command add_tune_command(CLI::App& root) {
                   "Trials of all kernels together, those in the records counted with --resume")
       ->check(CLI::Range(int64_t{1}, int64_t{100000000}))
       ->type_name("N");
-  app->add_option("--mode", command->mode, "How candidates are found: random, evolutionary")
-      ->check(CLI::IsMember({"random", "evolutionary"}))
+  app->add_option("--mode", command->mode, "How candidates are found: random, evolutionary, or model: evolution before a learned model of costs")
+      ->check(CLI::IsMember({"random", "evolutionary", "model"}))
       ->capture_default_str()
       ->type_name("MODE");
+  app->add_option("--cost-model", command->cost_model, "With --mode model: the learned model to begin with")
+      ->type_name("FILE.json");
+  app->add_option("--save-model", command->save_model, "With --mode model: where to write the learned model")
+      ->type_name("FILE.json");
   app->add_option("--seed", command->seed, "Of the search's random numbers")->capture_default_str()->type_name("N");
   app->add_option("--batch", command->batch, "Candidates of one round, built together")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))

@@ -11,6 +11,7 @@
 #include "diagnose/roofline.h"
 #include "schedule/schedule.h"
 #include "support/error.h"
+#include "tune/cost_model.h"
 #include "tune/model_tasks.h"
 #include "tune/task_scheduler.h"
 #include "tune/tuned_kernels.h"
@@ -66,10 +67,12 @@ class Tuner {
     run_ = fmt::format("{:016x}", std::random_device{}() * uint64_t{0x9e3779b97f4a7c15} + options_.seed);
     measurer_ = options_.measurer ? options_.measurer(target_, options_.model)
                                   : std::make_unique<LocalMeasurer>(target_, options_.limits);
+    if (!options_.cost_model.empty()) costs_.load(options_.cost_model);
     if (options_.resume) take_up_records();
     log("estimate");
     while (!stopped() && step()) {
     }
+    if (!options_.save_model.empty() && costs_.ready()) costs_.save(options_.save_model);
     finish();
     return std::move(result_);
   }
@@ -122,6 +125,8 @@ class Tuner {
         const auto point = usable_point(trial.payload, why);
         if (!point) continue;
         task.search->told(*point, trial.status == "ok" ? trial.us : -1);
+        if (trial.status == "ok" && task.default_us == 0) task.default_us = trial.us;  // trial 0
+        learn(task, *point, trial.status == "ok" && trial.us > 0 ? task.default_us / trial.us : 0);
         ++task.trials;
         task.trial_us.push_back(trial.status == "ok" ? trial.us : -1);
         ++result_.trials;
@@ -137,6 +142,20 @@ class Tuner {
       states_[i].best_us *= task.ratio;
       states_[i].history.push_back(states_[i].best_us);
     }
+  }
+
+  // Gains are over the default, so that kernels of all sizes teach the same model.
+  void learn(const Task& task, const KnobPoint& point, double gain) {
+    if (options_.mode != SearchMode::kModel) return;
+    std::string why;
+    if (const auto loops = task.space->loops_at(point, why)) costs_.add(task.model.hash, loops->program, gain);
+  }
+
+  Search::Predict predictor() const {
+    constexpr size_t kLeastTrials = 16;
+    if (options_.mode != SearchMode::kModel || !costs_.ready()) return {};
+    if (options_.cost_model.empty() && costs_.num_trials() < kLeastTrials) return {};
+    return [this](const std::vector<const LoopProgram*>& programs) { return costs_.predict(programs); };
   }
 
   double estimate_us() const {
@@ -215,7 +234,7 @@ class Tuner {
     int64_t count = options_.batch;
     if (options_.trials > 0) count = std::min(count, options_.trials - result_.trials);
     if (count <= 0) return true;
-    const std::vector<KnobPoint> points = task.search->propose(static_cast<size_t>(count), {});
+    const std::vector<KnobPoint> points = task.search->propose(static_cast<size_t>(count), predictor());
     if (points.empty()) {
       state.exhausted = true;
       return true;
@@ -230,11 +249,13 @@ class Tuner {
       const double ratio = ok ? trials[i].times.ratio() : -1;
       record(task, points[i], trials[i], ok ? ratio * incumbent_us : -1);
       task.search->told(points[i], ok ? ratio * incumbent_us : -1);
+      learn(task, points[i], ok ? 1 / (ratio * task.ratio) : 0);
       if (ok && ratio < best_ratio && is_faster(trials[i].times)) {
         best_ratio = ratio;
         winner = static_cast<int>(i);
       }
     }
+    if (options_.mode == SearchMode::kModel) costs_.fit();
     if (winner >= 0) consider(task, points[static_cast<size_t>(winner)]);
     state.trials = task.trials;
     state.best_us = std::min(state.best_us, task.model.run_us / static_cast<double>(task.model.calls) * task.ratio);
@@ -371,6 +392,7 @@ class Tuner {
   std::vector<Task> tasks_;
   std::vector<TaskState> states_;  // of the same tasks
   std::unique_ptr<Measurer> measurer_;
+  CostModel costs_;  // of kModel
   TuneResult result_;
 };
 

@@ -40,7 +40,8 @@ struct TuneOptions {
   SearchMode mode = SearchMode::kEvolutionary;
   uint64_t seed = 1;
   bool resume = false;     // go on from the trials in the records
-  std::string pretrained;  // model of costs to begin with (cost_model.h); empty: none
+  std::string cost_model;  // file of the model that kModel begins with (cost_model.h); empty: none
+  std::string save_model;  // file for the model at the end; empty: none
   BenchLimits limits;
   std::function<void(Model& model)> bind;                   // gives a model its inputs; must be set
   std::function<void(const TuneStatus& status)> on_status;  // often; may be null

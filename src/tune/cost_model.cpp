@@ -1,0 +1,134 @@
+#include "tune/cost_model.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <xgboost/c_api.h>
+
+#include "support/error.h"
+#include "tune/features.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kRounds = 60;
+
+void succeed(int code, const char* what) {
+  if (code != 0) throw InternalError(fmt::format("{}: {}", what, XGBGetLastError()));
+}
+
+// Rows of features as XGBoost wants them.
+class Matrix {
+ public:
+  explicit Matrix(const std::vector<const std::vector<float>*>& rows) {
+    std::vector<float> flat;
+    for (const auto* row : rows) flat.insert(flat.end(), row->begin(), row->end());
+    succeed(XGDMatrixCreateFromMat(flat.data(), rows.size(), num_program_features(), -1e30f, &handle_), "a matrix");
+  }
+  ~Matrix() { XGDMatrixFree(handle_); }
+  Matrix(const Matrix&) = delete;
+  Matrix& operator=(const Matrix&) = delete;
+  DMatrixHandle get() const { return handle_; }
+
+ private:
+  DMatrixHandle handle_ = nullptr;
+};
+
+}  // namespace
+
+struct CostModel::Trees {
+  BoosterHandle booster = nullptr;
+
+  ~Trees() { reset(nullptr); }
+  void reset(BoosterHandle other) {
+    if (booster) XGBoosterFree(booster);
+    booster = other;
+  }
+};
+
+CostModel::CostModel() : trees_(std::make_unique<Trees>()) {}
+CostModel::~CostModel() = default;
+
+bool CostModel::ready() const { return trees_->booster != nullptr; }
+
+void CostModel::add(const std::string& group, const LoopProgram& program, double gain) {
+  group_of_.push_back(groups_.try_emplace(group, groups_.size()).first->second);
+  features_.push_back(program_features(program));
+  gains_.push_back(static_cast<float>(gain));
+}
+
+void CostModel::fit() {
+  if (features_.empty()) return;
+  // Rows of a group stand together.
+  std::vector<size_t> order(features_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return group_of_[a] < group_of_[b]; });
+  std::vector<const std::vector<float>*> rows;
+  std::vector<float> labels;
+  std::vector<unsigned> sizes(groups_.size(), 0);
+  for (const size_t i : order) {
+    rows.push_back(&features_[i]);
+    labels.push_back(gains_[i]);
+    ++sizes[group_of_[i]];
+  }
+  const Matrix data(rows);
+  succeed(XGDMatrixSetFloatInfo(data.get(), "label", labels.data(), labels.size()), "labels");
+  succeed(XGDMatrixSetUIntInfo(data.get(), "group", sizes.data(), sizes.size()), "groups");
+  const DMatrixHandle seen[] = {data.get()};
+  BoosterHandle booster = nullptr;
+  succeed(XGBoosterCreate(seen, 1, &booster), "a model");
+  trees_->reset(booster);
+  const std::pair<const char*, const char*> parameters[] = {
+      {"objective", "rank:pairwise"}, {"max_depth", "5"},  {"eta", "0.15"},    {"min_child_weight", "1"},
+      {"lambda", "1"},                {"nthread", "1"},    {"verbosity", "0"}, {"tree_method", "exact"},
+      {"subsample", "1"},             {"seed", "1"}};
+  for (const auto& [name, value] : parameters) succeed(XGBoosterSetParam(booster, name, value), name);
+  for (int round = 0; round < kRounds; ++round) succeed(XGBoosterUpdateOneIter(booster, round, data.get()), "training");
+}
+
+std::vector<double> CostModel::predict(const std::vector<const LoopProgram*>& programs) const {
+  check(ready(), "a model without trees predicts nothing");
+  std::vector<std::vector<float>> features;
+  for (const LoopProgram* program : programs) features.push_back(program_features(*program));
+  std::vector<const std::vector<float>*> rows;
+  for (const auto& row : features) rows.push_back(&row);
+  const Matrix data(rows);
+  bst_ulong count = 0;
+  const float* scores = nullptr;
+  succeed(XGBoosterPredict(trees_->booster, data.get(), 0, 0, 0, &count, &scores), "a prediction");
+  check(count == programs.size(), "a prediction has one score for each program");
+  return {scores, scores + count};
+}
+
+void CostModel::save(const std::string& path) const {
+  check(ready(), "a model without trees cannot be saved");
+  if (XGBoosterSaveModel(trees_->booster, path.c_str()) != 0)
+    throw UserError({.id = "TSR-6405",
+                     .message = fmt::format("the cost model '{}' cannot be written", path),
+                     .node = {},
+                     .legal = "a file name that ends in .json, in a folder that can be written to",
+                     .hint = {}});
+}
+
+void CostModel::load(const std::string& path) {
+  BoosterHandle booster = nullptr;
+  succeed(XGBoosterCreate(nullptr, 0, &booster), "a model");
+  bst_ulong features = 0;
+  const bool good = XGBoosterLoadModel(booster, path.c_str()) == 0 && XGBoosterGetNumFeature(booster, &features) == 0 &&
+                    features == num_program_features();
+  if (!good) {
+    XGBoosterFree(booster);
+    throw UserError({.id = "TSR-6405",
+                     .message = fmt::format("'{}' is no cost model of this version", path),
+                     .node = {},
+                     .legal = fmt::format("a model of {} features that 'tessera tune --save-model' has written",
+                                          num_program_features()),
+                     .hint = "begin without --cost-model, and train a new one"});
+  }
+  succeed(XGBoosterSetParam(booster, "nthread", "1"), "nthread");
+  trees_->reset(booster);
+}
+
+}  // namespace tessera

@@ -1,0 +1,249 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <set>
+
+#include "codegen/llvm/target.h"
+#include "expr/canonical.h"
+#include "loop/printer.h"
+#include "schedule/schedule.h"
+#include "tune/cost_model.h"
+#include "tune/features.h"
+#include "tune/kernel_bench.h"
+#include "tune/measurer.h"
+#include "tune/search.h"
+#include "tune/statistics.h"
+#include "tune/task_scheduler.h"
+#include "tune/tuned_kernels.h"
+
+namespace tessera {
+namespace {
+
+Target one_thread() {
+  Target target = native_target();
+  target.num_threads = 1;
+  return target;
+}
+
+// y[m, n] = sum over k of x[m, k] * w[k, n]
+std::shared_ptr<const TensorProgram> matmul(int64_t m, int64_t n, int64_t k, const std::string& prefix = "") {
+  auto program = std::make_shared<TensorProgram>();
+  program->name = prefix + "matmul";
+  const BufferPtr x = make_buffer(prefix + "x", DType::kF32, {m, k});
+  const BufferPtr w = make_buffer(prefix + "w", DType::kF32, {k, n});
+  const BufferPtr y = make_buffer(prefix + "y", DType::kF32, {m, n});
+  program->params = {{x, {}, false}, {w, {}, true}};
+  Body body;
+  body.axes = make_axes(prefix + "i", y->shape);
+  body.reduce_axes = make_axes(prefix + "k", {Expr(k)});
+  body.combiner = Combiner::kSum;
+  const Var r = body.reduce_axes[0].var;
+  body.value = load(x, {body.axes[0].var, r}) * load(w, {r, body.axes[1].var});
+  program->stages.push_back({y, {}, body});
+  return program;
+}
+
+TEST(CanonicalText, DoesNotDependOnNames) {
+  EXPECT_EQ(canonical_text(*matmul(4, 8, 3)), canonical_text(*matmul(4, 8, 3, "other_")));
+  EXPECT_NE(canonical_text(*matmul(4, 8, 3)), canonical_text(*matmul(4, 8, 4)));
+  EXPECT_EQ(structural_hash(canonical_text(*matmul(4, 8, 3))).size(), 16u);
+}
+
+TEST(Statistics, SignTest) {
+  EXPECT_DOUBLE_EQ(sign_test(0, 10), 1);
+  EXPECT_NEAR(sign_test(10, 10), 1.0 / 1024, 1e-12);
+  EXPECT_NEAR(sign_test(8, 10), 56.0 / 1024, 1e-12);
+  PairedTimes times;
+  for (int i = 0; i < 10; ++i) times.rounds.emplace_back(10, 9);
+  EXPECT_TRUE(is_faster(times));
+  for (auto& round : times.rounds) round.second = 9.95;
+  EXPECT_FALSE(is_faster(times)) << "too small a gain";
+  for (int i = 0; i < 10; ++i) times.rounds[static_cast<size_t>(i)].second = i % 3 ? 8 : 12;
+  EXPECT_FALSE(is_faster(times)) << "not clear enough";
+  EXPECT_FALSE(is_faster({}));
+}
+
+TEST(TaskScheduler, TimeGoesWhereItIsExpectedToPay) {
+  std::vector<TaskState> tasks(3);
+  tasks[0] = {.calls = 1, .best_us = 100, .bound_us = 95};
+  tasks[1] = {.calls = 10, .best_us = 50, .bound_us = 5};
+  tasks[2] = {.calls = 1, .best_us = 400, .bound_us = 10};
+  // Everyone gets one round, most time first.
+  std::vector<int> order;
+  for (int i = 0; i < 3; ++i) {
+    order.push_back(next_task(tasks));
+    auto& task = tasks[static_cast<size_t>(order.back())];
+    task.history.push_back(task.best_us);
+  }
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 0}));
+  EXPECT_EQ(next_task(tasks), 1);
+  EXPECT_LE(expected_gain(tasks, 0), 5) << "no more than the roofline leaves";
+  for (TaskState& task : tasks) task.exhausted = true;
+  EXPECT_EQ(next_task(tasks), -1);
+}
+
+TEST(Records, OfOtherVersionsAreRefusedWithAReason) {
+  std::string why;
+  const KnobPoint point{"register_tile", {{"rows", 4}, {"vectors", 1}}};
+  EXPECT_EQ(usable_point(payload_of(point), why), point);
+  SchedulePayload payload = payload_of(point);
+  payload.knob_format = kKnobFormat + 1;
+  EXPECT_FALSE(usable_point(payload, why));
+  EXPECT_NE(why.find("form"), std::string::npos);
+  payload = payload_of(point);
+  payload.kind = "trace";
+  EXPECT_FALSE(usable_point(payload, why));
+  payload = payload_of({"no_such_rule", {}});
+  EXPECT_FALSE(usable_point(payload, why));
+  // Of another version of its rule: read, and held against the rule's knobs where it is applied.
+  payload = payload_of(point);
+  payload.rule_version += 1;
+  EXPECT_TRUE(usable_point(payload, why));
+  const Target target = one_thread();
+  const auto unknown = apply_point({"register_tile", {{"no_such_knob", 1}}}, *matmul(8, 32, 16), target);
+  ASSERT_TRUE(std::holds_alternative<Declined>(unknown));
+  EXPECT_NE(std::get<Declined>(unknown).reason.find("no_such_knob"), std::string::npos);
+  const auto illegal = apply_point({"register_tile", {{"vectors", 99}}}, *matmul(8, 32, 16), target);
+  ASSERT_TRUE(std::holds_alternative<Declined>(illegal));
+  EXPECT_NE(std::get<Declined>(illegal).reason.find("vectors=99"), std::string::npos);
+}
+
+TEST(Records, AProgramTakesThePointAndSaysSo) {
+  const Target target = one_thread();
+  const auto definition = matmul(32, 64, 16);
+  const auto schedule = [&](const TunedChoice& choice) {
+    Program program;
+    Kernel kernel;
+    kernel.definition = definition;
+    program.kernels.push_back(std::move(kernel));
+    schedule_program(program, target, 3, {}, {}, [&](const Kernel&) { return choice; });
+    return program.kernels[0];
+  };
+  const auto space = std::get<KnobSpace>(knob_space(*find_schedule_rule("register_tile"), *definition, target));
+  EXPECT_EQ(schedule({space.preferred(), ""}).rule, "register_tile");
+  KnobPoint point = space.preferred();
+  for (auto& [name, value] : point.values)
+    if (name == "rows") value = value == 2 ? 3 : 2;
+  const Kernel tuned = schedule({point, ""});
+  EXPECT_EQ(rule_name_of(tuned.rule), "register_tile");
+  EXPECT_NE(tuned.rule.find("{rows="), std::string::npos) << tuned.rule;
+  EXPECT_NE(print(tuned.program), print(schedule({}).program));
+  const Kernel refused = schedule({KnobPoint{"register_tile", {{"rows", 1000}}}, ""});
+  EXPECT_EQ(refused.rule, "register_tile");
+  ASSERT_FALSE(refused.refused.empty());
+  EXPECT_NE(refused.refused[0].find("rows=1000"), std::string::npos);
+}
+
+TEST(Search, ProposesWhatIsNewAndLegal) {
+  const Target target = one_thread();
+  const auto definition = matmul(32, 64, 16);
+  const SearchSpace space(*definition, target);
+  ASSERT_TRUE(space.preferred());
+  EXPECT_GT(space.size(), 1000);
+  for (const SearchMode mode : {SearchMode::kRandom, SearchMode::kEvolutionary, SearchMode::kModel}) {
+    Search search(space, mode, 5), same(space, mode, 5);
+    search.told(*space.preferred(), 10);
+    same.told(*space.preferred(), 10);
+    const Search::Predict predict = [](const std::vector<const LoopProgram*>& programs) {
+      return std::vector<double>(programs.size(), 1);
+    };
+    std::set<std::string> texts;
+    for (int round = 0; round < 4; ++round) {
+      const auto points = search.propose(6, predict);
+      EXPECT_EQ(points, same.propose(6, predict)) << "the same seed proposes the same";
+      for (const KnobPoint& point : points) {
+        std::string why;
+        const auto loops = space.loops_at(point, why);
+        ASSERT_TRUE(loops) << why;
+        EXPECT_TRUE(texts.insert(loops->text).second);
+        search.told(point, 10 + static_cast<double>(texts.size()));
+        same.told(point, 10 + static_cast<double>(texts.size()));
+      }
+    }
+    EXPECT_GE(texts.size(), 20u);
+  }
+}
+
+// The loops with larger tiles are said to be faster; the model must order others the same way.
+TEST(CostModel, LearnsAnOrder) {
+  const Target target = one_thread();
+  const auto definition = matmul(64, 128, 64);
+  const SearchSpace space(*definition, target);
+  std::mt19937_64 random(9);
+  CostModel model;
+  EXPECT_FALSE(model.ready());
+  const auto gain_of = [](const KnobPoint& point) {
+    double gain = 1;
+    for (const auto& [name, value] : point.values)
+      if (name == "rows" || name == "vectors") gain *= static_cast<double>(value);
+    return gain;
+  };
+  std::vector<std::pair<LoopProgram, double>> held_out;
+  for (int taken = 0; taken < 160;) {
+    std::string why;
+    const KnobPoint point = space.random_point(random);
+    auto loops = point.rule == "register_tile" ? space.loops_at(point, why) : std::nullopt;
+    if (!loops) continue;
+    ASSERT_EQ(program_features(loops->program).size(), num_program_features());
+    if (++taken > 120) held_out.emplace_back(loops->program, gain_of(point));
+    else model.add("matmul", loops->program, gain_of(point));
+  }
+  model.fit();
+  ASSERT_TRUE(model.ready());
+  std::vector<const LoopProgram*> programs;
+  for (const auto& [program, gain] : held_out) programs.push_back(&program);
+  const auto scores = model.predict(programs);
+  int right = 0, pairs = 0;
+  for (size_t i = 0; i < scores.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      if (held_out[i].second == held_out[j].second) continue;
+      ++pairs;
+      right += (scores[i] > scores[j]) == (held_out[i].second > held_out[j].second);
+    }
+  EXPECT_GT(right, pairs * 3 / 4);
+}
+
+TEST(KernelBench, ComparesAndHoldsResults) {
+  const Target target = one_thread();
+  const auto definition = matmul(24, 48, 20);
+  LocalMeasurer measurer(target, {});
+  const MeasuredKernel kernel{structural_hash(canonical_text(*definition)), definition};
+  const SearchSpace space(*definition, target);
+  std::mt19937_64 random(4);
+  std::vector<KnobPoint> points;
+  std::string why;
+  while (points.size() < 4)
+    if (KnobPoint point = space.random_point(random); space.loops_at(point, why)) points.push_back(point);
+  points.push_back({"register_tile", {{"vectors", 77}}});
+  const auto trials = measurer.measure(kernel, *space.preferred(), points, false);
+  ASSERT_EQ(trials.size(), points.size());
+  for (size_t i = 0; i + 1 < trials.size(); ++i) {
+    EXPECT_EQ(trials[i].status, "ok") << trials[i].detail << " at " << to_string(points[i]);
+    EXPECT_GE(trials[i].times.rounds.size(), 3u);
+  }
+  EXPECT_EQ(trials.back().status, "refused");
+  EXPECT_NE(trials.back().detail.find("vectors=77"), std::string::npos);
+}
+
+TEST(KernelBench, ACrashOrAHangCostsOneTrial) {
+  const Target target = one_thread();
+  const auto definition = matmul(8, 16, 8);
+  const SearchSpace space(*definition, target);
+  BenchLimits limits;
+  limits.run_seconds = 3;
+  LocalMeasurer measurer(target, limits);
+  const MeasuredKernel kernel{"x", definition};
+  set_candidate_hook([] { raise(SIGSEGV); });
+  EXPECT_EQ(measurer.measure(kernel, *space.preferred(), {*space.preferred()}, false)[0].status, "crash");
+  set_candidate_hook([] {
+    while (true) pause();
+  });
+  EXPECT_EQ(measurer.measure(kernel, *space.preferred(), {*space.preferred()}, false)[0].status, "timeout");
+  set_candidate_hook({});
+  EXPECT_EQ(measurer.measure(kernel, *space.preferred(), {*space.preferred()}, false)[0].status, "ok");
+}
+
+}  // namespace
+}  // namespace tessera
