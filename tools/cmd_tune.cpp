@@ -156,7 +156,8 @@ Command add_tune_command(CLI::App& root) {
                   "Trials of all kernels together, those in the records counted with --resume")
       ->check(CLI::Range(int64_t{1}, int64_t{100000000}))
       ->type_name("N");
-  app->add_option("--mode", command->mode, "How candidates are found: random, evolutionary, or model: evolution before a learned model of costs")
+  app->add_option("--mode", command->mode,
+                  "How candidates are found: random, evolutionary, or model: evolution before a learned model of costs")
       ->check(CLI::IsMember({"random", "evolutionary", "model"}))
       ->capture_default_str()
       ->type_name("MODE");

@@ -38,8 +38,9 @@ CREATE TABLE progress(id INTEGER PRIMARY KEY, run TEXT NOT NULL, model TEXT NOT 
 )";
 
 std::string new_uid() {
-  static thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("{:016x}{:016x}", random(), random());
+  // No engine of our own: a forked process would go on with the same numbers.
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
 bool same_peak(double a, double b) { return a > 0 && b > 0 && std::max(a, b) <= kSamePeak * std::min(a, b); }
@@ -209,6 +210,13 @@ RecordFile::RecordFile(const std::string& path, Open mode) : path_(path) {
       run("COMMIT");
       run("PRAGMA journal_mode=WAL");
       run("PRAGMA synchronous=NORMAL");
+    } else if (std::filesystem::file_size(path, error) == 0 && pragma("SELECT count(*) FROM sqlite_master") == 0) {
+      // Whoever made it was killed before the tables were there: no records yet.
+      sqlite3_close_v2(db_);
+      db_ = nullptr;
+      code = sqlite3_open_v2(":memory:", &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+      if (code != SQLITE_OK) fail(code, "open");
+      prepare(true);
     } else {
       prepare(false);
     }

@@ -80,10 +80,16 @@ void CostModel::fit() {
   BoosterHandle booster = nullptr;
   succeed(XGBoosterCreate(seen, 1, &booster), "a model");
   trees_->reset(booster);
-  const std::pair<const char*, const char*> parameters[] = {
-      {"objective", "rank:pairwise"}, {"max_depth", "5"},  {"eta", "0.15"},    {"min_child_weight", "1"},
-      {"lambda", "1"},                {"nthread", "1"},    {"verbosity", "0"}, {"tree_method", "exact"},
-      {"subsample", "1"},             {"seed", "1"}};
+  const std::pair<const char*, const char*> parameters[] = {{"objective", "rank:pairwise"},
+                                                            {"max_depth", "5"},
+                                                            {"eta", "0.15"},
+                                                            {"min_child_weight", "1"},
+                                                            {"lambda", "1"},
+                                                            {"nthread", "1"},
+                                                            {"verbosity", "0"},
+                                                            {"tree_method", "exact"},
+                                                            {"subsample", "1"},
+                                                            {"seed", "1"}};
   for (const auto& [name, value] : parameters) succeed(XGBoosterSetParam(booster, name, value), name);
   for (int round = 0; round < kRounds; ++round) succeed(XGBoosterUpdateOneIter(booster, round, data.get()), "training");
 }

@@ -239,7 +239,8 @@ class Extractor {
       f.push_back(log_of(a.bytes / std::max(1.0, a.unique)));
       f.push_back(log_of(a.vector_stride));
       f.push_back(log_of(a.inner_stride));
-      f.push_back(log_of(a.unique_at.empty() ? 0 : a.unique_at[std::min(a.unique_at.size() - 1, a.unique_at.size() / 2)]));
+      f.push_back(
+          log_of(a.unique_at.empty() ? 0 : a.unique_at[std::min(a.unique_at.size() - 1, a.unique_at.size() / 2)]));
     }
     // Operations per distinct byte in memory, inside each loop, at places evenly along the nest.
     for (size_t place = 0; place < kCurve; ++place) {

@@ -1,10 +1,10 @@
-// What a cost model sees of a loop program: numbers after Ansor's set (Zheng et al., "Ansor: generating high-performance
-// tensor programs for deep learning", 2020, appendix B), in logarithms where they are counts.
+// What a cost model sees of a loop program: numbers after Ansor's set (Zheng et al., "Ansor: generating
+// high-performance tensor programs for deep learning", 2020, appendix B), in logarithms where they are counts.
 //
-// For the stores of a program one after another: arithmetic by kind, what the loops around them are (vectorized, unrolled,
-// parallel, serial) and how long, and for the buffers that are accessed most: bytes, distinct bytes and cache lines, reuse,
-// strides along the innermost loops; a curve of arithmetic intensity along the nest. The vector of a program is that of
-// the store with most iterations, then sums over all stores, then what is allocated.
+// For the stores of a program one after another: arithmetic by kind, what the loops around them are (vectorized,
+// unrolled, parallel, serial) and how long, and for the buffers that are accessed most: bytes, distinct bytes and cache
+// lines, reuse, strides along the innermost loops; a curve of arithmetic intensity along the nest. The vector of a
+// program is that of the store with most iterations, then sums over all stores, then what is allocated.
 #pragma once
 
 #include <string>
