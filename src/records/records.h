@@ -90,7 +90,7 @@ class RecordFile {
 
   const std::string& path() const { return path_; }
 
-  // The machine with the same facts and a peak within 1.5 times of this one; added when there is none.
+  // The machine with the same facts and a peak within 4 times of this one; added when there is none.
   int64_t add_machine(const MachineRecord& machine);
   std::vector<MachineRecord> machines() const;
   void add_kernel(const KernelRecord& kernel);
