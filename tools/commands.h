@@ -32,6 +32,7 @@ Command add_diff_command(CLI::App& root);
 Command add_bisect_command(CLI::App& root);
 Command add_reduce_command(CLI::App& root);
 Command add_opt_command(CLI::App& root);
+Command add_schedule_command(CLI::App& root);
 Command add_tune_command(CLI::App& root);
 Command add_db_command(CLI::App& root);
 

@@ -1,0 +1,163 @@
+// The table of schedule primitives: how a line of a trace calls a method of Schedule.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "schedule/primitives/rewriter.h"
+#include "schedule/trace.h"
+
+namespace tessera {
+namespace {
+
+// The arguments of one step, read in order; refuses with the primitive's usage.
+class Args {
+ public:
+  Args(const TraceStep& step) : step_(step) {}  // NOLINT: built where a step is handed in
+
+  std::string name() { return take(TraceArg::Kind::kName, "a name").text; }
+  int64_t number() { return take(TraceArg::Kind::kInt, "a number").number; }
+  std::string text() { return take(TraceArg::Kind::kText, "a text in double quotes").text; }
+  Names names() {
+    Names result;
+    for (const TraceArg& item : take(TraceArg::Kind::kList, "a list of names").list) {
+      if (item.kind != TraceArg::Kind::kName) wrong("a list of names");
+      result.push_back(item.text);
+    }
+    return result;
+  }
+  std::vector<std::optional<int64_t>> factors() {
+    std::vector<std::optional<int64_t>> result;
+    for (const TraceArg& item : take(TraceArg::Kind::kList, "a list of factors").list) {
+      if (item.kind == TraceArg::Kind::kInt) result.emplace_back(item.number);
+      else if (item.kind == TraceArg::Kind::kOpen) result.emplace_back();
+      else wrong("factors that are numbers or '_'");
+    }
+    return result;
+  }
+  const TraceArg& mapping() { return take(TraceArg::Kind::kMapping, "a mapping '(i, j) -> [...]'"); }
+  MemoryScope scope() {
+    const std::string word = name();
+    // In the field's words "global" is memory: for an allocation that is what the loop IR calls local.
+    if (word == "local" || word == "global") return MemoryScope::kLocal;
+    if (word == "register") return MemoryScope::kRegister;
+    refuse(refusal::kArguments, fmt::format("{}: there is no memory scope '{}'", step_.primitive, word),
+           "local (or global: memory), register");
+  }
+  // A named argument; empty when it is left out.
+  std::string optional_name(const std::string& key) {
+    for (const TraceArg& arg : step_.args)
+      if (arg.key == key) {
+        if (arg.kind != TraceArg::Kind::kName) wrong("a name");
+        ++used_keys_;
+        return arg.text;
+      }
+    return "";
+  }
+  const Names& results() const { return step_.results; }
+  std::string result() const { return step_.results.empty() ? "" : step_.results[0]; }
+  const std::vector<int64_t>& decision() const { return step_.decision; }
+
+  // After the last argument: nothing may be left, and not more results than the primitive has (`at_most`).
+  void done(size_t at_most) {
+    size_t keys = 0;
+    for (const TraceArg& arg : step_.args) keys += !arg.key.empty();
+    if (next_ + keys < step_.args.size() || keys != used_keys_) wrong("no further arguments");
+    if (step_.results.size() > at_most)
+      refuse(refusal::kArguments,
+             fmt::format("{}: {} results are named", step_.primitive, step_.results.size()),
+             at_most == 0 ? "no result" : at_most == 1 ? "one result" : fmt::format("at most {}", at_most));
+  }
+  [[noreturn]] void wrong(const std::string& expected) const {
+    const SchedulePrimitive* primitive = find_schedule_primitive(step_.primitive);
+    refuse(refusal::kArguments, fmt::format("{}: wrong arguments, expected {}", to_string(step_), expected),
+           primitive ? std::string(primitive->usage) : "");
+  }
+
+ private:
+  const TraceArg& take(TraceArg::Kind kind, const char* what) {
+    while (next_ < step_.args.size() && !step_.args[next_].key.empty()) wrong("named arguments last");
+    if (next_ >= step_.args.size() || step_.args[next_].kind != kind) wrong(what);
+    return step_.args[next_++];
+  }
+
+  const TraceStep& step_;
+  size_t next_ = 0, used_keys_ = 0;
+};
+
+constexpr size_t kMany = 64;
+
+void apply_split(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string loop = a.name();
+  const auto factors = a.factors();
+  a.done(kMany);
+  s.split(loop, factors, a.results());
+}
+void apply_fuse(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const Names loops = a.names();
+  a.done(1);
+  s.fuse(loops, a.result());
+}
+void apply_reorder(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const Names loops = a.names();
+  a.done(0);
+  s.reorder(loops);
+}
+void apply_tile(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string i = a.name();
+  const std::string j = a.name();
+  const int64_t fi = a.number();
+  const int64_t fj = a.number();
+  a.done(4);
+  s.tile(i, j, fi, fj, a.results());
+}
+template <void (Schedule::*method)(const std::string&)>
+void apply_to_loop(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string loop = a.name();
+  a.done(0);
+  (s.*method)(loop);
+}
+template <void (Schedule::*method)(const std::string&, const std::string&)>
+void apply_to_two(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string first = a.name();
+  const std::string second = a.name();
+  a.done(0);
+  (s.*method)(first, second);
+}
+template <void (Schedule::*method)(const std::string&, int64_t)>
+void apply_with_number(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string loop = a.name();
+  const int64_t number = a.number();
+  a.done(0);
+  (s.*method)(loop, number);
+}
+
+constexpr std::array kPrimitives = {
+    SchedulePrimitive{"split", "i0, i1 = split(i, [_, 32])", "One loop becomes several; the open factor covers the rest.",
+                      apply_split},
+    SchedulePrimitive{"fuse", "f = fuse([i, j])", "Loops that stand directly in each other become one.", apply_fuse},
+    SchedulePrimitive{"reorder", "reorder([j, i])", "Loops of one nest change places.", apply_reorder},
+    SchedulePrimitive{"tile", "i0, j0, i1, j1 = tile(i, j, 8, 32)", "Two loops become a loop over tiles and one in them.",
+                      apply_tile},
+    SchedulePrimitive{"pad", "pad(i, 32)", "The loop's extent becomes a multiple; what is too much does nothing.",
+                      apply_with_number<&Schedule::pad>},
+    SchedulePrimitive{"vectorize", "vectorize(j)", "Iterations become lanes of vectors.",
+                      apply_to_loop<&Schedule::vectorize>},
+    SchedulePrimitive{"unroll", "unroll(j)", "Iterations become copies of the body.", apply_to_loop<&Schedule::unroll>},
+    SchedulePrimitive{"parallel", "parallel(i)", "Iterations may run on different threads.",
+                      apply_to_loop<&Schedule::parallel>},
+};
+
+}  // namespace
+
+std::span<const SchedulePrimitive> schedule_primitives() { return kPrimitives; }
+
+std::string Schedule::trace() const { return print_trace(steps_); }
+
+}  // namespace tessera

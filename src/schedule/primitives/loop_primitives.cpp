@@ -1,0 +1,344 @@
+// split, fuse, reorder, tile, pad; vectorize, unroll, parallel.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "loop/printer.h"
+#include "loop/verify.h"
+#include "schedule/primitives/rewriter.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxFactor = int64_t{1} << 40;
+
+bool has_load(const Expr& e) {
+  bool found = false;
+  walk(e, [&](const Expr& node) { found |= node->kind == ExprKind::kLoad; });
+  return found;
+}
+
+void require_serial(const Stmt& loop, const char* primitive) {
+  if (loop->for_kind == ForKind::kSerial) return;
+  refuse(refusal::kStructure,
+         fmt::format("{}: '{}' is {} already", primitive, summary(loop), for_kind_name(loop->for_kind)), "a serial loop",
+         fmt::format("put '{}' before the line that made it {}", primitive, for_kind_name(loop->for_kind)));
+}
+
+// Loops that stand directly in each other, from the first named one (in the order of the nest) to the last.
+std::vector<Stmt> chain_of(const LoopProgram& program, const Names& names, const char* primitive, StmtPath& outermost) {
+  std::set<std::string> left(names.begin(), names.end());
+  if (left.size() != names.size())
+    refuse(refusal::kArguments, fmt::format("{}: a loop is named twice", primitive), "each loop once");
+  if (names.size() < 2) refuse(refusal::kArguments, fmt::format("{} needs two loops or more", primitive));
+  std::optional<StmtPath> deepest;
+  for (const std::string& name : names) {
+    StmtPath path = loop_named(program, name);
+    if (!deepest || path.nodes.size() > deepest->nodes.size()) deepest = std::move(path);
+  }
+  size_t first = deepest->nodes.size();
+  for (size_t i = deepest->nodes.size(); i-- > 0;)
+    if (deepest->nodes[i]->kind == StmtKind::kFor && left.erase(deepest->nodes[i]->var->name)) first = i;
+  if (!left.empty())
+    refuse(refusal::kStructure,
+           fmt::format("{}: loop {} is not around or inside loop {}", primitive, *left.begin(), deepest->stmt()->var->name),
+           "loops of one nest");
+  std::vector<Stmt> chain;
+  for (size_t i = first; i < deepest->nodes.size(); ++i) {
+    const Stmt& s = deepest->nodes[i];
+    if (s->kind != StmtKind::kFor) {
+      std::string what = fmt::format("'{}'", summary(s));
+      if (s->kind == StmtKind::kSeq) {
+        for (size_t c = 0; c < s->stmts.size(); ++c)
+          if (c != deepest->children[i]) {
+            what = fmt::format("'{}' stands beside '{}'", summary(s->stmts[c]), summary(s->stmts[deepest->children[i]]));
+            break;
+          }
+      } else {
+        what += " stands between them";
+      }
+      refuse(refusal::kStructure,
+             fmt::format("{}: loops {} and {} are not directly in each other: {}", primitive, chain.back()->var->name,
+                         deepest->stmt()->var->name, what),
+             "loops with nothing else between them",
+             "decompose_reduction or store_at moves statements and allocations out of the way");
+    }
+    chain.push_back(s);
+  }
+  outermost = deepest->prefix(first + 1);
+  return chain;
+}
+
+// Why the accesses inside the chain do not allow `order` (places in the chain, outermost first); empty when they do.
+std::optional<Carried> order_violation(const LoopProgram& program, size_t depth, const std::vector<Stmt>& chain,
+                                       const std::vector<size_t>& order) {
+  const size_t n = chain.size();
+  std::vector<Access> inside;
+  for (Access& access : accesses_of(program))
+    if (access.loops.size() >= depth + n && access.loops[depth + n - 1].same_node(chain[n - 1]))
+      inside.push_back(std::move(access));
+  std::vector<size_t> place(n);  // in the new order
+  for (size_t i = 0; i < n; ++i) place[order[i]] = i;
+  for (const Access& a : inside) {
+    for (const Access& b : inside) {
+      if (a.buffer != b.buffer || (!a.is_write && !b.is_write) || same_reduction(a, b)) continue;
+      // `p`: the first loop that tells the iterations apart now, a's first; `r`: then, b's first.
+      for (size_t p = 0; p < n; ++p) {
+        for (size_t r = p + 1; r < n; ++r) {
+          if (place[r] > place[p]) continue;
+          std::vector<Relation> relations(depth + n, Relation::kAny);
+          std::fill(relations.begin(), relations.begin() + static_cast<std::ptrdiff_t>(depth + p), Relation::kEqual);
+          for (size_t q = 0; q < n; ++q)
+            if (place[q] < place[r]) relations[depth + q] = Relation::kEqual;
+          if (relations[depth + p] == Relation::kEqual) continue;
+          relations[depth + p] = Relation::kLess;
+          relations[depth + r] = Relation::kGreater;
+          if (may_conflict(a, b, relations)) return Carried{a, b};
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Schedule::Schedule(LoopProgram program, std::optional<Target> target)
+    : program_(with_unique_names(program)), target_(std::move(target)) {}
+
+void Schedule::commit(Stmt body, TraceStep step) {
+  LoopProgram next = program_;
+  next.body = std::move(body);
+  if (verify_each) verify_or_throw(next, step.primitive);
+  program_ = std::move(next);
+  steps_.push_back(std::move(step));
+}
+
+Names Schedule::split(const std::string& name, const std::vector<std::optional<int64_t>>& factors, Names as) {
+  const StmtPath path = loop_named(program_, name);
+  const Stmt& loop = path.stmt();
+  refuse_tensorized(path, "loop " + name);
+  require_serial(loop, "split");
+  if (factors.size() < 2 || factors.size() > 8)
+    refuse(refusal::kArguments, fmt::format("split of {} into {} loops", name, factors.size()), "2 to 8 factors");
+  int64_t product = 1;
+  size_t open = factors.size();
+  TraceArg list = TraceArg::of_list({});
+  for (size_t i = 0; i < factors.size(); ++i) {
+    list.list.push_back(factors[i] ? TraceArg::integer(*factors[i]) : TraceArg::open());
+    if (!factors[i]) {
+      if (open < factors.size()) refuse(refusal::kArguments, "split with two open factors", "at most one '_'");
+      open = i;
+    } else if (*factors[i] < 1 || *factors[i] > kMaxFactor || __builtin_mul_overflow(product, *factors[i], &product) ||
+               product > kMaxFactor) {
+      refuse(refusal::kArguments, fmt::format("split of {} by {}", name, *factors[i]), "factors from 1 up");
+    }
+  }
+  const auto extent = as_int(loop->extent);
+  std::vector<Expr> extents(factors.size());
+  for (size_t i = 0; i < factors.size(); ++i)
+    extents[i] = i == open ? simplify(ceildiv(loop->extent, product)) : Expr(*factors[i]);
+  bool exact = false;
+  if (open < factors.size()) {
+    exact = extent && *extent % product == 0;
+  } else {
+    if (!extent)
+      refuse(refusal::kArguments, fmt::format("split: the extent of '{}' is not constant", summary(loop)),
+             "one factor must be open ('_')");
+    if (product < *extent)
+      refuse(refusal::kArguments,
+             fmt::format("split: {} iterations do not cover the {} of '{}'", product, *extent, summary(loop)),
+             fmt::format("factors whose product is at least {}, or one '_'", *extent));
+    exact = product == *extent;
+  }
+  Names wishes;
+  for (size_t i = 0; i < factors.size(); ++i) wishes.push_back(fmt::format("{}_{}", name, i));
+  const Names names = new_names(program_, as, wishes);
+
+  std::vector<Var> vars;
+  for (const std::string& n : names) vars.push_back(make_var(n));
+  Expr flat = vars[0];
+  for (size_t i = 1; i < vars.size(); ++i) flat = flat * extents[i] + vars[i];
+  Stmt body = substitute(loop->stmts[0], {{loop->var.get(), loop->begin + flat}});
+  if (!exact) body = if_then(flat < loop->extent, body);
+  for (size_t i = vars.size(); i-- > 0;) body = for_loop(vars[i], 0, extents[i], ForKind::kSerial, body);
+  commit(replaced(path, body), {names, "split", {TraceArg::name(name), list}, {}, {}});
+  return names;
+}
+
+std::string Schedule::fuse(const Names& names, std::string as) {
+  StmtPath outermost;
+  const std::vector<Stmt> chain = chain_of(program_, names, "fuse", outermost);
+  refuse_tensorized(outermost, "loop " + names[0]);
+  if (chain.size() != names.size())
+    refuse(refusal::kStructure, "fuse: other loops stand between those named", "all loops of the nest from the first to the last");
+  Expr total = 1;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    if (chain[i]->var->name != names[i])
+      refuse(refusal::kArguments, fmt::format("fuse: loop {} stands inside loop {}", names[i], chain[i]->var->name),
+             "the loops from the outside to the inside");
+    require_serial(chain[i], "fuse");
+    for (size_t j = 0; j < i; ++j)
+      if (uses_var(chain[i]->begin, chain[j]->var) || uses_var(chain[i]->extent, chain[j]->var))
+        refuse(refusal::kStructure,
+               fmt::format("fuse: the range of '{}' depends on {}", summary(chain[i]), chain[j]->var->name),
+               "loops whose ranges do not depend on each other");
+    if (has_load(chain[i]->begin) || has_load(chain[i]->extent))
+      refuse(refusal::kStructure, fmt::format("fuse: the range of '{}' is loaded from memory", summary(chain[i])));
+    total = total * chain[i]->extent;
+  }
+  std::string wish;
+  for (const std::string& n : names) wish += n + "_";
+  const std::string name = new_names(program_, as.empty() ? Names{} : Names{as}, {wish + "fused"})[0];
+  const Var var = make_var(name);
+  VarMap map;
+  Expr rest = var;
+  for (size_t i = chain.size(); i-- > 0;) {
+    map[chain[i]->var.get()] = chain[i]->begin + (i == 0 ? rest : floormod(rest, chain[i]->extent));
+    rest = floordiv(rest, chain[i]->extent);
+  }
+  Stmt fused = for_loop(var, 0, simplify(total), ForKind::kSerial, substitute(chain.back()->stmts[0], map));
+  fused = simplified(fused, bounds_of_loops(program_, outermost.loops()));
+  commit(replaced(outermost, fused), {{name}, "fuse", {TraceArg::names(names)}, {}, {}});
+  return name;
+}
+
+void Schedule::reorder(const Names& names) {
+  StmtPath outermost;
+  const std::vector<Stmt> chain = chain_of(program_, names, "reorder", outermost);
+  refuse_tensorized(outermost, "loop " + names[0]);
+  // Named loops take the places of named loops.
+  std::vector<size_t> order;
+  size_t next = 0;
+  const auto place_of = [&](const std::string& name) {
+    size_t i = 0;
+    while (chain[i]->var->name != name) ++i;
+    return i;
+  };
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const bool named = std::find(names.begin(), names.end(), chain[i]->var->name) != names.end();
+    order.push_back(named ? place_of(names[next++]) : i);
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Stmt& loop = chain[order[i]];
+    if (has_load(loop->begin) || has_load(loop->extent))
+      refuse(refusal::kStructure, fmt::format("reorder: the range of '{}' is loaded from memory", summary(loop)));
+    for (size_t j = i + 1; j < order.size(); ++j) {
+      const Stmt& inner = chain[order[j]];
+      if (uses_var(loop->begin, inner->var) || uses_var(loop->extent, inner->var))
+        refuse(refusal::kStructure,
+               fmt::format("reorder: the range of '{}' depends on {}, which would stand inside it", summary(loop),
+                           inner->var->name),
+               fmt::format("an order with {} outside of {}", inner->var->name, loop->var->name));
+    }
+  }
+  if (const auto violation = order_violation(program_, outermost.loops().size(), chain, order))
+    refuse(refusal::kDependence,
+           fmt::format("reorder: the order {} changes the result: {}", listed(names), describe(*violation)),
+           "orders in which the earlier iteration stays earlier");
+  Stmt nest = chain.back()->stmts[0];
+  for (size_t i = order.size(); i-- > 0;) nest = with_body(chain[order[i]], nest);
+  commit(replaced(outermost, nest), {{}, "reorder", {TraceArg::names(names)}, {}, {}});
+}
+
+Names Schedule::tile(const std::string& i, const std::string& j, int64_t i_factor, int64_t j_factor, Names as) {
+  Schedule attempt = *this;
+  const Names wishes = {i + "_0", j + "_0", i + "_1", j + "_1"};
+  const Names names = new_names(program_, as, wishes);
+  attempt.split(i, {std::nullopt, i_factor}, {names[0], names[2]});
+  attempt.split(j, {std::nullopt, j_factor}, {names[1], names[3]});
+  attempt.reorder({names[0], names[1], names[2], names[3]});
+  commit(attempt.program_.body,
+         {names,
+          "tile",
+          {TraceArg::name(i), TraceArg::name(j), TraceArg::integer(i_factor), TraceArg::integer(j_factor)},
+          {},
+          {}});
+  return names;
+}
+
+void Schedule::pad(const std::string& name, int64_t multiple) {
+  const StmtPath path = loop_named(program_, name);
+  const Stmt& loop = path.stmt();
+  refuse_tensorized(path, "loop " + name);
+  require_serial(loop, "pad");
+  if (multiple < 1 || multiple > kMaxFactor) refuse(refusal::kArguments, fmt::format("pad to a multiple of {}", multiple), "1 or more");
+  Expr extent = simplify(ceildiv(loop->extent, multiple) * Expr(multiple));
+  Stmt body = loop->stmts[0];
+  if (!is_true(simplify(equal(extent, loop->extent)))) body = if_then(loop->var < loop->begin + loop->extent, body);
+  commit(replaced(path, for_loop(loop->var, loop->begin, extent, ForKind::kSerial, body)),
+         {{}, "pad", {TraceArg::name(name), TraceArg::integer(multiple)}, {}, {}});
+}
+
+namespace {
+
+// Why the loop cannot become `kind`; empty when it can. `words` is what an error says, without the legal choices.
+std::string kind_problem(const LoopProgram& program, const StmtPath& path, ForKind kind, const char** id) {
+  const Stmt& loop = path.stmt();
+  const char* word = for_kind_name(kind);
+  *id = refusal::kStructure;
+  if (loop->for_kind != ForKind::kSerial)
+    return fmt::format("'{}' is {} already", summary(loop), for_kind_name(loop->for_kind));
+  for (const Stmt& s : path.nodes)
+    if (s->kind == StmtKind::kTensorized) return fmt::format("'{}' is part of a tensorized nest", summary(loop));
+  if (kind != ForKind::kParallel && !as_int(loop->extent))
+    return fmt::format("'{}' has no constant extent, and {} loops need one", summary(loop), word);
+  if (kind == ForKind::kUnrolled) {
+    if (*as_int(loop->extent) > 4096) return fmt::format("'{}' would be copied {} times", summary(loop), *as_int(loop->extent));
+    return "";
+  }
+  const auto is_kind = [](const Stmt& s, ForKind k) { return s->kind == StmtKind::kFor && s->for_kind == k; };
+  for (size_t i = 0; i + 1 < path.nodes.size(); ++i)
+    if (is_kind(path.nodes[i], ForKind::kVectorized) ||
+        (kind == ForKind::kParallel && is_kind(path.nodes[i], ForKind::kParallel)))
+      return fmt::format("'{}' stands inside '{}'", summary(loop), summary(path.nodes[i]));
+  Stmt inner;
+  walk(loop->stmts[0], [&](const Stmt& s) {
+    if (is_kind(s, ForKind::kParallel) ||
+        (kind == ForKind::kVectorized && (is_kind(s, ForKind::kVectorized) || s->kind == StmtKind::kTensorized)))
+      inner = s;
+  }, nullptr);
+  if (inner) return fmt::format("'{}' stands around '{}'", summary(loop), summary(inner));
+  if (kind == ForKind::kParallel)
+    for (const Stmt& s : path.nodes)
+      if (s->kind == StmtKind::kAlloc && s->buffer->scope == MemoryScope::kRegister &&
+          (reads_buffer(loop, s->buffer.get()) || writes_buffer(loop, s->buffer.get())))
+        return fmt::format("'{}' uses {}, which is in registers of the thread outside of it", summary(loop), s->buffer->name);
+  *id = refusal::kDependence;
+  if (const auto carried = carried_dependence(program, path, kind == ForKind::kVectorized))
+    return fmt::format("iterations of '{}' are not independent: {}", summary(loop), describe(*carried));
+  return "";
+}
+
+Stmt with_loop_kind(const LoopProgram& program, const std::string& name, ForKind kind, const char* primitive) {
+  const StmtPath path = loop_named(program, name);
+  const char* id = nullptr;
+  if (const std::string problem = kind_problem(program, path, kind, &id); !problem.empty()) {
+    const char* unused = nullptr;
+    const Names legal =
+        loops_where(program, [&](const StmtPath& other) { return kind_problem(program, other, kind, &unused).empty(); });
+    refuse(id, fmt::format("{}: {}", primitive, problem),
+           legal.empty() ? "no loop of this program" : fmt::format("{} of {}", primitive, listed(legal)));
+  }
+  return replaced(path, with_kind(path.stmt(), kind));
+}
+
+}  // namespace
+
+void Schedule::vectorize(const std::string& loop) {
+  commit(with_loop_kind(program_, loop, ForKind::kVectorized, "vectorize"),
+         {{}, "vectorize", {TraceArg::name(loop)}, {}, {}});
+}
+
+void Schedule::unroll(const std::string& loop) {
+  commit(with_loop_kind(program_, loop, ForKind::kUnrolled, "unroll"), {{}, "unroll", {TraceArg::name(loop)}, {}, {}});
+}
+
+void Schedule::parallel(const std::string& loop) {
+  commit(with_loop_kind(program_, loop, ForKind::kParallel, "parallel"),
+         {{}, "parallel", {TraceArg::name(loop)}, {}, {}});
+}
+
+}  // namespace tessera
