@@ -138,6 +138,66 @@ void apply_with_number(Schedule& s, const TraceStep& step) {
   (s.*method)(loop, number);
 }
 
+void apply_rfactor(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string block = a.name();
+  const std::string loop = a.name();
+  a.done(1);
+  s.rfactor(block, loop, a.result());
+}
+void apply_cache_read(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string buffer = a.name();
+  const MemoryScope scope = a.scope();
+  const std::string reader = a.optional_name("reader");
+  a.done(1);
+  s.cache_read(buffer, scope, reader, a.result());
+}
+void apply_cache_write(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string stage = a.name();
+  const MemoryScope scope = a.scope();
+  a.done(1);
+  s.cache_write(stage, scope, a.result());
+}
+void apply_set_scope(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string buffer = a.name();
+  const MemoryScope scope = a.scope();
+  a.done(0);
+  s.set_scope(buffer, scope);
+}
+void apply_transform_layout(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string buffer = a.name();
+  const TraceArg& mapping = a.mapping();
+  a.done(0);
+  s.transform_layout(buffer, mapping.vars, mapping.index);
+}
+void apply_tensorize(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string loop = a.name();
+  const std::string intrinsic = a.text();
+  a.done(0);
+  s.tensorize(loop, intrinsic);
+}
+void apply_annotate(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string statement = a.name();
+  const std::string key = a.name();
+  const int64_t value = a.number();
+  a.done(0);
+  s.annotate(statement, key, value);
+}
+void apply_sample_perfect_tile(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string loop = a.name();
+  const int64_t count = a.number();
+  const int64_t most = a.number();
+  a.done(kMany);
+  s.sample_perfect_tile(loop, count, most, nullptr, a.decision(), a.results());
+}
+
 constexpr std::array kPrimitives = {
     SchedulePrimitive{"split", "i0, i1 = split(i, [_, 32])", "One loop becomes several; the open factor covers the rest.",
                       apply_split},
@@ -152,6 +212,42 @@ constexpr std::array kPrimitives = {
     SchedulePrimitive{"unroll", "unroll(j)", "Iterations become copies of the body.", apply_to_loop<&Schedule::unroll>},
     SchedulePrimitive{"parallel", "parallel(i)", "Iterations may run on different threads.",
                       apply_to_loop<&Schedule::parallel>},
+    SchedulePrimitive{"fission", "fission(i, C.update)", "One loop becomes two: before the statement, and from it on.",
+                      apply_to_two<&Schedule::fission>},
+    SchedulePrimitive{"decompose_reduction", "decompose_reduction(C, j)",
+                      "The store that a reduction starts from gets a nest of its own before the loop.",
+                      apply_to_two<&Schedule::decompose_reduction>},
+    SchedulePrimitive{"rfactor", "C_rf = rfactor(C.update, k)", "Partial results per iteration, combined afterwards.",
+                      apply_rfactor},
+    SchedulePrimitive{"compute_at", "compute_at(T, i)", "A stage moves into the loop that uses it, as far as needed there.",
+                      apply_to_two<&Schedule::compute_at>},
+    SchedulePrimitive{"reverse_compute_at", "reverse_compute_at(C, i)",
+                      "A stage moves into the loop that computes what it reads.",
+                      apply_to_two<&Schedule::reverse_compute_at>},
+    SchedulePrimitive{"compute_inline", "compute_inline(T)", "A stage's value stands where it was loaded.",
+                      apply_to_loop<&Schedule::compute_inline>},
+    SchedulePrimitive{"cache_read", "A_local = cache_read(A, local)", "Readers (or reader=STAGE) use a copy of a buffer.",
+                      apply_cache_read},
+    SchedulePrimitive{"cache_write", "C_local = cache_write(C, local)",
+                      "A stage computes into a new buffer, which is then copied.", apply_cache_write},
+    SchedulePrimitive{"set_scope", "set_scope(T, register)", "An allocation lives in memory or in registers.",
+                      apply_set_scope},
+    SchedulePrimitive{"store_at", "store_at(acc, j)", "An allocation moves out of loops, a dimension for each.",
+                      apply_to_two<&Schedule::store_at>},
+    SchedulePrimitive{"transform_layout", "transform_layout(T, (k, j) -> [floordiv(j, 16), k, floormod(j, 16)])",
+                      "An allocation is stored under another index.", apply_transform_layout},
+    SchedulePrimitive{"tensorize", "tensorize(v, \"x86.fma.f32\")", "A nest becomes a tensor intrinsic.",
+                      apply_tensorize},
+    SchedulePrimitive{"virtual_thread", "virtual_thread(i)", "Iterations run side by side, statement by statement.",
+                      apply_to_loop<&Schedule::virtual_thread>},
+    SchedulePrimitive{"software_pipeline", "software_pipeline(k, 1)",
+                      "The first statements of a loop run one iteration ahead.",
+                      apply_with_number<&Schedule::software_pipeline>},
+    SchedulePrimitive{"annotate", "annotate(C.update, fma, 1)", "A multiply and add round once.", apply_annotate},
+    SchedulePrimitive{"bind", "bind(i, threadIdx)", "Refused: no target has axes of GPU threads.",
+                      apply_to_two<&Schedule::bind>},
+    SchedulePrimitive{"sample_perfect_tile", "f0, f1 = sample_perfect_tile(i, 2, 64) decided [32, 32]",
+                      "Numbers for split that somebody drew.", apply_sample_perfect_tile},
 };
 
 }  // namespace

@@ -27,6 +27,26 @@ void require_serial(const Stmt& loop, const char* primitive) {
          fmt::format("put '{}' before the line that made it {}", primitive, for_kind_name(loop->for_kind)));
 }
 
+// `s` where the condition holds; the `if` stands around its stores, so that loops stay directly in each other.
+Stmt guarded(const Expr& condition, const Stmt& s) {
+  switch (s->kind) {
+    case StmtKind::kSeq: {
+      std::vector<Stmt> children;
+      for (const Stmt& child : s->stmts) children.push_back(guarded(condition, child));
+      return seq(children);
+    }
+    case StmtKind::kFor:
+      if (has_load(s->begin) || has_load(s->extent)) break;
+      return with_body(s, guarded(condition, s->stmts[0]));
+    case StmtKind::kAlloc: return alloc(s->buffer, guarded(condition, s->stmts[0]));
+    case StmtKind::kIf:
+      if (s->stmts.size() > 1 || has_load(s->condition)) break;
+      return if_then(logical_and(condition, s->condition), s->stmts[0]);
+    default: break;
+  }
+  return if_then(condition, s);
+}
+
 // Loops that stand directly in each other, from the first named one (in the order of the nest) to the last.
 std::vector<Stmt> chain_of(const LoopProgram& program, const Names& names, const char* primitive, StmtPath& outermost) {
   std::set<std::string> left(names.begin(), names.end());
@@ -111,7 +131,13 @@ Schedule::Schedule(LoopProgram program, std::optional<Target> target)
 void Schedule::commit(Stmt body, TraceStep step) {
   LoopProgram next = program_;
   next.body = std::move(body);
-  if (verify_each) verify_or_throw(next, step.primitive);
+  if (verify_each) {
+    for (const std::string& violation : verify(next))
+      if (violation.find("does not match the intrinsic") != std::string::npos)
+        refuse(refusal::kIntrinsic, fmt::format("{}: {}", step.primitive, violation), "primitives that leave tensorized nests alone",
+               "put 'tensorize' after this line");
+    verify_or_throw(next, step.primitive);
+  }
   program_ = std::move(next);
   steps_.push_back(std::move(step));
 }
@@ -162,8 +188,9 @@ Names Schedule::split(const std::string& name, const std::vector<std::optional<i
   Expr flat = vars[0];
   for (size_t i = 1; i < vars.size(); ++i) flat = flat * extents[i] + vars[i];
   Stmt body = substitute(loop->stmts[0], {{loop->var.get(), loop->begin + flat}});
-  if (!exact) body = if_then(flat < loop->extent, body);
+  if (!exact) body = guarded(flat < loop->extent, body);
   for (size_t i = vars.size(); i-- > 0;) body = for_loop(vars[i], 0, extents[i], ForKind::kSerial, body);
+  body = simplified(body, bounds_of_loops(program_, path.loops()));
   commit(replaced(path, body), {names, "split", {TraceArg::name(name), list}, {}, {}});
   return names;
 }
@@ -267,7 +294,7 @@ void Schedule::pad(const std::string& name, int64_t multiple) {
   if (multiple < 1 || multiple > kMaxFactor) refuse(refusal::kArguments, fmt::format("pad to a multiple of {}", multiple), "1 or more");
   Expr extent = simplify(ceildiv(loop->extent, multiple) * Expr(multiple));
   Stmt body = loop->stmts[0];
-  if (!is_true(simplify(equal(extent, loop->extent)))) body = if_then(loop->var < loop->begin + loop->extent, body);
+  if (!is_true(simplify(equal(extent, loop->extent)))) body = guarded(loop->var < loop->begin + loop->extent, body);
   commit(replaced(path, for_loop(loop->var, loop->begin, extent, ForKind::kSerial, body)),
          {{}, "pad", {TraceArg::name(name), TraceArg::integer(multiple)}, {}, {}});
 }

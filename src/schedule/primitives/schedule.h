@@ -57,10 +57,15 @@ class Schedule {
   void pad(const std::string& loop, int64_t multiple);
 
   // ---- reductions
-  // The stores that the reduction starts from move out of `loop`, into a nest of their own before it.
+  // The loop becomes two, one after the other: the first has the statements before the one that holds `block` (a store,
+  // by its name), the second that and what follows (loop distribution). Loops of the first get names with "_before".
+  void fission(const std::string& loop, const std::string& block);
+  // The store that the reduction starts from moves out of `loop`, into a nest of its own before it, whose loops have
+  // names that end in "_init". `block`: a buffer with one such store, or the store's name.
   void decompose_reduction(const std::string& block, const std::string& loop);
   // Partial results for each iteration of `loop` of the reduction, in a buffer of one more dimension (the first), which
-  // a second nest then combines. The sum is taken in another order.
+  // a second nest then combines. The sum is taken in another order. Loops of the nest that clears them have names with
+  // "_init", those of the one that combines them with "_final".
   std::string rfactor(const std::string& block, const std::string& loop, std::string as = "");
 
   // ---- stages and memory
@@ -71,10 +76,11 @@ class Schedule {
   // The stage's value stands where it was loaded; the stage and its memory are gone.
   void compute_inline(const std::string& stage);
   // A copy of a buffer, in front of the outermost statement that reads it, which all of them (or those of the stage
-  // `reader`) read instead.
+  // `reader`) read instead. Answers the copy; its loops are called copy_0, copy_1, ...
   std::string cache_read(const std::string& buffer, MemoryScope scope, const std::string& reader = "",
                          std::string as = "");
-  // The stage computes into a new buffer, which is copied to the old one behind it. Answers the new buffer.
+  // The stage computes into a new buffer, which is copied to the old one behind it. Answers the new buffer; the loops
+  // of the copy are called stage_0, stage_1, ...
   std::string cache_write(const std::string& stage, MemoryScope scope, std::string as = "");
   void set_scope(const std::string& buffer, MemoryScope scope);
   // The allocation moves out of `loop` and of all loops between, with a dimension for each that is not reduced over:
@@ -89,9 +95,10 @@ class Schedule {
   void tensorize(const std::string& loop, const std::string& intrinsic);
   // Iterations side by side: each statement in the loop is copied per iteration, innermost and unrolled.
   void virtual_thread(const std::string& loop);
-  // The first `count` statements of the loop's body run `depth` iterations ahead of the others.
+  // The first `count` statements of the loop's body run one iteration ahead of the others; what they fill for them is
+  // kept twice.
   void software_pipeline(const std::string& loop, int64_t count);
-  // REQUIRES nothing and refuses: no target of the loop IR has such axes.
+  // Always refuses (TSR-3411): the loop IR has no axes of GPU threads yet.
   void bind(const std::string& loop, const std::string& axis);
   // `key` "fma": multiply and add of a statement in one rounding (value 1).
   void annotate(const std::string& statement, const std::string& key, int64_t value);
