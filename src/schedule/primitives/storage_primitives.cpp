@@ -48,6 +48,17 @@ Stmt rewritten(const Stmt& s, const BufferPtr& from, const BufferPtr& to,
       [&](const Stmt& node) { return store(to, index(node->indices), node->value); });
 }
 
+// A copy of a whole buffer reads all of it: some store must be known to reach every element.
+void require_covered(const StagePlace& place, const BufferPtr& buffer, const char* primitive) {
+  for (const size_t p : place.producers)
+    for (const StmtPath& path : find_statements(
+             place.children[p], [&](const Stmt& s) { return s->kind == StmtKind::kStore && s->buffer == buffer; }))
+      if (!loads_buffer(path.stmt()->value, buffer.get()) && covers_buffer(path, 0)) return;
+  refuse(refusal::kRegion, fmt::format("{}: no store is known to reach every element of {}", primitive, buffer->name),
+         "a stage of which one store covers the buffer",
+         fmt::format("put '{}' before the lines that rewrite the stage's loops", primitive));
+}
+
 }  // namespace
 
 std::string Schedule::cache_read(const std::string& buffer_name, MemoryScope scope, const std::string& reader, std::string as) {
@@ -84,6 +95,7 @@ std::string Schedule::cache_read(const std::string& buffer_name, MemoryScope sco
     body = alloc(copy, seq({nest, redirect(program_.body)}));
   } else {
     const StagePlace place = stage_place(program_, buffer, "cache_read");
+    require_covered(place, buffer, "cache_read");
     const size_t last = place.producers.back();
     std::vector<Stmt> before(place.children.begin(), place.children.begin() + static_cast<std::ptrdiff_t>(last) + 1);
     std::vector<Stmt> after(place.children.begin() + static_cast<std::ptrdiff_t>(last) + 1, place.children.end());
@@ -108,15 +120,7 @@ std::string Schedule::cache_write(const std::string& stage, MemoryScope scope, s
   const std::string name =
       new_names(program_, as.empty() ? Names{} : Names{as}, {fmt::format("{}_{}", stage, scope_word(scope))})[0];
   const BufferPtr cache = make_buffer(name, buffer->dtype, buffer->shape, scope);
-  bool covered = false;
-  for (const size_t p : place.producers)
-    for (const StmtPath& path : find_statements(place.children[p], [&](const Stmt& s) {
-           return s->kind == StmtKind::kStore && s->buffer == buffer;
-         }))
-      covered = covered || (!loads_buffer(path.stmt()->value, buffer.get()) && covers_buffer(path, 0));
-  if (!covered)
-    refuse(refusal::kRegion, fmt::format("cache_write: no store is known to reach every element of {}", stage),
-           "a stage of which one store covers the buffer", "cache_write before its loops are rewritten");
+  require_covered(place, buffer, "cache_write");
   const size_t first = place.producers.front();
   const size_t last = place.producers.back();
   std::vector<Stmt> before(place.children.begin(), place.children.begin() + static_cast<std::ptrdiff_t>(first));

@@ -1,0 +1,193 @@
+#include "random_schedule.h"
+
+#include "loop/intrinsic.h"
+#include "schedule/primitives/loop_tree.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+class Random {
+ public:
+  Random(const Schedule& s, std::mt19937_64& random) : random_(random), program_(s.program()) {
+    loops_ = loop_names(program_);
+    for (const BufferPtr& buffer : buffers_of(program_)) buffers_.push_back(buffer->name);
+  }
+  size_t below(size_t n) { return n == 0 ? 0 : random_() % n; }
+  std::string pick(const Names& names) { return names.empty() ? "none" : names[below(names.size())]; }
+  std::string loop() { return pick(loops_); }
+  std::string buffer() { return pick(buffers_); }
+  std::string allocated() {
+    Names names;
+    for (const BufferPtr& buffer : buffers_of(program_))
+      if (find_alloc(program_.body, buffer.get())) names.push_back(buffer->name);
+    return pick(names);
+  }
+  // A loop around the allocation of a buffer, or any.
+  std::string loop_around(const std::string& buffer) {
+    for (const BufferPtr& b : buffers_of(program_)) {
+      if (b->name != buffer) continue;
+      if (const auto path = find_alloc(program_.body, b.get())) return one_of(path->loops());
+      const auto stores = find_statements(
+          program_.body, [&](const Stmt& s) { return s->kind == StmtKind::kStore && s->buffer == b; });
+      if (!stores.empty()) return one_of(stores[below(stores.size())].loops());
+    }
+    return loop();
+  }
+  // Loops that stand in each other: a stretch of the way to a random store.
+  Names nest() {
+    const auto stores = find_statements(program_.body, [](const Stmt& s) { return s->kind == StmtKind::kStore; });
+    if (stores.empty()) return {};
+    const std::vector<Stmt> loops = stores[below(stores.size())].loops();
+    if (loops.size() < 2) return {};
+    const size_t first = below(loops.size() - 1);
+    const size_t count = 2 + below(std::min<size_t>(loops.size() - first - 1, 3));
+    Names names;
+    for (size_t i = first; i < loops.size() && names.size() < count; ++i) names.push_back(loops[i]->var->name);
+    return names;
+  }
+  std::string statement() {
+    const auto stores = find_statements(program_.body, [](const Stmt& s) { return s->kind == StmtKind::kStore; });
+    if (stores.empty()) return "none";
+    const Stmt s = stores[below(stores.size())].stmt();
+    size_t number = 0;
+    for (const StmtPath& path : stores) {
+      if (path.stmt().same_node(s)) break;
+      number += path.stmt()->buffer == s->buffer;
+    }
+    return s->buffer->name + "#" + std::to_string(number);
+  }
+  std::string loop_around_statement(const std::string& statement) {
+    return loop_around(statement.substr(0, statement.find('#')));
+  }
+  int64_t factor() {
+    static constexpr int64_t kFactors[] = {1, 2, 2, 3, 4, 4, 5, 8, 16};
+    return kFactors[below(std::size(kFactors))];
+  }
+  const Buffer* find(const std::string& name) {
+    for (const BufferPtr& b : buffers_of(program_))
+      if (b->name == name) return b.get();
+    return nullptr;
+  }
+  std::mt19937_64& random_;
+
+ private:
+  std::string one_of(const std::vector<Stmt>& loops) {
+    return loops.empty() ? loop() : loops[below(loops.size())]->var->name;
+  }
+  LoopProgram program_;
+  Names loops_, buffers_;
+};
+
+void apply_one(Schedule& s, const std::string& what, Random& r) {
+  const auto scope = [&] { return r.below(5) == 0 ? MemoryScope::kRegister : MemoryScope::kLocal; };
+  if (what == "split") {
+    std::vector<std::optional<int64_t>> factors(2 + r.below(2));
+    for (size_t i = 1; i < factors.size(); ++i) factors[i] = r.factor();
+    if (r.below(4) == 0) std::swap(factors[0], factors.back());
+    s.split(r.loop(), factors);
+  } else if (what == "fuse") {
+    s.fuse(r.nest());
+  } else if (what == "reorder") {
+    Names names = r.nest();
+    std::shuffle(names.begin(), names.end(), r.random_);
+    s.reorder(names);
+  } else if (what == "tile") {
+    const Names names = r.nest();
+    if (names.size() >= 2) s.tile(names[0], names[1], r.factor(), r.factor());
+  } else if (what == "vectorize") {
+    s.vectorize(r.loop());
+  } else if (what == "unroll") {
+    s.unroll(r.loop());
+  } else if (what == "parallel") {
+    s.parallel(r.loop());
+  } else if (what == "pad") {
+    s.pad(r.loop(), r.factor());
+  } else if (what == "fission") {
+    const std::string statement = r.statement();
+    s.fission(r.loop_around_statement(statement), statement);
+  } else if (what == "decompose_reduction") {
+    const std::string buffer = r.buffer();
+    s.decompose_reduction(buffer, r.loop_around(buffer));
+  } else if (what == "rfactor") {
+    s.rfactor(r.buffer() + ".update", r.loop());
+  } else if (what == "compute_at") {
+    s.compute_at(r.allocated(), r.loop());
+  } else if (what == "reverse_compute_at") {
+    s.reverse_compute_at(r.buffer(), r.loop());
+  } else if (what == "compute_inline") {
+    s.compute_inline(r.allocated());
+  } else if (what == "cache_read") {
+    s.cache_read(r.buffer(), scope(), r.below(3) == 0 ? r.buffer() : "");
+  } else if (what == "cache_write") {
+    s.cache_write(r.buffer(), scope());
+  } else if (what == "set_scope") {
+    s.set_scope(r.allocated(), scope());
+  } else if (what == "store_at") {
+    const std::string buffer = r.allocated();
+    s.store_at(buffer, r.loop_around(buffer));
+  } else if (what == "transform_layout") {
+    const std::string name = r.allocated();
+    const Buffer* buffer = r.find(name);
+    if (!buffer) return;
+    std::vector<Var> vars;
+    std::vector<Expr> index;
+    for (size_t d = 0; d < buffer->shape.size(); ++d) {
+      vars.push_back(make_var("d" + std::to_string(d)));
+      if (r.below(2) == 0) {
+        index.push_back(vars.back());
+      } else {
+        const int64_t c = r.factor();
+        index.push_back(floordiv(vars.back(), c));
+        index.push_back(floormod(vars.back(), c));
+      }
+    }
+    std::shuffle(index.begin(), index.end(), r.random_);
+    s.transform_layout(name, vars, index);
+  } else if (what == "virtual_thread") {
+    s.virtual_thread(r.loop());
+  } else if (what == "software_pipeline") {
+    s.software_pipeline(r.loop(), 1 + static_cast<int64_t>(r.below(2)));
+  } else if (what == "annotate") {
+    s.annotate(r.statement(), "fma", 1);
+  } else if (what == "tensorize") {
+    const auto all = all_intrinsics();
+    s.tensorize(r.loop(), all[r.below(all.size())].name);
+  } else if (what == "sample_perfect_tile") {
+    s.sample_perfect_tile(r.loop(), 2 + static_cast<int64_t>(r.below(2)), 16, &r.random_);
+  }
+}
+
+}  // namespace
+
+int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, PrimitiveCounts* counts) {
+  // Structure first, kinds of loops last, as people write them: what is vectorized or unrolled is refused by most.
+  static const Names kStructure = {"split", "split", "fuse", "reorder", "reorder", "tile", "fission", "decompose_reduction",
+                                   "rfactor", "compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at", "compute_inline",
+                                   "cache_read", "cache_write", "set_scope", "store_at", "transform_layout", "pad",
+                                   "software_pipeline", "annotate", "sample_perfect_tile"};
+  static const Names kKinds = {"vectorize", "vectorize", "unroll", "parallel", "virtual_thread", "set_scope", "split", "tensorize"};
+  int taken = 0;
+  for (int i = 0; i < tries; ++i) {
+    Random r(schedule, random);
+    const bool structure = i < tries * 2 / 3 ? r.below(10) > 0 : r.below(3) == 0;
+    const Names& from = structure ? kStructure : kKinds;
+    const std::string& what = from[r.below(from.size())];
+    bool ok = true;
+    try {
+      const size_t before = schedule.steps().size();
+      apply_one(schedule, what, r);
+      ok = schedule.steps().size() > before;
+    } catch (const UserError&) {
+      ok = false;
+    }
+    taken += ok;
+    if (counts) {
+      ++(*counts)[what].first;
+      (*counts)[what].second += ok;
+    }
+  }
+  return taken;
+}
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+// Any schedule that is not refused computes what the program did: random primitives on the naive loops of many
+// operators, in the interpreter (which also reports what is read before it is stored to, and what is outside of its
+// buffer), now and then as compiled code. The trace of each reads back and replays to the same program.
+// TESSERA_TEST_CASES: schedules per operator; TESSERA_TEST_SEED: others.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "codegen_harness.h"
+#include "loop/parser.h"
+#include "loop/printer.h"
+#include "loop_passes/pass.h"
+#include "random_schedule.h"
+#include "schedule/trace.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+int64_t from_environment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::atoll(text) : otherwise;
+}
+
+// Empty, or what is wrong with the schedule of that seed.
+std::string run_case(const LoopProgram& original, uint64_t seed, bool native, PrimitiveCounts& counts, int& steps) {
+  std::mt19937_64 random(seed);
+  Schedule schedule(original);
+  try {
+    steps = apply_random(schedule, 12 + static_cast<int>(random() % 20), random, &counts);
+    const std::string trace = schedule.trace();
+    const std::string text = print(schedule.program());
+    const std::string context = "\n" + trace + text;
+    const std::vector<TraceStep> read = parse_trace(trace);
+    if (print_trace(read) != trace) return "the trace prints differently after it was read:\n" + print_trace(read) + context;
+    Schedule again(original);
+    replay(again, read);
+    if (print(again.program()) != text) return "the replayed program differs:\n" + print(again.program()) + context;
+    if (print(parse_loop_program(text)) != text) return "the program's text does not read back" + context;
+    const std::vector<Tensor> inputs = random_inputs(original, static_cast<uint32_t>(seed));
+    const std::vector<Tensor> want = run_interpreted(original, inputs);
+    try {
+      const std::vector<Tensor> got = run_interpreted(schedule.program(), inputs);
+      for (size_t i = 0; i < want.size(); ++i)
+        if (const std::string d = difference(got[i], want[i], 5e-5); !d.empty()) return "output " + std::to_string(i) + ": " + d + context;
+      if (!native) return "";
+      try {
+        schedule.check_finished();
+      } catch (const UserError&) {
+        return "";
+      }
+      LoopProgram lowered = schedule.program();
+      const Target target = parse_target(runnable_targets().back());
+      for (const LoopPass& pass : loop_pipeline()) lowered = pass.run(lowered, {target, 3});
+      const NativeModule module(program_of(lowered), target);
+      HostOptions host;
+      host.threads = 2;
+      const std::vector<Tensor> compiled = module.run(inputs, host);
+      for (size_t i = 0; i < want.size(); ++i)
+        if (const std::string d = difference(compiled[i], want[i], 5e-5); !d.empty())
+          return "compiled, output " + std::to_string(i) + ": " + d + context;
+    } catch (const InternalError& error) {
+      return std::string("running: ") + error.what() + context;
+    }
+  } catch (const std::exception& error) {
+    return std::string(error.what()) + "\n" + schedule.trace() + print(schedule.program());
+  }
+  return "";
+}
+
+TEST(RandomSchedules, KeepWhatEveryOperatorComputes) {
+  const int64_t cases = from_environment("TESSERA_TEST_CASES", 12);
+  const auto seed = static_cast<uint64_t>(from_environment("TESSERA_TEST_SEED", 1));
+  PrimitiveCounts counts;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TESSERA_SOURCE_DIR) + "/tests/schedule/kernels"))
+    files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  ASSERT_GE(files.size(), 15u);
+  int failures = 0;
+  for (const auto& file : files) {
+    std::ifstream stream(file);
+    std::stringstream text;
+    text << stream.rdbuf();
+    const std::vector<LoopProgram> kernels = parse_loop_programs(text.str(), file.string());
+    int64_t legal = 0, total_steps = 0;
+    for (uint64_t n = 0; legal < cases; ++n) {
+      ASSERT_LT(n, static_cast<uint64_t>(cases) * 20 + 100) << file << ": too few schedules are legal";
+      int steps = 0;
+      const uint64_t case_seed = seed * 1000003 + n;
+      const LoopProgram& kernel = kernels[n % kernels.size()];
+      const std::string problem = run_case(kernel, case_seed, n % 8 == 0, counts, steps);
+      if (!problem.empty()) {
+        ADD_FAILURE() << file.stem() << " " << kernel.name << ", seed " << case_seed << ": " << problem << "\noriginal:\n" << print(kernel);
+        if (++failures > 3) return;
+        break;
+      }
+      legal += steps > 0;
+      total_steps += steps;
+    }
+    std::cout << file.stem().string() << ": " << legal << " schedules, " << total_steps << " primitives\n";
+  }
+  for (const auto& [name, count] : counts)
+    std::cout << "  " << name << ": " << count.second << " of " << count.first << " taken\n";
+  // Of a tensorized nest random arguments make none.
+  counts.erase("tensorize");
+  if (failures == 0 && cases >= 12) {
+    for (const auto& [name, count] : counts)
+      EXPECT_GT(count.second, 0) << name << " was never taken: the test does not see it";
+  }
+}
+
+}  // namespace
+}  // namespace tessera
