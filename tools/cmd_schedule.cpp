@@ -19,7 +19,7 @@ namespace tessera {
 namespace {
 
 struct ScheduleCommand {
-  std::string file, kernel, emit, output = "-", target = "native";
+  std::string file, kernel, emit, output = "-", target = "native", l1, l2;
   std::vector<std::string> apply;
   int threads = 1;
   bool check = false, bench = false, only_scheduled = false, json = false, list_primitives = false;
@@ -30,7 +30,8 @@ const std::vector<std::pair<std::string, ScheduleEmit>> kEmits = {{"loop", Sched
                                                                   {"trace", ScheduleEmit::kTrace},
                                                                   {"llvm", ScheduleEmit::kLlvm},
                                                                   {"asm", ScheduleEmit::kAsm},
-                                                                  {"mca", ScheduleEmit::kMca}};
+                                                                  {"mca", ScheduleEmit::kMca},
+                                                                  {"cache", ScheduleEmit::kCache}};
 
 std::string read_text(const std::string& file, const char* what) {
   if (file == "-") return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -41,6 +42,10 @@ int list_primitives() {
   for (const SchedulePrimitive& primitive : schedule_primitives())
     fmt::print("{}\n    {}\n", primitive.usage, primitive.summary);
   return kExitOk;
+}
+
+std::optional<CacheShape> cache_of(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(parse_cache(text));
 }
 
 void write_output(const ScheduleCommand& command, const std::string& text) {
@@ -72,7 +77,7 @@ int schedule(const ScheduleCommand& command) {
 
   const std::string emit = command.emit.empty() && !command.check && !command.bench ? "loop" : command.emit;
   for (const auto& [name, what] : kEmits)
-    if (name == emit) write_output(command, emit_scheduled(loops, what));
+    if (name == emit) write_output(command, emit_scheduled(loops, what, cache_of(command.l1), cache_of(command.l2)));
 
   nlohmann::json report;
   bool agrees = true;
@@ -133,10 +138,12 @@ Command add_schedule_command(CLI::App& root) {
   std::vector<std::string> levels;
   for (const auto& [name, what] : kEmits) levels.push_back(name);
   app->add_option("--emit", command->emit,
-                  "What to print: the scheduled loops, the schedule as it is recorded, LLVM IR, assembly, or what llvm-mca says "
-                  "about the innermost loop; default: loop, unless --check or --bench is given")
+                  "What to print: the scheduled loops, the schedule as it is recorded, LLVM IR, assembly, what llvm-mca says "
+                  "about the innermost loop, or misses of simulated caches; default: loop, unless --check or --bench is given")
       ->check(CLI::IsMember(levels))
-      ->type_name("loop|trace|llvm|asm|mca");
+      ->type_name("LEVEL");
+  app->add_option("--l1", command->l1, "The L1 cache of --emit cache; default: the target's")->type_name("32K/8");
+  app->add_option("--l2", command->l2, "The L2 cache of --emit cache; default: the target's")->type_name("1M/8");
   app->add_option("-o,--output", command->output, "Where --emit writes; '-' is standard output")
       ->capture_default_str()
       ->type_name("FILE");

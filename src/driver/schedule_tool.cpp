@@ -21,6 +21,7 @@ namespace tessera {
 namespace {
 
 constexpr double kMaxInterpretedStores = 20e6;
+constexpr int64_t kMaxSimulatedAccesses = 2'000'000'000;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -83,8 +84,14 @@ ScheduledLoops apply_schedules(const ScheduleJob& job) {
   return result;
 }
 
-std::string emit_scheduled(const ScheduledLoops& loops, ScheduleEmit emit) {
+std::string emit_scheduled(const ScheduledLoops& loops, ScheduleEmit emit, const std::optional<CacheShape>& l1,
+                           const std::optional<CacheShape>& l2) {
   switch (emit) {
+    case ScheduleEmit::kCache: {
+      const CacheShape first = l1.value_or(CacheShape{loops.target.l1_bytes, 8});
+      const CacheShape second = l2.value_or(CacheShape{loops.target.l2_bytes, 8});
+      return cache_text(simulate_caches(loops.scheduled, first, second, kMaxSimulatedAccesses), first, second);
+    }
     case ScheduleEmit::kLoop: return print(loops.scheduled);
     case ScheduleEmit::kTrace: return print_trace(loops.steps);
     default: break;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diagnose/compare.h"
+#include "driver/cache_sim.h"
 #include "driver/options.h"
 #include "loop/stmt.h"
 #include "schedule/trace_step.h"
@@ -32,10 +33,12 @@ struct ScheduledLoops {
 // schedule).
 ScheduledLoops apply_schedules(const ScheduleJob& job);
 
-enum class ScheduleEmit : uint8_t { kLoop, kTrace, kLlvm, kAsm, kMca };
-// The scheduled program at a level; kMca: what llvm-mca says about its innermost loop. UserError TSR-3422 when there is
-// no llvm-mca, TSR-3423 when it fails.
-std::string emit_scheduled(const ScheduledLoops& loops, ScheduleEmit emit);
+enum class ScheduleEmit : uint8_t { kLoop, kTrace, kLlvm, kAsm, kMca, kCache };
+// The scheduled program at a level; kMca: what llvm-mca says about its innermost loop (UserError TSR-3422 when there is
+// no llvm-mca, TSR-3423 when it fails); kCache: misses of simulated caches (cache_sim.h), of those sizes (defaults: the
+// target's, 8-way) and up to 2e9 accesses.
+std::string emit_scheduled(const ScheduledLoops& loops, ScheduleEmit emit, const std::optional<CacheShape>& l1 = {},
+                           const std::optional<CacheShape>& l2 = {});
 
 // One comparison of the scheduled program with the original on random inputs.
 struct ScheduleCheck {

@@ -291,6 +291,20 @@ TEST(CodegenLoops, ParallelLoopUsesWhatIsAroundIt) {
   EXPECT_EQ(calls, 3) << "the copies are large enough to be split, the parts are not";
 }
 
+// The task of each copy has the copy's constant in it, and its allocation the same place.
+TEST(CodegenLoops, ParallelLoopInsideUnrolledOne) {
+  expect_agrees(R"(kernel @k(x: f32[2,64,8]) -> (y: f32[2,64]) {
+    unrolled for u in 0..2 {
+      parallel for i in 0..64 {
+        alloc acc: f32[1] local
+        acc[0] = 0:f32
+        for j in 0..8 { acc[0] = (acc[0] + x[u, i, j]) }
+        y[u, i] = acc[0]
+      }
+    }
+  })");
+}
+
 TEST(CodegenLoops, ScratchPerWorker) {
   // 40 KB per task: too large for the stack. The tasks of two workers must not share it.
   expect_agrees(R"(kernel @k(x: f32[40,10000]) -> (y: f32[40,10000]) {

@@ -27,8 +27,8 @@ struct Planner {
         scratch_used += place.bytes;
         plan.scratch_bytes = std::max(plan.scratch_bytes, scratch_used);
       }
-      // A statement node may appear twice: the later place must be free at both.
-      const auto [it, fresh] = plan.places.emplace(s.get(), place);
+      // A statement may appear twice: the later place must be free at both.
+      const auto [it, fresh] = plan.places.emplace(s->buffer.get(), place);
       if (!fresh && !it->second.on_stack) it->second.offset = std::max(it->second.offset, place.offset);
     }
     for (const Stmt& child : s->stmts) visit(child, scratch_used);

@@ -15,7 +15,7 @@ struct LocalPlace {
 };
 
 struct LocalPlan {
-  std::unordered_map<const StmtNode*, LocalPlace> places;  // by the alloc statement
+  std::unordered_map<const Buffer*, LocalPlace> places;  // passes may rebuild the alloc statement, not its buffer
   int64_t scratch_bytes = 0;                               // per worker; a multiple of 64
 };
 

@@ -170,7 +170,7 @@ void KernelEmitter::emit_alloc(const Stmt& s) {
       for (const Chunk& chunk : place.chunks)
         place.cells.push_back(stack_slot(cell_type(buffer.dtype, chunk.lanes), buffer.name, llvm::Align(64)));
   } else {
-    const LocalPlace& local = locals_.places.at(s.get());
+    const LocalPlace& local = locals_.places.at(&buffer);
     Value* pointer = nullptr;
     if (local.on_stack) {
       pointer = stack_slot(llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(local.bytes)), buffer.name,
