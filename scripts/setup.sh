@@ -25,6 +25,7 @@ packages=(
   fonts-wqy-microhei            # the text that the demo draws: Latin and Chinese letters in one small font
   libgtest-dev libgmock-dev libbenchmark-dev
   qemu-user g++-aarch64-linux-gnu  # tests run modules for AArch64
+  libisl-dev                    # the oracle of what schedules are legal, in tests
   python3-venv python3-dev ca-certificates
 )
 dev_packages=(clang-format-19 clang-tidy-19)

@@ -26,12 +26,9 @@ struct ScheduleCommand {
   double seconds = 2;
 };
 
-const std::vector<std::pair<std::string, ScheduleEmit>> kEmits = {{"loop", ScheduleEmit::kLoop},
-                                                                  {"trace", ScheduleEmit::kTrace},
-                                                                  {"llvm", ScheduleEmit::kLlvm},
-                                                                  {"asm", ScheduleEmit::kAsm},
-                                                                  {"mca", ScheduleEmit::kMca},
-                                                                  {"cache", ScheduleEmit::kCache}};
+const std::vector<std::pair<std::string, ScheduleEmit>> kEmits = {
+    {"loop", ScheduleEmit::kLoop}, {"trace", ScheduleEmit::kTrace}, {"llvm", ScheduleEmit::kLlvm},
+    {"asm", ScheduleEmit::kAsm},   {"mca", ScheduleEmit::kMca},     {"cache", ScheduleEmit::kCache}};
 
 std::string read_text(const std::string& file, const char* what) {
   if (file == "-") return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -100,7 +97,8 @@ int schedule(const ScheduleCommand& command) {
     const auto share = [&](double ms) { return 100 * gflops(ms) / bench.peak_gflops; };
     if (!command.json) {
       const auto line = [&](const char* what, double ms) {
-        fmt::print("{:<10}{:>12.4f} ms {:>10.2f} GFLOP/s {:>7.2f} % of the multiply-add peak\n", what, ms, gflops(ms), share(ms));
+        fmt::print("{:<10}{:>12.4f} ms {:>10.2f} GFLOP/s {:>7.2f} % of the multiply-add peak\n", what, ms, gflops(ms),
+                   share(ms));
       };
       if (!command.only_scheduled) line("original", bench.original_ms);
       line("scheduled", bench.scheduled_ms);
@@ -129,7 +127,8 @@ int schedule(const ScheduleCommand& command) {
 
 Command add_schedule_command(CLI::App& root) {
   const auto command = std::make_shared<ScheduleCommand>();
-  CLI::App* app = root.add_subcommand("schedule", "Rewrite a loop program by schedules in text form; check and time it");
+  CLI::App* app =
+      root.add_subcommand("schedule", "Rewrite a loop program by schedules in text form; check and time it");
   app->add_option("FILE", command->file, "FILE.loop; '-' reads standard input")->type_name("");
   app->add_option("--apply", command->apply, "Schedule to apply (may be given several times: one after another)")
       ->allow_extra_args(false)
@@ -137,9 +136,10 @@ Command add_schedule_command(CLI::App& root) {
   app->add_option("--kernel", command->kernel, "The kernel of the file, where it has several")->type_name("NAME");
   std::vector<std::string> levels;
   for (const auto& [name, what] : kEmits) levels.push_back(name);
-  app->add_option("--emit", command->emit,
-                  "What to print: the scheduled loops, the schedule as it is recorded, LLVM IR, assembly, what llvm-mca says "
-                  "about the innermost loop, or misses of simulated caches; default: loop, unless --check or --bench is given")
+  app->add_option(
+         "--emit", command->emit,
+         "What to print: the scheduled loops, the schedule as it is recorded, LLVM IR, assembly, what llvm-mca says "
+         "about the innermost loop, or misses of simulated caches; default: loop, unless --check or --bench is given")
       ->check(CLI::IsMember(levels))
       ->type_name("LEVEL");
   app->add_option("--l1", command->l1, "The L1 cache of --emit cache; default: the target's")->type_name("32K/8");

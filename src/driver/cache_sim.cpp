@@ -159,8 +159,7 @@ class Simulator {
       if (const auto c = as_int(rest)) address.constant = *c;
       else address.general = flat;
     }
-    if (address.general)
-      return [this, address] { touch(address, evaluate(address.general)); };
+    if (address.general) return [this, address] { touch(address, evaluate(address.general)); };
     return [this, address] {
       int64_t at = address.constant;
       for (const auto& [slot, c] : address.terms) at += slots_[slot] * c;
@@ -291,20 +290,25 @@ class Simulator {
 
 }  // namespace
 
-CacheCounts simulate_caches(const LoopProgram& program, const CacheShape& l1, const CacheShape& l2, int64_t max_accesses) {
+CacheCounts simulate_caches(const LoopProgram& program, const CacheShape& l1, const CacheShape& l2,
+                            int64_t max_accesses) {
   for (const CacheShape& shape : {l1, l2})
     if (shape.ways < 1 || shape.ways > 64 || shape.bytes < kLine * shape.ways || shape.bytes > (int64_t{1} << 30))
-      fail(fmt::format("a cache of {} bytes in {} ways", shape.bytes, shape.ways), "up to 64 ways of lines of 64 bytes, up to 1G");
+      fail(fmt::format("a cache of {} bytes in {} ways", shape.bytes, shape.ways),
+           "up to 64 ways of lines of 64 bytes, up to 1G");
   return Simulator(l1, l2, max_accesses).run(program);
 }
 
 std::string cache_text(const CacheCounts& c, const CacheShape& l1, const CacheShape& l2) {
-  const auto share = [](int64_t part, int64_t of) { return of == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(of); };
+  const auto share = [](int64_t part, int64_t of) {
+    return of == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(of);
+  };
   return fmt::format(
-      "{} accesses{}\nL1 {} kB, {}-way: {} misses, {:.2f} % of the accesses\nL2 {} kB, {}-way: {} misses, {:.2f} % of the accesses, "
+      "{} accesses{}\nL1 {} kB, {}-way: {} misses, {:.2f} % of the accesses\nL2 {} kB, {}-way: {} misses, {:.2f} % of "
+      "the accesses, "
       "{:.1f} MB from beyond\n",
-      c.accesses, c.complete ? "" : " (the simulation ended here; the program goes on)", l1.bytes >> 10, l1.ways, c.l1_misses,
-      share(c.l1_misses, c.accesses), l2.bytes >> 10, l2.ways, c.l2_misses, share(c.l2_misses, c.accesses),
+      c.accesses, c.complete ? "" : " (the simulation ended here; the program goes on)", l1.bytes >> 10, l1.ways,
+      c.l1_misses, share(c.l1_misses, c.accesses), l2.bytes >> 10, l2.ways, c.l2_misses, share(c.l2_misses, c.accesses),
       static_cast<double>(c.l2_misses) * kLine / 1e6);
 }
 

@@ -27,7 +27,8 @@ struct CacheCounts {
 };
 
 // UserError TSR-3425 for a program whose sizes are not constant, or a cache that is none (ways, or less than a set).
-CacheCounts simulate_caches(const LoopProgram& program, const CacheShape& l1, const CacheShape& l2, int64_t max_accesses);
+CacheCounts simulate_caches(const LoopProgram& program, const CacheShape& l1, const CacheShape& l2,
+                            int64_t max_accesses);
 
 // "L1 32 kB 8-way: ...": the text of `--emit cache`.
 std::string cache_text(const CacheCounts& counts, const CacheShape& l1, const CacheShape& l2);

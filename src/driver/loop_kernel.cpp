@@ -11,7 +11,6 @@
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
 #include "driver/native_model.h"
-#include "tessera/compiler.h"
 #include "interp/loop_interp.h"
 #include "loop/verify.h"
 #include "loop_passes/pass.h"
@@ -19,6 +18,7 @@
 #include "package/module_writer.h"
 #include "program/memory_plan.h"
 #include "support/error.h"
+#include "tessera/compiler.h"
 
 namespace tessera {
 
@@ -60,11 +60,15 @@ LoopProgram lowered(const LoopProgram& program, const Target& target, int opt_le
     fail(fmt::format("kernel {} has sizes that only a run knows: {}", program.name, program.symbols[0]->name),
          "kernels of constant sizes");
   for (const BufferPtr& param : program.params)
-    if (!constant_elements(*param)) fail(fmt::format("parameter {} has no constant shape", param->name), "constant shapes");
-  walk(program.body, [&](const Stmt& s) {
-    if (s->kind == StmtKind::kAlloc && !constant_elements(*s->buffer))
-      fail(fmt::format("the allocation {} has no constant shape", s->buffer->name), "constant shapes");
-  }, nullptr);
+    if (!constant_elements(*param))
+      fail(fmt::format("parameter {} has no constant shape", param->name), "constant shapes");
+  walk(
+      program.body,
+      [&](const Stmt& s) {
+        if (s->kind == StmtKind::kAlloc && !constant_elements(*s->buffer))
+          fail(fmt::format("the allocation {} has no constant shape", s->buffer->name), "constant shapes");
+      },
+      nullptr);
   LoopProgram result = program;
   const LoopPassContext context{target, opt_level};
   for (const LoopPass& pass : loop_pipeline())
@@ -82,8 +86,8 @@ double count(const LoopProgram& program, const std::function<double(const Stmt& 
     if (s->kind == StmtKind::kFor) {
       const Interval trips = bounds_of(s->extent, bounds);
       times = trips.hi ? static_cast<double>(std::max<int64_t>(*trips.hi, 0)) : 1;
-      bounds.set(s->var, Interval{bounds_of(s->begin, bounds).lo,
-                                  bounds_of(s->begin + s->extent - Expr(1), bounds).hi});
+      bounds.set(s->var,
+                 Interval{bounds_of(s->begin, bounds).lo, bounds_of(s->begin + s->extent - Expr(1), bounds).hi});
     }
     double sum = 0;
     for (const Stmt& child : s->stmts) sum += visit(child, bounds);
@@ -136,7 +140,9 @@ std::vector<Tensor> random_loop_inputs(const LoopProgram& program, uint64_t seed
     for (int64_t e = 0; e < t.num_elements(); ++e) {
       const uint64_t bits = random();
       if (is_float(buffer.dtype)) t.set_double(e, static_cast<double>(bits >> 11) * 0x1p-52 - 1);
-      else t.set_int(e, buffer.dtype == DType::kBool ? static_cast<int64_t>(bits & 1) : low + static_cast<int64_t>(bits % 9));
+      else
+        t.set_int(e,
+                  buffer.dtype == DType::kBool ? static_cast<int64_t>(bits & 1) : low + static_cast<int64_t>(bits % 9));
     }
   }
   return inputs;

@@ -37,16 +37,17 @@ std::string mnemonic(const std::string& line) {
 }
 
 bool is_branch(const std::string& word) {
-  return !word.empty() && (word[0] == 'j' || word == "b" || word.starts_with("b.") || word.starts_with("cb") ||
-                           word.starts_with("tb"));
+  return !word.empty() &&
+         (word[0] == 'j' || word == "b" || word.starts_with("b.") || word.starts_with("cb") || word.starts_with("tb"));
 }
 
 // Arithmetic of floats, on x86-64 and AArch64.
 bool is_float_arithmetic(const std::string& word) {
-  static constexpr std::array kStems = {"fmadd", "fnmadd", "fmsub", "mulps", "mulpd", "mulss", "mulsd", "addps",
-                                        "addpd", "addss",  "addsd", "maxps", "maxss", "minps", "fmla",  "fmul",
-                                        "fadd",  "divps",  "divss", "subps", "subss"};
-  return std::any_of(kStems.begin(), kStems.end(), [&](const char* stem) { return word.find(stem) != std::string::npos; });
+  static constexpr std::array kStems = {"fmadd", "fnmadd", "fmsub", "mulps", "mulpd", "mulss", "mulsd",
+                                        "addps", "addpd",  "addss", "addsd", "maxps", "maxss", "minps",
+                                        "fmla",  "fmul",   "fadd",  "divps", "divss", "subps", "subss"};
+  return std::any_of(kStems.begin(), kStems.end(),
+                     [&](const char* stem) { return word.find(stem) != std::string::npos; });
 }
 
 std::string find_mca() {
@@ -126,9 +127,10 @@ std::string analyze_inner_loop(const std::string& assembly, const Target& target
   std::string features;
   for (const std::string& feature : target.features) features += (features.empty() ? "+" : ",+") + feature;
   for (const char c : target.triple + cpu + features)
-    check(std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-+,.", c), "a target's name is no word for a shell");
-  const std::string command = fmt::format("{} -mtriple={} -mcpu={} -mattr={} -iterations=100 {} 2>&1", mca, target.triple,
-                                          cpu, features, path);
+    check(std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-+,.", c),
+          "a target's name is no word for a shell");
+  const std::string command =
+      fmt::format("{} -mtriple={} -mcpu={} -mattr={} -iterations=100 {} 2>&1", mca, target.triple, cpu, features, path);
   std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   check(pipe != nullptr, "popen");
   std::string report;

@@ -61,7 +61,8 @@ void require_runs_here(const ScheduledLoops& loops, const char* flag) {
                    .hint = "--emit works for every target"});
 }
 
-std::vector<Tensor> run_once(const LoopProgram& program, const ScheduledLoops& loops, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> run_once(const LoopProgram& program, const ScheduledLoops& loops,
+                             const std::vector<Tensor>& inputs) {
   const std::unique_ptr<Model> model = load_loops(program, loops.target, loops.num_threads);
   model->bind(inputs);
   model->run();
@@ -149,7 +150,9 @@ ScheduleBench bench_schedule(const ScheduledLoops& loops, double seconds, bool o
   probe.memory = false;
   std::vector<double> times[2];
   const auto begin = Clock::now();
-  const auto elapsed = [&](Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); };
+  const auto elapsed = [&](Clock::time_point since) {
+    return std::chrono::duration<double>(Clock::now() - since).count();
+  };
   while (bench.rounds < 3 || elapsed(begin) < seconds) {
     if (bench.rounds > 0 && elapsed(begin) > 10 * seconds) break;
     const MachinePeaks peaks = measure_machine(probe);

@@ -58,7 +58,8 @@ struct ScheduleBench {
   int rounds = 0;
   std::vector<std::string> remarks;  // what code generation did not do
 };
-// Runs take turns; about `seconds` in all unless single runs take longer. With `only_scheduled` the original is not run.
+// Runs take turns; about `seconds` in all unless single runs take longer. With `only_scheduled` the original is not
+// run.
 ScheduleBench bench_schedule(const ScheduledLoops& loops, double seconds, bool only_scheduled);
 
 }  // namespace tessera

@@ -63,9 +63,10 @@ class Args {
     for (const TraceArg& arg : step_.args) keys += !arg.key.empty();
     if (next_ + keys < step_.args.size() || keys != used_keys_) wrong("no further arguments");
     if (step_.results.size() > at_most)
-      refuse(refusal::kArguments,
-             fmt::format("{}: {} results are named", step_.primitive, step_.results.size()),
-             at_most == 0 ? "no result" : at_most == 1 ? "one result" : fmt::format("at most {}", at_most));
+      refuse(refusal::kArguments, fmt::format("{}: {} results are named", step_.primitive, step_.results.size()),
+             at_most == 0   ? "no result"
+             : at_most == 1 ? "one result"
+                            : fmt::format("at most {}", at_most));
   }
   [[noreturn]] void wrong(const std::string& expected) const {
     const SchedulePrimitive* primitive = find_schedule_primitive(step_.primitive);
@@ -199,12 +200,12 @@ void apply_sample_perfect_tile(Schedule& s, const TraceStep& step) {
 }
 
 constexpr std::array kPrimitives = {
-    SchedulePrimitive{"split", "i0, i1 = split(i, [_, 32])", "One loop becomes several; the open factor covers the rest.",
-                      apply_split},
+    SchedulePrimitive{"split", "i0, i1 = split(i, [_, 32])",
+                      "One loop becomes several; the open factor covers the rest.", apply_split},
     SchedulePrimitive{"fuse", "f = fuse([i, j])", "Loops that stand directly in each other become one.", apply_fuse},
     SchedulePrimitive{"reorder", "reorder([j, i])", "Loops of one nest change places.", apply_reorder},
-    SchedulePrimitive{"tile", "i0, j0, i1, j1 = tile(i, j, 8, 32)", "Two loops become a loop over tiles and one in them.",
-                      apply_tile},
+    SchedulePrimitive{"tile", "i0, j0, i1, j1 = tile(i, j, 8, 32)",
+                      "Two loops become a loop over tiles and one in them.", apply_tile},
     SchedulePrimitive{"pad", "pad(i, 32)", "The loop's extent becomes a multiple; what is too much does nothing.",
                       apply_with_number<&Schedule::pad>},
     SchedulePrimitive{"vectorize", "vectorize(j)", "Iterations become lanes of vectors.",
@@ -219,15 +220,16 @@ constexpr std::array kPrimitives = {
                       apply_to_two<&Schedule::decompose_reduction>},
     SchedulePrimitive{"rfactor", "C_rf = rfactor(C.update, k)", "Partial results per iteration, combined afterwards.",
                       apply_rfactor},
-    SchedulePrimitive{"compute_at", "compute_at(T, i)", "A stage moves into the loop that uses it, as far as needed there.",
+    SchedulePrimitive{"compute_at", "compute_at(T, i)",
+                      "A stage moves into the loop that uses it, as far as needed there.",
                       apply_to_two<&Schedule::compute_at>},
     SchedulePrimitive{"reverse_compute_at", "reverse_compute_at(C, i)",
                       "A stage moves into the loop that computes what it reads.",
                       apply_to_two<&Schedule::reverse_compute_at>},
     SchedulePrimitive{"compute_inline", "compute_inline(T)", "A stage's value stands where it was loaded.",
                       apply_to_loop<&Schedule::compute_inline>},
-    SchedulePrimitive{"cache_read", "A_local = cache_read(A, local)", "Readers (or reader=STAGE) use a copy of a buffer.",
-                      apply_cache_read},
+    SchedulePrimitive{"cache_read", "A_local = cache_read(A, local)",
+                      "Readers (or reader=STAGE) use a copy of a buffer.", apply_cache_read},
     SchedulePrimitive{"cache_write", "C_local = cache_write(C, local)",
                       "A stage computes into a new buffer, which is then copied.", apply_cache_write},
     SchedulePrimitive{"set_scope", "set_scope(T, register)", "An allocation lives in memory or in registers.",

@@ -28,8 +28,7 @@ class Parser {
     while (!reader_.at_end()) {
       if (steps.size() == kMaxSteps) reader_.fail("TSR-3401", fmt::format("more than {} steps", kMaxSteps));
       const std::string line = line_of(reader_.position());
-      if (line == last_line_)
-        reader_.fail("TSR-3401", "two primitives on one line", "one primitive a line");
+      if (line == last_line_) reader_.fail("TSR-3401", "two primitives on one line", "one primitive a line");
       steps.push_back(step());
     }
     return steps;

@@ -28,8 +28,8 @@ class Random {
     for (const BufferPtr& b : buffers_of(program_)) {
       if (b->name != buffer) continue;
       if (const auto path = find_alloc(program_.body, b.get())) return one_of(path->loops());
-      const auto stores = find_statements(
-          program_.body, [&](const Stmt& s) { return s->kind == StmtKind::kStore && s->buffer == b; });
+      const auto stores =
+          find_statements(program_.body, [&](const Stmt& s) { return s->kind == StmtKind::kStore && s->buffer == b; });
       if (!stores.empty()) return one_of(stores[below(stores.size())].loops());
     }
     return loop();
@@ -162,11 +162,31 @@ void apply_one(Schedule& s, const std::string& what, Random& r) {
 
 int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, PrimitiveCounts* counts) {
   // Structure first, kinds of loops last, as people write them: what is vectorized or unrolled is refused by most.
-  static const Names kStructure = {"split", "split", "fuse", "reorder", "reorder", "tile", "fission", "decompose_reduction",
-                                   "rfactor", "compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at", "compute_inline",
-                                   "cache_read", "cache_write", "set_scope", "store_at", "transform_layout", "pad",
-                                   "software_pipeline", "annotate", "sample_perfect_tile"};
-  static const Names kKinds = {"vectorize", "vectorize", "unroll", "parallel", "virtual_thread", "set_scope", "split", "tensorize"};
+  static const Names kStructure = {"split",
+                                   "split",
+                                   "fuse",
+                                   "reorder",
+                                   "reorder",
+                                   "tile",
+                                   "fission",
+                                   "decompose_reduction",
+                                   "rfactor",
+                                   "compute_at",
+                                   "compute_at",
+                                   "reverse_compute_at",
+                                   "reverse_compute_at",
+                                   "compute_inline",
+                                   "cache_read",
+                                   "cache_write",
+                                   "set_scope",
+                                   "store_at",
+                                   "transform_layout",
+                                   "pad",
+                                   "software_pipeline",
+                                   "annotate",
+                                   "sample_perfect_tile"};
+  static const Names kKinds = {"vectorize",      "vectorize", "unroll", "parallel",
+                               "virtual_thread", "set_scope", "split",  "tensorize"};
   int taken = 0;
   for (int i = 0; i < tries; ++i) {
     Random r(schedule, random);

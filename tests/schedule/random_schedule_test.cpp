@@ -36,7 +36,8 @@ std::string run_case(const LoopProgram& original, uint64_t seed, bool native, Pr
     const std::string text = print(schedule.program());
     const std::string context = "\n" + trace + text;
     const std::vector<TraceStep> read = parse_trace(trace);
-    if (print_trace(read) != trace) return "the trace prints differently after it was read:\n" + print_trace(read) + context;
+    if (print_trace(read) != trace)
+      return "the trace prints differently after it was read:\n" + print_trace(read) + context;
     Schedule again(original);
     replay(again, read);
     if (print(again.program()) != text) return "the replayed program differs:\n" + print(again.program()) + context;
@@ -46,7 +47,8 @@ std::string run_case(const LoopProgram& original, uint64_t seed, bool native, Pr
     try {
       const std::vector<Tensor> got = run_interpreted(schedule.program(), inputs);
       for (size_t i = 0; i < want.size(); ++i)
-        if (const std::string d = difference(got[i], want[i], 5e-5); !d.empty()) return "output " + std::to_string(i) + ": " + d + context;
+        if (const std::string d = difference(got[i], want[i], 5e-5); !d.empty())
+          return "output " + std::to_string(i) + ": " + d + context;
       if (!native) return "";
       try {
         schedule.check_finished();
@@ -77,7 +79,8 @@ TEST(RandomSchedules, KeepWhatEveryOperatorComputes) {
   const auto seed = static_cast<uint64_t>(from_environment("TESSERA_TEST_SEED", 1));
   PrimitiveCounts counts;
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(TESSERA_SOURCE_DIR) + "/tests/schedule/kernels"))
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(TESSERA_SOURCE_DIR) + "/tests/schedule/kernels"))
     files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   ASSERT_GE(files.size(), 15u);
@@ -95,7 +98,9 @@ TEST(RandomSchedules, KeepWhatEveryOperatorComputes) {
       const LoopProgram& kernel = kernels[n % kernels.size()];
       const std::string problem = run_case(kernel, case_seed, n % 8 == 0, counts, steps);
       if (!problem.empty()) {
-        ADD_FAILURE() << file.stem() << " " << kernel.name << ", seed " << case_seed << ": " << problem << "\noriginal:\n" << print(kernel);
+        ADD_FAILURE() << file.stem() << " " << kernel.name << ", seed " << case_seed << ": " << problem
+                      << "\noriginal:\n"
+                      << print(kernel);
         if (++failures > 3) return;
         break;
       }

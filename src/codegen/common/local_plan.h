@@ -16,7 +16,7 @@ struct LocalPlace {
 
 struct LocalPlan {
   std::unordered_map<const Buffer*, LocalPlace> places;  // passes may rebuild the alloc statement, not its buffer
-  int64_t scratch_bytes = 0;                               // per worker; a multiple of 64
+  int64_t scratch_bytes = 0;                             // per worker; a multiple of 64
 };
 
 inline constexpr int64_t kMaxStackBytes = 16 << 10;  // of all stack allocations of one kernel

@@ -16,9 +16,9 @@ struct Access {
   const Buffer* buffer = nullptr;
   std::vector<Expr> indices;
   bool is_write = false;
-  std::vector<Stmt> loops;                          // around it, outermost first
-  std::vector<std::pair<Expr, bool>> conditions;    // that hold (true) or fail (false) where it happens
-  int position = 0;                                 // of `stmt` in the text; a statement reads before it writes
+  std::vector<Stmt> loops;                        // around it, outermost first
+  std::vector<std::pair<Expr, bool>> conditions;  // that hold (true) or fail (false) where it happens
+  int position = 0;                               // of `stmt` in the text; a statement reads before it writes
   size_t private_depth = 0;  // the first so many loops are around the buffer's allocation: each iteration has its own
 };
 

@@ -54,18 +54,22 @@ void Schedule::tensorize(const std::string& loop_name, const std::string& name) 
     return s->kind == StmtKind::kStore && intrinsic->emitter == "outer_fma" ? with_fma(s) : Stmt();
   });
   if (const std::string reason = match_intrinsic(*intrinsic, body); !reason.empty())
-    refuse(refusal::kIntrinsic, fmt::format("tensorize: the nest at '{}' is not {}: {}", summary(path.stmt()), name, reason),
+    refuse(refusal::kIntrinsic,
+           fmt::format("tensorize: the nest at '{}' is not {}: {}", summary(path.stmt()), name, reason),
            intrinsic->emitter == "outer_fma"
-               ? fmt::format("unrolled v {{ unrolled p {{ vectorized l of {} {{ acc[v, p, l] = acc[v, p, l] + a * b }} }} }}, acc in registers",
+               ? fmt::format("unrolled v {{ unrolled p {{ vectorized l of {} {{ acc[v, p, l] = acc[v, p, l] + a * b }} "
+                             "}} }}, acc in registers",
                              intrinsic->lanes)
-               : fmt::format("unrolled r of {} {{ vectorized l of {} {{ y[.. r, l] = x[.. l, r] }} }}", intrinsic->lanes, intrinsic->lanes));
+               : fmt::format("unrolled r of {} {{ vectorized l of {} {{ y[.. r, l] = x[.. l, r] }} }}",
+                             intrinsic->lanes, intrinsic->lanes));
   commit(replaced(path, tensorized(intrinsic, body)),
          {{}, "tensorize", {TraceArg::name(loop_name), TraceArg::quoted(name)}, {}, {}});
 }
 
 void Schedule::annotate(const std::string& statement, const std::string& key, int64_t value) {
   if (key != "fma" || value != 1)
-    refuse(refusal::kArguments, fmt::format("annotate: nothing is known of {}={}", key, value), "fma, with the value 1");
+    refuse(refusal::kArguments, fmt::format("annotate: nothing is known of {}={}", key, value),
+           "fma, with the value 1");
   const StmtPath path = store_named(program_, statement);
   refuse_tensorized(path, "'" + statement + "'");
   const Stmt changed = with_fma(path.stmt());
@@ -78,7 +82,8 @@ void Schedule::annotate(const std::string& statement, const std::string& key, in
 
 void Schedule::bind(const std::string& loop_name, const std::string& axis) {
   loop_named(program_, loop_name);
-  refuse(refusal::kTarget, fmt::format("bind: loop {} cannot run on {}: the loop IR has no axes of GPU threads yet", loop_name, axis),
+  refuse(refusal::kTarget,
+         fmt::format("bind: loop {} cannot run on {}: the loop IR has no axes of GPU threads yet", loop_name, axis),
          "parallel, vectorize, unroll");
 }
 
@@ -97,7 +102,8 @@ class Jam {
         return seq(children);
       }
       case StmtKind::kFor:
-        if (uses_var(s->begin, loop_->var) || uses_var(s->extent, loop_->var) || s->for_kind == ForKind::kVectorized) return copies(s);
+        if (uses_var(s->begin, loop_->var) || uses_var(s->extent, loop_->var) || s->for_kind == ForKind::kVectorized)
+          return copies(s);
         return with_body(s, push(s->stmts[0]));
       case StmtKind::kIf:
         if (uses_var(s->condition, loop_->var)) return copies(s);
@@ -137,16 +143,22 @@ void Schedule::virtual_thread(const std::string& loop_name) {
   const StmtPath path = loop_named(program_, loop_name);
   refuse_tensorized(path, "loop " + loop_name);
   const Stmt& loop = path.stmt();
-  if (loop->for_kind != ForKind::kSerial || !as_int(loop->extent) || *as_int(loop->extent) > 64 || *as_int(loop->extent) < 1)
-    refuse(refusal::kStructure, fmt::format("virtual_thread: '{}' has no constant extent of 1 to 64, or is {} already", summary(loop), for_kind_name(loop->for_kind)),
+  if (loop->for_kind != ForKind::kSerial || !as_int(loop->extent) || *as_int(loop->extent) > 64 ||
+      *as_int(loop->extent) < 1)
+    refuse(refusal::kStructure,
+           fmt::format("virtual_thread: '{}' has no constant extent of 1 to 64, or is {} already", summary(loop),
+                       for_kind_name(loop->for_kind)),
            "a serial loop of a small constant extent", "split it first");
   if (contains(loop, [](const Stmt& s) { return s->kind == StmtKind::kFor && s->for_kind == ForKind::kParallel; }))
-    refuse(refusal::kStructure, fmt::format("virtual_thread: a parallel loop stands in loop {}", loop_name), "a loop inside of it");
+    refuse(refusal::kStructure, fmt::format("virtual_thread: a parallel loop stands in loop {}", loop_name),
+           "a loop inside of it");
   for (const Stmt& s : path.nodes)
     if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized)
-      refuse(refusal::kStructure, fmt::format("virtual_thread: loop {} stands inside '{}'", loop_name, summary(s)), "a loop outside of vectors");
+      refuse(refusal::kStructure, fmt::format("virtual_thread: loop {} stands inside '{}'", loop_name, summary(s)),
+             "a loop outside of vectors");
   if (const auto carried = carried_dependence(program_, path, true))
-    refuse(refusal::kDependence, fmt::format("virtual_thread: iterations of '{}' are not independent: {}", summary(loop), describe(*carried)),
+    refuse(refusal::kDependence,
+           fmt::format("virtual_thread: iterations of '{}' are not independent: {}", summary(loop), describe(*carried)),
            "a loop of independent iterations");
   LoopProgram next = program_;
   next.body = replaced(path, Jam(loop, program_).push(loop->stmts[0]));
@@ -159,7 +171,8 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
   const Stmt& loop = path.stmt();
   const auto extent = as_int(loop->extent);
   if (loop->for_kind != ForKind::kSerial || !extent || *extent < 2)
-    refuse(refusal::kStructure, fmt::format("software_pipeline: '{}' is no serial loop of a constant extent of 2 or more", summary(loop)),
+    refuse(refusal::kStructure,
+           fmt::format("software_pipeline: '{}' is no serial loop of a constant extent of 2 or more", summary(loop)),
            "a serial loop");
   // The body: allocations around a sequence.
   std::vector<BufferPtr> buffers;
@@ -170,8 +183,8 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
   }
   if (body->kind != StmtKind::kSeq || count < 1 || static_cast<size_t>(count) >= body->stmts.size())
     refuse(refusal::kStructure,
-           fmt::format("software_pipeline: the body of loop {} has {} statements, {} of them are to run ahead", loop_name,
-                       body->kind == StmtKind::kSeq ? body->stmts.size() : 1, count),
+           fmt::format("software_pipeline: the body of loop {} has {} statements, {} of them are to run ahead",
+                       loop_name, body->kind == StmtKind::kSeq ? body->stmts.size() : 1, count),
            "1 or more, and fewer than all");
   const auto middle = body->stmts.begin() + static_cast<std::ptrdiff_t>(count);
   Stmt first = seq({body->stmts.begin(), middle});
@@ -181,7 +194,9 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
   std::vector<Access> ahead, behind;
   for (Access& access : accesses_of(program_)) {
     if (access.loops.size() <= depth || !access.loops[depth].same_node(loop)) continue;
-    if (std::find_if(buffers.begin(), buffers.end(), [&](const BufferPtr& b) { return b.get() == access.buffer; }) != buffers.end()) continue;
+    if (std::find_if(buffers.begin(), buffers.end(), [&](const BufferPtr& b) { return b.get() == access.buffer; }) !=
+        buffers.end())
+      continue;
     const bool in_first = contains(first, [&](const Stmt& s) { return s.same_node(access.stmt); });
     (in_first ? ahead : behind).push_back(std::move(access));
   }
@@ -190,7 +205,8 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
   for (const Access& b : behind)
     for (const Access& a : ahead)
       if (may_conflict(b, a, relations))
-        refuse(refusal::kDependence, fmt::format("software_pipeline: {}", describe({b, a})), "a first part that does not need the second part of the iteration before");
+        refuse(refusal::kDependence, fmt::format("software_pipeline: {}", describe({b, a})),
+               "a first part that does not need the second part of the iteration before");
   // What goes from the first part to the second has room for two iterations.
   const Expr parity = floormod(simplify(loop->var - loop->begin), 2);
   std::vector<BufferPtr> doubled;
@@ -198,10 +214,13 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
     const auto uses = [&](const Stmt& s) { return reads_buffer(s, buffer.get()) || writes_buffer(s, buffer.get()); };
     const bool shared = uses(first) && uses(second);
     if (shared && buffer->scope == MemoryScope::kRegister)
-      refuse(refusal::kStructure, fmt::format("software_pipeline: {} is in registers, which two iterations cannot take turns in", buffer->name),
-             fmt::format("set_scope({}, local)", buffer->name));
+      refuse(
+          refusal::kStructure,
+          fmt::format("software_pipeline: {} is in registers, which two iterations cannot take turns in", buffer->name),
+          fmt::format("set_scope({}, local)", buffer->name));
     if (shared && reads_buffer(first, buffer.get()) && writes_buffer(second, buffer.get()))
-      refuse(refusal::kDependence, fmt::format("software_pipeline: both parts store to {}", buffer->name), "a buffer that the first part fills");
+      refuse(refusal::kDependence, fmt::format("software_pipeline: both parts store to {}", buffer->name),
+             "a buffer that the first part fills");
     std::vector<Expr> shape = buffer->shape;
     if (shared) shape.insert(shape.begin(), Expr(2));
     const BufferPtr next = make_buffer(buffer->name, buffer->dtype, shape, buffer->scope);
@@ -219,7 +238,8 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
     return with_fresh_definitions(substitute(part, {{loop->var.get(), where}}));
   };
   const Stmt prologue = at(first, loop->begin);
-  const Stmt steady = for_loop(loop->var, loop->begin, *extent - 1, ForKind::kSerial, seq({at(first, loop->var + Expr(1)), second}));
+  const Stmt steady =
+      for_loop(loop->var, loop->begin, *extent - 1, ForKind::kSerial, seq({at(first, loop->var + Expr(1)), second}));
   const Stmt epilogue = at(second, loop->begin + Expr(*extent - 1));
   Stmt result = simplified(seq({prologue, steady, epilogue}), bounds_of_loops(program_, path.loops()));
   for (size_t i = doubled.size(); i-- > 0;) result = alloc(doubled[i], result);
@@ -230,16 +250,20 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
 }
 
 std::vector<int64_t> Schedule::sample_perfect_tile(const std::string& loop_name, int64_t count, int64_t max_innermost,
-                                                   std::mt19937_64* random, const std::vector<int64_t>& decision, Names as) {
+                                                   std::mt19937_64* random, const std::vector<int64_t>& decision,
+                                                   Names as) {
   const StmtPath path = loop_named(program_, loop_name);
   const auto extent = as_int(path.stmt()->extent);
   if (!extent || *extent < 1)
-    refuse(refusal::kStructure, fmt::format("sample_perfect_tile: '{}' has no constant extent", summary(path.stmt())), "a loop of constant extent");
-  if (count < 2 || count > 8 || max_innermost < 1) refuse(refusal::kArguments, "sample_perfect_tile: 2 to 8 factors, the last at least 1");
+    refuse(refusal::kStructure, fmt::format("sample_perfect_tile: '{}' has no constant extent", summary(path.stmt())),
+           "a loop of constant extent");
+  if (count < 2 || count > 8 || max_innermost < 1)
+    refuse(refusal::kArguments, "sample_perfect_tile: 2 to 8 factors, the last at least 1");
   std::vector<int64_t> factors = decision;
   if (factors.empty()) {
     if (!random)
-      refuse(refusal::kArguments, "sample_perfect_tile: nothing was decided", "a line that ends in 'decided [..]' when a schedule is replayed");
+      refuse(refusal::kArguments, "sample_perfect_tile: nothing was decided",
+             "a line that ends in 'decided [..]' when a schedule is replayed");
     // Prime by prime to a factor at random; the last takes no more than it may.
     factors.assign(static_cast<size_t>(count), 1);
     int64_t rest = *extent;
@@ -257,12 +281,14 @@ std::vector<int64_t> Schedule::sample_perfect_tile(const std::string& loop_name,
   for (const int64_t f : factors) legal = legal && f >= 1 && !__builtin_mul_overflow(product, f, &product);
   if (!legal || product != *extent)
     refuse(refusal::kArguments,
-           fmt::format("sample_perfect_tile: [{}] are not {} factors of {} with the last at most {}", fmt::join(factors, ", "), count, *extent, max_innermost),
+           fmt::format("sample_perfect_tile: [{}] are not {} factors of {} with the last at most {}",
+                       fmt::join(factors, ", "), count, *extent, max_innermost),
            fmt::format("{} numbers whose product is {}", count, *extent));
   Names wishes;
   for (int64_t i = 0; i < count; ++i) wishes.push_back(fmt::format("{}_f{}", loop_name, i));
   const Names names = as.empty() ? wishes : as;
-  if (names.size() != factors.size()) refuse(refusal::kArguments, fmt::format("{} names are given for {} results", names.size(), factors.size()));
+  if (names.size() != factors.size())
+    refuse(refusal::kArguments, fmt::format("{} names are given for {} results", names.size(), factors.size()));
   commit(program_.body, {names,
                          "sample_perfect_tile",
                          {TraceArg::name(loop_name), TraceArg::integer(count), TraceArg::integer(max_innermost)},

@@ -124,8 +124,8 @@ class Solver {
         for (const auto& [v, k] : form.terms) ++(k > 0 ? uses[v].first : uses[v].second);
       if (uses.empty()) return Answer::kMaybe;
       const auto cost = [](const auto& use) { return use.second.first * use.second.second; };
-      const auto best = std::min_element(uses.begin(), uses.end(),
-                                         [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
+      const auto best =
+          std::min_element(uses.begin(), uses.end(), [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
       if (cost(*best) + inequalities_.size() > kMaxInequalities) return Answer::kMaybe;
       const int variable = best->first;
       std::vector<LinearForm> lower, upper, rest;

@@ -23,7 +23,8 @@ bool has_load(const Expr& e) {
 void require_serial(const Stmt& loop, const char* primitive) {
   if (loop->for_kind == ForKind::kSerial) return;
   refuse(refusal::kStructure,
-         fmt::format("{}: '{}' is {} already", primitive, summary(loop), for_kind_name(loop->for_kind)), "a serial loop",
+         fmt::format("{}: '{}' is {} already", primitive, summary(loop), for_kind_name(loop->for_kind)),
+         "a serial loop",
          fmt::format("put '{}' before the line that made it {}", primitive, for_kind_name(loop->for_kind)));
 }
 
@@ -63,7 +64,8 @@ std::vector<Stmt> chain_of(const LoopProgram& program, const Names& names, const
     if (deepest->nodes[i]->kind == StmtKind::kFor && left.erase(deepest->nodes[i]->var->name)) first = i;
   if (!left.empty())
     refuse(refusal::kStructure,
-           fmt::format("{}: loop {} is not around or inside loop {}", primitive, *left.begin(), deepest->stmt()->var->name),
+           fmt::format("{}: loop {} is not around or inside loop {}", primitive, *left.begin(),
+                       deepest->stmt()->var->name),
            "loops of one nest");
   std::vector<Stmt> chain;
   for (size_t i = first; i < deepest->nodes.size(); ++i) {
@@ -73,7 +75,8 @@ std::vector<Stmt> chain_of(const LoopProgram& program, const Names& names, const
       if (s->kind == StmtKind::kSeq) {
         for (size_t c = 0; c < s->stmts.size(); ++c)
           if (c != deepest->children[i]) {
-            what = fmt::format("'{}' stands beside '{}'", summary(s->stmts[c]), summary(s->stmts[deepest->children[i]]));
+            what =
+                fmt::format("'{}' stands beside '{}'", summary(s->stmts[c]), summary(s->stmts[deepest->children[i]]));
             break;
           }
       } else {
@@ -134,8 +137,8 @@ void Schedule::commit(Stmt body, TraceStep step) {
   if (verify_each) {
     for (const std::string& violation : verify(next))
       if (violation.find("does not match the intrinsic") != std::string::npos)
-        refuse(refusal::kIntrinsic, fmt::format("{}: {}", step.primitive, violation), "primitives that leave tensorized nests alone",
-               "put 'tensorize' after this line");
+        refuse(refusal::kIntrinsic, fmt::format("{}: {}", step.primitive, violation),
+               "primitives that leave tensorized nests alone", "put 'tensorize' after this line");
     verify_or_throw(next, step.primitive);
   }
   program_ = std::move(next);
@@ -200,7 +203,8 @@ std::string Schedule::fuse(const Names& names, std::string as) {
   const std::vector<Stmt> chain = chain_of(program_, names, "fuse", outermost);
   refuse_tensorized(outermost, "loop " + names[0]);
   if (chain.size() != names.size())
-    refuse(refusal::kStructure, "fuse: other loops stand between those named", "all loops of the nest from the first to the last");
+    refuse(refusal::kStructure, "fuse: other loops stand between those named",
+           "all loops of the nest from the first to the last");
   Expr total = 1;
   for (size_t i = 0; i < chain.size(); ++i) {
     if (chain[i]->var->name != names[i])
@@ -291,7 +295,8 @@ void Schedule::pad(const std::string& name, int64_t multiple) {
   const Stmt& loop = path.stmt();
   refuse_tensorized(path, "loop " + name);
   require_serial(loop, "pad");
-  if (multiple < 1 || multiple > kMaxFactor) refuse(refusal::kArguments, fmt::format("pad to a multiple of {}", multiple), "1 or more");
+  if (multiple < 1 || multiple > kMaxFactor)
+    refuse(refusal::kArguments, fmt::format("pad to a multiple of {}", multiple), "1 or more");
   Expr extent = simplify(ceildiv(loop->extent, multiple) * Expr(multiple));
   Stmt body = loop->stmts[0];
   if (!is_true(simplify(equal(extent, loop->extent)))) body = guarded(loop->var < loop->begin + loop->extent, body);
@@ -313,7 +318,8 @@ std::string kind_problem(const LoopProgram& program, const StmtPath& path, ForKi
   if (kind != ForKind::kParallel && !as_int(loop->extent))
     return fmt::format("'{}' has no constant extent, and {} loops need one", summary(loop), word);
   if (kind == ForKind::kUnrolled) {
-    if (*as_int(loop->extent) > 4096) return fmt::format("'{}' would be copied {} times", summary(loop), *as_int(loop->extent));
+    if (*as_int(loop->extent) > 4096)
+      return fmt::format("'{}' would be copied {} times", summary(loop), *as_int(loop->extent));
     return "";
   }
   const auto is_kind = [](const Stmt& s, ForKind k) { return s->kind == StmtKind::kFor && s->for_kind == k; };
@@ -322,17 +328,21 @@ std::string kind_problem(const LoopProgram& program, const StmtPath& path, ForKi
         (kind == ForKind::kParallel && is_kind(path.nodes[i], ForKind::kParallel)))
       return fmt::format("'{}' stands inside '{}'", summary(loop), summary(path.nodes[i]));
   Stmt inner;
-  walk(loop->stmts[0], [&](const Stmt& s) {
-    if (is_kind(s, ForKind::kParallel) ||
-        (kind == ForKind::kVectorized && (is_kind(s, ForKind::kVectorized) || s->kind == StmtKind::kTensorized)))
-      inner = s;
-  }, nullptr);
+  walk(
+      loop->stmts[0],
+      [&](const Stmt& s) {
+        if (is_kind(s, ForKind::kParallel) ||
+            (kind == ForKind::kVectorized && (is_kind(s, ForKind::kVectorized) || s->kind == StmtKind::kTensorized)))
+          inner = s;
+      },
+      nullptr);
   if (inner) return fmt::format("'{}' stands around '{}'", summary(loop), summary(inner));
   if (kind == ForKind::kParallel)
     for (const Stmt& s : path.nodes)
       if (s->kind == StmtKind::kAlloc && s->buffer->scope == MemoryScope::kRegister &&
           (reads_buffer(loop, s->buffer.get()) || writes_buffer(loop, s->buffer.get())))
-        return fmt::format("'{}' uses {}, which is in registers of the thread outside of it", summary(loop), s->buffer->name);
+        return fmt::format("'{}' uses {}, which is in registers of the thread outside of it", summary(loop),
+                           s->buffer->name);
   *id = refusal::kDependence;
   if (const auto carried = carried_dependence(program, path, kind == ForKind::kVectorized))
     return fmt::format("iterations of '{}' are not independent: {}", summary(loop), describe(*carried));
@@ -344,8 +354,8 @@ Stmt with_loop_kind(const LoopProgram& program, const std::string& name, ForKind
   const char* id = nullptr;
   if (const std::string problem = kind_problem(program, path, kind, &id); !problem.empty()) {
     const char* unused = nullptr;
-    const Names legal =
-        loops_where(program, [&](const StmtPath& other) { return kind_problem(program, other, kind, &unused).empty(); });
+    const Names legal = loops_where(
+        program, [&](const StmtPath& other) { return kind_problem(program, other, kind, &unused).empty(); });
     refuse(id, fmt::format("{}: {}", primitive, problem),
            legal.empty() ? "no loop of this program" : fmt::format("{} of {}", primitive, listed(legal)));
   }

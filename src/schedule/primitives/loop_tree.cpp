@@ -90,13 +90,23 @@ bool same_indices(const std::vector<Expr>& a, const std::vector<Expr>& b) {
 
 void visit_buffers(const Stmt& s, const std::function<void(const Buffer*, bool is_write)>& visit) {
   walk(
-      s, [&](const Stmt& node) { if (node->kind == StmtKind::kStore) visit(node->buffer.get(), true); },
-      [&](const Expr& e) { if (e->kind == ExprKind::kLoad) visit(e->buffer.get(), false); });
+      s,
+      [&](const Stmt& node) {
+        if (node->kind == StmtKind::kStore) visit(node->buffer.get(), true);
+      },
+      [&](const Expr& e) {
+        if (e->kind == ExprKind::kLoad) visit(e->buffer.get(), false);
+      });
 }
 
 std::vector<const Buffer*> touched(const Stmt& s, bool writes) {
   std::unordered_set<const Buffer*> own;
-  walk(s, [&](const Stmt& node) { if (node->kind == StmtKind::kAlloc) own.insert(node->buffer.get()); }, nullptr);
+  walk(
+      s,
+      [&](const Stmt& node) {
+        if (node->kind == StmtKind::kAlloc) own.insert(node->buffer.get());
+      },
+      nullptr);
   std::vector<const Buffer*> found;
   visit_buffers(s, [&](const Buffer* buffer, bool is_write) {
     if (is_write == writes && !own.count(buffer) && std::find(found.begin(), found.end(), buffer) == found.end())
@@ -129,8 +139,7 @@ std::vector<StmtPath> find_statements(const Stmt& root, const std::function<bool
 }
 
 std::optional<StmtPath> find_loop(const Stmt& root, const std::string& name) {
-  auto found =
-      find_statements(root, [&](const Stmt& s) { return s->kind == StmtKind::kFor && s->var->name == name; });
+  auto found = find_statements(root, [&](const Stmt& s) { return s->kind == StmtKind::kFor && s->var->name == name; });
   if (found.empty()) return std::nullopt;
   return std::move(found[0]);
 }
@@ -172,13 +181,23 @@ LoopProgram with_unique_names(const LoopProgram& program) {
 
 std::vector<std::string> loop_names(const LoopProgram& program) {
   std::vector<std::string> names;
-  walk(program.body, [&](const Stmt& s) { if (s->kind == StmtKind::kFor) names.push_back(s->var->name); }, nullptr);
+  walk(
+      program.body,
+      [&](const Stmt& s) {
+        if (s->kind == StmtKind::kFor) names.push_back(s->var->name);
+      },
+      nullptr);
   return names;
 }
 
 std::vector<BufferPtr> buffers_of(const LoopProgram& program) {
   std::vector<BufferPtr> buffers = program.params;
-  walk(program.body, [&](const Stmt& s) { if (s->kind == StmtKind::kAlloc) buffers.push_back(s->buffer); }, nullptr);
+  walk(
+      program.body,
+      [&](const Stmt& s) {
+        if (s->kind == StmtKind::kAlloc) buffers.push_back(s->buffer);
+      },
+      nullptr);
   return buffers;
 }
 
@@ -194,8 +213,8 @@ Bounds bounds_of_loops(const LoopProgram& program, const std::vector<Stmt>& loop
   Bounds bounds;
   for (const Var& symbol : program.symbols) bounds.set(symbol, Interval{0, std::nullopt});
   for (const Stmt& loop : loops)
-    bounds.set(loop->var, Interval{bounds_of(loop->begin, bounds).lo,
-                                   bounds_of(loop->begin + loop->extent - Expr(1), bounds).hi});
+    bounds.set(loop->var,
+               Interval{bounds_of(loop->begin, bounds).lo, bounds_of(loop->begin + loop->extent - Expr(1), bounds).hi});
   return bounds;
 }
 
@@ -206,11 +225,11 @@ Stmt rewrite_accesses(const Stmt& s, const Buffer* buffer,
       s,
       [&](const Expr& e) -> Expr {
         return rewrite_load && e->kind == ExprKind::kLoad && e->buffer.get() == buffer ? rewrite_load(e->operands)
-                                                                                        : Expr();
+                                                                                       : Expr();
       },
       [&](const Stmt& node) -> Stmt {
         return rewrite_store && node->kind == StmtKind::kStore && node->buffer.get() == buffer ? rewrite_store(node)
-                                                                                                : Stmt();
+                                                                                               : Stmt();
       });
 }
 

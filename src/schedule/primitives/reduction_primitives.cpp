@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// Copies of the statements of `path`, from its node number `from` (a loop) down to the sequence at its end: one with the
-// children before number `cut`, one with the others. Siblings of the way stay on their side.
+// Copies of the statements of `path`, from its node number `from` (a loop) down to the sequence at its end: one with
+// the children before number `cut`, one with the others. Siblings of the way stay on their side.
 std::pair<Stmt, Stmt> distributed(const StmtPath& path, size_t from, size_t cut) {
   const Stmt& sequence = path.stmt();
   const auto middle = sequence->stmts.begin() + static_cast<std::ptrdiff_t>(cut);
@@ -26,7 +26,8 @@ std::pair<Stmt, Stmt> distributed(const StmtPath& path, size_t from, size_t cut)
         case StmtKind::kFor: return with_body(s, body);
         case StmtKind::kIf: return if_then(s->condition, body);
         case StmtKind::kAlloc:
-          return reads_buffer(body, s->buffer.get()) || writes_buffer(body, s->buffer.get()) ? alloc(s->buffer, body) : body;
+          return reads_buffer(body, s->buffer.get()) || writes_buffer(body, s->buffer.get()) ? alloc(s->buffer, body)
+                                                                                             : body;
         case StmtKind::kSeq: {
           std::vector<Stmt> children;
           if (is_first) children.assign(s->stmts.begin(), s->stmts.begin() + static_cast<std::ptrdiff_t>(at));
@@ -44,12 +45,15 @@ std::pair<Stmt, Stmt> distributed(const StmtPath& path, size_t from, size_t cut)
   return {first, second};
 }
 
-// A copy whose loops have names that end in `suffix`.
-Stmt copied(const Stmt& s, const std::string& suffix) {
+// A copy in which the loops of these names have names that end in `suffix`.
+Stmt copied(const Stmt& s, const std::vector<Stmt>& loops, const std::string& suffix) {
   return transform(with_fresh_definitions(s), nullptr, [&](const Stmt& node) -> Stmt {
     if (node->kind != StmtKind::kFor) return {};
+    if (std::none_of(loops.begin(), loops.end(), [&](const Stmt& l) { return l->var->name == node->var->name; }))
+      return {};
     const Var var = make_var(node->var->name + suffix, node->var.dtype());
-    return for_loop(var, node->begin, node->extent, node->for_kind, substitute(node->stmts[0], {{node->var.get(), var}}));
+    return for_loop(var, node->begin, node->extent, node->for_kind,
+                    substitute(node->stmts[0], {{node->var.get(), var}}));
   });
 }
 
@@ -64,12 +68,15 @@ Stmt distribute(const LoopProgram& program, const StmtPath& path, size_t from, s
   for (size_t i = from; i + 1 < path.nodes.size(); ++i) {
     const Stmt& s = path.nodes[i];
     if (s->kind == StmtKind::kTensorized)
-      refuse(refusal::kStructure, fmt::format("{}: loop {} holds a tensorized nest in two parts", primitive, loop->var->name));
+      refuse(refusal::kStructure,
+             fmt::format("{}: loop {} holds a tensorized nest in two parts", primitive, loop->var->name));
     for (const Expr* e : {&s->begin, &s->extent, &s->condition})
-      if (*e) walk(*e, [&](const Expr& node) {
-        if (node->kind == ExprKind::kLoad)
-          refuse(refusal::kStructure, fmt::format("{}: '{}' depends on what {} holds", primitive, summary(s), node->buffer->name));
-      });
+      if (*e)
+        walk(*e, [&](const Expr& node) {
+          if (node->kind == ExprKind::kLoad)
+            refuse(refusal::kStructure,
+                   fmt::format("{}: '{}' depends on what {} holds", primitive, summary(s), node->buffer->name));
+        });
     if (s->kind == StmtKind::kIf && s->stmts.size() > 1)
       refuse(refusal::kStructure, fmt::format("{}: '{}' has two arms", primitive, summary(s)));
   }
@@ -81,8 +88,10 @@ Stmt distribute(const LoopProgram& program, const StmtPath& path, size_t from, s
     const auto uses = [&](const Stmt& part) { return reads_buffer(part, b) || writes_buffer(part, b); };
     if (uses(first) && uses(second))
       refuse(refusal::kStructure,
-             fmt::format("{}: both parts of loop {} use {}, which is allocated inside of it", primitive, loop->var->name, b->name),
-             "parts that share no allocation", fmt::format("store_at({}, {}) moves the allocation out", b->name, loop->var->name));
+             fmt::format("{}: both parts of loop {} use {}, which is allocated inside of it", primitive,
+                         loop->var->name, b->name),
+             "parts that share no allocation",
+             fmt::format("store_at({}, {}) moves the allocation out", b->name, loop->var->name));
   }
   // Nothing of the second part may have had to happen before something of the first.
   const size_t depth = path.prefix(from + 1).loops().size();
@@ -103,22 +112,25 @@ Stmt distribute(const LoopProgram& program, const StmtPath& path, size_t from, s
       }
     }
   }
-  return replaced(path.prefix(from + 1), seq({copied(first, suffix), second}));
+  return replaced(path.prefix(from + 1), seq({copied(first, path.loops(), suffix), second}));
 }
 
 // The sequence below `loop` on the way to `store`, and the child that leads there.
-std::pair<StmtPath, size_t> sequence_before(const StmtPath& store, const StmtPath& loop, const char* primitive, const std::string& name) {
+std::pair<StmtPath, size_t> sequence_before(const StmtPath& store, const StmtPath& loop, const char* primitive,
+                                            const std::string& name) {
   const size_t at = loop.nodes.size() - 1;
   if (at >= store.nodes.size() || !store.nodes[at].same_node(loop.stmt())) {
     Names around;
     for (const Stmt& l : store.loops()) around.push_back(l->var->name);
-    refuse(refusal::kStructure, fmt::format("{}: loop {} is not around '{}'", primitive, loop.stmt()->var->name, summary(store.stmt())),
+    refuse(refusal::kStructure,
+           fmt::format("{}: loop {} is not around '{}'", primitive, loop.stmt()->var->name, summary(store.stmt())),
            "loops " + listed(around));
   }
   (void)name;
   for (size_t i = at; i + 1 < store.nodes.size(); ++i)
     if (store.nodes[i]->kind == StmtKind::kSeq) return {store.prefix(i + 1), store.children[i]};
-  refuse(refusal::kStructure, fmt::format("{}: '{}' stands alone in loop {}", primitive, summary(store.stmt()), loop.stmt()->var->name),
+  refuse(refusal::kStructure,
+         fmt::format("{}: '{}' stands alone in loop {}", primitive, summary(store.stmt()), loop.stmt()->var->name),
          "a loop with several statements");
 }
 
@@ -137,7 +149,8 @@ void Schedule::fission(const std::string& loop_name, const std::string& block) {
         cut = store.children[i];
       }
     if (cut == 0)
-      refuse(refusal::kStructure, fmt::format("fission: nothing stands before '{}' in loop {}", summary(store.stmt()), loop_name),
+      refuse(refusal::kStructure,
+             fmt::format("fission: nothing stands before '{}' in loop {}", summary(store.stmt()), loop_name),
              "a statement that is not the first of the loop");
   }
   const Stmt body = distribute(program_, path, loop.nodes.size() - 1, cut, "fission", "_before");
@@ -189,31 +202,41 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
   while (first > 0 && path.nodes[first - 1]->kind == StmtKind::kFor) --first;
   std::vector<Stmt> loops(path.nodes.begin() + static_cast<std::ptrdiff_t>(first), path.nodes.end() - 1);
   const auto is_reduced = [&](const Stmt& loop) {
-    return std::none_of(update->indices.begin(), update->indices.end(), [&](const Expr& e) { return uses_var(e, loop->var); });
+    return std::none_of(update->indices.begin(), update->indices.end(),
+                        [&](const Expr& e) { return uses_var(e, loop->var); });
   };
   Names reduced;
   for (const Stmt& loop : loops)
-    if (is_reduced(loop) && loop->for_kind == ForKind::kSerial && as_int(loop->extent)) reduced.push_back(loop->var->name);
-  const auto chosen = std::find_if(loops.begin(), loops.end(), [&](const Stmt& loop) { return loop->var->name == loop_name; });
-  if (chosen == loops.end() || !is_reduced(*chosen) || (*chosen)->for_kind != ForKind::kSerial || !as_int((*chosen)->extent)) {
+    if (is_reduced(loop) && loop->for_kind == ForKind::kSerial && as_int(loop->extent))
+      reduced.push_back(loop->var->name);
+  const auto chosen =
+      std::find_if(loops.begin(), loops.end(), [&](const Stmt& loop) { return loop->var->name == loop_name; });
+  if (chosen == loops.end() || !is_reduced(*chosen) || (*chosen)->for_kind != ForKind::kSerial ||
+      !as_int((*chosen)->extent)) {
     loop_named(program_, loop_name);
-    refuse(refusal::kStructure, fmt::format("rfactor: loop {} is no serial loop of constant extent that '{}' reduces over", loop_name, summary(update)),
+    refuse(refusal::kStructure,
+           fmt::format("rfactor: loop {} is no serial loop of constant extent that '{}' reduces over", loop_name,
+                       summary(update)),
            "loops " + listed(reduced));
   }
   const Stmt factor = *chosen;
   for (const Stmt& loop : loops)
     if (loop->for_kind != ForKind::kSerial)
-      refuse(refusal::kStructure, fmt::format("rfactor: '{}' is {} already", summary(loop), for_kind_name(loop->for_kind)), "serial loops");
+      refuse(refusal::kStructure,
+             fmt::format("rfactor: '{}' is {} already", summary(loop), for_kind_name(loop->for_kind)), "serial loops");
   for (const Stmt& outer : loops)
     for (const Stmt& inner : loops)
       if (uses_var(inner->begin, outer->var) || uses_var(inner->extent, outer->var))
-        refuse(refusal::kStructure, fmt::format("rfactor: the range of '{}' depends on {}", summary(inner), outer->var->name),
+        refuse(refusal::kStructure,
+               fmt::format("rfactor: the range of '{}' depends on {}", summary(inner), outer->var->name),
                "loops whose ranges do not depend on each other");
   std::vector<Expr> shape = {factor->extent}, at = {simplify(factor->var - factor->begin)};
   for (size_t d = 0; d < update->indices.size(); ++d) {
-    const bool inside = std::any_of(loops.begin(), loops.end(), [&](const Stmt& l) { return uses_var(update->indices[d], l->var); });
+    const bool inside =
+        std::any_of(loops.begin(), loops.end(), [&](const Stmt& l) { return uses_var(update->indices[d], l->var); });
     if (!inside) continue;
-    if (!as_int(buffer->shape[d])) refuse(refusal::kStructure, fmt::format("rfactor: {} has no constant shape", buffer->name));
+    if (!as_int(buffer->shape[d]))
+      refuse(refusal::kStructure, fmt::format("rfactor: {} has no constant shape", buffer->name));
     shape.push_back(buffer->shape[d]);
     at.push_back(update->indices[d]);
   }
@@ -226,22 +249,27 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
                                                               : Combiner::kMax;
   // `keep`: which loops the nest has; the factor's is the outermost, or the innermost.
   const auto nest = [&](Stmt body, bool factor_outside, bool with_others) {
-    const auto wrap = [&](const Stmt& loop) { body = for_loop(loop->var, loop->begin, loop->extent, ForKind::kSerial, body); };
+    const auto wrap = [&](const Stmt& loop) {
+      body = for_loop(loop->var, loop->begin, loop->extent, ForKind::kSerial, body);
+    };
     if (!factor_outside) wrap(factor);
     for (size_t i = loops.size(); i-- > 0;)
       if (!loops[i].same_node(factor) && (with_others || !is_reduced(loops[i]))) wrap(loops[i]);
     if (factor_outside) wrap(factor);
     return body;
   };
-  const Stmt init = copied(nest(store(partial, at, combiner_identity(combiner, buffer->dtype)), true, false), "_init");
+  const Stmt init =
+      copied(nest(store(partial, at, combiner_identity(combiner, buffer->dtype)), true, false), loops, "_init");
   const Expr old = load(partial, at);
-  const Stmt work = nest(store(partial, at, update->value->kind == ExprKind::kFma
-                                                ? fma(update->value->operands[0], update->value->operands[1], old)
-                                                : combine_values(old, reduction->value)),
-                         true, true);
-  const Stmt finish = copied(
-      nest(store(buffer, update->indices, combine_values(load(buffer, update->indices), load(partial, at))), false, false),
-      "_final");
+  const Stmt work = nest(
+      store(partial, at,
+            update->value->kind == ExprKind::kFma ? fma(update->value->operands[0], update->value->operands[1], old)
+                                                  : combine_values(old, reduction->value)),
+      true, true);
+  const Stmt finish =
+      copied(nest(store(buffer, update->indices, combine_values(load(buffer, update->indices), load(partial, at))),
+                  false, false),
+             loops, "_final");
   LoopProgram next = program_;
   next.body = replaced(path.prefix(first + 1), alloc(partial, seq({init, work, finish})));
   commit(with_unique_names(next).body, {{name}, "rfactor", {TraceArg::name(block), TraceArg::name(loop_name)}, {}, {}});

@@ -89,7 +89,8 @@ class BoxFinder {
     for (const Expr& index : s->indices) expression(index, bounds);
     if (s->kind == StmtKind::kStore && stores_ && s->buffer.get() == &buffer_) access(s->indices, bounds);
     if (s->kind == StmtKind::kFor) {
-      bounds.set(s->var, Interval{bounds_of(s->begin, bounds).lo, bounds_of(s->begin + s->extent - Expr(1), bounds).hi});
+      bounds.set(s->var,
+                 Interval{bounds_of(s->begin, bounds).lo, bounds_of(s->begin + s->extent - Expr(1), bounds).hi});
       inside_.push_back(s);
     }
     for (const Stmt& child : s->stmts) visit(child, bounds);
@@ -105,19 +106,23 @@ class BoxFinder {
 // Loads of the buffer that are no reduction's own.
 bool has_foreign_load(const Stmt& s, const Buffer* buffer) {
   bool found = false;
-  walk(s, [&](const Stmt& node) {
-    if (node->kind == StmtKind::kStore && node->buffer.get() == buffer) {
-      for (const Expr& index : node->indices) found |= loads_buffer(index, buffer);
-      walk(node->value, [&](const Expr& e) {
-        if (e->kind != ExprKind::kLoad || e->buffer.get() != buffer) return;
-        for (size_t d = 0; d < e->operands.size(); ++d) found |= !structurally_equal(e->operands[d], node->indices[d]);
-      });
-      return;
-    }
-    for (const Expr* e : {&node->begin, &node->extent, &node->condition, &node->value})
-      if (*e) found |= loads_buffer(*e, buffer);
-    for (const Expr& index : node->indices) found |= loads_buffer(index, buffer);
-  }, nullptr);
+  walk(
+      s,
+      [&](const Stmt& node) {
+        if (node->kind == StmtKind::kStore && node->buffer.get() == buffer) {
+          for (const Expr& index : node->indices) found |= loads_buffer(index, buffer);
+          walk(node->value, [&](const Expr& e) {
+            if (e->kind != ExprKind::kLoad || e->buffer.get() != buffer) return;
+            for (size_t d = 0; d < e->operands.size(); ++d)
+              found |= !structurally_equal(e->operands[d], node->indices[d]);
+          });
+          return;
+        }
+        for (const Expr* e : {&node->begin, &node->extent, &node->condition, &node->value})
+          if (*e) found |= loads_buffer(*e, buffer);
+        for (const Expr& index : node->indices) found |= loads_buffer(index, buffer);
+      },
+      nullptr);
   return found;
 }
 
@@ -127,8 +132,7 @@ std::optional<Box> touched_box(const Stmt& s, const Buffer& buffer, bool loads, 
   return BoxFinder(buffer, loads, stores).run(s, bounds);
 }
 
-StagePlace stage_place(const LoopProgram& program, const BufferPtr& buffer, const char* primitive,
-                       const Stmt& beside) {
+StagePlace stage_place(const LoopProgram& program, const BufferPtr& buffer, const char* primitive, const Stmt& beside) {
   StagePlace place;
   if (auto alloc = find_alloc(program.body, buffer.get())) {
     place.parent = std::move(*alloc);
@@ -156,10 +160,12 @@ StagePlace stage_place(const LoopProgram& program, const BufferPtr& buffer, cons
       }
     }
     if (place.producers.empty())
-      refuse(refusal::kStructure, fmt::format("{}: nothing stores to {}", primitive, buffer->name), "a buffer that is computed");
+      refuse(refusal::kStructure, fmt::format("{}: nothing stores to {}", primitive, buffer->name),
+             "a buffer that is computed");
     if (!mixed) break;
     const Stmt& inner = place.children[*mixed];
-    if (place.producers.size() + place.consumers.size() > 1 || inner->stmts.size() != 1 || (!is_seq && s->kind == StmtKind::kIf))
+    if (place.producers.size() + place.consumers.size() > 1 || inner->stmts.size() != 1 ||
+        (!is_seq && s->kind == StmtKind::kIf))
       refuse(refusal::kStructure,
              fmt::format("{}: '{}' both computes {} and uses it", primitive, summary(inner), buffer->name),
              "a stage whose stores and uses stand in different nests", "fission takes a nest apart");
@@ -173,8 +179,8 @@ StagePlace stage_place(const LoopProgram& program, const BufferPtr& buffer, cons
     place.parent.nodes.push_back(at->stmts[0]);
   }
   if (!place.consumers.empty() && place.consumers.front() < place.producers.back())
-    refuse(refusal::kStructure,
-           fmt::format("{}: {} is used before it is stored to again", primitive, buffer->name), "a buffer that is computed once");
+    refuse(refusal::kStructure, fmt::format("{}: {} is used before it is stored to again", primitive, buffer->name),
+           "a buffer that is computed once");
   return place;
 }
 

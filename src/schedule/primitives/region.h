@@ -19,8 +19,8 @@ struct Side {
 using Box = std::vector<Side>;  // a side per dimension
 
 // A box around all elements of `buffer` that `s` loads or stores (as asked). A dimension whose index is not affine in
-// the loops of `s`, or for which accesses differ by more than constants, is taken whole. Empty when `s` touches nothing,
-// or a dimension would be whole and has no constant extent. `bounds`: of the variables outside.
+// the loops of `s`, or for which accesses differ by more than constants, is taken whole. Empty when `s` touches
+// nothing, or a dimension would be whole and has no constant extent. `bounds`: of the variables outside.
 std::optional<Box> touched_box(const Stmt& s, const Buffer& buffer, bool loads, bool stores, const Bounds& bounds);
 
 // The program's text around a stage: `parent` ends at a sequence (or at the only statement), of whose children some
@@ -46,8 +46,8 @@ struct IndexLoop {
 };
 std::optional<IndexLoop> index_loop(const Expr& index, const std::vector<Stmt>& loops);
 
-// Whether the store, over all iterations of the loops in `path` from node number `from` on, reaches every element of its
-// buffer: indices are dense sums of loops that choose one dimension each, and conditions only keep them inside.
+// Whether the store, over all iterations of the loops in `path` from node number `from` on, reaches every element of
+// its buffer: indices are dense sums of loops that choose one dimension each, and conditions only keep them inside.
 bool covers_buffer(const StmtPath& path, size_t from);
 
 }  // namespace tessera

@@ -28,7 +28,8 @@ bool is_word(const std::string& name) {
 }  // namespace
 
 void refuse(const char* id, std::string message, std::string legal, std::string hint) {
-  throw UserError({.id = id, .message = std::move(message), .node = {}, .legal = std::move(legal), .hint = std::move(hint)});
+  throw UserError(
+      {.id = id, .message = std::move(message), .node = {}, .legal = std::move(legal), .hint = std::move(hint)});
 }
 
 std::string listed(const std::vector<std::string>& names) {
@@ -53,8 +54,8 @@ BufferPtr buffer_named(const LoopProgram& program, const std::string& name) {
 }
 
 std::vector<StmtPath> stores_of(const LoopProgram& program, const Buffer* buffer) {
-  return find_statements(
-      program.body, [&](const Stmt& s) { return s->kind == StmtKind::kStore && s->buffer.get() == buffer; });
+  return find_statements(program.body,
+                         [&](const Stmt& s) { return s->kind == StmtKind::kStore && s->buffer.get() == buffer; });
 }
 
 StmtPath store_named(const LoopProgram& program, const std::string& name) {
@@ -62,7 +63,8 @@ StmtPath store_named(const LoopProgram& program, const std::string& name) {
   std::optional<size_t> number;
   if (const size_t hash = rest.find('#'); hash != std::string::npos) {
     size_t value = 0;
-    for (const char c : rest.substr(hash + 1)) value = std::min<size_t>(value * 10 + static_cast<size_t>(c - '0'), 1 << 20);
+    for (const char c : rest.substr(hash + 1))
+      value = std::min<size_t>(value * 10 + static_cast<size_t>(c - '0'), 1 << 20);
     number = value;
     rest.resize(hash);
   }
@@ -98,7 +100,8 @@ Names new_names(const LoopProgram& program, const Names& as, const Names& wishes
     std::string name = free_name(known, wish);
     if (!as.empty()) {
       if (!is_word(wish) || is_reserved_word(wish))
-        refuse(refusal::kArguments, fmt::format("'{}' cannot be a name", wish), "letters, digits and '_', no word of the language");
+        refuse(refusal::kArguments, fmt::format("'{}' cannot be a name", wish),
+               "letters, digits and '_', no word of the language");
       if (name != wish)
         refuse(refusal::kNameTaken, fmt::format("the name '{}' is taken", wish), "a name that no loop or buffer has");
     }
@@ -176,8 +179,8 @@ Stmt simplified(const Stmt& s, Bounds bounds) {
     if (*e) *e = simplify(*e, bounds);
   for (Expr& index : node->indices) index = simplify(index, bounds);
   if (s->kind == StmtKind::kFor)
-    bounds.set(s->var, Interval{bounds_of(node->begin, bounds).lo,
-                                bounds_of(node->begin + node->extent - Expr(1), bounds).hi});
+    bounds.set(s->var,
+               Interval{bounds_of(node->begin, bounds).lo, bounds_of(node->begin + node->extent - Expr(1), bounds).hi});
   if (s->kind == StmtKind::kTensorized) return s;  // it stays as its pattern wants it
   for (Stmt& child : node->stmts) child = simplified(child, bounds);
   if (s->kind == StmtKind::kSeq) return seq(node->stmts);

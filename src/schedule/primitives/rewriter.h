@@ -45,9 +45,9 @@ Names new_names(const LoopProgram& program, const Names& as, const Names& wishes
 struct Carried {
   Access first, second;
 };
-// Of the loop at the end of `path`: accesses of different iterations (with equal iterations of the loops around it) that
-// may touch the same element. `allow_reduction`: not the updates of one reduction whose element the loop's variable does
-// not choose.
+// Of the loop at the end of `path`: accesses of different iterations (with equal iterations of the loops around it)
+// that may touch the same element. `allow_reduction`: not the updates of one reduction whose element the loop's
+// variable does not choose.
 std::optional<Carried> carried_dependence(const LoopProgram& program, const StmtPath& path, bool allow_reduction);
 std::string describe(const Carried& dependence);
 // Names of the loops for which `test` holds.

@@ -58,10 +58,11 @@ class Schedule {
 
   // ---- reductions
   // The loop becomes two, one after the other: the first has the statements before the one that holds `block` (a store,
-  // by its name), the second that and what follows (loop distribution). Loops of the first get names with "_before".
+  // by its name), the second that and what follows (loop distribution). Loops of which both have
+  // one get names that end in "_before" in the first.
   void fission(const std::string& loop, const std::string& block);
   // The store that the reduction starts from moves out of `loop`, into a nest of its own before it, whose loops have
-  // names that end in "_init". `block`: a buffer with one such store, or the store's name.
+  // the names with "_init" behind them. `block`: a buffer with one such store, or the store's name.
   void decompose_reduction(const std::string& block, const std::string& loop);
   // Partial results for each iteration of `loop` of the reduction, in a buffer of one more dimension (the first), which
   // a second nest then combines. The sum is taken in another order. Loops of the nest that clears them have names with

@@ -12,7 +12,8 @@ namespace tessera {
 namespace {
 
 bool is_param(const LoopProgram& program, const Buffer* buffer) {
-  return std::any_of(program.params.begin(), program.params.end(), [&](const BufferPtr& p) { return p.get() == buffer; });
+  return std::any_of(program.params.begin(), program.params.end(),
+                     [&](const BufferPtr& p) { return p.get() == buffer; });
 }
 
 StmtPath alloc_of(const LoopProgram& program, const BufferPtr& buffer, const char* primitive) {
@@ -44,7 +45,8 @@ class Restriction {
       const auto chosen = index_loop(indices[d], loops);
       if (!chosen)
         refuse(refusal::kRegion,
-               fmt::format("{}: index {} in '{}' is not one loop's variable", primitive_, to_string(indices[d]), summary(where)),
+               fmt::format("{}: index {} in '{}' is not one loop's variable", primitive_, to_string(indices[d]),
+                           summary(where)),
                "a stage whose loops are its buffer's dimensions", "split and fuse its loops after this line");
       const auto [it, fresh] = sides_.try_emplace(chosen->loop.get(), d, chosen->offset);
       if (!fresh && it->second != std::pair{d, chosen->offset})
@@ -117,13 +119,15 @@ void recheck_kinds(const LoopProgram& program, const Stmt& body, const std::stri
     if (s->for_kind != ForKind::kParallel && s->for_kind != ForKind::kVectorized) continue;
     if (const auto carried = carried_dependence(next, path.prefix(i + 1), s->for_kind == ForKind::kVectorized))
       refuse(refusal::kDependence,
-             fmt::format("{}: iterations of '{}' would not be independent any more: {}", primitive, summary(s), describe(*carried)),
+             fmt::format("{}: iterations of '{}' would not be independent any more: {}", primitive, summary(s),
+                         describe(*carried)),
              "a place outside of that loop");
   }
 }
 
 // Buffers that are read by `readers` and written by one of `writers`; null when there is none.
-const Buffer* written_meanwhile(const std::vector<const Buffer*>& read, const std::vector<Stmt>& writers, const Buffer* except) {
+const Buffer* written_meanwhile(const std::vector<const Buffer*>& read, const std::vector<Stmt>& writers,
+                                const Buffer* except) {
   for (const Stmt& s : writers)
     for (const Buffer* buffer : buffers_written(s))
       if (buffer != except && std::find(read.begin(), read.end(), buffer) != read.end()) return buffer;
@@ -137,9 +141,11 @@ void check_movable(const Stmt& s, const Buffer* buffer, const char* primitive) {
       refuse(refusal::kStructure, fmt::format("{}: '{}' computes {} too", primitive, summary(s), written->name),
              "a stage with a nest of its own", "fission takes a nest apart");
   if (contains(s, [](const Stmt& node) {
-        return node->kind == StmtKind::kTensorized || (node->kind == StmtKind::kFor && node->for_kind == ForKind::kParallel);
+        return node->kind == StmtKind::kTensorized ||
+               (node->kind == StmtKind::kFor && node->for_kind == ForKind::kParallel);
       }))
-    refuse(refusal::kStructure, fmt::format("{}: '{}' is tensorized or parallel", primitive, summary(s)), "a stage of serial loops");
+    refuse(refusal::kStructure, fmt::format("{}: '{}' is tensorized or parallel", primitive, summary(s)),
+           "a stage of serial loops");
 }
 
 // Loops between the allocation and the stage: what earlier iterations left in the buffer must not matter.
@@ -151,7 +157,8 @@ void check_defined_whole(const StagePlace& place, const Buffer& buffer, const ch
          }))
       if (!covers_buffer(path, 0))
         refuse(refusal::kRegion,
-               fmt::format("{}: '{}' may leave elements of {} from an earlier iteration", primitive, summary(path.stmt()), buffer.name),
+               fmt::format("{}: '{}' may leave elements of {} from an earlier iteration", primitive,
+                           summary(path.stmt()), buffer.name),
                "a buffer that is stored to as a whole, or allocated beside its stage");
 }
 
@@ -178,14 +185,19 @@ void Schedule::compute_at(const std::string& stage, const std::string& loop_name
   Names legal;
   for (const size_t c : place.consumers)
     for (const Stmt& s : {place.children[c]})
-      walk(s, [&](const Stmt& node) {
-        if (node->kind == StmtKind::kFor && reads_buffer(node, buffer.get())) legal.push_back(node->var->name);
-      }, nullptr);
+      walk(
+          s,
+          [&](const Stmt& node) {
+            if (node->kind == StmtKind::kFor && reads_buffer(node, buffer.get())) legal.push_back(node->var->name);
+          },
+          nullptr);
   if (!user)
-    refuse(refusal::kStructure, fmt::format("compute_at: loop {} does not use {}", loop_name, stage), "loops " + listed(legal));
+    refuse(refusal::kStructure, fmt::format("compute_at: loop {} does not use {}", loop_name, stage),
+           "loops " + listed(legal));
   // Everything that loads it is in the loop's body.
   size_t loads_outside = 0;
-  walk(program_.body, nullptr, [&](const Expr& e) { loads_outside += e->kind == ExprKind::kLoad && e->buffer == buffer; });
+  walk(program_.body, nullptr,
+       [&](const Expr& e) { loads_outside += e->kind == ExprKind::kLoad && e->buffer == buffer; });
   const auto count_loads = [&](const Stmt& s) {
     size_t n = 0;
     walk(s, nullptr, [&](const Expr& e) { n += e->kind == ExprKind::kLoad && e->buffer == buffer; });
@@ -211,22 +223,25 @@ void Schedule::compute_at(const std::string& stage, const std::string& loop_name
       if (b != buffer.get()) read.push_back(b);
   std::vector<Stmt> passed;
   for (size_t i = place.producers[0]; i <= *user; ++i)
-    if (std::find(place.producers.begin(), place.producers.end(), i) == place.producers.end()) passed.push_back(place.children[i]);
+    if (std::find(place.producers.begin(), place.producers.end(), i) == place.producers.end())
+      passed.push_back(place.children[i]);
   if (const Buffer* changed = written_meanwhile(read, passed, buffer.get()))
-    refuse(refusal::kDependence,
-           fmt::format("compute_at: {} reads {}, which is stored to before loop {} ends", stage, changed->name, loop_name),
-           "a stage whose operands do not change on the way");
+    refuse(
+        refusal::kDependence,
+        fmt::format("compute_at: {} reads {}, which is stored to before loop {} ends", stage, changed->name, loop_name),
+        "a stage whose operands do not change on the way");
 
   const Stmt& loop = target.stmt();
   const Bounds bounds = bounds_of_loops(program_, target.loops(true));
   const auto box = touched_box(loop->stmts[0], *buffer, true, false, bounds);
-  if (!box) refuse(refusal::kRegion, fmt::format("compute_at: what loop {} needs of {} has no constant size", loop_name, stage));
+  if (!box)
+    refuse(refusal::kRegion,
+           fmt::format("compute_at: what loop {} needs of {} has no constant size", loop_name, stage));
   std::vector<Stmt> body;
   for (const size_t p : place.producers) {
     Restriction restriction(program_, *box, bounds, "compute_at");
-    for (const StmtPath& path : find_statements(place.children[p], [&](const Stmt& s) {
-           return s->kind == StmtKind::kStore && s->buffer == buffer;
-         }))
+    for (const StmtPath& path : find_statements(
+             place.children[p], [&](const Stmt& s) { return s->kind == StmtKind::kStore && s->buffer == buffer; }))
       restriction.add(path.loops(), path.stmt()->indices, path.stmt());
     body.push_back(restriction.apply(place.children[p]));
   }
@@ -253,12 +268,14 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
   refuse_tensorized(target, "loop " + loop_name);
   const StagePlace place = stage_place(program_, result, "reverse_compute_at", target.stmt());
   if (place.producers.size() != 1 || place.parent.stmt()->kind != StmtKind::kSeq)
-    refuse(refusal::kStructure, fmt::format("reverse_compute_at: {} has no single nest beside others", stage), "a stage with one nest");
+    refuse(refusal::kStructure, fmt::format("reverse_compute_at: {} has no single nest beside others", stage),
+           "a stage with one nest");
   const Stmt& moving = place.children[place.producers[0]];
   check_movable(moving, result.get(), "reverse_compute_at");
   const auto stores = find_statements(moving, [](const Stmt& s) { return s->kind == StmtKind::kStore; });
   if (stores.size() != 1 || loads_buffer(stores[0].stmt()->value, result.get()))
-    refuse(refusal::kStructure, fmt::format("reverse_compute_at: {} is not computed by one store of finished values", stage),
+    refuse(refusal::kStructure,
+           fmt::format("reverse_compute_at: {} is not computed by one store of finished values", stage),
            "a stage without a reduction");
   size_t computing = place.children.size();
   for (size_t i = 0; i < place.producers[0]; ++i)
@@ -274,23 +291,28 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
     if (std::find(written.begin(), written.end(), b) == written.end()) continue;
     if (source)
       refuse(refusal::kStructure,
-             fmt::format("reverse_compute_at: {} reads {} and {}, both computed around loop {}", stage, source->name, b->name, loop_name),
+             fmt::format("reverse_compute_at: {} reads {} and {}, both computed around loop {}", stage, source->name,
+                         b->name, loop_name),
              "a stage that reads one buffer of the nest");
     source = b;
   }
   if (!source)
-    refuse(refusal::kStructure, fmt::format("reverse_compute_at: {} reads nothing that loop {} computes", stage, loop_name));
+    refuse(refusal::kStructure,
+           fmt::format("reverse_compute_at: {} reads nothing that loop {} computes", stage, loop_name));
   if (is_param(program_, source))
-    refuse(refusal::kStructure, fmt::format("reverse_compute_at: {} is a parameter", source->name), "an allocated buffer between the two");
+    refuse(refusal::kStructure, fmt::format("reverse_compute_at: {} is a parameter", source->name),
+           "an allocated buffer between the two");
   const BufferPtr buffer = buffer_named(program_, source->name);
   // Between the two nothing touches what moves.
   std::vector<Stmt> passed(place.children.begin() + static_cast<std::ptrdiff_t>(computing),
                            place.children.begin() + static_cast<std::ptrdiff_t>(place.producers[0]));
   std::vector<Stmt> between(passed.begin() + 1, passed.end());
   if (const Buffer* changed = written_meanwhile(read, between, nullptr))
-    refuse(refusal::kDependence, fmt::format("reverse_compute_at: {}, which {} reads, is stored to in between", changed->name, stage));
+    refuse(refusal::kDependence,
+           fmt::format("reverse_compute_at: {}, which {} reads, is stored to in between", changed->name, stage));
   if (const Buffer* changed = written_meanwhile(read, {passed[0]}, source))
-    refuse(refusal::kDependence, fmt::format("reverse_compute_at: {}, which {} reads, is stored to around loop {}", changed->name, stage, loop_name));
+    refuse(refusal::kDependence, fmt::format("reverse_compute_at: {}, which {} reads, is stored to around loop {}",
+                                             changed->name, stage, loop_name));
   for (const Stmt& s : passed)
     if (reads_buffer(s, result.get()) || writes_buffer(s, result.get()))
       refuse(refusal::kDependence, fmt::format("reverse_compute_at: {} is used by '{}' before", stage, summary(s)));
@@ -298,18 +320,21 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
   size_t outside = 0;
   for (const Access& access : accesses_of(program_)) {
     if (access.buffer != source || access.stmt.same_node(stores[0].stmt())) continue;
-    const bool inside = std::any_of(access.loops.begin(), access.loops.end(), [&](const Stmt& l) { return l.same_node(loop); });
+    const bool inside =
+        std::any_of(access.loops.begin(), access.loops.end(), [&](const Stmt& l) { return l.same_node(loop); });
     if (!inside) {
       ++outside;
       refuse(refusal::kStructure,
-             fmt::format("reverse_compute_at: '{}' uses {} outside of loop {}", summary(access.stmt), source->name, loop_name),
+             fmt::format("reverse_compute_at: '{}' uses {} outside of loop {}", summary(access.stmt), source->name,
+                         loop_name),
              "a loop around everything that computes it");
     }
   }
   const Bounds bounds = bounds_of_loops(program_, target.loops(true));
   const auto box = touched_box(loop->stmts[0], *source, true, true, bounds);
   if (!box)
-    refuse(refusal::kRegion, fmt::format("reverse_compute_at: what loop {} computes of {} has no constant size", loop_name, source->name));
+    refuse(refusal::kRegion, fmt::format("reverse_compute_at: what loop {} computes of {} has no constant size",
+                                         loop_name, source->name));
   // An element belongs to one iteration: the boxes of different iterations do not meet.
   {
     Access whole;
@@ -333,7 +358,8 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
       relations.push_back(Relation::kLess);
       if (may_conflict(whole, other, relations))
         refuse(refusal::kRegion,
-               fmt::format("reverse_compute_at: iterations of loop {} store to the same elements of {}: one of them is not finished "
+               fmt::format("reverse_compute_at: iterations of loop {} store to the same elements of {}: one of them is "
+                           "not finished "
                            "when loop {} ends an iteration",
                            whole.loops[p]->var->name, source->name, loop_name),
                "a loop outside of those that reduce");
@@ -351,7 +377,8 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
           std::vector<Relation> relations(p, Relation::kEqual);
           relations.push_back(Relation::kLess);
           if (may_conflict(a, b, relations))
-            refuse(refusal::kDependence, fmt::format("reverse_compute_at: iterations of {} store to the same element", stage));
+            refuse(refusal::kDependence,
+                   fmt::format("reverse_compute_at: iterations of {} store to the same element", stage));
         }
       }
   Restriction restriction(program_, *box, bounds, "reverse_compute_at");
@@ -359,14 +386,17 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
   walk(stores[0].stmt()->value, [&](const Expr& e) {
     if (e->kind != ExprKind::kLoad || e->buffer.get() != source) return;
     if (indices && !std::equal(indices->begin(), indices->end(), e->operands.begin(), structurally_equal))
-      refuse(refusal::kRegion, fmt::format("reverse_compute_at: {} reads {} at several places", stage, source->name), "a stage that reads one element");
+      refuse(refusal::kRegion, fmt::format("reverse_compute_at: {} reads {} at several places", stage, source->name),
+             "a stage that reads one element");
     indices = e->operands;
   });
-  for (const StmtPath& path : find_statements(moving, [](const Stmt& s) { return s->kind == StmtKind::kIf || s->kind == StmtKind::kFor; }))
+  for (const StmtPath& path :
+       find_statements(moving, [](const Stmt& s) { return s->kind == StmtKind::kIf || s->kind == StmtKind::kFor; }))
     for (const Expr* e : {&path.stmt()->condition, &path.stmt()->begin, &path.stmt()->extent})
       if (*e && loads_buffer(*e, source)) indices.reset();
   if (!indices)
-    refuse(refusal::kStructure, fmt::format("reverse_compute_at: the value of {} is not read from {}", stage, source->name));
+    refuse(refusal::kStructure,
+           fmt::format("reverse_compute_at: the value of {} is not read from {}", stage, source->name));
   restriction.add(stores[0].loops(), *indices, stores[0].stmt());
   // A dimension that stays whole in the box would be walked again by every iteration: it must be each one's own.
   const Stmt moved = restriction.apply(moving);
@@ -385,36 +415,48 @@ void Schedule::compute_inline(const std::string& stage) {
   alloc_of(program_, buffer, "compute_inline");
   const StagePlace place = stage_place(program_, buffer, "compute_inline");
   if (place.producers.size() != 1)
-    refuse(refusal::kStructure, fmt::format("compute_inline: {} is computed in {} nests", stage, place.producers.size()), "one nest");
+    refuse(refusal::kStructure,
+           fmt::format("compute_inline: {} is computed in {} nests", stage, place.producers.size()), "one nest");
   const Stmt& nest = place.children[place.producers[0]];
   check_movable(nest, buffer.get(), "compute_inline");
   check_defined_whole(place, *buffer, "compute_inline");
   const auto stores = find_statements(nest, [](const Stmt& s) { return s->kind == StmtKind::kStore; });
   if (stores.size() != 1 || loads_buffer(stores[0].stmt()->value, buffer.get()))
-    refuse(refusal::kStructure, fmt::format("compute_inline: {} is not computed by one store without a reduction", stage),
+    refuse(refusal::kStructure,
+           fmt::format("compute_inline: {} is not computed by one store without a reduction", stage),
            "a stage of one store that does not read what it stores to");
   const Stmt& definition = stores[0].stmt();
   for (const Stmt& s : stores[0].nodes)
     if (s->kind != StmtKind::kFor && !s.same_node(definition))
-      refuse(refusal::kStructure, fmt::format("compute_inline: '{}' stands around the value of {}", summary(s), stage), "only loops around it");
+      refuse(refusal::kStructure, fmt::format("compute_inline: '{}' stands around the value of {}", summary(s), stage),
+             "only loops around it");
   std::vector<std::pair<Var, int64_t>> vars;  // per dimension
   for (const Expr& index : definition->indices) {
     const auto chosen = index_loop(index, stores[0].loops());
     if (!chosen && !as_int(index))
-      refuse(refusal::kRegion, fmt::format("compute_inline: index {} in '{}' is not one loop's variable", to_string(index), summary(definition)),
+      refuse(refusal::kRegion,
+             fmt::format("compute_inline: index {} in '{}' is not one loop's variable", to_string(index),
+                         summary(definition)),
              "a stage whose loops are its buffer's dimensions");
     vars.emplace_back(chosen ? chosen->loop->var : Var(), chosen ? chosen->offset : 0);
   }
   for (const Stmt& loop : stores[0].loops())
-    if (uses_var(definition->value, loop->var) &&
-        std::count_if(vars.begin(), vars.end(), [&](const auto& v) { return v.first && v.first.same_node(loop->var); }) != 1)
-      refuse(refusal::kRegion, fmt::format("compute_inline: loop {} does not choose one index of {}", loop->var->name, stage));
+    if (uses_var(definition->value, loop->var) && std::count_if(vars.begin(), vars.end(), [&](const auto& v) {
+                                                    return v.first && v.first.same_node(loop->var);
+                                                  }) != 1)
+      refuse(refusal::kRegion,
+             fmt::format("compute_inline: loop {} does not choose one index of {}", loop->var->name, stage));
   std::vector<const Buffer*> read;
-  walk(definition->value, [&](const Expr& e) { if (e->kind == ExprKind::kLoad) read.push_back(e->buffer.get()); });
-  const std::vector<Stmt> later(place.children.begin() + static_cast<std::ptrdiff_t>(place.producers[0]) + 1, place.children.end());
+  walk(definition->value, [&](const Expr& e) {
+    if (e->kind == ExprKind::kLoad) read.push_back(e->buffer.get());
+  });
+  const std::vector<Stmt> later(place.children.begin() + static_cast<std::ptrdiff_t>(place.producers[0]) + 1,
+                                place.children.end());
   if (const Buffer* changed = written_meanwhile(read, later, buffer.get()))
-    refuse(refusal::kDependence, fmt::format("compute_inline: {} reads {}, which is stored to before {} is used", stage, changed->name, stage),
-           "a stage whose operands do not change");
+    refuse(
+        refusal::kDependence,
+        fmt::format("compute_inline: {} reads {}, which is stored to before {} is used", stage, changed->name, stage),
+        "a stage whose operands do not change");
   Stmt root = replaced(find_statements(program_.body, [&](const Stmt& s) { return s.same_node(nest); })[0], {});
   root = rewrite_accesses(
       root, buffer.get(),

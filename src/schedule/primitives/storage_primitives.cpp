@@ -61,7 +61,8 @@ void require_covered(const StagePlace& place, const BufferPtr& buffer, const cha
 
 }  // namespace
 
-std::string Schedule::cache_read(const std::string& buffer_name, MemoryScope scope, const std::string& reader, std::string as) {
+std::string Schedule::cache_read(const std::string& buffer_name, MemoryScope scope, const std::string& reader,
+                                 std::string as) {
   const BufferPtr buffer = buffer_named(program_, buffer_name);
   require_constant_shape(*buffer, "cache_read");
   const BufferPtr only = reader.empty() ? BufferPtr() : buffer_named(program_, reader);
@@ -105,7 +106,8 @@ std::string Schedule::cache_read(const std::string& buffer_name, MemoryScope sco
     body = replaced(place.parent, seq(before));
   }
   if (!any)
-    refuse(refusal::kNoStatement, fmt::format("cache_read: nothing{} reads {}", reader.empty() ? "" : " in " + reader, buffer_name),
+    refuse(refusal::kNoStatement,
+           fmt::format("cache_read: nothing{} reads {}", reader.empty() ? "" : " in " + reader, buffer_name),
            "a buffer that is read after it was stored to");
   std::vector<TraceArg> args = {TraceArg::name(buffer_name), TraceArg::name(scope_word(scope))};
   if (!reader.empty()) args.push_back(TraceArg::name(reader).with_key("reader"));
@@ -143,17 +145,21 @@ void Schedule::set_scope(const std::string& name, MemoryScope scope) {
   if (scope == MemoryScope::kRegister) {
     require_constant_shape(*buffer, "set_scope");
     Stmt crossed;
-    walk(path.stmt()->stmts[0], [&](const Stmt& s) {
-      if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kParallel &&
-          (reads_buffer(s, buffer.get()) || writes_buffer(s, buffer.get())))
-        crossed = s;
-    }, nullptr);
+    walk(
+        path.stmt()->stmts[0],
+        [&](const Stmt& s) {
+          if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kParallel &&
+              (reads_buffer(s, buffer.get()) || writes_buffer(s, buffer.get())))
+            crossed = s;
+        },
+        nullptr);
     if (crossed)
       refuse(refusal::kStructure, fmt::format("set_scope: '{}' uses {} on other threads", summary(crossed), name),
              "registers of one thread: an allocation inside of the parallel loop");
   }
   const BufferPtr changed = make_buffer(name, buffer->dtype, buffer->shape, scope);
-  const Stmt body = rewritten(path.stmt()->stmts[0], buffer, changed, [](const std::vector<Expr>& indices) { return indices; });
+  const Stmt body =
+      rewritten(path.stmt()->stmts[0], buffer, changed, [](const std::vector<Expr>& indices) { return indices; });
   commit(replaced(path, alloc(changed, body)),
          {{}, "set_scope", {TraceArg::name(name), TraceArg::name(scope_word(scope))}, {}, {}});
 }
@@ -167,16 +173,19 @@ void Schedule::store_at(const std::string& name, const std::string& loop_name) {
   if (at >= path.nodes.size() || !path.nodes[at].same_node(target.stmt())) {
     Names around;
     for (const Stmt& loop : path.loops()) around.push_back(loop->var->name);
-    refuse(refusal::kStructure, fmt::format("store_at: loop {} is not around the allocation of {}", loop_name, name), "loops " + listed(around));
+    refuse(refusal::kStructure, fmt::format("store_at: loop {} is not around the allocation of {}", loop_name, name),
+           "loops " + listed(around));
   }
   std::vector<Expr> shape, prefix;
   for (size_t i = at; i < path.nodes.size(); ++i) {
     const Stmt& s = path.nodes[i];
     if (s->kind == StmtKind::kIf || s->kind == StmtKind::kSeq || s->kind == StmtKind::kAlloc) continue;
     if (!as_int(s->extent))
-      refuse(refusal::kStructure, fmt::format("store_at: '{}' has no constant extent", summary(s)), "loops of constant extents");
+      refuse(refusal::kStructure, fmt::format("store_at: '{}' has no constant extent", summary(s)),
+             "loops of constant extents");
     if (s->for_kind == ForKind::kParallel && buffer->scope == MemoryScope::kRegister)
-      refuse(refusal::kStructure, fmt::format("store_at: {} is in registers and '{}' runs on other threads", name, summary(s)),
+      refuse(refusal::kStructure,
+             fmt::format("store_at: {} is in registers and '{}' runs on other threads", name, summary(s)),
              "set_scope to local first");
     shape.push_back(Expr(std::max<int64_t>(*as_int(s->extent), 1)));
     prefix.push_back(simplify(s->var - s->begin));
@@ -196,11 +205,13 @@ void Schedule::store_at(const std::string& name, const std::string& loop_name) {
     return result;
   });
   const Stmt root = replaced(path, body);
-  const StmtPath again = loop_named([&] {
-    LoopProgram next = program_;
-    next.body = root;
-    return next;
-  }(), loop_name);
+  const StmtPath again = loop_named(
+      [&] {
+        LoopProgram next = program_;
+        next.body = root;
+        return next;
+      }(),
+      loop_name);
   commit(replaced(again, alloc(larger, again.stmt())),
          {{}, "store_at", {TraceArg::name(name), TraceArg::name(loop_name)}, {}, {}});
 }
@@ -210,7 +221,8 @@ void Schedule::transform_layout(const std::string& name, const std::vector<Var>&
   const StmtPath path = alloc_named(program_, buffer, "transform_layout");
   require_constant_shape(*buffer, "transform_layout");
   if (vars.size() != buffer->shape.size())
-    refuse(refusal::kArguments, fmt::format("transform_layout: {} has {} dimensions, {} are named", name, buffer->shape.size(), vars.size()));
+    refuse(refusal::kArguments, fmt::format("transform_layout: {} has {} dimensions, {} are named", name,
+                                            buffer->shape.size(), vars.size()));
   if (index.empty() || index.size() > 8) refuse(refusal::kArguments, "transform_layout: 1 to 8 new dimensions");
   // Each old dimension is a mixed-radix number: the pieces that appear must give all of its digits.
   struct Piece {
@@ -258,10 +270,12 @@ void Schedule::transform_layout(const std::string& name, const std::vector<Var>&
       if (piece.div == known && !__builtin_mul_overflow(known, piece.mod, &known)) continue;
     }
     if (known < extent)
-      refuse(refusal::kRegion,
-             fmt::format("transform_layout: elements of {} that differ in {} would meet at one place", name, vars[d]->name),
-             fmt::format("an index that keeps all {} values of {} apart: {}, or floordiv and floormod of it by one number", extent,
-                         vars[d]->name, vars[d]->name));
+      refuse(
+          refusal::kRegion,
+          fmt::format("transform_layout: elements of {} that differ in {} would meet at one place", name,
+                      vars[d]->name),
+          fmt::format("an index that keeps all {} values of {} apart: {}, or floordiv and floormod of it by one number",
+                      extent, vars[d]->name, vars[d]->name));
   }
   const BufferPtr changed = make_buffer(name, buffer->dtype, shape, buffer->scope);
   Stmt body = rewritten(path.stmt()->stmts[0], buffer, changed, [&](const std::vector<Expr>& indices) {

@@ -1,0 +1,281 @@
+// Each primitive on a small program: what it gives, and what its refusals say. That schedules keep results is the
+// business of random_schedule_test.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "loop/parser.h"
+#include "loop/printer.h"
+#include "schedule/trace.h"
+
+namespace tessera {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kMatmul[] = R"(kernel @m(A: f32[8,12], B: f32[12,16]) -> (C: f32[8,16]) {
+  for i in 0..8 {
+    for j in 0..16 {
+      C[i, j] = 0:f32
+      for k in 0..12 { C[i, j] = (C[i, j] + (A[i, k] * B[k, j])) }
+    }
+  }
+}
+)";
+
+constexpr char kStages[] = R"(kernel @s(x: f32[10]) -> (y: f32[8]) {
+  alloc t: f32[10] local
+  for a in 0..10 { t[a] = (x[a] * 2:f32) }
+  for b in 0..8 { y[b] = ((t[b] + t[(b + 1)]) + t[(b + 2)]) }
+}
+)";
+
+std::string scheduled(const std::string& program, const std::string& trace) {
+  const auto result = apply_trace(parse_loop_program(program), trace);
+  if (const auto* error = std::get_if<Diagnostic>(&result)) return error->to_string();
+  const std::string text = print(std::get<LoopProgram>(result));
+  EXPECT_EQ(print(parse_loop_program(text)), text);
+  return text;
+}
+
+TEST(Primitives, SplitGuardsWhatDoesNotDivide) {
+  EXPECT_EQ(scheduled("kernel @k(x: f32[10]) -> (y: f32[10]) { for i in 0..10 { y[i] = x[i] } }", "split(i, [_, 4])"),
+            R"(kernel @k(x: f32[10]) -> (y: f32[10]) {
+  for i_0 in 0..3 {
+    for i_1 in 0..4 {
+      if (((i_0 * 4) + i_1) < 10) {
+        y[((i_0 * 4) + i_1)] = x[((i_0 * 4) + i_1)]
+      }
+    }
+  }
+}
+)");
+}
+
+TEST(Primitives, FuseUndoesSplit) {
+  const std::string copy = "kernel @k(x: f32[12]) -> (y: f32[12]) { for i in 0..12 { y[i] = x[i] } }";
+  EXPECT_EQ(scheduled(copy, "a, b = split(i, [3, 4])\nf = fuse([a, b])\n"), R"(kernel @k(x: f32[12]) -> (y: f32[12]) {
+  for f in 0..12 { y[f] = x[f] }
+}
+)");
+}
+
+TEST(Primitives, DecomposeThenReorder) {
+  EXPECT_EQ(scheduled(kMatmul, "decompose_reduction(C, i)\nreorder([k, j])\nvectorize(j)\n"),
+            R"(kernel @m(A: f32[8,12], B: f32[12,16]) -> (C: f32[8,16]) {
+  for i_init in 0..8 { for j_init in 0..16 { C[i_init, j_init] = 0:f32 } }
+  for i in 0..8 { for k in 0..12 { vectorized for j in 0..16 { C[i, j] = (C[i, j] + (A[i, k] * B[k, j])) } } }
+}
+)");
+}
+
+TEST(Primitives, ComputeAtKeepsTheWindow) {
+  EXPECT_EQ(scheduled(kStages, "compute_at(t, b)"), R"(kernel @s(x: f32[10]) -> (y: f32[8]) {
+  for b in 0..8 {
+    alloc t: f32[3] local
+    for a in 0..3 { t[a] = (x[(b + a)] * 2:f32) }
+    y[b] = ((t[0] + t[1]) + t[2])
+  }
+}
+)");
+}
+
+TEST(Primitives, ComputeInline) {
+  EXPECT_EQ(scheduled(kStages, "compute_inline(t)"), R"(kernel @s(x: f32[10]) -> (y: f32[8]) {
+  for b in 0..8 { y[b] = (((x[b] * 2:f32) + (x[(b + 1)] * 2:f32)) + (x[(b + 2)] * 2:f32)) }
+}
+)");
+}
+
+TEST(Primitives, CacheWriteAndReverseComputeAt) {
+  EXPECT_EQ(scheduled(kMatmul, "acc = cache_write(C, local)\nreverse_compute_at(C, i)\n"),
+            R"(kernel @m(A: f32[8,12], B: f32[12,16]) -> (C: f32[8,16]) {
+  for i in 0..8 {
+    alloc acc: f32[1,16] local
+    for j in 0..16 {
+      acc[0, j] = 0:f32
+      for k in 0..12 { acc[0, j] = (acc[0, j] + (A[i, k] * B[k, j])) }
+    }
+    for C_0 in 0..1 { for C_1 in 0..16 { C[i, C_1] = acc[0, C_1] } }
+  }
+}
+)");
+}
+
+TEST(Primitives, CacheReadAndTransformLayout) {
+  EXPECT_THAT(
+      scheduled(kMatmul,
+                "Bp = cache_read(B, local)\ntransform_layout(Bp, (k, j) -> [floordiv(j, 4), k, floormod(j, 4)])\n"),
+      HasSubstr("alloc Bp: f32[4,12,4] local\n  for Bp_0 in 0..12 { for Bp_1 in 0..16 { Bp[floordiv(Bp_1, 4), Bp_0, "
+                "floormod(Bp_1, 4)] = B[Bp_0, Bp_1] } }\n"));
+}
+
+TEST(Primitives, Rfactor) {
+  EXPECT_EQ(scheduled("kernel @r(x: f32[12]) -> (y: f32[1]) { y[0] = 0:f32 for k in 0..12 { y[0] = (y[0] + x[k]) } }",
+                      "k0, k1 = split(k, [3, 4])\np = rfactor(y.update, k1)\n"),
+            R"(kernel @r(x: f32[12]) -> (y: f32[1]) {
+  y[0] = 0:f32
+  alloc p: f32[4] local
+  for k1_init in 0..4 { p[k1_init] = 0:f32 }
+  for k1 in 0..4 { for k0 in 0..3 { p[k1] = (p[k1] + x[((k0 * 4) + k1)]) } }
+  for k1_final in 0..4 { y[0] = (y[0] + p[k1_final]) }
+}
+)");
+}
+
+TEST(Primitives, StoreAtAndFission) {
+  const std::string lowered = R"(kernel @l(x: f32[4,6]) -> (y: f32[4]) {
+    for i in 0..4 {
+      alloc acc: f32[1] register
+      acc[0] = 0:f32
+      for k in 0..6 { acc[0] = (acc[0] + x[i, k]) }
+      y[i] = acc[0]
+    } })";
+  EXPECT_EQ(scheduled(lowered,
+                      "store_at(acc, i)\nset_scope(acc, local)\nfission(i, y)\ndecompose_reduction(acc, "
+                      "i_before)\nreorder([k, i_before])\n"),
+            R"(kernel @l(x: f32[4,6]) -> (y: f32[4]) {
+  alloc acc: f32[4] local
+  for i_before_init in 0..4 { acc[i_before_init] = 0:f32 }
+  for k in 0..6 { for i_before in 0..4 { acc[i_before] = (acc[i_before] + x[i_before, k]) } }
+  for i in 0..4 { y[i] = acc[i] }
+}
+)");
+}
+
+TEST(Primitives, VirtualThreadInterleaves) {
+  EXPECT_EQ(scheduled("kernel @v(x: f32[2,3]) -> (y: f32[2]) { for i in 0..2 { y[i] = 0:f32 for k in 0..3 { y[i] = "
+                      "(y[i] + x[i, k]) } } }",
+                      "virtual_thread(i)"),
+            R"(kernel @v(x: f32[2,3]) -> (y: f32[2]) {
+  unrolled for i in 0..2 { y[i] = 0:f32 }
+  for k in 0..3 { unrolled for i_1 in 0..2 { y[i_1] = (y[i_1] + x[i_1, k]) } }
+}
+)");
+}
+
+TEST(Primitives, SoftwarePipelineRunsOneIterationAhead) {
+  EXPECT_EQ(scheduled(R"(kernel @p(x: f32[8]) -> (y: f32[8]) {
+    for i in 0..8 { alloc t: f32[1] local t[0] = (x[i] * 2:f32) y[i] = t[0] } })",
+                      "software_pipeline(i, 1)"),
+            R"(kernel @p(x: f32[8]) -> (y: f32[8]) {
+  alloc t: f32[2,1] local
+  t[0, 0] = (x[0] * 2:f32)
+  for i in 0..7 {
+    t[floormod((i + 1), 2), 0] = (x[(i + 1)] * 2:f32)
+    y[i] = t[floormod(i, 2), 0]
+  }
+  y[7] = t[1, 0]
+}
+)");
+}
+
+TEST(Primitives, TensorizeMatchesThePattern) {
+  const std::string tile = R"(kernel @t(a: f32[9,6], b: f32[9,2,8]) -> (y: f32[2,6,8]) {
+    alloc acc: f32[2,6,8] register
+    unrolled for v0 in 0..2 { unrolled for p0 in 0..6 { vectorized for l0 in 0..8 { acc[v0, p0, l0] = 0:f32 } } }
+    for k in 0..9 { for v in 0..2 { for p in 0..6 { for l in 0..8 {
+      acc[v, p, l] = acc[v, p, l] + a[k, p] * b[k, v, l] } } } }
+    unrolled for v1 in 0..2 { unrolled for p1 in 0..6 { vectorized for l1 in 0..8 { y[v1, p1, l1] = acc[v1, p1, l1] } } } })";
+  EXPECT_THAT(scheduled(tile, "unroll(v)\nunroll(p)\nvectorize(l)\ntensorize(v, \"x86.fma.f32\")\n"),
+              HasSubstr("tensorized \"x86.fma.f32\""));
+  EXPECT_THAT(scheduled(tile, "unroll(v)\nunroll(p)\nvectorize(l)\ntensorize(v, \"x86.avx512.fma.f32\")\n"),
+              HasSubstr("loop l has 8 lanes instead of 16"));
+  EXPECT_THAT(scheduled(tile, "tensorize(v, \"x86.fma.f64x\")"), HasSubstr("did you mean"));
+}
+
+TEST(Primitives, SampledNumbersStandForTheirValues) {
+  EXPECT_THAT(scheduled(kMatmul, "f0, f1 = sample_perfect_tile(j, 2, 8) decided [4, 4]\nj0, j1 = split(j, [f0, f1])\n"),
+              HasSubstr("for j1 in 0..4"));
+  EXPECT_THAT(scheduled(kMatmul, "f0, f1 = sample_perfect_tile(j, 2, 8) decided [4, 5]\n"),
+              HasSubstr("whose product is 16"));
+  Schedule schedule(parse_loop_program(kMatmul));
+  std::mt19937_64 random(3);
+  const std::vector<int64_t> factors = schedule.sample_perfect_tile("j", 3, 4, &random);
+  EXPECT_EQ(factors[0] * factors[1] * factors[2], 16);
+  EXPECT_LE(factors[2], 4);
+  EXPECT_EQ(print_trace(parse_trace(schedule.trace())), schedule.trace());
+}
+
+struct Refusal {
+  const char* program;
+  const char* trace;
+  std::vector<std::string> says;
+};
+
+TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
+  const Refusal refusals[] = {
+      {kMatmul,
+       "parallel(k)",
+       {"TSR-3408", "'C[i, j] = ...' folds values of different iterations", "legal: parallel of i, j", "<trace>:1:1"}},
+      {kMatmul,
+       "// first\n\nvectorize(i)\nvectorize(j)",
+       {"TSR-3407", "'serial for j in 0..+16' stands inside 'vectorized for i", "<trace>:4:1"}},
+      {kMatmul, "reorder([k, j])", {"TSR-3407", "'C[i, j] = ...' stands beside 'serial for k"}},
+      {kMatmul, "split(jj, [_, 4])", {"TSR-3404", "there is no loop 'jj'", "the loops are i, j, k", "did you mean j"}},
+      {kMatmul, "split(j, [3, 5])", {"TSR-3403", "15 iterations do not cover the 16"}},
+      {kMatmul, "split(j, [_, _])", {"TSR-3403", "at most one '_'"}},
+      {kMatmul, "split(j)", {"TSR-3403", "expected a list of factors", "i0, i1 = split(i, [_, 32])"}},
+      {kMatmul, "k, l = split(j, [4, 4])", {"TSR-3406", "the name 'k' is taken"}},
+      {kMatmul, "split(j, [4, 4]) unroll(k)", {"TSR-3401", "one primitive a line"}},
+      {kMatmul, "vectorise(j)", {"TSR-3402", "there is no primitive 'vectorise'", "vectorize or "}},
+      {kMatmul, "fission(i, C)", {"TSR-3405", "'C' may be 2 statements", "C#0: C[i, j] = ..."}},
+      {kMatmul, "compute_at(C, k)", {"TSR-3407", "C is a parameter of the kernel", "cache_write"}},
+      {kMatmul, "bind(i, threadIdx.x)", {"TSR-3411", "loop i cannot run on threadIdx.x"}},
+      {kMatmul, "transform_layout(A, (i, k) -> [k, i])", {"TSR-3407", "A is a parameter"}},
+      {kMatmul,
+       "Ap = cache_read(A, local)\ntransform_layout(Ap, (i, k) -> [k, floormod(i, 4)])",
+       {"TSR-3409", "would meet at one place"}},
+      {kMatmul,
+       "a = cache_write(C, register)",
+       {"TSR-3412", "in registers, at a place that 'serial for i in 0..+8' chooses", "unroll(i)"}},
+      {kMatmul, "a = cache_write(C, shared)", {"TSR-3403", "no memory scope 'shared'"}},
+      {kMatmul, "a = cache_write(C, local)\nreverse_compute_at(C, k)", {"TSR-3407"}},
+      {kMatmul,
+       "a = cache_write(C, local)\ndecompose_reduction(a, i)\nreorder([k, j])\nreorder([k, i])\nreverse_compute_at(C, "
+       "k)",
+       {"TSR-3407", "uses a outside of loop k"}},
+      {kStages, "compute_at(t, a)", {"TSR-3407", "loop a computes t itself"}},
+      {kStages,
+       "a0, a1 = split(a, [2, 5])\ncompute_at(t, b)",
+       {"TSR-3409", "is not one loop's variable", "split and fuse its loops after this line"}},
+      {"kernel @k(x: f32[9]) -> (y: f32[9]) { y[0] = x[0] for i in 1..9 { y[i] = y[(i - 1)] + x[i] } }",
+       "vectorize(i)",
+       {"TSR-3408", "iterations of 'serial for i in 1..+8' are not independent", "no loop of this program"}},
+      {"kernel @k(x: f32[9,9]) -> (y: f32[9,9]) { for i in 1..9 { for j in 0..8 { y[i, j] = y[(i - 1), (j + 1)] + x[i, "
+       "j] } } }",
+       "reorder([j, i])",
+       {"TSR-3408", "the order j, i changes the result"}},
+  };
+  for (const Refusal& refusal : refusals) {
+    const std::string said = scheduled(refusal.program, refusal.trace);
+    for (const std::string& part : refusal.says) EXPECT_THAT(said, HasSubstr(part)) << refusal.trace;
+  }
+}
+
+TEST(Primitives, ARefusedStepLeavesTheScheduleAsItWas) {
+  Schedule schedule(parse_loop_program(kMatmul));
+  schedule.split("j", {std::nullopt, 4});
+  const std::string before = print(schedule.program());
+  EXPECT_THROW(schedule.parallel("k"), UserError);
+  EXPECT_EQ(print(schedule.program()), before);
+  EXPECT_EQ(schedule.trace(), "j_0, j_1 = split(j, [_, 4])\n");
+}
+
+TEST(Primitives, TheDocumentHasEachOfTheTable) {
+  std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/docs/schedules.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const SchedulePrimitive& primitive : schedule_primitives()) {
+    EXPECT_THAT(text.str(), HasSubstr("| `" + std::string(primitive.usage) + "` |"));
+    // What the table shows is what the language reads.
+    const std::vector<TraceStep> steps = parse_trace(primitive.usage);
+    ASSERT_EQ(steps.size(), 1u);
+    EXPECT_EQ(to_string(steps[0]), primitive.usage);
+  }
+}
+
+}  // namespace
+}  // namespace tessera
