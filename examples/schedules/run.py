@@ -99,7 +99,10 @@ def count(number):
 
 
 def table(rows):
-    lines = ["| step | | ms | GFLOP/s | % of peak | accesses | L1 misses | L2 misses | inner loop |", "|---|---|--:|--:|--:|--:|--:|--:|---|"]
+    lines = [
+        "| step | | ms | GFLOP/s | % of peak | accesses | L1 misses | L2 misses | inner loop |",
+        "|---|---|--:|--:|--:|--:|--:|--:|---|",
+    ]
     for row in rows:
         inner = f"{row['instructions']} instructions, {row['fma']} multiply-adds, {row['cycles']:.1f} cycles"
         threads = f" ({row['threads']} threads)" if row["threads"] > 1 else ""

@@ -255,6 +255,12 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
   }
 }
 
+TEST(Primitives, ProgramsDoNotGrowWithoutBound) {
+  std::string trace;
+  for (int i = 0; i < 200; ++i) trace += "a" + std::to_string(i + 1) + ", b" + std::to_string(i) + " = split(" + (i == 0 ? "i" : "a" + std::to_string(i)) + ", [_, 1])\n";
+  EXPECT_THAT(scheduled(kMatmul, trace), testing::AllOf(HasSubstr("TSR-3413"), HasSubstr("up to 2000 statements, 100 in each other")));
+}
+
 TEST(Primitives, ARefusedStepLeavesTheScheduleAsItWas) {
   Schedule schedule(parse_loop_program(kMatmul));
   schedule.split("j", {std::nullopt, 4});

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "loop/printer.h"
@@ -126,6 +127,28 @@ std::optional<Carried> order_violation(const LoopProgram& program, size_t depth,
   return std::nullopt;
 }
 
+// Programs that nothing could read back or judge in a sensible time.
+void refuse_too_large(const Stmt& body, const std::string& primitive) {
+  constexpr int kMaxDepth = 100;
+  constexpr int64_t kMaxStatements = 2000;
+  constexpr int64_t kMaxNodes = 100'000;
+  int64_t statements = 0;
+  int64_t nodes = 0;
+  const std::function<int(const Stmt&)> depth = [&](const Stmt& s) {
+    ++statements;
+    int below = 0;
+    for (const Stmt& child : s->stmts) below = std::max(below, depth(child));
+    return below + 1;
+  };
+  const int deep = depth(body);
+  walk(body, nullptr, [&](const Expr&) { ++nodes; });
+  if (deep > kMaxDepth || statements > kMaxStatements || nodes > kMaxNodes)
+    refuse(refusal::kTooLarge,
+           fmt::format("{}: the program would have {} statements, {} in each other, and expressions of {} nodes", primitive,
+                       statements, deep, nodes),
+           fmt::format("up to {} statements, {} in each other, {} nodes", kMaxStatements, kMaxDepth, kMaxNodes));
+}
+
 }  // namespace
 
 Schedule::Schedule(LoopProgram program, std::optional<Target> target)
@@ -134,6 +157,7 @@ Schedule::Schedule(LoopProgram program, std::optional<Target> target)
 void Schedule::commit(Stmt body, TraceStep step) {
   LoopProgram next = program_;
   next.body = std::move(body);
+  refuse_too_large(next.body, step.primitive);
   if (verify_each) {
     for (const std::string& violation : verify(next))
       if (violation.find("does not match the intrinsic") != std::string::npos)

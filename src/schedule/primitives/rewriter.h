@@ -24,6 +24,7 @@ inline constexpr char kRegion[] = "TSR-3409";
 inline constexpr char kIntrinsic[] = "TSR-3410";
 inline constexpr char kTarget[] = "TSR-3411";
 inline constexpr char kRegister[] = "TSR-3412";
+inline constexpr char kTooLarge[] = "TSR-3413";
 }  // namespace refusal
 
 [[noreturn]] void refuse(const char* id, std::string message, std::string legal = "", std::string hint = "");

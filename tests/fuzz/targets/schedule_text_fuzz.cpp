@@ -1,0 +1,53 @@
+// The text form of schedules: parse, print, read that again; then apply it to small programs, which must stay legal, and
+// replay the trace.
+#include "fuzz_target.h"
+#include "loop/parser.h"
+#include "loop/printer.h"
+#include "schedule/trace.h"
+
+using namespace tessera;
+
+namespace {
+
+constexpr const char* kPrograms[] = {
+    R"(kernel @matmul(A: f32[16,8], B: f32[8,64]) -> (C: f32[16,64]) {
+  for i in 0..16 { for j in 0..64 { C[i, j] = 0:f32 for k in 0..8 { C[i, j] = C[i, j] + A[i, k] * B[k, j] } } } })",
+    R"(kernel @conv(x: f32[4,8,8], w: f32[32,4,3,3]) -> (y: f32[32,8,8]) {
+  alloc xp: f32[4,10,10] local
+  for pc in 0..4 { for ph in 0..10 { for pw in 0..10 {
+    xp[pc, ph, pw] = select((1 <= ph & ph <= 8) & (1 <= pw & pw <= 8), x[pc, ph - 1, pw - 1], 0:f32) } } }
+  for o in 0..32 { for h in 0..8 { for v in 0..8 {
+    y[o, h, v] = 0:f32
+    for c in 0..4 { for kh in 0..3 { for kw in 0..3 {
+      y[o, h, v] = y[o, h, v] + xp[c, h + kh, v + kw] * w[o, c, kh, kw] } } } } } } })",
+    R"(kernel @softmax(x: f32[8,20]) -> (y: f32[8,20]) {
+  alloc top: f32[8] local
+  alloc e: f32[8,20] local
+  alloc total: f32[8] local
+  for i0 in 0..8 { top[i0] = -inf:f32 for j0 in 0..20 { top[i0] = max(top[i0], x[i0, j0]) } }
+  for i1 in 0..8 { for j1 in 0..20 { e[i1, j1] = exp(x[i1, j1] - top[i1]) } }
+  for i2 in 0..8 { total[i2] = 0:f32 for j2 in 0..20 { total[i2] = total[i2] + e[i2, j2] } }
+  for i3 in 0..8 { for j3 in 0..20 { y[i3, j3] = e[i3, j3] / total[i3] } } })"};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size > 20000) return 0;
+  std::vector<TraceStep> steps;
+  const bool read = fuzz::accepts([&] { steps = parse_trace(fuzz::text_of(data, size)); });
+  if (!read) return 0;
+  const std::string printed = print_trace(steps);
+  fuzz::require(print_trace(parse_trace(printed)) == printed, "print, parse, print gives another text");
+  if (steps.size() > 60) steps.resize(60);
+  for (const char* text : kPrograms) {
+    const LoopProgram program = parse_loop_program(text);
+    Schedule schedule(program);
+    fuzz::accepts([&] { replay(schedule, steps); });  // what was applied before a refusal stays
+    const std::string result = print(schedule.program());
+    fuzz::require(print(parse_loop_program(result)) == result, "the program's text does not read back");
+    Schedule again(program);
+    replay(again, parse_trace(schedule.trace()));
+    fuzz::require(print(again.program()) == result, "the trace replays to another program");
+  }
+  return 0;
+}
