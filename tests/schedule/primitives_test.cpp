@@ -241,6 +241,9 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
       {kStages,
        "a0, a1 = split(a, [2, 5])\ncompute_at(t, b)",
        {"TSR-3409", "is not one loop's variable", "split and fuse its loops after this line"}},
+      {"kernel @k(x: f32[4]) -> (y: f32[9]) { for i in 0..9 { y[i] = select(i < 4, x[i], 0:f32) } }",
+       "t = cache_read(x, local)\nreverse_compute_at(y, t_0)",
+       {"TSR-3409", "y reads t only where a condition holds"}},
       {"kernel @k(x: f32[9]) -> (y: f32[9]) { y[0] = x[0] for i in 1..9 { y[i] = y[(i - 1)] + x[i] } }",
        "vectorize(i)",
        {"TSR-3408", "iterations of 'serial for i in 1..+8' are not independent", "no loop of this program"}},
@@ -257,8 +260,11 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
 
 TEST(Primitives, ProgramsDoNotGrowWithoutBound) {
   std::string trace;
-  for (int i = 0; i < 200; ++i) trace += "a" + std::to_string(i + 1) + ", b" + std::to_string(i) + " = split(" + (i == 0 ? "i" : "a" + std::to_string(i)) + ", [_, 1])\n";
-  EXPECT_THAT(scheduled(kMatmul, trace), testing::AllOf(HasSubstr("TSR-3413"), HasSubstr("up to 2000 statements, 100 in each other")));
+  for (int i = 0; i < 200; ++i)
+    trace += "a" + std::to_string(i + 1) + ", b" + std::to_string(i) + " = split(" +
+             (i == 0 ? "i" : "a" + std::to_string(i)) + ", [_, 1])\n";
+  EXPECT_THAT(scheduled(kMatmul, trace),
+              testing::AllOf(HasSubstr("TSR-3413"), HasSubstr("up to 2000 statements, 100 in each other")));
 }
 
 TEST(Primitives, ARefusedStepLeavesTheScheduleAsItWas) {

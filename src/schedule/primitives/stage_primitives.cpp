@@ -394,6 +394,16 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
        find_statements(moving, [](const Stmt& s) { return s->kind == StmtKind::kIf || s->kind == StmtKind::kFor; }))
     for (const Expr* e : {&path.stmt()->condition, &path.stmt()->begin, &path.stmt()->extent})
       if (*e && loads_buffer(*e, source)) indices.reset();
+  // An instance that does not read its element belongs to no iteration of the loop, and would be lost.
+  walk(stores[0].stmt()->value, [&](const Expr& e) {
+    const bool choice = e->kind == ExprKind::kSelect ||
+                        (e->kind == ExprKind::kBinary && e->dtype == DType::kBool && !is_comparison(e->binary));
+    for (size_t i = 1; choice && i < e->operands.size(); ++i)
+      if (loads_buffer(e->operands[i], source))
+        refuse(refusal::kRegion,
+               fmt::format("reverse_compute_at: {} reads {} only where a condition holds", stage, source->name),
+               "a stage that reads what the loop computes wherever it stores");
+  });
   if (!indices)
     refuse(refusal::kStructure,
            fmt::format("reverse_compute_at: the value of {} is not read from {}", stage, source->name));
