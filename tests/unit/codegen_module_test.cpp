@@ -169,7 +169,7 @@ TEST(CodegenPlans, LocalsOnTheStackAndInScratch) {
   walk(
       loops.body,
       [&](const Stmt& s) {
-        if (s->kind == StmtKind::kAlloc) places[s->buffer->name] = plan.places.at(s.get());
+        if (s->kind == StmtKind::kAlloc) places[s->buffer->name] = plan.places.at(s->buffer.get());
       },
       nullptr);
   EXPECT_TRUE(places["small"].on_stack);
