@@ -67,12 +67,10 @@ int run(int argc, char** argv) {
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();
   }
+  std::string verbs;
+  for (const Command& command : commands) verbs += (verbs.empty() ? "" : ", ") + command.app->get_name();
   throw UserError(
-      {.id = "TSR-4001",
-       .message = "a verb is required",
-       .node = {},
-       .legal = "compile, run, verify, bench, explain, inspect, doctor, diff, bisect, reduce, opt, tune, db",
-       .hint = "see 'tessera --help'"});
+      {.id = "TSR-4001", .message = "a verb is required", .node = {}, .legal = verbs, .hint = "see 'tessera --help'"});
 }
 
 }  // namespace

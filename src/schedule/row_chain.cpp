@@ -92,7 +92,7 @@ class ChainMaker {
         }
     std::set<size_t> gone;
     for (const Chain& chain : chains) join(chain, gone);
-    remove_calls(gone);
+    if (!gone.empty()) remove_calls(gone);
   }
 
  private:

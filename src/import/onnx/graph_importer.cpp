@@ -297,13 +297,19 @@ class GraphImporter {
         import_with(node, [&](NodeContext& context, const OperatorImporter* importer) {
           importer ? importer->handler(context) : import_own_node(context);
         });
-      } catch (const UnsupportedNode&) {
+      } catch (const UnsupportedNode& first) {
+        if (is_block_) throw;
         // Shapes may be values that only a run knows.
         const auto take_back = [&] {
           state_.checks.resize(checks);
           flow_.truncate(steps);
         };
-        if (!import_when_run(node, take_back)) throw;
+        try {
+          if (!import_when_run(node, take_back)) throw UnsupportedNode(first);
+        } catch (const UnsupportedNode& second) {
+          // What has nothing to do with shapes is said as it was found.
+          throw second.reason.ends_with(first.reason) ? UnsupportedNode(first) : UnsupportedNode(second);
+        }
       }
     } catch (const UnsupportedNode& unsupported) {
       failures_.add(node, unsupported.reason);
@@ -479,6 +485,7 @@ class GraphImporter {
 
   int32_t elementwise_piece(const FlatNode& node, std::vector<SlotId>& inputs, std::vector<FlowType>& results) {
     GraphImporter child(shared_, this);
+    child.is_block_ = true;
     std::set<std::string> seen;
     for (const std::string& name : node.proto->input()) {
       if (name.empty() || !seen.insert(name).second) continue;
@@ -727,6 +734,7 @@ class GraphImporter {
 
   ImportShared& shared_;
   GraphImporter* parent_;
+  bool is_block_ = false;  // an operator on one block of elements: shapes are known
   const onnx::GraphProto& proto_;
   std::shared_ptr<LoadedModel> model_;
   Graph graph_;
