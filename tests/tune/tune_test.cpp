@@ -118,6 +118,20 @@ TEST(Records, AProgramTakesThePointAndSaysSo) {
     Kernel kernel;
     kernel.definition = definition;
     program.kernels.push_back(std::move(kernel));
+    const auto add = [&](BufferKind kind, const std::vector<int64_t>& dims) {
+      ProgramBuffer buffer;
+      buffer.kind = kind;
+      buffer.type = {DType::kF32, make_shape(dims), {}};
+      buffer.bytes = dims[0] * dims[1] * 4;
+      if (kind == BufferKind::kWeight) buffer.data = std::make_shared<Tensor>(DType::kF32, dims);
+      program.buffers.push_back(std::move(buffer));
+    };
+    add(BufferKind::kInput, {32, 16});
+    add(BufferKind::kWeight, {16, 64});
+    add(BufferKind::kOutput, {32, 64});
+    program.inputs = {0};
+    program.outputs = {2};
+    program.calls.push_back({0, {0, 1, 2}, "matmul"});
     schedule_program(program, target, 3, {}, {}, [&](const Kernel&) { return choice; });
     return program.kernels[0];
   };

@@ -240,8 +240,8 @@ std::optional<DType> narrow_factors(const Expr& e) {
 }
 
 // Products of 16-bit floats are summed in pairs where the machine has an instruction for it: neighbours along a reduced
-// loop, which becomes the last, that lie side by side in the operand without the vector axis; the other one is stored in
-// pairs.
+// loop, which becomes the last, that lie side by side in the operand without the vector axis; the other one is stored
+// in pairs.
 void choose_pairs(Tiling& t) {
   FlatKernel& k = t.kernel;
   const auto factors = narrow_factors(t.update);
