@@ -2,7 +2,7 @@
 //
 // Along a long contiguous axis the additions would wait for each other. There the axis is cut into equal parts: first
 // the total of each part, which is a vector reduction, then all parts side by side, each from where the one before
-// ends.
+// ends. The loops are the same for every extent, so that one kernel can serve a range of them.
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -10,9 +10,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kParts = 8;         // running totals side by side
-constexpr int64_t kFewElements = 64;  // per part; below, one running total
-constexpr int64_t kLanes = 64;        // running totals in registers where the axis is not the last one
+constexpr int64_t kParts = 8;   // running totals side by side
+constexpr int64_t kLanes = 64;  // running totals in registers where the axis is not the last one
 
 struct Plan {
   BinaryOp op;
@@ -102,13 +101,12 @@ Stmt beside(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Ex
 
 // One contiguous line from `start` on.
 Stmt along(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Expr& start) {
-  const int64_t parts = plan.extent >= kParts * kFewElements ? kParts : 1;
-  const int64_t length = plan.extent / parts;
-  const BufferPtr total = make_buffer("total", plan.wide, {parts}, MemoryScope::kRegister);
+  const int64_t length = plan.extent / kParts;
+  const BufferPtr total = make_buffer("total", plan.wide, {kParts}, MemoryScope::kRegister);
   const Expr identity = constant(plan.wide, plan.op == BinaryOp::kAdd ? 0 : 1);
   const auto at = [&](const Expr& i) { return start + (plan.reverse ? Expr(plan.extent - 1) - i : i); };
   std::vector<Stmt> body = {store(total, {0}, identity)};
-  for (int64_t p = 1; p < parts; ++p) {
+  for (int64_t p = 1; p < kParts; ++p) {
     body.push_back(store(total, {p}, identity));
     body.push_back(vector_loop("i", length, [&](const Var& i) {
       // Of the part before, whichever way it runs: a reduction has no order.
@@ -118,13 +116,13 @@ Stmt along(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Exp
     body.push_back(store(total, {p}, binary(plan.op, load(total, {p - 1}), load(total, {p}))));
   }
   body.push_back(serial_loop("i", length, [&](const Var& i) {
-    return unrolled_loop("p", parts,
+    return unrolled_loop("p", kParts,
                          [&](const Var& p) { return step(plan, x, out, total, p, at(p * Expr(length) + i)); });
   }));
-  const int64_t rest = plan.extent - parts * length;
-  if (rest > 0)
-    body.push_back(serial_loop(
-        "i", rest, [&](const Var& i) { return step(plan, x, out, total, parts - 1, at(Expr(parts * length) + i)); }));
+  body.push_back(serial_loop("i", kParts - 1, [&](const Var& i) {
+    const Expr place = Expr(kParts * length) + i;
+    return if_then(place < Expr(plan.extent), step(plan, x, out, total, kParts - 1, at(place)));
+  }));
   return with({total}, body);
 }
 

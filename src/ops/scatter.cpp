@@ -6,7 +6,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kCopied = 1 << 14;  // elements that a thread copies at a time
+constexpr int64_t kParts = 16;              // of a copy, for threads
+constexpr int64_t kWorthThreads = 1 << 15;  // elements
 
 constexpr std::string_view kJoins[] = {"none", "add", "mul", "min", "max"};
 
@@ -112,12 +113,19 @@ LoopProgram loops(const OpContext& ctx) {
     program.body = parallel_loop(
         "b", batch, [&](const Var& b) { return seq({copied(x, out, b * Expr(member), member), updated(b)}); }, bytes);
   } else {
-    const int64_t pieces = member / kCopied, rest = member % kCopied;
+    // The same loops for every extent, so that one kernel can serve a range of them.
+    const int64_t rows = extent / kParts;
+    const bool pays = bytes && member >= kWorthThreads;
     std::vector<Stmt> parts;
-    if (pieces > 0)
-      parts.push_back(
-          parallel_loop("p", pieces, [&](const Var& p) { return copied(x, out, p * Expr(kCopied), kCopied); }, bytes));
-    if (rest > 0) parts.push_back(copied(x, out, pieces * kCopied, rest));
+    parts.push_back(parallel_loop(
+        "p", kParts, [&](const Var& p) { return copied(x, out, p * Expr(rows * inner), rows * inner); }, pays));
+    parts.push_back(parallel_loop(
+        "r", kParts - 1,
+        [&](const Var& r) {
+          const Expr row = Expr(kParts * rows) + r;
+          return if_then(row < Expr(extent), copied(x, out, row * Expr(inner), inner));
+        },
+        pays));
     parts.push_back(updated(0));
     program.body = seq(parts);
   }

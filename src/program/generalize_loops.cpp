@@ -21,6 +21,11 @@ std::vector<const Stmt*> children(const std::vector<const Stmt*>& all, size_t i)
   return result;
 }
 
+bool same_but_for_threads(ForKind a, ForKind b) {
+  const auto without = [](ForKind kind) { return kind == ForKind::kParallel ? ForKind::kSerial : kind; };
+  return without(a) == without(b);
+}
+
 bool is_if(const Stmt* s) { return (*s)->kind == StmtKind::kIf && (*s)->stmts.size() == 1; }
 
 }  // namespace
@@ -85,8 +90,9 @@ Stmt LoopGeneralizer::stmt(const Stmts& all) {
   if (std::any_of(all.begin(), all.end(), is_if)) return conditional(all);
   const StmtNode& first = *all[0]->get();
   for (const Stmt* s : all)
-    if ((*s)->kind != first.kind || (*s)->stmts.size() != first.stmts.size() || (*s)->for_kind != first.for_kind ||
-        (*s)->intrinsic != first.intrinsic || (*s)->indices.size() != first.indices.size())
+    if ((*s)->kind != first.kind || (*s)->stmts.size() != first.stmts.size() ||
+        !same_but_for_threads((*s)->for_kind, first.for_kind) || (*s)->intrinsic != first.intrinsic ||
+        (*s)->indices.size() != first.indices.size())
       differ("other loops");
   switch (first.kind) {
     case StmtKind::kSeq: {
@@ -100,7 +106,10 @@ Stmt LoopGeneralizer::stmt(const Stmts& all) {
       exprs_.declare(each(all, &StmtNode::var));
       Stmt body = stmt(children(all, 0));
       if (first.for_kind == ForKind::kVectorized && !as_int(extent)) return in_vectors(first.var, begin, extent, body);
-      return for_loop(first.var, begin, extent, first.for_kind, std::move(body));
+      // Where threads do not pay for all sizes, they are left out.
+      const bool serial =
+          std::any_of(all.begin(), all.end(), [](const Stmt* s) { return (*s)->for_kind == ForKind::kSerial; });
+      return for_loop(first.var, begin, extent, serial ? ForKind::kSerial : first.for_kind, std::move(body));
     }
     case StmtKind::kIf: {
       const Expr condition = exprs_.expr(each(all, &StmtNode::condition));

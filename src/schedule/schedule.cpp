@@ -30,12 +30,13 @@ constexpr int kRowChainLevel = 2;
 // The rule's answer, by tiles or windows when a run decides about sizes.
 std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
                                             const std::vector<SymbolRange>& symbols) {
-  Knobs knobs;
-  if (!is_symbolic(kernel)) return rule.apply(kernel, target, knobs);
   // Single elements by tiles are slower than loops of their own.
-  if (rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
-  auto answer = rule.apply == any_size ? any_size(kernel, target, knobs) : apply_by_tiles(rule, kernel, target);
-  if (rule.apply != any_size && std::holds_alternative<Declined>(answer)) {
+  const bool symbolic = is_symbolic(kernel);
+  if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
+  Knobs knobs;
+  const bool directly = !symbolic || rule.apply == any_size;
+  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_by_tiles(rule, kernel, target);
+  if (!directly && std::holds_alternative<Declined>(answer)) {
     auto by_windows = apply_by_windows(rule, kernel, symbols, target);
     if (const auto* declined = std::get_if<Declined>(&by_windows)) {
       std::get<Declined>(answer).reason += "; " + declined->reason;
@@ -43,6 +44,7 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
       answer = std::move(by_windows);
     }
   }
+  // A kernel of fixed sizes may have elements that depend on open ones.
   if (auto* scheduled = std::get_if<ScheduledKernel>(&answer))
     for (const SymbolRange& symbol : symbols) scheduled->program.symbols.push_back(symbol.var);
   return answer;

@@ -41,23 +41,8 @@ ValueId counted_from_front(NodeContext& c, ValueId indices, int64_t extent) {
   return c.op("select", {negative, c.add(wide, c.scalar(DType::kI64, static_cast<double>(extent))), wide});
 }
 
-// The last update of each place of `x` [P, I] by a table: `update_of` has P entries, -1 where none arrives.
-ValueId by_table(NodeContext& c, ValueId x, ValueId updates, const Ints& update_of, const std::string& join) {
-  const auto places = static_cast<int64_t>(update_of.size());
-  Tensor table(DType::kI64, {places}), arrives(DType::kBool, {places, 1});
-  bool all = true;
-  for (int64_t p = 0; p < places; ++p) {
-    const int64_t update = update_of[static_cast<size_t>(p)];
-    table.set_int(p, std::max<int64_t>(update, 0));
-    arrives.set_int(p, update >= 0);
-    all = all && update >= 0;
-  }
-  ValueId y = c.op("gather", {updates, c.constant_value(std::move(table))}, {{"axis", int64_t{0}}});
-  if (!join.empty()) y = c.op(join, {x, y});
-  return all ? y : c.op("select", {c.constant_value(std::move(arrives)), y, x});
-}
-
-// x [P, I] with updates [U, I] at known places.
+// x [P, I] with updates [U, I] at known places, where that needs no scattering: an update for every place, or updates
+// that lie in a row.
 std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId updates, const Ints& places,
                                        const std::string& join) {
   const Ints dims = c.dims(x);
@@ -69,15 +54,20 @@ std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId update
     update = static_cast<int64_t>(u);
     row = row && places[u] == places[0] + static_cast<int64_t>(u);
   }
-  if (!row || !join.empty()) return by_table(c, x, updates, update_of, join);
-  std::vector<ValueId> parts;
-  const auto keep = [&](int64_t first, int64_t end) {
-    if (first < end) parts.push_back(c.slice(x, {first, 0}, {end - first, dims[1]}, {1, 1}));
-  };
-  keep(0, places.front());
-  parts.push_back(updates);
-  keep(places.back() + 1, dims[0]);
-  return parts.size() == 1 ? updates : c.op("concat", parts, {{"axis", int64_t{0}}});
+  const auto joined = [&](ValueId old, ValueId update) { return join.empty() ? update : c.op(join, {old, update}); };
+  if (row) {
+    std::vector<ValueId> parts;
+    const auto old = [&](int64_t first, int64_t end) { return c.slice(x, {first, 0}, {end - first, dims[1]}, {1, 1}); };
+    const int64_t first = places.front(), end = places.back() + 1;
+    if (first > 0) parts.push_back(old(0, first));
+    parts.push_back(joined(old(first, end), updates));
+    if (end < dims[0]) parts.push_back(old(end, dims[0]));
+    return parts.size() == 1 ? parts[0] : c.op("concat", parts, {{"axis", int64_t{0}}});
+  }
+  if (std::find(update_of.begin(), update_of.end(), -1) != update_of.end()) return std::nullopt;
+  Tensor table(DType::kI64, {dims[0]});
+  for (int64_t p = 0; p < dims[0]; ++p) table.set_int(p, update_of[static_cast<size_t>(p)]);
+  return joined(x, c.op("gather", {updates, c.constant_value(std::move(table))}, {{"axis", int64_t{0}}}));
 }
 
 // x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside is left
