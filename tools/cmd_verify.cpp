@@ -87,6 +87,7 @@ Command add_verify_command(CLI::App& root) {
   app->footer(
       "A case is compiled from its model.onnx alone before any of its other files is opened. Each runs in a process\n"
       "of its own, on one thread unless --threads says otherwise. Operators that are not supported count as failures.\n"
+      "Of outputs that Bernoulli, Multinomial or Random... decide about, type and shape alone are compared.\n"
       "The last line is 'N passed, N failed'; exit code 2 when any failed.\n"
       "Examples:\n"
       "  tessera verify onnx-cases/node\n"

@@ -18,7 +18,7 @@ enum class Verdict : char { kPass = 'P', kFail = 'F', kUnsupported = 'U' };
 
 struct CaseResult {
   Verdict verdict = Verdict::kFail;
-  std::string reason;  // one line; empty for kPass
+  std::string reason;  // one line; for kPass what was not compared, mostly empty
 };
 
 // The folders below `dirs` (or themselves) that hold a model.onnx, in order of their names within each. UserError

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "graph_passes/access.h"
 #include "graph_passes/graph_util.h"
@@ -350,20 +349,8 @@ bool skip_broadcast(Match& m) {
   return false;
 }
 
-namespace {
-
-// The permutation that swaps the last two of `rank` dimensions.
-Ints swap_last(int rank) {
-  Ints swap(static_cast<size_t>(rank));
-  std::iota(swap.begin(), swap.end(), 0);
-  std::swap(swap[swap.size() - 1], swap[swap.size() - 2]);
-  return swap;
-}
-
-}  // namespace
-
 bool both_transposed(Match& m) {
-  const Ints swap = swap_last(m.type.rank());
+  const Ints swap = swap_of_last_two(m.type.rank());
   for (const char* side : {"l", "r"})
     if (m.node(side).attrs.get_ints("perm") != swap) return false;
   const auto flag = [&](const char* name) { return m.root.attrs.get_or<bool>(name, false); };
@@ -380,7 +367,7 @@ bool worth_transposing(Match& m) {
   if (rank < 2 || (rows && *rows < kRows)) return false;
   m.attrs["p"] = m.root.attrs;
   m.attrs["p"].set("transpose_b", false);
-  m.attrs["o"] = {{"perm", swap_last(rank)}};
+  m.attrs["o"] = {{"perm", swap_of_last_two(rank)}};
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "support/error.h"
 
@@ -94,6 +95,13 @@ std::string join_locs(const std::vector<std::string>& locs) {
     parts.resize(kMaxShown);
   }
   return fmt::format("{}{}", fmt::join(parts, "+"), more ? fmt::format("+{} more", more) : "");
+}
+
+std::vector<int64_t> swap_of_last_two(int rank) {
+  std::vector<int64_t> perm(static_cast<size_t>(rank));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return perm;
 }
 
 std::vector<bool> output_mask(const Graph& graph) {

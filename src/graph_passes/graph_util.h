@@ -31,6 +31,9 @@ std::vector<ValueId> inline_region(Graph& target, const Graph& region, const std
 // The locations without repetitions, joined by '+'; of a long list the first ones and how many more.
 std::string join_locs(const std::vector<std::string>& locs);
 
+// The permutation of `rank` (at least 2) dimensions that swaps the last two.
+std::vector<int64_t> swap_of_last_two(int rank);
+
 // Whether each value is an output of the graph.
 std::vector<bool> output_mask(const Graph& graph);
 // How often each value is used: by nodes and as a graph output.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "graph_passes/graph_util.h"
 #include "graph_passes/recognizers.h"
@@ -66,13 +65,6 @@ std::optional<ValueId> repeated(const Graph& graph, ValueId id) {
   return *to == merged ? std::optional(split->inputs[0]) : std::nullopt;
 }
 
-Ints swap_last(int rank) {
-  Ints perm(static_cast<size_t>(rank));
-  std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  return perm;
-}
-
 // Whether q, k and v (k as [.., T, D] in dims) are what the composite takes.
 bool fits(const Ints& q, const Ints& k, const Ints& v) {
   const size_t rank = q.size();
@@ -121,7 +113,7 @@ std::optional<Recognized> recognize_attention(const Graph& graph, const Node& no
     return std::nullopt;
   Ints order;  // of k's dimensions, when it is to be transposed
   if (!scores->transposed) {
-    order = swap_last(rank);
+    order = swap_of_last_two(rank);
     if (const Node* transpose = graph.producer(k); is_op(transpose, "transpose")) {
       const Ints& perm = transpose->attrs.get_ints("perm");
       Ints joint;

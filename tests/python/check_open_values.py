@@ -112,6 +112,12 @@ CASES = {
                       "ends = Constant<value=int64[2,1] {-1,0}>()\n two = Concat<axis=0>(u, u)\n"
                       "z = ScatterND<reduction=\"add\">(x, ends, two) }",
                       [[[X[:2, :4], X[:, 2:], X[3:6, :4]], number(i), X[4:5, 1:5]] for i in (0, 1, 2)]),
+    "gather_as_large": ("m (float[2,3] x, int64[2] s) => (float[A,B] y) { i = ConstantOfShape<value=int64[1] {1}>(s)\n"
+                        "y = GatherElements<axis=1>(x, i) }", [[X[:2, :3], ints(2, 3)]]),
+    "cast_like": ("m (seq(int64[N,4]) s, int64 i, seq(float16[]) t) => (float16[N,4] y) { x = SequenceAt(s, i)\n"
+                  "like = SequenceAt(t, i)\n y = CastLike(x, like) }",
+                  [[[np.arange(8).reshape(2, 4), np.zeros((0, 4), np.int64)],  number(i),
+                    [np.zeros(3, np.float16), np.zeros((2, 2), np.float16)]] for i in (0, 1)]),
     "sequence": ("m (seq(float[N,4]) s, int64 i) => (float[N,4] y, float[4] z) { x = SequenceAt(s, i)\n"
                  "y = Softmax<axis=1>(x)\n zero = Constant<value=int64[1] {0}>()\n z = ReduceSum<keepdims=0>(x, zero) }",
                  [[[X[:2, :4], X[:, 2:], X[:0, :4]], number(i)] for i in (0, 1, 2)]),
@@ -124,6 +130,7 @@ ERRORS = {
     "no_end": (CASES["lines"][0], [number(0), number(4), number(0)], "TSR-7041: Range .*: a delta that leads to no end"),
     "endless": (CASES["lines_float"][0], [number(0, np.float32), number(np.inf, np.float32), number(1, np.float32)],
                 "TSR-7041: Range .*: a delta that leads to no end"),
+    "gather_larger": (CASES["gather_as_large"][0], [X[:2, :3], ints(3, 3)], "TSR-70.*GatherElements"),
     "pad_below": (CASES["pads_axes"][0], [np.arange(12).reshape(3, 4), ints(-2, -2), ints(0)],
                   "TSR-7041: Pad .*: pads of -2 and -2 for a dimension of 3"),
     "pad_axis": (CASES["pads_axes"][0], [np.arange(12).reshape(3, 4), ints(1, 1), ints(2)],

@@ -322,10 +322,29 @@ class GraphImporter {
     }
   }
 
+  // Of a CastLike only the type of the second operand matters, whatever its shape.
+  onnx::NodeProto as_cast(const FlatNode& node) {
+    NodeContext context(state_, node, opset_version(node), "");
+    const FlowType like = context.flow_type(lookup(node.proto->input(1)).value());
+    if (!like.is_tensor()) context.malformed(fmt::format("input 1 is {}", like.to_string()), "a tensor");
+    onnx::NodeProto cast = *node.proto;
+    cast.set_op_type("Cast");
+    cast.mutable_input()->RemoveLast();
+    onnx::AttributeProto& to = *cast.add_attribute();
+    to.set_name("to");
+    to.set_type(onnx::AttributeProto::INT);
+    to.set_i(like.dtype == DType::kString ? onnx::TensorProto::STRING : onnx_of_dtype(like.dtype));
+    return cast;
+  }
+
   // By a step of a flow, or as pieces with open dimensions. False when there is neither; `take_back` undoes what was
   // tried.
   bool import_when_run(const FlatNode& node, const std::function<void()>& take_back) {
     if (node.proto->domain() == kOwnDomain || contradicts_declaration(node)) return false;
+    if (node.proto->op_type() == "CastLike" && node.proto->input_size() == 2) {
+      const onnx::NodeProto cast = as_cast(node);
+      return import_when_run({&cast, node.label, node.opsets}, take_back);
+    }
     std::optional<UnsupportedNode> reason;
     if (const WhenRun when_run = find_when_run(*node.proto)) {
       take_back();

@@ -214,8 +214,20 @@ class OpenImport {
 
   std::shared_ptr<const OpenNode> make() {
     std::string reason;
+    auto made = make_with_all_open(reason);
+    // At last as large as another operand is there.
+    if (!made && fix_by_others()) made = make_with_all_open(reason);
+    if (!made) c_.unsupported(std::string(kOpenDimensions) + reason);
+    return made;
+  }
+
+  const std::vector<Operand>& operands() const { return own_.operands; }
+
+ private:
+  std::shared_ptr<const OpenNode> make_with_all_open(std::string& reason) {
     for (const std::vector<int32_t>& groups : groupings(open_.size())) {
-      const size_t count = static_cast<size_t>(*std::max_element(groups.begin(), groups.end())) + 1;
+      const size_t count =
+          groups.empty() ? 0 : static_cast<size_t>(*std::max_element(groups.begin(), groups.end())) + 1;
       for (size_t i = 0; i < open_.size(); ++i) own_.operands[open_[i].first].symbols[open_[i].second] = groups[i];
       std::optional<AloneNode> a = import_at(sizes_a(count), reason), b;
       if (a) b = import_at(sizes_b(count), reason);
@@ -227,12 +239,32 @@ class OpenImport {
       std::vector<SymbolRange> symbols = ranges(count, *a);
       return finish({std::move(symbols), std::move(*a), std::move(*b), {}});
     }
-    c_.unsupported(std::string(kOpenDimensions) + reason);
+    return nullptr;
   }
 
-  const std::vector<Operand>& operands() const { return own_.operands; }
+  // Gives open dimensions the size that another operand of that rank has there; false when there is none.
+  bool fix_by_others() {
+    const auto fixed = [&](size_t operand, size_t d) -> std::optional<int64_t> {
+      const size_t rank = own_.operands[operand].symbols.size();
+      for (const Operand& other : own_.operands)
+        if (other.symbols.size() == rank && (*other.type.dims)[d] >= 0) return (*other.type.dims)[d];
+      return std::nullopt;
+    };
+    std::vector<std::pair<size_t, size_t>> rest;
+    std::vector<std::pair<int64_t*, int64_t>> known;
+    for (const auto& [operand, d] : open_) {
+      if (const auto size = fixed(operand, d)) {
+        own_.operands[operand].symbols[d] = -1;
+        known.emplace_back(&(*own_.operands[operand].type.dims)[d], *size);
+      } else {
+        rest.emplace_back(operand, d);
+      }
+    }
+    for (const auto& [dim, size] : known) *dim = size;
+    open_ = std::move(rest);
+    return !known.empty();
+  }
 
- private:
   std::optional<AloneNode> import_at(const Ints& values, std::string& reason) {
     try {
       return alone_(own_.flat, own_.at(values), evaluator_);

@@ -2,7 +2,8 @@
 // pieces of its own, whose open dimensions are symbols (graph/flow.h), and the steps between those.
 //
 // Nobody says which of a node's open dimensions are equal. The node is imported for sizes that are all different; where
-// its operator has no meaning for those, fewer different ones are tried. A run whose operands are otherwise is refused.
+// its operator has no meaning for those, fewer different ones are tried, at last those that other operands have at the
+// same place. A run whose operands are otherwise is refused.
 #pragma once
 
 #include <functional>
