@@ -79,7 +79,7 @@ class Generalizer {
     } source;
   };
 
-  // Elements are those of the constant of the largest sizes, at the same index; or, if they are few, each a formula.
+  // Elements are those of the largest constant that is known, at the same index; or, if they are few, each a formula.
   MadeConstant::Source made_constant(const std::vector<const ProgramBuffer*>& all, ExprGeneralizer& sizes) {
     std::vector<const Shape*> shapes;
     std::vector<const Tensor*> data;
@@ -91,9 +91,16 @@ class Generalizer {
     MadeConstant::Source source;
     const Shape shape = sizes.shape(shapes);
     source.axes = make_axes("i", shape);
-    const TensorPtr& table = all.back()->data->has_data() ? all.back()->data : all[0]->data;
-    const bool largest = formulas_.points().back() == largest_sizes(formulas_.symbols());
-    if (largest && std::all_of(data.begin(), data.end(), [&](const Tensor* part) { return begins(*table, *part); })) {
+    // Of a short range sizes beyond its end are known, too.
+    TensorPtr table = all[0]->data;
+    for (const ProgramBuffer* b : all)
+      if (b->data->has_data() && b->data->num_elements() > table->num_elements()) table = b->data;
+    const SizePoint largest = largest_sizes(formulas_.symbols());
+    const auto reaches = [&](const SizePoint& p) {
+      return std::equal(p.begin(), p.end(), largest.begin(), std::greater_equal<>());
+    };
+    if (std::any_of(formulas_.points().begin(), formulas_.points().end(), reaches) &&
+        std::all_of(data.begin(), data.end(), [&](const Tensor* part) { return begins(*table, *part); })) {
       source.table = table;
       source.table_buffer = make_buffer("table", table->dtype(), make_shape(table->dims()));
       std::vector<Expr> index;
@@ -101,7 +108,7 @@ class Generalizer {
       source.value = load(source.table_buffer, index);
       return source;
     }
-    const int64_t count = table->num_elements();
+    const int64_t count = all[0]->data->num_elements();
     const DType dtype = table->dtype();
     if (!static_dims(shape) || count > kMaxFormulas) differ_in_constants();
     Expr flat = 0;

@@ -197,6 +197,17 @@ def procedures():
                  ), {"n": (1, 64, 1)}
 
 
+def cells():
+    """Recurrent layers over a free batch."""
+    weights = {}
+    for name, gates, directions in (("l", 4, 1), ("g", 3, 2)):
+        weights |= {f"{name}w": weight(directions, gates * 12, 8), f"{name}r": weight(directions, gates * 12, 12),
+                    f"{name}b": weight(directions, 2 * gates * 12)}
+    return model([helper.make_node("LSTM", ["x", "lw", "lr", "lb"], ["y", "h", "c"], hidden_size=12),
+                  helper.make_node("GRU", ["x", "gw", "gr", "gb"], ["z"], hidden_size=12, direction="bidirectional")],
+                 [("x", F, [5, "n", 8])], ["y", "h", "c", "z"], weights), {"n": (1, 9, 1)}
+
+
 def suite(name, axes, ranges):
     def build():
         result, feeds = model_runs.suite_model(name)
@@ -211,7 +222,7 @@ def suite(name, axes, ranges):
     return build
 
 
-SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns, orders, procedures)}
+SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns, orders, procedures, cells)}
 
 
 def inputs_for(built, sizes, seed):
