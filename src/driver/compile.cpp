@@ -231,14 +231,20 @@ ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
       rethrow_for_size(error, symbols, values);
     }
   };
+  const auto as_flow = [read, import] {
+    OnnxImportOptions open = import;
+    open.leave_open = true;
+    return read(open);
+  };
   ImportedModel model = runner.run(kImport, [&] { return read_at(first_points(symbols)[0]); });
-  if (model.flow) refuse_open_flow(symbols);
+  if (model.flow) return runner.run(kImport, as_flow);
   model.symbols = symbols;
   model.at = [read_at, symbols](const std::vector<int64_t>& values) {
     ImportedModel at_values = read_at(values);
     if (at_values.flow) refuse_open_flow(symbols);
     return std::move(at_values.graph);
   };
+  model.as_flow = as_flow;
   return model;
 }
 
@@ -275,6 +281,24 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
   return compile_imported({std::move(graph), nullptr}, options, runner);
 }
 
+namespace {
+
+// No program does the same for all sizes.
+bool says_sizes_differ(const UserError& error) {
+  return error.diagnostic().id == "TSR-5021" || error.diagnostic().id == "TSR-5022";
+}
+
+// The model with its dimensions open; none where it has no such form.
+std::optional<ImportedModel> flow_instead(const ImportedModel& model) {
+  try {
+    return model.as_flow();
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
 Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
   const int opt_level = options.compile.opt_level;
@@ -292,12 +316,20 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       program = make_program(std::move(model.graph), target, options, runner, limit, graphs);
     } else {
       const PassLimit before = limit;  // the same decisions for all sizes
-      program = program_of_sizes(model, [&](Graph graph, const std::set<std::string>& left_out) {
+      try {
+        program = program_of_sizes(model, [&](Graph graph, const std::set<std::string>& left_out) {
+          limit = before;
+          DriverOptions fewer = options;
+          fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
+          return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
+        });
+      } catch (const UserError& error) {
+        if (!says_sizes_differ(error) || !model.as_flow) throw;
+        std::optional<ImportedModel> flow = flow_instead(model);
+        if (!flow) throw;
         limit = before;
-        DriverOptions fewer = options;
-        fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
-        return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
-      });
+        return compile_imported(std::move(*flow), options, runner);
+      }
     }
     if (program) planned = plan_program(std::move(*program), target, options, runner, limit, result.text);
     if (options.emit == Emit::kGraph) result.text = print(graphs[0], {.elide_constants = true});

@@ -146,7 +146,9 @@ struct ImportedModel {
   // Of a model whose named dimensions are to stay open in a range: those; `graph` is that of one choice of values, and
   // `at` reads it again for another (one value for each, in their order).
   std::vector<SymbolRange> symbols;
-  std::function<Graph(const std::vector<int64_t>& values)> at;
+  std::function<Graph(const std::vector<int64_t>& values)> at = nullptr;
+  // The same model as a flow whose inputs have these dimensions open, for when no program serves all of the range.
+  std::function<ImportedModel()> as_flow = nullptr;
 };
 
 // In the order in which a module numbers them: each before the steps of its blocks.

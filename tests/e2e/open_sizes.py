@@ -208,6 +208,28 @@ def cells():
                  [("x", F, [5, "n", 8])], ["y", "h", "c", "z"], weights), {"n": (1, 9, 1)}
 
 
+def steps():
+    """Recurrent layers, and a Scan, over a free length and batch."""
+    weights = {}
+    for name, gates, directions in (("l", 4, 2), ("g", 3, 1), ("r", 1, 1)):
+        weights |= {f"{name}w": weight(directions, gates * 12, 8), f"{name}r": weight(directions, gates * 12, 12),
+                    f"{name}b": weight(directions, 2 * gates * 12)}
+    body = helper.make_graph(
+        [helper.make_node("Add", ["old", "now"], ["sum"]), helper.make_node("Tanh", ["sum"], ["new"]),
+         helper.make_node("Mul", ["new", "now"], ["shown"])], "body",
+        [helper.make_tensor_value_info(n, F, None) for n in ("old", "now")],
+        [helper.make_tensor_value_info(n, F, None) for n in ("new", "shown")])
+    return model([helper.make_node("LSTM", ["x", "lw", "lr", "lb"], ["y", "h", "c"], hidden_size=12, direction="bidirectional"),
+                  helper.make_node("GRU", ["x", "gw", "gr", "gb"], ["z"], hidden_size=12, direction="reverse",
+                                   linear_before_reset=1),
+                  helper.make_node("RNN", ["x", "rw", "rr", "rb"], ["", "k"], hidden_size=12),
+                  helper.make_node("ReduceSum", ["x", "axes"], ["start"], keepdims=0),
+                  helper.make_node("Scan", ["start", "x"], ["last", "scanned"], num_scan_inputs=1, body=body,
+                                   scan_input_directions=[1], scan_output_directions=[1])],
+                 [("x", F, ["s", "n", 8])], ["y", "h", "c", "z", "k", "last", "scanned"],
+                 weights | {"axes": ints(0)}), {"s": (1, 40, 1), "n": (1, 5, 1)}
+
+
 def suite(name, axes, ranges):
     def build():
         result, feeds = model_runs.suite_model(name)
@@ -222,7 +244,8 @@ def suite(name, axes, ranges):
     return build
 
 
-SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns, orders, procedures, cells)}
+SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns, orders, procedures, cells,
+                                  steps)}
 
 
 def inputs_for(built, sizes, seed):

@@ -19,6 +19,7 @@
 #include "import/onnx/operator_table.h"
 #include "import/onnx/operators/when_run.h"
 #include "import/onnx/own_domain.h"
+#include "import/onnx/recurrent_loop.h"
 #include "import/onnx/string_rules.h"
 #include "import/onnx/tensor_reader.h"
 #include "support/error.h"
@@ -97,7 +98,8 @@ class GraphImporter {
     const DeclaredShapes::Scope scope(declared_shapes_, nodes);
     for (const FlatNode& node : nodes) import(node);
     if (!failures_.empty()) failures_.raise();
-    if (found.at_border || flow_.num_steps() > 0 || any_parts_in_outputs()) return {{}, finished_flow()};
+    if (found.at_border || options.leave_open || flow_.num_steps() > 0 || any_parts_in_outputs())
+      return {{}, finished_flow()};
     set_outputs();
     return {live_part(), nullptr};
   }
@@ -324,8 +326,8 @@ class GraphImporter {
 
   // Of a CastLike only the type of the second operand matters, whatever its shape.
   onnx::NodeProto as_cast(const FlatNode& node) {
+    const FlowType like = operand_type(node, 1);
     NodeContext context(state_, node, opset_version(node), "");
-    const FlowType like = context.flow_type(lookup(node.proto->input(1)).value());
     if (!like.is_tensor()) context.malformed(fmt::format("input 1 is {}", like.to_string()), "a tensor");
     onnx::NodeProto cast = *node.proto;
     cast.set_op_type("Cast");
@@ -337,6 +339,41 @@ class GraphImporter {
     return cast;
   }
 
+  // Whether it is a recurrent operator whose number of steps only a run knows; one step of it is no such thing.
+  bool has_open_length(const FlatNode& node) {
+    const bool scan = node.proto->op_type() == "Scan";
+    if (!is_recurrent(*node.proto) || opset_version(node) < (scan ? 9 : 7) || node.proto->input_size() == 0)
+      return false;
+    if (scan) return true;
+    const FlowType x = operand_type(node, 0);
+    return x.is_tensor() && x.dims && x.dims->size() == 3 && (*x.dims)[0] < 0;
+  }
+
+  FlowType operand_type(const FlatNode& node, int i) {
+    NodeContext context(state_, node, opset_version(node), "");
+    return context.flow_type(lookup(node.proto->input(i)).value());
+  }
+
+  // As a Loop over the steps. UnsupportedNode where there is no such form.
+  bool import_recurrent(const FlatNode& node) {
+    NodeContext context(state_, node, opset_version(node), "");
+    const FlowType type = operand_type(node, 0);
+    if (!type.is_tensor() || type.dtype == DType::kString) context.malformed("operand 0 is no tensor of numbers", "");
+    std::string reason;
+    std::vector<onnx::NodeProto> nodes = loop_of_recurrent(*node.proto, onnx_of_dtype(type.dtype), reason);
+    if (!reason.empty()) context.unsupported("a length that only a run knows, and " + reason);
+    const size_t failures = failures_.size();
+    for (onnx::NodeProto& made : nodes) {
+      // Its constants borrow from it.
+      model_->inlined.push_back(std::move(made));
+      import({&model_->inlined.back(), node.label, node.opsets});
+    }
+    if (failures_.size() == failures) return true;
+    reason = failures_.last_reason();
+    failures_.truncate(failures);
+    throw UnsupportedNode{"a length that only a run knows: " + reason};
+  }
+
   // By a step of a flow, or as pieces with open dimensions. False when there is neither; `take_back` undoes what was
   // tried.
   bool import_when_run(const FlatNode& node, const std::function<void()>& take_back) {
@@ -344,6 +381,10 @@ class GraphImporter {
     if (node.proto->op_type() == "CastLike" && node.proto->input_size() == 2) {
       const onnx::NodeProto cast = as_cast(node);
       return import_when_run({&cast, node.label, node.opsets}, take_back);
+    }
+    if (has_open_length(node)) {
+      take_back();
+      return import_recurrent(node);
     }
     std::optional<UnsupportedNode> reason;
     if (const WhenRun when_run = find_when_run(*node.proto)) {

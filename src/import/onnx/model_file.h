@@ -22,7 +22,7 @@ std::string standard_domain(const std::string& domain);  // "" for "ai.onnx"
 // Everything that tensors and node lists borrow from; they hold a shared_ptr to it.
 struct LoadedModel {
   onnx::ModelProto proto;
-  std::deque<onnx::NodeProto> inlined;  // nodes of functions, renamed for one call each
+  std::deque<onnx::NodeProto> inlined;  // nodes of functions, renamed for one call each, and those that stand for others
   ExternalData external{""};
   OpsetVersions opsets;
   // Per function, in the order of proto.functions().

@@ -128,10 +128,16 @@ class Resolver {
     if (!allow_open_) require_fixed();
     std::vector<ModelInput> result;
     for (const OpenInput& input : inputs_) {
-      std::vector<int64_t> dims;
-      for (const Dim& dim : input.dims) dims.push_back(dim.value.value_or(-1));
+      std::vector<int64_t> dims, most;
+      for (size_t i = 0; i < input.dims.size(); ++i) {
+        const std::optional<int64_t> value = input.dims[i].value;
+        const auto range = ranges_.find(name_of(input, i));
+        dims.push_back(value.value_or(-1));
+        most.push_back(value || range == ranges_.end() ? value.value_or(kFlowMost) : range->second);
+      }
       ModelInput resolved{input.name, {input.wrappers, input.dtype, input.key, std::nullopt}};
       if (input.has_rank) resolved.type.dims = dims;
+      if (input.has_rank && !resolved.type.is_fixed()) resolved.type.most = most;
       if (resolved.type.is_fixed() && !checked_num_elements(dims))
         throw UserError({"TSR-1023", fmt::format("input '{}' has the shape [{}]", input.name, fmt::join(dims, ",")), "",
                          "at most 2^40 elements", "give sizes that fit in memory"});
@@ -166,6 +172,11 @@ class Resolver {
   }
 
   void bind_dim(const std::string& name, DimRange range) {
+    if (range.lo != range.hi && options_.leave_open) {
+      check_range(fmt::format("--dim {}={}..{}", name, range.lo, range.hi), range.hi);
+      ranges_[name] = range.hi;
+      return;
+    }
     if (range.lo != range.hi)
       throw UserError({"TSR-1025", fmt::format("--dim {}={}..{} is a range", name, range.lo, range.hi), "",
                        "one value: shapes are fixed when a model is compiled",
@@ -217,8 +228,9 @@ class Resolver {
     std::string found, hint;
     for (const OpenInput& input : inputs_) {
       if (!input.wrappers.empty()) continue;
-      const bool open = !input.has_rank || std::any_of(input.dims.begin(), input.dims.end(),
-                                                       [](const Dim& dim) { return !dim.value.has_value(); });
+      bool open = !input.has_rank;
+      for (size_t i = 0; i < input.dims.size(); ++i)
+        open = open || (!input.dims[i].value.has_value() && !ranges_.count(name_of(input, i)));
       if (!open) continue;
       found += fmt::format("\n    input '{}': {}", input.name, shape_text(input));
       const std::string option = option_for(input);
@@ -233,6 +245,7 @@ class Resolver {
   const OnnxImportOptions& options_;
   bool allow_open_;
   std::map<std::string, std::pair<int64_t, std::string>> symbols_;  // name -> value and the option that gave it
+  std::map<std::string, int64_t> ranges_;                           // name -> the largest value
 };
 
 }  // namespace

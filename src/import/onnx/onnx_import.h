@@ -19,11 +19,12 @@ struct DimRange {
   int64_t lo = 1, hi = 1;  // inclusive
 };
 
-// Values for the dimensions that the model leaves open. Every such dimension must get one; ranges of more than one
-// value are refused for now.
+// Values for the dimensions that the model leaves open. Every such dimension must get one, or, with `leave_open`, a range.
 struct OnnxImportOptions {
   std::map<std::string, DimRange> dims;                // --dim NAME=V|LO..HI: by the name that the model gives them
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape INPUT=1x3x640x640
+  // Dimensions with a range of values stay open, and the model becomes a flow.
+  bool leave_open = false;
 };
 
 // UserError TSR-1xxx for files that are no models, models that are malformed, and options that do not fit; all nodes

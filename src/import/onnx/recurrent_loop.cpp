@@ -1,0 +1,314 @@
+#include "import/onnx/recurrent_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+
+namespace tessera {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// Makes nodes whose results have names that begin with `prefix`.
+class NodeMaker {
+ public:
+  explicit NodeMaker(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  std::string fresh(const std::string& what) { return fmt::format("{}/{}{}", prefix_, what, count_++); }
+
+  onnx::NodeProto& add(const std::string& op, const Names& inputs, const Names& outputs) {
+    onnx::NodeProto& node = nodes_.emplace_back();
+    node.set_op_type(op);
+    for (const std::string& name : inputs) node.add_input(name);
+    for (const std::string& name : outputs) node.add_output(name);
+    return node;
+  }
+  std::string value(const std::string& op, const Names& inputs) {
+    const std::string result = fresh(op);
+    add(op, inputs, {result});
+    return result;
+  }
+  std::string along(const std::string& op, int64_t axis, const Names& inputs) {
+    const std::string result = value(op, inputs);
+    set_int(nodes_.back(), "axis", axis);
+    return result;
+  }
+  std::string ints(const std::vector<int64_t>& values, bool scalar = false) {
+    onnx::TensorProto tensor;
+    tensor.set_data_type(onnx::TensorProto::INT64);
+    if (!scalar) tensor.add_dims(static_cast<int64_t>(values.size()));
+    for (const int64_t v : values) tensor.add_int64_data(v);
+    return constant("Constant", "value", {}, std::move(tensor));
+  }
+  std::string yes() {
+    onnx::TensorProto tensor;
+    tensor.set_data_type(onnx::TensorProto::BOOL);
+    tensor.add_int32_data(1);
+    return constant("Constant", "value", {}, std::move(tensor));
+  }
+  // Elements [begin, end) of dimension 0, or all of them from the last on.
+  std::string part(const std::string& x, int64_t begin, int64_t end) {
+    return value("Slice", {x, ints({begin}), ints({end}), ints({0})});
+  }
+  std::string turned(const std::string& x) {
+    return value("Slice", {x, ints({-1}), ints({INT64_MIN}), ints({0}), ints({-1})});
+  }
+  // Dimension `axis` of x, as a number.
+  std::string length(const std::string& x, int64_t axis) {
+    return along("Gather", 0, {value("Shape", {x}), ints({axis}, true)});
+  }
+  std::string zeros(const std::string& shape, int data_type) {
+    onnx::TensorProto zero;
+    zero.set_data_type(data_type);
+    zero.add_dims(1);
+    zero.set_raw_data(std::string(8, '\0').substr(0, data_type == onnx::TensorProto::DOUBLE  ? 8
+                                                     : data_type == onnx::TensorProto::FLOAT ? 4
+                                                                                             : 2));
+    return constant("ConstantOfShape", "value", {shape}, std::move(zero));
+  }
+
+  static void set_int(onnx::NodeProto& node, const std::string& name, int64_t value) {
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(value);
+  }
+
+  std::vector<onnx::NodeProto> take() { return std::move(nodes_); }
+
+ private:
+  std::string constant(const std::string& op, const std::string& attribute_name, const Names& inputs,
+                       onnx::TensorProto tensor) {
+    const std::string result = value(op, inputs);
+    onnx::AttributeProto& attribute = *nodes_.back().add_attribute();
+    attribute.set_name(attribute_name);
+    attribute.set_type(onnx::AttributeProto::TENSOR);
+    *attribute.mutable_t() = std::move(tensor);
+    return result;
+  }
+
+  std::string prefix_;
+  std::vector<onnx::NodeProto> nodes_;
+  int count_ = 0;
+};
+
+void declare(onnx::ValueInfoProto& value, const std::string& name, int data_type) {
+  value.set_name(name);
+  value.mutable_type()->mutable_tensor_type()->set_elem_type(data_type);
+}
+
+// A Loop of `body`, whose states and results are those of `inputs` and `outputs`.
+void add_loop(NodeMaker& make, onnx::GraphProto body, const std::string& count, const Names& states,
+              const Names& outputs) {
+  Names inputs = {count, make.yes()};
+  inputs.insert(inputs.end(), states.begin(), states.end());
+  onnx::NodeProto& loop = make.add("Loop", inputs, outputs);
+  onnx::AttributeProto& attribute = *loop.add_attribute();
+  attribute.set_name("body");
+  attribute.set_type(onnx::AttributeProto::GRAPH);
+  *attribute.mutable_g() = std::move(body);
+}
+
+// The two first inputs of a Loop's body, and its first output.
+struct Step {
+  std::string number, goes_on;
+};
+
+Step begin_body(NodeMaker& make, onnx::GraphProto& body) {
+  const Step step{make.fresh("step"), make.fresh("goes_on")};
+  declare(*body.add_input(), step.number, onnx::TensorProto::INT64);
+  declare(*body.add_input(), step.goes_on, onnx::TensorProto::BOOL);
+  return step;
+}
+
+void move_nodes(NodeMaker& from, onnx::GraphProto& body) {
+  for (onnx::NodeProto& node : from.take()) *body.add_node() = std::move(node);
+}
+
+const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, const std::string& name) {
+  for (const auto& attribute : node.attribute())
+    if (attribute.name() == name) return &attribute;
+  return nullptr;
+}
+
+int64_t int_attribute(const onnx::NodeProto& node, const std::string& name, int64_t otherwise) {
+  const onnx::AttributeProto* found = find_attribute(node, name);
+  return found ? found->i() : otherwise;
+}
+
+std::string input_of(const onnx::NodeProto& node, int i) { return i < node.input_size() ? node.input(i) : ""; }
+std::string output_of(const onnx::NodeProto& node, int i) { return i < node.output_size() ? node.output(i) : ""; }
+
+std::string prefix_of(const onnx::NodeProto& node) {
+  for (const std::string& name : node.output())
+    if (!name.empty()) return name + "/loop";
+  return "loop";
+}
+
+// LSTM: X, W, R, B, sequence_lens, initial_h, initial_c, P; the others are without the last two.
+class CellLoop {
+ public:
+  CellLoop(const onnx::NodeProto& node, int state_type)
+      : node_(node), state_type_(state_type), num_states_(node.op_type() == "LSTM" ? 2 : 1), make_(prefix_of(node)) {}
+
+  std::vector<onnx::NodeProto> run(std::string& reason) {
+    const onnx::AttributeProto* direction = find_attribute(node_, "direction");
+    const std::string which = direction ? direction->s() : "forward";
+    const int directions = which == "bidirectional" ? 2 : 1;
+    if (!input_of(node_, 4).empty()) reason = "lengths of its own for each member of the batch";
+    else if (int_attribute(node_, "layout", 0) != 0) reason = "layout = 1";
+    else if (!find_attribute(node_, "hidden_size")) reason = "no hidden_size";
+    else if (directions == 2 && (find_attribute(node_, "activations") || find_attribute(node_, "activation_alpha") ||
+                                 find_attribute(node_, "activation_beta")))
+      reason = "directions with activations of their own";
+    if (!reason.empty()) return {};
+    count_ = make_.length(node_.input(0), 0);
+    std::vector<Names> results;  // of each direction: the states, then those of all steps
+    for (int d = 0; d < directions; ++d) results.push_back(one_direction(d, directions, which == "reverse" || d == 1));
+    // Y [length, directions, batch, hidden]; the states [directions, batch, hidden].
+    give(0, results, static_cast<size_t>(num_states_), 1);
+    for (int state = 0; state < num_states_; ++state) give(1 + state, results, static_cast<size_t>(state), 0);
+    return make_.take();
+  }
+
+ private:
+  Names one_direction(int d, int directions, bool backwards) {
+    const auto own = [&](const std::string& name) {
+      return name.empty() || directions == 1 ? name : make_.part(name, d, d + 1);
+    };
+    Names weights;  // W, R, B, P
+    for (const int i : {1, 2, 3, 7}) weights.push_back(own(i == 7 && num_states_ == 1 ? "" : input_of(node_, i)));
+    Names states;
+    for (int state = 0; state < num_states_; ++state) {
+      const std::string given = input_of(node_, 5 + state);
+      states.push_back(given.empty() ? zero_state() : own(given));
+    }
+    const std::string last = backwards ? make_.value("Sub", {count_, make_.ints({1}, true)}) : "";
+
+    onnx::GraphProto body;
+    body.set_name("step");
+    NodeMaker inside(make_.fresh("body"));
+    const Step step = begin_body(inside, body);
+    Names before, after;
+    for (int state = 0; state < num_states_; ++state) {
+      before.push_back(inside.fresh("before"));
+      after.push_back(inside.fresh("after"));
+      declare(*body.add_input(), before.back(), state_type_);
+    }
+    const std::string place = backwards ? inside.value("Sub", {last, step.number}) : step.number;
+    const std::string x =
+        inside.along("Gather", 0, {node_.input(0), inside.value("Reshape", {place, inside.ints({1})})});
+    Names operands = {x, weights[0], weights[1], weights[2], "", before[0]};
+    if (num_states_ == 2) operands.insert(operands.end(), {before[1], weights[3]});
+    Names outputs = {""};
+    outputs.insert(outputs.end(), after.begin(), after.end());
+    onnx::NodeProto& cell = inside.add(node_.op_type(), operands, outputs);
+    for (const auto& attribute : node_.attribute())
+      if (attribute.name() != "direction") *cell.add_attribute() = attribute;
+    const std::string shown = inside.value("Identity", {after[0]}), goes_on = inside.value("Identity", {step.goes_on});
+    move_nodes(inside, body);
+    declare(*body.add_output(), goes_on, onnx::TensorProto::BOOL);
+    for (const std::string& name : after) declare(*body.add_output(), name, state_type_);
+    declare(*body.add_output(), shown, state_type_);
+
+    Names results;
+    for (int i = 0; i <= num_states_; ++i) results.push_back(make_.fresh("result"));
+    add_loop(make_, std::move(body), count_, states, results);
+    if (backwards) results.back() = make_.turned(results.back());
+    return results;
+  }
+
+  // [1, batch, hidden]
+  std::string zero_state() {
+    const std::string batch = make_.part(make_.value("Shape", {node_.input(0)}), 1, 2);
+    const std::string hidden = make_.ints({int_attribute(node_, "hidden_size", 0)});
+    return make_.zeros(make_.along("Concat", 0, {make_.ints({1}), batch, hidden}), state_type_);
+  }
+
+  void give(int output, const std::vector<Names>& results, size_t which, int64_t axis) {
+    const std::string name = output_of(node_, output);
+    if (name.empty()) return;
+    if (results.size() == 1) {
+      make_.add("Identity", {results[0][which]}, {name});
+    } else {
+      NodeMaker::set_int(make_.add("Concat", {results[0][which], results[1][which]}, {name}), "axis", axis);
+    }
+  }
+
+  const onnx::NodeProto& node_;
+  const int state_type_, num_states_;
+  NodeMaker make_;
+  std::string count_;
+};
+
+// Of the list attribute `name`, for the operand or result `i`.
+int64_t item(const onnx::NodeProto& node, const std::string& name, int i) {
+  const onnx::AttributeProto* found = find_attribute(node, name);
+  return found && i < found->ints_size() ? found->ints(i) : 0;
+}
+
+std::vector<onnx::NodeProto> loop_of_scan(const onnx::NodeProto& node, std::string& reason) {
+  const onnx::AttributeProto* given = find_attribute(node, "body");
+  const auto scanned = static_cast<int>(int_attribute(node, "num_scan_inputs", 0));
+  const int states = node.input_size() - scanned;
+  if (!given || scanned < 1 || states < 0 || given->g().input_size() != node.input_size() ||
+      given->g().output_size() < states) {
+    reason = "a body that does not fit its operands";
+    return {};
+  }
+  const int collected = given->g().output_size() - states;
+  for (int i = 0; i < collected; ++i)
+    if (item(node, "scan_output_axes", i) != 0) {
+      reason = "results that are stacked along another dimension than the first";
+      return {};
+    }
+  NodeMaker make(prefix_of(node));
+  const std::string count = make.length(node.input(states), item(node, "scan_input_axes", 0));
+  const std::string last = make.value("Sub", {count, make.ints({1}, true)});
+
+  onnx::GraphProto body;
+  body.set_name("step");
+  NodeMaker inside(make.fresh("body"));
+  const Step step = begin_body(inside, body);
+  for (int i = 0; i < states; ++i) *body.add_input() = given->g().input(i);
+  for (int i = 0; i < scanned; ++i) {
+    const bool backwards = item(node, "scan_input_directions", i) != 0;
+    const std::string place = backwards ? inside.value("Sub", {last, step.number}) : step.number;
+    const std::string& name = given->g().input(states + i).name();
+    NodeMaker::set_int(inside.add("Gather", {node.input(states + i), place}, {name}), "axis",
+                       item(node, "scan_input_axes", i));
+  }
+  const std::string goes_on = inside.value("Identity", {step.goes_on});
+  move_nodes(inside, body);
+  for (const auto& own : given->g().node()) *body.add_node() = own;
+  *body.mutable_initializer() = given->g().initializer();
+  *body.mutable_value_info() = given->g().value_info();
+  declare(*body.add_output(), goes_on, onnx::TensorProto::BOOL);
+  for (const auto& output : given->g().output()) *body.add_output() = output;
+
+  Names inputs(node.input().begin(), node.input().begin() + states), outputs;
+  std::vector<int> turned;
+  for (int i = 0; i < states + collected; ++i) {
+    outputs.push_back(output_of(node, i));
+    if (i < states || outputs.back().empty() || item(node, "scan_output_directions", i - states) == 0) continue;
+    turned.push_back(i);
+    outputs.back() = make.fresh("result");
+  }
+  add_loop(make, std::move(body), count, inputs, outputs);
+  for (const int i : turned) make.add("Identity", {make.turned(outputs[static_cast<size_t>(i)])}, {node.output(i)});
+  return make.take();
+}
+
+}  // namespace
+
+bool is_recurrent(const onnx::NodeProto& node) {
+  const std::string& op = node.op_type();
+  return node.domain().empty() && (op == "LSTM" || op == "GRU" || op == "RNN" || op == "Scan");
+}
+
+std::vector<onnx::NodeProto> loop_of_recurrent(const onnx::NodeProto& node, int state_type, std::string& reason) {
+  return node.op_type() == "Scan" ? loop_of_scan(node, reason) : CellLoop(node, state_type).run(reason);
+}
+
+}  // namespace tessera
