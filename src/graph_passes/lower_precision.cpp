@@ -21,7 +21,8 @@ bool has_weights(const Graph& graph, const Node& node) {
          is_known(graph, node.inputs[1]) && !is_known(graph, node.inputs[0]);
 }
 
-// Whether minimal filtering takes this convolution.
+// Whether minimal filtering is expected to take this convolution. The rule that decides (schedule/rules/winograd.cpp)
+// sees kernels, after layouts are chosen, and cannot be asked here: a wrong guess costs time or accuracy, no more.
 bool suits_winograd(const Graph& graph, const Node& node) {
   const auto w = static_dims(graph.type(node.inputs[1]).shape), y = static_dims(graph.type(node.outputs[0]).shape);
   if (!w || !y || w->size() != 4 || (*w)[2] != 3 || (*w)[3] != 3 || node.attrs.get_int("groups") != 1) return false;
@@ -69,29 +70,32 @@ Graph lower_precision(const Graph& graph, const PassContext& ctx) {
     const ValueId narrow = builder.add(ctx.ops.get("cast"), {id}, {{"to", ctx.precision}}, name + ".narrow");
     return builder.add(ctx.ops.get("cast"), {narrow}, {{"to", DType::kF32}}, name + ".rounded");
   };
-  std::vector<ValueId> of_input(graph.values().size(), -1);  // the rounded form of inputs and outputs of the model
+  // Inputs, outputs and weights keep their values for whoever else reads them; the rounded form, made when the first
+  // node wants it.
+  std::vector<ValueId> rounded_form(graph.values().size(), -1);
+  const auto reads_rounded = [&](const Node& node, size_t operand) {
+    const ValueId id = node.inputs[operand];
+    const auto number = static_cast<size_t>(id);
+    if (!rounded[number]) return false;
+    if (is_known(graph, id)) return operand == 1 && has_weights(graph, node) && rounds_weights(graph, node);
+    // What is on its way to a product, and an input of the model for every reader.
+    if (is_output[number]) return has_weights(graph, node) || is_op(&node, "reshape") || is_op(&node, "transpose");
+    return graph.value(id).producer < 0;
+  };
   return rewriter.run([&](GraphRewriter& r, const Node& node, const std::vector<ValueId>& inputs) {
-    // Inputs, outputs, and weights that others read too keep their values: readers that round get a form of their own.
     std::vector<ValueId> operands = inputs;
-    bool changed = false;
-    const bool wants = has_weights(graph, node) || is_op(&node, "reshape") || is_op(&node, "transpose");
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const auto id = static_cast<size_t>(node.inputs[i]);
-      const bool kept = graph.value(node.inputs[i]).producer < 0 || is_output[id] || is_known(graph, node.inputs[i]);
-      if (!rounded[id] || !kept) continue;
-      if (!wants && (is_output[id] || is_known(graph, node.inputs[i]))) continue;
-      if (is_known(graph, node.inputs[i]) && !(has_weights(graph, node) && i == 1 && rounds_weights(graph, node)))
-        continue;
-      if (of_input[id] < 0) {
+      if (!reads_rounded(node, i)) continue;
+      ValueId& form = rounded_form[static_cast<size_t>(node.inputs[i])];
+      if (form < 0) {
         builder.set_loc(node.loc);
-        of_input[id] = round(inputs[i], graph.value(node.inputs[i]).name);
+        form = round(inputs[i], graph.value(node.inputs[i]).name);
       }
-      operands[i] = of_input[id];
-      changed = true;
+      operands[i] = form;
     }
     const bool rounds_result = node.outputs.size() == 1 && rounded[static_cast<size_t>(node.outputs[0])] &&
                                !is_output[static_cast<size_t>(node.outputs[0])] && node.op->kind != OpKind::kConstant;
-    if (!changed && !rounds_result) return std::vector<ValueId>{};
+    if (operands == inputs && !rounds_result) return std::vector<ValueId>{};
     std::vector<ValueId> results = r.copy(node, operands);
     if (rounds_result) {
       builder.set_loc(node.loc);

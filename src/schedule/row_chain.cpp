@@ -8,6 +8,7 @@
 
 #include "arith/simplify.h"
 #include "program/memory_plan.h"
+#include "schedule/rules/loop_builder.h"
 #include "schedule/symbolic_kernel.h"
 
 namespace tessera {
@@ -35,11 +36,8 @@ struct Chain {
   int64_t block = 1;            // rows
 };
 
-int64_t elements_of(const Shape& shape) {
-  int64_t count = 1;
-  for (const Expr& dim : shape) count *= as_int(dim).value_or(0);
-  return count;
-}
+int64_t elements_of(const Buffer& buffer) { return TensorType{buffer.dtype, buffer.shape, {}}.num_elements(); }
+int64_t bytes_of(const Buffer& buffer) { return dtype_bytes(buffer.dtype, elements_of(buffer)); }
 
 // Of which output axis of `kernel` every load of `param` takes its index along `dim`; kNoAxis when there is none.
 size_t read_along(const TensorProgram& kernel, const Buffer* param, size_t dim) {
@@ -257,13 +255,12 @@ class ChainMaker {
     for (const RowAxis& row : chain.rows) rows *= row.extent;
     for (size_t m = 0; m < chain.members.size(); ++m) {
       const TensorProgram& kernel = *chain.members[m].definition;
-      if (m + 1 < chain.members.size())
-        row_bytes += elements_of(kernel.output().out->shape) / rows * dtype_bits(kernel.output().out->dtype) / 8;
+      if (m + 1 < chain.members.size()) row_bytes += bytes_of(*kernel.output().out) / rows;
       for (size_t p = 0; p < kernel.params.size(); ++p) {
         if (chain.inner.contains(program_.calls[chain.members[m].call].args[p])) continue;
         const Buffer& operand = *kernel.params[p].buffer;
         if (depends_on(kernel, &operand, chain.rows.back().axis[m])) continue;
-        int64_t bytes = elements_of(operand.shape) * dtype_bits(operand.dtype) / 8;
+        int64_t bytes = bytes_of(operand);
         for (size_t r = 0; r + 1 < chain.rows.size(); ++r)
           if (depends_on(kernel, &operand, chain.rows[r].axis[m])) bytes /= chain.rows[r].extent;
         if (bytes > 4096 && kernel.reduction()) has_product = true;
@@ -371,10 +368,10 @@ class ChainMaker {
     std::map<BufferId, Place> places;
     for (const BufferId b : outside) {
       const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(b)];
-      const Shape shape = physical_shape(buffer.type.shape, buffer.type.layout);
-      places[b].buffer = make_buffer(buffer.name, buffer.type.dtype, {Expr(elements_of(shape))});
+      const TensorType stored{buffer.type.dtype, physical_shape(buffer.type.shape, buffer.type.layout), {}};
+      places[b].buffer = make_buffer(buffer.name, stored.dtype, {Expr(stored.num_elements())});
       kernel.program.params.push_back(places[b].buffer);
-      kernel.bytes += elements_of(shape) * dtype_bits(buffer.type.dtype) / 8;
+      kernel.bytes += bytes_of(*places[b].buffer);
     }
 
     // A block's results lie one behind the other from its first row on; one that is read for the last time where it is
@@ -407,7 +404,7 @@ class ChainMaker {
         const BufferPtr& param = member.definition->params[p].buffer;
         if (param->dtype == output.out->dtype &&
             reads_in_place(*member.definition, param.get(), output.out->shape.size()) &&
-            elements_of(param->shape) == elements_of(output.out->shape))
+            elements_of(*param) == elements_of(*output.out))
           place.buffer = places.at(args[p]).buffer;
       }
       if (!place.buffer) {
@@ -420,38 +417,30 @@ class ChainMaker {
 
     const int64_t extent = chain.rows.back().extent;
     const int64_t whole = extent / chain.block, rest = extent % chain.block;
-    int64_t outer = 1;
-    for (size_t r = 0; r + 1 < chain.rows.size(); ++r) outer *= chain.rows[r].extent;
-    const int64_t per_outer = whole + (rest != 0 ? 1 : 0);
-    const Var t = make_var("t");
-    VarMap at;
-    const Expr number = per_outer == 1 ? Expr(0) : outer == 1 ? Expr(t) : floormod(t, per_outer);
-    Expr left = per_outer == 1 ? Expr(t) : floordiv(t, per_outer);
-    for (size_t r = chain.rows.size() - 1; r-- > 0;) {
-      at[bases[r].get()] = r == 0 ? left : floormod(left, chain.rows[r].extent);
-      left = floordiv(left, chain.rows[r].extent);
-    }
-    const auto placed = [&](const std::optional<Stmt>& body, const Expr& base) {
-      at[bases.back().get()] = base;
-      return substitute(*body, at);
-    };
-    const auto body_of = [&](int64_t count, int64_t lo, int64_t hi) {
-      return block_of(chain, {bases, count, lo, hi}, places);
-    };
-    Stmt body;
-    if (whole > 0) {
-      const auto block = body_of(chain.block, 0, (whole - 1) * chain.block);
-      if (!block) return std::nullopt;
-      body = placed(block, number * Expr(chain.block));
-    }
-    if (rest > 0) {
-      const auto block = body_of(rest, extent - rest, extent - rest);
-      if (!block) return std::nullopt;
-      const Stmt end = placed(block, extent - rest);
-      body = body ? if_then(number < Expr(whole), body, end) : end;
-    }
-    for (const BufferPtr& buffer : local) body = alloc(buffer, std::move(body));
-    kernel.program.body = for_loop(t, 0, outer * per_outer, ForKind::kParallel, std::move(body));
+    std::vector<OutputLoop> loops;
+    for (size_t r = 0; r < chain.rows.size(); ++r) loops.push_back({bases[r], chain.rows[r].extent});
+    const Var number = make_var("block");
+    loops.back() = {number, whole + (rest != 0 ? 1 : 0)};
+    const Block whole_block{bases, chain.block, 0, (whole - 1) * chain.block};
+    const Block last_block{bases, rest, extent - rest, extent - rest};
+    std::optional<Stmt> whole_body, last_body;
+    if (whole > 0 && !(whole_body = block_of(chain, whole_block, places))) return std::nullopt;
+    if (rest > 0 && !(last_body = block_of(chain, last_block, places))) return std::nullopt;
+    kernel.program.body = outer_nest(loops, kJoinAll, [&](const VarMap& at) {
+      const Expr n = at.at(number.get());
+      const auto placed = [&](const Stmt& stmt, const Expr& base) {
+        VarMap map = at;
+        map[bases.back().get()] = base;
+        return substitute(stmt, map);
+      };
+      Stmt body = last_body ? placed(*last_body, extent - rest) : Stmt();
+      if (whole_body) {
+        const Stmt block = placed(*whole_body, n * Expr(chain.block));
+        body = body ? if_then(n < Expr(whole), block, body) : block;
+      }
+      for (const BufferPtr& buffer : local) body = alloc(buffer, std::move(body));
+      return body;
+    });
     return kernel;
   }
 

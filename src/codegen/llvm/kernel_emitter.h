@@ -122,6 +122,10 @@ class KernelEmitter {
   void emit_chunk(const Stmt& s, const Expr& base, int lanes, const VectorPlan& plan,
                   const std::vector<llvm::AllocaInst*>& partials);
   void emit_chunks(const Stmt& s, int64_t first, int64_t count, int lanes, const VectorPlan& plan);
+  // `body` with `var` as base + lane for lane = 0 .. lanes - 1.
+  void in_vector(const Var& var, const Expr& base, int lanes, const std::function<void()>& body,
+                 std::unordered_map<const Buffer*, llvm::AllocaInst*> partials = {});
+  void replace(const Var& var, int64_t place);  // by a constant, until it is erased from `replaced_`
   void emit_if(const Stmt& s);
   void emit_alloc(const Stmt& s);
   void bind(const Var& var, const Interval& interval);

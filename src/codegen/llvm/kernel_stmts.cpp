@@ -269,21 +269,33 @@ void KernelEmitter::emit_chunk(const Stmt& s, const Expr& base, int lanes, const
                                const std::vector<llvm::AllocaInst*>& partials) {
   keep_.push_back(base);
   // A tail of one element is a vector of one lane, which is a scalar.
+  std::unordered_map<const Buffer*, llvm::AllocaInst*> own;
+  for (size_t r = 0; r < plan.reductions.size(); ++r) own[plan.reductions[r].store->buffer.get()] = partials[r];
+  in_vector(s->var, base, lanes, [&] { emit(s->stmts[0]); }, std::move(own));
+}
+
+void KernelEmitter::in_vector(const Var& var, const Expr& base, int lanes, const std::function<void()>& body,
+                              std::unordered_map<const Buffer*, llvm::AllocaInst*> partials) {
   Vector vector;
-  vector.var = s->var;
+  vector.var = var;
   vector.base = base;
-  vector.lane = make_var(s->var->name + "_lane");
+  vector.lane = make_var(var->name + "_lane");
   vector.lanes = lanes;
-  for (size_t r = 0; r < plan.reductions.size(); ++r)
-    vector.partials[plan.reductions[r].store->buffer.get()] = partials[r];
+  vector.partials = std::move(partials);
+  keep_.push_back(base);
   keep_.push_back(vector.lane);
   bounds_.set(vector.lane, 0, lanes - 1);
   keep_.push_back(base + vector.lane);
-  replaced_[s->var.get()] = keep_.back();
+  replaced_[var.get()] = keep_.back();
   vec_ = std::move(vector);
-  emit(s->stmts[0]);
+  body();
   vec_.reset();
-  replaced_.erase(s->var.get());
+  replaced_.erase(var.get());
+}
+
+void KernelEmitter::replace(const Var& var, int64_t place) {
+  keep_.push_back(Expr(place));
+  replaced_[var.get()] = keep_.back();
 }
 
 }  // namespace tessera

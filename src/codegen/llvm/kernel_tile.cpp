@@ -48,6 +48,25 @@ std::optional<Tile> match_tile(const Stmt& body, int products = 1) {
   return tile;
 }
 
+// A factor of the multiply-adds: made once for each combination of the tile's loops that it depends on.
+struct Factor {
+  Factor(Expr factor, const Tile& tile)
+      : e(std::move(factor)),
+        on_v(uses_var(e, tile.v->var)),
+        on_p(uses_var(e, tile.p->var)),
+        on_l(uses_var(e, tile.l->var)) {}
+
+  Value* once(int64_t v, int64_t p, int64_t chunk, const std::function<Value*()>& make) {
+    auto [it, fresh] = values.try_emplace({on_v ? v : -1, on_p ? p : -1, on_l ? chunk : -1}, nullptr);
+    if (fresh) it->second = make();
+    return it->second;
+  }
+
+  Expr e;
+  bool on_v, on_p, on_l;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, Value*> values{};
+};
+
 }  // namespace
 
 bool KernelEmitter::emit_tile(const Stmt& body) {
@@ -64,42 +83,18 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
   for (const Stmt& loop : {tile->v, tile->p, tile->l})
     bind(loop->var, Interval{*as_int(loop->begin), *as_int(loop->begin) + *as_int(loop->extent) - 1});
 
-  // A factor's value for each combination of the loops that it depends on; -1 where it does not.
-  struct Factor {
-    Expr e;
-    bool on_v, on_p, on_l;
-    std::map<std::tuple<int64_t, int64_t, int64_t>, Value*> values{};
-  };
-  const auto factor_of = [&](const Expr& e) {
-    return Factor{e, uses_var(e, tile->v->var), uses_var(e, tile->p->var), uses_var(e, tile->l->var)};
-  };
-  Factor factors[] = {factor_of(tile->a), factor_of(tile->b)};
-  const auto at = [&](int64_t v, int64_t p, const Chunk& chunk, const std::function<Value*()>& emit_here) {
-    const auto constant = [&](int64_t i) {
-      keep_.push_back(Expr(i));
-      return keep_.back();
-    };
-    replaced_[tile->v->var.get()] = constant(v);
-    replaced_[tile->p->var.get()] = constant(p);
-    Vector vector;
-    vector.var = tile->l->var;
-    vector.base = constant(begin_l + chunk.begin);
-    vector.lanes = chunk.lanes;
-    vector.lane = make_var("lane");
-    keep_.push_back(vector.lane);
-    bounds_.set(vector.lane, 0, chunk.lanes - 1);
-    keep_.push_back(vector.base + vector.lane);
-    replaced_[tile->l->var.get()] = keep_.back();
-    vec_ = std::move(vector);
-    Value* result = emit_here();
-    vec_.reset();
-    return result;
+  Factor factors[] = {Factor(tile->a, *tile), Factor(tile->b, *tile)};
+  const auto at = [&](int64_t v, int64_t p, const Chunk& chunk, const std::function<void()>& emit_here) {
+    replace(tile->v->var, v);
+    replace(tile->p->var, p);
+    in_vector(tile->l->var, Expr(begin_l + chunk.begin), chunk.lanes, emit_here);
   };
   const auto factor_value = [&](Factor& factor, int64_t v, int64_t p, size_t chunk) {
-    const std::tuple key{factor.on_v ? v : -1, factor.on_p ? p : -1, factor.on_l ? static_cast<int64_t>(chunk) : -1};
-    auto [it, fresh] = factor.values.try_emplace(key, nullptr);
-    if (fresh) it->second = at(v, p, chunks[chunk], [&] { return evaluate(factor.e); });
-    return it->second;
+    return factor.once(v, p, static_cast<int64_t>(chunk), [&] {
+      Value* result = nullptr;
+      at(v, p, chunks[chunk], [&] { result = evaluate(factor.e); });
+      return result;
+    });
   };
 
   // Factors without p first: they stay in registers over all p.
@@ -113,7 +108,7 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
       for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
         Value* a = factor_value(factors[0], v, p, chunk);
         Value* b = factor_value(factors[1], v, p, chunk);
-        at(v, p, chunks[chunk], [&]() -> Value* {
+        at(v, p, chunks[chunk], [&] {
           const StmtNode& store = *tile->store.get();
           const Resolved index = resolve_index(&store, {}, *store.buffer, store.indices);
           const auto place = f_.places.find(store.buffer.get());
@@ -122,7 +117,6 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
           Value* acc = access_cell(place->second, dtype, index, nullptr, store.buffer->name);
           Value* sum = ops_.fma(dtype, ops_.splat(a, lanes), ops_.splat(b, lanes), ops_.splat(acc, lanes));
           access_cell(place->second, dtype, index, sum, store.buffer->name);
-          return nullptr;
         });
       }
     }
@@ -148,61 +142,37 @@ bool KernelEmitter::emit_dot(const Stmt& body) {
   bind(tile->v->var, Interval{0, end_v - 1});
   bind(tile->p->var, Interval{begin_p, end_p - 1});
   bind(tile->l->var, Interval{0, lanes - 1});
-  const auto set = [&](const Var& var, int64_t value) {
-    keep_.push_back(Expr(value));
-    replaced_[var.get()] = keep_.back();
-  };
   const auto load_at = [&](const Place& from, const Expr& e, llvm::Type* type) -> Value* {
     keep_.push_back(e);
     const Resolved index = resolve_index(e.get(), e, *e->buffer, e->operands);
     return mark(b_.CreateAlignedLoad(type, element_pointer(from, e->dtype, index), llvm::Align(2)), from);
   };
-  // Loaded once for each combination of the loops that they depend on.
   llvm::Type* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), static_cast<unsigned>(2 * lanes));
-  std::map<std::pair<int64_t, int64_t>, Value*> rows, columns;
-  const auto once = [&](std::map<std::pair<int64_t, int64_t>, Value*>& known, const Expr& e, int64_t v, int64_t p,
-                        const std::function<Value*()>& make) {
-    const std::pair key{uses_var(e, tile->v->var) ? v : -1, uses_var(e, tile->p->var) ? p : -1};
-    auto [it, fresh] = known.try_emplace(key, nullptr);
-    if (fresh) it->second = make();
-    return it->second;
+  Factor rows(a, *tile), columns(b, *tile);
+  // Both at lane 0.
+  const auto factors_at = [&](int64_t v, int64_t p) {
+    replace(tile->v->var, v);
+    replace(tile->p->var, p);
+    replace(tile->l->var, 0);
+    Value* column = columns.once(v, p, 0, [&] { return load_at(b_place->second, b, pairs); });
+    Value* row = rows.once(v, p, 0, [&] {
+      return b_.CreateBitCast(ops_.splat(load_at(a_place->second, a, b_.getInt32Ty()), lanes), pairs);
+    });
+    return std::pair(column, row);
   };
-  const auto column_at = [&](int64_t v, int64_t p) {
-    return once(columns, b, v, p, [&] { return load_at(b_place->second, b, pairs); });
-  };
-  set(tile->l->var, 0);
-  set(tile->p->var, begin_p);
-  for (int64_t v = 0; v < end_v; ++v) {
-    set(tile->v->var, v);
-    column_at(v, begin_p);
-  }
+  // The columns first: they stay in registers over all rows.
+  for (int64_t v = 0; v < end_v; ++v) factors_at(v, begin_p);
   const DType dtype = tile->store->buffer->dtype;
   for (int64_t p = begin_p; p < end_p; ++p) {
-    set(tile->p->var, p);
     for (int64_t v = 0; v < end_v; ++v) {
-      set(tile->v->var, v);
-      Value* column = column_at(v, p);
-      Value* row = once(rows, a, v, p, [&] {
-        return b_.CreateBitCast(ops_.splat(load_at(a_place->second, a, b_.getInt32Ty()), lanes), pairs);
+      const auto [column, row] = factors_at(v, p);
+      in_vector(tile->l->var, Expr(0), lanes, [&] {
+        const StmtNode& store = *tile->store.get();
+        const Resolved index = resolve_index(&store, {}, *store.buffer, store.indices);
+        Value* acc = ops_.splat(access_cell(place->second, dtype, index, nullptr, store.buffer->name), lanes);
+        Value* sum = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {}, {acc, column, row});
+        access_cell(place->second, dtype, index, sum, store.buffer->name);
       });
-      Vector vector;
-      vector.var = tile->l->var;
-      vector.base = Expr(0);
-      vector.lanes = lanes;
-      vector.lane = make_var("lane");
-      keep_.push_back(vector.base);
-      keep_.push_back(vector.lane);
-      bounds_.set(vector.lane, 0, lanes - 1);
-      keep_.push_back(vector.base + vector.lane);
-      replaced_[tile->l->var.get()] = keep_.back();
-      vec_ = std::move(vector);
-      const StmtNode& store = *tile->store.get();
-      const Resolved index = resolve_index(&store, {}, *store.buffer, store.indices);
-      Value* acc = ops_.splat(access_cell(place->second, dtype, index, nullptr, store.buffer->name), lanes);
-      Value* sum = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {}, {acc, column, row});
-      access_cell(place->second, dtype, index, sum, store.buffer->name);
-      vec_.reset();
-      set(tile->l->var, 0);
     }
   }
   for (const Stmt& loop : {tile->v, tile->p, tile->l}) replaced_.erase(loop->var.get());
@@ -231,21 +201,8 @@ bool KernelEmitter::emit_transpose(const Stmt& body) {
 
   // Vectors along `along`, at place i of `across`.
   const auto at = [&](const Var& along, const Var& across, int i, const std::function<void()>& emit_here) {
-    keep_.push_back(Expr(static_cast<int64_t>(i)));
-    replaced_[across.get()] = keep_.back();
-    Vector vector;
-    vector.var = along;
-    vector.base = Expr(0);
-    vector.lanes = lanes;
-    vector.lane = make_var("lane");
-    keep_.push_back(vector.base);
-    keep_.push_back(vector.lane);
-    bounds_.set(vector.lane, 0, lanes - 1);
-    keep_.push_back(vector.base + vector.lane);
-    replaced_[along.get()] = keep_.back();
-    vec_ = std::move(vector);
-    emit_here();
-    vec_.reset();
+    replace(across, i);
+    in_vector(along, Expr(0), lanes, emit_here);
   };
   std::vector<Value*> vectors;
   for (int l = 0; l < lanes; ++l)
