@@ -22,6 +22,7 @@ struct OptCommand {
   int opt_level = 3;
   std::string target = "x86-64-v3";
   std::string precision = "f32";
+  std::string fp32 = "fma";
   int threads = 1;
   bool elide_constants = false, list_passes = false;
 };
@@ -52,6 +53,7 @@ int opt(const OptCommand& command) {
   job.compile.opt_level = command.opt_level;
   job.compile.target = command.target;
   job.compile.precision = command.precision;
+  job.compile.fp32 = command.fp32;
   job.compile.num_threads = command.threads;
   job.elide_constants = command.elide_constants;
   const std::string text = run_text_job(job);
@@ -92,6 +94,9 @@ Command add_opt_command(CLI::App& root) {
   app->add_option("--precision", command->precision, "Precision that passes see: f32, bf16 or f16")
       ->capture_default_str()
       ->type_name("TYPE");
+  app->add_option("--fp32", command->fp32, "How f32 products are computed: fma, pieces or auto")
+      ->capture_default_str()
+      ->type_name("WAY");
   app->add_option("--threads", command->threads, "Threads that passes see")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096))

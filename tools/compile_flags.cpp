@@ -89,6 +89,11 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->capture_default_str()
       ->type_name("TYPE")
       ->group(group);
+  app.add_option("--fp32", flags.fp32,
+                 "fma, pieces or auto: f32 products with weights by multiply-adds or as six products of pieces of bf16")
+      ->capture_default_str()
+      ->type_name("WAY")
+      ->group(group);
   app.add_option("--dim", flags.dims,
                  "Value or range of a dimension that the model leaves open, by its name, or INPUT[AXIS]")
       ->allow_extra_args(false)
@@ -139,6 +144,7 @@ DriverOptions driver_options(const CompileFlags& flags) {
   options.compile.target = flags.target;
   options.compile.num_threads = flags.threads;
   options.compile.precision = flags.precision;
+  options.compile.fp32 = flags.fp32;
   std::string name;
   for (const std::string& text : flags.dims) {
     const DimBounds bounds = parse_dim(text, name);

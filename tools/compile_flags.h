@@ -19,6 +19,7 @@ struct CompileFlags {
   int opt_level = 3;
   std::string target = "native";
   std::string precision = "f32";
+  std::string fp32 = "fma";
   int threads = 0;
   std::vector<std::string> dims, shapes, disabled_passes;
   std::string print_ir_after, save_temps, db;

@@ -53,11 +53,13 @@ void translate(const std::exception_ptr& pointer, void*) {
 // ---- models
 // ----------------------------------------------------------------------------------------------------------
 
-CompileOptions make_options(const std::string& target, const std::string& precision, int opt_level, int threads,
-                            const Dims& dims, const Shapes& shapes, const std::set<std::string>& disabled_passes) {
+CompileOptions make_options(const std::string& target, const std::string& precision, const std::string& fp32,
+                            int opt_level, int threads, const Dims& dims, const Shapes& shapes,
+                            const std::set<std::string>& disabled_passes) {
   CompileOptions options;
   options.target = target;
   options.precision = precision;
+  options.fp32 = fp32;
   options.opt_level = opt_level;
   options.num_threads = threads;
   for (const auto& [name, bounds] : dims) options.dims[name] = {bounds.first, bounds.second};
@@ -94,25 +96,28 @@ class Source {
 };
 
 std::unique_ptr<Engine> compile(const nb::object& model, const std::string& folder, const std::string& name,
-                                const std::string& target, const std::string& precision, int opt_level, int threads,
-                                const Dims& dims, const Shapes& shapes, const std::set<std::string>& disabled_passes) {
-  const CompileOptions options = make_options(target, precision, opt_level, threads, dims, shapes, disabled_passes);
+                                const std::string& target, const std::string& precision, const std::string& fp32,
+                                int opt_level, int threads, const Dims& dims, const Shapes& shapes,
+                                const std::set<std::string>& disabled_passes) {
+  const CompileOptions options =
+      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes);
   return Source(model, folder, name).use([&](const auto& source) {
     return load_module_bytes(compile_to_memory(source, options), threads);
   });
 }
 
 void compile_to_file(const nb::object& model, const std::string& folder, const std::string& name,
-                     const std::string& path, const std::string& target, const std::string& precision, int opt_level,
-                     int threads, const Dims& dims, const Shapes& shapes,
+                     const std::string& path, const std::string& target, const std::string& precision,
+                     const std::string& fp32, int opt_level, int threads, const Dims& dims, const Shapes& shapes,
                      const std::set<std::string>& disabled_passes) {
-  const CompileOptions options = make_options(target, precision, opt_level, threads, dims, shapes, disabled_passes);
+  const CompileOptions options =
+      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes);
   Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
 }
 
 std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& folder, const std::string& name,
                                   const Dims& dims, const Shapes& shapes) {
-  const CompileOptions options = make_options("native", "f32", 0, 1, dims, shapes, {});
+  const CompileOptions options = make_options("native", "f32", "fma", 0, 1, dims, shapes, {});
   return Source(model, folder, name).use([&](const auto& source) {
     return make_interpreter(Interpreter(source, options));
   });
@@ -277,10 +282,11 @@ NB_MODULE(_native, m) {
            "Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.")
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 
-  m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "opt_level"_a, "threads"_a,
-        "dims"_a, "shapes"_a, "disabled_passes"_a, "Compiles a path or the bytes of a model, and loads the module.");
+  m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "opt_level"_a,
+        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a,
+        "Compiles a path or the bytes of a model, and loads the module.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
-        "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "Compiles to a module file.");
+        "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "Compiles to a module file.");
   m.def("interpret", &interpret, "model"_a, "folder"_a, "name"_a, "dims"_a, "shapes"_a,
         "The interpreter for a path or the bytes of a model.");
   m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");

@@ -36,6 +36,7 @@ def compile(
     *,
     target: str | None = None,
     precision: str = "f32",
+    fp32: str = "fma",
     opt_level: int = 3,
     threads: int | None = None,
     dims: Dims = {},
@@ -49,7 +50,8 @@ def compile(
     the folder of the model.
 
     ``target`` is a processor as in ``tessera compile --target``; None is this machine's. ``precision`` ("f32", "bf16" or
-    "f16") is what convolutions and products with weights read; they sum in f32. ``threads`` is the number of threads to
+    "f16") is what convolutions and products with weights read; they sum in f32. ``fp32`` ("fma", "pieces" or "auto") is how products
+    of f32 with weights are computed, as ``tessera compile --fp32``. ``threads`` is the number of threads to
     compile for and to run on; None leaves it to the environment. ``dims`` gives values, or the least and the greatest, to
     dimensions that the model leaves open, by their names; ``shapes`` gives shapes to whole inputs. ``disable_passes``
     names passes to leave out. ``engine="interp"`` compiles nothing: the reference interpreter runs the model, slowly and
@@ -62,7 +64,7 @@ def compile(
         return Model(_native.interpret(*source, _options.bounds(dims), _options.sizes(shapes)), is_interpreted=True)
     if engine != "native":
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
-    options = _options.compile_options(target, precision, opt_level, threads, dims, shapes, disable_passes)
+    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes)
     return Model(_native.compile(*source, *options))
 
 
@@ -72,6 +74,7 @@ def compile_file(
     *,
     target: str | None = None,
     precision: str = "f32",
+    fp32: str = "fma",
     opt_level: int = 3,
     threads: int | None = None,
     dims: Dims = {},
@@ -82,7 +85,7 @@ def compile_file(
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
-    options = _options.compile_options(target, precision, opt_level, threads, dims, shapes, disable_passes)
+    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes)
     _native.compile_to_file(*_source(model), os.fspath(path), *options)
 
 

@@ -94,10 +94,10 @@ class Engine:
     def run_values(self, inputs: Sequence[Value]) -> list[Value]:
         """Runs once, and gives what a model with values makes."""
 
-def compile(model: object, folder: str, name: str, target: str, precision: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> Engine:
+def compile(model: object, folder: str, name: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> Engine:
     """Compiles a path or the bytes of a model, and loads the module."""
 
-def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> None:
+def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> None:
     """Compiles to a module file."""
 
 def interpret(model: object, folder: str, name: str, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]]) -> Engine:

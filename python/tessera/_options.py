@@ -62,12 +62,13 @@ def names(passes: Any) -> set[str]:
 
 
 def compile_options(
-    target: Any, precision: Any, opt_level: Any, threads: Any, dims: Any, shapes: Any, disable_passes: Any
+    target: Any, precision: Any, fp32: Any, opt_level: Any, threads: Any, dims: Any, shapes: Any, disable_passes: Any
 ) -> tuple:
     """In the order of _native.compile."""
     return (
         "native" if target is None else text("target", target),
         text("precision", precision),
+        text("fp32", fp32),
         number("opt_level", opt_level),
         0 if threads is None else number("threads", threads),
         bounds(dims),

@@ -15,6 +15,7 @@
 #include "graph_passes/pass.h"
 #include "import/onnx/onnx_import.h"
 #include "interp/graph_interp.h"
+#include "loop/intrinsic.h"
 #include "loop/printer.h"
 #include "loop_passes/pass.h"
 #include "lower/lower.h"
@@ -29,6 +30,7 @@
 #include "support/error.h"
 #include "support/hash.h"
 #include "tessera/tessera.h"
+#include "types/own_features.h"
 
 namespace tessera {
 
@@ -103,6 +105,10 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
   if (options.compile.precision != "f32") info.options["precision"] = options.compile.precision;
+  if (options.compile.fp32 != "fma") {
+    const bool pieces = target.has(std::string(kFp32Pieces));
+    info.options["fp32"] = options.compile.fp32 == "pieces" ? "pieces" : pieces ? "auto: pieces" : "auto: fma";
+  }
   if (options.max_applications != INT64_MAX) info.options["pass-limit"] = std::to_string(options.max_applications);
   if (!options.compile.disabled_passes.empty()) {
     info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.compile.disabled_passes, ","));
@@ -434,6 +440,21 @@ DType precision_of(const CompileOptions& options) {
 
 Target resolve_target(const CompileOptions& options) {
   Target target = parse_target(options.target);
+  if (options.fp32 != "fma" && options.fp32 != "pieces" && options.fp32 != "auto")
+    throw UserError({.id = "TSR-4028",
+                     .message = fmt::format("there is no way '{}' of computing f32", options.fp32),
+                     .node = {},
+                     .legal = "fma, pieces, auto",
+                     .hint = {}});
+  const bool has_tiles = best_tile_intrinsic(target) != nullptr;
+  if (options.fp32 == "pieces" && !has_tiles && !best_dot_intrinsic(target, DType::kBF16))
+    throw UserError(
+        {.id = "TSR-4029",
+         .message = fmt::format("--fp32 pieces: the target '{}' has no dot products of bf16", options.target),
+         .node = {},
+         .legal = "targets with amx-bf16 or avx512bf16",
+         .hint = "compile with --fp32 fma, or name the features: --target x86-64-v4,+avx512bf16"});
+  if (options.fp32 == "pieces" || (options.fp32 == "auto" && has_tiles)) target.features.emplace(kFp32Pieces);
   target.num_threads = options.num_threads > 0 ? options.num_threads : tessera_default_num_threads();
   return target;
 }
@@ -447,6 +468,7 @@ void check_options(const DriverOptions& options) {
                      .hint = {}});
   }
   precision_of(options.compile);
+  resolve_target(options.compile);
   std::vector<std::string> names = pass_names();
   std::vector<std::string> can_be_disabled = names;
   for (const std::string_view name : schedule_step_names()) can_be_disabled.emplace_back(name);

@@ -40,6 +40,7 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
     hasher.add(static_cast<uint64_t>(number));
   }
   hasher.add(options.compile.precision);
+  hasher.add(options.compile.fp32);
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   hasher.add(options.tuned_digest);
   return fmt::format("{}-{:016x}", model_digest(model), hasher.value());

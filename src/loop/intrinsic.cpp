@@ -5,6 +5,7 @@
 #include <array>
 
 #include "arith/simplify.h"
+#include "types/own_features.h"
 
 namespace tessera {
 namespace {
@@ -28,6 +29,22 @@ const std::vector<TensorIntrinsic>& table() {
        32,
        "zmm sums of pairs of products of bf16",
        DType::kBF16},
+      {"x86.amx.dot.bf16",
+       "tile_dot",
+       DType::kF32,
+       16,
+       {"amx-tile", "amx-bf16"},
+       8,
+       "tiles of 16 x 16 sums of products of bf16",
+       DType::kBF16},
+      {"portable.tile.dot.bf16",
+       "tile_dot",
+       DType::kF32,
+       16,
+       {std::string(kPortableTiles)},
+       8,
+       "the same in plain memory",
+       DType::kBF16},
       {"x86.avx512.transpose.f32", "transpose", DType::kF32, 16, {"avx512f"}, 32, "16x16 in zmm"},
       {"x86.avx2.transpose.f32", "transpose", DType::kF32, 8, {"avx2"}, 16, "8x8 in ymm"},
       {"x86.sse.transpose.f32", "transpose", DType::kF32, 4, {}, 16, "4x4 in xmm"},
@@ -40,7 +57,7 @@ bool same_architecture(const TensorIntrinsic& intrinsic, const Target& target) {
   const std::string_view triple = target.triple;
   if (intrinsic.name.starts_with("x86.")) return triple.starts_with("x86_64");
   if (intrinsic.name.starts_with("aarch64.")) return triple.starts_with("aarch64");
-  return false;
+  return intrinsic.name.starts_with("portable.");
 }
 
 // The flattened address of a load or store, for the coefficients of its loop variables.
@@ -188,6 +205,69 @@ std::string match_dot(const TensorIntrinsic& intrinsic, const Stmt& body) {
   return problem;
 }
 
+std::string match_tile_product(const TensorIntrinsic& intrinsic, const Stmt& body, const Var& step,
+                               TileProduct& product) {
+  std::array<Var, 5> vars;
+  Stmt s = body;
+  for (size_t level = 0; level < vars.size(); ++level) {
+    if (s->kind != StmtKind::kFor || s->for_kind != (level < 2 ? ForKind::kUnrolled : ForKind::kSerial))
+      return fmt::format("level {} of a product is not one {} loop", level, level < 2 ? "unrolled" : "serial");
+    const auto extent = as_int(s->extent);
+    if (as_int(s->begin) != 0 || !extent || (level < 2 ? *extent < 1 || *extent > 4 : *extent != kTileSide))
+      return fmt::format("loop {} of a product does not run over 0..{}", s->var->name, level < 2 ? 4 : kTileSide);
+    if (level < 2) (level == 0 ? product.down : product.across) = *extent;
+    vars[level] = s->var;
+    s = s->stmts[0];
+  }
+  if (product.down * product.across > 4) return "a product has more than four tiles of sums";
+  product.p = vars[0], product.v = vars[1], product.r = vars[2], product.c = vars[3], product.k = vars[4];
+  product.update = s;
+  if (s->kind != StmtKind::kStore || s->buffer->dtype != intrinsic.dtype || s->buffer->scope == MemoryScope::kRegister)
+    return "the innermost statement does not store f32 to memory";
+  const Expr& second = s->value;
+  if (second->kind != ExprKind::kFma || second->operands[2]->kind != ExprKind::kFma)
+    return "the stored value is not an fma of an fma";
+  const Expr& first = second->operands[2];
+  const Expr& old = first->operands[2];
+  const Expr address = flat_address(*s->buffer, s->indices);
+  if (old->kind != ExprKind::kLoad || old->buffer != s->buffer ||
+      as_int(simplify(flat_address(*old->buffer, old->operands) - address)) != 0)
+    return "the fma does not add to the element that it stores";
+  const auto coefficients = [&](const char* which, const Expr& at, std::array<std::optional<int64_t>, 5> wanted) {
+    for (size_t i = 0; i < vars.size(); ++i) {
+      const auto c = linear_coefficient(at, vars[i]);
+      if (!c) return fmt::format("the address of {} is not affine in {}", which, vars[i]->name);
+      if (wanted[i] && *wanted[i] != *c)
+        return fmt::format("the address of {} steps by {} in {} instead of {}", which, *c, vars[i]->name, *wanted[i]);
+    }
+    return std::string();
+  };
+  std::string problem = coefficients("the sums", address, {{{}, {}, {}, 1, 0}});
+  if (problem.empty() && uses_var(address, step)) problem = "the sums are others in each step";
+  const auto factor = [&](size_t side, std::array<std::optional<int64_t>, 5> wanted) {
+    if (!problem.empty()) return;
+    const char* which = side == 0 ? "a" : "b";
+    std::array<Expr, 2> at;
+    for (size_t i = 0; i < 2; ++i) {
+      const Expr& e = (i == 0 ? first : second)->operands[side];
+      if (e->kind != ExprKind::kCast || e->operands[0]->kind != ExprKind::kLoad ||
+          e->operands[0].dtype() != intrinsic.factors) {
+        problem = fmt::format("operand {} is not a conversion of a load of {}", which, dtype_name(intrinsic.factors));
+        return;
+      }
+      at[i] = flat_address(*e->operands[0]->buffer, e->operands[0]->operands);
+    }
+    const Expr& load = first->operands[side]->operands[0];
+    if (second->operands[side]->operands[0]->buffer != load->buffer || as_int(simplify(at[1] - at[0])) != 1)
+      problem = fmt::format("the two factors {} are not neighbours", which);
+    else problem = coefficients(which, at[0], wanted);
+    (side == 0 ? product.a : product.b) = load;
+  };
+  factor(0, {{{}, 0, {}, 0, 2}});
+  factor(1, {{0, {}, 0, 2, {}}});
+  return problem;
+}
+
 const TensorIntrinsic* best_intrinsic(std::string_view emitter, const Target& target, DType dtype) {
   for (const TensorIntrinsic& intrinsic : table()) {
     if (intrinsic.emitter != emitter || intrinsic.dtype != dtype || !same_architecture(intrinsic, target)) continue;
@@ -202,7 +282,31 @@ const TensorIntrinsic* best_intrinsic(std::string_view emitter, const Target& ta
 
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) {
   if (intrinsic.emitter == "transpose") return match_transpose(intrinsic, body);
+  if (intrinsic.emitter == "tile_dot") {
+    TileDot dot;
+    return match_tile_dot(intrinsic, body, dot);
+  }
   return intrinsic.emitter == "outer_dot" ? match_dot(intrinsic, body) : match_multiply_add(intrinsic, body);
+}
+
+std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, TileDot& dot) {
+  if (body->kind != StmtKind::kFor || body->for_kind != ForKind::kSerial) return "there is no serial loop of steps";
+  dot.steps = body;
+  const Stmt& inner = body->stmts[0];
+  for (const Stmt& s : inner->kind == StmtKind::kSeq ? inner->stmts : std::vector{inner}) {
+    TileProduct& product = dot.products.emplace_back();
+    if (std::string problem = match_tile_product(intrinsic, s, body->var, product); !problem.empty()) return problem;
+    // The same sums as those of the first product.
+    const TileProduct& first = dot.products.front();
+    const VarMap renamed{
+        {product.p.get(), first.p}, {product.v.get(), first.v}, {product.r.get(), first.r}, {product.c.get(), first.c}};
+    const Expr own = flat_address(*product.update->buffer, product.update->indices);
+    if (product.down != first.down || product.across != first.across ||
+        product.update->buffer != first.update->buffer ||
+        as_int(simplify(substitute(own, renamed) - flat_address(*first.update->buffer, first.update->indices))) != 0)
+      return "the products of a step add to different sums";
+  }
+  return "";
 }
 
 std::span<const TensorIntrinsic> all_intrinsics() { return table(); }
@@ -220,6 +324,10 @@ const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype) {
 const TensorIntrinsic* best_dot_intrinsic(const Target& target, DType factors) {
   const TensorIntrinsic* best = best_intrinsic("outer_dot", target, DType::kF32);
   return best && best->factors == factors ? best : nullptr;
+}
+
+const TensorIntrinsic* best_tile_intrinsic(const Target& target) {
+  return best_intrinsic("tile_dot", target, DType::kF32);
 }
 
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype) {

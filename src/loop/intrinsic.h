@@ -14,7 +14,7 @@ namespace tessera {
 
 struct TensorIntrinsic {
   std::string name;                   // "x86.avx512.fma.f32"
-  std::string emitter;                // key known to the back end: "outer_fma", "outer_dot", "transpose"
+  std::string emitter;                // key known to the back end: "outer_fma", "outer_dot", "tile_dot", "transpose"
   DType dtype = DType::kF32;          // of the accumulator; of what is moved
   int lanes = 16;                     // extent of the vectorized loop
   std::vector<std::string> features;  // the target must have all of them
@@ -27,13 +27,23 @@ struct TensorIntrinsic {
 // The pattern shared by the multiply-add tiles ("outer_fma"):
 //   unrolled v: unrolled p: vectorized l<lanes:  acc[v, p, l] = fma(a(v, p, l), b(v, p, l), acc[v, p, l])
 // with constant extents (v and l from 0, p from any constant: a tile at an image's border leaves rows out), `acc` in
-// register scope, a and b loads of the same dtype, or conversions of loads of 16-bit floats to it, whose index is affine
-// in v, p, l with coefficient 0 or 1 in l for the flattened address.
+// register scope, a and b loads of the same dtype, or conversions of loads of 16-bit floats to it, whose index is
+// affine in v, p, l with coefficient 0 or 1 in l for the flattened address.
 //
 // "outer_dot" adds the products of two neighbouring pairs of narrower factors, which are converted:
 //   acc[v, p, l] = fma(cast(a1), cast(b1), fma(cast(a0), cast(b0), acc[v, p, l]))
 // with a1 at the address behind a0 and b1 at that behind b0; a has coefficient 0 in l and b coefficient 2. The products
 // may be rounded once or twice, and denormal factors and results may count as zero.
+//
+// "tile_dot" is a loop over steps of the reduction around products of two-dimensional tiles, which may be several in
+// each step (the loops are serial, p and v unrolled, with constant extents from 0):
+//   for s:  for p: for v: for r<16: for c<16: for k<16:
+//             acc[..] = fma(cast(a1), cast(b1), fma(cast(a0), cast(b0), acc[..]))
+//           for p: ...
+// with at most four tiles (p, v) of 16 x 16 elements `acc` in memory, the same ones for all products of a step; of
+// bf16, a1 behind a0 and b1 behind b0. Flattened addresses are affine: acc's has coefficient 0 in s and k and 1 in c,
+// a's 0 in v and c and 2 in k, b's 0 in p and r and 2 in c. Sums may be taken in another order and rounded otherwise,
+// and denormal factors and results may count as zero.
 //
 // The pattern of "transpose": a square tile that is moved and turned.
 //   unrolled r: vectorized l<lanes>:  y[.. + r * stride + l] = x[.. + l * stride + r]
@@ -43,12 +53,31 @@ struct TensorIntrinsic {
 // Empty when `body` matches the intrinsic's pattern; otherwise the reason.
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body);
 
+// What "tile_dot" is about.
+struct TileProduct {
+  int64_t down = 1, across = 1;  // extents of p and v
+  Var p, v, r, c, k;
+  Stmt update;
+  Expr a, b;  // the loads a0 and b0
+};
+struct TileDot {
+  Stmt steps;  // the loop s
+  std::vector<TileProduct> products;
+};
+// Empty when `body` matches; otherwise the reason.
+std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, TileDot& dot);
+
+// Rows and columns of a tile, and pairs of factors in a step.
+inline constexpr int64_t kTileSide = 16;
+
 std::span<const TensorIntrinsic> all_intrinsics();
 const TensorIntrinsic* find_intrinsic(const std::string& name);
 // The widest multiply-add tile for `dtype` that the target has; null when it has none (never for f32 on x86-64).
 const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype);
 // The widest tile of dot products of pairs of `factors` with sums of f32; null when the target has none.
 const TensorIntrinsic* best_dot_intrinsic(const Target& target, DType factors);
+// The two-dimensional tile of dot products of bf16; null when the target has none.
+const TensorIntrinsic* best_tile_intrinsic(const Target& target);
 // The widest square tile that the target can turn in registers; null when it has none.
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype);
 

@@ -1,5 +1,9 @@
 #include "schedule/pack.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "schedule/rules/winograd_matrices.h"
@@ -45,6 +49,44 @@ void pack_as(const Tensor& source, const std::vector<PackSpec>& parts, Tensor& r
   }
 }
 
+constexpr float kLeastWeight = 0x1p-60f, kGreatestWeight = 0x1p60f;
+
+uint16_t bf16_bits(float value) { return static_cast<uint16_t>(encode_float(DType::kBF16, value)); }
+
+// x = x1 + x2 + ...: each piece is what the ones before leave, rounded.
+Tensor cut_into_pieces(const Tensor& source, int64_t pieces) {
+  const auto values = source.as<float>();
+  Tensor result(DType::kBF16, {pieces, source.num_elements()});
+  const auto bits = result.as_mutable<uint16_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    float rest = values[i];
+    for (size_t p = 0; p < static_cast<size_t>(pieces); ++p) {
+      const uint16_t piece = bf16_bits(rest);
+      bits[p * values.size() + i] = piece;
+      rest -= static_cast<float>(decode_float(DType::kBF16, piece));
+    }
+  }
+  return result;
+}
+
+// The magnitudes of the other factor, powers of two: it and its products are at least 2^-100 (their last bits, 2^-24 of
+// that, are then no denormals), and 2^26 products add to less than 2^127.
+Tensor with_limits(const Tensor& packed, const Tensor& weights) {
+  float least = kGreatestWeight, greatest = kLeastWeight;
+  for (const float value : weights.as<float>())
+    if (value != 0) {
+      least = std::min(least, std::abs(value));
+      greatest = std::max(greatest, std::abs(value));
+    }
+  const auto count = packed.as<uint16_t>().size();
+  Tensor result(DType::kBF16, {static_cast<int64_t>(count) + 2});
+  const auto bits = result.as_mutable<uint16_t>();
+  std::copy_n(packed.as<uint16_t>().begin(), count, bits.begin());
+  bits[count] = bf16_bits(std::ldexp(1.0f, std::max(-100, -100 - std::ilogb(least))));
+  bits[count + 1] = bf16_bits(std::ldexp(1.0f, std::min(100, 100 - std::ilogb(greatest))));
+  return result;
+}
+
 int64_t total_elements(const std::vector<PackSpec>& parts) {
   int64_t count = 0;
   for (const PackSpec& part : parts) count += part.num_elements();
@@ -59,13 +101,26 @@ int64_t PackSpec::num_elements() const {
   return count;
 }
 
-int64_t PackedParam::num_elements() const { return total_elements(parts); }
+int64_t PackedParam::num_elements() const { return total_elements(parts) + (pieces != 0 ? 2 : 0); }
+
+std::string packing_problem(const Tensor& source, const PackedParam& packed) {
+  if (packed.pieces == 0) return "";
+  for (const float value : source.as<float>())
+    if (value != 0 && !(std::abs(value) >= kLeastWeight && std::abs(value) <= kGreatestWeight))
+      return fmt::format("a weight is {}, and the pieces of numbers beyond 2^-60 and 2^60 may be lost", value);
+  return "";
+}
 
 Tensor pack(const Tensor& source, const PackedParam& packed) {
   if (packed.winograd != 0) {
     PackedParam plain = packed;
     plain.winograd = 0;
     return pack(transform_filters(winograd_matrices(packed.winograd), source), plain);
+  }
+  if (packed.pieces != 0) {
+    PackedParam plain = packed;
+    plain.pieces = 0;
+    return with_limits(pack(cut_into_pieces(source, packed.pieces), plain), source);
   }
   const std::vector<PackSpec>& parts = packed.parts;
   Tensor result(source.dtype(), {total_elements(parts)});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "types/tensor.h"
@@ -35,11 +36,21 @@ struct PackedParam {
   // Not 0: 3x3 filters that are first transformed for Winograd tiles of this many outputs; the parts describe the
   // result.
   int64_t winograd = 0;
+  // Not 0: weights of f32 that become so many numbers of bf16 each, with the elements of the first piece in front, then
+  // those of the second; the parts describe the result. Behind the parts stand two more numbers: the least and the
+  // greatest magnitude that the other factor may have (0 has every right) if no product of pieces is to be lost to
+  // underflow or overflow.
+  int64_t pieces = 0;
 
   int64_t num_elements() const;
 };
 
-// The packed elements of all parts as a one-dimensional tensor of the source's dtype.
+// Why these weights cannot be packed so; empty when they can. Pieces of numbers that are not 0 and not in
+// [2^-60, 2^60] may not exist.
+std::string packing_problem(const Tensor& source, const PackedParam& packed);
+
+// The packed elements of all parts as a one-dimensional tensor of the source's dtype, or of bf16 when it is cut into pieces.
+// REQUIRES: no packing_problem.
 Tensor pack(const Tensor& source, const PackedParam& packed);
 
 }  // namespace tessera

@@ -16,6 +16,10 @@ namespace {
 constexpr std::array kRules = {
     ScheduleRule{"winograd", "3x3 convolutions of stride 1 by minimal filtering, where fewer products pay", 3,
                  winograd},
+    ScheduleRule{"tile_product", "products of bf16 with weights, in the machine's two-dimensional tiles", 1,
+                 tile_product},
+    ScheduleRule{"product_pieces", "products of f32 with weights as products of pieces of bf16 (--fp32)", 1,
+                 product_pieces},
     ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
                  register_tile},
     ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1, row_reduce},
@@ -56,6 +60,19 @@ std::vector<int> count_uses(const Program& program) {
   for (const KernelCall& call : program.calls)
     for (const BufferId arg : call.args) ++uses[static_cast<size_t>(root_buffer(program, arg))];
   return uses;
+}
+
+// Why some call's weights cannot be packed as the rule wants them; empty when they can.
+std::string weights_problem(const Program& program, int32_t kernel, const std::vector<PackedParam>& packed) {
+  for (const KernelCall& call : program.calls) {
+    if (call.kernel != kernel) continue;
+    for (const PackedParam& param : packed) {
+      const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_buffer(program, call.args[param.param]))];
+      if (!root.data) continue;
+      if (std::string why = packing_problem(*root.data, param); !why.empty()) return why;
+    }
+  }
+  return "";
 }
 
 // Stores the packed form of a weight as a buffer of its own and makes the calls of `kernel` read it. The contents of a
@@ -242,6 +259,9 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       const ScheduleRule* rule = find_schedule_rule(point->rule);
       std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
       if (!rule || may_ask(*rule)) answer = apply_point(*point, *kernel.definition, target);
+      if (const auto* scheduled = std::get_if<ScheduledKernel>(&answer))
+        if (std::string why = weights_problem(program, static_cast<int32_t>(k), scheduled->packed); !why.empty())
+          answer = Declined{std::move(why)};
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         kernel.refused.push_back("tuned " + to_string(*point) + ": " + declined->reason);
       } else {
@@ -253,6 +273,9 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     for (const ScheduleRule& rule : kRules) {
       if (!may_ask(rule)) continue;
       auto answer = ask(rule, *kernel.definition, target, symbols_of(program, kernel));
+      if (const auto* scheduled = std::get_if<ScheduledKernel>(&answer))
+        if (std::string why = weights_problem(program, static_cast<int32_t>(k), scheduled->packed); !why.empty())
+          answer = Declined{std::move(why)};
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         kernel.refused.push_back(std::string(rule.name) + ": " + declined->reason);
         continue;

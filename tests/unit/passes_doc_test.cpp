@@ -10,6 +10,7 @@
 #include "graph_passes/pass.h"
 #include "loop_passes/pass.h"
 #include "program/pass.h"
+#include "schedule/schedule.h"
 
 namespace tessera {
 namespace {
@@ -46,6 +47,8 @@ TEST(PassesDoc, ListsTheGraphPipeline) { EXPECT_EQ(table_of("graph passes"), row
 TEST(PassesDoc, ListsTheLoopPipeline) { EXPECT_EQ(table_of("loop passes"), rows_of(loop_pipeline())); }
 
 TEST(PassesDoc, ListsTheProgramPipeline) { EXPECT_EQ(table_of("program passes"), rows_of(program_pipeline())); }
+
+TEST(PassesDoc, ListsTheScheduleRules) { EXPECT_EQ(table_of("schedule rules"), rows_of(schedule_rules())); }
 
 std::string rows_of_rules(std::span<const AlgebraRule> rules) {
   static constexpr std::string_view kErrors[] = {"none", "sign of zero", "rounding"};

@@ -99,7 +99,10 @@ void KernelEmitter::load_params() {
   }
 }
 
-void KernelEmitter::end_function() { b_.CreateRetVoid(); }
+void KernelEmitter::end_function() {
+  if (f_.tiles) f_.tiles->release(b_);
+  b_.CreateRetVoid();
+}
 
 llvm::Function* KernelEmitter::emit() {
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getPtrTy()}, false);

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 #include "codegen/common/vector_plan.h"
 #include "codegen/llvm/llvm_headers.h"
 #include "codegen/llvm/ops.h"
+#include "codegen/llvm/tile_ops.h"
 #include "program/program.h"
 
 namespace tessera {
@@ -70,6 +72,7 @@ class KernelEmitter {
     std::vector<Layer> indices;           // load-free index values, a layer per block scope
     std::vector<Layer> values;            // of the statement being emitted, a layer per block scope
     std::vector<Evaluation> evaluations;  // like `values`, from the outside
+    std::shared_ptr<TileOps> tiles;       // made by the first "tile_dot"
   };
 
   // The vectorized loop being emitted: its variable is base + lane for lane = 0 .. lanes - 1.
@@ -177,6 +180,8 @@ class KernelEmitter {
   bool emit_tile(const Stmt& body);
   bool emit_dot(const Stmt& body);
   bool emit_transpose(const Stmt& body);
+  bool emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body);
+  TileOps& tiles(const TensorIntrinsic& intrinsic);
 
   llvm::Module& module_;
   llvm::LLVMContext& context_;

@@ -4,11 +4,13 @@
 // that is moved and turned ("transpose"): vectors along one side are loaded, exchanged, and stored along the other.
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <array>
 #include <map>
 
 #include "codegen/llvm/kernel_emitter.h"
 #include "loop/intrinsic.h"
 #include "support/error.h"
+#include "types/own_features.h"
 
 namespace tessera {
 
@@ -182,7 +184,88 @@ bool KernelEmitter::emit_dot(const Stmt& body) {
 bool KernelEmitter::emit_tensorized(const Stmt& s) {
   const std::string& emitter = s->intrinsic->emitter;
   const Stmt& body = s->stmts[0];
+  if (emitter == "tile_dot") return emit_tile_dot(*s->intrinsic, body);
   return emitter == "transpose" ? emit_transpose(body) : emitter == "outer_dot" ? emit_dot(body) : emit_tile(body);
+}
+
+TileOps& KernelEmitter::tiles(const TensorIntrinsic& intrinsic) {
+  if (!f_.tiles) {
+    const bool is_portable = intrinsic.features[0] == kPortableTiles;
+    f_.tiles = is_portable ? portable_tiles(f_.allocas) : amx_tiles();
+    llvm::IRBuilder<> entry(f_.allocas, f_.allocas->getFirstNonPHIOrDbgOrAlloca());
+    f_.tiles->configure(entry);
+  }
+  return *f_.tiles;
+}
+
+// Tiles 0 to 3 hold the sums, 4 and 5 and so on the rows of a, the last ones the columns of b: what is there already is
+// not loaded again.
+bool KernelEmitter::emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  TileDot dot;
+  if (vec_ || !match_tile_dot(intrinsic, body, dot).empty()) return false;
+  const TileProduct& first = dot.products.front();
+  const int64_t down = first.down, across = first.across;
+  if (down > 2 || across > 2) return false;
+  TileOps& ops = tiles(intrinsic);
+  const auto flat = [](const Buffer& buffer, const std::vector<Expr>& indices) {
+    Expr address = 0;
+    for (size_t i = 0; i < indices.size(); ++i) address = address * buffer.shape[i] + indices[i];
+    return address;
+  };
+  struct Access {
+    const Buffer* buffer = nullptr;
+    Expr address;  // of the tile's first element
+    int64_t stride = 0;
+  };
+  const auto access = [&](const TileProduct& product, const Buffer& buffer, const std::vector<Expr>& indices,
+                          const Var& row, int64_t p, int64_t v) {
+    const Expr address = flat(buffer, indices);
+    const VarMap at{{product.p.get(), Expr(p)},
+                    {product.v.get(), Expr(v)},
+                    {product.r.get(), Expr(0)},
+                    {product.c.get(), Expr(0)},
+                    {product.k.get(), Expr(0)}};
+    Access result{&buffer, simplify(substitute(address, at), bounds_), *linear_coefficient(address, row)};
+    keep_.push_back(result.address);
+    return result;
+  };
+  const auto with_pointer = [&](const Access& tile, const auto& use) {
+    const auto place = f_.places.find(tile.buffer);
+    check(place != f_.places.end() && place->second.kind == Place::kMemory,
+          where("tile of " + tile.buffer->name + ", which is not in memory here"));
+    Value* pointer =
+        b_.CreateInBoundsGEP(ops_.storage_type(tile.buffer->dtype), place->second.pointer, index_value(tile.address));
+    use(pointer, b_.getInt64(static_cast<uint64_t>(dtype_bytes(tile.buffer->dtype, tile.stride))));
+  };
+  const auto sums = [&](const auto& use) {
+    for (int64_t p = 0; p < down; ++p)
+      for (int64_t v = 0; v < across; ++v) {
+        const Access tile = access(first, *first.update->buffer, first.update->indices, first.r, p, v);
+        with_pointer(tile, [&](Value* at, Value* stride) { use(static_cast<int>(p * across + v), at, stride); });
+      }
+  };
+  const Interval range = bounds_of(dot.steps->extent, bounds_);
+  bind(dot.steps->var, {as_int(dot.steps->begin), range.hi ? std::optional(*range.hi - 1) : std::nullopt});
+  sums([&](int tile, Value* at, Value* stride) { ops.load(b_, tile, at, stride); });
+  emit_loop(dot.steps->var, evaluate(dot.steps->begin), evaluate(dot.steps->extent), range.lo && *range.lo > 0, [&] {
+    std::array<Access, 8> held{};
+    const auto hold = [&](int tile, const Access& wanted) {
+      Access& now = held[static_cast<size_t>(tile)];
+      if (now.buffer == wanted.buffer && structurally_equal(now.address, wanted.address)) return;
+      with_pointer(wanted, [&](Value* at, Value* stride) { ops.load(b_, tile, at, stride); });
+      now = wanted;
+    };
+    for (const TileProduct& product : dot.products)
+      for (int64_t p = 0; p < down; ++p)
+        for (int64_t v = 0; v < across; ++v) {
+          const int a = 4 + static_cast<int>(p), b = 6 + static_cast<int>(v);
+          hold(a, access(product, *product.a->buffer, product.a->operands, product.r, p, v));
+          hold(b, access(product, *product.b->buffer, product.b->operands, product.k, p, v));
+          ops.dot_bf16(b_, static_cast<int>(p * across + v), a, b);
+        }
+  });
+  sums([&](int tile, Value* at, Value* stride) { ops.store(b_, tile, at, stride); });
+  return true;
 }
 
 bool KernelEmitter::emit_transpose(const Stmt& body) {

@@ -12,6 +12,7 @@
 #include "codegen/llvm/llvm_target.h"
 #include "support/cache_size.h"
 #include "support/error.h"
+#include "types/own_features.h"
 
 namespace tessera {
 namespace {
@@ -132,7 +133,8 @@ std::string llvm_features(const Target& target) {
   // Off before on: switching a feature off also switches off what needs it.
   for (const std::string& implied : features_of(target.triple, target.cpu))
     if (!target.features.count(implied) && is_instruction_set(implied)) add('-', implied);
-  for (const std::string& feature : target.features) add('+', feature);
+  for (const std::string& feature : target.features)
+    if (!is_own_feature(feature)) add('+', feature);
   return text;
 }
 
@@ -206,6 +208,7 @@ Target parse_target(std::string_view spec) {
     if (item.starts_with("cpu=")) continue;
     const bool has_sign = item.size() > 1 && (item[0] == '+' || item[0] == '-');
     const std::string name = has_sign ? item.substr(1) : item;
+    if (item == fmt::format("+{}", kPortableTiles)) continue;
     const auto info = subtarget(target.triple, "", "");
     std::vector<std::string> names;
     for (const llvm::SubtargetFeatureKV& feature : info->getAllProcessorFeatures()) names.push_back(feature.Key);
@@ -227,6 +230,8 @@ Target parse_target(std::string_view spec) {
       if (info->checkFeatures(std::string("+") + feature.Key)) target.features.insert(feature.Key);
   }
   std::erase_if(target.features, [](const std::string& name) { return is_avx10(name); });
+  if (std::find(switches.begin(), switches.end(), fmt::format("+{}", kPortableTiles)) != switches.end())
+    target.features.emplace(kPortableTiles);
   return target;
 }
 
@@ -234,8 +239,8 @@ bool runs_here(const Target& target) {
   if (!llvm::Triple(target.triple).isX86()) return false;
   const Target here = native_target();
   return std::all_of(target.features.begin(), target.features.end(), [&](const std::string& name) {
-    return !is_instruction_set(name) || here.has(name) || name == "cx8" || name == "nopl" || name == "sahf" ||
-           name == "mmx";
+    return !is_instruction_set(name) || is_own_feature(name) || here.has(name) || name == "cx8" || name == "nopl" ||
+           name == "sahf" || name == "mmx";
   });
 }
 

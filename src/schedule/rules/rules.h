@@ -14,6 +14,14 @@ using RuleResult = std::variant<ScheduledKernel, Declined>;
 // winograd_matrices.h, and an infinite or NaN input makes NaN of all outputs of its tile.
 RuleResult winograd(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
+// Products of bf16 with weights, by a machine's two-dimensional tiles (AMX).
+RuleResult tile_product(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+
+// Products of f32 with weights as six products of three pieces of bf16, by AMX or AVX512-BF16 (`--fp32 pieces`). Sums are
+// taken in another order than a sequence of multiply-adds, and each product is off by at most 2^-25 of itself; rows for
+// which that does not hold (very small, very large, infinite or NaN) are multiplied in f32.
+RuleResult product_pieces(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+
 // Reductions whose output has an axis along which all operands are read contiguously or not at all: convolutions,
 // matrix products, depthwise convolutions, pooling, column sums. A tile of outputs (vectors x rows) is accumulated in
 // registers over the whole reduction; constant operands are packed in the order of use.

@@ -1,0 +1,30 @@
+// Operations on two-dimensional tiles of 16 rows of 64 bytes: AMX's instructions, or the same in plain memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "codegen/llvm/llvm_headers.h"
+
+namespace tessera {
+
+// The eight tiles of one function. Tiles are numbers, 0 to 7; what a tile holds is unspecified until it is loaded.
+class TileOps {
+ public:
+  virtual ~TileOps() = default;
+  // At the function's entry, and at its end. Between them it must not call a function that uses tiles, too.
+  virtual void configure(llvm::IRBuilder<>& b) = 0;
+  virtual void release(llvm::IRBuilder<>& b) = 0;
+  // 16 rows of 64 bytes from or to `pointer`, `stride` bytes apart.
+  virtual void load(llvm::IRBuilder<>& b, int tile, llvm::Value* pointer, llvm::Value* stride) = 0;
+  virtual void store(llvm::IRBuilder<>& b, int tile, llvm::Value* pointer, llvm::Value* stride) = 0;
+  // acc[r, c] (f32) += the sum over k < 16 and i < 2 of a[r, 2k + i] * b[k, 2c + i] (bf16).
+  virtual void dot_bf16(llvm::IRBuilder<>& b, int acc, int a, int b_tile) = 0;
+};
+
+// Instructions of x86's amx-tile and amx-bf16, with fixed tile numbers.
+std::unique_ptr<TileOps> amx_tiles();
+// 1 KiB of stack for each tile; `entry` is the function's entry block.
+std::unique_ptr<TileOps> portable_tiles(llvm::BasicBlock* entry);
+
+}  // namespace tessera

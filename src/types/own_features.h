@@ -1,0 +1,16 @@
+// Names in Target::features that no processor has and LLVM does not know: switches of ours that reach the schedule
+// rules and the back end the way features do.
+#pragma once
+
+#include <string_view>
+
+namespace tessera {
+
+// Products of f32 may be made of pieces of bf16: `--fp32 pieces`, and `--fp32 auto` where the machine has AMX.
+inline constexpr std::string_view kFp32Pieces = "fp32-pieces";
+// Two-dimensional tiles in plain memory: what is made of AMX's tiles, on machines without them. For tests.
+inline constexpr std::string_view kPortableTiles = "portable-tiles";
+
+inline bool is_own_feature(std::string_view name) { return name == kFp32Pieces || name == kPortableTiles; }
+
+}  // namespace tessera
