@@ -104,13 +104,15 @@ struct Results {
   std::string text;  // of the program
 };
 
-Results run(const Built& built, const std::string& precision, const std::string& target, int opt_level = 3) {
+Results run(const Built& built, const std::string& precision, const std::string& target, int opt_level = 3,
+            const std::string& fp32 = "fma") {
   std::mt19937_64 random(7);
   const Tensor x = random_tensor(random, built.input, 1);
   Results results;
   results.unrounded = GraphInterpreter().evaluate(built.graph, {x})[0];
   DriverOptions options;
   options.compile.precision = precision;
+  options.compile.fp32 = fp32;
   options.compile.target = target;
   options.compile.num_threads = 1;
   options.compile.opt_level = opt_level;
@@ -198,7 +200,8 @@ const std::vector<Case>& cases() {
 class Precision : public testing::TestWithParam<const char*> {};
 
 TEST_P(Precision, AgreesWithTheRoundedGraph) {
-  for (const char* target : {"native", "x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
+  for (const char* target :
+       {"native", "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64-v4,+portable-tiles", "x86-64-v3,+portable-tiles"}) {
     if (!runs_here(parse_target(target))) {
       std::cout << "skipped: this machine does not run " << target << "\n";
       continue;
@@ -218,6 +221,21 @@ TEST_P(Precision, MeansTheSameWithoutOptimisation) {
     SCOPED_TRACE(c.name);
     const Results results = run(c.build(), GetParam(), "native", 0);
     EXPECT_LE(distance(results.ours, results.reference), c.layers == 1 ? 1e-4 : c.layers * step_of(GetParam()));
+  }
+}
+
+// Pieces round nothing: convolutions and products are those of f32.
+TEST(Pieces, AgreeWithTheInterpreter) {
+  for (const char* target : {"x86-64-v4,+avx512bf16", "x86-64-v4,+portable-tiles", "x86-64-v3,+portable-tiles"}) {
+    if (!runs_here(parse_target(target))) {
+      std::cout << "skipped: this machine does not run " << target << "\n";
+      continue;
+    }
+    for (const Case& c : cases()) {
+      SCOPED_TRACE(std::string(c.name) + " for " + target);
+      const Results results = run(c.build(), "f32", target, 3, "pieces");
+      EXPECT_LE(distance(results.ours, results.unrounded), 1e-5);
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include "ops/op_table.h"
 #include "schedule/schedule.h"
 #include "schedule_cases.h"
+#include "types/own_features.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +22,7 @@ Target machine(int bits) {
   Target target;
   target.triple = "x86_64-unknown-linux-gnu";
   if (bits >= 256) target.features = {"avx", "avx2", "fma"};
-  if (bits >= 512) target.features.insert("avx512f");
+  if (bits >= 512) target.features.insert({"avx512f", std::string(kPortableTiles), std::string(kFp32Pieces)});
   return target;
 }
 

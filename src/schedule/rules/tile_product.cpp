@@ -140,6 +140,7 @@ std::string find_inner(Product& t) {
   FlatKernel& k = t.kernel;
   for (size_t i = k.reduce.size(); i-- > 0;) {
     const int64_t extent = *as_int(k.reduce[i].extent);
+    if (extent < kLanes) continue;
     const Var unit = make_var("u"), lane = make_var("l");
     Bounds bounds = k.bounds;
     bounds.set(unit, 0, std::max<int64_t>(extent / kLanes, 1) - 1);
@@ -159,9 +160,9 @@ std::string find_inner(Product& t) {
     t.steps = t.inner_steps;
     for (size_t j = 0; j < k.reduce.size(); ++j)
       if (j != i) t.steps *= *as_int(k.reduce[j].extent);
-    return extent < kLanes ? "the sum is short along what lies side by side" : "";
+    return "";
   }
-  return "the left factor does not lie side by side along a reduced axis";
+  return "the left factor does not lie side by side along a reduced axis of at least 16";
 }
 
 // [column group][step][piece][tile][pair of places][column][2]
