@@ -138,6 +138,7 @@ class KernelEmitter {
   Value* evaluate(const Expr& e);  // with a memo of its own
   Value* value(const Expr& e);     // each shared node once per statement
   Value* compute(const Expr& e);
+  Value* emit_scaled(const Expr& e);
   Value* variable(const Expr& e);
   Value* emit_select(const Expr& condition, const Expr& a, const Expr& b);
   Value* masked_arm(const Expr& arm, Value* condition);

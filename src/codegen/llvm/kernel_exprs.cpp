@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include "codegen/llvm/kernel_emitter.h"
 #include "support/error.h"
 
@@ -129,6 +131,55 @@ Value* KernelEmitter::variable(const Expr& e) {
   return it->second;
 }
 
+namespace {
+
+bool is_binary(const Expr& e, BinaryOp op) { return e->kind == ExprKind::kBinary && e->binary == op; }
+
+// The n of `bitcast(n + 127 << 23)`, which is 2^n; null when `e` is something else.
+Expr power_of_two_exponent(const Expr& e) {
+  if (e->kind != ExprKind::kUnary || e->unary != UnaryOp::kBitcast || e->dtype != DType::kF32) return {};
+  const Expr& shifted = e->operands[0];
+  if (!is_binary(shifted, BinaryOp::kShl) || !is_const_int(shifted->operands[1], 23)) return {};
+  const Expr& biased = shifted->operands[0];
+  return is_binary(biased, BinaryOp::kAdd) && is_const_int(biased->operands[1], 127) ? biased->operands[0] : Expr();
+}
+
+// m * 2^n, as exp is expanded: times 2^(n >> 1), times 2^(n - (n >> 1)), where n is bitcast(r) - bits(c) for a float r,
+// to which 1.5 * 2^23 = c was added. Then n is the float r - c.
+struct Scaled {
+  Expr mantissa, rounded, magic;
+};
+std::optional<Scaled> match_scaled(const Expr& e) {
+  if (!is_binary(e, BinaryOp::kMul) || !is_binary(e->operands[0], BinaryOp::kMul)) return std::nullopt;
+  const Expr half = power_of_two_exponent(e->operands[0]->operands[1]);
+  const Expr rest = power_of_two_exponent(e->operands[1]);
+  if (!half || !rest || !is_binary(rest, BinaryOp::kSub) || !is_binary(half, BinaryOp::kShr)) return std::nullopt;
+  const Expr& n = rest->operands[0];
+  if (!structurally_equal(half->operands[0], n) || !is_const_int(half->operands[1], 1) ||
+      !structurally_equal(rest->operands[1], half) || !is_binary(n, BinaryOp::kSub) ||
+      !is_const_int(n->operands[1], 0x4b400000))
+    return std::nullopt;
+  const Expr& bits = n->operands[0];
+  if (bits->kind != ExprKind::kUnary || bits->unary != UnaryOp::kBitcast || bits->operands[0].dtype() != DType::kF32)
+    return std::nullopt;
+  return Scaled{e->operands[0]->operands[0], bits->operands[0], const_float(DType::kF32, 0x1.8p23)};
+}
+
+}  // namespace
+
+// One instruction for the nine of exp's last steps, with the same result: m * 2^n rounded once. Null where it has no
+// place.
+Value* KernelEmitter::emit_scaled(const Expr& e) {
+  if (e->dtype != DType::kF32 || !target_.has("avx512f")) return nullptr;
+  const auto scaled = match_scaled(e);
+  if (!scaled) return nullptr;
+  Value* mantissa = value(scaled->mantissa);
+  if (Ops::lanes_of(mantissa) != 16) return nullptr;
+  Value* n = ops_.binary(BinaryOp::kSub, DType::kF32, value(scaled->rounded), value(scaled->magic));
+  return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                            {mantissa, ops_.splat(n, 16), mantissa, b_.getInt16(0xffff), b_.getInt32(4)});
+}
+
 Value* KernelEmitter::compute(const Expr& e) {
   switch (e->kind) {
     case ExprKind::kLoad: return emit_load(e);
@@ -142,6 +193,7 @@ Value* KernelEmitter::compute(const Expr& e) {
         const Expr otherwise = const_int(DType::kBool, e->binary == BinaryOp::kOr);
         return e->binary == BinaryOp::kAnd ? emit_select(a, b, otherwise) : emit_select(a, otherwise, b);
       }
+      if (Value* scaled = emit_scaled(e)) return scaled;
       Value* left = value(a);
       return ops_.binary(e->binary, a.dtype(), left, value(b));
     }
