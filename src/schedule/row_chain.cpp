@@ -247,6 +247,21 @@ class ChainMaker {
     return true;
   }
 
+  // The inner result that is read for the last time where member `m` replaces it element by element.
+  std::optional<BufferId> replaced_by(const Chain& chain, size_t m) const {
+    const Member& member = chain.members[m];
+    const Buffer& out = *member.definition->output().out;
+    const std::vector<BufferId>& args = program_.calls[member.call].args;
+    for (size_t p = 0; p + 1 < args.size(); ++p) {
+      if (!chain.inner.contains(args[p]) || readers_[static_cast<size_t>(args[p])].back() != member.call) continue;
+      const Buffer& param = *member.definition->params[p].buffer;
+      if (param.dtype == out.dtype && reads_in_place(*member.definition, &param, out.shape.size()) &&
+          elements_of(param) == elements_of(out))
+        return args[p];
+    }
+    return std::nullopt;
+  }
+
   bool choose_block(Chain& chain) const {
     int64_t row_bytes = 0;     // of inner results
     int64_t shared_bytes = 0;  // of operands that every block reads
@@ -399,14 +414,7 @@ class ChainMaker {
         block_elements *= covered;
       }
       Place place{nullptr, begin};
-      for (size_t p = 0; p + 1 < args.size() && !place.buffer; ++p) {
-        if (!chain.inner.contains(args[p]) || readers_[static_cast<size_t>(args[p])].back() != member.call) continue;
-        const BufferPtr& param = member.definition->params[p].buffer;
-        if (param->dtype == output.out->dtype &&
-            reads_in_place(*member.definition, param.get(), output.out->shape.size()) &&
-            elements_of(*param) == elements_of(*output.out))
-          place.buffer = places.at(args[p]).buffer;
-      }
+      if (const auto over = replaced_by(chain, m)) place.buffer = places.at(*over).buffer;
       if (!place.buffer) {
         place.buffer =
             make_buffer(fmt::format("part{}", m), output.out->dtype, {Expr(block_elements)}, MemoryScope::kLocal);
