@@ -5,9 +5,11 @@
 #include <unordered_map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "arith/simplify.h"
 #include "program/memory_plan.h"
+#include "schedule/masked_columns.h"
 #include "schedule/rules/loop_builder.h"
 #include "schedule/symbolic_kernel.h"
 
@@ -16,6 +18,8 @@ namespace {
 
 constexpr size_t kNoAxis = SIZE_MAX;
 constexpr size_t kMostMembers = 12;
+constexpr int64_t kMostParts = 8;  // of rows that see different numbers of columns: each has code of its own
+constexpr int64_t kColumnStep = 64;
 constexpr int64_t kTileRows = 24;  // register tiles have 4, 6, 8 or 12 rows: blocks of a multiple leave no rest
 
 // An axis of rows: its number among the output axes of each of the chain's kernels, and its extent.
@@ -34,6 +38,7 @@ struct Chain {
   std::set<BufferId> inner;     // what the others write
   std::vector<RowAxis> rows;    // outermost first, in the order of the inner results' axes; blocks are of the last
   int64_t block = 1;            // rows
+  std::optional<MaskedColumns> masked;
 };
 
 int64_t elements_of(const Buffer& buffer) { return TensorType{buffer.dtype, buffer.shape, {}}.num_elements(); }
@@ -89,7 +94,10 @@ class ChainMaker {
           chains.push_back(std::move(*chain));
         }
     std::set<size_t> gone;
-    for (const Chain& chain : chains) join(chain, gone);
+    for (Chain& chain : chains) {
+      find_masked(chain);
+      join(chain, gone);
+    }
     if (!gone.empty()) remove_calls(gone);
   }
 
@@ -302,6 +310,7 @@ class ChainMaker {
     std::vector<Var> bases;  // by row axis
     int64_t count = 1;
     int64_t lo = 0, hi = 0;  // of the last base
+    int64_t columns = 0;     // computed of Chain::masked
   };
 
   struct Place {
@@ -322,6 +331,15 @@ class ChainMaker {
         window.windows.push_back(w);
         bounds.set(w.base, w.lo, w.hi);
       }
+      const Var first_column = make_var("column");
+      if (chain.masked) {
+        bounds.set(first_column, 0, 0);
+        if (const auto axis = chain.masked->output_axis[m])
+          window.windows.push_back({*axis, first_column, block.columns, 0, 0});
+        if (const auto axis = chain.masked->reduced_axis[m])
+          for (Stage& stage : window.stages)
+            if (stage.body.is_reduction()) stage.body.reduce_axes[*axis].extent = block.columns;
+      }
       auto scheduled = ask_(window);
       if (!scheduled || !scheduled->packed.empty()) return std::nullopt;
       std::unordered_map<const Buffer*, const Place*> moved;
@@ -338,7 +356,7 @@ class ChainMaker {
         return local;
       };
       parts.push_back(transform(
-          without_threads(scheduled->program.body),
+          substitute(without_threads(scheduled->program.body), {{first_column.get(), Expr(0)}}),
           [&](const Expr& node) -> Expr {
             if (node->kind != ExprKind::kLoad) return {};
             const auto it = moved.find(node->buffer.get());
@@ -355,6 +373,68 @@ class ChainMaker {
     return seq(std::move(parts));
   }
 
+  // Columns that rows [first, end) see, in steps.
+  static int64_t columns_of(const Chain& chain, int64_t first, int64_t end) {
+    if (!chain.masked) return 0;
+    const auto& used = chain.masked->used;
+    const int64_t most = *std::max_element(used.begin() + first, used.begin() + end);
+    return std::min(chain.masked->extent, (most + kColumnStep - 1) / kColumnStep * kColumnStep);
+  }
+
+  // Blocks from `first` on, up to the next section's; all see the same columns.
+  struct Section {
+    int64_t first = 0;
+    Block block;
+  };
+  static std::vector<Section> sections_of(const Chain& chain, const std::vector<Var>& bases) {
+    const int64_t extent = chain.rows.back().extent;
+    const int64_t whole = extent / chain.block, rest = extent % chain.block;
+    const int64_t parts = chain.masked ? std::min(whole, kMostParts) : std::min<int64_t>(whole, 1);
+    std::vector<Section> sections;
+    for (int64_t p = 0; p < parts; ++p) {
+      const int64_t first = whole * p / parts, end = whole * (p + 1) / parts;
+      const int64_t columns = columns_of(chain, first * chain.block, end * chain.block);
+      if (!sections.empty() && sections.back().block.columns == columns) {
+        sections.back().block.hi = (end - 1) * chain.block;
+        continue;
+      }
+      sections.push_back({first, {bases, chain.block, first * chain.block, (end - 1) * chain.block, columns}});
+    }
+    if (rest > 0)
+      sections.push_back(
+          {whole, {bases, rest, extent - rest, extent - rest, columns_of(chain, extent - rest, extent)}});
+    return sections;
+  }
+
+  // Sets `masked` where some rows see fewer columns.
+  void find_masked(Chain& chain) const {
+    std::vector<ColumnKernel> kernels;
+    for (size_t m = 0; m < chain.members.size(); ++m) {
+      const Member& member = chain.members[m];
+      ColumnKernel& kernel = kernels.emplace_back();
+      kernel.definition = member.definition;
+      kernel.row_axis = chain.rows.back().axis[m];
+      for (size_t p = 0; p < member.definition->params.size(); ++p) {
+        const BufferId arg = program_.calls[member.call].args[p];
+        const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(arg)];
+        int writer = -1;
+        if (chain.inner.contains(arg))
+          for (size_t i = 0; i < m; ++i)
+            if (chain.members[i].call == writer_[static_cast<size_t>(arg)]) writer = static_cast<int>(i);
+        kernel.writers.push_back(writer);
+        const bool is_plain = buffer.kind == BufferKind::kWeight && buffer.alias_of < 0 && buffer.data &&
+                              buffer.data->has_data() && buffer.type.layout.row_major();
+        kernel.values.push_back(is_plain ? buffer.data.get() : nullptr);
+      }
+    }
+    chain.masked = find_masked_columns(kernels);
+    if (!chain.masked) return;
+    const auto sections = sections_of(chain, {});
+    if (std::all_of(sections.begin(), sections.end(),
+                    [&](const Section& section) { return section.block.columns == chain.masked->extent; }))
+      chain.masked.reset();
+  }
+
   // The same kernels in the same order on arguments that are the same in the same places make the same chain.
   std::string signature_of(const Chain& chain) const {
     std::string text;
@@ -365,6 +445,7 @@ class ChainMaker {
         text += fmt::format("{},", numbers.emplace(arg, numbers.size()).first->second);
       text += ")";
     }
+    if (chain.masked) text += fmt::format("{}", fmt::join(chain.masked->used, ","));
     return text;
   }
 
@@ -424,27 +505,26 @@ class ChainMaker {
     }
 
     const int64_t extent = chain.rows.back().extent;
-    const int64_t whole = extent / chain.block, rest = extent % chain.block;
     std::vector<OutputLoop> loops;
     for (size_t r = 0; r < chain.rows.size(); ++r) loops.push_back({bases[r], chain.rows[r].extent});
     const Var number = make_var("block");
-    loops.back() = {number, whole + (rest != 0 ? 1 : 0)};
-    const Block whole_block{bases, chain.block, 0, (whole - 1) * chain.block};
-    const Block last_block{bases, rest, extent - rest, extent - rest};
-    std::optional<Stmt> whole_body, last_body;
-    if (whole > 0 && !(whole_body = block_of(chain, whole_block, places))) return std::nullopt;
-    if (rest > 0 && !(last_body = block_of(chain, last_block, places))) return std::nullopt;
+    loops.back() = {number, (extent + chain.block - 1) / chain.block};
+    const std::vector<Section> sections = sections_of(chain, bases);
+    std::vector<Stmt> bodies;
+    for (const Section& section : sections) {
+      const auto body = block_of(chain, section.block, places);
+      if (!body) return std::nullopt;
+      bodies.push_back(*body);
+    }
     kernel.program.body = outer_nest(loops, kJoinAll, [&](const VarMap& at) {
       const Expr n = at.at(number.get());
-      const auto placed = [&](const Stmt& stmt, const Expr& base) {
+      Stmt body;
+      for (size_t i = sections.size(); i-- > 0;) {
+        const Block& block = sections[i].block;
         VarMap map = at;
-        map[bases.back().get()] = base;
-        return substitute(stmt, map);
-      };
-      Stmt body = last_body ? placed(*last_body, extent - rest) : Stmt();
-      if (whole_body) {
-        const Stmt block = placed(*whole_body, n * Expr(chain.block));
-        body = body ? if_then(n < Expr(whole), block, body) : block;
+        map[bases.back().get()] = block.lo == block.hi ? Expr(block.lo) : n * Expr(chain.block);
+        const Stmt own = substitute(bodies[i], map);
+        body = body ? if_then(n < Expr(sections[i + 1].first), own, body) : own;
       }
       for (const BufferPtr& buffer : local) body = alloc(buffer, std::move(body));
       return body;

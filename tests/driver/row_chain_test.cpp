@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <functional>
 #include <iostream>
 #include <random>
 
@@ -10,6 +12,7 @@
 #include "driver/compile.h"
 #include "driver/native_model.h"
 #include "interp/graph_interp.h"
+#include "loop/printer.h"
 #include "ops/composites/composites.h"
 #include "ops/op_table.h"
 #include "support/test_data.h"
@@ -135,6 +138,91 @@ TEST(RowChain, KeepsTheScoresOfAttentionOutOfTheArena) {
 
 TEST(RowChain, LeavesRowsThatAreTooFewForTheThreads) {
   EXPECT_GT(Runner(softmax({2, 5000}, 1)).run("native", 4, true), 3U);
+}
+
+// Which columns a row may look at.
+using Sees = std::function<bool(int64_t row, int64_t column)>;
+
+// Attention behind attention, each with a constant mask of its own.
+struct Masked {
+  Graph graph;
+  std::vector<Tensor> inputs;
+  Tensor want;
+
+  Masked(int64_t rows, int64_t columns, const std::vector<Sees>& masks) {
+    std::mt19937_64 random(static_cast<uint64_t>(rows + columns));
+    std::normal_distribution<float> normal;
+    std::vector<ValueId> operands;
+    for (const int64_t length : {rows, columns, columns}) {
+      const Ints dims = {1, 2, length, 16};  // heads too few to be rows
+      operands.push_back(
+          graph.add_input("x" + std::to_string(operands.size()), TensorType{DType::kF32, make_shape(dims), {}}));
+      Tensor tensor(DType::kF32, dims);
+      for (float& value : tensor.as_mutable<float>()) value = normal(random);
+      inputs.push_back(std::move(tensor));
+    }
+    GraphBuilder builder(graph);
+    for (const Sees& sees : masks) {
+      auto mask = std::make_shared<Tensor>(DType::kF32, Ints{rows, columns});
+      for (int64_t e = 0; e < rows * columns; ++e)
+        mask->set_double(e, sees(e / columns, e % columns) ? 0.25 * static_cast<double>(e % 5) : -INFINITY);
+      const ValueId m = builder.add(standard_ops().get("constant"), {}, {{"value", TensorPtr(std::move(mask))}});
+      operands[0] = add_composite(builder, standard_ops(), "attention", {operands[0], operands[1], operands[2], m},
+                                  {{"scale", 0.3}})
+                        .at(0);
+    }
+    graph.outputs = {operands[0]};
+    graph.rename(graph.outputs[0], "y");
+    want = GraphInterpreter().evaluate(graph, inputs)[0];
+  }
+
+  // The text of the chains; checks the result.
+  std::string run(const std::string& target, int threads) {
+    DriverOptions options;
+    options.compile.target = target;
+    options.compile.num_threads = threads;
+    options.runner.verify_each = true;
+    PassRunner runner(options.runner);
+    const Compiled compiled = compile_graph(graph, options, runner);
+    const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "masked", threads);
+    model->bind(inputs);
+    model->run();
+    EXPECT_TRUE(tensors_agree(model->results()[0], want));
+    std::string text;
+    for (const Kernel& kernel : compiled.program.kernels)
+      if (kernel.rule == "row_chain") text += print(kernel.program);
+    return text;
+  }
+};
+
+TEST(RowChain, StopsWhereAMaskHidesTheRest) {
+  const Sees all = [](int64_t, int64_t) { return true; };
+  const Sees causal = [](int64_t r, int64_t c) { return c <= r; };
+  const Sees window = [](int64_t r, int64_t c) { return c <= r && c + 40 > r; };
+  const Sees ahead = [](int64_t r, int64_t c) { return c <= r + 30; };
+  const Sees first = [](int64_t, int64_t c) { return c < 3; };
+  const Sees ragged = [](int64_t r, int64_t c) { return c <= (r * 37) % 200; };
+  const Sees scattered = [](int64_t r, int64_t c) { return c <= r && (c == 0 || (r * 7 + c * 3) % 5 != 0); };
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{197, 197}, {256, 256}, {100, 300}}) {
+    // Kernels of the same shape whose masks differ are not one kernel.
+    const std::vector<std::vector<Sees>> cases = {{all},    {causal}, {window},    {ahead},
+                                                  {ragged}, {first},  {scattered}, {causal, all, first}};
+    size_t whole = 0;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      Masked masked(rows, columns, cases[i]);
+      for (const char* target : {"native", "x86-64-v2"})
+        for (const int threads : {1, 3}) {
+          if (!runs_here(parse_target(target))) continue;
+          SCOPED_TRACE(fmt::format("mask {}, {} x {} for {}, {} threads", i, rows, columns, target, threads));
+          const size_t size = masked.run(target, threads).size();
+          if (std::string(target) != "native" || threads != 1) continue;
+          if (i == 0) whole = size;
+          if (i == 1) {
+            EXPECT_NE(size, whole) << "the rows are not treated apart";
+          }
+        }
+    }
+  }
 }
 
 // Nothing of the weights of a large layer is read again for each block.
