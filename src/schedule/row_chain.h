@@ -9,8 +9,9 @@
 // Rows are the axes along which every kernel of the chain reads the others' results at its own index; they must be the
 // leading axes of those results. What a block of rows computes is asked of the schedule rules, as a window of each
 // kernel's output. Reads all of an operand for each block (the keys and values of a head) only where that fits into half
-// of the second-level cache. Where a constant mask hides the last columns of all rows of a block, they are not computed
-// (schedule/masked_columns.h): causal attention does about half of the work. A chain needs a reduction over a result of its own: joining the rest is fusion's business.
+// of the second-level cache. A chain needs a reduction over a result of its own: joining the rest is fusion's business.
+// Where a constant mask hides the last columns of all rows of a block, they are not computed (schedule/masked_columns.h):
+// causal attention does about half of the work.
 #pragma once
 
 #include <functional>
