@@ -36,23 +36,50 @@ std::string use_of(const ChoiceRecord& choice) {
   return usable_point(choice.payload, why) ? "used" : why;
 }
 
+// What records of trials and of choices have in common.
+json record_json(const RecordKey& key, const SchedulePayload& payload) {
+  return {{"kernel", key.kernel},
+          {"machine", key.machine},
+          {"threads", key.threads},
+          {"kind", payload.kind},
+          {"schedule", payload.text},
+          {"knob_format", payload.knob_format},
+          {"rule_version", payload.rule_version}};
+}
+
 json choice_json(const ChoiceRecord& choice, const std::map<std::string, KernelRecord>& kernels) {
   const auto kernel = kernels.find(choice.key.kernel);
-  return {{"kernel", choice.key.kernel},
-          {"nodes", kernel == kernels.end() ? "" : kernel->second.name},
-          {"machine", choice.key.machine},
-          {"threads", choice.key.threads},
-          {"kind", choice.payload.kind},
-          {"schedule", choice.payload.text},
-          {"knob_format", choice.payload.knob_format},
-          {"rule_version", choice.payload.rule_version},
-          {"default_us", choice.default_us},
-          {"us", choice.us},
-          {"rounds", choice.rounds},
-          {"wins", choice.wins},
-          {"state", choice.state},
-          {"use", use_of(choice)},
-          {"made", choice.made}};
+  json entry = record_json(choice.key, choice.payload);
+  entry.update({{"nodes", kernel == kernels.end() ? "" : kernel->second.name},
+                {"default_us", choice.default_us},
+                {"us", choice.us},
+                {"rounds", choice.rounds},
+                {"wins", choice.wins},
+                {"state", choice.state},
+                {"use", use_of(choice)},
+                {"made", choice.made}});
+  return entry;
+}
+
+json trial_json(const TrialRecord& trial) {
+  json entry = record_json(trial.key, trial.payload);
+  entry.update({{"status", trial.status},
+                {"detail", trial.detail},
+                {"us", trial.us},
+                {"incumbent_us", trial.incumbent_us},
+                {"mode", trial.mode},
+                {"seed", trial.seed},
+                {"number", trial.number},
+                {"seconds", trial.seconds},
+                {"made", trial.made}});
+  return entry;
+}
+
+json machine_json(const MachineRecord& machine) {
+  return {{"machine", machine.id},
+          {"facts", machine.facts},
+          {"peak_gflops", machine.peak_gflops},
+          {"memory_gbytes", machine.memory_gbytes}};
 }
 
 std::map<std::string, KernelRecord> kernels_by_hash(const RecordFile& records) {
@@ -69,11 +96,7 @@ int show(const DbCommand& command) {
   if (command.json) {
     json list = json::array(), machine_list = json::array();
     for (const ChoiceRecord& choice : choices) list.push_back(choice_json(choice, kernels));
-    for (const MachineRecord& machine : machines)
-      machine_list.push_back({{"machine", machine.id},
-                              {"facts", machine.facts},
-                              {"peak_gflops", machine.peak_gflops},
-                              {"memory_gbytes", machine.memory_gbytes}});
+    for (const MachineRecord& machine : machines) machine_list.push_back(machine_json(machine));
     std::cout << json_line({{"file", command.file},
                             {"trials", records.count_trials()},
                             {"kernels", kernels.size()},
@@ -124,38 +147,16 @@ int merge(const DbCommand& command) {
 int export_records(const DbCommand& command) {
   const RecordFile records(command.file, RecordFile::Open::kRead);
   std::string text;
-  for (const MachineRecord& machine : records.machines())
-    text += json_line({{"record", "machine"},
-                       {"machine", machine.id},
-                       {"facts", machine.facts},
-                       {"peak_gflops", machine.peak_gflops},
-                       {"memory_gbytes", machine.memory_gbytes}});
+  const auto add = [&](const char* what, json entry) {
+    entry["record"] = what;
+    text += json_line(entry);
+  };
+  for (const MachineRecord& machine : records.machines()) add("machine", machine_json(machine));
   const auto kernels = kernels_by_hash(records);
   for (const auto& [hash, kernel] : kernels)
-    text += json_line({{"record", "kernel"}, {"kernel", hash}, {"nodes", kernel.name}, {"text", kernel.text}});
-  for (const TrialRecord& trial : records.trials())
-    text += json_line({{"record", "trial"},
-                       {"kernel", trial.key.kernel},
-                       {"machine", trial.key.machine},
-                       {"threads", trial.key.threads},
-                       {"kind", trial.payload.kind},
-                       {"schedule", trial.payload.text},
-                       {"knob_format", trial.payload.knob_format},
-                       {"rule_version", trial.payload.rule_version},
-                       {"status", trial.status},
-                       {"detail", trial.detail},
-                       {"us", trial.us},
-                       {"incumbent_us", trial.incumbent_us},
-                       {"mode", trial.mode},
-                       {"seed", trial.seed},
-                       {"number", trial.number},
-                       {"seconds", trial.seconds},
-                       {"made", trial.made}});
-  for (const ChoiceRecord& choice : records.choices()) {
-    json entry = choice_json(choice, kernels);
-    entry["record"] = "choice";
-    text += json_line(entry);
-  }
+    add("kernel", {{"kernel", hash}, {"nodes", kernel.name}, {"text", kernel.text}});
+  for (const TrialRecord& trial : records.trials()) add("trial", trial_json(trial));
+  for (const ChoiceRecord& choice : records.choices()) add("choice", choice_json(choice, kernels));
   if (command.output == "-") {
     std::cout << text << std::flush;
   } else {

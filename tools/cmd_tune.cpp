@@ -32,7 +32,7 @@ namespace {
 struct TuneCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, budget, mode = "evolutionary", report, cost_model, save_model;
+  std::string model, budget, only, mode = "evolutionary", report, cost_model, save_model;
   int64_t trials = 0, batch = 8;
   uint64_t seed = 1;
   double trial_seconds = 10;
@@ -111,6 +111,7 @@ int tune(const TuneCommand& command) {
   options.model = command.model;
   options.trials = command.trials;
   options.batch = command.batch;
+  options.only = command.only;
   if (!command.budget.empty()) options.budget_seconds = parse_budget(command.budget);
   if (options.trials == 0 && options.budget_seconds == 0) options.budget_seconds = 60;
   options.mode = parse_mode(command.mode);
@@ -170,6 +171,9 @@ Command add_tune_command(CLI::App& root) {
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->capture_default_str()
       ->type_name("N");
+  app->add_option("--only", command->only,
+                  "Tune kernels whose nodes' names hold this text, or whose hash (db show) begins with it")
+      ->type_name("TEXT");
   app->add_option("--trial-time", command->trial_seconds, "Seconds after which a candidate that runs counts as hanging")
       ->check(CLI::Range(0.01, 1e5))
       ->capture_default_str()

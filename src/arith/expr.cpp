@@ -6,6 +6,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "arith/int_ops.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -18,54 +19,7 @@ std::shared_ptr<ExprNode> new_node(ExprKind kind, DType dtype) {
   return node;
 }
 
-int64_t wrap(DType dtype, int64_t value) {
-  if (dtype == DType::kBool) return value != 0;
-  const int bits = dtype_bits(dtype);
-  if (bits >= 64) return value;
-  const auto mask = (1ull << bits) - 1;
-  auto raw = static_cast<uint64_t>(value) & mask;
-  if (is_signed_int(dtype) && (raw >> (bits - 1))) raw |= ~mask;
-  return static_cast<int64_t>(raw);
-}
-
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b == 0) return 0;
-  if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
-  int64_t q = a / b;
-  if ((a % b != 0) && ((a < 0) != (b < 0))) --q;
-  return q;
-}
-
 bool int_like(DType dtype) { return is_int(dtype) || dtype == DType::kBool; }
-
-// The value of an integer operation on constants; empty when it is left to run time (unsigned 64-bit order).
-std::optional<int64_t> fold_int(BinaryOp op, DType dtype, int64_t a, int64_t b) {
-  const auto ua = static_cast<uint64_t>(a);
-  const auto ub = static_cast<uint64_t>(b);
-  if (dtype == DType::kU64) return std::nullopt;
-  switch (op) {
-    case BinaryOp::kAdd: return static_cast<int64_t>(ua + ub);
-    case BinaryOp::kSub: return static_cast<int64_t>(ua - ub);
-    case BinaryOp::kMul: return static_cast<int64_t>(ua * ub);
-    case BinaryOp::kDiv: return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(0 - ua) : a / b;
-    case BinaryOp::kRem: return b == 0 ? a : b == -1 ? 0 : a % b;
-    case BinaryOp::kFloorDiv: return floor_div(a, b);
-    case BinaryOp::kFloorMod:
-      return b == 0 ? a : b == -1 ? 0 : static_cast<int64_t>(ua - static_cast<uint64_t>(floor_div(a, b)) * ub);
-    case BinaryOp::kMin: return a < b ? a : b;
-    case BinaryOp::kMax: return a > b ? a : b;
-    case BinaryOp::kAnd: return a & b;
-    case BinaryOp::kOr: return a | b;
-    case BinaryOp::kXor: return a ^ b;
-    case BinaryOp::kEq: return a == b;
-    case BinaryOp::kNe: return a != b;
-    case BinaryOp::kLt: return a < b;
-    case BinaryOp::kLe: return a <= b;
-    case BinaryOp::kGt: return a > b;
-    case BinaryOp::kGe: return a >= b;
-    default: return std::nullopt;
-  }
-}
 
 // x op constant and constant op x where the result is one of the operands or a constant.
 Expr fold_identity(BinaryOp op, const Expr& a, const Expr& b) {
@@ -239,7 +193,7 @@ Var make_var(std::string name, DType dtype) {
 
 Expr const_int(DType dtype, int64_t value) {
   auto node = new_node(ExprKind::kConst, dtype);
-  node->int_value = wrap(dtype, value);
+  node->int_value = canonical_int(dtype, value);
   return Expr(std::move(node));
 }
 
@@ -281,8 +235,7 @@ Expr binary(BinaryOp op, Expr a, Expr b) {
   if (int_like(a.dtype())) {
     const auto ca = as_int(a);
     const auto cb = as_int(b);
-    if (ca && cb)
-      if (const auto folded = fold_int(op, a.dtype(), *ca, *cb)) return const_int(result, *folded);
+    if (ca && cb) return const_int(result, int_binary(op, a.dtype(), *ca, *cb));
     if (Expr same = fold_identity(op, a, b)) return same;
   }
   auto node = new_node(ExprKind::kBinary, result);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "arith/int_ops.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -13,12 +14,6 @@ using Wide = __int128;
 std::optional<int64_t> narrow(Wide v) {
   if (v > INT64_MAX || v < INT64_MIN) return std::nullopt;
   return static_cast<int64_t>(v);
-}
-
-int64_t floor_div(int64_t a, int64_t b) {
-  int64_t q = a / b;
-  if (a % b != 0 && (a < 0) != (b < 0)) --q;
-  return q;
 }
 
 int64_t floor_mod(int64_t a, int64_t b) {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "arith/int_ops.h"
 #include "arith/simplify.h"
 #include "codegen/common/local_plan.h"
 #include "support/error.h"
@@ -104,28 +105,7 @@ class Simulator {
     }
     const int64_t a = operand(0);
     const int64_t b = operand(1);
-    const auto floor_div = [](int64_t x, int64_t y) { return y == 0 ? 0 : x / y - (x % y != 0 && (x < 0) != (y < 0)); };
-    switch (e->binary) {
-      case BinaryOp::kAdd: return a + b;
-      case BinaryOp::kSub: return a - b;
-      case BinaryOp::kMul: return a * b;
-      case BinaryOp::kDiv: return b == 0 ? 0 : a / b;
-      case BinaryOp::kRem: return b == 0 ? a : a % b;
-      case BinaryOp::kFloorDiv: return floor_div(a, b);
-      case BinaryOp::kFloorMod: return b == 0 ? a : a - floor_div(a, b) * b;
-      case BinaryOp::kMin: return std::min(a, b);
-      case BinaryOp::kMax: return std::max(a, b);
-      case BinaryOp::kAnd: return a & b;
-      case BinaryOp::kOr: return a | b;
-      case BinaryOp::kXor: return a ^ b;
-      case BinaryOp::kEq: return a == b;
-      case BinaryOp::kNe: return a != b;
-      case BinaryOp::kLt: return a < b;
-      case BinaryOp::kLe: return a <= b;
-      case BinaryOp::kGt: return a > b;
-      case BinaryOp::kGe: return a >= b;
-      default: return 0;
-    }
+    return int_binary(e->binary, DType::kI64, a, b);
   }
 
   static bool depends_on_data(const Expr& e) {

@@ -4,6 +4,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "arith/int_ops.h"
 #include "arith/simplify.h"
 #include "loop/fresh.h"
 #include "loop_passes/simplify_loops.h"
@@ -17,11 +18,6 @@ constexpr int64_t kMaxGrowth = 4;    // times the nodes of the loop ...
 constexpr int64_t kFreeNodes = 400;  // ... or this many nodes in all
 constexpr int64_t kMaxBody = 20000;  // nodes; larger loops are left alone to bound compile time
 constexpr double kUnknownTrips = 8;
-
-int64_t floor_div(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
 
 int64_t count_nodes(const Stmt& s) {
   int64_t nodes = 0;

@@ -2,15 +2,11 @@
 
 #include <algorithm>
 
+#include "arith/int_ops.h"
 #include "support/error.h"
 
 namespace tessera {
 namespace {
-
-int64_t floor_div(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
 
 void narrow_var(Bounds& bounds, const Var& var, const Interval& by) {
   Interval known = bounds.of(var.get());

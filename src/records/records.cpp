@@ -38,6 +38,15 @@ CREATE TABLE progress(id INTEGER PRIMARY KEY, run TEXT NOT NULL, model TEXT NOT 
   seconds REAL NOT NULL, trials INTEGER NOT NULL, model_us REAL NOT NULL, what TEXT NOT NULL);
 )";
 
+// Columns of trials and choices in the order in which they are read and written, after a trial's uid.
+const std::string kTrialColumns =
+    "kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, incumbent_us, mode, seed, "
+    "number, seconds, made";
+const std::string kChoiceColumns =
+    "kernel, machine, threads, kind, payload, knob_format, rule_version, us, default_us, rounds, wins, state, made";
+constexpr char kOfKey[] = "kernel=? AND machine=? AND threads=?";
+constexpr char kNow[] = "strftime('%Y-%m-%dT%H:%M:%SZ','now')";
+
 std::string new_uid() {
   // No engine of our own: a forked process would go on with the same numbers.
   std::random_device random;
@@ -56,8 +65,8 @@ std::string machine_facts(const Target& target) {
 // One prepared statement; values go in and come out by place.
 class RecordFile::Statement {
  public:
-  Statement(const RecordFile& file, const char* sql) : file_(file) {
-    const int code = sqlite3_prepare_v2(file.db_, sql, -1, &statement_, nullptr);
+  Statement(const RecordFile& file, const std::string& sql) : file_(file) {
+    const int code = sqlite3_prepare_v2(file.db_, sql.c_str(), -1, &statement_, nullptr);
     if (code != SQLITE_OK) file.fail(code, "prepare");
   }
   ~Statement() { sqlite3_finalize(statement_); }
@@ -294,11 +303,8 @@ std::optional<KernelRecord> RecordFile::kernel(const std::string& hash) const {
 }
 
 void RecordFile::add_trial(const TrialRecord& trial) {
-  Statement(
-      *this,
-      "INSERT INTO trials(uid, kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, "
-      "incumbent_us, mode, seed, number, seconds, made) "
-      "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,strftime('%Y-%m-%dT%H:%M:%SZ','now'))")
+  Statement(*this,
+            fmt::format("INSERT INTO trials(uid, {}) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,{})", kTrialColumns, kNow))
       .add(new_uid())
       .add(trial.key)
       .add(trial.payload)
@@ -313,9 +319,9 @@ void RecordFile::add_trial(const TrialRecord& trial) {
       .done();
 }
 
-std::vector<TrialRecord> RecordFile::read_trials(const char* sql, const RecordKey* key) const {
+std::vector<TrialRecord> RecordFile::read_trials(const RecordKey* key) const {
   std::vector<TrialRecord> result;
-  Statement rows(*this, sql);
+  Statement rows(*this, fmt::format("SELECT {} FROM trials WHERE {} ORDER BY id", kTrialColumns, key ? kOfKey : "1"));
   if (key) rows.add(*key);
   while (rows.next()) {
     TrialRecord& trial = result.emplace_back();
@@ -334,17 +340,8 @@ std::vector<TrialRecord> RecordFile::read_trials(const char* sql, const RecordKe
   return result;
 }
 
-constexpr char kTrialsOfKey[] =
-    "SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, incumbent_us, "
-    "mode, "
-    "seed, number, seconds, made FROM trials WHERE kernel=? AND machine=? AND threads=? ORDER BY id";
-constexpr char kAllTrials[] =
-    "SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, incumbent_us, "
-    "mode, "
-    "seed, number, seconds, made FROM trials ORDER BY id";
-
-std::vector<TrialRecord> RecordFile::trials(const RecordKey& key) const { return read_trials(kTrialsOfKey, &key); }
-std::vector<TrialRecord> RecordFile::trials() const { return read_trials(kAllTrials, nullptr); }
+std::vector<TrialRecord> RecordFile::trials(const RecordKey& key) const { return read_trials(&key); }
+std::vector<TrialRecord> RecordFile::trials() const { return read_trials(nullptr); }
 
 int64_t RecordFile::count_trials() const {
   Statement row(*this, "SELECT count(*) FROM trials");
@@ -353,10 +350,8 @@ int64_t RecordFile::count_trials() const {
 }
 
 void RecordFile::set_choice(const ChoiceRecord& choice) {
-  Statement(
-      *this,
-      "INSERT OR REPLACE INTO choices(kernel, machine, threads, kind, payload, knob_format, rule_version, us, "
-      "default_us, rounds, wins, state, made) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,strftime('%Y-%m-%dT%H:%M:%SZ','now'))")
+  Statement(*this,
+            fmt::format("INSERT OR REPLACE INTO choices({}) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,{})", kChoiceColumns, kNow))
       .add(choice.key)
       .add(choice.payload)
       .add(choice.us)
@@ -367,9 +362,10 @@ void RecordFile::set_choice(const ChoiceRecord& choice) {
       .done();
 }
 
-std::vector<ChoiceRecord> RecordFile::read_choices(const char* sql, const RecordKey* key) const {
+std::vector<ChoiceRecord> RecordFile::read_choices(const RecordKey* key) const {
   std::vector<ChoiceRecord> result;
-  Statement rows(*this, sql);
+  Statement rows(*this, fmt::format("SELECT {} FROM choices WHERE {} ORDER BY kernel, machine, threads", kChoiceColumns,
+                                    key ? kOfKey : "1"));
   if (key) rows.add(*key);
   while (rows.next()) {
     ChoiceRecord& choice = result.emplace_back();
@@ -385,22 +381,13 @@ std::vector<ChoiceRecord> RecordFile::read_choices(const char* sql, const Record
   return result;
 }
 
-constexpr char kChoiceOfKey[] =
-    "SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, us, default_us, rounds, wins, state, "
-    "made "
-    "FROM choices WHERE kernel=? AND machine=? AND threads=?";
-constexpr char kAllChoices[] =
-    "SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, us, default_us, rounds, wins, state, "
-    "made "
-    "FROM choices ORDER BY kernel, machine, threads";
-
 std::optional<ChoiceRecord> RecordFile::choice(const RecordKey& key) const {
-  auto found = read_choices(kChoiceOfKey, &key);
+  auto found = read_choices(&key);
   if (found.empty()) return std::nullopt;
   return std::move(found[0]);
 }
 
-std::vector<ChoiceRecord> RecordFile::choices() const { return read_choices(kAllChoices, nullptr); }
+std::vector<ChoiceRecord> RecordFile::choices() const { return read_choices(nullptr); }
 
 void RecordFile::add_progress(const ProgressRecord& progress) {
   Statement(*this, "INSERT INTO progress(run, model, mode, seconds, trials, model_us, what) VALUES(?,?,?,?,?,?,?)")
@@ -442,18 +429,14 @@ RecordFile::Merged RecordFile::merge(const RecordFile& other) {
       if (found == machine_here.end()) fail(SQLITE_CORRUPT, "a record of a machine that is not there");
       return found->second;
     };
-    Statement rows(
-        other,
-        "SELECT uid, kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, "
-        "incumbent_us, mode, seed, number, seconds, made FROM trials ORDER BY id");
+    Statement rows(other, fmt::format("SELECT uid, {} FROM trials ORDER BY id", kTrialColumns));
+    const std::string insertion =
+        fmt::format("INSERT OR IGNORE INTO trials(uid, {}) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", kTrialColumns);
     while (rows.next()) {
       const std::string uid = rows.text();
       RecordKey key = rows.key();
       key.machine = here(key.machine);
-      Statement insert(*this,
-                       "INSERT OR IGNORE INTO trials(uid, kernel, machine, threads, kind, payload, knob_format, "
-                       "rule_version, status, detail, us, incumbent_us, mode, seed, number, seconds, made) "
-                       "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+      Statement insert(*this, insertion);
       insert.add(uid).add(key).add(rows.payload());
       insert.add(rows.text()).add(rows.text()).add(rows.real()).add(rows.real()).add(rows.text());
       insert.add(rows.whole()).add(rows.whole()).add(rows.real()).add(rows.text());

@@ -125,8 +125,9 @@ class RecordFile {
   class Statement;
   void run(const char* sql) const;
   [[noreturn]] void fail(int code, const std::string& what) const;
-  std::vector<TrialRecord> read_trials(const char* sql, const RecordKey* key) const;
-  std::vector<ChoiceRecord> read_choices(const char* sql, const RecordKey* key) const;
+  // Of `key`; null: all.
+  std::vector<TrialRecord> read_trials(const RecordKey* key) const;
+  std::vector<ChoiceRecord> read_choices(const RecordKey* key) const;
 
   std::string path_;
   sqlite3* db_ = nullptr;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "arith/int_ops.h"
+
 namespace tessera {
 
 namespace {
@@ -40,27 +42,7 @@ int64_t evaluate(const Expr& e, const Values& values) {
     case ExprKind::kUnary: return e->unary == UnaryOp::kNeg ? -at(0) : at(0);
     case ExprKind::kBinary: break;
   }
-  const int64_t a = at(0), b = at(1);
-  switch (e->binary) {
-    case BinaryOp::kAdd: return a + b;
-    case BinaryOp::kSub: return a - b;
-    case BinaryOp::kMul: return a * b;
-    case BinaryOp::kDiv: return b ? a / b : 0;
-    case BinaryOp::kRem: return b ? a % b : a;
-    case BinaryOp::kFloorDiv: return b ? (a - ((a % b + b) % b)) / b : 0;
-    case BinaryOp::kFloorMod: return b ? (a % b + b) % b : a;
-    case BinaryOp::kMin: return std::min(a, b);
-    case BinaryOp::kMax: return std::max(a, b);
-    case BinaryOp::kAnd: return a & b;
-    case BinaryOp::kOr: return a | b;
-    case BinaryOp::kEq: return a == b;
-    case BinaryOp::kNe: return a != b;
-    case BinaryOp::kLt: return a < b;
-    case BinaryOp::kLe: return a <= b;
-    case BinaryOp::kGt: return a > b;
-    case BinaryOp::kGe: return a >= b;
-    default: return 0;
-  }
+  return int_binary(e->binary, DType::kI64, at(0), at(1));
 }
 
 struct Access {

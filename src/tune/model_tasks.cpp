@@ -1,6 +1,7 @@
 #include "tune/model_tasks.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -95,15 +96,15 @@ RunningModel compile_and_load(const std::string& path, const DriverOptions& opti
   return running;
 }
 
-ModelComparison compare_models(RunningModel& before, RunningModel& after, int64_t least_rounds, int64_t most_rounds,
-                               double seconds) {
+ModelComparison compare_models(RunningModel& before, RunningModel& after, double seconds,
+                               const std::function<bool(const ModelComparison& so_far)>& decided) {
   const std::vector<std::string> hashes_before = hashes_of(before.compiled.program);
   const std::vector<std::string> hashes_after = hashes_of(after.compiled.program);
   ModelComparison result;
   before.model->run();
   after.model->run();
   const Clock::time_point begin = Clock::now();
-  for (int64_t round = 0; round < most_rounds; ++round) {
+  for (int64_t round = 0; round < kMostRounds; ++round) {
     double a = 0, b = 0;
     std::map<std::string, double> kernels_a, kernels_b;
     // Who is first changes with every round.
@@ -120,7 +121,9 @@ ModelComparison compare_models(RunningModel& before, RunningModel& after, int64_
     for (const auto& [hash, us] : kernels_a)
       if (const auto other = kernels_b.find(hash); other != kernels_b.end())
         result.kernels[hash].rounds.emplace_back(us, other->second);
-    if (round + 1 >= least_rounds && std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
+    if (round + 1 < kFirstLook) continue;
+    const bool is_look = std::has_single_bit(static_cast<uint64_t>(round + 1));
+    if ((is_look && decided(result)) || std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
   }
   return result;
 }

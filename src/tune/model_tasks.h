@@ -1,6 +1,7 @@
 // A model's kernels as tasks of the tuner: kernels that compute the same are one, weighted by their time in a run.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -44,8 +45,9 @@ struct ModelComparison {
   PairedTimes whole;                           // runs, in microseconds
   std::map<std::string, PairedTimes> kernels;  // by structural hash: all calls of a run
 };
-// REQUIRES: both are bound. At least `least_rounds` rounds, then until `seconds` are over or there are `most_rounds`.
-ModelComparison compare_models(RunningModel& before, RunningModel& after, int64_t least_rounds, int64_t most_rounds,
-                               double seconds);
+// REQUIRES: both are bound. Until `decided` says so at one of the looks of verdict_of (statistics.h), until `seconds`
+// are over, but at least to the first look, or until kMostRounds.
+ModelComparison compare_models(RunningModel& before, RunningModel& after, double seconds,
+                               const std::function<bool(const ModelComparison& so_far)>& decided);
 
 }  // namespace tessera

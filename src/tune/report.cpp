@@ -89,19 +89,33 @@ std::string task_curve(const TunedTask& task) {
                    "us");
 }
 
-double gain_of(const TunedTask& task) { return task.best_us > 0 ? task.default_us / task.best_us : 1; }
+// The columns of both tables of tasks.
+const std::vector<TextTable::Column> kTaskColumns = {{"task"},
+                                                     {"calls", Align::kRight},
+                                                     {"% time", Align::kRight},
+                                                     {"% of roofline", Align::kRight},
+                                                     {"trials", Align::kRight},
+                                                     {"default", Align::kRight},
+                                                     {"best", Align::kRight},
+                                                     {"gain", Align::kRight},
+                                                     {"outcome"}};
+
+std::vector<std::string> task_cells(const TunedTask& task) {
+  return {task.name,
+          std::to_string(task.calls),
+          fmt::format("{:.1f}", 100 * task.share),
+          fmt::format("{:.0f}", task.percent_of_bound),
+          std::to_string(task.trials),
+          time_text(task.default_us),
+          time_text(task.best_us),
+          fmt::format("{:.2f}", task.best_us > 0 ? task.default_us / task.best_us : 1),
+          task.outcome == "tuned" ? task.best_point : task.outcome};
+}
 
 }  // namespace
 
 std::string tune_result_text(const TuneOptions& options, const TuneResult& result, const TextStyle& style) {
-  TextTable table({{"task"},
-                   {"calls", Align::kRight},
-                   {"% time", Align::kRight},
-                   {"trials", Align::kRight},
-                   {"default", Align::kRight},
-                   {"best", Align::kRight},
-                   {"gain", Align::kRight},
-                   {"outcome"}});
+  TextTable table(kTaskColumns);
   // By reason, without the numbers in it: how many kernels, and their share.
   std::map<std::string, std::pair<int, double>> left_out;
   for (const TunedTask& task : result.tasks) {
@@ -111,9 +125,7 @@ std::string tune_result_text(const TuneOptions& options, const TuneResult& resul
       share += task.share;
       continue;
     }
-    table.add({task.name, std::to_string(task.calls), fmt::format("{:.1f}", 100 * task.share),
-               std::to_string(task.trials), time_text(task.default_us), time_text(task.best_us),
-               fmt::format("{:.2f}", gain_of(task)), task.outcome == "tuned" ? task.best_point : task.outcome});
+    table.add(task_cells(task));
   }
   std::string text = table.to_string(style);
   for (const auto& [reason, kernels] : left_out)
@@ -140,6 +152,7 @@ nlohmann::json tune_result_json(const TuneOptions& options, const TuneResult& re
                      {"best_point", task.best_point},
                      {"trials", task.trials},
                      {"trial_us", task.trial_us},
+                     {"standing_us", task.standing_us},
                      {"outcome", task.outcome}});
   for (const ProgressRecord& entry : result.log)
     log.push_back(
@@ -155,6 +168,9 @@ nlohmann::json tune_result_json(const TuneOptions& options, const TuneResult& re
           {"rounds", result.rounds},
           {"wins", result.wins},
           {"verdict", result.verdict},
+          {"predictions", result.predictions},
+          {"prediction_us",
+           result.predictions > 0 ? 1e6 * result.prediction_seconds / static_cast<double>(result.predictions) : 0},
           {"interrupted", result.interrupted},
           {"tasks", std::move(tasks)},
           {"log", std::move(log)}};
@@ -178,15 +194,14 @@ svg text{font:11px system-ui,sans-serif;fill:#555}.frame{fill:none;stroke:#bbb}.
     html += fmt::format("<p>Measured at the end, in turn: {:.3f} ms before, {:.3f} ms after.</p>\n", result.default_ms,
                         result.tuned_ms);
   html += "<h2>The model's time over the search</h2>\n" + model_curve(result);
-  html +=
-      "<h2>Kernels</h2>\n<table><tr><th>nodes</th><th>calls</th><th>% of time</th><th>% of roofline</th><th>trials</th>"
-      "<th>default, us</th><th>best, us</th><th>gain</th><th>schedule</th></tr>\n";
-  for (const TunedTask& task : result.tasks)
-    html += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.0f}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td>"
-        "<td>{:.2f}</td><td><code>{}</code></td></tr>\n",
-        escaped(task.name), task.calls, 100 * task.share, task.percent_of_bound, task.trials, task.default_us,
-        task.best_us, gain_of(task), escaped(task.outcome == "tuned" ? task.best_point : task.outcome));
+  html += "<h2>Kernels</h2>\n<table><tr>";
+  for (const TextTable::Column& column : kTaskColumns) html += "<th>" + column.title + "</th>";
+  html += "</tr>\n";
+  for (const TunedTask& task : result.tasks) {
+    html += "<tr>";
+    for (const std::string& cell : task_cells(task)) html += "<td>" + escaped(cell) + "</td>";
+    html += "</tr>\n";
+  }
   html += "</table>\n";
   for (const TunedTask& task : result.tasks) {
     if (task.default_us <= 0 || task.trial_us.size() < 2) continue;

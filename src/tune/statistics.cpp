@@ -51,4 +51,20 @@ bool is_faster(const PairedTimes& times) {
          times.ratio() <= 1 - kLeastGain;
 }
 
+Verdict verdict_of(const PairedTimes& times) {
+  PairedTimes seen;
+  for (int64_t look = kMostRounds; look >= kFirstLook && seen.rounds.empty(); look /= 2)
+    if (static_cast<int64_t>(times.rounds.size()) >= look)
+      seen.rounds.assign(times.rounds.begin(), times.rounds.begin() + look);
+  if (seen.rounds.empty()) return Verdict::kUndecided;
+  const auto rounds = static_cast<int64_t>(seen.rounds.size());
+  const int64_t losses = std::count_if(seen.rounds.begin(), seen.rounds.end(),
+                                       [](const auto& round) { return round.second > round.first; });
+  constexpr double kOfOneLook = kSignificance / kLooks;
+  const double ratio = seen.ratio();
+  if (ratio < 1 && sign_test(seen.wins(), rounds) < kOfOneLook) return Verdict::kFaster;
+  if (ratio > 1 && sign_test(losses, rounds) < kOfOneLook) return Verdict::kSlower;
+  return Verdict::kUndecided;
+}
+
 }  // namespace tessera

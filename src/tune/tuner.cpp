@@ -32,8 +32,10 @@ struct Task {
   double ratio = 1;       // of `best`
   Roofline bound;         // of the default
   int64_t trials = 0;
-  std::vector<double> trial_us;
+  std::vector<double> trial_us, standing_us;  // TunedTask
   std::string outcome = "default stays";
+
+  bool tuned() const { return outcome == "tuned"; }
 };
 
 class Tuner {
@@ -90,6 +92,11 @@ class Tuner {
   RecordKey key_of(const Task& task) const { return {task.model.hash, machine_, target_.num_threads}; }
 
   void add_task(ModelTask model, ModelTasks& found) {
+    if (!options_.only.empty() && !model.hash.starts_with(options_.only) &&
+        model.name.find(options_.only) == std::string::npos) {
+      found.left_out.emplace_back(std::move(model), "not among those that --only names");
+      return;
+    }
     Task task;
     task.space = std::make_unique<SearchSpace>(*model.definition, target_);
     if (!task.space->preferred()) {
@@ -129,6 +136,7 @@ class Tuner {
         learn(task, *point, trial.status == "ok" && trial.us > 0 ? task.default_us / trial.us : 0);
         ++task.trials;
         task.trial_us.push_back(trial.status == "ok" ? trial.us : -1);
+        task.standing_us.push_back(task.default_us);
         ++result_.trials;
       }
       const auto choice = records_.choice(key_of(task));
@@ -151,11 +159,17 @@ class Tuner {
     if (const auto loops = task.space->loops_at(point, why)) costs_.add(task.model.hash, loops->program, gain);
   }
 
-  Search::Predict predictor() const {
+  Search::Predict predictor() {
     constexpr size_t kLeastTrials = 16;
     if (options_.mode != SearchMode::kModel || !costs_.ready()) return {};
     if (options_.cost_model.empty() && costs_.num_trials() < kLeastTrials) return {};
-    return [this](const std::vector<const LoopProgram*>& programs) { return costs_.predict(programs); };
+    return [this](const std::vector<const LoopProgram*>& programs) {
+      const Clock::time_point begin = Clock::now();
+      auto scores = costs_.predict(programs);
+      result_.prediction_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+      result_.predictions += static_cast<int64_t>(programs.size());
+      return scores;
+    };
   }
 
   double estimate_us() const {
@@ -207,6 +221,7 @@ class Tuner {
     records_.add_trial(entry);
     ++task.trials;
     task.trial_us.push_back(us);
+    task.standing_us.push_back(task.default_us * task.ratio);
     ++result_.trials;
   }
 
@@ -256,7 +271,10 @@ class Tuner {
       }
     }
     if (options_.mode == SearchMode::kModel) costs_.fit();
-    if (winner >= 0) consider(task, points[static_cast<size_t>(winner)]);
+    if (winner >= 0 && consider(task, points[static_cast<size_t>(winner)]))
+      for (size_t i = static_cast<size_t>(task.trials) - points.size() + static_cast<size_t>(winner);
+           i < task.standing_us.size(); ++i)
+        task.standing_us[i] = task.default_us * task.ratio;
     state.trials = task.trials;
     state.best_us = std::min(state.best_us, task.model.run_us / static_cast<double>(task.model.calls) * task.ratio);
     state.history.push_back(state.best_us);
@@ -266,18 +284,19 @@ class Tuner {
 
   // A candidate that was faster once is measured again, in a process of its own, against what stands and against the
   // default; then it stands.
-  void consider(Task& task, const KnobPoint& point) {
+  bool consider(Task& task, const KnobPoint& point) {
     const MeasuredKernel kernel{task.model.hash, task.model.definition};
     const auto again = measurer_->measure(kernel, task.best, {point}, true)[0];
-    if (again.status != "ok" || !is_faster(again.times)) return;
+    if (again.status != "ok" || !is_faster(again.times)) return false;
     const auto beside_default =
         task.best == task.preferred ? again : measurer_->measure(kernel, task.preferred, {point}, true)[0];
-    if (beside_default.status != "ok" || !is_faster(beside_default.times)) return;
+    if (beside_default.status != "ok" || !is_faster(beside_default.times)) return false;
     // The estimate never rises: of two measurements that differ by noise, the better one stays.
     task.ratio = std::min(task.ratio, beside_default.times.ratio());
     task.best = point;
     task.outcome = "tuned";
     keep(task, beside_default.times, "won");
+    return true;
   }
 
   void keep(const Task& task, const PairedTimes& times, const std::string& state) {
@@ -294,7 +313,9 @@ class Tuner {
 
   void revert(Task& task, const PairedTimes& times) {
     keep(task, times, "reverted");
-    task.outcome = fmt::format("reverted: in the model it takes {:.2f} times the default", times.ratio());
+    task.outcome = times.rounds.empty()
+                       ? "reverted: it does not run in the tuned model"
+                       : fmt::format("reverted: in the model it takes {:.3f} times the default", times.ratio());
     task.best = task.preferred;
     task.ratio = 1;
   }
@@ -312,52 +333,67 @@ class Tuner {
     return running;
   }
 
-  // The whole model has the last word.
-  void finish() {
-    result_.interrupted = interrupted();
-    constexpr int64_t kLeastRounds = 9, kMostRounds = 41;
-    const double seconds_for_it = options_.budget_seconds > 0 ? std::clamp(options_.budget_seconds / 10, 1.0, 10.0) : 5;
-    if (tasks_.empty()) {
-      result_.verdict = "there is nothing to tune: no kernel has a choice";
-    } else if (!any_tuned()) {
-      result_.verdict = "no schedule was found that is faster than the default";
-    } else if (result_.interrupted) {
-      result_.verdict = "interrupted: the whole model was not measured";
-    } else {
-      say("measuring the tuned model");
+  // Reverts what is not the winner in the whole model, measures what is left again, until nothing more goes: then the
+  // whole is the winner, or all goes.
+  void check_whole(double seconds_for_it) {
+    for (bool first = true; any_tuned(); first = false) {
+      say(first ? "measuring the tuned model" : "measuring the tuned model again");
       RunningModel after = tuned_model();
-      ModelComparison compared = compare_models(before_, after, kLeastRounds, kMostRounds, seconds_for_it);
+      const auto in_model = [&](const ModelComparison& compared, const Task& task) {
+        const auto found = compared.kernels.find(task.model.hash);
+        return found == compared.kernels.end() ? PairedTimes() : found->second;
+      };
+      const ModelComparison compared = compare_models(before_, after, seconds_for_it, [&](const auto& so_far) {
+        bool decided = verdict_of(so_far.whole) != Verdict::kUndecided;
+        for (const Task& task : tasks_)
+          if (first && task.tuned()) decided &= verdict_of(in_model(so_far, task)) != Verdict::kUndecided;
+        return decided;
+      });
+      // At first every kernel must be surely faster here as well. When some are gone, others would have to be surely
+      // slower to follow them: the same question asked often enough would turn down everything.
       bool changed = false;
       for (Task& task : tasks_) {
-        if (task.outcome != "tuned") continue;
-        const auto found = compared.kernels.find(task.model.hash);
-        if (found == compared.kernels.end() || found->second.ratio() <= 1) continue;
-        revert(task, found->second);
+        if (!task.tuned()) continue;
+        const PairedTimes times = in_model(compared, task);
+        const Verdict verdict = verdict_of(times);
+        if (verdict == Verdict::kFaster || (!first && verdict == Verdict::kUndecided)) continue;
+        revert(task, times);
         changed = true;
       }
-      if (changed && any_tuned()) {
-        say("measuring the tuned model again");
-        after = tuned_model();
-        compared = compare_models(before_, after, kLeastRounds, kMostRounds, seconds_for_it);
-      }
-      if (any_tuned() && compared.whole.ratio() > 1) {
+      if (changed) continue;
+      const PairedTimes& whole = compared.whole;
+      if (verdict_of(whole) != Verdict::kFaster) {
         for (Task& task : tasks_)
-          if (task.outcome == "tuned") revert(task, compared.whole);
-        result_.verdict =
-            fmt::format("the tuned model takes {:.3f} times the default: the default stays", compared.whole.ratio());
-      } else if (any_tuned()) {
-        result_.default_ms = compared.whole.incumbent_us() / 1e3;
-        result_.tuned_ms = compared.whole.candidate_us() / 1e3;
-        result_.rounds = static_cast<int64_t>(compared.whole.rounds.size());
-        result_.wins = compared.whole.wins();
-        result_.verdict = fmt::format("{:.3f} times as fast, faster in {} of {} rounds", 1 / compared.whole.ratio(),
-                                      result_.wins, result_.rounds);
-        log("measured default", compared.whole.incumbent_us());
-        log("measured tuned", compared.whole.candidate_us());
-      } else {
-        result_.verdict = "nothing that was faster alone was faster in the model: the default stays";
+          if (task.tuned()) revert(task, whole);
+        result_.verdict = fmt::format(
+            "the tuned model takes {:.3f} times the default, faster in {} of {} rounds: it is not surely faster, and "
+            "the "
+            "default stays",
+            whole.ratio(), whole.wins(), whole.rounds.size());
+        return;
       }
+      result_.default_ms = whole.incumbent_us() / 1e3;
+      result_.tuned_ms = whole.candidate_us() / 1e3;
+      result_.rounds = static_cast<int64_t>(whole.rounds.size());
+      result_.wins = whole.wins();
+      result_.verdict = fmt::format("{:.3f} times as fast, faster in {} of {} rounds", 1 / whole.ratio(), result_.wins,
+                                    result_.rounds);
+      log("measured default", whole.incumbent_us());
+      log("measured tuned", whole.candidate_us());
+      return;
     }
+    result_.verdict = "nothing that was faster alone was surely faster in the model: the default stays";
+  }
+
+  // The whole model has the last word; after an interruption as well, but quickly.
+  void finish() {
+    result_.interrupted = interrupted();
+    const double seconds_for_it = result_.interrupted           ? 2
+                                  : options_.budget_seconds > 0 ? std::clamp(options_.budget_seconds / 10, 1.0, 15.0)
+                                                                : 10;
+    if (tasks_.empty()) result_.verdict = "there is nothing to tune: no kernel has a choice";
+    else if (!any_tuned()) result_.verdict = "no schedule was found that is faster than the default";
+    else check_whole(seconds_for_it);
     std::vector<TunedTask> own;
     for (const Task& task : tasks_) {
       TunedTask entry;
@@ -373,6 +409,7 @@ class Tuner {
       entry.best_point = to_string(essential(task.best, *task.model.definition, target_));
       entry.trials = task.trials;
       entry.trial_us = task.trial_us;
+      entry.standing_us = task.standing_us;
       entry.outcome = task.trials > 0 ? task.outcome : "no trials: the budget was spent on others first";
       own.push_back(std::move(entry));
     }

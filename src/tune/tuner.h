@@ -3,7 +3,7 @@
 //
 // What stands at the begin of a task is the rules' own choice (trial 0). A candidate takes its place when it is faster
 // in paired rounds (statistics.h), twice, in two processes; and the last word has the whole model: a schedule that is
-// slower there is dropped, and if all of them together are, all are.
+// not surely faster there is dropped, and if all of them together are not, all are.
 #pragma once
 
 #include <atomic>
@@ -37,6 +37,7 @@ struct TuneOptions {
   double budget_seconds = 0;  // 0: no limit
   int64_t trials = 0;         // of all tasks together; 0: no limit
   int64_t batch = 8;          // candidates of one round
+  std::string only;           // kernels whose hash begins with it, or whose nodes' names hold it; empty: all
   SearchMode mode = SearchMode::kEvolutionary;
   uint64_t seed = 1;
   bool resume = false;     // go on from the trials in the records
@@ -59,7 +60,9 @@ struct TunedTask {
   std::string default_point, best_point;
   int64_t trials = 0;
   std::vector<double> trial_us;  // of each trial, in order; -1 when it was not measured
-  std::string outcome;           // "tuned", "default stays", "reverted", or why there were no trials
+  // What stood after each trial, confirmed, of one call; counted from the trial that proposed it.
+  std::vector<double> standing_us;
+  std::string outcome;  // "tuned", "default stays", "reverted", or why there were no trials
 };
 
 struct TuneResult {
@@ -68,7 +71,9 @@ struct TuneResult {
   double seconds = 0;
   double default_ms = 0, tuned_ms = 0;  // medians of the last comparison; 0 when there was none
   int64_t rounds = 0, wins = 0;
-  std::string verdict;  // what became of the whole model, in a sentence
+  std::string verdict;            // what became of the whole model, in a sentence
+  int64_t predictions = 0;        // of the learned model, with the features that it sees
+  double prediction_seconds = 0;  // all of them together
   bool interrupted = false;
   std::vector<ProgressRecord> log;
 };

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <random>
 #include <set>
 
 #include "codegen/llvm/target.h"
@@ -63,6 +64,35 @@ TEST(Statistics, SignTest) {
   for (int i = 0; i < 10; ++i) times.rounds[static_cast<size_t>(i)].second = i % 3 ? 8 : 12;
   EXPECT_FALSE(is_faster(times)) << "not clear enough";
   EXPECT_FALSE(is_faster({}));
+}
+
+TEST(Statistics, AVerdictNeedsEvidenceAtOneOfItsLooks) {
+  PairedTimes times;
+  for (int i = 0; i < 15; ++i) times.rounds.emplace_back(10, 5);
+  EXPECT_EQ(verdict_of(times), Verdict::kUndecided) << "before the first look";
+  times.rounds.emplace_back(10, 5);
+  EXPECT_EQ(verdict_of(times), Verdict::kFaster);
+  for (auto& [a, b] : times.rounds) std::swap(a, b);
+  EXPECT_EQ(verdict_of(times), Verdict::kSlower);
+  // What comes after a look and before the next one says nothing yet.
+  times.rounds.assign(16, {10, 10});
+  times.rounds.resize(31, {10, 5});
+  EXPECT_EQ(verdict_of(times), Verdict::kUndecided);
+  // Among equals no look may call one faster more often than kSignificance.
+  std::mt19937 random(7);
+  std::normal_distribution<double> noise(10, 1);
+  int called = 0;
+  constexpr int kGames = 4000;
+  for (int game = 0; game < kGames; ++game) {
+    times.rounds.clear();
+    Verdict verdict = Verdict::kUndecided;
+    while (verdict == Verdict::kUndecided && times.rounds.size() < static_cast<size_t>(kMostRounds)) {
+      times.rounds.emplace_back(noise(random), noise(random));
+      verdict = verdict_of(times);
+    }
+    called += verdict == Verdict::kFaster ? 1 : 0;
+  }
+  EXPECT_LE(called, kGames * kSignificance);
 }
 
 TEST(TaskScheduler, TimeGoesWhereItIsExpectedToPay) {

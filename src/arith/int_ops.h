@@ -1,0 +1,22 @@
+// The meaning of every operation of arith/expr.h on integers, in one place: what folds constants, simulates and
+// interprets calls these. Integers of any type are held as int64_t in canonical form (sign- or zero-extended; bool 0 or
+// 1; u64 as the signed number with the same bits).
+#pragma once
+
+#include <cstdint>
+
+#include "arith/expr.h"
+
+namespace tessera {
+
+// Brings an integer into the canonical form of `dtype`: wraps modulo 2^bits; bool tests != 0.
+int64_t canonical_int(DType dtype, int64_t value);
+
+// Results are in canonical form. InternalError for an operation that there is not on integers.
+int64_t int_unary(UnaryOp op, DType dtype, int64_t a);
+int64_t int_binary(BinaryOp op, DType dtype, int64_t a, int64_t b);  // comparisons give 0 or 1
+
+// kFloorDiv of i64.
+int64_t floor_div(int64_t a, int64_t b);
+
+}  // namespace tessera
