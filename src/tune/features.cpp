@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "arith/int_ops.h"
 
@@ -92,23 +93,33 @@ class Extractor {
     for (const Stmt& child : s->stmts) visit(child);
   }
 
-  void count(const Expr& value, double* arithmetic, std::vector<std::pair<const ExprNode*, bool>>& accesses) {
-    walk(value, [&](const Expr& e) {
-      switch (e->kind) {
-        case ExprKind::kFma: arithmetic[0] += 1; break;
-        case ExprKind::kLoad: accesses.emplace_back(e.get(), false); break;
-        case ExprKind::kSelect: arithmetic[5] += 1; break;
-        case ExprKind::kCast: arithmetic[6] += 1; break;
-        case ExprKind::kUnary: arithmetic[is_float(e->dtype) ? 4 : 7] += 1; break;
-        case ExprKind::kBinary:
-          if (!is_float(e->dtype)) arithmetic[is_comparison(e->binary) ? 5 : 7] += 1;
-          else if (e->binary == BinaryOp::kMul) arithmetic[1] += 1;
-          else if (e->binary == BinaryOp::kDiv || e->binary == BinaryOp::kPow) arithmetic[3] += 1;
-          else arithmetic[2] += 1;
-          break;
-        default: break;
-      }
-    });
+  // Nodes of the value, each once. Values are small and there are thousands of them: a list is looked through faster
+  // than a set is made.
+  void count(const Expr& e, double* arithmetic, std::vector<const ExprNode*>& accesses) {
+    if (e->operands.empty() && e->kind != ExprKind::kLoad) return;
+    constexpr size_t kFew = 64;
+    if (met_.size() < kFew) {
+      if (std::find(met_.begin(), met_.end(), e.get()) != met_.end()) return;
+      met_.push_back(e.get());
+    } else {
+      if (more_met_.empty()) more_met_.insert(met_.begin(), met_.end());
+      if (!more_met_.insert(e.get()).second) return;
+    }
+    switch (e->kind) {
+      case ExprKind::kFma: arithmetic[0] += 1; break;
+      case ExprKind::kLoad: accesses.push_back(e.get()); break;
+      case ExprKind::kSelect: arithmetic[5] += 1; break;
+      case ExprKind::kCast: arithmetic[6] += 1; break;
+      case ExprKind::kUnary: arithmetic[is_float(e->dtype) ? 4 : 7] += 1; break;
+      case ExprKind::kBinary:
+        if (!is_float(e->dtype)) arithmetic[is_comparison(e->binary) ? 5 : 7] += 1;
+        else if (e->binary == BinaryOp::kMul) arithmetic[1] += 1;
+        else if (e->binary == BinaryOp::kDiv || e->binary == BinaryOp::kPow) arithmetic[3] += 1;
+        else arithmetic[2] += 1;
+        break;
+      default: break;
+    }
+    for (const Expr& operand : e->operands) count(operand, arithmetic, accesses);
   }
 
   void look_at(const Buffer& buffer, const std::vector<Expr>& indices, bool writes, std::vector<Access>& accesses) {
@@ -165,7 +176,9 @@ class Extractor {
     double iterations = 1;
     for (const Loop& loop : loops_) iterations *= loop.extent;
     double arithmetic[kArithmetic] = {};
-    std::vector<std::pair<const ExprNode*, bool>> loads;
+    std::vector<const ExprNode*> loads;
+    met_.clear();
+    more_met_.clear();
     count(s->value, arithmetic, loads);
     stores_ += iterations;
     for (size_t i = 0; i < kArithmetic; ++i) sums_[i] += arithmetic[i] * iterations;
@@ -202,7 +215,7 @@ class Extractor {
 
     std::vector<Access> accesses;
     look_at(*s->buffer, s->indices, true, accesses);
-    for (const auto& [node, unused] : loads) look_at(*node->buffer, node->operands, false, accesses);
+    for (const ExprNode* node : loads) look_at(*node->buffer, node->operands, false, accesses);
     std::stable_sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) {
       const bool ra = a.buffer->scope == MemoryScope::kRegister, rb = b.buffer->scope == MemoryScope::kRegister;
       return ra != rb ? rb : a.unique > b.unique;
@@ -237,6 +250,8 @@ class Extractor {
   }
 
   std::vector<Loop> loops_;
+  std::vector<const ExprNode*> met_;
+  std::unordered_set<const ExprNode*> more_met_;
   std::vector<float> best_;
   double best_weight_ = 0;
   double sums_[kArithmetic] = {};

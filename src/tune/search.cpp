@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "support/error.h"
-#include "support/hash.h"
 
 namespace tessera {
 
@@ -12,12 +11,6 @@ namespace {
 constexpr int kAttemptsEach = 40;  // for a point that is neither declined nor known
 constexpr size_t kParents = 12;
 constexpr double kRandomShare = 0.15;  // of what evolution tries
-
-uint64_t hash_of(const std::string& text) {
-  Hasher hasher;
-  hasher.add(text);
-  return hasher.value();
-}
 
 }  // namespace
 
@@ -28,7 +21,7 @@ const char* search_mode_name(SearchMode mode) {
 
 void Search::told(const KnobPoint& point, double time) {
   std::string why;
-  if (const auto loops = space_.loops_at(point, why)) seen_.insert(hash_of(loops->text));
+  if (const auto loops = space_.loops_at(point, why)) seen_.insert(loops->hash);
   if (time <= 0) return;
   const auto at = std::upper_bound(times_.begin(), times_.end(), time,
                                    [](double value, const auto& entry) { return value < entry.first; });
@@ -36,9 +29,14 @@ void Search::told(const KnobPoint& point, double time) {
 }
 
 bool Search::admit(const KnobPoint& point, std::vector<Candidate>& to) {
+  // Making loops takes milliseconds, and evolution comes to the same points again and again.
+  const auto [known, is_new] = loops_of_.try_emplace(to_string(point));
+  if (!is_new && (!known->second || seen_.contains(*known->second))) return false;
   std::string why;
   auto loops = space_.loops_at(point, why);
-  if (!loops || !seen_.insert(hash_of(loops->text)).second) return false;
+  if (!loops) return false;
+  known->second = loops->hash;
+  if (!seen_.insert(loops->hash).second) return false;
   to.push_back({point, std::move(*loops)});
   return true;
 }
@@ -88,7 +86,7 @@ std::vector<Search::Candidate> Search::evolved(size_t count, const Predict& pred
   // What is not tried now may be tried later.
   if (all.size() > count) all.resize(count);
   seen_ = before;
-  for (const Candidate& candidate : all) seen_.insert(hash_of(candidate.loops.text));
+  for (const Candidate& candidate : all) seen_.insert(candidate.loops.hash);
   return all;
 }
 

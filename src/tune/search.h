@@ -5,9 +5,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tune/search_space.h"
@@ -48,6 +50,8 @@ class Search {
   std::mt19937_64 random_;
   std::vector<std::pair<double, KnobPoint>> times_;  // ascending
   std::set<uint64_t> seen_;                          // hashes of loop programs
+  // By the text of a point that was looked at: the hash of its loops, or nothing when the rules decline it.
+  std::unordered_map<std::string, std::optional<uint64_t>> loops_of_;
 };
 
 }  // namespace tessera

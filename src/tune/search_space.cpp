@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "loop/printer.h"
 #include "schedule/schedule.h"
 #include "support/error.h"
+#include "support/hash.h"
+#include "tune/program_hash.h"
 
 namespace tessera {
 
@@ -97,14 +98,15 @@ std::optional<SearchSpace::Loops> SearchSpace::loops_at(const KnobPoint& point, 
   auto& scheduled = std::get<ScheduledKernel>(answer);
   Loops loops;
   // Packed weights have the shape of their packing in the program's parameters, but not its order.
-  loops.text = print(scheduled.program);
+  Hasher hasher;
+  hasher.add(program_hash(scheduled.program));
   for (const PackedParam& packed : scheduled.packed)
-    for (const PackSpec& part : packed.parts) {
-      loops.text += "pack";
+    for (const PackSpec& part : packed.parts)
       for (const PackDim& dim : part.dims)
-        loops.text +=
-            " " + std::to_string(dim.extent) + ":" + std::to_string(dim.axis) + ":" + std::to_string(dim.multiplier);
-    }
+        for (const int64_t value :
+             {static_cast<int64_t>(dim.extent), static_cast<int64_t>(dim.axis), static_cast<int64_t>(dim.multiplier)})
+          hasher.add(static_cast<uint64_t>(value));
+  loops.hash = hasher.value();
   loops.program = std::move(scheduled.program);
   return loops;
 }

@@ -36,7 +36,7 @@ class SearchSpace {
   // The loops at a point; null with a reason when it is declined.
   struct Loops {
     LoopProgram program;
-    std::string text;  // what tells two points apart
+    uint64_t hash = 0;  // what tells two points apart
   };
   std::optional<Loops> loops_at(const KnobPoint& point, std::string& why) const;
 

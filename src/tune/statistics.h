@@ -32,10 +32,10 @@ inline constexpr double kLeastGain = 0.01;
 // Whether the candidate is faster: the sign test is below kSignificance and the median gain is kLeastGain.
 bool is_faster(const PairedTimes& times);
 
-// A comparison that may end as soon as it is decided: it is looked at after 16, 32, 64 and 128 rounds, each time at a
-// quarter of kSignificance, so that all looks together err less often than kSignificance (Bonferroni).
+// A comparison that may end as soon as it is decided: it is looked at after 16, 32, ... 1024 rounds, each time at a
+// seventh of kSignificance, so that all looks together err less often than kSignificance (Bonferroni).
 enum class Verdict : uint8_t { kUndecided, kFaster, kSlower };
-inline constexpr int64_t kFirstLook = 16, kLooks = 4, kMostRounds = kFirstLook << (kLooks - 1);
+inline constexpr int64_t kFirstLook = 16, kLooks = 7, kMostRounds = kFirstLook << (kLooks - 1);
 // Of the latest look that the rounds reach: whether the candidate is faster, or slower, in a sign test and the median.
 Verdict verdict_of(const PairedTimes& times);
 

@@ -194,6 +194,7 @@ TEST(Search, ProposesWhatIsNewAndLegal) {
       return std::vector<double>(programs.size(), 1);
     };
     std::set<std::string> texts;
+    std::set<uint64_t> hashes;
     for (int round = 0; round < 4; ++round) {
       const auto points = search.propose(6, predict);
       EXPECT_EQ(points, same.propose(6, predict)) << "the same seed proposes the same";
@@ -201,7 +202,9 @@ TEST(Search, ProposesWhatIsNewAndLegal) {
         std::string why;
         const auto loops = space.loops_at(point, why);
         ASSERT_TRUE(loops) << why;
-        EXPECT_TRUE(texts.insert(loops->text).second);
+        // The hash tells programs apart as their texts do.
+        EXPECT_TRUE(texts.insert(print(loops->program)).second);
+        EXPECT_TRUE(hashes.insert(loops->hash).second);
         search.told(point, 10 + static_cast<double>(texts.size()));
         same.told(point, 10 + static_cast<double>(texts.size()));
       }
