@@ -17,6 +17,7 @@
 #include "package/link.h"
 #include "package/module_writer.h"
 #include "program/memory_plan.h"
+#include "program/of_kernel.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
 
@@ -26,33 +27,6 @@ namespace {
 
 [[noreturn]] void fail(const std::string& message, const std::string& legal) {
   throw UserError({.id = "TSR-3421", .message = message, .node = {}, .legal = legal, .hint = {}});
-}
-
-Program program_of(const LoopProgram& loops) {
-  Program program;
-  program.name = loops.name;
-  KernelCall call;
-  const size_t num_inputs = loops.params.size() - static_cast<size_t>(loops.num_outputs);
-  for (size_t i = 0; i < loops.params.size(); ++i) {
-    ProgramBuffer buffer;
-    buffer.name = loops.params[i]->name;
-    buffer.kind = i < num_inputs ? BufferKind::kInput : BufferKind::kOutput;
-    buffer.index = static_cast<int32_t>(i < num_inputs ? i : i - num_inputs);
-    buffer.type.dtype = loops.params[i]->dtype;
-    buffer.type.shape = loops.params[i]->shape;
-    buffer.bytes = dtype_bytes(buffer.type.dtype, buffer.type.num_elements());
-    program.buffers.push_back(buffer);
-    const auto id = static_cast<BufferId>(i);
-    (i < num_inputs ? program.inputs : program.outputs).push_back(id);
-    call.args.push_back(id);
-  }
-  Kernel kernel;
-  kernel.program = loops;
-  kernel.loc = loops.name;
-  program.kernels.push_back(std::move(kernel));
-  program.calls.push_back(std::move(call));
-  plan_memory(program);
-  return program;
 }
 
 LoopProgram lowered(const LoopProgram& program, const Target& target, int opt_level) {
@@ -79,6 +53,12 @@ LoopProgram lowered(const LoopProgram& program, const Target& target, int opt_le
   return result;
 }
 
+Program planned_program(const LoopProgram& loops) {
+  Program program = program_of(loops);
+  plan_memory(program);
+  return program;
+}
+
 double count(const LoopProgram& program, const std::function<double(const Stmt& store)>& cost) {
   const std::function<double(const Stmt&, Bounds)> visit = [&](const Stmt& s, Bounds bounds) -> double {
     double times = 1;
@@ -101,12 +81,12 @@ double count(const LoopProgram& program, const std::function<double(const Stmt& 
 ObjectCode compile_loops(const LoopProgram& program, const Target& target, const CodegenOptions& options) {
   CodegenOptions own = options;
   own.module_name = program.name;
-  return generate_llvm(program_of(lowered(program, target, options.opt_level)), target, own);
+  return generate_llvm(planned_program(lowered(program, target, options.opt_level)), target, own);
 }
 
 std::unique_ptr<Model> load_loops(const LoopProgram& program, const Target& target, int num_threads,
                                   std::vector<std::string>* remarks) {
-  Program planned = program_of(lowered(program, target, 3));
+  Program planned = planned_program(lowered(program, target, 3));
   CodegenOptions options;
   options.module_name = program.name;
   const ObjectCode object = generate_llvm(planned, target, options);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
 
 #include "arith/expr_parser.h"
 #include "arith/simplify.h"
@@ -86,15 +85,7 @@ class Printer {
  private:
   // A fresh name of the text for a variable or buffer, from here on.
   std::string define(const void* object, const std::string& wish) {
-    std::string base;
-    for (const char c : wish) {
-      const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-      base += ok ? c : '_';
-    }
-    if (base.empty() || (base[0] >= '0' && base[0] <= '9')) base = "_" + base;
-    std::string name = base;
-    for (int suffix = 1; is_reserved_word(name) || !taken_.insert(name).second; ++suffix)
-      name = fmt::format("{}_{}", base, suffix);
+    const std::string name = unique_name(wish, taken_);
     names_[object] = name;
     return name;
   }
@@ -281,6 +272,19 @@ class Printer {
 };
 
 }  // namespace
+
+std::string unique_name(const std::string& wish, std::unordered_set<std::string>& taken) {
+  std::string base;
+  for (const char c : wish) {
+    const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    base += ok ? c : '_';
+  }
+  if (base.empty() || (base[0] >= '0' && base[0] <= '9')) base = "_" + base;
+  std::string name = base;
+  for (int suffix = 1; is_reserved_word(name) || !taken.insert(name).second; ++suffix)
+    name = fmt::format("{}_{}", base, suffix);
+  return name;
+}
 
 std::string print(const LoopProgram& program) { return Printer().run(program); }
 

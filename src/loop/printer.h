@@ -19,12 +19,17 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 
 #include "loop/stmt.h"
 
 namespace tessera {
 
 std::string print(const LoopProgram& program);
+
+// The name that the text gives to what wishes to be called `wish`: letters, digits and '_', no word of the language,
+// and not yet in `taken`, which it then is.
+std::string unique_name(const std::string& wish, std::unordered_set<std::string>& taken);
 
 // One line that identifies a statement in messages: "for k in 0..64", "acc[p, l] = ...".
 std::string summary(const Stmt& s);

@@ -43,6 +43,11 @@ class Args {
     refuse(refusal::kArguments, fmt::format("{}: there is no memory scope '{}'", step_.primitive, word),
            "local (or global: memory), register");
   }
+  // What many primitives begin with.
+  std::pair<std::string, MemoryScope> name_and_scope() {
+    std::string first = name();
+    return {std::move(first), scope()};
+  }
   // A named argument; empty when it is left out.
   std::string optional_name(const std::string& key) {
     for (const TraceArg& arg : step_.args)
@@ -148,23 +153,20 @@ void apply_rfactor(Schedule& s, const TraceStep& step) {
 }
 void apply_cache_read(Schedule& s, const TraceStep& step) {
   Args a(step);
-  const std::string buffer = a.name();
-  const MemoryScope scope = a.scope();
+  const auto [buffer, scope] = a.name_and_scope();
   const std::string reader = a.optional_name("reader");
   a.done(1);
   s.cache_read(buffer, scope, reader, a.result());
 }
 void apply_cache_write(Schedule& s, const TraceStep& step) {
   Args a(step);
-  const std::string stage = a.name();
-  const MemoryScope scope = a.scope();
+  const auto [stage, scope] = a.name_and_scope();
   a.done(1);
   s.cache_write(stage, scope, a.result());
 }
 void apply_set_scope(Schedule& s, const TraceStep& step) {
   Args a(step);
-  const std::string buffer = a.name();
-  const MemoryScope scope = a.scope();
+  const auto [buffer, scope] = a.name_and_scope();
   a.done(0);
   s.set_scope(buffer, scope);
 }

@@ -154,30 +154,6 @@ std::vector<Tensor> NativeModule::run(const std::vector<Tensor>& inputs, const H
   return outputs;
 }
 
-Program program_of(const LoopProgram& loops) {
-  Program program;
-  KernelCall call;
-  const size_t num_inputs = loops.params.size() - static_cast<size_t>(loops.num_outputs);
-  for (size_t i = 0; i < loops.params.size(); ++i) {
-    ProgramBuffer buffer;
-    buffer.name = loops.params[i]->name;
-    buffer.kind = i < num_inputs ? BufferKind::kInput : BufferKind::kOutput;
-    buffer.index = static_cast<int32_t>(i < num_inputs ? i : i - num_inputs);
-    buffer.type.dtype = loops.params[i]->dtype;
-    buffer.type.shape = loops.params[i]->shape;
-    program.buffers.push_back(buffer);
-    const auto id = static_cast<BufferId>(i);
-    (i < num_inputs ? program.inputs : program.outputs).push_back(id);
-    call.args.push_back(id);
-  }
-  for (const Var& symbol : loops.symbols) program.symbols.push_back({symbol, 0, 1 << 20, 1});
-  Kernel kernel;
-  kernel.program = loops;
-  program.kernels.push_back(kernel);
-  program.calls.push_back(call);
-  return program;
-}
-
 std::vector<Tensor> run_interpreted(const LoopProgram& loops, const std::vector<Tensor>& inputs,
                                     const std::vector<int64_t>& symbols) {
   std::vector<Tensor> all = inputs;

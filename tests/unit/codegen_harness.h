@@ -11,6 +11,7 @@
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
 #include "package/anonymous_file.h"
+#include "program/of_kernel.h"
 #include "types/tensor.h"
 
 namespace tessera {
@@ -39,9 +40,6 @@ class NativeModule {
   AnonymousFile file_{"codegen_test"};  // open as long as the library: dlopen tells files apart by path
   void* library_ = nullptr;
 };
-
-// A program of one kernel: its inputs and outputs are the module's.
-Program program_of(const LoopProgram& loops);
 
 std::vector<Tensor> run_interpreted(const LoopProgram& loops, const std::vector<Tensor>& inputs,
                                     const std::vector<int64_t>& symbols = {});

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "arith/expr_parser.h"
+#include "loop/printer.h"
 
 namespace tessera {
 namespace {
@@ -21,20 +21,6 @@ void find(const Stmt& s, const std::function<bool(const Stmt&)>& wanted, StmtPat
   at.nodes.pop_back();
 }
 
-// The printer's way of making a name legal and new.
-std::string unique(const std::string& wish, std::unordered_set<std::string>& taken) {
-  std::string base;
-  for (const char c : wish) {
-    const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-    base += ok ? c : '_';
-  }
-  if (base.empty() || (base[0] >= '0' && base[0] <= '9')) base = "_" + base;
-  std::string name = base;
-  for (int suffix = 1; is_reserved_word(name) || !taken.insert(name).second; ++suffix)
-    name = fmt::format("{}_{}", base, suffix);
-  return name;
-}
-
 class Renamer {
  public:
   explicit Renamer(std::unordered_set<std::string> taken) : taken_(std::move(taken)) {}
@@ -45,13 +31,13 @@ class Renamer {
       if (*e) *e = rename(*e);
     for (Expr& index : node->indices) index = rename(index);
     if (s->kind == StmtKind::kFor) {
-      const std::string name = unique(s->var->name, taken_);
+      const std::string name = unique_name(s->var->name, taken_);
       if (name != s->var->name || vars_.count(s->var.get())) {
         node->var = make_var(name, s->var.dtype());
       }
       vars_[s->var.get()] = node->var;
     } else if (s->kind == StmtKind::kAlloc) {
-      const std::string name = unique(s->buffer->name, taken_);
+      const std::string name = unique_name(s->buffer->name, taken_);
       std::vector<Expr> shape;
       for (const Expr& dim : s->buffer->shape) shape.push_back(rename(dim));
       if (name != s->buffer->name) node->buffer = make_buffer(name, s->buffer->dtype, shape, s->buffer->scope);
@@ -206,7 +192,7 @@ std::string free_name(const LoopProgram& program, const std::string& wish) {
   for (const Var& symbol : program.symbols) taken.insert(symbol->name);
   for (const BufferPtr& buffer : buffers_of(program)) taken.insert(buffer->name);
   for (const std::string& name : loop_names(program)) taken.insert(name);
-  return unique(wish, taken);
+  return unique_name(wish, taken);
 }
 
 Bounds bounds_of_loops(const LoopProgram& program, const std::vector<Stmt>& loops) {
