@@ -20,7 +20,7 @@ namespace {
 
 struct ScheduleCommand {
   std::string file, kernel, emit, output = "-", target = "native", l1, l2;
-  std::vector<std::string> apply;
+  std::vector<std::string> apply, intrinsics;
   int threads = 1;
   bool check = false, bench = false, only_scheduled = false, json = false, list_primitives = false;
   double seconds = 2;
@@ -68,6 +68,7 @@ int schedule(const ScheduleCommand& command) {
   job.file = command.file == "-" ? "<stdin>" : command.file;
   job.kernel = command.kernel;
   for (const std::string& file : command.apply) job.traces.emplace_back(read_text(file, "schedule"), file);
+  for (const std::string& file : command.intrinsics) job.intrinsics.emplace_back(read_text(file, "intrinsics"), file);
   job.compile.target = command.target;
   job.compile.num_threads = command.threads;
   const ScheduledLoops loops = apply_schedules(job);
@@ -133,6 +134,10 @@ Command add_schedule_command(CLI::App& root) {
   app->add_option("--apply", command->apply, "Schedule to apply (may be given several times: one after another)")
       ->allow_extra_args(false)
       ->type_name("FILE.sched");
+  app->add_option("--intrinsics", command->intrinsics,
+                  "Tensor intrinsics that a text declares (several times: several)")
+      ->allow_extra_args(false)
+      ->type_name("FILE.intrin");
   app->add_option("--kernel", command->kernel, "The kernel of the file, where it has several")->type_name("NAME");
   std::vector<std::string> levels;
   for (const auto& [name, what] : kEmits) levels.push_back(name);

@@ -393,7 +393,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     case Emit::kAsm: result.text = std::move(object.assembly); break;
     case Emit::kObj: result.code = std::move(object.object); break;
     default:
-      result.code = runner.time(kLink, [&] { return link_shared_object(object.object, {}); });
+      result.code = runner.time(kLink, [&] { return link_shared_object(object.object, {.files = object.link}); });
       program.scratch_bytes = object.scratch_bytes;
       result.program = std::move(program);
   }

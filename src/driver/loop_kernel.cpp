@@ -91,7 +91,7 @@ std::unique_ptr<Model> load_loops(const LoopProgram& program, const Target& targ
   options.module_name = program.name;
   const ObjectCode object = generate_llvm(planned, target, options);
   if (remarks) *remarks = object.remarks;
-  const std::vector<std::byte> code = link_shared_object(object.object, {});
+  const std::vector<std::byte> code = link_shared_object(object.object, {.files = object.link});
   planned.scratch_bytes = object.scratch_bytes;
   ModuleInfo info;
   info.model_name = program.name;

@@ -10,6 +10,8 @@
 #include "driver/compile.h"
 #include "driver/loop_kernel.h"
 #include "driver/mca.h"
+#include "interp/loop_interp.h"
+#include "loop/intrinsic_text.h"
 #include "loop/parser.h"
 #include "loop/printer.h"
 #include "loop/verify.h"
@@ -29,8 +31,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-LoopProgram read_kernel(const ScheduleJob& job) {
-  std::vector<LoopProgram> kernels = parse_loop_programs(job.text, job.file);
+LoopProgram read_kernel(const ScheduleJob& job, const Intrinsics& declared) {
+  std::vector<LoopProgram> kernels = parse_loop_programs(job.text, job.file, declared);
   std::vector<std::string> names;
   for (const LoopProgram& kernel : kernels) names.push_back(kernel.name);
   const auto chosen = std::find_if(kernels.begin(), kernels.end(), [&](const LoopProgram& kernel) {
@@ -61,6 +63,77 @@ void require_runs_here(const ScheduledLoops& loops, const char* flag) {
                    .hint = "--emit works for every target"});
 }
 
+// The body beside the pattern, in the interpreter, with some number for each symbol.
+void check_body(const TensorIntrinsic& intrinsic, const std::string& file) {
+  const auto fixed = [](const LoopProgram& program) {
+    LoopProgram result = program;
+    VarMap numbers;
+    for (const Var& symbol : program.symbols) numbers[symbol.get()] = Expr(24);
+    std::unordered_map<const Buffer*, BufferPtr> buffers;
+    for (BufferPtr& param : result.params) {
+      std::vector<Expr> shape;
+      for (const Expr& extent : param->shape) shape.push_back(substitute(extent, numbers));
+      const BufferPtr with_numbers = make_buffer(param->name, param->dtype, shape, param->scope);
+      buffers[param.get()] = with_numbers;
+      param = with_numbers;
+    }
+    const auto same = [&](const BufferPtr& buffer) {
+      const auto it = buffers.find(buffer.get());
+      return it == buffers.end() ? buffer : it->second;
+    };
+    result.symbols.clear();
+    result.body = transform(
+        substitute(program.body, numbers),
+        [&](const Expr& e) { return e->kind == ExprKind::kLoad ? load(same(e->buffer), e->operands) : Expr(); },
+        [&](const Stmt& s) {
+          return s->kind == StmtKind::kStore ? store(same(s->buffer), s->indices, s->value) : Stmt();
+        });
+    return result;
+  };
+  const LoopProgram pattern = fixed(*intrinsic.pattern), body = fixed(*intrinsic.body);
+  double elements = std::max(loop_stores(pattern), loop_stores(body));
+  for (const BufferPtr& param : pattern.params) {
+    double size = 1;
+    for (const Expr& extent : param->shape) size *= static_cast<double>(as_int(extent).value_or(1));
+    elements = std::max(elements, size);
+  }
+  if (elements > kMaxInterpretedStores)
+    throw UserError({.id = "TSR-3130",
+                     .message = fmt::format("the pattern of '{}' is too large to be tried", intrinsic.name),
+                     .node = file,
+                     .legal = "up to 20 million elements and stores",
+                     .hint = {}});
+  // What they store to has contents before, too.
+  LoopProgram all_inputs = pattern;
+  all_inputs.num_outputs = 0;
+  const auto run = [&](const LoopProgram& program) {
+    std::vector<Tensor> values = random_loop_inputs(all_inputs, 1);
+    std::vector<Tensor*> params;
+    for (Tensor& value : values) params.push_back(&value);
+    interpret(program, std::span<Tensor* const>(params));
+    return values;
+  };
+  std::vector<Tensor> want, got;
+  std::string problem;
+  try {
+    want = run(pattern);
+    got = run(body);
+  } catch (const InternalError& error) {
+    problem = error.what();
+  }
+  for (size_t i = 0; i < got.size() && problem.empty(); ++i) {
+    const Comparison result = compare(got[i], want[i], {.rtol = 0, .atol = 0, .mtol = 1e-4});
+    if (!result.agrees) problem = fmt::format("{}: {}", pattern.params[i]->name, result.text);
+  }
+  if (!problem.empty())
+    throw UserError(
+        {.id = "TSR-3132",
+         .message = fmt::format("the body of '{}' does not compute what its pattern does: {}", intrinsic.name, problem),
+         .node = file,
+         .legal = "the same results for all values",
+         .hint = {}});
+}
+
 std::vector<Tensor> run_once(const LoopProgram& program, const ScheduledLoops& loops,
                              const std::vector<Tensor>& inputs) {
   const std::unique_ptr<Model> model = load_loops(program, loops.target, loops.num_threads);
@@ -71,12 +144,30 @@ std::vector<Tensor> run_once(const LoopProgram& program, const ScheduledLoops& l
 
 }  // namespace
 
+Intrinsics declared_intrinsics(const std::vector<std::pair<std::string, std::string>>& texts) {
+  Intrinsics all;
+  for (const auto& [text, file] : texts) {
+    for (const TensorIntrinsic* intrinsic : parse_intrinsics(text, file)) {
+      if (find_intrinsic(intrinsic->name, all))
+        throw UserError({.id = "TSR-3130",
+                         .message = fmt::format("'{}' is declared twice", intrinsic->name),
+                         .node = file,
+                         .legal = "a name that no other declaration has",
+                         .hint = {}});
+      all.push_back(intrinsic);
+      if (intrinsic->body) check_body(*intrinsic, file);
+    }
+  }
+  return all;
+}
+
 ScheduledLoops apply_schedules(const ScheduleJob& job) {
   ScheduledLoops result;
   result.target = resolve_target(job.compile);
   result.num_threads = result.target.num_threads;
-  LoopProgram original = read_kernel(job);
-  Schedule schedule(original, result.target);
+  const Intrinsics declared = declared_intrinsics(job.intrinsics);
+  LoopProgram original = read_kernel(job, declared);
+  Schedule schedule(original, result.target, declared);
   result.original = schedule.program();
   for (const auto& [text, file] : job.traces) replay(schedule, parse_trace(text, file));
   schedule.check_finished();

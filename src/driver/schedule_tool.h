@@ -8,6 +8,7 @@
 #include "diagnose/compare.h"
 #include "driver/cache_sim.h"
 #include "driver/options.h"
+#include "loop/intrinsic.h"
 #include "loop/stmt.h"
 #include "schedule/trace_step.h"
 #include "types/target.h"
@@ -17,10 +18,16 @@ namespace tessera {
 struct ScheduleJob {
   std::string text, file;  // of the loop program
   std::string kernel;      // its name, where the text has several; empty: the only one
+  // Texts that declare tensor intrinsics (loop/intrinsic_text.h), and their files.
+  std::vector<std::pair<std::string, std::string>> intrinsics;
   // Texts of schedules and their files, applied one after another.
   std::vector<std::pair<std::string, std::string>> traces;
   CompileOptions compile;  // target and threads
 };
+
+// All intrinsics that the texts declare. UserError TSR-3130, TSR-3131; TSR-3132 for a body that does not compute what
+// its pattern does, tried on random numbers.
+Intrinsics declared_intrinsics(const std::vector<std::pair<std::string, std::string>>& texts);
 
 struct ScheduledLoops {
   LoopProgram original, scheduled;
@@ -29,8 +36,8 @@ struct ScheduledLoops {
   int num_threads = 1;
 };
 
-// UserError TSR-30xx and 31xx (the loop program's text), TSR-3300 (its rules), TSR-3420 (which kernel), TSR-34xx (the
-// schedule).
+// UserError TSR-30xx and 31xx (the texts of the loop program and of intrinsics), TSR-3300 (its rules), TSR-3420 (which
+// kernel), TSR-34xx (the schedule).
 ScheduledLoops apply_schedules(const ScheduleJob& job);
 
 enum class ScheduleEmit : uint8_t { kLoop, kTrace, kLlvm, kAsm, kMca, kCache };

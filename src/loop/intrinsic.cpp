@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "arith/simplify.h"
+#include "loop/dot_intrinsics.h"
+#include "loop/unify.h"
 #include "types/own_features.h"
 
 namespace tessera {
@@ -12,7 +15,7 @@ namespace {
 
 // Widest first within a type: best_fma_intrinsic takes the first that the target has.
 const std::vector<TensorIntrinsic>& table() {
-  static const std::vector<TensorIntrinsic> kTable = {
+  static const std::vector<TensorIntrinsic> kTable = with_dot_intrinsics({
       {"x86.avx512.fma.f32", "outer_fma", DType::kF32, 16, {"avx512f"}, 32, "zmm fused multiply-add"},
       {"x86.fma.f32", "outer_fma", DType::kF32, 8, {"avx2", "fma"}, 16, "ymm fused multiply-add"},
       {"x86.sse.mul_add.f32", "outer_fma", DType::kF32, 4, {}, 16, "xmm multiply, then add: two roundings"},
@@ -49,15 +52,17 @@ const std::vector<TensorIntrinsic>& table() {
       {"x86.avx2.transpose.f32", "transpose", DType::kF32, 8, {"avx2"}, 16, "8x8 in ymm"},
       {"x86.sse.transpose.f32", "transpose", DType::kF32, 4, {}, 16, "4x4 in xmm"},
       {"aarch64.neon.transpose.f32", "transpose", DType::kF32, 4, {}, 32, "4x4 in 128 bits"},
-  };
+      {"block", "block", DType::kF32, 1, {}, 0, "a nest that is left as it is"},
+  });
   return kTable;
 }
 
 bool same_architecture(const TensorIntrinsic& intrinsic, const Target& target) {
   const std::string_view triple = target.triple;
-  if (intrinsic.name.starts_with("x86.")) return triple.starts_with("x86_64");
-  if (intrinsic.name.starts_with("aarch64.")) return triple.starts_with("aarch64");
-  return intrinsic.name.starts_with("portable.");
+  const std::string& name = intrinsic.like.empty() ? intrinsic.name : intrinsic.like;
+  if (name.starts_with("x86.")) return triple.starts_with("x86_64");
+  if (name.starts_with("aarch64.")) return triple.starts_with("aarch64");
+  return name.starts_with("portable.") || name == "block" || intrinsic.body || !intrinsic.call.empty();
 }
 
 // The flattened address of a load or store, for the coefficients of its loop variables.
@@ -270,23 +275,94 @@ std::string match_tile_product(const TensorIntrinsic& intrinsic, const Stmt& bod
 
 const TensorIntrinsic* best_intrinsic(std::string_view emitter, const Target& target, DType dtype) {
   for (const TensorIntrinsic& intrinsic : table()) {
-    if (intrinsic.emitter != emitter || intrinsic.dtype != dtype || !same_architecture(intrinsic, target)) continue;
-    bool has_all = true;
-    for (const std::string& feature : intrinsic.features) has_all = has_all && target.has(feature);
-    if (has_all) return &intrinsic;
+    if (intrinsic.emitter == emitter && intrinsic.dtype == dtype && has_intrinsic(target, intrinsic)) return &intrinsic;
   }
   return nullptr;
 }
 
 }  // namespace
 
+namespace {
+
+// Beside the pattern: what the ways of running it need.
+std::string region_problem(const TensorIntrinsic& intrinsic, const PatternMatch& match) {
+  for (size_t i = 0; i < match.regions.size(); ++i) {
+    const PatternRegion& region = match.regions[i];
+    if (!region.buffer) continue;
+    const bool in_registers = region.buffer->scope == MemoryScope::kRegister;
+    if (in_registers && !intrinsic.call.empty())
+      return fmt::format("{} is in registers, which a function cannot be given", region.buffer->name);
+    const bool is_output = i + static_cast<size_t>(intrinsic.pattern->num_outputs) >= intrinsic.pattern->params.size();
+    if (in_registers && !intrinsic.emitter.empty() && !is_output)
+      return fmt::format("{} is in registers", region.buffer->name);
+    if (intrinsic.body) {
+      std::string problem;
+      walk(
+          intrinsic.pattern->body,
+          [&](const Stmt& s) {
+            if (s->kind != StmtKind::kFor) return;
+            const auto uses = [&](const Expr& e) { return uses_var(e, s->var); };
+            if (std::any_of(region.at.begin(), region.at.end(), uses) &&
+                std::none_of(region.pattern_at.begin(), region.pattern_at.end(), uses))
+              problem = fmt::format("dimensions of {} move against each other", region.buffer->name);
+          },
+          nullptr);
+      if (!problem.empty()) return problem;
+    }
+    if (in_registers && intrinsic.body) {
+      std::string problem;
+      walk(
+          intrinsic.body->body,
+          [&](const Stmt& s) {
+            if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kSerial)
+              problem = fmt::format("{} is in registers, and '{}' of the intrinsic's body is a serial loop",
+                                    region.buffer->name, s->var->name);
+          },
+          nullptr);
+      if (!problem.empty()) return problem;
+    }
+  }
+  return "";
+}
+
+std::string match_pattern(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  std::vector<Stmt> around;
+  const PatternMatch match = unify(*intrinsic.pattern, intrinsic_nest(intrinsic, body, around));
+  return match.problem.empty() ? region_problem(intrinsic, match) : match.problem;
+}
+
+}  // namespace
+
+Stmt intrinsic_nest(const TensorIntrinsic& intrinsic, const Stmt& body, std::vector<Stmt>& around) {
+  const size_t wanted = intrinsic.pattern ? nest_depth(intrinsic.pattern->body) : 0;
+  Stmt nest = body;
+  while (nest_depth(nest) > wanted && nest->for_kind == ForKind::kUnrolled && as_int(nest->extent)) {
+    around.push_back(nest);
+    nest = nest->stmts[0];
+  }
+  return nest;
+}
+
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  if (intrinsic.emitter == "block") return "";
   if (intrinsic.emitter == "transpose") return match_transpose(intrinsic, body);
+  if (intrinsic.emitter == "outer_fma") return match_multiply_add(intrinsic, body);
   if (intrinsic.emitter == "tile_dot") {
     TileDot dot;
     return match_tile_dot(intrinsic, body, dot);
   }
-  return intrinsic.emitter == "outer_dot" ? match_dot(intrinsic, body) : match_multiply_add(intrinsic, body);
+  if (intrinsic.emitter == "outer_dot") {
+    // Written out, or as a loop over the pair.
+    const std::string written_out = match_dot(intrinsic, body);
+    return written_out.empty() ? "" : match_pattern(intrinsic, body);
+  }
+  return match_pattern(intrinsic, body);
+}
+
+bool has_intrinsic(const Target& target, const TensorIntrinsic& intrinsic) {
+  return same_architecture(intrinsic, target) &&
+         std::all_of(intrinsic.features.begin(), intrinsic.features.end(),
+                     [&](const std::string& feature) { return target.has(feature); });
 }
 
 std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, TileDot& dot) {
@@ -311,9 +387,11 @@ std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, T
 
 std::span<const TensorIntrinsic> all_intrinsics() { return table(); }
 
-const TensorIntrinsic* find_intrinsic(const std::string& name) {
+const TensorIntrinsic* find_intrinsic(const std::string& name, const Intrinsics& declared) {
   for (const TensorIntrinsic& intrinsic : table())
     if (intrinsic.name == name) return &intrinsic;
+  for (const TensorIntrinsic* intrinsic : declared)
+    if (intrinsic->name == name) return intrinsic;
   return nullptr;
 }
 

@@ -1,8 +1,10 @@
 // Tensor intrinsics: a pattern in loop IR and the key by which a back end knows how to emit it. A schedule marks a
 // matching nest with `tensorized<name>`; the interpreter simply runs the nest, the verifier holds it against the
-// pattern, and only the back end's leaf knows what the key means.
+// pattern, and only the back end's leaf knows what the key means. Texts of the form in intrinsic_text.h declare more of
+// them; loop/unify.h says what matches a pattern.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +24,20 @@ struct TensorIntrinsic {
   int registers = 32;
   std::string doc;
   DType factors = DType::kF32;  // outer_dot: of what is multiplied
+
+  // Products that one lane sums up, which lie together in memory: what a schedule packs by (1: none).
+  int depth = 1;
+  // A nest in loop IR; null for those whose pattern only this file's comments describe. May stand in unrolled loops.
+  std::shared_ptr<const LoopProgram> pattern = nullptr;
+  // Of a declared one, instead of an emitter: what runs in the nest's place. The same parameters as the pattern's.
+  std::shared_ptr<const LoopProgram> body = nullptr;
+  // Or a C function, and the object files and libraries it is in:
+  //   void call(const float* a, const float* b, float* c, int64_t s0, ...);
+  // a pointer to each parameter's first element, then the value of each of the pattern's symbols.
+  std::string call = {};
+  std::vector<std::string> link = {};
+  // Of a declared one that has a table entry's emitter: that entry's name.
+  std::string like = {};
 };
 
 // The pattern shared by the multiply-add tiles ("outer_fma"):
@@ -50,6 +66,8 @@ struct TensorIntrinsic {
 // with `lanes` iterations of both loops from 0, two different buffers in memory, and flattened addresses affine in r
 // and l, with coefficient 1 in l for y and in r for x.
 //
+// "block" has no pattern: any nest that a schedule wants to be left alone.
+//
 // Empty when `body` matches the intrinsic's pattern; otherwise the reason.
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body);
 
@@ -69,9 +87,18 @@ std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, T
 
 // Rows and columns of a tile, and pairs of factors in a step.
 inline constexpr int64_t kTileSide = 16;
+// The nest inside unrolled loops that an intrinsic with a pattern stands for: `body` itself, or what follows on as many
+// unrolled loops as the pattern does not have. `around` receives those loops, outermost first.
+Stmt intrinsic_nest(const TensorIntrinsic& intrinsic, const Stmt& body, std::vector<Stmt>& around);
+
+// Whether code for the target may use it: the same architecture, and all features.
+bool has_intrinsic(const Target& target, const TensorIntrinsic& intrinsic);
+
+// Declared intrinsics besides those of the table, in order of declaration.
+using Intrinsics = std::vector<const TensorIntrinsic*>;
 
 std::span<const TensorIntrinsic> all_intrinsics();
-const TensorIntrinsic* find_intrinsic(const std::string& name);
+const TensorIntrinsic* find_intrinsic(const std::string& name, const Intrinsics& declared = {});
 // The widest multiply-add tile for `dtype` that the target has; null when it has none (never for f32 on x86-64).
 const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype);
 // The widest tile of dot products of pairs of `factors` with sums of f32; null when the target has none.

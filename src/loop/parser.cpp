@@ -13,7 +13,8 @@ constexpr int kMaxDepth = 200;  // of nested statements
 
 class Parser {
  public:
-  Parser(TextReader& reader, const std::vector<Var>& symbols) : reader_(reader), symbols_(symbols) {}
+  Parser(TextReader& reader, const std::vector<Var>& symbols, const Intrinsics& declared = {})
+      : reader_(reader), symbols_(symbols), declared_(declared) {}
 
   LoopProgram kernel() {
     LoopProgram program;
@@ -161,7 +162,7 @@ class Parser {
     if (reader_.accept("tensorized")) {
       TextReader start = reader_;
       const std::string name = reader_.quoted("the name of an intrinsic");
-      const TensorIntrinsic* intrinsic = find_intrinsic(name);
+      const TensorIntrinsic* intrinsic = find_intrinsic(name, declared_);
       if (!intrinsic) start.fail("TSR-3125", fmt::format("there is no tensor intrinsic '{}'", name), intrinsic_names());
       return tensorized(intrinsic, braces());
     }
@@ -244,9 +245,10 @@ class Parser {
     return store(buffer, std::move(indices), std::move(value));
   }
 
-  static std::string intrinsic_names() {
+  std::string intrinsic_names() const {
     std::string names;
     for (const TensorIntrinsic& intrinsic : all_intrinsics()) names += (names.empty() ? "" : ", ") + intrinsic.name;
+    for (const TensorIntrinsic* intrinsic : declared_) names += ", " + intrinsic->name;
     return names;
   }
 
@@ -254,6 +256,7 @@ class Parser {
 
   TextReader& reader_;
   const std::vector<Var>& symbols_;
+  const Intrinsics declared_;
   ExprScope scope_;
   std::vector<std::string> defined_;  // names in order of definition
   int depth_ = 0;
@@ -265,10 +268,10 @@ LoopProgram parse_kernel(TextReader& reader, const std::vector<Var>& symbols) {
   return Parser(reader, symbols).kernel();
 }
 
-std::vector<LoopProgram> parse_loop_programs(std::string_view text, std::string_view file) {
+std::vector<LoopProgram> parse_loop_programs(std::string_view text, std::string_view file, const Intrinsics& declared) {
   TextReader reader(text, std::string(file));
   std::vector<LoopProgram> programs;
-  while (!reader.at_end()) programs.push_back(parse_kernel(reader));
+  while (!reader.at_end()) programs.push_back(Parser(reader, {}, declared).kernel());
   return programs;
 }
 

@@ -5,13 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include "loop/intrinsic.h"
 #include "loop/stmt.h"
 #include "support/text_reader.h"
 
 namespace tessera {
 
-// All kernels of a text.
-std::vector<LoopProgram> parse_loop_programs(std::string_view text, std::string_view file = "<text>");
+// All kernels of a text. `declared`: intrinsics besides those of the table.
+std::vector<LoopProgram> parse_loop_programs(std::string_view text, std::string_view file = "<text>",
+                                             const Intrinsics& declared = {});
 // A text with exactly one kernel.
 LoopProgram parse_loop_program(std::string_view text, std::string_view file = "<text>");
 // The kernel that is next, for texts that contain kernels among other things. Symbols of the names in `symbols` are

@@ -85,6 +85,20 @@ AnonymousFile file_with(const char* label, std::span<const std::byte> bytes) {
   return file;
 }
 
+// Of lld's words, on one line.
+std::string first_lines(const std::string& text) {
+  std::string result;
+  size_t lines = 0;
+  for (size_t at = 0; at < text.size() && lines < 4; ++lines) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (line.starts_with("ld.lld: error: ")) line = line.substr(15);
+    if (!line.empty()) result += (result.empty() ? "" : " ") + line;
+    at = end + 1;
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<std::byte> link_shared_object(std::span<const std::byte> object, const LinkOptions& options) {
@@ -95,37 +109,45 @@ std::vector<std::byte> link_shared_object(std::span<const std::byte> object, con
   OutputPipe output;
   const std::string version_script = "--version-script=" + exports.path(), soname = "-soname=" + options.soname,
                     input_path = input.path(), output_path = output.path();
-  const std::vector<const char*> args = {"ld.lld",
-                                         "-shared",
-                                         "-nostdlib",
-                                         soname.c_str(),
-                                         version_script.c_str(),
-                                         input_path.c_str(),
-                                         "-o",
-                                         output_path.c_str(),
-                                         "--build-id=none",
-                                         "--gc-sections",
-                                         "--hash-style=gnu",
-                                         "--no-undefined-version",
-                                         "--threads=1",
-                                         "-z",
-                                         "defs",
-                                         "-z",
-                                         "noexecstack",
-                                         "-z",
-                                         "max-page-size=4096",
-                                         "-z",
-                                         "now",
-                                         "-z",
-                                         "relro",
-                                         "-z",
-                                         "text"};
+  std::vector<const char*> args = {"ld.lld",
+                                   "-shared",
+                                   "-nostdlib",
+                                   soname.c_str(),
+                                   version_script.c_str(),
+                                   input_path.c_str(),
+                                   "-o",
+                                   output_path.c_str(),
+                                   "--build-id=none",
+                                   "--gc-sections",
+                                   "--hash-style=gnu",
+                                   "--no-undefined-version",
+                                   "--threads=1",
+                                   "-z",
+                                   "defs",
+                                   "-z",
+                                   "noexecstack",
+                                   "-z",
+                                   "max-page-size=4096",
+                                   "-z",
+                                   "now",
+                                   "-z",
+                                   "relro",
+                                   "-z",
+                                   "text"};
+  for (const std::string& file : options.files) args.push_back(file.c_str());
 
   std::string notes, errors;
   llvm::raw_string_ostream note_stream(notes), error_stream(errors);
   const std::lock_guard lock(lld_mutex());
   const CrashRecovery recovery;
   const lld::Result result = lld::lldMain(args, note_stream, error_stream, {{lld::Gnu, &lld::elf::link}});
+  if (result.retCode != 0 && !options.files.empty())
+    throw UserError({.id = "TSR-6110",
+                     .message = fmt::format("the module cannot be linked with {}: {}", fmt::join(options.files, ", "),
+                                            first_lines(error_stream.str())),
+                     .node = {},
+                     .legal = "files that define all that they and the declarations name, or name a library that does",
+                     .hint = "objects are made with 'cc -c -O2 -fPIC'"});
   if (result.retCode != 0) throw InternalError(fmt::format("lld cannot link a module:\n{}", error_stream.str()));
   return output.finish();
 }

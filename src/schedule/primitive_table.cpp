@@ -17,6 +17,7 @@ class Args {
   std::string name() { return take(TraceArg::Kind::kName, "a name").text; }
   int64_t number() { return take(TraceArg::Kind::kInt, "a number").number; }
   std::string text() { return take(TraceArg::Kind::kText, "a text in double quotes").text; }
+  std::string optional_text() { return next_ < step_.args.size() ? text() : ""; }
   Names names() {
     Names result;
     for (const TraceArg& item : take(TraceArg::Kind::kList, "a list of names").list) {
@@ -180,9 +181,15 @@ void apply_transform_layout(Schedule& s, const TraceStep& step) {
 void apply_tensorize(Schedule& s, const TraceStep& step) {
   Args a(step);
   const std::string loop = a.name();
-  const std::string intrinsic = a.text();
+  const std::string intrinsic = a.optional_text();
   a.done(0);
   s.tensorize(loop, intrinsic);
+}
+void apply_intrinsic(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string name = a.text();
+  a.done(2);
+  s.intrinsic(name, a.decision(), a.results());
 }
 void apply_annotate(Schedule& s, const TraceStep& step) {
   Args a(step);
@@ -240,6 +247,10 @@ constexpr std::array kPrimitives = {
                       apply_to_two<&Schedule::store_at>},
     SchedulePrimitive{"transform_layout", "transform_layout(T, (k, j) -> [floordiv(j, 16), k, floormod(j, 16)])",
                       "An allocation is stored under another index.", apply_transform_layout},
+    SchedulePrimitive{"intrinsic", "lanes, depth = intrinsic(\"x86.fma.f32\")",
+                      "Numbers for split and packing, and what tensorize means from here on.", apply_intrinsic},
+    SchedulePrimitive{"blockize", "blockize(v)", "A nest becomes one piece, until it is tensorized.",
+                      apply_to_loop<&Schedule::blockize>},
     SchedulePrimitive{"tensorize", "tensorize(v, \"x86.fma.f32\")", "A nest becomes a tensor intrinsic.",
                       apply_tensorize},
     SchedulePrimitive{"virtual_thread", "virtual_thread(i)", "Iterations run side by side, statement by statement.",

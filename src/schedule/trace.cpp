@@ -1,5 +1,8 @@
 #include "schedule/trace.h"
 
+#include <unordered_map>
+#include <unordered_set>
+
 #include <fmt/format.h>
 
 #include "arith/expr_parser.h"
@@ -67,6 +70,8 @@ class Parser {
     if (!reader_.accept(")")) {
       step.args = items(")", 0);
     }
+    if (step.primitive == "intrinsic" || step.primitive == "sample_perfect_tile")
+      for (const std::string& name : step.results) numbers_.try_emplace(name, make_var(name));
     if (reader_.accept("decided")) {
       reader_.expect("[");
       do {
@@ -119,12 +124,15 @@ class Parser {
     TraceArg arg;
     arg.kind = TraceArg::Kind::kMapping;
     ExprScope scope;
+    std::unordered_set<std::string> dimensions;
+    for (const auto& [name, var] : numbers_) scope.names.emplace(name, var);
     reader_.expect("(");
     do {
       TextReader start = reader_;
       const std::string name = reader_.word("the name of a dimension");
       arg.vars.push_back(make_var(name));
-      if (is_reserved_word(name) || !scope.names.emplace(name, arg.vars.back()).second)
+      scope.names[name] = arg.vars.back();
+      if (is_reserved_word(name) || !dimensions.insert(name).second)
         start.fail("TSR-3401", fmt::format("'{}' cannot name a dimension here", name), "a name of its own");
       if (arg.vars.size() > kMaxItems) reader_.fail("TSR-3401", "too many dimensions");
     } while (reader_.accept(","));
@@ -136,6 +144,7 @@ class Parser {
 
   TextReader reader_;
   std::string last_line_;
+  std::unordered_map<std::string, Var> numbers_;  // names of sampled ones, which a mapping may use
 };
 
 std::string to_string(const TraceArg& arg);
@@ -196,6 +205,14 @@ void resolve_numbers(TraceArg& arg, const std::unordered_map<std::string, int64_
     if (const auto it = numbers.find(arg.text); it != numbers.end())
       arg = TraceArg::integer(it->second).with_key(arg.key);
   for (TraceArg& item : arg.list) resolve_numbers(item, numbers);
+  for (Expr& index : arg.index)
+    index = transform(index, [&](const Expr& e) -> Expr {
+      if (e->kind != ExprKind::kVar) return {};
+      for (const Var& dimension : arg.vars)
+        if (dimension.same_node(e)) return {};
+      const auto it = numbers.find(e->name);
+      return it == numbers.end() ? Expr() : Expr(it->second);
+    });
 }
 
 }  // namespace
@@ -214,10 +231,9 @@ void replay(Schedule& schedule, std::span<const TraceStep> steps) {
       if (diagnostic.node.empty()) diagnostic.node = step.position;
       throw UserError(std::move(diagnostic));
     }
-    if (!step.decision.empty()) {
-      for (size_t i = 0; i < step.results.size() && i < step.decision.size(); ++i)
-        numbers[step.results[i]] = step.decision[i];
-    }
+    const TraceStep& taken = schedule.steps().back();
+    for (size_t i = 0; i < taken.results.size() && i < taken.decision.size(); ++i)
+      numbers[taken.results[i]] = taken.decision[i];
   }
 }
 

@@ -18,7 +18,8 @@ struct CodegenOptions {
 };
 
 struct ObjectCode {
-  std::vector<std::byte> object;     // a relocatable object, position independent, without undefined symbols
+  std::vector<std::byte> object;     // a relocatable object, position independent
+  std::vector<std::string> link;     // files that define the symbols it refers to (of declared intrinsics)
   std::string llvm_ir, assembly;     // after optimisation; only when asked for
   int64_t scratch_bytes = 0;         // per worker, for Program::scratch_bytes and the descriptor
   std::vector<std::string> remarks;  // "kernel: what was not done, and why", in program order

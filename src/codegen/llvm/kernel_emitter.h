@@ -22,6 +22,7 @@
 #include "codegen/llvm/llvm_headers.h"
 #include "codegen/llvm/ops.h"
 #include "codegen/llvm/tile_ops.h"
+#include "loop/unify.h"
 #include "program/program.h"
 
 namespace tessera {
@@ -183,6 +184,12 @@ class KernelEmitter {
   bool emit_transpose(const Stmt& body);
   bool emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body);
   TileOps& tiles(const TensorIntrinsic& intrinsic);
+  // ---- intrinsics whose pattern is loop IR (kernel_pattern.cpp)
+  bool emit_pattern(const Stmt& s);
+  bool emit_products(const TensorIntrinsic& intrinsic, const Stmt& nest);
+  bool emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest);
+  Value* region_pointer(const PatternRegion& region);
+  Value* sum_of_products(const TensorIntrinsic& intrinsic, const PatternMatch& match, Value* acc, Value* a, Value* b);
 
   llvm::Module& module_;
   llvm::LLVMContext& context_;

@@ -184,8 +184,12 @@ bool KernelEmitter::emit_dot(const Stmt& body) {
 bool KernelEmitter::emit_tensorized(const Stmt& s) {
   const std::string& emitter = s->intrinsic->emitter;
   const Stmt& body = s->stmts[0];
+  if (emitter == "block") return false;
   if (emitter == "tile_dot") return emit_tile_dot(*s->intrinsic, body);
-  return emitter == "transpose" ? emit_transpose(body) : emitter == "outer_dot" ? emit_dot(body) : emit_tile(body);
+  if (s->intrinsic->pattern && emit_pattern(s)) return true;
+  if (emitter == "transpose") return emit_transpose(body);
+  if (emitter == "outer_dot") return emit_dot(body);
+  return emitter == "outer_fma" && emit_tile(body);
 }
 
 TileOps& KernelEmitter::tiles(const TensorIntrinsic& intrinsic) {

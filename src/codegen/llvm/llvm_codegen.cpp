@@ -1,8 +1,11 @@
 #include "codegen/llvm/llvm_codegen.h"
 
+#include <algorithm>
+
 #include "codegen/llvm/llvm_headers.h"
 #include "codegen/llvm/llvm_target.h"
 #include "codegen/llvm/module_emitter.h"
+#include "loop/intrinsic.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -49,6 +52,20 @@ void emit_file(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGen
   passes.run(module);
 }
 
+std::vector<std::string> linked_files(const Program& program) {
+  std::vector<std::string> files;
+  for (const Kernel& kernel : program.kernels)
+    walk(
+        kernel.program.body,
+        [&](const Stmt& s) {
+          if (s->kind != StmtKind::kTensorized) return;
+          for (const std::string& file : s->intrinsic->link)
+            if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+        },
+        nullptr);
+  return files;
+}
+
 }  // namespace
 
 ObjectCode generate_llvm(const Program& program, const Target& target, const CodegenOptions& options) {
@@ -63,6 +80,7 @@ ObjectCode generate_llvm(const Program& program, const Target& target, const Cod
   EmittedModule emitted = emit_module(module, program, target);
   result.scratch_bytes = emitted.scratch_bytes;
   result.remarks = std::move(emitted.remarks);
+  result.link = linked_files(program);
   const std::string features = llvm_features(target);
   for (llvm::Function& function : module) {
     if (function.isDeclaration()) continue;

@@ -5,7 +5,9 @@
 
 #include "loop/fresh.h"
 #include "loop/intrinsic.h"
+#include "loop/intrinsic_text.h"
 #include "loop/printer.h"
+#include "loop/unify.h"
 #include "schedule/primitives/rewriter.h"
 #include "support/nearest_names.h"
 
@@ -24,46 +26,120 @@ Stmt with_fma(const Stmt& store_stmt) {
                fma(product->operands[0], product->operands[1], v->operands[second ? 0 : 1]));
 }
 
-bool on_target(const TensorIntrinsic& intrinsic, const Target& target) {
-  const std::string_view triple = target.triple;
-  if (intrinsic.name.starts_with("x86.") && !triple.starts_with("x86_64")) return false;
-  if (intrinsic.name.starts_with("aarch64.") && !triple.starts_with("aarch64")) return false;
-  return std::all_of(intrinsic.features.begin(), intrinsic.features.end(),
-                     [&](const std::string& feature) { return target.has(feature); });
+// Without loops of one iteration, which split leaves where a factor is 1.
+Stmt without_single_iterations(const Stmt& s) {
+  return transform(s, nullptr, [](const Stmt& node) -> Stmt {
+    if (node->kind != StmtKind::kFor || !is_const_int(node->extent, 1) || node->for_kind == ForKind::kParallel)
+      return {};
+    return substitute(node->stmts[0], {{node->var.get(), node->begin}});
+  });
+}
+
+std::string pattern_text(const TensorIntrinsic& intrinsic) {
+  if (intrinsic.pattern && intrinsic.emitter != "outer_dot") {
+    const std::string text = print(*intrinsic.pattern);
+    return text.substr(0, text.size() - 1);
+  }
+  if (intrinsic.emitter == "transpose")
+    return fmt::format("unrolled r of {} {{ vectorized l of {} {{ y[.. r, l] = x[.. l, r] }} }}", intrinsic.lanes,
+                       intrinsic.lanes);
+  return fmt::format(
+      "unrolled v {{ unrolled p {{ vectorized l of {} {{ {}acc[v, p, l] = acc[v, p, l] + a * b{} }} }} }}, "
+      "acc in registers",
+      intrinsic.lanes, intrinsic.depth > 1 ? "for q of 2 { " : "", intrinsic.depth > 1 ? " }" : "");
 }
 
 }  // namespace
 
-void Schedule::tensorize(const std::string& loop_name, const std::string& name) {
-  const StmtPath path = loop_named(program_, loop_name);
-  refuse_tensorized(path, "loop " + loop_name);
+const TensorIntrinsic& Schedule::intrinsic_named(const std::string& name) const {
   Names legal, all;
-  for (const TensorIntrinsic& intrinsic : all_intrinsics()) {
+  const auto note = [&](const TensorIntrinsic& intrinsic) {
     all.push_back(intrinsic.name);
-    if (!target_ || on_target(intrinsic, *target_)) legal.push_back(intrinsic.name);
-  }
-  const TensorIntrinsic* intrinsic = find_intrinsic(name);
+    if (!target_ || has_intrinsic(*target_, intrinsic)) legal.push_back(intrinsic.name);
+  };
+  for (const TensorIntrinsic& intrinsic : all_intrinsics()) note(intrinsic);
+  for (const TensorIntrinsic* intrinsic : declared_) note(*intrinsic);
+  const TensorIntrinsic* intrinsic = find_intrinsic(name, declared_);
   if (!intrinsic) {
     const Names near = nearest_names(name, all, 2);
     refuse(refusal::kIntrinsic, fmt::format("there is no tensor intrinsic '{}'", name), listed(legal),
            near.empty() ? "" : "did you mean " + listed(near) + "?");
   }
-  if (target_ && !on_target(*intrinsic, *target_))
+  if (target_ && !has_intrinsic(*target_, *intrinsic))
     refuse(refusal::kIntrinsic, fmt::format("the target {} has no {}", target_->cpu, name), listed(legal));
-  const Stmt body = transform(path.stmt(), nullptr, [&](const Stmt& s) -> Stmt {
-    return s->kind == StmtKind::kStore && intrinsic->emitter == "outer_fma" ? with_fma(s) : Stmt();
-  });
-  if (const std::string reason = match_intrinsic(*intrinsic, body); !reason.empty())
+  return *intrinsic;
+}
+
+std::vector<int64_t> Schedule::intrinsic(const std::string& name, const std::vector<int64_t>& decision, Names as) {
+  const std::vector<int64_t> shape = intrinsic_shape(intrinsic_named(name));
+  if (!decision.empty() && decision != shape)
+    refuse(refusal::kArguments,
+           fmt::format("intrinsic: [{}] are not the numbers of {}", fmt::join(decision, ", "), name),
+           fmt::format("[{}]: lanes, depth", fmt::join(shape, ", ")));
+  const Names names = as.empty() ? Names{"lanes", "depth"} : as;
+  if (names.size() != shape.size())
+    refuse(refusal::kArguments, fmt::format("{} names are given for {} results", names.size(), shape.size()),
+           "lanes, depth");
+  commit(program_.body, {names, "intrinsic", {TraceArg::quoted(name)}, shape, {}});
+  chosen_ = name;
+  return shape;
+}
+
+void Schedule::tensorize(const std::string& loop_name, const std::string& name) {
+  StmtPath path = loop_named(program_, loop_name);
+  // A block that begins at the loop gives way.
+  if (path.nodes.size() > 1) {
+    const Stmt& parent = path.nodes[path.nodes.size() - 2];
+    if (parent->kind == StmtKind::kTensorized && parent->intrinsic->name == "block") {
+      const Stmt loop = path.stmt();
+      path = path.prefix(path.nodes.size() - 1);
+      refuse_tensorized(path.prefix(path.nodes.size() - 1), "loop " + loop_name);
+      tensorize_nest(path, loop, loop_name, name);
+      return;
+    }
+  }
+  refuse_tensorized(path, "loop " + loop_name);
+  tensorize_nest(path, path.stmt(), loop_name, name);
+}
+
+void Schedule::tensorize_nest(const StmtPath& path, const Stmt& nest, const std::string& loop_name,
+                              const std::string& name) {
+  if (name.empty() && chosen_.empty())
+    refuse(refusal::kIntrinsic, "tensorize: no intrinsic is named",
+           "tensorize(LOOP, \"NAME\"), or a line 'lanes, depth = intrinsic(\"NAME\")' before it");
+  const TensorIntrinsic& intrinsic = intrinsic_named(name.empty() ? chosen_ : name);
+  if (intrinsic.emitter == "block")
+    refuse(refusal::kIntrinsic, "tensorize: a block is no instruction", "blockize(LOOP)");
+  Stmt body = nest;
+  if (intrinsic.emitter == "outer_fma")
+    body = transform(nest, nullptr,
+                     [&](const Stmt& s) -> Stmt { return s->kind == StmtKind::kStore ? with_fma(s) : Stmt(); });
+  std::string reason = match_intrinsic(intrinsic, body);
+  if (!reason.empty()) {
+    const Stmt smaller = without_single_iterations(body);
+    const std::string other = match_intrinsic(intrinsic, smaller);
+    if (other.empty()) body = smaller;
+    if (nest_depth(smaller) < nest_depth(body) || other.empty()) reason = other;
+  }
+  if (!reason.empty())
     refuse(refusal::kIntrinsic,
-           fmt::format("tensorize: the nest at '{}' is not {}: {}", summary(path.stmt()), name, reason),
-           intrinsic->emitter == "outer_fma"
-               ? fmt::format("unrolled v {{ unrolled p {{ vectorized l of {} {{ acc[v, p, l] = acc[v, p, l] + a * b }} "
-                             "}} }}, acc in registers",
-                             intrinsic->lanes)
-               : fmt::format("unrolled r of {} {{ vectorized l of {} {{ y[.. r, l] = x[.. l, r] }} }}",
-                             intrinsic->lanes, intrinsic->lanes));
-  commit(replaced(path, tensorized(intrinsic, body)),
-         {{}, "tensorize", {TraceArg::name(loop_name), TraceArg::quoted(name)}, {}, {}});
+           fmt::format("tensorize: the nest at '{}' is not {}: {}", summary(nest), intrinsic.name, reason),
+           pattern_text(intrinsic));
+  commit(replaced(path, tensorized(&intrinsic, body)),
+         {{}, "tensorize", {TraceArg::name(loop_name), TraceArg::quoted(intrinsic.name)}, {}, {}});
+}
+
+void Schedule::blockize(const std::string& loop_name) {
+  const StmtPath path = loop_named(program_, loop_name);
+  refuse_tensorized(path, "loop " + loop_name);
+  if (contains(path.stmt(), [](const Stmt& s) {
+        return s->kind == StmtKind::kTensorized || (s->kind == StmtKind::kFor && s->for_kind == ForKind::kParallel);
+      }))
+    refuse(refusal::kStructure,
+           fmt::format("blockize: '{}' holds a parallel loop or a tensorized nest", summary(path.stmt())),
+           "a nest of other loops");
+  commit(replaced(path, tensorized(find_intrinsic("block"), path.stmt())),
+         {{}, "blockize", {TraceArg::name(loop_name)}, {}, {}});
 }
 
 void Schedule::annotate(const std::string& statement, const std::string& key, int64_t value) {

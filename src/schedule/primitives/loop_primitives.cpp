@@ -144,15 +144,15 @@ void refuse_too_large(const Stmt& body, const std::string& primitive) {
   walk(body, nullptr, [&](const Expr&) { ++nodes; });
   if (deep > kMaxDepth || statements > kMaxStatements || nodes > kMaxNodes)
     refuse(refusal::kTooLarge,
-           fmt::format("{}: the program would have {} statements, {} in each other, and expressions of {} nodes", primitive,
-                       statements, deep, nodes),
+           fmt::format("{}: the program would have {} statements, {} in each other, and expressions of {} nodes",
+                       primitive, statements, deep, nodes),
            fmt::format("up to {} statements, {} in each other, {} nodes", kMaxStatements, kMaxDepth, kMaxNodes));
 }
 
 }  // namespace
 
-Schedule::Schedule(LoopProgram program, std::optional<Target> target)
-    : program_(with_unique_names(program)), target_(std::move(target)) {}
+Schedule::Schedule(LoopProgram program, std::optional<Target> target, Intrinsics declared)
+    : program_(with_unique_names(program)), target_(std::move(target)), declared_(std::move(declared)) {}
 
 void Schedule::commit(Stmt body, TraceStep step) {
   LoopProgram next = program_;

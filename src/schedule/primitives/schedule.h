@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "loop/intrinsic.h"
 #include "loop/stmt.h"
 #include "schedule/trace_step.h"
 #include "types/target.h"
@@ -29,11 +30,13 @@
 namespace tessera {
 
 using Names = std::vector<std::string>;
+struct StmtPath;
 
 class Schedule {
  public:
-  // `target` says which tensor intrinsics there are; without it none is refused for the machine's sake.
-  explicit Schedule(LoopProgram program, std::optional<Target> target = std::nullopt);
+  // `target` says which tensor intrinsics there are; without it none is refused for the machine's sake. `declared`:
+  // intrinsics besides those of the table (loop/intrinsic_text.h).
+  explicit Schedule(LoopProgram program, std::optional<Target> target = std::nullopt, Intrinsics declared = {});
 
   const LoopProgram& program() const { return program_; }
   const std::vector<TraceStep>& steps() const { return steps_; }
@@ -92,8 +95,14 @@ class Schedule {
   void transform_layout(const std::string& buffer, const std::vector<Var>& vars, const std::vector<Expr>& index);
 
   // ---- hardware
-  // The nest at `loop` becomes the intrinsic; a multiply and add in it becomes an fma.
-  void tensorize(const std::string& loop, const std::string& intrinsic);
+  // The numbers that a schedule tiles and packs by for an intrinsic, lanes and depth, which `tensorize` without a name
+  // then means. `decision`: empty, or those that are expected.
+  std::vector<int64_t> intrinsic(const std::string& name, const std::vector<int64_t>& decision = {}, Names as = {});
+  // The nest at `loop`, or the block that begins with it, becomes the intrinsic, if it matches: loops of one iteration
+  // do not count, and a multiply and add becomes an fma where the intrinsic has one.
+  void tensorize(const std::string& loop, const std::string& intrinsic = "");
+  // The nest at `loop` becomes one piece, that primitives on loops around it take as it is, until it is tensorized.
+  void blockize(const std::string& loop);
   // Iterations side by side: each statement in the loop is copied per iteration, innermost and unrolled.
   void virtual_thread(const std::string& loop);
   // The first `count` statements of the loop's body run one iteration ahead of the others; what they fill for them is
@@ -119,11 +128,14 @@ class Schedule {
   bool verify_each = true;
 
  private:
-  friend class Rewriter;
   void commit(Stmt body, TraceStep step);
+  const TensorIntrinsic& intrinsic_named(const std::string& name) const;
+  void tensorize_nest(const StmtPath& path, const Stmt& nest, const std::string& loop_name, const std::string& name);
 
   LoopProgram program_;
   std::optional<Target> target_;
+  Intrinsics declared_;
+  std::string chosen_;  // by the last intrinsic()
   std::vector<TraceStep> steps_;
 };
 

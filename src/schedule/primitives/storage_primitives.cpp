@@ -235,6 +235,11 @@ void Schedule::transform_layout(const std::string& name, const std::vector<Var>&
            "a dimension v, floordiv(v, c), floormod(v, c), or floormod(floordiv(v, c), d)");
   };
   for (const Expr& e : index) {
+    // floormod(v, 1), of a schedule for groups of any size.
+    if (is_const_int(e, 0)) {
+      shape.push_back(Expr(1));
+      continue;
+    }
     Piece piece;
     Expr rest = e;
     if (rest->kind == ExprKind::kBinary && rest->binary == BinaryOp::kFloorMod) {

@@ -1,0 +1,164 @@
+// Intrinsics whose pattern is loop IR (loop/unify.h): sums of products in one instruction, calls of functions, and
+// nests that stand for others. Unrolled loops around the pattern are copies of it.
+#include <llvm/IR/IntrinsicsAArch64.h>
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include "codegen/llvm/kernel_emitter.h"
+#include "loop/intrinsic.h"
+#include "loop/intrinsic_text.h"
+#include "support/error.h"
+
+namespace tessera {
+
+using llvm::Value;
+
+bool KernelEmitter::emit_pattern(const Stmt& s) {
+  const TensorIntrinsic& intrinsic = *s->intrinsic;
+  if (vec_ || !has_intrinsic(target_, intrinsic)) return false;
+  if (intrinsic.body) {
+    kept_stmts_.push_back(intrinsic_body(intrinsic, s->stmts[0]));
+    emit(Stmt(kept_stmts_.back()));
+    return true;
+  }
+  std::vector<Stmt> around;
+  const Stmt nest = intrinsic_nest(intrinsic, s->stmts[0], around);
+  if (!unify(*intrinsic.pattern, nest).problem.empty()) return false;
+  for (const Stmt& loop : around) {
+    const auto begin = as_int(loop->begin);
+    const auto extent = as_int(loop->extent);
+    if (!begin || !extent) return false;
+    bind(loop->var, Interval{*begin, *begin + *extent - 1});
+  }
+  bool emitted = true;
+  const std::function<void(size_t)> copies = [&](size_t level) {
+    if (level == around.size()) {
+      emitted = emitted && (intrinsic.call.empty() ? emit_products(intrinsic, nest) : emit_call(intrinsic, nest));
+      return;
+    }
+    const Stmt& loop = around[level];
+    for (int64_t i = 0; i < *as_int(loop->extent); ++i) {
+      keep_.push_back(Expr(*as_int(loop->begin) + i));
+      replaced_[loop->var.get()] = keep_.back();
+      copies(level + 1);
+    }
+    replaced_.erase(loop->var.get());
+  };
+  copies(0);
+  check(emitted, where("an intrinsic was emitted for some copies of a nest only: " + intrinsic.name));
+  return true;
+}
+
+// Of the region's first element.
+Value* KernelEmitter::region_pointer(const PatternRegion& region) {
+  const auto place = f_.places.find(region.buffer.get());
+  check(place != f_.places.end() && place->second.kind == Place::kMemory,
+        where("an intrinsic's operand " + region.buffer->name + ", which is not in memory here"));
+  const Expr e = load(region.buffer, region.first);
+  keep_.push_back(e);
+  return element_pointer(place->second, e->dtype, resolve_index(e.get(), e, *e->buffer, e->operands));
+}
+
+bool KernelEmitter::emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest) {
+  const PatternMatch match = unify(*intrinsic.pattern, nest);
+  std::vector<Value*> arguments;
+  for (const PatternRegion& region : match.regions)
+    arguments.push_back(region.buffer ? region_pointer(region) : llvm::ConstantPointerNull::get(b_.getPtrTy()));
+  for (const int64_t symbol : match.symbols) arguments.push_back(b_.getInt64(static_cast<uint64_t>(symbol)));
+  std::vector<llvm::Type*> types;
+  for (Value* argument : arguments) types.push_back(argument->getType());
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
+  b_.CreateCall(module_.getOrInsertFunction(intrinsic.call, type), arguments);
+  return true;
+}
+
+// acc[l] += a[0] * b[l, 0] + ... for the parameters a, b, acc of the pattern.
+bool KernelEmitter::emit_products(const TensorIntrinsic& intrinsic, const Stmt& nest) {
+  // One that is declared like another has that one's parameters in an order of its own.
+  const TensorIntrinsic& known = intrinsic.like.empty() ? intrinsic : *find_intrinsic(intrinsic.like);
+  const PatternMatch match = unify(*known.pattern, nest);
+  check(match.problem.empty() && match.regions.size() == 3, where(intrinsic.name + ": " + match.problem));
+  const PatternRegion &a = match.regions[0], &b = match.regions[1], &c = match.regions[2];
+  const auto lanes = static_cast<unsigned>(known.lanes), depth = static_cast<unsigned>(known.depth);
+  const auto a_bits = static_cast<unsigned>(dtype_bits(a.buffer->dtype)) * depth;
+  const llvm::Align a_align(static_cast<uint64_t>(dtype_bits(a.buffer->dtype) / 8)),
+      b_align(static_cast<uint64_t>(dtype_bits(b.buffer->dtype) / 8));
+  const Place &a_place = f_.places.at(a.buffer.get()), &b_place = f_.places.at(b.buffer.get());
+  Value* row = mark(b_.CreateAlignedLoad(b_.getIntNTy(a_bits), region_pointer(a), a_align), a_place);
+  Value* column =
+      mark(b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getIntNTy(a_bits), lanes), region_pointer(b), b_align),
+           b_place);
+  row = ops_.splat(row, known.lanes);
+
+  // The accumulators, by a store to them: in registers or in memory.
+  const Place place = f_.places.at(c.buffer.get());
+  const DType dtype = c.buffer->dtype;
+  const Var lane_var = match.loops[0]->var;
+  for (size_t i = 1; i < match.loops.size(); ++i) {
+    keep_.push_back(match.loops[i]->begin);
+    replaced_[match.loops[i]->var.get()] = keep_.back();
+  }
+  bind(lane_var,
+       Interval{as_int(match.loops[0]->begin), *as_int(match.loops[0]->begin) + static_cast<int64_t>(lanes) - 1});
+  Vector vector;
+  vector.var = lane_var;
+  vector.base = match.loops[0]->begin;
+  vector.lanes = known.lanes;
+  vector.lane = make_var("lane");
+  keep_.push_back(vector.base);
+  keep_.push_back(vector.lane);
+  bounds_.set(vector.lane, 0, known.lanes - 1);
+  keep_.push_back(vector.base + vector.lane);
+  replaced_[lane_var.get()] = keep_.back();
+  vec_ = std::move(vector);
+  Stmt update = nest;
+  while (update->kind == StmtKind::kFor) update = update->stmts[0];
+  const StmtNode& store = *update.get();
+  const Resolved index = resolve_index(&store, {}, *store.buffer, store.indices);
+  const auto access = [&](Value* stored) -> Value* {
+    if (place.kind == Place::kRegister) return access_cell(place, dtype, index, stored, store.buffer->name);
+    if (!stored) return load_memory(place, dtype, index);
+    store_memory(place, dtype, index, stored);
+    return nullptr;
+  };
+  access(sum_of_products(known, match, ops_.splat(access(nullptr), known.lanes), row, column));
+  vec_.reset();
+  replaced_.erase(lane_var.get());
+  for (size_t i = 1; i < match.loops.size(); ++i) replaced_.erase(match.loops[i]->var.get());
+  return true;
+}
+
+// `a` and `b` as one integer in each lane.
+Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, const PatternMatch& match, Value* acc, Value* a,
+                                      Value* b) {
+  namespace ids = llvm::Intrinsic;
+  const auto bits = static_cast<unsigned>(dtype_bits(match.regions[0].buffer->dtype));
+  const unsigned vector_bits = static_cast<unsigned>(intrinsic.lanes) * 32;
+  const auto parts = [&](llvm::Type* element, Value* v) {
+    return b_.CreateBitCast(v, llvm::FixedVectorType::get(element, vector_bits / element->getScalarSizeInBits()));
+  };
+  const auto by_width = [&](ids::ID xmm, ids::ID ymm, ids::ID zmm) {
+    return vector_bits == 128 ? xmm : vector_bits == 256 ? ymm : zmm;
+  };
+  if (intrinsic.emitter == "common_bits")
+    return b_.CreateAdd(acc, b_.CreateUnaryIntrinsic(ids::ctpop, b_.CreateAnd(a, b)));
+  if (intrinsic.emitter == "quads_u8i8")
+    return b_.CreateIntrinsic(
+        by_width(ids::x86_avx512_vpdpbusd_128, ids::x86_avx512_vpdpbusd_256, ids::x86_avx512_vpdpbusd_512), {},
+        {acc, a, b});
+  if (intrinsic.emitter == "pairs_i16") {
+    const auto id = by_width(ids::x86_sse2_pmadd_wd, ids::x86_avx2_pmadd_wd, ids::x86_avx512_pmaddw_d_512);
+    return b_.CreateAdd(acc, b_.CreateIntrinsic(id, {}, {parts(b_.getInt16Ty(), a), parts(b_.getInt16Ty(), b)}));
+  }
+  if (intrinsic.emitter == "outer_dot") {
+    const auto id =
+        by_width(ids::x86_avx512bf16_dpbf16ps_128, ids::x86_avx512bf16_dpbf16ps_256, ids::x86_avx512bf16_dpbf16ps_512);
+    return b_.CreateIntrinsic(id, {}, {acc, parts(b_.getBFloatTy(), a), parts(b_.getBFloatTy(), b)});
+  }
+  check(intrinsic.emitter == "quads_neon" && bits == 8, where("no code for the intrinsic " + intrinsic.name));
+  const bool is_signed = is_signed_int(match.regions[0].buffer->dtype);
+  llvm::Type* bytes = llvm::FixedVectorType::get(b_.getInt8Ty(), vector_bits / 8);
+  return b_.CreateIntrinsic(is_signed ? ids::aarch64_neon_sdot : ids::aarch64_neon_udot, {acc->getType(), bytes},
+                            {acc, parts(b_.getInt8Ty(), a), parts(b_.getInt8Ty(), b)});
+}
+
+}  // namespace tessera

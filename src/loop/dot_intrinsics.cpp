@@ -1,0 +1,74 @@
+#include "loop/dot_intrinsics.h"
+
+#include <fmt/format.h>
+
+#include "loop/parser.h"
+
+namespace tessera {
+namespace {
+
+std::shared_ptr<const LoopProgram> parsed(const std::string& text) {
+  return std::make_shared<const LoopProgram>(parse_loop_program(text, "<intrinsic>"));
+}
+
+// c[l] += a[0] * b[l, 0] + ... + a[depth - 1] * b[l, depth - 1]
+std::shared_ptr<const LoopProgram> dot(const char* a, const char* b, const char* c, int lanes, int depth) {
+  return parsed(fmt::format(
+      "kernel @dot(a: {0}[{4}], b: {1}[{3},{4}]) -> (c: {2}[{3}]) {{ vectorized for l in 0..{3} {{ for q in 0..{4} {{ "
+      "c[l] = (c[l] + (cast:{2}(a[q]) * cast:{2}(b[l, q]))) }} }} }}",
+      a, b, c, lanes, depth));
+}
+
+// c[l] += number of bits that a and b[l] have in common: the product of two vectors of bits.
+std::shared_ptr<const LoopProgram> common_bits(int lanes) {
+  return parsed(fmt::format(
+      "kernel @bits(a: u32[], b: u32[{0}]) -> (c: i32[{0}]) {{ vectorized for l in 0..{0} {{ for q in 0..32 {{ c[l] = "
+      "(c[l] + cast:i32((shr((a[] & b[l]), cast:u32(q)) & 1:u32))) }} }} }}",
+      lanes));
+}
+
+}  // namespace
+
+std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> table) {
+  for (TensorIntrinsic& entry : table) {
+    if (entry.emitter != "outer_dot" || entry.factors != DType::kBF16) continue;
+    entry.pattern = dot("bf16", "bf16", "f32", entry.lanes, 2);
+    entry.depth = 2;
+  }
+  const auto add = [&](const char* name, const char* emitter, int lanes, int depth, std::vector<std::string> features,
+                       const char* doc, std::shared_ptr<const LoopProgram> pattern) {
+    TensorIntrinsic entry;
+    entry.name = name;
+    entry.emitter = emitter;
+    entry.dtype = DType::kI32;
+    entry.lanes = lanes;
+    entry.depth = depth;
+    entry.features = std::move(features);
+    entry.doc = doc;
+    entry.pattern = std::move(pattern);
+    table.push_back(std::move(entry));
+  };
+  const auto add_dot = [&](const char* name, const char* emitter, const char* a, const char* b, int lanes, int depth,
+                           std::vector<std::string> features, const char* doc) {
+    add(name, emitter, lanes, depth, std::move(features), doc, dot(a, b, "i32", lanes, depth));
+  };
+  const auto add_bits = [&](const char* name, int lanes, std::vector<std::string> features, const char* doc) {
+    add(name, "common_bits", lanes, 1, std::move(features), doc, common_bits(lanes));
+  };
+  add_dot("x86.avx512.dot.u8i8", "quads_u8i8", "u8", "i8", 16, 4, {"avx512vnni"}, "zmm sums of four products (VNNI)");
+  add_dot("x86.avx512vl.dot.u8i8", "quads_u8i8", "u8", "i8", 8, 4, {"avx512vnni", "avx512vl"},
+          "ymm sums of four products (VNNI)");
+  add_dot("x86.avx.dot.u8i8", "quads_u8i8", "u8", "i8", 8, 4, {"avxvnni"}, "ymm sums of four products (AVX-VNNI)");
+  add_dot("x86.avx512.dot.i16", "pairs_i16", "i16", "i16", 16, 2, {"avx512bw"}, "zmm sums of two products");
+  add_dot("x86.avx2.dot.i16", "pairs_i16", "i16", "i16", 8, 2, {"avx2"}, "ymm sums of two products");
+  add_dot("x86.sse.dot.i16", "pairs_i16", "i16", "i16", 4, 2, {}, "xmm sums of two products");
+  add_dot("aarch64.neon.dot.i8", "quads_neon", "i8", "i8", 4, 4, {"dotprod"}, "128-bit sums of four products");
+  add_dot("aarch64.neon.dot.u8", "quads_neon", "u8", "u8", 4, 4, {"dotprod"}, "128-bit sums of four products");
+  add_bits("x86.avx512.dot.bits", 16, {"avx512vpopcntdq"}, "zmm and, count of bits, add: bit-serial products");
+  add_bits("x86.avx2.dot.bits", 8, {"avx2"}, "ymm and, count of bits by a table in a register, add");
+  add_bits("x86.sse.dot.bits", 4, {}, "xmm and, count of bits, add");
+  add_bits("aarch64.neon.dot.bits", 4, {}, "128-bit and, count of bits, add");
+  return table;
+}
+
+}  // namespace tessera

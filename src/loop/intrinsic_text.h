@@ -1,0 +1,39 @@
+// Tensor intrinsics that a text declares, and what stands for them in code:
+//
+//   intrinsic "user.axpy" {
+//     needs "avx2"                            // features of the target; may be left out
+//     shape [16, 1]                           // numbers for schedules (`lanes, depth = intrinsic(..)`)
+//     pattern kernel @axpy(a: f32[], x: f32[16]) -> (y: f32[16]) {
+//       for l in 0..16 { y[l] = (y[l] + (a[] * x[l])) }
+//     }
+//     call "axpy16" from "axpy.o"             // one of: call, body, emit
+//   }
+//
+// - `call "SYMBOL" from "FILE"[, "FILE"]`: a C function in object files (.o, .a; what they need of each other and no
+//   more) or shared libraries (.so, which must be there when the module is loaded). Files are relative to the text's
+//   folder. What it is called with: loop/intrinsic.h.
+// - `body kernel @..`: another loop program of the same parameters. What it allocates is in registers.
+// - `emit "NAME"`: as the intrinsic NAME of the table, whose pattern it must match.
+//
+// Without `shape` the numbers are the constant extents of the pattern's loops.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "loop/intrinsic.h"
+
+namespace tessera {
+
+// All declarations of a text. They live as long as the process; the same text gives the same ones again. UserErrors
+// TSR-31xx of the text at file:line:column; TSR-3130 for what a declaration may not be, TSR-3131 for a file that is not
+// there. Thread-safe.
+Intrinsics parse_intrinsics(std::string_view text, const std::string& file);
+
+// What a schedule gets as numbers.
+std::vector<int64_t> intrinsic_shape(const TensorIntrinsic& intrinsic);
+
+// For an intrinsic with a body: `tensorized`'s nest with the body in the pattern's place. REQUIRES: it matches.
+Stmt intrinsic_body(const TensorIntrinsic& intrinsic, const Stmt& nest);
+
+}  // namespace tessera

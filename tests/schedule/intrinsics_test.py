@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""One schedule of a matrix product under every tensor intrinsic, at every level of instructions that this machine runs.
+
+    intrinsics_test.py TESSERA [CC]
+
+Only the line `lanes, depth = intrinsic("..")` differs. The result is compared with the naive loops in the interpreter,
+and the instruction must be in the code. Declared intrinsics: a body in loop IR, a table entry's instruction, and a C
+function that CC compiles. What a declaration may not be is one clear error."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TESSERA = sys.argv[1]
+CC = sys.argv[2] if len(sys.argv) > 2 else "cc"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "schedules" / "intrinsics"
+TARGETS = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "native"]
+ARM = "aarch64-unknown-linux-gnu,+dotprod"
+
+# intrinsic, program, what the code must contain
+TABLE = [
+    ("x86.avx512.fma.f32", "f32", "vfmadd"),
+    ("x86.fma.f32", "f32", "vfmadd"),
+    ("x86.sse.mul_add.f32", "f32", "mulps|vfmadd"),
+    ("x86.avx512.dot.bf16", "bf16", "vdpbf16ps"),
+    ("x86.avx512.dot.u8i8", "u8i8", "vpdpbusd"),
+    ("x86.avx512vl.dot.u8i8", "u8i8", "vpdpbusd"),
+    ("x86.avx.dot.u8i8", "u8i8", "vpdpbusd"),
+    ("x86.avx512.dot.i16", "i16", "vpmaddwd|vpdpwssd"),
+    ("x86.avx2.dot.i16", "i16", "vpmaddwd|vpdpwssd"),
+    ("x86.sse.dot.i16", "i16", "pmaddwd|vpdpwssd"),
+    ("x86.avx512.dot.bits", "bits", "vpopcntd"),
+    ("x86.avx2.dot.bits", "bits", "pshufb|vpopcnt"),
+    ("x86.sse.dot.bits", "bits", "pand"),
+    ("aarch64.neon.fma.f32", "f32", "fmla"),
+    ("aarch64.neon.dot.i8", "i8", "sdot"),
+    ("aarch64.neon.dot.bits", "bits", "cnt\t"),
+    ("user.two_halves", "f32", ""),
+    ("user.weights_first", "u8i8", "vpdpbusd"),
+]
+
+failures = []
+
+
+def run(*args):
+    return subprocess.run([TESSERA, "schedule", *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
+
+
+def expect(condition, text):
+    if not condition:
+        failures.append(text)
+        print("FAILED", text)
+
+
+def with_intrinsic(work, name, change=lambda text: text):
+    path = work / "applied.sched"
+    path.write_text(f'lanes, depth = intrinsic("{name}")\n' + change((FOLDER / "matmul.sched").read_text()))
+    return path
+
+
+def check_table(work):
+    for name, program, instruction in TABLE:
+        ran = 0
+        for target in [ARM] if name.startswith("aarch64.") else TARGETS:
+            flags = [FOLDER / f"{program}.loop", "--apply", with_intrinsic(work, name), "--target", target,
+                     "--intrinsics", FOLDER / "user.intrin"]
+            assembly = run(*flags, "--emit", "asm")
+            if "TSR-3410" in assembly.stdout and " has no " in assembly.stdout:
+                print(f"skipped: {name} on {target}: {assembly.stdout.splitlines()[0]}")
+                continue
+            expect(assembly.returncode == 0, f"{name} {target}: {assembly.stdout}")
+            expect(any(word in assembly.stdout for word in instruction.split("|")), f"{name} {target}: no {instruction}")
+            if target == ARM:
+                print(f"skipped: {name} is only compiled: this is no AArch64 machine")
+                ran += 1
+                continue
+            check = run(*flags, "--check")
+            if "TSR-3424" in check.stdout:
+                print(f"skipped: {name} on {target}: {check.stdout.splitlines()[0]}")
+                continue
+            expect(check.returncode == 0 and check.stdout.count(": agrees") == 2, f"{name} {target}: {check.stdout}")
+            # The recorded schedule gives the same program, byte for byte.
+            recorded = work / "recorded.sched"
+            recorded.write_text(run(*flags, "--emit", "trace").stdout)
+            first, second = run(*flags), run(flags[0], "--apply", recorded, *flags[3:])
+            expect(first.returncode == 0 and first.stdout == second.stdout, f"{name}: replay differs\n{second.stdout}")
+            # ... whose text reads back, with the declarations.
+            text = work / "scheduled.loop"
+            text.write_text(first.stdout)
+            again = run(text, *flags[3:])
+            expect(again.stdout == first.stdout, f"{name}: the text does not read back:\n{again.stdout[:500]}")
+            ran += 1
+        if ran == 0:
+            print(f"skipped: {name}: no target that this machine runs has it")
+
+
+def check_blocks(work):
+    """A block is moved as one piece and gives way to the intrinsic."""
+    schedule = with_intrinsic(work, "x86.sse.dot.i16", lambda text: text.replace("tensorize(j1)", "blockize(j1)"))
+    blocked = run(FOLDER / "i16.loop", "--apply", schedule, "--check")
+    expect(blocked.returncode == 0 and ": agrees" in blocked.stdout, f"blockize: {blocked.stdout}")
+    inside = with_intrinsic(work, "x86.sse.dot.i16", lambda text: text.replace("tensorize(j1)", "blockize(j1)\nunroll(i1)"))
+    refused = run(FOLDER / "i16.loop", "--apply", inside)
+    expect(refused.returncode == 1 and "TSR-34" in refused.stdout, f"inside of a block: {refused.stdout}")
+    then = with_intrinsic(work, "x86.sse.dot.i16", lambda text: text.replace("tensorize(j1)", "blockize(j1)\ntensorize(j1)"))
+    taken = run(FOLDER / "i16.loop", "--apply", then)
+    expect(taken.returncode == 0 and 'tensorized "x86.sse.dot.i16"' in taken.stdout and '"block"' not in taken.stdout,
+           f"tensorize of a block: {taken.stdout}")
+
+
+def check_call(work):
+    if not shutil.which(CC):
+        print(f"skipped: no {CC} to compile a C function with")
+        return
+    for file in ("called.intrin", "update.c"):
+        shutil.copy(FOLDER / file, work)
+    subprocess.run([CC, "-c", "-O2", "-fPIC", work / "update.c", "-o", work / "update.o"], check=True)
+    # A function gets pointers: sums are kept in memory.
+    schedule = with_intrinsic(work, "user.called", lambda text: text.replace("set_scope(C_acc, register)\n", ""))
+    flags = ["--apply", schedule, "--intrinsics", work / "called.intrin"]
+    called = run(FOLDER / "f32.loop", *flags, "--check")
+    expect(called.returncode == 0 and called.stdout.count(": agrees") == 2, f"call: {called.stdout}")
+    assembly = run(FOLDER / "f32.loop", *flags, "--emit", "asm").stdout
+    expect("update16" in assembly, "the function is not called")
+    registers = run(FOLDER / "f32.loop", "--apply", with_intrinsic(work, "user.called"), "--intrinsics",
+                    work / "called.intrin")
+    expect(registers.returncode == 1 and "in registers" in registers.stdout, f"registers: {registers.stdout}")
+    # A symbol that the object does not have.
+    (work / "called.intrin").write_text((FOLDER / "called.intrin").read_text().replace('call "update16"', 'call "other"'))
+    with_intrinsic(work, "user.called", lambda text: text.replace("set_scope(C_acc, register)\n", ""))
+    missing = run(FOLDER / "f32.loop", *flags, "--check")
+    expect(missing.returncode == 1 and "TSR-6110" in missing.stdout and "other" in missing.stdout and
+           missing.stdout.count("error TSR") == 1, f"missing symbol: {missing.stdout}")
+
+
+PATTERN = "pattern kernel @p(a: f32[], b: f32[8]) -> (c: f32[8]) { for l in 0..8 { c[l] = (c[l] + (a[] * b[l])) } }"
+BODY = "body kernel @p(a: f32[], b: f32[8]) -> (c: f32[8]) { for l in 0..8 { c[l] = (c[l] + (a[] * b[l])) } }"
+BAD = [
+    (f'intrinsic "u" {{ {PATTERN} }}', "TSR-3130", "nothing that stands for it"),
+    (f'intrinsic "u" {{ {BODY} }}', "TSR-3130", "no pattern"),
+    (f'intrinsic "x86.fma.f32" {{ {PATTERN} {BODY} }}', "TSR-3130", "cannot be the name"),
+    (f'intrinsic "u" {{ {PATTERN} {PATTERN} {BODY} }}', "TSR-3130", "second pattern"),
+    (f'intrinsic "u" {{ {PATTERN} {BODY} call "f" from "none.o" }}', "TSR-3130", "second implementation"),
+    (f'intrinsic "u" {{ {PATTERN} call "f" from "none.o" }}', "TSR-3131", "none.o"),
+    (f'intrinsic "u" {{ {PATTERN} call "no name" from "none.o" }}', "TSR-3130", "no name of a function"),
+    (f'intrinsic "u" {{ {PATTERN} emit "x86.nothing" }}', "TSR-3130", "x86.nothing"),
+    (f'intrinsic "u" {{ {PATTERN} emit "x86.avx512.dot.u8i8" }}', "TSR-3130", "is not that of"),
+    (f'intrinsic "u" {{ {PATTERN} {BODY.replace("(c[l] + (", "(c[l] - (")} }}', "TSR-3132", "does not compute"),
+    (f'intrinsic "u" {{ {PATTERN} {BODY.replace("f32[8]", "f32[9]")} }}', "TSR-3130", "other parameters"),
+    (f'intrinsic "u" {{ {PATTERN.replace("c[l] =", "c[(l * l)] =")} {BODY} }}', "TSR-31", ""),
+    (f'intrinsic "u" {{ shape [0, 1] {PATTERN} {BODY} }}', "TSR-3130", "lanes and depth"),
+    (f'intrinsic "u" {{ {PATTERN} {BODY} }} intrinsic "u" {{ {PATTERN} {BODY} }}', "TSR-3130", "twice"),
+    ('intrinsic "u" {', "TSR-3001", ""),
+    ("", "TSR-3001", ""),
+]
+
+
+def check_bad(work):
+    file = work / "bad.intrin"
+    for text, error, words in BAD:
+        file.write_text(text)
+        got = run(FOLDER / "f32.loop", "--intrinsics", file)
+        expect(got.returncode == 1 and got.stdout.count("error TSR") == 1 and error in got.stdout and words in got.stdout,
+               f"{text!r}: expected {error} {words!r}, got {got.returncode} {got.stdout}")
+    unlike = with_intrinsic(work, "x86.sse.dot.i16")
+    got = run(FOLDER / "f32.loop", "--apply", unlike)
+    expect(got.returncode == 1 and "TSR-3410" in got.stdout and "f32" in got.stdout, f"another type: {got.stdout}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    for check in (check_table, check_blocks, check_call, check_bad):
+        check(pathlib.Path(folder))
+print("failed" if failures else "passed")
+sys.exit(1 if failures else 0)
