@@ -108,6 +108,12 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("PASS")
       ->group(group);
+  app.add_option(
+         "--kernel", flags.kernels,
+         "Declares C functions that stand for kernels of the model where they are faster (several times: several)")
+      ->allow_extra_args(false)
+      ->type_name("FILE")
+      ->group(group);
   app.add_option("--db", flags.db,
                  "Tuning records; kernels that 'tessera tune' has tuned for this machine run as found there")
       ->type_name("FILE")
@@ -155,6 +161,7 @@ DriverOptions driver_options(const CompileFlags& flags) {
     options.compile.shapes[name] = std::move(shape);
   }
   options.compile.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
+  options.compile.kernels = flags.kernels;
   options.max_applications = flags.max_applications;
   if (!flags.db.empty()) {
     TunedKernels tuned = tuned_kernels(flags.db, resolve_target(options.compile));

@@ -31,8 +31,8 @@ struct CompileOptions {
   // "native", "x86-64-v2", "x86-64-v3", "x86-64-v4", or "TRIPLE[,cpu=NAME][,+feature][,-feature]..."
   std::string target = "native";
   int num_threads = 0;  // that loops are cut for; 0: as many as a session here would use
-  // What convolutions and products with weights read is rounded to this: "f32" (nothing is), "bf16", "f16". Sums and all
-  // else stay in f32.
+  // What convolutions and products with weights read is rounded to this: "f32" (nothing is), "bf16", "f16". Sums and
+  // all else stay in f32.
   std::string precision = "f32";
   // How products of f32 with weights are computed: "fma", by multiply-adds; "pieces", as six products of three pieces of
   // bf16 (needs AVX512-BF16 or AMX); "auto", as pieces where the target has AMX, and else as "fma".
@@ -40,6 +40,9 @@ struct CompileOptions {
   // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
   std::map<std::string, DimBounds> dims;
   std::map<std::string, std::vector<int64_t>> shapes;
+  // Files that declare kernels of one's own, or of a library's (docs/kernels.md): C functions that kernels of the model
+  // call instead of our code where they match and are faster.
+  std::vector<std::string> kernels;
   // Passes and schedule rules to leave out, by name; for looking for faults. `tessera opt --list-passes` lists passes.
   std::set<std::string> disabled_passes;
 };

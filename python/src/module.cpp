@@ -13,8 +13,10 @@
 
 #include <algorithm>
 
+#include "arrays.h"
 #include "engine.h"
 #include "packed.h"
+#include "schedule.h"
 #include "value.h"
 
 namespace nb = nanobind;
@@ -24,7 +26,6 @@ namespace tessera::python {
 
 namespace {
 
-using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Dims = std::map<std::string, std::pair<int64_t, int64_t>>;
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
@@ -55,7 +56,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 CompileOptions make_options(const std::string& target, const std::string& precision, const std::string& fp32,
                             int opt_level, int threads, const Dims& dims, const Shapes& shapes,
-                            const std::set<std::string>& disabled_passes) {
+                            const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels) {
   CompileOptions options;
   options.target = target;
   options.precision = precision;
@@ -65,6 +66,7 @@ CompileOptions make_options(const std::string& target, const std::string& precis
   for (const auto& [name, bounds] : dims) options.dims[name] = {bounds.first, bounds.second};
   options.shapes = shapes;
   options.disabled_passes = disabled_passes;
+  options.kernels = kernels;
   return options;
 }
 
@@ -98,9 +100,9 @@ class Source {
 std::unique_ptr<Engine> compile(const nb::object& model, const std::string& folder, const std::string& name,
                                 const std::string& target, const std::string& precision, const std::string& fp32,
                                 int opt_level, int threads, const Dims& dims, const Shapes& shapes,
-                                const std::set<std::string>& disabled_passes) {
+                                const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels) {
   const CompileOptions options =
-      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes);
+      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels);
   return Source(model, folder, name).use([&](const auto& source) {
     return load_module_bytes(compile_to_memory(source, options), threads);
   });
@@ -109,15 +111,15 @@ std::unique_ptr<Engine> compile(const nb::object& model, const std::string& fold
 void compile_to_file(const nb::object& model, const std::string& folder, const std::string& name,
                      const std::string& path, const std::string& target, const std::string& precision,
                      const std::string& fp32, int opt_level, int threads, const Dims& dims, const Shapes& shapes,
-                     const std::set<std::string>& disabled_passes) {
+                     const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels) {
   const CompileOptions options =
-      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes);
+      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels);
   Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
 }
 
 std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& folder, const std::string& name,
                                   const Dims& dims, const Shapes& shapes) {
-  const CompileOptions options = make_options("native", "f32", "fma", 0, 1, dims, shapes, {});
+  const CompileOptions options = make_options("native", "f32", "fma", 0, 1, dims, shapes, {}, {});
   return Source(model, folder, name).use([&](const auto& source) {
     return make_interpreter(Interpreter(source, options));
   });
@@ -153,17 +155,6 @@ nb::list describe(const Engine& engine, const std::vector<tessera_value_info>& i
 
 // ---- running
 // ---------------------------------------------------------------------------------------------------------
-
-template <typename Array>
-tessera_tensor describe_array(const Array& array, int dtype) {
-  tessera_tensor tensor = {};
-  tensor.data = const_cast<void*>(static_cast<const void*>(array.data()));
-  tensor.dtype = static_cast<tessera_dtype>(dtype);
-  tensor.rank = static_cast<int32_t>(array.ndim());
-  for (size_t axis = 0; axis < std::min<size_t>(array.ndim(), TESSERA_MAX_RANK); ++axis)
-    tensor.dims[axis] = static_cast<int64_t>(array.shape(axis));
-  return tensor;
-}
 
 void run(Engine& engine, const std::vector<InputArray>& inputs, const std::vector<int>& input_dtypes,
          const std::vector<OutputArray>& outputs, const std::vector<int>& output_dtypes) {
@@ -283,13 +274,15 @@ NB_MODULE(_native, m) {
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 
   m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "opt_level"_a,
-        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a,
+        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
         "Compiles a path or the bytes of a model, and loads the module.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
-        "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "Compiles to a module file.");
+        "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
+        "Compiles to a module file.");
   m.def("interpret", &interpret, "model"_a, "folder"_a, "name"_a, "dims"_a, "shapes"_a,
         "The interpreter for a path or the bytes of a model.");
   m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");
+  add_schedule(m);
   m.def("version", [] { return std::string(tessera::compiler_version()); }, "The compiler's version.");
   m.def(
       "dtype_name", [](int dtype) { return std::string(tessera_dtype_name(static_cast<tessera_dtype>(dtype))); },

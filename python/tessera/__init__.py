@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Union
 
-from . import _native, _options
+from . import _native, _options, te
 from ._errors import Error, InternalError
 from ._info import TensorInfo
 from ._model import Model
@@ -23,7 +23,7 @@ from ._model import Model
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Error", "InternalError", "Model", "TensorInfo", "compile", "compile_file", "load"]
+__all__ = ["Error", "InternalError", "Model", "TensorInfo", "compile", "compile_file", "load", "te"]
 __version__ = _native.version()
 
 Source = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto"]
@@ -42,6 +42,7 @@ def compile(
     dims: Dims = {},
     shapes: Shapes = {},
     disable_passes: Iterable[str] = (),
+    kernels: Iterable[str | os.PathLike[str]] = (),
     engine: str = "native",
 ) -> Model:
     """Compiles an ONNX model and loads the result.
@@ -54,7 +55,8 @@ def compile(
     of f32 with weights are computed, as ``tessera compile --fp32``. ``threads`` is the number of threads to
     compile for and to run on; None leaves it to the environment. ``dims`` gives values, or the least and the greatest, to
     dimensions that the model leaves open, by their names; ``shapes`` gives shapes to whole inputs. ``disable_passes``
-    names passes to leave out. ``engine="interp"`` compiles nothing: the reference interpreter runs the model, slowly and
+    names passes to leave out. ``kernels`` are files that declare C functions for kernels of the model, which are called where
+    they are faster (docs/kernels.md). ``engine="interp"`` compiles nothing: the reference interpreter runs the model, slowly and
     obviously.
 
     Raises :class:`tessera.Error` for what the user can mend and :class:`tessera.InternalError` for bugs.
@@ -64,7 +66,7 @@ def compile(
         return Model(_native.interpret(*source, _options.bounds(dims), _options.sizes(shapes)), is_interpreted=True)
     if engine != "native":
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
-    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes)
+    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes, kernels)
     return Model(_native.compile(*source, *options))
 
 
@@ -80,12 +82,13 @@ def compile_file(
     dims: Dims = {},
     shapes: Shapes = {},
     disable_passes: Iterable[str] = (),
+    kernels: Iterable[str | os.PathLike[str]] = (),
 ) -> None:
     """Compiles an ONNX model to a module file without loading it: the way to compile for another machine.
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
-    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes)
+    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes, kernels)
     _native.compile_to_file(*_source(model), os.fspath(path), *options)
 
 

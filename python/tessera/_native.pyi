@@ -94,10 +94,10 @@ class Engine:
     def run_values(self, inputs: Sequence[Value]) -> list[Value]:
         """Runs once, and gives what a model with values makes."""
 
-def compile(model: object, folder: str, name: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> Engine:
+def compile(model: object, folder: str, name: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str]) -> Engine:
     """Compiles a path or the bytes of a model, and loads the module."""
 
-def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str]) -> None:
+def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str]) -> None:
     """Compiles to a module file."""
 
 def interpret(model: object, folder: str, name: str, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]]) -> Engine:
@@ -105,6 +105,49 @@ def interpret(model: object, folder: str, name: str, dims: Mapping[str, tuple[in
 
 def load(path: str, threads: int) -> Engine:
     """Loads a module file."""
+
+class LoopSchedule:
+    """A loop program and its schedule."""
+
+    def __init__(self, loops: str, target: str, threads: int, kernel: str, intrinsics: str, intrinsics_file: str) -> None:
+        """The text of loop programs, and where one of them is to run."""
+
+    def apply(self, steps: str) -> tuple[list[str], list[int]]:
+        """Lines of a schedule; names and numbers that the last of them makes."""
+
+    def emit(self, level: str) -> str:
+        """The program at a level."""
+
+    @property
+    def loops(self) -> list[str]:
+        """Names of the loops, in the order of the text."""
+
+    @property
+    def buffers(self) -> list[str]:
+        """Names of parameters and allocations."""
+
+    def check(self) -> list[tuple[str, str, str, bool]]:
+        """
+        Output, what was compared, its result in words, and whether they agree.
+        """
+
+    def time(self, seconds: float, with_original: bool) -> tuple[float, float, float, float]:
+        """
+        Milliseconds of the original and of the scheduled program, GFLOP/s, and the machine's.
+        """
+
+    @property
+    def inputs(self) -> list[tuple[str, int, tuple[int, ...]]]:
+        """Name, dtype number and shape of each."""
+
+    @property
+    def outputs(self) -> list[tuple[str, int, tuple[int, ...]]]:
+        """The same of each output."""
+
+    def run(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int], outputs: list[numpy.typing.NDArray], output_dtypes: list[int]) -> None:
+        """
+        Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.
+        """
 
 def version() -> str:
     """The compiler's version."""

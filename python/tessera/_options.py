@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -61,8 +62,16 @@ def names(passes: Any) -> set[str]:
     return {text("a name in disable_passes", name) for name in passes}
 
 
+def files(kernels: Any) -> list[str]:
+    if isinstance(kernels, (str, os.PathLike)):
+        return [os.fspath(kernels)]
+    if not isinstance(kernels, Iterable):
+        raise _wrong("kernels", kernels, "paths of files that declare kernels")
+    return [text("a path in kernels", os.fspath(file)) for file in kernels]
+
+
 def compile_options(
-    target: Any, precision: Any, fp32: Any, opt_level: Any, threads: Any, dims: Any, shapes: Any, disable_passes: Any
+    target: Any, precision: Any, fp32: Any, opt_level: Any, threads: Any, dims: Any, shapes: Any, disable_passes: Any, kernels: Any
 ) -> tuple:
     """In the order of _native.compile."""
     return (
@@ -74,4 +83,5 @@ def compile_options(
         bounds(dims),
         sizes(shapes),
         names(disable_passes),
+        files(kernels),
     )

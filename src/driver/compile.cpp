@@ -8,8 +8,10 @@
 
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
+#include "driver/declared_kernels.h"
 #include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
+#include "driver/schedule_tool.h"
 #include "driver/version.h"
 #include "graph/printer.h"
 #include "graph_passes/pass.h"
@@ -29,6 +31,7 @@
 #include "schedule/schedule.h"
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/mapped_file.h"
 #include "tessera/tessera.h"
 #include "types/own_features.h"
 
@@ -38,7 +41,7 @@ namespace {
 
 // Steps that are always there, by the names under which --print-ir-after and --time-passes know them.
 constexpr std::string_view kImport = "import", kLower = "lower", kSchedule = "schedule", kPlanMemory = "plan_memory",
-                           kJoinPieces = "join_pieces", kCodegen = "codegen", kLink = "link";
+                           kKernels = "kernels", kJoinPieces = "join_pieces", kCodegen = "codegen", kLink = "link";
 
 bool contains(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -76,6 +79,13 @@ OnnxImportOptions import_options(const CompileOptions& options) {
   for (const auto& [name, bounds] : options.dims) result.dims[name] = {bounds.lo, bounds.hi};
   result.shapes = options.shapes;
   return result;
+}
+
+Intrinsics declared_kernels(const std::vector<std::string>& files) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const std::string& file : files)
+    texts.emplace_back(std::string(MappedFile::open(file, "kernel declaration", "TSR-4026")->text()), file);
+  return declared_intrinsics(texts);
 }
 
 std::string kernels_text(const Program& program) {
@@ -168,6 +178,13 @@ std::optional<Program> plan_program(Program program, const Target& target, const
     }
   };
   run_program_passes(ProgramPhase::kLowered);
+  if (!options.compile.kernels.empty()) {
+    program = runner.run(kKernels, [&] {
+      use_declared_kernels(program, declared_kernels(options.compile.kernels), target, opt_level,
+                           options.compile.disabled_passes, options.remarks);
+      return std::move(program);
+    });
+  }
   ptrdiff_t kept_kernel = -1;
   program = runner.run(kSchedule, [&] {
     const auto allow = [&](std::string_view rule, const Kernel& kernel) {
@@ -482,7 +499,8 @@ void check_options(const DriverOptions& options) {
                        .hint = "later steps rely on what this pass does"});
     }
   }
-  for (const std::string_view step : {kImport, kLower, kSchedule, kPlanMemory, kJoinPieces}) names.emplace_back(step);
+  for (const std::string_view step : {kImport, kLower, kKernels, kSchedule, kPlanMemory, kJoinPieces})
+    names.emplace_back(step);
   names.emplace_back("all");
   const std::string& wanted = options.runner.print_ir_after;
   if (!wanted.empty() && !contains(names, wanted)) fail_unknown("--print-ir-after", wanted, names);

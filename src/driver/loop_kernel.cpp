@@ -86,22 +86,26 @@ ObjectCode compile_loops(const LoopProgram& program, const Target& target, const
 
 std::unique_ptr<Model> load_loops(const LoopProgram& program, const Target& target, int num_threads,
                                   std::vector<std::string>* remarks) {
-  Program planned = planned_program(lowered(program, target, 3));
+  return load_program(planned_program(lowered(program, target, 3)), target, num_threads, remarks);
+}
+
+std::unique_ptr<Model> load_program(Program planned, const Target& target, int num_threads,
+                                    std::vector<std::string>* remarks) {
   CodegenOptions options;
-  options.module_name = program.name;
+  options.module_name = planned.name;
   const ObjectCode object = generate_llvm(planned, target, options);
   if (remarks) *remarks = object.remarks;
   const std::vector<std::byte> code = link_shared_object(object.object, {.files = object.link});
   planned.scratch_bytes = object.scratch_bytes;
   ModuleInfo info;
-  info.model_name = program.name;
+  info.model_name = planned.name;
   info.model_digest = "0";
   info.producer = fmt::format("tessera {}", compiler_version());
   info.target_triple = target.triple;
   info.target_cpu = target.cpu;
   info.features = required_features(target);
   info.num_threads = target.num_threads;
-  return load_module(write_module_memory({code, planned, info}), program.name, num_threads);
+  return load_module(write_module_memory({code, planned, info}), planned.name, num_threads);
 }
 
 std::vector<Tensor> random_loop_inputs(const LoopProgram& program, uint64_t seed) {

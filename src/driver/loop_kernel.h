@@ -8,6 +8,7 @@
 #include "codegen/common/object_code.h"
 #include "driver/model.h"
 #include "loop/stmt.h"
+#include "program/program.h"
 #include "types/target.h"
 
 namespace tessera {
@@ -21,6 +22,10 @@ ObjectCode compile_loops(const LoopProgram& program, const Target& target, const
 // on this machine. `remarks` (may be null) receives what code generation did not do, and why.
 std::unique_ptr<Model> load_loops(const LoopProgram& program, const Target& target, int num_threads,
                                   std::vector<std::string>* remarks = nullptr);
+
+// A planned program as a module, loaded.
+std::unique_ptr<Model> load_program(Program planned, const Target& target, int num_threads,
+                                    std::vector<std::string>* remarks = nullptr);
 
 // One tensor for each input, the same for the same seed: floats in [-1, 1), small integers, random bools.
 std::vector<Tensor> random_loop_inputs(const LoopProgram& program, uint64_t seed);

@@ -12,8 +12,11 @@
 #include "driver/native_model.h"
 #include "driver/open_sizes.h"
 #include "driver/version.h"
+#include "loop/intrinsic_text.h"
 #include "support/error.h"
+
 #include "support/hash.h"
+#include "support/mapped_file.h"
 
 namespace tessera {
 
@@ -43,6 +46,13 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
   hasher.add(options.compile.fp32);
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   hasher.add(options.tuned_digest);
+  for (const std::string& file : options.compile.kernels) {
+    const std::string text(MappedFile::open(file, "kernel declaration", "TSR-4026")->text());
+    hasher.add(text);
+    for (const TensorIntrinsic* kernel : parse_intrinsics(text, file))
+      for (const std::string& object : kernel->link)
+        hasher.add(MappedFile::open(object, "object file", "TSR-4026")->text());
+  }
   return fmt::format("{}-{:016x}", model_digest(model), hasher.value());
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/api_support.h"
 #include "driver/api_values.h"
 #include "driver/compile.h"
 #include "driver/interpreted_model.h"
@@ -14,19 +15,6 @@
 namespace tessera {
 
 namespace {
-
-// Runs `work`; what it throws becomes a CompileError.
-template <typename Work>
-auto translate_errors(const Work& work) {
-  try {
-    return work();
-  } catch (const UserError& error) {
-    const Diagnostic& d = error.diagnostic();
-    throw CompileError(error.what(), {d.id, d.message, d.node, d.legal, d.hint});
-  } catch (const std::exception& error) {
-    throw CompileError(error.what(), {.id = {}, .message = error.what(), .node = {}, .legal = {}, .hint = {}});
-  }
-}
 
 DriverOptions driver_options(const CompileOptions& options) {
   DriverOptions driver;
@@ -50,12 +38,6 @@ tessera_tensor_info public_info(const TensorInfo& info) {
   check(info.dims.size() <= TESSERA_MAX_RANK, "a tensor of too many dimensions");
   result.rank = static_cast<int32_t>(info.dims.size());
   std::copy(info.dims.begin(), info.dims.end(), result.dims);
-  return result;
-}
-
-std::vector<tessera_tensor_info> public_infos(const std::vector<TensorInfo>& infos) {
-  std::vector<tessera_tensor_info> result;
-  for (const TensorInfo& info : infos) result.push_back(public_info(info));
   return result;
 }
 
@@ -103,6 +85,24 @@ void check_outputs(const std::vector<TensorInfo>& infos, const std::vector<tesse
 }
 
 }  // namespace
+
+std::vector<tessera_tensor_info> public_infos(const std::vector<TensorInfo>& infos) {
+  std::vector<tessera_tensor_info> result;
+  for (const TensorInfo& info : infos) result.push_back(public_info(info));
+  return result;
+}
+
+void run_on(Model& model, const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) {
+  std::vector<Tensor> given;
+  for (const tessera_tensor& tensor : inputs) given.push_back(borrow(tensor));
+  model.bind(std::move(given));
+  check_outputs(model.outputs(), outputs);
+  model.run();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& result = model.results()[i];
+    if (result.num_bytes() > 0) std::memcpy(outputs[i].data, result.bytes(), static_cast<size_t>(result.num_bytes()));
+  }
+}
 
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options) {
   translate_errors([&] { write_module(compile_model(model_path, driver_options(options)), module_path); });
@@ -164,15 +164,7 @@ void Interpreter::run(const std::vector<tessera_tensor>& inputs, const std::vect
            .legal = {},
            .hint = "run it with run_values"});
     }
-    std::vector<Tensor> given;
-    for (const tessera_tensor& tensor : inputs) given.push_back(borrow(tensor));
-    model.bind(std::move(given));
-    check_outputs(model.outputs(), outputs);
-    model.run();
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const Tensor& result = model.results()[i];
-      if (result.num_bytes() > 0) std::memcpy(outputs[i].data, result.bytes(), static_cast<size_t>(result.num_bytes()));
-    }
+    run_on(model, inputs, outputs);
   });
 }
 

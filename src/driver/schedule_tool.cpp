@@ -161,13 +161,17 @@ Intrinsics declared_intrinsics(const std::vector<std::pair<std::string, std::str
   return all;
 }
 
-ScheduledLoops apply_schedules(const ScheduleJob& job) {
-  ScheduledLoops result;
-  result.target = resolve_target(job.compile);
-  result.num_threads = result.target.num_threads;
+OpenedSchedule open_schedule(const ScheduleJob& job) {
+  const Target target = resolve_target(job.compile);
   const Intrinsics declared = declared_intrinsics(job.intrinsics);
-  LoopProgram original = read_kernel(job, declared);
-  Schedule schedule(original, result.target, declared);
+  return {target, Schedule(read_kernel(job, declared), target, declared)};
+}
+
+ScheduledLoops apply_schedules(const ScheduleJob& job) {
+  auto [target, schedule] = open_schedule(job);
+  ScheduledLoops result;
+  result.target = target;
+  result.num_threads = target.num_threads;
   result.original = schedule.program();
   for (const auto& [text, file] : job.traces) replay(schedule, parse_trace(text, file));
   schedule.check_finished();

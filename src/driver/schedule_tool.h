@@ -10,6 +10,7 @@
 #include "driver/options.h"
 #include "loop/intrinsic.h"
 #include "loop/stmt.h"
+#include "schedule/primitives/schedule.h"
 #include "schedule/trace_step.h"
 #include "types/target.h"
 
@@ -28,6 +29,13 @@ struct ScheduleJob {
 // All intrinsics that the texts declare. UserError TSR-3130, TSR-3131; TSR-3132 for a body that does not compute what
 // its pattern does, tried on random numbers.
 Intrinsics declared_intrinsics(const std::vector<std::pair<std::string, std::string>>& texts);
+
+// The program of the job and the target it names, ready to be scheduled; the job's traces are not applied.
+struct OpenedSchedule {
+  Target target;
+  Schedule schedule;
+};
+OpenedSchedule open_schedule(const ScheduleJob& job);
 
 struct ScheduledLoops {
   LoopProgram original, scheduled;

@@ -38,6 +38,7 @@ struct TensorIntrinsic {
   std::vector<std::string> link = {};
   // Of a declared one that has a table entry's emitter: that entry's name.
   std::string like = {};
+  bool always = false;  // of one that is a call: even where it is not measured faster than our own kernel
 };
 
 // The pattern shared by the multiply-add tiles ("outer_fma"):

@@ -60,6 +60,9 @@ class Parser {
       if (reader_.accept("needs")) {
         do result.features.push_back(reader_.quoted("a feature"));
         while (reader_.accept(","));
+      } else if (reader_.accept("use")) {
+        reader_.expect("always");
+        result.always = true;
       } else if (reader_.accept("shape")) {
         reader_.expect("[");
         do shape.push_back(reader_.integer("a number"));
@@ -92,7 +95,7 @@ class Parser {
         do result.link.push_back(file());
         while (reader_.accept(","));
       } else {
-        reader_.fail_expected("needs, shape, pattern, body, emit, call or '}'");
+        reader_.fail_expected("needs, shape, pattern, body, emit, call, use or '}'");
       }
     }
     finish(result, shape);

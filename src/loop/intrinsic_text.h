@@ -7,6 +7,7 @@
 //       for l in 0..16 { y[l] = (y[l] + (a[] * x[l])) }
 //     }
 //     call "axpy16" from "axpy.o"             // one of: call, body, emit
+//     use always                              // of a call for a whole kernel; else only where it is measured faster
 //   }
 //
 // - `call "SYMBOL" from "FILE"[, "FILE"]`: a C function in object files (.o, .a; what they need of each other and no

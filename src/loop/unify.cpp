@@ -313,6 +313,14 @@ std::string pattern_problem(const LoopProgram& program) {
   return problem;
 }
 
+Stmt without_single_iterations(const Stmt& s) {
+  return transform(s, nullptr, [](const Stmt& node) -> Stmt {
+    if (node->kind != StmtKind::kFor || !is_const_int(node->extent, 1) || node->for_kind == ForKind::kParallel)
+      return {};
+    return substitute(node->stmts[0], {{node->var.get(), node->begin}});
+  });
+}
+
 size_t nest_depth(const Stmt& s) { return s->kind == StmtKind::kFor ? 1 + nest_depth(s->stmts[0]) : 0; }
 
 }  // namespace tessera

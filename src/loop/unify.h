@@ -34,6 +34,9 @@ PatternMatch unify(const LoopProgram& pattern, const Stmt& nest);
 // Why the program cannot be a pattern; empty when it can.
 std::string pattern_problem(const LoopProgram& program);
 
+// Without loops of one iteration, but parallel ones.
+Stmt without_single_iterations(const Stmt& s);
+
 // Number of loops that stand directly in each other at the top of the statement.
 size_t nest_depth(const Stmt& s);
 

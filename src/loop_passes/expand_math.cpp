@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "loop/intrinsic.h"
 #include "loop_passes/math_functions.h"
 
 namespace tessera {
@@ -88,13 +89,26 @@ Expr rewrite(const Expr& e) {
   return {};
 }
 
+// A nest that stands for an intrinsic's pattern stays as the pattern has it: other code runs in its place.
+Stmt expand_statement(const Stmt& s) {
+  if (s->kind == StmtKind::kTensorized && s->intrinsic->pattern) return s;
+  auto copy = std::make_shared<StmtNode>(*s.get());
+  for (Stmt& child : copy->stmts) child = expand_statement(child);
+  for (Expr* e : {&copy->begin, &copy->extent, &copy->condition, &copy->value})
+    if (*e) *e = transform(*e, rewrite);
+  for (Expr& index : copy->indices) index = transform(index, rewrite);
+  if (copy->kind == StmtKind::kIf)  // a condition may have become a constant
+    return if_then(copy->condition, copy->stmts[0], copy->stmts.size() > 1 ? copy->stmts[1] : Stmt());
+  return copy->kind == StmtKind::kSeq ? seq(copy->stmts) : Stmt(std::move(copy));
+}
+
 }  // namespace
 
 Expr expand_math(const Expr& e) { return transform(e, rewrite); }
 
 LoopProgram expand_math(const LoopProgram& program) {
   LoopProgram result = program;
-  result.body = transform(program.body, rewrite, nullptr);
+  result.body = expand_statement(program.body);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -134,7 +135,14 @@ std::vector<std::byte> link_shared_object(std::span<const std::byte> object, con
                                    "relro",
                                    "-z",
                                    "text"};
-  for (const std::string& file : options.files) args.push_back(file.c_str());
+  std::vector<std::string> folders;  // where the loader looks for libraries first: where they were found
+  for (const std::string& file : options.files) {
+    args.push_back(file.c_str());
+    if (file.find(".so") == std::string::npos) continue;
+    std::error_code ignored;
+    folders.push_back("-rpath=" + std::filesystem::canonical(file, ignored).parent_path().string());
+  }
+  for (const std::string& folder : folders) args.push_back(folder.c_str());
 
   std::string notes, errors;
   llvm::raw_string_ostream note_stream(notes), error_stream(errors);

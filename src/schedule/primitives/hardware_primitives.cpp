@@ -26,15 +26,6 @@ Stmt with_fma(const Stmt& store_stmt) {
                fma(product->operands[0], product->operands[1], v->operands[second ? 0 : 1]));
 }
 
-// Without loops of one iteration, which split leaves where a factor is 1.
-Stmt without_single_iterations(const Stmt& s) {
-  return transform(s, nullptr, [](const Stmt& node) -> Stmt {
-    if (node->kind != StmtKind::kFor || !is_const_int(node->extent, 1) || node->for_kind == ForKind::kParallel)
-      return {};
-    return substitute(node->stmts[0], {{node->var.get(), node->begin}});
-  });
-}
-
 std::string pattern_text(const TensorIntrinsic& intrinsic) {
   if (intrinsic.pattern && intrinsic.emitter != "outer_dot") {
     const std::string text = print(*intrinsic.pattern);
