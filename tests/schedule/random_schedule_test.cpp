@@ -107,7 +107,7 @@ TEST(RandomSchedules, KeepWhatEveryOperatorComputes) {
       legal += steps > 0;
       total_steps += steps;
     }
-    std::cout << file.stem().string() << ": " << legal << " schedules, " << total_steps << " primitives\n";
+    std::cout << file.stem().string() << ": " << legal << " schedules, " << total_steps << " primitives" << std::endl;
   }
   for (const auto& [name, count] : counts)
     std::cout << "  " << name << ": " << count.second << " of " << count.first << " taken\n";
