@@ -169,7 +169,8 @@ def report(options):
     save_json(result, name.with_suffix(".json"))
     text = (f"{records['cpu']}, one thread, {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "")
             + f", {len(records['runs'])} runs. Trials of the search's own until one was within 95% of the best speed "
-            "that any run confirmed, for each seed; - where none was. Gains are over the rules' choice, medians of the seeds.\n\n" + markdown(table) + "\n")
+            "that any run confirmed, for each seed; - where none was. "
+            "Gains are over the rules' choice, medians of the seeds.\n\n" + markdown(table) + "\n")
     if costs:
         text += f"\nOne prediction, with the features: {statistics.median(costs):.0f} us (median of runs), {max(costs):.0f} us at most.\n"
     if result["ranks"]:

@@ -6,6 +6,7 @@
 
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/runtime_parameter.h"
+#include "import/onnx/tensor_reader.h"
 #include "import/onnx/window_attributes.h"
 
 namespace tessera {
@@ -168,6 +169,9 @@ void import_roi_align(NodeContext& c) {
     c.malformed(fmt::format("mode = {}, output {} by {}, sampling_ratio = {}", mode, rows, columns, samples),
                 "avg or max, extents of at least 1, and a ratio of at least 0");
   if (samples == 0) c.unsupported("sampling_ratio = 0 (as many places as the box is large)");
+  if (!checked_num_elements({std::max<int64_t>(boxes[0], 1), rows, samples, columns, samples}))
+    c.malformed(fmt::format("output {} by {}, sampling_ratio = {}", rows, columns, samples),
+                "at most 2^40 places in all boxes");
   const bool half = transformation == "half_pixel";
   const int64_t count = boxes[0];
   const auto corner = [&](int64_t i) {
