@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "tessera/tessera.h"
 #include "value.h"
@@ -22,6 +23,15 @@ tessera_tensor describe_array(const Array& array, int dtype) {
   for (size_t axis = 0; axis < std::min<size_t>(array.ndim(), TESSERA_MAX_RANK); ++axis)
     tensor.dims[axis] = static_cast<int64_t>(array.shape(axis));
   return tensor;
+}
+
+// ValueError unless there is a dtype for each array.
+template <typename Array>
+std::vector<tessera_tensor> describe_arrays(const std::vector<Array>& arrays, const std::vector<int>& dtypes) {
+  if (arrays.size() != dtypes.size()) throw nanobind::value_error("one dtype for each array is needed");
+  std::vector<tessera_tensor> tensors;
+  for (size_t i = 0; i < arrays.size(); ++i) tensors.push_back(describe_array(arrays[i], dtypes[i]));
+  return tensors;
 }
 
 }  // namespace tessera::python

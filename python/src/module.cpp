@@ -158,11 +158,7 @@ nb::list describe(const Engine& engine, const std::vector<tessera_value_info>& i
 
 void run(Engine& engine, const std::vector<InputArray>& inputs, const std::vector<int>& input_dtypes,
          const std::vector<OutputArray>& outputs, const std::vector<int>& output_dtypes) {
-  if (inputs.size() != input_dtypes.size() || outputs.size() != output_dtypes.size())
-    throw nb::value_error("one dtype for each array is needed");
-  std::vector<tessera_tensor> in, out;
-  for (size_t i = 0; i < inputs.size(); ++i) in.push_back(describe_array(inputs[i], input_dtypes[i]));
-  for (size_t i = 0; i < outputs.size(); ++i) out.push_back(describe_array(outputs[i], output_dtypes[i]));
+  auto in = describe_arrays(inputs, input_dtypes), out = describe_arrays(outputs, output_dtypes);
   const nb::gil_scoped_release release;
   // Packed copies of what Python keeps in whole bytes.
   std::vector<std::unique_ptr<uint8_t[]>> packed;
@@ -202,11 +198,9 @@ std::vector<ValuePtr> run_values(Engine& engine, const std::vector<ValuePtr>& in
 
 std::vector<std::vector<int64_t>> output_shapes(Engine& engine, const std::vector<InputArray>& inputs,
                                                 const std::vector<int>& input_dtypes) {
-  if (inputs.size() != input_dtypes.size()) throw nb::value_error("one dtype for each array is needed");
-  std::vector<tessera_tensor> in;
-  for (size_t i = 0; i < inputs.size(); ++i) in.push_back(describe_array(inputs[i], input_dtypes[i]));
   std::vector<std::vector<int64_t>> shapes;
-  for (const tessera_tensor_info& info : engine.outputs_for(in)) shapes.emplace_back(info.dims, info.dims + info.rank);
+  for (const tessera_tensor_info& info : engine.outputs_for(describe_arrays(inputs, input_dtypes)))
+    shapes.emplace_back(info.dims, info.dims + info.rank);
   return shapes;
 }
 

@@ -87,11 +87,7 @@ void add_schedule(nb::module_& m) {
           "run",
           [](LoopSchedule& s, const std::vector<InputArray>& inputs, const std::vector<int>& input_dtypes,
              const std::vector<OutputArray>& outputs, const std::vector<int>& output_dtypes) {
-            if (inputs.size() != input_dtypes.size() || outputs.size() != output_dtypes.size())
-              throw nb::value_error("one dtype for each array is needed");
-            std::vector<tessera_tensor> in, out;
-            for (size_t i = 0; i < inputs.size(); ++i) in.push_back(describe_array(inputs[i], input_dtypes[i]));
-            for (size_t i = 0; i < outputs.size(); ++i) out.push_back(describe_array(outputs[i], output_dtypes[i]));
+            const auto in = describe_arrays(inputs, input_dtypes), out = describe_arrays(outputs, output_dtypes);
             const nb::gil_scoped_release release;
             s.run(in, out);
           },

@@ -16,6 +16,17 @@ int64_t canonical_int(DType dtype, int64_t value);
 int64_t int_unary(UnaryOp op, DType dtype, int64_t a);
 int64_t int_binary(BinaryOp op, DType dtype, int64_t a, int64_t b);  // comparisons give 0 or 1
 
+// Modulo 2^64.
+inline int64_t wrap_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+inline int64_t wrap_sub(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+inline int64_t wrap_mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
 // kFloorDiv of i64.
 int64_t floor_div(int64_t a, int64_t b);
 

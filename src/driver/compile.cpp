@@ -306,11 +306,6 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
 
 namespace {
 
-// No program does the same for all sizes.
-bool says_sizes_differ(const UserError& error) {
-  return error.diagnostic().id == "TSR-5021" || error.diagnostic().id == "TSR-5022";
-}
-
 // The model with its dimensions open; none where it has no such form.
 std::optional<ImportedModel> flow_instead(const ImportedModel& model) {
   try {
@@ -347,7 +342,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
           return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
         });
       } catch (const UserError& error) {
-        if (!says_sizes_differ(error) || !model.as_flow) throw;
+        if (error.diagnostic().id != "TSR-5022" || !model.as_flow) throw;
         std::optional<ImportedModel> flow = flow_instead(model);
         if (!flow) throw;
         limit = before;

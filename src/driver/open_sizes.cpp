@@ -85,10 +85,11 @@ void refuse_ranges(const CompileOptions& options, const std::string& what) {
 
 void refuse_open_flow(const std::vector<SymbolRange>& symbols) {
   throw UserError(
-      {"TSR-5021",
+      {"TSR-5022",
        fmt::format("--dim {}={}..{}: the model takes steps of a run for some of these sizes, and for others not",
                    symbols[0].var->name, symbols[0].lo, symbols[0].hi),
-       "", "one value", fmt::format("give --dim {}={}", symbols[0].var->name, symbols[0].hi)});
+       "", "models whose sizes alone depend on the named dimensions",
+       fmt::format("give --dim {}={}", symbols[0].var->name, symbols[0].hi)});
 }
 
 namespace {

@@ -24,7 +24,7 @@ void refuse_ranges(const CompileOptions& options, const std::string& what);
 [[noreturn]] void rethrow_for_size(const UserError& error, const std::vector<SymbolRange>& symbols,
                                    const std::vector<int64_t>& values);
 
-// UserError TSR-5021: a model that is a flow for some sizes, and a graph for others, has no program for all.
+// UserError TSR-5022: a model that is a flow for some sizes, and a graph for others, has no program for all.
 [[noreturn]] void refuse_open_flow(const std::vector<SymbolRange>& symbols);
 
 // The program of all sizes. `lower` makes the program of a graph without the passes of these names. UserError TSR-5022

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "arith/int_ops.h"
 #include "interp/scalar_ops.h"
 
 namespace tessera {
@@ -90,16 +91,6 @@ void real_arithmetic(BinaryOp op, DType dtype, const Lanes& a, const Lanes& b, c
 }
 
 bool progression(const Lanes& a) { return a.kind == Kind::kUniform || a.kind == Kind::kAffine; }
-
-int64_t wrap_add(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t wrap_sub(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-}
-int64_t wrap_mul(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
 
 // Progressions small enough that no lane's value and no difference of two overflows.
 bool is_small(const Lanes& a) {

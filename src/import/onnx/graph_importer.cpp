@@ -339,7 +339,8 @@ class GraphImporter {
     return cast;
   }
 
-  // Whether it is a recurrent operator whose number of steps only a run knows; one step of it is no such thing.
+  // Whether it is a recurrent operator that needs a Loop. Of an LSTM and its like one step is an operator of its own,
+  // which does not.
   bool has_open_length(const FlatNode& node) {
     const bool scan = node.proto->op_type() == "Scan";
     if (!is_recurrent(*node.proto) || opset_version(node) < (scan ? 9 : 7) || node.proto->input_size() == 0)

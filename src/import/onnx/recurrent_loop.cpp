@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "import/onnx/dtypes.h"
+
 namespace tessera {
 namespace {
 
@@ -62,9 +64,7 @@ class NodeMaker {
     onnx::TensorProto zero;
     zero.set_data_type(data_type);
     zero.add_dims(1);
-    zero.set_raw_data(std::string(8, '\0').substr(0, data_type == onnx::TensorProto::DOUBLE  ? 8
-                                                     : data_type == onnx::TensorProto::FLOAT ? 4
-                                                                                             : 2));
+    zero.set_raw_data(std::string(static_cast<size_t>(dtype_bits(dtype_of_onnx(data_type).value())) / 8, '\0'));
     return constant("ConstantOfShape", "value", {shape}, std::move(zero));
   }
 
