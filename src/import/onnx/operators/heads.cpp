@@ -15,9 +15,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 ValueId split_heads(NodeContext& c, ValueId x, int64_t heads) {
   const Ints dims = c.dims(x);
-  if (heads < 1 || dims[2] % heads != 0)
+  if (dims.size() != 3 || heads < 1 || dims[2] % heads != 0)
     c.malformed(fmt::format("{} heads for an operand of type {}", heads, c.type(x).to_string()),
-                "a number of heads that divides the last dimension");
+                "a number of heads that divides the last of three dimensions");
   return c.transpose(c.reshape(x, {dims[0], dims[1], heads, dims[2] / heads}), {0, 2, 1, 3});
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr int64_t kMostComparisons = int64_t{1} << 32;
+constexpr double kMostComparisons = 0x1p32;
 
 // Strings are compared by their numbers.
 Ints numbers_of(NodeContext& c, const std::vector<std::string>& texts) {
@@ -50,7 +50,7 @@ void import_tfidf(NodeContext& c) {
   const ValueId sequence = c.reshape(c.cast(x, DType::kI64), {batch, length, 1});
   if (!weights.empty() && weights.size() != places.size())
     c.malformed(fmt::format("{} weights of {} n-grams", weights.size(), places.size()), "a weight for each");
-  int64_t comparisons = 0;
+  double comparisons = 0;
 
   // How often each n-gram that can occur was seen, and the place of its count.
   std::vector<ValueId> counts;  // f32 [batch, n-grams of one size]
@@ -75,10 +75,11 @@ void import_tfidf(NodeContext& c) {
       wanted.push_back(c.ints(column));
     }
     std::optional<ValueId> seen;
-    for (int64_t step = 1; step <= (size == 1 ? 1 : skips + 1); ++step) {
+    // More skips than elements change nothing.
+    for (int64_t step = 1; step <= (size == 1 ? 1 : std::min(skips, length) + 1); ++step) {
       const int64_t starts = length - (size - 1) * step;
       if (starts <= 0) break;
-      comparisons += batch * starts * grams * size;
+      comparisons += static_cast<double>(batch) * static_cast<double>(starts) * static_cast<double>(grams * size);
       if (comparisons > kMostComparisons) c.unsupported("so many n-grams, places and skips");
       std::optional<ValueId> hit;
       for (int64_t k = 0; k < size; ++k) {
