@@ -14,6 +14,7 @@
 #include "graph_passes/move_casts.h"
 #include "graph_passes/move_reshapes.h"
 #include "graph_passes/move_transposes.h"
+#include "graph_passes/multiply_pixels.h"
 #include "graph_passes/open_composites.h"
 #include "graph_passes/pass.h"
 #include "graph_passes/place_slices.h"
@@ -45,6 +46,7 @@ constexpr GraphPass kPipeline[] = {
     {"lower_precision", "Rounds what convolutions and products read to the precision that was asked for", 0,
      lower_precision},
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
+    {"multiply_pixels", "Makes 1x1 convolutions that stand alone products of matrices", 2, multiply_pixels},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"cse", "Merges equal nodes", 1, cse},

@@ -95,7 +95,7 @@ class Generator {
   }
 
   ValueId random_node() {
-    switch (random_.in(0, 24)) {
+    switch (random_.in(0, 26)) {
       case 0:
       case 1: return conv(false);
       case 2: return conv(true);
@@ -109,7 +109,8 @@ class Generator {
       case 10: return repeated(&Generator::view_or_move);
       case 11: return reduce();
       case 12: return window();
-      case 13: return concat_or_resize();
+      case 13:
+      case 25: return concat_or_resize();
       case 14: return matmul();
       case 15: return hard_swish();
       case 16: return padded_window();
@@ -120,6 +121,7 @@ class Generator {
       case 22:
       case 23: return stored_slice();
       case 21: return scaled_conv();
+      case 24: return lone_pointwise_conv();
       default: return between_moves();
     }
   }
@@ -380,6 +382,26 @@ class Generator {
                {"dilations", Ints{1, 1}},
                {"input_dilations", Ints{1, 1}},
                {"groups", groups}});
+  }
+
+  // A 1x1 convolution of many pixels, whose images no other convolution sees.
+  ValueId lone_pointwise_conv() {
+    const ValueId from = any();
+    Ints axes;
+    for (int d = 0; d < graph_.type(from).rank(); ++d) axes.push_back(d);
+    const ValueId sum = op("reduce", {from}, {{"kind", std::string("sum")}, {"axes", axes}, {"keepdims", false}});
+    const int64_t channels = random_.in(1, 5), outputs = random_.in(1, 5);
+    const Ints zeros = {0, 0}, ones = {1, 1};
+    ValueId y = op("conv", {op("mul", {constant({1, channels, 12, 11}), sum}), constant({outputs, channels, 1, 1})},
+                   {{"strides", ones},
+                    {"pads_begin", zeros},
+                    {"pads_end", zeros},
+                    {"dilations", ones},
+                    {"input_dilations", ones},
+                    {"groups", int64_t{1}}});
+    for (int64_t i = random_.in(0, 3); i > 0; --i)
+      y = random_.in(0, 3) ? op("add", {y, constant(broadcastable(dims(y)))}) : op("tanh", {y});
+    return op("reshape", {y}, {{"shape", Ints{outputs, 132}}});
   }
 
   // Rows of what a kernel stores, and their concatenation with another result.
