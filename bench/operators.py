@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Times single operators, compiled by Tessera, beside ONNX Runtime (same model, same inputs, one process) and, where
-bench/onednn_bench.cpp was built, convolutions and matrix products beside oneDNN; all in turn.
+bench/onednn_bench.cpp was built, convolutions and matrix products beside oneDNN; where the Python that TESSERA_PYTHON
+names has LiteRT, those, softmax and attention beside LiteRT's XNNPACK; all in turn.
 
     operators.py [LIST] [--only TEXT]... [--threads 1] [--rounds 7] [--seconds 0.05] [--out bench/results/NAME]
-                 [--min-speed R] [--no-onednn]
+                 [--min-speed R] [--no-onednn] [--no-litert]
 
 LIST is a name in bench/lists (default: operators). Outputs are compared first: integers must be equal, floats agree to
 1e-4 of the largest magnitude (or the case's own tolerance). Then each round times both engines for --seconds each; a
 figure is the median over the rounds of each round's median, "speed" the median of the rounds' (ONNX Runtime's time /
 ours), "best" the same with the faster of ONNX Runtime and oneDNN. oneDNN's figure is its fastest way from the model's
 layout to the model's layout, of all builds at hand; "in its layout" leaves out what changing the layout takes, which
-ours and ONNX Runtime's figures contain.
+ours and ONNX Runtime's figures contain. So does LiteRT's, whose images have their channels last.
 --out NAME writes NAME.json, NAME.md and NAME.png.
 The compiler is build/bin/tessera, or what TESSERA names; the run time is build/lib/libtessera_runtime.so, or what
 TESSERA_RUNTIME names. Exit code: 1 when something does not compile, 2 when outputs differ, 3 when a speed is below
@@ -29,6 +30,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
+import litert
 import onednn
 from operator_models import Case
 from report import ROOT, RUNTIME, TESSERA, cpu_name
@@ -81,13 +83,15 @@ def time_for(run, seconds):
             return statistics.median(times) * 1e6
 
 
-def compare(ours, theirs, onednns, rounds, seconds):
-    """`onednns`: {build: OneDnn}."""
+def compare(ours, theirs, onednns, lite, rounds, seconds):
+    """`onednns`: {build: OneDnn}; `lite`: LiteRt or None."""
     engines = {"tessera": lambda seconds: time_for(ours.run, seconds),
                "onnxruntime": lambda seconds: time_for(theirs.run, seconds)}
     for build, peer in onednns.items():
         for way in peer.ways:
             engines[f"onednn {build} {way}"] = functools.partial(peer.time_for, way)
+    if lite:
+        engines["litert"] = lite.time_for
     for time in engines.values():
         time(WARM_UP_SECONDS)
     times = [{name: time(seconds) for name, time in engines.items()} for _ in range(rounds)]
@@ -100,6 +104,8 @@ def compare(ours, theirs, onednns, rounds, seconds):
         row["onednn_us"] = min(medians[name] for name in whole)
         row["best"] = statistics.median(min(told[name] for name in ("onnxruntime", *whole)) / told["tessera"]
                                         for told in times)
+    if lite:
+        row["litert_us"] = medians["litert"]
     if own:
         row["onednn_own_us"] = min(medians[name] for name in own)
     return row
@@ -143,8 +149,16 @@ def measure(case, args):
         if worst > case.tolerance:
             sys.exit(f"{case.name}: oneDNN {peer.version} is not given the same problem: difference {worst:.1e}")
         row.setdefault("onednn_versions", {})[build] = peer.version
-    row |= compare(ours, theirs, onednns, args.rounds, args.seconds)
-    for peer in onednns.values():
+    lite = litert.LiteRt(args.litert, path, case.inputs, args.threads) if args.litert else None
+    if lite and lite.result is None:
+        lite = None
+    if lite:
+        row["litert_version"] = lite.version
+        worst = difference(lite.result, want[0])
+        if worst > case.tolerance:
+            sys.exit(f"{case.name}: LiteRT is not given the same problem: difference {worst:.1e}")
+    row |= compare(ours, theirs, onednns, lite, args.rounds, args.seconds)
+    for peer in (*onednns.values(), *([lite] if lite else [])):
         peer.close()
     if case.flops:
         row["gflops"] = case.flops / row["tessera_us"] / 1e3
@@ -158,6 +172,8 @@ def table(report):
     head = ["operator", "tessera us", "ONNX Runtime us", "speed", "difference"]
     beside = any("onednn_us" in row for row in report["cases"])
     head += ["oneDNN us", "in its layout", "best"] if beside else []
+    lite = any("litert_us" in row for row in report["cases"])
+    head += ["LiteRT us"] if lite else []
     head += ["GFLOP/s", "of the peak", "ONNX Runtime's"] if peak else []
     rows = [head]
     for row in report["cases"]:
@@ -169,6 +185,8 @@ def table(report):
         if beside:
             cells += [f"{row[key]:{form}}" if key in row else ""
                       for key, form in (("onednn_us", ".1f"), ("onednn_own_us", ".1f"), ("best", ".2f"))]
+        if lite:
+            cells.append(f"{row['litert_us']:.1f}" if "litert_us" in row else "")
         if peak:
             cells += [f"{row['gflops']:.1f}", f"{row['gflops'] / peak:.0%}", f"{row['onnxruntime_gflops'] / peak:.0%}"] \
                 if "gflops" in row else ["", "", ""]
@@ -184,6 +202,9 @@ def description(report):
     versions = sorted({version for row in report["cases"] for version in row.get("onednn_versions", {}).values()})
     if versions:
         text += f"; oneDNN {' and '.join(versions)}, the faster for each case"
+    lite = {row["litert_version"] for row in report["cases"] if "litert_version" in row}
+    if lite:
+        text += f"; LiteRT {' and '.join(sorted(lite))}, in its own layout"
     if "peak_gflops" in report:
         text += f"; measured f32 multiply-add peak: {report['peak_gflops']:.0f} GFLOP/s"
     return text
@@ -234,7 +255,9 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--min-speed", type=float, default=0)
     parser.add_argument("--no-onednn", action="store_true")
+    parser.add_argument("--no-litert", action="store_true")
     args = parser.parse_args()
+    args.litert = None if args.no_litert else litert.python()
     WORK.mkdir(parents=True, exist_ok=True)
     listed = json.loads((ROOT / f"bench/lists/{args.list}.json").read_text())
     version = subprocess.run([TESSERA, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
@@ -243,6 +266,8 @@ def main():
               "rounds": args.rounds, "seconds": args.seconds, "cases": []}
     if not args.no_onednn and not onednn.programs():
         print("oneDNN is left out: there is no build/bin/onednn_bench_* (bench/README.md says how to build it)")
+    if not args.no_litert and not args.litert:
+        print("LiteRT is left out: TESSERA_PYTHON names no Python that has ai-edge-litert and onnx (bench/README.md)")
     if listed.get("peak"):
         report["peak_gflops"] = measured_peak(args.threads)
         print(f"peak: {report['peak_gflops']:.1f} GFLOP/s of f32 multiply-adds")
@@ -266,6 +291,8 @@ def main():
         if "best" in row:
             print(f"{'':<44} oneDNN {row['onednn_us']:.1f} us, in its layout {row.get('onednn_own_us', math.nan):.1f} us, "
                   f"best of both / ours {row['best']:.2f}", flush=True)
+        if "litert_us" in row:
+            print(f"{'':<44} LiteRT {row['litert_us']:.1f} us", flush=True)
     if args.out:
         write(report, args.out)
     return status

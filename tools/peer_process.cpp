@@ -59,6 +59,9 @@ const std::vector<PeerKind>& peer_kinds() {
        "iree-base-compiler iree-base-runtime onnx", kIreeAdapter},
       {"tvm", "TVM", "apache-tvm, onnx and numpy", "apache-tvm onnx", kTvmAdapter},
       {"mnn", "MNN", "mnn, onnx and numpy", "mnn onnx", kMnnAdapter},
+      {"torch", "PyTorch", "torch, onnx2torch, onnx and numpy", "torch torchvision onnx2torch onnx", kTorchAdapter},
+      {"torch-compile", "PyTorch's Inductor", "torch, onnx2torch, onnx and numpy", "torch torchvision onnx2torch onnx",
+       kTorchAdapter},
   };
   return kinds;
 }
@@ -76,7 +79,7 @@ const PeerKind& find_peer_kind(std::string_view name) {
                    .message = fmt::format("--against '{}' is no engine to measure beside", name),
                    .node = {},
                    .legal = peer_names(),
-                   .hint = name == "torch" ? "it does not read ONNX models" : "separate several by commas"});
+                   .hint = "separate several by commas"});
 }
 
 PeerError::PeerError(const PeerKind& kind, std::string reason)
