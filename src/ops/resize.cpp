@@ -143,7 +143,7 @@ Place place_of(Coordinate mode, const Expr& o, int64_t output, const Expr& input
   }
   const auto [p, q] = as_ratio(scale, output, input);
   // The middles agree when the scale is the ratio of the extents.
-  if (mode == kHalfPixelSymmetric && p && equal_extents(input * Expr(p), Expr(output * q))) mode = kHalfPixel;
+  if (mode == kHalfPixelSymmetric && p && equal_extents(input * Expr(p), Expr(output) * Expr(q))) mode = kHalfPixel;
   if (p && mode != kHalfPixelSymmetric) {
     const Expr middle = (Expr(2) * o + Expr(1)) * Expr(q);
     switch (mode) {

@@ -33,6 +33,14 @@ std::vector<WindowDim> window_dims(const OpContext& ctx, const Shape& extents, c
 }
 
 Expr window_count(const OpContext& ctx, const WindowDim& dim, size_t spatial_dim) {
+  const auto require_reach = [&](const Expr& count, int64_t distance) {
+    if (const auto known = as_int(count); known && *known > kMaxExtent / distance)
+      ctx.fail("TSR-2025",
+               fmt::format("spatial dimension {}: {} elements that lie {} apart", spatial_dim, *known, distance),
+               "places up to 2^40");
+  };
+  require_reach(dim.extent, dim.input_dilation);
+  require_reach(dim.window, dim.dilation);
   const Expr padded = dilated_extent(dim) + Expr(dim.pad_begin) + Expr(dim.pad_end);
   const Expr count = simplify(floordiv(padded - window_span(dim), dim.stride) + Expr(1));
   if (const auto known = as_int(count); known && *known <= 0)

@@ -42,7 +42,7 @@ constexpr std::array kRows = {
 
 }  // namespace
 
-std::optional<DType> dtype_of_onnx(int data_type) {
+std::optional<DType> dtype_of_onnx(int64_t data_type) {
   for (const Row& row : kRows)
     if (row.onnx == data_type) return row.dtype;
   return std::nullopt;
@@ -54,8 +54,9 @@ int onnx_of_dtype(DType dtype) {
   throw InternalError("a dtype without an ONNX number");
 }
 
-std::string onnx_dtype_name(int data_type) {
-  if (onnx::TensorProto::DataType_IsValid(data_type))
+std::string onnx_dtype_name(int64_t data_type) {
+  if (const auto number = static_cast<int>(data_type);
+      number == data_type && onnx::TensorProto::DataType_IsValid(number))
     return onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(data_type));
   return "number " + std::to_string(data_type);
 }

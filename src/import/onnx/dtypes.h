@@ -1,6 +1,7 @@
 // ONNX element types and ours.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -9,10 +10,10 @@
 namespace tessera {
 
 // `data_type` is a TensorProto.DataType number; empty for those that we do not have (complex, 6-bit floats).
-std::optional<DType> dtype_of_onnx(int data_type);
+std::optional<DType> dtype_of_onnx(int64_t data_type);
 int onnx_of_dtype(DType dtype);
 // "FLOAT16", or the number when the schema has no name for it.
-std::string onnx_dtype_name(int data_type);
+std::string onnx_dtype_name(int64_t data_type);
 // The number of such a name; -1 when the schema does not have it.
 int onnx_dtype_number(const std::string& name);
 

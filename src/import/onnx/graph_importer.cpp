@@ -486,7 +486,7 @@ class GraphImporter {
     handle(context, importer);
     if (const auto unread = context.attrs.unread(); !unread.empty())
       throw UnsupportedNode{fmt::format("attribute '{}' is not supported", fmt::join(unread, "', '"))};
-    for (size_t i = first_value; i < graph_.values().size(); ++i) check_size(static_cast<ValueId>(i), node);
+    for (size_t i = first_value; i < graph_.values().size(); ++i) context.check_size(static_cast<ValueId>(i));
     if (strings) mark_strings(context);
     for (const auto& [name, binding] : context.results()) {
       if (binding.is_value()) bind(name, binding.value, first_value);
@@ -649,17 +649,6 @@ class GraphImporter {
       state_.checks.resize(checks);
       return *std::move(reason);
     }
-  }
-
-  void check_size(ValueId id, const FlatNode& node) const {
-    const auto dims = static_dims(graph_.type(id).shape);
-    check(dims.has_value(), "an imported value has a symbolic shape");
-    if (!checked_num_elements(*dims))
-      throw UserError(
-          {"TSR-1023",
-           fmt::format("a result of {} has the shape {}", node.proto->op_type(), to_string(graph_.type(id).shape)),
-           node.label, "at most 2^40 elements",
-           "give the model smaller inputs, with --dim or --shape where they are open"});
   }
 
   // The value takes over the ONNX name when this node made it and the name is free.

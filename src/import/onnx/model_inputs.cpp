@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "import/onnx/dtypes.h"
 #include "import/onnx/flow_types.h"
@@ -138,9 +139,15 @@ class Resolver {
       ModelInput resolved{input.name, {input.wrappers, input.dtype, input.key, std::nullopt}};
       if (input.has_rank) resolved.type.dims = dims;
       if (input.has_rank && !resolved.type.is_fixed()) resolved.type.most = most;
-      if (resolved.type.is_fixed() && !checked_num_elements(dims))
-        throw UserError({"TSR-1023", fmt::format("input '{}' has the shape [{}]", input.name, fmt::join(dims, ",")), "",
-                         "at most 2^40 elements", "give sizes that fit in memory"});
+      // Of open dimensions, and those of what a sequence holds, the known ones count.
+      std::vector<int64_t> known;
+      std::copy_if(dims.begin(), dims.end(), std::back_inserter(known), [](int64_t d) { return d >= 0; });
+      if (dims.size() > kMostDims || !checked_num_elements(known))
+        throw UserError(
+            {"TSR-1023",
+             dims.size() > kMostDims ? fmt::format("input '{}' has {} dimensions", input.name, dims.size())
+                                     : fmt::format("input '{}' has the shape [{}]", input.name, fmt::join(dims, ",")),
+             "", fmt::format("at most 2^40 elements, and {} dimensions", kMostDims), "give sizes that fit in memory"});
       result.push_back(std::move(resolved));
     }
     return result;

@@ -105,7 +105,6 @@ std::optional<std::vector<int64_t>> NodeContext::declared_dims(int output) const
 }
 
 std::vector<int64_t> NodeContext::require_declared(int i, const std::string& name, int output) {
-  constexpr size_t kMostDims = 64;  // far more than any operator's result has
   if (const auto dims = declared_dims(output); dims && dims->size() <= kMostDims && checked_num_elements(*dims))
     return *dims;
   unsupported(
@@ -274,12 +273,29 @@ void NodeContext::check_shape(const std::vector<int64_t>& dims) const {
     malformed(fmt::format("a result would have the shape [{}]", fmt::join(dims, ",")), "at most 2^40 elements");
 }
 
+void NodeContext::check_size(ValueId v) const {
+  const Shape& shape = type(v).shape;
+  const auto dims = static_dims(shape);
+  check(dims.has_value(), "an imported value has a symbolic shape");
+  if (dims->size() > kMostDims)
+    throw UserError({"TSR-1023", fmt::format("a result of {} has {} dimensions", op_type(), dims->size()), label(),
+                     fmt::format("at most {} dimensions", kMostDims), ""});
+  if (!checked_num_elements(*dims))
+    throw UserError({"TSR-1023", fmt::format("a result of {} has the shape {}", op_type(), to_string(shape)), label(),
+                     "at most 2^40 elements",
+                     "give the model smaller inputs, with --dim or --shape where they are open"});
+}
+
 ValueId NodeContext::op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
-  return state_.builder.add(state_.ops.get(name), std::move(inputs), std::move(attrs));
+  const ValueId result = state_.builder.add(state_.ops.get(name), std::move(inputs), std::move(attrs));
+  check_size(result);
+  return result;
 }
 
 ValueId NodeContext::composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
-  return add_composite(state_.builder, state_.ops, name, std::move(inputs), std::move(attrs)).at(0);
+  const ValueId result = add_composite(state_.builder, state_.ops, name, std::move(inputs), std::move(attrs)).at(0);
+  check_size(result);
+  return result;
 }
 
 ValueId NodeContext::constant_value(Tensor tensor) {
@@ -334,6 +350,13 @@ ValueId NodeContext::reduce(const std::string& kind, ValueId v, std::vector<int6
 ValueId NodeContext::iota(std::vector<int64_t> dims, int64_t axis, DType dtype) {
   check_shape(dims);
   return op("iota", {}, {{"shape", std::move(dims)}, {"axis", axis}, {"dtype", dtype}});
+}
+
+ValueId NodeContext::zeros(DType dtype, std::vector<int64_t> dims) {
+  constexpr int64_t kMostStored = int64_t{1} << 20;
+  check_shape(dims);
+  if (*checked_num_elements(dims) <= kMostStored) return constant_value(Tensor(dtype, std::move(dims)));
+  return broadcast(scalar(dtype, 0), std::move(dims));
 }
 
 ValueId NodeContext::per_channel(ValueId vector, int rank) {

@@ -187,7 +187,11 @@ class NodeContext {
   [[noreturn]] void malformed(const std::string& found, const std::string& legal, const std::string& hint = "") const;
   [[noreturn]] void unsupported(const std::string& reason) const { throw UnsupportedNode{reason}; }
 
+  // UserError TSR-1023 unless `v` has at most 2^40 elements, its empty dimensions not counted, and 64 dimensions.
+  void check_size(ValueId v) const;
+
   // ---- building ----
+  // Each value that is made passes check_size: products of extents of one value do not overflow.
   const OpDef* find_op(const std::string& name) const { return state_.ops.find(name); }
   ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
   ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
@@ -202,6 +206,7 @@ class NodeContext {
   ValueId slice(ValueId v, std::vector<int64_t> starts, std::vector<int64_t> sizes, std::vector<int64_t> steps);
   ValueId reduce(const std::string& kind, ValueId v, std::vector<int64_t> axes, bool keepdims);
   ValueId iota(std::vector<int64_t> dims, int64_t axis, DType dtype = DType::kI64);
+  ValueId zeros(DType dtype, std::vector<int64_t> dims);  // a constant unless that is large
   ValueId add(ValueId a, ValueId b) { return op("add", {a, b}); }
   ValueId sub(ValueId a, ValueId b) { return op("sub", {a, b}); }
   ValueId mul(ValueId a, ValueId b) { return op("mul", {a, b}); }

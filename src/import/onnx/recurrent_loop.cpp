@@ -250,10 +250,10 @@ int64_t item(const onnx::NodeProto& node, const std::string& name, int i) {
 
 std::vector<onnx::NodeProto> loop_of_scan(const onnx::NodeProto& node, std::string& reason) {
   const onnx::AttributeProto* given = find_attribute(node, "body");
-  const auto scanned = static_cast<int>(int_attribute(node, "num_scan_inputs", 0));
-  const int states = node.input_size() - scanned;
-  if (!given || scanned < 1 || states < 0 || given->g().input_size() != node.input_size() ||
-      given->g().output_size() < states) {
+  const int64_t declared = int_attribute(node, "num_scan_inputs", 0);
+  const bool fits = declared >= 1 && declared <= node.input_size();
+  const int scanned = fits ? static_cast<int>(declared) : 0, states = node.input_size() - scanned;
+  if (!given || !fits || given->g().input_size() != node.input_size() || given->g().output_size() < states) {
     reason = "a body that does not fit its operands";
     return {};
   }

@@ -117,6 +117,9 @@ Tensor tensor_from_proto(const TensorProto& proto, const std::shared_ptr<const v
   if (!count)
     fail_data(label, fmt::format("the tensor has the shape [{}]", fmt::join(dims, ",")),
               "dimensions of zero or more, and at most 2^40 elements");
+  if (dims.size() > kMostDims)
+    fail_data(label, fmt::format("the tensor has {} dimensions", dims.size()),
+              fmt::format("at most {} dimensions", kMostDims));
   if (proto.has_segment()) fail_data(label, "the tensor is stored in segments", "tensors in one piece");
 
   if (*dtype == DType::kString) {

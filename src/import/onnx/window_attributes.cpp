@@ -48,6 +48,8 @@ WindowAttributes read_window(NodeContext& c, const Ints& extents, Ints kernel, b
                   fmt::format("{} entries of at least 1", rank));
   } else {
     w.kernel = std::move(kernel);
+    if (std::any_of(w.kernel.begin(), w.kernel.end(), [](int64_t k) { return k > kMax; }))
+      c.malformed(fmt::format("weights with a kernel of [{}]", fmt::join(w.kernel, ",")), "extents of up to 2^31");
     const Ints declared = c.attrs.get_ints("kernel_shape");
     if (!declared.empty() && declared != w.kernel)
       c.malformed(fmt::format("kernel_shape = [{}]", fmt::join(declared, ",")),

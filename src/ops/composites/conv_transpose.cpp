@@ -61,6 +61,9 @@ std::vector<ValueId> conv_transpose(CompositeBody& b) {
   Ints begin, end;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t kernel = b.static_extent(w.shape[d + 2], "a kernel extent");
+    if (kernel > kMaxExtent / dilations[d])
+      ctx.fail("TSR-2025", fmt::format("dilations = {} for weights {}", join(dilations), to_string(w.shape)),
+               "a kernel that reaches up to 2^40");
     const int64_t reach = dilations[d] * (kernel - 1);
     begin.push_back(reach - pads_begin[d]);
     end.push_back(reach - pads_end[d] + more[d]);

@@ -114,7 +114,7 @@ void import_attention(NodeContext& c) {
   if (mode == 2) c.out(3, scores);
 
   ValueId weights;
-  const auto precision = dtype_of_onnx(static_cast<int>(c.attrs.get_int("softmax_precision", 0)));
+  const auto precision = dtype_of_onnx(c.attrs.get_int("softmax_precision", 0));
   const ValueId wide = precision ? c.cast(scores, *precision) : scores;
   if (mask.value) weights = guarded_softmax(c, wide);
   else weights = c.composite("softmax", {wide}, {{"axis", int64_t{3}}});
@@ -139,7 +139,7 @@ void import_flex_attention(NodeContext& c) {
   const DType dtype = c.dtype(q);
   double scale = c.attrs.get_float("scale", 0);
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q_dims[3]));
-  const auto precision = dtype_of_onnx(static_cast<int>(c.attrs.get_int("softmax_precision", 0)));
+  const auto precision = dtype_of_onnx(c.attrs.get_int("softmax_precision", 0));
   const DType wide = precision ? *precision : dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   const auto scaled = [&](ValueId x) { return c.mul(x, c.scalar(dtype, std::sqrt(scale))); };
   const ValueId rows = c.reshape(scaled(q), {batch, kv_heads, heads / kv_heads * queries, q_dims[3]});

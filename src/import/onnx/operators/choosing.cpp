@@ -10,6 +10,7 @@
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/structures.h"
 #include "import/onnx/runtime_parameter.h"
+#include "import/onnx/tensor_reader.h"
 
 namespace tessera {
 namespace {
@@ -24,7 +25,7 @@ int64_t product(const Ints& dims) { return std::accumulate(dims.begin(), dims.en
 // run.
 std::optional<int64_t> declared_count(NodeContext& c, int i, size_t rank, size_t axis) {
   const auto dims = c.declared_dims(i);
-  if (!dims || dims->size() != rank) return std::nullopt;
+  if (!dims || dims->size() != rank || !checked_num_elements(*dims)) return std::nullopt;
   return (*dims)[axis];
 }
 
@@ -48,8 +49,7 @@ Found find_true(NodeContext& c, ValueId mask, std::optional<int64_t> declared, i
   std::optional<ValueId> open;
   if (declared) require_count(c, 0, axis, sum, count);
   else open = sum;
-  if (n == 0 || count == 0)
-    return {c.constant_value(Tensor(DType::kI64, {count})), c.constant_value(Tensor(DType::kBool, {count})), open};
+  if (n == 0 || count == 0) return {c.zeros(DType::kI64, {count}), c.zeros(DType::kBool, {count}), open};
   // Number i that is true goes to the place that as many true ones precede.
   const ValueId before = c.sub(running_sum(c, c.cast(mask, DType::kI64), 0), number(c, 1));
   const ValueId to = c.op("select", {mask, before, number(c, -1)});
@@ -62,7 +62,7 @@ ValueId gathered(NodeContext& c, ValueId x, const Found& found, int64_t axis) {
   const Ints dims = c.dims(x);
   Ints along(dims.size(), 1), result = dims;
   along[static_cast<size_t>(axis)] = result[static_cast<size_t>(axis)] = c.dims(found.places)[0];
-  if (product(result) == 0) return c.constant_value(Tensor(c.dtype(x), result));
+  if (checked_num_elements(result) == 0) return c.zeros(c.dtype(x), result);
   if (product(dims) == 0) c.unsupported("a choice among no elements");
   const ValueId y = c.op("gather", {x, found.places}, {{"axis", axis}});
   return c.op("select", {c.reshape(found.there, along), y, c.scalar_like(y, 0)});
@@ -247,8 +247,9 @@ void import_non_max_suppression(NodeContext& c) {
   int64_t most = n;  // for each class
   std::optional<ValueId> limit;
   if (!c.has(2)) most = 0;
-  else if (const auto known = c.constant(c.in(2))) most = std::clamp<int64_t>(known->get_int(0), 0, n);
-  else limit = scalar(2);
+  else if (const ValueId given = scalar(2); const auto known = c.constant(given))
+    most = std::clamp<int64_t>(known->get_int(0), 0, n);
+  else limit = given;
   if (most == 0 || product(dims) == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
   const auto declared = declared_count(c, 0, 2, 0);
   if (declared) most = std::min(most, *declared + 1);  // one more, to see that there are no further ones

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/tensor_reader.h"
 #include "import/onnx/window_attributes.h"
 
 namespace tessera {
@@ -59,7 +60,7 @@ ValueId centred(NodeContext& c, ValueId x, int input, int axis) {
   const Ints dims = c.dims(zero);
   if (c.type(zero).num_elements() == 1) {
     zero = c.reshape(zero, {});
-  } else if (dims.size() == 1) {
+  } else if (dims.size() == 1 && axis < c.rank(x)) {
     Ints shape(static_cast<size_t>(c.rank(x)), 1);
     shape[static_cast<size_t>(axis)] = dims[0];
     zero = c.reshape(zero, shape);
@@ -117,6 +118,10 @@ void import_conv_transpose(NodeContext& c) {
                   fmt::format("{} entries of at least 0", rank));
   };
   check_list("output_padding", more);
+  for (size_t d = 0; d < rank; ++d)
+    if (extents[d] > kMaxTensorElements / window.strides[d])
+      c.malformed(fmt::format("strides = [{}] for {}", fmt::join(window.strides, ","), c.type(x).to_string()),
+                  "a result of at most 2^40 elements");
   const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
   if (wanted.empty() && same)
     for (size_t d = 0; d < rank; ++d) wanted.push_back(extents[d] * window.strides[d]);

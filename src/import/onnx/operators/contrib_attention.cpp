@@ -24,6 +24,8 @@ struct Scores {
   ValueId attend(NodeContext& c) const {
     const Ints q_dims = c.dims(q), k_dims = c.dims(k), v_dims = c.dims(v);
     const int64_t batch = q_dims[0], heads = q_dims[1], queries = q_dims[2], keys = k_dims[2], kv_heads = k_dims[1];
+    if (kv_heads < 1 || heads % kv_heads != 0)
+      c.malformed(fmt::format("{} heads of queries and {} of keys", heads, kv_heads), "a multiple");
     const DType dtype = c.dtype(q);
     const DType wide = dtype_bits(dtype) < 32 ? DType::kF32 : dtype;
     if (!bias.value && softcap == 0 && heads == kv_heads)
@@ -262,7 +264,8 @@ void import_group_query_attention(NodeContext& c) {
   const bool rotary = c.attrs.get_int("do_rotary", 0) != 0;
   const bool interleaved = c.attrs.get_int("rotary_interleaved", 0) != 0;
   const int64_t window = c.attrs.get_int("local_window_size", -1);
-  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
+  constexpr int64_t kMostHeads = 1 << 20;
+  if (heads < 1 || kv_heads < 1 || heads > kMostHeads || heads % kv_heads != 0)
     c.malformed(fmt::format("{} heads of queries and {} of keys", heads, kv_heads), "a multiple");
   require_rank(c, 0, 3);
   Scores scores{};

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/tensor_reader.h"
 
 namespace tessera {
 namespace {
@@ -85,8 +86,11 @@ void import_matmul_nbits(NodeContext& c) {
   c.attrs.ignore("accuracy_level");  // at least as exact as every level
   c.attrs.ignore("weight_prepacked");
   if (bits != 2 && bits != 4 && bits != 8) c.unsupported(fmt::format("bits = {}", bits));
-  if (k < 1 || n < 1 || block < 16 || (block & (block - 1)) != 0)
-    c.malformed(fmt::format("K = {}, N = {}, block_size = {}", k, n, block), "positive, and a power of two from 16 on");
+  constexpr int64_t kMost = int64_t{1} << 31;
+  const bool fits = k >= 1 && n >= 1 && block >= 16 && k <= kMost && n <= kMost && block <= kMost;
+  if (!fits || (block & (block - 1)) != 0 || !checked_num_elements({n, (k + block - 1) / block, block}))
+    c.malformed(fmt::format("K = {}, N = {}, block_size = {}", k, n, block),
+                "positive, a power of two from 16 on, and at most 2^40 weights");
   const ValueId a = c.in(0);
   const int64_t blocks = (k + block - 1) / block, bytes = block * bits / 8;
   if (c.type(c.in(1)).num_elements() != n * blocks * bytes || c.dtype(c.in(1)) != DType::kU8)

@@ -79,7 +79,7 @@ ValueId stacked(NodeContext& c, const std::vector<ValueId>& parts, int64_t axis)
 ValueId none_stacked(NodeContext& c, ValueId part, int64_t axis) {
   Ints dims = c.dims(part);
   dims.insert(dims.begin() + std::min<int64_t>(axis, std::ssize(dims)), 0);
-  return c.mark_like(c.constant_value(Tensor(c.dtype(part), dims)), part);
+  return c.mark_like(c.zeros(c.dtype(part), dims), part);
 }
 
 // `counts`, when given, says whether the step takes place.
@@ -115,7 +115,7 @@ struct ScanPlan {
         Ints dims = c.dims(inputs[i]);
         if (steps == 0) {  // only for the types of the outputs
           dims.erase(dims.begin() + input_axes[i]);
-          operands.push_back(c.mark_like(c.constant_value(Tensor(c.dtype(inputs[i]), dims)), inputs[i]));
+          operands.push_back(c.mark_like(c.zeros(c.dtype(inputs[i]), dims), inputs[i]));
         } else {
           operands.push_back(at(c, inputs[i], input_axes[i], input_backwards[i] != 0 ? steps - 1 - t : t));
         }

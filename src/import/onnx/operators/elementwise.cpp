@@ -159,9 +159,9 @@ void import_where(NodeContext& c) {
 void import_cast(NodeContext& c) {
   c.require_inputs(1, 1);
   // Before opset 6 the data type is given by its name.
-  const int number =
-      c.version() < 6 ? onnx_dtype_number(c.attrs.get_string("to", "")) : static_cast<int>(c.attrs.require_int("to"));
-  if (number < 0) c.malformed(fmt::format("to is '{}'", c.attrs.get_string("to", "")), "the name of a data type");
+  const int64_t number = c.version() < 6 ? onnx_dtype_number(c.attrs.get_string("to", "")) : c.attrs.require_int("to");
+  if (c.version() < 6 && number < 0)
+    c.malformed(fmt::format("to is '{}'", c.attrs.get_string("to", "")), "the name of a data type");
   const auto to = dtype_of_onnx(number);
   if (!to) c.unsupported(fmt::format("a cast to the data type {}", onnx_dtype_name(number)));
   check_round_mode(c, *to);
@@ -170,7 +170,7 @@ void import_cast(NodeContext& c) {
 
 void import_bit_cast(NodeContext& c) {
   c.require_inputs(1, 1);
-  const auto number = static_cast<int>(c.attrs.require_int("to"));
+  const int64_t number = c.attrs.require_int("to");
   const auto to = dtype_of_onnx(number);
   const ValueId x = c.in(0);
   if (!to || *to == DType::kString) c.unsupported(fmt::format("to = {}", onnx_dtype_name(number)));
@@ -223,6 +223,8 @@ void import_dropout(NodeContext& c) {
   if (c.version() < 12 || !c.has(2)) return pass();
   const auto known = [&](int i) { return c.has(i) && !c.is_runtime(i); };
   if (known(1) && c.const_float(1, "ratio") == 0) return pass();
+  if (c.type(c.in(2)).num_elements() != 1)
+    c.malformed(fmt::format("training_mode of type {}", c.type(c.in(2)).to_string()), "one element");
   if (known(2) && c.const_tensor(2, "training_mode").get_int(0) == 0) return pass();
   const ValueId training = c.reshape(c.cast(c.in(2), DType::kBool), {});
   const ValueId ratio = c.has(1) ? c.cast(c.reshape(c.in(1), {}), DType::kF64) : c.scalar(DType::kF64, 0.5);

@@ -319,7 +319,7 @@ void import_stft(NodeContext& c) {
 void import_mel_weight_matrix(NodeContext& c) {
   c.require_inputs(5, 5);
   const auto to = c.attrs.get_int("output_datatype", 1);
-  const auto dtype = dtype_of_onnx(static_cast<int>(to));
+  const auto dtype = dtype_of_onnx(to);
   if (!dtype || *dtype == DType::kString) c.unsupported(fmt::format("output_datatype = {}", to));
   int64_t bins = 0, lines = 0;
   const auto declared = c.declared_dims(0);

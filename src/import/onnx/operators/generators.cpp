@@ -15,7 +15,7 @@ namespace {
 
 DType dtype_attribute(NodeContext& c, const std::string& name, DType fallback) {
   if (!c.attrs.has(name)) return fallback;
-  const auto number = static_cast<int>(c.attrs.get_int(name, 0));
+  const int64_t number = c.attrs.get_int(name, 0);
   const auto dtype = dtype_of_onnx(number);
   if (!dtype || *dtype == DType::kString) c.unsupported(fmt::format("{} = {}", name, onnx_dtype_name(number)));
   return *dtype;
@@ -34,7 +34,7 @@ int64_t range_count(NodeContext& c, const Tensor& start, const Tensor& limit, co
     const double step = delta.get_double(0);
     const double count = std::ceil((limit.get_double(0) - start.get_double(0)) / step);
     if (step == 0 || !(count < 1e12)) fail();
-    return std::max<int64_t>(0, static_cast<int64_t>(count));
+    return static_cast<int64_t>(std::max(0.0, count));
   }
   __extension__ typedef __int128 Wide;  // differences of two i64 do not overflow it
   const Wide step = delta.get_int(0);

@@ -38,16 +38,19 @@ struct Patches {
 // Each pixel gathers the values of the patches that cover it. x [N, C, K * L].
 ValueId gathered_patches(NodeContext& c, ValueId x, const Patches& p, const Ints& block, int64_t blocks) {
   Ints counts(p.rank());
+  int64_t all_patches = 1;
   for (size_t d = 0; d < p.rank(); ++d) {
     const int64_t room = p.image[d] + p.pads[d] + p.pads[d + p.rank()] - p.dilations[d] * (block[d] - 1) - 1;
     counts[d] = room < 0 ? 0 : room / p.strides[d] + 1;
+    if (__builtin_mul_overflow(all_patches, counts[d], &all_patches)) c.unsupported("so many patches");
   }
-  if (product(counts) != blocks)
+  if (all_patches != blocks)
     c.malformed(
-        fmt::format("{} patches, of which an image of [{}] has {}", blocks, fmt::join(p.image, ","), product(counts)),
+        fmt::format("{} patches, of which an image of [{}] has {}", blocks, fmt::join(p.image, ","), all_patches),
         "as many patches as the image has");
   const int64_t pixels = product(p.image), size = product(block);
-  if (pixels > kMostPlaces || size * blocks > kMostPlaces) c.unsupported("patches of so many values");
+  if (pixels > kMostPlaces || size > kMostPlaces / std::max<int64_t>(blocks, 1))
+    c.unsupported("patches of so many values");
   std::vector<Ints> sources(static_cast<size_t>(pixels));
   size_t widest = 1;
   for (int64_t k = 0; k < size; ++k)
@@ -84,7 +87,8 @@ ValueId gathered_patches(NodeContext& c, ValueId x, const Patches& p, const Ints
 // The same when only the run knows how large a patch is: a product with a matrix that says which value goes where.
 ValueId searched_patches(NodeContext& c, ValueId x, const Patches& p, ValueId block, int64_t size, int64_t blocks) {
   const int64_t pixels = product(p.image);
-  if (size * blocks * pixels > kMostLooks) c.unsupported("so large an image with patches whose shape is not constant");
+  if (const auto looks = checked_num_elements({size, blocks, pixels}); !looks || *looks > kMostLooks)
+    c.unsupported("so large an image with patches whose shape is not constant");
   const auto number = [&](int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); };
   const auto extent = [&](size_t d) {
     const ValueId e = c.reshape(c.slice(block, {static_cast<int64_t>(d)}, {1}, {1}), {});
@@ -182,10 +186,12 @@ void import_col2im(NodeContext& c) {
     channels = declared->at(1);
   }
   const int64_t size = channels == 0 ? 0 : dims[1] / channels;
-  const ValueId values = c.reshape(x, {dims[0], channels, size * dims[2]});
   Ints result = {dims[0], channels};
   result.insert(result.end(), p.image.begin(), p.image.end());
-  if (product(result) == 0) return c.out(0, c.constant_value(Tensor(c.dtype(x), result)));
+  if (!checked_num_elements(result))
+    c.malformed(fmt::format("a result of shape [{}]", fmt::join(result, ",")), "at most 2^40 elements");
+  const ValueId values = c.reshape(x, {dims[0], channels, size * dims[2]});
+  if (product(result) == 0) return c.out(0, c.zeros(c.dtype(x), result));
   const ValueId y =
       block ? gathered_patches(c, values, p, *block, dims[2]) : searched_patches(c, values, p, c.in(2), size, dims[2]);
   c.out(0, c.reshape(y, result));
@@ -214,8 +220,9 @@ void import_affine_grid(NodeContext& c) {
   for (const int64_t extent : image)
     if (extent < 0 || extent > (1 << 24))
       c.malformed(fmt::format("an image of [{}]", fmt::join(image, ",")), "extents of 0 to 2^24");
-  const int64_t pixels = product(image);
-  if (pixels > kMostPlaces) c.unsupported("so large a grid");
+  const auto counted = checked_num_elements(image);
+  if (!counted || *counted > kMostPlaces) c.unsupported("so large a grid");
+  const int64_t pixels = *counted;
   // Coordinates of the last dimension first, then 1.
   const auto width = static_cast<int64_t>(rank) + 1;
   Tensor grid(c.dtype(theta), {pixels, width});
@@ -233,7 +240,7 @@ void import_affine_grid(NodeContext& c) {
   Ints result = {dims[0]};
   result.insert(result.end(), image.begin(), image.end());
   result.push_back(dims[1]);
-  if (product(result) == 0) return c.out(0, c.constant_value(Tensor(c.dtype(theta), result)));
+  if (checked_num_elements(result) == 0) return c.out(0, c.zeros(c.dtype(theta), result));
   c.out(0, c.reshape(c.op("matmul", {c.constant_value(std::move(grid)), theta}, {{"transpose_b", true}}), result));
 }
 
@@ -266,14 +273,21 @@ void import_deform_conv(NodeContext& c) {
     want.insert(want.end(), places.begin(), places.end());
     return c.dims(v) == want;
   };
+  // As many as an image of no channels can be divided into.
+  if (offset_groups > kMaxTensorElements / std::max<int64_t>(taps * n, 1))
+    c.malformed(fmt::format("{} groups of offsets for weights of type {}", offset_groups, c.type(w).to_string()),
+                "at most 2^40 offsets of a place");
   if (!fits(c.in(2), offset_groups * taps * n) || (c.has(4) && !fits(c.in(4), offset_groups * taps)))
     c.malformed(fmt::format("offsets of type {}", c.type(c.in(2)).to_string()),
                 fmt::format("[{}, {}, {}], and a mask of [{}, {}, {}]", batch, offset_groups * taps * n,
                             fmt::join(places, ","), batch, offset_groups * taps, fmt::join(places, ",")));
   Ints result = {batch, w_dims[0]};
   result.insert(result.end(), places.begin(), places.end());
-  if (product(result) == 0) return c.out(0, c.constant_value(Tensor(c.dtype(x), result)));
+  const auto elements = checked_num_elements(result);
+  if (!elements) c.malformed(fmt::format("a result of shape [{}]", fmt::join(result, ",")), "at most 2^40 elements");
+  if (*elements == 0) return c.out(0, c.zeros(c.dtype(x), result));
   if (product(dims) == 0) c.unsupported("an image without elements");
+  if (count > kMostPlaces / taps) c.unsupported("so many places of so many taps");
 
   // Where the taps read: [batch, offset group, tap, place].
   const DType dtype = c.dtype(x) == DType::kF64 ? DType::kF64 : DType::kF32;

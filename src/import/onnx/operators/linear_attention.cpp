@@ -68,7 +68,7 @@ void import_linear_attention(NodeContext& c) {
       c.malformed(fmt::format("a state of type {}", c.type(c.in(3)).to_string()),
                   fmt::format("[{}, {}, {}, {}]", batch, heads, depth, width));
   } else {
-    state = c.constant_value(Tensor(DType::kF32, {batch, heads, depth, width}));
+    state = c.zeros(DType::kF32, {batch, heads, depth, width});
   }
   const auto at = [&](ValueId x, int64_t t) {
     Ints sizes = c.dims(x);
@@ -92,7 +92,9 @@ void import_linear_attention(NodeContext& c) {
   }
   const DType dtype = c.dtype(c.in(0));
   if (steps == 0) {
-    c.out(0, c.constant_value(Tensor(dtype, {batch, 0, q_heads * width})));
+    int64_t features = 0;
+    if (__builtin_mul_overflow(q_heads, width, &features)) features = -1;  // which zeros refuses
+    c.out(0, c.zeros(dtype, {batch, 0, features}));
   } else {
     const ValueId all = outputs.size() == 1 ? outputs[0] : c.op("concat", outputs, {{"axis", int64_t{1}}});
     c.out(0, c.cast(c.mul(all, c.scalar(DType::kF32, scale)), dtype));
@@ -113,7 +115,7 @@ void import_causal_conv(NodeContext& c) {
     c.malformed(fmt::format("weights of type {} for {}", c.type(w).to_string(), c.type(x).to_string()),
                 "[channels, 1, kernel] for [batch, channels, length]");
   const Ints state_dims = {dims[0], dims[1], kernel[2] - 1};
-  const ValueId past = c.has(3) ? c.in(3) : c.constant_value(Tensor(c.dtype(x), state_dims));
+  const ValueId past = c.has(3) ? c.in(3) : c.zeros(c.dtype(x), state_dims);
   if (c.dims(past) != state_dims)
     c.malformed(fmt::format("a state of type {}", c.type(past).to_string()),
                 fmt::format("[{}, {}, {}]", state_dims[0], state_dims[1], state_dims[2]));

@@ -26,8 +26,7 @@ ValueId loss(NodeContext& c, ValueId log_probability) {
   const ValueId wide = c.cast(target, DType::kI64);
   std::optional<ValueId> ignored;
   if (c.attrs.has("ignore_index")) {
-    const auto index = static_cast<double>(c.attrs.get_int("ignore_index", 0));
-    ignored = c.op("eq", {wide, c.scalar(DType::kI64, index)});
+    ignored = c.op("eq", {wide, c.reshape(c.ints({c.attrs.get_int("ignore_index", 0)}), {})});
   }
   const ValueId in_range = ignored ? c.op("select", {*ignored, c.scalar(DType::kI64, 0), wide}) : wide;
   Ints one_class = dims;

@@ -86,6 +86,8 @@ ValueId leaves_of(NodeContext& c, const Forest& f, ValueId x) {
   // Sets of members: rows of equal length, filled up with the last member.
   size_t widest = 1;
   for (const auto& [node, set] : f.members) widest = std::max(widest, set.size());
+  if (std::ssize(f.members) > kMostWeights / static_cast<int64_t>(widest))
+    c.unsupported(fmt::format("{} sets of up to {} members", f.members.size(), widest));
   Ints set_of(f.mode.size(), 0);
   std::vector<double> sets(widest, std::numeric_limits<double>::quiet_NaN());
   for (const auto& [node, set] : f.members) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
@@ -130,6 +131,8 @@ struct Equation {
 };
 
 // Labels of the dimensions that an ellipsis stands for: characters that no equation can contain, from the last one on.
+constexpr size_t kMostHidden = 31;
+
 std::string ellipsis_labels(size_t count) {
   std::string labels;
   for (size_t i = count; i-- > 0;) labels += static_cast<char>(i + 1);
@@ -139,6 +142,10 @@ std::string ellipsis_labels(size_t count) {
 Equation parse_equation(NodeContext& c, std::string text, const std::vector<ValueId>& operands) {
   text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
   const auto bad = [&](const std::string& why) { c.malformed(fmt::format("equation {}: {}", text, why), "an einsum"); };
+  for (const char label : text)
+    if (!std::isalpha(static_cast<unsigned char>(label)) && label != ',' && label != '.' && label != '-' &&
+        label != '>')
+      bad(fmt::format("the character {}", static_cast<int>(label)));
   const size_t arrow = text.find("->");
   const std::string left = text.substr(0, arrow);
   Equation equation;
@@ -152,6 +159,7 @@ Equation parse_equation(NodeContext& c, std::string text, const std::vector<Valu
     if (const size_t dots = labels.find("..."); dots != std::string::npos) {
       if (labels.size() - 3 > rank) bad("more labels than dimensions");
       const size_t hidden = rank - (labels.size() - 3);
+      if (hidden > kMostHidden) bad(fmt::format("an ellipsis for {} dimensions", hidden));
       widest = std::max(widest, hidden);
       labels.replace(dots, 3, ellipsis_labels(hidden));
     }

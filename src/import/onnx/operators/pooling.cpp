@@ -53,8 +53,9 @@ ValueId places_of_maxima(NodeContext& c, ValueId x, ValueId maxima, const Attrs&
              dilations = attrs.get_ints("dilations"), begin = attrs.get_ints("pads_begin");
   const size_t spatial = kernel.size();
   int64_t elements = 1;
-  for (const int64_t extent : kernel) elements *= extent;
   constexpr int64_t kMost = 256;
+  for (const int64_t extent : kernel)
+    if (__builtin_mul_overflow(elements, extent, &elements)) elements = std::numeric_limits<int64_t>::max();
   if (elements > kMost)
     c.unsupported(fmt::format("the indices of maxima among {} elements, more than {}", elements, kMost));
   // The place of every element.

@@ -61,8 +61,8 @@ ValueId to_integer(NodeContext& c, ValueId quotient, std::optional<ValueId> zero
 DType output_type(NodeContext& c, DType otherwise) {
   const int64_t number = c.attrs.get_int("output_dtype", 0);
   if (number == 0) return otherwise;
-  const auto dtype = dtype_of_onnx(static_cast<int>(number));
-  if (!dtype) c.unsupported(fmt::format("results of the data type {}", onnx_dtype_name(static_cast<int>(number))));
+  const auto dtype = dtype_of_onnx(number);
+  if (!dtype) c.unsupported(fmt::format("results of the data type {}", onnx_dtype_name(number)));
   return *dtype;
 }
 
@@ -80,7 +80,7 @@ void import_quantize_linear(NodeContext& c) {
   const ValueId scale = spread(c, c.in(1), x, block);
   const std::optional<ValueId> zero = c.has(2) ? std::optional(spread(c, c.in(2), x, block)) : std::nullopt;
   const DType dtype = output_type(c, zero ? c.dtype(*zero) : DType::kU8);
-  const auto precision = dtype_of_onnx(static_cast<int>(c.attrs.get_int("precision", 0)));
+  const auto precision = dtype_of_onnx(c.attrs.get_int("precision", 0));
   DType compute = is_float(c.dtype(x)) && !is_small_float(c.dtype(x)) ? c.dtype(x) : DType::kF32;
   if (dtype_bits(c.dtype(scale)) > dtype_bits(compute)) compute = c.dtype(scale);
   if (precision) compute = *precision;

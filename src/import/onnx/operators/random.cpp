@@ -7,6 +7,7 @@
 // each. The key comes from the attribute `seed`; without it from the node's name. Every run of a module gives the same
 // numbers: there is no state between runs.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <bit>
 #include <cmath>
@@ -14,6 +15,7 @@
 
 #include "import/onnx/dtypes.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/tensor_reader.h"
 
 namespace tessera {
 namespace {
@@ -48,9 +50,9 @@ struct Generator {
   }
   // 32 random bits for each element, as u64.
   ValueId bits(int64_t draw) {
-    int64_t count = 1;
-    for (const int64_t d : dims) count *= d;
-    ValueId counter = c.reshape(c.iota({count}, 0, DType::kU64), dims);
+    const auto count = checked_num_elements(dims);
+    if (!count) c.malformed(fmt::format("a result of shape [{}]", fmt::join(dims, ",")), "at most 2^40 elements");
+    ValueId counter = c.reshape(c.iota({*count}, 0, DType::kU64), dims);
     if (draws > 1) counter = c.mul(counter, word(static_cast<uint64_t>(draws)));
     if (draw > 0) counter = c.add(counter, word(static_cast<uint64_t>(draw)));
     const ValueId y = c.mul(counter, word(key)), z = c.add(y, word(key)), half = word(32);
@@ -84,7 +86,7 @@ ValueId uniform(NodeContext& c, const Ints& dims, DType dtype) {
 
 DType read_dtype(NodeContext& c, DType fallback) {
   if (!c.attrs.has("dtype")) return fallback;
-  const auto number = static_cast<int>(c.attrs.get_int("dtype", 0));
+  const int64_t number = c.attrs.get_int("dtype", 0);
   const auto dtype = dtype_of_onnx(number);
   if (!dtype || *dtype == DType::kString) c.unsupported(fmt::format("dtype = {}", onnx_dtype_name(number)));
   return *dtype;

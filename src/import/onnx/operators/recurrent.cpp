@@ -66,7 +66,7 @@ ValueId of_direction(NodeContext& c, ValueId x, int64_t d) {
   return c.reshape(c.slice(x, starts, sizes, Ints(sizes.size(), 1)), rest);
 }
 
-ValueId zeros(NodeContext& c, ValueId like, const Ints& dims) { return c.constant_value(Tensor(c.dtype(like), dims)); }
+ValueId zeros(NodeContext& c, ValueId like, const Ints& dims) { return c.zeros(c.dtype(like), dims); }
 
 ValueId activation(NodeContext& c, const std::string& name, double alpha, double beta, ValueId x) {
   const auto scaled = [&](ValueId v, double factor) { return c.mul(v, c.scalar_like(v, factor)); };
@@ -177,7 +177,7 @@ struct Direction {
     const int64_t with_state = kind.gates == 3 && linear_before_reset ? 2 : kind.gates;
     ValueId of_state = gate(c, bias, hidden, kind.gates, with_state);
     if (with_state < kind.gates)
-      of_state = c.op("concat", {of_state, c.constant_value(Tensor(c.dtype(x), {hidden}))}, {{"axis", int64_t{0}}});
+      of_state = c.op("concat", {of_state, c.zeros(c.dtype(x), {hidden})}, {{"axis", int64_t{0}}});
     const ValueId both = c.add(gate(c, bias, hidden, 0, kind.gates), of_state);
     const ValueId product = c.op("matmul", {c.reshape(x, {time * batch, dims[2]}), w}, {{"transpose_b", true}});
     const ValueId from_input = c.reshape(c.add(product, both), {time, batch, width});

@@ -59,8 +59,13 @@ Target from_sizes(NodeContext& c, const Ints& dims, const Ints& axes, const Ints
                                               : *std::max_element(ratios.begin(), ratios.end());
   for (const int64_t axis : axes) {
     const auto d = static_cast<size_t>(axis);
+    const double extent = std::floor(scale * static_cast<double>(dims[d]) + 0.5);
+    if (!(extent <= static_cast<double>(kMaxTensorElements)))
+      c.malformed(fmt::format("sizes = [{}] for [{}] with keep_aspect_ratio_policy = {}", fmt::join(sizes, ","),
+                              fmt::join(dims, ","), policy),
+                  "extents of up to 2^40");
     target.scales[d] = scale;
-    target.sizes[d] = static_cast<int64_t>(std::floor(scale * static_cast<double>(dims[d]) + 0.5));
+    target.sizes[d] = static_cast<int64_t>(extent);
   }
   return target;
 }

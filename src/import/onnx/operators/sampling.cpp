@@ -111,6 +111,9 @@ void import_grid_sample(NodeContext& c) {
       (padding != "zeros" && padding != "border" && padding != "reflection"))
     c.malformed(fmt::format("mode = {}, padding_mode = {}", mode, padding),
                 "linear, nearest or cubic; zeros, border or reflection");
+  // The pixels that make one value: 1, 2 or 4 for each dimension.
+  const size_t most_spatial = mode == "nearest" ? kMostDims : mode == "linear" ? 6 : 3;
+  if (spatial > most_spatial) c.unsupported(fmt::format("{} spatial dimensions in the mode {}", spatial, mode));
   Sampler sampler{c, mode, padding, c.attrs.get_int("align_corners", 0) != 0};
   int64_t points = 1, pixels = 1;
   for (size_t d = 1; d + 1 < grid.size(); ++d) points *= grid[d];
@@ -244,22 +247,32 @@ void import_max_unpool(NodeContext& c) {
     c.malformed(fmt::format("operands of types {} and {} with kernel_shape = [{}]", c.type(x).to_string(),
                             c.type(c.in(1)).to_string(), fmt::join(kernel, ",")),
                 "equal shapes, and an entry for each spatial dimension");
+  const auto within = [](const Ints& list, int64_t low) {
+    return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v >= low && v <= (int64_t{1} << 31); });
+  };
+  if (!within(kernel, 1) || !within(strides, 1) || !within(pads, -(int64_t{1} << 31)))
+    c.malformed(fmt::format("kernel_shape = [{}], strides = [{}], pads = [{}]", fmt::join(kernel, ","),
+                            fmt::join(strides, ","), fmt::join(pads, ",")),
+                "kernels and strides of 1 to 2^31, and pads within 2^31");
   Ints result = {dims[0], dims[1]};
-  for (size_t d = 0; d < spatial; ++d)
-    result.push_back((dims[d + 2] - 1) * strides[d] - pads[d] - pads[d + spatial] + kernel[d]);
-  int64_t count = 1, elements = 1;
-  for (const int64_t d : dims) count *= d;
-  for (const int64_t d : result) {
-    if (d < 0) c.malformed(fmt::format("a result of shape [{}]", fmt::join(result, ",")), "extents of at least 0");
-    elements *= d;
+  for (size_t d = 0; d < spatial; ++d) {
+    int64_t extent = 0;
+    if (__builtin_mul_overflow(dims[d + 2] - 1, strides[d], &extent)) extent = kMaxTensorElements + 1;
+    result.push_back(std::min(extent, kMaxTensorElements + 1) - pads[d] - pads[d + spatial] + kernel[d]);
   }
-  const ValueId empty = c.broadcast(c.scalar_like(x, 0), {elements});
+  int64_t count = 1;
+  for (const int64_t d : dims) count *= d;
+  const auto elements = checked_num_elements(result);
+  if (!elements)
+    c.malformed(fmt::format("a result of shape [{}]", fmt::join(result, ",")),
+                "extents of at least 0, and at most 2^40 elements");
+  const ValueId empty = c.broadcast(c.scalar_like(x, 0), {*elements});
   ValueId y = scattered(c, empty, c.reshape(c.in(1), {count}), c.reshape(x, {count}));
   y = c.reshape(y, result);
   if (c.has(2)) {
     const Ints wanted = ints_or_expected(c, 2, "output_shape", [&] { return c.require_declared(2, "output_shape"); });
     Ints low(result.size(), 0), high(result.size(), 0);
-    if (wanted.size() != result.size())
+    if (wanted.size() != result.size() || !checked_num_elements(wanted))
       c.malformed(fmt::format("output_shape = [{}]", fmt::join(wanted, ",")), "an extent for each dimension");
     for (size_t d = 0; d < result.size(); ++d) high[d] = wanted[d] - result[d];
     if (wanted != result)

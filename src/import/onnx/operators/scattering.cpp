@@ -46,14 +46,8 @@ ValueId counted_from_front(NodeContext& c, ValueId indices, int64_t extent) {
 std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId updates, const Ints& places,
                                        const std::string& join) {
   const Ints dims = c.dims(x);
-  Ints update_of(static_cast<size_t>(dims[0]), -1);
   bool row = !places.empty();
-  for (size_t u = 0; u < places.size(); ++u) {
-    int64_t& update = update_of[static_cast<size_t>(places[u])];
-    if (update >= 0 && !join.empty()) return std::nullopt;  // two at one place join each other
-    update = static_cast<int64_t>(u);
-    row = row && places[u] == places[0] + static_cast<int64_t>(u);
-  }
+  for (size_t u = 0; u < places.size(); ++u) row = row && places[u] == places[0] + static_cast<int64_t>(u);
   const auto joined = [&](ValueId old, ValueId update) { return join.empty() ? update : c.op(join, {old, update}); };
   if (row) {
     std::vector<ValueId> parts;
@@ -63,6 +57,13 @@ std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId update
     parts.push_back(joined(old(first, end), updates));
     if (end < dims[0]) parts.push_back(old(end, dims[0]));
     return parts.size() == 1 ? parts[0] : c.op("concat", parts, {{"axis", int64_t{0}}});
+  }
+  if (dims[0] > std::ssize(places)) return std::nullopt;  // some place has no update
+  Ints update_of(static_cast<size_t>(dims[0]), -1);
+  for (size_t u = 0; u < places.size(); ++u) {
+    int64_t& update = update_of[static_cast<size_t>(places[u])];
+    if (update >= 0 && !join.empty()) return std::nullopt;  // two at one place join each other
+    update = static_cast<int64_t>(u);
   }
   if (std::find(update_of.begin(), update_of.end(), -1) != update_of.end()) return std::nullopt;
   Tensor table(DType::kI64, {dims[0]});

@@ -15,6 +15,9 @@ namespace {
 using Ints = std::vector<int64_t>;
 using Kind = Structure::Kind;
 
+// Of a sequence that is known while compiling, and steps of a body that are written out times its nodes.
+constexpr int64_t kMostParts = 1 << 16;
+
 const Structure* known(const Binding& binding, Kind kind) {
   return !binding.is_value() && binding.parts->kind == kind ? binding.parts.get() : nullptr;
 }
@@ -97,7 +100,7 @@ void import_sequence_construct(NodeContext& c) {
 
 void import_sequence_empty(NodeContext& c) {
   c.require_inputs(0, 0);
-  const auto dtype = dtype_of_onnx(static_cast<int>(c.attrs.get_int("dtype", onnx::TensorProto::FLOAT)));
+  const auto dtype = dtype_of_onnx(c.attrs.get_int("dtype", onnx::TensorProto::FLOAT));
   if (!dtype) c.unsupported("a sequence of tensors of that dtype");
   give_sequence(c, {}, {{ValueKind::kSequence}, *dtype, DType::kI64, std::nullopt});
 }
@@ -175,7 +178,15 @@ void import_split_to_sequence(NodeContext& c) {
         (split.dims && split.dims->size() > 1))
       c.malformed(fmt::format("{} is {}", c.input_name(1, "split"), split.to_string()), "one i32 or i64, or a list");
   }
-  if (!c.binding(0).is_value() || !known_split) {
+  // Many parts are no names of their own.
+  const auto many = [&] {
+    const auto axis = static_cast<size_t>(c.axis(wanted_axis, c.rank(c.in(0))));
+    const int64_t extent = c.dims(c.in(0))[axis];
+    if (!c.has(1)) return extent > kMostParts;
+    return c.rank(c.in(1)) == 0 ? extent / std::max<int64_t>(c.const_int(1, "split"), 1) > kMostParts
+                                : c.type(c.in(1)).num_elements() > kMostParts;
+  };
+  if (!c.binding(0).is_value() || !known_split || many()) {
     if (!type.is_tensor()) c.malformed(fmt::format("an operand that is {}", type.to_string()), "a tensor");
     const FlowType pieces = type.of_any_shape().in(ValueKind::kSequence);
     return c.out(0, c.step(FlowOp::kSplit, {c.slot(0), c.slot(1)}, pieces, false, {wanted_axis, keepdims}));
@@ -189,7 +200,7 @@ void import_split_to_sequence(NodeContext& c) {
     sizes.assign(static_cast<size_t>(dims[axis]), 1);
   } else if (const Ints split = c.const_ints(1, "split"); c.rank(c.in(1)) == 0) {
     if (split[0] < 1) c.malformed(fmt::format("split = {}", split[0]), "1 or more");
-    for (int64_t at = 0; at < dims[axis]; at += split[0]) sizes.push_back(std::min(split[0], dims[axis] - at));
+    for (int64_t left = dims[axis]; left > 0; left -= sizes.back()) sizes.push_back(std::min(split[0], left));
   } else {
     int64_t sum = 0;
     for (const int64_t size : split) {
@@ -312,7 +323,7 @@ void import_sequence_map(NodeContext& c) {
       c.malformed(fmt::format("sequences of {} and {} elements", *count, parts->items.size()), "equal lengths");
     count = parts->items.size();
   }
-  if (all_known && *count > 0) {
+  if (all_known && *count > 0 && static_cast<int64_t>(*count) <= kMostParts / std::max(1, body.node_size())) {
     std::vector<std::vector<Binding>> results(static_cast<size_t>(body.output_size()));
     for (size_t k = 0; k < *count; ++k) {
       std::vector<Binding> inputs;

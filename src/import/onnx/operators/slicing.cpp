@@ -225,7 +225,7 @@ void import_split(NodeContext& c) {
   int64_t total = 0;
   bool legal = static_cast<int64_t>(sizes.size()) >= parts;
   for (const int64_t size : sizes) {
-    legal = legal && size >= 0 && size <= extent;
+    legal = legal && size >= 0 && size <= extent - total;
     if (legal) total += size;
   }
   if (!legal || total != extent)

@@ -9,6 +9,7 @@
 #include "import/onnx/model_file.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/when_run_types.h"
+#include "import/onnx/tensor_reader.h"
 
 namespace tessera {
 namespace {
@@ -78,12 +79,16 @@ Extents computed_numbers(NodeContext& c, const std::string& op) {
       }
       const bool both = value->is_fixed() && next.is_fixed();
       const int64_t a = value->value, b = next.value;
+      int64_t sum = 0, product = 0;
+      const bool wraps = (op == "Add" && (__builtin_add_overflow(a, b, &sum) ||
+                                          __builtin_add_overflow(value->most, next.most, &sum))) ||
+                         (op == "Mul" && __builtin_mul_overflow(a, b, &product));
       Extent made;
-      if (value->most < 0 || next.most < 0) made = {};
+      if (value->most < 0 || next.most < 0 || wraps) made = {};  // the run finds it
       else if (op == "Min") made = {both ? std::min(a, b) : -1, std::min(value->most, next.most)};
       else if (op == "Max") made = {both ? std::max(a, b) : -1, std::max(value->most, next.most)};
       else if (op == "Add") made = {both ? a + b : -1, std::min(value->most + next.most, kFlowMost)};
-      else if (op == "Mul") made = {both ? a * b : -1, std::min(product_of_most({*value, next}), kFlowMost)};
+      else if (op == "Mul") made = {both ? product : -1, std::min(product_of_most({*value, next}), kFlowMost)};
       else if (op == "Sub") made = {both && a >= b ? a - b : -1, value->most};
       else if (op == "Div") made = {both && b > 0 ? a / b : -1, value->most};
       else return std::nullopt;
@@ -349,6 +354,9 @@ void range(NodeContext& c) {
       c.malformed(fmt::format("operands {} and {}", type.to_string(), other.to_string()), "one type");
   Extent count;
   const Extents start = list_of(c, 0), limit = list_of(c, 1), delta = list_of(c, 2);
+  for (const Extents& operand : {start, limit, delta})
+    if (operand && operand->size() != 1)
+      c.malformed(fmt::format("an operand of {} elements", operand->size()), "start, limit and delta as one each");
   if (start && limit && delta && (*start)[0].value >= 0 && (*delta)[0].value >= 1) count.most = (*limit)[0].most;
   c.out(0, c.step(FlowOp::kRange, {c.slot(0), c.slot(1), c.slot(2)}, typed(type.dtype, std::vector<Extent>{count}),
                   false));
@@ -374,7 +382,11 @@ void pad(NodeContext& c) {
       extent = {};
       continue;
     }
-    const int64_t more = (*wide)[d].value + (*wide)[d + dims->size()].value;
+    const int64_t before = (*wide)[d].value, behind = (*wide)[d + dims->size()].value;
+    for (const int64_t amount : {before, behind})
+      if (amount < -kMaxTensorElements || amount > kMaxTensorElements)
+        c.malformed(fmt::format("pads of {}", amount), "amounts of up to 2^40");
+    const int64_t more = before + behind;
     extent = {extent.is_fixed() ? extent.value + more : -1, std::max<int64_t>(extent.most + more, 0)};
     if (more < 0 && extent.value < 0) extent.value = -1;
   }
@@ -420,7 +432,8 @@ void flatten(NodeContext& c) {
     const int64_t at = std::clamp<int64_t>(axis < 0 ? axis + std::ssize(*dims) : axis, 0, std::ssize(*dims));
     const auto all = [](const std::vector<Extent>& part) {
       int64_t value = 1;
-      for (const Extent& e : part) value = e.is_fixed() && value >= 0 ? value * e.value : -1;
+      for (const Extent& e : part)
+        if (!e.is_fixed() || value < 0 || __builtin_mul_overflow(value, e.value, &value)) value = -1;
       return Extent{value, value >= 0 ? value : product_of_most(part)};
     };
     dims = std::vector<Extent>{all({dims->begin(), dims->begin() + at}), all({dims->begin() + at, dims->end()})};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "import/onnx/tensor_reader.h"
+
 namespace tessera {
 namespace {
 
@@ -9,6 +11,11 @@ using Ints = std::vector<int64_t>;
 constexpr size_t kLongest = 64;  // lists whose elements are followed
 
 Extent fixed(int64_t value) { return {value, value}; }
+
+// What no tensor has is a mistake that the run will find: sums of a few of these do not overflow.
+Extent dimension(const Extent& e) {
+  return e.value > kMaxTensorElements ? Extent{} : Extent{e.value, std::min(e.most, kMaxTensorElements)};
+}
 
 bool all_fixed(const Extents& list) {
   return list && std::all_of(list->begin(), list->end(), [](const Extent& e) { return e.is_fixed(); });
@@ -19,7 +26,7 @@ bool all_fixed(const Extents& list) {
 Extents dims_of(const FlowType& type) {
   if (!type.dims) return std::nullopt;
   std::vector<Extent> result;
-  for (size_t d = 0; d < type.dims->size(); ++d) result.push_back({(*type.dims)[d], type.most_of(d)});
+  for (size_t d = 0; d < type.dims->size(); ++d) result.push_back(dimension({(*type.dims)[d], type.most_of(d)}));
   return result;
 }
 
@@ -35,7 +42,8 @@ void set_dims(FlowType& type, const Extents& dims) {
   type.most.clear();
   if (!dims) return;
   type.dims.emplace();
-  for (const Extent& dim : *dims) {
+  for (const Extent& made : *dims) {
+    const Extent dim = dimension(made);
     type.dims->push_back(dim.value);
     type.most.push_back(dim.is_fixed() ? dim.value : dim.most);
   }
@@ -175,7 +183,9 @@ Extents reshaped(const Extents& dims, const Extents& shape, bool allow_zero) {
     } else {
       result.push_back(wanted.is_fixed() ? wanted : Extent{-1, std::min(wanted.most, all)});
     }
-    if (result.back().is_fixed()) fixed_product *= std::max<int64_t>(1, result.back().value);
+    if (result.back().is_fixed() &&
+        __builtin_mul_overflow(fixed_product, std::max<int64_t>(1, result.back().value), &fixed_product))
+      return std::nullopt;  // of no tensor
   }
   if (rest) {
     Extent& extent = result[*rest];
