@@ -30,6 +30,7 @@ const OpDef& order_op();            // order.cpp
 const OpDef& pad_op();              // pad.cpp
 const OpDef& reduce_op();           // reduce.cpp
 const OpDef& reduce_window_op();    // reduce_window.cpp
+const OpDef& region_pool_op();      // region_pool.cpp
 const OpDef& relayout_op();         // relayout.cpp
 const OpDef& reshape_op();          // reshape.cpp
 const OpDef& resize_op();           // resize.cpp

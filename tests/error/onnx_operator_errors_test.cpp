@@ -138,9 +138,10 @@ TEST(OnnxOperatorErrors, Sampling) {
   OnnxModel roi;
   roi.input("x", {1, 2, 4, 4}).input("r", {3, 4}).input("b", {3}, kI64).output("y");
   roi.node("RoiAlign", {"x", "r", "b"}, {"y"});
-  expect_import_error(roi, "TSR-1040", {"RoiAlign (ai.onnx:17): sampling_ratio = 0"});
   set_attribute(*roi.proto.mutable_graph()->mutable_node(0), "sampling_ratio", INT64_MAX);
   expect_import_error(roi, "TSR-1044", {"RoiAlign: output 1 by 1, sampling_ratio = 9223372036854775807"});
+  set_attribute(*roi.proto.mutable_graph()->mutable_node(0), "output_height", int64_t{0});
+  expect_import_error(roi, "TSR-1044", {"RoiAlign: mode = avg, output 0 by 1, sampling_ratio = 9223372036854775807"});
 }
 
 TEST(OnnxOperatorErrors, Quantized) {

@@ -245,6 +245,16 @@ TEST(OpErrors, Procedures) {
       "error TSR-2024: operator suppress: operand 2 of type f32[1,2,6] for operand 1 of type f32[1,5,4]\n"
       "  node:  n1\n"
       "  legal: boxes [images, boxes, 4] and scores [images, classes, boxes]");
+  const Attrs bins = {{"rows", int64_t{2}}, {"columns", int64_t{2}}, {"scale", 1.0}, {"kind", Words("max")}};
+  EXPECT_EQ(op_error("region_pool", {{kF, {1, 5, 5, 2}}, {kF, {3, 4}}, {DType::kI64, {2}}}, bins),
+            "error TSR-2024: operator region_pool: operand 2 of type f32[3,4] and operand 3 of type i64[2]\n"
+            "  node:  n1\n"
+            "  legal: regions [R, 4] and the numbers of their images [R]");
+  EXPECT_EQ(op_error("region_pool", {{kF, {1, 0, 5, 2}}, {kF, {3, 4}}, {DType::kI64, {3}}}, bins),
+            "error TSR-2024: operator region_pool: dimension 1 of operand 1 of type f32[1,0,5,2], which has no "
+            "elements\n"
+            "  node:  n1\n"
+            "  legal: a dimension with elements to choose from");
 }
 
 TEST(OpErrors, Attributes) {

@@ -96,12 +96,13 @@ CASES = {
     "pads_axes": ("m (int64[3,4] x, int64[2] p, int64[1] a) => (int64[A,B] y) { y = Pad(x, p, , a) }",
                   [[np.arange(12).reshape(3, 4), ints(*p), ints(a)] for p, a in (((1, 2), 0), ((2, -1), -1), ((-3, 0), 0))]),
     "boxes": ("m (float[1,40,4] b, float[1,2,40] s, float[1] thr, float[1,3,12,12] f) =>"
-              "(int64[K,3] i, float[K,3,2,2] y, float[K,5] z) {\n"
+              "(int64[K,3] i, float[K,3,2,2] y, float[K,5] z, float[K,3,3,2] a) {\n"
               "most = Constant<value=int64[1] {20}>()\n iou = Constant<value=float[1] {0.3}>()\n"
               "i = NonMaxSuppression(b, s, most, iou, thr)\n two = Constant<value=int64 {2}>()\n"
               "j = Gather<axis=1>(i, two)\n z1 = Constant<value=int64[1] {0}>()\n b0 = Squeeze(b, z1)\n"
               "r = Gather<axis=0>(b0, j)\n n = Shape(j)\n batch = ConstantOfShape<value=int64[1] {0}>(n)\n"
               "y = RoiAlign<output_height=2, output_width=2, sampling_ratio=2>(f, r, batch)\n"
+              "a = RoiAlign<output_height=3, output_width=2>(f, r, batch)\n"
               "w = Constant<value=float[4,5] {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20}>()\n z = MatMul(r, w) }",
               [[np.concatenate([RNG.random((1, 40, 2), dtype=np.float32) * 6,
                                 RNG.random((1, 40, 2), dtype=np.float32) * 6 + 6], 2),

@@ -99,6 +99,20 @@ def add_samples(b):
         for opset in (10, 16):
             b.op(f"roi_align_{mode}_{opset}", "RoiAlign", [(2, 3, 9, 11), rois, batch], opset, mode=mode,
                  output_height=3, output_width=4, sampling_ratio=2, spatial_scale=0.9)
+    # As many places as each box is large: boxes inside of the image, tiny, empty and larger than it.
+    for kind, low, size in (("inside", 0, 6), ("tiny", 0, 0.3), ("empty", 2, 0), ("large", -40, 100), ("around", -9, 20)):
+        random = b.random(f"roi_align_adaptive_{kind}")
+        corner = low + random.uniform(0, 6, (7, 2))
+        extents = random.uniform(0, size, (7, 2)) if size else -random.uniform(0, 2, (7, 2)) * [[k % 2] for k in range(7)]
+        rois = np.concatenate([corner, corner + extents], 1)
+        batch = random.integers(0, 2, 7)
+        for mode in ("avg", "max"):
+            for opset in (10, 16):
+                for dtype in (np.float32, np.float64):
+                    name = f"roi_align_adaptive_{kind}_{mode}_{opset}_{np.dtype(dtype).name}"
+                    image = b.random(name).standard_normal((2, 67 if kind == "inside" else 3, 9, 11)).astype(dtype)
+                    b.op(name, "RoiAlign", [image, rois.astype(dtype), batch], opset, mode=mode, output_height=3,
+                         output_width=4, spatial_scale=0.9)
     places = np.array([[[[5, 7], [13, 15]]]], np.int64)
     b.op("max_unpool", "MaxUnpool", [(1, 1, 2, 2), places], 11, kernel_shape=[2, 2], strides=[2, 2])
 

@@ -188,5 +188,71 @@ TEST(Procedures, Suppress) {
   }
 }
 
+Tensor regions_of(DType dtype, const std::vector<double>& corners) {
+  Tensor boxes(dtype, {static_cast<int64_t>(corners.size()) / 4, 4});
+  for (size_t i = 0; i < corners.size(); ++i) boxes.set_double(static_cast<int64_t>(i), corners[i]);
+  return boxes;
+}
+
+TEST(Procedures, RegionPoolKnown) {
+  Tensor x(DType::kF32, {1, 2, 3, 1});
+  for (int64_t i = 0; i < 6; ++i) x.set_double(i, static_cast<double>(i + 1));
+  const double nan = std::nan(""), far = 1e30;
+  // A pixel, nothing, half of it outside, everything, no number.
+  const Tensor boxes =
+      regions_of(DType::kF32, {0, 0, 1, 1, 2, 2, 1, 1, 2, 0, 4, 1, -far, -far, far, far, nan, 0, 1, 1});
+  const auto run = [&](const std::string& kind) {
+    const Attrs attrs = {
+        {"rows", int64_t{1}}, {"columns", int64_t{1}}, {"scale", 1.0}, {"kind", kind}, {"half_pixel", true}};
+    const Tensor y = evaluated("region_pool", {x, boxes, Tensor::from_ints({0, 0, 0, 0, 0})}, attrs);
+    return std::vector<float>(y.as<float>().begin(), y.as<float>().begin() + 3);
+  };
+  EXPECT_EQ(run("average"), (std::vector<float>{1, 0, 3}));
+  EXPECT_EQ(run("max"), (std::vector<float>{1, 0, 3}));
+}
+
+TEST(Procedures, RegionPool) {
+  std::mt19937 random(5);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int round = 0; round < 40; ++round) {
+    const DType stored = std::vector<DType>{DType::kF32, DType::kF64, DType::kF16, DType::kBF16}[round % 4];
+    const DType place = stored == DType::kF64 ? DType::kF64 : DType::kF32;
+    const int64_t images = pick(random, {1, 3}), height = pick(random, {1, 2, 9}), width = pick(random, {1, 5, 12}),
+                  channels = pick(random, {1, 3, 64, 71, 130}), regions = pick(random, {0, 1, 5});
+    std::vector<double> corners;
+    Tensor image(round % 2 ? DType::kI64 : DType::kI32, {regions});
+    for (int64_t r = 0; r < regions; ++r) {
+      const double size = std::pow(10.0, uniform(-2, 2)), x = uniform(-9, 12), y = uniform(-9, 12);
+      corners.insert(corners.end(), {x, y, x + size * uniform(-0.2, 1), y + size * uniform(-0.2, 1)});
+      image.set_int(r, static_cast<int64_t>(random() % 5) - 1);
+    }
+    const double rtol = stored == DType::kBF16 ? 1e-2 : stored == DType::kF16 ? 2e-3 : 1e-5;
+    expect_same("region_pool",
+                {random_tensor(stored, {images, height, width, channels}, random), regions_of(place, corners), image},
+                {{"rows", pick(random, {1, 2, 7})},
+                 {"columns", pick(random, {1, 3})},
+                 {"scale", uniform(0.3, 2)},
+                 {"kind", std::string(random() % 2 ? "average" : "max")},
+                 {"half_pixel", random() % 2 == 0}},
+                round % 5 == 0, rtol);
+  }
+}
+
+// However large a region is, only places inside of the image are visited.
+TEST(Procedures, RegionPoolOfHugeRegions) {
+  std::mt19937 random(6);
+  const Tensor x = random_tensor(DType::kF32, {1, 4, 4, 3}, random);
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const Tensor boxes = regions_of(DType::kF32, {-1e30, -1e30, 1e30, 1e30, -3e7, 0,   5e7, 4,   0, 0, inf,  inf,
+                                                -inf,  -inf,  inf,  inf,  nan,  nan, nan, nan, 0, 0, 3e38, 1e-30});
+  const Attrs attrs = {{"rows", int64_t{2}}, {"columns", int64_t{2}}, {"scale", 1.0}, {"kind", std::string("max")}};
+  const Node1 node("region_pool", {x, boxes, Tensor::from_ints({0, 0, 0, 0, 0, 0})}, attrs);
+  const auto y = run_interpreted(node.op.loops(node.context()),
+                                 {x.with_dims({48}), boxes.with_dims({24}), Tensor::from_ints({0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(y[0].num_elements(), 6 * 4 * 3);
+}
+
 }  // namespace
 }  // namespace tessera

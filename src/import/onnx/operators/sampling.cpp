@@ -171,7 +171,19 @@ void import_roi_align(NodeContext& c) {
   if ((mode != "avg" && mode != "max") || rows < 1 || columns < 1 || samples < 0)
     c.malformed(fmt::format("mode = {}, output {} by {}, sampling_ratio = {}", mode, rows, columns, samples),
                 "avg or max, extents of at least 1, and a ratio of at least 0");
-  if (samples == 0) c.unsupported("sampling_ratio = 0 (as many places as the box is large)");
+  if (samples == 0) {
+    // As many places as the box is large.
+    if (!checked_num_elements({std::max<int64_t>(boxes[0], 1), rows, columns}))
+      c.malformed(fmt::format("output {} by {}", rows, columns), "at most 2^40 bins in all boxes");
+    const DType place = c.dtype(rois) == DType::kF64 ? DType::kF64 : DType::kF32;
+    const Attrs attrs = {{"rows", rows},
+                         {"columns", columns},
+                         {"scale", scale},
+                         {"kind", std::string(mode == "avg" ? "average" : "max")},
+                         {"half_pixel", transformation == "half_pixel"}};
+    const ValueId bins = c.op("region_pool", {c.transpose(x, {0, 2, 3, 1}), c.cast(rois, place), c.in(2)}, attrs);
+    return c.out(0, c.transpose(bins, {0, 3, 1, 2}));
+  }
   if (!checked_num_elements({std::max<int64_t>(boxes[0], 1), rows, samples, columns, samples}))
     c.malformed(fmt::format("output {} by {}, sampling_ratio = {}", rows, columns, samples),
                 "at most 2^40 places in all boxes");
