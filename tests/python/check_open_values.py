@@ -38,8 +38,63 @@ def ints(*values):
     return np.array(values, np.int64)
 
 
-# name -> (model text, the inputs of each run)
+def recurrent(op, gates, directions, attributes="", lengths=(), states=True, batch_first=False, domain=""):
+    """A recurrent layer over an element of a sequence, whose length only a run knows: with lengths of its members of
+    their own, or with the batch first, which ONNX Runtime is given as a layer between transpositions."""
+    batch, size, hidden = 3, 2, 4
+    weights = [RNG.standard_normal(shape).astype(np.float32) / 2
+               for shape in ((directions, gates * hidden, size), (directions, gates * hidden, hidden),
+                             (directions, 2 * gates * hidden))]
+    names = ["h0", "c0"][:2 if op == "LSTM" else 1]
+    first = [RNG.standard_normal((directions, batch, hidden)).astype(np.float32) for _ in names] if states else []
+    elements = [RNG.standard_normal((length, batch, size)).astype(np.float32) for length in (1, 5, 9, 2)]
+    runs = []
+    for i, element in enumerate(elements):
+        own = [np.minimum(np.array(lengths, np.int32), len(element))] if lengths else []
+        turned = [value.swapaxes(0, 1) for value in first] if batch_first else first
+        given = [value.swapaxes(0, 1) for value in elements] if batch_first else elements
+        runs.append([given, number(i), *weights, *own, *turned])
+    shape = f"{batch},{directions},{hidden}" if batch_first else f"{directions},{batch},{hidden}"
+    inputs = [f"seq(float[{f'{batch},T' if batch_first else f'T,{batch}'},{size}]) s", "int64 i"]
+    inputs += [f"float[{','.join(map(str, value.shape))}] {name}" for name, value in zip("wrb", weights)]
+    inputs += [f"int32[{batch}] n"] if lengths else []
+    inputs += [f"float[{shape}] {name}" for name in names] if states else []
+    results = ["y", "h", "c"][:len(names) + 1]
+    operands = ["w", "r", "b", "n" if lengths else "", *(names if states else [])]
+    head = f"m ({', '.join(inputs)}) => (float[Y0,Y1,Y2,Y3] y, {', '.join(f'float[{shape}] {r}' for r in results[1:])})"
+    layer = "{}{}{}<hidden_size=4{}>({})"
+
+    def text(x, layout, made):
+        node = layer.format(domain, "." if domain else "", op, attributes + layout,
+                            ", ".join([x, *operands]).rstrip(", "))
+        return f"{', '.join(made)} = {node}\n"
+
+    if not batch_first:
+        return head + " { x = SequenceAt(s, i)\n" + text("x", "", results) + "}", runs
+    ours = head + " { x = SequenceAt(s, i)\n" + text("x", ", layout=1", results) + "}"
+    turn = "".join(f"{name}_t = Transpose<perm=[1,0,2]>({name})\n" for name in (names if states else []))
+    operands = [name + "_t" if name in names else name for name in operands]
+    theirs = (head + " { x = SequenceAt(s, i)\n t = Transpose<perm=[1,0,2]>(x)\n" + turn +
+              text("t", "", [r + "_t" for r in results]) + "y = Transpose<perm=[2,0,1,3]>(y_t)\n" +
+              "".join(f"{r} = Transpose<perm=[1,0,2]>({r}_t)\n" for r in results[1:]) + "}")
+    return ours, runs, theirs
+
+
+# name -> (model text, the inputs of each run; the text for ONNX Runtime where it does not have the model's form)
 CASES = {
+    "lstm": recurrent("LSTM", 4, 1),
+    "lstm_lengths": recurrent("LSTM", 4, 1, lengths=(2, 7, 4)),
+    "lstm_lengths_reverse": recurrent("LSTM", 4, 1, ', direction="reverse"', (1, 9, 5)),
+    "lstm_lengths_both": recurrent("LSTM", 4, 2, ', direction="bidirectional"', (9, 3, 1), states=False),
+    "lstm_batch_first": recurrent("LSTM", 4, 2, ', direction="bidirectional"', batch_first=True),
+    "lstm_batch_first_lengths": recurrent("LSTM", 4, 1, "", (9, 1, 6), states=False, batch_first=True),
+    "lstm_activations": recurrent("LSTM", 4, 2, ', direction="bidirectional", activations=["HardSigmoid", "Tanh", "Tanh", '
+                                  '"Sigmoid", "ScaledTanh", "Softsign"], activation_alpha=[0.3, 1.2], '
+                                  'activation_beta=[0.4, 0.7]'),
+    "gru_lengths": recurrent("GRU", 3, 2, ', direction="bidirectional", linear_before_reset=1', (4, 9, 1)),
+    "gru_batch_first": recurrent("GRU", 3, 1, ', direction="reverse"', (2, 6, 9), batch_first=True),
+    "rnn_lengths": recurrent("RNN", 1, 1, "", (3, 1, 8)),
+    "rnn_domain": recurrent("RNN", 1, 1, domain="ai.onnx"),
     "rows": chosen(") => (float[K,6] r) { {rows} }"),
     "softmax": chosen(") => (float[K,6] y, float[K,6] z) { {rows} y = Softmax<axis=1>(r)\n z = Softmax<axis=0>(r) }"),
     "matmul": chosen(", float[6,5] w, float[5] b) => (float[K,5] y, float[K,5] g) { {rows} y = MatMul(r, w)\n"
@@ -160,9 +215,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(options.keep or folder)
         problems, wanted = [], {name: case for name, case in CASES.items() if re.search(options.match, name)}
-        for name, (text, runs) in wanted.items():
-            model = model_of(text)
-            case_folder.write_case(out / "right" / name, model, [(inputs, expected(model, inputs)) for inputs in runs])
+        for name, (text, runs, *reference) in wanted.items():
+            model, theirs = model_of(text), model_of(reference[0] if reference else text)
+            case_folder.write_case(out / "right" / name, model, [(inputs, expected(theirs, inputs)) for inputs in runs])
         for flags in (["-O3"], ["-O0"], ["--engine", "interp"]) if wanted else ():
             run = subprocess.run([options.tessera, "verify", str(out / "right"), "--quiet", "--mtol", "1e-5", *flags],
                                  capture_output=True, text=True)

@@ -347,7 +347,8 @@ class GraphImporter {
       return false;
     if (scan) return true;
     const FlowType x = operand_type(node, 0);
-    return x.is_tensor() && x.dims && x.dims->size() == 3 && (*x.dims)[0] < 0;
+    return x.is_tensor() && x.dims && x.dims->size() == 3 &&
+           (*x.dims)[static_cast<size_t>(length_axis(*node.proto))] < 0;
   }
 
   FlowType operand_type(const FlatNode& node, int i) {

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <climits>
 
 #include "import/onnx/dtypes.h"
+#include "import/onnx/model_file.h"
 
 namespace tessera {
 namespace {
@@ -61,13 +64,27 @@ class NodeMaker {
     return along("Gather", 0, {value("Shape", {x}), ints({axis}, true)});
   }
   std::string zeros(const std::string& shape, int data_type) {
-    onnx::TensorProto zero;
-    zero.set_data_type(data_type);
-    zero.add_dims(1);
-    zero.set_raw_data(std::string(static_cast<size_t>(dtype_bits(dtype_of_onnx(data_type).value())) / 8, '\0'));
-    return constant("ConstantOfShape", "value", {shape}, std::move(zero));
+    onnx::TensorProto one = zero_of(data_type);
+    one.add_dims(1);
+    return constant("ConstantOfShape", "value", {shape}, std::move(one));
+  }
+  std::string zero(int data_type) { return constant("Constant", "value", {}, zero_of(data_type)); }
+  std::string transposed(const std::string& x, const std::vector<int64_t>& perm) {
+    const std::string result = fresh("Transpose");
+    transpose_to(x, perm, result);
+    return result;
+  }
+  void transpose_to(const std::string& x, const std::vector<int64_t>& perm, const std::string& result) {
+    set_ints(add("Transpose", {x}, {result}), "perm", perm);
   }
 
+  static void set_ints(onnx::NodeProto& node, const std::string& name, const std::vector<int64_t>& values) {
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::INTS);
+    for (const int64_t value : values) attribute.add_ints(value);
+  }
+  void set_int_of_last(const std::string& name, int64_t value) { set_int(nodes_.back(), name, value); }
   static void set_int(onnx::NodeProto& node, const std::string& name, int64_t value) {
     onnx::AttributeProto& attribute = *node.add_attribute();
     attribute.set_name(name);
@@ -78,6 +95,12 @@ class NodeMaker {
   std::vector<onnx::NodeProto> take() { return std::move(nodes_); }
 
  private:
+  static onnx::TensorProto zero_of(int data_type) {
+    onnx::TensorProto zero;
+    zero.set_data_type(data_type);
+    zero.set_raw_data(std::string(static_cast<size_t>(dtype_bits(dtype_of_onnx(data_type).value())) / 8, '\0'));
+    return zero;
+  }
   std::string constant(const std::string& op, const std::string& attribute_name, const Names& inputs,
                        onnx::TensorProto tensor) {
     const std::string result = value(op, inputs);
@@ -146,24 +169,38 @@ std::string prefix_of(const onnx::NodeProto& node) {
   return "loop";
 }
 
-// LSTM: X, W, R, B, sequence_lens, initial_h, initial_c, P; the others are without the last two.
+// The activations of a recurrent operator that take the constant alpha, or beta.
+bool takes_constant(std::string function, bool alpha) {
+  std::transform(function.begin(), function.end(), function.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  static constexpr std::array kBoth = {"affine", "scaledtanh", "hardsigmoid"};
+  static constexpr std::array kAlpha = {"leakyrelu", "thresholdedrelu", "elu"};
+  return std::find(kBoth.begin(), kBoth.end(), function) != kBoth.end() ||
+         (alpha && std::find(kAlpha.begin(), kAlpha.end(), function) != kAlpha.end());
+}
+
+// LSTM: X, W, R, B, sequence_lens, initial_h, initial_c, P; the others are without the last two. With layout = 1 the
+// batch comes first in X, the states and the results: they are turned on the way in and out.
 class CellLoop {
  public:
   CellLoop(const onnx::NodeProto& node, int state_type)
-      : node_(node), state_type_(state_type), num_states_(node.op_type() == "LSTM" ? 2 : 1), make_(prefix_of(node)) {}
+      : node_(node),
+        state_type_(state_type),
+        num_states_(node.op_type() == "LSTM" ? 2 : 1),
+        batch_first_(length_axis(node) == 1),
+        make_(prefix_of(node)) {}
 
-  std::vector<onnx::NodeProto> run(std::string& reason) {
+  std::vector<onnx::NodeProto> run() {
     const onnx::AttributeProto* direction = find_attribute(node_, "direction");
     const std::string which = direction ? direction->s() : "forward";
     const int directions = which == "bidirectional" ? 2 : 1;
-    if (!input_of(node_, 4).empty()) reason = "lengths of its own for each member of the batch";
-    else if (int_attribute(node_, "layout", 0) != 0) reason = "layout = 1";
-    else if (!find_attribute(node_, "hidden_size")) reason = "no hidden_size";
-    else if (directions == 2 && (find_attribute(node_, "activations") || find_attribute(node_, "activation_alpha") ||
-                                 find_attribute(node_, "activation_beta")))
-      reason = "directions with activations of their own";
-    if (!reason.empty()) return {};
-    count_ = make_.length(node_.input(0), 0);
+    x_ = batch_first_ ? make_.transposed(node_.input(0), {1, 0, 2}) : node_.input(0);
+    count_ = make_.length(x_, 0);
+    if (const std::string lengths = input_of(node_, 4); !lengths.empty()) {
+      const std::string wide = make_.value("Cast", {lengths});
+      make_.set_int_of_last("to", onnx::TensorProto::INT64);
+      lengths_ = make_.value("Reshape", {wide, make_.ints({-1, 1})});
+    }
     std::vector<Names> results;  // of each direction: the states, then those of all steps
     for (int d = 0; d < directions; ++d) results.push_back(one_direction(d, directions, which == "reverse" || d == 1));
     // Y [length, directions, batch, hidden]; the states [directions, batch, hidden].
@@ -182,7 +219,8 @@ class CellLoop {
     Names states;
     for (int state = 0; state < num_states_; ++state) {
       const std::string given = input_of(node_, 5 + state);
-      states.push_back(given.empty() ? zero_state() : own(given));
+      if (given.empty()) states.push_back(zero_state());
+      else states.push_back(own(batch_first_ ? make_.transposed(given, {1, 0, 2}) : given));
     }
     const std::string last = backwards ? make_.value("Sub", {count_, make_.ints({1}, true)}) : "";
 
@@ -197,16 +235,21 @@ class CellLoop {
       declare(*body.add_input(), before.back(), state_type_);
     }
     const std::string place = backwards ? inside.value("Sub", {last, step.number}) : step.number;
-    const std::string x =
-        inside.along("Gather", 0, {node_.input(0), inside.value("Reshape", {place, inside.ints({1})})});
+    const std::string x = inside.along("Gather", 0, {x_, inside.value("Reshape", {place, inside.ints({1})})});
     Names operands = {x, weights[0], weights[1], weights[2], "", before[0]};
     if (num_states_ == 2) operands.insert(operands.end(), {before[1], weights[3]});
     Names outputs = {""};
     outputs.insert(outputs.end(), after.begin(), after.end());
     onnx::NodeProto& cell = inside.add(node_.op_type(), operands, outputs);
-    for (const auto& attribute : node_.attribute())
-      if (attribute.name() != "direction") *cell.add_attribute() = attribute;
-    const std::string shown = inside.value("Identity", {after[0]}), goes_on = inside.value("Identity", {step.goes_on});
+    for (const auto& attribute : node_.attribute()) add_own(cell, attribute, d, directions);
+    std::string shown = after[0];
+    if (!lengths_.empty()) {  // a sequence that has ended keeps its states and gives zeros
+      const std::string goes_on = inside.value("Less", {place, lengths_});  // [batch, 1]
+      shown = inside.value("Where", {goes_on, after[0], inside.zero(state_type_)});
+      for (size_t i = 0; i < after.size(); ++i) after[i] = inside.value("Where", {goes_on, after[i], before[i]});
+    }
+    shown = inside.value("Identity", {shown});
+    const std::string goes_on = inside.value("Identity", {step.goes_on});
     move_nodes(inside, body);
     declare(*body.add_output(), goes_on, onnx::TensorProto::BOOL);
     for (const std::string& name : after) declare(*body.add_output(), name, state_type_);
@@ -219,27 +262,50 @@ class CellLoop {
     return results;
   }
 
-  // [1, batch, hidden]
+  // What an attribute of the whole says of direction `d`: its activations, and as many constants as they take.
+  void add_own(onnx::NodeProto& cell, const onnx::AttributeProto& attribute, int d, int directions) const {
+    const std::string& name = attribute.name();
+    if (name == "direction" || name == "layout") return;
+    onnx::AttributeProto& copy = *cell.add_attribute();
+    copy = attribute;
+    const onnx::AttributeProto* functions = find_attribute(node_, "activations");
+    if (directions == 1 || !functions) return;
+    const int count = functions->strings_size(), half = count / 2;
+    if (name == "activations") {
+      copy.clear_strings();
+      for (int i = d == 0 ? 0 : half; i < (d == 0 ? half : count); ++i) copy.add_strings(functions->strings(i));
+    } else if (name == "activation_alpha" || name == "activation_beta") {
+      int first = 0;  // of the second direction
+      for (int i = 0; i < half; ++i) first += takes_constant(functions->strings(i), name == "activation_alpha") ? 1 : 0;
+      first = std::min(first, attribute.floats_size());
+      copy.clear_floats();
+      for (int i = d == 0 ? 0 : first; i < (d == 0 ? first : attribute.floats_size()); ++i)
+        copy.add_floats(attribute.floats(i));
+    }
+  }
+
+  // [1, batch, hidden]; the recurrent weights are [directions, gates * hidden, hidden].
   std::string zero_state() {
-    const std::string batch = make_.part(make_.value("Shape", {node_.input(0)}), 1, 2);
-    const std::string hidden = make_.ints({int_attribute(node_, "hidden_size", 0)});
+    const std::string batch = make_.part(make_.value("Shape", {x_}), 1, 2);
+    const std::string hidden = make_.part(make_.value("Shape", {node_.input(2)}), 2, 3);
     return make_.zeros(make_.along("Concat", 0, {make_.ints({1}), batch, hidden}), state_type_);
   }
 
   void give(int output, const std::vector<Names>& results, size_t which, int64_t axis) {
     const std::string name = output_of(node_, output);
     if (name.empty()) return;
-    if (results.size() == 1) {
-      make_.add("Identity", {results[0][which]}, {name});
-    } else {
-      NodeMaker::set_int(make_.add("Concat", {results[0][which], results[1][which]}, {name}), "axis", axis);
-    }
+    std::string all = results[0][which];
+    if (results.size() == 2) all = make_.along("Concat", axis, {all, results[1][which]});
+    if (!batch_first_) make_.add("Identity", {all}, {name});
+    else make_.transpose_to(all, output == 0 ? std::vector<int64_t>{2, 0, 1, 3} : std::vector<int64_t>{1, 0, 2}, name);
   }
 
   const onnx::NodeProto& node_;
   const int state_type_, num_states_;
+  const bool batch_first_;
   NodeMaker make_;
-  std::string count_;
+  std::string x_, count_;  // [length, batch, size]; the length
+  std::string lengths_;    // [batch, 1], if they differ
 };
 
 // Of the list attribute `name`, for the operand or result `i`.
@@ -302,13 +368,15 @@ std::vector<onnx::NodeProto> loop_of_scan(const onnx::NodeProto& node, std::stri
 
 }  // namespace
 
+int64_t length_axis(const onnx::NodeProto& node) { return int_attribute(node, "layout", 0) != 0 ? 1 : 0; }
+
 bool is_recurrent(const onnx::NodeProto& node) {
   const std::string& op = node.op_type();
-  return node.domain().empty() && (op == "LSTM" || op == "GRU" || op == "RNN" || op == "Scan");
+  return standard_domain(node.domain()).empty() && (op == "LSTM" || op == "GRU" || op == "RNN" || op == "Scan");
 }
 
 std::vector<onnx::NodeProto> loop_of_recurrent(const onnx::NodeProto& node, int state_type, std::string& reason) {
-  return node.op_type() == "Scan" ? loop_of_scan(node, reason) : CellLoop(node, state_type).run(reason);
+  return node.op_type() == "Scan" ? loop_of_scan(node, reason) : CellLoop(node, state_type).run();
 }
 
 }  // namespace tessera

@@ -11,10 +11,12 @@ namespace tessera {
 
 // Nodes that give the outputs of an LSTM, GRU, RNN or Scan `node`, in their order: a Loop for each direction, whose
 // body takes one step of the operands, by the operator itself on a length of 1 or by the Scan's body. `state_type` is
-// the TensorProto.DataType of the states of an LSTM, GRU or RNN. Empty, with a reason, for what has no such form:
-// lengths of their own for the members of a batch, the batch before the length, directions with activations of their
-// own, results that are not stacked along dimension 0.
+// the TensorProto.DataType of the states of an LSTM, GRU or RNN. Empty, with a reason, for what has no such form: a
+// Scan whose results are not stacked along dimension 0.
 std::vector<onnx::NodeProto> loop_of_recurrent(const onnx::NodeProto& node, int state_type, std::string& reason);
+
+// The dimension of operand 0 of an LSTM, GRU or RNN that is its length.
+int64_t length_axis(const onnx::NodeProto& node);
 
 // Whether the operator is one of those.
 bool is_recurrent(const onnx::NodeProto& node);
