@@ -124,6 +124,9 @@ class FlowRunner {
                (step.inputs[1] < 0 || truth(step, input(step, 1))))
           run_block(step.blocks[0]);
         return;
+      case FlowOp::kInsert:
+        if (step.outputs[0] != step.inputs[0] || step.inputs[1] == step.inputs[0] || step.inputs[2] >= 0) break;
+        return append(step, slot(step.outputs[0]), input(step, 1));
       default: break;
     }
     std::vector<const RunValue*> operands;

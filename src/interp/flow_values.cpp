@@ -65,14 +65,18 @@ int64_t place_of(const FlowStep& step, const RunValue& position, int64_t count, 
   fail_step(step, fmt::format("position {} of a sequence of {} elements; legal: {} to {}", place, count, -count, last));
 }
 
+// An empty sequence takes what its slot was made for, which its compiler has seen to.
+void require_element(const FlowStep& step, const std::vector<RunValue>& items, const RunValue& item) {
+  if (!item.is_tensor() || (!items.empty() && items[0].tensor.dtype() != item.tensor.dtype()))
+    fail_step(step, fmt::format("an element {} for a sequence of {}; legal: elements of one type",
+                                item.is_tensor() ? dtype_name(item.tensor.dtype()) : kind_text(&item),
+                                items.empty() ? "?" : dtype_name(items[0].tensor.dtype())));
+}
+
 RunValue insert(const FlowStep& step, const Operands& in) {
   std::vector<RunValue> items = sequence_of(step, in[0]);
   const int64_t place = in[2] ? place_of(step, *in[2], std::ssize(items), true) : std::ssize(items);
-  // An empty sequence takes what its slot was made for, which its compiler has seen to.
-  if (!in[1]->is_tensor() || (!items.empty() && items[0].tensor.dtype() != in[1]->tensor.dtype()))
-    fail_step(step, fmt::format("an element {} for a sequence of {}; legal: elements of one type",
-                                in[1]->is_tensor() ? dtype_name(in[1]->tensor.dtype()) : kind_text(in[1]),
-                                items.empty() ? "?" : dtype_name(items[0].tensor.dtype())));
+  require_element(step, items, *in[1]);
   items.insert(items.begin() + place, *in[1]);
   return {ValueKind::kSequence, std::move(items)};
 }
@@ -466,6 +470,11 @@ Tensor take(const Tensor& x, const Ints& places, std::vector<int64_t> dims) {
   Tensor result(x.dtype(), std::move(dims));
   for (size_t i = 0; i < places.size(); ++i) copy_element(x, places[i], result, static_cast<int64_t>(i));
   return result;
+}
+
+void append(const FlowStep& step, RunValue& list, const RunValue& item) {
+  require_element(step, sequence_of(step, &list), item);
+  list.items.push_back(item);
 }
 
 RunValue value_result(const FlowStep& step, const Operands& in) {

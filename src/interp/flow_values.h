@@ -31,6 +31,9 @@ std::vector<int64_t> ints_of(const FlowStep& step, const RunValue& value, const 
 Tensor range_of(const FlowStep& step, const Tensor& start, const Tensor& limit, const Tensor& delta);
 Tensor padded(const FlowStep& step, const std::vector<const RunValue*>& operands);
 
+// kInsert at the end of a list that the result replaces: what a loop collects is not copied at every step.
+void append(const FlowStep& step, RunValue& list, const RunValue& item);
+
 // The result of a step with one result that is neither control flow nor about texts; operands left out are null.
 RunValue value_result(const FlowStep& step, const std::vector<const RunValue*>& operands);
 

@@ -94,6 +94,11 @@ CASES = {
     "gru_lengths": recurrent("GRU", 3, 2, ', direction="bidirectional", linear_before_reset=1', (4, 9, 1)),
     "gru_batch_first": recurrent("GRU", 3, 1, ', direction="reverse"', (2, 6, 9), batch_first=True),
     "rnn_lengths": recurrent("RNN", 1, 1, "", (3, 1, 8)),
+    # What a step collects is not copied at every step: that would take minutes.
+    "collected": ("m (int64 n, float[4] x) => (float[4] last, float[K,4] all) { t = Constant<value=bool {1}>()\n"
+                  "last, all = Loop<body = b (int64 i, bool c, float[4] s) => (bool c2, float[4] s2, float[4] o) {\n"
+                  "c2 = Identity(c)\n h = Constant<value=float {0.5}>()\n s2 = Add(s, h)\n o = Mul(s2, h) }>(n, t, x) }",
+                  [[number(n), X[0, :4]] for n in (0, 1, 40000)]),
     "rnn_domain": recurrent("RNN", 1, 1, domain="ai.onnx"),
     "rows": chosen(") => (float[K,6] r) { {rows} }"),
     "softmax": chosen(") => (float[K,6] y, float[K,6] z) { {rows} y = Softmax<axis=1>(r)\n z = Softmax<axis=0>(r) }"),
