@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/size_check.h"
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
 #include "lower/generalize.h"
@@ -93,6 +94,34 @@ void refuse_open_flow(const std::vector<SymbolRange>& symbols) {
 }
 
 namespace {
+
+// A model that does something else below some size does so for the smallest ones. Of nothing at all it may read what is
+// not there, and not use it; where it would write there, a run refuses it.
+void check_small_sizes(const ImportedModel& model, Program& program, const std::function<Program(Graph)>& lower) {
+  for (const int64_t more : {0, 1, 2, 3, 5}) {
+    SizePoint point;
+    for (const SymbolRange& symbol : model.symbols)
+      point.push_back(std::min(symbol.lo + more * symbol.step, symbol.hi));
+    SizeDifference difference = SizeDifference::kNone;
+    try {
+      difference = difference_at(program, point, lower(model.at(point)));
+    } catch (const UserError&) {
+      continue;  // a size that the model has no meaning for
+    }
+    const bool empty = std::find(point.begin(), point.end(), 0) != point.end();
+    if (difference == SizeDifference::kNone || (empty && difference == SizeDifference::kReads)) continue;
+    if (empty && difference == SizeDifference::kWrites && point.size() == 1) {
+      program.symbols[0].lo = std::min(program.symbols[0].lo + program.symbols[0].step, program.symbols[0].hi);
+      continue;
+    }
+    throw UserError({"TSR-5022",
+                     fmt::format("the model cannot be compiled for a range of sizes: for {} it does something else "
+                                 "than for larger ones",
+                                 sizes_text(model.symbols, point)),
+                     "", "models whose sizes alone depend on the named dimensions",
+                     "leave small sizes out of the range, or give one value for each dimension"});
+  }
+}
 
 // Programs of some sizes, and what they have in common.
 class Search {
@@ -254,6 +283,7 @@ Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, do
   for (const SymbolRange& symbol : model.symbols) smallest.push_back(symbol.lo);
   for (const SizePoint& point : {smallest, largest_sizes(model.symbols)})
     check_outputs(program, model.at(point), point);
+  check_small_sizes(model, program, [&](Graph graph) { return lower(std::move(graph), left_out); });
   return program;
 }
 

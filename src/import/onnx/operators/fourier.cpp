@@ -10,6 +10,7 @@
 
 #include "import/onnx/dtypes.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/runtime_parameter.h"
 
 namespace tessera {
 namespace {
@@ -274,6 +275,32 @@ void import_dft(NodeContext& c) {
   c.out(0, *result);
 }
 
+namespace {
+
+// The frame length, which a run knows, of which a one-sided transform has the declared number of values: of the two
+// there can be the one that gives the declared number of frames, too.
+int64_t declared_frame(NodeContext& c, int64_t extent, bool onesided) {
+  const Ints declared = c.require_declared(3, "frame_length");
+  const auto step = c.constant(c.in(1));
+  Ints fitting;
+  if (declared.size() == 4)
+    for (const int64_t length : onesided ? Ints{2 * declared[2] - 2, 2 * declared[2] - 1} : Ints{declared[2]}) {
+      if (length < 1 || length > extent) continue;
+      if (step && (step->num_elements() != 1 || step->get_int(0) < 1 ||
+                   (extent - length) / step->get_int(0) + 1 != declared[1]))
+        continue;
+      fitting.push_back(length);
+    }
+  if (fitting.size() != 1)
+    c.unsupported(
+        fmt::format("{} is known only when the model runs, and {} frame lengths give the declared shape of "
+                    "'{}'; a window, whose length it is, would tell",
+                    c.input_name(3, "frame_length"), fitting.size(), c.output_name(0)));
+  return fitting[0];
+}
+
+}  // namespace
+
 void import_stft(NodeContext& c) {
   c.require_inputs(2, 4);
   const ValueId signal = c.in(0);
@@ -285,7 +312,13 @@ void import_stft(NodeContext& c) {
   if (c.has(2) && c.rank(c.in(2)) != 1)
     c.malformed(fmt::format("a window of type {}", c.type(c.in(2)).to_string()), "a list");
   int64_t length = c.has(2) ? c.dims(c.in(2))[0] : dims[1];
-  if (c.has(3)) length = c.const_int(3, "frame_length");
+  if (c.is_runtime(3)) {
+    // The window's, or the one that gives the declared number of values.
+    if (!c.has(2)) length = declared_frame(c, dims[1], onesided);
+    require_ints(c, 3, "frame_length", {length});
+  } else if (c.has(3)) {
+    length = c.const_int(3, "frame_length");
+  }
   check_length(c, length);
   if (c.has(2) && c.dims(c.in(2)) != Ints{length})
     c.malformed(fmt::format("a window of type {}", c.type(c.in(2)).to_string()), fmt::format("[{}]", length));

@@ -1,0 +1,136 @@
+#include "driver/size_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include "interp/loop_interp.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostBytes = 1 << 15;  // of a buffer
+constexpr size_t kMostCalls = 64;
+
+// Calls one after the other through the loop interpreter, every buffer with memory of its own.
+class Runner {
+ public:
+  Runner(const Program& program, const SizePoint& point, const std::vector<Tensor>& inputs)
+      : program_(program), point_(point), inputs_(inputs), own_(program.buffers.size()) {}
+
+  bool is_small() const {
+    return program_.calls.size() <= kMostCalls && program_.checks.empty() &&
+           std::all_of(program_.calls.begin(), program_.calls.end(),
+                       [](const KernelCall& call) { return call.only_if.empty(); }) &&
+           std::all_of(program_.buffers.begin(), program_.buffers.end(), [this](const ProgramBuffer& buffer) {
+             return bytes_at(buffer.type, program_.symbols, point_) <= kMostBytes &&
+                    (buffer.kind != BufferKind::kWeight || buffer.alias_of >= 0 ||
+                     (buffer.data && buffer.data->has_data()));
+           });
+  }
+
+  std::vector<Tensor> run() {
+    for (const KernelCall& call : program_.calls) {
+      const LoopProgram& kernel = program_.kernels.at(static_cast<size_t>(call.kernel)).program;
+      std::vector<int64_t> symbols;
+      for (const Var& symbol : kernel.symbols) symbols.push_back(value(symbol));
+      std::vector<BufferView> views;
+      for (size_t i = 0; i < call.args.size(); ++i) {
+        BufferView view{kernel.params[i]->dtype, {}, memory(call.args[i]), false};
+        for (const Expr& extent : kernel.params[i]->shape) view.dims.push_back(value(extent));
+        view.writable = i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
+        views.push_back(std::move(view));
+      }
+      interpret(kernel, std::span<const BufferView>(views), symbols);
+    }
+    std::vector<Tensor> outputs;
+    for (const BufferId id : program_.outputs) {
+      Tensor& output = outputs.emplace_back(at(id).type.dtype, dims(id));
+      std::memcpy(output.mutable_bytes(), memory(id), static_cast<size_t>(output.num_bytes()));
+    }
+    return outputs;
+  }
+
+  std::vector<int64_t> dims(BufferId id) const {
+    std::vector<int64_t> dims;
+    for (const Expr& extent : at(id).type.shape) dims.push_back(value(extent));
+    return dims;
+  }
+
+ private:
+  const ProgramBuffer& at(BufferId id) const { return program_.buffers.at(static_cast<size_t>(id)); }
+  int64_t value(const Expr& e) const { return value_at(e, program_.symbols, point_); }
+
+  std::byte* memory(BufferId id) {
+    int64_t begin = 0;
+    for (; at(id).alias_of >= 0; id = at(id).alias_of)
+      begin += at(id).view_offset_formula ? value(at(id).view_offset_formula) : at(id).view_offset;
+    const ProgramBuffer& buffer = at(id);
+    if (buffer.kind == BufferKind::kInput)
+      return const_cast<std::byte*>(inputs_.at(static_cast<size_t>(buffer.index)).bytes()) + begin;
+    if (buffer.kind == BufferKind::kWeight) return const_cast<std::byte*>(buffer.data->bytes()) + begin;
+    auto& own = own_[static_cast<size_t>(id)];
+    if (own.empty()) own.resize(static_cast<size_t>(bytes_at(buffer.type, program_.symbols, point_)) + 64);
+    return own.data() + begin;
+  }
+
+  const Program& program_;
+  const SizePoint& point_;
+  const std::vector<Tensor>& inputs_;
+  std::vector<std::vector<std::byte>> own_;
+};
+
+Tensor made_up(DType dtype, const std::vector<int64_t>& dims) {
+  Tensor tensor(dtype, dims);
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    const auto mixed = (static_cast<uint64_t>(i) + 1) * 0x9E3779B97F4A7C15u >> 40;
+    if (is_float(dtype)) tensor.set_double(i, static_cast<double>(mixed % 2048) / 1024 - 1);
+    else tensor.set_int(i, static_cast<int64_t>(mixed % 2));
+  }
+  return tensor;
+}
+
+bool same(const Tensor& a, const Tensor& b) {
+  if (a.dims() != b.dims() || a.dtype() != b.dtype()) return false;
+  double largest = 0;
+  for (int64_t i = 0; is_float(a.dtype()) && i < b.num_elements(); ++i)
+    if (std::isfinite(b.get_double(i))) largest = std::max(largest, std::abs(b.get_double(i)));
+  for (int64_t i = 0; i < a.num_elements(); ++i) {
+    if (!is_float(a.dtype())) {
+      if (a.get_int(i) != b.get_int(i)) return false;
+      continue;
+    }
+    const double x = a.get_double(i), y = b.get_double(i);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    if (!(std::abs(x - y) <= 1e-2 * largest)) return false;  // they may be of 8 bits
+  }
+  return true;
+}
+
+}  // namespace
+
+SizeDifference difference_at(const Program& general, const SizePoint& point, const Program& own) {
+  std::vector<Tensor> inputs;
+  const SizePoint none;
+  for (const BufferId id : own.inputs) {
+    const TensorType& type = own.buffers.at(static_cast<size_t>(id)).type;
+    if (bytes_at(type, own.symbols, none) > kMostBytes) return SizeDifference::kNone;
+    inputs.push_back(made_up(type.dtype, type.dims()));
+  }
+  Runner wanted(own, none, inputs), found(general, point, inputs);
+  if (!wanted.is_small() || !found.is_small()) return SizeDifference::kNone;
+  const std::vector<Tensor> want = wanted.run();
+  try {
+    const std::vector<Tensor> got = found.run();
+    for (size_t i = 0; i < want.size(); ++i)
+      if (!same(got.at(i), want[i])) return SizeDifference::kValues;
+  } catch (const InternalError& error) {
+    const bool writes = std::string_view(error.what()).find("store outside") != std::string_view::npos;
+    return writes ? SizeDifference::kWrites : SizeDifference::kReads;
+  }
+  return SizeDifference::kNone;
+}
+
+}  // namespace tessera
