@@ -22,8 +22,10 @@
 #include "run_flags.h"
 #include "support/error.h"
 #include "terminal.h"
+#include "tune/remote_measurer.h"
 #include "tune/report.h"
 #include "tune/tuner.h"
+#include "tune/worker.h"
 
 namespace tessera {
 
@@ -33,6 +35,9 @@ struct TuneCommand {
   CompileFlags compile;
   RunFlags run;
   std::string model, budget, only, mode = "evolutionary", report, cost_model, save_model;
+  std::vector<std::string> workers;
+  std::string token;
+  bool no_local = false;
   int64_t trials = 0, batch = 8;
   uint64_t seed = 1;
   double trial_seconds = 10;
@@ -125,6 +130,25 @@ int tune(const TuneCommand& command) {
     model.bind_values(make_values(model.inputs(), command.run, random));
   };
   options.on_status = show;
+  if (command.workers.empty() && (command.no_local || !command.token.empty()))
+    throw UserError({.id = "TSR-4053",
+                     .message = fmt::format("{} without --workers", command.no_local ? "--no-local" : "--token"),
+                     .node = {},
+                     .legal = "--workers HOST:PORT,... beside it",
+                     .hint = "'tessera worker' starts one"});
+  if (!command.workers.empty()) {
+    RemoteOptions remote;
+    for (const std::string& address : command.workers) remote.workers.push_back(parse_host_port(address));
+    remote.token = read_token(command.token);
+    remote.here_too = !command.no_local;
+    remote.on_message = [](const std::string& line) {
+      clear_line();
+      fmt::print(stderr, "{}\n", line);
+    };
+    options.measurer = [remote, limits = options.limits](const Target& target) {
+      return std::make_unique<RemoteMeasurer>(target, limits, remote);
+    };
+  }
   options.stop = &stop_asked;
   std::signal(SIGINT, on_interrupt);
   TuneResult result;
@@ -179,6 +203,12 @@ Command add_tune_command(CLI::App& root) {
       ->capture_default_str()
       ->type_name("SECONDS");
   app->add_flag("--resume", command->resume, "Go on from the trials that --db holds");
+  app->add_option("--workers", command->workers,
+                  "Machines of the same kind that run 'tessera worker', and measure as well")
+      ->delimiter(',')
+      ->type_name("HOST:PORT,...");
+  app->add_option("--token", command->token, "File whose first line is the workers' token")->type_name("FILE");
+  app->add_flag("--no-local", command->no_local, "Measure candidates on workers only, as long as there are any");
   app->add_option("--report", command->report, "Write a page with curves and tables")->type_name("FILE.html");
   app->add_flag("--json", command->json, "Print one line of JSON");
   add_input_flags(*app, command->run);

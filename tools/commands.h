@@ -35,5 +35,6 @@ Command add_opt_command(CLI::App& root);
 Command add_schedule_command(CLI::App& root);
 Command add_tune_command(CLI::App& root);
 Command add_db_command(CLI::App& root);
+Command add_worker_command(CLI::App& root);
 
 }  // namespace tessera

@@ -55,7 +55,7 @@ int run(int argc, char** argv) {
                                add_bench_command(app),   add_explain_command(app), add_inspect_command(app),
                                add_doctor_command(app),  add_diff_command(app),    add_bisect_command(app),
                                add_reduce_command(app),  add_opt_command(app),     add_schedule_command(app),
-                               add_tune_command(app),    add_db_command(app)};
+                               add_tune_command(app),    add_db_command(app),      add_worker_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

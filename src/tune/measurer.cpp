@@ -16,7 +16,7 @@ std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, 
 
   std::vector<MeasuredTrial> trials(candidates.size());
   if (!stands.file) {
-    for (MeasuredTrial& trial : trials) trial = {"build failed", "the incumbent: " + stands.failure, {}};
+    for (MeasuredTrial& trial : trials) trial = {"build failed", "the incumbent: " + stands.failure, {}, -1};
     known_.incumbents.erase(text);
     return trials;
   }
@@ -31,11 +31,12 @@ std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, 
       const size_t colon = built[i].failure.find(": ");
       trials[i] = {built[i].failure.substr(0, colon),
                    colon == std::string::npos ? "while it was built" : built[i].failure.substr(colon + 2),
-                   {}};
+                   {},
+                   -1};
       continue;
     }
     KernelComparison compared = compare_kernels(known_.bench, stands, built[i], limits);
-    trials[i] = {std::move(compared.status), std::move(compared.detail), std::move(compared.times)};
+    trials[i] = {std::move(compared.status), std::move(compared.detail), std::move(compared.times), -1};
   }
   return trials;
 }

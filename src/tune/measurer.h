@@ -1,4 +1,4 @@
-// Whoever builds and times candidates: this machine, or workers elsewhere (remote.h).
+// Whoever builds and times candidates: this machine, or workers elsewhere (remote_measurer.h).
 #pragma once
 
 #include <map>
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "records/records.h"
 #include "tune/kernel_bench.h"
 
 namespace tessera {
@@ -20,6 +21,7 @@ struct MeasuredTrial {
   std::string status;  // as TrialRecord::status
   std::string detail;
   PairedTimes times;  // of status "ok"
+  int machine = -1;   // who measured it: an index of machines(), or -1 for this machine
 };
 
 class Measurer {
@@ -28,6 +30,8 @@ class Measurer {
   // Each candidate against the incumbent. `thorough`: all rounds, whatever the first ones say.
   virtual std::vector<MeasuredTrial> measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
                                              const std::vector<KnobPoint>& candidates, bool thorough) = 0;
+  // The other machines that measure; without numbers.
+  virtual std::vector<MachineRecord> machines() const { return {}; }
 };
 
 class LocalMeasurer : public Measurer {

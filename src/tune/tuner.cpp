@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <random>
 
 #include <fmt/format.h>
@@ -67,8 +68,8 @@ class Tuner {
       entry.outcome = "no trials: " + reason;
     }
     run_ = fmt::format("{:016x}", std::random_device{}() * uint64_t{0x9e3779b97f4a7c15} + options_.seed);
-    measurer_ = options_.measurer ? options_.measurer(target_, options_.model)
-                                  : std::make_unique<LocalMeasurer>(target_, options_.limits);
+    measurer_ =
+        options_.measurer ? options_.measurer(target_) : std::make_unique<LocalMeasurer>(target_, options_.limits);
     if (!options_.cost_model.empty()) costs_.load(options_.cost_model);
     if (options_.resume) take_up_records();
     log("estimate");
@@ -206,9 +207,18 @@ class Tuner {
     options_.on_status(status);
   }
 
+  // The number of another machine in the records: its own, unless it is like this one.
+  int64_t machine_of(int index) {
+    const MachineRecord machine = measurer_->machines().at(static_cast<size_t>(index));
+    const auto [known, is_new] = machine_numbers_.try_emplace(index, 0);
+    if (is_new) known->second = records_.add_machine(machine);
+    return known->second;
+  }
+
   void record(Task& task, const KnobPoint& point, const MeasuredTrial& trial, double us) {
     TrialRecord entry;
     entry.key = key_of(task);
+    if (trial.machine >= 0) entry.key.machine = machine_of(trial.machine);
     entry.payload = payload_of(point);
     entry.status = trial.status;
     entry.detail = trial.detail;
@@ -427,6 +437,7 @@ class Tuner {
   RunningModel before_;
   MachinePeaks peaks_;
   int64_t machine_ = 0;
+  std::map<int, int64_t> machine_numbers_;  // of the measurer's machines
   double model_us_ = 0;
   std::vector<Task> tasks_;
   std::vector<TaskState> states_;  // of the same tasks

@@ -44,11 +44,10 @@ struct TuneOptions {
   std::string cost_model;  // file of the model that kModel begins with (cost_model.h); empty: none
   std::string save_model;  // file for the model at the end; empty: none
   BenchLimits limits;
-  std::function<void(Model& model)> bind;                   // gives a model its inputs; must be set
-  std::function<void(const TuneStatus& status)> on_status;  // often; may be null
-  std::function<std::unique_ptr<Measurer>(const Target& target, const std::string& model_path)>
-      measurer;                             // null: local
-  const std::atomic<bool>* stop = nullptr;  // set by a signal handler: end soon
+  std::function<void(Model& model)> bind;                                   // gives a model its inputs; must be set
+  std::function<void(const TuneStatus& status)> on_status;                  // often; may be null
+  std::function<std::unique_ptr<Measurer>(const Target& target)> measurer;  // null: this machine alone
+  const std::atomic<bool>* stop = nullptr;                                  // set by a signal handler: end soon
 };
 
 struct TunedTask {

@@ -35,7 +35,7 @@ class CommandLine(CliTest):
         self.assertEqual(errors, error(*expected, **more))
 
     def test_usage(self):
-        verbs = "compile, run, verify, bench, explain, inspect, doctor, diff, bisect, reduce, opt, schedule, tune, db"
+        verbs = "compile, run, verify, bench, explain, inspect, doctor, diff, bisect, reduce, opt, schedule, tune, db, worker"
         self.refuses([], "TSR-4001", "a verb is required", verbs, "see 'tessera --help'")
         self.refuses(["fly"], "TSR-4001", "The following argument was not expected: fly", hint="see 'tessera --help'")
         self.refuses(["compile"], "TSR-4001", "MODEL is required", hint="see 'tessera compile --help'")
