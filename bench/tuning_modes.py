@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How many trials each mode of `tessera tune` needs on convolutions of the suite, and how well the learned model of costs
-orders schedules of shapes that it has not seen.
+"""How many trials each mode of `tessera tune` needs on convolutions of the suite.
 
-    tuning_modes.py run [--trials 96] [--seeds 1,2,3] [--only C2]... [--modes random,evolutionary,model] [--minutes M]
+    tuning_modes.py run [--trials 96] [--seeds 1,2,3] [--only C2]... [--modes random,evolutionary,model,pretrained] [--minutes M]
     tuning_modes.py report [--out bench/results/tuning_modes]
 
 `run` tunes one convolution at a time, with one thread, in each mode and from each seed, and keeps the answers in
 bench/results/tuning_modes.records.json and the trials in out/bench/tuning_modes/SHAPE-MODE-SEED.db. What is there is not
 done again, so it can be stopped at any time and started again; --minutes ends it after a while. The seeds' order is the
-outer one: each round of all shapes and modes is complete before the next.
+outer one: each round of all shapes and modes is complete before the next. `model` begins without a model of costs, `pretrained`
+with the shipped one, which was trained on none of these shapes (cost_model.py).
 `report` writes NAME.json, NAME.md and NAME.png. The best of a shape is the least time over its default's that any run of
 any mode confirmed (twice, in processes of their own); a run's figure is the first trial of its own, the rules' choice not
 counted, within 95% of the best speed. A run that never came there counts with one trial more than it had. A trial's time
@@ -81,9 +81,10 @@ def run_one(shape, mode, seed, trials, records):
     db = WORK / f"{shape}-{mode}-{seed}.db"
     for leftover in WORK.glob(db.name + "*"):
         leftover.unlink()  # of a run that was cut off
-    more = ["--cost-model", records["pretrained"][shape]] if mode == "pretrained" else []
+    # The shipped model was trained on none of these shapes (cost_model.py).
+    how = {"model": ["model", "--cost-model", "none"], "pretrained": ["model"]}.get(mode, [mode])
     begin = time.time()
-    answer = tune(shape, db, "--only", kernel, "--trials", trials, "--mode", "model" if more else mode, "--seed", seed, *more)
+    answer = tune(shape, db, "--only", kernel, "--trials", trials, "--seed", seed, "--mode", *how)
     task = next(task for task in answer["tasks"] if task["kernel"] == kernel)
     default = task["default_us"]
     if default == 0:
@@ -97,7 +98,7 @@ def run_one(shape, mode, seed, trials, records):
 
 
 def run(options):
-    records = load(RECORDS) or {"cpu": cpu_name(), "kernels": {}, "pretrained": {}, "runs": []}
+    records = load(RECORDS) or {"cpu": cpu_name(), "kernels": {}, "runs": []}
     there = {(entry["shape"], entry["mode"], entry["seed"]) for entry in records["runs"]}
     end = time.time() + 60 * options.minutes if options.minutes else None
     WORK.mkdir(parents=True, exist_ok=True)
@@ -164,8 +165,7 @@ def report(options):
     dates = sorted({entry["date"] for entry in records["runs"]})
     name = pathlib.Path(options.out)
     result = {"cpu": records["cpu"], "dates": dates, "runs": len(records["runs"]), "rows": rows, "median_trials": medians,
-              "prediction_us": {"median": statistics.median(costs), "largest": max(costs)} if costs else None,
-              "ranks": records.get("ranks")}
+              "prediction_us": {"median": statistics.median(costs), "largest": max(costs)} if costs else None}
     save_json(result, name.with_suffix(".json"))
     text = (f"{records['cpu']}, one thread, {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "")
             + f", {len(records['runs'])} runs. Trials of the search's own until one was within 95% of the best speed "
@@ -173,9 +173,6 @@ def report(options):
             "Gains are over the rules' choice, medians of the seeds.\n\n" + markdown(table) + "\n")
     if costs:
         text += f"\nOne prediction, with the features: {statistics.median(costs):.0f} us (median of runs), {max(costs):.0f} us at most.\n"
-    if result["ranks"]:
-        text += ("\nRank correlation (Spearman) of scores and measured speeds on a shape that the model was not trained on:\n\n"
-                 + markdown([list(result["ranks"]), [f"{value:.2f}" for value in result["ranks"].values()]]) + "\n")
     name.with_suffix(".md").write_text(text)
 
     plt = pyplot()

@@ -1,4 +1,4 @@
-// tessera db show|merge|export|prune
+// tessera db show|merge|export|prune|train
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -14,6 +14,7 @@
 #include "records/records.h"
 #include "support/error.h"
 #include "terminal.h"
+#include "tune/train.h"
 #include "tune/tuned_kernels.h"
 
 namespace tessera {
@@ -22,7 +23,7 @@ namespace {
 
 struct DbCommand {
   std::string file, output = "-";
-  std::vector<std::string> others;
+  std::vector<std::string> others, files, tests;
   int64_t keep = 64;
   bool json = false;
 };
@@ -179,6 +180,38 @@ int prune(const DbCommand& command) {
   return kExitOk;
 }
 
+int train(const DbCommand& command) {
+  CostModel model;
+  const Training training = train_cost_model(command.files, command.tests, model);
+  model.save(command.output);
+  if (command.json) {
+    json list = json::array();
+    for (const TestedKernel& kernel : training.test)
+      list.push_back(
+          {{"kernel", kernel.hash}, {"name", kernel.name}, {"trials", kernel.trials}, {"spearman", kernel.spearman}});
+    std::cout << json_line({{"model", command.output},
+                            {"trials", training.trials},
+                            {"kernels", training.kernels},
+                            {"skipped", training.skipped},
+                            {"test", std::move(list)},
+                            {"prediction_us", training.prediction_us},
+                            {"single_prediction_us", training.single_prediction_us}});
+    return kExitOk;
+  }
+  fmt::print("{}: trained on {} trials of {} kernels; {} records could not be used\n", command.output, training.trials,
+             training.kernels, training.skipped);
+  if (training.test.empty()) return kExitOk;
+  using Align = TextTable::Align;
+  TextTable table(
+      {{"kernel"}, {"trials", Align::kRight}, {"rank correlation", Align::kRight}, {"nodes", Align::kLeft, 40}});
+  for (const TestedKernel& kernel : training.test)
+    table.add({kernel.hash, std::to_string(kernel.trials), fmt::format("{:.2f}", kernel.spearman), kernel.name});
+  std::cout << table.to_string({stdout_has_colour()});
+  fmt::print("one prediction with its features: {:.0f} us, alone {:.0f} us\n", training.prediction_us,
+             training.single_prediction_us);
+  return kExitOk;
+}
+
 }  // namespace
 
 Command add_db_command(CLI::App& root) {
@@ -206,16 +239,26 @@ Command add_db_command(CLI::App& root) {
       ->capture_default_str()
       ->type_name("N");
   prune_app->add_flag("--json", command->json, "Print one line of JSON");
+  CLI::App* train_app = app->add_subcommand("train", "Train a cost model for 'tessera tune --cost-model' from trials");
+  train_app->add_option("FILE", command->files, "Tuning records")->required()->type_name("");
+  train_app
+      ->add_option("--test", command->tests,
+                   "Records whose kernels the model orders afterwards, but for those that it was trained on")
+      ->type_name("FILE");
+  train_app->add_option("-o,--output", command->output, "Where to write the model")->required()->type_name("FILE.json");
+  train_app->add_flag("--json", command->json, "Print one line of JSON");
   app->footer(
       "Examples:\n"
       "  tessera db show my.db\n"
       "  tessera db merge all.db my.db theirs.db\n"
       "  tessera db export my.db -o records.jsonl\n"
-      "  tessera db prune my.db --keep 16");
+      "  tessera db prune my.db --keep 16\n"
+      "  tessera db train my.db -o my.json --test theirs.db");
   return {app, [=] {
             if (show_app->parsed()) return show(*command);
             if (merge_app->parsed()) return merge(*command);
             if (export_app->parsed()) return export_records(*command);
+            if (train_app->parsed()) return train(*command);
             return prune(*command);
           }};
 }

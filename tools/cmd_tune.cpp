@@ -34,7 +34,7 @@ namespace {
 struct TuneCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, budget, only, mode = "evolutionary", report, cost_model, save_model;
+  std::string model, budget, only, mode = "evolutionary", report, cost_model = "pretrained", save_model;
   std::vector<std::string> workers;
   std::string token;
   bool no_local = false;
@@ -186,8 +186,10 @@ Command add_tune_command(CLI::App& root) {
       ->check(CLI::IsMember({"random", "evolutionary", "model"}))
       ->capture_default_str()
       ->type_name("MODE");
-  app->add_option("--cost-model", command->cost_model, "With --mode model: the learned model to begin with")
-      ->type_name("FILE.json");
+  app->add_option("--cost-model", command->cost_model,
+                  "With --mode model: the learned model to begin with: pretrained, none, or a file")
+      ->capture_default_str()
+      ->type_name("pretrained|none|FILE.json");
   app->add_option("--save-model", command->save_model, "With --mode model: where to write the learned model")
       ->type_name("FILE.json");
   app->add_option("--seed", command->seed, "Of the search's random numbers")->capture_default_str()->type_name("N");

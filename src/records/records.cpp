@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "support/error.h"
 
@@ -60,6 +61,20 @@ bool same_peak(double a, double b) { return a > 0 && b > 0 && std::max(a, b) <= 
 std::string machine_facts(const Target& target) {
   return fmt::format("{} {} [{}] L1 {} L2 {} L3 {}", target.triple, target.cpu, fmt::join(target.features, ","),
                      target.l1_bytes, target.l2_bytes, target.l3_bytes);
+}
+
+std::optional<Target> target_of_facts(const std::string& facts) {
+  Target target;
+  std::istringstream words(facts);
+  std::string features, l1, l2, l3;
+  if (!(words >> target.triple >> target.cpu >> features >> l1 >> target.l1_bytes >> l2 >> target.l2_bytes >> l3 >>
+        target.l3_bytes))
+    return std::nullopt;
+  if (features.size() < 2 || features.front() != '[' || features.back() != ']') return std::nullopt;
+  std::istringstream list(features.substr(1, features.size() - 2));
+  for (std::string feature; std::getline(list, feature, ',');) target.features.insert(feature);
+  if (machine_facts(target) != facts) return std::nullopt;
+  return target;
 }
 
 // One prepared statement; values go in and come out by place.

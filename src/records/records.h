@@ -20,6 +20,8 @@ namespace tessera {
 
 // Everything but the peaks: the text under which machines are told apart first.
 std::string machine_facts(const Target& target);
+// The target of such a text, with one thread; nothing for any other text.
+std::optional<Target> target_of_facts(const std::string& facts);
 
 struct MachineRecord {
   int64_t id = 0;

@@ -1,19 +1,23 @@
 #include "tune/cost_model.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <xgboost/c_api.h>
 
 #include "support/error.h"
+#include "tune/cost_model_file.h"
 #include "tune/features.h"
+#include "tune/pretrained.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr int kRounds = 60;
+constexpr char kVersionAttribute[] = "tessera_features";
 
 void succeed(int code, const char* what) {
   if (code != 0) throw InternalError(fmt::format("{}: {}", what, XGBGetLastError()));
@@ -59,7 +63,7 @@ void CostModel::add(const std::string& group, const LoopProgram& program, double
   gains_.push_back(static_cast<float>(gain));
 }
 
-void CostModel::fit() {
+void CostModel::fit(int rounds) {
   if (features_.empty()) return;
   // Rows of a group stand together.
   std::vector<size_t> order(features_.size());
@@ -80,18 +84,19 @@ void CostModel::fit() {
   BoosterHandle booster = nullptr;
   succeed(XGBoosterCreate(seen, 1, &booster), "a model");
   trees_->reset(booster);
-  const std::pair<const char*, const char*> parameters[] = {{"objective", "rank:pairwise"},
-                                                            {"max_depth", "5"},
-                                                            {"eta", "0.15"},
-                                                            {"min_child_weight", "1"},
-                                                            {"lambda", "1"},
-                                                            {"nthread", "1"},
-                                                            {"verbosity", "0"},
-                                                            {"tree_method", "exact"},
-                                                            {"subsample", "1"},
-                                                            {"seed", "1"}};
+  int first = 0;
+  if (has_base()) {
+    succeed(XGBoosterLoadModelFromBuffer(booster, base_.data(), base_.size()), "a loaded model");
+    succeed(XGBoosterBoostedRounds(booster, &first), "rounds of a loaded model");
+  }
+  const std::pair<const char*, const char*> parameters[] = {
+      {"objective", "rank:pairwise"}, {"num_pairsample", "16"}, {"max_depth", "5"}, {"eta", "0.1"},
+      {"min_child_weight", "1"},      {"lambda", "1"},          {"nthread", "1"},   {"verbosity", "0"},
+      {"tree_method", "exact"},       {"subsample", "1"},       {"seed", "1"}};
   for (const auto& [name, value] : parameters) succeed(XGBoosterSetParam(booster, name, value), name);
-  for (int round = 0; round < kRounds; ++round) succeed(XGBoosterUpdateOneIter(booster, round, data.get()), "training");
+  for (int round = first; round < first + rounds; ++round)
+    succeed(XGBoosterUpdateOneIter(booster, round, data.get()), "training");
+  succeed(XGBoosterSetAttr(booster, kVersionAttribute, kFeatureVersion), "a version");
 }
 
 std::vector<double> CostModel::predict(const std::vector<const LoopProgram*>& programs) const {
@@ -118,23 +123,46 @@ void CostModel::save(const std::string& path) const {
                      .hint = {}});
 }
 
-void CostModel::load(const std::string& path) {
+bool CostModel::load_base(std::string bytes) {
   BoosterHandle booster = nullptr;
   succeed(XGBoosterCreate(nullptr, 0, &booster), "a model");
   bst_ulong features = 0;
-  const bool good = XGBoosterLoadModel(booster, path.c_str()) == 0 && XGBoosterGetNumFeature(booster, &features) == 0 &&
-                    features == num_program_features();
+  const char* version = nullptr;
+  int has_version = 0;
+  const bool good = XGBoosterLoadModelFromBuffer(booster, bytes.data(), bytes.size()) == 0 &&
+                    XGBoosterGetNumFeature(booster, &features) == 0 && features == num_program_features() &&
+                    XGBoosterGetAttr(booster, kVersionAttribute, &version, &has_version) == 0 && has_version != 0 &&
+                    version == std::string(kFeatureVersion);
   if (!good) {
     XGBoosterFree(booster);
-    throw UserError({.id = "TSR-6405",
-                     .message = fmt::format("'{}' is no cost model of this version", path),
-                     .node = {},
-                     .legal = fmt::format("a model of {} features that 'tessera tune --save-model' has written",
-                                          num_program_features()),
-                     .hint = "begin without --cost-model, and train a new one"});
+    return false;
   }
   succeed(XGBoosterSetParam(booster, "nthread", "1"), "nthread");
   trees_->reset(booster);
+  base_ = std::move(bytes);
+  return true;
+}
+
+void CostModel::load(const std::string& path) {
+  constexpr size_t kMostBytes = size_t{16} << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(file), {});
+  if (!file.is_open() || bytes.size() > kMostBytes || !is_tree_model(bytes, num_program_features()) ||
+      !load_base(std::move(bytes)))
+    throw UserError(
+        {.id = "TSR-6405",
+         .message = fmt::format("'{}' is no cost model of this version", path),
+         .node = {},
+         .legal = fmt::format("a model of {} features that 'tessera tune --save-model' or 'tessera db train' "
+                              "has written",
+                              num_program_features()),
+         .hint = "leave --cost-model out, and train a new one"});
+}
+
+void CostModel::load_pretrained() {
+  const auto [data, size] = pretrained_cost_model();
+  check(load_base(std::string(reinterpret_cast<const char*>(data), size)),
+        "the cost model of this build is of other features: bench/cost_model.py train makes a new one");
 }
 
 }  // namespace tessera

@@ -24,8 +24,9 @@ class CostModel {
   // A trial of kernel `group`: `gain` is the default's time over the program's; 0 for what failed.
   void add(const std::string& group, const LoopProgram& program, double gain);
   size_t num_trials() const { return features_.size(); }
-  // Fits the trees anew to all trials so far. Of little use below some tens of trials.
-  void fit();
+  // Fits trees to all trials so far, anew. What was loaded stays below them: the new trees learn what it gets wrong. Of
+  // little use below some tens of trials when nothing was loaded.
+  void fit(int rounds = 60);
   // Whether predict() has something to say: fit() was called with trials, or a file was loaded.
   bool ready() const;
   // One score for each program, higher for what should be faster.
@@ -35,10 +36,16 @@ class CostModel {
   // features.
   void save(const std::string& path) const;
   void load(const std::string& path);
+  // The model that ships with the compiler (docs/tuning.md says what it was trained on).
+  void load_pretrained();
+  // Whether one of the two was called.
+  bool has_base() const { return !base_.empty(); }
 
  private:
   struct Trees;
+  bool load_base(std::string bytes);  // false: of another version, or none
   std::unique_ptr<Trees> trees_;
+  std::string base_;  // what was loaded, in XGBoost's form
   std::vector<std::vector<float>> features_;
   std::vector<float> gains_;
   std::vector<size_t> group_of_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -13,8 +14,11 @@ namespace {
 
 constexpr size_t kAccesses = 4, kCurve = 6;
 constexpr size_t kPerAccess = 9, kArithmetic = 8, kLoops = 11;
-constexpr size_t kPerStore = kArithmetic + kLoops + kAccesses * kPerAccess + kCurve;
-constexpr size_t kSums = kArithmetic + 5;
+// Caches of a core, as they are about everywhere: what is in a feature must not change with the machine.
+constexpr double kCaches[] = {32 << 10, 1 << 20};
+constexpr size_t kTraffic = 2 * std::size(kCaches) + 1, kTile = 4;
+constexpr size_t kPerStore = kArithmetic + kLoops + kAccesses * kPerAccess + kCurve + kTraffic + kTile;
+constexpr size_t kSums = kArithmetic + 5, kResult = 9;
 constexpr double kLine = 64;  // bytes
 
 float log_of(double x) { return static_cast<float>(std::log2(1 + std::max(0.0, x))); }
@@ -51,7 +55,9 @@ struct Access {
   bool reads = false, writes = false;
   double bytes = 0, unique = 0, lines = 0;
   double vector_stride = 0, inner_stride = 0;
-  std::vector<double> unique_at;  // distinct bytes inside each loop, outermost first
+  // Inside each loop, outermost first: distinct bytes, and bytes of the cache lines that hold them.
+  std::vector<double> unique_at, lines_at;
+  double tile_loads = 1;  // inside the innermost serial loop: distinct vectors, or elements where lanes share one
 };
 
 class Extractor {
@@ -60,6 +66,8 @@ class Extractor {
     visit(program.body);
     std::vector<float> result = best_;
     result.resize(kPerStore, 0);
+    result.insert(result.end(), result_.begin(), result_.end());
+    result.resize(kPerStore + kResult, 0);
     for (const double sum : sums_) result.push_back(log_of(sum));
     result.push_back(log_of(registers_));
     result.push_back(log_of(locals_));
@@ -137,9 +145,10 @@ class Extractor {
     Values values;
     for (const Loop& loop : loops_) values[loop.var] = 0;
     const int64_t origin = flat(values);
-    double elements = 1, all = 1, span = 1;
+    double elements = 1, all = 1, span = 1, run = 1;
     access.unique_at.assign(loops_.size(), 0);
-    bool inner_seen = false;
+    access.lines_at.assign(loops_.size(), 0);
+    bool inner_seen = false, in_tile = true;
     for (size_t i = loops_.size(); i-- > 0;) {
       const Loop& loop = loops_[i];
       all *= loop.extent;
@@ -151,11 +160,17 @@ class Extractor {
         const double reach = std::fabs(static_cast<double>(flat(values) - origin));
         values[loop.var] = 0;
         if (stride > 0 || reach > 0) elements *= loop.extent;
+        if (stride == run) run *= loop.extent;
         span += reach;
       }
+      in_tile = in_tile && (loop.kind == ForKind::kVectorized || loop.kind == ForKind::kUnrolled);
+      if (in_tile && stride > 0 && !(loop.kind == ForKind::kVectorized && stride == 1))
+        access.tile_loads *= loop.extent;
       if (loop.kind == ForKind::kVectorized) access.vector_stride = stride;
       else if (!inner_seen && loop.kind == ForKind::kSerial) access.inner_stride = stride, inner_seen = true;
       access.unique_at[i] = std::min(elements, span) * size;
+      const double runs = std::min(elements, span) / std::min(run, std::min(elements, span));
+      access.lines_at[i] = std::min(runs * std::max(kLine, run * size), std::max(kLine, span * size));
     }
     access.bytes = all * size;
     access.unique = std::min(elements, span) * size;
@@ -172,6 +187,38 @@ class Extractor {
     accesses.push_back(std::move(access));
   }
 
+  // Of the stores to memory the one that writes most: how, and what it reads beside it.
+  void write(const Stmt& s, const std::vector<const ExprNode*>& loads, double iterations) {
+    const double bytes = iterations * static_cast<double>(dtype_bits(s->buffer->dtype)) / 8;
+    if (bytes <= most_written_) return;
+    most_written_ = bytes;
+    std::vector<Access> accesses;
+    look_at(*s->buffer, s->indices, true, accesses);
+    const Access out = accesses[0];
+    accesses.clear();
+    for (const ExprNode* node : loads)
+      if (node->buffer->scope != MemoryScope::kRegister) look_at(*node->buffer, node->operands, false, accesses);
+    double read = 0, lanes = 1, inner = 1, together = 1;
+    for (const Access& a : accesses) read += a.lines_at.empty() ? 0 : a.lines_at[0];
+    bool innermost = true;
+    for (size_t i = loops_.size(); i-- > 0;) {
+      const Loop& loop = loops_[i];
+      if (loop.kind == ForKind::kVectorized) lanes *= loop.extent;
+      else if (loop.kind == ForKind::kUnrolled) inner *= loop.extent;
+      else innermost = false;
+      if (innermost) together = out.lines_at[i] / std::max(1.0, out.unique_at[i]);
+    }
+    result_ = {log_of(bytes),
+               log_of(out.lines_at.empty() ? 0 : out.lines_at[0]),
+               log_of(read),
+               log_of(lanes),
+               log_of(inner),
+               log_of(out.vector_stride),
+               log_of(out.inner_stride),
+               log_of(together),
+               static_cast<float>(loops_.size())};
+  }
+
   void store(const Stmt& s) {
     double iterations = 1;
     for (const Loop& loop : loops_) iterations *= loop.extent;
@@ -184,6 +231,7 @@ class Extractor {
     for (size_t i = 0; i < kArithmetic; ++i) sums_[i] += arithmetic[i] * iterations;
     double work = 0;
     for (size_t i = 0; i < kArithmetic; ++i) work += arithmetic[i];
+    if (s->buffer->scope != MemoryScope::kRegister) write(s, loads, iterations);
     // What moves data counts as well.
     const double weight = iterations * (1 + work);
     if (weight <= best_weight_) return;
@@ -246,6 +294,36 @@ class Extractor {
         if (a.buffer->scope != MemoryScope::kRegister && level < a.unique_at.size()) bytes += a.unique_at[level];
       f.push_back(log_of(inside * std::max(1.0, work) / std::max(1.0, bytes)));
     }
+    // Bytes that come into a cache: loops inside which all lines fit are served by it, every turn of those around them
+    // loads again.
+    std::vector<const Access*> in_memory;
+    for (const Access& a : accesses)
+      if (a.buffer->scope != MemoryScope::kRegister) in_memory.push_back(&a);
+    for (const double cache : kCaches) {
+      double turns = 1, bytes = 0;
+      for (size_t level = 0; level < loops_.size(); turns *= loops_[level++].extent) {
+        bytes = 0;
+        for (const Access* a : in_memory) bytes += a->lines_at[level];
+        if (bytes <= cache) break;
+      }
+      f.push_back(log_of(turns * bytes));
+      f.push_back(log_of(iterations * std::max(1.0, work) / std::max(1.0, turns * bytes)));
+    }
+    double touched = 0;
+    for (const Access* a : in_memory) touched += a->lines_at.empty() ? 0 : a->lines_at[0];
+    f.push_back(log_of(touched));
+    // Of the tile in registers: multiplications, what is loaded for them, and their quotient.
+    double tile = 1, loaded = 0, lanes = 1, used = 0;
+    for (size_t i = loops_.size();
+         i-- > 0 && loops_[i].kind != ForKind::kSerial && loops_[i].kind != ForKind::kParallel;)
+      (loops_[i].kind == ForKind::kVectorized ? lanes : tile) *= loops_[i].extent;
+    for (const Access* a : in_memory) loaded += a->tile_loads;
+    for (const Access& a : accesses)
+      if (a.buffer->scope == MemoryScope::kRegister) used += a.tile_loads;
+    f.push_back(log_of(tile));
+    f.push_back(log_of(loaded));
+    f.push_back(static_cast<float>(tile / std::max(1.0, loaded)));
+    f.push_back(log_of(used + loaded));
     best_ = std::move(f);
   }
 
@@ -253,14 +331,15 @@ class Extractor {
   std::vector<const ExprNode*> met_;
   std::unordered_set<const ExprNode*> more_met_;
   std::vector<float> best_;
-  double best_weight_ = 0;
+  std::vector<float> result_;
+  double best_weight_ = 0, most_written_ = 0;
   double sums_[kArithmetic] = {};
   double registers_ = 0, locals_ = 0, stores_ = 0, tensorized_ = 0, conditions_ = 0;
 };
 
 }  // namespace
 
-size_t num_program_features() { return kPerStore + kSums; }
+size_t num_program_features() { return kPerStore + kResult + kSums; }
 
 std::vector<float> program_features(const LoopProgram& program) { return Extractor().run(program); }
 

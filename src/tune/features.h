@@ -14,6 +14,9 @@
 
 namespace tessera {
 
+// Changes with what any of the numbers means: models of another version are refused.
+inline constexpr char kFeatureVersion[] = "1";
+
 // As many for every program.
 std::vector<float> program_features(const LoopProgram& program);
 size_t num_program_features();

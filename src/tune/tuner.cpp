@@ -70,7 +70,8 @@ class Tuner {
     run_ = fmt::format("{:016x}", std::random_device{}() * uint64_t{0x9e3779b97f4a7c15} + options_.seed);
     measurer_ =
         options_.measurer ? options_.measurer(target_) : std::make_unique<LocalMeasurer>(target_, options_.limits);
-    if (!options_.cost_model.empty()) costs_.load(options_.cost_model);
+    if (options_.mode == SearchMode::kModel && options_.cost_model == "pretrained") costs_.load_pretrained();
+    else if (options_.mode == SearchMode::kModel && options_.cost_model != "none") costs_.load(options_.cost_model);
     if (options_.resume) take_up_records();
     log("estimate");
     while (!stopped() && step()) {
@@ -163,7 +164,7 @@ class Tuner {
   Search::Predict predictor() {
     constexpr size_t kLeastTrials = 16;
     if (options_.mode != SearchMode::kModel || !costs_.ready()) return {};
-    if (options_.cost_model.empty() && costs_.num_trials() < kLeastTrials) return {};
+    if (!costs_.has_base() && costs_.num_trials() < kLeastTrials) return {};
     return [this](const std::vector<const LoopProgram*>& programs) {
       const Clock::time_point begin = Clock::now();
       auto scores = costs_.predict(programs);

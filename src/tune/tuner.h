@@ -40,9 +40,9 @@ struct TuneOptions {
   std::string only;           // kernels whose hash begins with it, or whose nodes' names hold it; empty: all
   SearchMode mode = SearchMode::kEvolutionary;
   uint64_t seed = 1;
-  bool resume = false;     // go on from the trials in the records
-  std::string cost_model;  // file of the model that kModel begins with (cost_model.h); empty: none
-  std::string save_model;  // file for the model at the end; empty: none
+  bool resume = false;                    // go on from the trials in the records
+  std::string cost_model = "pretrained";  // that kModel begins with: "pretrained", "none", or a file (cost_model.h)
+  std::string save_model;                 // file for the model at the end; empty: none
   BenchLimits limits;
   std::function<void(Model& model)> bind;                                   // gives a model its inputs; must be set
   std::function<void(const TuneStatus& status)> on_status;                  // often; may be null

@@ -75,6 +75,24 @@ TEST_F(Records, WhatIsAddedIsThere) {
   EXPECT_FALSE(records.kernel("00000000000000ab"));
 }
 
+TEST(MachineFacts, AreReadBack) {
+  Target target;
+  target.triple = "x86_64-unknown-linux-gnu";
+  target.cpu = "x86-64-v3";
+  target.features = {"avx2", "fma"};
+  target.l2_bytes = 512 << 10;
+  const auto read = target_of_facts(machine_facts(target));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(machine_facts(*read), machine_facts(target));
+  EXPECT_TRUE(read->has("fma"));
+  target.features.clear();
+  ASSERT_TRUE(target_of_facts(machine_facts(target)));
+  EXPECT_TRUE(target_of_facts(machine_facts(target))->features.empty());
+  for (const char* text :
+       {"", "x y [a L1 1 L2 2 L3 3", "x y [a] L1 1 L2 2", "x y [a] L1 1 L2 2 L3 z", "x y [a] L2 1 L1 2 L3 3"})
+    EXPECT_FALSE(target_of_facts(text)) << text;
+}
+
 TEST_F(Records, MergeAddsWhatIsNotThereAndKeepsTheLargerGain) {
   {
     RecordFile a(path("a.db"), RecordFile::Open::kWrite);

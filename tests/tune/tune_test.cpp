@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <set>
 
@@ -10,6 +12,7 @@
 #include "expr/canonical.h"
 #include "loop/printer.h"
 #include "schedule/schedule.h"
+#include "support/error.h"
 #include "tune/cost_model.h"
 #include "tune/features.h"
 #include "tune/kernel_bench.h"
@@ -17,6 +20,7 @@
 #include "tune/search.h"
 #include "tune/statistics.h"
 #include "tune/task_scheduler.h"
+#include "tune/train.h"
 #include "tune/tuned_kernels.h"
 
 namespace tessera {
@@ -250,6 +254,91 @@ TEST(CostModel, LearnsAnOrder) {
       right += (scores[i] > scores[j]) == (held_out[i].second > held_out[j].second);
     }
   EXPECT_GT(right, pairs * 3 / 4);
+}
+
+std::vector<LoopProgram> some_programs(int count) {
+  const Target target = one_thread();
+  const auto definition = matmul(64, 128, 64);
+  const SearchSpace space(*definition, target);
+  std::mt19937_64 random(9);
+  std::vector<LoopProgram> programs;
+  std::string why;
+  while (static_cast<int>(programs.size()) < count)
+    if (auto loops = space.loops_at(space.random_point(random), why)) programs.push_back(std::move(loops->program));
+  return programs;
+}
+
+// What trials teach comes on top of what was loaded: without any the scores are the loaded model's, and trials that say
+// the reverse turn them around.
+TEST(CostModel, LearnsOnTopOfTheOneThatShips) {
+  const std::vector<LoopProgram> programs = some_programs(60);
+  std::vector<const LoopProgram*> all;
+  for (const LoopProgram& program : programs) all.push_back(&program);
+  CostModel model;
+  model.load_pretrained();
+  EXPECT_TRUE(model.has_base());
+  const std::vector<double> before = model.predict(all);
+  std::vector<double> reverse;
+  for (size_t i = 0; i < all.size(); ++i) {
+    reverse.push_back(1 / (1 + std::exp(before[i])));
+    model.add("matmul", programs[i], reverse.back());
+  }
+  EXPECT_LT(spearman(before, reverse), -0.9);
+  model.fit();
+  EXPECT_GT(spearman(model.predict(all), reverse), 0.5);
+  // Saved and loaded it says the same, and fitting again begins from the shipped model, not from the last fit.
+  const std::string path = testing::TempDir() + "cost_model.json";
+  model.save(path);
+  CostModel loaded;
+  loaded.load(path);
+  EXPECT_EQ(loaded.predict(all), model.predict(all));
+  const auto once = model.predict(all);
+  model.fit();
+  EXPECT_EQ(model.predict(all), once);
+}
+
+TEST(CostModel, FilesThatAreNoneAreRefused) {
+  const std::string path = testing::TempDir() + "bad_model.json";
+  CostModel good;
+  good.load_pretrained();
+  good.save(path);
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::vector<LoopProgram> programs = some_programs(1);
+  const auto load = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::trunc) << bytes;
+    CostModel model;
+    try {
+      model.load(path);
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.diagnostic().id, "TSR-6405");
+      return false;
+    }
+    model.predict({&programs[0]});
+    return true;
+  };
+  EXPECT_TRUE(load(text));
+  std::string other = text;
+  const std::string version = "\"tessera_features\":\"";
+  other[other.find(version) + version.size()] = '0';
+  EXPECT_FALSE(load(other));
+  EXPECT_FALSE(load(""));
+  EXPECT_FALSE(load("{\"a\":" + std::string(1 << 20, '[')));
+  EXPECT_FALSE(load(text.substr(0, text.size() / 2)));
+  std::mt19937 random(3);
+  for (int i = 0; i < 40; ++i) {
+    std::string bytes = text;
+    for (int change = 0; change < 4; ++change) bytes[random() % bytes.size()] = static_cast<char>(random() % 96 + 32);
+    load(bytes);
+  }
+  EXPECT_THROW(good.load(testing::TempDir() + "not there"), UserError);
+}
+
+TEST(CostModel, RankCorrelation) {
+  EXPECT_DOUBLE_EQ(spearman({1, 2, 3, 4}, {10, 20, 30, 40}), 1);
+  EXPECT_DOUBLE_EQ(spearman({1, 2, 3, 4}, {4, 3, 2, 1}), -1);
+  EXPECT_DOUBLE_EQ(spearman({1, 2, 3}, {5, 5, 5}), 0);
+  EXPECT_NEAR(spearman({1, 2, 2, 4}, {1, 3, 2, 4}), 0.9487, 1e-4);
 }
 
 TEST(KernelBench, ComparesAndHoldsResults) {
