@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMostDims = 16;
-constexpr size_t kMostDepth = 4000;  // of expressions: what walks them calls itself
+constexpr size_t kMostDepth = 1000;  // of expressions: what walks them calls itself
 constexpr int64_t kMostElements = int64_t{1} << 40;
 
 std::shared_ptr<ExprNode> node_of(ExprKind kind, DType dtype, std::vector<Expr> operands) {

@@ -3,13 +3,17 @@
 
     make_seeds.py TESSERA
 
-seeds/expr_text: below. seeds/module: descriptors of modules that TESSERA compiles, and a whole module without code.
+seeds/expr_text: below. seeds/kernel_text: below, and of the committed tuning records. seeds/module: descriptors of modules
+that TESSERA compiles, and a whole module without code.
 seeds/onnx: for each set of operators the smallest of the models that tests/python builds, and the models with strings,
 sequences, optionals and maps. seeds/{graph,loop,program}_text: what TESSERA makes of some of them, with the optimiser
 off and on, where that is short. dictionaries/: the words of all these."""
 import argparse
+import contextlib
+import lzma
 import pathlib
 import re
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -129,6 +133,49 @@ def write_expressions():
     write_dictionary("expr_text", {word for word in words if len(word) < 9} | set(SIGNS) | set("ijnxhbtAI"))
 
 
+# All that the records below do not have: casts, conditions, integers, tests of numbers, several stages.
+KERNEL = """param  f32 i64:4 i64:6
+param  i32 i64:4
+axis i64:4
+reduce i64:6
+e0 = load b0 f32 v0 v1
+e1 = isnan bool e0
+e2 = load b1 i32 v0
+e3 = cast f32 e2
+e4 = select f32 e1 e3 e0
+e5 = fma f32 e4 e4 e3
+stage  max e5 f32 i64:4
+axis i64:4
+e6 = load b2 f32 v2
+e7 = exp f32 e6
+e8 = lt bool e7 f32:0x1p+3
+e9 = not bool e8
+stage  none e9 bool i64:4
+"""
+
+
+def write_kernels():
+    """Kernels of the tuner's committed records, each new combination of words once."""
+    out = empty(HERE / "seeds" / "kernel_text")
+    texts = [KERNEL]
+    with tempfile.TemporaryDirectory() as work:
+        for part in ("train", "test"):
+            database = pathlib.Path(work, f"{part}.db")
+            packed = HERE.parents[1] / f"bench/results/cost_model.{part}.db.xz"
+            database.write_bytes(lzma.decompress(packed.read_bytes()))
+            with contextlib.closing(sqlite3.connect(database)) as records:
+                texts += [text for (text,) in records.execute("SELECT text FROM kernels ORDER BY length(text), hash")]
+    words, number = set(), 0
+    for text in texts:
+        found = set(re.findall(r"[a-z]+\d*|\{[^}]*\}", text)) - words
+        if found and len(text) <= LARGEST_TEXT:
+            (out / f"{number:02}.kernel").write_text(text)
+            words |= found
+            number += 1
+    write_dictionary("kernel_text", {word for word in words if len(word) < 20} | {"i64:", "f32:0x1p-3", " = ", "\\x0a"})
+    print(f"kernel_text: {number} seeds")
+
+
 # abi/module_abi.h: the footer's first seven numbers.
 FOOTER = struct.Struct("<7Q")
 FOOTER_SIZE = 120
@@ -168,6 +215,7 @@ def main():
     print(f"onnx: {len(models)} seeds")
     write_texts(args.tessera, models)
     write_expressions()
+    write_kernels()
     write_modules(args.tessera)
 
 
