@@ -83,7 +83,8 @@ std::vector<MachineRecord> RemoteMeasurer::machines() const {
   return result;
 }
 
-std::vector<size_t> RemoteMeasurer::collect(Share& share, double seconds, std::vector<MeasuredTrial>& trials) {
+std::vector<size_t> RemoteMeasurer::collect(Share& share, const std::string& kernel, double seconds,
+                                            std::vector<MeasuredTrial>& trials) {
   std::vector<size_t> missing = share.candidates;
   const Deadline last = deadline_in(seconds);
   std::string text, why;
@@ -93,6 +94,12 @@ std::vector<size_t> RemoteMeasurer::collect(Share& share, double seconds, std::v
     auto answer = parse_answer(text, why);
     if (!answer) break;
     if (answer->kind == WorkerAnswer::Kind::kAlive) continue;
+    if (answer->kind == WorkerAnswer::Kind::kRefused) {
+      if (share.worker->refused.insert(kernel).second)
+        tell(fmt::format("worker {} does not measure a kernel: {}; others do", to_string(share.worker->address),
+                         answer->error));
+      return missing;
+    }
     if (answer->kind == WorkerAnswer::Kind::kDone) {
       if (missing.empty()) return {};
       why = "it left trials out";
@@ -128,7 +135,7 @@ std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel,
   for (Worker& worker : workers_) {
     if (!worker.channel.open() && now - worker.asked >= std::chrono::duration<double>(options_.retry_seconds))
       connect_again(worker);
-    if (worker.channel.open()) shares.push_back({&worker, {}});
+    if (worker.channel.open() && !worker.refused.contains(kernel.hash)) shares.push_back({&worker, {}});
   }
   std::vector<size_t> here;
   const size_t parts = shares.size() + (options_.here_too || shares.empty() ? 1 : 0);
@@ -148,10 +155,11 @@ std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel,
     const bool fits = message.size() <= share.worker->most_bytes;
     if (fits && share.worker->channel.send(message, deadline_in(options_.silence_seconds), why)) continue;
     // A kernel too large for its limit is no fault of the worker.
-    if (!fits)
-      tell(fmt::format("worker {} does not take messages of {} bytes", to_string(share.worker->address),
-                       message.size()));
-    else lose(*share.worker, why);
+    if (!fits) {
+      if (share.worker->refused.insert(kernel.hash).second)
+        tell(fmt::format("worker {} does not take messages of {} bytes", to_string(share.worker->address),
+                         message.size()));
+    } else lose(*share.worker, why);
     here.insert(here.end(), share.candidates.begin(), share.candidates.end());
     share.candidates.clear();
   }
@@ -166,7 +174,7 @@ std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel,
   for (Share& share : shares) {
     if (share.candidates.empty()) continue;
     const double each = limits_.build_seconds + limits_.run_seconds;
-    measure_here(collect(share, 60 + each * static_cast<double>(share.candidates.size() + 1), trials));
+    measure_here(collect(share, kernel.hash, 60 + each * static_cast<double>(share.candidates.size() + 1), trials));
   }
   return trials;
 }

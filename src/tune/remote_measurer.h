@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,8 @@ class RemoteMeasurer : public Measurer {
     Channel channel;
     MachineRecord machine;
     size_t most_bytes = 0;
-    bool told = false;  // that it is lost
+    bool told = false;              // that it is lost
+    std::set<std::string> refused;  // hashes of kernels that it does not take
     std::chrono::steady_clock::time_point asked;
   };
   struct Share {
@@ -55,7 +57,8 @@ class RemoteMeasurer : public Measurer {
   void connect_again(Worker& worker);
   void lose(Worker& worker, const std::string& why);
   // Reads what a worker says about its share; which of it is still to be measured.
-  std::vector<size_t> collect(Share& share, double seconds, std::vector<MeasuredTrial>& trials);
+  std::vector<size_t> collect(Share& share, const std::string& kernel, double seconds,
+                              std::vector<MeasuredTrial>& trials);
   void tell(const std::string& line) const;
 
   Target target_;

@@ -182,10 +182,8 @@ class Session {
   // False when the connection is over.
   bool work(const WorkerJob& job) {
     std::shared_ptr<const TensorProgram> kernel;
-    if (const std::string why = objection(job, kernel); !why.empty()) {
-      refuse(why);
-      return true;
-    }
+    if (const std::string why = objection(job, kernel); !why.empty())
+      return send(to_message(WorkerAnswer{WorkerAnswer::Kind::kRefused, 0, {}, why}));
     BenchLimits limits;
     limits.build_seconds = options_.build_seconds;
     limits.run_seconds = std::min(job.run_seconds, options_.run_seconds);

@@ -123,6 +123,7 @@ std::string to_message(const WorkerAnswer& answer) {
   switch (answer.kind) {
     case WorkerAnswer::Kind::kAlive: return dumped({{"alive", true}});
     case WorkerAnswer::Kind::kDone: return dumped({{"done", true}});
+    case WorkerAnswer::Kind::kRefused: return dumped({{"refused", answer.error}});
     case WorkerAnswer::Kind::kError: return dumped({{"error", answer.error}});
     case WorkerAnswer::Kind::kTrial: break;
   }
@@ -139,6 +140,11 @@ std::optional<WorkerAnswer> parse_answer(std::string_view text, std::string& why
     if (object.contains("alive")) return;
     if (object.contains("done")) {
       result.kind = WorkerAnswer::Kind::kDone;
+      return;
+    }
+    if (object.contains("refused")) {
+      result.kind = WorkerAnswer::Kind::kRefused;
+      result.error = object.at("refused").get<std::string>().substr(0, 500);
       return;
     }
     result.kind = WorkerAnswer::Kind::kTrial;

@@ -10,7 +10,9 @@
 //    "seconds":10}                             ->
 //                                              <-   {"alive":true}                              each second
 //                                              <-   {"trial":0,"status":"ok","rounds":[...]}    in order
-//                                              <-   {"done":true}                               or {"error":"..."}
+//                                              <-   {"done":true}                               or {"refused":"..."}
+//
+// {"refused":...} is about the job's kernel, and other jobs may follow; {"error":...} ends the connection.
 //
 // Parsing takes any bytes: what is not such a message is an empty answer with a reason.
 #pragma once
@@ -62,11 +64,11 @@ std::optional<WorkerJob> parse_job(std::string_view text, std::string& why);
 
 // One message while a job runs.
 struct WorkerAnswer {
-  enum class Kind : uint8_t { kAlive, kTrial, kDone, kError };
+  enum class Kind : uint8_t { kAlive, kTrial, kDone, kRefused, kError };
   Kind kind = Kind::kAlive;
   size_t number = 0;    // kTrial: of the candidate
   MeasuredTrial trial;  // kTrial
-  std::string error;    // kError
+  std::string error;    // kRefused, kError
 };
 std::string to_message(const WorkerAnswer& answer);
 std::optional<WorkerAnswer> parse_answer(std::string_view text, std::string& why);

@@ -160,10 +160,11 @@ def hostile(folder, token, model):
         outside = "param  f32 i64:4\naxis i64:8\ne0 = load b0 f32 v0\nstage  none e0 f32 i64:8\n"
         for kernel in ("", "stage", huge, outside):
             answers = worker.talk(hello, {**job, "kernel": kernel})
-            expect("error" in (answers[1] or {}), f"{kernel!r}: {answers}")
+            expect("refused" in (answers[1] or {}), f"{kernel!r}: {answers}")
         good = "param  f32 i64:64\naxis i64:64\ne0 = load b0 f32 v0\ne1 = neg f32 e0\nstage  none e1 f32 i64:64\n"
-        answers = worker.talk(hello, {**job, "kernel": good, "seconds": 10})
-        expect(answers[1].get("status") == "ok" and answers[1]["rounds"], f"a good job: {answers}")
+        answers = worker.talk(hello, {**job, "kernel": huge}, {**job, "kernel": good, "seconds": 10})
+        expect("refused" in answers[1], f"a kernel that is too large: {answers}")
+        expect(answers[2].get("status") == "ok" and answers[2]["rounds"], f"a good job behind it: {answers}")
         # Above the limit of a message, and bytes that end in the middle of one.
         answers = worker.talk(hello, b" " * 65537)
         expect("error" in (answers[1] or {"error": "closed"}), f"a long message: {answers}")
@@ -273,6 +274,13 @@ def searches(folder, token, model):
     expect(said.count("is lost") == 1 or trials_of(db) < 24, f"the hanging worker is reported once: {said}")
     worker.group(signal.SIGCONT)
     expect(worker.end() == 0, "the worker that hung ends well")
+
+    # A kernel that a worker does not take is measured here, and the worker stays.
+    small = Worker(token, "--max-memory", "1000")
+    db = folder / "refused.db"
+    _, said = finish(begin(db, [small], 16), db, 16)
+    expect("does not measure a kernel" in said and "is lost" not in said, f"a kernel that is refused: {said}")
+    expect(small.end() == 0, "the worker that refused ends well")
 
     # One that is not there is no reason to stop.
     db = folder / "nobody.db"

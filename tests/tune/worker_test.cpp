@@ -102,6 +102,12 @@ TEST(WorkerProtocol, MessagesComeBackAsTheyWere) {
   ASSERT_TRUE(trial) << why;
   EXPECT_EQ(trial->number, 3u);
   EXPECT_EQ(trial->trial.times.rounds, answer.trial.times.rounds);
+  answer.kind = WorkerAnswer::Kind::kRefused;
+  answer.error = "too large";
+  const auto refused = parse_answer(to_message(answer), why);
+  ASSERT_TRUE(refused) << why;
+  EXPECT_EQ(refused->kind, WorkerAnswer::Kind::kRefused);
+  EXPECT_EQ(refused->error, "too large");
   answer.kind = WorkerAnswer::Kind::kError;
   answer.error = "no";
   EXPECT_FALSE(parse_answer(to_message(answer), why));
