@@ -24,15 +24,15 @@ import sys
 import report as common
 
 PACKAGES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "openvino-bf16": "openvino", "iree": "iree.compiler",
-            "tvm": "tvm", "mnn": "MNN"}
+            "tvm": "tvm", "mnn": "MNN", "torch": "onnx2torch", "torch-compile": "onnx2torch"}
 NOT_F32 = {"openvino-bf16"}  # no peers of f32 code
 
 
 def present_peers():
-    """Those whose packages the Python of TESSERA_PYTHON has, but not iree and tvm, which compile for minutes."""
+    """Those whose packages the Python of TESSERA_PYTHON has, but not iree, tvm and torch-compile, which compile for minutes."""
     python = os.environ.get("TESSERA_PYTHON", "python3")
     text = "import importlib.util,sys;print(*[int(importlib.util.find_spec(n.split('.')[0]) is not None) for n in sys.argv[1:]])"
-    names = [name for name in PACKAGES if name not in ("iree", "tvm")]
+    names = [name for name in PACKAGES if name not in ("iree", "tvm", "torch-compile")]
     done = subprocess.run([python, "-c", text, *(PACKAGES[name] for name in names)], capture_output=True, text=True)
     found = [name for name, there in zip(names, done.stdout.split()) if there == "1"]
     if not found:

@@ -11,7 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESSERA = os.environ.get("TESSERA", str(ROOT / "build/bin/tessera"))
 RUNTIME = os.environ.get("TESSERA_RUNTIME", str(ROOT / "build/lib/libtessera_runtime.so"))
 COLOURS = {"tessera": "#3b7a57", "onnxruntime": "#4a6fa5", "openvino": "#c8a13a", "openvino-bf16": "#8a6fb0",
-           "iree": "#7a7a7a", "tvm": "#b5483a", "mnn": "#5fa8a0", "onednn": "#a0522d"}
+           "iree": "#7a7a7a", "tvm": "#b5483a", "mnn": "#5fa8a0", "onednn": "#a0522d",
+           "torch": "#d0662f", "torch-compile": "#e0a07a"}
 
 
 def cpu_name():

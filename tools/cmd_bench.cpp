@@ -170,8 +170,11 @@ int bench(const BenchCommand& command) {
     if (against) json["against"] = against_json(*against, *opened.model);
     std::cout << json_line(json);
   } else {
-    fmt::print("{}: median {:.3f} ms  (min {:.3f}, p90 {:.3f}, p99 {:.3f}, mean {:.3f}, stddev {:.3f})\n",
-               command.model, median, samples.front(), p90, p99, mean, deviation);
+    const bool tiny = median < 0.01;
+    const double unit = tiny ? 1e-3 : 1;
+    fmt::print("{}: median {:.3f} {}  (min {:.3f}, p90 {:.3f}, p99 {:.3f}, mean {:.3f}, stddev {:.3f})\n",
+               command.model, median / unit, tiny ? "us" : "ms", samples.front() / unit, p90 / unit, p99 / unit,
+               mean / unit, deviation / unit);
     fmt::print("{} runs after warm-up, {} thread{}, compiled in {:.2f} s, loaded in {:.3f} s\n", samples.size(),
                threads, threads == 1 ? "" : "s", opened.compile_seconds, opened.load_seconds);
     if (!kernels.empty()) std::cout << '\n' << kernels_text(kernels, roofline, {stdout_has_colour()});

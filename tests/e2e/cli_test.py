@@ -470,7 +470,7 @@ class Bench(CliTest):
         text, _ = self.tessera("bench", "model.so", "--repeat", 5, "--warm-up", 1)
         self.assertRegex(
             text,
-            r"^model\.so: median [\d.]+ ms  \(min [\d.]+, p90 [\d.]+, p99 [\d.]+, mean [\d.]+, stddev [\d.]+\)\n"
+            r"^model\.so: median [\d.]+ (us|ms)  \(min [\d.]+, p90 [\d.]+, p99 [\d.]+, mean [\d.]+, stddev [\d.]+\)\n"
             r"5 runs after warm-up, \d+ threads?, compiled in 0\.00 s, loaded in [\d.]+ s\n$",
         )
 
