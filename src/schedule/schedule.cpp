@@ -31,12 +31,38 @@ constexpr std::array kRules = {
 constexpr std::string_view kRowChain = "row_chain";
 constexpr int kRowChainLevel = 2;
 
+// Whether an operand of a reduction does not lie along the axis that is contiguous in another one, as in the product of
+// queries and keys that are stored column by column: lanes along that axis would gather it.
+bool gathers(const TensorProgram& kernel) {
+  const Stage* reduction = kernel.reduction();
+  if (!reduction) return false;
+  std::vector<const ExprNode*> loads;
+  walk(reduction->body.value, [&](const Expr& e) {
+    if (e->kind == ExprKind::kLoad && !e->operands.empty()) loads.push_back(e.get());
+  });
+  const auto mentions = [](const Expr& e, const Var& var) {
+    bool found = false;
+    walk(e, [&](const Expr& part) { found |= part.same_node(Expr(var)); });
+    return found;
+  };
+  return std::any_of(reduction->body.reduce_axes.begin(), reduction->body.reduce_axes.end(), [&](const Axis& axis) {
+    const auto along = [&](const ExprNode* load) { return load->operands.back().same_node(Expr(axis.var)); };
+    const auto across = [&](const ExprNode* load) {
+      return std::any_of(load->operands.begin(), load->operands.end() - 1,
+                         [&](const Expr& index) { return mentions(index, axis.var); });
+    };
+    return std::any_of(loads.begin(), loads.end(), along) && std::any_of(loads.begin(), loads.end(), across);
+  });
+}
+
 // The rule's answer, by tiles or windows when a run decides about sizes.
 std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
                                             const std::vector<SymbolRange>& symbols) {
   // Single elements by tiles are slower than loops of their own.
   const bool symbolic = is_symbolic(kernel);
   if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
+  if (symbolic && rule.apply == row_reduce && gathers(kernel))
+    return Declined{"an operand is not contiguous along the reduced axis"};
   Knobs knobs;
   const bool directly = !symbolic || rule.apply == any_size;
   auto answer = directly ? rule.apply(kernel, target, knobs) : apply_by_tiles(rule, kernel, target);

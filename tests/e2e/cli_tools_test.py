@@ -163,6 +163,18 @@ class Explain(CliTest):
         for name in ("query", "key", "value"):
             self.assertEqual(done[name]["merge_products"], "3 products that share their left operand are one")
 
+    def test_open_products_do_not_gather(self):
+        # Keys that lie column by column, as attention has them: lanes along the sum would gather each.
+        product = make_model([helper.make_node("MatMul", ["q", "k"], ["y"], name="scores")],
+                             [("q", TensorProto.FLOAT, ("n", 64)), ("k", TensorProto.FLOAT, (64, "n"))],
+                             [("y", TensorProto.FLOAT, ("n", "n"))], {}, name="product")
+        self.save(product, "open.onnx")
+        text, _ = self.tessera("explain", "open.onnx", "--json", "--dim", "n=1..256")
+        (kernel,) = json.loads(text)["kernels"]
+        self.assertEqual(kernel["rule"], "any_size")
+        declined = {rule["rule"]: rule.get("declined") for rule in kernel["rules"]}
+        self.assertEqual(declined["row_reduce"], "an operand is not contiguous along the reduced axis")
+
     def test_levels_differ(self):
         self.assertNotIn("relu", self.explained("-O0")["nodes"][0]["fused_with"])
 
