@@ -70,11 +70,15 @@ void rethrow_for_size(const UserError& error, const std::vector<SymbolRange>& sy
                       const std::vector<int64_t>& values) {
   const Diagnostic& inner = error.diagnostic();
   if (!inner.id.starts_with("TSR-2")) throw error;
+  bool beyond = false;
+  for (size_t i = 0; i < symbols.size(); ++i) beyond = beyond || values[i] > symbols[i].hi;
   throw UserError(
       {"TSR-5023",
-       fmt::format("the model has no meaning for {}: {}: {}", sizes_text(symbols, values), inner.id, inner.message),
+       fmt::format("the model has no meaning for {}{}: {}: {}", sizes_text(symbols, values),
+                   beyond ? ", which is looked at because the range is short" : "", inner.id, inner.message),
        inner.node, inner.legal,
-       "leave such sizes out of the range: --dim NAME=LO..HI, or LO..HI:STEP for every STEP-th"});
+       beyond ? "compile one module for each size: --dim NAME=VALUE"
+              : "leave such sizes out of the range: --dim NAME=LO..HI, or LO..HI:STEP for every STEP-th"});
 }
 
 void refuse_ranges(const CompileOptions& options, const std::string& what) {

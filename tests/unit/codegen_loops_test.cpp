@@ -92,6 +92,27 @@ TEST(CodegenLoops, SelectsThatShareLoadsStaySmall) {
   expect_agrees(text);
 }
 
+TEST(CodegenLoops, SelectsThatShareConditionalLoadsStaySmall) {
+  // An integer power by squaring in a branch: each level has the one before in both arms, and none of the loads is
+  // certain to be done.
+  const auto power = [](const std::string& base) {
+    std::string lets = " let $0 = 1:i32 let $100 = " + base;
+    for (int level = 1; level <= 40; ++level) {
+      const std::string last = "$" + std::to_string(level - 1);
+      const std::string square = "$" + std::to_string(99 + level);
+      lets += " let $" + std::to_string(level) + " = select(((e[j] & " + std::to_string(1 << (level % 20)) +
+              ":i32) != 0:i32), (" + last + " * " + square + "), " + last + ") let $" + std::to_string(100 + level) +
+              " = (" + square + " * " + square + ")";
+    }
+    return lets;
+  };
+  const std::string open =
+      "kernel @k(x: i32[20], e: i32[20], c: i32[20]) -> (y: i32[20], z: i32[20]) { for j in 0..20 {";
+  for (const std::string base : {"x[j]", "select((c[j] > 0:i32), x[j], e[(19 - j)])"})
+    expect_agrees(open + power(base) + " y[j] = select((c[j] > 1:i32), $40, 3:i32) } vectorized for j in 0..20 {" +
+                  power(base) + " z[j] = select((c[j] > 1:i32), $40, 3:i32) } }");
+}
+
 TEST(CodegenLoops, SelectBetweenSeveralLoads) {
   // Operands of a concatenation along blocked channels: an arm that no lane needs is jumped over.
   expect_agrees(R"(kernel @k(x: f32[24,5], s: f32[24], y: f32[12,5], t: f32[1]) -> (z: f32[3,5,16]) {

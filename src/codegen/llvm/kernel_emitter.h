@@ -136,12 +136,14 @@ class KernelEmitter {
   std::string where(const std::string& what) const;
 
   // ---- expressions (kernel_exprs.cpp)
-  Value* evaluate(const Expr& e);  // with a memo of its own
-  Value* value(const Expr& e);     // each shared node once per statement
+  Value* evaluate(const Expr& e);           // with a memo of its own
+  Value* value(const Expr& e);              // each shared node once per statement
+  Value* known_value(const Expr& e) const;  // null where it has none yet
   Value* compute(const Expr& e);
   Value* emit_scaled(const Expr& e);
   Value* variable(const Expr& e);
   Value* emit_select(const Expr& condition, const Expr& a, const Expr& b);
+  void evaluate_shared(const Expr& a, const Expr& b);
   Value* masked_arm(const Expr& arm, Value* condition);
   Value* branch_select(Value* condition, const std::function<Value*()>& a, const std::function<Value*()>& b);
   Value* index_value(const Expr& e);  // a load-free i64 expression, kept for the block scope

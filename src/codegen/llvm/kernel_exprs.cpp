@@ -34,15 +34,16 @@ bool KernelEmitter::has_load(const Expr& e) {
 
 namespace {
 
-// The loads that evaluating `e` does for sure: not those in the arms of selects and behind logical operators.
-void collect_certain_loads(const Expr& e, std::unordered_set<const ExprNode*>& seen, std::vector<Expr>& loads) {
-  if (!seen.insert(e.get()).second) return;
+// Calls `visit` for what evaluating `e` computes for sure, `e` first: not the arms of selects and what is behind
+// logical operators. Where it returns false, the operands are left out.
+void walk_certain(const Expr& e, std::unordered_set<const ExprNode*>& seen,
+                  const std::function<bool(const Expr&)>& visit) {
+  if (!seen.insert(e.get()).second || !visit(e)) return;
   const bool conditional =
       e->kind == ExprKind::kSelect || (e->kind == ExprKind::kBinary && e->dtype == DType::kBool &&
                                        (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
-  if (e->kind == ExprKind::kLoad) loads.push_back(e);
-  if (conditional) return collect_certain_loads(e->operands[0], seen, loads);
-  for (const Expr& operand : e->operands) collect_certain_loads(operand, seen, loads);
+  if (conditional) return walk_certain(e->operands[0], seen, visit);
+  for (const Expr& operand : e->operands) walk_certain(operand, seen, visit);
 }
 
 }  // namespace
@@ -51,7 +52,10 @@ void KernelEmitter::enter(const Expr& e) {
   f_.values.emplace_back();
   Evaluation evaluation;
   std::unordered_set<const ExprNode*> seen;
-  collect_certain_loads(e, seen, evaluation.certain_loads);
+  walk_certain(e, seen, [&](const Expr& node) {
+    if (node->kind == ExprKind::kLoad) evaluation.certain_loads.push_back(node);
+    return true;
+  });
   f_.evaluations.push_back(std::move(evaluation));
 }
 
@@ -62,7 +66,7 @@ void KernelEmitter::leave() {
 
 // Whether `e`, an arm, loads what is not loaded anyway.
 bool KernelEmitter::has_guarded_load(const Expr& e) {
-  if (!has_load(e)) return false;
+  if (!has_load(e) || known_value(e)) return false;
   auto& known = f_.evaluations.back().has_guarded_load;
   if (const auto it = known.find(e.get()); it != known.end()) return it->second;
   bool guarded = false;
@@ -98,11 +102,16 @@ Value* KernelEmitter::evaluate(const Expr& e) {
   return v;
 }
 
+Value* KernelEmitter::known_value(const Expr& e) const {
+  for (auto layer = f_.values.rbegin(); layer != f_.values.rend(); ++layer)
+    if (const auto it = layer->find(e.get()); it != layer->end()) return it->second;
+  return nullptr;
+}
+
 Value* KernelEmitter::value(const Expr& e) {
   if (e->kind == ExprKind::kConst) return ops_.constant(*e);
   if (e->kind == ExprKind::kVar) return variable(e);
-  for (auto layer = f_.values.rbegin(); layer != f_.values.rend(); ++layer)
-    if (const auto it = layer->find(e.get()); it != layer->end()) return it->second;
+  if (Value* known = known_value(e)) return known;
   Value* v = compute(e);
   f_.values.back()[e.get()] = v;
   return v;
@@ -267,10 +276,28 @@ Value* KernelEmitter::masked_arm(const Expr& arm, Value* condition) {
   return v;
 }
 
+// Computes ahead of a branch what both of its arms need. Without it a chain of selects, each of which has the one
+// before in both arms (integer powers, by squaring), would be emitted twice at each of its levels.
+void KernelEmitter::evaluate_shared(const Expr& a, const Expr& b) {
+  std::unordered_set<const ExprNode*> of_a, of_b;
+  walk_certain(a, of_a, [](const Expr&) { return true; });
+  bool any = false;
+  walk_certain(b, of_b, [&](const Expr& e) {
+    if (of_a.count(e.get()) == 0) return true;
+    if (has_guarded_load(e)) {
+      value(e);
+      any = true;
+    }
+    return false;
+  });
+  if (any) f_.evaluations.back().has_guarded_load.clear();
+}
+
 Value* KernelEmitter::emit_select(const Expr& condition, const Expr& a, const Expr& b) {
   const Expr known = resolve(condition);
   if (const auto c = as_int(known)) return value(*c ? a : b);
   Value* c = value(known);
+  if (has_guarded_load(a) && has_guarded_load(b)) evaluate_shared(a, b);
   if (!has_guarded_load(a) && !has_guarded_load(b)) {
     Value* first = value(a);
     return ops_.select(c, first, value(b));
