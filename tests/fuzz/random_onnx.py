@@ -492,7 +492,9 @@ class RandomGraph:
         if op == "AveragePool":
             attributes["count_include_pad"] = self.integer(0, 1)
         elif self.chance(0.2):
-            attributes["dilations"] = [self.integer(1, 2) for _ in spatial]
+            dilations = [self.integer(1, 2) for _ in spatial]
+            if "auto_pad" not in attributes:  # whose pads ONNX Runtime computes without the dilations
+                attributes["dilations"] = dilations
         if not attributes["ceil_mode"] and "auto_pad" not in attributes:
             # ONNX Runtime rounds towards zero, and has a window where by ONNX's formula none fits.
             pads, rank = attributes.get("pads", [0] * 2 * len(spatial)), len(spatial)
