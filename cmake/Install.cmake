@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-foreach(target tessera tessera_runtime tessera_runtime_shared)
+foreach(target tessera tessera_runner tessera_runtime tessera_runtime_shared)
   if(TARGET ${target})
     install(TARGETS ${target}
       RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
@@ -14,6 +14,9 @@ foreach(target tessera tessera_runtime tessera_runtime_shared)
       ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
+if(TARGET tessera_runner_aarch64)
+  install(PROGRAMS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/tessera-runner-aarch64 DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 
 # Written by hand rather than exported, because the static library's own build flags must not reach its users.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/cmake/tessera-config.cmake @ONLY CONTENT [=[

@@ -106,7 +106,7 @@ int show(const DbCommand& command) {
     return kExitOk;
   }
   for (const MachineRecord& machine : machines)
-    fmt::print("machine {}: {:.0f} GFLOP/s and {:.1f} GB/s of one thread; {}\n", machine.id, machine.peak_gflops,
+    fmt::print("machine {}: {:.3g} GFLOP/s and {:.1f} GB/s of one thread; {}\n", machine.id, machine.peak_gflops,
                machine.memory_gbytes, machine.facts);
   using Align = TextTable::Align;
   TextTable table({{"kernel"},

@@ -106,13 +106,19 @@ int tune(const TuneCommand& command) {
   options.db = flags.db.empty() ? "tessera-tune.db" : flags.db;
   flags.db.clear();  // what is tuned is compared with what the rules choose
   options.driver = driver_options(flags);
-  if (resolve_target(options.driver.compile).triple != resolve_target({}).triple ||
-      !runs_here(resolve_target(options.driver.compile)))
-    throw UserError({.id = "TSR-4052",
-                     .message = fmt::format("code for the target '{}' does not run on this machine", flags.target),
-                     .node = {},
-                     .legal = "a target whose features this machine has",
-                     .hint = "tune on a machine of that kind; its records can be merged with 'tessera db merge'"});
+  const Target target = resolve_target(options.driver.compile);
+  const bool here = runs_here(target);
+  if (!here && command.workers.empty())
+    throw UserError(
+        {.id = "TSR-4052",
+         .message = fmt::format("code for the target '{}' does not run on this machine", flags.target),
+         .node = {},
+         .legal = "a target whose features this machine has, or --workers with the same --target beside it",
+         .hint = fmt::format(
+             "start a worker: tessera worker --token FILE --target {} --runner \"{}\" (where qemu is installed, or an "
+             "empty --runner on a machine of that kind), and give --workers 127.0.0.1:7070 --token FILE",
+             flags.target,
+             target.triple.starts_with("aarch64") ? "qemu-aarch64 -L /usr/aarch64-linux-gnu" : "COMMAND")});
   options.model = command.model;
   options.trials = command.trials;
   options.batch = command.batch;
@@ -140,7 +146,8 @@ int tune(const TuneCommand& command) {
     RemoteOptions remote;
     for (const std::string& address : command.workers) remote.workers.push_back(parse_host_port(address));
     remote.token = read_token(command.token);
-    remote.here_too = !command.no_local;
+    remote.here = !here ? MeasureHere::kNever : command.no_local ? MeasureHere::kWhenNobodyElse : MeasureHere::kToo;
+    remote.stop = &stop_asked;
     remote.on_message = [](const std::string& line) {
       clear_line();
       fmt::print(stderr, "{}\n", line);
@@ -173,7 +180,8 @@ int tune(const TuneCommand& command) {
 
 Command add_tune_command(CLI::App& root) {
   const auto command = std::make_shared<TuneCommand>();
-  CLI::App* app = root.add_subcommand("tune", "Search for faster schedules of a model's kernels on this machine");
+  CLI::App* app =
+      root.add_subcommand("tune", "Search for faster schedules of a model's kernels, on this machine or on workers");
   app->add_option("MODEL", command->model, "An ONNX file")->required()->type_name("");
   app->add_option("--budget", command->budget, "Time for the search: 60s, 3m, 1h; default: 60s, or none with --trials")
       ->type_name("TIME");
@@ -206,11 +214,13 @@ Command add_tune_command(CLI::App& root) {
       ->type_name("SECONDS");
   app->add_flag("--resume", command->resume, "Go on from the trials that --db holds");
   app->add_option("--workers", command->workers,
-                  "Machines of the same kind that run 'tessera worker', and measure as well")
+                  "Machines of the target's kind that run 'tessera worker', and measure as well")
       ->delimiter(',')
       ->type_name("HOST:PORT,...");
   app->add_option("--token", command->token, "File whose first line is the workers' token")->type_name("FILE");
-  app->add_flag("--no-local", command->no_local, "Measure candidates on workers only, as long as there are any");
+  app->add_flag(
+      "--no-local", command->no_local,
+      "Measure candidates on workers only, as long as there are any; always so when the target does not run here");
   app->add_option("--report", command->report, "Write a page with curves and tables")->type_name("FILE.html");
   app->add_flag("--json", command->json, "Print one line of JSON");
   add_input_flags(*app, command->run);
@@ -220,7 +230,10 @@ Command add_tune_command(CLI::App& root) {
       "Examples:\n"
       "  tessera tune mobilenet_v2.onnx --budget 3m --threads 1 --db my.db --report my.html\n"
       "  tessera compile mobilenet_v2.onnx --threads 1 --db my.db\n"
-      "  tessera tune mobilenet_v2.onnx --trials 500 --resume --db my.db");
+      "  tessera tune mobilenet_v2.onnx --trials 500 --resume --db my.db\n"
+      "For another machine, with a worker that has it, or emulates it ('tessera worker --help'):\n"
+      "  tessera tune mobilenet_v2.onnx --target aarch64-unknown-linux-gnu --threads 1 --db my.db --workers "
+      "127.0.0.1:7070 --token token");
   return {app, [command] { return tune(*command); }};
 }
 

@@ -3,12 +3,14 @@
 #include <csignal>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "codegen/llvm/target.h"
 #include "commands.h"
+#include "support/error.h"
 #include "tune/worker.h"
 
 namespace tessera {
@@ -17,6 +19,9 @@ namespace {
 
 struct WorkerCommand {
   std::string listen = "127.0.0.1:7070";
+  std::string target = "native";
+  std::optional<std::string> runner;
+  std::string runner_program;
   WorkerOptions options;
   bool quiet = false;
 };
@@ -28,6 +33,22 @@ void on_signal(int) { stop_asked = true; }
 int serve(const WorkerCommand& command) {
   WorkerOptions options = command.options;
   options.listen = parse_host_port(command.listen);
+  const Target target = parse_target(command.target);
+  if (!command.runner && !command.runner_program.empty())
+    throw UserError({.id = "TSR-4055",
+                     .message = "--runner-program without --runner",
+                     .node = {},
+                     .legal = "--runner COMMAND beside it, which may be empty: --runner \"\"",
+                     .hint = {}});
+  if (command.runner) options.runner = runner_command(*command.runner, command.runner_program, target);
+  else if (!runs_here(target))
+    throw UserError(
+        {.id = "TSR-4054",
+         .message = fmt::format("code for the target '{}' does not run on this machine", command.target),
+         .node = {},
+         .legal = "a target whose features this machine has, or --runner with a command that runs such code",
+         .hint = "for AArch64: --runner \"qemu-aarch64 -L /usr/aarch64-linux-gnu\" (Debian's packages "
+                 "qemu-user and g++-aarch64-linux-gnu)"});
   options.on_listening = [](const HostPort& address) {
     std::cout << "listening on " << to_string(address) << std::endl;
   };
@@ -35,7 +56,7 @@ int serve(const WorkerCommand& command) {
   options.stop = &stop_asked;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  run_worker(native_target(), options);
+  run_worker(target, options);
   return kExitOk;
 }
 
@@ -53,6 +74,17 @@ Command add_worker_command(CLI::App& root) {
   app->add_option("--listen", command->listen, "Where to listen; port 0 takes any that is free")
       ->capture_default_str()
       ->type_name("HOST:PORT");
+  app->add_option("--target", command->target,
+                  "The machine that candidates are built for, as 'tessera compile' names it")
+      ->capture_default_str()
+      ->type_name("TARGET");
+  app->add_option("--runner", command->runner,
+                  "Words before the program that runs candidates in place of this process: an emulator, 'ssh HOST', or "
+                  "none (\"\")")
+      ->type_name("COMMAND");
+  app->add_option("--runner-program", command->runner_program,
+                  "That program; default: tessera-runner-ARCHITECTURE beside tessera")
+      ->type_name("FILE");
   app->add_option("--max-size", options.most_bytes, "Bytes of a message from a coordinator")
       ->check(CLI::Range(int64_t{1024}, int64_t{1} << 30))
       ->capture_default_str()
@@ -89,7 +121,10 @@ Command add_worker_command(CLI::App& root) {
       "Examples:\n"
       "  (umask 077; head -c 32 /dev/urandom | base64 > token)\n"
       "  tessera worker --token token\n"
-      "  tessera tune mobilenet_v2.onnx --workers 127.0.0.1:7070 --token token --threads 1");
+      "  tessera tune mobilenet_v2.onnx --workers 127.0.0.1:7070 --token token --threads 1\n"
+      "For AArch64, emulated; the search names the same --target:\n"
+      "  tessera worker --token token --target aarch64-unknown-linux-gnu --runner \"qemu-aarch64 -L "
+      "/usr/aarch64-linux-gnu\"");
   return {app, [command] { return serve(*command); }};
 }
 

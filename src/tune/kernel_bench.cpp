@@ -15,7 +15,6 @@
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
 #include "driver/isolated.h"
-#include "driver/native_model.h"
 #include "loop_passes/pass.h"
 #include "lower/lower.h"
 #include "package/link.h"
@@ -23,6 +22,7 @@
 #include "program/memory_plan.h"
 #include "schedule/schedule.h"
 #include "support/error.h"
+#include "tune/bench_host.h"
 
 namespace tessera {
 
@@ -160,14 +160,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Median time of the run's calls, in microseconds.
-double timed_run(Model& model) {
-  std::vector<double> calls;
-  for (const KernelSpan& span : model.run_traced())
-    if (span.worker == 0) calls.push_back(static_cast<double>(span.end_ns - span.begin_ns) / 1e3);
-  return std::max(1e-3, median_of(std::move(calls)));
-}
-
 std::string disagreement(const KernelBench& bench, const Tensor& want, const Tensor& got) {
   const Stage& output = bench.kernel->output();
   const std::vector<bool> inside = logical_places(output.out, output.layout);
@@ -185,40 +177,27 @@ std::string disagreement(const KernelBench& bench, const Tensor& want, const Ten
   return worst <= bound * scale ? "" : fmt::format("differs by {:.3g}, of values up to {:.3g}", worst, scale);
 }
 
-std::unique_ptr<Model> loaded(const KernelBench& bench, const BuiltKernel& built) {
-  // A descriptor of its own: loading takes it.
-  AnonymousFile copy("candidate");
-  write_fully(copy.fd(), built.file->contents(), "a module");
-  auto model = load_module(std::move(copy), "bench", bench.target.num_threads);
-  std::vector<Tensor> inputs;
-  for (size_t p = 0; p < bench.operands.size(); ++p)
-    if (!bench.kernel->params[p].is_constant) inputs.push_back(*bench.operands[p]);
-  model->bind(std::move(inputs));
-  return model;
-}
-
 // In the child: the rounds as text.
 std::string compare_here(const KernelBench& bench, const BuiltKernel& a, const BuiltKernel& b,
                          const BenchLimits& limits) {
   try {
-    const auto incumbent = loaded(bench, a);
-    incumbent->run();
-    const auto candidate = loaded(bench, b);
+    const auto host = make_bench_host(bench, limits);
+    const size_t incumbent = host->load(a);
     if (candidate_hook()) candidate_hook()();
-    candidate->run();
-    if (const std::string why = disagreement(bench, incumbent->results()[0], candidate->results()[0]); !why.empty())
+    const size_t candidate = host->load(b);
+    if (const std::string why = disagreement(bench, host->result(incumbent), host->result(candidate)); !why.empty())
       return "wrong result:" + why;
-    timed_run(*incumbent);
-    timed_run(*candidate);
+    host->timed_run(incumbent);
+    host->timed_run(candidate);
     const Clock::time_point begin = Clock::now();
     std::string text = "ok:";
     int64_t behind = 0;
     for (int64_t round = 0; round < limits.most_rounds; ++round) {
       // Who is first changes with every round.
       double x = 0, y = 0;
-      if (round % 2 == 0) x = timed_run(*incumbent);
-      y = timed_run(*candidate);
-      if (round % 2 == 1) x = timed_run(*incumbent);
+      if (round % 2 == 0) x = host->timed_run(incumbent);
+      y = host->timed_run(candidate);
+      if (round % 2 == 1) x = host->timed_run(incumbent);
       text += fmt::format("{:.4f} {:.4f};", x, y);
       if (y > 1.1 * x) ++behind;
       // Clearly slower: no more time for it.
@@ -233,6 +212,11 @@ std::string compare_here(const KernelBench& bench, const BuiltKernel& a, const B
 }
 
 }  // namespace
+
+Tensor result_tensor(const KernelBench& bench) {
+  const Stage& output = bench.kernel->output();
+  return Tensor(output.out->dtype, physical_dims(output.out, output.layout));
+}
 
 void set_candidate_hook(std::function<void()> hook) { candidate_hook() = std::move(hook); }
 

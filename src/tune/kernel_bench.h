@@ -11,6 +11,7 @@
 #include "expr/tensor_program.h"
 #include "package/anonymous_file.h"
 #include "schedule/knobs.h"
+#include "tune/runner_process.h"
 #include "tune/statistics.h"
 #include "types/target.h"
 #include "types/tensor.h"
@@ -24,6 +25,7 @@ struct KernelBench {
   Target target;
   std::vector<TensorPtr> operands;  // one for each parameter, in its physical shape
   int64_t weight_copies = 1;
+  RunnerCommand runner;  // that runs code for the target; empty: this machine does
 };
 
 // Operands are random, from a fixed seed. REQUIRES: static shapes.
@@ -39,7 +41,8 @@ struct BenchLimits {
   double run_seconds = 10;     // of one comparison
   double most_seconds = 0.25;  // after which a comparison is cut short
   int64_t least_rounds = 7, most_rounds = 30;
-  int jobs = 2;  // builds at a time
+  int64_t memory_bytes = 0;  // of a runner; 0: none
+  int jobs = 2;              // builds at a time
 };
 
 // `point` null: what the rules choose.
@@ -54,8 +57,12 @@ struct KernelComparison {
   PairedTimes times;
 };
 
-// Runs both in turn in one process: rounds of one run each, until `most_rounds`, or the time is over, or it is clear
-// that the candidate is slower. Results of the two must agree (1e-4 of the largest in floats, exactly in integers).
+// A tensor for what the kernel writes, in its physical shape.
+Tensor result_tensor(const KernelBench& bench);
+
+// Runs both in turn in one process (the runner's, if there is one): rounds of one run each, until `most_rounds`, or the
+// time is over, or it is clear that the candidate is slower. Results of the two must agree (1e-4 of the largest in
+// floats, exactly in integers).
 KernelComparison compare_kernels(const KernelBench& bench, const BuiltKernel& incumbent, const BuiltKernel& candidate,
                                  const BenchLimits& limits);
 

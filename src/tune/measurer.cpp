@@ -6,6 +6,7 @@ std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, 
                                                   const std::vector<KnobPoint>& candidates, bool thorough) {
   if (current_ != kernel.hash) {
     known_ = {make_kernel_bench(kernel.definition, target_), {}};
+    known_.bench.runner = runner_;
     current_ = kernel.hash;
   }
   constexpr size_t kMostIncumbents = 4;

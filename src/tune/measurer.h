@@ -36,7 +36,9 @@ class Measurer {
 
 class LocalMeasurer : public Measurer {
  public:
-  LocalMeasurer(Target target, BenchLimits limits) : target_(std::move(target)), limits_(limits) {}
+  // With a runner (runner_process.h) this machine builds, and the runner's runs and times.
+  LocalMeasurer(Target target, BenchLimits limits, RunnerCommand runner = {})
+      : target_(std::move(target)), limits_(limits), runner_(std::move(runner)) {}
   std::vector<MeasuredTrial> measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
                                      const std::vector<KnobPoint>& candidates, bool thorough) override;
 
@@ -48,6 +50,7 @@ class LocalMeasurer : public Measurer {
 
   Target target_;
   BenchLimits limits_;
+  RunnerCommand runner_;
   std::string current_;  // one kernel's operands are held at a time
   Known known_;
 };

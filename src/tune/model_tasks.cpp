@@ -74,7 +74,7 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     entry->second.run_us += task.run_us;
   }
   for (auto& [hash, task] : by_hash) {
-    if (task.run_us < kLeastShare * result.run_us) {
+    if (task.run_us <= 0 || task.run_us < kLeastShare * result.run_us) {
       result.left_out.emplace_back(std::move(task),
                                    fmt::format("less than {:.1f}% of the model's time each", 100 * kLeastShare));
     } else {

@@ -1,6 +1,8 @@
 #include "tune/remote_measurer.h"
 
 #include <algorithm>
+#include <numeric>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -8,6 +10,19 @@
 #include "support/error.h"
 
 namespace tessera {
+
+namespace {
+
+[[noreturn]] void fail_without_workers(const Target& target, const std::string& what) {
+  throw UserError(
+      {.id = "TSR-6413",
+       .message = fmt::format("there is no worker for {}: {}", target.triple, what),
+       .node = {},
+       .legal = "at least one worker that is there, because code for the target does not run on this machine",
+       .hint = "start it again, then go on with --resume: what was measured so far is in the records"});
+}
+
+}  // namespace
 
 RemoteMeasurer::RemoteMeasurer(Target target, BenchLimits limits, RemoteOptions options)
     : target_(std::move(target)), limits_(limits), options_(std::move(options)), local_(target_, limits_) {
@@ -17,6 +32,8 @@ RemoteMeasurer::RemoteMeasurer(Target target, BenchLimits limits, RemoteOptions 
     std::string why;
     if (!connect(worker, why)) lose(worker, why);
   }
+  if (options_.here == MeasureHere::kNever && std::none_of(workers_.begin(), workers_.end(), is_there))
+    fail_without_workers(target_, "none answers");
 }
 
 void RemoteMeasurer::tell(const std::string& line) const {
@@ -48,8 +65,9 @@ bool RemoteMeasurer::connect(Worker& worker, std::string& why) {
     return false;
   }
   if (hello->machine.facts != machine_facts(target_))
-    refuse(fmt::format("it is another kind of machine: {}", hello->machine.facts),
-           fmt::format("this one is {}; tune there, and merge the records with 'tessera db merge'",
+    refuse(fmt::format("it measures for another kind of machine: {}", hello->machine.facts),
+           fmt::format("this search is for {}; give both sides the same --target, or tune there and merge the records "
+                       "with 'tessera db merge'",
                        machine_facts(target_)));
   worker.machine = hello->machine;
   worker.most_bytes = static_cast<size_t>(std::max<int64_t>(0, hello->most_bytes));
@@ -121,31 +139,41 @@ std::vector<size_t> RemoteMeasurer::collect(Share& share, const std::string& ker
   return missing;
 }
 
-std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
-                                                   const std::vector<KnobPoint>& candidates, bool thorough) {
-  const auto now = std::chrono::steady_clock::now();
-  WorkerJob job;
-  job.kernel = canonical_text(*kernel.definition);
-  job.threads = target_.num_threads;
-  job.incumbent = incumbent;
-  job.thorough = thorough;
-  job.run_seconds = limits_.run_seconds;
+bool RemoteMeasurer::wait_for_worker(const std::string& kernel) {
+  constexpr auto kPause = std::chrono::milliseconds(500);
+  const Deadline last = deadline_in(options_.patience_seconds);
+  while (std::none_of(workers_.begin(), workers_.end(), is_there)) {
+    const bool stopped = options_.stop && options_.stop->load();
+    if (stopped || std::chrono::steady_clock::now() > last)
+      fail_without_workers(target_, stopped
+                                        ? "all are lost"
+                                        : fmt::format("all have been lost for {:.0f} s", options_.patience_seconds));
+    std::this_thread::sleep_for(kPause);
+    for (Worker& worker : workers_) connect_again(worker);
+  }
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](const Worker& worker) { return is_there(worker) && !worker.refused.contains(kernel); });
+}
 
+std::vector<size_t> RemoteMeasurer::measure_once(const MeasuredKernel& kernel, WorkerJob& job,
+                                                 const std::vector<KnobPoint>& candidates,
+                                                 const std::vector<size_t>& which, std::vector<MeasuredTrial>& trials) {
+  const auto now = std::chrono::steady_clock::now();
   std::vector<Share> shares;
   for (Worker& worker : workers_) {
-    if (!worker.channel.open() && now - worker.asked >= std::chrono::duration<double>(options_.retry_seconds))
+    if (!is_there(worker) && now - worker.asked >= std::chrono::duration<double>(options_.retry_seconds))
       connect_again(worker);
-    if (worker.channel.open() && !worker.refused.contains(kernel.hash)) shares.push_back({&worker, {}});
+    if (is_there(worker) && !worker.refused.contains(kernel.hash)) shares.push_back({&worker, {}});
   }
-  std::vector<size_t> here;
-  const size_t parts = shares.size() + (options_.here_too || shares.empty() ? 1 : 0);
-  for (size_t i = 0; i < candidates.size(); ++i) {
+  std::vector<size_t> here, missing;
+  const bool shares_here = options_.here == MeasureHere::kToo || shares.empty();
+  const size_t parts = shares.size() + (shares_here ? 1 : 0);
+  for (size_t i = 0; i < which.size(); ++i) {
     // This machine has the first, so that a single candidate that is measured again is measured here.
-    const size_t part = i % parts + (parts > shares.size() ? 0 : 1);
-    if (part == 0 || shares[part - 1].candidates.size() >= kMostCandidates) here.push_back(i);
-    else shares[part - 1].candidates.push_back(i);
+    const size_t part = i % parts + (shares_here ? 0 : 1);
+    if (part == 0 || shares[part - 1].candidates.size() >= kMostCandidates) here.push_back(which[i]);
+    else shares[part - 1].candidates.push_back(which[i]);
   }
-  std::vector<MeasuredTrial> trials(candidates.size());
   for (Share& share : shares) {
     if (share.candidates.empty()) continue;
     job.candidates.clear();
@@ -163,18 +191,53 @@ std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel,
     here.insert(here.end(), share.candidates.begin(), share.candidates.end());
     share.candidates.clear();
   }
-  const auto measure_here = [&](const std::vector<size_t>& which) {
-    if (which.empty()) return;
+  const auto measure_here = [&](const std::vector<size_t>& those) {
+    if (options_.here == MeasureHere::kNever) {
+      missing.insert(missing.end(), those.begin(), those.end());
+      return;
+    }
+    if (those.empty()) return;
     std::vector<KnobPoint> points;
-    for (const size_t i : which) points.push_back(candidates[i]);
-    auto measured = local_.measure(kernel, incumbent, points, thorough);
-    for (size_t i = 0; i < which.size(); ++i) trials[which[i]] = std::move(measured[i]);
+    for (const size_t i : those) points.push_back(candidates[i]);
+    auto measured = local_.measure(kernel, job.incumbent, points, job.thorough);
+    for (size_t i = 0; i < those.size(); ++i) trials[those[i]] = std::move(measured[i]);
   };
   measure_here(here);
   for (Share& share : shares) {
     if (share.candidates.empty()) continue;
     const double each = limits_.build_seconds + limits_.run_seconds;
     measure_here(collect(share, kernel.hash, 60 + each * static_cast<double>(share.candidates.size() + 1), trials));
+  }
+  return missing;
+}
+
+std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
+                                                   const std::vector<KnobPoint>& candidates, bool thorough) {
+  constexpr int kMostInVain = 3;  // workers that were lost without an answer
+  WorkerJob job;
+  job.kernel = canonical_text(*kernel.definition);
+  job.threads = target_.num_threads;
+  job.incumbent = incumbent;
+  job.thorough = thorough;
+  job.run_seconds = limits_.run_seconds;
+
+  std::vector<MeasuredTrial> trials(candidates.size());
+  std::vector<size_t> which(candidates.size());
+  std::iota(which.begin(), which.end(), size_t{0});
+  int in_vain = 0;
+  while (!which.empty()) {
+    MeasuredTrial failed;
+    if (options_.here == MeasureHere::kNever && !wait_for_worker(kernel.hash))
+      failed = {"refused", "no worker takes the kernel", {}, -1};
+    else if (in_vain == kMostInVain)  // perhaps these did that
+      failed = {"crash", "workers were lost while they had it", {}, -1};
+    if (!failed.status.empty()) {
+      for (const size_t i : which) trials[i] = failed;
+      break;
+    }
+    const size_t before = which.size();
+    which = measure_once(kernel, job, candidates, which, trials);
+    in_vain = which.size() == before ? in_vain + 1 : 0;
   }
   return trials;
 }

@@ -1,11 +1,13 @@
 #include "tune/tuned_kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 
 #include <fmt/format.h>
 
+#include "codegen/llvm/target.h"
 #include "driver/kernel_times.h"
 #include "expr/canonical.h"
 #include "support/hash.h"
@@ -40,6 +42,10 @@ std::optional<int64_t> find_machine(const RecordFile& records, const Target& tar
     if (machine.facts == machine_facts(target)) alike.push_back(std::move(machine));
   if (alike.empty()) return std::nullopt;
   if (alike.size() == 1) return alike[0].id;
+  if (!runs_here(target))
+    return std::max_element(alike.begin(), alike.end(),
+                            [](const auto& a, const auto& b) { return a.peak_gflops < b.peak_gflops; })
+        ->id;
   const double peak = measure_roofline(1).fma_f32.one_thread / 1e9;
   const auto distance = [&](const MachineRecord& machine) { return std::fabs(std::log(machine.peak_gflops / peak)); };
   const auto nearest = std::min_element(alike.begin(), alike.end(),

@@ -18,8 +18,9 @@ SchedulePayload payload_of(const KnobPoint& point);
 // that still has those knobs does with them what it says, and whatever it does is right.
 std::optional<KnobPoint> usable_point(const SchedulePayload& payload, std::string& why);
 
-// The machine's number in the records: that with the target's facts; of several the one with the nearest measured peak.
-// Empty when there is none.
+// The machine's number in the records: that with the target's facts. Of several the one with the nearest measured peak,
+// or, for code that does not run here, with the highest: it is the hardware, and others emulate it. Empty when there is
+// none.
 std::optional<int64_t> find_machine(const RecordFile& records, const Target& target);
 
 struct TunedKernels {

@@ -9,8 +9,11 @@
 
 #include <fmt/format.h>
 
+#include "codegen/llvm/target.h"
 #include "diagnose/roofline.h"
+#include "expr/canonical.h"
 #include "schedule/schedule.h"
+#include "schedule/symbolic_kernel.h"
 #include "support/error.h"
 #include "tune/cost_model.h"
 #include "tune/model_tasks.h"
@@ -44,20 +47,12 @@ class Tuner {
   explicit Tuner(const TuneOptions& options)
       : options_(options),
         target_(resolve_target(options.driver.compile)),
+        runs_here_(runs_here(target_)),
         records_(options.db, RecordFile::Open::kWrite) {}
 
   TuneResult run() {
-    say("compiling");
-    before_ = compile_and_load(options_.model, options_.driver);
-    options_.bind(*before_.model);
-    say("timing kernels");
-    for (int i = 0; i < 2; ++i) before_.model->run();
-    ModelTasks found = model_tasks(before_.compiled.program, time_kernels(*before_.model, kTimedRuns));
-    say("measuring the machine");
-    peaks_ = measure_roofline(target_.num_threads);
-    machine_ = records_.add_machine({0, machine_facts(target_), peaks_.fma_f32.one_thread / 1e9,
-                                     peaks_.levels.empty() ? 0 : peaks_.levels.back().one_thread / 1e9});
-    model_us_ = found.run_us;
+    ModelTasks found = runs_here_ ? begin_here() : begin_elsewhere();
+    model_us_ = std::max(found.run_us, 1e-3);
     for (ModelTask& task : found.tasks) add_task(std::move(task), found);
     for (auto& [task, reason] : found.left_out) {
       TunedTask& entry = result_.tasks.emplace_back();
@@ -68,8 +63,9 @@ class Tuner {
       entry.outcome = "no trials: " + reason;
     }
     run_ = fmt::format("{:016x}", std::random_device{}() * uint64_t{0x9e3779b97f4a7c15} + options_.seed);
-    measurer_ =
-        options_.measurer ? options_.measurer(target_) : std::make_unique<LocalMeasurer>(target_, options_.limits);
+    if (!measurer_)
+      measurer_ =
+          options_.measurer ? options_.measurer(target_) : std::make_unique<LocalMeasurer>(target_, options_.limits);
     if (options_.mode == SearchMode::kModel && options_.cost_model == "pretrained") costs_.load_pretrained();
     else if (options_.mode == SearchMode::kModel && options_.cost_model != "none") costs_.load(options_.cost_model);
     if (options_.resume) take_up_records();
@@ -83,6 +79,82 @@ class Tuner {
 
  private:
   static constexpr int kTimedRuns = 7;
+  static constexpr const char* kInModel = "in the tuned model";
+
+  ModelTasks begin_here() {
+    say("compiling");
+    before_ = compile_and_load(options_.model, options_.driver);
+    options_.bind(*before_.model);
+    say("timing kernels");
+    for (int i = 0; i < 2; ++i) before_.model->run();
+    ModelTasks found = model_tasks(before_.compiled.program, time_kernels(*before_.model, kTimedRuns));
+    say("measuring the machine");
+    peaks_ = measure_roofline(target_.num_threads);
+    machine_ = records_.add_machine({0, machine_facts(target_), peaks_.fma_f32.one_thread / 1e9,
+                                     peaks_.levels.empty() ? 0 : peaks_.levels.back().one_thread / 1e9});
+    return found;
+  }
+
+  // Code for the target does not run here: the machine is the workers', and kernels are timed there.
+  ModelTasks begin_elsewhere() {
+    check(options_.measurer != nullptr, "nobody runs code for this target");
+    say("connecting to workers");
+    measurer_ = options_.measurer(target_);
+    for (MachineRecord& machine : measurer_->machines())
+      if (!machine.facts.empty()) machine_ = machine_ > 0 ? machine_ : use_machine(machine);
+    check(machine_ > 0, "a measurer without a machine");
+    say("compiling");
+    before_.compiled = compile_model(options_.model, options_.driver);
+    const std::vector<KernelTime> times = kernel_times_elsewhere();
+    ModelTasks found = model_tasks(before_.compiled.program, times);
+    for (auto& [task, reason] : found.left_out)
+      if (const auto first = first_trials_.find(task.hash);
+          first != first_trials_.end() && first->second.status != "ok")
+        reason = cannot_be_measured(first->second);
+    return found;
+  }
+
+  int64_t use_machine(const MachineRecord& machine) {
+    const double threads = target_.num_threads, gflops = machine.peak_gflops * 1e9,
+                 gbytes = machine.memory_gbytes * 1e9;
+    constexpr double kNoBound = 1e15;  // bytes a second: of caches nothing is known
+    peaks_.threads = target_.num_threads;
+    peaks_.fma_f32 = {"f32 multiply-add", "", gflops, gflops * threads};
+    peaks_.levels = {{"L2", target_.l2_bytes, 0, kNoBound, kNoBound}, {"memory", INT64_MAX, 0, gbytes, gbytes}};
+    return records_.add_machine(machine);
+  }
+
+  // Of each call: the default of its kernel, alone.
+  std::vector<KernelTime> kernel_times_elsewhere() {
+    std::vector<KernelTime> times;
+    const Program& program = before_.compiled.program;
+    for (size_t call = 0; call < program.calls.size() && !interrupted(); ++call) {
+      const auto& definition = program.kernels[static_cast<size_t>(program.calls[call].kernel)].definition;
+      KernelTime& time = times.emplace_back(KernelTime{static_cast<int32_t>(call), 1, 0});
+      if (!definition || is_symbolic(*definition)) continue;
+      const std::string hash = structural_hash(canonical_text(*definition));
+      if (!first_trials_.contains(hash)) {
+        const SearchSpace space(*definition, target_);
+        if (!space.preferred()) continue;
+        say(fmt::format("timing kernels: {} of {} calls", call + 1, program.calls.size()));
+        first_trials_[hash] = measure_default({hash, definition}, *space.preferred());
+      }
+      const MeasuredTrial& trial = first_trials_[hash];
+      if (trial.status == "ok") time.median_us = trial.times.incumbent_us();
+    }
+    return times;
+  }
+
+  MeasuredTrial measure_default(const MeasuredKernel& kernel, const KnobPoint& preferred) {
+    auto trial = measurer_->measure(kernel, preferred, {preferred}, false)[0];
+    // On a machine that is busy with other things it may take too long, once.
+    if (trial.status == "timeout") trial = measurer_->measure(kernel, preferred, {preferred}, false)[0];
+    return trial;
+  }
+
+  static std::string cannot_be_measured(const MeasuredTrial& trial) {
+    return fmt::format("the default cannot be measured: {} {}", trial.status, trial.detail);
+  }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   bool interrupted() const { return options_.stop && options_.stop->load(); }
@@ -238,15 +310,15 @@ class Tuner {
 
   // Trial 0: the rules' choice against itself, which says what a call takes here, and that it runs at all.
   bool begin_task(Task& task, TaskState& state) {
-    const MeasuredKernel kernel{task.model.hash, task.model.definition};
-    auto trial = measurer_->measure(kernel, task.preferred, {task.preferred}, false)[0];
-    // On a machine that is busy with other things it may take too long, once.
-    if (trial.status == "timeout") trial = measurer_->measure(kernel, task.preferred, {task.preferred}, false)[0];
+    const auto first = first_trials_.find(task.model.hash);
+    const MeasuredTrial trial = first != first_trials_.end()
+                                    ? first->second
+                                    : measure_default({task.model.hash, task.model.definition}, task.preferred);
     if (trial.status == "ok") task.default_us = trial.times.incumbent_us();
     record(task, task.preferred, trial, trial.status == "ok" ? task.default_us : -1);
     task.search->told(task.preferred, trial.status == "ok" ? task.default_us : -1);
     if (trial.status == "ok") return true;
-    task.outcome = fmt::format("the default cannot be measured: {} {}", trial.status, trial.detail);
+    task.outcome = cannot_be_measured(trial);
     state.exhausted = true;
     return false;
   }
@@ -324,11 +396,12 @@ class Tuner {
     records_.set_choice(choice);
   }
 
-  void revert(Task& task, const PairedTimes& times) {
+  // `where`: "in the tuned model"
+  void revert(Task& task, const PairedTimes& times, const char* where) {
     keep(task, times, "reverted");
     task.outcome = times.rounds.empty()
-                       ? "reverted: it does not run in the tuned model"
-                       : fmt::format("reverted: in the model it takes {:.3f} times the default", times.ratio());
+                       ? fmt::format("reverted: it does not run {}", where)
+                       : fmt::format("reverted: {} it takes {:.3f} times the default", where, times.ratio());
     task.best = task.preferred;
     task.ratio = 1;
   }
@@ -370,14 +443,14 @@ class Tuner {
         const PairedTimes times = in_model(compared, task);
         const Verdict verdict = verdict_of(times);
         if (verdict == Verdict::kFaster || (!first && verdict == Verdict::kUndecided)) continue;
-        revert(task, times);
+        revert(task, times, kInModel);
         changed = true;
       }
       if (changed) continue;
       const PairedTimes& whole = compared.whole;
       if (verdict_of(whole) != Verdict::kFaster) {
         for (Task& task : tasks_)
-          if (task.tuned()) revert(task, whole);
+          if (task.tuned()) revert(task, whole, kInModel);
         result_.verdict = fmt::format(
             "the tuned model takes {:.3f} times the default, faster in {} of {} rounds: it is not surely faster, and "
             "the "
@@ -398,6 +471,25 @@ class Tuner {
     result_.verdict = "nothing that was faster alone was surely faster in the model: the default stays";
   }
 
+  // Where the model cannot run: each kernel alone, against its default, once more.
+  void check_alone() {
+    say("measuring what won again");
+    for (Task& task : tasks_) {
+      if (!task.tuned()) continue;
+      const auto again =
+          measurer_->measure({task.model.hash, task.model.definition}, task.preferred, {task.best}, true)[0];
+      if (again.status != "ok" || !is_faster(again.times)) revert(task, again.times, "when it is measured again");
+    }
+    const double us = estimate_us();
+    log("estimate");
+    result_.verdict =
+        any_tuned() ? fmt::format(
+                          "its kernels alone take {:.3f} ms instead of {:.3f}: {:.3f} times as fast; the model as a "
+                          "whole was not compared, because code for {} does not run here",
+                          us / 1e3, model_us_ / 1e3, model_us_ / us, target_.triple)
+                    : "nothing that was faster was faster again: the default stays";
+  }
+
   // The whole model has the last word; after an interruption as well, but quickly.
   void finish() {
     result_.interrupted = interrupted();
@@ -406,7 +498,8 @@ class Tuner {
                                                                 : 10;
     if (tasks_.empty()) result_.verdict = "there is nothing to tune: no kernel has a choice";
     else if (!any_tuned()) result_.verdict = "no schedule was found that is faster than the default";
-    else check_whole(seconds_for_it);
+    else if (runs_here_) check_whole(seconds_for_it);
+    else check_alone();
     std::vector<TunedTask> own;
     for (const Task& task : tasks_) {
       TunedTask entry;
@@ -432,6 +525,7 @@ class Tuner {
 
   const TuneOptions& options_;
   Target target_;
+  bool runs_here_;
   RecordFile records_;
   Clock::time_point begin_ = Clock::now();
   std::string run_;
@@ -443,7 +537,8 @@ class Tuner {
   std::vector<Task> tasks_;
   std::vector<TaskState> states_;  // of the same tasks
   std::unique_ptr<Measurer> measurer_;
-  CostModel costs_;  // of kModel
+  std::map<std::string, MeasuredTrial> first_trials_;  // by kernel: those of kernel_times_elsewhere
+  CostModel costs_;                                    // of kModel
   TuneResult result_;
 };
 

@@ -4,6 +4,9 @@
 // What stands at the begin of a task is the rules' own choice (trial 0). A candidate takes its place when it is faster
 // in paired rounds (statistics.h), twice, in two processes; and the last word has the whole model: a schedule that is
 // not surely faster there is dropped, and if all of them together are not, all are.
+//
+// Code for another machine runs on workers alone (remote_measurer.h): kernels are timed one by one, each winner has to
+// win once more against its default, and the model as a whole is not compared.
 #pragma once
 
 #include <atomic>
@@ -44,10 +47,11 @@ struct TuneOptions {
   std::string cost_model = "pretrained";  // that kModel begins with: "pretrained", "none", or a file (cost_model.h)
   std::string save_model;                 // file for the model at the end; empty: none
   BenchLimits limits;
-  std::function<void(Model& model)> bind;                                   // gives a model its inputs; must be set
-  std::function<void(const TuneStatus& status)> on_status;                  // often; may be null
-  std::function<std::unique_ptr<Measurer>(const Target& target)> measurer;  // null: this machine alone
-  const std::atomic<bool>* stop = nullptr;                                  // set by a signal handler: end soon
+  std::function<void(Model& model)> bind;                   // gives a model that runs here its inputs
+  std::function<void(const TuneStatus& status)> on_status;  // often; may be null
+  std::function<std::unique_ptr<Measurer>(const Target& target)>
+      measurer;  // null: this machine alone; must be set when code for the target does not run here
+  const std::atomic<bool>* stop = nullptr;  // set by a signal handler: end soon
 };
 
 struct TunedTask {

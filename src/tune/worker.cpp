@@ -40,12 +40,16 @@ constexpr double kGreetingSeconds = 10, kSendSeconds = 30, kIdleSeconds = 3600, 
 constexpr size_t kMostReason = 400;  // bytes of an answer
 
 // What a connection and all below it may use beyond its operands: the compiler's own memory, and several copies.
+int64_t most_memory(int64_t operand_bytes) {
+  constexpr int64_t kCompiler = int64_t{4} << 30;
+  return kCompiler + 8 * operand_bytes;
+}
+
 void limit_memory(int64_t operand_bytes) {
   rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their shadow alone is larger
-  constexpr rlim_t kCompiler = rlim_t{4} << 30;
-  const rlim_t bytes = kCompiler + 8 * static_cast<rlim_t>(operand_bytes);
+  const auto bytes = static_cast<rlim_t>(most_memory(operand_bytes));
   const rlimit most{bytes, bytes};
   setrlimit(RLIMIT_AS, &most);
 #endif
@@ -188,10 +192,11 @@ class Session {
     limits.build_seconds = options_.build_seconds;
     limits.run_seconds = std::min(job.run_seconds, options_.run_seconds);
     limits.jobs = options_.jobs;
+    limits.memory_bytes = most_memory(options_.most_operand_bytes);
     Target target = target_;
     target.num_threads = job.threads;
     if (!measurer_ || threads_ != job.threads || run_seconds_ != limits.run_seconds) {
-      measurer_ = std::make_unique<LocalMeasurer>(target, limits);
+      measurer_ = std::make_unique<LocalMeasurer>(target, limits, options_.runner);
       threads_ = job.threads;
       run_seconds_ = limits.run_seconds;
     }
@@ -225,6 +230,21 @@ class Session {
   double run_seconds_ = 0;
 };
 
+MachineRecord machine_of(const Target& target, const RunnerCommand& runner) {
+  constexpr double kRunnerSeconds = 30;
+  MachineRecord machine{0, machine_facts(target), 0, 0};
+  if (runner.empty()) {
+    const MachinePeaks peaks = measure_roofline(1);
+    machine.peak_gflops = peaks.fma_f32.one_thread / 1e9;
+    machine.memory_gbytes = peaks.levels.empty() ? 0 : peaks.levels.back().one_thread / 1e9;
+  } else {
+    const RunnerPeaks peaks = check_runner(runner, target, kRunnerSeconds);
+    machine.peak_gflops = peaks.gflops;
+    machine.memory_gbytes = peaks.memory_gbytes;
+  }
+  return machine;
+}
+
 }  // namespace
 
 std::string read_token(const std::string& path) {
@@ -255,11 +275,9 @@ std::string read_token(const std::string& path) {
 
 void run_worker(const Target& target, const WorkerOptions& options) {
   const std::string token = read_token(options.token_file);
+  const MachineRecord machine = machine_of(target, options.runner);
   HostPort address = options.listen;
   const int listener = listen_at(address);
-  const MachinePeaks peaks = measure_roofline(1);
-  const MachineRecord machine{0, machine_facts(target), peaks.fma_f32.one_thread / 1e9,
-                              peaks.levels.empty() ? 0 : peaks.levels.back().one_thread / 1e9};
   const AnonymousFile lock("tessera-worker-lock");
   const std::string lock_path = fmt::format("/proc/{}/fd/{}", getpid(), lock.fd());
   const auto tell = [&](const std::string& line) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "tune/channel.h"
+#include "tune/runner_process.h"
 #include "types/target.h"
 
 namespace tessera {
@@ -25,6 +26,7 @@ struct WorkerOptions {
   int jobs = 2;                  // builds of one connection at a time
   int most_connections = 4;
   int64_t most_operand_bytes = int64_t{1} << 30;
+  RunnerCommand runner;                                       // that runs code for the target; empty: this machine does
   std::function<void(const HostPort& address)> on_listening;  // may be null
   std::function<void(const std::string& line)> on_event;      // of the parent process; may be null
   const std::atomic<bool>* stop = nullptr;                    // set by a signal handler
@@ -34,7 +36,8 @@ struct WorkerOptions {
 // is shorter than 16 bytes.
 std::string read_token(const std::string& path);
 
-// Serves until `stop`, then ends what it started. UserError TSR-6408, TSR-6409.
+// Serves until `stop`, then ends what it started. Candidates are built here for `target`, and run by options.runner, or
+// here. UserError TSR-6408, TSR-6409, TSR-6412. REQUIRES: a runner, or runs_here(target).
 void run_worker(const Target& target, const WorkerOptions& options);
 
 }  // namespace tessera

@@ -381,5 +381,64 @@ TEST(KernelBench, ACrashOrAHangCostsOneTrial) {
   EXPECT_EQ(measurer.measure(kernel, *space.preferred(), {*space.preferred()}, false)[0].status, "ok");
 }
 
+// The runner for this machine, started as one for another would be.
+TEST(RunnerProcess, MeasuresAsThisProcessDoes) {
+  const Target target = one_thread();
+  const RunnerCommand command = {{TESSERA_RUNNER}};
+  const RunnerPeaks peaks = check_runner(command, target, 30);
+  EXPECT_GT(peaks.gflops, 0);
+  EXPECT_GT(peaks.memory_gbytes, 0);
+  const auto definition = matmul(32, 48, 64);
+  const SearchSpace space(*definition, target);
+  LocalMeasurer here(target, {}), runner(target, {}, command);
+  std::mt19937_64 random(5);
+  std::vector<KnobPoint> points = {*space.preferred()};
+  for (int i = 0; i < 6; ++i) points.push_back(space.random_point(random));
+  const MeasuredKernel kernel{"x", definition};
+  const auto want = here.measure(kernel, *space.preferred(), points, false);
+  const auto got = runner.measure(kernel, *space.preferred(), points, false);
+  EXPECT_EQ(got[0].status, "ok") << got[0].detail;
+  for (size_t i = 0; i < points.size(); ++i) {
+    EXPECT_EQ(got[i].status, want[i].status) << to_string(points[i]) << ": " << got[i].detail;
+    EXPECT_EQ(got[i].times.rounds.empty(), got[i].status != "ok");
+  }
+}
+
+TEST(RunnerProcess, WhateverItDoesCostsOneTrial) {
+  const Target target = one_thread();
+  const auto definition = matmul(4, 8, 8);
+  const SearchSpace space(*definition, target);
+  BenchLimits limits;
+  limits.run_seconds = 1;
+  const auto trial_with = [&](std::vector<std::string> words) {
+    LocalMeasurer measurer(target, limits, {std::move(words)});
+    return measurer.measure({"x", definition}, *space.preferred(), {*space.preferred()}, false)[0];
+  };
+  const auto shell = [&](const char* text) { return trial_with({"sh", "-c", text}); };
+  EXPECT_EQ(shell("sleep 60").status, "timeout");
+  EXPECT_EQ(shell("kill -SEGV $$").detail, "Segmentation fault");
+  EXPECT_EQ(shell("echo no memory >&2; exit 3").detail, "the runner ended with exit code 3: no memory");
+  EXPECT_EQ(shell("head -c 1000000 /dev/zero >&2; exit 3").status, "crash");
+  EXPECT_EQ(shell("cat").detail, "what answers is no runner of this version");
+  EXPECT_EQ(trial_with({"no-such-program"}).detail, "'no-such-program' cannot be started: No such file or directory");
+}
+
+TEST(RunnerProcess, WhatCannotRunTheTargetIsRefused) {
+  const auto why = [](const RunnerCommand& command, const char* target, double seconds = 20) {
+    try {
+      check_runner(command, parse_target(target), seconds);
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.diagnostic().id, "TSR-6412");
+      return error.diagnostic().message;
+    }
+    return std::string();
+  };
+  const RunnerCommand own = {{TESSERA_RUNNER}};
+  EXPECT_NE(why(own, "riscv64-unknown-linux-gnu").find("the target is riscv64"), std::string::npos);
+  EXPECT_NE(why(own, "x86-64-v4,+avxvnniint16,+amx-fp16").find("lacks"), std::string::npos);
+  EXPECT_NE(why({{"sh", "-c", "sleep 60"}}, "native", 0.3).find("timeout"), std::string::npos);
+  EXPECT_NE(why({{"false"}}, "native").find("exit code 1"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tessera

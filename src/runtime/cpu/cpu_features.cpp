@@ -32,31 +32,84 @@ struct Feature {
 };
 
 constexpr Feature kFeatures[] = {
-    {"x87", k1d, 0, kNone}, {"cx8", k1d, 8, kNone}, {"cmov", k1d, 15, kNone}, {"mmx", k1d, 23, kNone},
-    {"fxsr", k1d, 24, kNone}, {"sse", k1d, 25, kNone}, {"sse2", k1d, 26, kNone},
-    {"sse3", k1c, 0, kNone}, {"pclmul", k1c, 1, kNone}, {"ssse3", k1c, 9, kNone}, {"fma", k1c, 12, kYmm},
-    {"cx16", k1c, 13, kNone}, {"sse4.1", k1c, 19, kNone}, {"sse4.2", k1c, 20, kNone}, {"crc32", k1c, 20, kNone},
-    {"movbe", k1c, 22, kNone}, {"popcnt", k1c, 23, kNone}, {"aes", k1c, 25, kNone}, {"xsave", k1c, 26, kNone},
-    {"avx", k1c, 28, kYmm}, {"f16c", k1c, 29, kYmm}, {"rdrnd", k1c, 30, kNone},
-    {"fsgsbase", k7b, 0, kNone}, {"bmi", k7b, 3, kNone}, {"avx2", k7b, 5, kYmm}, {"bmi2", k7b, 8, kNone},
-    {"invpcid", k7b, 10, kNone}, {"avx512f", k7b, 16, kZmm}, {"evex512", k7b, 16, kZmm}, {"avx512dq", k7b, 17, kZmm},
-    {"rdseed", k7b, 18, kNone}, {"adx", k7b, 19, kNone}, {"avx512ifma", k7b, 21, kZmm},
-    {"clflushopt", k7b, 23, kNone}, {"clwb", k7b, 24, kNone}, {"avx512cd", k7b, 28, kZmm}, {"sha", k7b, 29, kNone},
-    {"avx512bw", k7b, 30, kZmm}, {"avx512vl", k7b, 31, kZmm},
-    {"avx512vbmi", k7c, 1, kZmm}, {"pku", k7c, 4, kNone}, {"waitpkg", k7c, 5, kNone}, {"avx512vbmi2", k7c, 6, kZmm},
-    {"shstk", k7c, 7, kNone}, {"gfni", k7c, 8, kNone}, {"vaes", k7c, 9, kYmm}, {"vpclmulqdq", k7c, 10, kYmm},
-    {"avx512vnni", k7c, 11, kZmm}, {"avx512bitalg", k7c, 12, kZmm}, {"avx512vpopcntdq", k7c, 14, kZmm},
-    {"rdpid", k7c, 22, kNone}, {"cldemote", k7c, 25, kNone}, {"movdiri", k7c, 27, kNone},
+    {"x87", k1d, 0, kNone},
+    {"cx8", k1d, 8, kNone},
+    {"cmov", k1d, 15, kNone},
+    {"mmx", k1d, 23, kNone},
+    {"fxsr", k1d, 24, kNone},
+    {"sse", k1d, 25, kNone},
+    {"sse2", k1d, 26, kNone},
+    {"sse3", k1c, 0, kNone},
+    {"pclmul", k1c, 1, kNone},
+    {"ssse3", k1c, 9, kNone},
+    {"fma", k1c, 12, kYmm},
+    {"cx16", k1c, 13, kNone},
+    {"sse4.1", k1c, 19, kNone},
+    {"sse4.2", k1c, 20, kNone},
+    {"crc32", k1c, 20, kNone},
+    {"movbe", k1c, 22, kNone},
+    {"popcnt", k1c, 23, kNone},
+    {"aes", k1c, 25, kNone},
+    {"xsave", k1c, 26, kNone},
+    {"avx", k1c, 28, kYmm},
+    {"f16c", k1c, 29, kYmm},
+    {"rdrnd", k1c, 30, kNone},
+    {"fsgsbase", k7b, 0, kNone},
+    {"bmi", k7b, 3, kNone},
+    {"avx2", k7b, 5, kYmm},
+    {"bmi2", k7b, 8, kNone},
+    {"invpcid", k7b, 10, kNone},
+    {"avx512f", k7b, 16, kZmm},
+    {"evex512", k7b, 16, kZmm},
+    {"avx512dq", k7b, 17, kZmm},
+    {"rdseed", k7b, 18, kNone},
+    {"adx", k7b, 19, kNone},
+    {"avx512ifma", k7b, 21, kZmm},
+    {"clflushopt", k7b, 23, kNone},
+    {"clwb", k7b, 24, kNone},
+    {"avx512cd", k7b, 28, kZmm},
+    {"sha", k7b, 29, kNone},
+    {"avx512bw", k7b, 30, kZmm},
+    {"avx512vl", k7b, 31, kZmm},
+    {"avx512vbmi", k7c, 1, kZmm},
+    {"pku", k7c, 4, kNone},
+    {"waitpkg", k7c, 5, kNone},
+    {"avx512vbmi2", k7c, 6, kZmm},
+    {"shstk", k7c, 7, kNone},
+    {"gfni", k7c, 8, kNone},
+    {"vaes", k7c, 9, kYmm},
+    {"vpclmulqdq", k7c, 10, kYmm},
+    {"avx512vnni", k7c, 11, kZmm},
+    {"avx512bitalg", k7c, 12, kZmm},
+    {"avx512vpopcntdq", k7c, 14, kZmm},
+    {"rdpid", k7c, 22, kNone},
+    {"cldemote", k7c, 25, kNone},
+    {"movdiri", k7c, 27, kNone},
     {"movdir64b", k7c, 28, kNone},
-    {"avx512vp2intersect", k7d, 8, kZmm}, {"serialize", k7d, 14, kNone}, {"amx-bf16", k7d, 22, kTile},
-    {"avx512fp16", k7d, 23, kZmm}, {"amx-tile", k7d, 24, kTile}, {"amx-int8", k7d, 25, kTile},
-    {"avxvnni", k71a, 4, kYmm}, {"avx512bf16", k71a, 5, kZmm}, {"amx-fp16", k71a, 21, kTile},
+    {"avx512vp2intersect", k7d, 8, kZmm},
+    {"serialize", k7d, 14, kNone},
+    {"amx-bf16", k7d, 22, kTile},
+    {"avx512fp16", k7d, 23, kZmm},
+    {"amx-tile", k7d, 24, kTile},
+    {"amx-int8", k7d, 25, kTile},
+    {"avxvnni", k71a, 4, kYmm},
+    {"avx512bf16", k71a, 5, kZmm},
+    {"amx-fp16", k71a, 21, kTile},
     {"avxifma", k71a, 23, kYmm},
-    {"avxvnniint8", k71d, 4, kYmm}, {"avxneconvert", k71d, 5, kYmm}, {"amx-complex", k71d, 8, kTile},
-    {"avxvnniint16", k71d, 10, kYmm}, {"prefetchi", k71d, 14, kNone},
-    {"xsaveopt", kD1a, 0, kNone}, {"xsavec", kD1a, 1, kNone}, {"xsaves", kD1a, 3, kNone},
-    {"sahf", kE1c, 0, kNone}, {"lzcnt", kE1c, 5, kNone}, {"sse4a", kE1c, 6, kNone}, {"prfchw", kE1c, 8, kNone},
-    {"fma4", kE1c, 16, kYmm}, {"64bit", kE1d, 29, kNone},
+    {"avxvnniint8", k71d, 4, kYmm},
+    {"avxneconvert", k71d, 5, kYmm},
+    {"amx-complex", k71d, 8, kTile},
+    {"avxvnniint16", k71d, 10, kYmm},
+    {"prefetchi", k71d, 14, kNone},
+    {"xsaveopt", kD1a, 0, kNone},
+    {"xsavec", kD1a, 1, kNone},
+    {"xsaves", kD1a, 3, kNone},
+    {"sahf", kE1c, 0, kNone},
+    {"lzcnt", kE1c, 5, kNone},
+    {"sse4a", kE1c, 6, kNone},
+    {"prfchw", kE1c, 8, kNone},
+    {"fma4", kE1c, 16, kYmm},
+    {"64bit", kE1d, 29, kNone},
 };
 
 class CpuFeatures {
@@ -115,17 +168,19 @@ class CpuFeatures {
   bool has(const char* name, size_t size) const {
     static constexpr struct {
       const char* name;
-      unsigned long bit;
-    } kFeatures[] = {{"fp-armv8", HWCAP_FP}, {"neon", HWCAP_ASIMD}, {"fullfp16", HWCAP_ASIMDHP},
-                     {"dotprod", HWCAP_ASIMDDP}, {"sve", HWCAP_SVE}};
+      unsigned long bit, bit2;  // of AT_HWCAP or AT_HWCAP2
+    } kFeatures[] = {{"fp-armv8", HWCAP_FP, 0},     {"neon", HWCAP_ASIMD, 0}, {"fullfp16", HWCAP_ASIMDHP, 0},
+                     {"dotprod", HWCAP_ASIMDDP, 0}, {"sve", HWCAP_SVE, 0},    {"sve2", 0, HWCAP2_SVE2},
+                     {"i8mm", 0, HWCAP2_I8MM},      {"bf16", 0, HWCAP2_BF16}};
     for (const auto& feature : kFeatures) {
-      if (strlen(feature.name) == size && memcmp(feature.name, name, size) == 0) return bits_ & feature.bit;
+      if (strlen(feature.name) == size && memcmp(feature.name, name, size) == 0)
+        return (bits_ & feature.bit) || (bits2_ & feature.bit2);
     }
     return false;
   }
 
  private:
-  unsigned long bits_ = getauxval(AT_HWCAP);
+  unsigned long bits_ = getauxval(AT_HWCAP), bits2_ = getauxval(AT_HWCAP2);
 };
 
 #else
