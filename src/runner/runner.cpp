@@ -172,8 +172,8 @@ class LoadedModule {
 
 std::string hello(const std::string& features) {
   ProbeOptions options;
-  options.seconds = 0.005;
-  options.rounds = 3;
+  options.seconds = 0.02;
+  options.rounds = 8;
   options.only_floats = true;
   const MachinePeaks peaks = measure_machine(options);
   struct utsname machine{};

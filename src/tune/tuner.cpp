@@ -153,7 +153,9 @@ class Tuner {
   }
 
   static std::string cannot_be_measured(const MeasuredTrial& trial) {
-    return fmt::format("the default cannot be measured: {} {}", trial.status, trial.detail);
+    const bool slow = trial.status == "timeout";
+    return fmt::format("the default cannot be measured: {} {}", trial.status,
+                       slow ? "(--trial-time, and --time-limit of workers, say how long it may take)" : trial.detail);
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
