@@ -86,7 +86,9 @@ RunnerProcess::RunnerProcess(const RunnerCommand& command) {
     dup2(ends[1], STDIN_FILENO);
     dup2(ends[1], STDOUT_FILENO);
     dup2(errors[1], STDERR_FILENO);
-    execvp(words[0], words.data());
+    // execvp would give a program of another machine to the shell.
+    if (strchr(words[0], '/')) execv(words[0], words.data());
+    else execvp(words[0], words.data());
     const int reason = errno;
     [[maybe_unused]] const ssize_t told = write(failure[1], &reason, sizeof(reason));
     _exit(127);
@@ -185,7 +187,10 @@ RunnerPeaks check_runner(const RunnerCommand& command, const Target& target, dou
   if (!answer.starts_with("ok ")) {
     const std::string reason = answer.starts_with("failed ") ? answer.substr(7) : answer;
     refuse(fmt::format("the runner '{}' does not run: {}", shown, reason), legal,
-           reason.find("cannot be started") != std::string::npos
+           reason.find(strerror(ENOEXEC)) != std::string::npos
+               ? fmt::format("this machine does not run it: name an emulator, as --runner \"qemu-{} -L FOLDER\"",
+                             architecture)
+           : reason.find("cannot be started") != std::string::npos
                ? "check the spelling; Debian's package qemu-user has qemu's commands"
            : reason.find("/lib/ld-") != std::string::npos
                ? fmt::format("name the folder with libraries for {} as Debian has it: qemu-{} -L /usr/{}-linux-gnu",

@@ -99,6 +99,9 @@ def refusals(folder, token, model):
     expect("TSR-4055" in worker("--runner-program", PROGRAM), "a program without a command")
     said = worker("--target", TARGET, "--runner", "qemu-of-no-machine")
     expect("TSR-6412" in said and "cannot be started" in said and "qemu-user" in said, f"no emulator: {said}")
+    if not pathlib.Path("/proc/sys/fs/binfmt_misc/qemu-aarch64").exists():
+        said = worker("--target", TARGET, "--runner", "")
+        expect("TSR-6412" in said and "name an emulator" in said, f"a machine of another kind: {said}")
     said = worker("--target", TARGET, "--runner", "qemu-aarch64")
     expect("TSR-6412" in said and "-L /usr/aarch64-linux-gnu" in said, f"no libraries: {said}")
     said = worker("--target", TARGET, "--runner", QEMU, "--runner-program", folder / "none")
