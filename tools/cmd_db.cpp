@@ -37,6 +37,13 @@ std::string use_of(const ChoiceRecord& choice) {
   return usable_point(choice.payload, why) ? "used" : why;
 }
 
+// A trace has many lines: its sketch and decisions say which it is.
+std::string name_of(const SchedulePayload& payload) {
+  std::string why;
+  const auto point = usable_point(payload, why);
+  return point ? to_string(*point) : payload.text.substr(0, payload.text.find('\n'));
+}
+
 // What records of trials and of choices have in common.
 json record_json(const RecordKey& key, const SchedulePayload& payload) {
   return {{"kernel", key.kernel},
@@ -122,7 +129,7 @@ int show(const DbCommand& command) {
     const auto kernel = kernels.find(choice.key.kernel);
     table.add({choice.key.kernel, std::to_string(choice.key.machine), std::to_string(choice.key.threads),
                time_text(choice.default_us), time_text(choice.us), fmt::format("{:.2f}", choice.default_us / choice.us),
-               use_of(choice), kernel == kernels.end() ? "" : kernel->second.name, choice.payload.text});
+               use_of(choice), kernel == kernels.end() ? "" : kernel->second.name, name_of(choice.payload)});
   }
   std::cout << table.to_string({stdout_has_colour()});
   fmt::print("{} trials of {} kernels, {} choices\n", records.count_trials(), kernels.size(), choices.size());

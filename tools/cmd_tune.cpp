@@ -34,7 +34,7 @@ namespace {
 struct TuneCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, budget, only, mode = "evolutionary", report, cost_model = "pretrained", save_model;
+  std::string model, budget, only, mode = "evolutionary", space = "templates", report, cost_model = "pretrained", save_model;
   std::vector<std::string> workers;
   std::string token;
   bool no_local = false;
@@ -70,6 +70,12 @@ double parse_budget(const std::string& text) {
 
 SearchMode parse_mode(const std::string& name) {
   return name == "random" ? SearchMode::kRandom : name == "model" ? SearchMode::kModel : SearchMode::kEvolutionary;
+}
+
+SpaceKind parse_space(const std::string& name) {
+  for (const SpaceKind kind : {SpaceKind::kSketches, SpaceKind::kAll})
+    if (name == space_kind_name(kind)) return kind;
+  return SpaceKind::kTemplates;
 }
 
 std::string shortened(const std::string& text, size_t most) {
@@ -126,6 +132,7 @@ int tune(const TuneCommand& command) {
   if (!command.budget.empty()) options.budget_seconds = parse_budget(command.budget);
   if (options.trials == 0 && options.budget_seconds == 0) options.budget_seconds = 60;
   options.mode = parse_mode(command.mode);
+  options.space = parse_space(command.space);
   options.seed = command.seed;
   options.cost_model = command.cost_model;
   options.save_model = command.save_model;
@@ -194,6 +201,11 @@ Command add_tune_command(CLI::App& root) {
       ->check(CLI::IsMember({"random", "evolutionary", "model"}))
       ->capture_default_str()
       ->type_name("MODE");
+  app->add_option("--space", command->space,
+                  "What is searched: templates, the rules' knobs; sketches, generated schedules; or all")
+      ->check(CLI::IsMember({"templates", "sketches", "all"}))
+      ->capture_default_str()
+      ->type_name("SPACE");
   app->add_option("--cost-model", command->cost_model,
                   "With --mode model: the learned model to begin with: pretrained, none, or a file")
       ->capture_default_str()

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "lower/lower.h"
+#include "loop/naive_loops.h"
 #include "program/generalize_loops.h"
 #include "support/error.h"
 

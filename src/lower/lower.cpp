@@ -9,6 +9,7 @@
 #include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "graph/slices.h"
+#include "loop/naive_loops.h"
 #include "lower/narrow_values.h"
 #include "support/error.h"
 

@@ -15,7 +15,4 @@ Program lower_graph(const Graph& graph);
 // input of the node it is.
 TensorProgram lower_node(const Graph& graph, const Node& node, std::vector<size_t>& kept);
 
-// The definition as plain nested serial loops over logical indices: the meaning of the kernel.
-LoopProgram naive_loops(const TensorProgram& program);
-
 }  // namespace tessera

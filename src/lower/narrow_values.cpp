@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "lower/lower.h"
+#include "loop/naive_loops.h"
 #include "program/memory_plan.h"
 
 namespace tessera {

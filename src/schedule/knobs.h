@@ -24,16 +24,21 @@ struct Knob {
   int64_t preferred = 0;        // one of them: the rule's own choice
 };
 
-// The place of a rule's space at which a kernel is scheduled. Knobs that it does not name have the rule's own choice.
-// Text form: register_tile{rows=6,vectors=2}; without knobs: injective.
+// The place of a space at which a kernel is scheduled: values of a rule's knobs, where those that it does not name have
+// the rule's own choice; or the decisions of a sketch (sketch.h), whose schedule is then there as a whole.
+// Text form: register_tile{rows=6,vectors=2}; without knobs: injective. Of a sketch this is a name, not the schedule.
 struct KnobPoint {
-  std::string rule;
-  std::vector<std::pair<std::string, int64_t>> values;  // in order of the rule's questions
+  std::string rule;                                     // or the sketch
+  std::vector<std::pair<std::string, int64_t>> values;  // in order of the rule's questions, or of the trace
+  std::string trace = {};                               // the schedule's text (trace.h) when it is a sketch
 
   bool operator==(const KnobPoint& other) const = default;
 };
 
+inline bool is_trace(const KnobPoint& point) { return !point.trace.empty(); }
 std::string to_string(const KnobPoint& point);
+// What tells two points of one kernel apart.
+inline std::string identity_of(const KnobPoint& point) { return is_trace(point) ? point.trace : to_string(point); }
 // Empty with a reason in `why` when the text is none. parse(to_string(p)) is p.
 std::optional<KnobPoint> parse_knob_point(std::string_view text, std::string& why);
 // "register_tile" of "register_tile{rows=6}".

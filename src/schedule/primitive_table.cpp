@@ -35,6 +35,14 @@ class Args {
     }
     return result;
   }
+  std::vector<int64_t> numbers() {
+    std::vector<int64_t> result;
+    for (const TraceArg& item : take(TraceArg::Kind::kList, "a list of numbers").list) {
+      if (item.kind != TraceArg::Kind::kInt) wrong("a list of numbers");
+      result.push_back(item.number);
+    }
+    return result;
+  }
   const TraceArg& mapping() { return take(TraceArg::Kind::kMapping, "a mapping '(i, j) -> [...]'"); }
   MemoryScope scope() {
     const std::string word = name();
@@ -208,6 +216,19 @@ void apply_sample_perfect_tile(Schedule& s, const TraceStep& step) {
   s.sample_perfect_tile(loop, count, most, nullptr, a.decision(), a.results());
 }
 
+void apply_sample_categorical(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::vector<int64_t> candidates = a.numbers();
+  a.done(1);
+  s.sample_categorical(candidates, nullptr, a.decision(), a.result());
+}
+void apply_sample_compute_location(Schedule& s, const TraceStep& step) {
+  Args a(step);
+  const std::string stage = a.name();
+  a.done(1);
+  s.sample_compute_location(stage, nullptr, a.decision(), a.result());
+}
+
 constexpr std::array kPrimitives = {
     SchedulePrimitive{"split", "i0, i1 = split(i, [_, 32])",
                       "One loop becomes several; the open factor covers the rest.", apply_split},
@@ -229,6 +250,9 @@ constexpr std::array kPrimitives = {
                       apply_to_two<&Schedule::decompose_reduction>},
     SchedulePrimitive{"rfactor", "C_rf = rfactor(C.update, k)", "Partial results per iteration, combined afterwards.",
                       apply_rfactor},
+    SchedulePrimitive{"predicate", "predicate(C.update)",
+                      "Places where a reduction adds nothing are left out by an `if`.",
+                      apply_to_loop<&Schedule::predicate>},
     SchedulePrimitive{"compute_at", "compute_at(T, i)",
                       "A stage moves into the loop that uses it, as far as needed there.",
                       apply_to_two<&Schedule::compute_at>},
@@ -263,6 +287,10 @@ constexpr std::array kPrimitives = {
                       apply_to_two<&Schedule::bind>},
     SchedulePrimitive{"sample_perfect_tile", "f0, f1 = sample_perfect_tile(i, 2, 64) decided [32, 32]",
                       "Numbers for split that somebody drew.", apply_sample_perfect_tile},
+    SchedulePrimitive{"sample_categorical", "u = sample_categorical([1, 2, 4]) decided [2]",
+                      "One of several numbers that somebody drew.", apply_sample_categorical},
+    SchedulePrimitive{"sample_compute_location", "at = sample_compute_location(T) decided [-1]",
+                      "A loop for compute_at that somebody drew.", apply_sample_compute_location},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "program/memory_plan.h"
 #include "schedule/row_chain.h"
 #include "schedule/rules/rules.h"
+#include "schedule/sketch.h"
 #include "schedule/symbolic_kernel.h"
 #include "support/error.h"
 
@@ -218,6 +219,7 @@ std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const Ten
 
 std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
                                                     const Target& target) {
+  if (is_trace(point)) return apply_trace_point(point, kernel, target);
   const ScheduleRule* rule = find_schedule_rule(point.rule);
   if (!rule) return Declined{"there is no rule '" + point.rule + "'"};
   if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};

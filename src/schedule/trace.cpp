@@ -70,7 +70,7 @@ class Parser {
     if (!reader_.accept(")")) {
       step.args = items(")", 0);
     }
-    if (step.primitive == "intrinsic" || step.primitive == "sample_perfect_tile")
+    if (step.primitive == "intrinsic" || is_sampling(step))
       for (const std::string& name : step.results) numbers_.try_emplace(name, make_var(name));
     if (reader_.accept("decided")) {
       reader_.expect("[");
@@ -199,12 +199,15 @@ std::string print_trace(std::span<const TraceStep> steps) {
 
 namespace {
 
-// Names of sampled numbers stand for their values from their step on.
-void resolve_numbers(TraceArg& arg, const std::unordered_map<std::string, int64_t>& numbers) {
-  if (arg.kind == TraceArg::Kind::kName)
+void resolve_names(TraceArg& arg, const std::unordered_map<std::string, int64_t>& numbers,
+                   const std::unordered_map<std::string, std::string>& places) {
+  if (arg.kind == TraceArg::Kind::kName) {
     if (const auto it = numbers.find(arg.text); it != numbers.end())
       arg = TraceArg::integer(it->second).with_key(arg.key);
-  for (TraceArg& item : arg.list) resolve_numbers(item, numbers);
+    else if (const auto at = places.find(arg.text); at != places.end())
+      arg.text = at->second;
+  }
+  for (TraceArg& item : arg.list) resolve_names(item, numbers, places);
   for (Expr& index : arg.index)
     index = transform(index, [&](const Expr& e) -> Expr {
       if (e->kind != ExprKind::kVar) return {};
@@ -217,24 +220,66 @@ void resolve_numbers(TraceArg& arg, const std::unordered_map<std::string, int64_
 
 }  // namespace
 
-void replay(Schedule& schedule, std::span<const TraceStep> steps) {
-  std::unordered_map<std::string, int64_t> numbers;
-  for (const TraceStep& recorded : steps) {
-    TraceStep step = recorded;
-    for (TraceArg& arg : step.args) resolve_numbers(arg, numbers);
-    try {
-      const SchedulePrimitive* primitive = find_schedule_primitive(step.primitive);
-      check(primitive != nullptr, "no primitive " + step.primitive);
-      primitive->apply(schedule, step);
-    } catch (const UserError& error) {
-      Diagnostic diagnostic = error.diagnostic();
-      if (diagnostic.node.empty()) diagnostic.node = step.position;
-      throw UserError(std::move(diagnostic));
-    }
-    const TraceStep& taken = schedule.steps().back();
-    for (size_t i = 0; i < taken.results.size() && i < taken.decision.size(); ++i)
-      numbers[taken.results[i]] = taken.decision[i];
+bool is_sampling(const TraceStep& step) { return step.primitive.starts_with("sample_"); }
+
+void Replayer::draw(const TraceStep& step) {
+  // An empty decision is drawn; the table checks the form of the arguments where one is there.
+  const auto arg = [&](size_t i, TraceArg::Kind kind) -> const TraceArg& {
+    if (i >= step.args.size() || step.args[i].kind != kind)
+      throw UserError({.id = "TSR-3403",
+                       .message = fmt::format("{}: wrong arguments", to_string(step)),
+                       .node = {},
+                       .legal = std::string(find_schedule_primitive(step.primitive)->usage),
+                       .hint = {}});
+    return step.args[i];
+  };
+  const std::string as = step.results.empty() ? "" : step.results[0];
+  if (step.primitive == "sample_perfect_tile") {
+    schedule_.sample_perfect_tile(arg(0, TraceArg::Kind::kName).text, arg(1, TraceArg::Kind::kInt).number,
+                                  arg(2, TraceArg::Kind::kInt).number, random_, {}, step.results);
+  } else if (step.primitive == "sample_compute_location") {
+    schedule_.sample_compute_location(arg(0, TraceArg::Kind::kName).text, random_, {}, as);
+  } else {
+    std::vector<int64_t> candidates;
+    for (const TraceArg& item : arg(0, TraceArg::Kind::kList).list) candidates.push_back(item.number);
+    schedule_.sample_categorical(candidates, random_, {}, as);
   }
+}
+
+void Replayer::apply(const TraceStep& recorded) {
+  TraceStep step = recorded;
+  for (TraceArg& arg : step.args) resolve_names(arg, numbers_, places_);
+  const bool sampling = is_sampling(step);
+  try {
+    const SchedulePrimitive* primitive = find_schedule_primitive(step.primitive);
+    check(primitive != nullptr, "no primitive " + step.primitive);
+    if (sampling && random_ && step.decision.empty()) {
+      draw(step);
+    } else {
+      try {
+        primitive->apply(schedule_, step);
+      } catch (const UserError&) {
+        if (!sampling || !random_) throw;
+        draw(step);
+      }
+    }
+  } catch (const UserError& error) {
+    Diagnostic diagnostic = error.diagnostic();
+    if (diagnostic.node.empty()) diagnostic.node = step.position;
+    throw UserError(std::move(diagnostic));
+  }
+  const TraceStep& taken = schedule_.steps().back();
+  if (taken.primitive == "sample_compute_location") {
+    places_[taken.results[0]] = schedule_.sampled_place();
+    return;
+  }
+  for (size_t i = 0; i < taken.results.size() && i < taken.decision.size(); ++i)
+    numbers_[taken.results[i]] = taken.decision[i];
+}
+
+void replay(Schedule& schedule, std::span<const TraceStep> steps) {
+  Replayer replayer(schedule);
+  for (const TraceStep& step : steps) replayer.apply(step);
 }
 
 std::variant<LoopProgram, Diagnostic> apply_trace(const LoopProgram& program, std::string_view text,

@@ -17,9 +17,11 @@
 #pragma once
 
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -42,7 +44,28 @@ const SchedulePrimitive* find_schedule_primitive(std::string_view name);
 std::vector<TraceStep> parse_trace(std::string_view text, std::string_view file = "<trace>");
 std::string print_trace(std::span<const TraceStep> steps);
 
-// Applies the steps one after another; UserError with the step's place. `limit`: only so many.
+// Applies steps one after another. Names of sampled numbers and places stand for their values from their step on.
+class Replayer {
+ public:
+  // Without `random` every sampling step must be decided. With it an open decision is drawn, and one that is not legal
+  // (any more) is drawn anew. REQUIRES: both outlive this object.
+  explicit Replayer(Schedule& schedule, std::mt19937_64* random = nullptr) : schedule_(schedule), random_(random) {}
+  // UserError with the step's place; the schedule is then as it was before the step.
+  void apply(const TraceStep& step);
+
+ private:
+  void draw(const TraceStep& step);
+
+  Schedule& schedule_;
+  std::mt19937_64* random_;
+  std::unordered_map<std::string, int64_t> numbers_;
+  std::unordered_map<std::string, std::string> places_;
+};
+
+// Whether the step decides something.
+bool is_sampling(const TraceStep& step);
+
+// All of them; UserError with the step's place.
 void replay(Schedule& schedule, std::span<const TraceStep> steps);
 
 // The scheduled program, or the first thing that is wrong with the text or a step. Throws InternalError only.

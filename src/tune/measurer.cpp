@@ -10,7 +10,7 @@ std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, 
     current_ = kernel.hash;
   }
   constexpr size_t kMostIncumbents = 4;
-  const std::string text = to_string(incumbent);
+  const std::string text = identity_of(incumbent);
   if (known_.incumbents.size() > kMostIncumbents) known_.incumbents.clear();
   BuiltKernel& stands = known_.incumbents[text];
   if (!stands.file) stands = build_kernel(known_.bench, &incumbent, limits_);

@@ -45,7 +45,7 @@ class LocalMeasurer : public Measurer {
  private:
   struct Known {
     KernelBench bench;
-    std::map<std::string, BuiltKernel> incumbents;  // by the point's text; a few
+    std::map<std::string, BuiltKernel> incumbents;  // by the point; a few
   };
 
   Target target_;

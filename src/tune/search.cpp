@@ -30,7 +30,7 @@ void Search::told(const KnobPoint& point, double time) {
 
 bool Search::admit(const KnobPoint& point, std::vector<Candidate>& to) {
   // Making loops takes milliseconds, and evolution comes to the same points again and again.
-  const auto [known, is_new] = loops_of_.try_emplace(to_string(point));
+  const auto [known, is_new] = loops_of_.try_emplace(identity_of(point));
   if (!is_new && (!known->second || seen_.contains(*known->second))) return false;
   std::string why;
   auto loops = space_.loops_at(point, why);
@@ -91,7 +91,27 @@ std::vector<Search::Candidate> Search::evolved(size_t count, const Predict& pred
 }
 
 std::vector<KnobPoint> Search::propose(size_t count, const Predict& predict) {
-  if (space_.spaces().empty()) return {};
+  if (space_.spaces().empty() && space_.sketches().empty()) return {};
+  std::vector<Candidate> chosen;
+  if (!begun_) {
+    for (const KnobPoint& point : space_.first_points())
+      if (chosen.size() < count) admit(point, chosen);
+    begun_ = true;
+    if (chosen.size() == count) return points_of(std::move(chosen));
+    count -= chosen.size();
+  }
+  std::vector<Candidate> more = search(count, predict);
+  chosen.insert(chosen.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  return points_of(std::move(chosen));
+}
+
+std::vector<KnobPoint> Search::points_of(std::vector<Candidate> candidates) {
+  std::vector<KnobPoint> points;
+  for (Candidate& candidate : candidates) points.push_back(std::move(candidate.point));
+  return points;
+}
+
+std::vector<Search::Candidate> Search::search(size_t count, const Predict& predict) {
   std::vector<Candidate> chosen;
   if (mode_ == SearchMode::kModel && predict) {
     check(count > 0, "no candidates are asked for");
@@ -101,9 +121,7 @@ std::vector<KnobPoint> Search::propose(size_t count, const Predict& predict) {
     const bool blind = mode_ == SearchMode::kRandom || (mode_ == SearchMode::kModel && predict);
     admit(blind ? space_.random_point(random_) : descendant(), chosen);
   }
-  std::vector<KnobPoint> points;
-  for (Candidate& candidate : chosen) points.push_back(std::move(candidate.point));
-  return points;
+  return chosen;
 }
 
 }  // namespace tessera

@@ -43,14 +43,17 @@ class Search {
   // False when the point is declined, or its loops are known.
   bool admit(const KnobPoint& point, std::vector<Candidate>& to);
   KnobPoint descendant();
+  std::vector<Candidate> search(size_t count, const Predict& predict);
+  static std::vector<KnobPoint> points_of(std::vector<Candidate> candidates);
   std::vector<Candidate> evolved(size_t count, const Predict& predict);
 
   const SearchSpace& space_;
   SearchMode mode_;
   std::mt19937_64 random_;
+  bool begun_ = false;
   std::vector<std::pair<double, KnobPoint>> times_;  // ascending
   std::set<uint64_t> seen_;                          // hashes of loop programs
-  // By the text of a point that was looked at: the hash of its loops, or nothing when the rules decline it.
+  // By the identity of a point that was looked at: the hash of its loops, or nothing when the rules decline it.
   std::unordered_map<std::string, std::optional<uint64_t>> loops_of_;
 };
 

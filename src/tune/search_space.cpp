@@ -17,7 +17,13 @@ size_t below(size_t count, std::mt19937_64& random) { return static_cast<size_t>
 
 }  // namespace
 
-SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target) : kernel_(kernel), target_(target) {
+const char* space_kind_name(SpaceKind kind) {
+  static constexpr const char* kNames[] = {"templates", "sketches", "all"};
+  return kNames[static_cast<int>(kind)];
+}
+
+SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind)
+    : kernel_(kernel), target_(target) {
   for (const ScheduleRule& rule : schedule_rules()) {
     auto answer = knob_space(rule, kernel, target);
     if (auto* declined = std::get_if<Declined>(&answer)) {
@@ -28,17 +34,30 @@ SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target) : ke
     if (!preferred_ && rule.min_level <= kLevel &&
         std::holds_alternative<ScheduledKernel>(rule.apply(kernel, target, knobs)))
       preferred_ = std::get<KnobSpace>(answer).preferred();
+    if (kind == SpaceKind::kSketches) continue;
     // One element at a time is never worth a trial where a rule knows better.
     if (std::get<KnobSpace>(answer).knobs.empty() && preferred_ && preferred_->rule != rule.name) continue;
     spaces_.push_back(std::move(std::get<KnobSpace>(answer)));
   }
+  if (kind == SpaceKind::kTemplates) return;
+  SketchList list = make_sketches(kernel, target);
+  sketches_ = std::move(list.sketches);
+  declined_.insert(declined_.end(), list.declined.begin(), list.declined.end());
 }
 
 int64_t SearchSpace::size() const {
   int64_t sum = 0;
   for (const KnobSpace& space : spaces_)
     if (__builtin_add_overflow(sum, space.size(), &sum)) return INT64_MAX;
+  for (const Sketch& sketch : sketches_)
+    if (__builtin_add_overflow(sum, sketch_size(sketch), &sum)) return INT64_MAX;
   return sum;
+}
+
+std::vector<KnobPoint> SearchSpace::first_points() const {
+  std::vector<KnobPoint> points;
+  for (const Sketch& sketch : sketches_) points.push_back(trace_point(sketch.name, sketch.steps));
+  return points;
 }
 
 const KnobSpace* SearchSpace::space_of(const std::string& rule) const {
@@ -48,7 +67,13 @@ const KnobSpace* SearchSpace::space_of(const std::string& rule) const {
 }
 
 KnobPoint SearchSpace::random_point(std::mt19937_64& random) const {
-  const KnobSpace& space = spaces_[below(spaces_.size(), random)];
+  const size_t number = below(spaces_.size() + sketches_.size(), random);
+  if (number >= spaces_.size()) {
+    std::string why;
+    auto drawn = draw_point(sketches_[number - spaces_.size()], kernel_, target_, random, why);
+    return drawn ? std::move(*drawn) : KnobPoint();
+  }
+  const KnobSpace& space = spaces_[number];
   KnobPoint point{space.rule, {}};
   for (const Knob& knob : space.knobs)
     point.values.emplace_back(knob.name, knob.values[below(knob.values.size(), random)]);
@@ -57,7 +82,12 @@ KnobPoint SearchSpace::random_point(std::mt19937_64& random) const {
 
 KnobPoint SearchSpace::mutated(const KnobPoint& point, std::mt19937_64& random) const {
   constexpr size_t kOtherRuleOnceIn = 12;
-  if (spaces_.size() > 1 && below(kOtherRuleOnceIn, random) == 0) return random_point(random);
+  if (spaces_.size() + sketches_.size() > 1 && below(kOtherRuleOnceIn, random) == 0) return random_point(random);
+  if (is_trace(point)) {
+    std::string why;
+    auto changed = mutate_point(point, kernel_, target_, random, why);
+    return changed ? std::move(*changed) : KnobPoint();
+  }
   const KnobSpace* space = space_of(point.rule);
   if (!space || point.values.empty()) return random_point(random);
   KnobPoint child = point;
@@ -82,6 +112,11 @@ KnobPoint SearchSpace::mutated(const KnobPoint& point, std::mt19937_64& random) 
 
 KnobPoint SearchSpace::crossed(const KnobPoint& a, const KnobPoint& b, std::mt19937_64& random) const {
   check(a.rule == b.rule && a.values.size() == b.values.size(), "points of two rules have no descendants");
+  if (is_trace(a) && is_trace(b)) {
+    std::string why;
+    auto child = cross_points(a, b, kernel_, target_, random, why);
+    return child ? std::move(*child) : KnobPoint();
+  }
   KnobPoint child = a;
   for (size_t i = 0; i < child.values.size(); ++i)
     if (below(2, random) == 0 && b.values[i].first == child.values[i].first)

@@ -1,5 +1,5 @@
-// All ways in which rules can run one kernel: the union of the spaces of the rules that take it. The search sees
-// points, neighbours and descendants; what a point means is the rules' business.
+// All ways in which one kernel can run: the union of the spaces of the rules that take it (templates) and of its
+// sketches. The search sees points, neighbours and descendants; what a point means is the rules' and sketches' business.
 #pragma once
 
 #include <optional>
@@ -11,26 +11,34 @@
 #include "expr/tensor_program.h"
 #include "loop/stmt.h"
 #include "schedule/knobs.h"
+#include "schedule/sketch.h"
 #include "types/target.h"
 
 namespace tessera {
 
+enum class SpaceKind : uint8_t { kTemplates, kSketches, kAll };
+const char* space_kind_name(SpaceKind kind);  // "templates", "sketches", "all"
+
 class SearchSpace {
  public:
-  SearchSpace(const TensorProgram& kernel, const Target& target);
+  SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind = SpaceKind::kTemplates);
 
-  // What the rules choose by themselves; empty when none takes the kernel.
+  // What the rules choose by themselves, whatever the space; empty when none takes the kernel.
   const std::optional<KnobPoint>& preferred() const { return preferred_; }
   const std::vector<KnobSpace>& spaces() const { return spaces_; }
-  // "rule: reason" of the rules that have nothing for the kernel.
+  const std::vector<Sketch>& sketches() const { return sketches_; }
+  // "rule: reason" of the rules and sketches that have nothing for the kernel.
   const std::vector<std::string>& declined() const { return declined_; }
-  // Points of all rules, declined ones included.
+  // Points of all rules and sketches, declined ones included.
   int64_t size() const;
+  // Where the sketches themselves would begin.
+  std::vector<KnobPoint> first_points() const;
 
+  // Points may be declined, and a sketch that draws nothing legal answers one without a rule.
   KnobPoint random_point(std::mt19937_64& random) const;
-  // Another value for one to three knobs; seldom another rule. REQUIRES: a point of the space.
+  // Another value for one to three knobs or decisions; seldom another rule or sketch. REQUIRES: a point of the space.
   KnobPoint mutated(const KnobPoint& point, std::mt19937_64& random) const;
-  // Each knob from one of the two. REQUIRES: points of the same rule.
+  // Each knob or decision from one of the two. REQUIRES: points of the same rule or sketch.
   KnobPoint crossed(const KnobPoint& a, const KnobPoint& b, std::mt19937_64& random) const;
 
   // The loops at a point; null with a reason when it is declined.
@@ -46,6 +54,7 @@ class SearchSpace {
   const TensorProgram& kernel_;
   const Target& target_;
   std::vector<KnobSpace> spaces_;
+  std::vector<Sketch> sketches_;
   std::vector<std::string> declined_;
   std::optional<KnobPoint> preferred_;
 };

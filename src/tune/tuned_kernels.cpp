@@ -10,16 +10,29 @@
 #include "codegen/llvm/target.h"
 #include "driver/kernel_times.h"
 #include "expr/canonical.h"
+#include "schedule/sketch.h"
 #include "support/hash.h"
 
 namespace tessera {
 
+namespace {
+
+constexpr std::string_view kTracePayload = "trace";
+
+}  // namespace
+
 SchedulePayload payload_of(const KnobPoint& point) {
+  if (is_trace(point)) return {std::string(kTracePayload), trace_point_text(point), kTraceFormat, 0};
   const ScheduleRule* rule = find_schedule_rule(point.rule);
   return {"rule point", to_string(point), kKnobFormat, rule ? rule->version : 0};
 }
 
 std::optional<KnobPoint> usable_point(const SchedulePayload& payload, std::string& why) {
+  if (payload.kind == kTracePayload) {
+    if (payload.knob_format == kTraceFormat) return parse_trace_point(payload.text, why);
+    why = fmt::format("a record has a trace of form {}; this version reads form {}", payload.knob_format, kTraceFormat);
+    return std::nullopt;
+  }
   if (payload.kind != "rule point") {
     why = fmt::format("a record holds a '{}', of which this version knows nothing", payload.kind);
     return std::nullopt;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "codegen/llvm/target.h"
 #include "diagnose/roofline.h"
@@ -174,9 +175,16 @@ class Tuner {
       return;
     }
     Task task;
-    task.space = std::make_unique<SearchSpace>(*model.definition, target_);
+    task.space = std::make_unique<SearchSpace>(*model.definition, target_, options_.space);
     if (!task.space->preferred()) {
       found.left_out.emplace_back(std::move(model), "no schedule rule takes it");
+      return;
+    }
+    if (options_.space == SpaceKind::kSketches && task.space->sketches().empty()) {
+      std::vector<std::string> reasons;
+      for (const std::string& reason : task.space->declined())
+        if (reason.starts_with("sketch")) reasons.push_back(reason);
+      found.left_out.emplace_back(std::move(model), fmt::format("there is no sketch of it: {}", fmt::join(reasons, "; ")));
       return;
     }
     if (task.space->size() < 2) {

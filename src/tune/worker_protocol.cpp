@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "schedule/sketch.h"
+
 namespace tessera {
 
 namespace {
@@ -41,6 +43,9 @@ std::optional<Message> parsed(std::string_view text, std::string& why, const Rea
 }
 
 std::string dumped(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+// A trace begins with a comment, which no point of a rule does.
+std::string point_text(const KnobPoint& point) { return is_trace(point) ? trace_point_text(point) : to_string(point); }
 
 // Statuses are words of ours: they go into records and tables.
 constexpr std::array kStatuses = {"ok", "refused", "build failed", "crash", "timeout", "wrong result"};
@@ -88,10 +93,10 @@ std::optional<WorkerHello> parse_hello(std::string_view text, std::string& why) 
 
 std::string to_message(const WorkerJob& job) {
   json candidates = json::array();
-  for (const KnobPoint& point : job.candidates) candidates.push_back(to_string(point));
+  for (const KnobPoint& point : job.candidates) candidates.push_back(point_text(point));
   return dumped({{"kernel", job.kernel},
                  {"threads", job.threads},
-                 {"incumbent", to_string(job.incumbent)},
+                 {"incumbent", point_text(job.incumbent)},
                  {"candidates", std::move(candidates)},
                  {"thorough", job.thorough},
                  {"seconds", job.run_seconds}});
@@ -100,7 +105,8 @@ std::string to_message(const WorkerJob& job) {
 std::optional<WorkerJob> parse_job(std::string_view text, std::string& why) {
   return parsed<WorkerJob>(text, why, [](const json& object, WorkerJob& result, std::string& bad) {
     const auto point = [&](const json& from) {
-      auto found = parse_knob_point(from.get<std::string>(), bad);
+      const std::string text = from.get<std::string>();
+      auto found = text.starts_with("//") ? parse_trace_point(text, bad) : parse_knob_point(text, bad);
       return found ? std::move(*found) : KnobPoint();
     };
     result.kernel = object.at("kernel").get<std::string>();

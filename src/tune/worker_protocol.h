@@ -1,9 +1,9 @@
 // What `tessera tune` and `tessera worker` tell each other, as JSON in the messages of channel.h. A kernel travels as
-// its canonical text (expr/canonical.h) and schedules as points of rules (schedule/knobs.h): the worker builds them
-// itself, and no machine code is ever sent.
+// its canonical text (expr/canonical.h) and schedules as points of rules (schedule/knobs.h) or as traces of primitives
+// (schedule/sketch.h): the worker builds them itself, and no machine code is ever sent.
 //
 //   coordinator                                     worker
-//   {"tessera":1,"token":"..."}                ->
+//   {"tessera":2,"token":"..."}                ->
 //                                              <-   {"machine":{...},"jobs":2,"most_bytes":N}   or {"error":"..."}
 //   {"kernel":"...","threads":1,"incumbent":
 //    "...","candidates":[...],"thorough":false,
@@ -28,7 +28,7 @@
 
 namespace tessera {
 
-inline constexpr int kWorkerProtocol = 1;
+inline constexpr int kWorkerProtocol = 2;
 inline constexpr size_t kMostCandidates = 64;                 // of one job
 inline constexpr size_t kMostAnswerBytes = 1 << 20;           // of one message of a worker
 inline constexpr size_t kMostGreetingBytes = 4096;            // of the first message to a worker

@@ -8,6 +8,7 @@
 #include "graph_passes/fuse_groups.h"
 #include "interp/graph_interp.h"
 #include "interp/loop_interp.h"
+#include "loop/naive_loops.h"
 #include "loop/printer.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"

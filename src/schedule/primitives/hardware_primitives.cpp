@@ -9,6 +9,7 @@
 #include "loop/printer.h"
 #include "loop/unify.h"
 #include "schedule/primitives/rewriter.h"
+#include "support/error.h"
 #include "support/nearest_names.h"
 
 namespace tessera {
@@ -362,6 +363,51 @@ std::vector<int64_t> Schedule::sample_perfect_tile(const std::string& loop_name,
                          factors,
                          {}});
   return factors;
+}
+
+int64_t Schedule::sample_categorical(const std::vector<int64_t>& candidates, std::mt19937_64* random,
+                                     const std::vector<int64_t>& decision, std::string as) {
+  if (candidates.empty()) refuse(refusal::kArguments, "sample_categorical: there is nothing to choose from");
+  if (decision.empty() && !random)
+    refuse(refusal::kArguments, "sample_categorical: nothing was decided",
+           "a line that ends in 'decided [..]' when a schedule is replayed");
+  const int64_t chosen = decision.empty() ? candidates[(*random)() % candidates.size()] : decision[0];
+  if (decision.size() > 1 || std::find(candidates.begin(), candidates.end(), chosen) == candidates.end())
+    refuse(refusal::kArguments,
+           fmt::format("sample_categorical: [{}] is not one of {}", fmt::join(decision, ", "),
+                       fmt::join(candidates, ", ")),
+           fmt::format("one of {}", fmt::join(candidates, ", ")));
+  TraceArg list = TraceArg::of_list({});
+  for (const int64_t candidate : candidates) list.list.push_back(TraceArg::integer(candidate));
+  const Names names = as.empty() ? Names{"choice"} : Names{std::move(as)};
+  commit(program_.body, {names, "sample_categorical", {list}, {chosen}, {}});
+  return chosen;
+}
+
+std::string Schedule::sample_compute_location(const std::string& stage, std::mt19937_64* random,
+                                              const std::vector<int64_t>& decision, std::string as) {
+  buffer_named(program_, stage);
+  Names legal;
+  for (const std::string& loop : loop_names(program_)) {
+    Schedule attempt = *this;
+    try {
+      attempt.compute_at(stage, loop);
+      legal.push_back(loop);
+    } catch (const UserError&) {
+    }
+  }
+  if (decision.empty() && !random)
+    refuse(refusal::kArguments, "sample_compute_location: nothing was decided",
+           "a line that ends in 'decided [..]' when a schedule is replayed");
+  const int64_t chosen =
+      decision.empty() ? static_cast<int64_t>((*random)() % (legal.size() + 1)) - 1 : decision[0];
+  if (decision.size() > 1 || chosen < -1 || chosen >= static_cast<int64_t>(legal.size()))
+    refuse(refusal::kArguments, fmt::format("sample_compute_location: [{}] is no place", fmt::join(decision, ", ")),
+           fmt::format("-1 (the stage stays), or the number, from 0, of a loop of {}", listed(legal)));
+  const Names names = as.empty() ? Names{"place"} : Names{std::move(as)};
+  commit(program_.body, {names, "sample_compute_location", {TraceArg::name(stage)}, {chosen}, {}});
+  sampled_place_ = chosen < 0 ? kRootLocation : legal[static_cast<size_t>(chosen)];
+  return sampled_place_;
 }
 
 }  // namespace tessera

@@ -157,6 +157,10 @@ Schedule::Schedule(LoopProgram program, std::optional<Target> target, Intrinsics
 void Schedule::commit(Stmt body, TraceStep step) {
   LoopProgram next = program_;
   next.body = std::move(body);
+  commit(std::move(next), std::move(step));
+}
+
+void Schedule::commit(LoopProgram next, TraceStep step) {
   refuse_too_large(next.body, step.primitive);
   if (verify_each) {
     for (const std::string& violation : verify(next))

@@ -6,6 +6,7 @@
 #include "expr/body.h"
 #include "loop/fresh.h"
 #include "loop/printer.h"
+#include "schedule/guards.h"
 #include "schedule/primitives/rewriter.h"
 
 namespace tessera {
@@ -274,6 +275,54 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
   next.body = replaced(path.prefix(first + 1), alloc(partial, seq({init, work, finish})));
   commit(with_unique_names(next).body, {{name}, "rfactor", {TraceArg::name(block), TraceArg::name(loop_name)}, {}, {}});
   return name;
+}
+
+void Schedule::predicate(const std::string& statement) {
+  const StmtPath path = store_named(program_, statement);
+  refuse_tensorized(path, "'" + statement + "'");
+  const Stmt& update = path.stmt();
+  const auto reduction = reduction_update(update);
+  if (!reduction || update->value->kind == ExprKind::kFma)
+    refuse(refusal::kStructure, fmt::format("predicate: '{}' does not fold in a value", summary(update)),
+           "an update y[..] = y[..] + v, or with *, min or max", "put this line before 'annotate'");
+  const Combiner combiner = reduction->op == BinaryOp::kAdd   ? Combiner::kSum
+                            : reduction->op == BinaryOp::kMul ? Combiner::kProd
+                            : reduction->op == BinaryOp::kMin ? Combiner::kMin
+                                                              : Combiner::kMax;
+  std::vector<Expr> terms;
+  const Expr value = take_guards(reduction->value, combiner, terms);
+  for (const Expr& term : terms)
+    walk(term, [&](const Expr& e) {
+      if (e->kind == ExprKind::kLoad)
+        refuse(refusal::kStructure, fmt::format("predicate: a condition of '{}' is loaded from memory", summary(update)));
+    });
+  const Expr old = load(update->buffer, update->indices);
+  const auto around = [](const std::vector<Expr>& conditions, Stmt body) {
+    for (size_t i = conditions.size(); i-- > 0;) body = if_then(conditions[i], std::move(body));
+    return body;
+  };
+  // Outwards through loops and conditions that hold nothing else.
+  Stmt body = store(update->buffer, update->indices, binary(reduction->op, old, value));
+  size_t at = path.nodes.size() - 1;
+  for (; at > 0; --at) {
+    const Stmt& parent = path.nodes[at - 1];
+    if (parent->kind == StmtKind::kIf && parent->stmts.size() == 1) {
+      bool loads = false;
+      walk(parent->condition, [&](const Expr& e) { loads |= e->kind == ExprKind::kLoad; });
+      if (loads) break;
+      split_conjunction(parent->condition, terms);
+      continue;
+    }
+    if (parent->kind != StmtKind::kFor || parent->for_kind == ForKind::kParallel) break;
+    std::vector<Expr> inside, outside;
+    for (const Expr& term : terms) (uses_var(term, parent->var) ? inside : outside).push_back(term);
+    body = with_body(parent, around(inside, std::move(body)));
+    terms = std::move(outside);
+  }
+  body = around(terms, std::move(body));
+  const StmtPath outermost = path.prefix(at + 1);
+  body = simplified(body, bounds_of_loops(program_, outermost.loops()));
+  commit(replaced(outermost, body), {{}, "predicate", {TraceArg::name(statement)}, {}, {}});
 }
 
 }  // namespace tessera

@@ -24,12 +24,15 @@
 
 #include "loop/intrinsic.h"
 #include "loop/stmt.h"
+#include "schedule/pack.h"
 #include "schedule/trace_step.h"
 #include "types/target.h"
 
 namespace tessera {
 
 using Names = std::vector<std::string>;
+// Where a stage is computed that compute_at leaves alone.
+inline constexpr char kRootLocation[] = "root";
 struct StmtPath;
 
 class Schedule {
@@ -38,7 +41,13 @@ class Schedule {
   // intrinsics besides those of the table (loop/intrinsic_text.h).
   explicit Schedule(LoopProgram program, std::optional<Target> target = std::nullopt, Intrinsics declared = {});
 
+  // Parameters whose contents are known before a run (weights): transform_layout stores them otherwise. REQUIRES: before
+  // the first primitive.
+  void set_constants(Names parameters) { constants_ = std::move(parameters); }
+
   const LoopProgram& program() const { return program_; }
+  // How parameters are stored after transform_layout.
+  const std::vector<PackedParam>& packed() const { return packed_; }
   const std::vector<TraceStep>& steps() const { return steps_; }
   std::string trace() const;  // one primitive a line
 
@@ -71,9 +80,14 @@ class Schedule {
   // a second nest then combines. The sum is taken in another order. Loops of the nest that clears them have names with
   // "_init", those of the one that combines them with "_final".
   std::string rfactor(const std::string& block, const std::string& loop, std::string as = "");
+  // Conditions of selects in what an update adds (folds in), under which it adds nothing, become an `if` around the
+  // store, as far outside as the loops directly around it allow: padding is not computed instead of being zero. A product
+  // with such a zero counts as nothing whatever the other factor is.
+  void predicate(const std::string& statement);
 
   // ---- stages and memory
-  // The stage's computation of what one iteration of `loop` needs moves into it, and its memory shrinks to that.
+  // The stage's computation of what one iteration of `loop` needs moves into it, and its memory shrinks to that. "root"
+  // is no loop: nothing moves.
   void compute_at(const std::string& stage, const std::string& loop);
   // The stage moves to the end of the iteration of `loop` that finishes what it reads, whose memory shrinks to that.
   void reverse_compute_at(const std::string& stage, const std::string& loop);
@@ -91,7 +105,8 @@ class Schedule {
   // every iteration keeps its own (scalar expansion).
   void store_at(const std::string& buffer, const std::string& loop);
   // The buffer is stored under another index. `vars` name its dimensions; each element of `index` is one of them, or
-  // floordiv or floormod of one by a constant, and together they keep elements apart.
+  // floordiv or floormod of one by a constant, and together they keep elements apart. Of a constant parameter they are
+  // all digits of all dimensions, each once; packed() then says how it is stored.
   void transform_layout(const std::string& buffer, const std::vector<Var>& vars, const std::vector<Expr>& index);
 
   // ---- hardware
@@ -120,6 +135,17 @@ class Schedule {
                                            std::mt19937_64* random, const std::vector<int64_t>& decision = {},
                                            Names as = {});
 
+  // One of the numbers.
+  int64_t sample_categorical(const std::vector<int64_t>& candidates, std::mt19937_64* random,
+                             const std::vector<int64_t>& decision = {}, std::string as = "");
+  // One of the loops into which compute_at takes the stage (its number among them, outermost first), or "root" (-1): it
+  // stays where it is.
+  std::string sample_compute_location(const std::string& stage, std::mt19937_64* random,
+                                      const std::vector<int64_t>& decision = {}, std::string as = "");
+
+  // The answer of the last sample_compute_location.
+  const std::string& sampled_place() const { return sampled_place_; }
+
   // What only the finished program can be asked: register buffers are indexed by constants once unrolled and vectorized
   // loops are expanded. UserError TSR-3412 that names the buffer and the loop.
   void check_finished() const;
@@ -129,6 +155,7 @@ class Schedule {
 
  private:
   void commit(Stmt body, TraceStep step);
+  void commit(LoopProgram next, TraceStep step);
   const TensorIntrinsic& intrinsic_named(const std::string& name) const;
   void tensorize_nest(const StmtPath& path, const Stmt& nest, const std::string& loop_name, const std::string& name);
 
@@ -136,6 +163,9 @@ class Schedule {
   std::optional<Target> target_;
   Intrinsics declared_;
   std::string chosen_;  // by the last intrinsic()
+  std::string sampled_place_;
+  Names constants_;
+  std::vector<PackedParam> packed_;
   std::vector<TraceStep> steps_;
 };
 

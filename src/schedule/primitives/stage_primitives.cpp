@@ -167,6 +167,10 @@ void check_defined_whole(const StagePlace& place, const Buffer& buffer, const ch
 void Schedule::compute_at(const std::string& stage, const std::string& loop_name) {
   const BufferPtr buffer = buffer_named(program_, stage);
   const StmtPath alloc_path = alloc_of(program_, buffer, "compute_at");
+  if (loop_name == kRootLocation) {
+    commit(program_.body, {{}, "compute_at", {TraceArg::name(stage), TraceArg::name(loop_name)}, {}, {}});
+    return;
+  }
   const StmtPath target = loop_named(program_, loop_name);
   refuse_tensorized(target, "loop " + loop_name);
   const StagePlace place = stage_place(program_, buffer, "compute_at");

@@ -216,86 +216,149 @@ void Schedule::store_at(const std::string& name, const std::string& loop_name) {
          {{}, "store_at", {TraceArg::name(name), TraceArg::name(loop_name)}, {}, {}});
 }
 
-void Schedule::transform_layout(const std::string& name, const std::vector<Var>& vars, const std::vector<Expr>& index) {
-  const BufferPtr buffer = buffer_named(program_, name);
-  const StmtPath path = alloc_named(program_, buffer, "transform_layout");
-  require_constant_shape(*buffer, "transform_layout");
-  if (vars.size() != buffer->shape.size())
-    refuse(refusal::kArguments, fmt::format("transform_layout: {} has {} dimensions, {} are named", name,
-                                            buffer->shape.size(), vars.size()));
-  if (index.empty() || index.size() > 8) refuse(refusal::kArguments, "transform_layout: 1 to 8 new dimensions");
-  // Each old dimension is a mixed-radix number: the pieces that appear must give all of its digits.
-  struct Piece {
-    int64_t div = 1, mod = 0;  // floormod(floordiv(v, div), mod); mod 0: none
-  };
-  std::vector<std::vector<Piece>> pieces(vars.size());
-  std::vector<Expr> shape;
+namespace {
+
+// Each old dimension of a transformed layout is a mixed-radix number, of which the new dimensions are digits.
+struct Digit {
+  int64_t div = 1, mod = 0;  // floormod(floordiv(v, div), mod); mod 0: none
+  size_t dim = 0;            // of the old dimensions
+  int64_t extent = 1;
+  bool none = false;  // floormod(v, 1), of a schedule for groups of any size
+};
+
+std::vector<Digit> digits_of(const Buffer& buffer, const std::vector<Var>& vars, const std::vector<Expr>& index) {
+  std::vector<Digit> digits;
   const auto not_legal = [&](const Expr& e) {
     refuse(refusal::kArguments, fmt::format("transform_layout: '{}' is no part of a dimension", to_string(e)),
            "a dimension v, floordiv(v, c), floormod(v, c), or floormod(floordiv(v, c), d)");
   };
   for (const Expr& e : index) {
-    // floormod(v, 1), of a schedule for groups of any size.
+    Digit& digit = digits.emplace_back();
     if (is_const_int(e, 0)) {
-      shape.push_back(Expr(1));
+      digit.none = true;
       continue;
     }
-    Piece piece;
     Expr rest = e;
-    if (rest->kind == ExprKind::kBinary && rest->binary == BinaryOp::kFloorMod) {
+    const auto taken = [&](BinaryOp op, int64_t& number) {
+      if (rest->kind != ExprKind::kBinary || rest->binary != op) return;
       const auto c = as_int(rest->operands[1]);
       if (!c || *c < 1) not_legal(e);
-      piece.mod = *c;
+      number = *c;
       rest = rest->operands[0];
-    }
-    if (rest->kind == ExprKind::kBinary && rest->binary == BinaryOp::kFloorDiv) {
-      const auto c = as_int(rest->operands[1]);
-      if (!c || *c < 1) not_legal(e);
-      piece.div = *c;
-      rest = rest->operands[0];
-    }
+    };
+    taken(BinaryOp::kFloorMod, digit.mod);
+    taken(BinaryOp::kFloorDiv, digit.div);
     const auto var = std::find_if(vars.begin(), vars.end(), [&](const Var& v) { return v.same_node(rest); });
     if (var == vars.end()) not_legal(e);
-    const auto d = static_cast<size_t>(var - vars.begin());
-    const int64_t extent = *as_int(buffer->shape[d]);
-    const int64_t digits = (std::max<int64_t>(extent, 1) + piece.div - 1) / piece.div;
-    shape.push_back(Expr(piece.mod > 0 ? std::min(piece.mod, digits) : digits));
-    pieces[d].push_back(piece);
+    digit.dim = static_cast<size_t>(var - vars.begin());
+    const int64_t extent = std::max<int64_t>(*as_int(buffer.shape[digit.dim]), 1);
+    const int64_t values = extent / digit.div + (extent % digit.div != 0 ? 1 : 0);
+    digit.extent = digit.mod > 0 ? std::min(digit.mod, values) : values;
   }
+  return digits;
+}
+
+// Refuses unless the digits tell all elements apart; with `once` they may not do so twice.
+void require_all_digits(const Buffer& buffer, const std::vector<Var>& vars, const std::vector<Digit>& digits, bool once) {
   for (size_t d = 0; d < vars.size(); ++d) {
-    const int64_t extent = *as_int(buffer->shape[d]);
-    std::sort(pieces[d].begin(), pieces[d].end(), [](const Piece& a, const Piece& b) { return a.div < b.div; });
+    const int64_t extent = *as_int(buffer.shape[d]);
+    std::vector<Digit> own;
+    for (const Digit& digit : digits)
+      if (!digit.none && digit.dim == d) own.push_back(digit);
+    std::sort(own.begin(), own.end(), [](const Digit& a, const Digit& b) { return a.div < b.div; });
     int64_t known = 1;  // the value modulo `known` is given
-    for (const Piece& piece : pieces[d]) {
-      if (piece.div > known) break;
-      if (piece.mod == 0) {
+    for (const Digit& digit : own) {
+      if (digit.div > known) break;
+      if (once && digit.div != known && digit.extent > 1)
+        refuse(refusal::kRegion,
+               fmt::format("transform_layout: {} would hold its elements more than once in {}", buffer.name,
+                           vars[d]->name),
+               "an index that has each part of a dimension once");
+      if (digit.mod == 0) {
         known = INT64_MAX;
-        break;
+        continue;
       }
-      if (piece.div == known && !__builtin_mul_overflow(known, piece.mod, &known)) continue;
+      if (digit.div == known && !__builtin_mul_overflow(known, digit.mod, &known)) continue;
     }
     if (known < extent)
       refuse(
           refusal::kRegion,
-          fmt::format("transform_layout: elements of {} that differ in {} would meet at one place", name,
+          fmt::format("transform_layout: elements of {} that differ in {} would meet at one place", buffer.name,
                       vars[d]->name),
           fmt::format("an index that keeps all {} values of {} apart: {}, or floordiv and floormod of it by one number",
                       extent, vars[d]->name, vars[d]->name));
   }
+}
+
+// The elements of a constant parameter in their new places.
+PackedParam packing_of(size_t param, const Buffer& buffer, const std::vector<Digit>& digits) {
+  PackSpec spec;
+  int64_t stride = 1, old_elements = 1, elements = 1;
+  spec.axes.resize(buffer.shape.size());
+  for (size_t d = buffer.shape.size(); d-- > 0;) {
+    spec.axes[d] = {*as_int(buffer.shape[d]), stride};
+    stride *= *as_int(buffer.shape[d]);
+  }
+  old_elements = stride;
+  constexpr int64_t kMostPadding = 4, kFreePadding = 1 << 16;
+  for (const Digit& digit : digits) {
+    spec.dims.push_back({digit.extent, static_cast<int>(digit.dim), digit.div});
+    if (__builtin_mul_overflow(elements, digit.extent, &elements) ||
+        elements > kMostPadding * old_elements + kFreePadding)
+      refuse(refusal::kTooLarge, fmt::format("transform_layout: {} would take more than {} times its memory",
+                                             buffer.name, kMostPadding),
+             "divisors near the dimensions' extents");
+  }
+  return {param, {std::move(spec)}};
+}
+
+}  // namespace
+
+void Schedule::transform_layout(const std::string& name, const std::vector<Var>& vars, const std::vector<Expr>& index) {
+  const BufferPtr buffer = buffer_named(program_, name);
+  const auto param = std::find(program_.params.begin(), program_.params.end(), buffer);
+  const bool constant = std::find(constants_.begin(), constants_.end(), name) != constants_.end();
+  std::optional<StmtPath> path;
+  if (!constant) path = alloc_named(program_, buffer, "transform_layout");
+  require_constant_shape(*buffer, "transform_layout");
+  if (vars.size() != buffer->shape.size())
+    refuse(refusal::kArguments, fmt::format("transform_layout: {} has {} dimensions, {} are named", name,
+                                            buffer->shape.size(), vars.size()));
+  if (index.empty() || index.size() > 8 + 4 * static_cast<size_t>(constant))
+    refuse(refusal::kArguments, fmt::format("transform_layout: 1 to {} new dimensions", constant ? 12 : 8));
+  const std::vector<Digit> digits = digits_of(*buffer, vars, index);
+  require_all_digits(*buffer, vars, digits, constant);
+  std::vector<Expr> shape;
+  for (const Digit& digit : digits) shape.push_back(Expr(digit.extent));
   const BufferPtr changed = make_buffer(name, buffer->dtype, shape, buffer->scope);
-  Stmt body = rewritten(path.stmt()->stmts[0], buffer, changed, [&](const std::vector<Expr>& indices) {
-    VarMap map;
-    for (size_t d = 0; d < indices.size(); ++d) map[vars[d].get()] = indices[d];
-    std::vector<Expr> result;
-    for (const Expr& e : index) result.push_back(substitute(e, map));
-    return result;
-  });
-  body = simplified(body, bounds_of_loops(program_, path.loops()));
+  Stmt body = rewritten(constant ? program_.body : path->stmt()->stmts[0], buffer, changed,
+                        [&](const std::vector<Expr>& indices) {
+                          VarMap map;
+                          for (size_t d = 0; d < indices.size(); ++d) map[vars[d].get()] = indices[d];
+                          std::vector<Expr> result;
+                          for (const Expr& e : index) result.push_back(substitute(e, map));
+                          return result;
+                        });
   TraceArg mapping;
   mapping.kind = TraceArg::Kind::kMapping;
   mapping.vars = vars;
   mapping.index = index;
-  commit(replaced(path, alloc(changed, body)), {{}, "transform_layout", {TraceArg::name(name), mapping}, {}, {}});
+  TraceStep step{{}, "transform_layout", {TraceArg::name(name), mapping}, {}, {}};
+  if (!constant) {
+    body = simplified(body, bounds_of_loops(program_, path->loops()));
+    commit(replaced(*path, alloc(changed, body)), std::move(step));
+    return;
+  }
+  const auto number = static_cast<size_t>(param - program_.params.begin());
+  if (std::any_of(packed_.begin(), packed_.end(), [&](const PackedParam& p) { return p.param == number; }))
+    refuse(refusal::kStructure, fmt::format("transform_layout: {} has another layout already", name),
+           "one layout for a parameter");
+  PackedParam packed = packing_of(number, *buffer, digits);
+  LoopProgram next = program_;
+  next.params[number] = changed;
+  next.body = simplified(body, bounds_of_loops(program_, {}));
+  commit(std::move(next), std::move(step));
+  packed_.push_back(std::move(packed));
 }
 
 }  // namespace tessera

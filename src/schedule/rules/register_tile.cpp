@@ -4,6 +4,7 @@
 
 #include "loop/intrinsic.h"
 #include "schedule/flat_kernel.h"
+#include "schedule/guards.h"
 #include "schedule/rules/loop_builder.h"
 #include "schedule/rules/phases.h"
 #include "schedule/rules/rules.h"
@@ -63,34 +64,6 @@ struct Tiling {
   int64_t parallel = kJoinAll;
   int64_t unroll = 1;  // steps of the innermost loop of the reduction
 };
-
-void split_conjunction(const Expr& e, std::vector<Expr>& terms) {
-  if (e->kind == ExprKind::kBinary && e->binary == BinaryOp::kAnd && e->dtype == DType::kBool) {
-    split_conjunction(e->operands[0], terms);
-    split_conjunction(e->operands[1], terms);
-  } else {
-    terms.push_back(e);
-  }
-}
-
-bool is_identity(const Expr& e, Combiner combiner) {
-  return structurally_equal(e, combiner_identity(combiner, e.dtype()));
-}
-
-// Takes conditions out of `e`: where they fail, `e` is the combiner's identity (a padded place of a sum of products
-// contributes nothing, whatever the other factor is).
-Expr take_guards(const Expr& e, Combiner combiner, std::vector<Expr>& terms) {
-  if (e->kind == ExprKind::kSelect && is_identity(e->operands[2], combiner)) {
-    split_conjunction(e->operands[0], terms);
-    return take_guards(e->operands[1], combiner, terms);
-  }
-  if (combiner == Combiner::kSum && e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul && is_float(e->dtype)) {
-    const Expr a = take_guards(e->operands[0], combiner, terms);
-    const Expr b = take_guards(e->operands[1], combiner, terms);
-    return a * b;
-  }
-  return e;
-}
 
 bool all_loads(const Expr& e, const std::function<bool(const Expr&)>& test) {
   bool ok = true;

@@ -1,7 +1,6 @@
-#include <fmt/format.h>
+#include "loop/naive_loops.h"
 
 #include "arith/simplify.h"
-#include "lower/lower.h"
 #include "support/error.h"
 
 namespace tessera {
