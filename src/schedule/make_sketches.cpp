@@ -235,6 +235,16 @@ void pack_constants(TraceWriter& writer, const TensorProgram& kernel, const Stmt
   }
 }
 
+// The loops over the output, the outermost two joined for threads.
+void join_for_threads(TraceWriter& writer, const Target& target, const Names& outer) {
+  if (target.num_threads < 2 || outer.empty()) return;
+  const std::string joined =
+      outer.size() > 1 ? writer.line("fuse([{}])", fmt::join(outer, ", "))[0] : outer[0];
+  const std::string piece = writer.number("piece", {1, 2, 4, 8, 16, 64}, 1);
+  const Names parts = writer.line("{0}_t, {0}_s = split({0}, [_, {1}])", joined, piece);
+  writer.line("parallel({})", parts[0]);
+}
+
 // A tile of sums in registers: `channels_outside` has the loops over windows inside of those over channels.
 Made tile_sketch(const TensorProgram& kernel, const Target& target, bool channels_outside) {
   TraceWriter writer(kernel, target);
@@ -378,14 +388,85 @@ Made tile_sketch(const TensorProgram& kernel, const Target& target, bool channel
     for (const std::string& loop : inner)
       writer.line("{}({}{})", loop == v[2] ? "vectorize" : "unroll", loop, suffix);
   if (is_product_of_floats(nest.update)) writer.line("annotate({}.update, fma, 1)", acc->name);
-  if (target.num_threads > 1 && joinable + 1 < outer.size()) {
-    // The outermost loops become one, of which the threads take pieces.
-    const Names joined(outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(joinable) + 2);
-    const Names fused = writer.line("fuse([{}])", fmt::join(joined, ", "));
-    const std::string piece = writer.number("piece", {1, 2, 4, 8, 16, 64}, 1);
-    const Names parts = writer.line("{0}_t, {0}_s = split({0}, [_, {1}])", fused[0], piece);
-    writer.line("parallel({})", parts[0]);
+  outer.resize(std::min(outer.size(), joinable + 2));
+  join_for_threads(writer, target, outer);
+  return writer.steps();
+}
+
+// Lanes of partial results of one reduced loop along which memory is contiguous.
+Made rfactor_sketch(const TensorProgram& kernel, const Target& target) {
+  TraceWriter writer(kernel, target);
+  const NaiveNest nest = nest_of(writer.program());
+  if (!nest.update) return Declined{"the kernel does not reduce"};
+  const BufferPtr acc = nest.update->buffer;
+  const int64_t lanes = std::max<int64_t>(1, target.vector_bits() / dtype_bits(acc->dtype));
+  const LoopFact* along = nullptr;
+  for (const LoopFact& loop : nest.reduced)
+    for (const Expr& load : loads_of(nest.update->value))
+      if (load->buffer != acc && !load->operands.empty() && mentions(load->operands.back(), loop.name) &&
+          loop.extent >= lanes && block_of(load, loop.name) == 1)
+        along = &loop;
+  if (!along) return Declined{"no reduced axis is as long as a vector and contiguous in an operand"};
+  const int64_t blocks = (along->extent + lanes - 1) / lanes;
+  const std::string vectors = writer.number("vectors", {1, 2, 3, 4, 6, 8}, std::min<int64_t>(blocks, 4));
+  const std::string& k = along->name;
+  writer.line("{0}_0, {0}_1, {0}_2 = split({0}, [_, {1}, {2}])", k, vectors, lanes);
+  writer.line("{0}_f = fuse([{0}_1, {0}_2])", k);
+  const std::string partial = writer.line("rfactor({}.update, {}_f)", acc->name, k)[0];
+  writer.line("set_scope({}, register)", partial);
+  Names order;
+  for (const LoopFact& loop : nest.reduced) order.push_back(loop.name == k ? k + "_0" : loop.name);
+  order.push_back(k + "_f");
+  writer.line("reorder([{}])", fmt::join(order, ", "));
+  for (const char* suffix : {"_f_init", "_f", "_f_final"}) {
+    const Names parts = writer.line("{0}{1}_v, {0}{1}_l = split({0}{1}, [{2}, {3}])", k, suffix, vectors, lanes);
+    writer.line("unroll({})", parts[0]);
+    writer.line("vectorize({})", parts[1]);
   }
+  if (is_product_of_floats(nest.update)) writer.line("annotate({}.update, fma, 1)", partial);
+  Names outer;
+  for (const LoopFact& loop : nest.outputs)
+    if (outer.size() < 2) outer.push_back(loop.name);
+  join_for_threads(writer, target, outer);
+  return writer.steps();
+}
+
+// No reduction: vectors along the output's contiguous axis, and copies of some of its and its neighbour's iterations.
+Made map_sketch(const TensorProgram& kernel, const Target& target) {
+  TraceWriter writer(kernel, target);
+  const NaiveNest nest = nest_of(writer.program());
+  if (nest.update) return Declined{"the kernel reduces"};
+  const int64_t machine_lanes = std::max<int64_t>(1, target.vector_bits() / dtype_bits(nest.result->buffer->dtype));
+  auto found = output_axes(nest, machine_lanes);
+  if (auto* declined = std::get_if<Declined>(&found)) return std::move(*declined);
+  const OutputAxes& axes = std::get<OutputAxes>(found);
+  const int64_t lanes = std::min(axes.lanes, axes.extent);
+  const int64_t blocks = (axes.extent + lanes - 1) / lanes;
+  const std::string vectors = writer.number("vectors", up_to(std::min<int64_t>(blocks, 8)), std::min<int64_t>(blocks, 4));
+  const Names v = writer.line("{0}_0, {0}_1, {0}_2 = split({0}, [_, {1}, {2}])", axes.vector, vectors, lanes);
+  Names outer = axes.ones, inner;
+  for (size_t i = axes.rows.size(); i-- > 1;) outer.push_back(axes.rows[i].name);
+  if (axes.rows.empty()) {
+    outer.push_back(v[0]);
+  } else {
+    const LoopFact& row = axes.rows[0];
+    std::vector<int64_t> choices;
+    for (const int64_t rows : {1, 2, 4, 8, 16})
+      if (rows <= row.extent) choices.push_back(rows);
+    const std::string rows = writer.number("rows", choices, 1);
+    const Names w = writer.line("{0}_0, {0}_1 = split({0}, [_, {1}])", row.name, rows);
+    outer.push_back(w[0]);
+    outer.push_back(v[0]);
+    inner.push_back(w[1]);
+  }
+  inner.push_back(v[1]);
+  inner.push_back(v[2]);
+  Names all = outer;
+  all.insert(all.end(), inner.begin(), inner.end());
+  writer.line("reorder([{}])", fmt::join(all, ", "));
+  for (const std::string& loop : inner) writer.line("{}({})", loop == v[2] ? "vectorize" : "unroll", loop);
+  outer.resize(std::min<size_t>(outer.size(), axes.ones.size() + 2));
+  join_for_threads(writer, target, outer);
   return writer.steps();
 }
 
@@ -408,6 +489,8 @@ SketchList make_sketches(const TensorProgram& kernel, const Target& target) {
   }
   add("sketch.tile", [&] { return tile_sketch(kernel, target, false); });
   add("sketch.tile_windows", [&] { return tile_sketch(kernel, target, true); });
+  add("sketch.rfactor", [&] { return rfactor_sketch(kernel, target); });
+  add("sketch.map", [&] { return map_sketch(kernel, target); });
   return result;
 }
 

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <iostream>
 #include <map>
 
 #include "graph/op_def.h"
@@ -13,6 +15,7 @@
 #include "lower/lower.h"
 #include "ops/op_table.h"
 #include "schedule/schedule.h"
+#include "schedule/sketch.h"
 #include "schedule_cases.h"
 #include "types/own_features.h"
 
@@ -72,6 +75,39 @@ std::string difference(const Tensor& want, const Tensor& physical, const Layout&
 struct Runner {
   std::mt19937& random;
   std::map<std::string, int> taken;
+
+  // Points of the kernel's sketches: where each begins, some drawn, a child of one and of two. Each is its text alone.
+  void sketches(const TensorProgram& definition, Target target,
+                const std::function<void(const ScheduledKernel&, const std::string&)>& right) {
+    if (random() % 4 == 0) target.num_threads = 3;
+    std::mt19937_64 draw(random());
+    const SketchList list = make_sketches(definition, target);
+    for (const std::string& reason : list.declined) EXPECT_TRUE(reason.starts_with("sketch")) << reason;
+    for (const Sketch& sketch : list.sketches) {
+      std::string why;
+      std::vector<KnobPoint> points = {trace_point(sketch.name, sketch.steps)};
+      for (int i = 0; i < 2; ++i)
+        if (auto point = draw_point(sketch, definition, target, draw, why)) points.push_back(std::move(*point));
+      if (auto child = mutate_point(points.back(), definition, target, draw, why)) points.push_back(std::move(*child));
+      if (auto child = cross_points(points[0], points.back(), definition, target, draw, why))
+        points.push_back(std::move(*child));
+      for (const KnobPoint& point : points) {
+        ASSERT_EQ(parse_trace_point(trace_point_text(point), why), point) << why;
+        const auto answer = apply_trace_point(point, definition, target);
+        if (const auto* declined = std::get_if<Declined>(&answer)) {
+          // Only where a sketch begins may there be too many copies: what is drawn was applied.
+          ASSERT_EQ(point, points[0]) << declined->reason << "\n" << point.trace;
+          ++taken["sketches declined"];
+          continue;
+        }
+        ++taken[sketch.name];
+        const auto again = apply_trace_point(point, definition, target);
+        ASSERT_EQ(print(std::get<ScheduledKernel>(answer).program), print(std::get<ScheduledKernel>(again).program));
+        right(std::get<ScheduledKernel>(answer), point.rule + "\n" + point.trace);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
 
   void run(const std::string& kind, int bits) {
     const Target target = machine(bits);
@@ -166,6 +202,16 @@ struct Runner {
           if (testing::Test::HasFatalFailure()) return;
         }
       }
+      sketches(definition, target, [&](const ScheduledKernel& scheduled, const std::string& what) {
+        std::vector<Tensor> tensors = args;
+        for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack(args[packed.param], packed);
+        execute(scheduled.program, tensors);
+        if (grouped.outputs[0] == node.outputs[0])
+          ASSERT_EQ(difference(want, values.at(result), type.layout), "")
+              << what << ", " << bits << " bits\n"
+              << test.text << print(scheduled.program);
+      });
+      if (testing::Test::HasFatalFailure()) return;
       execute(naive_loops(definition), args);
       if (grouped.outputs[0] == node.outputs[0])
         ASSERT_EQ(difference(want, values.at(result), type.layout), "") << "naive\n" << test.text;
@@ -192,7 +238,7 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
     }
     for (const auto& [rule, times] : runner.taken) taken[rule] += times;
   }
-  for (const auto& [rule, times] : taken) RecordProperty(rule, times);
+  for (const auto& [rule, times] : taken) RecordProperty(rule, times), std::cout << rule << ": " << times << "\n";
   EXPECT_FALSE(taken.empty());
   EXPECT_GT(taken["points"], taken["points declined"]);
   if (kind == "winograd") EXPECT_GT(taken["winograd"], 0);

@@ -198,10 +198,21 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
     refuse(refusal::kStructure, fmt::format("rfactor: '{}' is no reduction", summary(update)),
            "an update y[..] = y[..] + v, or with *, min or max, that uses y nowhere else");
   const BufferPtr& buffer = update->buffer;
-  // The loops that stand directly around the update.
+  // The loops that stand directly around the update, or around an `if` that leaves out what a split made too much.
   size_t first = path.nodes.size() - 1;
+  Expr guard;
+  if (first > 0 && path.nodes[first - 1]->kind == StmtKind::kIf && path.nodes[first - 1]->stmts.size() == 1) {
+    guard = path.nodes[first - 1]->condition;
+    walk(guard, [&](const Expr& e) {
+      if (e->kind == ExprKind::kLoad)
+        refuse(refusal::kStructure, fmt::format("rfactor: '{}' depends on memory", summary(path.nodes[first - 1])));
+    });
+    --first;
+  }
+  const size_t innermost = first;
   while (first > 0 && path.nodes[first - 1]->kind == StmtKind::kFor) --first;
-  std::vector<Stmt> loops(path.nodes.begin() + static_cast<std::ptrdiff_t>(first), path.nodes.end() - 1);
+  std::vector<Stmt> loops(path.nodes.begin() + static_cast<std::ptrdiff_t>(first),
+                          path.nodes.begin() + static_cast<std::ptrdiff_t>(innermost));
   const auto is_reduced = [&](const Stmt& loop) {
     return std::none_of(update->indices.begin(), update->indices.end(),
                         [&](const Expr& e) { return uses_var(e, loop->var); });
@@ -262,11 +273,11 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
   const Stmt init =
       copied(nest(store(partial, at, combiner_identity(combiner, buffer->dtype)), true, false), loops, "_init");
   const Expr old = load(partial, at);
-  const Stmt work = nest(
+  const Stmt add =
       store(partial, at,
             update->value->kind == ExprKind::kFma ? fma(update->value->operands[0], update->value->operands[1], old)
-                                                  : combine_values(old, reduction->value)),
-      true, true);
+                                                  : combine_values(old, reduction->value));
+  const Stmt work = nest(guard ? if_then(guard, add) : add, true, true);
   const Stmt finish =
       copied(nest(store(buffer, update->indices, combine_values(load(buffer, update->indices), load(partial, at))),
                   false, false),
