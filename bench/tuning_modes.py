@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """How many trials each mode of `tessera tune` needs on convolutions of the suite.
 
-    tuning_modes.py run [--trials 96] [--seeds 1,2,3] [--only C2]... [--modes random,evolutionary,model,pretrained] [--minutes M]
-    tuning_modes.py report [--out bench/results/tuning_modes]
+    tuning_modes.py run [--trials 96] [--seeds 1,2,3] [--only C2]... [--modes random,evolutionary,model,pretrained,sketches]
+                        [--minutes M] [--records FILE]
+    tuning_modes.py report [--records FILE] [--out bench/results/tuning_modes]
 
 `run` tunes one convolution at a time, with one thread, in each mode and from each seed, and keeps the answers in
-bench/results/tuning_modes.records.json and the trials in out/bench/tuning_modes/SHAPE-MODE-SEED.db. What is there is not
+bench/results/tuning_modes.records.json (--records: another file, for another machine) and the trials in out/bench/tuning_modes/SHAPE-MODE-SEED.db. What is there is not
 done again, so it can be stopped at any time and started again; --minutes ends it after a while. The seeds' order is the
 outer one: each round of all shapes and modes is complete before the next. `model` begins without a model of costs, `pretrained`
-with the shipped one, which was trained on none of these shapes (cost_model.py).
+with the shipped one, which was trained on none of these shapes (cost_model.py); these and random and evolutionary search the rules'
+knobs (--space templates). `sketches` is `pretrained` on generated schedules (--space sketches), of which the model has seen none.
 `report` writes NAME.json, NAME.md and NAME.png. The best of a shape is the least time over its default's that any run of
 any mode confirmed (twice, in processes of their own); a run's figure is the first trial of its own, the rules' choice not
 counted, within 95% of the best speed. A run that never came there counts with one trial more than it had. A trial's time
-over the default's is the product of medians of paired rounds, so that a busy machine meets both.
+over the default's is the product of medians of paired rounds, so that a busy machine meets both. Sketches reach the templates' best
+on a shape when a trial of theirs came within 95% of the best speed that any run of the templates confirmed there.
 The compiler is build/bin/tessera, or what TESSERA names."""
 import argparse
 import json
@@ -35,7 +38,9 @@ SHAPES = {"C1": (224, 3, 64, 7, 2, 1), "C2": (56, 64, 64, 3, 1, 1), "C3": (56, 6
           "C7": (28, 128, 256, 3, 2, 1), "C11": (14, 256, 512, 1, 2, 1), "D1": (112, 32, 32, 3, 1, 32),
           "D4": (56, 128, 128, 3, 2, 128), "D9": (7, 1024, 1024, 3, 1, 1024)}
 ENOUGH = 0.95
-COLOURS = {"random": "#7a7a7a", "evolutionary": "#4a6fa5", "model": "#3b7a57", "pretrained": "#c8a13a"}
+COLOURS = {"random": "#7a7a7a", "evolutionary": "#4a6fa5", "model": "#3b7a57", "pretrained": "#c8a13a", "sketches": "#a54a5b"}
+# What --mode and the flags behind it are called.
+MODES = {"model": ["model", "--cost-model", "none"], "pretrained": ["model"], "sketches": ["model", "--space", "sketches"]}
 
 
 def write_model(shape, path):
@@ -82,7 +87,7 @@ def run_one(shape, mode, seed, trials, records):
     for leftover in WORK.glob(db.name + "*"):
         leftover.unlink()  # of a run that was cut off
     # The shipped model was trained on none of these shapes (cost_model.py).
-    how = {"model": ["model", "--cost-model", "none"], "pretrained": ["model"]}.get(mode, [mode])
+    how = MODES.get(mode, [mode])
     begin = time.time()
     answer = tune(shape, db, "--only", kernel, "--trials", trials, "--seed", seed, "--mode", *how)
     task = next(task for task in answer["tasks"] if task["kernel"] == kernel)
@@ -98,7 +103,9 @@ def run_one(shape, mode, seed, trials, records):
 
 
 def run(options):
-    records = load(RECORDS) or {"cpu": cpu_name(), "kernels": {}, "runs": []}
+    records = load(options.records) or {"cpu": cpu_name(), "kernels": {}, "runs": []}
+    if records["cpu"] != cpu_name():
+        sys.exit(f"{options.records} has runs of {records['cpu']}, and this is {cpu_name()}: give another file with --records")
     there = {(entry["shape"], entry["mode"], entry["seed"]) for entry in records["runs"]}
     end = time.time() + 60 * options.minutes if options.minutes else None
     WORK.mkdir(parents=True, exist_ok=True)
@@ -114,7 +121,7 @@ def run(options):
                     print(f"{shape} {mode} {seed}: {shape} could not be measured now", flush=True)
                     continue
                 records["runs"].append(entry)
-                save_json(records, RECORDS)
+                save_json(records, options.records)
                 print(f"{shape} {mode} {seed}: {1 / entry['standing'][-1]:.2f} times the default's speed, {entry['seconds']} s",
                       flush=True)
 
@@ -126,6 +133,17 @@ def needed(entry, best):
         if ratio > 0 and best / ratio >= ENOUGH:
             return number + 1
     return len(entry["tried"])
+
+
+def sketches_beside_templates(runs):
+    """The best that templates confirmed and the fastest trial of a sketch, as speeds over the default's; None where one of them
+    was not run."""
+    templates = [entry["standing"][-1] for entry in runs if entry["mode"] != "sketches"]
+    tried = [ratio for entry in runs if entry["mode"] == "sketches" for ratio in entry["tried"][1:] if ratio > 0]
+    if not templates or not tried:
+        return None
+    best, fastest = min(templates), min(tried)
+    return {"templates": round(1 / best, 3), "sketches": round(1 / fastest, 3), "reached": best / fastest >= ENOUGH}
 
 
 def summary(records):
@@ -142,14 +160,15 @@ def summary(records):
             if mine:
                 modes[mode] = {"needed": [needed(entry, best) for entry in mine],
                                "gain": [round(1 / entry["standing"][-1], 3) for entry in mine]}
-        rows[shape] = {"best_gain": round(1 / best, 3), "trials": max(entry["trials"] for entry in runs), "modes": modes}
+        rows[shape] = {"best_gain": round(1 / best, 3), "trials": max(entry["trials"] for entry in runs), "modes": modes,
+                       "sketches": sketches_beside_templates(runs)}
     return rows
 
 
 def report(options):
-    records = load(RECORDS)
+    records = load(options.records)
     if records is None:
-        sys.exit(f"there are no runs in {RECORDS}: begin with 'run'")
+        sys.exit(f"there are no runs in {options.records}: begin with 'run'")
     rows = summary(records)
     modes = [mode for mode in COLOURS if any(mode in row["modes"] for row in rows.values())]
     table = [["shape", "best found", *(f"{mode}: trials for 95%" for mode in modes), *(f"{mode}: gain" for mode in modes)]]
@@ -166,11 +185,18 @@ def report(options):
     name = pathlib.Path(options.out)
     result = {"cpu": records["cpu"], "dates": dates, "runs": len(records["runs"]), "rows": rows, "median_trials": medians,
               "prediction_us": {"median": statistics.median(costs), "largest": max(costs)} if costs else None}
-    save_json(result, name.with_suffix(".json"))
     text = (f"{records['cpu']}, one thread, {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "")
             + f", {len(records['runs'])} runs. Trials of the search's own until one was within 95% of the best speed "
             "that any run confirmed, for each seed; - where none was. "
             "Gains are over the rules' choice, medians of the seeds.\n\n" + markdown(table) + "\n")
+    beside = {shape: row["sketches"] for shape, row in rows.items() if row["sketches"]}
+    if beside:
+        result["reached"] = sum(cell["reached"] for cell in beside.values())
+        lines = [["", *beside], ["templates' best, confirmed", *(f"{cell['templates']:.2f}" for cell in beside.values())],
+                 ["sketches' fastest trial", *(f"{cell['sketches']:.2f}" for cell in beside.values())]]
+        text += (f"\nSketches reach the templates' best (within 5%) on {result['reached']} of {len(beside)}. Speeds over the "
+                 "rules' choice:\n\n" + markdown(lines) + "\n")
+    save_json(result, name.with_suffix(".json"))
     if costs:
         text += f"\nOne prediction, with the features: {statistics.median(costs):.0f} us (median of runs), {max(costs):.0f} us at most.\n"
     name.with_suffix(".md").write_text(text)
@@ -203,7 +229,9 @@ def main():
     run_parser.add_argument("--only", action="append", choices=SHAPES)
     run_parser.add_argument("--modes", default="random,evolutionary,model")
     run_parser.add_argument("--minutes", type=float, help="end after so many")
+    run_parser.add_argument("--records", type=pathlib.Path, default=RECORDS)
     report_parser = verbs.add_parser("report")
+    report_parser.add_argument("--records", type=pathlib.Path, default=RECORDS)
     report_parser.add_argument("--out", default=str(ROOT / "bench/results/tuning_modes"))
     options = parser.parse_args()
     run(options) if options.verb == "run" else report(options)

@@ -63,6 +63,7 @@ class LoopSchedule {
   void fission(const std::string& loop, const std::string& statement);
   void decompose_reduction(const std::string& block, const std::string& loop);
   std::string rfactor(const std::string& block, const std::string& loop);
+  void predicate(const std::string& statement);
   void compute_at(const std::string& stage, const std::string& loop);
   void reverse_compute_at(const std::string& stage, const std::string& loop);
   void compute_inline(const std::string& stage);

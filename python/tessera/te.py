@@ -429,6 +429,9 @@ class Schedule:
     def rfactor(self, block: str, loop: str) -> str:
         return self._step("rfactor", block, loop)[0]
 
+    def predicate(self, statement: str) -> None:
+        self._step("predicate", statement)
+
     def compute_at(self, stage: str, loop: str) -> None:
         self._step("compute_at", stage, loop)
 

@@ -92,6 +92,8 @@ void LoopSchedule::fission(const std::string& loop, const std::string& statement
 void LoopSchedule::decompose_reduction(const std::string& block, const std::string& loop) {
   apply(fmt::format("decompose_reduction({}, {})", block, loop));
 }
+void LoopSchedule::predicate(const std::string& statement) { apply(fmt::format("predicate({})", statement)); }
+
 std::string LoopSchedule::rfactor(const std::string& block, const std::string& loop) {
   return apply(fmt::format("rfactor({}, {})", block, loop)).names.at(0);
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostText = 32 << 10, kMostTracesSteps = 300;
 constexpr int64_t kMostStatements = 100;
 constexpr std::string_view kHeader = "// ";
-constexpr int kAttempts = 12;  // for one draw that no primitive refuses and whose tile fits the registers
+constexpr int kAttempts = 24;  // for one draw that no primitive refuses and whose tile fits the registers
 
 bool is_sketch_name(std::string_view text) {
   return text.size() > 1 && text.size() < 64 && std::all_of(text.begin(), text.end(), [](char c) {
@@ -30,19 +30,27 @@ int64_t count_statements(const Stmt& s) {
   return count;
 }
 
-// The whole trace on the kernel; UserError when it is refused.
+[[noreturn]] void refuse_step(const TraceStep& step, const std::string& what) {
+  throw UserError({.id = "TSR-3413",
+                   .message = fmt::format("'{}' leaves {}", to_string(step), what),
+                   .node = step.position,
+                   .legal = {},
+                   .hint = {}});
+}
+
+// The whole trace on the kernel; UserError when it is refused. What is drawn at random may not take more registers than
+// there are, which is known long before the end.
 Schedule replayed(const std::vector<TraceStep>& steps, const TensorProgram& kernel, const Target& target,
                   std::mt19937_64* random) {
   Schedule schedule = sketch_schedule(kernel, target);
+  schedule.verify_each = !random;  // a point that was drawn is applied before anybody uses it
   Replayer replayer(schedule, random);
   for (const TraceStep& step : steps) {
     replayer.apply(step);
     if (count_statements(schedule.program().body) > kMostStatements)
-      throw UserError({.id = "TSR-3413",
-                       .message = fmt::format("'{}' leaves more than {} statements", to_string(step), kMostStatements),
-                       .node = step.position,
-                       .legal = {},
-                       .hint = {}});
+      refuse_step(step, fmt::format("more than {} statements", kMostStatements));
+    if (random && step.primitive == "store_at" && register_vectors(schedule, target) > target.vector_registers())
+      refuse_step(step, fmt::format("more vectors of sums than the {} registers", target.vector_registers()));
   }
   schedule.check_finished();
   return schedule;
@@ -68,10 +76,6 @@ std::optional<KnobPoint> drawn(const std::string& name, const std::vector<TraceS
     try {
       const Schedule schedule = replayed(steps, kernel, target, &random);
       if (why = sketch_objection(schedule, target); !why.empty()) continue;
-      if (const int64_t vectors = register_vectors(schedule, target); vectors > target.vector_registers()) {
-        why = fmt::format("{} vectors of sums, of {} registers", vectors, target.vector_registers());
-        continue;
-      }
       return trace_point(name, decided(steps, schedule));
     } catch (const UserError& error) {
       why = reason_of(error);

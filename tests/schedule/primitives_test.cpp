@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "loop/parser.h"
 #include "loop/printer.h"
 #include "schedule/trace.h"
+#include "support/error.h"
 
 namespace tessera {
 namespace {
@@ -197,6 +199,92 @@ TEST(Primitives, SampledNumbersStandForTheirValues) {
   EXPECT_EQ(factors[0] * factors[1] * factors[2], 16);
   EXPECT_LE(factors[2], 4);
   EXPECT_EQ(print_trace(parse_trace(schedule.trace())), schedule.trace());
+}
+
+TEST(Primitives, ANumberOfSeveralIsSampled) {
+  EXPECT_THAT(scheduled(kMatmul, "u = sample_categorical([2, 4]) decided [4]\nj0, j1 = split(j, [_, u])\n"),
+              HasSubstr("for j1 in 0..4"));
+  EXPECT_THAT(scheduled(kMatmul, "u = sample_categorical([2, 4]) decided [3]\n"), HasSubstr("is not one of 2, 4"));
+  EXPECT_THAT(scheduled(kMatmul, "u = sample_categorical([2, 4])\n"), HasSubstr("nothing was decided"));
+  Schedule schedule(parse_loop_program(kMatmul));
+  std::mt19937_64 random(3);
+  const int64_t chosen = schedule.sample_categorical({2, 4}, &random);
+  EXPECT_TRUE(chosen == 2 || chosen == 4);
+  EXPECT_EQ(print_trace(parse_trace(schedule.trace())), schedule.trace());
+}
+
+constexpr const char* kTwoStages = R"(kernel @two(x: f32[8,20]) -> (y: f32[8,20]) {
+  alloc t: f32[8,20] local
+  for a in 0..8 { for b in 0..20 { t[a, b] = x[a, b] * 2:f32 } }
+  for i in 0..8 { for j in 0..20 { y[i, j] = t[i, j] + 1:f32 } } })";
+
+TEST(Primitives, APlaceForAStageIsSampled) {
+  const std::string inside = scheduled(kTwoStages, "at = sample_compute_location(t) decided [0]\ncompute_at(t, at)\n");
+  EXPECT_EQ(inside, scheduled(kTwoStages, "compute_at(t, i)\n"));
+  EXPECT_EQ(scheduled(kTwoStages, "at = sample_compute_location(t) decided [1]\ncompute_at(t, at)\n"),
+            scheduled(kTwoStages, "compute_at(t, j)\n"));
+  EXPECT_EQ(scheduled(kTwoStages, "at = sample_compute_location(t) decided [-1]\ncompute_at(t, at)\n"),
+            scheduled(kTwoStages, ""));
+  EXPECT_THAT(scheduled(kTwoStages, "sample_compute_location(t) decided [2]\n"), HasSubstr("a loop of i, j"));
+  std::set<std::string> places;
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 30; ++i) {
+    Schedule schedule(parse_loop_program(kTwoStages));
+    places.insert(schedule.sample_compute_location("t", &random));
+  }
+  EXPECT_EQ(places, (std::set<std::string>{"i", "j", "root"}));
+}
+
+TEST(Primitives, WhatAddsNothingIsLeftOut) {
+  constexpr const char* kPadded = R"(kernel @padded(x: f32[8], w: f32[3]) -> (y: f32[8]) {
+  for i in 0..8 { y[i] = 0:f32 for k in 0..3 {
+    y[i] = y[i] + select((1 <= i + k) & (i + k < 9), x[i + k - 1], 0:f32) * w[k] } } })";
+  const std::string text = scheduled(kPadded, "predicate(y.update)");
+  EXPECT_THAT(text, HasSubstr("if"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("select")));
+  // A condition goes out of the loops that it does not depend on.
+  constexpr const char* kRows = R"(kernel @rows(x: f32[8,4], w: f32[3]) -> (y: f32[8,4]) {
+  for i in 0..8 { for j in 0..4 { y[i, j] = 0:f32 } }
+  for i in 0..8 { for k in 0..3 { for j in 0..4 {
+    y[i, j] = y[i, j] + select(1 <= i + k, x[i + k - 1, j], 0:f32) * w[k] } } } })";
+  EXPECT_THAT(scheduled(kRows, "predicate(y.update)"), testing::ContainsRegex("if [^\n]* \\{\n *for j"));
+  EXPECT_THAT(scheduled(kRows, "predicate(y.init)"), HasSubstr("does not fold in a value"));
+  // Of a maximum, zero is not nothing.
+  constexpr const char* kMax = R"(kernel @top(x: f32[8]) -> (y: f32[1]) {
+  y[0] = -inf:f32 for k in 0..9 { y[0] = max(y[0], select(1 <= k, x[k - 1], 0:f32)) } })";
+  EXPECT_THAT(scheduled(kMax, "predicate(y.update)"), HasSubstr("select"));
+}
+
+TEST(Primitives, ConstantParametersAreStoredOtherwise) {
+  const LoopProgram program = parse_loop_program(kMatmul);  // B has 12 x 16 elements
+  const auto apply = [&](const std::string& mapping, bool constant) -> std::string {
+    Schedule schedule(program);
+    if (constant) schedule.set_constants({"B"});
+    try {
+      replay(schedule, parse_trace("transform_layout(B, " + mapping + ")"));
+    } catch (const UserError& error) {
+      return error.diagnostic().message;
+    }
+    return print(schedule.program());
+  };
+  EXPECT_THAT(apply("(k, j) -> [j, k]", false), HasSubstr("is a parameter of the kernel"));
+  EXPECT_THAT(apply("(k, j) -> [floordiv(j, 4), k, floormod(j, 4)]", true), HasSubstr("B: f32[4,12,4]"));
+  EXPECT_THAT(apply("(k, j) -> [floordiv(j, 6), k, floormod(j, 6)]", true), HasSubstr("B: f32[3,12,6]"));
+  EXPECT_THAT(apply("(k, j) -> [j, k, floormod(j, 4)]", true), HasSubstr("more than once"));
+  EXPECT_THAT(apply("(k, j) -> [floordiv(j, 4), k]", true), HasSubstr("would meet at one place"));
+  EXPECT_THAT(apply("(k, j) -> [floordiv(j, 4000000), k, floormod(j, 4000000)]", true), HasSubstr("B: f32[1,12,16]"));
+  // The elements where the new index has them, with zeros behind the end.
+  Schedule schedule(program);
+  schedule.set_constants({"B"});
+  replay(schedule, parse_trace("transform_layout(B, (k, j) -> [floordiv(j, 6), k, floormod(j, 6)])"));
+  ASSERT_EQ(schedule.packed().size(), 1u);
+  Tensor b(DType::kF32, {12, 16});
+  for (int64_t i = 0; i < b.num_elements(); ++i) b.set_double(i, static_cast<double>(i + 1));
+  const Tensor packed = pack(b, schedule.packed()[0]);
+  ASSERT_EQ(packed.num_elements(), 3 * 12 * 6);
+  for (int64_t j = 0; j < 18; ++j)
+    for (int64_t k = 0; k < 12; ++k)
+      EXPECT_EQ(packed.get_double((j / 6 * 12 + k) * 6 + j % 6), j < 16 ? static_cast<double>(k * 16 + j + 1) : 0);
 }
 
 struct Refusal {

@@ -111,6 +111,8 @@ void apply_one(Schedule& s, const std::string& what, Random& r) {
     s.decompose_reduction(buffer, r.loop_around(buffer));
   } else if (what == "rfactor") {
     s.rfactor(r.buffer() + ".update", r.loop());
+  } else if (what == "predicate") {
+    s.predicate(r.buffer() + (r.below(2) ? ".update" : ""));
   } else if (what == "compute_at") {
     s.compute_at(r.allocated(), r.loop());
   } else if (what == "reverse_compute_at") {
@@ -155,6 +157,11 @@ void apply_one(Schedule& s, const std::string& what, Random& r) {
     s.tensorize(r.loop(), all[r.below(all.size())].name);
   } else if (what == "sample_perfect_tile") {
     s.sample_perfect_tile(r.loop(), 2 + static_cast<int64_t>(r.below(2)), 16, &r.random_);
+  } else if (what == "sample_categorical") {
+    s.sample_categorical({1, 2, 4}, &r.random_);
+  } else if (what == "sample_compute_location") {
+    const std::string stage = r.allocated();
+    s.compute_at(stage, s.sample_compute_location(stage, &r.random_));
   }
 }
 
@@ -171,6 +178,7 @@ int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, Primiti
                                    "fission",
                                    "decompose_reduction",
                                    "rfactor",
+                                   "predicate",
                                    "compute_at",
                                    "compute_at",
                                    "reverse_compute_at",
@@ -184,7 +192,9 @@ int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, Primiti
                                    "pad",
                                    "software_pipeline",
                                    "annotate",
-                                   "sample_perfect_tile"};
+                                   "sample_perfect_tile",
+                                   "sample_categorical",
+                                   "sample_compute_location"};
   static const Names kKinds = {"vectorize",      "vectorize", "unroll", "parallel",
                                "virtual_thread", "set_scope", "split",  "tensorize"};
   int taken = 0;

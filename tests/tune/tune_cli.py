@@ -8,6 +8,7 @@ import json
 import pathlib
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -71,8 +72,8 @@ def with_folder(folder):
     np.save(folder / "y.npy", want)
 
     tune = ["tune", model, "--threads", 1, "--db", db, "--json"]
-    for mode in ("random", "evolutionary", "model"):
-        done = call(*tune, "--trials", 24, "--mode", mode, "--report", folder / f"{mode}.html")
+    for mode, *space in (("random",), ("evolutionary",), ("model",), ("random", "--space", "sketches"), ("model", "--space", "all")):
+        done = call(*tune, "--trials", 24, "--mode", mode, *space, "--report", folder / f"{mode}.html")
         answer = json.loads(done.stdout)
         expect(done.stderr == "", f"standard error is quiet when it is no terminal: {done.stderr}")
         expect(answer["trials"] >= 24 - len(answer["tasks"]), f"{mode}: {answer['trials']} trials")
@@ -81,6 +82,7 @@ def with_folder(folder):
         expect(log and all(b <= a for a, b in zip(log, log[1:])), f"the log rises: {log}")
         for task in answer["tasks"]:
             expect(task["best_us"] <= task["default_us"] or not task["trials"], f"regret: {task}")
+            expect("sketch" not in task["default_point"], f"the rules' choice is the first trial: {task}")
         page = (folder / f"{mode}.html").read_text()
         expect("<svg" in page and "http" not in page.replace("http://www.w3.org", ""), "the page stands alone")
 
@@ -91,27 +93,49 @@ def with_folder(folder):
     trials = [json.loads(line) for line in call("db", "export", db).stdout.splitlines()]
     statuses = {entry["status"] for entry in trials if entry["record"] == "trial"}
     expect("wrong result" not in statuses and "crash" not in statuses, f"statuses: {statuses}")
-    import sqlite3
-
     kernels = {entry["kernel"] for entry in trials if entry["record"] == "kernel"}
-    wanted = {}
-    for entry in trials:
-        if entry["record"] == "trial" and entry["status"] == "ok" and entry["number"] > 0:
-            wanted[entry["kernel"]] = entry
-    connection = sqlite3.connect(db)
-    for kernel, entry in wanted.items():
-        connection.execute(
-            "INSERT OR REPLACE INTO choices VALUES(?,?,1,'rule point',?,?,?,1,2,30,30,'won','2026-01-01T00:00:00Z')",
-            (kernel, entry["machine"], entry["schedule"], entry["knob_format"], entry["rule_version"]),
-        )
-    connection.commit()
-    connection.close()
-    expect(wanted and set(wanted) <= kernels, "trials belong to kernels")
-    call("compile", model, "--threads", 1, "--db", db, "-o", folder / "tuned.so")
+    expect({entry["kind"] for entry in trials if entry["record"] == "trial"} == {"rule point", "trace"}, "kinds of schedules")
     call("compile", model, "--threads", 1, "-o", folder / "plain.so")
-    rules = [k["rule"] for k in json.loads(call("inspect", folder / "tuned.so", "--json").stdout)["kernels"]]
-    expect(any("{" in rule for rule in rules), f"inspect shows which kernels are tuned: {rules}")
-    for module in ("tuned.so", "plain.so"):
+    modules = ["plain.so"]
+    for kind in ("trace", "rule point"):
+        wanted = {}
+        for entry in trials:
+            if entry["record"] == "trial" and entry["status"] == "ok" and entry["number"] > 0 and entry["kind"] == kind:
+                wanted[entry["kernel"]] = entry
+        connection = sqlite3.connect(db)
+        connection.execute("DELETE FROM choices")
+        for kernel, entry in wanted.items():
+            connection.execute(
+                "INSERT OR REPLACE INTO choices VALUES(?,?,1,?,?,?,?,1,2,30,30,'won','2026-01-01T00:00:00Z')",
+                (kernel, entry["machine"], kind, entry["schedule"], entry["knob_format"], entry["rule_version"]),
+            )
+        connection.commit()
+        connection.close()
+        expect(wanted and set(wanted) <= kernels, "trials belong to kernels")
+        modules.append(f"tuned {kind}.so")
+        call("compile", model, "--threads", 1, "--db", db, "-o", folder / modules[-1])
+        rules = [k["rule"] for k in json.loads(call("inspect", folder / modules[-1], "--json").stdout)["kernels"]]
+        mark = "sketch." if kind == "trace" else "{"
+        expect(sum(mark in rule for rule in rules) >= len(wanted) / 2, f"inspect shows which kernels are tuned: {rules}")
+        shown = call("db", "show", db).stdout
+        expect((mark in shown) and " used " in shown, f"db show names the schedules: {shown}")
+        if kind == "trace":
+            expect("sketch." in call("explain", model, "--threads", 1, "--db", db).stdout, "explain names the sketch")
+            answer = json.loads(call("bench", folder / modules[-1], "--threads", 1, "--kernels", "--repeat", 3, "--json").stdout)
+            expect("sketch." in json.dumps(answer), f"bench --kernels names the sketch: {answer}")
+            # The trace itself is another form of the same: a file of another form, or none at all, gives the default and a reason.
+            for column, value, reason in (("knob_format", 99, "trace of form 99"), ("payload", "unroll(i0", "expected")):
+                connection = sqlite3.connect(db)
+                kept = connection.execute(f"SELECT kernel, {column} FROM choices").fetchall()
+                connection.execute(f"UPDATE choices SET {column} = ?", (value,))
+                connection.commit()
+                text = call("compile", model, "--threads", 1, "--db", db, "--emit", "program", "-o", "-").stdout
+                expect(reason in text and "sketch." not in text, f"{column}={value} is refused with a reason: {text[:2000]}")
+                for kernel, old in kept:
+                    connection.execute(f"UPDATE choices SET {column} = ? WHERE kernel = ?", (old, kernel))
+                connection.commit()
+                connection.close()
+    for module in modules:
         call("run", folder / module, "--input", f"x=@{folder / 'x.npy'}", "--expected-output", f"y=@{folder / 'y.npy'}")
     call("bench", model, "--threads", 1, "--db", db, "--repeat", 3)
     expect("{" in call("explain", model, "--threads", 1, "--db", db).stdout, "explain shows which kernels are tuned")

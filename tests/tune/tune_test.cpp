@@ -12,6 +12,7 @@
 #include "expr/canonical.h"
 #include "loop/printer.h"
 #include "schedule/schedule.h"
+#include "schedule/sketch.h"
 #include "support/error.h"
 #include "tune/cost_model.h"
 #include "tune/features.h"
@@ -127,7 +128,7 @@ TEST(Records, OfOtherVersionsAreRefusedWithAReason) {
   EXPECT_FALSE(usable_point(payload, why));
   EXPECT_NE(why.find("form"), std::string::npos);
   payload = payload_of(point);
-  payload.kind = "trace";
+  payload.kind = "spell";
   EXPECT_FALSE(usable_point(payload, why));
   payload = payload_of({"no_such_rule", {}});
   EXPECT_FALSE(usable_point(payload, why));
@@ -142,6 +143,61 @@ TEST(Records, OfOtherVersionsAreRefusedWithAReason) {
   const auto illegal = apply_point({"register_tile", {{"vectors", 99}}}, *matmul(8, 32, 16), target);
   ASSERT_TRUE(std::holds_alternative<Declined>(illegal));
   EXPECT_NE(std::get<Declined>(illegal).reason.find("vectors=99"), std::string::npos);
+}
+
+// What a file or a worker may say instead of a schedule: read with a reason or refused, and never more than that.
+TEST(Records, TracesAreReadBackOrRefused) {
+  const Target target = one_thread();
+  const auto definition = matmul(24, 40, 20);
+  const SketchList list = make_sketches(*definition, target);
+  ASSERT_FALSE(list.sketches.empty());
+  std::string why;
+  const KnobPoint point = trace_point(list.sketches[0].name, list.sketches[0].steps);
+  SchedulePayload payload = payload_of(point);
+  EXPECT_EQ(payload.kind, "trace");
+  EXPECT_EQ(usable_point(payload, why), point);
+  payload.knob_format = kTraceFormat + 1;
+  EXPECT_FALSE(usable_point(payload, why));
+  EXPECT_NE(why.find("trace of form"), std::string::npos);
+  // Without the sketch's name it is a schedule all the same.
+  const auto nameless = parse_trace_point(point.trace, why);
+  ASSERT_TRUE(nameless) << why;
+  EXPECT_EQ(nameless->rule, "trace");
+  EXPECT_TRUE(std::holds_alternative<ScheduledKernel>(apply_trace_point(*nameless, *definition, target)));
+  for (const std::string& text : {std::string(), std::string("// sketch.tile\n"), std::string("split(i0"),
+                                  std::string("u = sample_categorical([1, 2])"), std::string(40000, ' '),
+                                  std::string("no_such_primitive(i0)"), std::string(20000, '[')})
+    EXPECT_FALSE(parse_trace_point(text, why)) << text.substr(0, 60);
+  std::string long_one;
+  for (int i = 0; i < 400; ++i) long_one += "set_scope(acc, register)\n";
+  EXPECT_FALSE(parse_trace_point(long_one, why));
+  // Legal steps that ask for too much, steps on another kernel's loops, and a schedule that is not finished.
+  for (const char* text : {"unroll(i0)\nunroll(i1)\nunroll(r0)", "unroll(i9)", "parallel(r0)",
+                           "set_scope(y, register)", "transform_layout(p0, (i, k) -> [k, i])",
+                           "store_at(acc, i0)", "bind(i0, threadIdx)", "at = sample_compute_location(acc) decided [7]",
+                           "a, b, c, d, e, f, g, h = split(i0, [_, 9999, 9999, 9999, 1, 1, 1, 1])\nunroll(b)",
+                           "transform_layout(p1, (k, j) -> [floordiv(k, 7), floormod(k, 7), j, floormod(j, 3)])"}) {
+    const auto read = parse_trace_point(text, why);
+    ASSERT_TRUE(read) << text << ": " << why;
+    const auto answer = apply_trace_point(*read, *definition, target);
+    ASSERT_TRUE(std::holds_alternative<Declined>(answer)) << text;
+    EXPECT_FALSE(std::get<Declined>(answer).reason.empty());
+  }
+  // Bytes changed at random.
+  const std::string text = trace_point_text(point);
+  std::mt19937 random(11);
+  int taken = 0;
+  for (int i = 0; i < 1500; ++i) {
+    std::string bytes = text;
+    for (size_t change = 1 + random() % 3; change > 0; --change) {
+      const size_t at = random() % bytes.size();
+      if (random() % 3 == 0) bytes.erase(at, 1 + random() % 20);
+      else bytes[at] = text[random() % text.size()];
+    }
+    const auto read = parse_trace_point(bytes, why);
+    if (read) taken += std::holds_alternative<ScheduledKernel>(apply_trace_point(*read, *definition, target));
+  }
+  EXPECT_GT(taken, 0);
 }
 
 TEST(Records, AProgramTakesThePointAndSaysSo) {
@@ -178,6 +234,15 @@ TEST(Records, AProgramTakesThePointAndSaysSo) {
   EXPECT_EQ(rule_name_of(tuned.rule), "register_tile");
   EXPECT_NE(tuned.rule.find("{rows="), std::string::npos) << tuned.rule;
   EXPECT_NE(print(tuned.program), print(schedule({}).program));
+  // A sketch's schedule in the place of the rule's, under the sketch's name.
+  const Sketch sketch = make_sketches(*definition, target).sketches.at(0);
+  const Kernel sketched = schedule({trace_point(sketch.name, sketch.steps), ""});
+  EXPECT_TRUE(sketched.rule.starts_with("sketch.tile{vectors=")) << sketched.rule;
+  EXPECT_NE(print(sketched.program), print(schedule({}).program));
+  const Kernel unfit = schedule({KnobPoint{"trace", {}, "unroll(i77)\n"}, ""});
+  EXPECT_EQ(unfit.rule, "register_tile");
+  ASSERT_FALSE(unfit.refused.empty());
+  EXPECT_NE(unfit.refused[0].find("no loop 'i77'"), std::string::npos) << unfit.refused[0];
   const Kernel refused = schedule({KnobPoint{"register_tile", {{"rows", 1000}}}, ""});
   EXPECT_EQ(refused.rule, "register_tile");
   ASSERT_FALSE(refused.refused.empty());
@@ -187,9 +252,13 @@ TEST(Records, AProgramTakesThePointAndSaysSo) {
 TEST(Search, ProposesWhatIsNewAndLegal) {
   const Target target = one_thread();
   const auto definition = matmul(32, 64, 16);
-  const SearchSpace space(*definition, target);
+  for (const SpaceKind kind : {SpaceKind::kTemplates, SpaceKind::kSketches, SpaceKind::kAll}) {
+  const SearchSpace space(*definition, target, kind);
   ASSERT_TRUE(space.preferred());
+  EXPECT_EQ(space.preferred()->rule, "register_tile") << "the rules' choice is the first trial in all spaces";
   EXPECT_GT(space.size(), 1000);
+  EXPECT_EQ(space.spaces().empty(), kind == SpaceKind::kSketches);
+  EXPECT_EQ(space.sketches().empty(), kind == SpaceKind::kTemplates);
   for (const SearchMode mode : {SearchMode::kRandom, SearchMode::kEvolutionary, SearchMode::kModel}) {
     Search search(space, mode, 5), same(space, mode, 5);
     search.told(*space.preferred(), 10);
@@ -214,6 +283,7 @@ TEST(Search, ProposesWhatIsNewAndLegal) {
       }
     }
     EXPECT_GE(texts.size(), 20u);
+  }
   }
 }
 
@@ -361,6 +431,48 @@ TEST(KernelBench, ComparesAndHoldsResults) {
   }
   EXPECT_EQ(trials.back().status, "refused");
   EXPECT_NE(trials.back().detail.find("vectors=77"), std::string::npos);
+}
+
+// y[m] = max over k of exp(x[m, k] - t[m]), then one more: a reduction along memory, as softmax has them.
+std::shared_ptr<const TensorProgram> rows(int64_t m, int64_t k) {
+  auto program = std::make_shared<TensorProgram>();
+  program->name = "rows";
+  const BufferPtr x = make_buffer("x", DType::kF32, {m, k});
+  const BufferPtr t = make_buffer("t", DType::kF32, {m});
+  const BufferPtr s = make_buffer("s", DType::kF32, {m});
+  const BufferPtr y = make_buffer("y", DType::kF32, {m});
+  program->params = {{x, {}, false}, {t, {}, false}};
+  Body sum;
+  sum.axes = make_axes("i", s->shape);
+  sum.reduce_axes = make_axes("k", {Expr(k)});
+  sum.combiner = Combiner::kSum;
+  sum.value = unary(UnaryOp::kExp, load(x, {sum.axes[0].var, sum.reduce_axes[0].var}) - load(t, {sum.axes[0].var}));
+  Body last;
+  last.axes = make_axes("j", y->shape);
+  last.value = load(s, {last.axes[0].var}) + const_float(DType::kF32, 1);
+  program->stages = {{s, {}, sum}, {y, {}, last}};
+  return program;
+}
+
+// Results of code made from sketches against the default's.
+TEST(KernelBench, SketchesComputeWhatTheDefaultDoes) {
+  Target target = one_thread();
+  for (const int threads : {1, 2}) {
+    target.num_threads = threads;
+    for (const auto& definition : {matmul(23, 45, 19), matmul(7, 130, 33), rows(13, 100), rows(5, 37)}) {
+      LocalMeasurer measurer(target, {});
+      const MeasuredKernel kernel{structural_hash(canonical_text(*definition)), definition};
+      const SearchSpace space(*definition, target, SpaceKind::kSketches);
+      ASSERT_FALSE(space.sketches().empty());
+      std::mt19937_64 random(4);
+      std::vector<KnobPoint> points = space.first_points();
+      while (points.size() < 6)
+        if (KnobPoint point = space.random_point(random); is_trace(point)) points.push_back(std::move(point));
+      const auto trials = measurer.measure(kernel, *space.preferred(), points, false);
+      for (size_t i = 0; i < trials.size(); ++i)
+        EXPECT_EQ(trials[i].status, "ok") << trials[i].detail << " at " << points[i].trace;
+    }
+  }
 }
 
 TEST(KernelBench, ACrashOrAHangCostsOneTrial) {

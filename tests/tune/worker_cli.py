@@ -151,12 +151,12 @@ def refusals(folder, token, model):
 def hostile(folder, token, model):
     """What is not the protocol ends its own connection, and nothing else."""
     secret = token.read_text().strip()
-    hello = {"tessera": 1, "token": secret}
+    hello = {"tessera": 2, "token": secret}
     worker = Worker(token, "--max-size", "65536", "--build-limit", "10")
     try:
         for wrong in ("", "x", secret + "x", secret[:-1], "a" * len(secret)):
-            expect(worker.talk({"tessera": 1, "token": wrong})[0].get("error") == "the token is wrong", f"token {wrong!r}")
-        expect("error" in worker.talk({"tessera": 1})[0], "no token at all")
+            expect(worker.talk({"tessera": 2, "token": wrong})[0].get("error") == "the token is wrong", f"token {wrong!r}")
+        expect("error" in worker.talk({"tessera": 2})[0], "no token at all")
         expect("protocol" in worker.talk({"tessera": 99, "token": secret})[0].get("error", ""), "another protocol")
         expect("error" in worker.talk(b"\x00\xff not json")[0], "no JSON")
         expect("of at most" in worker.talk(raw=struct.pack(">I", 2**31)).get("error", ""), "a greeting of 2 GiB")

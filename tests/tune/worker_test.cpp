@@ -5,6 +5,7 @@
 #include "expr/canonical.h"
 #include "support/error.h"
 #include "tune/channel.h"
+#include "schedule/sketch.h"
 #include "tune/worker_protocol.h"
 
 namespace tessera {
@@ -89,7 +90,10 @@ TEST(WorkerProtocol, MessagesComeBackAsTheyWere) {
   ASSERT_TRUE(hello) << why;
   EXPECT_EQ(hello->machine.facts, "facts");
   EXPECT_EQ(hello->most_bytes, 4096);
-  const WorkerJob job{kKernel, 2, {"injective", {}}, {{"register_tile", {{"rows", 4}}}, {"injective", {}}}, true, 2.5};
+  const auto trace = parse_trace_point("// sketch.map\nu = sample_categorical([1, 2]) decided [2]\nunroll(i0)\n", why);
+  ASSERT_TRUE(trace) << why;
+  const WorkerJob job{
+      kKernel, 2, {"injective", {}}, {{"register_tile", {{"rows", 4}}}, *trace, {"injective", {}}}, true, 2.5};
   const auto read = parse_job(to_message(job), why);
   ASSERT_TRUE(read) << why;
   EXPECT_EQ(read->kernel, job.kernel);
@@ -123,6 +127,8 @@ TEST(WorkerProtocol, WhatIsNoneIsAReason) {
                                                                                  {"\"seconds\":1", "\"seconds\":-1"},
                                                                                  {"[\"injective\"]", "[]"},
                                                                                  {"[\"injective\"]", "[\"in{ject\"]"},
+                                                                                 {"[\"injective\"]", "[\"// a\\nb(\"]"},
+                                                                                 {"[\"injective\"]", "[\"//\"]"},
                                                                                  {"[\"injective\"]", "7"},
                                                                                  {"false", "null"}}) {
     std::string text = good;
