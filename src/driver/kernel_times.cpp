@@ -70,6 +70,7 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
         roofline_of(kernel.flops, kernel.bytes, seconds / static_cast<double>(time.calls), peaks, model.num_threads());
     list.push_back({{"index", time.kernel},
                     {"nodes", kernel.name},
+                    {"rule", kernel.rule},
                     {"calls", time.calls},
                     {"us", time.median_us},
                     {"percent", total > 0 ? 100 * time.median_us / total : 0},
@@ -109,6 +110,7 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
                    {"GB/s", Align::kRight},
                    {"bound"},
                    {"% of bound", Align::kRight},
+                   {"rule", Align::kLeft, 40},
                    {"nodes"}});
   const auto number = [](const json& value, std::string (*text)(double)) {
     return value.get<double>() < 0 ? std::string("?") : text(value.get<double>());
@@ -121,7 +123,8 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
                fmt::format("{:.1f}", row.at("percent_of_peak").get<double>()),
                fmt::format("{:.1f}", row.at("gbytes").get<double>()),
                computes ? "compute" : "memory (" + row.at("level").get<std::string>() + ")",
-               fmt::format("{:.0f}", row.at("percent_of_bound").get<double>()), row.at("nodes").get<std::string>()});
+               fmt::format("{:.0f}", row.at("percent_of_bound").get<double>()), row.at("rule").get<std::string>(),
+               row.at("nodes").get<std::string>()});
   }
   std::string text = table.to_string(style);
   text += fmt::format("measured peak on {} thread{}: {:.1f} GFLOP/s; reading", roofline.at("threads").get<int>(),

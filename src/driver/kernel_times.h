@@ -24,7 +24,7 @@ std::vector<KernelTime> time_kernels(Model& model, int runs);
 // Quick: about half a second. For `threads` threads and for one.
 MachinePeaks measure_roofline(int threads);
 
-// One entry for each kernel: index, nodes, calls, us, percent (of the sum), flops, bytes (of all calls), gflops,
+// One entry for each kernel: index, nodes, rule, calls, us, percent (of the sum), flops, bytes (of all calls), gflops,
 // gbytes, percent_of_peak, percent_of_bound, bound ("compute", or "memory"), level.
 nlohmann::json kernels_json(const Model& model, const std::vector<KernelTime>& times, const MachinePeaks& peaks);
 // The machine's side of it: threads, peak_gflops, and the bandwidth of each level.

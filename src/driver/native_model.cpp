@@ -4,6 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "driver/api_values.h"
 #include "package/value_json.h"
 #include "runtime/core/module_loader.h"
@@ -53,7 +55,8 @@ class NativeModel : public Model {
       outputs_.push_back(tensor_info_of(info));
     tessera_kernel_info kernel;
     for (int i = 0; tessera_module_kernel(module_.get(), i, &kernel) == TESSERA_OK; ++i)
-      kernels_.push_back({kernel.name, kernel.flops, kernel.bytes});
+      kernels_.push_back({kernel.name, kernel.flops, kernel.bytes, ""});
+    note_rules();
   }
 
   const std::string& name() const override { return name_; }
@@ -161,6 +164,22 @@ class NativeModel : public Model {
   }
 
  private:
+  // The rules are in the metadata, by calls; a module without them has kernels all the same.
+  void note_rules() {
+    const ModuleFile& file = module_->file;
+    const auto metadata =
+        nlohmann::json::parse(file.metadata(), file.metadata() + file.footer.metadata_size, nullptr, false);
+    if (!metadata.is_object() || !metadata.contains("calls") || !metadata.contains("kernels")) return;
+    const auto& calls = metadata.at("calls");
+    const auto& entries = metadata.at("kernels");
+    if (!calls.is_array() || !entries.is_array()) return;
+    for (size_t i = 0; i < std::min(calls.size(), entries.size()); ++i) {
+      if (!calls[i].is_number_unsigned() || calls[i].get<size_t>() >= kernels_.size()) continue;
+      const auto rule = entries[i].is_object() ? entries[i].find("rule") : entries[i].end();
+      if (rule != entries[i].end() && rule->is_string()) kernels_[calls[i].get<size_t>()].rule = rule->get<std::string>();
+    }
+  }
+
   // Where values stand, as the module's metadata says; read when it is first asked for.
   const std::vector<ValuePlace>& places() const {
     if (!places_) {
