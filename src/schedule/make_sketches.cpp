@@ -235,6 +235,47 @@ void pack_constants(TraceWriter& writer, const TensorProgram& kernel, const Stmt
   }
 }
 
+// Operands that are no weights, that all rows of a tile share, and that lie in memory along one loop: copied to where the
+// tile's vectors lie one behind the other, at a place that is sampled. Answers whether there are any.
+bool pack_operands(TraceWriter& writer, const TensorProgram& kernel, const Stmt& update, const OutputAxes& axes) {
+  bool any = false;
+  for (size_t p = 0; p < kernel.params.size(); ++p) {
+    if (kernel.params[p].is_constant) continue;
+    const std::string name = fmt::format("p{}", p);
+    std::vector<Expr> loads;
+    for (const Expr& load : loads_of(update->value))
+      if (load->buffer->name == name) loads.push_back(load);
+    if (loads.size() != 1) continue;
+    const std::vector<Expr>& indices = loads[0]->operands;
+    size_t along = indices.size();
+    bool shared = true;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      if (mentions(indices[d], axes.vector)) {
+        shared = shared && along == indices.size() && indices[d]->kind == ExprKind::kVar;
+        along = d;
+      }
+      for (size_t r = 0; r < std::min<size_t>(axes.rows.size(), 2); ++r)
+        shared = shared && !mentions(indices[d], axes.rows[r].name);
+    }
+    if (!shared || along == indices.size()) continue;
+    any = true;
+    const std::string copy = writer.line("{0}_pack = cache_read({0}, local)", name)[0];
+    writer.line("place{} = sample_compute_location({}) decided [-1]", p, copy);
+    writer.line("compute_at({}, place{})", copy, p);
+    std::vector<std::string> vars, index = {fmt::format("floordiv(d{}, {})", along, axes.lanes)};
+    for (size_t d = 0; d < indices.size(); ++d) {
+      vars.push_back(fmt::format("d{}", d));
+      if (d != along) index.push_back(vars.back());
+    }
+    index.push_back(fmt::format("floormod(d{}, {})", along, axes.lanes));
+    writer.line("transform_layout({}, ({}) -> [{}])", copy, fmt::join(vars, ", "), fmt::join(index, ", "));
+    if (along + 1 < indices.size()) continue;
+    const Names parts = writer.line("{0}_v, {0}_l = split({0}, [_, {1}])", fmt::format("{}_{}", copy, along), axes.lanes);
+    writer.line("vectorize({})", parts[1]);
+  }
+  return any;
+}
+
 // The loops over the output, the outermost two joined for threads.
 void join_for_threads(TraceWriter& writer, const Target& target, const Names& outer) {
   if (target.num_threads < 2 || outer.empty()) return;
@@ -245,8 +286,11 @@ void join_for_threads(TraceWriter& writer, const Target& target, const Names& ou
   writer.line("parallel({})", parts[0]);
 }
 
-// A tile of sums in registers: `channels_outside` has the loops over windows inside of those over channels.
-Made tile_sketch(const TensorProgram& kernel, const Target& target, bool channels_outside) {
+enum class TileKind : uint8_t { kPlain, kWindowsInside, kPackedOperands };
+
+// A tile of sums in registers.
+Made tile_sketch(const TensorProgram& kernel, const Target& target, TileKind kind) {
+  const bool channels_outside = kind == TileKind::kWindowsInside;
   TraceWriter writer(kernel, target);
   const NaiveNest nest = nest_of(writer.program());
   if (!nest.update) return Declined{"the kernel does not reduce"};
@@ -382,6 +426,8 @@ Made tile_sketch(const TensorProgram& kernel, const Target& target, bool channel
 
   for (const std::string& loop : inner) order.push_back(loop + "_before");
   if (order.size() > 1) writer.line("reorder([{}])", fmt::join(order, ", "));
+  if (kind == TileKind::kPackedOperands && !pack_operands(writer, kernel, nest.update, axes))
+    return Declined{"no operand but weights is shared by all rows of a tile and lies along the lanes' axis"};
   writer.line("predicate({}.update)", acc->name);
   for (const std::string& loop : copied) writer.line("unroll({})", loop);
   for (const char* suffix : {"_before_init", "_before", ""})
@@ -487,8 +533,9 @@ SketchList make_sketches(const TensorProgram& kernel, const Target& target) {
     result.declined.emplace_back("sketch: a run decides about sizes");
     return result;
   }
-  add("sketch.tile", [&] { return tile_sketch(kernel, target, false); });
-  add("sketch.tile_windows", [&] { return tile_sketch(kernel, target, true); });
+  add("sketch.tile", [&] { return tile_sketch(kernel, target, TileKind::kPlain); });
+  add("sketch.tile_windows", [&] { return tile_sketch(kernel, target, TileKind::kWindowsInside); });
+  add("sketch.tile_packed", [&] { return tile_sketch(kernel, target, TileKind::kPackedOperands); });
   add("sketch.rfactor", [&] { return rfactor_sketch(kernel, target); });
   add("sketch.map", [&] { return map_sketch(kernel, target); });
   return result;

@@ -72,10 +72,16 @@ std::vector<TraceStep> decided(std::vector<TraceStep> steps, const Schedule& sch
 std::optional<KnobPoint> drawn(const std::string& name, const std::vector<TraceStep>& steps,
                                const TensorProgram& kernel, const Target& target, std::mt19937_64& random,
                                std::string& why) {
+  constexpr double kMostWork = 4;
+  const double work = executed_stores(sketch_schedule(kernel, target).program());
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     try {
       const Schedule schedule = replayed(steps, kernel, target, &random);
       if (why = sketch_objection(schedule, target); !why.empty()) continue;
+      if (executed_stores(schedule.program()) > kMostWork * work) {
+        why = "a stage is computed far too often";
+        continue;
+      }
       return trace_point(name, decided(steps, schedule));
     } catch (const UserError& error) {
       why = reason_of(error);

@@ -64,6 +64,14 @@ void visit_expanded(const Stmt& s, double copies, int lanes, double& stores) {
   for (const Stmt& child : s->stmts) visit_expanded(child, copies, lanes, stores);
 }
 
+double count_executed(const Stmt& s, double times) {
+  if (s->kind == StmtKind::kStore) return times;
+  if (s->kind == StmtKind::kFor) times *= static_cast<double>(as_int(s->extent).value_or(1));
+  double stores = 0;
+  for (const Stmt& child : s->stmts) stores += count_executed(child, times);
+  return stores;
+}
+
 double bytes_of(const Buffer& buffer) {
   double elements = 1;
   for (const Expr& dim : buffer.shape) elements *= static_cast<double>(as_int(dim).value_or(1));
@@ -107,6 +115,8 @@ std::string sketch_objection(const Schedule& schedule, const Target& target) {
   if (memory > kMostMemory) return fmt::format("{:.0f} bytes of memory are to be allocated", memory);
   return "";
 }
+
+double executed_stores(const LoopProgram& program) { return count_executed(program.body, 1); }
 
 int64_t register_vectors(const Schedule& schedule, const Target& target) {
   double bytes = 0;

@@ -18,6 +18,9 @@ Schedule sketch_schedule(const TensorProgram& kernel, const Target& target);
 // proportion. Empty when it may.
 std::string sketch_objection(const Schedule& schedule, const Target& target);
 
+// Stores that one call executes, about: of two schedules of one kernel, how much one computes again and again.
+double executed_stores(const LoopProgram& program);
+
 // Vectors of registers that the allocations in registers take.
 int64_t register_vectors(const Schedule& schedule, const Target& target);
 

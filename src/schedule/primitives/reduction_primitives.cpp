@@ -278,10 +278,25 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
             update->value->kind == ExprKind::kFma ? fma(update->value->operands[0], update->value->operands[1], old)
                                                   : combine_values(old, reduction->value));
   const Stmt work = nest(guard ? if_then(guard, add) : add, true, true);
-  const Stmt finish =
-      copied(nest(store(buffer, update->indices, combine_values(load(buffer, update->indices), load(partial, at))),
-                  false, false),
-             loops, "_final");
+  // Conditions on what is reduced leave out terms; others say which sums there are.
+  Stmt combine_one = store(buffer, update->indices, combine_values(load(buffer, update->indices), load(partial, at)));
+  std::vector<Expr> conditions;
+  if (guard) split_conjunction(guard, conditions);
+  for (const Expr& condition : conditions) {
+    bool on_reduced = false, on_others = false;
+    walk(condition, [&](const Expr& e) {
+      if (e->kind != ExprKind::kVar) return;
+      const bool reduced_var = std::any_of(loops.begin(), loops.end(), [&](const Stmt& loop) {
+        return is_reduced(loop) && loop->var.same_node(e);
+      });
+      (reduced_var ? on_reduced : on_others) = true;
+    });
+    if (on_reduced && on_others)
+      refuse(refusal::kStructure, fmt::format("rfactor: the condition '{}' is about what is reduced and about the sum",
+                                              to_string(condition)));
+    if (!on_reduced) combine_one = if_then(condition, combine_one);
+  }
+  const Stmt finish = copied(nest(combine_one, false, false), loops, "_final");
   LoopProgram next = program_;
   next.body = replaced(path.prefix(first + 1), alloc(partial, seq({init, work, finish})));
   commit(with_unique_names(next).body, {{name}, "rfactor", {TraceArg::name(block), TraceArg::name(loop_name)}, {}, {}});
