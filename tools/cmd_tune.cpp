@@ -34,7 +34,8 @@ namespace {
 struct TuneCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, budget, only, mode = "evolutionary", space = "templates", report, cost_model = "pretrained", save_model;
+  std::string model, budget, only, mode = "evolutionary", space = "templates", report, cost_model = "pretrained",
+                                   save_model;
   std::vector<std::string> workers;
   std::string token;
   bool no_local = false;

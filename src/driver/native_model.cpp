@@ -176,7 +176,8 @@ class NativeModel : public Model {
     for (size_t i = 0; i < std::min(calls.size(), entries.size()); ++i) {
       if (!calls[i].is_number_unsigned() || calls[i].get<size_t>() >= kernels_.size()) continue;
       const auto rule = entries[i].is_object() ? entries[i].find("rule") : entries[i].end();
-      if (rule != entries[i].end() && rule->is_string()) kernels_[calls[i].get<size_t>()].rule = rule->get<std::string>();
+      if (rule != entries[i].end() && rule->is_string())
+        kernels_[calls[i].get<size_t>()].rule = rule->get<std::string>();
     }
   }
 

@@ -1,5 +1,5 @@
-// A kernel's definition as plain nested serial loops over logical indices: the meaning of the kernel, and what schedules
-// of primitives begin from.
+// A kernel's definition as plain nested serial loops over logical indices: the meaning of the kernel, and what
+// schedules of primitives begin from.
 #pragma once
 
 #include "expr/tensor_program.h"
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// The loops over the output's axes, then those over what is reduced; an accumulator "acc" per output element. Parameters
-// have their physical shapes.
+// The loops over the output's axes, then those over what is reduced; an accumulator "acc" per output element.
+// Parameters have their physical shapes.
 LoopProgram naive_loops(const TensorProgram& program);
 
 }  // namespace tessera

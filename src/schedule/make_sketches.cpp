@@ -140,7 +140,7 @@ using Made = std::variant<std::vector<TraceStep>, Declined>;
 struct OutputAxes {
   std::string vector;
   int64_t extent = 1, lanes = 1;
-  std::vector<LoopFact> rows;   // longer than 1, the innermost in memory first
+  std::vector<LoopFact> rows;  // longer than 1, the innermost in memory first
   std::vector<std::string> ones;
 };
 
@@ -174,10 +174,10 @@ std::variant<OutputAxes, Declined> output_axes(const NaiveNest& nest, int64_t la
 
 // Digits of a parameter's dimensions in the order in which a tile reads them: "floordiv(o, (vectors * 16)), k, ...".
 struct PackOrder {
-  std::vector<std::string> outer;               // loops, outermost first, that choose whole dimensions
-  std::map<std::string, std::string> within;    // of the loops in the tile: what one tile covers, as text
-  std::vector<std::string> inner;               // loops in the tile, outermost first
-  std::string lanes_of;                         // the one that has lanes
+  std::vector<std::string> outer;             // loops, outermost first, that choose whole dimensions
+  std::map<std::string, std::string> within;  // of the loops in the tile: what one tile covers, as text
+  std::vector<std::string> inner;             // loops in the tile, outermost first
+  std::string lanes_of;                       // the one that has lanes
   int64_t lanes = 1;
   std::string vectors = "1";
   std::map<std::string, int64_t> blocks;  // of reduced loops that are walked block by block
@@ -207,8 +207,7 @@ void pack_constants(TraceWriter& writer, const TensorProgram& kernel, const Stmt
     if (!plain || !in_tile) continue;
     std::vector<std::string> index;
     for (const std::string& loop : order.inner)
-      if (dim_of.contains(loop))
-        index.push_back(fmt::format("floordiv({}, {})", dim_of[loop], order.within.at(loop)));
+      if (dim_of.contains(loop)) index.push_back(fmt::format("floordiv({}, {})", dim_of[loop], order.within.at(loop)));
     std::vector<std::string> last;
     for (const std::string& entry : order.outer) {
       // "r0/16" and "r0%16" are parts of a loop that is walked block by block.
@@ -217,8 +216,8 @@ void pack_constants(TraceWriter& writer, const TensorProgram& kernel, const Stmt
       if (dim == dim_of.end()) continue;
       if (cut == std::string::npos) index.push_back(dim->second);
       else
-        index.push_back(fmt::format("{}({}, {})", entry[cut] == '/' ? "floordiv" : "floormod", dim->second,
-                                    entry.substr(cut + 1)));
+        index.push_back(
+            fmt::format("{}({}, {})", entry[cut] == '/' ? "floordiv" : "floormod", dim->second, entry.substr(cut + 1)));
     }
     for (const std::string& loop : order.inner) {
       const auto dim = dim_of.find(loop);
@@ -235,8 +234,8 @@ void pack_constants(TraceWriter& writer, const TensorProgram& kernel, const Stmt
   }
 }
 
-// Operands that are no weights, that all rows of a tile share, and that lie in memory along one loop: copied to where the
-// tile's vectors lie one behind the other, at a place that is sampled. Answers whether there are any.
+// Operands that are no weights, that all rows of a tile share, and that lie in memory along one loop: copied to where
+// the tile's vectors lie one behind the other, at a place that is sampled. Answers whether there are any.
 bool pack_operands(TraceWriter& writer, const TensorProgram& kernel, const Stmt& update, const OutputAxes& axes) {
   bool any = false;
   for (size_t p = 0; p < kernel.params.size(); ++p) {
@@ -270,7 +269,8 @@ bool pack_operands(TraceWriter& writer, const TensorProgram& kernel, const Stmt&
     index.push_back(fmt::format("floormod(d{}, {})", along, axes.lanes));
     writer.line("transform_layout({}, ({}) -> [{}])", copy, fmt::join(vars, ", "), fmt::join(index, ", "));
     if (along + 1 < indices.size()) continue;
-    const Names parts = writer.line("{0}_v, {0}_l = split({0}, [_, {1}])", fmt::format("{}_{}", copy, along), axes.lanes);
+    const Names parts =
+        writer.line("{0}_v, {0}_l = split({0}, [_, {1}])", fmt::format("{}_{}", copy, along), axes.lanes);
     writer.line("vectorize({})", parts[1]);
   }
   return any;
@@ -279,8 +279,7 @@ bool pack_operands(TraceWriter& writer, const TensorProgram& kernel, const Stmt&
 // The loops over the output, the outermost two joined for threads.
 void join_for_threads(TraceWriter& writer, const Target& target, const Names& outer) {
   if (target.num_threads < 2 || outer.empty()) return;
-  const std::string joined =
-      outer.size() > 1 ? writer.line("fuse([{}])", fmt::join(outer, ", "))[0] : outer[0];
+  const std::string joined = outer.size() > 1 ? writer.line("fuse([{}])", fmt::join(outer, ", "))[0] : outer[0];
   const std::string piece = writer.number("piece", {1, 2, 4, 8, 16, 64}, 1);
   const Names parts = writer.line("{0}_t, {0}_s = split({0}, [_, {1}])", joined, piece);
   writer.line("parallel({})", parts[0]);
@@ -381,8 +380,8 @@ Made tile_sketch(const TensorProgram& kernel, const Target& target, TileKind kin
   for (size_t i = 0; i < windows.size(); ++i) {
     std::vector<int64_t> factors = {1, windows[i].extent};
     if (windows[i].extent == 1) factors = {1};
-    window_loops.push_back(cut(windows[i], fmt::format("copies{}", i), factors,
-                               i + 1 == windows.size() ? windows[i].extent : 1));
+    window_loops.push_back(
+        cut(windows[i], fmt::format("copies{}", i), factors, i + 1 == windows.size() ? windows[i].extent : 1));
   }
   const auto add_windows = [&] {
     for (size_t part = 0; part < 2; ++part)
@@ -431,8 +430,7 @@ Made tile_sketch(const TensorProgram& kernel, const Target& target, TileKind kin
   writer.line("predicate({}.update)", acc->name);
   for (const std::string& loop : copied) writer.line("unroll({})", loop);
   for (const char* suffix : {"_before_init", "_before", ""})
-    for (const std::string& loop : inner)
-      writer.line("{}({}{})", loop == v[2] ? "vectorize" : "unroll", loop, suffix);
+    for (const std::string& loop : inner) writer.line("{}({}{})", loop == v[2] ? "vectorize" : "unroll", loop, suffix);
   if (is_product_of_floats(nest.update)) writer.line("annotate({}.update, fma, 1)", acc->name);
   outer.resize(std::min(outer.size(), joinable + 2));
   join_for_threads(writer, target, outer);
@@ -446,13 +444,28 @@ Made rfactor_sketch(const TensorProgram& kernel, const Target& target) {
   if (!nest.update) return Declined{"the kernel does not reduce"};
   const BufferPtr acc = nest.update->buffer;
   const int64_t lanes = std::max<int64_t>(1, target.vector_bits() / dtype_bits(acc->dtype));
+  // Every operand that moves along the loop does so element by element.
+  const auto contiguous = [&](const LoopFact& loop) {
+    bool any = false;
+    for (const Expr& load : loads_of(nest.update->value)) {
+      if (load->buffer == acc || !mentions(load, loop.name)) continue;
+      for (size_t d = 0; d + 1 < load->operands.size(); ++d)
+        if (mentions(load->operands[d], loop.name)) return false;
+      bool plain = true;
+      walk(load->operands.back(), [&](const Expr& e) {
+        const bool sum = e->kind == ExprKind::kBinary && (e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub);
+        plain = plain && (sum || e->kind == ExprKind::kVar || !mentions(e, loop.name));
+      });
+      if (!plain) return false;
+      any = true;
+    }
+    return any;
+  };
   const LoopFact* along = nullptr;
   for (const LoopFact& loop : nest.reduced)
-    for (const Expr& load : loads_of(nest.update->value))
-      if (load->buffer != acc && !load->operands.empty() && mentions(load->operands.back(), loop.name) &&
-          loop.extent >= lanes && block_of(load, loop.name) == 1)
-        along = &loop;
-  if (!along) return Declined{"no reduced axis is as long as a vector and contiguous in an operand"};
+    if (loop.extent >= lanes && contiguous(loop)) along = &loop;
+  if (!along)
+    return Declined{"no reduced axis is as long as a vector and contiguous in all operands that move along it"};
   const int64_t blocks = (along->extent + lanes - 1) / lanes;
   const std::string vectors = writer.number("vectors", {1, 2, 3, 4, 6, 8}, std::min<int64_t>(blocks, 4));
   const std::string& k = along->name;
@@ -488,7 +501,8 @@ Made map_sketch(const TensorProgram& kernel, const Target& target) {
   const OutputAxes& axes = std::get<OutputAxes>(found);
   const int64_t lanes = std::min(axes.lanes, axes.extent);
   const int64_t blocks = (axes.extent + lanes - 1) / lanes;
-  const std::string vectors = writer.number("vectors", up_to(std::min<int64_t>(blocks, 8)), std::min<int64_t>(blocks, 4));
+  const std::string vectors =
+      writer.number("vectors", up_to(std::min<int64_t>(blocks, 8)), std::min<int64_t>(blocks, 4));
   const Names v = writer.line("{0}_0, {0}_1, {0}_2 = split({0}, [_, {1}, {2}])", axes.vector, vectors, lanes);
   Names outer = axes.ones, inner;
   for (size_t i = axes.rows.size(); i-- > 1;) outer.push_back(axes.rows[i].name);

@@ -19,9 +19,10 @@ constexpr std::string_view kHeader = "// ";
 constexpr int kAttempts = 24;  // for one draw that no primitive refuses and whose tile fits the registers
 
 bool is_sketch_name(std::string_view text) {
-  return text.size() > 1 && text.size() < 64 && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-  });
+  return text.size() > 1 && text.size() < 64 &&
+         std::all_of(
+             text.begin(), text.end(),
+             [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; });
 }
 
 int64_t count_statements(const Stmt& s) {
@@ -208,7 +209,8 @@ std::optional<KnobPoint> mutate_point(const KnobPoint& point, const TensorProgra
     why = "nothing is left to decide";
     return std::nullopt;
   }
-  for (size_t changes = 1 + random() % 3; changes > 0; --changes) mutate_step(steps[open[random() % open.size()]], random);
+  for (size_t changes = 1 + random() % 3; changes > 0; --changes)
+    mutate_step(steps[open[random() % open.size()]], random);
   return drawn(point.rule, steps, kernel, target, random, why);
 }
 

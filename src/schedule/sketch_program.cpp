@@ -139,8 +139,8 @@ ScheduledKernel finished_sketch(const Schedule& schedule, const TensorProgram& k
     BufferPtr& param = result.program.params[p];
     const bool output = p + 1 == result.program.params.size();
     const std::string& name = output ? kernel.output().out->name : kernel.params[p].buffer->name;
-    const auto packed = std::find_if(result.packed.begin(), result.packed.end(),
-                                     [&](const PackedParam& q) { return q.param == p; });
+    const auto packed =
+        std::find_if(result.packed.begin(), result.packed.end(), [&](const PackedParam& q) { return q.param == p; });
     BufferPtr named;
     if (packed != result.packed.end()) {
       named = make_buffer(name + "_packed", param->dtype, {packed->num_elements()});

@@ -204,8 +204,7 @@ void resolve_names(TraceArg& arg, const std::unordered_map<std::string, int64_t>
   if (arg.kind == TraceArg::Kind::kName) {
     if (const auto it = numbers.find(arg.text); it != numbers.end())
       arg = TraceArg::integer(it->second).with_key(arg.key);
-    else if (const auto at = places.find(arg.text); at != places.end())
-      arg.text = at->second;
+    else if (const auto at = places.find(arg.text); at != places.end()) arg.text = at->second;
   }
   for (TraceArg& item : arg.list) resolve_names(item, numbers, places);
   for (Expr& index : arg.index)

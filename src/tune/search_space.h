@@ -1,5 +1,6 @@
 // All ways in which one kernel can run: the union of the spaces of the rules that take it (templates) and of its
-// sketches. The search sees points, neighbours and descendants; what a point means is the rules' and sketches' business.
+// sketches. The search sees points, neighbours and descendants; what a point means is the rules' and sketches'
+// business.
 #pragma once
 
 #include <optional>

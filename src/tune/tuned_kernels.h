@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// The payload of a point of this compiler's rules ("rule point"), or of a sketch ("trace": the schedule as a whole, which
-// needs no sketch to be replayed).
+// The payload of a point of this compiler's rules ("rule point"), or of a sketch ("trace": the schedule as a whole,
+// which needs no sketch to be replayed).
 SchedulePayload payload_of(const KnobPoint& point);
 
 // The point that a payload names, in this compiler; a reason when it cannot be used: another kind of schedule, another

@@ -184,7 +184,8 @@ class Tuner {
       std::vector<std::string> reasons;
       for (const std::string& reason : task.space->declined())
         if (reason.starts_with("sketch")) reasons.push_back(reason);
-      found.left_out.emplace_back(std::move(model), fmt::format("there is no sketch of it: {}", fmt::join(reasons, "; ")));
+      found.left_out.emplace_back(std::move(model),
+                                  fmt::format("there is no sketch of it: {}", fmt::join(reasons, "; ")));
       return;
     }
     if (task.space->size() < 2) {

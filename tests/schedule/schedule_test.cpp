@@ -207,9 +207,8 @@ struct Runner {
         for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack(args[packed.param], packed);
         execute(scheduled.program, tensors);
         if (grouped.outputs[0] == node.outputs[0])
-          ASSERT_EQ(difference(want, values.at(result), type.layout), "")
-              << what << ", " << bits << " bits\n"
-              << test.text << print(scheduled.program);
+          ASSERT_EQ(difference(want, values.at(result), type.layout), "") << what << ", " << bits << " bits\n"
+                                                                          << test.text << print(scheduled.program);
       });
       if (testing::Test::HasFatalFailure()) return;
       execute(naive_loops(definition), args);

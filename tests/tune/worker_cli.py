@@ -260,6 +260,14 @@ def searches(folder, token, model):
     expect(statuses <= {"ok", "refused"}, f"statuses: {statuses}")
     expect(sum(line["record"] == "machine" for line in lines) == 1, "workers of the same machine are the same machine")
 
+    # Workers build sketches' schedules as well.
+    db = folder / "sketches.db"
+    _, said = finish(begin(db, workers, 24, "--no-local", "--space", "sketches", "--mode", "random"), db, 24)
+    expect(said == "", f"nothing to say: {said}")
+    lines = [json.loads(line) for line in run("db", "export", db).stdout.splitlines()]
+    kinds = {(line["kind"], line["status"]) for line in lines if line["record"] == "trial"}
+    expect(("trace", "ok") in kinds and {status for _, status in kinds} == {"ok"}, f"schedules of sketches: {kinds}")
+
     # kill -9 in the middle; then nobody is left but this machine.
     db = folder / "killed.db"
     process = begin(db, workers, 40, "--no-local")

@@ -3,9 +3,9 @@
 #include <random>
 
 #include "expr/canonical.h"
+#include "schedule/sketch.h"
 #include "support/error.h"
 #include "tune/channel.h"
-#include "schedule/sketch.h"
 #include "tune/worker_protocol.h"
 
 namespace tessera {
@@ -92,8 +92,8 @@ TEST(WorkerProtocol, MessagesComeBackAsTheyWere) {
   EXPECT_EQ(hello->most_bytes, 4096);
   const auto trace = parse_trace_point("// sketch.map\nu = sample_categorical([1, 2]) decided [2]\nunroll(i0)\n", why);
   ASSERT_TRUE(trace) << why;
-  const WorkerJob job{
-      kKernel, 2, {"injective", {}}, {{"register_tile", {{"rows", 4}}}, *trace, {"injective", {}}}, true, 2.5};
+  const WorkerJob job{kKernel, 2,  {"injective", {}}, {{"register_tile", {{"rows", 4}}}, *trace, {"injective", {}}},
+                      true,    2.5};
   const auto read = parse_job(to_message(job), why);
   ASSERT_TRUE(read) << why;
   EXPECT_EQ(read->kernel, job.kernel);

@@ -399,8 +399,7 @@ std::string Schedule::sample_compute_location(const std::string& stage, std::mt1
   if (decision.empty() && !random)
     refuse(refusal::kArguments, "sample_compute_location: nothing was decided",
            "a line that ends in 'decided [..]' when a schedule is replayed");
-  const int64_t chosen =
-      decision.empty() ? static_cast<int64_t>((*random)() % (legal.size() + 1)) - 1 : decision[0];
+  const int64_t chosen = decision.empty() ? static_cast<int64_t>((*random)() % (legal.size() + 1)) - 1 : decision[0];
   if (decision.size() > 1 || chosen < -1 || chosen >= static_cast<int64_t>(legal.size()))
     refuse(refusal::kArguments, fmt::format("sample_compute_location: [{}] is no place", fmt::join(decision, ", ")),
            fmt::format("-1 (the stage stays), or the number, from 0, of a loop of {}", listed(legal)));

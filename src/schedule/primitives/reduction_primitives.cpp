@@ -286,9 +286,8 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
     bool on_reduced = false, on_others = false;
     walk(condition, [&](const Expr& e) {
       if (e->kind != ExprKind::kVar) return;
-      const bool reduced_var = std::any_of(loops.begin(), loops.end(), [&](const Stmt& loop) {
-        return is_reduced(loop) && loop->var.same_node(e);
-      });
+      const bool reduced_var = std::any_of(
+          loops.begin(), loops.end(), [&](const Stmt& loop) { return is_reduced(loop) && loop->var.same_node(e); });
       (reduced_var ? on_reduced : on_others) = true;
     });
     if (on_reduced && on_others)
@@ -320,7 +319,8 @@ void Schedule::predicate(const std::string& statement) {
   for (const Expr& term : terms)
     walk(term, [&](const Expr& e) {
       if (e->kind == ExprKind::kLoad)
-        refuse(refusal::kStructure, fmt::format("predicate: a condition of '{}' is loaded from memory", summary(update)));
+        refuse(refusal::kStructure,
+               fmt::format("predicate: a condition of '{}' is loaded from memory", summary(update)));
     });
   const Expr old = load(update->buffer, update->indices);
   const auto around = [](const std::vector<Expr>& conditions, Stmt body) {

@@ -41,8 +41,8 @@ class Schedule {
   // intrinsics besides those of the table (loop/intrinsic_text.h).
   explicit Schedule(LoopProgram program, std::optional<Target> target = std::nullopt, Intrinsics declared = {});
 
-  // Parameters whose contents are known before a run (weights): transform_layout stores them otherwise. REQUIRES: before
-  // the first primitive.
+  // Parameters whose contents are known before a run (weights): transform_layout stores them otherwise. REQUIRES:
+  // before the first primitive.
   void set_constants(Names parameters) { constants_ = std::move(parameters); }
 
   const LoopProgram& program() const { return program_; }
@@ -81,8 +81,8 @@ class Schedule {
   // "_init", those of the one that combines them with "_final".
   std::string rfactor(const std::string& block, const std::string& loop, std::string as = "");
   // Conditions of selects in what an update adds (folds in), under which it adds nothing, become an `if` around the
-  // store, as far outside as the loops directly around it allow: padding is not computed instead of being zero. A product
-  // with such a zero counts as nothing whatever the other factor is.
+  // store, as far outside as the loops directly around it allow: padding is not computed instead of being zero. A
+  // product with such a zero counts as nothing whatever the other factor is.
   void predicate(const std::string& statement);
 
   // ---- stages and memory

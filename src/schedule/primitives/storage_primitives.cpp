@@ -259,7 +259,8 @@ std::vector<Digit> digits_of(const Buffer& buffer, const std::vector<Var>& vars,
 }
 
 // Refuses unless the digits tell all elements apart; with `once` they may not do so twice.
-void require_all_digits(const Buffer& buffer, const std::vector<Var>& vars, const std::vector<Digit>& digits, bool once) {
+void require_all_digits(const Buffer& buffer, const std::vector<Var>& vars, const std::vector<Digit>& digits,
+                        bool once) {
   for (size_t d = 0; d < vars.size(); ++d) {
     const int64_t extent = *as_int(buffer.shape[d]);
     std::vector<Digit> own;
@@ -305,8 +306,8 @@ PackedParam packing_of(size_t param, const Buffer& buffer, const std::vector<Dig
     spec.dims.push_back({digit.extent, static_cast<int>(digit.dim), digit.div});
     if (__builtin_mul_overflow(elements, digit.extent, &elements) ||
         elements > kMostPadding * old_elements + kFreePadding)
-      refuse(refusal::kTooLarge, fmt::format("transform_layout: {} would take more than {} times its memory",
-                                             buffer.name, kMostPadding),
+      refuse(refusal::kTooLarge,
+             fmt::format("transform_layout: {} would take more than {} times its memory", buffer.name, kMostPadding),
              "divisors near the dimensions' extents");
   }
   return {param, {std::move(spec)}};

@@ -1,5 +1,5 @@
-// The text form of schedules: parse, print, read that again; then apply it to small programs, which must stay legal, and
-// replay the trace. The same bytes as a tuning record's trace of a small kernel: refused, or a legal program.
+// The text form of schedules: parse, print, read that again; then apply it to small programs, which must stay legal,
+// and replay the trace. The same bytes as a tuning record's trace of a small kernel: refused, or a legal program.
 #include "expr/canonical.h"
 #include "fuzz_target.h"
 #include "loop/parser.h"
@@ -79,7 +79,8 @@ void as_record(const std::string& text) {
   const auto& scheduled = std::get<ScheduledKernel>(answer);
   fuzz::require(verify(scheduled.program).empty(), "a record makes a program that is not legal");
   for (const PackedParam& packed : scheduled.packed)
-    fuzz::require(packed.param == 1 && packed.num_elements() <= 4 * 720 + (1 << 16), "weights are packed out of proportion");
+    fuzz::require(packed.param == 1 && packed.num_elements() <= 4 * 720 + (1 << 16),
+                  "weights are packed out of proportion");
 }
 
 }  // namespace
