@@ -7,7 +7,8 @@
 
 `run` tunes one convolution at a time, with one thread, in each mode and from each seed, and keeps the answers in
 bench/results/tuning_modes.records.json (--records: another file, for another machine) and the trials in
-out/bench/tuning_modes/SHAPE-MODE-SEED.db. What is there is not done again, so it can be stopped at any time and started again; --minutes ends it after a while. The seeds' order is the
+out/bench/tuning_modes/SHAPE-MODE-SEED.db. What is there is not done again, so it can be stopped at any time and started again;
+--minutes ends it after a while. The seeds' order is the
 outer one: each round of all shapes and modes is complete before the next. `model` begins without a model of costs, `pretrained`
 with the shipped one, which was trained on none of these shapes (cost_model.py); these and random and evolutionary search the rules'
 knobs (--space templates). `sketches` is `pretrained` on generated schedules (--space sketches), of which the model has seen none.
