@@ -66,7 +66,7 @@ Expr expand_pow(const Expr& x, const Expr& y) {
       return select(equal(x, const_float(dtype, -inf)), const_float(dtype, inf), unary(UnaryOp::kSqrt, x));
     }
   }
-  return cast(dtype, math::pow(cast(DType::kF64, x), cast(DType::kF64, y)));
+  return cast(dtype, math::pow(cast(DType::kF64, x), cast(DType::kF64, y), dtype != DType::kF64));
 }
 
 Expr expand_binary(BinaryOp op, const Expr& a, const Expr& b) {

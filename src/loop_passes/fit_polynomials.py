@@ -159,11 +159,19 @@ def main():
     emit("kSinh", "sinh(x) = x + x * z * p(z), z = x^2, |x| <= 1",
          lambda z: (sinh(sqrt(z)) / sqrt(z) - 1) / z if z > mpf(10)**-12 else mpf(1) / 6 + z / 120,
          lambda z: z + mpf(10)**-6, 0, 1, 7, False)
+    s_max = ((sqrt(mpf(2)) - 1) / (sqrt(mpf(2)) + 1))**2
+    emit("kPowLog2", "log2((1 + s) / (1 - s)) = s * (2 / ln(2) + z * (2 / (3 ln(2)) + z * p(z))), z = s^2 up to 0.0295",
+         lambda z: ((log((1 + sqrt(z)) / (1 - sqrt(z))) - 2 * sqrt(z)) / (z * sqrt(z)) - mpf(2) / 3) / z / log(2)
+         if z > mpf(10)**-12 else (mpf(2) / 5 + z * 2 / 7) / log(2), lambda z: z**2 + mpf(10)**-6, 0, s_max, 7, False)
     print("// ---- constants in parts whose products with small integers are exact " + "-" * 20)
     split_constant("kLn2PartsF32", log(2), 15, 2)
     split_constant("kLn2PartsF64", log(2), 40, 2)
     split_constant("kHalfPiPartsF64", pi / 2, 30, 4)
     split_constant("kTwoOverPiParts", 2 / pi, 24, 9)
+    print("// ---- constants in two parts of 53 bits " + "-" * 20)
+    split_constant("kTwoOverLn2", 2 / log(2), 53, 2)
+    split_constant("kTwoThirdsOverLn2", mpf(2) / 3 / log(2), 53, 2)
+    split_constant("kLn2Twofold", log(2), 53, 2)
     print()
     print("}  // namespace tessera::math_tables")
 

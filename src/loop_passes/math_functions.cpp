@@ -103,6 +103,29 @@ Expr small_int_to_float(const Format& f, const Expr& n) {
   return bitcast(f.real, n + f.i(f.magic_bits)) - f.c(f.magic);
 }
 
+struct LogParts {
+  Expr mantissa;  // from sqrt(1/2) to sqrt(2)
+  Expr exponent;  // a whole float
+};
+
+// x = mantissa * 2^exponent for x above zero.
+LogParts log_parts(const Expr& x) {
+  const Format& f = format_of(x);
+  const Expr denormal = x < f.c(f.smallest_normal);
+  const Expr normal = select(denormal, x * f.c(f.denormal_scale), x);
+  const Expr bits = bitcast(f.bits, normal) - f.i(f.sqrt_half_bits);
+  const Expr m = bitcast(f.real, bit_and(bits, (INT64_C(1) << f.mantissa) - 1) + f.i(f.sqrt_half_bits));
+  const Expr e = small_int_to_float(f, shr(bits, f.mantissa));
+  return {m, select(denormal, e - f.c(f.denormal_shift), e)};
+}
+
+// v * 2^n for n from about -2100 to 2100, in two factors: denormal results are rounded once, by the second product.
+Expr scaled(const Expr& v, const Expr& n) {
+  const Format& f = format_of(v);
+  const Expr half = shr(n, 1);
+  return v * power_of_two(f, half) * power_of_two(f, n - half);
+}
+
 // The integer that a small whole float holds, in the low bits.
 Expr low_bits(const Format& f, const Expr& whole) { return bitcast(f.bits, whole + f.c(f.magic)); }
 
@@ -113,21 +136,13 @@ Expr exp(const Expr& x) {
   // Beyond these the result is 0 or infinity; up to there n keeps in range. NaN passes through min and max.
   const Expr inside = min(max(x, f.c(is_f32(x) ? -104 : -746)), f.c(is_f32(x) ? 89 : 710));
   const ExpParts parts = exp_parts(inside);
-  // 2^n in two factors: denormal results are rounded once, by the second product.
-  const Expr half = shr(parts.exponent, 1);
-  return parts.mantissa * power_of_two(f, half) * power_of_two(f, parts.exponent - half);
+  return scaled(parts.mantissa, parts.exponent);
 }
 
 Expr log(const Expr& x) {
   const Format& f = format_of(x);
   const std::span<const double> ln2 = is_f32(x) ? kLn2PartsF32 : kLn2PartsF64;
-  const Expr denormal = x < f.c(f.smallest_normal);
-  const Expr normal = select(denormal, x * f.c(f.denormal_scale), x);
-  // x = m * 2^e with m from sqrt(1/2) to sqrt(2).
-  const Expr bits = bitcast(f.bits, normal) - f.i(f.sqrt_half_bits);
-  const Expr m = bitcast(f.real, bit_and(bits, (INT64_C(1) << f.mantissa) - 1) + f.i(f.sqrt_half_bits));
-  Expr e = small_int_to_float(f, shr(bits, f.mantissa));
-  e = select(denormal, e - f.c(f.denormal_shift), e);
+  const auto [m, e] = log_parts(x);
   const Expr g = m - f.c(1);
   Expr result;
   if (is_f32(x)) {
@@ -336,12 +351,97 @@ Expr atanh(const Expr& x) {
 
 // ---- powers and remainders -----------------------------------------------------------------------------------------
 
-Expr pow(const Expr& x, const Expr& y) {
+namespace {
+
+// hi + lo, where lo is what rounding took from hi: T. J. Dekker, "A floating-point technique for extending the
+// available precision", 1971. Nothing here relies on kFma being rounded once.
+struct Twofold {
+  Expr hi, lo;
+};
+
+Twofold twofold(std::span<const double, 2> parts) {
+  return {const_float(DType::kF64, parts[0]), const_float(DType::kF64, parts[1])};
+}
+
+// a + b; exact where |a| >= |b| or a is 0.
+Twofold exact_sum(const Expr& a, const Expr& b) {
+  const Expr sum = a + b;
+  return {sum, b - (sum - a)};
+}
+
+// a * b, exact unless it or a product of their halves leaves the range.
+Twofold exact_product(const Expr& a, const Expr& b) {
+  const auto halves = [](const Expr& v) {
+    const Expr scaled_up = v * const_float(DType::kF64, 0x1p27 + 1);
+    const Expr hi = scaled_up - (scaled_up - v);
+    return Twofold{hi, v - hi};
+  };
+  const Twofold x = halves(a), y = halves(b);
+  const Expr product = a * b;
+  return {product, ((x.hi * y.hi - product) + x.hi * y.lo + x.lo * y.hi) + x.lo * y.lo};
+}
+
+Twofold times(const Twofold& a, const Twofold& b) {
+  const Twofold product = exact_product(a.hi, b.hi);
+  return {product.hi, product.lo + (a.hi * b.lo + a.lo * b.hi)};
+}
+
+// log2(a) for finite a above zero, with about 66 bits; that of a power of two is exact.
+Twofold log2_twofold(const Expr& a) {
+  const Format& f = format_of(a);
+  const auto [m, e] = log_parts(a);
+  // s = (m - 1) / (m + 1); then log2(m) = s * (2 / ln 2 + z * (2 / (3 ln 2) + z * p(z))) with z = s^2.
+  const Expr g = m - f.c(1);
+  const Expr d = m + f.c(1);
+  const Expr d_lo = m - (d - f.c(1));
+  Twofold s{div(g, d), {}};
+  const Twofold back = exact_product(s.hi, d);
+  s.lo = div(((g - back.hi) - back.lo) - s.hi * d_lo, d);
+  const Twofold z = times(s, s);
+  const Twofold second = twofold(kTwoThirdsOverLn2), first = twofold(kTwoOverLn2);
+  Twofold sum = exact_sum(second.hi, z.hi * poly(kPowLog2, z.hi));
+  sum.lo = sum.lo + second.lo;
+  sum = times(z, sum);
+  const Twofold whole = exact_sum(first.hi, sum.hi);
+  const Twofold log_m = times(s, {whole.hi, whole.lo + (first.lo + sum.lo)});
+  const Twofold result = exact_sum(e, log_m.hi);
+  return {result.hi, result.lo + log_m.lo};
+}
+
+// 2^(v.hi + v.lo), with a few bits more than the result has before it is rounded. NaN stays.
+Expr exp2_of(const Twofold& v) {
+  const Format& f = format_of(v.hi);
+  const Expr inside = min(max(v.hi, f.c(-1080)), f.c(1030));  // beyond these the result is 0 or infinity
+  const Expr lo = select(equal(inside, v.hi), v.lo, f.c(0));
+  const Expr rounded = inside + f.c(f.magic);
+  const Twofold ln2 = twofold(kLn2Twofold);
+  const Twofold r = times(exact_sum(inside - (rounded - f.c(f.magic)), lo), ln2);
+  // exp(r) = 1 + r + r^2 * p(r), of which 1 + r is summed exactly.
+  const Twofold sum = exact_sum(f.c(1), r.hi);
+  const Expr tail = r.hi * r.hi * poly(kExpF64, r.hi) + r.lo * sum.hi;
+  return scaled(sum.hi + (sum.lo + tail), bitcast(f.bits, rounded) - f.i(f.magic_bits));
+}
+
+// a^y for a from 0 to infinity.
+Expr pow_of_magnitude(const Expr& a, const Expr& y) {
+  const Format& f = format_of(a);
+  // Larger exponents give 0, 1 and infinity as these do.
+  const Expr inside = min(max(y, f.c(-0x1p65)), f.c(0x1p65));
+  const Expr finite = exp2_of(times(log2_twofold(a), {inside, f.c(0)}));
+  const Expr at_end = select(y > f.c(0), a, div(f.c(1), a));
+  const Expr defined = logical_and(equal(a, a), equal(y, y));
+  return select(defined, select(logical_or(equal(a, f.c(0)), equal(a, f.c(kInf))), at_end, finite), f.c(kNan));
+}
+
+}  // namespace
+
+Expr pow(const Expr& x, const Expr& y, bool narrow) {
   const Format& f = format_of(x);
   const auto floor = [](const Expr& v) { return unary(UnaryOp::kFloor, v); };
   const Expr a = abs(x);
   const Expr unit = equal(a, f.c(1));
-  Expr magnitude = exp(y * log(a));
+  // The product loses what log(a) has beyond 53 bits, which values of f32 do not show.
+  Expr magnitude = narrow ? exp(y * log(a)) : pow_of_magnitude(a, y);
   // 1^y is 1 for infinite y too, and x^0 is 1 for every x.
   magnitude = select(logical_and(unit, equal(y, y)), f.c(1), magnitude);
   const Expr whole = equal(floor(y), y);
@@ -357,15 +457,31 @@ Expr pow(const Expr& x, const Expr& y) {
 Expr fmod(const Expr& x, const Expr& y, bool narrow) {
   const Format& f = format_of(x);
   const Expr a = abs(x);
-  const Expr b = abs(y);
+  Expr b = abs(y);
   Expr r = a;
+  // Products with the halves of a number must stay in range. Where this loses digits of a, a < b or a / b > 2^52.
+  const Expr large = b > f.c(0x1p500), small = b < f.c(0x1p-500);
+  if (!narrow) {
+    const Expr scale = select(large, f.c(0x1p-100), select(small, f.c(0x1p100), f.c(1)));
+    b = b * scale;
+    r = a * scale;
+  }
   // Narrow values: quotients of 28 bits at a time, whose products with the divisor are exact; ten times 28 bits cover
   // the largest quotient.
   for (int step = narrow ? 9 : 0; step >= 0; --step) {
     const Expr divisor = step ? b * f.c(std::ldexp(1.0, 28 * step)) : b;
     const Expr q = unary(UnaryOp::kTrunc, div(r, divisor));
-    r = fma(-q, divisor, r);
+    if (narrow) {
+      r = fma(-q, divisor, r);
+    } else {
+      const Twofold product = exact_product(q, divisor);
+      r = (r - product.hi) - product.lo;
+    }
     r = select(r < f.c(0), r + divisor, r);  // the quotient had been rounded up
+  }
+  if (!narrow) {
+    r = r * select(large, f.c(0x1p100), select(small, f.c(0x1p-100), f.c(1)));
+    r = select(a < abs(y), a, r);
   }
   r = select(logical_and(equal(b, f.c(kInf)), a < f.c(kInf)), a, r);
   return with_sign(r, x);

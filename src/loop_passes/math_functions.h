@@ -25,7 +25,9 @@ Expr cosh(const Expr& x);
 Expr asinh(const Expr& x);
 Expr acosh(const Expr& x);
 Expr atanh(const Expr& x);
-Expr pow(const Expr& x, const Expr& y);
+
+// f64. `narrow`: x and y hold values of f32 or a narrower type.
+Expr pow(const Expr& x, const Expr& y, bool narrow);
 Expr fmod(const Expr& x, const Expr& y, bool narrow);
 
 // Integers of any width: by squaring, wrapping; a negative exponent gives the truncated reciprocal power.

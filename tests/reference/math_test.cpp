@@ -175,22 +175,92 @@ TEST(Math, PowF32) {
       program_of_expr(DType::kF32, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
   for (const std::string& target : runnable_targets()) {
     const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
-    EXPECT_EQ(check_bound<float>(
-                  "pow f32 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 0.6),
-              "");
+    EXPECT_EQ(
+        check_bound<float>("pow f32 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 0.6), "");
   }
 }
 
 TEST(Math, PowF64) {
   std::vector<double> x = samples<double>(0, 10, INFINITY, 3);
-  std::vector<double> y = samples<double>(-20, 20, 100, 4);
+  std::vector<double> y = samples<double>(-20, 20, INFINITY, 4);
+  size_t at = 100;
+  const double special[] = {0.0, -0.0, 1,    -1,    INFINITY,    -INFINITY,   NAN,    2,      -2,
+                            3,   -3,   0.5,  -0.5,  0x1p53 + 1,  1e300,       -1e300, 5e-324, -5e-324,
+                            1e6, -1e6, 1e17, -1e17, 1 + 0x1p-52, 1 - 0x1p-53, 1e-310};
+  for (const double a : special)
+    for (const double b : special) {
+      x[at] = a;
+      y[at++] = b;
+    }
+  // Results over all of the range: near 1 with large exponents, far from it with small ones.
+  std::mt19937_64 random(5);
+  std::uniform_real_distribution<double> logarithm(-1080, 1030), digits(-52, 10);
+  for (; at < 60000; ++at) {
+    const double step = std::exp2(digits(random));
+    x[at] = at % 2 ? 1 + step : 1 / (1 + step);
+    y[at] = logarithm(random) / std::log2(x[at]);
+  }
+  const LoopProgram loops = expand_math(
+      program_of_expr(DType::kF64, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
+  for (const std::string& target : runnable_targets()) {
+    const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
+    EXPECT_EQ(
+        check_bound<double>("pow f64 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 0.9), "");
+  }
+}
+
+// Of whole numbers, their roots' powers and powers of two: where f64 holds the power, it is that.
+TEST(Math, PowF64IsExactWhereItCanBe) {
+  std::vector<double> x, y;
+  for (int base = 2; base < 400; ++base) {
+    Wide power = 1;
+    for (int exponent = 1; (power *= base) < 0x1p53L; ++exponent) {
+      for (const double scale : {1.0, 0x1p-3, 0x1p7}) {
+        x.push_back(base * scale);
+        y.push_back(exponent);
+      }
+      x.push_back(-base);
+      y.push_back(exponent);
+    }
+    x.push_back(double(base) * base * base * base);
+    y.push_back(0.25);
+    x.push_back(double(base) * base);
+    y.push_back(1.5);
+  }
+  for (int exponent = -1074; exponent < 1024; ++exponent) {
+    x.push_back(2);
+    y.push_back(exponent);
+  }
+  ASSERT_LE(x.size(), static_cast<size_t>(kSize));
+  x.resize(kSize, 1), y.resize(kSize, 1);
   const LoopProgram loops = expand_math(
       program_of_expr(DType::kF64, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kPow, a, b); }));
   for (const std::string& target : runnable_targets()) {
     const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
     EXPECT_EQ(check_bound<double>(
-                  "pow f64 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 1500),
+                  "exact pow f64 " + target, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 0),
               "");
+  }
+}
+
+TEST(Math, RemainderF64IsExact) {
+  std::mt19937_64 random(9);
+  std::uniform_real_distribution<double> mantissa(1, 2), bits(-3, 51.9), exponent(-1070, 1022);
+  std::vector<double> x = samples<double>(-1000, 1000, 1e15, 5);
+  std::vector<double> y = samples<double>(-7, 7, INFINITY, 6);
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i >= 1000 || std::fabs(x[i] / y[i]) >= 0x1p52) {
+      y[i] = std::ldexp(mantissa(random), static_cast<int>(exponent(random)));
+      x[i] = y[i] * std::exp2(bits(random));
+    }
+    if (i % 3 == 0) x[i] = -x[i];
+  }
+  const LoopProgram loops = expand_math(
+      program_of_expr(DType::kF64, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kRem, a, b); }));
+  for (const std::string& target : runnable_targets()) {
+    const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
+    EXPECT_EQ(
+        check_bound<double>("rem f64 " + target, x, y, got, [](Wide a, Wide b) { return std::fmod(a, b); }, 0), "");
   }
 }
 
