@@ -188,6 +188,36 @@ CASES = {
                  [[[X[:2, :4], X[:, 2:], X[:0, :4]], number(i)] for i in (0, 1, 2)]),
 }
 
+# What n steps collect of the state.
+COLLECT = ("c, y = Loop<body = b (int64 i, bool g, {s} s) => (bool g2, {s} s2, {s} o) {{\n g2 = Identity(g)\n"
+           "s2 = Add(s, s)\n o = Identity(s) }}>(n, , {of})\n")
+CASES |= {
+    # A size that a weight of another rank decides; of two weights that differ, the one that fits.
+    "vector_matmul": ("m (int64 n, float x) => (float[2] z) {" + COLLECT.format(s="float", of="x") +
+                      "w = Constant<value=float[2,2] {1,2,3,4}>()\n r = Relu(y)\n z = MatMul(r, w) }",
+                      [[number(2), number(1.5, np.float32)]]),
+    "gemm_column": ("m (int64 n, float[3] x, float[3,4] w, float[2,1] b) => (float[2,4] z) {" +
+                    COLLECT.format(s="float[3]", of="x") + "z = Gemm(y, w, b) }",
+                    [[number(2), X[0, :3], X[:3, :4], X[:2, :1]]]),
+    # Indices that few of the sizes have places for, and more of them than a size that is tried without a reason.
+    "scatter_few": ("m (int64 n, float[3] x, int64[2,3] j, float[2,3] u) => (float[N,3] z) {" +
+                    COLLECT.format(s="float[3]", of="x") + "z = ScatterElements<axis=1>(y, j, u) }",
+                    [[number(n), X[0, :3], np.array([[2, 0, 1], [1, 2, 0]]), X[:2, :3]] for n in (2, 3, 7)]),
+    "gather_few": ("m (int64 n, float[3] x, int64[3,2] j) => (float[3,2] z) {" + COLLECT.format(s="float[3]", of="x") +
+                   "z = GatherElements<axis=-1>(y, j) }",
+                   [[number(n), X[0, :3], np.array([[2, 0], [1, 1], [-1, 0]])] for n in (3, 8)]),
+    "gather_many": ("m (int64 n, float[1] x, int64[97,1] j) => (float[97,1] z) {" + COLLECT.format(s="float[1]", of="x") +
+                    "z = GatherElements<axis=1>(y, j) }",
+                    [[number(n), X[0, :1], np.zeros((97, 1), np.int64)] for n in (97, 120)]),
+    # A loop without steps: what it collects has the dimensions that its body declares, which open values do not tell.
+    "no_steps": ("m (int64 n, float[1] x, int64 k) => (float[1] z, float[K,1] all) {" +
+                 COLLECT.format(s="float", of="t") + "z, all = Loop<body = b (int64 i3, bool g3, float[1] s3) => "
+                 "(bool g4, float[1] s4, float[1] o4) {\n g4 = Identity(g3)\n s4 = Mul(y, x)\n o4 = Identity(s4) }>(k, , x) }",
+                 [[number(1), X[0, :1], number(k)] for k in (0, 1, 3)]),
+}
+CASES["no_steps"] = (CASES["no_steps"][0].replace(" {c, y", " {r = Constant<value=int64[1] {0}>()\n t = Squeeze(x, r)\nc, y", 1),
+                     CASES["no_steps"][1])
+
 # name -> (model text, inputs, what the error says; the engine when it is only one)
 ERRORS = {
     "top_k_beyond": (CASES["top_k_run_time"][0], [X[:, 0], ints(10)],
@@ -204,6 +234,9 @@ ERRORS = {
                     "native"),
     "pad_axis": (CASES["pads_axes"][0], [np.arange(12).reshape(3, 4), ints(1, 1), ints(2)],
                  "TSR-7041: Pad .*: axis 2 for rank 2; legal: -2 to 1"),
+    "vector_too_long": (CASES["vector_matmul"][0], [number(3), number(1.5, np.float32)], "TSR-7041: MatMul .*f32.3.*f32.2"),
+    "scatter_too_few": (CASES["scatter_few"][0], [number(1), *CASES["scatter_few"][1][0][1:]],
+                        "TSR-7041: ScatterElements .*an operand is f32.1,3.;"),
     "negative_shape": (CASES["filled"][0], [ints(2, -1)], "TSR-7041: ConstantOfShape .*: the shape "),
 }
 

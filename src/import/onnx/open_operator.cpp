@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "graph/printer.h"
 #include "import/onnx/model_file.h"
@@ -13,7 +16,8 @@ namespace tessera {
 namespace {
 
 using Ints = std::vector<int64_t>;
-constexpr size_t kMostOpen = 6;  // dimensions of one node
+constexpr size_t kMostOpen = 6;       // dimensions of one node
+constexpr int64_t kMostTried = 5000;  // known sizes beyond which a node is tried
 
 struct Operand {
   Binding binding;
@@ -101,16 +105,6 @@ std::vector<std::vector<int32_t>> groupings(size_t count) {
   return all;
 }
 
-// Sizes that have nothing in common.
-Ints sizes_a(size_t count) {
-  static constexpr int64_t kSizes[] = {37, 41, 43, 47, 53, 59};
-  return {kSizes, kSizes + count};
-}
-Ints sizes_b(size_t count) {
-  static constexpr int64_t kSizes[] = {83, 79, 73, 71, 67, 61};  // in the other order
-  return {kSizes, kSizes + count};
-}
-
 // The next prime: what is done in blocks leaves a rest for the largest size, too, as for others.
 int64_t prime_from(int64_t n) {
   const auto is_prime = [](int64_t p) {
@@ -121,6 +115,16 @@ int64_t prime_from(int64_t n) {
   while (!is_prime(n)) ++n;
   return n;
 }
+
+// Sizes that have nothing in common: primes from `from` on, of which `b` takes the last, in the other order.
+struct TrialSizes {
+  explicit TrialSizes(int64_t from) {
+    for (int64_t prime = from; primes.size() < 2 * kMostOpen; ++prime) primes.push_back(prime = prime_from(prime));
+  }
+  Ints a(size_t count) const { return {primes.begin(), primes.begin() + static_cast<ptrdiff_t>(count)}; }
+  Ints b(size_t count) const { return {primes.rbegin(), primes.rbegin() + static_cast<ptrdiff_t>(count)}; }
+  Ints primes;
+};
 
 // What is known of a node for one grouping of its open dimensions.
 struct Trial {
@@ -215,8 +219,23 @@ class OpenImport {
   std::shared_ptr<const OpenNode> make() {
     std::string reason;
     auto made = make_with_all_open(reason);
-    // At last as large as another operand is there.
-    if (!made && fix_by_others()) made = make_with_all_open(reason);
+    std::string ignored;
+    // Operands of known sizes may need others to be as large, or larger.
+    if (const int64_t largest = largest_known(); !made && largest >= sizes_.primes[0] && largest <= kMostTried) {
+      sizes_ = TrialSizes(largest + 1);
+      made = make_with_all_open(ignored);
+    }
+    const auto operands = own_.operands;
+    const auto open = open_;
+    const auto make_fixed = [&](const std::map<size_t, int64_t>& fixed) {
+      own_.operands = operands, open_ = open;
+      fix(fixed);
+      made = make_with_all_open(ignored);
+    };
+    std::vector<std::map<size_t, int64_t>> choices;
+    if (!made) choices = as_anywhere();
+    if (const auto fixed = as_in_others(); !fixed.empty()) choices.insert(choices.begin(), fixed);
+    for (size_t i = 0; i < choices.size() && !made; ++i) make_fixed(choices[i]);
     if (!made) c_.unsupported(std::string(kOpenDimensions) + reason);
     return made;
   }
@@ -229,8 +248,8 @@ class OpenImport {
       const size_t count =
           groups.empty() ? 0 : static_cast<size_t>(*std::max_element(groups.begin(), groups.end())) + 1;
       for (size_t i = 0; i < open_.size(); ++i) own_.operands[open_[i].first].symbols[open_[i].second] = groups[i];
-      std::optional<AloneNode> a = import_at(sizes_a(count), reason), b;
-      if (a) b = import_at(sizes_b(count), reason);
+      std::optional<AloneNode> a = import_at(sizes_.a(count), reason), b;
+      if (a) b = import_at(sizes_.b(count), reason);
       if (!a || !b) continue;
       if (!alike(*a, *b, true)) {
         reason = "it does something else for other sizes";
@@ -242,27 +261,62 @@ class OpenImport {
     return nullptr;
   }
 
-  // Gives open dimensions the size that another operand of that rank has there; false when there is none.
-  bool fix_by_others() {
-    const auto fixed = [&](size_t operand, size_t d) -> std::optional<int64_t> {
+  int64_t largest_known() const {
+    int64_t largest = 0;
+    for (const Operand& operand : own_.operands)
+      for (const int64_t dim : *operand.type.dims) largest = std::max(largest, dim);
+    return largest;
+  }
+
+  // By their number, the open dimensions of which another operand of that rank has a known one, with that.
+  std::map<size_t, int64_t> as_in_others() const {
+    std::map<size_t, int64_t> fixed;
+    for (size_t i = 0; i < open_.size(); ++i) {
+      const auto& [operand, d] = open_[i];
       const size_t rank = own_.operands[operand].symbols.size();
       for (const Operand& other : own_.operands)
-        if (other.symbols.size() == rank && (*other.type.dims)[d] >= 0) return (*other.type.dims)[d];
-      return std::nullopt;
-    };
-    std::vector<std::pair<size_t, size_t>> rest;
-    std::vector<std::pair<int64_t*, int64_t>> known;
-    for (const auto& [operand, d] : open_) {
-      if (const auto size = fixed(operand, d)) {
-        own_.operands[operand].symbols[d] = -1;
-        known.emplace_back(&(*own_.operands[operand].type.dims)[d], *size);
-      } else {
-        rest.emplace_back(operand, d);
-      }
+        if (other.symbols.size() == rank && (*other.type.dims)[d] >= 0 && !fixed.contains(i))
+          fixed.emplace(i, (*other.type.dims)[d]);
     }
-    for (const auto& [dim, size] : known) *dim = size;
+    return fixed;
+  }
+
+  // Some open dimensions with sizes that operands have anywhere; few dimensions first, and 1 last, which broadcasts.
+  std::vector<std::map<size_t, int64_t>> as_anywhere() const {
+    constexpr size_t kMostFixed = 3, kMostTrials = 100;
+    if (open_.size() > kMostFixed) return {};
+    std::set<int64_t, std::greater<>> sizes;
+    for (const Operand& operand : own_.operands)
+      for (const int64_t dim : *operand.type.dims)
+        if (dim > 0) sizes.insert(dim);
+    std::vector<std::map<size_t, int64_t>> all{{}};
+    for (size_t begin = 0, number = 0; number < open_.size(); ++number) {
+      const size_t end = all.size();
+      for (size_t i = begin; i < end; ++i)
+        for (size_t d = all[i].empty() ? 0 : all[i].rbegin()->first + 1; d < open_.size(); ++d)
+          for (const int64_t size : sizes) {
+            all.push_back(all[i]);
+            all.back().emplace(d, size);
+          }
+      begin = end;
+      if (all.size() > kMostTrials) all.resize(kMostTrials);
+    }
+    all.erase(all.begin());
+    return all;
+  }
+
+  void fix(const std::map<size_t, int64_t>& fixed) {
+    std::vector<std::pair<size_t, size_t>> rest;
+    for (size_t i = 0; i < open_.size(); ++i) {
+      const auto& [operand, d] = open_[i];
+      if (!fixed.contains(i)) {
+        rest.push_back(open_[i]);
+        continue;
+      }
+      own_.operands[operand].symbols[d] = -1;
+      (*own_.operands[operand].type.dims)[d] = fixed.at(i);
+    }
     open_ = std::move(rest);
-    return !known.empty();
   }
 
   std::optional<AloneNode> import_at(const Ints& values, std::string& reason) {
@@ -276,7 +330,7 @@ class OpenImport {
     return std::nullopt;
   }
 
-  // From 0 where the operator has a meaning for that, to what the operands' dimensions do not exceed.
+  // From 0, or from the least for which the operator has a meaning, to what the operands' dimensions do not exceed.
   std::vector<SymbolRange> ranges(size_t count, const AloneNode& a) {
     constexpr int64_t kShortest = 2000;  // few sizes tell no formula
     std::vector<SymbolRange> symbols;
@@ -287,9 +341,16 @@ class OpenImport {
     };
     const bool none = means_something(Ints(count, 0));
     for (size_t s = 0; s < count; ++s) {
-      Ints values = sizes_a(count);
+      Ints values = sizes_.a(count);
       values[s] = 0;
-      symbols.push_back({make_var(fmt::format("n{}", s)), none && means_something(values) ? 0 : 1, kFlowMost});
+      int64_t lo = none && means_something(values) ? 0 : 1;
+      // As indices that are longer than what they pick from.
+      for (int64_t hi = sizes_.a(count)[s]; lo > 0 && lo < hi;) {
+        values[s] = lo > 1 ? lo + (hi - lo) / 2 : lo;
+        if (import_at(values, ignored)) hi = values[s];
+        else lo = values[s] + 1;
+      }
+      symbols.push_back({make_var(fmt::format("n{}", s)), lo, kFlowMost});
     }
     for (const auto& [operand, dim] : open_) {
       SymbolRange& symbol = symbols[static_cast<size_t>(own_.operands[operand].symbols[dim])];
@@ -359,7 +420,7 @@ class OpenImport {
     const auto at = static_cast<size_t>(slot);
     const int64_t here = (*trial.a.parts.slots[at].dims)[d], there = (*trial.b.parts.slots[at].dims)[d];
     if (here == there) return -1;
-    const Ints a = sizes_a(trial.symbols.size()), b = sizes_b(trial.symbols.size());
+    const Ints a = sizes_.a(trial.symbols.size()), b = sizes_.b(trial.symbols.size());
     for (size_t s = 0; s < a.size(); ++s)
       if (a[s] == here && b[s] == there) return static_cast<int32_t>(s);
     c_.unsupported("sizes between its steps that are no dimensions of operands");
@@ -383,8 +444,8 @@ class OpenImport {
       }
     }
     // What the others are must not matter.
-    Ints mixed = sizes_a(trial.symbols.size());
-    const Ints b = sizes_b(trial.symbols.size());
+    Ints mixed = sizes_.a(trial.symbols.size());
+    const Ints b = sizes_.b(trial.symbols.size());
     for (const size_t symbol : seen) mixed[symbol] = b[symbol];
     std::string reason;
     const auto other = import_at(mixed, reason);
@@ -398,10 +459,10 @@ class OpenImport {
     parts.pieces.push_back(std::move(graph));
     if (seen.empty()) return number;
     for (const size_t symbol : seen) open.symbols.push_back(trial.symbols[symbol]);
-    open.at = [own = own_, alone = alone_, seen, piece, number = step_number, like = trial.a,
+    open.at = [own = own_, alone = alone_, sizes = sizes_, seen, piece, number = step_number, like = trial.a,
                count = trial.symbols.size()](const Ints& values, Evaluator& evaluator) mutable {
       own.flat.proto = own.proto.get();
-      Ints all = sizes_a(count);
+      Ints all = sizes.a(count);
       for (size_t i = 0; i < seen.size(); ++i) all[seen[i]] = values[i];
       try {
         AloneNode node = alone(own.flat, own.at(all), evaluator);
@@ -424,6 +485,7 @@ class OpenImport {
   const ImportAlone& alone_;
   OwnNode own_;
   std::vector<std::pair<size_t, size_t>> open_;  // operand and dimension
+  TrialSizes sizes_{37};
 };
 
 }  // namespace

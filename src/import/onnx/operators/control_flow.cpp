@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "import/onnx/failure_list.h"
+#include "import/onnx/flow_types.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/structures.h"
 #include "import/onnx/runtime_parameter.h"
@@ -479,6 +480,21 @@ void unroll_loop(NodeContext& c, const onnx::GraphProto& body) {
           step == 0 ? none_stacked(c, stacks[i][0], 0) : stacked(c, stacks[i], 0));
 }
 
+// What a loop without steps collects is empty. Its other dimensions are what a step would have given, as far as that or
+// the body's declaration says; else 0, as in ONNX Runtime: ONNX does not say. None when not even the rank is known.
+std::optional<Ints> dims_of_none(const FlowType& step, const onnx::ValueInfoProto& declared) {
+  const auto type = declared.has_type() ? flow_type_of(declared.type()) : std::nullopt;
+  std::optional<Ints> dims = step.dims;
+  if (type && type->dims) {
+    if (!dims) dims = Ints(type->dims->size(), -1);
+    for (size_t d = 0; d < dims->size() && dims->size() == type->dims->size(); ++d)
+      if ((*dims)[d] < 0) (*dims)[d] = (*type->dims)[d];
+  }
+  if (dims)
+    for (int64_t& dim : *dims) dim = std::max<int64_t>(dim, 0);
+  return dims;
+}
+
 // A loop of the flow: nothing is written out, and what a step gives may have another shape than what it was given.
 void run_loop(NodeContext& c, const onnx::GraphProto& body) {
   const size_t carried = static_cast<size_t>(std::max(c.num_inputs() - 2, 0));
@@ -553,11 +569,10 @@ void run_loop(NodeContext& c, const onnx::GraphProto& body) {
   for (size_t i = 0; i < collected; ++i) {
     const BlockInput& part = block.results.at(1 + carried + i);
     FlowType type = part.type;
-    // What no step at all gives is empty: its other dimensions are those that a step would have given.
     Ints ints = {0, 1};
-    if (part.fixed) {
+    if (const auto dims = dims_of_none(part.type, body.output(static_cast<int>(1 + carried + i)))) {
       ints.push_back(static_cast<int64_t>(part.type.dtype));
-      ints.insert(ints.end(), part.type.dims->begin(), part.type.dims->end());
+      ints.insert(ints.end(), dims->begin(), dims->end());
     }
     if (type.dims) type.dims->insert(type.dims->begin(), -1);
     // The declared length, which the run holds against what it finds.
