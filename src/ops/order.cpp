@@ -119,7 +119,7 @@ struct Loops {
                               }),
                   worst.set(load(best, {count}))});
     };
-    const int64_t blocks = (extent - count) / kBlock, rest = (extent - count) % kBlock;
+    const int64_t blocks = (extent - count) / kBlock;
     return with(
         {best, chosen, new_best, new_chosen, first, block, sums, ranks, worst.buffer, low.buffer, candidate.buffer},
         {vector_loop("e", count, [&](const Var& e) { return store(first, {e}, key(start + e)); }),
@@ -146,11 +146,13 @@ struct Loops {
                                              seq({candidate.set(load(block, {e})), insert(number + e)}));
                             }))});
              }),
-         serial_loop("e", rest,
+         // As many steps for every extent, so that one kernel can serve a range of them.
+         serial_loop("e", kBlock - 1,
                      [&](const Var& e) {
-                       const Expr number = Expr(extent - rest) + e;
-                       return seq({candidate.set(key(start + number)),
-                                   if_then(candidate.get() < worst.get(), insert(number))});
+                       const Expr number = Expr(count + blocks * kBlock) + e;
+                       return if_then(number < Expr(extent),
+                                      seq({candidate.set(key(start + number)),
+                                           if_then(candidate.get() < worst.get(), insert(number))}));
                      }),
          vector_loop("p", count, [&](const Var& p) {
            return store(out, {row * Expr(count) + p}, index_of(load(chosen, {p + Expr(1)})));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -65,11 +67,12 @@ SizeFormulas::SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoi
 }
 
 int64_t SizeFormulas::Form::at(int64_t n) const {
-  return divisor == 1 ? offset + scale * n + square * n * n : offset + scale * floor_divide(n + shift, divisor);
+  return divisor == 1 ? offset + scale * n + square * n * n
+                      : offset + scale * floor_divide(multiple * n + shift, divisor);
 }
 
 Expr SizeFormulas::Form::expr(const Var& n) const {
-  if (divisor != 1) return floordiv(n + Expr(shift), Expr(divisor)) * Expr(scale) + Expr(offset);
+  if (divisor != 1) return floordiv(n * Expr(multiple) + Expr(shift), Expr(divisor)) * Expr(scale) + Expr(offset);
   Expr e = square == 0 ? Expr(0) : n * n * Expr(square);
   return e + n * Expr(scale) + Expr(offset);
 }
@@ -164,10 +167,45 @@ std::vector<SizeFormulas::Form> SizeFormulas::fit(size_t symbol, std::vector<std
       }
       if (fits(step)) found.push_back(step);
     }
+  if (found.empty()) found = parts_of_multiple(known);
   // The simplest first: no offset, then small divisors.
   std::stable_sort(found.begin(), found.end(), [](const Form& a, const Form& b) {
     return std::pair(a.offset != 0, a.divisor) < std::pair(b.offset != 0, b.divisor);
   });
+  return found;
+}
+
+std::vector<SizeFormulas::Form> SizeFormulas::parts_of_multiple(const std::vector<std::pair<int64_t, int64_t>>& known) {
+  const auto& [x0, y0] = known.front();
+  const auto& [x1, y1] = known.back();
+  int64_t common = 0;
+  for (const auto& [x, y] : known) common = std::gcd(common, y);
+  std::vector<Form> found;
+  if (known.size() < kEnough) return found;
+  for (int64_t scale = std::min(common, kMaxDivisor); scale > 0; --scale) {
+    if (common % scale != 0) continue;
+    for (int64_t divisor = 2; divisor <= kMaxDivisor; ++divisor) {
+      Form form;
+      form.scale = scale;
+      form.divisor = divisor;
+      const double slope = static_cast<double>(y1 - y0) / static_cast<double>(scale * (x1 - x0));
+      form.multiple = std::llround(slope * static_cast<double>(divisor));
+      if (form.multiple < 2 || std::gcd(form.multiple, divisor) > 1) continue;
+      // What every value says about the shift: y <= (multiple * x + shift) / divisor < y + 1.
+      int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+      for (const auto& [x, y] : known) {
+        const int64_t low = y / scale * divisor - form.multiple * x;
+        least = std::max(least, low);
+        most = std::min(most, low + divisor - 1);
+      }
+      if (least > most) continue;
+      for (const int64_t shift : {std::clamp<int64_t>(0, least, most), least, most}) {
+        form.shift = shift;
+        if (found.empty() || found.back().shift != shift || found.back().divisor != divisor) found.push_back(form);
+      }
+    }
+    if (!found.empty()) break;
+  }
   return found;
 }
 

@@ -1,8 +1,9 @@
 // Integers that are known for a few values of the named dimensions, as expressions of those dimensions.
 //
 // A shape, a stride or an offset of a network is a polynomial of the input's dimensions, or what windows make of one: a
-// multiple of floor((n + b) / p). The forms are fitted to the known values and must give every one of them; where two
-// forms fit and differ somewhere in the range, the finder says where, so that the model can be looked at there, too.
+// multiple of floor((n + b) / p), or of floor((m * n + b) / p) where rows are dealt out in parts. The forms are fitted to
+// the known values and must give every one of them; where two forms fit and differ somewhere in the range, the finder
+// says where, so that the model can be looked at there, too.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +31,9 @@ class SizeFormulas : public SizeFinder {
   const std::optional<SizePoint>& doubt() const { return doubt_; }
 
  private:
-  // scale * floordiv(n + shift, divisor) + offset, or the polynomial offset + scale * n + square * n^2.
+  // scale * floordiv(multiple * n + shift, divisor) + offset, or the polynomial offset + scale * n + square * n^2.
   struct Form {
-    int64_t scale = 0, offset = 0, square = 0, shift = 0, divisor = 1;
+    int64_t scale = 0, offset = 0, square = 0, multiple = 1, shift = 0, divisor = 1;
     int64_t at(int64_t n) const;
     bool is_constant() const { return scale == 0 && square == 0; }
     Expr expr(const Var& n) const;
@@ -43,6 +44,8 @@ class SizeFormulas : public SizeFinder {
   // Those that fit all values, whatever the other symbols are.
   std::vector<Form> forms_of_all(size_t symbol, const Known& values) const;
   std::vector<Form> fit(size_t symbol, std::vector<std::pair<int64_t, int64_t>> known) const;
+  // Parts of a multiple: those with a multiple above 1.
+  static std::vector<Form> parts_of_multiple(const std::vector<std::pair<int64_t, int64_t>>& known);
   bool too_few(const Known& values);
   bool gives(const Expr& e, const Known& values) const;
   void look_for_doubt(size_t symbol, const std::vector<Form>& forms);

@@ -164,7 +164,9 @@ class EdgeGraph(random_onnx.RandomGraph):
         # Not said by ONNX: whether padding by repetition comes before or behind cropping.
         cropped = nodes[0].op_type == "Pad" and len(nodes[0].input) == 2 and any(
             np.any(v < 0) for v in constants.values())
-        if empty_reduction or far_slice or cropped:
+        # Sums of nothing are 0; ONNX Runtime's product with a vector leaves its result as the memory was.
+        empty_product = nodes[0].op_type in ("MatMul", "Gemm") and any(v.size == 0 for v in numbers)
+        if empty_reduction or far_slice or cropped or empty_product:
             return
         if any(v.dtype.kind == "f" and (v.dtype == np.float16 or not np.all(np.isfinite(v))) for v in numbers):
             return

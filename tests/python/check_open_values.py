@@ -209,6 +209,19 @@ CASES |= {
     "gather_many": ("m (int64 n, float[1] x, int64[97,1] j) => (float[97,1] z) {" + COLLECT.format(s="float[1]", of="x") +
                     "z = GatherElements<axis=1>(y, j) }",
                     [[number(n), X[0, :1], np.zeros((97, 1), np.int64)] for n in (97, 120)]),
+    # A share of rows of 5 for each of the threads that copy.
+    "scatter_nd": ("m (int64 n, float[5] x, int64[3,2] j, float[3] u) => (float[N,5] z) {" +
+                   COLLECT.format(s="float[5]", of="x") + "z = ScatterND<reduction=\"min\">(y, j, u) }",
+                   [[number(n), X[0, :5], np.array([[0, 4], [-1, 2], [1, 4]]), X[0, 1:4] - 9] for n in (2, 5, 300)]),
+    "split_known": ("m (int64 n, int64[2] x) => (int64[2,2] a, int64[1,2] b) { c = Constant<value=int64[2] {2,1}>()\n" +
+                    COLLECT.format(s="int64[2]", of="x").replace("c, y", "d, y") + "a, b = Split<axis=-2>(y, c) }",
+                    [[number(3), ints(4, 5)]]),
+    "top_k_known": ("m (int64 n, float[2] x, float[2] h) => (float[5,2] v, int64[5,2] i, float[1,2] w, int64[1,2] j) {\n"
+                    "d, y = Loop<body = b (int64 i, bool g, float[2] s) => (bool g2, float[2] s2, float[2] o) {\n"
+                    "g2 = Identity(g)\n t = Mul(s, h)\n s2 = Sub(x, t)\n o = Sin(s) }>(n, , x)\n"
+                    "five = Constant<value=int64[1] {5}>()\n one = Constant<value=int64[1] {1}>()\n"
+                    "v, i = TopK<axis=0>(y, five)\n w, j = TopK<axis=-2, largest=0>(y, one) }",
+                    [[number(n), X[0, :2], np.array([1.3, -1.01], np.float32)] for n in (5, 6, 63, 64, 65, 70, 133, 200)]),
     # A loop without steps: what it collects has the dimensions that its body declares, which open values do not tell.
     "no_steps": ("m (int64 n, float[1] x, int64 k) => (float[1] z, float[K,1] all) {" +
                  COLLECT.format(s="float", of="t") + "z, all = Loop<body = b (int64 i3, bool g3, float[1] s3) => "
@@ -235,6 +248,9 @@ ERRORS = {
     "pad_axis": (CASES["pads_axes"][0], [np.arange(12).reshape(3, 4), ints(1, 1), ints(2)],
                  "TSR-7041: Pad .*: axis 2 for rank 2; legal: -2 to 1"),
     "vector_too_long": (CASES["vector_matmul"][0], [number(3), number(1.5, np.float32)], "TSR-7041: MatMul .*f32.3.*f32.2"),
+    "split_others": (CASES["split_known"][0], [number(4), ints(4, 5)], "TSR-7041: Split .*i64.4,2.*i64.3,2"),
+    "top_k_too_many": (CASES["top_k_known"][0], [number(4), *CASES["top_k_known"][1][0][1:]],
+                       "TSR-7041: TopK .*an operand is f32.4,2.;"),
     "scatter_too_few": (CASES["scatter_few"][0], [number(1), *CASES["scatter_few"][1][0][1:]],
                         "TSR-7041: ScatterElements .*an operand is f32.1,3.;"),
     "negative_shape": (CASES["filled"][0], [ints(2, -1)], "TSR-7041: ConstantOfShape .*: the shape "),

@@ -47,6 +47,17 @@ TEST(SizeFormula, OneSymbol) {
   expect_found(n, [](const SizePoint& p) { return floor_divide(p[0] - 3, 32) + 1; });
 }
 
+// A share of a multiple: what each of 16 threads copies of rows of 5.
+TEST(SizeFormula, PartsOfAMultiple) {
+  for (const int64_t end : {100, 3000}) {
+    const std::vector<SymbolRange> n = {range("n", 0, end)};
+    expect_found(n, [](const SizePoint& p) { return floor_divide(5 * p[0], 16); });
+    expect_found(n, [](const SizePoint& p) { return 16 * floor_divide(3 * p[0], 16); });
+    expect_found(n, [](const SizePoint& p) { return floor_divide(7 * p[0] + 4, 3); });
+    expect_found(n, [](const SizePoint& p) { return 12 * floor_divide(3 * p[0] - 2, 5); });
+  }
+}
+
 TEST(SizeFormula, SymbolsInSteps) {
   const std::vector<SymbolRange> sizes = {range("h", 32, 640, 32), range("w", 48, 960, 16)};
   expect_found(sizes, [](const SizePoint& p) { return p[0] / 32 * (p[1] / 16); });

@@ -281,7 +281,8 @@ class OpenImport {
     return fixed;
   }
 
-  // Some open dimensions with sizes that operands have anywhere; few dimensions first, and 1 last, which broadcasts.
+  // Some open dimensions with sizes that operands have anywhere, or that lengths add up to; few dimensions first, and 1
+  // last, which broadcasts.
   std::vector<std::map<size_t, int64_t>> as_anywhere() const {
     constexpr size_t kMostFixed = 3, kMostTrials = 100;
     if (open_.size() > kMostFixed) return {};
@@ -289,6 +290,13 @@ class OpenImport {
     for (const Operand& operand : own_.operands)
       for (const int64_t dim : *operand.type.dims)
         if (dim > 0) sizes.insert(dim);
+    for (const Operand& operand : own_.operands) {
+      if (!operand.constant || operand.constant->dtype() != DType::kI64 || operand.symbols.size() != 1) continue;
+      int64_t sum = 0;
+      for (const int64_t length : operand.constant->as<int64_t>())
+        sum = sum < 0 || length < 0 || length > kFlowMost ? -1 : sum + length;
+      if (sum > 0 && sum <= kFlowMost) sizes.insert(sum);
+    }
     std::vector<std::map<size_t, int64_t>> all{{}};
     for (size_t begin = 0, number = 0; number < open_.size(); ++number) {
       const size_t end = all.size();
