@@ -158,7 +158,7 @@ class EdgeGraph(random_onnx.RandomGraph):
             return
         numbers = [*feeds.values(), *constants.values()]
         # Other than ONNX says: shapes of reductions of nothing, and an end of 2^63 - 1 with a negative step.
-        empty_reduction = any(node.op_type.startswith("Reduce") for node in nodes) and any(v.size == 0 for v in numbers)
+        empty_reduction = any(node.op_type.startswith(("Reduce", "Arg")) for node in nodes) and any(v.size == 0 for v in numbers)
         far_slice = nodes[0].op_type == "Slice" and any(
             np.any(np.abs(v.astype(float)) > 1e6) for v in constants.values())
         # Not said by ONNX: whether padding by repetition comes before or behind cropping.

@@ -183,6 +183,11 @@ CASES = {
                   "like = SequenceAt(t, i)\n y = CastLike(x, like) }",
                   [[[np.arange(8).reshape(2, 4), np.zeros((0, 4), np.int64)],  number(i),
                     [np.zeros(3, np.float16), np.zeros((2, 2), np.float16)]] for i in (0, 1)]),
+    # All at their largest are more than a tensor can hold.
+    "images": ("m (seq(float[A,3,H,W]) s, int64 i, float[2,3,3,3] w) => (float[A,2,H,W] y, float[B,3,H,X] t) {\n"
+               "x = SequenceAt(s, i)\n y = Conv<pads=[1,1,1,1]>(x, w)\n r = Constant<value=int64[4] {2,1,1,3}>()\n t = Tile(x, r) }",
+               [[[RNG.random((a, 3, h, w), dtype=np.float32) for a, h, w in ((1, 1, 1), (2, 37, 19), (1, 5, 700))], number(i),
+                 RNG.random((2, 3, 3, 3), dtype=np.float32)] for i in (0, 1, 2)]),
     "sequence": ("m (seq(float[N,4]) s, int64 i) => (float[N,4] y, float[4] z) { x = SequenceAt(s, i)\n"
                  "y = Softmax<axis=1>(x)\n zero = Constant<value=int64[1] {0}>()\n z = ReduceSum<keepdims=0>(x, zero) }",
                  [[[X[:2, :4], X[:, 2:], X[:0, :4]], number(i)] for i in (0, 1, 2)]),

@@ -364,8 +364,32 @@ class OpenImport {
       SymbolRange& symbol = symbols[static_cast<size_t>(own_.operands[operand].symbols[dim])];
       symbol.hi = std::min(symbol.hi, own_.operands[operand].type.most_of(dim));
     }
-    for (SymbolRange& symbol : symbols) symbol.hi = prime_from(std::max(symbol.hi, kShortest));
+    Ints bounds;  // the sizes that there may be, where that is known
+    for (SymbolRange& symbol : symbols) {
+      bounds.push_back(symbol.hi < kFlowMost ? symbol.hi : 0);
+      symbol.hi = prime_from(std::max(symbol.hi, kShortest));
+    }
+    shorten(symbols, bounds);
     return symbols;
+  }
+
+  // Where the largest sizes together have no meaning, as they have more elements than a tensor can: shorter ranges.
+  void shorten(std::vector<SymbolRange>& symbols, const Ints& bounds) {
+    constexpr int64_t kLeast = 128;
+    std::string ignored;
+    Ints largest, least;
+    for (size_t s = 0; s < symbols.size(); ++s) {
+      largest.push_back(symbols[s].hi);
+      least.push_back(std::max({kLeast, bounds[s], 2 * symbols[s].lo, sizes_.primes.back()}));
+    }
+    while (!import_at(largest, ignored)) {
+      std::optional<size_t> longest;
+      for (size_t s = 0; s < largest.size(); ++s)
+        if (largest[s] / 2 >= least[s] && (!longest || largest[s] > largest[*longest])) longest = s;
+      if (!longest) return;  // for some other reason
+      largest[*longest] = prime_from(largest[*longest] / 2);
+    }
+    for (size_t s = 0; s < symbols.size(); ++s) symbols[s].hi = largest[s];
   }
 
   std::shared_ptr<const OpenNode> finish(Trial trial) {
