@@ -454,37 +454,48 @@ Expr pow(const Expr& x, const Expr& y, bool narrow) {
   return select(logical_or(equal(y, f.c(0)), equal(x, f.c(1))), f.c(1), result);
 }
 
-Expr fmod(const Expr& x, const Expr& y, bool narrow) {
-  const Format& f = format_of(x);
-  const Expr a = abs(x);
-  Expr b = abs(y);
+namespace {
+
+// The remainder of values of f32 that are above zero. Quotients of 28 bits at a time, whose products with the divisor
+// are exact; ten times 28 bits cover the largest quotient.
+Expr remainder_of_narrow(const Expr& a, const Expr& b) {
+  const Format& f = format_of(a);
   Expr r = a;
-  // Products with the halves of a number must stay in range. Where this loses digits of a, a < b or a / b > 2^52.
-  const Expr large = b > f.c(0x1p500), small = b < f.c(0x1p-500);
-  if (!narrow) {
-    const Expr scale = select(large, f.c(0x1p-100), select(small, f.c(0x1p100), f.c(1)));
-    b = b * scale;
-    r = a * scale;
-  }
-  // Narrow values: quotients of 28 bits at a time, whose products with the divisor are exact; ten times 28 bits cover
-  // the largest quotient.
-  for (int step = narrow ? 9 : 0; step >= 0; --step) {
+  for (int step = 9; step >= 0; --step) {
     const Expr divisor = step ? b * f.c(std::ldexp(1.0, 28 * step)) : b;
     const Expr q = unary(UnaryOp::kTrunc, div(r, divisor));
-    if (narrow) {
-      r = fma(-q, divisor, r);
-    } else {
-      const Twofold product = exact_product(q, divisor);
-      r = (r - product.hi) - product.lo;
-    }
+    r = fma(-q, divisor, r);
     r = select(r < f.c(0), r + divisor, r);  // the quotient had been rounded up
   }
-  if (!narrow) {
-    r = r * select(large, f.c(0x1p100), select(small, f.c(0x1p-100), f.c(1)));
-    r = select(a < abs(y), a, r);
+  return select(logical_and(equal(b, f.c(kInf)), a < f.c(kInf)), a, r);
+}
+
+// The same of f64: quotients of 51 bits, 42 times, and products in two parts.
+Expr remainder_of_wide(const Expr& a, const Expr& b) {
+  const Format& f = format_of(a);
+  constexpr int kBits = 51, kSteps = 42, kHalf = 20;
+  const Expr far = b * f.c(std::ldexp(1.0, kBits * kHalf));
+  Expr r = a;
+  for (int step = kSteps - 1; step >= 0; --step) {
+    const Expr divisor = step >= kHalf ? far * f.c(std::ldexp(1.0, kBits * (step - kHalf)))
+                         : step > 0    ? b * f.c(std::ldexp(1.0, kBits * step))
+                                       : b;
+    // Products with the halves of a number must stay in range.
+    const Expr large = divisor > f.c(0x1p500), small = divisor < f.c(0x1p-500);
+    const auto scale = [&](double up) { return select(large, f.c(1 / up), select(small, f.c(up), f.c(1))); };
+    const Expr q = unary(UnaryOp::kTrunc, div(r, divisor));
+    const Twofold product = exact_product(q, divisor * scale(0x1p100));
+    const Expr rest = ((r * scale(0x1p100) - product.hi) - product.lo) * scale(0x1p-100);
+    // The quotient had been rounded up; the divisor is infinite or above the rest.
+    r = select(divisor > r, r, select(rest < f.c(0), rest + divisor, rest));
   }
-  r = select(logical_and(equal(b, f.c(kInf)), a < f.c(kInf)), a, r);
-  return with_sign(r, x);
+  return r;
+}
+
+}  // namespace
+
+Expr fmod(const Expr& x, const Expr& y, bool narrow) {
+  return with_sign(narrow ? remainder_of_narrow(abs(x), abs(y)) : remainder_of_wide(abs(x), abs(y)), x);
 }
 
 Expr integer_pow(const Expr& base, const Expr& exponent) {

@@ -245,15 +245,21 @@ TEST(Math, PowF64IsExactWhereItCanBe) {
 
 TEST(Math, RemainderF64IsExact) {
   std::mt19937_64 random(9);
-  std::uniform_real_distribution<double> mantissa(1, 2), bits(-3, 51.9), exponent(-1070, 1022);
-  std::vector<double> x = samples<double>(-1000, 1000, 1e15, 5);
+  std::uniform_real_distribution<double> mantissa(1, 2), bits(-3, 60), exponent(-1074, 1023);
+  std::vector<double> x = samples<double>(-1000, 1000, INFINITY, 5);
   std::vector<double> y = samples<double>(-7, 7, INFINITY, 6);
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (i >= 1000 || std::fabs(x[i] / y[i]) >= 0x1p52) {
-      y[i] = std::ldexp(mantissa(random), static_cast<int>(exponent(random)));
-      x[i] = y[i] * std::exp2(bits(random));
+  size_t at = 100;
+  const double special[] = {0.0,    -0.0,      INFINITY, NAN,      1,          -3,       1e308,
+                            5e-324, 0x1p-1022, 0x1p52,   0x1p1023, 0x1p53 + 2, 0x1p-500, 0x1p500};
+  for (const double a : special)
+    for (const double b : special) {
+      x[at] = a;
+      y[at++] = b;
     }
-    if (i % 3 == 0) x[i] = -x[i];
+  for (; at < x.size(); at += 2) {
+    y[at] = std::ldexp(mantissa(random), static_cast<int>(exponent(random)));
+    x[at] = at % 4 ? y[at] * std::exp2(bits(random)) : std::ldexp(mantissa(random), static_cast<int>(exponent(random)));
+    if (at % 3 == 0) x[at] = -x[at];
   }
   const LoopProgram loops = expand_math(
       program_of_expr(DType::kF64, [](const Expr& a, const Expr& b) { return binary(BinaryOp::kRem, a, b); }));
