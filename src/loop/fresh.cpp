@@ -29,18 +29,18 @@ Stmt copy(const Stmt& s, Renaming& names) {
   node->extent = names.apply(s->extent);
   node->condition = names.apply(s->condition);
   node->value = names.apply(s->value);
-  for (Expr& index : node->indices) index = names.apply(index);
   if (s->kind == StmtKind::kFor) {
     node->var = make_var(s->var->name, s->var.dtype());
     names.vars[s->var.get()] = node->var;
   }
+  for (Expr& index : node->indices) index = names.apply(index);
   if (s->kind == StmtKind::kAlloc) {
     std::vector<Expr> shape;
     for (const Expr& dim : s->buffer->shape) shape.push_back(names.apply(dim));
     node->buffer = make_buffer(s->buffer->name, s->buffer->dtype, std::move(shape), s->buffer->scope);
     names.buffers[s->buffer.get()] = node->buffer;
   }
-  if (s->kind == StmtKind::kStore)
+  if (s->kind == StmtKind::kStore || (s->kind == StmtKind::kFor && s->buffer))
     if (const auto it = names.buffers.find(s->buffer.get()); it != names.buffers.end()) node->buffer = it->second;
   for (Stmt& child : node->stmts) child = copy(child, names);
   return Stmt(std::move(node));

@@ -212,9 +212,16 @@ class Parser {
     Var var = make_var(name);
     scope_.names.emplace(name, var);
     defined_.push_back(name);
+    BufferPtr prefetched;
+    std::vector<Expr> indices;
+    if (reader_.accept("prefetch")) {
+      if (kind != ForKind::kSerial) reader_.fail("TSR-3126", "only serial loops prefetch", "for ... prefetch ...");
+      std::tie(prefetched, indices) = element("a buffer");
+    }
     Stmt body = braces();
     leave_scope(mark);
-    return for_loop(std::move(var), std::move(begin), std::move(extent), kind, std::move(body));
+    Stmt result = for_loop(std::move(var), std::move(begin), std::move(extent), kind, std::move(body));
+    return prefetched ? prefetching(result, std::move(prefetched), std::move(indices)) : result;
   }
 
   Expr index() {
@@ -225,9 +232,9 @@ class Parser {
     return e;
   }
 
-  Stmt parse_store() {
+  std::pair<BufferPtr, std::vector<Expr>> element(const char* what) {
     TextReader start = reader_;
-    const std::string name = reader_.word("a statement");
+    const std::string name = reader_.word(what);
     const auto it = scope_.buffers.find(name);
     if (it == scope_.buffers.end())
       start.fail("TSR-3102", fmt::format("there is no buffer '{}' here", name),
@@ -237,11 +244,17 @@ class Parser {
     if (indices.size() != buffer->shape.size())
       start.fail("TSR-3103", fmt::format("buffer '{}' has {} dimensions, found {} indices", name, buffer->shape.size(),
                                          indices.size()));
+    return {buffer, std::move(indices)};
+  }
+
+  Stmt parse_store() {
+    TextReader start = reader_;
+    auto [buffer, indices] = element("a statement");
     reader_.expect("=");
     Expr value = parse_expr(reader_, scope_);
     if (value.dtype() != buffer->dtype)
       start.fail("TSR-3124", fmt::format("a value of type {} is stored to '{}' of type {}", dtype_name(value.dtype()),
-                                         name, dtype_name(buffer->dtype)));
+                                         buffer->name, dtype_name(buffer->dtype)));
     return store(buffer, std::move(indices), std::move(value));
   }
 

@@ -139,7 +139,9 @@ class Printer {
   void lets(const Stmt& s, int depth) {
     Sharing sharing;
     for (const Expr* e : {&s->begin, &s->extent, &s->condition}) sharing.add(*e);
-    for (const Expr& index : s->indices) sharing.add(index);
+    // What a loop prefetches depends on its variable, which there is not yet.
+    if (s->kind != StmtKind::kFor)
+      for (const Expr& index : s->indices) sharing.add(index);
     sharing.add(s->value);
     int number = 0;
     for (const Expr& e : sharing.named()) {
@@ -158,7 +160,9 @@ class Printer {
   bool needs_lets(const Stmt& s) const {
     Sharing sharing;
     for (const Expr* e : {&s->begin, &s->extent, &s->condition}) sharing.add(*e);
-    for (const Expr& index : s->indices) sharing.add(index);
+    // What a loop prefetches depends on its variable, which there is not yet.
+    if (s->kind != StmtKind::kFor)
+      for (const Expr& index : s->indices) sharing.add(index);
     sharing.add(s->value);
     return !sharing.named().empty();
   }
@@ -175,14 +179,16 @@ class Printer {
   std::string for_header(const Stmt& s) {
     const std::string kind = s->for_kind == ForKind::kSerial ? "" : std::string(for_kind_name(s->for_kind)) + " ";
     const std::string over = range(s);
-    return fmt::format("{}for {} in {}", kind, define(s->var.get(), s->var->name), over);
+    const std::string head = fmt::format("{}for {} in {}", kind, define(s->var.get(), s->var->name), over);
+    return s->buffer ? fmt::format("{} prefetch {}", head, element(s)) : head;
   }
 
-  std::string store_text(const Stmt& s) const {
+  std::string element(const Stmt& s) const {
     const auto it = names_.find(s->buffer.get());
-    return fmt::format("{}[{}] = {}", it == names_.end() ? s->buffer->name : it->second, list(s->indices, ", "),
-                       text(s->value));
+    return fmt::format("{}[{}]", it == names_.end() ? s->buffer->name : it->second, list(s->indices, ", "));
   }
+
+  std::string store_text(const Stmt& s) const { return fmt::format("{} = {}", element(s), text(s->value)); }
 
   static bool leads_to_store(const Stmt& s) {
     if (s->kind == StmtKind::kFor || s->kind == StmtKind::kTensorized) return leads_to_store(s->stmts[0]);

@@ -41,6 +41,22 @@ Stmt for_loop(Var var, Expr begin, Expr extent, ForKind kind, Stmt body) {
   return Stmt(std::move(node));
 }
 
+Stmt prefetching(const Stmt& loop, BufferPtr buffer, std::vector<Expr> indices) {
+  if (loop->kind != StmtKind::kFor || loop->for_kind != ForKind::kSerial) return loop;
+  check(buffer->shape.size() == indices.size(), "prefetch with a wrong number of indices of " + buffer->name);
+  auto node = std::make_shared<StmtNode>(*loop.get());
+  node->buffer = std::move(buffer);
+  node->indices = std::move(indices);
+  return Stmt(std::move(node));
+}
+
+Stmt keep_prefetch(const Stmt& loop, const Stmt& old, const std::function<Expr(const Expr&)>& rewrite_index) {
+  if (old->kind != StmtKind::kFor || !old->buffer) return loop;
+  std::vector<Expr> indices;
+  for (const Expr& index : old->indices) indices.push_back(rewrite_index(index));
+  return prefetching(loop, old->buffer, std::move(indices));
+}
+
 Stmt if_then(Expr condition, Stmt then, Stmt otherwise) {
   if (is_true(condition)) return then;
   if (is_false(condition)) return otherwise ? otherwise : seq({});

@@ -53,14 +53,20 @@ struct StmtNode {
   Expr begin, extent;         // kFor
   ForKind for_kind{};         // kFor
   Expr condition;             // kIf
-  BufferPtr buffer;           // kStore, kAlloc
-  std::vector<Expr> indices;  // kStore
+  BufferPtr buffer;           // kStore, kAlloc; kFor: what each iteration prefetches, or none
+  std::vector<Expr> indices;  // kStore; kFor: of the prefetch
   Expr value;                 // kStore; dtype is the buffer's
   const TensorIntrinsic* intrinsic = nullptr;  // kTensorized; static lifetime
 };
 
 Stmt seq(std::vector<Stmt> stmts);  // flattens nested sequences; one statement stays itself
 Stmt for_loop(Var var, Expr begin, Expr extent, ForKind kind, Stmt body);
+// The loop with a request, at the beginning of each iteration, to bring the cache line of an element into the second
+// level of cache. It changes no value, the element may lie outside of the buffer, and a pass may lose it. Loops of
+// other kinds than serial stay as they are.
+Stmt prefetching(const Stmt& loop, BufferPtr buffer, std::vector<Expr> indices);
+// `loop`, made from `old`, with the prefetch of `old`, if it has one.
+Stmt keep_prefetch(const Stmt& loop, const Stmt& old, const std::function<Expr(const Expr&)>& rewrite_index);
 Stmt if_then(Expr condition, Stmt then, Stmt otherwise = {});  // folds constant conditions
 Stmt store(BufferPtr buffer, std::vector<Expr> indices, Expr value);
 Stmt alloc(BufferPtr buffer, Stmt body);

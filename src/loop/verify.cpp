@@ -263,6 +263,13 @@ class Verifier {
     const bool may_not_run = !extent || *extent <= 0;
     if (extent && *extent > 0) loops_[s->var.get()] = {iterations(s->begin), *extent};
     conditional_ += may_not_run;
+    if (s->buffer) {
+      for (const Expr& index : s->indices) value(index, where);
+      if (s->for_kind != ForKind::kSerial) report(where, "a prefetch in a loop that is not serial");
+      if (in_scope_.count(s->buffer.get()) == 0 || s->buffer->scope == MemoryScope::kRegister ||
+          s->indices.size() != s->buffer->shape.size())
+        report(where, fmt::format("a prefetch of {}, which is not in memory here", s->buffer->name));
+    }
     const bool was_parallel = parallel_;
     parallel_ = parallel_ || parallel;
     statement(s->stmts[0]);

@@ -192,7 +192,9 @@ Stmt partition_loop(const Stmt& s, const Bounds& bounds) {
         }
         const Var var = is_first ? s->var : make_var(s->var->name);
         if (!is_first) body = substitute(body, {{s->var.get(), var}});
-        loops.push_back(for_loop(var, piece.begin, piece.end - piece.begin, s->for_kind, std::move(body)));
+        const Stmt loop = for_loop(var, piece.begin, piece.end - piece.begin, s->for_kind, std::move(body));
+        loops.push_back(
+            keep_prefetch(loop, s, [&](const Expr& index) { return substitute(index, {{s->var.get(), Expr(var)}}); }));
       }
       return seq(std::move(loops));
     }
@@ -207,7 +209,8 @@ Stmt partition_loop(const Stmt& s, const Bounds& bounds) {
   }
   Bounds inner = bounds;
   inner.set(s->var, loop_range(s, bounds));
-  return for_loop(s->var, s->begin, s->extent, s->for_kind, partition(s->stmts[0], inner));
+  const Stmt result = for_loop(s->var, s->begin, s->extent, s->for_kind, partition(s->stmts[0], inner));
+  return keep_prefetch(result, s, [](const Expr& index) { return index; });
 }
 
 Stmt partition(const Stmt& s, const Bounds& bounds) {

@@ -104,7 +104,8 @@ Stmt simplify_in(const Stmt& s, const Bounds& bounds, bool tensorized_body) {
   inner.set(s->var, loop_range(s, bounds));
   Stmt body = simplify_in(s->stmts[0], inner, false);
   if (is_empty(body)) return body;
-  return for_loop(s->var, std::move(begin), std::move(extent), s->for_kind, std::move(body));
+  const Stmt result = for_loop(s->var, std::move(begin), std::move(extent), s->for_kind, std::move(body));
+  return keep_prefetch(result, s, [&](const Expr& index) { return simplify(index, inner); });
 }
 
 }  // namespace

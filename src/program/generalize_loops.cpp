@@ -92,7 +92,7 @@ Stmt LoopGeneralizer::stmt(const Stmts& all) {
   for (const Stmt* s : all)
     if ((*s)->kind != first.kind || (*s)->stmts.size() != first.stmts.size() ||
         !same_but_for_threads((*s)->for_kind, first.for_kind) || (*s)->intrinsic != first.intrinsic ||
-        (*s)->indices.size() != first.indices.size())
+        (first.kind != StmtKind::kFor && (*s)->indices.size() != first.indices.size()))
       differ("other loops");
   switch (first.kind) {
     case StmtKind::kSeq: {

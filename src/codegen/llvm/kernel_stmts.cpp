@@ -61,7 +61,26 @@ void KernelEmitter::emit_for(const Stmt& s) {
     case ForKind::kSerial: break;
   }
   if (extent == 1) return emit_unrolled(s);
-  emit_loop(s->var, evaluate(s->begin), evaluate(s->extent), extent.has_value(), [&] { emit(s->stmts[0]); });
+  emit_loop(s->var, evaluate(s->begin), evaluate(s->extent), extent.has_value(), [&] {
+    if (s->buffer) emit_prefetch(s);
+    emit(s->stmts[0]);
+  });
+}
+
+void KernelEmitter::emit_prefetch(const Stmt& loop) {
+  const auto place = f_.places.find(loop->buffer.get());
+  if (place == f_.places.end() || place->second.kind != Place::kMemory || vec_) return;
+  const Buffer& buffer = *loop->buffer;
+  Expr number = 0;
+  for (size_t i = 0; i < loop->indices.size(); ++i) number = number * buffer.shape[i] + loop->indices[i];
+  number = simplify(replaced_.empty() ? number : substitute(number, replaced_), bounds_);
+  keep_.push_back(number);
+  Value* bytes = b_.CreateMul(evaluate(number), b_.getInt64(static_cast<uint64_t>(dtype_bytes(buffer.dtype, 1))));
+  // Not in bounds: the last iterations ask for what lies behind the buffer.
+  Value* pointer = b_.CreateGEP(b_.getInt8Ty(), place->second.pointer, bytes);
+  constexpr int kRead = 0, kIntoSecondLevel = 2, kData = 1;
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                     {pointer, b_.getInt32(kRead), b_.getInt32(kIntoSecondLevel), b_.getInt32(kData)});
 }
 
 // `runs`: the extent is known to be positive.

@@ -63,6 +63,15 @@ struct Tiling {
   int64_t place_block = 0, group_block = 0;
   int64_t parallel = kJoinAll;
   int64_t unroll = 1;  // steps of the innermost loop of the reduction
+  bool prefetch = true;
+};
+
+// The weights of the next group of blocks come from far away, and are asked for while the tiles of this group run: each
+// step of the reduction asks for its share.
+struct Prefetch {
+  BufferPtr weights;
+  Expr first;         // element that a tile's first step asks for
+  int64_t share = 0;  // elements of a step, at most a cache line
 };
 
 bool all_loads(const Expr& e, const std::function<bool(const Expr&)>& test) {
@@ -403,10 +412,21 @@ std::string find_row_runs(Tiling& t) {
 
 // ---- loops ----
 
+// The number of the innermost loop of the reduction that is one; reduce.size() without any.
+size_t last_loop(const Tiling& t) {
+  for (size_t i = t.reduce.size(); i-- > 0;)
+    if (!t.reduce[i].expanded) return i;
+  return t.reduce.size();
+}
+
+int64_t iterations(const ReduceLoop& loop, const Tiling& t) {
+  return &loop == &t.reduce.back() && t.unroll > 1 ? loop.extent / t.unroll : loop.extent;
+}
+
 class TileEmitter {
  public:
   TileEmitter(const Tiling& tiling, const VarMap& outer, const Expr& first_block, int64_t vectors, int64_t lanes,
-              const Expr& first_row, const RowRun& run)
+              const Expr& first_row, const RowRun& run, const std::optional<Prefetch>& prefetch)
       : t_(tiling),
         outer_(outer),
         first_block_(first_block),
@@ -414,6 +434,7 @@ class TileEmitter {
         lanes_(lanes),
         first_row_(first_row),
         run_(run),
+        prefetch_(prefetch),
         acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
     const bool whole_vector = lanes == tiling.width;
     intrinsic_ = !whole_vector ? nullptr
@@ -480,10 +501,21 @@ class TileEmitter {
         inner[loop.var.get()] = var * Expr(steps) + step;
         return guarded(depth, inner, reduce_from(depth + 1, inner, assignment));
       });
-      return for_loop(var, 0, loop.extent / steps, ForKind::kSerial, body);
+      return prefetching(for_loop(var, 0, loop.extent / steps, ForKind::kSerial, body), var, depth, at);
     }
     const Expr extent = loop.dynamic_extent ? substitute(loop.dynamic_extent, at) : Expr(loop.extent);
-    return for_loop(var, 0, extent, ForKind::kSerial, guarded(depth, inner, reduce_from(depth + 1, inner, assignment)));
+    const Stmt body = guarded(depth, inner, reduce_from(depth + 1, inner, assignment));
+    return prefetching(for_loop(var, 0, extent, ForKind::kSerial, body), var, depth, at);
+  }
+
+  // The innermost loop, number `depth`, with the prefetch, if there is one.
+  Stmt prefetching(const Stmt& loop, const Var& var, size_t depth, const VarMap& at) const {
+    if (!prefetch_ || depth != last_loop(t_)) return loop;
+    Expr step = 0;
+    for (size_t i = 0; i < depth; ++i)
+      if (!t_.reduce[i].expanded) step = step * Expr(t_.reduce[i].extent) + at.at(t_.reduce[i].var.get());
+    step = step * Expr(iterations(t_.reduce[depth], t_)) + var;
+    return tessera::prefetching(loop, prefetch_->weights, {prefetch_->first + step * Expr(prefetch_->share)});
   }
 
   // Puts the conditions whose last loop is number `depth` around `body`.
@@ -523,6 +555,7 @@ class TileEmitter {
   int64_t vectors_, lanes_;
   Expr first_row_;
   const RowRun& run_;
+  const std::optional<Prefetch>& prefetch_;
   BufferPtr acc_;
   const TensorIntrinsic* intrinsic_ = nullptr;
 };
@@ -562,6 +595,35 @@ void block_loops(const Tiling& t, std::vector<OutputLoop>& loops, size_t group_a
   loops = std::move(result);
 }
 
+// What a tile prefetches that is number `place` of the `places` of one group of blocks. None where the weights stay in
+// cache, where there are so many places that waiting for the weights of one group takes no time, and where a
+// reduction's length is known at run time only.
+std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, int64_t vectors, const Expr& place,
+                                      int64_t places) {
+  constexpr int64_t kLeastBytes = 128 << 10;
+  constexpr int64_t kCacheLine = 64;
+  if (!t.prefetch || t.packed.size() != 1 || last_loop(t) == t.reduce.size() || places < 2) return std::nullopt;
+  int64_t steps = 1, all_steps = 1;
+  for (const ReduceLoop& loop : t.reduce) {
+    if (loop.dynamic_extent) return std::nullopt;
+    all_steps *= loop.extent;
+    if (!loop.expanded) steps *= iterations(loop, t);
+  }
+  const BufferPtr& weights = t.kernel.params[t.packed[0].param];
+  const int64_t block = all_steps * t.width;
+  const int64_t elements = *as_int(weights->shape[0]);
+  // Weights of one image for all, without holes.
+  if (elements != t.block.extent * block || dtype_bytes(weights->dtype, elements) < kLeastBytes) return std::nullopt;
+  const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
+  const int64_t wanted = (vectors * block + places * steps - 1) / (places * steps);
+  if (2 * vectors * block < places * steps) return std::nullopt;
+  Prefetch prefetch;
+  prefetch.weights = weights;
+  prefetch.share = std::min(wanted, line);
+  prefetch.first = (first_block + Expr(vectors)) * Expr(block) + place * Expr(steps * prefetch.share);
+  return prefetch;
+}
+
 Stmt emit_loops(const Tiling& t) {
   // Block groups of `vectors`, a shorter group, and a block with fewer lanes.
   struct Group {
@@ -593,7 +655,13 @@ Stmt emit_loops(const Tiling& t) {
   for (const OutputLoop& loop : t.others)
     if (loop.stride <= t.block.stride) loops.push_back(loop);
   loops.push_back(tile_loop);
+  std::vector<LoopBlock> blocks;
+  int64_t places = 1;
+  for (size_t i = group_at + 1; i < loops.size(); ++i) places *= loops[i].extent;
+  const std::vector<OutputLoop> place_loops(loops.begin() + static_cast<std::ptrdiff_t>(group_at) + 1, loops.end());
   const auto tiles_at = [&](const VarMap& at) {
+    Expr place = 0;
+    for (const OutputLoop& loop : place_loops) place = place * Expr(loop.extent) + at.at(loop.var.get());
     const Expr g = at.at(group_loop.var.get());
     const Expr w = at.at(tile_loop.var.get());
     Stmt by_group;
@@ -608,7 +676,9 @@ Stmt emit_loops(const Tiling& t) {
       for (size_t r = t.runs.size(); r-- > 0;) {
         const RowRun& run = t.runs[r];
         const Expr first_row = run.num_tiles == 1 ? Expr(run.first_tile * t.shape.rows) : w * Expr(t.shape.rows);
-        Stmt tile = TileEmitter(t, at, first_block, group.vectors, group.lanes, first_row, run).emit();
+        const auto prefetch =
+            blocks.empty() ? plan_prefetch(t, first_block, group.vectors, place, places) : std::nullopt;
+        Stmt tile = TileEmitter(t, at, first_block, group.vectors, group.lanes, first_row, run, prefetch).emit();
         by_run = by_run ? if_then(w < Expr(run.first_tile + run.num_tiles), tile, by_run) : tile;
       }
       by_group = by_group ? if_then(g < Expr(group_end), by_run, by_group) : by_run;
@@ -616,7 +686,6 @@ Stmt emit_loops(const Tiling& t) {
     }
     return by_group;
   };
-  std::vector<LoopBlock> blocks;
   block_loops(t, loops, group_at, blocks);
   return outer_nest(loops, t.parallel, [&](const VarMap& outer) {
     VarMap at = outer;
@@ -636,6 +705,7 @@ std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
   t.place_block = knobs.choose("place_block" + suffix, {0, 1, 2, 4, 8, 16, 32}, 0);
   t.parallel = knobs.choose("parallel" + suffix, kParallelChoices, kJoinAll);
   t.unroll = knobs.choose("unroll" + suffix, {1, 2, 4, 8}, 1);
+  t.prefetch = knobs.choose_flag("prefetch" + suffix, true);
   if (t.unroll > 1) {
     if (t.reduce.empty() || t.reduce.back().expanded || t.reduce.back().dynamic_extent)
       return "the innermost loop of the reduction cannot be unrolled further";
@@ -668,6 +738,16 @@ std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::str
       std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / t.target->vector_bits());
   problem.steps = steps;
   problem.registers = t.target->vector_registers();
+  if (!t.packed.empty()) {
+    problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width);
+    problem.cache_bytes = t.target->l2_bytes;
+  }
+  if (t.row)
+    walk(t.update, [&](const Expr& node) {
+      if (node->kind != ExprKind::kLoad) return;
+      if (const auto c = linear_coefficient(node->operands[0], t.row->var, t.kernel.bounds); c && *c != 0)
+        problem.row_bytes = dtype_bytes(node->dtype, std::abs(*c));
+    });
   // Copies of the innermost loop are straight-line code in which loads move up and registers spill: leave room.
   if (!t.reduce.empty() && t.reduce.back().expanded)
     problem.registers = problem.registers * (t.reduce.back().extent <= 3 ? 5 : 4) / 8;

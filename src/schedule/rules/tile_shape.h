@@ -14,6 +14,10 @@ struct TileProblem {
   int64_t registers_per_block = 1;  // a block may need several registers
   int64_t steps = 1;                // length of the reduction
   int registers = 16;               // vector registers of the machine
+  // Bytes of a block's vectors for all steps, and of the second level of cache from which every row of tiles reads
+  // them again; 0 where they are not known to be read in that order.
+  int64_t block_bytes = 0, cache_bytes = 0;
+  int64_t row_bytes = 0;  // from one row's operand to the next row's
 };
 
 struct TileShape {
