@@ -12,6 +12,7 @@
 //   }
 //
 // - `in A..B` is a loop over [A, B); `in A..+N` one of N iterations from A. Serial loops are plain `for`.
+// - `for k in 0..8 prefetch w[(k * 16)] { ... }` asks for the cache line of that element in each iteration.
 // - An allocation lives to the end of the braces around it.
 // - `let $N = e` is textual sharing only: it stands before a statement and names a sub-expression that the statement
 //   uses more than once (or that would be nested too deep); the expression is evaluated where it is used.

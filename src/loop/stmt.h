@@ -13,6 +13,8 @@
 //   the access are expanded. An allocation's contents are unspecified until stored to.
 // - `tensorized` runs its body; the intrinsic's name tells a back end which instruction sequence implements it. The
 //   body must match the intrinsic's declared pattern (loop/intrinsic.h).
+// - A serial loop may name an element that each iteration prefetches. That changes no value, the element may lie outside
+//   of its buffer, and any pass may leave it out.
 // - A store outside its buffer is an error of the program. Vectors of a vectorized loop may be masked by an `if`.
 // Nodes are immutable and shared.
 #pragma once
@@ -61,11 +63,10 @@ struct StmtNode {
 
 Stmt seq(std::vector<Stmt> stmts);  // flattens nested sequences; one statement stays itself
 Stmt for_loop(Var var, Expr begin, Expr extent, ForKind kind, Stmt body);
-// The loop with a request, at the beginning of each iteration, to bring the cache line of an element into the second
-// level of cache. It changes no value, the element may lie outside of the buffer, and a pass may lose it. Loops of
-// other kinds than serial stay as they are.
+// A serial `loop` with a request, at the beginning of each iteration, to bring the cache line of an element into the
+// second level of cache; the indices load nothing. Loops of other kinds stay as they are.
 Stmt prefetching(const Stmt& loop, BufferPtr buffer, std::vector<Expr> indices);
-// `loop`, made from `old`, with the prefetch of `old`, if it has one.
+// `loop`, made from `old`, with what `old` prefetches, if anything.
 Stmt keep_prefetch(const Stmt& loop, const Stmt& old, const std::function<Expr(const Expr&)>& rewrite_index);
 Stmt if_then(Expr condition, Stmt then, Stmt otherwise = {});  // folds constant conditions
 Stmt store(BufferPtr buffer, std::vector<Expr> indices, Expr value);

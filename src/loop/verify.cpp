@@ -264,7 +264,12 @@ class Verifier {
     if (extent && *extent > 0) loops_[s->var.get()] = {iterations(s->begin), *extent};
     conditional_ += may_not_run;
     if (s->buffer) {
-      for (const Expr& index : s->indices) value(index, where);
+      for (const Expr& index : s->indices) {
+        value(index, where);
+        bool loads = false;
+        walk(index, [&](const Expr& node) { loads = loads || node->kind == ExprKind::kLoad; });
+        if (loads) report(where, "a prefetch whose index loads");
+      }
       if (s->for_kind != ForKind::kSerial) report(where, "a prefetch in a loop that is not serial");
       if (in_scope_.count(s->buffer.get()) == 0 || s->buffer->scope == MemoryScope::kRegister ||
           s->indices.size() != s->buffer->shape.size())

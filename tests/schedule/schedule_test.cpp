@@ -5,7 +5,9 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <set>
 
+#include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "graph_passes/fuse_groups.h"
 #include "interp/graph_interp.h"
@@ -217,6 +219,56 @@ struct Runner {
     }
   }
 };
+
+// Cache lines that a product's loops prefetch, by the number of the group of columns whose tiles ask for them.
+std::map<int64_t, std::set<int64_t>> prefetched_lines(const LoopProgram& program, int64_t tiles) {
+  std::map<int64_t, std::set<int64_t>> lines;
+  walk(
+      program.body,
+      [&](const Stmt& loop) {
+        if (loop->kind != StmtKind::kFor || !loop->buffer) return;
+        const Stmt& outer = program.body;
+        for (int64_t t = 0; t < *as_int(outer->extent); ++t)
+          for (int64_t k = 0; k < *as_int(loop->extent); ++k) {
+            const VarMap at{{outer->var.get(), Expr(t)}, {loop->var.get(), Expr(k)}};
+            lines[t / tiles].insert(*as_int(simplify(substitute(loop->indices[0], at), {})) / 16);
+          }
+      },
+      nullptr);
+  return lines;
+}
+
+TEST(RegisterTile, PrefetchesTheWeightsOfTheNextColumns) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const OpTable& ops = standard_ops();
+  graph.add_input("x", TensorType{DType::kF32, make_shape({48, 256})});
+  const auto weights = std::make_shared<const Tensor>(DType::kF32, std::vector<int64_t>{256, 384});
+  const ValueId w = builder.add(ops.get("constant"), {}, {{"value", weights}});
+  graph.outputs = {builder.add(ops.get("matmul"), {graph.inputs[0], w})};
+  std::vector<size_t> kept;
+  const TensorProgram definition = lower_node(graph, graph.nodes().back(), kept);
+  const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
+                                           [](const ScheduleRule& one) { return one.name == "register_tile"; });
+  const auto scheduled = [&](const char* text) {
+    std::string why;
+    const auto point = parse_knob_point(text, why);
+    return std::get<ScheduledKernel>(apply_point(*point, definition, machine(512))).program;
+  };
+  // 24 blocks of 16 columns in 8 groups of 3, 48 rows in 6 tiles of 8: each group asks for the next, and all of it.
+  const int64_t group_lines = 3 * 256;
+  const auto lines = prefetched_lines(scheduled("register_tile{vectors=3,rows=8}"), 6);
+  ASSERT_EQ(lines.size(), 8u);
+  for (const auto& [group, asked] : lines) {
+    for (int64_t line = 0; line < group_lines; ++line)
+      ASSERT_EQ(asked.count((group + 1) * group_lines + line), 1u) << "group " << group << ", line " << line;
+    EXPECT_LE(asked.size(), static_cast<size_t>(group_lines) * 5 / 4);
+  }
+  EXPECT_TRUE(prefetched_lines(scheduled("register_tile{vectors=3,rows=8,prefetch=0}"), 6).empty());
+  Knobs knobs;
+  EXPECT_FALSE(
+      prefetched_lines(std::get<ScheduledKernel>(rule.apply(definition, machine(512), knobs)).program, 1).empty());
+}
 
 class ScheduleFuzz : public testing::TestWithParam<const char*> {};
 

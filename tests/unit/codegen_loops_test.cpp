@@ -113,6 +113,17 @@ TEST(CodegenLoops, SelectsThatShareConditionalLoadsStaySmall) {
                   power(base) + " z[j] = select((c[j] > 1:i32), $40, 3:i32) } }");
 }
 
+TEST(CodegenLoops, PrefetchesMayLieOutsideOfTheBuffer) {
+  expect_agrees(R"(kernel @k(x: f32[6,20], w: f32[20,16]) -> (y: f32[6,16]) {
+    parallel for i in 0..6 {
+      alloc acc: f32[16] register
+      vectorized for l in 0..16 { acc[l] = 0:f32 }
+      for k in 0..20 prefetch w[((i * 100000) + k), (k - 9)] {
+        vectorized for l in 0..16 { acc[l] = fma(x[i, k], w[k, l], acc[l]) }
+      }
+      vectorized for l in 0..16 { y[i, l] = acc[l] } } })");
+}
+
 TEST(CodegenLoops, SelectBetweenSeveralLoads) {
   // Operands of a concatenation along blocked channels: an arm that no lane needs is jumped over.
   expect_agrees(R"(kernel @k(x: f32[24,5], s: f32[24], y: f32[12,5], t: f32[1]) -> (z: f32[3,5,16]) {

@@ -48,6 +48,16 @@ TEST(LoopText, RoundTripIsIdentical) {
   EXPECT_EQ(print(program), kConv);
 }
 
+TEST(LoopText, LoopsThatPrefetchRoundTrip) {
+  const char* text = R"(kernel @k(x: f32[4,8]) -> (y: f32[4,8]) {
+  for i in 0..4 prefetch x[(i + 1), 0] { for j in 0..8 { y[i, j] = x[i, j] } }
+}
+)";
+  const LoopProgram program = parse_loop_program(text);
+  ASSERT_EQ(program.body->buffer, program.params[0]);
+  EXPECT_EQ(print(program), text);
+}
+
 TEST(LoopText, AllocationLivesToTheEndOfItsBraces) {
   const char* text = R"(kernel @k(x: f32[4]) -> (y: f32[4]) {
   {
@@ -214,6 +224,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"Range", "for i in 0..x[0] { }", "TSR-3124", "2:15", "the range of a loop is f32"},
         Mistake{"Intrinsic", "tensorized \"x87.fma\" { }", "TSR-3125", "2:14", "no tensor intrinsic 'x87.fma'"},
         Mistake{"OpenRange", "for i in 0..4 { for j in i..4 { } }", "TSR-3126", "2:31", "constant begin and end"},
+        Mistake{"PrefetchOf", "for i in 0..4 prefetch q[i] { }", "TSR-3102", "2:26", "no buffer 'q'"},
+        Mistake{"PrefetchRank", "for i in 0..4 prefetch x[i, i] { }", "TSR-3103", "2:26", "1 dimensions, found 2"},
+        Mistake{"PrefetchParallel", "parallel for i in 0..4 prefetch x[i] { }", "TSR-3126", "2:35", "only serial"},
         Mistake{"Unclosed", "for i in 0..4 {", "TSR-3001", "4:1", "expected a statement, found the end"},
         Mistake{"Scope", "alloc a: f32[1] heap", "TSR-3001", "2:19", "expected local or register"},
         Mistake{"Garbage", "y[0] = \x01", "TSR-3001", "2:10", "expected an expression"}),

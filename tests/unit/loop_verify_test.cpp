@@ -111,6 +111,19 @@ TEST(LoopVerify, ScopesAndTypesOfHandMadePrograms) {
   EXPECT_THAT(verify(program)[0], HasSubstr("buffer y is defined more than once"));
 }
 
+TEST(LoopVerify, Prefetch) {
+  const BufferPtr y = make_buffer("y", DType::kF32, {4});
+  const BufferPtr index = make_buffer("index", DType::kI64, {4});
+  const BufferPtr other = make_buffer("other", DType::kF32, {4});
+  const Var i = make_var("i");
+  const Stmt loop = for_loop(i, 0, 4, ForKind::kSerial, store(y, {i}, const_float(DType::kF32, 0)));
+  const auto violations = [&](const Stmt& body) { return verify(LoopProgram{"k", {index, y}, 1, {}, body}); };
+  EXPECT_THAT(violations(prefetching(loop, y, {i * 100 - 50})), testing::IsEmpty());
+  EXPECT_THAT(violations(prefetching(loop, other, {i})), testing::ElementsAre(HasSubstr("a prefetch of other")));
+  EXPECT_THAT(violations(prefetching(loop, y, {load(index, {i})})),
+              testing::ElementsAre(HasSubstr("a prefetch whose index loads")));
+}
+
 TEST(LoopVerify, ThrowsNamingThePass) {
   const LoopProgram program = parse_loop_program("kernel @k() -> (y: f32[1]) { y[1] = 0:f32 }");
   try {

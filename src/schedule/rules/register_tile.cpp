@@ -595,12 +595,11 @@ void block_loops(const Tiling& t, std::vector<OutputLoop>& loops, size_t group_a
   loops = std::move(result);
 }
 
-// What a tile prefetches that is number `place` of the `places` of one group of blocks. None where the weights stay in
-// cache, where there are so many places that waiting for the weights of one group takes no time, and where a
-// reduction's length is known at run time only.
+// What a tile prefetches that is number `place` of the `places` of one group of blocks. None where there are so many
+// places that waiting for the weights of one group takes no time, and where a reduction's length is known at run time
+// only.
 std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, int64_t vectors, const Expr& place,
                                       int64_t places) {
-  constexpr int64_t kLeastBytes = 128 << 10;
   constexpr int64_t kCacheLine = 64;
   if (!t.prefetch || t.packed.size() != 1 || last_loop(t) == t.reduce.size() || places < 2) return std::nullopt;
   int64_t steps = 1, all_steps = 1;
@@ -610,16 +609,13 @@ std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, 
     if (!loop.expanded) steps *= iterations(loop, t);
   }
   const BufferPtr& weights = t.kernel.params[t.packed[0].param];
-  const int64_t block = all_steps * t.width;
-  const int64_t elements = *as_int(weights->shape[0]);
-  // Weights of one image for all, without holes.
-  if (elements != t.block.extent * block || dtype_bytes(weights->dtype, elements) < kLeastBytes) return std::nullopt;
+  const int64_t block = all_steps * t.width, group = vectors * block;
+  // Weights that are the same for all places, one block behind the other.
+  if (*as_int(weights->shape[0]) != t.block.extent * block || 2 * group < places * steps) return std::nullopt;
   const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
-  const int64_t wanted = (vectors * block + places * steps - 1) / (places * steps);
-  if (2 * vectors * block < places * steps) return std::nullopt;
   Prefetch prefetch;
   prefetch.weights = weights;
-  prefetch.share = std::min(wanted, line);
+  prefetch.share = std::min((group + places * steps - 1) / (places * steps), line);
   prefetch.first = (first_block + Expr(vectors)) * Expr(block) + place * Expr(steps * prefetch.share);
   return prefetch;
 }
@@ -705,7 +701,14 @@ std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
   t.place_block = knobs.choose("place_block" + suffix, {0, 1, 2, 4, 8, 16, 32}, 0);
   t.parallel = knobs.choose("parallel" + suffix, kParallelChoices, kJoinAll);
   t.unroll = knobs.choose("unroll" + suffix, {1, 2, 4, 8}, 1);
-  t.prefetch = knobs.choose_flag("prefetch" + suffix, true);
+  // Less stays in the nearest caches.
+  constexpr int64_t kFarBytes = 128 << 10;
+  int64_t bytes = 0;
+  for (const PackedParam& packed : t.packed) {
+    const Buffer& weights = *t.kernel.params[packed.param];
+    bytes += dtype_bytes(weights.dtype, *as_int(weights.shape[0]));
+  }
+  t.prefetch = knobs.choose_flag("prefetch" + suffix, bytes >= kFarBytes);
   if (t.unroll > 1) {
     if (t.reduce.empty() || t.reduce.back().expanded || t.reduce.back().dynamic_extent)
       return "the innermost loop of the reduction cannot be unrolled further";
