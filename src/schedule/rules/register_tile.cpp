@@ -609,7 +609,7 @@ std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, 
     if (!loop.expanded) steps *= iterations(loop, t);
   }
   const BufferPtr& weights = t.kernel.params[t.packed[0].param];
-  const int64_t block = all_steps * t.width, group = vectors * block;
+  const int64_t block = all_steps * t.width * (t.dot ? 2 : 1), group = vectors * block;
   // Weights that are the same for all places, one block behind the other.
   if (*as_int(weights->shape[0]) != t.block.extent * block || 2 * group < places * steps) return std::nullopt;
   const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
@@ -742,7 +742,7 @@ std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::str
   problem.steps = steps;
   problem.registers = t.target->vector_registers();
   if (!t.packed.empty()) {
-    problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width);
+    problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width * (t.dot ? 2 : 1));
     problem.cache_bytes = t.target->l2_bytes;
   }
   if (t.row)
