@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 // Lanes of partial results of one reduced loop along which memory is contiguous.
-Made rfactor_sketch(const TensorProgram& kernel, const Target& target) {
+Made rfactor_sketch(const TensorProgram& kernel, const Target& target, Threads threads) {
   TraceWriter writer(kernel, target);
   const NaiveNest nest = nest_of(writer.program());
   if (!nest.update) return Declined{"the kernel does not reduce"};
@@ -59,12 +59,12 @@ Made rfactor_sketch(const TensorProgram& kernel, const Target& target) {
   Names outer;
   for (const LoopFact& loop : nest.outputs)
     if (outer.size() < 2) outer.push_back(loop.name);
-  join_for_threads(writer, target, outer);
+  run_on_threads(writer, target, outer, threads);
   return writer.steps();
 }
 
 // No reduction: vectors along the output's contiguous axis, and copies of some of its and its neighbour's iterations.
-Made map_sketch(const TensorProgram& kernel, const Target& target) {
+Made map_sketch(const TensorProgram& kernel, const Target& target, Threads threads) {
   TraceWriter writer(kernel, target);
   const NaiveNest nest = nest_of(writer.program());
   if (nest.update) return Declined{"the kernel reduces"};
@@ -99,7 +99,7 @@ Made map_sketch(const TensorProgram& kernel, const Target& target) {
   writer.line("reorder([{}])", fmt::join(all, ", "));
   for (const std::string& loop : inner) writer.line("{}({})", loop == v[2] ? "vectorize" : "unroll", loop);
   outer.resize(std::min<size_t>(outer.size(), axes.ones.size() + 2));
-  join_for_threads(writer, target, outer);
+  run_on_threads(writer, target, outer, threads);
   return writer.steps();
 }
 
@@ -107,24 +107,33 @@ Made map_sketch(const TensorProgram& kernel, const Target& target) {
 
 SketchList make_sketches(const TensorProgram& kernel, const Target& target) {
   SketchList result;
-  const auto add = [&](const std::string& name, const std::function<Made()>& make) {
-    try {
-      Made made = make();
-      if (auto* declined = std::get_if<Declined>(&made)) result.declined.push_back(name + ": " + declined->reason);
-      else result.sketches.push_back({name, std::move(std::get<std::vector<TraceStep>>(made))});
-    } catch (const UserError& error) {
-      result.declined.push_back(fmt::format("{}: {}", name, error.diagnostic().message));
+  const auto add = [&](const std::string& name, const std::function<Made(Threads)>& make) {
+    std::string refused;
+    for (const Threads threads : {Threads::kJoined, Threads::kOneLoop}) {
+      try {
+        Made made = make(threads);
+        if (auto* declined = std::get_if<Declined>(&made)) refused = declined->reason;
+        else result.sketches.push_back({name, std::move(std::get<std::vector<TraceStep>>(made))});
+        if (refused.empty()) return;
+        break;
+      } catch (const UserError& error) {
+        refused = error.diagnostic().message;
+        if (target.num_threads < 2) break;
+      }
     }
+    result.declined.push_back(name + ": " + refused);
   };
   if (is_symbolic(kernel)) {
     result.declined.emplace_back("sketch: a run decides about sizes");
     return result;
   }
-  add("sketch.tile", [&] { return tile_sketch(kernel, target, TileKind::kPlain); });
-  add("sketch.tile_windows", [&] { return tile_sketch(kernel, target, TileKind::kWindowsInside); });
-  add("sketch.tile_packed", [&] { return tile_sketch(kernel, target, TileKind::kPackedOperands); });
-  add("sketch.rfactor", [&] { return rfactor_sketch(kernel, target); });
-  add("sketch.map", [&] { return map_sketch(kernel, target); });
+  add("sketch.tile", [&](Threads threads) { return tile_sketch(kernel, target, TileKind::kPlain, threads); });
+  add("sketch.tile_windows",
+      [&](Threads threads) { return tile_sketch(kernel, target, TileKind::kWindowsInside, threads); });
+  add("sketch.tile_packed",
+      [&](Threads threads) { return tile_sketch(kernel, target, TileKind::kPackedOperands, threads); });
+  add("sketch.rfactor", [&](Threads threads) { return rfactor_sketch(kernel, target, threads); });
+  add("sketch.map", [&](Threads threads) { return map_sketch(kernel, target, threads); });
   return result;
 }
 

@@ -124,8 +124,16 @@ std::variant<OutputAxes, Declined> output_axes(const NaiveNest& nest, int64_t la
   return axes;
 }
 
-void join_for_threads(TraceWriter& writer, const Target& target, const Names& outer) {
+void run_on_threads(TraceWriter& writer, const Target& target, const Names& outer, Threads threads) {
   if (target.num_threads < 2 || outer.empty()) return;
+  if (threads == Threads::kOneLoop) {
+    const auto extent = [&](const std::string& loop) {
+      return *as_int(find_loop(writer.program().body, loop)->stmt()->extent);
+    };
+    writer.line("parallel({})", *std::max_element(outer.begin(), outer.end(),
+                                                  [&](const auto& a, const auto& b) { return extent(a) < extent(b); }));
+    return;
+  }
   const std::string joined = outer.size() > 1 ? writer.line("fuse([{}])", fmt::join(outer, ", "))[0] : outer[0];
   const std::string piece = writer.number("piece", {1, 2, 4, 8, 16, 64}, 1);
   const Names parts = writer.line("{0}_t, {0}_s = split({0}, [_, {1}])", joined, piece);

@@ -80,11 +80,13 @@ struct OutputAxes {
 // `lanes`: of the machine's vectors, where no block of the layout says how many lie together.
 std::variant<OutputAxes, Declined> output_axes(const NaiveNest& nest, int64_t lanes);
 
-// The loops over the output, the outermost two joined for threads, when there are several.
-void join_for_threads(TraceWriter& writer, const Target& target, const Names& outer);
+// Which loops run on threads, when there are several: the outermost two joined, in pieces, or the longest of them
+// alone, where it cannot be told that iterations of the joined one are independent.
+enum class Threads : uint8_t { kJoined, kOneLoop };
+void run_on_threads(TraceWriter& writer, const Target& target, const Names& outer, Threads threads);
 
 // What a tile of sums in registers is about beyond the plain one (sketch.h).
 enum class TileKind : uint8_t { kPlain, kWindowsInside, kPackedOperands };
-Made tile_sketch(const TensorProgram& kernel, const Target& target, TileKind kind);
+Made tile_sketch(const TensorProgram& kernel, const Target& target, TileKind kind, Threads threads);
 
 }  // namespace tessera

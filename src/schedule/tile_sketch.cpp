@@ -113,8 +113,13 @@ bool pack_operands(TraceWriter& writer, const TensorProgram& kernel, const Stmt&
 
 class TileSketch {
  public:
-  TileSketch(const TensorProgram& kernel, const Target& target, TileKind kind)
-      : kernel_(kernel), target_(target), kind_(kind), writer_(kernel, target), nest_(nest_of(writer_.program())) {}
+  TileSketch(const TensorProgram& kernel, const Target& target, TileKind kind, Threads threads)
+      : kernel_(kernel),
+        target_(target),
+        kind_(kind),
+        threads_(threads),
+        writer_(kernel, target),
+        nest_(nest_of(writer_.program())) {}
 
   Made run() {
     if (!nest_.update) return Declined{"the kernel does not reduce"};
@@ -139,7 +144,7 @@ class TileSketch {
       for (const std::string& loop : tile_)
         writer_.line("{}({}{})", loop == tile_.back() ? "vectorize" : "unroll", loop, suffix);
     if (is_product_of_floats(nest_.update)) writer_.line("annotate({}.update, fma, 1)", acc());
-    join_for_threads(writer_, target_, joined_);
+    run_on_threads(writer_, target_, joined_, threads_);
     return writer_.steps();
   }
 
@@ -290,6 +295,7 @@ class TileSketch {
   const TensorProgram& kernel_;
   const Target& target_;
   TileKind kind_;
+  Threads threads_;
   TraceWriter writer_;
   NaiveNest nest_;
   OutputAxes axes_;
@@ -304,8 +310,8 @@ class TileSketch {
 
 }  // namespace
 
-Made tile_sketch(const TensorProgram& kernel, const Target& target, TileKind kind) {
-  return TileSketch(kernel, target, kind).run();
+Made tile_sketch(const TensorProgram& kernel, const Target& target, TileKind kind, Threads threads) {
+  return TileSketch(kernel, target, kind, threads).run();
 }
 
 }  // namespace tessera
