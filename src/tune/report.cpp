@@ -160,6 +160,7 @@ nlohmann::json tune_result_json(const TuneOptions& options, const TuneResult& re
   return {{"model", options.model},
           {"db", options.db},
           {"mode", search_mode_name(options.mode)},
+          {"space", space_kind_name(options.space)},
           {"seed", options.seed},
           {"trials", result.trials},
           {"seconds", result.seconds},
@@ -187,9 +188,9 @@ svg text{font:11px system-ui,sans-serif;fill:#555}.frame{fill:none;stroke:#bbb}.
 @media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}td,th{border-color:#333}.grid{stroke:#2a2a2a}svg text{fill:#aaa}}
 </style></head><body>
 )";
-  html +=
-      fmt::format("<h1>Tuning of {}</h1>\n<p>{} trials in {:.1f} s, mode {}, seed {}. {}</p>\n", escaped(options.model),
-                  result.trials, result.seconds, search_mode_name(options.mode), options.seed, escaped(result.verdict));
+  html += fmt::format("<h1>Tuning of {}</h1>\n<p>{} trials in {:.1f} s, mode {}, space {}, seed {}. {}</p>\n",
+                      escaped(options.model), result.trials, result.seconds, search_mode_name(options.mode),
+                      space_kind_name(options.space), options.seed, escaped(result.verdict));
   if (result.tuned_ms > 0)
     html += fmt::format("<p>Measured at the end, in turn: {:.3f} ms before, {:.3f} ms after.</p>\n", result.default_ms,
                         result.tuned_ms);

@@ -293,6 +293,15 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
   EXPECT_FALSE(taken.empty());
   EXPECT_GT(taken["points"], taken["points declined"]);
   if (kind == "winograd") EXPECT_GT(taken["winograd"], 0);
+  const std::map<std::string, std::vector<std::string>> sketches = {{"conv", {"sketch.tile", "sketch.tile_windows"}},
+                                                                    {"depthwise", {"sketch.tile"}},
+                                                                    {"pool", {"sketch.tile"}},
+                                                                    {"matmul", {"sketch.tile", "sketch.tile_packed"}},
+                                                                    {"reduce", {"sketch.tile", "sketch.rfactor"}},
+                                                                    {"elementwise", {"sketch.map"}},
+                                                                    {"movement", {"sketch.map"}}};
+  if (const auto expected = sketches.find(kind); cases >= 20 && expected != sketches.end())
+    for (const std::string& name : expected->second) EXPECT_GT(taken[name], 0) << name << " was never taken";
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ScheduleFuzz,
