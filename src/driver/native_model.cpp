@@ -164,20 +164,19 @@ class NativeModel : public Model {
   }
 
  private:
-  // The rules are in the metadata, by calls; a module without them has kernels all the same.
+  // The rules are in the metadata, an entry for each call in order; a module without them has kernels all the same.
   void note_rules() {
     const ModuleFile& file = module_->file;
     const auto metadata =
         nlohmann::json::parse(file.metadata(), file.metadata() + file.footer.metadata_size, nullptr, false);
-    if (!metadata.is_object() || !metadata.contains("calls") || !metadata.contains("kernels")) return;
-    const auto& calls = metadata.at("calls");
-    const auto& entries = metadata.at("kernels");
-    if (!calls.is_array() || !entries.is_array()) return;
-    for (size_t i = 0; i < std::min(calls.size(), entries.size()); ++i) {
-      if (!calls[i].is_number_unsigned() || calls[i].get<size_t>() >= kernels_.size()) continue;
-      const auto rule = entries[i].is_object() ? entries[i].find("rule") : entries[i].end();
-      if (rule != entries[i].end() && rule->is_string())
-        kernels_[calls[i].get<size_t>()].rule = rule->get<std::string>();
+    if (!metadata.is_object()) return;
+    const auto entries = metadata.find("kernels");
+    if (entries == metadata.end() || !entries->is_array()) return;
+    for (size_t i = 0; i < std::min(kernels_.size(), entries->size()); ++i) {
+      const auto& entry = (*entries)[i];
+      if (entry.is_object() && entry.value("loc", nlohmann::json()) == kernels_[i].name && entry.contains("rule") &&
+          entry["rule"].is_string())
+        kernels_[i].rule = entry["rule"].get<std::string>();
     }
   }
 

@@ -16,7 +16,7 @@ import cli_support
 from cli_support import CliTest, affine_model, conv_model, make_model
 
 import numpy
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 
 def error(ident, message, legal="", hint=""):
@@ -430,6 +430,27 @@ class Roofline(CliTest):
         self.assertAlmostEqual(sum(kernel["percent"] for kernel in told["kernels"]), 100, delta=0.01)
         conv = next(kernel for kernel in told["kernels"] if "Conv_0" in kernel["nodes"] and kernel["flops"] > 0)
         self.assertEqual(conv["flops"], 32 * 64 * 64 * (16 * 9 * 2 + 2))
+
+    def test_rules_behind_equal_kernels(self):
+        # Two calls of one kernel, and another kernel behind them.
+        weights = [numpy_helper.from_array(numpy.full((64, 64), 0.1, numpy.float32), f"w{i}") for i in range(2)]
+        nodes = [
+            helper.make_node("MatMul", ["x", "w0"], ["a"], name="first"),
+            helper.make_node("MatMul", ["a", "w1"], ["b"], name="second"),
+            helper.make_node("ReduceMax", ["b"], ["y"], name="rows", axes=[1], keepdims=0),
+        ]
+        graph = helper.make_graph(
+            nodes,
+            "rules",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 64])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+            weights,
+        )
+        self.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "rules.onnx")
+        told = json.loads(self.tessera("bench", "rules.onnx", "--kernels", "--json", "--repeat", 1, "--threads", 1)[0])
+        rules = {kernel["nodes"]: kernel["rule"] for kernel in told["kernels"]}
+        self.assertEqual((rules["first"], rules["second"]), ("register_tile", "register_tile"))
+        self.assertEqual(rules["rows"], "row_reduce")
 
     def test_text(self):
         self.save(conv_model(), "conv.onnx")
