@@ -67,6 +67,7 @@ TEST(OnnxOperatorErrors, Einsum) {
     expect_import_error(model, "TSR-1044", parts);
   };
   message("ijk,jk->i", {"Einsum: equation ijk,jk->i: operand 1 has 2 dimensions"});
+  message("ij->", {"Einsum: equation ij->: 2 operands are given"});
   message("ij,jk->iz", {"Einsum: equation ij,jk->iz: a result's label that no operand has"});
   message("ij,jk,kl->il", {"2 operands are given"});
   message("ij,ik->jk", {"a label of two extents"});

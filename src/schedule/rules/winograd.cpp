@@ -155,8 +155,8 @@ std::string match_conv(const TensorProgram& program, Conv& conv) {
 
 // Cost of bringing in `bytes` of weights `times` times, in issue slots of a vector multiply-add. In a whole network
 // they come from memory the first time and, as far as they fit, from a cache after that.
+constexpr double kMemory = 1.0 / 4, kL3 = 1.0 / 9, kL2 = 1.0 / 48;  // per byte
 double stream_cost(int64_t bytes, int64_t times, const Target& target) {
-  constexpr double kMemory = 1.0 / 4, kL3 = 1.0 / 9, kL2 = 1.0 / 48;  // per byte
   const double again = bytes < target.l2_bytes / 2 ? kL2 : bytes < target.l3_bytes / 2 ? kL3 : kMemory;
   return static_cast<double>(bytes) * (kMemory + static_cast<double>(times - 1) * again);
 }
@@ -173,7 +173,12 @@ double plan_cost(const Conv& conv, const Plan& plan, const Target& target) {
   const int64_t tiles = conv.batch * plan.strips * plan.strip;
   const int64_t weights = plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
   const auto products = static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) / 0.85;
-  const double stream = stream_cost(weights, conv.batch * plan.strips, target);
+  // The transformed tiles of a strip are read again for each group of outputs; from behind the second level of cache
+  // they come more slowly than weights, which lie in the order of use.
+  const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
+  const auto reads = static_cast<double>(conv.batch * plan.strips * (conv.out_blocks / plan.group) * v_bytes);
+  const double stream = stream_cost(weights, conv.batch * plan.strips, target) +
+                        reads * (v_bytes <= target.l2_bytes * 3 / 4 ? kL2 : 2 * kL3);
   const auto transforms = static_cast<double>(tiles * plan.places()) *
                           (5.0 * static_cast<double>(conv.in_blocks) + 5.0 * static_cast<double>(conv.out_blocks));
   return std::max(products, stream) + 0.25 * std::min(products, stream) + transforms;
@@ -195,13 +200,18 @@ Plan make_plan(const Conv& conv, int64_t m, int64_t wanted, const Target& target
   return plan;
 }
 
+// Of V and M.
+constexpr int64_t kMostScratch = 16 << 20;
+int64_t scratch_bytes(const Conv& conv, const Plan& plan) {
+  return plan.places() * plan.strip * (conv.in_blocks + plan.group) * conv.block * 4;
+}
+
 std::optional<Plan> choose_plan(const Conv& conv, const std::vector<int64_t>& sizes, const Target& target) {
   std::optional<Plan> best;
   for (const int64_t m : sizes)
     for (int64_t wanted = 8; wanted <= 64; ++wanted) {
       const Plan plan = make_plan(conv, m, wanted, target);
-      const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
-      if (v_bytes > target.l2_bytes * 3 / 4 && plan.strip > 8) continue;
+      if (scratch_bytes(conv, plan) > kMostScratch) continue;
       if (!best || plan.cost < best->cost) best = plan;
     }
   return best;
@@ -218,8 +228,7 @@ std::string ask_plan(const Conv& conv, const Target& target, Knobs& knobs, std::
   for (int64_t group = 1; group <= conv.out_blocks; ++group)
     if (conv.out_blocks % group == 0) groups.push_back(group);
   plan->group = knobs.choose("group", groups, plan->group);
-  constexpr int64_t kMostScratch = 16 << 20;  // bytes of V and M
-  const int64_t scratch = plan->places() * plan->strip * (conv.in_blocks + plan->group) * conv.block * 4;
+  const int64_t scratch = scratch_bytes(conv, *plan);
   if (scratch > kMostScratch)
     return fmt::format("a strip takes {} bytes of scratch, more than {}", scratch, kMostScratch);
   return "";

@@ -152,6 +152,7 @@ Equation parse_equation(NodeContext& c, std::string text, const std::vector<Valu
   size_t widest = 0;
   size_t start = 0;
   for (size_t i = 0; i < operands.size(); ++i) {
+    if (start > left.size()) bad(fmt::format("{} operands are given", operands.size()));
     const size_t end = std::min(left.find(',', start), left.size());
     std::string labels = left.substr(start, end - start);
     start = end + 1;
