@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "loop/intrinsic.h"
+#include "schedule/guards.h"
 #include "schedule/rules/loop_builder.h"
 #include "schedule/rules/rules.h"
 #include "schedule/rules/tile_shape.h"
@@ -11,7 +12,8 @@
 
 // Winograd convolution in blocked layout. A strip of tiles at a time: its inputs are transformed into V, one product
 // per place of the transformed tile and group of output blocks gives M, whose tiles are transformed back, finished by
-// the epilogue and stored. V and M are scratch of one thread and sized to stay in its L2 cache.
+// the epilogue and stored. V and M are scratch of one thread. M stays in its L2 cache; V does, too, unless the weights,
+// which every strip reads, are so many that fewer and larger strips pay.
 namespace tessera {
 namespace {
 
@@ -37,15 +39,6 @@ struct Plan {
   int64_t tiles() const { return tiles_high * tiles_wide; }
   int64_t places() const { return (m + 2) * (m + 2); }
 };
-
-void split_conjunction(const Expr& e, std::vector<Expr>& terms) {
-  if (e->kind == ExprKind::kBinary && e->binary == BinaryOp::kAnd && e->dtype == DType::kBool) {
-    split_conjunction(e->operands[0], terms);
-    split_conjunction(e->operands[1], terms);
-  } else {
-    terms.push_back(e);
-  }
-}
 
 // Whether `terms` hold exactly where 0 <= axis + k - pad < extent, for all axis and k (0..2).
 bool is_padding_test(const std::vector<Expr>& terms, const Axis& axis, const Var& k, int64_t pad, int64_t extent) {
