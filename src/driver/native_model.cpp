@@ -53,10 +53,6 @@ class NativeModel : public Model {
       inputs_.push_back(tensor_info_of(info));
     for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i)
       outputs_.push_back(tensor_info_of(info));
-    tessera_kernel_info kernel;
-    for (int i = 0; tessera_module_kernel(module_.get(), i, &kernel) == TESSERA_OK; ++i)
-      kernels_.push_back({kernel.name, kernel.flops, kernel.bytes, ""});
-    note_rules();
   }
 
   const std::string& name() const override { return name_; }
@@ -83,7 +79,10 @@ class NativeModel : public Model {
     for (Tensor& tensor : results_) output_tensors_.push_back(describe(tensor, tensor.mutable_bytes()));
   }
 
-  const std::vector<KernelInfo>& kernels() const override { return kernels_; }
+  const std::vector<KernelInfo>& kernels() const override {
+    if (!kernels_) kernels_ = read_kernels();
+    return *kernels_;
+  }
 
   std::vector<KernelSpan> run_traced() override {
     KernelTrace trace(num_threads());
@@ -165,19 +164,23 @@ class NativeModel : public Model {
 
  private:
   // The rules are in the metadata, an entry for each call in order; a module without them has kernels all the same.
-  void note_rules() {
+  std::vector<KernelInfo> read_kernels() const {
+    std::vector<KernelInfo> kernels;
+    tessera_kernel_info kernel;
+    for (int i = 0; tessera_module_kernel(module_.get(), i, &kernel) == TESSERA_OK; ++i)
+      kernels.push_back({kernel.name, kernel.flops, kernel.bytes, ""});
     const ModuleFile& file = module_->file;
     const auto metadata =
         nlohmann::json::parse(file.metadata(), file.metadata() + file.footer.metadata_size, nullptr, false);
-    if (!metadata.is_object()) return;
-    const auto entries = metadata.find("kernels");
-    if (entries == metadata.end() || !entries->is_array()) return;
-    for (size_t i = 0; i < std::min(kernels_.size(), entries->size()); ++i) {
-      const auto& entry = (*entries)[i];
-      if (entry.is_object() && entry.value("loc", nlohmann::json()) == kernels_[i].name && entry.contains("rule") &&
+    if (!metadata.is_object() || !metadata.contains("kernels") || !metadata["kernels"].is_array()) return kernels;
+    const auto& entries = metadata["kernels"];
+    for (size_t i = 0; i < std::min(kernels.size(), entries.size()); ++i) {
+      const auto& entry = entries[i];
+      if (entry.is_object() && entry.value("loc", nlohmann::json()) == kernels[i].name && entry.contains("rule") &&
           entry["rule"].is_string())
-        kernels_[i].rule = entry["rule"].get<std::string>();
+        kernels[i].rule = entry["rule"].get<std::string>();
     }
+    return kernels;
   }
 
   // Where values stand, as the module's metadata says; read when it is first asked for.
@@ -214,7 +217,7 @@ class NativeModel : public Model {
   std::vector<Tensor> results_;
 
  private:
-  std::vector<KernelInfo> kernels_;
+  mutable std::optional<std::vector<KernelInfo>> kernels_;  // read when first asked for
   mutable std::optional<std::vector<ValuePlace>> places_;
   std::vector<Tensor> bound_;
   std::vector<tessera_tensor> input_tensors_, output_tensors_;  // point into bound_ and results_

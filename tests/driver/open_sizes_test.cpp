@@ -149,6 +149,15 @@ TEST(OpenSizes, ModelsThatHaveNoRange) {
   fixed.open_input("x", {{2, ""}, OnnxModel::named("k")}).input("w", {12, 3}).output("y");
   fixed.node("MatMul", {"x", "w"}, {"y"});
   EXPECT_THAT(compile_error(fixed, {{"k", {4, 40}}}), HasSubstr("TSR-5023: the model has no meaning for k="));
+  // A table of 8 has a part for each size of the range, and none for the sizes behind it that a short range needs.
+  OnnxModel table;
+  table.open_input("x", {OnnxModel::named("n")}).floats("t", {8}, std::vector<float>(8, 0.5f)).output("y");
+  table.ints("zero", {1}, {0}).node("Shape", {"x"}, {"n"});
+  table.node("Slice", {"t", "zero", "n"}, {"part"});
+  table.node("Add", {"x", "part"}, {"y"});
+  EXPECT_THAT(compile_error(table, {{"n", {2, 8}}}),
+              testing::AllOf(HasSubstr("TSR-5023: the model has no meaning for n="),
+                             HasSubstr(", which is looked at because the range is short: ")));
 }
 
 // The same for all sizes is what a step does, not how many there are. tests/e2e/open_sizes.py runs such models.

@@ -7,7 +7,6 @@ the worker is killed, and a module with the records' schedules, run by the same 
 tessera-runner-aarch64 must lie beside TESSERA. Exit code 77, with the reason, where it or qemu-aarch64 is missing."""
 
 import json
-import os
 import pathlib
 import shutil
 import signal
@@ -22,17 +21,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-TESSERA = sys.argv[1]
+from worker_support import TESSERA, WorkerProcess, expect, problems, run, trials_of
+
 PROGRAM = pathlib.Path(TESSERA).parent / "tessera-runner-aarch64"
 QEMU = "qemu-aarch64 -L /usr/aarch64-linux-gnu"
 TARGET = "aarch64-unknown-linux-gnu"
-problems = []
-
-
-def expect(condition, text):
-    if not condition:
-        problems.append(text)
-        print("FAILED:", text, flush=True)
 
 
 def network(path):
@@ -49,21 +42,9 @@ def network(path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
-def run(*arguments, code=0, seconds=300):
-    done = subprocess.run([TESSERA, *map(str, arguments)], capture_output=True, text=True, timeout=seconds)
-    expect(done.returncode == code, f"{' '.join(map(str, arguments))}: exit {done.returncode}, not {code}\n{done.stderr}")
-    return done
-
-
-def trials_of(db):
-    return json.loads(run("db", "show", db, "--json").stdout)["trials"]
-
-
-class Worker:
+class Worker(WorkerProcess):
     def __init__(self, token, port=0):
-        command = [TESSERA, "worker", "--token", str(token), "--listen", f"127.0.0.1:{port}", "--target", TARGET, "--runner", QEMU]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
+        super().__init__(token, "--target", TARGET, "--runner", QEMU, port=port)
 
     def is_gone(self, seconds=10):
         """Whether nothing of it is left: connections, builds, emulators."""
@@ -80,10 +61,6 @@ class Worker:
                 return True
             time.sleep(0.1)
         return False
-
-    def end(self):
-        self.process.terminate()
-        return self.process.wait(timeout=30)
 
 
 def refusals(folder, token, model):

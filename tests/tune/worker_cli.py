@@ -4,7 +4,6 @@
     worker_cli.py TESSERA"""
 
 import json
-import os
 import pathlib
 import platform
 import re
@@ -20,14 +19,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-TESSERA = sys.argv[1]
-problems = []
-
-
-def expect(condition, text):
-    if not condition:
-        problems.append(text)
-        print("FAILED:", text, flush=True)
+from worker_support import TESSERA, WorkerProcess, expect, problems, run, trials_of
 
 
 def network(path):
@@ -51,29 +43,7 @@ def network(path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
-class Worker:
-    """A worker at a port of its own, in a group of processes of its own."""
-
-    def __init__(self, token, *more):
-        command = [TESSERA, "worker", "--token", str(token), "--listen", "127.0.0.1:0", *more]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        line = self.process.stdout.readline()
-        self.port = int(line.rsplit(":", 1)[1])
-        self.address = f"127.0.0.1:{self.port}"
-
-    def group(self, number):
-        os.killpg(self.process.pid, number)
-
-    def end(self):
-        self.group(signal.SIGCONT)
-        self.process.terminate()
-        try:
-            code = self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.group(signal.SIGKILL)
-            code = self.process.wait()
-        return code
-
+class Worker(WorkerProcess):
     def wait_for_place(self, hello, seconds=20):
         """Until the worker serves again: connections that have just ended count for a moment."""
         end = time.time() + seconds
@@ -119,16 +89,6 @@ def receive(connection):
         answer = json.loads(exactly(struct.unpack(">I", head)[0]))
         if "alive" not in answer:
             return answer
-
-
-def run(*arguments, code=0, seconds=600):
-    done = subprocess.run([TESSERA, *map(str, arguments)], capture_output=True, text=True, timeout=seconds)
-    expect(done.returncode == code, f"{' '.join(map(str, arguments))}: exit {done.returncode}, not {code}\n{done.stderr}")
-    return done
-
-
-def trials_of(db):
-    return json.loads(run("db", "show", db, "--json").stdout)["trials"]
 
 
 def refusals(folder, token, model):

@@ -1,0 +1,68 @@
+// How register_tile cuts a kernel, and the loops that follow from it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loop/intrinsic.h"
+#include "schedule/flat_kernel.h"
+#include "schedule/rules/loop_builder.h"
+#include "schedule/rules/tile_shape.h"
+#include "schedule/schedule.h"
+
+namespace tessera {
+
+struct ReduceLoop {
+  Var var;
+  int64_t extent = 1;      // constant part of the trip count
+  Expr dynamic_extent;     // when the last block is shorter; null otherwise
+  int axis = 0;            // index into FlatKernel::reduce
+  int64_t multiplier = 1;  // of the axis' place per step
+  bool expanded = false;   // copied per iteration, because rows take part or not depending on it
+};
+
+// A stretch of row tiles in which the same rows take part.
+struct RowRun {
+  int64_t first_tile = 0, num_tiles = 0;
+  int64_t rows = 0;                                 // rows stored
+  std::vector<std::pair<int64_t, int64_t>> active;  // per assignment of the expanded loops: rows [first, second)
+};
+
+struct Tiling {
+  FlatKernel kernel;
+  const Target* target = nullptr;
+  std::string name;
+  // The vector axis.
+  OutputLoop vector;
+  bool blocked = false;  // it is the remainder of a blocked axis, whose quotient is `block`
+  OutputLoop block;      // variable of the block index; made up when the axis is whole
+  int64_t width = 1;     // elements per block: the width of a vector
+  int64_t full_blocks = 1, partial_lanes = 0;
+  std::optional<OutputLoop> row;
+  std::vector<OutputLoop> others;  // outermost first
+  std::vector<ReduceLoop> reduce;
+  Expr update;  // what is combined, guards removed
+  // With dot products of pairs: the intrinsic, and the variable (0, 1) of the place in a pair along the last of
+  // `reduce`, which steps from pair to pair.
+  const TensorIntrinsic* dot = nullptr;
+  Var pair;
+  std::vector<Expr> guards;  // hoisted conditions without the row axis
+  std::vector<Expr> row_guards;
+  std::vector<PackedParam> packed;
+  std::vector<RowRun> runs;
+  TileShape shape;
+  Expr store_guard;
+  // Knobs of the loops around the tiles; see emit_tiling_loops.
+  int64_t place_block = 0, group_block = 0;
+  int64_t parallel = kJoinAll;
+  int64_t unroll = 1;  // steps of the innermost loop of the reduction
+  bool prefetch = true;
+};
+
+// The loops over groups of blocks, other axes and tiles of rows, with the tiles in them.
+Stmt emit_tiling_loops(const Tiling& t);
+
+}  // namespace tessera

@@ -1,0 +1,302 @@
+#include <algorithm>
+
+#include "schedule/rules/tiling.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+// The weights of the next group of blocks come from far away, and are asked for while the tiles of this group run: each
+// step of the reduction asks for its share.
+struct Prefetch {
+  BufferPtr weights;
+  Expr first;         // element that a tile's first step asks for
+  int64_t share = 0;  // elements of a step, at most a cache line
+};
+
+// The number of the innermost loop of the reduction that is one; reduce.size() without any.
+size_t last_loop(const Tiling& t) {
+  for (size_t i = t.reduce.size(); i-- > 0;)
+    if (!t.reduce[i].expanded) return i;
+  return t.reduce.size();
+}
+
+int64_t iterations(const ReduceLoop& loop, const Tiling& t) {
+  return &loop == &t.reduce.back() && t.unroll > 1 ? loop.extent / t.unroll : loop.extent;
+}
+
+class TileEmitter {
+ public:
+  TileEmitter(const Tiling& tiling, const VarMap& outer, const Expr& first_block, int64_t vectors, int64_t lanes,
+              const Expr& first_row, const RowRun& run, const std::optional<Prefetch>& prefetch)
+      : t_(tiling),
+        outer_(outer),
+        first_block_(first_block),
+        vectors_(vectors),
+        lanes_(lanes),
+        first_row_(first_row),
+        run_(run),
+        prefetch_(prefetch),
+        acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
+    const bool whole_vector = lanes == tiling.width;
+    intrinsic_ = !whole_vector ? nullptr
+                 : tiling.dot  ? tiling.dot
+                               : best_fma_intrinsic(*tiling.target, tiling.kernel.reduce_dtype);
+    if (intrinsic_ && intrinsic_->lanes != lanes) intrinsic_ = nullptr;
+  }
+
+  Stmt emit() {
+    const Expr identity = combiner_identity(t_.kernel.combiner, acc_->dtype);
+    const Stmt init =
+        over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap&) { return store(acc_, at, identity); });
+    const Stmt finish = over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap& map) {
+      VarMap values = map;
+      values[t_.kernel.result_var.get()] = load(acc_, at);
+      Stmt body = store(t_.kernel.out(), {substitute(t_.kernel.out_index, map)}, substitute(t_.kernel.value, values));
+      return t_.store_guard ? if_then(substitute(t_.store_guard, map), body) : body;
+    });
+    Stmt sum = reduce_from(0, outer_, 0);
+    if (t_.reduce.empty())
+      for (const Expr& guard : t_.guards) sum = if_then(substitute(guard, outer_), sum);
+    return alloc(acc_, seq({init, sum, finish}));
+  }
+
+ private:
+  // The loops over vectors, rows [begin, end) and lanes.
+  Stmt over_tile(int64_t begin, int64_t end, const std::function<Stmt(const std::vector<Expr>&, const VarMap&)>& body) {
+    return over_tile(begin, end, outer_, body);
+  }
+  Stmt over_tile(int64_t begin, int64_t end, const VarMap& base,
+                 const std::function<Stmt(const std::vector<Expr>&, const VarMap&)>& body) {
+    return unrolled("v", 0, vectors_, [&](const Var& v) {
+      return unrolled("p", begin, end - begin, [&](const Var& p) {
+        return vectorized("l", lanes_, [&](const Var& l) {
+          VarMap map = base;
+          map[t_.block.var.get()] = first_block_ + v;
+          map[t_.vector.var.get()] = l;
+          if (t_.row) map[t_.row->var.get()] = first_row_ + p;
+          return body({v, p, l}, map);
+        });
+      });
+    });
+  }
+
+  // The nest of reduce loops from number `depth` on; `assignment` numbers the values of the expanded loops so far.
+  Stmt reduce_from(size_t depth, const VarMap& at, int64_t assignment) {
+    if (depth == t_.reduce.size()) return update(at, assignment);
+    const ReduceLoop& loop = t_.reduce[depth];
+    if (loop.expanded) {
+      std::vector<Stmt> copies;
+      for (int64_t i = 0; i < loop.extent; ++i) {
+        VarMap inner = at;
+        inner[loop.var.get()] = i;
+        copies.push_back(guarded(depth, inner, reduce_from(depth + 1, inner, assignment * loop.extent + i)));
+      }
+      return seq(std::move(copies));
+    }
+    const Var var = make_var(loop.var->name);
+    VarMap inner = at;
+    inner[loop.var.get()] = var;
+    if (depth + 1 == t_.reduce.size() && t_.unroll > 1) {
+      const int64_t steps = t_.unroll;
+      const Stmt body = unrolled("k", 0, steps, [&](const Var& step) {
+        inner[loop.var.get()] = var * Expr(steps) + step;
+        return guarded(depth, inner, reduce_from(depth + 1, inner, assignment));
+      });
+      return prefetching(for_loop(var, 0, loop.extent / steps, ForKind::kSerial, body), var, depth, at);
+    }
+    const Expr extent = loop.dynamic_extent ? substitute(loop.dynamic_extent, at) : Expr(loop.extent);
+    const Stmt body = guarded(depth, inner, reduce_from(depth + 1, inner, assignment));
+    return prefetching(for_loop(var, 0, extent, ForKind::kSerial, body), var, depth, at);
+  }
+
+  // The innermost loop, number `depth`, with the prefetch, if there is one.
+  Stmt prefetching(const Stmt& loop, const Var& var, size_t depth, const VarMap& at) const {
+    if (!prefetch_ || depth != last_loop(t_)) return loop;
+    Expr step = 0;
+    for (size_t i = 0; i < depth; ++i)
+      if (!t_.reduce[i].expanded) step = step * Expr(t_.reduce[i].extent) + at.at(t_.reduce[i].var.get());
+    step = step * Expr(iterations(t_.reduce[depth], t_)) + var;
+    return tessera::prefetching(loop, prefetch_->weights, {prefetch_->first + step * Expr(prefetch_->share)});
+  }
+
+  // Puts the conditions whose last loop is number `depth` around `body`.
+  Stmt guarded(size_t depth, const VarMap& at, Stmt body) {
+    for (const Expr& guard : t_.guards) {
+      int last = -1;
+      for (size_t i = 0; i < t_.reduce.size(); ++i)
+        if (uses_var(guard, t_.reduce[i].var)) last = static_cast<int>(i);
+      if (std::max(last, 0) == static_cast<int>(depth)) body = if_then(substitute(guard, at), body);
+    }
+    return body;
+  }
+
+  Stmt update(const VarMap& at, int64_t assignment) {
+    const auto [begin, end] = run_.active[static_cast<size_t>(assignment)];
+    if (begin == end) return seq({});
+    const Expr& value = t_.update;
+    const bool product = t_.kernel.combiner == Combiner::kSum && value->kind == ExprKind::kBinary &&
+                         value->binary == BinaryOp::kMul && is_float(value->dtype);
+    const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, const VarMap& map) {
+      const Expr old = load(acc_, index);
+      const auto add_product = [&](const Expr& sum, VarMap values, int64_t place) {
+        values[t_.pair.get()] = place;
+        return fma(substitute(value->operands[0], values), substitute(value->operands[1], values), sum);
+      };
+      if (t_.dot) return store(acc_, index, add_product(add_product(old, map, 0), map, 1));
+      if (product)
+        return store(acc_, index, fma(substitute(value->operands[0], map), substitute(value->operands[1], map), old));
+      return store(acc_, index, combine(t_.kernel.combiner, old, substitute(value, map)));
+    });
+    return product && intrinsic_ && match_intrinsic(*intrinsic_, body).empty() ? tensorized(intrinsic_, body) : body;
+  }
+
+  const Tiling& t_;
+  const VarMap& outer_;
+  Expr first_block_;
+  int64_t vectors_, lanes_;
+  Expr first_row_;
+  const RowRun& run_;
+  const std::optional<Prefetch>& prefetch_;
+  BufferPtr acc_;
+  const TensorIntrinsic* intrinsic_ = nullptr;
+};
+
+// A loop that runs block by block.
+struct LoopBlock {
+  OutputLoop whole;
+  Var blocks, within;
+  int64_t size = 1;
+};
+
+// The loop over groups of weights (number `group_at`) and the next one over places of the image or rows: with blocks of
+// both, a block of places passes by a block of groups while both stay in cache.
+void block_loops(const Tiling& t, std::vector<OutputLoop>& loops, size_t group_at, std::vector<LoopBlock>& blocks) {
+  if (t.place_block == 0 && t.group_block == 0) return;
+  std::vector<OutputLoop> outer, inner;
+  for (const auto& [number, wanted] : {std::pair(group_at, t.group_block), std::pair(group_at + 1, t.place_block)}) {
+    const OutputLoop& whole = loops[number];
+    if (wanted == 0 || wanted >= whole.extent) {
+      inner.push_back(whole);
+      continue;
+    }
+    LoopBlock block{whole, make_var(whole.var->name + "o"), make_var(whole.var->name), wanted};
+    OutputLoop loop = whole;
+    loop.var = block.blocks;
+    loop.extent = (whole.extent + wanted - 1) / wanted;
+    outer.push_back(loop);
+    loop.var = block.within;
+    loop.extent = wanted;
+    inner.push_back(loop);
+    blocks.push_back(std::move(block));
+  }
+  outer.insert(outer.end(), inner.begin(), inner.end());
+  std::vector<OutputLoop> result(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(group_at));
+  result.insert(result.end(), outer.begin(), outer.end());
+  result.insert(result.end(), loops.begin() + static_cast<std::ptrdiff_t>(group_at) + 2, loops.end());
+  loops = std::move(result);
+}
+
+// What a tile prefetches that is number `place` of the `places` of one group of blocks. None where there are so many
+// places that waiting for the weights of one group takes no time, and where a reduction's length is known at run time
+// only.
+std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, int64_t vectors, const Expr& place,
+                                      int64_t places) {
+  constexpr int64_t kCacheLine = 64;
+  if (!t.prefetch || t.packed.size() != 1 || last_loop(t) == t.reduce.size() || places < 2) return std::nullopt;
+  int64_t steps = 1, all_steps = 1;
+  for (const ReduceLoop& loop : t.reduce) {
+    if (loop.dynamic_extent) return std::nullopt;
+    all_steps *= loop.extent;
+    if (!loop.expanded) steps *= iterations(loop, t);
+  }
+  const BufferPtr& weights = t.kernel.params[t.packed[0].param];
+  const int64_t block = all_steps * t.width * (t.dot ? 2 : 1), group = vectors * block;
+  // Weights that are the same for all places, one block behind the other.
+  if (*as_int(weights->shape[0]) != t.block.extent * block || 2 * group < places * steps) return std::nullopt;
+  const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
+  Prefetch prefetch;
+  prefetch.weights = weights;
+  prefetch.share = std::min((group + places * steps - 1) / (places * steps), line);
+  prefetch.first = (first_block + Expr(vectors)) * Expr(block) + place * Expr(steps * prefetch.share);
+  return prefetch;
+}
+
+}  // namespace
+
+Stmt emit_tiling_loops(const Tiling& t) {
+  // Block groups of `vectors`, a shorter group, and a block with fewer lanes.
+  struct Group {
+    int64_t first_block, count, vectors, lanes;
+  };
+  std::vector<Group> groups;
+  const int64_t vectors = t.shape.vectors;
+  if (t.full_blocks / vectors > 0) groups.push_back({0, t.full_blocks / vectors, vectors, t.width});
+  if (t.full_blocks % vectors != 0)
+    groups.push_back({t.full_blocks / vectors * vectors, 1, t.full_blocks % vectors, t.width});
+  if (t.partial_lanes != 0) groups.push_back({t.full_blocks, 1, 1, t.partial_lanes});
+  int64_t num_groups = 0;
+  for (const Group& group : groups) num_groups += group.count;
+  const int64_t tiles = t.runs.back().first_tile + t.runs.back().num_tiles;
+
+  // Outermost to innermost: other axes before the blocks in memory (batch), blocks, the other axes, row tiles. The
+  // packed weights of one block group stay in cache while the image passes by.
+  std::vector<OutputLoop> loops;
+  OutputLoop group_loop;
+  group_loop.var = make_var("g");
+  group_loop.extent = num_groups;
+  OutputLoop tile_loop;
+  tile_loop.var = make_var("w");
+  tile_loop.extent = tiles;
+  for (const OutputLoop& loop : t.others)
+    if (loop.stride > t.block.stride) loops.push_back(loop);
+  const size_t group_at = loops.size();
+  loops.push_back(group_loop);
+  for (const OutputLoop& loop : t.others)
+    if (loop.stride <= t.block.stride) loops.push_back(loop);
+  loops.push_back(tile_loop);
+  std::vector<LoopBlock> blocks;
+  int64_t places = 1;
+  for (size_t i = group_at + 1; i < loops.size(); ++i) places *= loops[i].extent;
+  const std::vector<OutputLoop> place_loops(loops.begin() + static_cast<std::ptrdiff_t>(group_at) + 1, loops.end());
+  const auto tiles_at = [&](const VarMap& at) {
+    Expr place = 0;
+    for (const OutputLoop& loop : place_loops) place = place * Expr(loop.extent) + at.at(loop.var.get());
+    const Expr g = at.at(group_loop.var.get());
+    const Expr w = at.at(tile_loop.var.get());
+    Stmt by_group;
+    int64_t group_end = num_groups;
+    for (size_t i = groups.size(); i-- > 0;) {
+      const Group& group = groups[i];
+      const int64_t group_begin = group_end - group.count;
+      const Expr first_block = group.count == 1
+                                   ? Expr(group.first_block)
+                                   : (g - Expr(group_begin)) * Expr(group.vectors) + Expr(group.first_block);
+      Stmt by_run;
+      for (size_t r = t.runs.size(); r-- > 0;) {
+        const RowRun& run = t.runs[r];
+        const Expr first_row = run.num_tiles == 1 ? Expr(run.first_tile * t.shape.rows) : w * Expr(t.shape.rows);
+        const auto prefetch =
+            blocks.empty() ? plan_prefetch(t, first_block, group.vectors, place, places) : std::nullopt;
+        Stmt tile = TileEmitter(t, at, first_block, group.vectors, group.lanes, first_row, run, prefetch).emit();
+        by_run = by_run ? if_then(w < Expr(run.first_tile + run.num_tiles), tile, by_run) : tile;
+      }
+      by_group = by_group ? if_then(g < Expr(group_end), by_run, by_group) : by_run;
+      group_end = group_begin;
+    }
+    return by_group;
+  };
+  block_loops(t, loops, group_at, blocks);
+  return outer_nest(loops, t.parallel, [&](const VarMap& outer) {
+    VarMap at = outer;
+    Expr inside = const_int(DType::kBool, 1);
+    for (const LoopBlock& block : blocks) {
+      const Expr place = at.at(block.blocks.get()) * Expr(block.size) + at.at(block.within.get());
+      at[block.whole.var.get()] = place;
+      if (block.whole.extent % block.size != 0) inside = logical_and(inside, place < Expr(block.whole.extent));
+    }
+    return if_then(inside, tiles_at(at));
+  });
+}
+
+}  // namespace tessera
