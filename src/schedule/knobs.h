@@ -62,6 +62,15 @@ class Knobs {
   // REQUIRES: `point` outlives this object.
   explicit Knobs(const KnobPoint& point) : point_(&point) {}
 
+  // For one of several kernels that read the same packed weights: a rule then stores them in an order that does not
+  // depend on its tile.
+  static Knobs sharing_weights() {
+    Knobs knobs;
+    knobs.shares_weights_ = true;
+    return knobs;
+  }
+  bool shares_weights() const { return shares_weights_; }
+
   // Whether somebody asked for this rule by name: it then declines only what it cannot do.
   bool asked() const { return point_ != nullptr; }
   // The value of a knob, one of `values` or `preferred`, which is the answer where no point says otherwise.
@@ -76,6 +85,7 @@ class Knobs {
 
  private:
   const KnobPoint* point_ = nullptr;
+  bool shares_weights_ = false;
   std::vector<Knob> seen_;
   std::string refused_;
 };

@@ -380,7 +380,7 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
     version.steps.back() = size;
     auto tile = size == 1 ? std::move(single) : TileMaker(kernel, axes, version.steps).make(why);
     if (!tile) continue;  // of more than one step: memory is not moved evenly
-    Knobs knobs;
+    Knobs knobs = Knobs::sharing_weights();
     auto answer = rule.apply(tile->program, target, knobs);
     if (const auto* declined = std::get_if<Declined>(&answer)) {
       if (size == 1) return *declined;

@@ -215,7 +215,7 @@ class WindowMaker {
                                         std::string& why) {
     std::vector<ScheduledKernel> answers;
     for (const SizePoint& point : points_) {
-      Knobs knobs;
+      Knobs knobs = Knobs::sharing_weights();
       auto answer = rule_.apply(at(point, steps, margins), target_, knobs);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         why = declined->reason;

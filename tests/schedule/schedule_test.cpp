@@ -239,23 +239,87 @@ std::map<int64_t, std::set<int64_t>> prefetched_lines(const LoopProgram& program
   return lines;
 }
 
-TEST(RegisterTile, PrefetchesTheWeightsOfTheNextColumns) {
+// [rows, 256] times constant weights of [256, columns].
+TensorProgram product(int64_t rows, int64_t columns) {
   Graph graph;
   GraphBuilder builder(graph);
   const OpTable& ops = standard_ops();
-  graph.add_input("x", TensorType{DType::kF32, make_shape({48, 256})});
-  const auto weights = std::make_shared<const Tensor>(DType::kF32, std::vector<int64_t>{256, 384});
+  graph.add_input("x", TensorType{DType::kF32, make_shape({rows, 256})});
+  const auto weights = std::make_shared<const Tensor>(DType::kF32, std::vector<int64_t>{256, columns});
   const ValueId w = builder.add(ops.get("constant"), {}, {{"value", weights}});
   graph.outputs = {builder.add(ops.get("matmul"), {graph.inputs[0], w})};
   std::vector<size_t> kept;
-  const TensorProgram definition = lower_node(graph, graph.nodes().back(), kept);
+  return lower_node(graph, graph.nodes().back(), kept);
+}
+
+ScheduledKernel scheduled_at(const TensorProgram& definition, const char* text) {
+  std::string why;
+  const auto point = parse_knob_point(text, why);
+  return std::get<ScheduledKernel>(apply_point(*point, definition, machine(512)));
+}
+
+// What the tiles of a product with 8 lanes in its last column read of the weights, in the order in which they run.
+std::vector<int64_t> weights_read(const LoopProgram& program) {
+  std::vector<int64_t> places;
+  const std::function<void(const Stmt&, VarMap)> run = [&](const Stmt& s, VarMap at) {
+    if (s->kind == StmtKind::kIf) {
+      const Expr inside = simplify(substitute(s->condition, at), {});
+      if (is_true(inside)) run(s->stmts[0], at);
+      else if (s->stmts.size() > 1) run(s->stmts[1], at);
+      return;
+    }
+    if (s->kind == StmtKind::kFor) {
+      for (int64_t i = 0; i < *as_int(s->extent); ++i) {
+        at[s->var.get()] = Expr(i);
+        run(s->stmts[0], at);
+      }
+      return;
+    }
+    for (const Stmt& inner : s->stmts) run(inner, at);
+    if (s->kind != StmtKind::kStore) return;
+    walk(s->value, [&](const Expr& node) {
+      if (node->kind == ExprKind::kLoad && node->buffer == program.params[1])
+        places.push_back(*as_int(simplify(substitute(node->operands[0], at), {})));
+    });
+  };
+  run(program.body, {});
+  return places;
+}
+
+TEST(RegisterTile, ReadsWeightsOfAGroupOneBehindTheOther) {
+  // Seven blocks of 16 columns and one of 8: two groups of 3, one of 1, and the lanes that are left.
+  const TensorProgram definition = product(1, 120);
+  for (const bool by_group : {true, false}) {
+    const ScheduledKernel kernel = scheduled_at(definition, by_group ? "register_tile{vectors=3,rows=1,by_group=1}"
+                                                                     : "register_tile{vectors=3,rows=1,by_group=0}");
+    const std::vector<int64_t> places = weights_read(kernel.program);
+    ASSERT_EQ(places.size(), 256u * 120);
+    int64_t steps_back = 0, gaps = 0;
+    for (size_t i = 1; i < places.size(); ++i) {
+      steps_back += places[i] < places[i - 1] ? 1 : 0;
+      gaps += places[i] > places[i - 1] + 16 ? 1 : 0;
+    }
+    EXPECT_EQ(kernel.packed[0].parts.size(), by_group ? 3u : 1u);
+    if (by_group) EXPECT_EQ(steps_back + gaps, 0);
+    else EXPECT_EQ(steps_back, 2 * 256 - 2);
+  }
+}
+
+TEST(RegisterTile, OneKernelOfSeveralStoresWeightsAsTheOthers) {
   const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
                                            [](const ScheduleRule& one) { return one.name == "register_tile"; });
-  const auto scheduled = [&](const char* text) {
-    std::string why;
-    const auto point = parse_knob_point(text, why);
-    return std::get<ScheduledKernel>(apply_point(*point, definition, machine(512))).program;
+  const auto parts = [&](int64_t rows, Knobs knobs) {
+    return std::get<ScheduledKernel>(rule.apply(product(rows, 120), machine(512), knobs)).packed[0].parts;
   };
+  EXPECT_GT(parts(1, {})[0].dims.size(), 3u);  // one row: by groups
+  for (const int64_t rows : {1, 64}) EXPECT_EQ(parts(rows, Knobs::sharing_weights())[0].dims.size(), 3u);
+}
+
+TEST(RegisterTile, PrefetchesTheWeightsOfTheNextColumns) {
+  const TensorProgram definition = product(48, 384);
+  const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
+                                           [](const ScheduleRule& one) { return one.name == "register_tile"; });
+  const auto scheduled = [&](const char* text) { return scheduled_at(definition, text).program; };
   // 24 blocks of 16 columns in 8 groups of 3, 48 rows in 6 tiles of 8: each group asks for the next, and all of it.
   const int64_t group_lines = 3 * 256;
   const auto lines = prefetched_lines(scheduled("register_tile{vectors=3,rows=8}"), 6);

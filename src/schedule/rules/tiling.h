@@ -31,6 +31,18 @@ struct RowRun {
   std::vector<std::pair<int64_t, int64_t>> active;  // per assignment of the expanded loops: rows [first, second)
 };
 
+// Blocks of the vector axis that tiles take alike: groups of `vectors` blocks, then fewer that are left, then a block
+// with fewer lanes.
+struct BlockGroups {
+  int64_t first_block = 0, count = 1, vectors = 1, lanes = 1;
+};
+
+// How a packed operand is read: the variable of each of its dimensions, and which of them are blocks.
+struct PackedOrder {
+  std::vector<Var> vars;
+  size_t block = 0;
+};
+
 struct Tiling {
   FlatKernel kernel;
   const Target* target = nullptr;
@@ -45,6 +57,10 @@ struct Tiling {
   std::vector<OutputLoop> others;  // outermost first
   std::vector<ReduceLoop> reduce;
   Expr update;  // what is combined, guards removed
+  // The same for each of block_groups, where operands are stored by groups: in terms of the group's number and of the
+  // block's number in it. Empty where they are stored by blocks.
+  std::vector<Expr> updates;
+  Var group, member;
   // With dot products of pairs: the intrinsic, and the variable (0, 1) of the place in a pair along the last of
   // `reduce`, which steps from pair to pair.
   const TensorIntrinsic* dot = nullptr;
@@ -52,6 +68,7 @@ struct Tiling {
   std::vector<Expr> guards;  // hoisted conditions without the row axis
   std::vector<Expr> row_guards;
   std::vector<PackedParam> packed;
+  std::vector<PackedOrder> orders;  // of packed
   std::vector<RowRun> runs;
   TileShape shape;
   Expr store_guard;
@@ -61,6 +78,8 @@ struct Tiling {
   int64_t unroll = 1;  // steps of the innermost loop of the reduction
   bool prefetch = true;
 };
+
+std::vector<BlockGroups> block_groups(const Tiling& t);
 
 // The loops over groups of blocks, other axes and tiles of rows, with the tiles in them.
 Stmt emit_tiling_loops(const Tiling& t);

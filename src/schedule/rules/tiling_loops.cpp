@@ -27,10 +27,11 @@ int64_t iterations(const ReduceLoop& loop, const Tiling& t) {
 
 class TileEmitter {
  public:
-  TileEmitter(const Tiling& tiling, const VarMap& outer, const Expr& first_block, int64_t vectors, int64_t lanes,
-              const Expr& first_row, const RowRun& run, const std::optional<Prefetch>& prefetch)
+  TileEmitter(const Tiling& tiling, const VarMap& outer, const Expr& update, const Expr& first_block, int64_t vectors,
+              int64_t lanes, const Expr& first_row, const RowRun& run, const std::optional<Prefetch>& prefetch)
       : t_(tiling),
         outer_(outer),
+        update_(update),
         first_block_(first_block),
         vectors_(vectors),
         lanes_(lanes),
@@ -74,6 +75,7 @@ class TileEmitter {
           VarMap map = base;
           map[t_.block.var.get()] = first_block_ + v;
           map[t_.vector.var.get()] = l;
+          if (t_.member) map[t_.member.get()] = v;
           if (t_.row) map[t_.row->var.get()] = first_row_ + p;
           return body({v, p, l}, map);
         });
@@ -134,7 +136,7 @@ class TileEmitter {
   Stmt update(const VarMap& at, int64_t assignment) {
     const auto [begin, end] = run_.active[static_cast<size_t>(assignment)];
     if (begin == end) return seq({});
-    const Expr& value = t_.update;
+    const Expr& value = update_;
     const bool product = t_.kernel.combiner == Combiner::kSum && value->kind == ExprKind::kBinary &&
                          value->binary == BinaryOp::kMul && is_float(value->dtype);
     const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, const VarMap& map) {
@@ -153,6 +155,7 @@ class TileEmitter {
 
   const Tiling& t_;
   const VarMap& outer_;
+  const Expr& update_;
   Expr first_block_;
   int64_t vectors_, lanes_;
   Expr first_row_;
@@ -224,19 +227,20 @@ std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, 
 
 }  // namespace
 
-Stmt emit_tiling_loops(const Tiling& t) {
-  // Block groups of `vectors`, a shorter group, and a block with fewer lanes.
-  struct Group {
-    int64_t first_block, count, vectors, lanes;
-  };
-  std::vector<Group> groups;
+std::vector<BlockGroups> block_groups(const Tiling& t) {
+  std::vector<BlockGroups> groups;
   const int64_t vectors = t.shape.vectors;
   if (t.full_blocks / vectors > 0) groups.push_back({0, t.full_blocks / vectors, vectors, t.width});
   if (t.full_blocks % vectors != 0)
     groups.push_back({t.full_blocks / vectors * vectors, 1, t.full_blocks % vectors, t.width});
   if (t.partial_lanes != 0) groups.push_back({t.full_blocks, 1, 1, t.partial_lanes});
+  return groups;
+}
+
+Stmt emit_tiling_loops(const Tiling& t) {
+  const std::vector<BlockGroups> groups = block_groups(t);
   int64_t num_groups = 0;
-  for (const Group& group : groups) num_groups += group.count;
+  for (const BlockGroups& group : groups) num_groups += group.count;
   const int64_t tiles = t.runs.back().first_tile + t.runs.back().num_tiles;
 
   // Outermost to innermost: other axes before the blocks in memory (batch), blocks, the other axes, row tiles. The
@@ -267,8 +271,11 @@ Stmt emit_tiling_loops(const Tiling& t) {
     Stmt by_group;
     int64_t group_end = num_groups;
     for (size_t i = groups.size(); i-- > 0;) {
-      const Group& group = groups[i];
+      const BlockGroups& group = groups[i];
       const int64_t group_begin = group_end - group.count;
+      VarMap within = at;
+      if (t.group) within[t.group.get()] = group.count == 1 ? Expr(0) : g - Expr(group_begin);
+      const Expr& update = t.updates.empty() ? t.update : t.updates[i];
       const Expr first_block = group.count == 1
                                    ? Expr(group.first_block)
                                    : (g - Expr(group_begin)) * Expr(group.vectors) + Expr(group.first_block);
@@ -278,7 +285,8 @@ Stmt emit_tiling_loops(const Tiling& t) {
         const Expr first_row = run.num_tiles == 1 ? Expr(run.first_tile * t.shape.rows) : w * Expr(t.shape.rows);
         const auto prefetch =
             blocks.empty() ? plan_prefetch(t, first_block, group.vectors, place, places) : std::nullopt;
-        Stmt tile = TileEmitter(t, at, first_block, group.vectors, group.lanes, first_row, run, prefetch).emit();
+        Stmt tile =
+            TileEmitter(t, within, update, first_block, group.vectors, group.lanes, first_row, run, prefetch).emit();
         by_run = by_run ? if_then(w < Expr(run.first_tile + run.num_tiles), tile, by_run) : tile;
       }
       by_group = by_group ? if_then(g < Expr(group_end), by_run, by_group) : by_run;
