@@ -100,7 +100,9 @@ Stmt simplify_in(const Stmt& s, const Bounds& bounds, bool tensorized_body) {
   }
   const Interval trips = bounds_of(extent, bounds);
   if (trips.hi && *trips.hi <= 0) return seq({});
-  if (is_const_int(extent, 1)) return simplify_in(substitute(s->stmts[0], {{s->var.get(), begin}}), bounds, false);
+  // One that prefetches stays: several around one body ask for several cache lines in each step.
+  if (is_const_int(extent, 1) && !s->buffer)
+    return simplify_in(substitute(s->stmts[0], {{s->var.get(), begin}}), bounds, false);
   inner.set(s->var, loop_range(s, bounds));
   Stmt body = simplify_in(s->stmts[0], inner, false);
   if (is_empty(body)) return body;

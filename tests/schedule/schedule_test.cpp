@@ -335,6 +335,48 @@ TEST(RegisterTile, PrefetchesTheWeightsOfTheNextColumns) {
       prefetched_lines(std::get<ScheduledKernel>(rule.apply(definition, machine(512), knobs)).program, 1).empty());
 }
 
+// A 3x3 convolution of stride 1 between images of size x size in blocks of 16 channels.
+TensorProgram convolution(int64_t channels, int64_t size) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const OpTable& ops = standard_ops();
+  TensorType image{DType::kF32, make_shape({1, channels, size, size})};
+  image.layout = Layout::blocked(4, 1, 16);
+  graph.add_input("x", image);
+  const auto weights = std::make_shared<const Tensor>(DType::kF32, std::vector<int64_t>{channels, channels, 3, 3});
+  const ValueId w = builder.add(ops.get("constant"), {}, {{"value", weights}});
+  const std::vector<int64_t> ones{1, 1};
+  const Attrs attrs{{"strides", ones},    {"dilations", ones}, {"input_dilations", ones},
+                    {"pads_begin", ones}, {"pads_end", ones},  {"groups", int64_t{1}}};
+  const ValueId y = builder.add(ops.get("conv"), {graph.inputs[0], w}, attrs);
+  graph.value(y).type.layout = image.layout;
+  graph.outputs = {y};
+  std::vector<size_t> kept;
+  return lower_node(graph, graph.nodes().back(), kept);
+}
+
+TEST(Winograd, ThreadsReadTheWeightsOnceWhereTheyAreMany) {
+  const auto iterations = [](int64_t channels, int64_t size, int threads) {
+    Target target = machine(512);
+    target.num_threads = threads;
+    const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
+                                             [](const ScheduleRule& one) { return one.name == "winograd"; });
+    Knobs knobs;
+    const auto answer = rule.apply(convolution(channels, size), target, knobs);
+    std::map<std::string, int64_t> chosen;
+    if (std::holds_alternative<ScheduledKernel>(answer))
+      for (const Knob& knob : knobs.seen()) chosen[knob.name] = knob.preferred;
+    return chosen;
+  };
+  // 38 MB of weights for 49 tiles: on two threads each takes all tiles and half of the outputs.
+  EXPECT_EQ(iterations(512, 28, 1)["cuts"], 1);
+  auto two = iterations(512, 28, 2);
+  EXPECT_EQ(two["cuts"], 2);
+  EXPECT_GE(two["strip"], 49);
+  // 590 kB for 196 tiles: strips.
+  EXPECT_EQ(iterations(64, 56, 2)["cuts"], 1);
+}
+
 class ScheduleFuzz : public testing::TestWithParam<const char*> {};
 
 TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {

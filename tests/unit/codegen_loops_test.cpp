@@ -122,6 +122,12 @@ TEST(CodegenLoops, PrefetchesMayLieOutsideOfTheBuffer) {
         vectorized for l in 0..16 { acc[l] = fma(x[i, k], w[k, l], acc[l]) }
       }
       vectorized for l in 0..16 { y[i, l] = acc[l] } } })");
+  // Several in one step: loops that run once.
+  expect_agrees(R"(kernel @k(x: f32[6], w: f32[16]) -> (y: f32[6,16]) {
+    for i in 0..6 prefetch w[(i * 32)] {
+      for z in 0..1 prefetch w[((i * 32) + (z + 16))] {
+        for u in 3..4 prefetch w[(i - u)] {
+          vectorized for l in 0..16 { y[i, l] = (x[i] * w[(l + (u - 3))]) } } } } })");
 }
 
 TEST(CodegenLoops, SelectBetweenSeveralLoads) {

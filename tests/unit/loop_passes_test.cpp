@@ -170,6 +170,20 @@ TEST(LoopPasses, KeepTheValuesOfRandomPrograms) {
   EXPECT_LT(nodes_after, nodes_before);
 }
 
+TEST(LoopPasses, LoopsThatRunOnceStayWhereTheyPrefetch) {
+  const auto simplified = [](const char* text) {
+    LoopProgram program = parse_loop_program(text, "test");
+    program.body = simplify_statement(program.body, {});
+    return print(program);
+  };
+  const std::string text = simplified(
+      "kernel @k(x: f32[64]) -> (y: f32[4]) { for i in 0..4 prefetch x[(i * 16)] { for z in 0..1 prefetch x[((i + 0) * "
+      "8)] "
+      "{ for u in 0..1 { y[(i + u)] = x[i] } } } }");
+  EXPECT_THAT(text, testing::HasSubstr("for z in 0..1 prefetch x[(i * 8)] {"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("for u")));
+}
+
 TEST(LoopPasses, FreshCopiesCanStandBesideTheOriginal) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     LoopProgram program = Generator(seed).program();

@@ -120,7 +120,8 @@ class KernelEmitter {
   // ---- statements (kernel_stmts.cpp)
   void emit(const Stmt& s);
   void emit_for(const Stmt& s);
-  void emit_prefetch(const Stmt& loop);
+  // With the values of `at` for variables.
+  void emit_prefetch(const Stmt& loop, const VarMap& at = {});
   void emit_loop(const Var& var, Value* begin, Value* extent, bool runs, const std::function<void()>& body);
   void emit_unrolled(const Stmt& s);
   void emit_vectorized(const Stmt& s);

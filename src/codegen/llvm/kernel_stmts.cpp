@@ -60,19 +60,23 @@ void KernelEmitter::emit_for(const Stmt& s) {
     case ForKind::kVectorized: return emit_vectorized(s);
     case ForKind::kSerial: break;
   }
-  if (extent == 1) return emit_unrolled(s);
+  if (extent == 1) {
+    if (s->buffer) emit_prefetch(s, {{s->var.get(), s->begin}});
+    return emit_unrolled(s);
+  }
   emit_loop(s->var, evaluate(s->begin), evaluate(s->extent), extent.has_value(), [&] {
     if (s->buffer) emit_prefetch(s);
     emit(s->stmts[0]);
   });
 }
 
-void KernelEmitter::emit_prefetch(const Stmt& loop) {
+void KernelEmitter::emit_prefetch(const Stmt& loop, const VarMap& at) {
   const auto place = f_.places.find(loop->buffer.get());
   if (place == f_.places.end() || place->second.kind != Place::kMemory || vec_) return;
   const Buffer& buffer = *loop->buffer;
   Expr number = 0;
   for (size_t i = 0; i < loop->indices.size(); ++i) number = number * buffer.shape[i] + loop->indices[i];
+  if (!at.empty()) number = substitute(number, at);
   number = simplify(replaced_.empty() ? number : substitute(number, replaced_), bounds_);
   keep_.push_back(number);
   Value* bytes = b_.CreateMul(evaluate(number), b_.getInt64(static_cast<uint64_t>(dtype_bytes(buffer.dtype, 1))));

@@ -13,7 +13,8 @@
 // Winograd convolution in blocked layout. A strip of tiles at a time: its inputs are transformed into V, one product
 // per place of the transformed tile and group of output blocks gives M, whose tiles are transformed back, finished by
 // the epilogue and stored. V and M are scratch of one thread. M stays in its L2 cache; V does, too, unless the weights,
-// which every strip reads, are so many that fewer and larger strips pay.
+// which every strip reads, are so many that fewer and larger strips pay. Threads get strips, or, where that would have
+// each of them read all weights, parts of the outputs.
 namespace tessera {
 namespace {
 
@@ -33,6 +34,7 @@ struct Plan {
   int64_t wanted = 0;  // tiles of a strip, before strips are made equal
   int64_t tiles_high = 0, tiles_wide = 0;
   int64_t strip = 0, strips = 0;  // tiles of a strip, strips of an image
+  int64_t cuts = 1;               // equal parts of the output blocks, which transform the same inputs on their own
   int64_t group = 0;              // output blocks whose M is there at a time
   double cost = 0;
 
@@ -146,49 +148,66 @@ std::string match_conv(const TensorProgram& program, Conv& conv) {
   return "";
 }
 
-// Cost of bringing in `bytes` of weights `times` times, in issue slots of a vector multiply-add. In a whole network
-// they come from memory the first time and, as far as they fit, from a cache after that.
+// Cost of bringing in `bytes` of weights `times` times, in issue slots of a vector multiply-add, on `threads` that have
+// caches of their own and one memory. In a whole network they come from memory the first time and, as far as they fit,
+// from a cache after that.
 constexpr double kMemory = 1.0 / 4, kL3 = 1.0 / 9, kL2 = 1.0 / 48;  // per byte
-double stream_cost(int64_t bytes, int64_t times, const Target& target) {
-  const double again = bytes < target.l2_bytes / 2 ? kL2 : bytes < target.l3_bytes / 2 ? kL3 : kMemory;
+double stream_cost(int64_t bytes, int64_t times, const Target& target, double threads) {
+  const double again = bytes < target.l2_bytes / 2   ? kL2 / threads
+                       : bytes < target.l3_bytes / 2 ? kL3 / threads
+                                                     : kMemory;
   return static_cast<double>(bytes) * (kMemory + static_cast<double>(times - 1) * again);
+}
+
+// Weights are prefetched while products are computed.
+double overlapped(double compute, double stream) {
+  return std::max(compute, stream) + 0.25 * std::min(compute, stream);
 }
 
 double direct_cost(const Conv& conv, const Target& target) {
   const auto products =
       static_cast<double>(conv.batch * conv.out_height * conv.out_width * conv.out_blocks * 9 * conv.in_channels());
-  const double stream = stream_cost(9 * conv.in_channels() * conv.out_blocks * conv.block * 4, 1, target);
-  return products / 0.9 + 0.25 * stream;
+  const auto threads = static_cast<double>(std::max(1, target.num_threads));
+  const int64_t weights = 9 * conv.in_channels() * conv.out_blocks * conv.block * 4;
+  return overlapped(products / 0.9 / threads, stream_cost(weights, 1, target, threads));
 }
 
-// In issue slots of a vector multiply-add. The weights of a place are read once for each strip.
+// In issue slots of a vector multiply-add of one thread. The weights of a place are read once for each strip.
 double plan_cost(const Conv& conv, const Plan& plan, const Target& target) {
   const int64_t tiles = conv.batch * plan.strips * plan.strip;
+  const int64_t iterations = conv.batch * plan.strips * plan.cuts;
+  const int64_t threads = std::min<int64_t>(std::max(1, target.num_threads), iterations);
+  const int64_t rounds = (iterations + threads - 1) / threads;
   const int64_t weights = plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
   const auto products = static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) / 0.85;
   // The transformed tiles of a strip are read again for each group of outputs; from behind the second level of cache
   // they come more slowly than weights, which lie in the order of use.
   const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
   const auto reads = static_cast<double>(conv.batch * plan.strips * (conv.out_blocks / plan.group) * v_bytes);
-  const double stream = stream_cost(weights, conv.batch * plan.strips, target) +
-                        reads * (v_bytes <= target.l2_bytes * 3 / 4 ? kL2 : 2 * kL3);
-  const auto transforms = static_cast<double>(tiles * plan.places()) *
-                          (5.0 * static_cast<double>(conv.in_blocks) + 5.0 * static_cast<double>(conv.out_blocks));
-  return std::max(products, stream) + 0.25 * std::min(products, stream) + transforms;
+  const auto shared = static_cast<double>(threads);
+  const double stream = stream_cost(weights, conv.batch * plan.strips, target, shared) +
+                        reads * (v_bytes <= target.l2_bytes * 3 / 4 ? kL2 : 2 * kL3) / shared;
+  const auto transforms = 5.0 * static_cast<double>(tiles * plan.places()) *
+                          static_cast<double>(conv.in_blocks * plan.cuts + conv.out_blocks);
+  const double share = static_cast<double>(rounds) / static_cast<double>(iterations);
+  return overlapped(products * share, stream) + transforms * share;
 }
 
-Plan make_plan(const Conv& conv, int64_t m, int64_t wanted, const Target& target) {
+Plan make_plan(const Conv& conv, int64_t m, int64_t wanted, int64_t cuts, const Target& target) {
   Plan plan;
   plan.m = m;
   plan.wanted = wanted;
+  plan.cuts = cuts;
   plan.tiles_high = (conv.out_height + m - 1) / m;
   plan.tiles_wide = (conv.out_width + m - 1) / m;
   plan.strips = std::max<int64_t>(1, (plan.tiles() + wanted - 1) / wanted);
-  if (conv.batch * plan.strips < target.num_threads) plan.strips = std::min<int64_t>(plan.tiles(), target.num_threads);
+  const int64_t threads_of_strips = (target.num_threads + cuts - 1) / cuts;
+  if (conv.batch * plan.strips < threads_of_strips) plan.strips = std::min<int64_t>(plan.tiles(), threads_of_strips);
   plan.strip = (plan.tiles() + plan.strips - 1) / plan.strips;
   const int64_t tile_bytes = plan.places() * conv.block * 4;
-  plan.group = std::clamp<int64_t>(target.l2_bytes / 3 / (tile_bytes * plan.strip), 1, conv.out_blocks);
-  while (conv.out_blocks % plan.group != 0) --plan.group;
+  const int64_t blocks = conv.out_blocks / cuts;
+  plan.group = std::clamp<int64_t>(target.l2_bytes / 3 / (tile_bytes * plan.strip), 1, blocks);
+  while (blocks % plan.group != 0) --plan.group;
   plan.cost = plan_cost(conv, plan, target);
   return plan;
 }
@@ -199,13 +218,23 @@ int64_t scratch_bytes(const Conv& conv, const Plan& plan) {
   return plan.places() * plan.strip * (conv.in_blocks + plan.group) * conv.block * 4;
 }
 
+std::vector<int64_t> divisors(int64_t number) {
+  std::vector<int64_t> result;
+  for (int64_t d = 1; d <= number; ++d)
+    if (number % d == 0) result.push_back(d);
+  return result;
+}
+
 std::optional<Plan> choose_plan(const Conv& conv, const std::vector<int64_t>& sizes, const Target& target) {
   std::optional<Plan> best;
   for (const int64_t m : sizes)
-    for (int64_t wanted = 8; wanted <= 64; ++wanted) {
-      const Plan plan = make_plan(conv, m, wanted, target);
-      if (scratch_bytes(conv, plan) > kMostScratch) continue;
-      if (!best || plan.cost < best->cost) best = plan;
+    for (const int64_t cuts : divisors(conv.out_blocks)) {
+      if (cuts > std::max(1, target.num_threads)) break;
+      for (int64_t wanted = 8; wanted <= 64; ++wanted) {
+        const Plan plan = make_plan(conv, m, wanted, cuts, target);
+        if (scratch_bytes(conv, plan) > kMostScratch) continue;
+        if (!best || plan.cost < best->cost) best = plan;
+      }
     }
   return best;
 }
@@ -216,11 +245,12 @@ std::string ask_plan(const Conv& conv, const Target& target, Knobs& knobs, std::
   if (m != plan->m) plan = choose_plan(conv, {m}, target);
   if (!plan) return "no strip of tiles fits the caches";
   const int64_t wanted = knobs.choose("strip", {8, 12, 16, 24, 32, 48, 64, 96, 128}, plan->wanted);
-  if (wanted != plan->wanted) plan = make_plan(conv, m, wanted, target);
-  std::vector<int64_t> groups;
-  for (int64_t group = 1; group <= conv.out_blocks; ++group)
-    if (conv.out_blocks % group == 0) groups.push_back(group);
-  plan->group = knobs.choose("group", groups, plan->group);
+  const int64_t cuts = knobs.choose("cuts", divisors(conv.out_blocks), plan->cuts);
+  if (wanted != plan->wanted || cuts != plan->cuts) plan = make_plan(conv, m, wanted, cuts, target);
+  plan->group = knobs.choose("group", divisors(conv.out_blocks), plan->group);
+  if (conv.out_blocks / cuts % plan->group != 0)
+    return fmt::format("groups of {} blocks do not divide {} of {} blocks", plan->group, conv.out_blocks / cuts,
+                       conv.out_blocks);
   const int64_t scratch = scratch_bytes(conv, *plan);
   if (scratch > kMostScratch)
     return fmt::format("a strip takes {} bytes of scratch, more than {}", scratch, kMostScratch);
@@ -315,6 +345,9 @@ class WinogradEmitter {
     problem.steps = conv.in_channels();
     problem.registers = target.vector_registers();
     tile_ = ask_tile(problem, knobs);
+    // Weights that fill the second level of cache do not stay there from one use to the next.
+    const int64_t bytes = *as_int(weights_->shape[0]) * 4;
+    prefetch_ = knobs.choose_flag("prefetch", bytes >= target.l2_bytes);
     if (kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds)) inside_ = kernel.inside();
   }
 
@@ -322,16 +355,18 @@ class WinogradEmitter {
   std::string refusal() const { return tile_.refused; }
 
   Stmt emit() {
-    const int64_t iterations = conv_.batch * plan_.strips;
+    const int64_t iterations = conv_.batch * plan_.strips * plan_.cuts;
     const Var s = make_var("s");
     bounds_.set(s, 0, iterations - 1);
     const Expr at = iterations == 1 ? Expr(0) : s;
-    image_ = at_most(floordiv(at, plan_.strips));
-    first_ = at_most(floormod(at, plan_.strips) * Expr(plan_.strip));
+    image_ = at_most(floordiv(at, plan_.strips * plan_.cuts));
+    first_ = at_most(floormod(floordiv(at, plan_.cuts), plan_.strips) * Expr(plan_.strip));
     const Var g = make_var("g");
-    const int64_t groups = conv_.out_blocks / plan_.group;
+    const int64_t blocks = conv_.out_blocks / plan_.cuts;
+    const int64_t groups = blocks / plan_.group;
     bounds_.set(g, 0, groups - 1);
-    const Expr first_block = groups == 1 ? Expr(0) : g * Expr(plan_.group);
+    const Expr first_block =
+        at_most(floormod(at, plan_.cuts) * Expr(blocks) + (groups == 1 ? Expr(0) : g * Expr(plan_.group)));
     Stmt group = alloc(m_, seq({products(first_block), outputs(first_block)}));
     if (groups > 1) group = for_loop(g, 0, groups, ForKind::kSerial, group);
     const Stmt body = alloc(v_, seq({inputs(), group}));
@@ -444,10 +479,13 @@ class WinogradEmitter {
 
   Stmt row_tiles(const Expr& place, const Expr& first_block, const Expr& block, int64_t vectors) {
     std::vector<Stmt> parts;
+    const int64_t tiles = (plan_.strip + tile_.rows - 1) / tile_.rows;
     const auto rows = [&](int64_t begin, int64_t count, int64_t height) {
       if (count > 0)
         parts.push_back(serial("p", count, [&](const Expr& i) {
-          return product_tile(place, first_block, block, vectors, i * Expr(height) + Expr(begin), height);
+          const Expr tile = i * Expr(height) + Expr(begin);
+          const Prefetch next = next_weights(place, first_block, block, vectors, i + Expr(begin / tile_.rows), tiles);
+          return product_tile(place, first_block, block, vectors, tile, height, next);
         }));
     };
     rows(0, plan_.strip / tile_.rows, tile_.rows);
@@ -456,8 +494,29 @@ class WinogradEmitter {
     return seq(std::move(parts));
   }
 
+  // What a tile of rows asks for while it is computed: its share of the weights that come next, so many cache lines in
+  // each step.
+  struct Prefetch {
+    Expr first;
+    int64_t lines = 0;
+  };
+
+  // For tile of rows number `row_tile` of `tiles`, whose weights are `vectors` blocks from `block` on.
+  Prefetch next_weights(const Expr& place, const Expr& first_block, const Expr& block, int64_t vectors,
+                        const Expr& row_tile, int64_t tiles) const {
+    constexpr int64_t kLineElements = 16;
+    const int64_t panel = conv_.in_channels() * conv_.block;  // elements of one block
+    Prefetch next;
+    next.lines = ceildiv(vectors * conv_.block, tiles * kLineElements)->int_value;
+    const Expr here = place * Expr(conv_.out_blocks) + first_block + block;
+    const Expr next_place = (place + Expr(1)) * Expr(conv_.out_blocks) + first_block;
+    const Expr at = select(block + Expr(vectors) < Expr(plan_.group), here + Expr(vectors), next_place);
+    next.first = at * Expr(panel) + row_tile * Expr(next.lines * kLineElements * conv_.in_channels());
+    return next;
+  }
+
   Stmt product_tile(const Expr& place, const Expr& first_block, const Expr& block, int64_t vectors, const Expr& tile,
-                    int64_t height) {
+                    int64_t height, const Prefetch& next) {
     const BufferPtr acc = make_buffer("acc", DType::kF32, {vectors, height, conv_.block}, MemoryScope::kRegister);
     const auto over_tile = [&](const std::function<Stmt(const Var&, const Var&, const Var&)>& body) {
       return unrolled("u", 0, vectors, [&](const Var& u) {
@@ -477,13 +536,24 @@ class WinogradEmitter {
               weights_, {(panel * Expr(conv_.in_channels()) + cb * Expr(conv_.block) + c) * Expr(conv_.block) + l});
           return store(acc, {u, q, l}, fma(a, b, load(acc, {u, q, l})));
         });
-        return intrinsic_ && match_intrinsic(*intrinsic_, body).empty() ? tensorized(intrinsic_, body) : body;
+        return asking(next, cb * Expr(conv_.block) + c,
+                      intrinsic_ && match_intrinsic(*intrinsic_, body).empty() ? tensorized(intrinsic_, body) : body);
       });
     });
     const Stmt finish = over_tile([&](const Var& u, const Var& q, const Var& l) {
       return store(m_, {m_index(place, block + u, tile + q, l)}, load(acc, {u, q, l}));
     });
     return alloc(acc, seq({init, sum, finish}));
+  }
+
+  // `body`, step number `step` of a tile's sum, with its prefetches: a loop that runs once for each.
+  Stmt asking(const Prefetch& next, const Expr& step, Stmt body) const {
+    constexpr int64_t kLineElements = 16;
+    for (int64_t line = next.lines; prefetch_ && line-- > 0;) {
+      const Expr at = next.first + (step * Expr(next.lines) + Expr(line)) * Expr(kLineElements);
+      body = prefetching(for_loop(make_var("z"), 0, 1, ForKind::kSerial, body), weights_, {at});
+    }
+    return body;
   }
 
   // The strip's part of the output: AT M A, finished by the epilogue.
@@ -538,6 +608,7 @@ class WinogradEmitter {
   BufferPtr v_, m_, weights_;
   const TensorIntrinsic* intrinsic_ = nullptr;
   AskedTile tile_;
+  bool prefetch_ = false;
   Expr inside_;
   Bounds bounds_;
   Expr image_, first_;  // of the strip: its image, its first tile
