@@ -10,6 +10,14 @@ using llvm::Intrinsic::ID;
 
 namespace {
 
+// The 16 bits of which bits16_to_f32 made `f32`, or null: what was rounded once is not rounded again.
+Value* bf16_bits_of(Value* f32) {
+  using namespace llvm::PatternMatch;
+  Value* half = nullptr;
+  if (!match(f32, m_BitCast(m_Shl(m_ZExt(m_Value(half)), m_SpecificInt(16))))) return nullptr;
+  return half->getType()->getScalarType()->isIntegerTy(16) ? half : nullptr;
+}
+
 bool is_small(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 8; }
 bool is_narrow(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 16; }  // computed in f32 and rounded
 bool is_part_of_byte(DType dtype) { return is_int(dtype) && dtype_bits(dtype) < 8; }
@@ -106,6 +114,8 @@ Value* Ops::f32_to_bits16(DType dtype, Value* f32) {
   Type* i32 = like(f32, b_.getInt32Ty());
   Type* i16 = like(f32, b_.getInt16Ty());
   Value* bits = b_.CreateBitCast(f32, i32);
+  if (dtype == DType::kBF16)
+    if (Value* exact = bf16_bits_of(f32); exact) return exact;
   Value* is_nan = b_.CreateFCmpUNO(f32, f32);
   if (dtype == DType::kBF16) {
     // Nearest even. The instruction of avx512bf16 is not used: it flushes denormals.
