@@ -45,6 +45,50 @@ bool rounds_weights(const Graph& graph, const Node& node) {
   return channels && *channels >= kLeastTerms && *channels % 2 == 0 && !suits_winograd(graph, node);
 }
 
+// A model's first convolution: too few channels for pairs of them, but a window of several columns, which lie side by
+// side in memory. Pairs of columns are summed when their number is even and no padding is left to test for.
+bool pairs_columns(const Graph& graph, const Node& node, const PassContext& ctx) {
+  const Target& target = ctx.target;
+  if (ctx.precision != DType::kBF16 || !(target.has("avx512bf16") || target.has("amx-bf16"))) return false;
+  if (!is_op(&node, "conv") || !has_weights(graph, node) || node.attrs.get_int("groups") != 1) return false;
+  const auto x = static_dims(graph.type(node.inputs[0]).shape), w = static_dims(graph.type(node.inputs[1]).shape);
+  if (!x || !w || w->size() != 4 || (*w)[1] >= kLeastTerms || (*w)[3] < 3 || suits_winograd(graph, node)) return false;
+  for (const char* name : {"dilations", "input_dilations"})
+    for (const int64_t value : node.attrs.get_ints(name))
+      if (value != 1) return false;
+  for (const char* name : {"pads_begin", "pads_end"})
+    for (const int64_t value : node.attrs.get_ints(name))
+      if (value < 0) return false;
+  return (*w)[1] * (*w)[2] * (*w)[3] >= kLeastTerms;
+}
+
+// The convolution with its padding and, if it is odd, one more column of the window, of zeros, as pads of their own.
+struct Widened {
+  ValueId x = -1, w = -1;
+  Attrs attrs;
+};
+Widened widen(const Graph& graph, const Node& node, const std::vector<ValueId>& inputs, GraphBuilder& builder,
+              const PassContext& ctx) {
+  const int64_t column = *as_int(graph.type(node.inputs[1]).shape[3]) % 2;
+  std::vector<int64_t> low = node.attrs.get_ints("pads_begin"), high = node.attrs.get_ints("pads_end");
+  high[1] += column;
+  const ValueId zero = add_constant(builder.graph(), ctx.ops, Tensor(DType::kF32, {}), "zero", node.loc);
+  const OpDef& pad = ctx.ops.get("pad");
+  const auto padded = [&](ValueId id, std::vector<int64_t> before, std::vector<int64_t> after,
+                          const std::string& name) {
+    before.insert(before.begin(), 2, 0);
+    after.insert(after.begin(), 2, 0);
+    return builder.add(pad, {id, zero}, {{"low", before}, {"high", after}, {"mode", std::string("constant")}}, name);
+  };
+  Widened result;
+  result.x = padded(inputs[0], low, high, graph.value(node.inputs[0]).name + ".padded");
+  result.w = padded(inputs[1], {0, 0}, {0, column}, graph.value(node.inputs[1]).name + ".even");
+  result.attrs = node.attrs;
+  result.attrs.set("pads_begin", std::vector<int64_t>{0, 0});
+  result.attrs.set("pads_end", std::vector<int64_t>{0, 0});
+  return result;
+}
+
 }  // namespace
 
 Graph lower_precision(const Graph& graph, const PassContext& ctx) {
@@ -54,7 +98,7 @@ Graph lower_precision(const Graph& graph, const PassContext& ctx) {
   const std::vector<int> uses = use_counts(graph);
   std::vector<bool> rounded(graph.values().size(), false);
   for (const Node& node : graph.nodes()) {
-    if (!has_weights(graph, node)) continue;
+    if (!has_weights(graph, node) || pairs_columns(graph, node, ctx)) continue;
     ValueId id = node.inputs[0];
     for (const Node* from = graph.producer(id); uses[static_cast<size_t>(id)] == 1 && from; from = graph.producer(id)) {
       if (!is_op(from, "reshape") && !is_op(from, "transpose")) break;
@@ -95,8 +139,17 @@ Graph lower_precision(const Graph& graph, const PassContext& ctx) {
     }
     const bool rounds_result = node.outputs.size() == 1 && rounded[static_cast<size_t>(node.outputs[0])] &&
                                !is_output[static_cast<size_t>(node.outputs[0])] && node.op->kind != OpKind::kConstant;
-    if (operands == inputs && !rounds_result) return std::vector<ValueId>{};
-    std::vector<ValueId> results = r.copy(node, operands);
+    std::vector<ValueId> results;
+    if (pairs_columns(graph, node, ctx)) {
+      builder.set_loc(node.loc);
+      const Widened wide = widen(graph, node, inputs, builder, ctx);
+      operands[0] = round(wide.x, graph.value(node.inputs[0]).name);
+      operands[1] = round(wide.w, graph.value(node.inputs[1]).name);
+      results = {builder.add(*node.op, operands, wide.attrs, graph.value(node.outputs[0]).name)};
+    } else {
+      if (operands == inputs && !rounds_result) return std::vector<ValueId>{};
+      results = r.copy(node, operands);
+    }
     if (rounds_result) {
       builder.set_loc(node.loc);
       results[0] = round(results[0], graph.value(node.outputs[0]).name);

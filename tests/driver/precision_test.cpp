@@ -161,6 +161,9 @@ const std::vector<Case>& cases() {
       {"conv 3x3 of a small picture", [] { return Network({1, 64, 7, 7}, 5).conv(64, 3, 1, 1).build(); }, true},
       {"conv 3x3 by minimal filtering", [] { return Network({1, 32, 28, 28}, 6).conv(32, 3, 1, 1).build(); }},
       {"conv 5x5", [] { return Network({1, 16, 11, 11}, 7).conv(24, 5, 1, 1).build(); }, true},
+      {"a first convolution, 7x7", [] { return Network({1, 3, 33, 29}, 18).conv(24, 7, 2, 1).build(); }, true},
+      {"a first convolution, 3x3", [] { return Network({2, 3, 17, 20}, 19).conv(16, 3, 2, 1).build(); }, true},
+      {"one channel, 5x4 outputs", [] { return Network({1, 1, 5, 4}, 20).conv(16, 5, 1, 1).build(); }, true},
       {"depthwise", [] { return Network({1, 48, 14, 14}, 8).conv(48, 3, 1, 48).build(); }},
       {"groups", [] { return Network({1, 64, 10, 10}, 9).conv(64, 3, 1, 4).build(); }, true},
       {"product", [] { return Network({5, 64}, 10).matmul(70).build(); }, true},
@@ -255,6 +258,46 @@ TEST(PrecisionKernels, TakesDotProductsWhereTheMachineHasThem) {
     compile_graph(c.build().graph, options, runner);
     EXPECT_EQ(text.find("x86.avx512.dot.bf16") != std::string::npos, c.dots || c.layers > 1) << c.name;
     if (c.dots) EXPECT_EQ(text.find("fma.f32"), std::string::npos) << c.name << text;
+  }
+}
+
+// Values that have no bf16 near them: products read less than 2^-126 as 0, rounding may make 0 of it, and keeps the
+// rest.
+TEST(PrecisionKernels, RoundsWhatIsSmallLargeAndNoNumber) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> values = {0x1p-126f,   0x1p-127f, -0x1.8p-130f, 0x1p-149f,   0.0f,         -0.0f,
+                                     infinity,    -infinity, nan,          0x1.ffp127f, 0x1.fffp127f, 1.00390625f,
+                                     1.01171875f, -3.3e38f,  1e-30f,       7.0f};
+  for (const int64_t width : {16, 48, 64, 33}) {
+    // 16 rows of equal values: each passes by a row of weights that are 1 in one column.
+    Graph graph;
+    GraphBuilder builder(graph);
+    const ValueId x = graph.add_input("x", {DType::kF32, make_shape({16, width}), {}});
+    auto ones = std::make_shared<Tensor>(DType::kF32, Ints{width, 32});
+    for (int64_t c = 0; c < 32; ++c) ones->set_double(c % width * 32 + c, 1);
+    const ValueId w = builder.add(standard_ops().get("constant"), {}, {{"value", TensorPtr(ones)}});
+    graph.outputs = {builder.add(standard_ops().get("matmul"), {x, w})};
+    graph.rename(graph.outputs[0], "y");
+    Tensor input(DType::kF32, {16, width});
+    for (int64_t i = 0; i < input.num_elements(); ++i) input.set_double(i, values[static_cast<size_t>(i / width)]);
+    DriverOptions options;
+    options.compile.precision = "bf16";
+    options.compile.num_threads = 1;
+    Tensor reference;
+    options.runner.on_graph = [&](std::string_view step, const Graph& after) {
+      if (step == "lower_precision") reference = GraphInterpreter().evaluate(after, {input})[0];
+    };
+    PassRunner runner(options.runner);
+    const auto model = load_module(module_in_memory(compile_graph(graph, options, runner)), "precision", 1);
+    model->bind({input});
+    model->run();
+    for (int64_t i = 0; i < reference.num_elements(); ++i) {
+      const double want = reference.get_double(i), got = model->results()[0].get_double(i);
+      SCOPED_TRACE(fmt::format("row {}, column {} of {}: {} and {}", i / 32, i % 32, width, want, got));
+      if (std::isnan(want)) EXPECT_TRUE(std::isnan(got));
+      else if (std::isinf(want)) EXPECT_EQ(got, want);
+      else EXPECT_LE(std::fabs(got - want), 0x1p-126);
+    }
   }
 }
 
