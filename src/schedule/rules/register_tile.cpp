@@ -292,9 +292,12 @@ void store_by_groups(Tiling& t) {
   k.bounds.set(t.group, 0, groups[0].count - 1);
   k.bounds.set(t.member, 0, groups[0].vectors - 1);
   for (size_t i = 0; i < t.packed.size(); ++i) {
-    const PackSpec whole = t.packed[i].parts[0];
+    // Behind the blocks there may be columns that are dot products.
+    std::vector<PackSpec>& parts = t.packed[i].parts;
+    const PackSpec whole = parts[0];
+    const std::vector<PackSpec> behind(parts.begin() + 1, parts.end());
     const PackedOrder& order = t.orders[i];
-    t.packed[i].parts.clear();
+    parts.clear();
     int64_t begin = 0;  // of the part
     for (size_t g = 0; g < groups.size(); ++g) {
       const BlockGroups& group = groups[g];
@@ -320,8 +323,9 @@ void store_by_groups(Tiling& t) {
         if (node->kind != ExprKind::kLoad || node->buffer != k.params[t.packed[i].param]) return {};
         return load(node->buffer, {address});
       });
-      t.packed[i].parts.push_back(std::move(part));
+      parts.push_back(std::move(part));
     }
+    parts.insert(parts.end(), behind.begin(), behind.end());
   }
 }
 
@@ -351,6 +355,24 @@ std::string check_operands(Tiling& t) {
   for (const Expr& guard : t.row_guards)
     if (uses_var(guard, t.vector.var)) return "a condition depends on the vector axis";
   return "";
+}
+
+// Where what is read along the vector axis is stored in whole blocks, the last one is computed like the others, and the
+// lanes that the output does not have are not stored.
+void join_partial_block(Tiling& t) {
+  if (t.partial_lanes == 0) return;
+  const FlatKernel& k = t.kernel;
+  const auto packed = [&](const BufferPtr& buffer) {
+    return std::any_of(t.packed.begin(), t.packed.end(),
+                       [&](const PackedParam& p) { return k.params[p.param] == buffer; });
+  };
+  if (!all_loads(t.update, [&](const Expr& node) {
+        return packed(node->buffer) || !(uses_var(node, t.vector.var) || uses_var(node, t.block.var));
+      }))
+    return;
+  t.stored_lanes = t.partial_lanes;
+  t.partial_lanes = 0;
+  ++t.full_blocks;
 }
 
 // Which rows take part in each tile, for each assignment of the expanded loops.
@@ -440,6 +462,8 @@ std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::str
   if (knobs.choose_flag("pack" + suffix, true)) pack_operands(t);
   if (t.dot && t.packed.empty()) return "the operand of pairs cannot be stored in pairs";
   if (why = check_operands(t); !why.empty()) return why;
+  if (suffix.empty()) choose_dot_columns(t, knobs);
+  join_partial_block(t);
 
   int64_t steps = 1;
   for (const ReduceLoop& loop : t.reduce) steps *= loop.extent;
@@ -449,7 +473,8 @@ std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::str
   problem.registers_per_block =
       std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / t.target->vector_bits());
   problem.steps = steps;
-  problem.registers = t.target->vector_registers();
+  // Products that are added by another instruction need a place.
+  problem.registers = t.target->vector_registers() - (t.target->has_fma() ? 0 : 1);
   if (!t.packed.empty()) {
     problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width * (t.dot ? 2 : 1));
     problem.cache_bytes = t.target->l2_bytes;
@@ -468,7 +493,7 @@ std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::str
   if (!tile.refused.empty()) return tile.refused;
   if (why = ask_loops(t, knobs, suffix); !why.empty()) return why;
   if (why = find_row_runs(t); !why.empty()) return why;
-  if (!t.packed.empty() && t.shape.vectors > 1 && !knobs.shares_weights()) {
+  if (!t.packed.empty() && t.full_blocks > 0 && t.shape.vectors > 1 && !knobs.shares_weights()) {
     // One stream is read faster than several. That shows where the vectors bound a tile: with few rows, or where they
     // come from the first level of cache. Measured on Zen 5; BERT's large products lose 3 % by it.
     constexpr int64_t kFewRows = 4, kFirstLevel = 32 << 10;

@@ -43,6 +43,15 @@ struct PackedOrder {
   size_t block = 0;
 };
 
+// Columns behind the whole blocks that are dot products along the reduction's only loop.
+struct DotColumns {
+  int64_t count = 0;     // 0: none
+  int64_t rows = 1;      // of outputs that are summed at once
+  int64_t elements = 0;  // of their weights, behind those of the whole blocks
+  Var column;
+  Expr update;  // the product, in terms of `column`, with the factor that is read for rows first
+};
+
 struct Tiling {
   FlatKernel kernel;
   const Target* target = nullptr;
@@ -53,6 +62,8 @@ struct Tiling {
   OutputLoop block;      // variable of the block index; made up when the axis is whole
   int64_t width = 1;     // elements per block: the width of a vector
   int64_t full_blocks = 1, partial_lanes = 0;
+  // Lanes of the last full block that the output has, where the operands have them all; 0: all.
+  int64_t stored_lanes = 0;
   std::optional<OutputLoop> row;
   std::vector<OutputLoop> others;  // outermost first
   std::vector<ReduceLoop> reduce;
@@ -70,6 +81,7 @@ struct Tiling {
   std::vector<PackedParam> packed;
   std::vector<PackedOrder> orders;  // of packed
   std::vector<RowRun> runs;
+  DotColumns dots;
   TileShape shape;
   Expr store_guard;
   // Knobs of the loops around the tiles; see emit_tiling_loops.
@@ -80,6 +92,11 @@ struct Tiling {
 };
 
 std::vector<BlockGroups> block_groups(const Tiling& t);
+// Makes dot products of the columns behind the whole blocks where that takes less time.
+// REQUIRES: operands are packed, and nothing is decided that depends on the number of blocks.
+void choose_dot_columns(Tiling& t, Knobs& knobs);
+// The columns of these rows.
+Stmt emit_dot_columns(const Tiling& t, const VarMap& outer, const Expr& first_row, int64_t rows);
 
 // The loops over groups of blocks, other axes and tiles of rows, with the tiles in them.
 Stmt emit_tiling_loops(const Tiling& t);

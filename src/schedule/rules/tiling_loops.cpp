@@ -28,13 +28,15 @@ int64_t iterations(const ReduceLoop& loop, const Tiling& t) {
 class TileEmitter {
  public:
   TileEmitter(const Tiling& tiling, const VarMap& outer, const Expr& update, const Expr& first_block, int64_t vectors,
-              int64_t lanes, const Expr& first_row, const RowRun& run, const std::optional<Prefetch>& prefetch)
+              int64_t lanes, bool is_last, const Expr& first_row, const RowRun& run,
+              const std::optional<Prefetch>& prefetch)
       : t_(tiling),
         outer_(outer),
         update_(update),
         first_block_(first_block),
         vectors_(vectors),
         lanes_(lanes),
+        stored_lanes_(is_last && tiling.stored_lanes != 0 ? tiling.stored_lanes : lanes),
         first_row_(first_row),
         run_(run),
         prefetch_(prefetch),
@@ -50,16 +52,23 @@ class TileEmitter {
     const Expr identity = combiner_identity(t_.kernel.combiner, acc_->dtype);
     const Stmt init =
         over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap&) { return store(acc_, at, identity); });
-    const Stmt finish = over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap& map) {
+    const auto finished = [&](const std::vector<Expr>& at, const VarMap& map) {
       VarMap values = map;
       values[t_.kernel.result_var.get()] = load(acc_, at);
       Stmt body = store(t_.kernel.out(), {substitute(t_.kernel.out_index, map)}, substitute(t_.kernel.value, values));
       return t_.store_guard ? if_then(substitute(t_.store_guard, map), body) : body;
-    });
+    };
+    const int64_t whole = stored_lanes_ == lanes_ ? vectors_ : vectors_ - 1;
+    std::vector<Stmt> finish;
+    if (whole > 0) finish.push_back(over_vectors(0, whole, 0, run_.rows, outer_, finished));
+    if (whole < vectors_)
+      finish.push_back(over_vectors(whole, 1, 0, run_.rows, outer_, [&](const auto& at, const VarMap& map) {
+        return if_then(at[2] < Expr(stored_lanes_), finished(at, map));
+      }));
     Stmt sum = reduce_from(0, outer_, 0);
     if (t_.reduce.empty())
       for (const Expr& guard : t_.guards) sum = if_then(substitute(guard, outer_), sum);
-    return alloc(acc_, seq({init, sum, finish}));
+    return alloc(acc_, seq({init, sum, seq(std::move(finish))}));
   }
 
  private:
@@ -69,7 +78,11 @@ class TileEmitter {
   }
   Stmt over_tile(int64_t begin, int64_t end, const VarMap& base,
                  const std::function<Stmt(const std::vector<Expr>&, const VarMap&)>& body) {
-    return unrolled("v", 0, vectors_, [&](const Var& v) {
+    return over_vectors(0, vectors_, begin, end, base, body);
+  }
+  Stmt over_vectors(int64_t first, int64_t count, int64_t begin, int64_t end, const VarMap& base,
+                    const std::function<Stmt(const std::vector<Expr>&, const VarMap&)>& body) {
+    return unrolled("v", first, count, [&](const Var& v) {
       return unrolled("p", begin, end - begin, [&](const Var& p) {
         return vectorized("l", lanes_, [&](const Var& l) {
           VarMap map = base;
@@ -158,6 +171,7 @@ class TileEmitter {
   const Expr& update_;
   Expr first_block_;
   int64_t vectors_, lanes_;
+  int64_t stored_lanes_;  // of the last vector
   Expr first_row_;
   const RowRun& run_;
   const std::optional<Prefetch>& prefetch_;
@@ -216,7 +230,10 @@ std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, 
   const BufferPtr& weights = t.kernel.params[t.packed[0].param];
   const int64_t block = all_steps * t.width * (t.dot ? 2 : 1), group = vectors * block;
   // Weights that are the same for all places, one block behind the other.
-  if (*as_int(weights->shape[0]) != t.block.extent * block || 2 * group < places * steps) return std::nullopt;
+  const int64_t blocks = t.dots.count != 0 ? t.full_blocks : t.block.extent;
+  if (*as_int(weights->shape[0]) != blocks * block + t.dots.elements || 2 * group < places * steps) return std::nullopt;
+  // Nothing follows the last group.
+  if (const auto at = as_int(first_block); at && *at + vectors >= blocks) return std::nullopt;
   const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
   Prefetch prefetch;
   prefetch.weights = weights;
@@ -230,10 +247,13 @@ std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, 
 std::vector<BlockGroups> block_groups(const Tiling& t) {
   std::vector<BlockGroups> groups;
   const int64_t vectors = t.shape.vectors;
-  if (t.full_blocks / vectors > 0) groups.push_back({0, t.full_blocks / vectors, vectors, t.width});
-  if (t.full_blocks % vectors != 0)
-    groups.push_back({t.full_blocks / vectors * vectors, 1, t.full_blocks % vectors, t.width});
+  int64_t equal = t.full_blocks / vectors, rest = t.full_blocks % vectors;
+  // The group that does not store all of its lanes, or is followed by dot products, stands alone.
+  if (rest == 0 && equal > 0 && (t.stored_lanes != 0 || t.dots.count != 0)) --equal, rest = vectors;
+  if (equal > 0) groups.push_back({0, equal, vectors, t.width});
+  if (rest > 0) groups.push_back({equal * vectors, 1, rest, t.width});
   if (t.partial_lanes != 0) groups.push_back({t.full_blocks, 1, 1, t.partial_lanes});
+  if (groups.empty()) groups.push_back({0, 1, 0, t.width});  // dot products alone
   return groups;
 }
 
@@ -285,8 +305,13 @@ Stmt emit_tiling_loops(const Tiling& t) {
         const Expr first_row = run.num_tiles == 1 ? Expr(run.first_tile * t.shape.rows) : w * Expr(t.shape.rows);
         const auto prefetch =
             blocks.empty() ? plan_prefetch(t, first_block, group.vectors, place, places) : std::nullopt;
-        Stmt tile =
-            TileEmitter(t, within, update, first_block, group.vectors, group.lanes, first_row, run, prefetch).emit();
+        const bool is_last = &group == &groups.back();
+        Stmt tile = seq({});
+        if (group.vectors > 0)
+          tile =
+              TileEmitter(t, within, update, first_block, group.vectors, group.lanes, is_last, first_row, run, prefetch)
+                  .emit();
+        if (is_last && t.dots.count != 0) tile = seq({tile, emit_dot_columns(t, at, first_row, run.rows)});
         by_run = by_run ? if_then(w < Expr(run.first_tile + run.num_tiles), tile, by_run) : tile;
       }
       by_group = by_group ? if_then(g < Expr(group_end), by_run, by_group) : by_run;
