@@ -9,6 +9,7 @@
 
 #include "arith/simplify.h"
 #include "program/memory_plan.h"
+#include "schedule/join_sweeps.h"
 #include "schedule/masked_columns.h"
 #include "schedule/rules/loop_builder.h"
 #include "schedule/symbolic_kernel.h"
@@ -212,6 +213,13 @@ class ChainMaker {
       row.axis[count - 1] = axis;
       if (follow(chain, row)) chain.rows.push_back(std::move(row));
     }
+    // One thread may take a row that is alone, but products are better off with the rows that they have.
+    if (chain.rows.empty() && target_.num_threads == 1 && !has_products(chain))
+      for (size_t axis = 0; axis < last_shape.size() && chain.rows.empty(); ++axis) {
+        RowAxis row{std::vector<size_t>(count, kNoAxis), 1};
+        row.axis[count - 1] = axis;
+        if (as_int(last_shape[axis]) == 1 && follow(chain, row)) chain.rows.push_back(std::move(row));
+      }
     if (chain.rows.empty()) return false;
     // In the order of the first member's axes; only those before any other axis of an inner result.
     std::sort(chain.rows.begin(), chain.rows.end(),
@@ -229,6 +237,18 @@ class ChainMaker {
       chain.rows.resize(kept);
     }
     return !chain.rows.empty() && choose_block(chain);
+  }
+
+  static bool has_products(const Chain& chain) {
+    return std::any_of(chain.members.begin(), chain.members.end(), [](const Member& member) {
+      const Stage* reduction = member.definition->reduction();
+      std::set<const Buffer*> read;
+      if (reduction)
+        walk(reduction->body.value, [&](const Expr& node) {
+          if (node->kind == ExprKind::kLoad) read.insert(node->buffer.get());
+        });
+      return read.size() > 1;
+    });
   }
 
   // The axis in all members, from the last one upwards. False when some member does not have it.
@@ -294,10 +314,10 @@ class ChainMaker {
     const int64_t budget = has_product ? target_.l2_bytes / 4 : target_.l1_bytes / 2;
     const int64_t extent = chain.rows.back().extent;
     int64_t block = std::clamp<int64_t>(budget / std::max<int64_t>(row_bytes, 1), 1, extent);
-    // Every thread gets some blocks; rows that are too long for that are better cut inside.
+    // Every thread gets some blocks; rows that are too few for that are better cut inside.
     const int64_t outer = rows / extent;
     const int64_t wanted = 4 * static_cast<int64_t>(target_.num_threads);
-    if (rows < wanted) return false;
+    if (rows < wanted && (target_.num_threads > 1 || has_products(chain))) return false;
     block = std::min(block, std::max<int64_t>(1, outer * extent / wanted));
     if (block > kTileRows && has_product) block = block / kTileRows * kTileRows;
     chain.block = std::min(block, extent);
@@ -355,7 +375,7 @@ class ChainMaker {
         for (const Var& base : block.bases) fits &= !uses_var(local, base);
         return local;
       };
-      parts.push_back(transform(
+      Stmt part = transform(
           substitute(without_threads(scheduled->program.body), {{first_column.get(), Expr(0)}}),
           [&](const Expr& node) -> Expr {
             if (node->kind != ExprKind::kLoad) return {};
@@ -367,8 +387,18 @@ class ChainMaker {
             const auto it = moved.find(node->buffer.get());
             if (it == moved.end()) return {};
             return store(it->second->buffer, {at(*it->second, node->indices[0])}, node->value);
-          }));
+          });
       if (!fits) return std::nullopt;
+      // A reduction of what the kernel before has just stored, and what would leave the nearest cache in between.
+      if (m > 0 && is_far(chain, m - 1)) {
+        const BufferId before = program_.calls[chain.members[m - 1].call].args.back();
+        if (std::find(args.begin(), args.end(), before) != args.end())
+          if (const Stmt joined = join_sweeps(parts.back(), part, places.at(before).buffer.get())) {
+            parts.back() = joined;
+            continue;
+          }
+      }
+      parts.push_back(std::move(part));
     }
     return seq(std::move(parts));
   }
@@ -449,6 +479,30 @@ class ChainMaker {
     return text;
   }
 
+  // Whether a block of the member's results is larger than the first level of cache.
+  bool is_far(const Chain& chain, size_t m) const {
+    int64_t rows = 1;
+    for (const RowAxis& row : chain.rows) rows *= row.extent;
+    return bytes_of(*chain.members[m].definition->output().out) / rows * chain.block > target_.l1_bytes;
+  }
+
+  // Inner results that are larger than the first level of cache and that the output replaces element by element,
+  // perhaps by way of another one: they lie where the output will.
+  std::set<BufferId> results_in_output(const Chain& chain) const {
+    std::set<BufferId> results;
+    const ProgramBuffer& output =
+        program_.buffers[static_cast<size_t>(program_.calls[chain.members.back().call].args.back())];
+    if (chain.masked || !output.type.layout.row_major()) return results;
+    for (size_t m = chain.members.size() - 1;;) {
+      const auto result = replaced_by(chain, m);
+      if (!result) return results;
+      m = 0;
+      while (chain.members[m].call != writer_[static_cast<size_t>(*result)]) ++m;
+      if (!is_far(chain, m)) return results;
+      results.insert(*result);
+    }
+  }
+
   std::optional<Kernel> make_kernel(const Chain& chain, const std::vector<BufferId>& outside) const {
     Kernel kernel;
     const size_t last_call = chain.members.back().call;
@@ -475,11 +529,16 @@ class ChainMaker {
     std::vector<Var> bases;
     for (size_t r = 0; r < chain.rows.size(); ++r) bases.push_back(make_var(fmt::format("row{}", r)));
     std::vector<BufferPtr> local;
+    const std::set<BufferId> in_output = results_in_output(chain);
     for (size_t m = 0; m + 1 < chain.members.size(); ++m) {
       const Member& member = chain.members[m];
       const Stage& output = member.definition->output();
       const std::vector<BufferId>& args = program_.calls[member.call].args;
       const BufferId result = args.back();
+      if (in_output.contains(result)) {
+        places[result] = places.at(program_.calls[last_call].args.back());
+        continue;
+      }
       Expr begin = 0;
       int64_t stride = 1;
       int64_t block_elements = 1;

@@ -10,6 +10,9 @@
 // leading axes of those results. What a block of rows computes is asked of the schedule rules, as a window of each
 // kernel's output. Reads all of an operand for each block (the keys and values of a head) only where that fits into half
 // of the second-level cache. A chain needs a reduction over a result of its own: joining the rest is fusion's business.
+// A row alone is a chain for one thread only: several are better off with its kernels, which cut it.
+// What does not fit the first level of cache between two kernels lies where the output will, if the output replaces it
+// element by element, and is summed up while it is made (schedule/join_sweeps.h).
 // Where a constant mask hides the last columns of all rows of a block, they are not computed (schedule/masked_columns.h):
 // causal attention does about half of the work.
 #pragma once

@@ -70,10 +70,16 @@ class Runner {
     model->bind(inputs_);
     model->run();
     EXPECT_TRUE(tensors_agree(model->results()[0], want_));
+    kernels_.clear();
+    for (const Kernel& kernel : compiled.program.kernels) kernels_.push_back(kernel.program);
     return compiled.program.calls.size();
   }
 
+  // Of the last run.
+  const std::vector<LoopProgram>& kernels() const { return kernels_; }
+
  private:
+  std::vector<LoopProgram> kernels_;
   Graph graph_;
   std::vector<Tensor> inputs_;
   Tensor want_;
@@ -89,6 +95,12 @@ std::vector<Case> cases() {
   list.push_back(softmax({40, 7, 9}, 1));  // rows are the outermost axis alone
   list.push_back(softmax({5, 12, 70, 3}, 2));
   list.push_back({"log_softmax", {{64, 50}}, {{"axis", int64_t{1}}}});
+  // Rows that are longer than the caches, and one alone.
+  for (const int64_t columns : {1, 63, 700, 50257}) list.push_back(softmax({1, columns}, 1));
+  list.push_back(softmax({3, 13001}, 1));
+  list.push_back(softmax({1, 1, 9000}, 2));
+  list.push_back(softmax({9000}, 0));
+  list.push_back({"log_softmax", {{2, 20000}}, {{"axis", int64_t{1}}}});
   const auto attention = [&](int64_t heads, int64_t rows, int64_t columns, int64_t depth, int64_t out, Ints mask,
                              bool bool_mask) {
     Case c{"attention",
@@ -127,6 +139,27 @@ TEST(RowChain, AgreesWithTheInterpreter) {
 TEST(RowChain, MakesOneKernelOfSoftmax) {
   EXPECT_EQ(Runner(softmax({64, 100}, 1)).run("native", 1, true), 1U);
   EXPECT_GT(Runner(softmax({64, 100}, 1)).run("native", 1, false), 3U);
+}
+
+// One thread goes through a long row three times: for its largest element, for the exponentials and their sum, and to
+// divide in place.
+TEST(RowChain, OneRowForOneThread) {
+  EXPECT_EQ(Runner(softmax({1, 50257}, 1)).run("native", 1, true), 1U);
+  EXPECT_EQ(Runner(softmax({1, 50257}, 1)).run("native", 2, true), 4U);
+  Runner runner(softmax({1, 50257}, 1));
+  runner.run("native", 1, true);
+  const LoopProgram& loops = runner.kernels()[0];
+  int64_t sweeps = 0, local_elements = 0;
+  walk(
+      loops.body,
+      [&](const Stmt& s) {
+        sweeps += s->kind == StmtKind::kFor && s->for_kind == ForKind::kSerial;
+        if (s->kind == StmtKind::kAlloc && s->buffer->scope == MemoryScope::kLocal)
+          local_elements += *as_int(s->buffer->shape[0]);
+      },
+      nullptr);
+  EXPECT_EQ(sweeps, 3) << print(loops);
+  EXPECT_EQ(local_elements, 2) << print(loops);
 }
 
 TEST(RowChain, KeepsTheScoresOfAttentionOutOfTheArena) {

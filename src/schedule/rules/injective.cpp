@@ -95,8 +95,8 @@ RuleResult injective(const TensorProgram& program, const Target& target, Knobs& 
       return result;
     }
   }
-  // 0: rows are not cut.
-  const int64_t chunk = knobs.choose("chunk", {0, 1024, 4096, 16384}, kChunk);
+  // 0: rows are not cut. Neither are parts of an output, which one thread computes.
+  const int64_t chunk = knobs.choose("chunk", {0, 1024, 4096, 16384}, program.windows.empty() ? kChunk : 0);
   const bool cut = chunk > 0 && last.extent >= 2 * chunk;
   std::vector<OutputLoop> outer(kernel.loops.begin(), kernel.loops.end() - 1);
   if (!tables.empty()) {
