@@ -444,9 +444,13 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
           return p ? load(result.program.params[*p], {moved(*p, node->operands[0])}) : Expr();
         },
         [&](const Stmt& node) -> Stmt {
-          if (node->kind != StmtKind::kStore) return {};
+          if (node->kind != StmtKind::kStore && node->kind != StmtKind::kFor) return {};
           const auto p = param_of(node->buffer);
-          return p ? store(result.program.params[*p], {moved(*p, node->indices[0])}, node->value) : Stmt();
+          if (!p) return {};
+          const BufferPtr& param = result.program.params[*p];
+          if (node->kind == StmtKind::kStore) return store(param, {moved(*p, node->indices[0])}, node->value);
+          const Stmt loop = for_loop(node->var, node->begin, node->extent, node->for_kind, node->stmts[0]);
+          return prefetching(loop, param, {moved(*p, node->indices[0])});
         });
     // Large tiles share their own work among threads, one after another; small ones are shared out.
     const bool large = work_of(version.tile.program) >= kLargeTile;
