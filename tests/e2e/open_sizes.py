@@ -53,6 +53,14 @@ def perceptron():
                  [("x", F, ["n", 20])], ["y"], {"w": weight(20, 33), "v": weight(33, 10)}), {"n": (1, 64, 1)}
 
 
+def products():
+    """Products whose weights are fetched ahead, whose last columns are dot products, and of few columns."""
+    return model([helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+                  helper.make_node("MatMul", ["b", "v"], ["c"]), helper.make_node("MatMul", ["c", "u"], ["y"])],
+                 [("x", F, ["n", 256])], ["y"], {"w": weight(256, 200), "v": weight(200, 65), "u": weight(65, 3)}
+                 ), {"n": (1, 70, 1)}
+
+
 def convolutions():
     return model([helper.make_node("Conv", ["x", "w", "b"], ["a"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["a"], ["c"]),
                   helper.make_node("MaxPool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2]),
@@ -244,7 +252,7 @@ def suite(name, axes, ranges):
     return build
 
 
-SMALL = {f.__name__: f for f in (perceptron, convolutions, pictures, encoder, columns, orders, procedures, cells,
+SMALL = {f.__name__: f for f in (perceptron, products, convolutions, pictures, encoder, columns, orders, procedures, cells,
                                   steps)}
 
 
@@ -303,8 +311,8 @@ def check_model(tessera, name, build, configurations, count, folder):
     references = {}
     for label, flags in configurations:
         module = folder / f"{name}.so"
-        done = subprocess.run([tessera, "compile", str(path), "-o", str(module), *dims, *flags], capture_output=True,
-                              text=True)
+        done = subprocess.run([tessera, "compile", str(path), "-o", str(module), "--verify-each", *dims, *flags],
+                              capture_output=True, text=True)
         if done.returncode == 1 and name.startswith("random_") and "TSR-5022" in done.stderr:
             print(f"{name:14} {label:10} is refused: {done.stderr.splitlines()[0][:150]}", flush=True)
             continue
