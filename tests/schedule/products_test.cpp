@@ -117,7 +117,7 @@ TEST(Products, ColumnsBehindWholeVectors) {
   };
   int with_dots = 0, without = 0;
   for (int i = 0; i < 24; ++i) {
-    Product p{pick({1, 2, 13, 14, 15, 29, 43}), pick({1, 2, 16, 31, 32, 33, 64, 100, 257}),
+    Product p{pick({1, 2, 13, 14, 15, 29, 43}), pick({1, 2, 16, 31, 32, 33, 64, 100, 128, 257}),
               pick({1, 2, 3, 5, 8, 15, 17, 18, 33, 49, 65, 70})};
     if (random() % 4 == 0) p.dtype = DType::kF64;
     p.has_epilogue = random() % 2 == 0;

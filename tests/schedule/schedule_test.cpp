@@ -287,21 +287,22 @@ std::vector<int64_t> weights_read(const LoopProgram& program) {
 }
 
 TEST(RegisterTile, ReadsWeightsOfAGroupOneBehindTheOther) {
-  // Seven blocks of 16 columns and one of 8: two groups of 3, one of 1, and the lanes that are left.
+  // Seven blocks of 16 columns and one of 8: two groups of 3 and one of 2. Behind each group is a step of zeros.
   const TensorProgram definition = product(1, 120);
   for (const bool by_group : {true, false}) {
-    const ScheduledKernel kernel = scheduled_at(definition, by_group ? "register_tile{vectors=3,rows=1,by_group=1}"
-                                                                     : "register_tile{vectors=3,rows=1,by_group=0}");
+    const ScheduledKernel kernel =
+        scheduled_at(definition, by_group ? "register_tile{vectors=3,rows=1,by_group=1,dots=0}"
+                                          : "register_tile{vectors=3,rows=1,by_group=0,dots=0}");
     const std::vector<int64_t> places = weights_read(kernel.program);
-    ASSERT_EQ(places.size(), 256u * 120);
+    ASSERT_EQ(places.size(), 256u * 128);
     int64_t steps_back = 0, gaps = 0;
     for (size_t i = 1; i < places.size(); ++i) {
       steps_back += places[i] < places[i - 1] ? 1 : 0;
-      gaps += places[i] > places[i - 1] + 16 ? 1 : 0;
+      gaps += places[i] > places[i - 1] + 16 + 3 * 16 ? 1 : 0;
     }
-    EXPECT_EQ(kernel.packed[0].parts.size(), by_group ? 3u : 1u);
+    EXPECT_EQ(kernel.packed[0].parts.size(), by_group ? 2u : 1u);
     if (by_group) EXPECT_EQ(steps_back + gaps, 0);
-    else EXPECT_EQ(steps_back, 2 * 256 - 2);
+    else EXPECT_EQ(steps_back, 3 * (256 - 1));
   }
 }
 
@@ -320,8 +321,9 @@ TEST(RegisterTile, PrefetchesTheWeightsOfTheNextColumns) {
   const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
                                            [](const ScheduleRule& one) { return one.name == "register_tile"; });
   const auto scheduled = [&](const char* text) { return scheduled_at(definition, text).program; };
-  // 24 blocks of 16 columns in 8 groups of 3, 48 rows in 6 tiles of 8: each group asks for the next, and all of it.
-  const int64_t group_lines = 3 * 256;
+  // 24 blocks of 16 columns, with a line behind each, in 8 groups of 3, 48 rows in 6 tiles of 8: each group asks for
+  // the next, and all of it.
+  const int64_t group_lines = 3 * (256 + 1);
   const auto lines = prefetched_lines(scheduled("register_tile{vectors=3,rows=8}"), 6);
   ASSERT_EQ(lines.size(), 8u);
   for (const auto& [group, asked] : lines) {

@@ -205,6 +205,14 @@ void choose_pairs(Tiling& t) {
   t.dot = dot;
 }
 
+// Vectors of several blocks are read together. Blocks that lie a multiple of the distance apart at which addresses
+// compete for the same lines of the first level of cache get a step of zeros behind them.
+int64_t blank_steps(const Tiling& t, DType dtype) {
+  constexpr int64_t kSets = 4096;
+  if (t.reduce.size() != 1 || t.block.extent == 1) return 0;
+  return dtype_bytes(dtype, t.reduce[0].extent * t.width * (t.dot ? 2 : 1)) % kSets == 0 ? 1 : 0;
+}
+
 // Constant operands that depend on the vector axis, but not on rows, are stored in the order
 // [others][block][reduce loops][lane], with pairs [others][block][reduce loops][lane][2].
 void pack_operands(Tiling& t) {
@@ -248,6 +256,7 @@ void pack_operands(Tiling& t) {
     }
     order.block = spec.dims.size();
     add(t.block.var, t.block.extent, 0, t.width);
+    const size_t first_reduce = spec.dims.size();
     std::vector<int> pack_axis(k.reduce.size(), -1);
     for (const ReduceLoop& loop : t.reduce) {
       const auto c = coefficient(loop.var);
@@ -258,7 +267,7 @@ void pack_operands(Tiling& t) {
         axis = static_cast<int>(spec.axes.size());
         spec.axes.push_back({*as_int(k.reduce[static_cast<size_t>(loop.axis)].extent), *c / loop.multiplier});
       }
-      add(loop.var, loop.extent, axis, loop.multiplier);
+      add(loop.var, loop.extent + blank_steps(t, k.params[p]->dtype), axis, loop.multiplier);
     }
     add(t.vector.var, t.width, 0, 1);
     if (t.dot) {
@@ -270,6 +279,8 @@ void pack_operands(Tiling& t) {
     const auto offset = as_int(simplify(substitute(address, zero), k.bounds));
     if (!linear || !offset) continue;
     spec.offset = *offset;
+    t.block_elements = 1;
+    for (size_t d = first_reduce; d < spec.dims.size(); ++d) t.block_elements *= spec.dims[d].extent;
     const BufferPtr buffer = make_buffer(k.params[p]->name + "_packed", k.params[p]->dtype, {spec.num_elements()});
     const Expr replaced = loads[0];
     t.update = transform(t.update, [&](const Expr& node) -> Expr {

@@ -34,7 +34,7 @@ double stream_cost(const TileProblem& problem, int64_t vectors) {
 double conflict_cost(const TileProblem& problem, int64_t rows) {
   constexpr int64_t kSets = 4096, kFree = 8;
   if (problem.row_bytes == 0 || problem.row_bytes % kSets != 0) return 0;
-  return 0.1 * static_cast<double>(std::max<int64_t>(0, rows - kFree));
+  return 0.2 * static_cast<double>(std::max<int64_t>(0, rows - kFree));
 }
 
 double tile_cost(const TileProblem& problem, int64_t vectors, int64_t rows) {

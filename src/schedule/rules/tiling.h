@@ -80,6 +80,7 @@ struct Tiling {
   std::vector<Expr> row_guards;
   std::vector<PackedParam> packed;
   std::vector<PackedOrder> orders;  // of packed
+  int64_t block_elements = 0;  // from block to block of the last packed operand
   std::vector<RowRun> runs;
   DotColumns dots;
   TileShape shape;

@@ -221,14 +221,13 @@ std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, 
                                       int64_t places) {
   constexpr int64_t kCacheLine = 64;
   if (!t.prefetch || t.packed.size() != 1 || last_loop(t) == t.reduce.size() || places < 2) return std::nullopt;
-  int64_t steps = 1, all_steps = 1;
+  int64_t steps = 1;
   for (const ReduceLoop& loop : t.reduce) {
     if (loop.dynamic_extent) return std::nullopt;
-    all_steps *= loop.extent;
     if (!loop.expanded) steps *= iterations(loop, t);
   }
   const BufferPtr& weights = t.kernel.params[t.packed[0].param];
-  const int64_t block = all_steps * t.width * (t.dot ? 2 : 1), group = vectors * block;
+  const int64_t block = t.block_elements, group = vectors * block;
   // Weights that are the same for all places, one block behind the other.
   const int64_t blocks = t.dots.count != 0 ? t.full_blocks : t.block.extent;
   if (*as_int(weights->shape[0]) != blocks * block + t.dots.elements || 2 * group < places * steps) return std::nullopt;
