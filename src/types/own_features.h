@@ -10,12 +10,7 @@ namespace tessera {
 inline constexpr std::string_view kFp32Pieces = "fp32-pieces";
 // Two-dimensional tiles in plain memory: what is made of AMX's tiles, on machines without them. For tests.
 inline constexpr std::string_view kPortableTiles = "portable-tiles";
-// Numbers of less than 2^-126 may become 0 where they are rounded to bf16, as the processor's instruction has it:
-// `--precision bf16`, whose products read them as 0.
-inline constexpr std::string_view kFlushBf16 = "flush-bf16";
 
-inline bool is_own_feature(std::string_view name) {
-  return name == kFp32Pieces || name == kPortableTiles || name == kFlushBf16;
-}
+inline bool is_own_feature(std::string_view name) { return name == kFp32Pieces || name == kPortableTiles; }
 
 }  // namespace tessera

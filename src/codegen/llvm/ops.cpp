@@ -1,12 +1,6 @@
 #include "codegen/llvm/ops.h"
 
-#include <llvm/Analysis/VectorUtils.h>
-#include <llvm/IR/IntrinsicsX86.h>
-
-#include <numeric>
-
 #include "support/error.h"
-#include "types/own_features.h"
 
 namespace tessera {
 
@@ -15,28 +9,6 @@ using llvm::Value;
 using llvm::Intrinsic::ID;
 
 namespace {
-
-// By the processor's instruction, 16 numbers at a time; those of less than 2^-126 become 0.
-Value* round_to_bf16(llvm::IRBuilder<>& b, Value* f32, int lanes) {
-  constexpr int kStep = 16;
-  std::vector<Value*> parts;
-  std::vector<int> places(static_cast<size_t>(kStep));
-  for (int first = 0; first < lanes; first += kStep) {
-    std::iota(places.begin(), places.end(), first);
-    Value* part = lanes == kStep ? f32 : b.CreateShuffleVector(f32, places);
-    part = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {part});
-    parts.push_back(b.CreateBitCast(part, llvm::FixedVectorType::get(b.getInt16Ty(), kStep)));
-  }
-  return llvm::concatenateVectors(b, parts);
-}
-
-// The 16 bits of which bits16_to_f32 made `f32`, or null: what was rounded once is not rounded again.
-Value* bf16_bits_of(Value* f32) {
-  using namespace llvm::PatternMatch;
-  Value* half = nullptr;
-  if (!match(f32, m_BitCast(m_Shl(m_ZExt(m_Value(half)), m_SpecificInt(16))))) return nullptr;
-  return half->getType()->getScalarType()->isIntegerTy(16) ? half : nullptr;
-}
 
 bool is_small(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 8; }
 bool is_narrow(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 16; }  // computed in f32 and rounded
@@ -134,13 +106,9 @@ Value* Ops::f32_to_bits16(DType dtype, Value* f32) {
   Type* i32 = like(f32, b_.getInt32Ty());
   Type* i16 = like(f32, b_.getInt16Ty());
   Value* bits = b_.CreateBitCast(f32, i32);
-  if (dtype == DType::kBF16)
-    if (Value* exact = bf16_bits_of(f32); exact) return exact;
-  if (const int lanes = lanes_of(f32); dtype == DType::kBF16 && target_.has(std::string(kFlushBf16)) && lanes % 16 == 0)
-    return round_to_bf16(b_, f32, lanes);
   Value* is_nan = b_.CreateFCmpUNO(f32, f32);
   if (dtype == DType::kBF16) {
-    // Nearest even. The instruction of avx512bf16 would flush denormals.
+    // Nearest even. The instruction of avx512bf16 is not used: it flushes denormals.
     Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), bits32(1, bits));
     Value* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, bits32(0x7fff, bits))), 16);
     Value* quiet = b_.CreateOr(b_.CreateLShr(bits, 16), bits32(0x40, bits));
