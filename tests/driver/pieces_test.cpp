@@ -1,6 +1,6 @@
 // --fp32 pieces: products of f32 made of pieces of bf16. On eight families of inputs errors are no larger than those of
-// multiply-adds. The tiles that AMX has run here in plain memory (+portable-tiles); what only its processors can do is
-// looked for in the assembly.
+// multiply-adds. Tiles run in plain memory (+portable-tiles) and as AMX's instructions, which are emulated where the
+// processor has none of them.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include <limits>
 #include <random>
 
+#include "amx/amx_emulator.h"
 #include "codegen/llvm/target.h"
 #include "driver/compile.h"
 #include "driver/model.h"
@@ -31,6 +32,7 @@ constexpr const char* kPairs = "x86-64-v4,+avx512bf16";
 constexpr const char* kTiles = "x86-64-v3,+portable-tiles";
 constexpr const char* kWideTiles = "x86-64-v4,+portable-tiles";
 constexpr const char* kAmx = "x86-64-v4,+amx-tile,+amx-bf16";
+constexpr const char* kNarrowAmx = "x86-64-v3,+amx-tile,+amx-bf16";
 
 float uniform(Random& random) { return std::uniform_real_distribution<float>(-1, 1)(random); }
 
@@ -120,6 +122,7 @@ struct Choice {
 struct Outcome {
   Tensor y;
   std::vector<std::string> rules, refused;
+  uint64_t products = 0;  // of tiles, that were emulated
 };
 
 Outcome run(const Graph& graph, const Tensor& x, const Choice& chosen) {
@@ -130,7 +133,9 @@ Outcome run(const Graph& graph, const Tensor& x, const Choice& chosen) {
   options.compile.num_threads = chosen.threads;
   options.runner.verify_each = true;
   PassRunner runner(options.runner);
-  const Compiled compiled = compile_graph(graph, options, runner);
+  Compiled compiled = compile_graph(graph, options, runner);
+  if (emulate_amx()) forget_amx(compiled.info.features);
+  const AmxCounts before = amx_counts();
   Outcome result;
   for (const Kernel& kernel : compiled.program.kernels) {
     result.rules.push_back(kernel.rule);
@@ -140,6 +145,10 @@ Outcome run(const Graph& graph, const Tensor& x, const Choice& chosen) {
   model->bind({x});
   model->run();
   result.y = model->results()[0];
+  const AmxCounts after = amx_counts();
+  result.products = after.bf16_products - before.bf16_products;
+  EXPECT_EQ(after.configured_threads, 0) << "tiles are left configured";
+  EXPECT_EQ(after.configures - before.configures, after.releases - before.releases);
   return result;
 }
 
@@ -182,7 +191,11 @@ Errors errors_of(const Tensor& a, const Tensor& b, const Tensor& y) {
   return errors;
 }
 
-bool can_run(const char* target) { return runs_here(parse_target(target)); }
+bool can_run(const char* name) {
+  Target target = parse_target(name);
+  if (emulate_amx()) std::erase_if(target.features, [](const std::string& f) { return f.starts_with("amx-"); });
+  return runs_here(target);
+}
 
 TEST(Pieces, ErrorsAreNoLargerThanThoseOfMultiplyAdds) {
   std::vector<const char*> targets;
@@ -212,6 +225,7 @@ TEST(Pieces, ErrorsAreNoLargerThanThoseOfMultiplyAdds) {
         }
         if (name == std::string("uniform")) {
           EXPECT_TRUE(has(ours.rules, "product_pieces")) << target;
+          if (target == kAmx && emulate_amx()) EXPECT_GT(ours.products, 0u);
         }
       }
     }
@@ -223,7 +237,7 @@ TEST(Pieces, UnusualNumbersAreMultipliedInF32) {
   Tensor a(DType::kF32, {200, 64}), b(DType::kF32, {64, 40});
   fill_uniform(a, b, random);
   const Graph graph = product_graph(a.dims(), b);
-  for (const char* target : {kPairs, kWideTiles}) {
+  for (const char* target : {kPairs, kWideTiles, kAmx, kNarrowAmx}) {
     if (!can_run(target)) continue;
     for (const float unusual : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                                 std::numeric_limits<float>::quiet_NaN(), 3.4e38f, -3e38f, 1e-45f, -1e-39f, 1e-33f})
@@ -265,7 +279,7 @@ struct Shape {
 TEST(Pieces, AllShapesAndThreads) {
   const std::vector<Shape> shapes = {{{16, 16}, 32},       {{17, 33}, 47},      {{100, 31}, 96}, {{33, 200}, 257},
                                      {{2, 3, 40, 64}, 70}, {{1, 129, 288}, 64}, {{64, 32}, 33},  {{13, 1, 7, 96}, 130}};
-  for (const char* target : {kPairs, kTiles, kWideTiles, kAmx}) {
+  for (const char* target : {kPairs, kTiles, kWideTiles, kAmx, kNarrowAmx}) {
     if (!can_run(target)) {
       std::cout << "not run, for want of the processor: " << target << "\n";
       continue;

@@ -100,7 +100,16 @@ void KernelEmitter::load_params() {
 }
 
 void KernelEmitter::end_function() {
-  if (f_.tiles) f_.tiles->release(b_);
+  if (f_.tiles) {
+    f_.tiles->release(b_);
+    // A task releases the tiles of its thread, and a function of the user's may expect that nobody uses them.
+    for (llvm::CallInst* call : f_.calls) {
+      llvm::IRBuilder<> at(call);
+      f_.tiles->release(at);
+      at.SetInsertPoint(call->getNextNode());
+      f_.tiles->configure(at);
+    }
+  }
   b_.CreateRetVoid();
 }
 
@@ -169,7 +178,7 @@ void KernelEmitter::emit_parallel(const Stmt& s) {
   const double ns = std::max(estimate_ns(loop->stmts[0], target_), 0.1);
   const auto serial_below = static_cast<int64_t>(std::min(std::ceil(kSerialBelowNs / ns), 1e15));
   const auto grain = static_cast<int64_t>(std::min(std::ceil(kGrainNs / ns), 1e15));
-  const auto call_direct = [&] { b_.CreateCall(task, {args, b_.getInt64(0), n, b_.getInt32(0)}); };
+  const auto call_direct = [&] { f_.calls.push_back(b_.CreateCall(task, {args, b_.getInt64(0), n, b_.getInt32(0)})); };
   const auto call_split = [&] {
     const auto field = [&](int64_t offset, llvm::Type* type) {
       return b_.CreateLoad(type, b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), f_.host, static_cast<uint64_t>(offset)));
@@ -177,8 +186,9 @@ void KernelEmitter::emit_parallel(const Stmt& s) {
     auto* type = llvm::FunctionType::get(
         b_.getVoidTy(), {b_.getPtrTy(), b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
     Value* parallel_for = field(abi::kHostParallelFor, b_.getPtrTy());
-    b_.CreateCall(type, parallel_for,
-                  {field(abi::kHostSelf, b_.getPtrTy()), task, args, n, b_.getInt64(static_cast<uint64_t>(grain))});
+    f_.calls.push_back(b_.CreateCall(
+        type, parallel_for,
+        {field(abi::kHostSelf, b_.getPtrTy()), task, args, n, b_.getInt64(static_cast<uint64_t>(grain))}));
   };
   if (const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(n)) {
     if (constant->getSExtValue() <= 0) return;

@@ -74,6 +74,7 @@ class KernelEmitter {
     std::vector<Layer> values;            // of the statement being emitted, a layer per block scope
     std::vector<Evaluation> evaluations;  // like `values`, from the outside
     std::shared_ptr<TileOps> tiles;       // made by the first "tile_dot"
+    std::vector<llvm::CallInst*> calls;   // of functions that may use tiles themselves
   };
 
   // The vectorized loop being emitted: its variable is base + lane for lane = 0 .. lanes - 1.

@@ -67,7 +67,7 @@ bool KernelEmitter::emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest
   std::vector<llvm::Type*> types;
   for (Value* argument : arguments) types.push_back(argument->getType());
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
-  b_.CreateCall(module_.getOrInsertFunction(intrinsic.call, type), arguments);
+  f_.calls.push_back(b_.CreateCall(module_.getOrInsertFunction(intrinsic.call, type), arguments));
   return true;
 }
 

@@ -12,7 +12,7 @@ namespace tessera {
 class TileOps {
  public:
   virtual ~TileOps() = default;
-  // At the function's entry, and at its end. Between them it must not call a function that uses tiles, too.
+  // At the function's entry, and at its end; released before a call of another function and configured after it.
   virtual void configure(llvm::IRBuilder<>& b) = 0;
   virtual void release(llvm::IRBuilder<>& b) = 0;
   // 16 rows of 64 bytes from or to `pointer`, `stride` bytes apart.

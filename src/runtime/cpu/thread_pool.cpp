@@ -54,9 +54,11 @@ int ThreadPool::reserve(int threads) {
     failure = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     fork_handled_ = failure == 0;
   }
-  // Workers inherit the creator's signal mask: with everything blocked, handlers run on the program's own threads.
+  // Workers inherit the creator's signal mask: with everything blocked, handlers run on the program's own threads. What
+  // an instruction raises goes to the thread that ran it: blocked, it would pass by the program's handler.
   sigset_t all, before;
   sigfillset(&all);
+  for (const int fault : {SIGILL, SIGFPE, SIGBUS, SIGSEGV, SIGTRAP, SIGSYS}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   for (int worker = workers_.load(std::memory_order_relaxed) + 1; failure == 0 && worker < threads; ++worker) {
     pthread_t thread;
