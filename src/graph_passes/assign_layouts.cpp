@@ -8,6 +8,7 @@
 
 #include "graph_passes/access.h"
 #include "graph_passes/graph_util.h"
+#include "loop/intrinsic.h"
 
 namespace tessera {
 namespace {
@@ -21,10 +22,19 @@ struct Decision {
   std::string why_rows;  // why the result stays row-major, when it does; may be empty
 };
 
+// Of f32; where the machine has tiles for products of bytes, also of bytes and their sums.
+bool is_image(const TensorType& type, const PassContext& ctx) {
+  if (type.rank() != 4) return false;
+  if (type.dtype == DType::kF32) return true;
+  const bool small = type.dtype == DType::kI8 || type.dtype == DType::kU8 || type.dtype == DType::kI32;
+  return small && best_tile_intrinsic(ctx.target, DType::kU8, DType::kI8);
+}
+
 class LayoutAssigner {
  public:
   LayoutAssigner(const Graph& graph, const PassContext& ctx)
       : source_(graph),
+        ctx_(ctx),
         ops_(ctx.ops),
         remarks_(ctx.remarks),
         block_(std::max(8, ctx.target.f32_lanes())),
@@ -39,7 +49,7 @@ class LayoutAssigner {
 
  private:
   Graph& target() { return rewriter_.target(); }
-  static bool is_image(const TensorType& type) { return type.rank() == 4 && type.dtype == DType::kF32; }
+  bool is_image(const TensorType& type) const { return tessera::is_image(type, ctx_); }
   bool is_blocked(ValueId target_value) { return target().type(target_value).layout == blocked_; }
   bool whole_blocks(const Expr& channels) const {
     const auto count = as_int(channels);
@@ -54,7 +64,8 @@ class LayoutAssigner {
     if (node.op->name == "conv") return is_image(result) ? conv(node, inputs) : decision;
     const Accesses accesses = accesses_of(source_, node);
     if (accesses.elementwise()) return elementwise(accesses, result, inputs);
-    if (is_image(result) && channelwise(accesses)) {
+    const bool pads_bytes = node.op->name == "pad" && dtype_bits(result.dtype) == 8;
+    if (is_image(result) && channelwise(accesses, pads_bytes)) {
       decision.operands[0] = Want::kAsItIs;
       decision.blocked_result = is_blocked(inputs[0]);
       decision.why_rows = "it follows its operand, which is in rows";
@@ -100,9 +111,9 @@ class LayoutAssigner {
     return decision;
   }
 
-  // One operand, of whose channels each gives that channel of the result.
-  static bool channelwise(const Accesses& accesses) {
-    return accesses.operands.size() == 1 &&
+  // One operand, of whose channels each gives that channel of the result; `pads`: beside the number at the border.
+  static bool channelwise(const Accesses& accesses, bool pads) {
+    return accesses.operands.size() == (pads ? 2 : 1) &&
            (accesses.operands[0] == Access::kChannelwise || accesses.operands[0] == Access::kIdentity);
   }
 
@@ -192,6 +203,7 @@ class LayoutAssigner {
   }
 
   const Graph& source_;
+  const PassContext& ctx_;
   const OpTable& ops_;
   Remarks* remarks_;
   const int64_t block_;
@@ -206,8 +218,7 @@ class LayoutAssigner {
 
 Graph assign_layouts(const Graph& graph, const PassContext& ctx) {
   const auto is_conv = [&](const Node& node) {
-    return node.op->name == "conv" && graph.type(node.outputs[0]).rank() == 4 &&
-           graph.type(node.outputs[0]).dtype == DType::kF32;
+    return node.op->name == "conv" && is_image(graph.type(node.outputs[0]), ctx);
   };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_conv)) return graph;
   return LayoutAssigner(graph, ctx).run();

@@ -14,6 +14,7 @@
 #include "graph_passes/move_casts.h"
 #include "graph_passes/move_reshapes.h"
 #include "graph_passes/move_transposes.h"
+#include "graph_passes/move_zero_points.h"
 #include "graph_passes/multiply_pixels.h"
 #include "graph_passes/open_composites.h"
 #include "graph_passes/pass.h"
@@ -45,6 +46,8 @@ constexpr GraphPass kPipeline[] = {
      lower_conv_transpose},
     {"lower_precision", "Rounds what convolutions and products read to the precision that was asked for", 0,
      lower_precision},
+    {"move_zero_points", "Takes zero points out of products of bytes, where the machine has tiles for them", 1,
+     move_zero_points},
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
     {"multiply_pixels", "Makes 1x1 convolutions that stand alone products of matrices", 2, multiply_pixels},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},

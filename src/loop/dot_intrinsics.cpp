@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "loop/parser.h"
+#include "types/own_features.h"
 
 namespace tessera {
 namespace {
@@ -68,6 +69,33 @@ std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> ta
   add_bits("x86.avx2.dot.bits", 8, {"avx2"}, "ymm and, count of bits by a table in a register, add");
   add_bits("x86.sse.dot.bits", 4, {}, "xmm and, count of bits, add");
   add_bits("aarch64.neon.dot.bits", 4, {}, "128-bit and, count of bits, add");
+  const auto add_tile = [&](const std::string& name, DType sums, DType first, DType second, int depth,
+                            std::vector<std::string> features, std::string doc) {
+    TensorIntrinsic entry;
+    entry.name = name;
+    entry.emitter = "tile_dot";
+    entry.dtype = sums;
+    entry.lanes = static_cast<int>(kTileSide);
+    entry.depth = depth;
+    entry.registers = 8;
+    entry.features = std::move(features);
+    entry.doc = std::move(doc);
+    entry.factors = first;
+    entry.second_factors = second;
+    table.push_back(std::move(entry));
+  };
+  const std::string portable(kPortableTiles);
+  add_tile("x86.amx.dot.bf16", DType::kF32, DType::kBF16, DType::kBF16, 2, {"amx-tile", "amx-bf16"},
+           "tiles of 16 x 16 sums of products of bf16");
+  add_tile("portable.tile.dot.bf16", DType::kF32, DType::kBF16, DType::kBF16, 2, {portable},
+           "the same in plain memory");
+  for (const DType first : {DType::kU8, DType::kI8})
+    for (const DType second : {DType::kI8, DType::kU8}) {
+      const std::string types = fmt::format("{}{}", dtype_name(first), dtype_name(second));
+      add_tile("x86.amx.dot." + types, DType::kI32, first, second, 4, {"amx-tile", "amx-int8"},
+               "tiles of 16 x 16 sums of products of 8 bits");
+      add_tile("portable.tile.dot." + types, DType::kI32, first, second, 4, {portable}, "the same in plain memory");
+    }
   return table;
 }
 

@@ -1,5 +1,5 @@
 // The entries of the table of intrinsics that sum up several products in one lane: pairs of 16-bit numbers, groups of
-// four of 8 bits, 32 of one bit. Their patterns are texts of loop IR.
+// four of 8 bits, 32 of one bit, and tiles of them. Patterns are texts of loop IR, but for those of tiles.
 #pragma once
 
 #include <vector>

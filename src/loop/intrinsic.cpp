@@ -8,7 +8,6 @@
 #include "arith/simplify.h"
 #include "loop/dot_intrinsics.h"
 #include "loop/unify.h"
-#include "types/own_features.h"
 
 namespace tessera {
 namespace {
@@ -31,22 +30,6 @@ const std::vector<TensorIntrinsic>& table() {
        {"avx512bf16"},
        32,
        "zmm sums of pairs of products of bf16",
-       DType::kBF16},
-      {"x86.amx.dot.bf16",
-       "tile_dot",
-       DType::kF32,
-       16,
-       {"amx-tile", "amx-bf16"},
-       8,
-       "tiles of 16 x 16 sums of products of bf16",
-       DType::kBF16},
-      {"portable.tile.dot.bf16",
-       "tile_dot",
-       DType::kF32,
-       16,
-       {std::string(kPortableTiles)},
-       8,
-       "the same in plain memory",
        DType::kBF16},
       {"x86.avx512.transpose.f32", "transpose", DType::kF32, 16, {"avx512f"}, 32, "16x16 in zmm"},
       {"x86.avx2.transpose.f32", "transpose", DType::kF32, 8, {"avx2"}, 16, "8x8 in ymm"},
@@ -210,67 +193,147 @@ std::string match_dot(const TensorIntrinsic& intrinsic, const Stmt& body) {
   return problem;
 }
 
-std::string match_tile_product(const TensorIntrinsic& intrinsic, const Stmt& body, const Var& step,
-                               TileProduct& product) {
-  std::array<Var, 5> vars;
+// The products of one element of a tile that belong together, as they are written.
+struct TileUpdate {
+  Expr old;                       // of the sum
+  std::array<Expr, 2> factors{};  // the loads of the first product
+  std::string problem = {};
+};
+
+// The load of which `e` is a conversion; null when it is none.
+Expr converted_load(const TensorIntrinsic& intrinsic, const Expr& e, DType factor) {
+  const bool fits = e->kind == ExprKind::kCast && e->dtype == intrinsic.dtype &&
+                    e->operands[0]->kind == ExprKind::kLoad && e->operands[0].dtype() == factor;
+  return fits ? e->operands[0] : Expr();
+}
+
+Expr flat_address(const Expr& load) { return flat_address(*load->buffer, load->operands); }
+
+TileUpdate match_tile_update(const TensorIntrinsic& intrinsic, const Expr& value, bool one_of_a_loop) {
+  TileUpdate update;
+  const auto factor_type = [&](size_t side) { return side == 0 ? intrinsic.factors : intrinsic.second_factors; };
+  const auto factors = [&](const Expr& a, const Expr& b) {
+    std::array<Expr, 2> loads = {converted_load(intrinsic, a, factor_type(0)),
+                                 converted_load(intrinsic, b, factor_type(1))};
+    for (size_t side = 0; side < 2; ++side)
+      if (!loads[side])
+        update.problem = fmt::format("operand {} is not a conversion of a load of {}", side == 0 ? "a" : "b",
+                                     dtype_name(factor_type(side)));
+    return loads;
+  };
+  if (one_of_a_loop && value->kind == ExprKind::kBinary && value->binary == BinaryOp::kAdd) {
+    const auto is_product = [](const Expr& e) { return e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul; };
+    const size_t product = is_product(value->operands[1]) ? 1 : 0;
+    if (!is_product(value->operands[product])) return {.old = {}, .problem = "the stored value adds no product"};
+    update.old = value->operands[1 - product];
+    update.factors = factors(value->operands[product]->operands[0], value->operands[product]->operands[1]);
+    return update;
+  }
+  Expr rest = value;
+  std::array<Expr, 2> behind{};
+  for (int i = one_of_a_loop ? 1 : intrinsic.depth; i-- > 0;) {
+    if (rest->kind != ExprKind::kFma)
+      return {.old = {},
+              .problem = one_of_a_loop ? "the stored value is not an fma" : "the stored value is not an fma of an fma"};
+    update.factors = factors(rest->operands[0], rest->operands[1]);
+    if (!update.problem.empty()) return update;
+    for (size_t side = 0; side < 2; ++side) {
+      const Expr& load = update.factors[side];
+      if (behind[side] && (behind[side]->buffer != load->buffer ||
+                           as_int(simplify(flat_address(behind[side]) - flat_address(load))) != 1))
+        return {.old = {}, .problem = fmt::format("the factors {} are not neighbours", side == 0 ? "a" : "b")};
+    }
+    behind = update.factors;
+    rest = rest->operands[2];
+  }
+  update.old = rest;
+  return update;
+}
+
+// Two unrolled loops over tiles, then serial ones over the 16 places of each; the statement inside them.
+template <size_t kLevels>
+std::string match_tile_loops(const Stmt& body, std::array<Var, kLevels>& vars, int64_t& down, int64_t& across,
+                             Stmt& inside) {
   Stmt s = body;
-  for (size_t level = 0; level < vars.size(); ++level) {
+  for (size_t level = 0; level < kLevels; ++level) {
     if (s->kind != StmtKind::kFor || s->for_kind != (level < 2 ? ForKind::kUnrolled : ForKind::kSerial))
       return fmt::format("level {} of a product is not one {} loop", level, level < 2 ? "unrolled" : "serial");
     const auto extent = as_int(s->extent);
     if (as_int(s->begin) != 0 || !extent || (level < 2 ? *extent < 1 || *extent > 4 : *extent != kTileSide))
       return fmt::format("loop {} of a product does not run over 0..{}", s->var->name, level < 2 ? 4 : kTileSide);
-    if (level < 2) (level == 0 ? product.down : product.across) = *extent;
+    if (level < 2) (level == 0 ? down : across) = *extent;
     vars[level] = s->var;
     s = s->stmts[0];
   }
-  if (product.down * product.across > 4) return "a product has more than four tiles of sums";
+  inside = s;
+  return down * across > 4 ? "a product has more than four tiles of sums" : "";
+}
+
+std::string match_tile_product(const TensorIntrinsic& intrinsic, const Stmt& body, const Var& step,
+                               TileProduct& product) {
+  std::array<Var, 5> vars;
+  Stmt s;
+  if (std::string problem = match_tile_loops(body, vars, product.down, product.across, s); !problem.empty())
+    return problem;
   product.p = vars[0], product.v = vars[1], product.r = vars[2], product.c = vars[3], product.k = vars[4];
+  Var q;  // of the products that belong together; none where they are written out
+  if (s->kind == StmtKind::kFor) {
+    if (as_int(s->begin) != 0 || as_int(s->extent) != intrinsic.depth ||
+        (s->for_kind != ForKind::kSerial && s->for_kind != ForKind::kUnrolled))
+      return fmt::format("loop {} of a product does not run over 0..{}", s->var->name, intrinsic.depth);
+    q = s->var;
+    s = s->stmts[0];
+  }
   product.update = s;
   if (s->kind != StmtKind::kStore || s->buffer->dtype != intrinsic.dtype || s->buffer->scope == MemoryScope::kRegister)
-    return "the innermost statement does not store f32 to memory";
-  const Expr& second = s->value;
-  if (second->kind != ExprKind::kFma || second->operands[2]->kind != ExprKind::kFma)
-    return "the stored value is not an fma of an fma";
-  const Expr& first = second->operands[2];
-  const Expr& old = first->operands[2];
+    return fmt::format("the innermost statement does not store {} to memory", dtype_name(intrinsic.dtype));
+  const TileUpdate update = match_tile_update(intrinsic, s->value, static_cast<bool>(q));
+  if (!update.problem.empty()) return update.problem;
+  const Expr& old = update.old;
   const Expr address = flat_address(*s->buffer, s->indices);
-  if (old->kind != ExprKind::kLoad || old->buffer != s->buffer ||
-      as_int(simplify(flat_address(*old->buffer, old->operands) - address)) != 0)
+  if (old->kind != ExprKind::kLoad || old->buffer != s->buffer || as_int(simplify(flat_address(old) - address)) != 0)
     return "the fma does not add to the element that it stores";
-  const auto coefficients = [&](const char* which, const Expr& at, std::array<std::optional<int64_t>, 5> wanted) {
-    for (size_t i = 0; i < vars.size(); ++i) {
-      const auto c = linear_coefficient(at, vars[i]);
-      if (!c) return fmt::format("the address of {} is not affine in {}", which, vars[i]->name);
+  // Of p, v, r, c, k, and of q.
+  const auto coefficients = [&](const char* which, const Expr& at, std::array<std::optional<int64_t>, 6> wanted) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (i == vars.size() && !q) break;
+      const Var& var = i == vars.size() ? q : vars[i];
+      const auto c = linear_coefficient(at, var);
+      if (!c) return fmt::format("the address of {} is not affine in {}", which, var->name);
       if (wanted[i] && *wanted[i] != *c)
-        return fmt::format("the address of {} steps by {} in {} instead of {}", which, *c, vars[i]->name, *wanted[i]);
+        return fmt::format("the address of {} steps by {} in {} instead of {}", which, *c, var->name, *wanted[i]);
     }
     return std::string();
   };
-  std::string problem = coefficients("the sums", address, {{{}, {}, {}, 1, 0}});
+  const int64_t depth = intrinsic.depth;
+  std::string problem = coefficients("the sums", address, {{{}, {}, {}, 1, 0, 0}});
   if (problem.empty() && uses_var(address, step)) problem = "the sums are others in each step";
-  const auto factor = [&](size_t side, std::array<std::optional<int64_t>, 5> wanted) {
-    if (!problem.empty()) return;
-    const char* which = side == 0 ? "a" : "b";
-    std::array<Expr, 2> at;
-    for (size_t i = 0; i < 2; ++i) {
-      const Expr& e = (i == 0 ? first : second)->operands[side];
-      if (e->kind != ExprKind::kCast || e->operands[0]->kind != ExprKind::kLoad ||
-          e->operands[0].dtype() != intrinsic.factors) {
-        problem = fmt::format("operand {} is not a conversion of a load of {}", which, dtype_name(intrinsic.factors));
-        return;
-      }
-      at[i] = flat_address(*e->operands[0]->buffer, e->operands[0]->operands);
-    }
-    const Expr& load = first->operands[side]->operands[0];
-    if (second->operands[side]->operands[0]->buffer != load->buffer || as_int(simplify(at[1] - at[0])) != 1)
-      problem = fmt::format("the two factors {} are not neighbours", which);
-    else problem = coefficients(which, at[0], wanted);
-    (side == 0 ? product.a : product.b) = load;
-  };
-  factor(0, {{{}, 0, {}, 0, 2}});
-  factor(1, {{0, {}, 0, 2, {}}});
+  if (problem.empty()) problem = coefficients("a", flat_address(update.factors[0]), {{{}, 0, {}, 0, depth, 1}});
+  if (problem.empty()) problem = coefficients("b", flat_address(update.factors[1]), {{0, {}, 0, depth, {}, 1}});
+  const VarMap first = q ? VarMap{{q.get(), Expr(0)}} : VarMap{};
+  product.a = substitute(update.factors[0], first);
+  product.b = substitute(update.factors[1], first);
   return problem;
+}
+
+// A nest that clears the sums of `first`.
+std::string match_tile_clear(const TensorIntrinsic& intrinsic, const Stmt& body, const TileProduct& first) {
+  std::array<Var, 4> vars;
+  int64_t down = 0, across = 0;
+  Stmt s;
+  if (std::string problem = match_tile_loops(body, vars, down, across, s); !problem.empty()) return problem;
+  const auto is_zero = [](const Expr& e) {
+    return e->kind == ExprKind::kConst && e->int_value == 0 && e->float_value == 0;
+  };
+  if (s->kind != StmtKind::kStore || s->buffer != first.update->buffer || !is_zero(s->value))
+    return "what stands before the loop of steps does not clear the sums";
+  const VarMap renamed{
+      {vars[0].get(), first.p}, {vars[1].get(), first.v}, {vars[2].get(), first.r}, {vars[3].get(), first.c}};
+  const Expr own = substitute(flat_address(*s->buffer, s->indices), renamed);
+  const Expr sums = flat_address(*first.update->buffer, first.update->indices);
+  if (down != first.down || across != first.across || as_int(simplify(own - sums)) != 0)
+    return "what stands before the loop of steps clears other sums";
+  return "";
 }
 
 const TensorIntrinsic* best_intrinsic(std::string_view emitter, const Target& target, DType dtype) {
@@ -366,12 +429,15 @@ bool has_intrinsic(const Target& target, const TensorIntrinsic& intrinsic) {
 }
 
 std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, TileDot& dot) {
-  if (body->kind != StmtKind::kFor || body->for_kind != ForKind::kSerial) return "there is no serial loop of steps";
-  dot.steps = body;
-  const Stmt& inner = body->stmts[0];
+  dot.clears = body->kind == StmtKind::kSeq && body->stmts.size() == 2;
+  dot.steps = dot.clears ? body->stmts[1] : body;
+  if (dot.steps->kind != StmtKind::kFor || dot.steps->for_kind != ForKind::kSerial)
+    return "there is no serial loop of steps";
+  const Stmt& inner = dot.steps->stmts[0];
   for (const Stmt& s : inner->kind == StmtKind::kSeq ? inner->stmts : std::vector{inner}) {
     TileProduct& product = dot.products.emplace_back();
-    if (std::string problem = match_tile_product(intrinsic, s, body->var, product); !problem.empty()) return problem;
+    if (std::string problem = match_tile_product(intrinsic, s, dot.steps->var, product); !problem.empty())
+      return problem;
     // The same sums as those of the first product.
     const TileProduct& first = dot.products.front();
     const VarMap renamed{
@@ -382,7 +448,7 @@ std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, T
         as_int(simplify(substitute(own, renamed) - flat_address(*first.update->buffer, first.update->indices))) != 0)
       return "the products of a step add to different sums";
   }
-  return "";
+  return dot.clears ? match_tile_clear(intrinsic, body->stmts[0], dot.products.front()) : "";
 }
 
 std::span<const TensorIntrinsic> all_intrinsics() { return table(); }
@@ -404,8 +470,12 @@ const TensorIntrinsic* best_dot_intrinsic(const Target& target, DType factors) {
   return best && best->factors == factors ? best : nullptr;
 }
 
-const TensorIntrinsic* best_tile_intrinsic(const Target& target) {
-  return best_intrinsic("tile_dot", target, DType::kF32);
+const TensorIntrinsic* best_tile_intrinsic(const Target& target, DType first, DType second) {
+  for (const TensorIntrinsic& intrinsic : table())
+    if (intrinsic.emitter == "tile_dot" && intrinsic.factors == first && intrinsic.second_factors == second &&
+        has_intrinsic(target, intrinsic))
+      return &intrinsic;
+  return nullptr;
 }
 
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype) {

@@ -23,7 +23,7 @@ struct TensorIntrinsic {
   // Limits of the register tile: vectors of accumulators + vectors of B + one broadcast must fit.
   int registers = 32;
   std::string doc;
-  DType factors = DType::kF32;  // outer_dot: of what is multiplied
+  DType factors = DType::kF32;  // outer_dot, tile_dot: of what is multiplied
 
   // Products that one lane sums up, which lie together in memory: what a schedule packs by (1: none).
   int depth = 1;
@@ -39,6 +39,7 @@ struct TensorIntrinsic {
   // Of a declared one that has a table entry's emitter: that entry's name.
   std::string like = {};
   bool always = false;  // of one that is a call: even where it is not measured faster than our own kernel
+  DType second_factors = DType::kF32;  // tile_dot: of the second factor
 };
 
 // The pattern shared by the multiply-add tiles ("outer_fma"):
@@ -53,14 +54,16 @@ struct TensorIntrinsic {
 // may be rounded once or twice, and denormal factors and results may count as zero.
 //
 // "tile_dot" is a loop over steps of the reduction around products of two-dimensional tiles, which may be several in
-// each step (the loops are serial, p and v unrolled, with constant extents from 0):
-//   for s:  for p: for v: for r<16: for c<16: for k<16:
-//             acc[..] = fma(cast(a1), cast(b1), fma(cast(a0), cast(b0), acc[..]))
+// each step (the loops are serial, p and v unrolled, with constant extents from 0); `depth` products belong together:
+//   for s:  for p: for v: for r<16: for c<16: for k<16: for q<depth:
+//             acc[..] = acc[..] + cast(a) * cast(b)          or, with floats, fma(cast(a), cast(b), acc[..])
 //           for p: ...
-// with at most four tiles (p, v) of 16 x 16 elements `acc` in memory, the same ones for all products of a step; of
-// bf16, a1 behind a0 and b1 behind b0. Flattened addresses are affine: acc's has coefficient 0 in s and k and 1 in c,
-// a's 0 in v and c and 2 in k, b's 0 in p and r and 2 in c. Sums may be taken in another order and rounded otherwise,
-// and denormal factors and results may count as zero.
+// with at most four tiles (p, v) of 16 x 16 elements `acc` in memory, the same ones for all products of a step. Without
+// the loop q, `depth` multiply-adds stand inside each other, the first one innermost. Flattened addresses are affine:
+// acc's has coefficient 0 in s, k and q and 1 in c, a's 0 in v and c, `depth` in k and 1 in q, b's 0 in p and r,
+// `depth` in c and 1 in q. In front of the loop may stand a nest that clears the sums: for p: for v: for r<16: for
+// c<16: acc[..] = 0. Sums of integers wrap; sums of floats may be taken in another order and rounded otherwise, and
+// denormal factors and results may count as zero.
 //
 // The pattern of "transpose": a square tile that is moved and turned.
 //   unrolled r: vectorized l<lanes>:  y[.. + r * stride + l] = x[.. + l * stride + r]
@@ -77,16 +80,17 @@ struct TileProduct {
   int64_t down = 1, across = 1;  // extents of p and v
   Var p, v, r, c, k;
   Stmt update;
-  Expr a, b;  // the loads a0 and b0
+  Expr a, b;  // the loads of the first of the products that belong together
 };
 struct TileDot {
-  Stmt steps;  // the loop s
+  bool clears = false;  // the sums, at first
+  Stmt steps;           // the loop s
   std::vector<TileProduct> products;
 };
 // Empty when `body` matches; otherwise the reason.
 std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, TileDot& dot);
 
-// Rows and columns of a tile, and pairs of factors in a step.
+// Rows and columns of a tile, and groups of factors in a step.
 inline constexpr int64_t kTileSide = 16;
 // The nest inside unrolled loops that an intrinsic with a pattern stands for: `body` itself, or what follows on as many
 // unrolled loops as the pattern does not have. `around` receives those loops, outermost first.
@@ -104,8 +108,10 @@ const TensorIntrinsic* find_intrinsic(const std::string& name, const Intrinsics&
 const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype);
 // The widest tile of dot products of pairs of `factors` with sums of f32; null when the target has none.
 const TensorIntrinsic* best_dot_intrinsic(const Target& target, DType factors);
-// The two-dimensional tile of dot products of bf16; null when the target has none.
-const TensorIntrinsic* best_tile_intrinsic(const Target& target);
+// The two-dimensional tile of dot products of these factors (two of bf16, or each of i8 or u8); null when the target
+// has none.
+const TensorIntrinsic* best_tile_intrinsic(const Target& target, DType first = DType::kBF16,
+                                           DType second = DType::kBF16);
 // The widest square tile that the target can turn in registers; null when it has none.
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype);
 

@@ -10,17 +10,47 @@
 namespace tessera {
 namespace {
 
-// The type of which `e` is a conversion to f32, if it is one of 16 bits.
+// A type of which `e` is a conversion to f32 or i32, if it is one of fewer bits.
 std::optional<DType> narrow_type(const Expr& e) {
-  if (e->kind != ExprKind::kCast || e->dtype != DType::kF32) return std::nullopt;
+  if (e->kind != ExprKind::kCast) return std::nullopt;
   const DType from = e->operands[0].dtype();
-  return from == DType::kBF16 || from == DType::kF16 ? std::optional(from) : std::nullopt;
+  const bool fits = e->dtype == DType::kF32   ? from == DType::kBF16 || from == DType::kF16
+                    : e->dtype == DType::kI32 ? from == DType::kI8 || from == DType::kU8
+                                              : false;
+  return fits ? std::optional(from) : std::nullopt;
 }
 
 bool all_are(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == DType::kI32) {
+    const int32_t low = dtype == DType::kI8 ? -128 : 0, high = dtype == DType::kI8 ? 127 : 255;
+    const auto values = tensor.as<int32_t>();
+    return std::all_of(values.begin(), values.end(), [&](int32_t v) { return v >= low && v <= high; });
+  }
   for (const float value : tensor.as<float>())
     if (static_cast<float>(decode_float(dtype, encode_float(dtype, value))) != value) return false;
   return true;
+}
+
+// The types that weights may be stored in beside factors of `factor`, the best one first.
+std::vector<DType> types_beside(DType factor) {
+  return is_float(factor) ? std::vector{factor} : std::vector{DType::kI8, DType::kU8};
+}
+
+DType wide_type(DType narrow) { return is_float(narrow) ? DType::kF32 : DType::kI32; }
+
+TensorPtr narrowed(const Tensor& wide, DType dtype) {
+  auto data = std::make_shared<Tensor>(dtype, wide.dims());
+  if (wide.dtype() == DType::kI32) {
+    const auto values = wide.as<int32_t>();
+    for (size_t i = 0; i < values.size(); ++i)
+      if (dtype == DType::kI8) data->as_mutable<int8_t>()[i] = static_cast<int8_t>(values[i]);
+      else data->as_mutable<uint8_t>()[i] = static_cast<uint8_t>(values[i]);
+    return data;
+  }
+  const auto values = wide.as<float>();
+  const auto bits = data->as_mutable<uint16_t>();
+  for (size_t i = 0; i < values.size(); ++i) bits[i] = static_cast<uint16_t>(encode_float(dtype, values[i]));
+  return data;
 }
 
 // The loads of `param` in the definition become conversions of loads of the narrow buffer that replaces it.
@@ -31,7 +61,7 @@ void narrow_param(TensorProgram& kernel, size_t param, DType dtype) {
   for (Stage& stage : kernel.stages)
     stage.body.value = transform(stage.body.value, [&](const Expr& node) -> Expr {
       if (node->kind != ExprKind::kLoad || node->buffer != old) return {};
-      return cast(DType::kF32, load(narrow, node->operands));
+      return cast(wide_type(dtype), load(narrow, node->operands));
     });
 }
 
@@ -78,13 +108,13 @@ class Narrower {
       fits = own && !kernel.definition->output().body.is_reduction() && (!type || *type == *own);
       type = own;
     });
-    return fits && all_f32(members) ? type : std::nullopt;
+    return fits && type && all_of_type(members, wide_type(*type)) ? type : std::nullopt;
   }
 
   std::optional<DType> type_of_weight(BufferId root, const std::vector<BufferId>& members) {
     const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(root)];
     if (buffer.kind != BufferKind::kWeight || !buffer.data || !buffer.data->has_data() || members.size() != 1 ||
-        !all_f32(members))
+        !(all_of_type(members, DType::kF32) || all_of_type(members, DType::kI32)))
       return std::nullopt;
     std::optional<DType> type;
     bool fits = true;
@@ -105,13 +135,15 @@ class Narrower {
         }
       });
     });
-    return fits && type && all_are(*buffer.data, *type) ? type : std::nullopt;
+    if (!fits || !type || buffer.type.dtype != wide_type(*type)) return std::nullopt;
+    for (const DType stored : types_beside(*type))
+      if (all_are(*buffer.data, stored)) return stored;
+    return std::nullopt;
   }
 
-  bool all_f32(const std::vector<BufferId>& members) const {
-    for (const BufferId id : members)
-      if (program_.buffers[static_cast<size_t>(id)].type.dtype != DType::kF32) return false;
-    return true;
+  bool all_of_type(const std::vector<BufferId>& members, DType dtype) const {
+    return std::all_of(members.begin(), members.end(),
+                       [&](BufferId id) { return program_.buffers[static_cast<size_t>(id)].type.dtype == dtype; });
   }
 
   template <typename Visit>
@@ -125,14 +157,10 @@ class Narrower {
     for (const BufferId id : members) {
       ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(id)];
       buffer.type.dtype = dtype;
-      buffer.bytes /= 2;
-      buffer.view_offset /= 2;
-      if (!buffer.data) continue;
-      auto data = std::make_shared<Tensor>(dtype, buffer.data->dims());
-      const auto values = buffer.data->as<float>();
-      const auto bits = data->as_mutable<uint16_t>();
-      for (size_t i = 0; i < values.size(); ++i) bits[i] = static_cast<uint16_t>(encode_float(dtype, values[i]));
-      buffer.data = std::move(data);
+      const int64_t ratio = dtype_bits(wide_type(dtype)) / dtype_bits(dtype);
+      buffer.bytes /= ratio;
+      buffer.view_offset /= ratio;
+      if (buffer.data) buffer.data = narrowed(*buffer.data, dtype);
     }
     for_uses(members, [&](const KernelCall& call, size_t arg) {
       Kernel& kernel = kernel_of(call);

@@ -1,8 +1,9 @@
-// Buffers whose values all fit a narrower float type are stored in it.
+// Buffers whose values all fit a narrower type are stored in it.
 //
-// Where every kernel that writes an arena buffer of f32 ends in a conversion from bf16 or f16, the buffer holds the
-// narrow values and its readers convert. So does a weight whose every value is one of that type, where a sum multiplies
-// it with such a buffer. Nothing changes but bytes: results are the same bit for bit.
+// Where every kernel that writes an arena buffer of f32 ends in a conversion from bf16 or f16, or one of i32 in a
+// conversion from i8 or u8, the buffer holds the narrow values and its readers convert. So does a weight whose every
+// value is one of that type, or of the other type of 8 bits, where a sum multiplies it with such a buffer. Nothing
+// changes but bytes: results are the same bit for bit.
 #pragma once
 
 #include "program/program.h"

@@ -79,12 +79,18 @@ void KernelEmitter::emit_prefetch(const Stmt& loop, const VarMap& at) {
   if (!at.empty()) number = substitute(number, at);
   number = simplify(replaced_.empty() ? number : substitute(number, replaced_), bounds_);
   keep_.push_back(number);
+  // All lines up to the next iteration's, within reason.
+  constexpr int64_t kLineBytes = 64, kMostLines = 32;
+  const auto step = linear_coefficient(number, loop->var);
+  const int64_t lines = std::clamp<int64_t>(step ? dtype_bytes(buffer.dtype, *step) / kLineBytes : 1, 1, kMostLines);
   Value* bytes = b_.CreateMul(evaluate(number), b_.getInt64(static_cast<uint64_t>(dtype_bytes(buffer.dtype, 1))));
   // Not in bounds: the last iterations ask for what lies behind the buffer.
   Value* pointer = b_.CreateGEP(b_.getInt8Ty(), place->second.pointer, bytes);
   constexpr int kRead = 0, kIntoSecondLevel = 2, kData = 1;
-  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                     {pointer, b_.getInt32(kRead), b_.getInt32(kIntoSecondLevel), b_.getInt32(kData)});
+  for (int64_t line = 0; line < lines; ++line)
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                       {b_.CreateConstGEP1_64(b_.getInt8Ty(), pointer, static_cast<uint64_t>(line * kLineBytes)),
+                        b_.getInt32(kRead), b_.getInt32(kIntoSecondLevel), b_.getInt32(kData)});
 }
 
 // `runs`: the extent is known to be positive.

@@ -250,8 +250,9 @@ bool KernelEmitter::emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& 
   };
   const Interval range = bounds_of(dot.steps->extent, bounds_);
   bind(dot.steps->var, {as_int(dot.steps->begin), range.hi ? std::optional(*range.hi - 1) : std::nullopt});
-  sums([&](int tile, Value* at, Value* stride) { ops.load(b_, tile, at, stride); });
+  sums([&](int tile, Value* at, Value* stride) { dot.clears ? ops.clear(b_, tile) : ops.load(b_, tile, at, stride); });
   emit_loop(dot.steps->var, evaluate(dot.steps->begin), evaluate(dot.steps->extent), range.lo && *range.lo > 0, [&] {
+    if (dot.steps->buffer) emit_prefetch(dot.steps);
     std::array<Access, 8> held{};
     const auto hold = [&](int tile, const Access& wanted) {
       Access& now = held[static_cast<size_t>(tile)];
@@ -265,7 +266,7 @@ bool KernelEmitter::emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& 
           const int a = 4 + static_cast<int>(p), b = 6 + static_cast<int>(v);
           hold(a, access(product, *product.a->buffer, product.a->operands, product.r, p, v));
           hold(b, access(product, *product.b->buffer, product.b->operands, product.k, p, v));
-          ops.dot_bf16(b_, static_cast<int>(p * across + v), a, b);
+          ops.dot(b_, intrinsic.factors, intrinsic.second_factors, static_cast<int>(p * across + v), a, b);
         }
   });
   sums([&](int tile, Value* at, Value* stride) { ops.store(b_, tile, at, stride); });

@@ -1,5 +1,6 @@
 #include "codegen/llvm/tile_ops.h"
 
+#include <fmt/format.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <array>
@@ -38,8 +39,13 @@ class AmxTiles final : public TileOps {
   void store(Builder& b, int tile, Value* pointer, Value* stride) override {
     b.CreateIntrinsic(llvm::Intrinsic::x86_tilestored64, {}, {number(b, tile), pointer, stride});
   }
-  void dot_bf16(Builder& b, int acc, int a, int b_tile) override {
-    b.CreateIntrinsic(llvm::Intrinsic::x86_tdpbf16ps, {}, {number(b, acc), number(b, a), number(b, b_tile)});
+  void clear(Builder& b, int tile) override { b.CreateIntrinsic(llvm::Intrinsic::x86_tilezero, {}, {number(b, tile)}); }
+  void dot(Builder& b, DType a_type, DType b_type, int acc, int a, int b_tile) override {
+    namespace ids = llvm::Intrinsic;
+    const auto id = a_type == DType::kBF16 ? ids::x86_tdpbf16ps
+                    : a_type == DType::kU8 ? (b_type == DType::kU8 ? ids::x86_tdpbuud : ids::x86_tdpbusd)
+                                           : (b_type == DType::kU8 ? ids::x86_tdpbsud : ids::x86_tdpbssd);
+    b.CreateIntrinsic(id, {}, {number(b, acc), number(b, a), number(b, b_tile)});
   }
 
  private:
@@ -80,9 +86,18 @@ class PortableTiles final : public TileOps {
   void store(Builder& b, int tile, Value* pointer, Value* stride) override {
     copy(b, tiles_[static_cast<size_t>(tile)], b.getInt64(kRowBytes), pointer, stride);
   }
-  void dot_bf16(Builder& b, int acc, int a, int b_tile) override {
+  void clear(Builder& b, int tile) override {
+    llvm::Type* row_type = llvm::FixedVectorType::get(b.getInt32Ty(), 16);
+    loop(b, kRows, [&](Value* row) {
+      b.CreateAlignedStore(llvm::Constant::getNullValue(row_type),
+                           row_of(b, tiles_[static_cast<size_t>(tile)], b.getInt64(kRowBytes), row), llvm::Align(64));
+    });
+  }
+  void dot(Builder& b, DType a_type, DType b_type, int acc, int a, int b_tile) override {
     const auto at = [&](int tile) { return tiles_[static_cast<size_t>(tile)]; };
-    b.CreateCall(dot_function(*b.GetInsertBlock()->getModule()), {at(acc), at(a), at(b_tile)});
+    llvm::Module& module = *b.GetInsertBlock()->getModule();
+    llvm::Function* function = a_type == DType::kBF16 ? bf16_function(module) : int8_function(module, a_type, b_type);
+    b.CreateCall(function, {at(acc), at(a), at(b_tile)});
   }
 
  private:
@@ -93,19 +108,25 @@ class PortableTiles final : public TileOps {
   static void copy(Builder& b, Value* from, Value* from_stride, Value* to, Value* to_stride) {
     llvm::Type* row_type = llvm::FixedVectorType::get(b.getInt32Ty(), 16);
     loop(b, kRows, [&](Value* row) {
-      Value* bytes = b.CreateAlignedLoad(row_type, row_of(b, from, from_stride, row), llvm::Align(2));
-      b.CreateAlignedStore(bytes, row_of(b, to, to_stride, row), llvm::Align(2));
+      Value* bytes = b.CreateAlignedLoad(row_type, row_of(b, from, from_stride, row), llvm::Align(1));
+      b.CreateAlignedStore(bytes, row_of(b, to, to_stride, row), llvm::Align(1));
     });
   }
 
-  // The products of even and of odd places are summed apart, then added, as AMX does; denormals are kept.
-  static llvm::Function* dot_function(llvm::Module& module) {
-    constexpr const char* kName = "tessera.tile_dot";
-    if (llvm::Function* known = module.getFunction(kName)) return known;
-    Builder b(module.getContext());
+  // A function (acc, a, b), and the builder at its start.
+  static llvm::Function* begin_function(llvm::Module& module, const std::string& name, Builder& b) {
     auto* type = llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy(), b.getPtrTy(), b.getPtrTy()}, false);
-    auto* function = llvm::Function::Create(type, llvm::Function::InternalLinkage, kName, module);
+    auto* function = llvm::Function::Create(type, llvm::Function::InternalLinkage, name, module);
     b.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", function));
+    return function;
+  }
+
+  // The products of even and of odd places are summed apart, then added, as AMX does; denormals are kept.
+  static llvm::Function* bf16_function(llvm::Module& module) {
+    const std::string name = "tessera.tile_dot";
+    if (llvm::Function* known = module.getFunction(name)) return known;
+    Builder b(module.getContext());
+    llvm::Function* function = begin_function(module, name, b);
     llvm::Type* ints = llvm::FixedVectorType::get(b.getInt32Ty(), 16);
     llvm::Type* floats = llvm::FixedVectorType::get(b.getFloatTy(), 16);
     const std::array<Value*, 2> sums = {b.CreateAlloca(floats), b.CreateAlloca(floats)};
@@ -134,6 +155,40 @@ class PortableTiles final : public TileOps {
       Value* at = row_of(b, function->getArg(0), stride, r);
       Value* both = b.CreateFAdd(b.CreateLoad(floats, sums[0]), b.CreateLoad(floats, sums[1]));
       b.CreateAlignedStore(b.CreateFAdd(b.CreateAlignedLoad(floats, at, llvm::Align(64)), both), at, llvm::Align(64));
+    });
+    b.CreateRetVoid();
+    return function;
+  }
+
+  static llvm::Function* int8_function(llvm::Module& module, DType a_type, DType b_type) {
+    const std::string name = fmt::format("tessera.tile_dot_{}{}", dtype_name(a_type), dtype_name(b_type));
+    if (llvm::Function* known = module.getFunction(name)) return known;
+    Builder b(module.getContext());
+    llvm::Function* function = begin_function(module, name, b);
+    llvm::Type* ints = llvm::FixedVectorType::get(b.getInt32Ty(), 16);
+    Value* sums = b.CreateAlloca(ints);
+    // Byte `i` of each 32 bits.
+    const auto byte = [&](Value* quads, uint64_t i, DType type) {
+      Value* top = b.CreateShl(quads, llvm::ConstantInt::get(ints, 24 - 8 * i));
+      llvm::Constant* shift = llvm::ConstantInt::get(ints, 24);
+      return type == DType::kI8 ? b.CreateAShr(top, shift) : b.CreateLShr(top, shift);
+    };
+    Value* stride = b.getInt64(kRowBytes);
+    loop(b, kRows, [&](Value* r) {
+      Value* at = row_of(b, function->getArg(0), stride, r);
+      b.CreateStore(b.CreateAlignedLoad(ints, at, llvm::Align(64)), sums);
+      loop(b, kRows, [&](Value* k) {
+        Value* quad = b.CreateAlignedLoad(
+            b.getInt32Ty(), b.CreateInBoundsGEP(b.getInt32Ty(), row_of(b, function->getArg(1), stride, r), k),
+            llvm::Align(4));
+        Value* row = b.CreateAlignedLoad(ints, row_of(b, function->getArg(2), stride, k), llvm::Align(64));
+        Value* quads = b.CreateVectorSplat(16, quad);
+        for (uint64_t i = 0; i < 4; ++i) {
+          Value* product = b.CreateMul(byte(quads, i, a_type), byte(row, i, b_type));
+          b.CreateStore(b.CreateAdd(b.CreateLoad(ints, sums), product), sums);
+        }
+      });
+      b.CreateAlignedStore(b.CreateLoad(ints, sums), at, llvm::Align(64));
     });
     b.CreateRetVoid();
     return function;

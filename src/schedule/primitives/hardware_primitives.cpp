@@ -35,6 +35,11 @@ std::string pattern_text(const TensorIntrinsic& intrinsic) {
   if (intrinsic.emitter == "transpose")
     return fmt::format("unrolled r of {} {{ vectorized l of {} {{ y[.. r, l] = x[.. l, r] }} }}", intrinsic.lanes,
                        intrinsic.lanes);
+  if (intrinsic.emitter == "tile_dot")
+    return fmt::format(
+        "for s {{ unrolled p {{ unrolled v {{ for r of 16 {{ for c of 16 {{ for k of 16 {{ for q of {} {{ "
+        "acc[.. r, c] = acc[.. r, c] + a * b }} }} }} }} }} }} }}, at most 4 tiles of acc in memory",
+        intrinsic.depth);
   return fmt::format(
       "unrolled v {{ unrolled p {{ vectorized l of {} {{ {}acc[v, p, l] = acc[v, p, l] + a * b{} }} }} }}, "
       "acc in registers",

@@ -9,12 +9,14 @@
 #include "schedule/rules/rules.h"
 #include "types/own_features.h"
 
-// Products of a matrix of weights with rows of anything, by instructions that sum products of bf16.
+// Products of a matrix of weights with rows of anything, by instructions that sum pairs of products of bf16 or groups
+// of four of 8-bit integers.
 //
 // The left factor is an expression of the row and the place in the sum; it is computed once for a block of rows and
-// stored as bf16 in the order of use, [row group][step][piece][row][32 places]. The weights are stored at compile time
-// as [column group][step][piece][16 columns of each][pair of places][column][2]. Then groups of rows pass by groups of
-// columns.
+// stored in the order of use, [row group][step][piece][row][places of a step: 32 of bf16, 64 of 8 bits]. The weights
+// are stored at compile time as [column group][step][piece][16 columns of each][group of places][column][2 or 4]. Then
+// groups of rows pass by groups of columns, in chunks of steps: those of a group of columns stay in the first level of
+// the cache while the rows come by from the second, and those of the next one are fetched meanwhile.
 //
 // f32 as pieces (Henry, Tang, Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
 // Computations", 2019): x = x1 + x2 + x3, each the rounded rest, holds all 24 bits; of the nine products of pieces the
@@ -25,11 +27,12 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kStep = 2 * kTileSide;  // places of the sum that lie side by side
 constexpr int64_t kLanes = 16;
-constexpr int64_t kChunk = 4;         // steps after which sums of pairs are added to the whole sum
-constexpr int64_t kLeastRows = 16;    // fewer rows wait for the weights, of which pieces have more bytes
-constexpr int64_t kFallbackRows = 4;  // of a register tile of f32
+constexpr int64_t kChunk = 4;              // steps after which sums of pairs are added to the whole sum
+constexpr int64_t kLeastRows = 16;         // fewer rows wait for the weights, of which pieces have more bytes
+constexpr int64_t kFallbackRows = 4;       // of a register tile of f32
+constexpr int64_t kChunkBytes = 24 << 10;  // of weights in the first level of the cache, beside the rows
+constexpr int64_t kFarBytes = 128 << 10;   // weights that are not expected in the second level
 
 // Which pieces are multiplied, in this order: one factor changes at a time.
 using PiecePair = std::pair<int64_t, int64_t>;
@@ -53,6 +56,12 @@ struct Product {
   int64_t inner_extent = 1, inner_steps = 1, steps = 1;
   BufferPtr packed;
 
+  DType left_type() const { return intrinsic->factors; }
+  DType right_type() const { return is_tiles() ? intrinsic->second_factors : intrinsic->factors; }
+  DType sum_type() const { return intrinsic->dtype; }
+  // Places of the sum that belong together, and that lie side by side.
+  int64_t depth() const { return is_tiles() ? intrinsic->depth : 2; }
+  int64_t step() const { return depth() * kTileSide; }
   bool is_tiles() const { return intrinsic->emitter == "tile_dot"; }
   // Vectors or tiles of columns in a group.
   int64_t across() const { return 2; }
@@ -60,25 +69,31 @@ struct Product {
   int64_t column_groups() const { return (column_blocks() + across() - 1) / across(); }
   int64_t row_groups() const { return (num_rows + group_rows - 1) / group_rows; }
   // Elements of one step in the packed operands.
-  int64_t left_step() const { return pieces * group_rows * kStep; }
-  int64_t right_step() const { return pieces * across() * kLanes * kStep; }
+  int64_t left_step() const { return pieces * group_rows * step(); }
+  int64_t right_step() const { return pieces * across() * kLanes * step(); }
 };
 
-// The load of constant weights that `factor` is, perhaps converted.
-Expr weights_of(const Expr& factor, DType stored) {
-  Expr e = factor;
-  if (stored != DType::kF32 && e->kind == ExprKind::kCast) e = e->operands[0];
-  return e->kind == ExprKind::kLoad && e.dtype() == stored ? e : Expr();
+bool is_byte(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
+
+// The narrow type whose numbers all values of `e` are, if there is one: 16-bit floats as f32, bytes as i32.
+std::optional<DType> narrow_type(const Expr& e) {
+  if (e->kind == ExprKind::kSelect) {
+    const auto is_zero = [](const Expr& arm) {
+      return arm->kind == ExprKind::kConst && arm->float_value == 0 && arm->int_value == 0;
+    };
+    if (is_zero(e->operands[1])) return narrow_type(e->operands[2]);
+    if (is_zero(e->operands[2])) return narrow_type(e->operands[1]);
+    const auto first = narrow_type(e->operands[1]);
+    return first && first == narrow_type(e->operands[2]) ? first : std::nullopt;
+  }
+  if (e->kind != ExprKind::kCast) return std::nullopt;
+  const DType from = e->operands[0].dtype();
+  const bool fits = e->dtype == DType::kF32 ? from == DType::kBF16 : e->dtype == DType::kI32 && is_byte(from);
+  return fits ? std::optional(from) : std::nullopt;
 }
 
-// Whether all values of `e` are numbers of bf16.
-bool is_bf16(const Expr& e) {
-  if (e->kind == ExprKind::kSelect) return is_bf16(e->operands[1]) && is_bf16(e->operands[2]);
-  if (e->kind == ExprKind::kConst) return e->float_value == 0;
-  return e->kind == ExprKind::kCast && e->operands[0].dtype() == DType::kBF16;
-}
-
-std::string find_factors(Product& t) {
+// Finds the factors, and the instruction for them where f32 is not cut into pieces.
+std::string find_factors(Product& t, const Target& target) {
   FlatKernel& k = t.kernel;
   if (k.loops.empty()) return "the output is a scalar";
   const Var last = k.loops.back().var;
@@ -86,12 +101,18 @@ std::string find_factors(Product& t) {
     return outer.part == LayoutDim::Part::kWhole && inner.part == LayoutDim::Part::kWhole && !inner.var.same_node(last);
   });
   const Expr& value = k.reduce_value;
-  if (k.combiner != Combiner::kSum || k.reduce_dtype != DType::kF32 || value->kind != ExprKind::kBinary ||
+  const bool floats = k.reduce_dtype == DType::kF32, integers = k.reduce_dtype == DType::kI32 && t.pieces == 1;
+  if (k.combiner != Combiner::kSum || !(floats || integers) || value->kind != ExprKind::kBinary ||
       value->binary != BinaryOp::kMul)
-    return "the kernel sums no products of f32";
-  const DType stored = t.pieces == 1 ? DType::kBF16 : DType::kF32;
+    return t.pieces == 1 ? "the kernel sums no products of f32 or i32" : "the kernel sums no products of f32";
+  const auto weights_of = [&](const Expr& factor) {
+    Expr e = factor;
+    if (t.pieces == 1 && e->kind == ExprKind::kCast) e = e->operands[0];
+    const bool fits = t.pieces > 1 ? e.dtype() == DType::kF32 : floats ? e.dtype() == DType::kBF16 : is_byte(e.dtype());
+    return e->kind == ExprKind::kLoad && fits ? e : Expr();
+  };
   for (size_t side = 0; side < 2 && !t.right; ++side) {
-    const Expr load = weights_of(value->operands[side], stored);
+    const Expr load = weights_of(value->operands[side]);
     if (!load) continue;
     for (size_t p = 0; p + 1 < k.params.size(); ++p)
       if (k.params[p] == load->buffer && k.is_constant[p] && k.param_block[p] == 1) {
@@ -100,8 +121,16 @@ std::string find_factors(Product& t) {
         t.left = value->operands[1 - side];
       }
   }
-  if (!t.right) return fmt::format("no factor is a constant of {}", dtype_name(stored));
-  if (t.pieces == 1 && !is_bf16(t.left)) return "the factors are not of bf16";
+  if (!t.right)
+    return fmt::format("no factor is a constant of {}", t.pieces > 1 ? "f32" : floats ? "bf16" : "8-bit integers");
+  if (t.pieces == 1) {
+    const auto left = narrow_type(t.left);
+    if (!left) return fmt::format("the factors are not of {}", floats ? "bf16" : "8-bit integers");
+    t.intrinsic = best_tile_intrinsic(target, *left, t.right.dtype());
+    if (!t.intrinsic)
+      return fmt::format("the machine has no tiles for {} and {}", dtype_name(*left), dtype_name(t.right.dtype()));
+  }
+  t.group_rows = t.is_tiles() ? 2 * kTileSide : 12;
   bool elsewhere = false;
   for (const Expr& e : {t.left, k.value})
     walk(e, [&](const Expr& node) { elsewhere |= node->kind == ExprKind::kLoad && node->buffer == t.right->buffer; });
@@ -156,7 +185,7 @@ std::string find_inner(Product& t) {
     if (!contiguous || other) continue;
     t.inner = i;
     t.inner_extent = extent;
-    t.inner_steps = (extent + kStep - 1) / kStep;
+    t.inner_steps = (extent + t.step() - 1) / t.step();
     t.steps = t.inner_steps;
     for (size_t j = 0; j < k.reduce.size(); ++j)
       if (j != i) t.steps *= *as_int(k.reduce[j].extent);
@@ -165,7 +194,7 @@ std::string find_inner(Product& t) {
   return "the left factor does not lie side by side along a reduced axis of at least 16";
 }
 
-// [column group][step][piece][tile][pair of places][column][2]
+// [column group][step][piece][tile][group of places][column][2 or 4]
 std::string pack_weights(Product& t, PackedParam& packed) {
   FlatKernel& k = t.kernel;
   const Expr& address = t.right->operands[0];
@@ -193,7 +222,7 @@ std::string pack_weights(Product& t, PackedParam& packed) {
   }
   if (!add_axis(t.inner)) return "the weights are not linear along a reduced axis";
   const int inner = static_cast<int>(spec.axes.size()) - 1;
-  spec.dims.push_back({t.inner_steps, inner, kStep});
+  spec.dims.push_back({t.inner_steps, inner, t.step()});
   const auto offset = as_int(simplify(substitute(address, zero), k.bounds));
   if (!offset) return "the weights begin at no fixed place";
   spec.offset = *offset;
@@ -203,12 +232,12 @@ std::string pack_weights(Product& t, PackedParam& packed) {
     packed.pieces = t.pieces;
   }
   spec.dims.push_back({t.across(), 0, kLanes});
-  spec.dims.push_back({kStep / 2, inner, 2});
+  spec.dims.push_back({kTileSide, inner, t.depth()});
   spec.dims.push_back({kLanes, 0, 1});
-  spec.dims.push_back({2, inner, 1});
+  spec.dims.push_back({t.depth(), inner, 1});
   packed.param = t.weights;
   packed.parts.push_back(std::move(spec));
-  t.packed = make_buffer(k.params[t.weights]->name + "_packed", DType::kBF16, {packed.num_elements()});
+  t.packed = make_buffer(k.params[t.weights]->name + "_packed", t.right_type(), {packed.num_elements()});
   k.params[t.weights] = t.packed;
   return "";
 }
@@ -217,15 +246,22 @@ class ProductEmitter {
  public:
   ProductEmitter(const Product& t, const Target& target) : t_(t) {
     const int64_t threads = target.num_threads;
-    const int64_t group_bytes = t.steps * t.left_step() * 2;
+    const int64_t group_bytes = dtype_bytes(t.left_type(), t.steps * t.left_step());
     block_groups_ = std::clamp<int64_t>(target.l2_bytes / 2 / group_bytes, 1, 8);
     block_groups_ = std::min(block_groups_, std::max<int64_t>(1, t.row_groups() / threads));
     const int64_t blocks = (t.row_groups() + block_groups_ - 1) / block_groups_;
     parts_ = std::min(t.column_groups(), (threads + blocks - 1) / blocks);
     part_groups_ = (t.column_groups() + parts_ - 1) / parts_;
     parts_ = (t.column_groups() + part_groups_ - 1) / part_groups_;
-    panel_ = make_buffer("panel", DType::kBF16, {block_groups_ * t.steps * t.left_step()}, MemoryScope::kLocal);
-    sum_ = make_buffer("sum", DType::kF32, {t.group_rows, t.across(), kLanes}, MemoryScope::kLocal);
+    // Chunks of about the same size. Vectors keep their sums in registers for a few steps anyway.
+    const int64_t most_steps = std::max<int64_t>(1, kChunkBytes / dtype_bytes(t.right_type(), t.right_step()));
+    chunks_ = t.is_tiles() ? (t.steps + most_steps - 1) / most_steps : 1;
+    chunk_steps_ = (t.steps + chunks_ - 1) / chunks_;
+    chunks_ = (t.steps + chunk_steps_ - 1) / chunk_steps_;
+    prefetches_ = dtype_bytes(t.right_type(), t.packed->shape[0]->int_value) >= kFarBytes;
+    panel_ = make_buffer("panel", t.left_type(), {block_groups_ * t.steps * t.left_step()}, MemoryScope::kLocal);
+    sum_ = make_buffer("sum", t.sum_type(), {(chunks_ > 1 ? block_groups_ : 1) * t.group_rows, t.across(), kLanes},
+                       MemoryScope::kLocal);
     most_ = make_buffer("most", DType::kF32, {kLanes}, MemoryScope::kRegister);
     least_ = make_buffer("least", DType::kF32, {kLanes}, MemoryScope::kRegister);
     limits_ = make_buffer("limits", DType::kF32, {2}, MemoryScope::kLocal);
@@ -241,11 +277,7 @@ class ProductEmitter {
     return outer_nest({blocks, parts}, kJoinAll, [&](const VarMap& at) {
       const Expr first_row = at.at(blocks.var.get()) * Expr(block_groups_ * t_.group_rows);
       const Expr first_group = at.at(parts.var.get()) * Expr(part_groups_);
-      const Stmt tiles = over_groups(first_group, [&](const Expr& group) {
-        const Var q = make_var("q");
-        return for_loop(q, 0, block_groups_, ForKind::kSerial,
-                        row_group(group, q, first_row + q * Expr(t_.group_rows)));
-      });
+      const Stmt tiles = over_groups(first_group, [&](const Expr& group) { return row_groups(group, first_row); });
       if (t_.pieces == 1) return alloc(panel_, alloc(sum_, seq({fill_panel(first_row), tiles})));
       const Stmt in_f32 = over_groups(first_group, [&](const Expr& group) {
         const Var q = make_var("q");
@@ -303,53 +335,53 @@ class ProductEmitter {
     VarMap at = at_row(row);
     const Expr group = floordiv(r, t_.group_rows), row_in_group = floormod(r, t_.group_rows);
     const Stmt one_row = over_outer_axes(at, [&](const Expr& number) {
-      const auto half_step = [&](const Expr& s, const Expr& h, bool guarded) {
+      const auto part_of_step = [&](const Expr& s, const Expr& h, bool guarded) {
         return vectorized("l", kLanes, [&](const Var& l) {
-          const Expr first = s * Expr(kStep) + h * Expr(kLanes);
+          const Expr first = s * Expr(t_.step()) + h * Expr(kLanes);
           Expr value = at_inner(t_, t_.left, first, l);
-          if (guarded) value = select(first + l < Expr(t_.inner_extent), value, const_float(DType::kF32, 0));
+          if (guarded) value = select(first + l < Expr(t_.inner_extent), value, zero(value.dtype()));
           value = substitute(value, at);
           const Expr step = group * Expr(t_.steps) + number * Expr(t_.inner_steps) + s;
-          const Expr place = step * Expr(t_.left_step()) + row_in_group * Expr(kStep) + h * Expr(kLanes) + l;
+          const Expr place = step * Expr(t_.left_step()) + row_in_group * Expr(t_.step()) + h * Expr(kLanes) + l;
           std::vector<Stmt> stores;
           Expr rest = value;
           for (int64_t p = 0; p < t_.pieces; ++p) {
-            const Expr piece = cast(DType::kBF16, rest);
-            stores.push_back(store(panel_, {place + Expr(p * t_.group_rows * kStep)}, piece));
-            rest = rest - cast(DType::kF32, piece);
+            const Expr piece = cast(t_.left_type(), rest);
+            stores.push_back(store(panel_, {place + Expr(p * t_.group_rows * t_.step())}, piece));
+            if (p + 1 < t_.pieces) rest = rest - cast(DType::kF32, piece);
           }
           if (t_.pieces > 1) {
             const Expr magnitude = unary(UnaryOp::kAbs, value);
-            const Expr zero = const_float(DType::kF32, 0);
             const Expr infinity = const_float(DType::kF32, std::numeric_limits<double>::infinity());
             stores.push_back(store(most_, {l}, max(load(most_, {l}), magnitude)));
-            stores.push_back(
-                store(least_, {l}, min(load(least_, {l}), select(equal(value, zero), infinity, magnitude))));
+            stores.push_back(store(
+                least_, {l}, min(load(least_, {l}), select(equal(value, zero(DType::kF32)), infinity, magnitude))));
           }
           return seq(std::move(stores));
         });
       };
-      const int64_t whole = t_.inner_extent / kStep;
+      const int64_t whole = t_.inner_extent / t_.step(), vectors = t_.step() / kLanes;
       const Var s = make_var("s");
       std::vector<Stmt> parts;
       if (whole > 0)
         parts.push_back(for_loop(s, 0, whole, ForKind::kSerial,
-                                 unrolled("h", 0, 2, [&](const Var& h) { return half_step(s, h, false); })));
-      for (int64_t h = 0; h < 2 && whole < t_.inner_steps; ++h)
-        parts.push_back(half_step(whole, h, whole * kStep + (h + 1) * kLanes > t_.inner_extent));
+                                 unrolled("h", 0, vectors, [&](const Var& h) { return part_of_step(s, h, false); })));
+      for (int64_t h = 0; h < vectors && whole < t_.inner_steps; ++h)
+        parts.push_back(part_of_step(whole, h, whole * t_.step() + (h + 1) * kLanes > t_.inner_extent));
       return seq(std::move(parts));
     });
     Stmt filled = one_row;
     if (row_limit_ != 0) {
       // Rows that are not there are zeros: what they are multiplied to is not stored.
       const Var s = make_var("s");
-      const int64_t vectors = t_.steps * t_.pieces * 2;
-      const Stmt zeros = for_loop(s, 0, vectors, ForKind::kSerial, vectorized("l", kLanes, [&](const Var& l) {
-                                    const Expr place = (group * Expr(t_.steps * t_.pieces) + floordiv(s, 2)) *
-                                                           Expr(t_.group_rows * kStep) +
-                                                       row_in_group * Expr(kStep) + floormod(s, 2) * Expr(kLanes) + l;
-                                    return store(panel_, {place}, cast(DType::kBF16, const_float(DType::kF32, 0)));
-                                  }));
+      const int64_t vectors = t_.step() / kLanes;
+      const Stmt zeros =
+          for_loop(s, 0, t_.steps * t_.pieces * vectors, ForKind::kSerial, vectorized("l", kLanes, [&](const Var& l) {
+                     const Expr step = group * Expr(t_.steps * t_.pieces) + floordiv(s, vectors);
+                     const Expr place = step * Expr(t_.group_rows * t_.step()) + row_in_group * Expr(t_.step()) +
+                                        floormod(s, vectors) * Expr(kLanes) + l;
+                     return store(panel_, {place}, cast(t_.left_type(), zero(t_.sum_type())));
+                   }));
       filled = if_then(row < Expr(row_limit_), one_row, zeros);
     }
     const Stmt all = for_loop(r, 0, block_groups_ * t_.group_rows, ForKind::kSerial, filled);
@@ -368,18 +400,18 @@ class ProductEmitter {
                                            finish(least_, 0, Combiner::kMin), finish(most_, 1, Combiner::kMax)})));
   }
 
-  // The loads of a pair of places `k` of step `s`.
-  Expr left_at(const Expr& q, const Expr& s, int64_t piece, const Expr& row, const Expr& k, int64_t i) const {
+  // The factors at place `i` of the group `k` of places of step `s`.
+  Expr left_at(const Expr& q, const Expr& s, int64_t piece, const Expr& row, const Expr& k, const Expr& i) const {
     const Expr step = q * Expr(t_.steps) + s;
-    return cast(DType::kF32, load(panel_, {step * Expr(t_.left_step()) + Expr(piece * t_.group_rows * kStep) +
-                                           row * Expr(kStep) + k * Expr(2) + Expr(i)}));
+    return cast(t_.sum_type(), load(panel_, {step * Expr(t_.left_step()) + Expr(piece * t_.group_rows * t_.step()) +
+                                             row * Expr(t_.step()) + k * Expr(t_.depth()) + i}));
   }
   Expr right_at(const Expr& group, const Expr& s, int64_t piece, const Expr& v, const Expr& k, const Expr& lane,
                 const Expr& i) const {
     const Expr step = group * Expr(t_.steps) + s;
-    return cast(DType::kF32,
-                load(t_.packed, {step * Expr(t_.right_step()) + (Expr(piece * t_.across()) + v) * Expr(kLanes * kStep) +
-                                 k * Expr(2 * kLanes) + lane * Expr(2) + i}));
+    return cast(t_.sum_type(), load(t_.packed, {step * Expr(t_.right_step()) +
+                                                (Expr(piece * t_.across()) + v) * Expr(kLanes * t_.step()) +
+                                                k * Expr(t_.depth() * kLanes) + lane * Expr(t_.depth()) + i}));
   }
 
   std::vector<PiecePair> products() const {
@@ -387,43 +419,84 @@ class ProductEmitter {
                           : std::vector<PiecePair>(kSixProducts.begin(), kSixProducts.end());
   }
 
-  Stmt over_sum(const std::function<Stmt(const std::vector<Expr>&)>& body) const {
-    const Var r = make_var("r");
-    return for_loop(r, 0, t_.group_rows, ForKind::kSerial, unrolled("v", 0, t_.across(), [&](const Var& v) {
-                      return vectorized("l", kLanes, [&](const Var& l) { return body({r, v, l}); });
-                    }));
+  static Expr zero(DType dtype) { return is_float(dtype) ? const_float(dtype, 0) : const_int(dtype, 0); }
+
+  // A group of columns with all groups of rows of the block.
+  Stmt row_groups(const Expr& group, const Expr& first_row) const {
+    const auto over_rows = [&](const std::function<Stmt(const Expr& q)>& body) {
+      const Var q = make_var("q");
+      Stmt inner = body(q);
+      const Expr first = first_row + q * Expr(t_.group_rows);
+      if (row_limit_ != 0) inner = if_then(first < Expr(row_limit_), inner);
+      return for_loop(q, 0, block_groups_, ForKind::kSerial, inner);
+    };
+    const auto finish = [&](const Expr& q, const Expr& sums) {
+      const Var r = make_var("r");
+      const Expr first = first_row + q * Expr(t_.group_rows);
+      return for_loop(
+          r, 0, t_.group_rows, ForKind::kSerial,
+          store_row(group, first + r, [&](const Expr& v, const Expr& l) { return load(sum_, {sums + r, v, l}); }));
+    };
+    if (!t_.is_tiles())
+      return over_rows(
+          [&](const Expr& q) { return seq({clear_in_vectors(), sum_in_vectors(group, q), finish(q, 0)}); });
+    if (chunks_ == 1)
+      return over_rows([&](const Expr& q) { return seq({sum_in_tiles(group, q, 0, 0, true), finish(q, 0)}); });
+    const auto sums_of = [&](const Expr& q) { return q * Expr(t_.group_rows); };
+    const Var chunk = make_var("n");
+    return seq({over_rows([&](const Expr& q) { return sum_in_tiles(group, q, sums_of(q), 0, true); }),
+                for_loop(chunk, 1, chunks_ - 1, ForKind::kSerial,
+                         over_rows([&](const Expr& q) { return sum_in_tiles(group, q, sums_of(q), chunk, false); })),
+                over_rows([&](const Expr& q) { return finish(q, sums_of(q)); })});
   }
 
-  Stmt row_group(const Expr& group, const Expr& q, const Expr& first_row) const {
-    const Stmt clear =
-        over_sum([&](const std::vector<Expr>& at) { return store(sum_, at, const_float(DType::kF32, 0)); });
-    const Stmt sums = t_.is_tiles() ? sum_in_tiles(group, q) : sum_in_vectors(group, q);
-    const Var r = make_var("r");
-    const Stmt finish =
-        for_loop(r, 0, t_.group_rows, ForKind::kSerial,
-                 store_row(group, first_row + r, [&](const Expr& v, const Expr& l) { return load(sum_, {r, v, l}); }));
-    const Stmt all = seq({clear, sums, finish});
-    return row_limit_ != 0 ? if_then(first_row < Expr(row_limit_), all) : all;
-  }
-
-  Stmt sum_in_tiles(const Expr& group, const Expr& q) const {
-    const Var s = make_var("s");
+  // One chunk of steps: sums from row `first_sum` of the sums on, which start from 0 when it `clears` them.
+  Stmt sum_in_tiles(const Expr& group, const Expr& q, const Expr& first_sum, const Expr& chunk, bool clears) const {
+    const auto over_tiles = [&](const std::function<Stmt(const Expr& p, const Expr& v)>& body) {
+      return unrolled("p", 0, t_.group_rows / kTileSide, [&](const Var& p) {
+        return unrolled("v", 0, t_.across(), [&](const Var& v) { return body(p, v); });
+      });
+    };
+    const Var step = make_var("s");
+    const Expr s = chunk * Expr(chunk_steps_) + step;
     std::vector<Stmt> parts;
     for (const auto& [a, b] : products())
-      parts.push_back(unrolled("p", 0, t_.group_rows / kTileSide, [&](const Var& p) {
-        return unrolled("v", 0, t_.across(), [&](const Var& v) {
-          const Var r = make_var("r"), c = make_var("c"), k = make_var("k");
-          const Expr row = p * Expr(kTileSide) + r;
-          const std::vector<Expr> at = {row, v, c};
-          const auto add = [&](const Expr& sum, int64_t i) {
-            return fma(left_at(q, s, a, row, k, i), right_at(group, s, b, v, k, c, i), sum);
-          };
-          Stmt nest = store(sum_, at, add(add(load(sum_, at), 0), 1));
-          for (const Var& var : {k, c, r}) nest = for_loop(var, 0, kTileSide, ForKind::kSerial, nest);
-          return nest;
-        });
+      parts.push_back(over_tiles([&](const Expr& p, const Expr& v) {
+        const Var r = make_var("r"), c = make_var("c"), k = make_var("k"), i = make_var("i");
+        const Expr row = p * Expr(kTileSide) + r;
+        const std::vector<Expr> at = {first_sum + row, v, c};
+        const Expr product = left_at(q, s, a, row, k, i) * right_at(group, s, b, v, k, c, i);
+        Stmt nest = for_loop(i, 0, t_.depth(), ForKind::kSerial, store(sum_, at, load(sum_, at) + product));
+        for (const Var& var : {k, c, r}) nest = for_loop(var, 0, kTileSide, ForKind::kSerial, nest);
+        return nest;
       }));
-    return tensorized(t_.intrinsic, for_loop(s, 0, t_.steps, ForKind::kSerial, seq(std::move(parts))));
+    const bool whole = t_.steps % chunk_steps_ == 0;
+    const Expr count =
+        whole ? Expr(chunk_steps_) : min(Expr(chunk_steps_), Expr(t_.steps) - chunk * Expr(chunk_steps_));
+    Stmt steps = for_loop(step, 0, count, ForKind::kSerial, seq(std::move(parts)));
+    if (prefetches_) {
+      // Each group of rows asks for a share of the next chunk, which lies behind this one.
+      const int64_t share = t_.right_step() / block_groups_;
+      const Expr next = (group * Expr(t_.steps) + (chunk + Expr(1)) * Expr(chunk_steps_)) * Expr(t_.right_step());
+      steps = prefetching(steps, t_.packed, {next + (q * Expr(chunk_steps_) + step) * Expr(share)});
+    }
+    if (!clears) return tensorized(t_.intrinsic, steps);
+    const Stmt clear = over_tiles([&](const Expr& p, const Expr& v) {
+      const Var r = make_var("r"), c = make_var("c");
+      Stmt nest = store(sum_, {first_sum + p * Expr(kTileSide) + r, v, c}, zero(t_.sum_type()));
+      for (const Var& var : {c, r}) nest = for_loop(var, 0, kTileSide, ForKind::kSerial, nest);
+      return nest;
+    });
+    return tensorized(t_.intrinsic, seq({clear, steps}));
+  }
+
+  Stmt clear_in_vectors() const {
+    const Var r = make_var("r");
+    return for_loop(r, 0, t_.group_rows, ForKind::kSerial, unrolled("v", 0, t_.across(), [&](const Var& v) {
+                      return vectorized("l", kLanes, [&](const Var& l) {
+                        return store(sum_, {r, v, l}, const_float(DType::kF32, 0));
+                      });
+                    }));
   }
 
   // Vectors of pairs: sums over some steps, of the small products first, are added to the whole sum.
@@ -454,7 +527,7 @@ class ProductEmitter {
       const Expr count =
           t_.steps % kChunk == 0 ? Expr(kChunk) : min(Expr(kChunk), Expr(t_.steps) - chunk * Expr(kChunk));
       return for_loop(step, 0, count, ForKind::kSerial,
-                      for_loop(k, 0, kStep / 2, ForKind::kSerial, seq(std::move(parts))));
+                      for_loop(k, 0, kTileSide, ForKind::kSerial, seq(std::move(parts))));
     };
     const size_t last = products().size() - 1;
     std::vector<Stmt> body;
@@ -513,8 +586,8 @@ class ProductEmitter {
     VarMap axes;
     const Stmt sums = over_outer_axes(axes, [&](const Expr& number) {
       const Var i = make_var("i");
-      const Expr s = number * Expr(t_.inner_steps) + floordiv(i, kStep);
-      const Expr pair = floordiv(floormod(i, kStep), 2);
+      const Expr s = number * Expr(t_.inner_steps) + floordiv(i, t_.step());
+      const Expr pair = floordiv(floormod(i, t_.step()), 2);
       VarMap at = axes;
       at[t_.kernel.reduce[t_.inner].var.get()] = i;
       const Stmt body = over_acc([&](const Expr& p, const Expr& v, const Expr& l) {
@@ -540,9 +613,12 @@ class ProductEmitter {
   int64_t block_groups_ = 1;             // row groups of a block
   int64_t parts_ = 1, part_groups_ = 1;  // of the columns, and column groups in each
   int64_t row_limit_ = 0;                // rows that are there; 0 when blocks are full
+  int64_t chunks_ = 1, chunk_steps_ = 1;
+  bool prefetches_ = false;  // the weights
   BufferPtr panel_, sum_, most_, least_, limits_;
 };
 
+// `intrinsic` of pieces; of narrow factors it is chosen by their types.
 RuleResult make_product(const TensorProgram& program, const Target& target, const TensorIntrinsic* intrinsic,
                         int64_t pieces) {
   if (!program.windows.empty()) return Declined{"only a window is computed"};
@@ -553,9 +629,8 @@ RuleResult make_product(const TensorProgram& program, const Target& target, cons
   t.kernel = std::move(*made);
   t.intrinsic = intrinsic;
   t.pieces = pieces;
-  t.group_rows = t.is_tiles() ? 2 * kTileSide : 12;
   PackedParam packed;
-  if (why = find_factors(t); !why.empty()) return Declined{why};
+  if (why = find_factors(t, target); !why.empty()) return Declined{why};
   if (why = find_axes(t); !why.empty()) return Declined{why};
   if (why = find_inner(t); !why.empty()) return Declined{why};
   if (why = pack_weights(t, packed); !why.empty()) return Declined{why};
@@ -570,9 +645,9 @@ RuleResult make_product(const TensorProgram& program, const Target& target, cons
 }  // namespace
 
 RuleResult tile_product(const TensorProgram& program, const Target& target, Knobs&) {
-  const TensorIntrinsic* intrinsic = best_tile_intrinsic(target);
-  if (!intrinsic) return Declined{"the machine has no two-dimensional tiles"};
-  return make_product(program, target, intrinsic, 1);
+  if (!best_tile_intrinsic(target) && !best_tile_intrinsic(target, DType::kU8, DType::kI8))
+    return Declined{"the machine has no two-dimensional tiles"};
+  return make_product(program, target, nullptr, 1);
 }
 
 RuleResult product_pieces(const TensorProgram& program, const Target& target, Knobs&) {

@@ -1,0 +1,35 @@
+// move_zero_points: products of bytes with constant weights read the bytes themselves, where a machine multiplies such.
+//
+// A quantised product sums (x - z) * w, and x - z needs nine bits. The share of the zero point is z times the sum of the
+// weights, which is known: it is taken off the sums. A convolution that pads with zeros, which stand for x = z, gets an
+// input that is padded with z. Weights have to fit i8 or u8. Sums are i32 that wrap, so results are the same.
+//
+// before:
+//   graph @main(%x: u8[2,4]) -> (%y: i32[2,1]) {
+//     %wide = cast(%x) {to = i32} : i32[2,4]
+//     %zero = constant {value = dense<i32[] 3>} : i32[]
+//     %shifted = sub(%wide, %zero) : i32[2,4]
+//     %w = constant {value = dense<i32[4,1] 1 2 3 4>} : i32[4,1]
+//     %y = matmul(%shifted, %w) : i32[2,1] loc("Product_0")
+//   }
+// after (x86-64-v4,+amx-int8):
+//   graph @main(%x: u8[2,4]) -> (%y: i32[2,1]) {
+//     %wide = cast(%x) {to = i32} : i32[2,4]
+//     %zero = constant {value = dense<i32[] 3>} : i32[]
+//     %shifted = sub(%wide, %zero) : i32[2,4]
+//     %w = constant {value = dense<i32[4,1] 1 2 3 4>} : i32[4,1]
+//     %cast = cast(%x) {to = i32} : i32[2,4] loc("Product_0")
+//     %matmul = matmul(%cast, %w) : i32[2,1] loc("Product_0")
+//     %sums = constant {value = dense<i32[1] 10>} : i32[1] loc("Product_0")
+//     %mul = mul(%zero, %sums) : i32[1] loc("Product_0")
+//     %y = sub(%matmul, %mul) : i32[2,1] loc("Product_0")
+//   }
+#pragma once
+
+#include "graph_passes/pass.h"
+
+namespace tessera {
+
+Graph move_zero_points(const Graph& graph, const PassContext& ctx);
+
+}  // namespace tessera

@@ -1,0 +1,215 @@
+// Products and convolutions of bytes in tiles: beside the interpreter, bit for bit, on random shapes.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iostream>
+#include <random>
+
+#include "amx/amx_emulator.h"
+#include "codegen/llvm/target.h"
+#include "driver/compile.h"
+#include "driver/model.h"
+#include "driver/native_model.h"
+#include "interp/graph_interp.h"
+#include "ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using Random = std::mt19937_64;
+
+constexpr const char* kPortable = "x86-64-v4,+portable-tiles";
+constexpr const char* kAmx = "x86-64-v4,+amx-tile,+amx-int8";
+
+bool can_run(const char* name) {
+  Target target = parse_target(name);
+  if (emulate_amx()) std::erase_if(target.features, [](const std::string& f) { return f.starts_with("amx-"); });
+  if (runs_here(target)) return true;
+  std::cout << "not run, for want of the processor: " << name << "\n";
+  return false;
+}
+
+void fill(Tensor& tensor, Random& random, int64_t low, int64_t high) {
+  std::uniform_int_distribution<int64_t> values(low, high);
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_double(i, static_cast<double>(values(random)));
+}
+
+struct Types {
+  DType x = DType::kU8, w = DType::kI8;
+};
+
+Tensor random_bytes(DType dtype, const Ints& dims, Random& random) {
+  Tensor tensor(dtype, dims);
+  if (dtype == DType::kU8) fill(tensor, random, 0, 255);
+  else fill(tensor, random, -128, 127);
+  return tensor;
+}
+
+// x - zero times w, then a scale and back to bytes: y of 8 bits, and the sums.
+class QuantizedGraph {
+ public:
+  QuantizedGraph(const Ints& x, DType dtype, int zero) : builder_(graph_) {
+    const ValueId input = graph_.add_input("x", {dtype, make_shape(x), {}});
+    const ValueId wide = op("cast", {input}, {{"to", DType::kI32}});
+    x_ = zero == 0 ? wide : op("sub", {wide, number(zero)}, {});
+  }
+
+  void product(const Tensor& weights) { sums_ = op("matmul", {x_, wide_weights(weights)}, {}); }
+  void conv(const Tensor& weights, int64_t stride, int64_t pad) {
+    sums_ = op("conv", {x_, wide_weights(weights)},
+               {{"groups", int64_t{1}},
+                {"strides", Ints{stride, stride}},
+                {"dilations", Ints{1, 1}},
+                {"input_dilations", Ints{1, 1}},
+                {"pads_begin", Ints{pad, pad}},
+                {"pads_end", Ints{pad, pad}}});
+  }
+
+  Graph finish() {
+    const ValueId real = op("cast", {sums_}, {{"to", DType::kF32}});
+    Tensor scale(DType::kF32, {});
+    scale.set_double(0, 1.0 / 512);
+    const ValueId rounded = op("round", {op("mul", {real, constant(scale)}, {})}, {});
+    Tensor low(DType::kF32, {}), high(DType::kF32, {});
+    low.set_double(0, -128), high.set_double(0, 127);
+    const ValueId inside = op("min", {op("max", {rounded, constant(low)}, {}), constant(high)}, {});
+    graph_.outputs = {op("cast", {inside}, {{"to", DType::kI8}}), sums_};
+    graph_.rename(graph_.outputs[0], "y");
+    graph_.rename(graph_.outputs[1], "sums");
+    return std::move(graph_);
+  }
+
+ private:
+  ValueId op(const char* name, const std::vector<ValueId>& inputs, const Attrs& attrs) {
+    return builder_.add(standard_ops().get(name), inputs, attrs);
+  }
+  ValueId constant(const Tensor& value) {
+    return op("constant", {}, {{"value", TensorPtr(std::make_shared<Tensor>(value))}});
+  }
+  ValueId number(int value) {
+    Tensor tensor(DType::kI32, {});
+    tensor.set_double(0, value);
+    return constant(tensor);
+  }
+  ValueId wide_weights(const Tensor& weights) { return op("cast", {constant(weights)}, {{"to", DType::kI32}}); }
+
+  Graph graph_;
+  GraphBuilder builder_;
+  ValueId x_ = -1, sums_ = -1;
+};
+
+struct Outcome {
+  std::vector<Tensor> results;
+  std::vector<std::string> rules, refused;
+  uint64_t products = 0;
+};
+
+Outcome run(const Graph& graph, const Tensor& x, const char* target, int threads) {
+  DriverOptions options;
+  options.compile.target = target;
+  options.compile.num_threads = threads;
+  options.runner.verify_each = true;
+  PassRunner runner(options.runner);
+  Compiled compiled = compile_graph(graph, options, runner);
+  Outcome result;
+  for (const Kernel& kernel : compiled.program.kernels) {
+    result.rules.push_back(kernel.rule);
+    result.refused.insert(result.refused.end(), kernel.refused.begin(), kernel.refused.end());
+  }
+  if (emulate_amx()) forget_amx(compiled.info.features);
+  const AmxCounts before = amx_counts();
+  const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "int8", threads);
+  model->bind({x});
+  model->run();
+  result.results = model->results();
+  const AmxCounts after = amx_counts();
+  result.products = after.int8_products - before.int8_products;
+  EXPECT_EQ(after.configured_threads, 0) << "tiles are left configured";
+  return result;
+}
+
+void expect_same(const Graph& graph, const Tensor& x, const std::string& what, bool in_tiles) {
+  const std::vector<Tensor> wanted = GraphInterpreter().evaluate(graph, {x});
+  for (const char* target : {kPortable, kAmx}) {
+    if (!can_run(target)) continue;
+    const Outcome ours = run(graph, x, target, target == kAmx ? 2 : 1);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      int64_t differences = 0;
+      for (int64_t e = 0; e < wanted[i].num_elements(); ++e)
+        differences += wanted[i].get_double(e) != ours.results[i].get_double(e);
+      EXPECT_EQ(differences, 0) << what << " result " << i << " " << target;
+    }
+    const bool taken = std::find(ours.rules.begin(), ours.rules.end(), "tile_product") != ours.rules.end();
+    EXPECT_EQ(taken, in_tiles) << what << fmt::format("{}", fmt::join(ours.refused, "; "));
+    if (taken && target == kAmx && emulate_amx()) {
+      EXPECT_GT(ours.products, 0u) << what;
+    }
+  }
+}
+
+constexpr std::array<Types, 4> kTypes = {
+    {{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}, {DType::kU8, DType::kU8}, {DType::kI8, DType::kU8}}};
+
+TEST(Int8Tiles, Products) {
+  const std::vector<std::pair<Ints, int64_t>> shapes = {{{16, 16}, 32},   {{17, 65}, 47},      {{100, 31}, 96},
+                                                        {{33, 200}, 257}, {{2, 3, 9, 64}, 70}, {{64, 1100}, 64},
+                                                        {{300, 128}, 40}};
+  uint64_t seed = 1;
+  for (const auto& [dims, columns] : shapes)
+    for (const Types types : kTypes) {
+      Random random(++seed);
+      const int zero = types.x == DType::kU8 ? static_cast<int>(seed * 37 % 256) : static_cast<int>(seed % 9) - 4;
+      QuantizedGraph graph(dims, types.x, zero);
+      graph.product(random_bytes(types.w, {dims.back(), columns}, random));
+      const Graph done = graph.finish();
+      expect_same(done, random_bytes(types.x, dims, random),
+                  fmt::format("{} x {} columns, {} {}", fmt::join(dims, "x"), columns, dtype_name(types.x),
+                              dtype_name(types.w)),
+                  true);
+    }
+}
+
+struct ConvCase {
+  int64_t channels, outputs, height, width, kernel, stride, pad;
+};
+
+TEST(Int8Tiles, Convolutions) {
+  const std::vector<ConvCase> cases = {{32, 64, 9, 11, 3, 1, 1}, {16, 32, 14, 14, 1, 1, 0}, {64, 48, 13, 13, 3, 2, 1},
+                                       {48, 96, 10, 7, 5, 1, 2}, {128, 32, 8, 8, 1, 2, 0},  {64, 40, 7, 7, 3, 1, 1},
+                                       {96, 64, 16, 5, 3, 1, 0}};
+  uint64_t seed = 100;
+  for (const ConvCase& c : cases)
+    for (const Types types : kTypes) {
+      Random random(++seed);
+      const int zero = types.x == DType::kU8 ? 128 : static_cast<int>(seed % 3) - 1;
+      const Ints dims = {1 + static_cast<int64_t>(seed % 2), c.channels, c.height, c.width};
+      QuantizedGraph graph(dims, types.x, zero);
+      graph.conv(random_bytes(types.w, {c.outputs, c.channels, c.kernel, c.kernel}, random), c.stride, c.pad);
+      const Graph done = graph.finish();
+      expect_same(done, random_bytes(types.x, dims, random),
+                  fmt::format("{} of {} channels, {}x{}, {} {}", fmt::join(dims, "x"), c.outputs, c.kernel, c.kernel,
+                              dtype_name(types.x), dtype_name(types.w)),
+                  true);
+    }
+}
+
+// Weights that need more than 8 bits once their zero point is off them, and few rows: other rules take them.
+TEST(Int8Tiles, WhatDoesNotFitIsLeftToOthers) {
+  Random random(7);
+  Tensor wide(DType::kI32, {64, 64});
+  fill(wide, random, -255, 255);
+  QuantizedGraph nine_bits({64, 64}, DType::kU8, 3);
+  nine_bits.product(wide);
+  const Graph first = nine_bits.finish();
+  expect_same(first, random_bytes(DType::kU8, {64, 64}, random), "nine bits", false);
+  QuantizedGraph one_row({1, 64}, DType::kU8, 3);
+  one_row.product(random_bytes(DType::kI8, {64, 64}, random));
+  const Graph second = one_row.finish();
+  expect_same(second, random_bytes(DType::kU8, {1, 64}, random), "one row", false);
+}
+
+}  // namespace
+}  // namespace tessera
