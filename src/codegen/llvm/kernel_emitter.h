@@ -161,6 +161,7 @@ class KernelEmitter {
   // ---- memory (kernel_memory.cpp)
   Value* emit_load(const Expr& e);
   void emit_store(const Stmt& s);
+  Stmt as_bits(const Stmt& s);
   Resolved resolve_index(const void* key, const Expr& keep, const Buffer& buffer, const std::vector<Expr>& indices);
   Value* element_pointer(const Place& place, DType dtype, const Resolved& index);
   Value* load_memory(const Place& place, DType dtype, const Resolved& index);
@@ -214,6 +215,8 @@ class KernelEmitter {
   Bounds bounds_;
   std::unordered_map<const void*, FlatIndex> flat_;
   std::unordered_map<const ExprNode*, bool> has_load_;
+  std::unordered_map<const StmtNode*, std::pair<Stmt, Stmt>> moves_;  // stores, and what as_bits makes of them
+  std::unordered_map<const Buffer*, BufferPtr> bits_of_;              // 16-bit floats as u16
   std::vector<Expr> keep_;  // expressions and statements made here: their nodes are keys of the maps above
   std::vector<Stmt> kept_stmts_;
   int num_tasks_ = 0;

@@ -348,7 +348,52 @@ Value* KernelEmitter::emit_load(const Expr& e) {
   return ops_.from_storage(buffer.dtype, load_memory(place, buffer.dtype, index));
 }
 
+// A store of 16-bit floats that are only moved, as one of their bits: computing would convert them to f32 and back. Null
+// when they are computed, or do not lie in memory.
+Stmt KernelEmitter::as_bits(const Stmt& s) {
+  const DType dtype = s->buffer->dtype;
+  if (dtype != DType::kBF16 && dtype != DType::kF16) return {};
+  if (const auto known = moves_.find(s.get()); known != moves_.end()) return known->second.second;
+  const auto bits_of = [&](const Buffer* buffer) -> BufferPtr {
+    const auto place = f_.places.find(buffer);
+    if (place == f_.places.end() || place->second.kind != Place::kMemory) return nullptr;
+    if (vec_ && vec_->partials.count(buffer)) return nullptr;
+    BufferPtr& bits = bits_of_[buffer];
+    if (!bits) bits = make_buffer(buffer->name, DType::kU16, buffer->shape, buffer->scope);
+    return bits;
+  };
+  const std::function<Expr(const Expr&)> move = [&](const Expr& e) -> Expr {
+    if (e.dtype() != dtype) return {};
+    if (e->kind == ExprKind::kConst)
+      return const_int(DType::kU16, static_cast<int64_t>(encode_float(dtype, e->float_value)));
+    if (e->kind == ExprKind::kLoad) {
+      const BufferPtr bits = bits_of(e->buffer.get());
+      return bits ? load(bits, e->operands) : Expr();
+    }
+    if (e->kind != ExprKind::kSelect) return {};
+    const Expr a = move(e->operands[1]), b = move(e->operands[2]);
+    return a && b ? select(e->operands[0], a, b) : Expr();
+  };
+  const BufferPtr to = bits_of(s->buffer.get());
+  const Expr value = to ? move(s->value) : Expr();
+  const Stmt moved = value ? store(to, s->indices, value) : Stmt();
+  moves_.emplace(s.get(), std::pair(s, moved));
+  return moved;
+}
+
 void KernelEmitter::emit_store(const Stmt& s) {
+  if (const Stmt moved = as_bits(s)) {
+    // The same memory: another function, or another allocation of the buffer, has places of its own.
+    const auto share = [&](const Buffer* buffer) {
+      if (const auto bits = bits_of_.find(buffer); bits != bits_of_.end())
+        f_.places[bits->second.get()] = f_.places.at(buffer);
+    };
+    share(s->buffer.get());
+    walk(s->value, [&](const Expr& e) {
+      if (e->kind == ExprKind::kLoad) share(e->buffer.get());
+    });
+    return emit_store(moved);
+  }
   const Buffer& buffer = *s->buffer;
   enter(s->value);
   Value* v = value(s->value);

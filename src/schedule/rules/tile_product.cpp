@@ -31,7 +31,8 @@ constexpr int64_t kLanes = 16;
 constexpr int64_t kChunk = 4;              // steps after which sums of pairs are added to the whole sum
 constexpr int64_t kLeastRows = 16;         // fewer rows wait for the weights, of which pieces have more bytes
 constexpr int64_t kFallbackRows = 4;       // of a register tile of f32
-constexpr int64_t kChunkBytes = 24 << 10;  // of weights in the first level of the cache, beside the rows
+// Of weights in the first level of the cache, beside as many of the rows; pieces reuse each tile more often.
+constexpr int64_t kChunkBytes = 16 << 10, kPiecesChunkBytes = 24 << 10;
 constexpr int64_t kFarBytes = 128 << 10;   // weights that are not expected in the second level
 
 // Which pieces are multiplied, in this order: one factor changes at a time.
@@ -92,6 +93,14 @@ std::optional<DType> narrow_type(const Expr& e) {
   return fits ? std::optional(from) : std::nullopt;
 }
 
+// `e`, of which that is the type, in it.
+Expr narrowed(const Expr& e, DType dtype) {
+  if (e->kind == ExprKind::kSelect)
+    return select(e->operands[0], narrowed(e->operands[1], dtype), narrowed(e->operands[2], dtype));
+  if (e->kind == ExprKind::kConst) return is_float(dtype) ? const_float(dtype, 0) : const_int(dtype, 0);
+  return e->operands[0];
+}
+
 // Finds the factors, and the instruction for them where f32 is not cut into pieces.
 std::string find_factors(Product& t, const Target& target) {
   FlatKernel& k = t.kernel;
@@ -126,6 +135,7 @@ std::string find_factors(Product& t, const Target& target) {
   if (t.pieces == 1) {
     const auto left = narrow_type(t.left);
     if (!left) return fmt::format("the factors are not of {}", floats ? "bf16" : "8-bit integers");
+    t.left = narrowed(t.left, *left);
     t.intrinsic = best_tile_intrinsic(target, *left, t.right.dtype());
     if (!t.intrinsic)
       return fmt::format("the machine has no tiles for {} and {}", dtype_name(*left), dtype_name(t.right.dtype()));
@@ -254,7 +264,8 @@ class ProductEmitter {
     part_groups_ = (t.column_groups() + parts_ - 1) / parts_;
     parts_ = (t.column_groups() + part_groups_ - 1) / part_groups_;
     // Chunks of about the same size. Vectors keep their sums in registers for a few steps anyway.
-    const int64_t most_steps = std::max<int64_t>(1, kChunkBytes / dtype_bytes(t.right_type(), t.right_step()));
+    const int64_t chunk_bytes = t.pieces > 1 ? kPiecesChunkBytes : kChunkBytes;
+    const int64_t most_steps = std::max<int64_t>(1, chunk_bytes / dtype_bytes(t.right_type(), t.right_step()));
     chunks_ = t.is_tiles() ? (t.steps + most_steps - 1) / most_steps : 1;
     chunk_steps_ = (t.steps + chunks_ - 1) / chunks_;
     chunks_ = (t.steps + chunk_steps_ - 1) / chunk_steps_;
@@ -346,7 +357,7 @@ class ProductEmitter {
           std::vector<Stmt> stores;
           Expr rest = value;
           for (int64_t p = 0; p < t_.pieces; ++p) {
-            const Expr piece = cast(t_.left_type(), rest);
+            const Expr piece = t_.pieces == 1 ? rest : cast(t_.left_type(), rest);
             stores.push_back(store(panel_, {place + Expr(p * t_.group_rows * t_.step())}, piece));
             if (p + 1 < t_.pieces) rest = rest - cast(DType::kF32, piece);
           }
@@ -380,7 +391,7 @@ class ProductEmitter {
                      const Expr step = group * Expr(t_.steps * t_.pieces) + floordiv(s, vectors);
                      const Expr place = step * Expr(t_.group_rows * t_.step()) + row_in_group * Expr(t_.step()) +
                                         floormod(s, vectors) * Expr(kLanes) + l;
-                     return store(panel_, {place}, cast(t_.left_type(), zero(t_.sum_type())));
+                     return store(panel_, {place}, zero(t_.left_type()));
                    }));
       filled = if_then(row < Expr(row_limit_), one_row, zeros);
     }
