@@ -467,6 +467,7 @@ Target resolve_target(const CompileOptions& options) {
          .legal = "targets with amx-bf16 or avx512bf16",
          .hint = "compile with --fp32 fma, or name the features: --target x86-64-v4,+avx512bf16"});
   if (options.fp32 == "pieces" || (options.fp32 == "auto" && has_tiles)) target.features.emplace(kFp32Pieces);
+  if (options.fp32 == "auto" && has_tiles) target.features.emplace(kFp32IfFaster);
   target.num_threads = options.num_threads > 0 ? options.num_threads : tessera_default_num_threads();
   return target;
 }

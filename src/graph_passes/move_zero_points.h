@@ -12,7 +12,7 @@
 //     %w = constant {value = dense<i32[4,1] 1 2 3 4>} : i32[4,1]
 //     %y = matmul(%shifted, %w) : i32[2,1] loc("Product_0")
 //   }
-// after (x86-64-v4,+amx-int8):
+// after (with tiles of 8 bits):
 //   graph @main(%x: u8[2,4]) -> (%y: i32[2,1]) {
 //     %wide = cast(%x) {to = i32} : i32[2,4]
 //     %zero = constant {value = dense<i32[] 3>} : i32[]

@@ -380,6 +380,10 @@ TEST_F(ModuleFileErrors, CpuFeatures) {
   tessera_module* module = nullptr;
   tessera_error error = {};
   EXPECT_EQ(tessera_module_load("m.so", nullptr, &module, &error), TESSERA_UNSUPPORTED);
+  spec.features = "amx-made-up";
+  EXPECT_THAT(load_outcome(spec.build()),
+              StartsWith("TSR-7014: 'm.so' needs CPU features this machine does not have or "
+                         "this process may not use: amx-made-up (it was compiled "));
 #if defined(__x86_64__)
   spec.features = "sse2,cx16,made-up";
   EXPECT_THAT(load_outcome(spec.build()),

@@ -51,7 +51,7 @@ Graph run_passes(Graph graph, const std::string& names, const std::string& on, b
   target.features = {"avx", "avx2", "fma"};
   std::stringstream features(on);
   for (std::string item; std::getline(features, item, ',');)
-    target.features.insert(item == "x86-64-v4" ? "avx512f" : item.substr(1));
+    if (!item.empty()) target.features.insert(item == "x86-64-v4" ? "avx512f" : item.substr(1));
   GraphInterpreter evaluator;
   const PassContext ctx{standard_ops(), evaluator, target, 3, nullptr, bf16 ? DType::kBF16 : DType::kF32};
   std::stringstream stream(names);
@@ -152,9 +152,9 @@ TEST_P(HeaderExample, IsWhatThePassDoes) {
   const Graph before = parse_graph(example.before, standard_ops(), GetParam().string());
   const Graph want = parse_graph(example.after, standard_ops(), GetParam().string());
   const bool with_dce = example.options.find("dce") != std::string::npos;
-  const std::string target = example.options.find("16 lanes") != std::string::npos ? "x86-64-v4" : "";
-  const bool bf16 = example.options.find("bf16") != std::string::npos;
-  EXPECT_EQ(print(run_passes(before, example.pass + (with_dce ? ",dce" : ""), target, bf16)), print(want));
+  const auto has = [&](const char* word) { return example.options.find(word) != std::string::npos; };
+  const std::string target = std::string(has("16 lanes") ? "x86-64-v4" : "") + (has("tiles") ? ",+portable-tiles" : "");
+  EXPECT_EQ(print(run_passes(before, example.pass + (with_dce ? ",dce" : ""), target, has("bf16"))), print(want));
 }
 
 // A pass's header declares the function that it is named after.

@@ -41,6 +41,16 @@ TABLE = [
     ("user.weights_first", "u8i8", "vpdpbusd"),
 ]
 
+# The same with matmul_tiles.sched: factors, program, instruction. Where there is no AMX its code is only compiled, and
+# the tiles in plain memory run; tests/amx runs such code by an emulator.
+TILES = [
+    ("bf16", "bf16", "tdpbf16ps"),
+    ("u8i8", "u8i8", "tdpbusd"),
+    ("i8i8", "i8", "tdpbssd"),
+    ("u8u8", "u8u8", "tdpbuud"),
+    ("i8u8", "i8u8", "tdpbsud"),
+]
+
 failures = []
 
 
@@ -55,10 +65,27 @@ def expect(condition, text):
         print("FAILED", text)
 
 
-def with_intrinsic(work, name, change=lambda text: text):
+def with_intrinsic(work, name, change=lambda text: text, schedule="matmul.sched"):
     path = work / "applied.sched"
-    path.write_text(f'lanes, depth = intrinsic("{name}")\n' + change((FOLDER / "matmul.sched").read_text()))
+    path.write_text(f'lanes, depth = intrinsic("{name}")\n' + change((FOLDER / schedule).read_text()))
     return path
+
+
+def check_tiles(work):
+    for factors, program, instruction in TILES:
+        flags = [FOLDER / f"{program}.loop", "--apply",
+                 with_intrinsic(work, f"portable.tile.dot.{factors}", schedule="matmul_tiles.sched"),
+                 "--target", "x86-64-v2,+portable-tiles"]
+        check = run(*flags, "--check")
+        expect(check.returncode == 0 and check.stdout.count(": agrees") == 2, f"tiles {factors}: {check.stdout}")
+        amx = [FOLDER / f"{program}.loop", "--apply",
+               with_intrinsic(work, f"x86.amx.dot.{factors}", schedule="matmul_tiles.sched"),
+               "--target", "x86-64-v4,+amx-tile,+amx-bf16,+amx-int8"]
+        assembly = run(*amx, "--emit", "asm")
+        expect(assembly.returncode == 0 and assembly.stdout.count(f"\t{instruction}\t") == 4,
+               f"tiles {factors}: no four {instruction}: {assembly.stdout[-500:]}")
+        if run(*amx, "--check").stdout.count(": agrees") != 2:
+            print(f"skipped: x86.amx.dot.{factors} is only compiled: this machine has no AMX")
 
 
 def check_table(work):
@@ -171,7 +198,7 @@ def check_bad(work):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for check in (check_table, check_blocks, check_call, check_bad):
+    for check in (check_table, check_tiles, check_blocks, check_call, check_bad):
         check(pathlib.Path(folder))
 print("failed" if failures else "passed")
 sys.exit(1 if failures else 0)

@@ -348,8 +348,8 @@ Value* KernelEmitter::emit_load(const Expr& e) {
   return ops_.from_storage(buffer.dtype, load_memory(place, buffer.dtype, index));
 }
 
-// A store of 16-bit floats that are only moved, as one of their bits: computing would convert them to f32 and back. Null
-// when they are computed, or do not lie in memory.
+// A store of 16-bit floats that are only moved, as one of their bits: computing would convert them to f32 and back.
+// Null when they are computed, or do not lie in memory.
 Stmt KernelEmitter::as_bits(const Stmt& s) {
   const DType dtype = s->buffer->dtype;
   if (dtype != DType::kBF16 && dtype != DType::kF16) return {};

@@ -12,6 +12,7 @@
 #include "codegen/llvm/llvm_target.h"
 #include "support/cache_size.h"
 #include "support/error.h"
+#include "support/tile_permission.h"
 #include "types/own_features.h"
 
 namespace tessera {
@@ -154,6 +155,10 @@ Target native_target() {
   target.triple = kHostTriple;
   for (const auto& feature : llvm::sys::getHostCPUFeatures())
     if (feature.second && !is_avx10(feature.first())) target.features.insert(feature.first().str());
+  // What the processor has and the kernel refuses to this process would end it.
+  const auto is_amx = [](const std::string& name) { return name.starts_with("amx-"); };
+  if (std::any_of(target.features.begin(), target.features.end(), is_amx) && !may_use_tiles())
+    std::erase_if(target.features, is_amx);
   // The name comes from the model number and can be wrong, so only its level is used, for tuning.
   target.cpu = target.has("avx512f")  ? "x86-64-v4"
                : target.has("avx2")   ? "x86-64-v3"

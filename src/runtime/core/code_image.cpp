@@ -77,11 +77,13 @@ tessera_status check_host(const ModuleFile& file, tessera_error* error) {
   char missing[200];
   const char* features = file.text(file.descriptor->features);
   if (!find_missing_cpu_features(features, missing, sizeof(missing))) return TESSERA_OK;
+  // A processor may have tiles that the kernel does not give to this process.
+  const char* tiles = strstr(missing, "amx-") ? " or this process may not use" : "";
   return fail(error, kErrCpuFeatures,
-              "'%s' needs CPU features this machine does not have: %s (it was compiled with "
+              "'%s' needs CPU features this machine does not have%s: %s (it was compiled with "
               "%s); compile the model with --target native on this machine, or with --target x86-64-v3, x86-64-v2 or "
               "another target this machine has",
-              file.name, clip_name(missing).text, clip_name(features).text);
+              file.name, tiles, clip_name(missing).text, clip_name(features).text);
 }
 
 }  // namespace

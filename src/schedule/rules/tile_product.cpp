@@ -28,12 +28,12 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kLanes = 16;
-constexpr int64_t kChunk = 4;              // steps after which sums of pairs are added to the whole sum
-constexpr int64_t kLeastRows = 16;         // fewer rows wait for the weights, of which pieces have more bytes
-constexpr int64_t kFallbackRows = 4;       // of a register tile of f32
+constexpr int64_t kChunk = 4;         // steps after which sums of pairs are added to the whole sum
+constexpr int64_t kLeastRows = 16;    // fewer rows wait for the weights, of which pieces have more bytes
+constexpr int64_t kFallbackRows = 4;  // of a register tile of f32
 // Of weights in the first level of the cache, beside as many of the rows; pieces reuse each tile more often.
 constexpr int64_t kChunkBytes = 16 << 10, kPiecesChunkBytes = 24 << 10;
-constexpr int64_t kFarBytes = 128 << 10;   // weights that are not expected in the second level
+constexpr int64_t kFarBytes = 128 << 10;  // weights that are not expected in the second level
 
 // Which pieces are multiplied, in this order: one factor changes at a time.
 using PiecePair = std::pair<int64_t, int64_t>;
@@ -629,6 +629,22 @@ class ProductEmitter {
   BufferPtr panel_, sum_, most_, least_, limits_;
 };
 
+// Why multiply-adds are expected to be no slower than pieces; empty when they are. Of a processor with AMX: a core's
+// rates with everything included, and the bytes that all cores read from memory, which weights beyond the second level
+// of the cache come from. Pieces of weights are 6 bytes instead of 4, and rows come in groups.
+std::string slower_than_vectors(const Product& t, const Target& target) {
+  constexpr double kTileFlops = 400, kVectorFlops = 235, kMemoryBytes = 18;  // in 10^9 a second
+  const double rows = static_cast<double>(t.num_rows), computed = static_cast<double>(t.row_groups() * t.group_rows);
+  int64_t terms = 1;
+  for (const Axis& axis : t.kernel.reduce) terms *= *as_int(axis.extent);
+  const bool far = terms * t.num_columns * 4 > target.l2_bytes / 2;
+  const double bytes = far ? kMemoryBytes / target.num_threads : std::numeric_limits<double>::infinity();
+  const double pieces = std::max(6 / bytes, 2 * computed / kTileFlops);
+  const double vectors = std::max(4 / bytes, 2 * rows / kVectorFlops);
+  if (pieces < vectors) return "";
+  return fmt::format("for {} rows multiply-adds are expected to be as fast (--fp32 auto)", t.num_rows);
+}
+
 // `intrinsic` of pieces; of narrow factors it is chosen by their types.
 RuleResult make_product(const TensorProgram& program, const Target& target, const TensorIntrinsic* intrinsic,
                         int64_t pieces) {
@@ -644,6 +660,8 @@ RuleResult make_product(const TensorProgram& program, const Target& target, cons
   if (why = find_factors(t, target); !why.empty()) return Declined{why};
   if (why = find_axes(t); !why.empty()) return Declined{why};
   if (why = find_inner(t); !why.empty()) return Declined{why};
+  if (pieces > 1 && target.has(std::string(kFp32IfFaster)))
+    if (why = slower_than_vectors(t, target); !why.empty()) return Declined{why};
   if (why = pack_weights(t, packed); !why.empty()) return Declined{why};
   ScheduledKernel result;
   result.packed.push_back(std::move(packed));
