@@ -395,8 +395,15 @@ void KernelEmitter::emit_store(const Stmt& s) {
     return emit_store(moved);
   }
   const Buffer& buffer = *s->buffer;
-  enter(s->value);
-  Value* v = value(s->value);
+  // Storing rounds: what was converted just before is not rounded twice.
+  const auto home = f_.places.find(&buffer);
+  const bool converts = s->value->kind == ExprKind::kCast && s->value->operands[0].dtype() == DType::kF32 &&
+                        (buffer.dtype == DType::kBF16 || buffer.dtype == DType::kF16);
+  const bool in_memory =
+      home != f_.places.end() && home->second.kind == Place::kMemory && !(vec_ && vec_->partials.count(&buffer));
+  const Expr& stored_value = converts && in_memory ? s->value->operands[0] : s->value;
+  enter(stored_value);
+  Value* v = value(stored_value);
   // Cells have no masked stores: lanes that do not run keep what was there.
   const auto blend = [&](Value* old, Value* stored) {
     stored = ops_.splat(value_to_cell(buffer.dtype, stored), Ops::lanes_of(old));

@@ -6,10 +6,10 @@
 
 namespace tessera {
 
-// The object defines one exported function, TSR_ENTRY_SYMBOL of abi/module_abi.h, and refers to no other symbol but those of
-// intrinsics that are calls.
-// Offsets in `program` must be planned, and expand_math (loop_passes/expand_math.h) run on its kernels. Throws
-// UserError TSR-5xxx for a target that LLVM cannot generate code for. Several calls may run at once.
+// The object defines one exported function, TSR_ENTRY_SYMBOL of abi/module_abi.h, and refers to no other symbol but
+// those of intrinsics that are calls. Offsets in `program` must be planned, and expand_math (loop_passes/expand_math.h)
+// run on its kernels. Throws UserError TSR-5xxx for a target that LLVM cannot generate code for. Several calls may run
+// at once.
 ObjectCode generate_llvm(const Program& program, const Target& target, const CodegenOptions& options);
 
 }  // namespace tessera

@@ -1,5 +1,8 @@
 #include "codegen/llvm/ops.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/MDBuilder.h>
+
 #include "support/error.h"
 
 namespace tessera {
@@ -106,13 +109,15 @@ Value* Ops::f32_to_bits16(DType dtype, Value* f32) {
   Type* i32 = like(f32, b_.getInt32Ty());
   Type* i16 = like(f32, b_.getInt16Ty());
   Value* bits = b_.CreateBitCast(f32, i32);
-  Value* is_nan = b_.CreateFCmpUNO(f32, f32);
   if (dtype == DType::kBF16) {
-    // Nearest even. The instruction of avx512bf16 is not used: it flushes denormals.
-    Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), bits32(1, bits));
-    Value* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, bits32(0x7fff, bits))), 16);
-    Value* quiet = b_.CreateOr(b_.CreateLShr(bits, 16), bits32(0x40, bits));
-    return b_.CreateTrunc(b_.CreateSelect(is_nan, quiet, rounded), i16);
+    const auto nearest_even = [&] {
+      Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), bits32(1, bits));
+      Value* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, bits32(0x7fff, bits))), 16);
+      Value* quiet = b_.CreateOr(b_.CreateLShr(bits, 16), bits32(0x40, bits));
+      return b_.CreateTrunc(b_.CreateSelect(b_.CreateFCmpUNO(f32, f32), quiet, rounded), i16);
+    };
+    const bool has_instruction = target_.has("avx512bf16") && target_.has("avx512dq") && lanes_of(f32) == 16;
+    return has_instruction ? bf16_of_vector(f32, nearest_even) : nearest_even();
   }
   if (target_.has("f16c") || target_.has("avx512f") || target_.triple.starts_with("aarch64"))
     return b_.CreateBitCast(b_.CreateFPTrunc(f32, like(f32, b_.getHalfTy())), i16);
@@ -128,8 +133,32 @@ Value* Ops::f32_to_bits16(DType dtype, Value* f32) {
       b_.CreateSub(b_.CreateBitCast(b_.CreateFAdd(b_.CreateBitCast(magnitude, f32->getType()), half), i32),
                    bits32(0x3f000000, bits));
   Value* result = b_.CreateSelect(b_.CreateICmpULT(magnitude, bits32(0x38800000, bits)), subnormal, normal);
-  result = b_.CreateSelect(is_nan, bits32(0x7e00, bits), result);
+  result = b_.CreateSelect(b_.CreateFCmpUNO(f32, f32), bits32(0x7e00, bits), result);
   return b_.CreateTrunc(b_.CreateOr(result, sign), i16);
+}
+
+// By avx512bf16's instruction, which flushes denormals: vectors that have some, which hardly ever happens, go another
+// way.
+Value* Ops::bf16_of_vector(Value* f32, const std::function<Value*()>& with_denormals) {
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* rare = llvm::BasicBlock::Create(b_.getContext(), "denormal", before->getParent());
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "rounded", before->getParent());
+  Type* i16 = like(f32, b_.getInt16Ty());
+  constexpr uint32_t kDenormal = 0x20;
+  Value* classes = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_fpclass_ps_512, {}, {f32, b_.getInt32(kDenormal)});
+  Value* some = b_.CreateIsNotNull(b_.CreateBitCast(classes, b_.getInt16Ty()));
+  Value* fast = b_.CreateBitCast(b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {f32}), i16);
+  llvm::MDBuilder weights(b_.getContext());
+  b_.CreateCondBr(some, rare, after, weights.createBranchWeights(1, 1000));
+  b_.SetInsertPoint(rare);
+  Value* slow = with_denormals();
+  b_.CreateBr(after);
+  llvm::BasicBlock* rare_end = b_.GetInsertBlock();
+  b_.SetInsertPoint(after);
+  llvm::PHINode* result = b_.CreatePHI(i16, 2);
+  result->addIncoming(fast, before);
+  result->addIncoming(slow, rare_end);
+  return result;
 }
 
 Value* Ops::round_to_narrow(DType dtype, Value* f32) { return from_storage(dtype, to_storage(dtype, f32)); }

@@ -5,6 +5,8 @@
 // i8, floats of 8 bits and fewer and integers of 4 bits and fewer as the low bits of an i8 (memory packs those).
 #pragma once
 
+#include <functional>
+
 #include "arith/expr.h"
 #include "codegen/llvm/llvm_headers.h"
 #include "types/target.h"
@@ -42,6 +44,7 @@ class Ops {
   llvm::Value* compare(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* round_to_integer(UnaryOp op, llvm::Value* a);
   llvm::Value* round_to_narrow(DType dtype, llvm::Value* f32);  // through its code and back
+  llvm::Value* bf16_of_vector(llvm::Value* f32, const std::function<llvm::Value*()>& with_denormals);
   llvm::Value* f32_to_bits16(DType dtype, llvm::Value* f32);
   llvm::Value* bits16_to_f32(DType dtype, llvm::Value* bits);
   llvm::Value* f32_to_code8(DType dtype, llvm::Value* f32);   // small_floats.cpp

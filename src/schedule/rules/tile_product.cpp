@@ -257,9 +257,12 @@ class ProductEmitter {
   ProductEmitter(const Product& t, const Target& target) : t_(t) {
     const int64_t threads = target.num_threads;
     const int64_t group_bytes = dtype_bytes(t.left_type(), t.steps * t.left_step());
-    block_groups_ = std::clamp<int64_t>(target.l2_bytes / 2 / group_bytes, 1, 8);
+    // Three quarters of the second level: the rest is for sums, and for weights on their way. Blocks of about one size.
+    block_groups_ = std::clamp<int64_t>(target.l2_bytes * 3 / 4 / group_bytes, 1, 8);
     block_groups_ = std::min(block_groups_, std::max<int64_t>(1, t.row_groups() / threads));
-    const int64_t blocks = (t.row_groups() + block_groups_ - 1) / block_groups_;
+    int64_t blocks = (t.row_groups() + block_groups_ - 1) / block_groups_;
+    block_groups_ = (t.row_groups() + blocks - 1) / blocks;
+    blocks = (t.row_groups() + block_groups_ - 1) / block_groups_;
     parts_ = std::min(t.column_groups(), (threads + blocks - 1) / blocks);
     part_groups_ = (t.column_groups() + parts_ - 1) / parts_;
     parts_ = (t.column_groups() + part_groups_ - 1) / part_groups_;
