@@ -96,7 +96,8 @@ Stmt simplify_in(const Stmt& s, const Bounds& bounds, bool tensorized_body) {
     Interval range = loop_range(s, bounds);
     if (range.is_point()) range.hi = *range.hi + 1;
     inner.set(s->var, range);
-    return for_loop(s->var, begin, extent, s->for_kind, simplify_in(s->stmts[0], inner, true));
+    const Stmt loop = for_loop(s->var, begin, extent, s->for_kind, simplify_in(s->stmts[0], inner, true));
+    return keep_prefetch(loop, s, [&](const Expr& index) { return simplify(index, inner); });
   }
   const Interval trips = bounds_of(extent, bounds);
   if (trips.hi && *trips.hi <= 0) return seq({});

@@ -359,6 +359,14 @@ TEST(Pieces, AmxHasItsInstructions) {
     EXPECT_EQ(count_of(text, "\ttilerelease"), 1) << fp32;
   }
   EXPECT_EQ(count_of(assembly(graph, "fma", "f32"), "tdpbf16ps"), 0);
+  // Two chunks of steps, the second of which begins with sums from memory; far weights are fetched ahead.
+  Tensor rows(DType::kF32, {256, 512}), weights(DType::kF32, {512, 512});
+  fill_uniform(rows, weights, random);
+  const std::string text = assembly(product_graph(rows.dims(), weights), "fma", "bf16");
+  EXPECT_EQ(count_of(text, "\ttdpbf16ps"), 8);
+  EXPECT_EQ(count_of(text, "\ttileloadd"), 8 + 4);
+  EXPECT_EQ(count_of(text, "\ttilezero"), 4);
+  EXPECT_GE(count_of(text, "\tprefetcht1"), 2);
 }
 
 TEST(Pieces, WhatDoesNotExistIsAnErrorOfTheUser) {

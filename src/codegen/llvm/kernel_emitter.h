@@ -122,7 +122,7 @@ class KernelEmitter {
   void emit(const Stmt& s);
   void emit_for(const Stmt& s);
   // With the values of `at` for variables.
-  void emit_prefetch(const Stmt& loop, const VarMap& at = {});
+  void emit_prefetch(const Stmt& loop, bool whole_step, const VarMap& at = {});
   void emit_loop(const Var& var, Value* begin, Value* extent, bool runs, const std::function<void()>& body);
   void emit_unrolled(const Stmt& s);
   void emit_vectorized(const Stmt& s);

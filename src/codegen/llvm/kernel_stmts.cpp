@@ -61,16 +61,17 @@ void KernelEmitter::emit_for(const Stmt& s) {
     case ForKind::kSerial: break;
   }
   if (extent == 1) {
-    if (s->buffer) emit_prefetch(s, {{s->var.get(), s->begin}});
+    if (s->buffer) emit_prefetch(s, false, {{s->var.get(), s->begin}});
     return emit_unrolled(s);
   }
   emit_loop(s->var, evaluate(s->begin), evaluate(s->extent), extent.has_value(), [&] {
-    if (s->buffer) emit_prefetch(s);
+    if (s->buffer) emit_prefetch(s, false);
     emit(s->stmts[0]);
   });
 }
 
-void KernelEmitter::emit_prefetch(const Stmt& loop, const VarMap& at) {
+// `whole_step`: all lines up to the element of the next iteration, within reason.
+void KernelEmitter::emit_prefetch(const Stmt& loop, bool whole_step, const VarMap& at) {
   const auto place = f_.places.find(loop->buffer.get());
   if (place == f_.places.end() || place->second.kind != Place::kMemory || vec_) return;
   const Buffer& buffer = *loop->buffer;
@@ -79,10 +80,10 @@ void KernelEmitter::emit_prefetch(const Stmt& loop, const VarMap& at) {
   if (!at.empty()) number = substitute(number, at);
   number = simplify(replaced_.empty() ? number : substitute(number, replaced_), bounds_);
   keep_.push_back(number);
-  // All lines up to the next iteration's, within reason.
   constexpr int64_t kLineBytes = 64, kMostLines = 32;
   const auto step = linear_coefficient(number, loop->var);
-  const int64_t lines = std::clamp<int64_t>(step ? dtype_bytes(buffer.dtype, *step) / kLineBytes : 1, 1, kMostLines);
+  const int64_t distance = whole_step && step && *step > 0 ? dtype_bytes(buffer.dtype, *step) : 1;
+  const int64_t lines = std::min((distance + kLineBytes - 1) / kLineBytes, kMostLines);
   Value* bytes = b_.CreateMul(evaluate(number), b_.getInt64(static_cast<uint64_t>(dtype_bytes(buffer.dtype, 1))));
   // Not in bounds: the last iterations ask for what lies behind the buffer.
   Value* pointer = b_.CreateGEP(b_.getInt8Ty(), place->second.pointer, bytes);

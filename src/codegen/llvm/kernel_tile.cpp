@@ -252,7 +252,7 @@ bool KernelEmitter::emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& 
   bind(dot.steps->var, {as_int(dot.steps->begin), range.hi ? std::optional(*range.hi - 1) : std::nullopt});
   sums([&](int tile, Value* at, Value* stride) { dot.clears ? ops.clear(b_, tile) : ops.load(b_, tile, at, stride); });
   emit_loop(dot.steps->var, evaluate(dot.steps->begin), evaluate(dot.steps->extent), range.lo && *range.lo > 0, [&] {
-    if (dot.steps->buffer) emit_prefetch(dot.steps);
+    if (dot.steps->buffer) emit_prefetch(dot.steps, true);
     std::array<Access, 8> held{};
     const auto hold = [&](int tile, const Access& wanted) {
       Access& now = held[static_cast<size_t>(tile)];

@@ -259,7 +259,11 @@ class ProductEmitter {
     const int64_t group_bytes = dtype_bytes(t.left_type(), t.steps * t.left_step());
     // Three quarters of the second level: the rest is for sums, and for weights on their way. Blocks of about one size.
     block_groups_ = std::clamp<int64_t>(target.l2_bytes * 3 / 4 / group_bytes, 1, 8);
-    block_groups_ = std::min(block_groups_, std::max<int64_t>(1, t.row_groups() / threads));
+    // Weights from far are read once when threads share them out by columns; the rows, which each thread then stores
+    // for itself, are little beside them.
+    const int64_t weight_bytes = dtype_bytes(t.right_type(), t.packed->shape[0]->int_value);
+    const bool by_columns = weight_bytes > target.l2_bytes / 2 && t.column_groups() >= 4 * threads;
+    if (!by_columns) block_groups_ = std::min(block_groups_, std::max<int64_t>(1, t.row_groups() / threads));
     int64_t blocks = (t.row_groups() + block_groups_ - 1) / block_groups_;
     block_groups_ = (t.row_groups() + blocks - 1) / blocks;
     blocks = (t.row_groups() + block_groups_ - 1) / block_groups_;
@@ -272,7 +276,7 @@ class ProductEmitter {
     chunks_ = t.is_tiles() ? (t.steps + most_steps - 1) / most_steps : 1;
     chunk_steps_ = (t.steps + chunks_ - 1) / chunks_;
     chunks_ = (t.steps + chunk_steps_ - 1) / chunk_steps_;
-    prefetches_ = dtype_bytes(t.right_type(), t.packed->shape[0]->int_value) >= kFarBytes;
+    prefetches_ = weight_bytes >= kFarBytes;
     panel_ = make_buffer("panel", t.left_type(), {block_groups_ * t.steps * t.left_step()}, MemoryScope::kLocal);
     sum_ = make_buffer("sum", t.sum_type(), {(chunks_ > 1 ? block_groups_ : 1) * t.group_rows, t.across(), kLanes},
                        MemoryScope::kLocal);
