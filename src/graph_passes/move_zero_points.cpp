@@ -71,7 +71,7 @@ Graph move_zero_points(const Graph& graph, const PassContext& ctx) {
     const auto shifted = shifted_bytes(graph, node.inputs[0]);
     if (!weights || weights->dtype() != DType::kI32 || !shifted || !fit_bytes(*weights)) return unchanged;
     auto sums = sums_of_weights(graph, node, *weights);
-    if (!sums) return unchanged;
+    if (!sums || graph.type(shifted->zero).rank() > graph.type(node.outputs[0]).rank()) return unchanged;
     builder.set_loc(node.loc);
     ValueId bytes = r.mapped(shifted->bytes);
     const ValueId zero = r.mapped(shifted->zero);

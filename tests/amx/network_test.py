@@ -43,12 +43,12 @@ def quantized_chain(path):
     values = {"xs": np.float32(0.02), "xz": np.uint8(120), "ys": np.float32(0.3), "yz": np.uint8(110),
               "wz": np.int8(0), "ws": np.float32(0.01)}
     nodes, name, channels = [], "x", 32
-    for i, (outputs, size, stride) in enumerate([(64, 3, 1), (48, 1, 1), (64, 3, 2)]):
-        values[f"w{i}"] = random.integers(-127, 128, (outputs, channels, size, size), dtype=np.int8)
+    for i, (outputs, size, stride, groups) in enumerate([(64, 3, 1, 1), (64, 3, 1, 64), (48, 1, 1, 1), (64, 3, 2, 1)]):
+        values[f"w{i}"] = random.integers(-127, 128, (outputs, channels // groups, size, size), dtype=np.int8)
         values[f"b{i}"] = random.integers(-1000, 1000, outputs, dtype=np.int32)
         given = ["xs", "xz"] if i == 0 else ["ys", "yz"]
         nodes.append(helper.make_node("QLinearConv", [name, *given, f"w{i}", "ws", "wz", "ys", "yz", f"b{i}"],
-                                      [f"y{i}"], pads=[size // 2] * 4, strides=[stride] * 2))
+                                      [f"y{i}"], pads=[size // 2] * 4, strides=[stride] * 2, group=groups))
         name, channels = f"y{i}", outputs
     graph = helper.make_graph(nodes, "chain", [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 32, 14, 14])],
                               [helper.make_tensor_value_info(name, TensorProto.UINT8, [1, 64, 7, 7])],

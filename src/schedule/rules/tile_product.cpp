@@ -265,6 +265,7 @@ class ProductEmitter {
     const bool by_columns = weight_bytes > target.l2_bytes / 2 && t.column_groups() >= 4 * threads;
     if (!by_columns) block_groups_ = std::min(block_groups_, std::max<int64_t>(1, t.row_groups() / threads));
     int64_t blocks = (t.row_groups() + block_groups_ - 1) / block_groups_;
+    if (blocks > 1) blocks = (blocks + threads - 1) / threads * threads;
     block_groups_ = (t.row_groups() + blocks - 1) / blocks;
     blocks = (t.row_groups() + block_groups_ - 1) / block_groups_;
     parts_ = std::min(t.column_groups(), (threads + blocks - 1) / blocks);
