@@ -26,10 +26,11 @@ RESULT = ROOT / "bench/results/tuned_models.json"
 
 
 def answer_of(command):
+    """What a command with --json prints; nothing of others."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {}
+    return json.loads(done.stdout.strip().splitlines()[-1]) if "--json" in command else None
 
 
 def median_ms(module, inputs, args):
@@ -46,8 +47,8 @@ def run_one(name, args):
     answer = answer_of([TESSERA, "tune", model, *inputs, "--threads", args.threads, "--budget", args.budget, "--mode",
                         args.mode, "--db", db, "--json"])
     seconds = time.time() - begin
-    answer_of([TESSERA, "compile", model, "--threads", args.threads, "-o", plain, "--json"])
-    answer_of([TESSERA, "compile", model, "--threads", args.threads, "--db", db, "-o", tuned, "--json"])
+    answer_of([TESSERA, "compile", model, "--threads", args.threads, "-o", plain])
+    answer_of([TESSERA, "compile", model, "--threads", args.threads, "--db", db, "-o", tuned])
     rounds = [[median_ms(plain, inputs, args), median_ms(tuned, inputs, args)] for _ in range(args.rounds)]
     estimates = [entry["model_us"] for entry in answer["log"] if entry["what"] == "estimate"]
     outcomes = [task["outcome"] for task in answer["tasks"]]

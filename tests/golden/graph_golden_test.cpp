@@ -48,6 +48,7 @@ std::string word_behind(const std::string& line, const std::string& key) {
 // `on`: "", x86-64-v4, or that with features, each with + before it.
 Graph run_passes(Graph graph, const std::string& names, const std::string& on, bool bf16) {
   Target target;
+  target.triple = "x86_64-unknown-linux-gnu";
   target.features = {"avx", "avx2", "fma"};
   std::stringstream features(on);
   for (std::string item; std::getline(features, item, ',');)
