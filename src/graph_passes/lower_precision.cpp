@@ -22,11 +22,15 @@ bool has_weights(const Graph& graph, const Node& node) {
          is_known(graph, node.inputs[1]) && !is_known(graph, node.inputs[0]);
 }
 
+bool multiplies_in_tiles(const PassContext& ctx) {
+  return ctx.precision == DType::kBF16 && best_tile_intrinsic(ctx.target) != nullptr;
+}
+
 // Whether minimal filtering is expected to take this convolution. The rule that decides (schedule/rules/winograd.cpp)
 // sees kernels, after layouts are chosen, and cannot be asked here: a wrong guess costs time or accuracy, no more.
 // Tiles multiply bf16 sixteen times as fast as vectors multiply f32, of which filtering saves a factor of 2.5.
 bool suits_winograd(const Graph& graph, const Node& node, const PassContext& ctx) {
-  if (ctx.precision == DType::kBF16 && best_tile_intrinsic(ctx.target)) return false;
+  if (multiplies_in_tiles(ctx)) return false;
   const auto w = static_dims(graph.type(node.inputs[1]).shape), y = static_dims(graph.type(node.outputs[0]).shape);
   if (!w || !y || w->size() != 4 || (*w)[2] != 3 || (*w)[3] != 3 || node.attrs.get_int("groups") != 1) return false;
   const auto all_one = [&](const char* name) {
@@ -38,14 +42,16 @@ bool suits_winograd(const Graph& graph, const Node& node, const PassContext& ctx
 
 bool rounds_weights(const Graph& graph, const Node& node, const PassContext& ctx) {
   const Shape& w = graph.type(node.inputs[1]).shape;
+  // Tiles are filled up with zeros; vectors take pairs.
+  const auto suits = [&](const std::optional<int64_t>& terms) {
+    return terms && *terms >= kLeastTerms && (*terms % 2 == 0 || multiplies_in_tiles(ctx));
+  };
   if (is_op(&node, "matmul")) {
     if (w.size() < 2) return false;
     const bool transposed = node.attrs.get_or<bool>("transpose_b", false);
-    const auto terms = as_int(w[w.size() - (transposed ? 1 : 2)]);
-    return terms && *terms >= kLeastTerms && *terms % 2 == 0;
+    return suits(as_int(w[w.size() - (transposed ? 1 : 2)]));
   }
-  const auto channels = as_int(w[1]);
-  return channels && *channels >= kLeastTerms && *channels % 2 == 0 && !suits_winograd(graph, node, ctx);
+  return suits(as_int(w[1])) && !suits_winograd(graph, node, ctx);
 }
 
 // A model's first convolution: too few channels for pairs of them, but a window of several columns, which lie side by

@@ -4,11 +4,11 @@
 //
 // A value that such a node reads is rounded once, where it is made, for all that read it: it need not be stored in two
 // types. Weights are rounded where a machine's dot instructions take pairs of 16-bit numbers: an even number of at least
-// 16 input channels or of terms. 3x3 convolutions of stride 1 over pictures of 14x14 and larger keep the weights that
-// they have, unless the machine has tiles of bf16: minimal filtering in f32 does less work than dot instructions would.
-// A convolution of fewer channels, a model's first, sums pairs of columns of its window where the machine has dot
-// instructions of bf16: its padding becomes a pad, and an odd window has a column of zeros more. Outputs of the model
-// are not rounded.
+// 16 input channels or of terms; with two-dimensional tiles of bf16 also an odd one. 3x3 convolutions of stride 1 over
+// pictures of 14x14 and larger keep the weights that they have, unless the machine has such tiles: minimal filtering in
+// f32 does less work than dot instructions would. A convolution of fewer channels, a model's first, sums pairs of
+// columns of its window where the machine has dot instructions of bf16: its padding becomes a pad, and an odd window has
+// a column of zeros more. Outputs of the model are not rounded.
 //
 // The graph that comes out is one of f32 with pairs of casts; lower/narrow_values.h stores what lies between in 16 bits.
 //

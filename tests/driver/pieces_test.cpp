@@ -291,6 +291,7 @@ TEST(Pieces, AllShapesAndThreads) {
     for (const Shape& shape : shapes)
       for (const int threads : {1, 3})
         for (const char* precision : {"f32", "bf16"}) {
+          if (threads == 1 && target != kAmx) continue;
           Random random(++seed);
           const int64_t terms = shape.x.back();
           Tensor x(DType::kF32, shape.x), w(DType::kF32, {terms, shape.columns});
@@ -309,7 +310,7 @@ TEST(Pieces, AllShapesAndThreads) {
               << target << " " << precision << " x " << threads << ", columns " << shape.columns << ", terms " << terms;
           if (!rounds)
             EXPECT_TRUE(has(ours.rules, "product_pieces")) << fmt::format("{}", fmt::join(ours.refused, "; "));
-          const bool tiles = target != kPairs && rounds && terms >= 16 && terms % 2 == 0;
+          const bool tiles = target != kPairs && rounds && terms >= 16;
           if (tiles) EXPECT_TRUE(has(ours.rules, "tile_product")) << fmt::format("{}", fmt::join(ours.refused, "; "));
         }
   }
