@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -258,12 +259,19 @@ class Verifier {
         if (at(arg).kind == BufferKind::kArena) used.insert(root_buffer(program_, arg));
     for (const BufferId id : used) planned = planned || at(id).offset >= 0;
     if (!planned) return;
+    std::set<BufferId> apart;
+    for (const ProgramPiece& piece : program_.pieces)
+      for (size_t c = 0; piece.num_symbols > 0 && c < piece.num_calls; ++c)
+        for (const BufferId arg : program_.calls[piece.first_call + c].args) apart.insert(root_buffer(program_, arg));
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const ProgramBuffer& b = program_.buffers[i];
       const bool weight = b.kind == BufferKind::kWeight;
       if (b.offset < 0 || (!weight && b.kind != BufferKind::kArena)) continue;
-      const int64_t limit = weight ? program_.weight_bytes : program_.arena_bytes;
       const auto [root, begin] = place_in_root(program_, static_cast<BufferId>(i));
+      // The arena of a piece with symbols is no part of the program's.
+      const int64_t limit = weight                   ? program_.weight_bytes
+                            : apart.count(root) != 0 ? std::numeric_limits<int64_t>::max()
+                                                     : program_.arena_bytes;
       if ((b.offset - begin) % kBufferAlign != 0 || b.bytes > limit - b.offset)
         report("buffer " + b.name, fmt::format("{} bytes at {} of {}", b.bytes, b.offset, limit));
       if (b.offset != at(root).offset + begin) report("buffer " + b.name, "not at the place of its root");

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "arith/simplify.h"
+#include "loop/fresh.h"
 #include "schedule/size_polynomial.h"
 #include "support/error.h"
 
@@ -469,7 +470,8 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
       }
       body = for_loop(t, 0, all, ForKind::kParallel, substitute(body, split));
     }
-    nests.push_back(std::move(body));
+    // Versions may have variables of the kernel in common.
+    nests.push_back(nests.empty() ? std::move(body) : with_fresh_definitions(body));
     if (size != 1) {
       done = done + floordiv(left, size) * Expr(size);
       left = floormod(left, size);

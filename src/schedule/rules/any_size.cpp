@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "loop/fresh.h"
 #include "schedule/rules/loop_builder.h"
 #include "schedule/rules/rules.h"
 #include "schedule/size_polynomial.h"
@@ -133,7 +134,7 @@ class AnySize {
       outer[last.var.get()] = whole * Expr(width) + single;
       Stmt singles = for_loop(single, 0, last.extent - whole * Expr(width), ForKind::kSerial,
                               reduces ? one_result(outer) : element(outer));
-      body = seq({vectors, singles});
+      body = seq({vectors, with_fresh_definitions(singles)});  // both have the reduction's variables
     } else {
       body = reduces ? one_result(at) : element(at);
     }
