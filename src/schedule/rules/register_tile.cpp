@@ -489,7 +489,6 @@ std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::str
   if (!t.packed.empty()) {
     problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width * (t.dot ? 2 : 1));
     problem.cache_bytes = t.target->l2_bytes;
-    problem.memory_bytes = t.target->l3_bytes;
   }
   if (t.row)
     walk(t.update, [&](const Expr& node) {

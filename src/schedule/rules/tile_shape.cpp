@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace tessera {
 namespace {
@@ -38,16 +37,6 @@ double conflict_cost(const TileProblem& problem, int64_t rows) {
   return 0.2 * static_cast<double>(std::max<int64_t>(0, rows - kFree));
 }
 
-// What reading a group's vectors for the first tile of rows takes at least, where no cache holds all weights: memory
-// gives one vector in the time of many multiply-adds, if they are read in few streams. Measured on Zen 5: 8
-// streams take 1.1 of the time of 3 or 4.
-double memory_cost(const TileProblem& problem, int64_t vectors) {
-  constexpr double kVector = 13, kStreams = 3, kOther = 0.02;
-  if (problem.memory_bytes == 0 || problem.blocks * problem.block_bytes <= problem.memory_bytes) return 0;
-  const auto count = static_cast<double>(vectors * problem.registers_per_block);
-  return static_cast<double>(problem.steps) * kVector * count * (1 + kOther * std::abs(count - kStreams));
-}
-
 double tile_cost(const TileProblem& problem, int64_t vectors, int64_t rows) {
   // Start, epilogue and stores of a tile.
   const int64_t u = problem.registers_per_block;
@@ -67,8 +56,7 @@ TileShape choose_tile(const TileProblem& problem) {
       if (vectors * rows * u + vectors * u + 1 > problem.registers && vectors * rows > 1) continue;
       double cost = 0;
       const auto rows_cost = [&](int64_t v) {
-        const double first = tile_cost(problem, v, rows);
-        double sum = std::max(first, memory_cost(problem, v)) + static_cast<double>(problem.rows / rows - 1) * first;
+        double sum = static_cast<double>(problem.rows / rows) * tile_cost(problem, v, rows);
         if (problem.rows % rows != 0) sum += tile_cost(problem, v, problem.rows % rows);
         return sum;
       };

@@ -17,8 +17,7 @@ struct TileProblem {
   // Bytes of a block's vectors for all steps, and of the second level of cache from which every row of tiles reads
   // them again; 0 where they are not known to be read in that order.
   int64_t block_bytes = 0, cache_bytes = 0;
-  int64_t memory_bytes = 0;  // weights larger than this come from memory; 0: not known
-  int64_t row_bytes = 0;     // from one row's operand to the next row's
+  int64_t row_bytes = 0;  // from one row's operand to the next row's
 };
 
 struct TileShape {
