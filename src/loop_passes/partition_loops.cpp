@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxPieces = 8;
+constexpr size_t kMaxPieces = 32;
 constexpr double kMinGain = 0.1;     // of the loop's work
 constexpr int64_t kMaxGrowth = 4;    // times the nodes of the loop ...
 constexpr int64_t kFreeNodes = 400;  // ... or this many nodes in all

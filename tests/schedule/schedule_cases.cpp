@@ -207,6 +207,24 @@ Graph elementwise(CaseBuilder& b) {
   return b.finish(b.epilogue(b.add(names[b.below(4)], {x, y}, {}, b.maybe_blocked())));
 }
 
+// ShuffleNet's change of channels: a part of one tensor beside another, their channels taken in turn.
+Graph shuffle(CaseBuilder& b) {
+  const int64_t channels = b.pick({5, 16, 18, 34}), h = b.pick({1, 4, 7}), w = b.pick({4, 9, 16});
+  const ValueId x = b.input({1, 2 * channels, h, w}, b.maybe_blocked());
+  const ValueId part = b.add("slice", {x},
+                             {{"starts", std::vector<int64_t>{0, b.pick({0, channels}), 0, 0}},
+                              {"sizes", std::vector<int64_t>{1, channels, h, w}},
+                              {"steps", std::vector<int64_t>{1, 1, 1, 1}}},
+                             b.chance(50) ? b.blocked_channels() : Layout());
+  if (b.chance(20)) return b.finish(part);
+  const ValueId both = b.add("concat", {part, b.input({1, channels, h, w}, b.maybe_blocked())}, {{"axis", int64_t{1}}});
+  const ValueId pairs = b.add("reshape", {both}, {{"shape", std::vector<int64_t>{1, 2, channels, h, w}}});
+  const ValueId turned = b.add("transpose", {pairs}, {{"perm", std::vector<int64_t>{0, 2, 1, 3, 4}}});
+  if (b.chance(40)) return b.finish(turned);
+  return b.finish(
+      b.add("reshape", {turned}, {{"shape", std::vector<int64_t>{1, 2 * channels, h, w}}}, b.maybe_blocked()));
+}
+
 Graph movement(CaseBuilder& b) {
   const std::vector<int64_t> shape{b.pick({1, 2}), b.pick({1, 5, 16, 32}), b.pick({1, 7, 12}), b.pick({1, 3, 17, 40})};
   const ValueId x = b.input(shape, b.maybe_blocked());
@@ -288,6 +306,7 @@ ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& r
   else if (kind == "reduce") result.graph = reduce(builder);
   else if (kind == "elementwise") result.graph = elementwise(builder);
   else if (kind == "resize") result.graph = resize(builder);
+  else if (kind == "shuffle") result.graph = shuffle(builder);
   else result.graph = movement(builder);
   result.text = print(result.graph);
   return result;

@@ -3,6 +3,7 @@
 #include "schedule/flat_kernel.h"
 #include "schedule/rules/axis_tables.h"
 #include "schedule/rules/loop_builder.h"
+#include "schedule/rules/regions.h"
 #include "schedule/rules/rules.h"
 #include "schedule/rules/transpose_tiles.h"
 #include "support/error.h"
@@ -30,21 +31,12 @@ Stmt rows_with_tables(const std::vector<OutputLoop>& outer, const OutputLoop& la
   return for_loop(group, 0, (rows + kRowsOfTable - 1) / kRowsOfTable, ForKind::kParallel, std::move(body));
 }
 
-}  // namespace
-
-RuleResult injective(const TensorProgram& program, const Target& target, Knobs& knobs) {
-  std::string why;
-  auto made = make_flat_kernel(program, why);
-  if (!made) return Declined{why};
-  FlatKernel& kernel = *made;
-  if (kernel.combiner != Combiner::kNone) return Declined{"the kernel reduces"};
-
-  // Lanes of padding may be computed as long as nothing is read out of bounds for them; otherwise they are masked.
-  const bool guarded = kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds);
+// One region's loops. The names of its knobs end in `suffix`.
+Stmt region_loops(FlatKernel kernel, const Target& target, Knobs& knobs, const std::string& suffix, bool in_windows) {
+  const Expr guard = guard_of(kernel);
   merge_loops(kernel, [&](const OutputLoop& outer, const OutputLoop& inner) {
-    return !guarded || (outer.part == LayoutDim::Part::kWhole && inner.part == LayoutDim::Part::kWhole);
+    return !guard || (outer.part == LayoutDim::Part::kWhole && inner.part == LayoutDim::Part::kWhole);
   });
-  const Expr guard = guarded ? kernel.inside() : Expr();
 
   std::vector<AxisTable> tables;
   if (!guard && kernel.loops.size() > 1) {
@@ -52,25 +44,20 @@ RuleResult injective(const TensorProgram& program, const Target& target, Knobs& 
     int64_t rows = 1;
     for (const OutputLoop& loop : kernel.loops) rows *= loop.extent;
     rows /= columns;
-    if (columns >= 8 && columns < 2 * kChunk && rows >= kRowsOfTable && knobs.choose_flag("tables", true))
+    if (columns >= 8 && columns < 2 * kChunk && rows >= kRowsOfTable && knobs.choose_flag("tables" + suffix, true))
       tables = take_axis_tables(kernel);
   }
 
-  ScheduledKernel result;
-  result.program.name = program.name;
-  result.program.params = kernel.params;
   const auto element = [&](const VarMap& at) {
     Stmt body = store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, at));
     return guard ? if_then(substitute(guard, at), body) : body;
   };
-  if (kernel.loops.empty()) {
-    result.program.body = element({});
-    return result;
-  }
+  if (kernel.loops.empty()) return element({});
 
   const OutputLoop last = kernel.loops.back();
-  const int64_t width = std::max<int64_t>(4, target.f32_lanes()) * knobs.choose("vectors", {1, 2, 4, 8, 16}, 4);
-  const int64_t parallel = knobs.choose("parallel", kParallelChoices, 32);
+  const int64_t width =
+      std::max<int64_t>(4, target.f32_lanes()) * knobs.choose("vectors" + suffix, {1, 2, 4, 8, 16}, 4);
+  const int64_t parallel = knobs.choose("parallel" + suffix, kParallelChoices, target.num_threads <= 4 ? 32 : 256);
   // Elements along the last loop from `begin` (an expression) on, in vectors of `width` and a shorter one.
   const auto along_last = [&](const Expr& begin, int64_t count, const VarMap& outer) {
     std::vector<Stmt> parts;
@@ -89,25 +76,16 @@ RuleResult injective(const TensorProgram& program, const Target& target, Knobs& 
     return seq(std::move(parts));
   };
 
-  if (!guard && knobs.choose_flag("turn", true)) {
-    if (Stmt tiles = transpose_tiles(kernel, target, along_last)) {
-      result.program.body = std::move(tiles);
-      return result;
-    }
+  if (!guard && knobs.choose_flag("turn" + suffix, true)) {
+    if (Stmt tiles = transpose_tiles(kernel, target, along_last)) return tiles;
   }
   // 0: rows are not cut. Neither are parts of an output, which one thread computes.
-  const int64_t chunk = knobs.choose("chunk", {0, 1024, 4096, 16384}, program.windows.empty() ? kChunk : 0);
+  const int64_t chunk = knobs.choose("chunk" + suffix, {0, 1024, 4096, 16384}, in_windows ? 0 : kChunk);
   const bool cut = chunk > 0 && last.extent >= 2 * chunk;
   std::vector<OutputLoop> outer(kernel.loops.begin(), kernel.loops.end() - 1);
-  if (!tables.empty()) {
-    result.program.body =
-        rows_with_tables(outer, last, tables, [&](const VarMap& at) { return along_last(0, last.extent, at); });
-    return result;
-  }
-  if (!cut) {
-    result.program.body = outer_nest(outer, parallel, [&](const VarMap& at) { return along_last(0, last.extent, at); });
-    return result;
-  }
+  const auto whole_row = [&](const VarMap& at) { return along_last(0, last.extent, at); };
+  if (!tables.empty()) return rows_with_tables(outer, last, tables, whole_row);
+  if (!cut) return outer_nest(outer, parallel, whole_row);
   OutputLoop chunks = last;
   chunks.var = make_var("chunk");
   chunks.extent = last.extent / chunk;
@@ -120,6 +98,25 @@ RuleResult injective(const TensorProgram& program, const Target& target, Knobs& 
   if (last.extent % chunk != 0)
     parts.push_back(outer_nest(
         outer, parallel, [&](const VarMap& at) { return along_last(chunks.extent * chunk, last.extent % chunk, at); }));
+  return seq(std::move(parts));
+}
+
+}  // namespace
+
+RuleResult injective(const TensorProgram& program, const Target& target, Knobs& knobs) {
+  std::string why;
+  const auto kernel = make_flat_kernel(program, why);
+  if (!kernel) return Declined{why};
+  if (kernel->combiner != Combiner::kNone) return Declined{"the kernel reduces"};
+
+  std::vector<Stmt> parts;
+  const std::vector<FlatKernel> regions = decided_regions(*kernel);
+  for (size_t i = 0; i < regions.size(); ++i)
+    parts.push_back(
+        region_loops(regions[i], target, knobs, i == 0 ? "" : std::to_string(i + 1), !program.windows.empty()));
+  ScheduledKernel result;
+  result.program.name = program.name;
+  result.program.params = kernel->params;
   result.program.body = seq(std::move(parts));
   return result;
 }

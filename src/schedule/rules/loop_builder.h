@@ -14,8 +14,9 @@ namespace tessera {
 inline constexpr int64_t kJoinAll = INT64_MAX;
 inline const std::vector<int64_t> kParallelChoices = {1, 8, 32, 256, kJoinAll};
 
-// Loops over `loops`, outermost first; the leading ones are joined into one parallel loop until it has at least
-// `enough` iterations, the rest are serial. `body` receives the value of each loop's variable.
+// Loops over `loops`, outermost first; the leading ones are joined into one parallel loop until it has more than half of
+// `enough` iterations (the last of them only in part, where a part is enough), the rest are serial. `body` receives the
+// value of each loop's variable.
 Stmt outer_nest(const std::vector<OutputLoop>& loops, int64_t enough, const std::function<Stmt(const VarMap&)>& body);
 
 // `extent` copies of `body` under an unrolled loop named `name`.

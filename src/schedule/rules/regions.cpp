@@ -1,0 +1,112 @@
+#include "schedule/rules/regions.h"
+
+#include <algorithm>
+
+#include "schedule/guards.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMostRegions = 6;
+
+enum class State : uint8_t { kFails, kHolds, kOpen };
+using States = std::vector<State>;
+
+// What decides: the guard's terms and the conditions of selects.
+std::vector<Expr> conditions_of(const FlatKernel& kernel) {
+  std::vector<Expr> conditions;
+  if (const Expr guard = guard_of(kernel)) split_conjunction(guard, conditions);
+  walk(kernel.value, [&](const Expr& node) {
+    if (node->kind == ExprKind::kSelect) split_conjunction(node->operands[0], conditions);
+  });
+  return conditions;
+}
+
+States states_at(const std::vector<Expr>& conditions, const Var& var, int64_t at, Bounds bounds) {
+  bounds.set(var, at, at);
+  States states;
+  for (const Expr& condition : conditions) {
+    const Interval range = bounds_of(simplify(condition, bounds), bounds);
+    const bool decided = range.lo && range.hi && *range.lo == *range.hi;
+    states.push_back(!decided ? State::kOpen : *range.lo ? State::kHolds : State::kFails);
+  }
+  return states;
+}
+
+// The places within (lo, hi] from which on the states are others, as far as bisection finds them.
+void find_cuts(const std::vector<Expr>& conditions, const FlatKernel& kernel, const Var& var, int64_t lo,
+               const States& at_lo, int64_t hi, const States& at_hi, std::vector<int64_t>& cuts) {
+  if (at_lo == at_hi || cuts.size() >= kMostRegions) return;
+  if (hi == lo + 1) {
+    cuts.push_back(hi);
+    return;
+  }
+  const int64_t middle = lo + (hi - lo) / 2;
+  const States at_middle = states_at(conditions, var, middle, kernel.bounds);
+  find_cuts(conditions, kernel, var, lo, at_lo, middle, at_middle, cuts);
+  find_cuts(conditions, kernel, var, middle, at_middle, hi, at_hi, cuts);
+}
+
+FlatKernel piece_of(const FlatKernel& kernel, size_t loop, int64_t begin, int64_t end) {
+  FlatKernel piece = kernel;
+  OutputLoop& cut = piece.loops[loop];
+  const Var var = make_var(cut.var->name);
+  piece.bounds.set(var, 0, end - begin - 1);
+  const auto moved = [&](const Expr& e) {
+    return simplify(substitute(e, {{cut.var.get(), var + Expr(begin)}}), piece.bounds);
+  };
+  piece.value = moved(piece.value);
+  piece.out_index = moved(piece.out_index);
+  for (Expr& index : piece.logical) index = moved(index);
+  cut.var = var;
+  cut.extent = end - begin;
+  return piece;
+}
+
+// Whether it is simpler to compute than a kernel with conditions.
+bool is_plain(const FlatKernel& kernel) { return !guard_of(kernel) && kernel.value->kind == ExprKind::kLoad; }
+
+}  // namespace
+
+Expr guard_of(const FlatKernel& kernel) {
+  return kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds) ? kernel.inside() : Expr();
+}
+
+std::vector<FlatKernel> decided_regions(const FlatKernel& kernel) {
+  const std::vector<Expr> conditions = conditions_of(kernel);
+  if (conditions.empty()) return {kernel};
+  const bool guarded = static_cast<bool>(guard_of(kernel));
+  std::vector<FlatKernel> best;
+  size_t gained = 0;
+  for (size_t i = 0; i + 1 < kernel.loops.size(); ++i) {
+    const OutputLoop& loop = kernel.loops[i];
+    if (loop.extent == 1) continue;
+    std::vector<int64_t> cuts = {0};
+    find_cuts(conditions, kernel, loop.var, 0, states_at(conditions, loop.var, 0, kernel.bounds), loop.extent - 1,
+              states_at(conditions, loop.var, loop.extent - 1, kernel.bounds), cuts);
+    if (cuts.size() == 1 || cuts.size() > kMostRegions) continue;
+    cuts.push_back(loop.extent);
+    std::vector<FlatKernel> pieces;
+    size_t plain = 0, open = 0;
+    for (size_t c = 0; c + 1 < cuts.size(); ++c) {
+      pieces.push_back(piece_of(kernel, i, cuts[c], cuts[c + 1]));
+      plain += is_plain(pieces.back());
+      open += guarded && !guard_of(pieces.back());
+    }
+    if (std::max(plain, open) <= gained) continue;
+    gained = std::max(plain, open);
+    best = std::move(pieces);
+  }
+  if (best.empty()) return {kernel};
+  std::vector<FlatKernel> regions;
+  for (const FlatKernel& piece : best) {
+    if (is_plain(piece) || best.size() >= kMostRegions / 2) {
+      regions.push_back(piece);
+      continue;
+    }
+    for (FlatKernel& region : decided_regions(piece)) regions.push_back(std::move(region));
+  }
+  return regions;
+}
+
+}  // namespace tessera

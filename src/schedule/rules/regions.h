@@ -1,0 +1,19 @@
+// Pieces of a kernel in which conditions come out the same everywhere.
+#pragma once
+
+#include <vector>
+
+#include "schedule/flat_kernel.h"
+
+namespace tessera {
+
+// Cuts a kernel without a reduction along outer loops, where a piece then needs no guard (all but the last of blocks of
+// channels), or is nothing but a load (one operand of a concatenation). The pieces cover the output; the kernel itself
+// when nothing is gained. The guard of a piece: guard_of.
+std::vector<FlatKernel> decided_regions(const FlatKernel& kernel);
+
+// The condition under which the loops' values may be computed, null where they all may: values of padding are computed
+// as long as nothing is read out of bounds for them.
+Expr guard_of(const FlatKernel& kernel);
+
+}  // namespace tessera
