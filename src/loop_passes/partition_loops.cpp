@@ -12,11 +12,11 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxPieces = 32;
-constexpr double kMinGain = 0.1;     // of the loop's work
-constexpr int64_t kMaxGrowth = 4;    // times the nodes of the loop ...
-constexpr int64_t kFreeNodes = 400;  // ... or this many nodes in all
-constexpr int64_t kMaxBody = 20000;  // nodes; larger loops are left alone to bound compile time
+constexpr size_t kMaxPieces = 32, kMostPiecesOfFew = 8;  // the latter where pieces have few iterations
+constexpr double kMinGain = 0.1;                         // of the loop's work
+constexpr int64_t kMaxGrowth = 4;                        // times the nodes of the loop ...
+constexpr int64_t kFreeNodes = 400;                      // ... or this many nodes in all
+constexpr int64_t kMaxBody = 20000;                      // nodes; larger loops are left alone to bound compile time
 constexpr double kUnknownTrips = 8;
 
 int64_t count_nodes(const Stmt& s) {
@@ -147,7 +147,8 @@ std::vector<Piece> split(const Stmt& s, int64_t begin, int64_t end, const Bounds
   whole.set(s->var, begin, end - 1);
   Breakpoints breakpoints(s->var, begin, end);
   breakpoints.collect(s->stmts[0], whole);
-  if (breakpoints.places().empty() || breakpoints.places().size() >= kMaxPieces) return {};
+  const auto most = std::clamp<size_t>(static_cast<size_t>(end - begin) / 2, kMostPiecesOfFew, kMaxPieces);
+  if (breakpoints.places().empty() || breakpoints.places().size() >= most) return {};
   std::vector<int64_t> ends(breakpoints.places().begin(), breakpoints.places().end());
   ends.push_back(end);
   std::vector<Piece> pieces;

@@ -444,7 +444,7 @@ std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
   t.parallel = knobs.choose("parallel" + suffix, kParallelChoices, kJoinAll);
   t.unroll = knobs.choose("unroll" + suffix, {1, 2, 4, 8}, 1);
   // Less stays in the nearest caches.
-  constexpr int64_t kFarBytes = 128 << 10;
+  constexpr int64_t kFarBytes = 32 << 10;
   int64_t bytes = 0;
   for (const PackedParam& packed : t.packed) {
     const Buffer& weights = *t.kernel.params[packed.param];

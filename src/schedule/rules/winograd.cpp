@@ -148,15 +148,25 @@ std::string match_conv(const TensorProgram& program, Conv& conv) {
   return "";
 }
 
+constexpr int64_t kFarBytes = 64 << 10;
+
 // Cost of bringing in `bytes` of weights `times` times, in issue slots of a vector multiply-add, on `threads` that have
 // caches of their own and one memory. In a whole network they come from memory the first time and, as far as they fit,
 // from a cache after that.
-constexpr double kMemory = 1.0 / 4, kL3 = 1.0 / 9, kL2 = 1.0 / 48;  // per byte
+constexpr double kL3 = 1.0 / 9, kL2 = 1.0 / 48;  // per byte
+
+// The same for memory. Where a core has one multiply-add of 512 bits a cycle instead of two (Zen 4), slots are longer.
+double memory_cost(const Target& target) {
+  const bool half_rate = target.vector_bits() == 512 && target.has("clzero") && !target.has("avxvnni");
+  return half_rate ? 0.25 : 0.37;
+}
+
 double stream_cost(int64_t bytes, int64_t times, const Target& target, double threads) {
+  const double memory = memory_cost(target);
   const double again = bytes < target.l2_bytes / 2   ? kL2 / threads
                        : bytes < target.l3_bytes / 2 ? kL3 / threads
-                                                     : kMemory;
-  return static_cast<double>(bytes) * (kMemory + static_cast<double>(times - 1) * again);
+                                                     : memory;
+  return static_cast<double>(bytes) * (memory + static_cast<double>(times - 1) * again);
 }
 
 // Weights are prefetched while products are computed.
@@ -179,7 +189,8 @@ double plan_cost(const Conv& conv, const Plan& plan, const Target& target) {
   const int64_t threads = std::min<int64_t>(std::max(1, target.num_threads), iterations);
   const int64_t rounds = (iterations + threads - 1) / threads;
   const int64_t weights = plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
-  const auto products = static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) / 0.85;
+  const auto products =
+      static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) / (plan.m == 2 ? 0.9 : 0.85);
   // The transformed tiles of a strip are read again for each group of outputs; from behind the second level of cache
   // they come more slowly than weights, which lie in the order of use.
   const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
@@ -187,7 +198,7 @@ double plan_cost(const Conv& conv, const Plan& plan, const Target& target) {
   const auto shared = static_cast<double>(threads);
   const double stream = stream_cost(weights, conv.batch * plan.strips, target, shared) +
                         reads * (v_bytes <= target.l2_bytes * 3 / 4 ? kL2 : 2 * kL3) / shared;
-  const auto transforms = 5.0 * static_cast<double>(tiles * plan.places()) *
+  const auto transforms = (plan.m == 2 ? 4.0 : 5.0) * static_cast<double>(tiles * plan.places()) *
                           static_cast<double>(conv.in_blocks * plan.cuts + conv.out_blocks);
   const double share = static_cast<double>(rounds) / static_cast<double>(iterations);
   return overlapped(products * share, stream) + transforms * share;
@@ -345,9 +356,9 @@ class WinogradEmitter {
     problem.steps = conv.in_channels();
     problem.registers = target.vector_registers();
     tile_ = ask_tile(problem, knobs);
-    // Weights that fill the second level of cache do not stay there from one use to the next.
+    // Other layers have been through the second level of cache since these weights were used, if they are not small.
     const int64_t bytes = *as_int(weights_->shape[0]) * 4;
-    prefetch_ = knobs.choose_flag("prefetch", bytes >= target.l2_bytes);
+    prefetch_ = knobs.choose_flag("prefetch", bytes >= kFarBytes);
     if (kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds)) inside_ = kernel.inside();
   }
 
