@@ -341,24 +341,45 @@ TEST(RegisterTile, PrefetchesTheWeightsOfTheNextColumns) {
       prefetched_lines(std::get<ScheduledKernel>(rule.apply(definition, machine(512), knobs)).program, 1).empty());
 }
 
-// A 3x3 convolution of stride 1 between images of size x size in blocks of 16 channels.
-TensorProgram convolution(int64_t channels, int64_t size) {
+// A 3x3 convolution from an image of size x size to one in blocks of 16 channels.
+TensorProgram convolution(int64_t channels, const Layout& layout, int64_t size, int64_t filters, int64_t stride) {
   Graph graph;
   GraphBuilder builder(graph);
   const OpTable& ops = standard_ops();
   TensorType image{DType::kF32, make_shape({1, channels, size, size})};
-  image.layout = Layout::blocked(4, 1, 16);
+  image.layout = layout;
   graph.add_input("x", image);
-  const auto weights = std::make_shared<const Tensor>(DType::kF32, std::vector<int64_t>{channels, channels, 3, 3});
+  const auto weights = std::make_shared<const Tensor>(DType::kF32, std::vector<int64_t>{filters, channels, 3, 3});
   const ValueId w = builder.add(ops.get("constant"), {}, {{"value", weights}});
   const std::vector<int64_t> ones{1, 1};
-  const Attrs attrs{{"strides", ones},    {"dilations", ones}, {"input_dilations", ones},
-                    {"pads_begin", ones}, {"pads_end", ones},  {"groups", int64_t{1}}};
+  const Attrs attrs{{"strides", std::vector<int64_t>{stride, stride}},
+                    {"dilations", ones},
+                    {"input_dilations", ones},
+                    {"pads_begin", ones},
+                    {"pads_end", ones},
+                    {"groups", int64_t{1}}};
   const ValueId y = builder.add(ops.get("conv"), {graph.inputs[0], w}, attrs);
-  graph.value(y).type.layout = image.layout;
+  graph.value(y).type.layout = Layout::blocked(4, 1, 16);
   graph.outputs = {y};
   std::vector<size_t> kept;
   return lower_node(graph, graph.nodes().back(), kept);
+}
+
+TEST(RegisterTile, FirstLayersAskForTheRowsBelow) {
+  // Rows of 14 places of stride 2 are 112 bytes of the image: two lines, of nine rows of three channels.
+  const TensorProgram first = convolution(3, Layout(), 224, 16, 2);
+  const auto asked = [](const LoopProgram& program) {
+    int64_t lines = 0;
+    walk(
+        program.body,
+        [&](const Stmt& s) { lines += s->kind == StmtKind::kFor && s->buffer == program.params[0] ? 1 : 0; }, nullptr);
+    return lines;
+  };
+  EXPECT_EQ(asked(scheduled_at(first, "register_tile{vectors=1,rows=14}").program) % 2, 0);
+  EXPECT_GT(asked(scheduled_at(first, "register_tile{vectors=1,rows=14}").program), 0);
+  EXPECT_EQ(asked(scheduled_at(first, "register_tile{vectors=1,rows=14,prefetch=0}").program), 0);
+  // Other layers read what the layer before them has just written.
+  EXPECT_EQ(asked(scheduled_at(convolution(32, Layout::blocked(4, 1, 16), 224, 16, 2), "register_tile").program), 0);
 }
 
 TEST(Winograd, ThreadsReadTheWeightsOnceWhereTheyAreMany) {
@@ -368,7 +389,8 @@ TEST(Winograd, ThreadsReadTheWeightsOnceWhereTheyAreMany) {
     const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
                                              [](const ScheduleRule& one) { return one.name == "winograd"; });
     Knobs knobs;
-    const auto answer = rule.apply(convolution(channels, size), target, knobs);
+    const TensorProgram conv = convolution(channels, Layout::blocked(4, 1, 16), size, channels, 1);
+    const auto answer = rule.apply(conv, target, knobs);
     std::map<std::string, int64_t> chosen;
     if (std::holds_alternative<ScheduledKernel>(answer))
       for (const Knob& knob : knobs.seen()) chosen[knob.name] = knob.preferred;

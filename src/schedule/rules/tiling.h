@@ -80,7 +80,7 @@ struct Tiling {
   std::vector<Expr> row_guards;
   std::vector<PackedParam> packed;
   std::vector<PackedOrder> orders;  // of packed
-  int64_t block_elements = 0;  // from block to block of the last packed operand
+  int64_t block_elements = 0;       // from block to block of the last packed operand
   std::vector<RowRun> runs;
   DotColumns dots;
   TileShape shape;
@@ -93,6 +93,8 @@ struct Tiling {
 };
 
 std::vector<BlockGroups> block_groups(const Tiling& t);
+// The load of an image that lies row by row in far memory, in a sum over few channels; null when there is none.
+Expr image_of(const Tiling& t);
 // Makes dot products of the columns behind the whole blocks where that takes less time.
 // REQUIRES: operands are packed, and nothing is decided that depends on the number of blocks.
 void choose_dot_columns(Tiling& t, Knobs& knobs);

@@ -6,12 +6,13 @@
 namespace tessera {
 namespace {
 
-// The weights of the next group of blocks come from far away, and are asked for while the tiles of this group run: each
-// step of the reduction asks for its share.
+constexpr int64_t kCacheLine = 64;  // bytes
+
+// What is asked for ahead of its use, while the steps of a tile's reduction run.
 struct Prefetch {
-  BufferPtr weights;
-  Expr first;         // element that a tile's first step asks for
-  int64_t share = 0;  // elements of a step, at most a cache line
+  BufferPtr buffer;
+  // The elements that one step asks for: of its number, and of the values of the reduction's loops.
+  std::function<std::vector<Expr>(const Expr& step, const VarMap& at)> elements;
 };
 
 // The number of the innermost loop of the reduction that is one; reduce.size() without any.
@@ -132,7 +133,17 @@ class TileEmitter {
     for (size_t i = 0; i < depth; ++i)
       if (!t_.reduce[i].expanded) step = step * Expr(t_.reduce[i].extent) + at.at(t_.reduce[i].var.get());
     step = step * Expr(iterations(t_.reduce[depth], t_)) + var;
-    return tessera::prefetching(loop, prefetch_->weights, {prefetch_->first + step * Expr(prefetch_->share)});
+    VarMap inner = at;
+    inner[t_.reduce[depth].var.get()] =
+        t_.unroll > 1 && depth + 1 == t_.reduce.size() ? var * Expr(t_.unroll) : Expr(var);
+    // A loop that runs once carries each further prefetch of a step.
+    const std::vector<Expr> elements = prefetch_->elements(step, inner);
+    Stmt body = loop->stmts[0];
+    for (size_t i = 1; i < elements.size(); ++i)
+      body =
+          tessera::prefetching(for_loop(make_var("u"), 0, 1, ForKind::kSerial, body), prefetch_->buffer, {elements[i]});
+    return tessera::prefetching(for_loop(var, loop->begin, loop->extent, loop->for_kind, body), prefetch_->buffer,
+                                {elements[0]});
   }
 
   // Puts the conditions whose last loop is number `depth` around `body`.
@@ -214,12 +225,12 @@ void block_loops(const Tiling& t, std::vector<OutputLoop>& loops, size_t group_a
   loops = std::move(result);
 }
 
-// What a tile prefetches that is number `place` of the `places` of one group of blocks. None where there are so many
-// places that waiting for the weights of one group takes no time, and where a reduction's length is known at run time
-// only.
-std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, int64_t vectors, const Expr& place,
+// The weights of the next group of blocks come from far away, and are asked for while the tiles of this group run: each
+// step of the reduction asks for its share, at most a cache line. `place` is the tile's number among the `places` of
+// one group. None where there are so many places that waiting for the weights of one group takes no time, and where a
+// reduction's length is known at run time only.
+std::optional<Prefetch> weights_ahead(const Tiling& t, const Expr& first_block, int64_t vectors, const Expr& place,
                                       int64_t places) {
-  constexpr int64_t kCacheLine = 64;
   if (!t.prefetch || t.packed.size() != 1 || last_loop(t) == t.reduce.size() || places < 2) return std::nullopt;
   int64_t steps = 1;
   for (const ReduceLoop& loop : t.reduce) {
@@ -234,14 +245,65 @@ std::optional<Prefetch> plan_prefetch(const Tiling& t, const Expr& first_block, 
   // Nothing follows the last group.
   if (const auto at = as_int(first_block); at && *at + vectors >= blocks) return std::nullopt;
   const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
-  Prefetch prefetch;
-  prefetch.weights = weights;
-  prefetch.share = std::min((group + places * steps - 1) / (places * steps), line);
-  prefetch.first = (first_block + Expr(vectors)) * Expr(block) + place * Expr(steps * prefetch.share);
-  return prefetch;
+  const int64_t share = std::min((group + places * steps - 1) / (places * steps), line);
+  const Expr first = (first_block + Expr(vectors)) * Expr(block) + place * Expr(steps * share);
+  return Prefetch{weights,
+                  [=](const Expr& step, const VarMap&) { return std::vector<Expr>{first + step * Expr(share)}; }};
+}
+
+// The rows of the image that the tile below reads: a network's first layer, whose image nobody has read before it.
+std::optional<Prefetch> image_ahead(const Tiling& t, const VarMap& outer, const Expr& first_row, int64_t rows) {
+  if (!t.prefetch || t.others.empty() || last_loop(t) == t.reduce.size()) return std::nullopt;
+  const Expr image = image_of(t);
+  if (!image) return std::nullopt;
+  VarMap below = outer;
+  for (const ReduceLoop& loop : t.reduce)
+    if (loop.expanded) below[loop.var.get()] = loop.extent / 2;
+  const Var& down = t.others.back().var;
+  below[down.get()] = outer.at(down.get()) + Expr(1);
+  // A place in each line of memory from the first to the last of the tile's rows.
+  const int64_t step = linear_coefficient(image->operands[0], t.row->var, t.kernel.bounds).value_or(1);
+  const int64_t line = kCacheLine * 8 / dtype_bits(image->buffer->dtype);
+  const int64_t lines = std::max<int64_t>(1, rows * std::abs(step) / line);
+  return Prefetch{image->buffer, [=](const Expr&, const VarMap& at) {
+                    VarMap all = below;
+                    for (const ReduceLoop& loop : t.reduce)
+                      if (!loop.expanded) all[loop.var.get()] = at.at(loop.var.get());
+                    std::vector<Expr> places;
+                    for (int64_t i = 0; i < lines; ++i) {
+                      all[t.row->var.get()] = first_row + Expr((2 * i + 1) * rows / (2 * lines));
+                      places.push_back(substitute(image->operands[0], all));
+                    }
+                    return places;
+                  }};
 }
 
 }  // namespace
+
+Expr image_of(const Tiling& t) {
+  constexpr int64_t kFarBytes = 128 << 10, kMostSteps = 32;
+  if (!t.blocked || t.row == std::nullopt || t.others.empty()) return {};
+  int64_t steps = 1;
+  for (const ReduceLoop& loop : t.reduce) {
+    if (loop.dynamic_extent) return {};
+    steps *= loop.extent;
+  }
+  if (steps > kMostSteps) return {};
+  Expr image;
+  bool other = false;
+  walk(t.update, [&](const Expr& node) {
+    if (node->kind != ExprKind::kLoad) return;
+    const auto& params = t.kernel.params;
+    const auto p = static_cast<size_t>(std::find(params.begin(), params.end(), node->buffer) - params.begin());
+    if (p + 1 >= params.size() || t.kernel.is_constant[p]) return;
+    if (image && !image.same_node(node)) other = true;
+    image = node;
+    other |= t.kernel.param_block[p] != 1 || uses_var(node, t.vector.var) || uses_var(node, t.block.var);
+  });
+  if (!image || other || !uses_var(image, t.others.back().var)) return {};
+  const auto size = as_int(image->buffer->shape[0]);
+  return size && dtype_bytes(image->buffer->dtype, *size) >= kFarBytes ? image : Expr();
+}
 
 std::vector<BlockGroups> block_groups(const Tiling& t) {
   std::vector<BlockGroups> groups;
@@ -302,8 +364,8 @@ Stmt emit_tiling_loops(const Tiling& t) {
       for (size_t r = t.runs.size(); r-- > 0;) {
         const RowRun& run = t.runs[r];
         const Expr first_row = run.num_tiles == 1 ? Expr(run.first_tile * t.shape.rows) : w * Expr(t.shape.rows);
-        const auto prefetch =
-            blocks.empty() ? plan_prefetch(t, first_block, group.vectors, place, places) : std::nullopt;
+        auto prefetch = blocks.empty() ? weights_ahead(t, first_block, group.vectors, place, places) : std::nullopt;
+        if (!prefetch) prefetch = image_ahead(t, within, first_row, run.rows);
         const bool is_last = &group == &groups.back();
         Stmt tile = seq({});
         if (group.vectors > 0)
