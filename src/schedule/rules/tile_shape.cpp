@@ -12,9 +12,11 @@ constexpr double kLatency = 10;
 
 // Predicted time of one step of a tile, in multiply-add issue slots: the products, but no less than the latency of
 // the chains; loads run beside them and cost where they are many; and loop overhead.
-double step_cost(int64_t vectors, int64_t rows, int64_t registers) {
+double step_cost(const TileProblem& problem, int64_t vectors, int64_t rows) {
+  const int64_t registers = problem.registers_per_block;
   const auto products = static_cast<double>(vectors * registers * rows);
-  const auto loads = static_cast<double>(rows + vectors * registers);
+  const auto loads =
+      static_cast<double>((problem.is_depthwise ? vectors * registers * rows : rows) + vectors * registers);
   return std::max({products, kLatency, loads * 1.0}) + 0.15 * loads + 0.5;
 }
 
@@ -41,7 +43,7 @@ double tile_cost(const TileProblem& problem, int64_t vectors, int64_t rows) {
   // Start, epilogue and stores of a tile.
   const int64_t u = problem.registers_per_block;
   const double finish = 8 + 4.0 * static_cast<double>(vectors * rows * u);
-  const double step = step_cost(vectors, rows, u) + stream_cost(problem, vectors) + conflict_cost(problem, rows);
+  const double step = step_cost(problem, vectors, rows) + stream_cost(problem, vectors) + conflict_cost(problem, rows);
   return static_cast<double>(problem.steps) * step + finish;
 }
 

@@ -18,6 +18,9 @@ struct TileProblem {
   // them again; 0 where they are not known to be read in that order.
   int64_t block_bytes = 0, cache_bytes = 0;
   int64_t row_bytes = 0;  // from one row's operand to the next row's
+  // Each row and vector has an operand of its own (depthwise convolutions, pooling) instead of one that all vectors
+  // share.
+  bool is_depthwise = false;
 };
 
 struct TileShape {
