@@ -22,12 +22,12 @@ struct Decision {
   std::string why_rows;  // why the result stays row-major, when it does; may be empty
 };
 
-// Of f32; where the machine has tiles for products of bytes, also of bytes and their sums.
+// Of f32; where the machine multiplies bytes, also of bytes and their sums.
 bool is_image(const TensorType& type, const PassContext& ctx) {
   if (type.rank() != 4) return false;
   if (type.dtype == DType::kF32) return true;
   const bool small = type.dtype == DType::kI8 || type.dtype == DType::kU8 || type.dtype == DType::kI32;
-  return small && best_tile_intrinsic(ctx.target, DType::kU8, DType::kI8);
+  return small && multiplies_bytes(ctx.target);
 }
 
 class LayoutAssigner {

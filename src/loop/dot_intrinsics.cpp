@@ -13,7 +13,8 @@ std::shared_ptr<const LoopProgram> parsed(const std::string& text) {
 }
 
 // c[l] += a[0] * b[l, 0] + ... + a[depth - 1] * b[l, depth - 1]
-std::shared_ptr<const LoopProgram> dot(const char* a, const char* b, const char* c, int lanes, int depth) {
+std::shared_ptr<const LoopProgram> dot(std::string_view a, std::string_view b, std::string_view c, int lanes,
+                                       int depth) {
   return parsed(fmt::format(
       "kernel @dot(a: {0}[{4}], b: {1}[{3},{4}]) -> (c: {2}[{3}]) {{ vectorized for l in 0..{3} {{ for q in 0..{4} {{ "
       "c[l] = (c[l] + (cast:{2}(a[q]) * cast:{2}(b[l, q]))) }} }} }}",
@@ -37,7 +38,7 @@ std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> ta
     entry.depth = 2;
   }
   const auto add = [&](const char* name, const char* emitter, int lanes, int depth, std::vector<std::string> features,
-                       const char* doc, std::shared_ptr<const LoopProgram> pattern) {
+                       const char* doc, std::shared_ptr<const LoopProgram> pattern) -> TensorIntrinsic& {
     TensorIntrinsic entry;
     entry.name = name;
     entry.emitter = emitter;
@@ -47,24 +48,31 @@ std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> ta
     entry.features = std::move(features);
     entry.doc = doc;
     entry.pattern = std::move(pattern);
-    table.push_back(std::move(entry));
+    return table.emplace_back(std::move(entry));
   };
-  const auto add_dot = [&](const char* name, const char* emitter, const char* a, const char* b, int lanes, int depth,
+  const auto add_dot = [&](const char* name, const char* emitter, DType a, DType b, int lanes, int depth,
                            std::vector<std::string> features, const char* doc) {
-    add(name, emitter, lanes, depth, std::move(features), doc, dot(a, b, "i32", lanes, depth));
+    TensorIntrinsic& entry = add(name, emitter, lanes, depth, std::move(features), doc,
+                                 dot(dtype_name(a), dtype_name(b), "i32", lanes, depth));
+    entry.factors = a;
+    entry.second_factors = b;
   };
   const auto add_bits = [&](const char* name, int lanes, std::vector<std::string> features, const char* doc) {
     add(name, "common_bits", lanes, 1, std::move(features), doc, common_bits(lanes));
   };
-  add_dot("x86.avx512.dot.u8i8", "quads_u8i8", "u8", "i8", 16, 4, {"avx512vnni"}, "zmm sums of four products (VNNI)");
-  add_dot("x86.avx512vl.dot.u8i8", "quads_u8i8", "u8", "i8", 8, 4, {"avx512vnni", "avx512vl"},
+  add_dot("x86.avx512.dot.u8i8", "quads_u8i8", DType::kU8, DType::kI8, 16, 4, {"avx512vnni"},
+          "zmm sums of four products (VNNI)");
+  add_dot("x86.avx512vl.dot.u8i8", "quads_u8i8", DType::kU8, DType::kI8, 8, 4, {"avx512vnni", "avx512vl"},
           "ymm sums of four products (VNNI)");
-  add_dot("x86.avx.dot.u8i8", "quads_u8i8", "u8", "i8", 8, 4, {"avxvnni"}, "ymm sums of four products (AVX-VNNI)");
-  add_dot("x86.avx512.dot.i16", "pairs_i16", "i16", "i16", 16, 2, {"avx512bw"}, "zmm sums of two products");
-  add_dot("x86.avx2.dot.i16", "pairs_i16", "i16", "i16", 8, 2, {"avx2"}, "ymm sums of two products");
-  add_dot("x86.sse.dot.i16", "pairs_i16", "i16", "i16", 4, 2, {}, "xmm sums of two products");
-  add_dot("aarch64.neon.dot.i8", "quads_neon", "i8", "i8", 4, 4, {"dotprod"}, "128-bit sums of four products");
-  add_dot("aarch64.neon.dot.u8", "quads_neon", "u8", "u8", 4, 4, {"dotprod"}, "128-bit sums of four products");
+  add_dot("x86.avx.dot.u8i8", "quads_u8i8", DType::kU8, DType::kI8, 8, 4, {"avxvnni"},
+          "ymm sums of four products (AVX-VNNI)");
+  add_dot("x86.avx512.dot.i16", "pairs_i16", DType::kI16, DType::kI16, 16, 2, {"avx512bw"}, "zmm sums of two products");
+  add_dot("x86.avx2.dot.i16", "pairs_i16", DType::kI16, DType::kI16, 8, 2, {"avx2"}, "ymm sums of two products");
+  add_dot("x86.sse.dot.i16", "pairs_i16", DType::kI16, DType::kI16, 4, 2, {}, "xmm sums of two products");
+  add_dot("aarch64.neon.dot.i8", "quads_neon", DType::kI8, DType::kI8, 4, 4, {"dotprod"},
+          "128-bit sums of four products");
+  add_dot("aarch64.neon.dot.u8", "quads_neon", DType::kU8, DType::kU8, 4, 4, {"dotprod"},
+          "128-bit sums of four products");
   add_bits("x86.avx512.dot.bits", 16, {"avx512vpopcntdq"}, "zmm and, count of bits, add: bit-serial products");
   add_bits("x86.avx2.dot.bits", 8, {"avx2"}, "ymm and, count of bits by a table in a register, add");
   add_bits("x86.sse.dot.bits", 4, {}, "xmm and, count of bits, add");

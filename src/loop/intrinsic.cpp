@@ -422,6 +422,10 @@ std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) 
   return match_pattern(intrinsic, body);
 }
 
+bool is_byte_dot(const TensorIntrinsic& intrinsic) {
+  return intrinsic.emitter == "quads_u8i8" || intrinsic.emitter == "quads_neon";
+}
+
 bool has_intrinsic(const Target& target, const TensorIntrinsic& intrinsic) {
   return same_architecture(intrinsic, target) &&
          std::all_of(intrinsic.features.begin(), intrinsic.features.end(),
@@ -476,6 +480,21 @@ const TensorIntrinsic* best_tile_intrinsic(const Target& target, DType first, DT
         has_intrinsic(target, intrinsic))
       return &intrinsic;
   return nullptr;
+}
+
+const TensorIntrinsic* byte_dot_intrinsic(const Target& target, DType first, DType second) {
+  for (const TensorIntrinsic& intrinsic : table())
+    if (is_byte_dot(intrinsic) && intrinsic.factors == first && intrinsic.second_factors == second &&
+        intrinsic.lanes == target.f32_lanes() && has_intrinsic(target, intrinsic))
+      return &intrinsic;
+  return nullptr;
+}
+
+bool multiplies_bytes(const Target& target) {
+  const auto either = [&](DType first) {
+    return best_tile_intrinsic(target, first, DType::kI8) || byte_dot_intrinsic(target, first, DType::kI8);
+  };
+  return either(DType::kU8) || either(DType::kI8);
 }
 
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype) {

@@ -23,7 +23,7 @@ struct TensorIntrinsic {
   // Limits of the register tile: vectors of accumulators + vectors of B + one broadcast must fit.
   int registers = 32;
   std::string doc;
-  DType factors = DType::kF32;  // outer_dot, tile_dot: of what is multiplied
+  DType factors = DType::kF32;  // of dot products: of what is multiplied, or of the first factor
 
   // Products that one lane sums up, which lie together in memory: what a schedule packs by (1: none).
   int depth = 1;
@@ -39,7 +39,7 @@ struct TensorIntrinsic {
   // Of a declared one that has a table entry's emitter: that entry's name.
   std::string like = {};
   bool always = false;  // of one that is a call: even where it is not measured faster than our own kernel
-  DType second_factors = DType::kF32;  // tile_dot: of the second factor
+  DType second_factors = DType::kF32;  // of dot products of integers: of the second factor
 };
 
 // The pattern shared by the multiply-add tiles ("outer_fma"):
@@ -96,6 +96,9 @@ inline constexpr int64_t kTileSide = 16;
 // unrolled loops as the pattern does not have. `around` receives those loops, outermost first.
 Stmt intrinsic_nest(const TensorIntrinsic& intrinsic, const Stmt& body, std::vector<Stmt>& around);
 
+// Whether it sums up products of bytes in the lanes of a vector.
+bool is_byte_dot(const TensorIntrinsic& intrinsic);
+
 // Whether code for the target may use it: the same architecture, and all features.
 bool has_intrinsic(const Target& target, const TensorIntrinsic& intrinsic);
 
@@ -112,6 +115,11 @@ const TensorIntrinsic* best_dot_intrinsic(const Target& target, DType factors);
 // has none.
 const TensorIntrinsic* best_tile_intrinsic(const Target& target, DType first = DType::kBF16,
                                            DType second = DType::kBF16);
+// The dot product of groups of bytes of these types, sums of i32 in vectors of the target's width, whose first factor
+// all lanes share; null when the target has none.
+const TensorIntrinsic* byte_dot_intrinsic(const Target& target, DType first, DType second);
+// Whether the target multiplies bytes, in tiles or in vectors.
+bool multiplies_bytes(const Target& target);
 // The widest square tile that the target can turn in registers; null when it has none.
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype);
 

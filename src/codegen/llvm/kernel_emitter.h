@@ -186,7 +186,7 @@ class KernelEmitter {
   // ---- register tiles (kernel_tile.cpp)
   bool emit_tensorized(const Stmt& s);
   bool emit_tile(const Stmt& body);
-  bool emit_dot(const Stmt& body);
+  bool emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body);
   bool emit_transpose(const Stmt& body);
   bool emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body);
   TileOps& tiles(const TensorIntrinsic& intrinsic);
@@ -195,7 +195,7 @@ class KernelEmitter {
   bool emit_products(const TensorIntrinsic& intrinsic, const Stmt& nest);
   bool emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest);
   Value* region_pointer(const PatternRegion& region);
-  Value* sum_of_products(const TensorIntrinsic& intrinsic, const PatternMatch& match, Value* acc, Value* a, Value* b);
+  Value* sum_of_products(const TensorIntrinsic& intrinsic, Value* acc, Value* a, Value* b);
 
   llvm::Module& module_;
   llvm::LLVMContext& context_;

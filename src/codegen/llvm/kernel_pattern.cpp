@@ -120,7 +120,7 @@ bool KernelEmitter::emit_products(const TensorIntrinsic& intrinsic, const Stmt& 
     store_memory(place, dtype, index, stored);
     return nullptr;
   };
-  access(sum_of_products(known, match, ops_.splat(access(nullptr), known.lanes), row, column));
+  access(sum_of_products(known, ops_.splat(access(nullptr), known.lanes), row, column));
   vec_.reset();
   replaced_.erase(lane_var.get());
   for (size_t i = 1; i < match.loops.size(); ++i) replaced_.erase(match.loops[i]->var.get());
@@ -128,10 +128,8 @@ bool KernelEmitter::emit_products(const TensorIntrinsic& intrinsic, const Stmt& 
 }
 
 // `a` and `b` as one integer in each lane.
-Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, const PatternMatch& match, Value* acc, Value* a,
-                                      Value* b) {
+Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, Value* acc, Value* a, Value* b) {
   namespace ids = llvm::Intrinsic;
-  const auto bits = static_cast<unsigned>(dtype_bits(match.regions[0].buffer->dtype));
   const unsigned vector_bits = static_cast<unsigned>(intrinsic.lanes) * 32;
   const auto parts = [&](llvm::Type* element, Value* v) {
     return b_.CreateBitCast(v, llvm::FixedVectorType::get(element, vector_bits / element->getScalarSizeInBits()));
@@ -154,8 +152,8 @@ Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, const Pa
         by_width(ids::x86_avx512bf16_dpbf16ps_128, ids::x86_avx512bf16_dpbf16ps_256, ids::x86_avx512bf16_dpbf16ps_512);
     return b_.CreateIntrinsic(id, {}, {acc, parts(b_.getBFloatTy(), a), parts(b_.getBFloatTy(), b)});
   }
-  check(intrinsic.emitter == "quads_neon" && bits == 8, where("no code for the intrinsic " + intrinsic.name));
-  const bool is_signed = is_signed_int(match.regions[0].buffer->dtype);
+  check(intrinsic.emitter == "quads_neon", where("no code for the intrinsic " + intrinsic.name));
+  const bool is_signed = is_signed_int(intrinsic.factors);
   llvm::Type* bytes = llvm::FixedVectorType::get(b_.getInt8Ty(), vector_bits / 8);
   return b_.CreateIntrinsic(is_signed ? ids::aarch64_neon_sdot : ids::aarch64_neon_udot, {acc->getType(), bytes},
                             {acc, parts(b_.getInt8Ty(), a), parts(b_.getInt8Ty(), b)});

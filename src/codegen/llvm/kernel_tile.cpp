@@ -1,7 +1,7 @@
 // The multiply-add tile of loop/intrinsic.h ("outer_fma"): acc[v, p, l] += a(v, p, l) * b(v, p, l). What the factors
 // share is loaded once; the order keeps accumulators + vectors of one factor + one broadcast in registers. The same for
-// pairs of products ("outer_dot"). And the tile
-// that is moved and turned ("transpose"): vectors along one side are loaded, exchanged, and stored along the other.
+// pairs of products ("outer_dot") and groups of four products of bytes. And the tile that is moved and turned
+// ("transpose"): vectors along one side are loaded, exchanged, and stored along the other.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <array>
@@ -47,6 +47,32 @@ std::optional<Tile> match_tile(const Stmt& body, int products = 1) {
     if (!structurally_equal(acc->operands[i], tile.store->indices[i])) return std::nullopt;
   tile.a = value->operands[0];
   tile.b = value->operands[1];
+  return tile;
+}
+
+// acc[v, p, l] = acc[v, p, l] + cast(a) * cast(b) in a loop over the places of a group, and a tile of sums in registers
+// around it.
+std::optional<Tile> match_byte_tile(const TensorIntrinsic& intrinsic, const Stmt& body, Var& place_in_group) {
+  Tile tile;
+  Stmt s = body;
+  for (Stmt* level : {&tile.v, &tile.p, &tile.l}) {
+    if (!is_loop(s, level == &tile.l ? ForKind::kVectorized : ForKind::kUnrolled)) return std::nullopt;
+    *level = s;
+    s = s->stmts[0];
+  }
+  if (s->kind != StmtKind::kFor || as_int(s->begin) != 0 || as_int(tile.v->begin) != 0 || as_int(tile.l->begin) != 0 ||
+      !match_intrinsic(intrinsic, body).empty())
+    return std::nullopt;
+  place_in_group = s->var;
+  tile.store = s->stmts[0];
+  if (tile.store->buffer->scope != MemoryScope::kRegister) return std::nullopt;
+  // The pattern's operands may stand in either order.
+  const std::vector<Expr>& sum = tile.store->value->operands;
+  const Expr& product = sum[0]->kind == ExprKind::kBinary ? sum[0] : sum[1];
+  if (product->kind != ExprKind::kBinary || product->binary != BinaryOp::kMul) return std::nullopt;
+  tile.a = product->operands[0];
+  tile.b = product->operands[1];
+  if (uses_var(tile.a, tile.l->var)) std::swap(tile.a, tile.b);
   return tile;
 }
 
@@ -127,10 +153,12 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
   return true;
 }
 
-// acc[v, p] += a(p) * b(v) with a pair of 16-bit floats in each 32 bits: the pair of a is broadcast from memory.
-bool KernelEmitter::emit_dot(const Stmt& body) {
-  if (vec_) return false;
-  const auto tile = match_tile(body, 2);
+// acc[v, p] += a(p) * b(v) with a pair of 16-bit floats or four bytes in each 32 bits: those of a are broadcast from
+// memory.
+bool KernelEmitter::emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  if (vec_ || !has_intrinsic(target_, intrinsic)) return false;
+  Var place_in_group;
+  const auto tile = is_byte_dot(intrinsic) ? match_byte_tile(intrinsic, body, place_in_group) : match_tile(body, 2);
   if (!tile) return false;
   const Expr &a = tile->a->operands[0], &b = tile->b->operands[0];
   const auto lanes = static_cast<int>(*as_int(tile->l->extent));
@@ -147,19 +175,19 @@ bool KernelEmitter::emit_dot(const Stmt& body) {
   const auto load_at = [&](const Place& from, const Expr& e, llvm::Type* type) -> Value* {
     keep_.push_back(e);
     const Resolved index = resolve_index(e.get(), e, *e->buffer, e->operands);
-    return mark(b_.CreateAlignedLoad(type, element_pointer(from, e->dtype, index), llvm::Align(2)), from);
+    const llvm::Align align(static_cast<uint64_t>(dtype_bits(e->dtype) / 8));
+    return mark(b_.CreateAlignedLoad(type, element_pointer(from, e->dtype, index), align), from);
   };
-  llvm::Type* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), static_cast<unsigned>(2 * lanes));
+  llvm::Type* groups = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(lanes));
   Factor rows(a, *tile), columns(b, *tile);
   // Both at lane 0.
   const auto factors_at = [&](int64_t v, int64_t p) {
     replace(tile->v->var, v);
     replace(tile->p->var, p);
     replace(tile->l->var, 0);
-    Value* column = columns.once(v, p, 0, [&] { return load_at(b_place->second, b, pairs); });
-    Value* row = rows.once(v, p, 0, [&] {
-      return b_.CreateBitCast(ops_.splat(load_at(a_place->second, a, b_.getInt32Ty()), lanes), pairs);
-    });
+    if (place_in_group) replace(place_in_group, 0);
+    Value* column = columns.once(v, p, 0, [&] { return load_at(b_place->second, b, groups); });
+    Value* row = rows.once(v, p, 0, [&] { return ops_.splat(load_at(a_place->second, a, b_.getInt32Ty()), lanes); });
     return std::pair(column, row);
   };
   // The columns first: they stay in registers over all rows.
@@ -172,11 +200,11 @@ bool KernelEmitter::emit_dot(const Stmt& body) {
         const StmtNode& store = *tile->store.get();
         const Resolved index = resolve_index(&store, {}, *store.buffer, store.indices);
         Value* acc = ops_.splat(access_cell(place->second, dtype, index, nullptr, store.buffer->name), lanes);
-        Value* sum = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {}, {acc, column, row});
-        access_cell(place->second, dtype, index, sum, store.buffer->name);
+        access_cell(place->second, dtype, index, sum_of_products(intrinsic, acc, row, column), store.buffer->name);
       });
     }
   }
+  if (place_in_group) replaced_.erase(place_in_group.get());
   for (const Stmt& loop : {tile->v, tile->p, tile->l}) replaced_.erase(loop->var.get());
   return true;
 }
@@ -186,9 +214,10 @@ bool KernelEmitter::emit_tensorized(const Stmt& s) {
   const Stmt& body = s->stmts[0];
   if (emitter == "block") return false;
   if (emitter == "tile_dot") return emit_tile_dot(*s->intrinsic, body);
+  if (is_byte_dot(*s->intrinsic) && emit_dot(*s->intrinsic, body)) return true;
   if (s->intrinsic->pattern && emit_pattern(s)) return true;
   if (emitter == "transpose") return emit_transpose(body);
-  if (emitter == "outer_dot") return emit_dot(body);
+  if (emitter == "outer_dot") return emit_dot(*s->intrinsic, body);
   return emitter == "outer_fma" && emit_tile(body);
 }
 

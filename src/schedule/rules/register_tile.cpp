@@ -157,51 +157,69 @@ std::string choose_reduce_loops(Tiling& t, Knobs& knobs, const std::string& suff
   return "";
 }
 
-// The 16-bit float of which both factors of a product are conversions.
-std::optional<DType> narrow_factors(const Expr& e) {
-  if (e->kind != ExprKind::kBinary || e->binary != BinaryOp::kMul || e->dtype != DType::kF32) return std::nullopt;
-  for (const Expr& factor : e->operands)
-    if (factor->kind != ExprKind::kCast || factor->operands[0]->kind != ExprKind::kLoad ||
-        factor->operands[0].dtype() != e->operands[0]->operands[0].dtype())
-      return std::nullopt;
-  return e->operands[0]->operands[0].dtype();
+// Whether `e` is a product of conversions of loads.
+bool multiplies_narrow(const Expr& e) {
+  return e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul &&
+         std::all_of(e->operands.begin(), e->operands.end(), [](const Expr& factor) {
+           return factor->kind == ExprKind::kCast && factor->operands[0]->kind == ExprKind::kLoad;
+         });
 }
 
-// Products of 16-bit floats are summed in pairs where the machine has an instruction for it: neighbours along a reduced
-// loop, which becomes the last, that lie side by side in the operand without the vector axis; the other one is stored
-// in pairs.
-void choose_pairs(Tiling& t) {
+// The instruction for sums of f32 of products of pairs of 16-bit floats, or of i32 of groups of bytes.
+const TensorIntrinsic* dot_intrinsic(const Target& target, DType sums, DType row, DType stored) {
+  if (sums == DType::kI32) return byte_dot_intrinsic(target, row, stored);
+  return sums == DType::kF32 && row == stored ? best_dot_intrinsic(target, row) : nullptr;
+}
+
+// Products of 16-bit floats are summed in pairs and those of bytes in groups of four where the machine has an
+// instruction for it: neighbours along a reduced loop, which becomes the last, that lie side by side in the operand
+// without the vector axis; the other one is stored in such groups. The places between the end of an axis and the end of
+// its last block take part in sums of integers: what lies there, whatever it is, is multiplied by zeros.
+void choose_groups(Tiling& t) {
   FlatKernel& k = t.kernel;
-  const auto factors = narrow_factors(t.update);
-  const TensorIntrinsic* dot = factors ? best_dot_intrinsic(*t.target, *factors) : nullptr;
-  if (!dot || t.width != dot->lanes || k.combiner != Combiner::kSum || t.reduce.empty()) return;
+  if (!multiplies_narrow(t.update) || k.combiner != Combiner::kSum || t.reduce.empty()) return;
   const auto coefficient = [&](size_t factor, const Var& var) {
     return linear_coefficient(t.update->operands[factor]->operands[0]->operands[0], var, k.bounds);
   };
   const size_t row = coefficient(0, t.vector.var) == 0 ? 0 : 1;
   const BufferPtr& stored = t.update->operands[1 - row]->operands[0]->buffer;
+  const TensorIntrinsic* dot =
+      dot_intrinsic(*t.target, t.update.dtype(), t.update->operands[row]->operands[0].dtype(), stored->dtype);
+  if (!dot || t.width != dot->lanes) return;
+  const int64_t depth = dot->depth;
   for (size_t p = 0; p + 1 < k.params.size(); ++p)
     if (k.params[p] == stored && !k.is_constant[p]) return;
-  const auto has_pairs = [&](const ReduceLoop& loop) {
+  const bool to_the_end = dot->dtype == DType::kI32;
+  int64_t block = 1;  // in which places side by side are stored
+  for (size_t p = 0; p + 1 < k.params.size(); ++p)
+    if (k.params[p] == t.update->operands[row]->operands[0]->buffer) block = k.param_block[p];
+  const auto places = [&](const ReduceLoop& loop) {
+    const int64_t whole = (loop.extent + depth - 1) / depth * depth;
+    return to_the_end && whole <= block ? whole : loop.extent;
+  };
+  const auto has_groups = [&](const ReduceLoop& loop) {
     for (const auto* guards : {&t.guards, &t.row_guards})
       for (const Expr& guard : *guards)
         if (uses_var(guard, loop.var)) return false;
-    return loop.extent % 2 == 0 && !loop.dynamic_extent && !loop.expanded && coefficient(row, loop.var) == 1;
+    return places(loop) % depth == 0 && (!loop.dynamic_extent || to_the_end) && !loop.expanded &&
+           coefficient(row, loop.var) == 1;
   };
-  const auto found = std::find_if(t.reduce.rbegin(), t.reduce.rend(), has_pairs);
+  const auto found = std::find_if(t.reduce.rbegin(), t.reduce.rend(), has_groups);
   if (coefficient(row, t.vector.var) != 0 || found == t.reduce.rend()) return;
   std::rotate(found.base() - 1, found.base(), t.reduce.end());
   ReduceLoop& loop = t.reduce.back();
   // The first factor has no vector axis, as the intrinsic wants it.
   if (row == 1) t.update = t.update->operands[1] * t.update->operands[0];
-  const Var half = make_var(loop.var->name + "h");
-  t.pair = make_var("s");
-  k.bounds.set(half, 0, loop.extent / 2 - 1);
-  k.bounds.set(t.pair, 0, 1);
-  t.update = simplify(substitute(t.update, {{loop.var.get(), half * Expr(2) + t.pair}}), k.bounds);
-  loop.var = half;
-  loop.extent /= 2;
-  loop.multiplier *= 2;
+  const Var group = make_var(loop.var->name + "h");
+  t.place = make_var("s");
+  loop.extent = places(loop) / depth;
+  loop.dynamic_extent = {};
+  // A single group's variable stays in the addresses, too: packing goes by its coefficient.
+  k.bounds.set(group, 0, std::max<int64_t>(loop.extent, 2) - 1);
+  k.bounds.set(t.place, 0, depth - 1);
+  t.update = simplify(substitute(t.update, {{loop.var.get(), group * Expr(depth) + t.place}}), k.bounds);
+  loop.var = group;
+  loop.multiplier *= depth;
   t.dot = dot;
 }
 
@@ -210,11 +228,11 @@ void choose_pairs(Tiling& t) {
 int64_t blank_steps(const Tiling& t, DType dtype) {
   constexpr int64_t kSets = 4096;
   if (t.reduce.size() != 1 || t.block.extent == 1) return 0;
-  return dtype_bytes(dtype, t.reduce[0].extent * t.width * (t.dot ? 2 : 1)) % kSets == 0 ? 1 : 0;
+  return dtype_bytes(dtype, t.reduce[0].extent * t.width * t.depth()) % kSets == 0 ? 1 : 0;
 }
 
 // Constant operands that depend on the vector axis, but not on rows, are stored in the order
-// [others][block][reduce loops][lane], with pairs [others][block][reduce loops][lane][2].
+// [others][block][reduce loops][lane], with groups [others][block][reduce loops][lane][2 or 4].
 void pack_operands(Tiling& t) {
   FlatKernel& k = t.kernel;
   for (size_t p = 0; p + 1 < k.params.size(); ++p) {
@@ -274,7 +292,7 @@ void pack_operands(Tiling& t) {
       const ReduceLoop& loop = t.reduce.back();
       const int axis = pack_axis[static_cast<size_t>(loop.axis)];
       if (axis < 0) continue;
-      add(t.pair, 2, axis, loop.multiplier / 2);
+      add(t.place, t.depth(), axis, loop.multiplier / t.depth());
     }
     const auto offset = as_int(simplify(substitute(address, zero), k.bounds));
     if (!linear || !offset) continue;
@@ -321,7 +339,7 @@ void store_by_groups(Tiling& t) {
         part.dims.push_back(dim);
         address = address * Expr(dim.extent) + var;
       };
-      // The lane is the last dimension, but for pairs.
+      // The lane is the last dimension, but for groups.
       const size_t lane = whole.dims.size() - (t.dot ? 2 : 1);
       for (size_t d = 0; d < whole.dims.size(); ++d) {
         if (d == lane) add(t.member, {group.vectors, 0, t.width});
@@ -344,7 +362,7 @@ std::string check_operands(Tiling& t) {
   FlatKernel& k = t.kernel;
   if (!all_loads(t.update, [&](const Expr& node) {
         const auto c = linear_coefficient(node->operands[0], t.vector.var, k.bounds);
-        return c == 0 || c == (t.dot ? 2 : 1);
+        return c == 0 || c == t.depth();
       }))
     return "an operand is not contiguous along the output's innermost axis";
   // Lanes of padding are computed like the others, so what is read for them must be there.
@@ -461,7 +479,7 @@ std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
 }
 
 // Everything about `t.kernel` up to the tile shape; a reason when the rule does not take it.
-std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::string& suffix) {
+std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::string& suffix) {
   std::string why;
   if (why = choose_axes(t, knobs, suffix); !why.empty()) return why;
   std::vector<Expr> conditions;
@@ -469,9 +487,9 @@ std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::str
   for (const Expr& condition : conditions)
     (t.row && uses_var(condition, t.row->var) ? t.row_guards : t.guards).push_back(condition);
   if (why = choose_reduce_loops(t, knobs, suffix); !why.empty()) return why;
-  if (with_pairs) choose_pairs(t);
+  if (with_groups) choose_groups(t);
   if (knobs.choose_flag("pack" + suffix, true)) pack_operands(t);
-  if (t.dot && t.packed.empty()) return "the operand of pairs cannot be stored in pairs";
+  if (t.dot && t.packed.empty()) return "the weights cannot be stored in groups";
   if (why = check_operands(t); !why.empty()) return why;
   if (suffix.empty()) choose_dot_columns(t, knobs);
   join_partial_block(t);
@@ -487,7 +505,7 @@ std::string make_tiling(Tiling& t, bool with_pairs, Knobs& knobs, const std::str
   // Products that are added by another instruction need a place.
   problem.registers = t.target->vector_registers() - (t.target->has_fma() ? 0 : 1);
   if (!t.packed.empty()) {
-    problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width * (t.dot ? 2 : 1));
+    problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width * t.depth());
     problem.cache_bytes = t.target->l2_bytes;
   }
   if (t.row)

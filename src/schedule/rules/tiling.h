@@ -72,10 +72,11 @@ struct Tiling {
   // block's number in it. Empty where they are stored by blocks.
   std::vector<Expr> updates;
   Var group, member;
-  // With dot products of pairs: the intrinsic, and the variable (0, 1) of the place in a pair along the last of
-  // `reduce`, which steps from pair to pair.
+  // With dot products: the intrinsic, and the variable of the place in a pair or in a group of four along the last of
+  // `reduce`, which steps from group to group.
   const TensorIntrinsic* dot = nullptr;
-  Var pair;
+  Var place;
+  int64_t depth() const { return dot ? dot->depth : 1; }
   std::vector<Expr> guards;  // hoisted conditions without the row axis
   std::vector<Expr> row_guards;
   std::vector<PackedParam> packed;

@@ -162,13 +162,19 @@ class TileEmitter {
     if (begin == end) return seq({});
     const Expr& value = update_;
     const bool product = t_.kernel.combiner == Combiner::kSum && value->kind == ExprKind::kBinary &&
-                         value->binary == BinaryOp::kMul && is_float(value->dtype);
+                         value->binary == BinaryOp::kMul && (is_float(value->dtype) || t_.dot);
     const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, const VarMap& map) {
       const Expr old = load(acc_, index);
       const auto add_product = [&](const Expr& sum, VarMap values, int64_t place) {
-        values[t_.pair.get()] = place;
+        values[t_.place.get()] = place;
         return fma(substitute(value->operands[0], values), substitute(value->operands[1], values), sum);
       };
+      if (t_.dot && t_.dot->dtype == DType::kI32) {
+        const Var place = make_var("q");
+        VarMap values = map;
+        values[t_.place.get()] = place;
+        return for_loop(place, 0, t_.depth(), ForKind::kSerial, store(acc_, index, old + substitute(value, values)));
+      }
       if (t_.dot) return store(acc_, index, add_product(add_product(old, map, 0), map, 1));
       if (product)
         return store(acc_, index, fma(substitute(value->operands[0], map), substitute(value->operands[1], map), old));

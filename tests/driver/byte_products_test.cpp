@@ -1,0 +1,133 @@
+// Products and convolutions of bytes in vectors: beside the interpreter, bit for bit, for every kind of processor.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <iostream>
+#include <random>
+
+#include "amx/quantized_graph.h"
+#include "codegen/llvm/target.h"
+#include "driver/compile.h"
+#include "driver/model.h"
+#include "driver/native_model.h"
+#include "interp/graph_interp.h"
+#include "loop/printer.h"
+
+namespace tessera {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using Random = std::mt19937_64;
+
+// And the dot products that they have.
+constexpr std::array<std::pair<const char*, const char*>, 5> kTargets = {
+    {{"x86-64-v2", ""},
+     {"x86-64-v3", ""},
+     {"x86-64-v3,+avxvnni", "x86.avx.dot.u8i8"},
+     {"x86-64-v4", ""},
+     {"x86-64-v4,+avx512vnni", "x86.avx512.dot.u8i8"}}};
+
+void expect_same(const Graph& graph, const Tensor& x, const std::string& what, bool in_groups) {
+  const std::vector<Tensor> wanted = GraphInterpreter().evaluate(graph, {x});
+  for (const auto& [target, dot] : kTargets) {
+    if (!runs_here(parse_target(target))) {
+      std::cout << "not run, for want of the processor: " << target << "\n";
+      continue;
+    }
+    DriverOptions options;
+    options.compile.target = target;
+    options.compile.num_threads = 1;
+    options.runner.verify_each = true;
+    PassRunner runner(options.runner);
+    const Compiled compiled = compile_graph(graph, options, runner);
+    const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "bytes", 1);
+    model->bind({x});
+    model->run();
+    const std::vector<Tensor> ours = model->results();
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      int64_t differences = 0;
+      for (int64_t e = 0; e < wanted[i].num_elements(); ++e)
+        differences += wanted[i].get_double(e) != ours[i].get_double(e);
+      EXPECT_EQ(differences, 0) << what << " result " << i << " " << target;
+    }
+    bool found = false;
+    for (const Kernel& kernel : compiled.program.kernels)
+      found |= *dot != '\0' && print(kernel.program).find(dot) != std::string::npos;
+    EXPECT_EQ(found, in_groups && *dot != '\0') << what << " " << target;
+  }
+}
+
+constexpr std::array<Types, 4> kTypes = {
+    {{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}, {DType::kU8, DType::kU8}, {DType::kI8, DType::kU8}}};
+
+// u8 weights above 127 have no dot product on x86.
+bool has_dot(DType weights) { return weights == DType::kI8; }
+
+TEST(ByteProducts, Products) {
+  const std::vector<std::pair<Ints, int64_t>> shapes = {{{16, 16}, 32}, {{17, 65}, 47},      {{1, 96}, 96},
+                                                        {{3, 1}, 20},   {{2, 3, 9, 62}, 70}, {{5, 3001}, 17},
+                                                        {{70, 128}, 3}, {{64, 20}, 200}};
+  uint64_t seed = 1;
+  for (const auto& [dims, columns] : shapes)
+    for (const Types types : kTypes) {
+      Random random(++seed);
+      const int zero = types.x == DType::kU8 ? static_cast<int>(seed * 37 % 256) : static_cast<int>(seed % 9) - 4;
+      QuantizedGraph graph(dims, types.x, zero);
+      graph.product(random_bytes(types.w, {dims.back(), columns}, random));
+      const Graph done = graph.finish(seed % 3 == 0);
+      expect_same(done, random_bytes(types.x, dims, random),
+                  fmt::format("{} x {} columns, {} {}", fmt::join(dims, "x"), columns, dtype_name(types.x),
+                              dtype_name(types.w)),
+                  has_dot(types.w));
+    }
+}
+
+struct ConvCase {
+  int64_t channels, outputs, height, width, kernel, stride, pad, groups = 1, dilation = 1;
+  bool in_groups = true;
+};
+
+TEST(ByteProducts, Convolutions) {
+  const std::vector<ConvCase> cases = {{32, 64, 9, 11, 3, 1, 1},
+                                       {3, 32, 19, 18, 7, 2, 3},  // groups of columns, 7 become 8
+                                       {3, 16, 9, 12, 3, 2, 1},   // 3 become 4
+                                       {1, 5, 8, 8, 4, 1, 0},
+                                       {22, 40, 7, 7, 3, 1, 1},  // the last block of channels is not full
+                                       {9, 16, 5, 6, 1, 1, 0},
+                                       {16, 24, 8, 9, 3, 1, 2, 1, 2},          // dilated
+                                       {64, 64, 6, 6, 3, 1, 1, 4},             // groups of whole blocks
+                                       {12, 12, 7, 8, 3, 1, 1, 12, 1, false},  // depthwise
+                                       {24, 48, 6, 6, 3, 2, 1, 24, 1, false},
+                                       {12, 8, 6, 6, 3, 1, 1, 4, 1, false}};
+  uint64_t seed = 100;
+  for (const ConvCase& c : cases)
+    for (const Types types : kTypes) {
+      Random random(++seed);
+      const int zero = types.x == DType::kU8 ? static_cast<int>(seed % 2) * 128 : static_cast<int>(seed % 3) - 1;
+      const Ints dims = {1 + static_cast<int64_t>(seed % 2), c.channels, c.height, c.width};
+      QuantizedGraph graph(dims, types.x, zero);
+      graph.conv(random_bytes(types.w, {c.outputs, c.channels / c.groups, c.kernel, c.kernel}, random), c.stride, c.pad,
+                 c.groups, c.dilation);
+      const Graph done = graph.finish(seed % 3 == 0);
+      expect_same(done, random_bytes(types.x, dims, random),
+                  fmt::format("{} of {} channels, {}x{}, {} groups, {} {}", fmt::join(dims, "x"), c.outputs, c.kernel,
+                              c.kernel, c.groups, dtype_name(types.x), dtype_name(types.w)),
+                  c.in_groups && has_dot(types.w));
+    }
+}
+
+// Weights that need more than 8 bits once their zero point is off them.
+TEST(ByteProducts, WhatDoesNotFitIsLeftToOthers) {
+  Random random(7);
+  Tensor wide(DType::kI32, {64, 64});
+  fill(wide, random, -255, 255);
+  QuantizedGraph nine_bits({64, 64}, DType::kU8, 3);
+  nine_bits.product(wide);
+  expect_same(nine_bits.finish(), random_bytes(DType::kU8, {64, 64}, random), "nine bits", false);
+}
+
+}  // namespace
+}  // namespace tessera
