@@ -18,14 +18,15 @@ void split_conjunction(const Expr& e, std::vector<Expr>& terms) {
   }
 }
 
-Expr take_guards(const Expr& e, Combiner combiner, std::vector<Expr>& terms) {
+Expr take_guards(const Expr& e, Combiner combiner, std::vector<Expr>& terms, bool of_integers) {
   if (e->kind == ExprKind::kSelect && is_identity(e->operands[2], combiner)) {
     split_conjunction(e->operands[0], terms);
-    return take_guards(e->operands[1], combiner, terms);
+    return take_guards(e->operands[1], combiner, terms, of_integers);
   }
-  if (combiner == Combiner::kSum && e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul && is_float(e->dtype)) {
-    const Expr a = take_guards(e->operands[0], combiner, terms);
-    const Expr b = take_guards(e->operands[1], combiner, terms);
+  if (combiner == Combiner::kSum && e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul &&
+      (is_float(e->dtype) || of_integers)) {
+    const Expr a = take_guards(e->operands[0], combiner, terms, of_integers);
+    const Expr b = take_guards(e->operands[1], combiner, terms, of_integers);
     return a * b;
   }
   return e;

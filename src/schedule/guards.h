@@ -12,7 +12,8 @@ namespace tessera {
 void split_conjunction(const Expr& e, std::vector<Expr>& terms);
 
 // Takes conditions out of `e`: where they fail, `e` is the combiner's identity (a padded place of a sum of products
-// contributes nothing, whatever the other factor is).
-Expr take_guards(const Expr& e, Combiner combiner, std::vector<Expr>& terms);
+// contributes nothing, whatever the other factor is). Of factors of integers only where `of_integers` says so: a
+// condition on lanes costs them less where it is.
+Expr take_guards(const Expr& e, Combiner combiner, std::vector<Expr>& terms, bool of_integers = false);
 
 }  // namespace tessera

@@ -3,6 +3,8 @@
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/MDBuilder.h>
 
+#include <cmath>
+
 #include "support/error.h"
 
 namespace tessera {
@@ -424,6 +426,21 @@ Value* Ops::horizontal(BinaryOp op, DType dtype, Value* vector) {
 
 // ---- casts ---------------------------------------------------------------------------------------------------------
 
+// Saturating conversions to fewer than 32 bits have no instructions, and LLVM takes vectors of them apart: the float is
+// clamped before a conversion to i32.
+Value* Ops::small_integer(DType to, Value* a) {
+  const int bits = dtype_bits(to);
+  const bool has_sign = is_signed_int(to);
+  const auto number = [&](double value) { return llvm::ConstantFP::get(a->getType(), value); };
+  Value* low = number(has_sign ? -std::ldexp(1, bits - 1) : 0);
+  Value* high = number(std::ldexp(1, has_sign ? bits - 1 : bits) - 1);
+  // NaN becomes 0.
+  Value* value = has_sign ? b_.CreateSelect(b_.CreateFCmpUNO(a, a), number(0), a) : a;
+  value = b_.CreateSelect(b_.CreateFCmpOGT(value, low), value, low);
+  value = b_.CreateSelect(b_.CreateFCmpOLT(value, high), value, high);
+  return b_.CreateTrunc(b_.CreateFPToSI(value, like(a, b_.getInt32Ty())), like(a, value_type(to)));
+}
+
 Value* Ops::cast(DType to, DType from, Value* a) {
   if (to == from) return a;
   Type* t = like(a, value_type(to));
@@ -440,6 +457,7 @@ Value* Ops::cast(DType to, DType from, Value* a) {
     return round_to_narrow(to, f64_to_f32_odd(convert(like(a, b_.getDoubleTy()))));
   }
   if (!is_float(to)) {
+    if (dtype_bits(to) <= 16 && a->getType()->getScalarType()->isFloatTy()) return small_integer(to, a);
     const ID id = is_signed_int(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
     return b_.CreateIntrinsic(id, {t, a->getType()}, {a});
   }

@@ -44,6 +44,7 @@ class Ops {
   llvm::Value* compare(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* round_to_integer(UnaryOp op, llvm::Value* a);
   llvm::Value* round_to_narrow(DType dtype, llvm::Value* f32);  // through its code and back
+  llvm::Value* small_integer(DType to, llvm::Value* f32);
   llvm::Value* bf16_of_vector(llvm::Value* f32, const std::function<llvm::Value*()>& with_denormals);
   llvm::Value* f32_to_bits16(DType dtype, llvm::Value* f32);
   llvm::Value* bits16_to_f32(DType dtype, llvm::Value* bits);

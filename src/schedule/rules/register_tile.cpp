@@ -483,7 +483,13 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
   std::string why;
   if (why = choose_axes(t, knobs, suffix); !why.empty()) return why;
   std::vector<Expr> conditions;
-  t.update = take_guards(simplify(t.kernel.reduce_value, t.kernel.bounds), t.kernel.combiner, conditions);
+  const Expr value = simplify(t.kernel.reduce_value, t.kernel.bounds);
+  t.update = take_guards(value, t.kernel.combiner, conditions, true);
+  const auto on_lanes = [&](const Expr& condition) { return uses_var(condition, t.vector.var); };
+  if (!is_float(value.dtype()) && std::any_of(conditions.begin(), conditions.end(), on_lanes)) {
+    conditions.clear();
+    t.update = take_guards(value, t.kernel.combiner, conditions);
+  }
   for (const Expr& condition : conditions)
     (t.row && uses_var(condition, t.row->var) ? t.row_guards : t.guards).push_back(condition);
   if (why = choose_reduce_loops(t, knobs, suffix); !why.empty()) return why;
