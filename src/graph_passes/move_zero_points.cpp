@@ -166,7 +166,7 @@ class Mover {
       const Ints none(begin.size(), 0);
       attrs.set("pads_begin", none);
       attrs.set("pads_end", none);
-      border = border_value(*shifted, zero, factors->bytes, more, why);
+      border = border_value(*shifted, zero, factors->bytes, more, node, why);
       if (border < 0) return {};
     }
     Tensor stored = *weights;
@@ -196,7 +196,7 @@ class Mover {
   }
 
   // What stands for zero, in the type of the bytes that are multiplied; -1 with a reason where it is none of them.
-  ValueId border_value(const Shifted& shifted, std::optional<int64_t> zero, DType dtype, int64_t more,
+  ValueId border_value(const Shifted& shifted, std::optional<int64_t> zero, DType dtype, int64_t more, const Node& node,
                        std::string& why) {
     if (!zero) {
       // A zero point that only a run knows is a byte by its making.
@@ -214,7 +214,7 @@ class Mover {
     }
     Tensor number(dtype, {});
     number.set_double(0, static_cast<double>(value));
-    return add_constant(rewriter_.target(), ctx_.ops, std::move(number), "border", "");
+    return constant(std::move(number), "border", node);
   }
 
   ValueId constant(Tensor value, const std::string& name, const Node& node) {

@@ -8,6 +8,7 @@
 #include "graph_passes/fold_constants.h"
 #include "graph_passes/fold_pads.h"
 #include "graph_passes/fuse_groups.h"
+#include "graph_passes/integer_products.h"
 #include "graph_passes/lower_conv_transpose.h"
 #include "graph_passes/lower_precision.h"
 #include "graph_passes/merge_products.h"
@@ -28,6 +29,8 @@ namespace {
 
 constexpr GraphPass kPipeline[] = {
     {"open_composites", "Replaces composites by their primitives, those excepted that passes know", 0, open_composites},
+    {"integer_products", "Makes products of dequantised bytes products of bytes, where the machine multiplies such", 1,
+     integer_products},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"dce", "Removes nodes that no output needs", 0, dce},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
@@ -46,7 +49,7 @@ constexpr GraphPass kPipeline[] = {
      lower_conv_transpose},
     {"lower_precision", "Rounds what convolutions and products read to the precision that was asked for", 0,
      lower_precision},
-    {"move_zero_points", "Takes zero points out of products of bytes, where the machine has tiles for them", 1,
+    {"move_zero_points", "Takes zero points out of products of bytes, where the machine multiplies them", 1,
      move_zero_points},
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
     {"multiply_pixels", "Makes 1x1 convolutions that stand alone products of matrices", 2, multiply_pixels},

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <iostream>
 #include <random>
 
@@ -30,7 +32,8 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kTargets = {
      {"x86-64-v4", ""},
      {"x86-64-v4,+avx512vnni", "x86.avx512.dot.u8i8"}}};
 
-void expect_same(const Graph& graph, const Tensor& x, const std::string& what, bool in_groups) {
+// `tolerance` in parts of the greatest result.
+void expect_same(const Graph& graph, const Tensor& x, const std::string& what, bool in_groups, double tolerance = 0) {
   const std::vector<Tensor> wanted = GraphInterpreter().evaluate(graph, {x});
   for (const auto& [target, dot] : kTargets) {
     if (!runs_here(parse_target(target))) {
@@ -49,8 +52,11 @@ void expect_same(const Graph& graph, const Tensor& x, const std::string& what, b
     const std::vector<Tensor> ours = model->results();
     for (size_t i = 0; i < wanted.size(); ++i) {
       int64_t differences = 0;
+      double greatest = 0;
       for (int64_t e = 0; e < wanted[i].num_elements(); ++e)
-        differences += wanted[i].get_double(e) != ours[i].get_double(e);
+        greatest = std::max(greatest, std::abs(wanted[i].get_double(e)));
+      for (int64_t e = 0; e < wanted[i].num_elements(); ++e)
+        differences += std::abs(wanted[i].get_double(e) - ours[i].get_double(e)) > tolerance * greatest;
       EXPECT_EQ(differences, 0) << what << " result " << i << " " << target;
     }
     bool found = false;
@@ -117,6 +123,38 @@ TEST(ByteProducts, Convolutions) {
                               c.kernel, c.groups, dtype_name(types.x), dtype_name(types.w)),
                   c.in_groups && has_dot(types.w));
     }
+}
+
+// Dequantised factors, as QuantizeLinear and DequantizeLinear in pairs have them: sums of f32 become sums of integers.
+TEST(ByteProducts, OfDequantizedFactors) {
+  for (const bool conv : {false, true}) {
+    Random random(conv ? 5 : 6);
+    Graph graph;
+    GraphBuilder builder(graph);
+    const auto op = [&](const char* name, const std::vector<ValueId>& inputs, const Attrs& attrs = {}) {
+      return builder.add(standard_ops().get(name), inputs, attrs);
+    };
+    const auto constant = [&](Tensor value) {
+      return op("constant", {}, {{"value", TensorPtr(std::make_shared<Tensor>(std::move(value)))}});
+    };
+    const auto real = [&](ValueId bytes, int zero, const Ints& scales) {
+      Tensor number(DType::kI32, {}), scale(DType::kF32, scales);
+      number.set_double(0, zero);
+      for (int64_t i = 0; i < scale.num_elements(); ++i) scale.set_double(i, 1.0 / static_cast<double>(100 + i));
+      const ValueId less = op("sub", {op("cast", {bytes}, {{"to", DType::kI32}}), constant(number)});
+      return op("mul", {op("cast", {less}, {{"to", DType::kF32}}), constant(scale)});
+    };
+    const Ints x = conv ? Ints{1, 20, 9, 9} : Ints{7, 45}, w = conv ? Ints{24, 20, 3, 3} : Ints{45, 24};
+    const ValueId input = graph.add_input("x", {DType::kU8, make_shape(x), {}});
+    const ValueId a = real(input, 99, {});
+    const ValueId b = real(constant(random_bytes(DType::kI8, w, random)), 0, conv ? Ints{24, 1, 1, 1} : Ints{1, 24});
+    const Attrs window = {{"groups", int64_t{1}},          {"strides", Ints{1, 1}},    {"dilations", Ints{1, 1}},
+                          {"input_dilations", Ints{1, 1}}, {"pads_begin", Ints{1, 1}}, {"pads_end", Ints{1, 1}}};
+    graph.outputs = {conv ? op("conv", {a, b}, window) : op("matmul", {a, b})};
+    graph.rename(graph.outputs[0], "y");
+    expect_same(graph, random_bytes(DType::kU8, x, random), conv ? "dequantised conv" : "dequantised product", true,
+                1e-5);
+  }
 }
 
 // Weights that need more than 8 bits once their zero point is off them.
