@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Modules for AArch64, run under qemu: the operators' cases and whole networks, with the runtime built for it.
+"""Modules for AArch64, run under qemu: the operators' cases, products of bytes, and whole networks, with the runtime built
+for it.
 
     aarch64.py CASES [MODELS...]      CASES: a folder of folders with model.onnx and test_data_set_0
 
@@ -113,6 +114,43 @@ def case_jobs(cases, work):
     print(f"{skipped} cases have values, types or shapes that this test does not carry to the other machine")
 
 
+def convolved(x, w, stride, pad):
+    """Sums of i32 of a convolution of integers, padded with zeros."""
+    x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("nchwij,ocij->nohw", windows, w, optimize=True).astype(np.int32)
+
+
+def byte_jobs(work):
+    """MatMulInteger and ConvInteger with all pairs of types, for a machine with dot products of bytes."""
+    random = np.random.default_rng(8)
+    shapes = [((5, 67), (67, 21), None), ((64, 128), (128, 48), None), ((1, 20, 9, 7), (24, 20, 3, 3), (1, 1)),
+              ((2, 3, 12, 13), (9, 3, 3, 3), (2, 1))]
+    for number, (x_shape, w_shape, window) in enumerate(shapes):
+        for x_type, w_type in ((np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.uint8), (np.int8, np.uint8)):
+            name = f"bytes_{number}_{np.dtype(x_type)}_{np.dtype(w_type)}"
+            place = work / name
+            place.mkdir()
+            x, w = (random.integers(np.iinfo(t).min, np.iinfo(t).max + 1, s).astype(t)
+                    for t, s in ((x_type, x_shape), (w_type, w_shape)))
+            zero = x_type(7)
+            attributes = {"strides": [window[0]] * 2, "pads": [window[1]] * 4} if window else {}
+            node = onnx.helper.make_node("ConvInteger" if window else "MatMulInteger", ["x", "w", "zero"], ["y"],
+                                         **attributes)
+            centred, weights = x.astype(np.int64) - zero, w.astype(np.int64)
+            expected = convolved(centred, weights, *window) if window else (centred @ weights).astype(np.int32)
+            elements = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(x_type))
+            graph = onnx.helper.make_graph(
+                [node], name, [onnx.helper.make_tensor_value_info("x", elements, x_shape)],
+                [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, expected.shape)],
+                [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.array(zero), "zero")])
+            model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
+            model.ir_version = 8
+            onnx.save(model, place / "model.onnx")
+            tessera.compile_file(place / "model.onnx", place / "model.so", target=TRIPLE + ",+dotprod", threads=1)
+            yield Job(name, place, 1, [x], [expected])
+
+
 def network_jobs(names, work):
     for name in names:
         subprocess.run([sys.executable, ROOT / "tests/models/materialize.py", name, "--out", work], check=True,
@@ -146,7 +184,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         runner = build_runner(work)
-        jobs = [*case_jobs(args.cases, work), *network_jobs(names, work)]
+        jobs = [*case_jobs(args.cases, work), *byte_jobs(work), *network_jobs(names, work)]
         (work / "list").write_text("".join(job.line + "\n" for job in jobs))
         done = subprocess.run(["qemu-aarch64", "-L", SYSROOT, runner, work / "list"], stdout=subprocess.PIPE, text=True)
         answers = done.stdout.splitlines()

@@ -185,7 +185,7 @@ void choose_groups(Tiling& t) {
   const BufferPtr& stored = t.update->operands[1 - row]->operands[0]->buffer;
   const TensorIntrinsic* dot =
       dot_intrinsic(*t.target, t.update.dtype(), t.update->operands[row]->operands[0].dtype(), stored->dtype);
-  if (!dot || t.width != dot->lanes) return;
+  if (!dot || (dot->dtype == DType::kF32 ? t.width != dot->lanes : t.width % dot->lanes != 0)) return;
   const int64_t depth = dot->depth;
   for (size_t p = 0; p + 1 < k.params.size(); ++p)
     if (k.params[p] == stored && !k.is_constant[p]) return;

@@ -46,7 +46,7 @@ class TileEmitter {
     intrinsic_ = !whole_vector ? nullptr
                  : tiling.dot  ? tiling.dot
                                : best_fma_intrinsic(*tiling.target, tiling.kernel.reduce_dtype);
-    if (intrinsic_ && intrinsic_->lanes != lanes) intrinsic_ = nullptr;
+    if (intrinsic_ && intrinsic_->lanes != lanes && !sums_bytes()) intrinsic_ = nullptr;
   }
 
   Stmt emit() {
@@ -73,6 +73,8 @@ class TileEmitter {
   }
 
  private:
+  bool sums_bytes() const { return t_.dot && t_.dot->dtype == DType::kI32; }
+
   // The loops over vectors, rows [begin, end) and lanes.
   Stmt over_tile(int64_t begin, int64_t end, const std::function<Stmt(const std::vector<Expr>&, const VarMap&)>& body) {
     return over_tile(begin, end, outer_, body);
@@ -86,15 +88,19 @@ class TileEmitter {
     return unrolled("v", first, count, [&](const Var& v) {
       return unrolled("p", begin, end - begin, [&](const Var& p) {
         return vectorized("l", lanes_, [&](const Var& l) {
-          VarMap map = base;
-          map[t_.block.var.get()] = first_block_ + v;
+          VarMap map = place_in_tile(base, v, p);
           map[t_.vector.var.get()] = l;
-          if (t_.member) map[t_.member.get()] = v;
-          if (t_.row) map[t_.row->var.get()] = first_row_ + p;
           return body({v, p, l}, map);
         });
       });
     });
+  }
+
+  VarMap place_in_tile(VarMap map, const Var& v, const Var& p) const {
+    map[t_.block.var.get()] = first_block_ + v;
+    if (t_.member) map[t_.member.get()] = v;
+    if (t_.row) map[t_.row->var.get()] = first_row_ + p;
+    return map;
   }
 
   // The nest of reduce loops from number `depth` on; `assignment` numbers the values of the expanded loops so far.
@@ -161,26 +167,49 @@ class TileEmitter {
     const auto [begin, end] = run_.active[static_cast<size_t>(assignment)];
     if (begin == end) return seq({});
     const Expr& value = update_;
+    if (sums_bytes()) return groups_of_bytes(at, begin, end);
     const bool product = t_.kernel.combiner == Combiner::kSum && value->kind == ExprKind::kBinary &&
-                         value->binary == BinaryOp::kMul && (is_float(value->dtype) || t_.dot);
+                         value->binary == BinaryOp::kMul && is_float(value->dtype);
     const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, const VarMap& map) {
       const Expr old = load(acc_, index);
       const auto add_product = [&](const Expr& sum, VarMap values, int64_t place) {
         values[t_.place.get()] = place;
         return fma(substitute(value->operands[0], values), substitute(value->operands[1], values), sum);
       };
-      if (t_.dot && t_.dot->dtype == DType::kI32) {
-        const Var place = make_var("q");
-        VarMap values = map;
-        values[t_.place.get()] = place;
-        return for_loop(place, 0, t_.depth(), ForKind::kSerial, store(acc_, index, old + substitute(value, values)));
-      }
       if (t_.dot) return store(acc_, index, add_product(add_product(old, map, 0), map, 1));
       if (product)
         return store(acc_, index, fma(substitute(value->operands[0], map), substitute(value->operands[1], map), old));
       return store(acc_, index, combine(t_.kernel.combiner, old, substitute(value, map)));
     });
     return product && intrinsic_ && match_intrinsic(*intrinsic_, body).empty() ? tensorized(intrinsic_, body) : body;
+  }
+
+  // One more group of products of bytes for rows [begin, end). A block may be several of the machine's vectors.
+  Stmt groups_of_bytes(const VarMap& at, int64_t begin, int64_t end) {
+    const auto add = [&](const std::vector<Expr>& index, VarMap map) {
+      const Var place = make_var("q");
+      map[t_.place.get()] = place;
+      return for_loop(place, 0, t_.depth(), ForKind::kSerial,
+                      store(acc_, index, load(acc_, index) + substitute(update_, map)));
+    };
+    const int64_t lanes = t_.dot->lanes;
+    Stmt body;
+    if (lanes == lanes_) {
+      body = over_tile(begin, end, at, add);
+    } else {
+      body = unrolled("p", begin, end - begin, [&](const Var& p) {
+        return unrolled("v", 0, vectors_, [&](const Var& v) {
+          return unrolled("h", 0, lanes_ / lanes, [&](const Var& h) {
+            return vectorized("l", lanes, [&](const Var& l) {
+              VarMap map = place_in_tile(at, v, p);
+              map[t_.vector.var.get()] = h * Expr(lanes) + l;
+              return add({v, p, h * Expr(lanes) + l}, map);
+            });
+          });
+        });
+      });
+    }
+    return intrinsic_ && match_intrinsic(*intrinsic_, body).empty() ? tensorized(intrinsic_, body) : body;
   }
 
   const Tiling& t_;
