@@ -19,10 +19,16 @@ bool is_byte(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
 struct Shifted {
   ValueId bytes = -1;
   ValueId zero = -1;
+  bool reshaped = false;  // the product reads a view of the difference
 };
 
 std::optional<Shifted> shifted_bytes(const Graph& graph, ValueId id) {
   const Node* sub = graph.producer(id);
+  if (is_op(sub, "reshape") && static_dims(graph.type(id).shape)) {
+    auto viewed = shifted_bytes(graph, sub->inputs[0]);
+    if (viewed) viewed->reshaped = true;
+    return viewed;
+  }
   if (is_op(sub, "cast") && graph.type(id).dtype == DType::kI32 && is_byte(graph.type(sub->inputs[0]).dtype))
     return Shifted{sub->inputs[0], -1};
   if (!is_op(sub, "sub") || graph.type(id).dtype != DType::kI32) return std::nullopt;
@@ -177,6 +183,9 @@ class Mover {
     }
     const OpDef &cast = ctx_.ops.get("cast"), &add = ctx_.ops.get("add"), &pad = ctx_.ops.get("pad");
     ValueId bytes = rewriter_.mapped(shifted->bytes);
+    if (shifted->reshaped)
+      bytes = builder_.add(ctx_.ops.get("reshape"), {bytes},
+                           {{"shape", *static_dims(graph_.type(node.inputs[0]).shape)}});
     if (changes_type) {
       const ValueId wide = builder_.add(cast, {bytes}, {{"to", DType::kI32}});
       bytes = builder_.add(add, {wide, number(more, node)}, {});
