@@ -84,6 +84,14 @@ class Products {
   }
 
  private:
+  // Whether the machine sums no more than two products of bytes at once.
+  bool only_pairs() const {
+    const auto more = [&](DType x) {
+      const TensorIntrinsic* dot = byte_dot_intrinsic(ctx_.target, x, DType::kI8);
+      return best_tile_intrinsic(ctx_.target, x, DType::kI8) || (dot && dot->depth > 2);
+    };
+    return !more(DType::kU8) && !more(DType::kI8);
+  }
   bool is_one(ValueId id) const { return graph_.type(id).num_elements() == 1; }
   // Of the weights: the dimension that has one entry for each output.
   static size_t outputs_of(const Node& node) {
@@ -110,6 +118,8 @@ class Products {
       along[outputs_of(node)] = dims[outputs_of(node)];
       if (!scale || *scale != along) return "its weights' scales are not those of outputs";
     }
+    if (conv && only_pairs() && suits_minimal_filtering(graph_, node))
+      return "minimal filtering in f32 does less work than pairs of products of bytes";
     const int64_t terms = weights->num_elements() / dims[outputs_of(node)];
     if (terms > INT32_MAX / (kMostOfByte * kMostOfWeight))
       return fmt::format("sums of {} products may leave i32", terms);

@@ -4,7 +4,8 @@
 // the sum of their products is sx * sw times one of integers, which a machine that multiplies bytes computes several
 // times as fast, and without rounding. Scales are moved behind the product where x has one of them and the weights,
 // which are constant, one or one for each output channel or column; where the weights less their zero point fit i8, and
-// no sum can leave i32. A graph that was trained with fake quantisation, or quantised as pairs of QuantizeLinear and
+// no sum can leave i32. Convolutions that suit minimal filtering stay in f32 on machines that sum pairs of products of
+// bytes only. A graph that was trained with fake quantisation, or quantised as pairs of QuantizeLinear and
 // DequantizeLinear, then runs as one of QLinearConv and QLinearMatMul does.
 //
 // Runs before constants are folded, for the bytes of the weights to be seen. Results differ by the rounding of the sums

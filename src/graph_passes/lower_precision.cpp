@@ -9,8 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLeastTerms = 16;           // of a sum whose weights are rounded
-constexpr int64_t kWinogradPlaces = 14 * 14;  // of a picture from which on minimal filtering is faster
+constexpr int64_t kLeastTerms = 16;  // of a sum whose weights are rounded
 
 bool is_f32(const Graph& graph, ValueId id) { return graph.type(id).dtype == DType::kF32; }
 
@@ -26,18 +25,9 @@ bool multiplies_in_tiles(const PassContext& ctx) {
   return ctx.precision == DType::kBF16 && best_tile_intrinsic(ctx.target) != nullptr;
 }
 
-// Whether minimal filtering is expected to take this convolution. The rule that decides (schedule/rules/winograd.cpp)
-// sees kernels, after layouts are chosen, and cannot be asked here: a wrong guess costs time or accuracy, no more.
 // Tiles multiply bf16 sixteen times as fast as vectors multiply f32, of which filtering saves a factor of 2.5.
 bool suits_winograd(const Graph& graph, const Node& node, const PassContext& ctx) {
-  if (multiplies_in_tiles(ctx)) return false;
-  const auto w = static_dims(graph.type(node.inputs[1]).shape), y = static_dims(graph.type(node.outputs[0]).shape);
-  if (!w || !y || w->size() != 4 || (*w)[2] != 3 || (*w)[3] != 3 || node.attrs.get_int("groups") != 1) return false;
-  const auto all_one = [&](const char* name) {
-    const auto values = node.attrs.get_ints(name);
-    return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
-  };
-  return all_one("strides") && all_one("dilations") && (*y)[2] * (*y)[3] >= kWinogradPlaces;
+  return !multiplies_in_tiles(ctx) && suits_minimal_filtering(graph, node);
 }
 
 bool rounds_weights(const Graph& graph, const Node& node, const PassContext& ctx) {
@@ -60,7 +50,8 @@ bool pairs_columns(const Graph& graph, const Node& node, const PassContext& ctx)
   if (ctx.precision != DType::kBF16 || !best_dot_intrinsic(ctx.target, DType::kBF16)) return false;
   if (!is_op(&node, "conv") || !has_weights(graph, node) || node.attrs.get_int("groups") != 1) return false;
   const auto x = static_dims(graph.type(node.inputs[0]).shape), w = static_dims(graph.type(node.inputs[1]).shape);
-  if (!x || !w || w->size() != 4 || (*w)[1] >= kLeastTerms || (*w)[3] < 3 || suits_winograd(graph, node, ctx)) return false;
+  if (!x || !w || w->size() != 4 || (*w)[1] >= kLeastTerms || (*w)[3] < 3 || suits_winograd(graph, node, ctx))
+    return false;
   for (const char* name : {"dilations", "input_dilations"})
     for (const int64_t value : node.attrs.get_ints(name))
       if (value != 1) return false;

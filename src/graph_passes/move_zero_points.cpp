@@ -59,8 +59,11 @@ std::optional<Factors> choose_factors(const Target& target, DType x, const Tenso
   const DType w = fits_i8 ? DType::kI8 : DType::kU8, other = x == DType::kU8 ? DType::kI8 : DType::kU8;
   if (!why.empty()) return std::nullopt;
   if (depthwise || best_tile_intrinsic(target, x, w)) return Factors{x, 1};
+  std::optional<Factors> best;
   for (const DType bytes : {x, other})
-    if (const TensorIntrinsic* dot = byte_dot_intrinsic(target, bytes, w)) return Factors{bytes, dot->depth};
+    if (const TensorIntrinsic* dot = byte_dot_intrinsic(target, bytes, w); dot && (!best || best->depth < dot->depth))
+      best = Factors{bytes, dot->depth};
+  if (best) return best;
   why = fmt::format("the machine has no products of {} and {}", dtype_name(x), dtype_name(w));
   return std::nullopt;
 }
@@ -184,8 +187,8 @@ class Mover {
     const OpDef &cast = ctx_.ops.get("cast"), &add = ctx_.ops.get("add"), &pad = ctx_.ops.get("pad");
     ValueId bytes = rewriter_.mapped(shifted->bytes);
     if (shifted->reshaped)
-      bytes = builder_.add(ctx_.ops.get("reshape"), {bytes},
-                           {{"shape", *static_dims(graph_.type(node.inputs[0]).shape)}});
+      bytes =
+          builder_.add(ctx_.ops.get("reshape"), {bytes}, {{"shape", *static_dims(graph_.type(node.inputs[0]).shape)}});
     if (changes_type) {
       const ValueId wide = builder_.add(cast, {bytes}, {{"to", DType::kI32}});
       bytes = builder_.add(add, {wide, number(more, node)}, {});

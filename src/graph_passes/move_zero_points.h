@@ -4,10 +4,11 @@
 // the weights, which is known: it is taken off the sums. A convolution that pads with zeros, which stand for x = z,
 // gets an input that is padded with z. Weights have to fit i8 or u8. Sums are i32 that wrap, so results are the same.
 //
-// Tiles (AMX) multiply any two types of 8 bits. Dot products in vectors sum groups of four: x86's only of u8 and i8,
-// AArch64's only of the same type. There i8 is read as u8, 128 more, or u8 as i8, 128 less, which is one more zero
-// point; rows are filled up with zeros to whole groups, and where channels are few (a model's first convolution) the
-// columns of the window are, whose padding becomes a pad. Weights of u8 above 127 stay as they are on x86.
+// Tiles (AMX) multiply any two types of 8 bits. Dot products in vectors sum groups of four: x86's (VNNI) only of u8
+// and i8, AArch64's only of the same type. There i8 is read as u8, 128 more, or u8 as i8, 128 less, which is one more
+// zero point; rows are filled up with zeros to whole groups, and where channels are few (a model's first convolution)
+// the columns of the window are, whose padding becomes a pad. x86 sums pairs of any two types without VNNI, and where
+// weights are u8 above 127.
 //
 // before:
 //   graph @main(%x: u8[2,4]) -> (%y: i32[2,1]) {

@@ -37,10 +37,10 @@ std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> ta
     entry.pattern = dot("bf16", "bf16", "f32", entry.lanes, 2);
     entry.depth = 2;
   }
-  const auto add = [&](const char* name, const char* emitter, int lanes, int depth, std::vector<std::string> features,
+  const auto add = [&](std::string name, const char* emitter, int lanes, int depth, std::vector<std::string> features,
                        const char* doc, std::shared_ptr<const LoopProgram> pattern) -> TensorIntrinsic& {
     TensorIntrinsic entry;
-    entry.name = name;
+    entry.name = std::move(name);
     entry.emitter = emitter;
     entry.dtype = DType::kI32;
     entry.lanes = lanes;
@@ -50,9 +50,9 @@ std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> ta
     entry.pattern = std::move(pattern);
     return table.emplace_back(std::move(entry));
   };
-  const auto add_dot = [&](const char* name, const char* emitter, DType a, DType b, int lanes, int depth,
+  const auto add_dot = [&](std::string name, const char* emitter, DType a, DType b, int lanes, int depth,
                            std::vector<std::string> features, const char* doc) {
-    TensorIntrinsic& entry = add(name, emitter, lanes, depth, std::move(features), doc,
+    TensorIntrinsic& entry = add(std::move(name), emitter, lanes, depth, std::move(features), doc,
                                  dot(dtype_name(a), dtype_name(b), "i32", lanes, depth));
     entry.factors = a;
     entry.second_factors = b;
@@ -69,6 +69,14 @@ std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> ta
   add_dot("x86.avx512.dot.i16", "pairs_i16", DType::kI16, DType::kI16, 16, 2, {"avx512bw"}, "zmm sums of two products");
   add_dot("x86.avx2.dot.i16", "pairs_i16", DType::kI16, DType::kI16, 8, 2, {"avx2"}, "ymm sums of two products");
   add_dot("x86.sse.dot.i16", "pairs_i16", DType::kI16, DType::kI16, 4, 2, {}, "xmm sums of two products");
+  // All pairs of types of 8 bits, widened on the way: behind the sums of four, which are twice as fast.
+  for (const DType a : {DType::kU8, DType::kI8})
+    for (const DType b : {DType::kI8, DType::kU8}) {
+      const std::string types = fmt::format(".dot.pairs.{}{}", dtype_name(a), dtype_name(b));
+      add_dot("x86.avx512" + types, "pairs_of_bytes", a, b, 16, 2, {"avx512bw"}, "zmm sums of two products of bytes");
+      add_dot("x86.avx2" + types, "pairs_of_bytes", a, b, 8, 2, {"avx2"}, "ymm sums of two products of bytes");
+      add_dot("x86.sse" + types, "pairs_of_bytes", a, b, 4, 2, {}, "xmm sums of two products of bytes");
+    }
   add_dot("aarch64.neon.dot.i8", "quads_neon", DType::kI8, DType::kI8, 4, 4, {"dotprod"},
           "128-bit sums of four products");
   add_dot("aarch64.neon.dot.u8", "quads_neon", DType::kU8, DType::kU8, 4, 4, {"dotprod"},

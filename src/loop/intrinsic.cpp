@@ -423,7 +423,8 @@ std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) 
 }
 
 bool is_byte_dot(const TensorIntrinsic& intrinsic) {
-  return intrinsic.emitter == "quads_u8i8" || intrinsic.emitter == "quads_neon";
+  return intrinsic.emitter == "quads_u8i8" || intrinsic.emitter == "quads_neon" ||
+         intrinsic.emitter == "pairs_of_bytes";
 }
 
 bool has_intrinsic(const Target& target, const TensorIntrinsic& intrinsic) {

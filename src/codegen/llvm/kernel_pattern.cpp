@@ -147,6 +147,19 @@ Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, Value* a
     const auto id = by_width(ids::x86_sse2_pmadd_wd, ids::x86_avx2_pmadd_wd, ids::x86_avx512_pmaddw_d_512);
     return b_.CreateAdd(acc, b_.CreateIntrinsic(id, {}, {parts(b_.getInt16Ty(), a), parts(b_.getInt16Ty(), b)}));
   }
+  if (intrinsic.emitter == "pairs_of_bytes") {
+    const auto words = [&](Value* v, DType dtype) {
+      const auto of = [&](llvm::Type* element) {
+        return llvm::FixedVectorType::get(element, static_cast<unsigned>(2 * intrinsic.lanes));
+      };
+      Value* bytes = b_.CreateBitCast(v, of(b_.getInt8Ty()));
+      return is_signed_int(dtype) ? b_.CreateSExt(bytes, of(b_.getInt16Ty()))
+                                  : b_.CreateZExt(bytes, of(b_.getInt16Ty()));
+    };
+    const auto id = by_width(ids::x86_sse2_pmadd_wd, ids::x86_avx2_pmadd_wd, ids::x86_avx512_pmaddw_d_512);
+    Value *first = words(a, intrinsic.factors), *second = words(b, intrinsic.second_factors);
+    return b_.CreateAdd(acc, b_.CreateIntrinsic(id, {}, {first, second}));
+  }
   if (intrinsic.emitter == "outer_dot") {
     const auto id =
         by_width(ids::x86_avx512bf16_dpbf16ps_128, ids::x86_avx512bf16_dpbf16ps_256, ids::x86_avx512bf16_dpbf16ps_512);

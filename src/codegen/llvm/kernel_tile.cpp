@@ -1,6 +1,6 @@
 // The multiply-add tile of loop/intrinsic.h ("outer_fma"): acc[v, p, l] += a(v, p, l) * b(v, p, l). What the factors
 // share is loaded once; the order keeps accumulators + vectors of one factor + one broadcast in registers. The same for
-// pairs of products ("outer_dot") and groups of four products of bytes. And the tile that is moved and turned
+// pairs of products ("outer_dot") and groups of products of bytes. And the tile that is moved and turned
 // ("transpose"): vectors along one side are loaded, exchanged, and stored along the other.
 #include <llvm/IR/IntrinsicsX86.h>
 
@@ -153,8 +153,8 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
   return true;
 }
 
-// acc[v, p] += a(p) * b(v) with a pair of 16-bit floats or four bytes in each 32 bits: those of a are broadcast from
-// memory.
+// acc[v, p] += a(p) * b(v) with a pair of 16-bit floats, or two or four bytes, in each lane: those of a are broadcast
+// from memory.
 bool KernelEmitter::emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body) {
   if (vec_ || !has_intrinsic(target_, intrinsic)) return false;
   Var place_in_group;
@@ -178,7 +178,8 @@ bool KernelEmitter::emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body)
     const llvm::Align align(static_cast<uint64_t>(dtype_bits(e->dtype) / 8));
     return mark(b_.CreateAlignedLoad(type, element_pointer(from, e->dtype, index), align), from);
   };
-  llvm::Type* groups = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(lanes));
+  llvm::Type* group = b_.getIntNTy(static_cast<unsigned>(dtype_bits(a->dtype) * intrinsic.depth));
+  llvm::Type* groups = llvm::FixedVectorType::get(group, static_cast<unsigned>(lanes));
   Factor rows(a, *tile), columns(b, *tile);
   // Both at lane 0.
   const auto factors_at = [&](int64_t v, int64_t p) {
@@ -187,7 +188,7 @@ bool KernelEmitter::emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body)
     replace(tile->l->var, 0);
     if (place_in_group) replace(place_in_group, 0);
     Value* column = columns.once(v, p, 0, [&] { return load_at(b_place->second, b, groups); });
-    Value* row = rows.once(v, p, 0, [&] { return ops_.splat(load_at(a_place->second, a, b_.getInt32Ty()), lanes); });
+    Value* row = rows.once(v, p, 0, [&] { return ops_.splat(load_at(a_place->second, a, group), lanes); });
     return std::pair(column, row);
   };
   // The columns first: they stay in registers over all rows.

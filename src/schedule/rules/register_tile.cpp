@@ -509,7 +509,8 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
       std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / t.target->vector_bits());
   problem.steps = steps;
   // Products that are added by another instruction need a place.
-  problem.registers = t.target->vector_registers() - (t.target->has_fma() ? 0 : 1);
+  const bool adds = t.dot ? t.dot->emitter == "pairs_of_bytes" : !t.target->has_fma();
+  problem.registers = t.target->vector_registers() - (adds ? 1 : 0);
   if (!t.packed.empty()) {
     problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width * t.depth());
     problem.cache_bytes = t.target->l2_bytes;
