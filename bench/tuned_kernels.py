@@ -89,9 +89,11 @@ def write_report(args):
         sys.exit(f"{RESULT}: nothing was run")
     rows = sorted(report["rows"], key=lambda row: -row["gain"])
     gains = [row["gain"] for row in rows]
-    head = (f"{report['cpu']}, {rows[-1]['date']}. {len(rows)} kernels whose default stays below their roofline, {rows[0]['trials']} "
-            f"trials each: {geometric_mean(gains):.3f} times as fast in the geometric mean, {sum(gain >= 1.2 for gain in gains)} of "
-            f"them 1.2 times or more, {sum(gain == 1 for gain in gains)} not surely faster.")
+    models = len({row["model"] for row in rows})
+    most = max(row["trials"] for row in rows)
+    head = (f"{report['cpu']}, {rows[-1]['date']}. {len(rows)} kernels of {models} networks whose default stays below their roofline, up "
+            f"to {most} trials each: {geometric_mean(gains):.3f} times as fast in the geometric mean, "
+            f"{sum(gain >= 1.2 for gain in gains)} of them 1.2 times or more, {sum(gain == 1 for gain in gains)} not surely faster.")
     table = [["model", "kernel", "rule", "% of bound", "default, us", "gain", "trials", "schedule found"]]
     for row in rows:
         table.append([row["model"], row["kernel"][:8], row["rule"], f"{row['percent_of_bound']:.0f}", figure(row["default_us"]),
