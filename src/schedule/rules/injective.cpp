@@ -113,7 +113,7 @@ RuleResult injective(const TensorProgram& program, const Target& target, Knobs& 
   const std::vector<FlatKernel> regions = decided_regions(*kernel);
   for (size_t i = 0; i < regions.size(); ++i)
     parts.push_back(
-        region_loops(regions[i], target, knobs, i == 0 ? "" : std::to_string(i + 1), !program.windows.empty()));
+        region_loops(regions[i], target, knobs, i == 0 ? "" : "." + std::to_string(i), !program.windows.empty()));
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = kernel->params;

@@ -31,7 +31,7 @@ RuleResult register_tile(const TensorProgram& kernel, const Target& target, Knob
 RuleResult row_reduce(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Everything without a reduction: contiguous vectors along the innermost dimension of the output, loops merged as far
-// as the operands' addresses allow.
+// as the operands' addresses allow; in parts, where conditions come out the same over each (regions.h).
 RuleResult injective(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // What no other rule takes: one output element at a time, the outer loops in parallel.
