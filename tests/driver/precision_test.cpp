@@ -163,6 +163,8 @@ const std::vector<Case>& cases() {
       {"conv 5x5", [] { return Network({1, 16, 11, 11}, 7).conv(24, 5, 1, 1).build(); }, true},
       {"a first convolution, 7x7", [] { return Network({1, 3, 33, 29}, 18).conv(24, 7, 2, 1).build(); }, true},
       {"a first convolution, 3x3", [] { return Network({2, 3, 17, 20}, 19).conv(16, 3, 2, 1).build(); }, true},
+      {"a first convolution of a large picture", [] { return Network({1, 3, 192, 192}, 21).conv(16, 3, 2, 1).build(); },
+       true},
       {"one channel, 5x4 outputs", [] { return Network({1, 1, 5, 4}, 20).conv(16, 5, 1, 1).build(); }, true},
       {"depthwise", [] { return Network({1, 48, 14, 14}, 8).conv(48, 3, 1, 48).build(); }},
       {"groups", [] { return Network({1, 64, 10, 10}, 9).conv(64, 3, 1, 4).build(); }, true},

@@ -294,6 +294,7 @@ std::optional<Prefetch> image_ahead(const Tiling& t, const VarMap& outer, const 
   VarMap below = outer;
   for (const ReduceLoop& loop : t.reduce)
     if (loop.expanded) below[loop.var.get()] = loop.extent / 2;
+  if (t.dot) below[t.place.get()] = 0;
   const Var& down = t.others.back().var;
   below[down.get()] = outer.at(down.get()) + Expr(1);
   // A place in each line of memory from the first to the last of the tile's rows.
