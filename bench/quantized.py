@@ -11,8 +11,6 @@ operations/s count a multiplication and an addition as two. Our outputs are comp
 differ by one step of quantisation where sums are rounded. `--before` names an older compiler to time as well. The
 compiler is build/bin/tessera or what TESSERA names."""
 import argparse
-import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -24,9 +22,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from report import ROOT, TESSERA, answer_of
+
 WORK = ROOT / "out/bench/quantized"
-TESSERA = os.environ.get("TESSERA", str(ROOT / "build/bin/tessera"))
 ELEMENTS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.float32: TensorProto.FLOAT}
 PRODUCTS = [(256, 512, 512), (1024, 1024, 1024), (128, 768, 3072), (1, 1024, 1024)]
 # Channels, side, outputs, window, stride, padding, groups.
@@ -106,9 +104,7 @@ def make_networks(path):
 
 
 def ours(path, target, compiler=TESSERA):
-    done = subprocess.run([compiler, "bench", path, "--threads", "1", "--target", target, "--json"], check=True,
-                          stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])["median_ms"]
+    return answer_of([compiler, "bench", path, "--threads", "1", "--target", target, "--json"])["median_ms"]
 
 
 def theirs(path, target):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -29,6 +30,21 @@ def tessera_version():
 def commit():
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
+
+
+def answer_of(command):
+    """The last line that a command prints, read as JSON; nothing without --json. Ends the program when the command fails."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr}")
+    return json.loads(done.stdout.strip().splitlines()[-1]) if "--json" in command else None
+
+
+def fresh(path):
+    """The path, with nothing there or beside it under a longer name: what a run that was cut off had left."""
+    for leftover in path.parent.glob(path.name + "*"):
+        leftover.unlink()
+    return path
 
 
 def today():

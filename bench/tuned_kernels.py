@@ -11,30 +11,15 @@ its default's time over the time of the schedule that was confirmed against it, 
 with a statistical test; 1 where none was. Kernels of several networks with the same program count once. `report` writes
 NAME.md and NAME.png. The compiler is build/bin/tessera, or what TESSERA names."""
 import argparse
-import json
 import pathlib
-import subprocess
 import sys
 import time
 
-from report import (COLOURS, ROOT, SUITE, TESSERA, commit, cpu_name, figure, geometric_mean, input_flags, load, markdown, pyplot,
-                    save_json, suite_model, today)
+from report import (COLOURS, ROOT, SUITE, TESSERA, answer_of, commit, cpu_name, figure, fresh, geometric_mean, input_flags, load,
+                    markdown, pyplot, save_json, suite_model, today)
 
 WORK = ROOT / "out/bench/tuned_kernels"
 RESULT = ROOT / "bench/results/tuned_kernels.json"
-
-
-def answer_of(command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def fresh(path):
-    for leftover in WORK.glob(path.name + "*"):
-        leftover.unlink()  # of a run that was cut off
-    return path
 
 
 def run_one(model, task, inputs, args):

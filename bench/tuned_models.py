@@ -11,26 +11,16 @@ before it kept anything ("verdict"). "monotone": whether the search's own estima
 `report` writes NAME.md and NAME.png.
 The compiler is build/bin/tessera, or what TESSERA names; --before stands before the commands that time both modules."""
 import argparse
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
-from report import (COLOURS, ROOT, SUITE, TESSERA, commit, cpu_name, figure, geometric_mean, input_flags, load, markdown, pyplot,
-                    save_json, suite_model, today)
+from report import (COLOURS, ROOT, SUITE, TESSERA, answer_of, commit, cpu_name, figure, fresh, geometric_mean, input_flags, load,
+                    markdown, pyplot, save_json, suite_model, today)
 
 WORK = ROOT / "out/bench/tuned_models"
 RESULT = ROOT / "bench/results/tuned_models.json"
-
-
-def answer_of(command):
-    """What a command with --json prints; nothing of others."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout.strip().splitlines()[-1]) if "--json" in command else None
 
 
 def median_ms(module, inputs, args):
@@ -40,8 +30,7 @@ def median_ms(module, inputs, args):
 def run_one(name, args):
     model = suite_model(name, pathlib.Path(args.folder))
     db, plain, tuned = (WORK / f"{name}{end}" for end in (".db", ".plain.so", ".tuned.so"))
-    for leftover in WORK.glob(db.name + "*"):
-        leftover.unlink()  # of a run that was cut off
+    fresh(db)
     begin = time.time()
     inputs = input_flags(model, WORK)
     answer = answer_of([TESSERA, "tune", model, *inputs, "--threads", args.threads, "--budget", args.budget, "--mode",

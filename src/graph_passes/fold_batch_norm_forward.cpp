@@ -3,6 +3,7 @@
 #include <map>
 
 #include "graph_passes/channel_chain.h"
+#include "graph_passes/graph_util.h"
 
 namespace tessera {
 namespace {
@@ -43,11 +44,8 @@ class Folder {
     const Node& conv = graph_.node(id);
     if (!is_op(&conv, "conv") || conv.inputs[0] != last || !constant_value(graph_, conv.inputs[1])) return -1;
     if (!same_shape(graph_.type(chain.start).shape, graph_.type(last).shape)) return -1;
-    const auto all = [&](const char* name, int64_t value) {
-      const Ints& list = conv.attrs.get_ints(name);
-      return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
-    };
-    const bool adds_zeros = !all("pads_begin", 0) || !all("pads_end", 0) || !all("input_dilations", 1);
+    const bool adds_zeros = !all_of_list(conv, "pads_begin", 0) || !all_of_list(conv, "pads_end", 0) ||
+                            !all_of_list(conv, "input_dilations", 1);
     return chain.affine.shifts() && adds_zeros ? -1 : id;
   }
 

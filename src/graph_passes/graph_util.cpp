@@ -110,15 +110,16 @@ std::vector<bool> output_mask(const Graph& graph) {
   return mask;
 }
 
+bool all_of_list(const Node& node, const char* name, int64_t value) {
+  const std::vector<int64_t>& list = node.attrs.get_ints(name);
+  return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
+}
+
 bool suits_minimal_filtering(const Graph& graph, const Node& conv) {
   constexpr int64_t kLeastPlaces = 14 * 14;  // of a picture from which on it is faster
   const auto w = static_dims(graph.type(conv.inputs[1]).shape), y = static_dims(graph.type(conv.outputs[0]).shape);
   if (!w || !y || w->size() != 4 || (*w)[2] != 3 || (*w)[3] != 3 || conv.attrs.get_int("groups") != 1) return false;
-  const auto all_one = [&](const char* name) {
-    const auto values = conv.attrs.get_ints(name);
-    return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
-  };
-  return all_one("strides") && all_one("dilations") && (*y)[2] * (*y)[3] >= kLeastPlaces;
+  return all_of_list(conv, "strides", 1) && all_of_list(conv, "dilations", 1) && (*y)[2] * (*y)[3] >= kLeastPlaces;
 }
 
 std::vector<int> use_counts(const Graph& graph) {

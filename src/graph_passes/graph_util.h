@@ -36,6 +36,8 @@ std::vector<int64_t> swap_of_last_two(int rank);
 
 // Whether each value is an output of the graph.
 std::vector<bool> output_mask(const Graph& graph);
+// Whether all numbers of the node's list `name` are `value`.
+bool all_of_list(const Node& node, const char* name, int64_t value);
 // Whether minimal filtering is expected to take this convolution, of static sizes: 3x3, of stride 1, over a picture of
 // at least 14x14. The rule that decides (schedule/rules/winograd.cpp) sees kernels, after layouts are chosen, and
 // cannot be asked by graph passes: a wrong guess costs time or accuracy, no more.

@@ -61,11 +61,6 @@ std::optional<int64_t> known_zero(const Graph& graph, ValueId zero) {
   return value ? std::optional(static_cast<int64_t>(*value)) : std::nullopt;
 }
 
-bool all_of_list(const Node& node, const char* name, int64_t value) {
-  const Ints& list = node.attrs.get_ints(name);
-  return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
-}
-
 class Products {
  public:
   Products(const Graph& graph, const PassContext& ctx)

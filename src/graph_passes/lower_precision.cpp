@@ -52,9 +52,7 @@ bool pairs_columns(const Graph& graph, const Node& node, const PassContext& ctx)
   const auto x = static_dims(graph.type(node.inputs[0]).shape), w = static_dims(graph.type(node.inputs[1]).shape);
   if (!x || !w || w->size() != 4 || (*w)[1] >= kLeastTerms || (*w)[3] < 3 || suits_winograd(graph, node, ctx))
     return false;
-  for (const char* name : {"dilations", "input_dilations"})
-    for (const int64_t value : node.attrs.get_ints(name))
-      if (value != 1) return false;
+  if (!all_of_list(node, "dilations", 1) || !all_of_list(node, "input_dilations", 1)) return false;
   for (const char* name : {"pads_begin", "pads_end"})
     for (const int64_t value : node.attrs.get_ints(name))
       if (value < 0) return false;

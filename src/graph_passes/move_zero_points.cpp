@@ -103,11 +103,6 @@ Tensor filled_up(const Tensor& weights, size_t axis, int64_t unit) {
   return result;
 }
 
-bool all_of_list(const Node& node, const char* name, int64_t value) {
-  const Ints& list = node.attrs.get_ints(name);
-  return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
-}
-
 // A convolution whose channels are too few to be stored side by side in blocks, a model's first, sums groups of columns
 // of its window instead.
 bool groups_columns(const Node& node, const Tensor& weights, const Target& target) {

@@ -25,12 +25,9 @@ bool is_pointwise(const Graph& graph, const Node& node) {
   const TensorType& w = graph.type(node.inputs[1]);
   if (!is_image(x) || !is_image(w) || !x.layout.row_major()) return false;
   const Ints image = x.dims(), weights = w.dims();
-  const auto all = [&](const char* name, int64_t value) {
-    const auto& of = node.attrs.get_ints(name);
-    return std::all_of(of.begin(), of.end(), [&](int64_t v) { return v == value; });
-  };
   return image[0] == 1 && image[2] * image[3] >= kFewestPixels && weights[2] == 1 && weights[3] == 1 &&
-         all("strides", 1) && all("input_dilations", 1) && all("pads_begin", 0) && all("pads_end", 0);
+         all_of_list(node, "strides", 1) && all_of_list(node, "input_dilations", 1) &&
+         all_of_list(node, "pads_begin", 0) && all_of_list(node, "pads_end", 0);
 }
 
 // The sets of images that nodes connect, and the convolutions at each.

@@ -1,6 +1,7 @@
 // Random bytes, and graphs of a product or convolution of them as quantised models have it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <random>
 #include <utility>
@@ -19,6 +20,14 @@ inline void fill(Tensor& tensor, std::mt19937_64& random, int64_t low, int64_t h
 struct Types {
   DType x = DType::kU8, w = DType::kI8;
 };
+
+constexpr std::array<Types, 4> kByteTypes = {
+    {{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}, {DType::kU8, DType::kU8}, {DType::kI8, DType::kU8}}};
+
+// One that models have: any of u8, small ones of i8.
+inline int some_zero_point(DType dtype, uint64_t seed) {
+  return dtype == DType::kU8 ? static_cast<int>(seed * 37 % 256) : static_cast<int>(seed % 9) - 4;
+}
 
 inline Tensor random_bytes(DType dtype, const std::vector<int64_t>& dims, std::mt19937_64& random) {
   Tensor tensor(dtype, dims);
