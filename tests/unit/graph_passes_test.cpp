@@ -10,6 +10,7 @@
 #include "graph/printer.h"
 #include "graph/verify.h"
 #include "graph_passes/fuse_groups.h"
+#include "graph_passes/integer_products.h"
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
@@ -162,6 +163,30 @@ std::map<std::string, std::string> refusals_of(const std::string& text) {
   for (const Remark& remark : remarks.list())
     if (remark.kind == Remark::Kind::kRefused) result[remark.node + " -> " + remark.other] = remark.text;
   return result;
+}
+
+TEST(IntegerProductRemarks, NameTheReasonOfARefusal) {
+  GraphInterpreter evaluator;
+  Target target = make_target(false);
+  target.triple = "x86_64-unknown-linux-gnu";
+  target.features.insert("avxvnni");
+  Remarks remarks;
+  integer_products(parse_graph(R"(
+graph @main(%x: u8[4,8], %w: i8[8,2]) -> (%y: f32[4,2]) {
+  %s = constant {value = dense<f32[] 0.5>} : f32[]
+  %x.wide = cast(%x) {to = i32} : i32[4,8]
+  %x.real = cast(%x.wide) {to = f32} : f32[4,8]
+  %a = mul(%x.real, %s) : f32[4,8]
+  %w.wide = cast(%w) {to = i32} : i32[8,2]
+  %w.real = cast(%w.wide) {to = f32} : f32[8,2]
+  %b = mul(%w.real, %s) : f32[8,2]
+  %y = matmul(%a, %b) : f32[4,2] loc("Product")
+})",
+                               standard_ops()),
+                   {standard_ops(), evaluator, target, 3, &remarks});
+  ASSERT_EQ(remarks.list().size(), 1u);
+  EXPECT_EQ(remarks.list()[0].node, "Product");
+  EXPECT_EQ(remarks.list()[0].text, "its second factor is not constant");
 }
 
 TEST(FusionRemarks, NameTheReasonOfEveryRefusal) {
