@@ -37,6 +37,16 @@ FloatFormat format_of(DType dtype) {
 // 2^exponent for exponents of normal doubles.
 double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 
+// Towards zero; what Integer has not becomes the end of its range, and NaN 0.
+template <typename Integer>
+Integer saturated(double value) {
+  using Limits = std::numeric_limits<Integer>;
+  if (std::isnan(value)) return 0;
+  if (value <= static_cast<double>(Limits::min())) return Limits::min();
+  if (value >= static_cast<double>(Limits::max())) return Limits::max();  // 2^63 or 2^64: max itself is no double
+  return static_cast<Integer>(value);
+}
+
 uint64_t low_mask(int bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
 
 }  // namespace
@@ -185,10 +195,8 @@ void Tensor::set_double(int64_t index, double value) {
     default: break;
   }
   if (!is_float(dtype_)) {
-    set_int(index, dtype_ == DType::kU64 && value >= 9.2233720368547758e18
-                       ? static_cast<int64_t>(static_cast<uint64_t>(value))
-                       : static_cast<int64_t>(value));
-    return;
+    return set_int(index, dtype_ == DType::kU64 && value > 0 ? static_cast<int64_t>(saturated<uint64_t>(value))
+                                                             : saturated<int64_t>(value));
   }
   const uint32_t code = encode_float(dtype_, value);
   if (dtype_ == DType::kF4E2M1) {

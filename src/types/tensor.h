@@ -40,7 +40,8 @@ class Tensor {
   }
 
   // Element `index` (row-major) converted to double or int64, and back with rounding to the element type (floats:
-  // nearest even; integers: wrap modulo 2^bits). Every dtype but string.
+  // nearest even; integers: wrap modulo 2^bits, after a double beyond the range of int64, or uint64 for a u64, became
+  // the range's end and NaN 0). Every dtype but string.
   double get_double(int64_t index) const;
   int64_t get_int(int64_t index) const;
   void set_double(int64_t index, double value);

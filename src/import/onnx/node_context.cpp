@@ -303,10 +303,19 @@ ValueId NodeContext::constant_value(Tensor tensor) {
 }
 
 ValueId NodeContext::scalar(DType dtype, double value) {
-  const auto key = std::make_pair(dtype, std::bit_cast<uint64_t>(value));
-  if (const auto it = state_.scalars.find(key); it != state_.scalars.end()) return it->second;
   Tensor tensor(dtype, {});
   tensor.set_double(0, value);
+  if (dtype == DType::kI64) return integer(tensor.get_int(0));
+  const auto key = std::make_pair(dtype, std::bit_cast<uint64_t>(value));
+  if (const auto it = state_.scalars.find(key); it != state_.scalars.end()) return it->second;
+  return state_.scalars[key] = constant_value(std::move(tensor));
+}
+
+ValueId NodeContext::integer(int64_t value) {
+  const auto key = std::make_pair(DType::kI64, static_cast<uint64_t>(value));
+  if (const auto it = state_.scalars.find(key); it != state_.scalars.end()) return it->second;
+  Tensor tensor(DType::kI64, {});
+  tensor.set_int(0, value);
   return state_.scalars[key] = constant_value(std::move(tensor));
 }
 

@@ -55,7 +55,7 @@ struct ImportState {
   Graph& graph;
   GraphBuilder& builder;
   ConstantFinder constants;
-  std::map<std::pair<DType, uint64_t>, ValueId> scalars;  // by the bits of the double
+  std::map<std::pair<DType, uint64_t>, ValueId> scalars;  // by the bits of the double, of an i64 by its own
   FlowBuilder& flow;
   FailureList& failures;  // of the whole import
   // What an ONNX name stands for; materialises initializers. Empty when its node could not be imported.
@@ -197,6 +197,7 @@ class NodeContext {
   ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
   ValueId constant_value(Tensor tensor);
   ValueId scalar(DType dtype, double value);  // one node per value and graph
+  ValueId integer(int64_t value);             // of dtype i64, exactly; one node as well
   ValueId scalar_like(ValueId v, double value) { return scalar(dtype(v), value); }
   ValueId ints(std::vector<int64_t> values) { return constant_value(Tensor::from_ints(std::move(values))); }
   ValueId reshape(ValueId v, std::vector<int64_t> dims);  // a constant is given the other shape

@@ -11,8 +11,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-ValueId scalar(NodeContext& c, int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); }
-
 // All sets of `count` axes below `rank` that lead to the shape that is wanted.
 std::vector<Ints> candidates(const AxisChoice& choice, int64_t count) {
   std::vector<Ints> found;
@@ -41,15 +39,15 @@ int64_t bits_of(const Ints& axes) {
 // One bit for each axis. A set of n axes has n bits; n axes that are out of range or repeated add up to fewer bits
 // below the rank, or to some above it, so that no other list has the sum of a set.
 ValueId runtime_bits(NodeContext& c, ValueId axes, int rank) {
-  const ValueId negative = c.op("lt", {axes, scalar(c, 0)});
-  const ValueId place = c.op("select", {negative, c.add(axes, scalar(c, rank)), axes});
-  return c.reduce("sum", c.op("shift_left", {scalar(c, 1), place}), {0}, false);
+  const ValueId negative = c.op("lt", {axes, c.integer(0)});
+  const ValueId place = c.op("select", {negative, c.add(axes, c.integer(rank)), axes});
+  return c.reduce("sum", c.op("shift_left", {c.integer(1), place}), {0}, false);
 }
 
 ValueId any_of(NodeContext& c, ValueId value, const Ints& legal) {
-  ValueId result = c.op("eq", {value, scalar(c, legal[0])});
+  ValueId result = c.op("eq", {value, c.integer(legal[0])});
   for (size_t i = 1; i < legal.size(); ++i)
-    result = c.op("logical_or", {result, c.op("eq", {value, scalar(c, legal[i])})});
+    result = c.op("logical_or", {result, c.op("eq", {value, c.integer(legal[i])})});
   return result;
 }
 
@@ -110,7 +108,7 @@ Ints ints_or_expected(NodeContext& c, int i, const std::string& name, const std:
 
 void require_count(NodeContext& c, int output, int axis, ValueId found, int64_t declared) {
   c.check_when_run(fmt::format("the extent of dimension {} of '{}' (output {})", axis, c.output_name(output), output),
-                   c.op("eq", {found, c.scalar(DType::kI64, static_cast<double>(declared))}), c.reshape(found, {1}),
+                   c.op("eq", {found, c.integer(declared)}), c.reshape(found, {1}),
                    fmt::format("{}, as the model declares", declared));
 }
 
@@ -124,8 +122,8 @@ void require_shape(NodeContext& c, int output, ValueId shape, const Ints& declar
 
 PerAxis per_axis(NodeContext& c, ValueId axes, const std::vector<ValueId>& lists, int rank) {
   const int64_t count = c.type(axes).num_elements();
-  const ValueId zero = scalar(c, 0);
-  const ValueId place = c.op("select", {c.op("lt", {axes, zero}), c.add(axes, scalar(c, rank)), axes});
+  const ValueId zero = c.integer(0);
+  const ValueId place = c.op("select", {c.op("lt", {axes, zero}), c.add(axes, c.integer(rank)), axes});
   const ValueId here = c.op("eq", {c.reshape(place, {count, 1}), c.iota({1, rank}, 1)});  // [n, rank]
   const ValueId times = c.reduce("sum", c.cast(here, DType::kI64), {0}, false);
   PerAxis result{c.op("gt", {times, zero}), {}, -1};
@@ -133,14 +131,14 @@ PerAxis per_axis(NodeContext& c, ValueId axes, const std::vector<ValueId>& lists
     result.values.push_back(c.reduce("sum", c.op("select", {here, c.reshape(list, {count, 1}), zero}), {0}, false));
   // n axes that are in range and differ are found n times in all, and none of them twice.
   const ValueId found = c.reduce("sum", c.cast(result.named, DType::kI64), {0}, false);
-  result.legal = c.op("eq", {found, scalar(c, count)});
+  result.legal = c.op("eq", {found, c.integer(count)});
   return result;
 }
 
 ValueId element(NodeContext& c, ValueId list, int64_t d) { return c.reshape(c.slice(list, {d}, {1}, {1}), {}); }
 
 ValueId take_clamped(NodeContext& c, ValueId x, int64_t axis, ValueId places) {
-  return c.op("gather", {x, c.op("max", {places, scalar(c, 0)})}, {{"axis", axis}});
+  return c.op("gather", {x, c.op("max", {places, c.integer(0)})}, {{"axis", axis}});
 }
 
 ValueId choose_axes(NodeContext& c, int i, const std::string& name, const AxisChoice& choice) {

@@ -133,8 +133,7 @@ void import_hardmax(NodeContext& c) {
   const ValueId flat = c.reshape(x, work);
   const ValueId place = c.iota(work, over);
   const ValueId is_max = c.op("eq", {flat, c.reduce("max", flat, {over}, true)});
-  const ValueId candidates =
-      c.op("select", {is_max, place, c.scalar(DType::kI64, static_cast<double>(work[static_cast<size_t>(over)]))});
+  const ValueId candidates = c.op("select", {is_max, place, c.integer(work[static_cast<size_t>(over)])});
   const ValueId first = c.op("eq", {place, c.reduce("min", candidates, {over}, true)});
   c.out(0, c.reshape(c.cast(first, c.dtype(x)), dims));
 }

@@ -94,13 +94,13 @@ void import_attention(NodeContext& c) {
     const ValueId row = c.iota({queries, keys}, 0), column = c.iota({queries, keys}, 1);
     if (!past && c.has(6)) {
       const ValueId valid = c.reshape(c.cast(c.in(6), DType::kI64), {batch, 1, 1, 1});
-      const ValueId offset = c.sub(valid, c.scalar(DType::kI64, static_cast<double>(queries)));
+      const ValueId offset = c.sub(valid, c.integer(queries));
       return c.sub(c.add(row, offset), column);
     }
-    return c.sub(c.add(row, c.scalar(DType::kI64, static_cast<double>(past_length))), column);
+    return c.sub(c.add(row, c.integer(past_length)), column);
   };
-  const auto allow = [&](const char* comparison, ValueId a, double limit) {
-    mask.add(c, minus_infinity_unless(c, c.op(comparison, {a, c.scalar(DType::kI64, limit)}), dtype));
+  const auto allow = [&](const char* comparison, ValueId a, int64_t limit) {
+    mask.add(c, minus_infinity_unless(c, c.op(comparison, {a, c.integer(limit)}), dtype));
   };
   if (c.attrs.get_int("is_causal", 0) != 0) allow("ge", distance(), 0);
   const int64_t left = c.attrs.get_int("left_window_size", -1), right = c.attrs.get_int("right_window_size", -1);

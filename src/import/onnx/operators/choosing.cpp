@@ -17,8 +17,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-ValueId number(NodeContext& c, int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); }
-
 int64_t product(const Ints& dims) { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); }
 
 // The number of results that the model declares along dimension `axis` of result `i`; none when it leaves that to the
@@ -51,10 +49,10 @@ Found find_true(NodeContext& c, ValueId mask, std::optional<int64_t> declared, i
   else open = sum;
   if (n == 0 || count == 0) return {c.zeros(DType::kI64, {count}), c.zeros(DType::kBool, {count}), open};
   // Number i that is true goes to the place that as many true ones precede.
-  const ValueId before = c.sub(running_sum(c, c.cast(mask, DType::kI64), 0), number(c, 1));
-  const ValueId to = c.op("select", {mask, before, number(c, -1)});
-  const ValueId place = scattered(c, c.broadcast(number(c, n), {count}), to, c.iota({n}, 0));
-  return {c.op("min", {place, number(c, n - 1)}), c.op("lt", {place, number(c, n)}), open};
+  const ValueId before = c.sub(running_sum(c, c.cast(mask, DType::kI64), 0), c.integer(1));
+  const ValueId to = c.op("select", {mask, before, c.integer(-1)});
+  const ValueId place = scattered(c, c.broadcast(c.integer(n), {count}), to, c.iota({n}, 0));
+  return {c.op("min", {place, c.integer(n - 1)}), c.op("lt", {place, c.integer(n)}), open};
 }
 
 // x gathered along `axis`; zeros where there is nothing.
@@ -131,8 +129,8 @@ void import_non_zero(NodeContext& c) {
   for (const int64_t extent : dims) {
     stride /= std::max<int64_t>(1, extent);
     const ValueId index = c.op(
-        "rem", {c.div(found.places, number(c, std::max<int64_t>(1, stride))), number(c, std::max<int64_t>(1, extent))});
-    rows.push_back(c.reshape(c.op("select", {found.there, index, number(c, 0)}), {1, count}));
+        "rem", {c.div(found.places, c.integer(std::max<int64_t>(1, stride))), c.integer(std::max<int64_t>(1, extent))});
+    rows.push_back(c.reshape(c.op("select", {found.there, index, c.integer(0)}), {1, count}));
   }
   give(c, 0, rows.size() == 1 ? rows[0] : c.op("concat", rows, {{"axis", int64_t{0}}}), found, 1);
 }
@@ -172,7 +170,7 @@ void import_unique(NodeContext& c) {
     }
     begins = c.op("concat", {begins, c.reduce("max", differ, {1}, false)}, {{"axis", int64_t{0}}});
   }
-  const ValueId group = c.sub(running_sum(c, c.cast(begins, DType::kI64), 0), number(c, 1));
+  const ValueId group = c.sub(running_sum(c, c.cast(begins, DType::kI64), 0), c.integer(1));
   const ValueId groups = c.reduce("sum", c.cast(begins, DType::kI64), {0}, false);
   int64_t count = 0;
   std::optional<ValueId> open;
@@ -199,26 +197,26 @@ void import_unique(NodeContext& c) {
   // Of each group the first element, which the order, being stable, has at its begin; of each element its group. What
   // the declared number has no place for is left out.
   const auto to_places = [&](int64_t length, int64_t fill, ValueId at, ValueId values) {
-    return scattered(c, c.broadcast(number(c, fill), {length}), at, values);
+    return scattered(c, c.broadcast(c.integer(fill), {length}), at, values);
   };
-  ValueId first = to_places(count, 0, c.op("select", {begins, group, number(c, -1)}), order);
+  ValueId first = to_places(count, 0, c.op("select", {begins, group, c.integer(-1)}), order);
   ValueId group_of = to_places(n, 0, order, group);
   if (!sorted) {
     // Groups in the order of their first elements: of those, the ones that come earlier are counted.
     const ValueId leads =
-        to_places(n, 0, c.op("select", {begins, order, number(c, -1)}), c.broadcast(number(c, 1), {n}));
-    const ValueId rank = c.sub(running_sum(c, leads, 0), number(c, 1));
-    const ValueId firsts = to_places(n, 0, c.op("select", {begins, group, number(c, -1)}), order);
+        to_places(n, 0, c.op("select", {begins, order, c.integer(-1)}), c.broadcast(c.integer(1), {n}));
+    const ValueId rank = c.sub(running_sum(c, leads, 0), c.integer(1));
+    const ValueId firsts = to_places(n, 0, c.op("select", {begins, group, c.integer(-1)}), order);
     group_of = chosen(rank, chosen(firsts, group_of));
     first =
-        to_places(count, 0, c.op("select", {c.op("eq", {leads, number(c, 1)}), rank, number(c, -1)}), c.iota({n}, 0));
+        to_places(count, 0, c.op("select", {c.op("eq", {leads, c.integer(1)}), rank, c.integer(-1)}), c.iota({n}, 0));
   }
   const ValueId counts = c.reshape(c.op("scatter",
-                                        {c.broadcast(number(c, 0), {1, count, 1}), c.reshape(group_of, {1, n}),
-                                         c.broadcast(number(c, 1), {1, n, 1})},
+                                        {c.broadcast(c.integer(0), {1, count, 1}), c.reshape(group_of, {1, n}),
+                                         c.broadcast(c.integer(1), {1, n, 1})},
                                         {{"join", std::string("add")}}),
                                    {count});
-  const ValueId there = c.op("gt", {counts, number(c, 0)});
+  const ValueId there = c.op("gt", {counts, c.integer(0)});
   const Found found{first, there, open};
   give(c, 0, gathered(c, x, found, axis), found, axis);
   give(c, 1, first, found, 0);
@@ -253,20 +251,20 @@ void import_non_max_suppression(NodeContext& c) {
   if (most == 0 || product(dims) == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
   const auto declared = declared_count(c, 0, 2, 0);
   if (declared) most = std::min(most, *declared + 1);  // one more, to see that there are no further ones
-  std::vector<ValueId> operands = {boxes, scores, limit ? c.cast(*limit, DType::kI64) : number(c, most)};
+  std::vector<ValueId> operands = {boxes, scores, limit ? c.cast(*limit, DType::kI64) : c.integer(most)};
   operands.push_back(c.has(3) ? c.cast(scalar(3), c.dtype(boxes)) : c.scalar_like(boxes, 0));
   if (c.has(4)) operands.push_back(c.cast(scalar(4), c.dtype(scores)));
   const ValueId chosen =
       c.reshape(c.op("suppress", operands, {{"most", most}, {"centres", centres}}), {images * classes * most});
-  const Found found = find_true(c, c.op("ge", {chosen, number(c, 0)}), declared, 0);
+  const Found found = find_true(c, c.op("ge", {chosen, c.integer(0)}), declared, 0);
   const int64_t count = c.dims(found.places)[0];
   if (count == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
-  const auto column = [&](ValueId v) { return c.reshape(c.op("select", {found.there, v, number(c, 0)}), {count, 1}); };
-  const ValueId group = c.div(found.places, number(c, most));
+  const auto column = [&](ValueId v) { return c.reshape(c.op("select", {found.there, v, c.integer(0)}), {count, 1}); };
+  const ValueId group = c.div(found.places, c.integer(most));
   const ValueId box = c.op("gather", {chosen, found.places}, {{"axis", int64_t{0}}});
   const ValueId rows =
       c.op("concat",
-           {column(c.div(group, number(c, classes))), column(c.op("rem", {group, number(c, classes)})), column(box)},
+           {column(c.div(group, c.integer(classes))), column(c.op("rem", {group, c.integer(classes)})), column(box)},
            {{"axis", int64_t{1}}});
   give(c, 0, rows, found, 0);
 }

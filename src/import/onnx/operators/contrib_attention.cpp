@@ -71,7 +71,7 @@ ValueId mask_bias(NodeContext& c, ValueId mask, int64_t batch, int64_t queries, 
 
 // Later keys than the query's own; the queries are the last ones.
 ValueId causal_bias(NodeContext& c, int64_t queries, int64_t keys) {
-  const ValueId own = c.add(c.iota({queries, keys}, 0), c.scalar(DType::kI64, static_cast<double>(keys - queries)));
+  const ValueId own = c.add(c.iota({queries, keys}, 0), c.integer(keys - queries));
   return minus_infinity_unless(c, c.op("ge", {own, c.iota({queries, keys}, 1)}), DType::kF32);
 }
 
@@ -296,10 +296,9 @@ void import_group_query_attention(NodeContext& c) {
                 "one for each member of the batch, and one");
   const ValueId last = c.reshape(c.cast(c.in(5), DType::kI64), {batch, 1});  // the place of the last key
   const ValueId most = c.reshape(c.cast(c.in(6), DType::kI64), {1, 1});
-  const auto number = [&](int64_t n) { return c.scalar(DType::kI64, static_cast<double>(n)); };
   // Where the new keys begin: at 0 when they are all there are.
-  const ValueId begin =
-      c.op("select", {c.op("eq", {most, number(queries)}), c.mul(last, number(0)), c.sub(last, number(queries - 1))});
+  const ValueId begin = c.op("select", {c.op("eq", {most, c.integer(queries)}), c.mul(last, c.integer(0)),
+                                        c.sub(last, c.integer(queries - 1))});
 
   if (c.has(3) && c.rank(c.in(3)) != 4)
     c.malformed(fmt::format("past keys of type {}", c.type(c.in(3)).to_string()), "rank 4");
@@ -309,12 +308,12 @@ void import_group_query_attention(NodeContext& c) {
   else if (const auto declared = c.declared_dims(1); declared && declared->size() == 4) keys = (*declared)[2];
   if (keys < queries || keys < past)
     c.malformed(fmt::format("{} keys with {} in the cache and {} new ones", keys, past, queries), "room for all");
-  c.check_when_run(6, "total_sequence_length", c.op("le", {c.reshape(most, {}), number(keys)}), most,
+  c.check_when_run(6, "total_sequence_length", c.op("le", {c.reshape(most, {}), c.integer(keys)}), most,
                    fmt::format("at most {} keys", keys));
-  const ValueId furthest = c.reduce("max", c.add(begin, number(queries)), {0, 1}, false);
+  const ValueId furthest = c.reduce("max", c.add(begin, c.integer(queries)), {0, 1}, false);
   c.check_when_run(5, "seqlens_k",
-                   c.op("logical_and", {c.op("le", {furthest, number(keys)}),
-                                        c.op("ge", {c.reduce("min", begin, {0, 1}, false), number(0)})}),
+                   c.op("logical_and", {c.op("le", {furthest, c.integer(keys)}),
+                                        c.op("ge", {c.reduce("min", begin, {0, 1}, false), c.integer(0)})}),
                    furthest, fmt::format("{} to {} keys", queries, keys));
 
   if (rotary) {
@@ -336,9 +335,10 @@ void import_group_query_attention(NodeContext& c) {
   // behind it.
   const ValueId place = c.iota({1, keys}, 1);
   const ValueId offset = c.sub(place, begin);  // [B, T]
-  const ValueId is_new = c.op("logical_and", {c.op("ge", {offset, number(0)}), c.op("lt", {offset, number(queries)})});
-  const ValueId nearest = c.op("max", {c.op("min", {offset, number(queries - 1)}), number(0)});
-  const ValueId row = c.reshape(c.add(nearest, c.mul(c.iota({batch, 1}, 0), number(queries))), {batch * keys});
+  const ValueId is_new =
+      c.op("logical_and", {c.op("ge", {offset, c.integer(0)}), c.op("lt", {offset, c.integer(queries)})});
+  const ValueId nearest = c.op("max", {c.op("min", {offset, c.integer(queries - 1)}), c.integer(0)});
+  const ValueId row = c.reshape(c.add(nearest, c.mul(c.iota({batch, 1}, 0), c.integer(queries))), {batch * keys});
   const auto cached = [&](int i, ValueId fresh) {
     const ValueId flat = c.reshape(c.transpose(fresh, {0, 2, 1, 3}), {batch * queries, kv_heads * features});
     const ValueId rows = c.op("gather", {flat, row}, {{"axis", int64_t{0}}});
@@ -362,7 +362,7 @@ void import_group_query_attention(NodeContext& c) {
   const ValueId own = c.reshape(c.add(begin, c.iota({1, queries}, 1)), {batch, 1, queries, 1});
   const ValueId other = c.iota({1, 1, 1, keys}, 3);
   ValueId allowed = c.op("le", {other, own});
-  if (window >= 0) allowed = c.op("logical_and", {allowed, c.op("gt", {other, c.sub(own, number(window))})});
+  if (window >= 0) allowed = c.op("logical_and", {allowed, c.op("gt", {other, c.sub(own, c.integer(window))})});
   scores.bias.add(c, minus_infinity_unless(c, allowed, DType::kF32));
   c.out(0, merge_heads(c, scores.attend(c)));
 }

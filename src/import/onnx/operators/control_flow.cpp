@@ -122,7 +122,7 @@ struct ScanPlan {
         }
       }
       std::optional<ValueId> active;
-      if (length) active = c.op("gt", {*length, c.scalar(DType::kI64, static_cast<double>(t))});
+      if (length) active = c.op("gt", {*length, c.integer(t)});
       const std::optional<ValueId> counts = steps == 0 ? c.scalar(DType::kBool, 0) : active;
       std::vector<ValueId> next;
       for (const Binding& result : run_body(c, body, operands, states + outputs, counts)) {
@@ -409,7 +409,7 @@ void unroll_loop(NodeContext& c, const onnx::GraphProto& body) {
   int64_t limit = most.value_or(INT64_MAX);
   const auto check_limit = [&](int64_t step) {
     if (count) {
-      const ValueId more = c.op("gt", {*count, c.scalar(DType::kI64, static_cast<double>(step))});
+      const ValueId more = c.op("gt", {*count, c.integer(step)});
       running = running ? c.op("logical_and", {*running, more}) : more;
     }
     if (!running) return;
@@ -427,7 +427,7 @@ void unroll_loop(NodeContext& c, const onnx::GraphProto& body) {
 
   std::vector<std::vector<ValueId>> stacks(collected);
   int64_t step = 0;
-  ValueId taken = c.scalar(DType::kI64, 0);  // how many steps have taken place
+  ValueId taken = c.integer(0);  // how many steps have taken place
   for (; !ended && step < limit; ++step) {
     check_steps(c, step + 1, body);
     std::vector<Binding> operands = {c.reshape(c.ints({step}), {}), condition};
@@ -451,7 +451,7 @@ void unroll_loop(NodeContext& c, const onnx::GraphProto& body) {
       stacks[i].push_back(running ? c.mark_like(c.op("select", {*running, value, c.scalar_like(value, 0)}), value)
                                   : value);
     }
-    taken = c.add(taken, running ? c.cast(*running, DType::kI64) : c.scalar(DType::kI64, 1));
+    taken = c.add(taken, running ? c.cast(*running, DType::kI64) : c.integer(1));
     follow(tensor_of(next[0]));
     if (!ended && step + 1 < limit) check_limit(step + 1);
   }
@@ -460,8 +460,7 @@ void unroll_loop(NodeContext& c, const onnx::GraphProto& body) {
     ValueId found = taken;
     if (!ended && step < most.value_or(INT64_MAX)) {
       ValueId more = *running;
-      if (count)
-        more = c.op("logical_and", {more, c.op("gt", {*count, c.scalar(DType::kI64, static_cast<double>(step))})});
+      if (count) more = c.op("logical_and", {more, c.op("gt", {*count, c.integer(step)})});
       found = c.add(found, c.cast(more, DType::kI64));
     }
     for (int i = static_cast<int>(carried.size()); i < c.num_outputs(); ++i)

@@ -265,7 +265,7 @@ void import_dft(NodeContext& c) {
     shape[d] = plan.kept();
     if (shape != *declared || plan.length < 1) continue;
     const ValueId y = plan.run(c, x, d);
-    const auto is = [&](int64_t value) { return c.op("eq", {raw, c.scalar(DType::kI64, static_cast<double>(value))}); };
+    const auto is = [&](int64_t value) { return c.op("eq", {raw, c.integer(value)}); };
     const auto at = static_cast<int64_t>(d);
     result = result ? c.op("select", {c.op("logical_or", {is(at), is(at - rank)}), y, *result}) : y;
   }

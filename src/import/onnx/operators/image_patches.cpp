@@ -89,30 +89,29 @@ ValueId searched_patches(NodeContext& c, ValueId x, const Patches& p, ValueId bl
   const int64_t pixels = product(p.image);
   if (const auto looks = checked_num_elements({size, blocks, pixels}); !looks || *looks > kMostLooks)
     c.unsupported("so large an image with patches whose shape is not constant");
-  const auto number = [&](int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); };
   const auto extent = [&](size_t d) {
     const ValueId e = c.reshape(c.slice(block, {static_cast<int64_t>(d)}, {1}, {1}), {});
-    return c.op("max", {c.cast(e, DType::kI64), number(1)});
+    return c.op("max", {c.cast(e, DType::kI64), c.integer(1)});
   };
   ValueId within = c.iota({size, 1}, 0), patch = c.iota({1, blocks}, 1), inside = c.scalar(DType::kBool, 1);
-  ValueId pixel = number(0);
+  ValueId pixel = c.integer(0);
   int64_t stride = 1;
   for (size_t d = p.rank(); d-- > 0;) {
     const ValueId e = extent(d);
-    const ValueId room = c.sub(number(p.image[d] + p.pads[d] + p.pads[d + p.rank()] - 1),
-                               c.mul(c.sub(e, number(1)), number(p.dilations[d])));
-    const ValueId count = c.op("max", {c.add(c.div(room, number(p.strides[d])), number(1)), number(1)});
+    const ValueId room = c.sub(c.integer(p.image[d] + p.pads[d] + p.pads[d + p.rank()] - 1),
+                               c.mul(c.sub(e, c.integer(1)), c.integer(p.dilations[d])));
+    const ValueId count = c.op("max", {c.add(c.div(room, c.integer(p.strides[d])), c.integer(1)), c.integer(1)});
     const ValueId k = c.op("rem", {within, e}), l = c.op("rem", {patch, count});
     within = c.div(within, e);
     patch = c.div(patch, count);
     const ValueId at =
-        c.sub(c.add(c.mul(l, number(p.strides[d])), c.mul(k, number(p.dilations[d]))), number(p.pads[d]));
-    const ValueId fits = c.op("logical_and", {c.op("ge", {at, number(0)}), c.op("lt", {at, number(p.image[d])})});
+        c.sub(c.add(c.mul(l, c.integer(p.strides[d])), c.mul(k, c.integer(p.dilations[d]))), c.integer(p.pads[d]));
+    const ValueId fits = c.op("logical_and", {c.op("ge", {at, c.integer(0)}), c.op("lt", {at, c.integer(p.image[d])})});
     inside = c.op("logical_and", {inside, fits});
-    pixel = c.add(pixel, c.mul(at, number(stride)));
+    pixel = c.add(pixel, c.mul(at, c.integer(stride)));
     stride *= p.image[d];
   }
-  const ValueId place = c.reshape(c.op("select", {inside, pixel, number(-1)}), {size * blocks, 1});
+  const ValueId place = c.reshape(c.op("select", {inside, pixel, c.integer(-1)}), {size * blocks, 1});
   const ValueId goes = c.op("eq", {place, c.iota({1, pixels}, 1)});
   return c.op("matmul", {x, c.cast(goes, c.dtype(x))});
 }
@@ -137,8 +136,8 @@ std::vector<Corner> corners(NodeContext& c, const std::vector<ValueId>& places, 
       const ValueId weight = far ? t : c.sub(c.scalar_like(x, 1), t);
       if (d == 0) next.push_back({index, weight, inside});
       for (const Corner& outer : result)
-        next.push_back({c.add(c.mul(outer.index, c.scalar(DType::kI64, static_cast<double>(image[d]))), index),
-                        c.mul(outer.weight, weight), c.op("logical_and", {outer.inside, inside})});
+        next.push_back({c.add(c.mul(outer.index, c.integer(image[d])), index), c.mul(outer.weight, weight),
+                        c.op("logical_and", {outer.inside, inside})});
     }
     result = std::move(next);
   }

@@ -14,8 +14,8 @@ using Ints = std::vector<int64_t>;
 // Indices along an axis of extent `extent` as i64 from 0 on; negative ones count from the end.
 ValueId counted_from_front(NodeContext& c, ValueId indices, int64_t extent) {
   const ValueId wide = c.cast(indices, DType::kI64);
-  const ValueId negative = c.op("lt", {wide, c.scalar(DType::kI64, 0)});
-  return c.op("select", {negative, c.add(wide, c.scalar(DType::kI64, static_cast<double>(extent))), wide});
+  const ValueId negative = c.op("lt", {wide, c.integer(0)});
+  return c.op("select", {negative, c.add(wide, c.integer(extent)), wide});
 }
 
 int64_t stride_of(const Ints& dims, size_t axis) {
@@ -24,9 +24,7 @@ int64_t stride_of(const Ints& dims, size_t axis) {
   return stride;
 }
 
-ValueId times(NodeContext& c, ValueId v, int64_t factor) {
-  return factor == 1 ? v : c.mul(v, c.scalar(DType::kI64, static_cast<double>(factor)));
-}
+ValueId times(NodeContext& c, ValueId v, int64_t factor) { return factor == 1 ? v : c.mul(v, c.integer(factor)); }
 
 // `op` is gather or gather_elements.
 ValueId gather(NodeContext& c, ValueId x, ValueId indices, int64_t axis, std::string_view op = "gather") {

@@ -40,16 +40,15 @@ void import_det(NodeContext& c) {
     const ValueId column = c.op("abs", {part(matrix, 0, n, 0, 1)});
     const ValueId largest = c.op("eq", {column, c.reduce("max", column, {1}, true)});
     const ValueId number = c.iota({1, n, 1}, 1);
-    const ValueId last = c.scalar(DType::kI64, static_cast<double>(n - 1));
+    const ValueId last = c.integer(n - 1);
     const ValueId pivot = c.reduce("min", c.op("select", {largest, number, last}), {1}, true);
     const ValueId top = part(matrix, 0, 1, 0, n);
     const ValueId row = c.op("gather_elements", {matrix, c.broadcast(pivot, {count, 1, n})}, {{"axis", int64_t{1}}});
     // The old first row takes the place of the one that was chosen.
-    const ValueId others =
-        c.op("select", {c.op("eq", {c.add(c.iota({1, n - 1, 1}, 1), c.scalar(DType::kI64, 1)), pivot}), top,
-                        part(matrix, 1, n - 1, 0, n)});
+    const ValueId others = c.op("select", {c.op("eq", {c.add(c.iota({1, n - 1, 1}, 1), c.integer(1)), pivot}), top,
+                                           part(matrix, 1, n - 1, 0, n)});
     const ValueId head = part(row, 0, 1, 0, 1);
-    const ValueId moved = c.op("gt", {pivot, c.scalar(DType::kI64, 0)});
+    const ValueId moved = c.op("gt", {pivot, c.integer(0)});
     determinant = c.mul(determinant, c.op("select", {moved, c.op("neg", {head}), head}));
     // A first column of zeros makes the determinant 0 whatever follows.
     const ValueId divisor = c.op("select", {c.op("eq", {head, c.scalar(dtype, 0)}), one, head});

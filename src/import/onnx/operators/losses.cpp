@@ -28,7 +28,7 @@ ValueId loss(NodeContext& c, ValueId log_probability) {
   if (c.attrs.has("ignore_index")) {
     ignored = c.op("eq", {wide, c.reshape(c.ints({c.attrs.get_int("ignore_index", 0)}), {})});
   }
-  const ValueId in_range = ignored ? c.op("select", {*ignored, c.scalar(DType::kI64, 0), wide}) : wide;
+  const ValueId in_range = ignored ? c.op("select", {*ignored, c.integer(0), wide}) : wide;
   Ints one_class = dims;
   one_class[1] = 1;
   const ValueId chosen =

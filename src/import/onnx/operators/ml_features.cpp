@@ -72,8 +72,7 @@ Tensor tensor_of(const Numbers& numbers) {
 // like x. Keys that lie close together make a table; others are looked for by halving.
 ValueId place_among(NodeContext& c, ValueId x, const Numbers& keys) {
   const auto count = static_cast<int64_t>(keys.size());
-  const auto number = [&](int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); };
-  if (count == 0) return c.broadcast(number(0), c.dims(x));
+  if (count == 0) return c.broadcast(c.integer(0), c.dims(x));
   const auto look_up = [&](ValueId table, ValueId place) {
     return c.op("gather", {table, place}, {{"axis", int64_t{0}}});
   };
@@ -86,8 +85,9 @@ ValueId place_among(NodeContext& c, ValueId x, const Numbers& keys) {
       Ints table(static_cast<size_t>(high - low + 1), count);
       for (size_t i = keys.size(); i-- > 0;) table[static_cast<size_t>(keys.ints[i] - low)] = static_cast<int64_t>(i);
       const ValueId wide = c.cast(x, DType::kI64);
-      const ValueId at = c.op("min", {c.op("max", {wide, number(low)}), number(high)});
-      return c.op("select", {c.op("eq", {at, wide}), look_up(c.ints(table), c.sub(at, number(low))), number(count)});
+      const ValueId at = c.op("min", {c.op("max", {wide, c.integer(low)}), c.integer(high)});
+      return c.op("select",
+                  {c.op("eq", {at, wide}), look_up(c.ints(table), c.sub(at, c.integer(low))), c.integer(count)});
     }
   } else {
     // NaN last: comparisons do not see it, and it is found apart.
@@ -107,24 +107,24 @@ ValueId place_among(NodeContext& c, ValueId x, const Numbers& keys) {
     else sorted.ints.push_back(keys.ints[i]);
     places.push_back(static_cast<int64_t>(i));
   }
-  ValueId result = c.broadcast(number(count), c.dims(x));
+  ValueId result = c.broadcast(c.integer(count), c.dims(x));
   if (!places.empty()) {
     const ValueId table = c.constant_value(tensor_of(sorted)), wanted = c.cast(x, keys.dtype);
     // How many keys are smaller.
     const auto size = static_cast<int64_t>(places.size());
     int64_t stride = 1;
     while (stride * 2 <= size) stride *= 2;
-    ValueId below = c.broadcast(number(0), c.dims(x));
+    ValueId below = c.broadcast(c.integer(0), c.dims(x));
     for (; stride > 0; stride /= 2) {
-      const ValueId next = c.add(below, number(stride));
-      const ValueId key = look_up(table, c.op("min", {c.sub(next, number(1)), number(size - 1)}));
-      const ValueId fits = c.op("logical_and", {c.op("le", {next, number(size)}), c.op("lt", {key, wanted})});
+      const ValueId next = c.add(below, c.integer(stride));
+      const ValueId key = look_up(table, c.op("min", {c.sub(next, c.integer(1)), c.integer(size - 1)}));
+      const ValueId fits = c.op("logical_and", {c.op("le", {next, c.integer(size)}), c.op("lt", {key, wanted})});
       below = c.op("select", {fits, next, below});
     }
-    const ValueId at = c.op("min", {below, number(size - 1)});
+    const ValueId at = c.op("min", {below, c.integer(size - 1)});
     result = c.op("select", {c.op("eq", {look_up(table, at), wanted}), look_up(c.ints(places), at), result});
   }
-  if (of_nan) result = c.op("select", {c.op("ne", {x, x}), number(*of_nan), result});
+  if (of_nan) result = c.op("select", {c.op("ne", {x, x}), c.integer(*of_nan), result});
   return result;
 }
 

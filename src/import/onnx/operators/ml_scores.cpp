@@ -43,7 +43,7 @@ ValueId post_transformed(NodeContext& c, ValueId scores, const std::string& tran
 ValueId largest_column(NodeContext& c, ValueId scores) {
   const int64_t columns = c.dims(scores)[1];
   const ValueId leads = c.op("eq", {scores, c.reduce("max", scores, {1}, true)});
-  const ValueId last = c.scalar(DType::kI64, static_cast<double>(columns - 1));
+  const ValueId last = c.integer(columns - 1);
   return c.reduce("min", c.op("select", {leads, c.iota({1, columns}, 1), last}), {1}, false);
 }
 

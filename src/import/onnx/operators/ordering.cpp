@@ -59,12 +59,10 @@ void import_reverse_sequence(NodeContext& c) {
   along[static_cast<size_t>(batch)] = dims[static_cast<size_t>(batch)];
   const ValueId lengths = c.reshape(c.cast(c.in(1), DType::kI64), along);
   const ValueId t = c.iota(plane, time);
-  const ValueId back = c.sub(c.sub(lengths, t), c.scalar(DType::kI64, 1));
+  const ValueId back = c.sub(c.sub(lengths, t), c.integer(1));
   const ValueId from = c.op("select", {c.op("lt", {t, lengths}), back, t});
   // Places of the first two dimensions as one.
-  const auto scale = [&](ValueId v, int64_t axis) {
-    return axis == 0 ? c.mul(v, c.scalar(DType::kI64, static_cast<double>(dims[1]))) : v;
-  };
+  const auto scale = [&](ValueId v, int64_t axis) { return axis == 0 ? c.mul(v, c.integer(dims[1])) : v; };
   const ValueId place = c.add(scale(from, time), scale(c.iota(plane, batch), batch));
   Ints flat = {dims[0] * dims[1]};
   flat.insert(flat.end(), dims.begin() + 2, dims.end());

@@ -62,8 +62,7 @@ ValueId places_of_maxima(NodeContext& c, ValueId x, ValueId maxima, const Attrs&
   ValueId places = c.iota(dims, 0);
   int64_t step = 1;
   const auto count = [&](size_t d) {
-    const ValueId along =
-        c.mul(c.iota(dims, static_cast<int64_t>(d)), c.scalar(DType::kI64, static_cast<double>(step)));
+    const ValueId along = c.mul(c.iota(dims, static_cast<int64_t>(d)), c.integer(step));
     places = step == 1 ? along : c.add(places, along);
     step *= dims[d];
   };
@@ -82,7 +81,7 @@ ValueId places_of_maxima(NodeContext& c, ValueId x, ValueId maxima, const Attrs&
   const ValueId values = is_float(c.dtype(x)) ? padded(x, -std::numeric_limits<double>::infinity()) : x;
   if (values == x && (low != Ints(dims.size(), 0) || high != low))
     c.unsupported("the indices of maxima of padded integers");
-  const ValueId nowhere = c.scalar(DType::kI64, static_cast<double>(step));
+  const ValueId nowhere = c.integer(step);
   places = padded(places, static_cast<double>(step));
   Ints by(dims.size(), 1);
   for (size_t d = 0; d < spatial; ++d) by[d + 2] = strides[d];

@@ -189,7 +189,7 @@ struct Direction {
       std::vector<ValueId> next = step(states, now, weights);
       ValueId y = next[0];
       if (lengths) {  // a sequence that has ended keeps its states and gives zeros
-        const ValueId inside = c.op("gt", {*lengths, c.scalar(DType::kI64, static_cast<double>(t))});
+        const ValueId inside = c.op("gt", {*lengths, c.integer(t)});
         y = c.op("select", {inside, y, c.scalar_like(y, 0)});
         for (size_t s = 0; s < next.size(); ++s) next[s] = c.op("select", {inside, next[s], states[s]});
       }

@@ -74,7 +74,7 @@ void import_arg_reduce(NodeContext& c) {
   const bool last = c.attrs.get_int("select_last_index", 0) != 0;
   const ValueId extremum = c.reduce(c.primitive(), x, {axis}, true);
   const ValueId places = c.iota(dims, axis);
-  const ValueId outside = c.scalar(DType::kI64, last ? -1 : static_cast<double>(dims[static_cast<size_t>(axis)]));
+  const ValueId outside = c.integer(last ? -1 : dims[static_cast<size_t>(axis)]);
   const ValueId candidates = c.op("select", {c.op("eq", {x, extremum}), places, outside});
   c.out(0, c.reduce(last ? "max" : "min", candidates, {axis}, keepdims));
 }

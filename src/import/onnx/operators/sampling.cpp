@@ -120,7 +120,7 @@ void import_grid_sample(NodeContext& c) {
   for (size_t d = 2; d < dims.size(); ++d) pixels *= dims[d];
   // Coordinates are [N, points]; the last of them belongs to the first spatial dimension.
   const ValueId places = c.reshape(c.in(1), {dims[0], points, static_cast<int64_t>(spatial)});
-  std::vector<Tap> joint = {{c.scalar(DType::kI64, 0), std::nullopt, std::nullopt}};
+  std::vector<Tap> joint = {{c.integer(0), std::nullopt, std::nullopt}};
   const auto both = [&](const char* op, std::optional<ValueId> a, std::optional<ValueId> b) {
     return a && b ? std::optional(c.op(op, {*a, *b})) : a ? a : b;
   };
@@ -133,7 +133,7 @@ void import_grid_sample(NodeContext& c) {
     std::vector<Tap> next;
     for (const Tap& outer : joint)
       for (const Tap& inner : taps)
-        next.push_back({c.add(c.mul(outer.index, c.scalar(DType::kI64, static_cast<double>(extent))), inner.index),
+        next.push_back({c.add(c.mul(outer.index, c.integer(extent)), inner.index),
                         both("mul", outer.weight, inner.weight), both("logical_and", outer.inside, inner.inside)});
     joint = std::move(next);
   }
@@ -221,9 +221,7 @@ void import_roi_align(NodeContext& c) {
   // All pixels of all images behind one another, the channels of each in a row: a place is then a vector of them.
   const ValueId pixels = c.reshape(c.transpose(x, {0, 2, 3, 1}), {dims[0] * dims[2] * dims[3], dims[1]});
   const auto each_channel = [&](ValueId v) { return c.reshape(v, {count, height, width, 1}); };
-  const auto times = [&](ValueId v, int64_t factor) {
-    return c.mul(v, c.scalar(DType::kI64, static_cast<double>(factor)));
-  };
+  const auto times = [&](ValueId v, int64_t factor) { return c.mul(v, c.integer(factor)); };
   const ValueId image = c.reshape(times(c.cast(c.in(2), DType::kI64), dims[2] * dims[3]), {count, 1, 1});
   const ValueId inside = c.op("logical_and", {down(y.inside), across(z.inside)});
   const auto one_minus = [&](ValueId v) { return c.sub(c.scalar_like(v, 1), v); };

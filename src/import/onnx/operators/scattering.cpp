@@ -37,8 +37,8 @@ int64_t place_of(NodeContext& c, int64_t index, int64_t extent, int64_t axis, Va
 
 ValueId counted_from_front(NodeContext& c, ValueId indices, int64_t extent) {
   const ValueId wide = c.cast(indices, DType::kI64);
-  const ValueId negative = c.op("lt", {wide, c.scalar(DType::kI64, 0)});
-  return c.op("select", {negative, c.add(wide, c.scalar(DType::kI64, static_cast<double>(extent))), wide});
+  const ValueId negative = c.op("lt", {wide, c.integer(0)});
+  return c.op("select", {negative, c.add(wide, c.integer(extent)), wide});
 }
 
 // x [P, I] with updates [U, I] at known places, where that needs no scattering: an update for every place, or updates
@@ -140,13 +140,12 @@ void import_scatter_nd(NodeContext& c) {
   for (size_t d = 0; d < depth; ++d) {
     const ValueId column = c.reshape(c.slice(table, {0, static_cast<int64_t>(d)}, {count, 1}, {1, 1}), {count});
     const ValueId index = counted_from_front(c, column, dims[d]);
-    const ValueId extent = c.scalar(DType::kI64, static_cast<double>(dims[d]));
-    const ValueId fits =
-        c.op("logical_and", {c.op("ge", {index, c.scalar(DType::kI64, 0)}), c.op("lt", {index, extent})});
+    const ValueId extent = c.integer(dims[d]);
+    const ValueId fits = c.op("logical_and", {c.op("ge", {index, c.integer(0)}), c.op("lt", {index, extent})});
     place = place ? c.add(c.mul(*place, extent), index) : index;
     inside = inside ? c.op("logical_and", {*inside, fits}) : fits;
   }
-  const ValueId at = c.op("select", {*inside, *place, c.scalar(DType::kI64, -1)});
+  const ValueId at = c.op("select", {*inside, *place, c.integer(-1)});
   c.out(0, c.reshape(at_places(c, rows, at, update_rows, join), dims));
 }
 
@@ -172,7 +171,7 @@ void import_scatter_elements(NodeContext& c) {
   // Rows without updates get some that arrive nowhere.
   if (std::any_of(high.begin(), high.end(), [](int64_t v) { return v > 0; })) {
     const Attrs pads = {{"low", low}, {"high", high}, {"mode", std::string("constant")}};
-    places = c.op("pad", {places, c.scalar(DType::kI64, -1)}, pads);
+    places = c.op("pad", {places, c.integer(-1)}, pads);
     updates = c.op("pad", {updates, c.scalar_like(updates, 0)}, pads);
   }
   Ints perm(dims.size());
@@ -211,16 +210,16 @@ void import_tensor_scatter(NodeContext& c) {
   Ints along(dims.size(), 1), batch = along;
   along[axis] = dims[axis];
   batch[0] = dims[0];
-  const auto number = [&](int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); };
   // The update that arrives at each place; one that does not exist where none does.
   ValueId from = c.iota(along, static_cast<int64_t>(axis));
   if (c.has(2)) from = c.sub(from, c.reshape(c.cast(c.in(2), DType::kI64), batch));
   if (mode == "circular") {
-    const ValueId rest = c.op("rem", {from, number(dims[axis])});
-    from = c.op("select", {c.op("lt", {rest, number(0)}), c.add(rest, number(dims[axis])), rest});
+    const ValueId rest = c.op("rem", {from, c.integer(dims[axis])});
+    from = c.op("select", {c.op("lt", {rest, c.integer(0)}), c.add(rest, c.integer(dims[axis])), rest});
   }
-  const ValueId arrives = c.op("logical_and", {c.op("ge", {from, number(0)}), c.op("lt", {from, number(want[axis])})});
-  const ValueId index = c.op("min", {c.op("max", {from, number(0)}), number(want[axis] - 1)});
+  const ValueId arrives =
+      c.op("logical_and", {c.op("ge", {from, c.integer(0)}), c.op("lt", {from, c.integer(want[axis])})});
+  const ValueId index = c.op("min", {c.op("max", {from, c.integer(0)}), c.integer(want[axis] - 1)});
   const ValueId value =
       c.op("gather_elements", {updates, c.broadcast(index, dims)}, {{"axis", static_cast<int64_t>(axis)}});
   c.out(0, c.op("select", {arrives, value, x}));

@@ -162,7 +162,7 @@ void import_sequence_length(NodeContext& c) {
   c.require_inputs(1, 1);
   const Binding list = sequence(c, 0);
   if (const Structure* parts = known(list, Kind::kSequence))
-    return c.out(0, c.scalar(DType::kI64, static_cast<double>(parts->items.size())));
+    return c.out(0, c.integer(static_cast<int64_t>(parts->items.size())));
   c.out(0, c.step(FlowOp::kLength, {c.slot(list)}, {{}, DType::kI64, DType::kI64, Ints{}}, true));
 }
 

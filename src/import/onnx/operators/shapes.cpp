@@ -49,9 +49,9 @@ Ints declared_reshape(NodeContext& c, const Ints& dims, bool allow_zero) {
   if (c.type(values).num_elements() != std::ssize(shape))
     c.unsupported(fmt::format("{} has {} elements, and the declared shape of '{}' is {}", c.input_name(1, "shape"),
                               c.type(values).num_elements(), c.output_name(0), dims_text(shape)));
-  const ValueId minus_one = c.scalar(DType::kI64, -1);
+  const ValueId minus_one = c.integer(-1);
   const ValueId open = c.reduce("sum", c.cast(c.op("eq", {values, minus_one}), DType::kI64), {0}, false);
-  const ValueId one_open = c.op("le", {open, c.scalar(DType::kI64, 1)});
+  const ValueId one_open = c.op("le", {open, c.integer(1)});
   c.check_when_run(1, "shape", c.op("logical_and", {all_among(c, values, legal), one_open}), values,
                    fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(0)));
   return shape;

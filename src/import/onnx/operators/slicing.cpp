@@ -44,8 +44,6 @@ ValueId slice_axis(NodeContext& c, ValueId x, int axis, int64_t start, int64_t s
   return c.slice(x, starts, sizes, steps);
 }
 
-ValueId int_scalar(NodeContext& c, int64_t value) { return c.scalar(DType::kI64, static_cast<double>(value)); }
-
 // Operand `i` for each axis that is named, one list of i64.
 ValueId axes_or_first(NodeContext& c, int i, int64_t count) {
   return c.has(i) ? runtime_ints(c, i, "axes") : c.iota({count}, 0);
@@ -70,7 +68,7 @@ void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
   const int rank = c.rank(x);
   const ValueId starts = runtime_ints(c, 1, "starts"), ends = runtime_ints(c, 2, "ends");
   const int64_t count = c.type(starts).num_elements();
-  const ValueId steps = c.has(4) ? runtime_ints(c, 4, "steps") : c.broadcast(int_scalar(c, 1), Ints{count});
+  const ValueId steps = c.has(4) ? runtime_ints(c, 4, "steps") : c.broadcast(c.integer(1), Ints{count});
   const ValueId axes = axes_or_first(c, 3, count);
   for (const ValueId list : {ends, axes, steps})
     if (c.type(list).num_elements() != count || count > rank || declared.size() != dims.size())
@@ -79,8 +77,8 @@ void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
                               c.type(x).to_string(), dims_text(declared)),
                   "as many of each, for dimensions of the operand");
   const PerAxis given = per_axis(c, axes, {starts, ends, steps}, rank);
-  const ValueId extent = c.ints(dims), zero = int_scalar(c, 0), one = int_scalar(c, 1);
-  const ValueId most = int_scalar(c, kMaxTensorElements), least = int_scalar(c, -kMaxTensorElements);
+  const ValueId extent = c.ints(dims), zero = c.integer(0), one = c.integer(1);
+  const ValueId most = c.integer(kMaxTensorElements), least = c.integer(-kMaxTensorElements);
   const ValueId step = c.op("select", {given.named, clamped(c, given.values[2], least, most), one});
   const ValueId forward = c.op("gt", {step, zero});
   const auto from_front = [&](ValueId place) {
@@ -88,12 +86,12 @@ void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
   };
   const ValueId last = c.sub(extent, one);
   const ValueId start_limit = c.op("select", {forward, extent, last});
-  const ValueId end_floor = c.op("select", {forward, zero, int_scalar(c, -1)});
+  const ValueId end_floor = c.op("select", {forward, zero, c.integer(-1)});
   const ValueId raw_end = c.op("select", {given.named, given.values[1], extent});
   const ValueId start = clamped(c, from_front(given.values[0]), zero, start_limit);
   const ValueId end = clamped(c, from_front(raw_end), end_floor, start_limit);
   // ceil((end - start) / step), 0 when the step leads away from the end.
-  const ValueId sign = c.op("select", {forward, one, int_scalar(c, -1)});
+  const ValueId sign = c.op("select", {forward, one, c.integer(-1)});
   const ValueId way = c.sub(c.add(c.sub(end, start), step), sign);
   const ValueId size = c.op("max", {c.div(way, step), zero});
   const ValueId stepping = c.reduce("min", c.cast(c.op("ne", {step, zero}), DType::kI32), {0}, false);
@@ -147,9 +145,9 @@ void import_runtime_pad(NodeContext& c, ValueId x, const std::string& mode, cons
     return c.out(0, c.broadcast(filler, declared));
   }
   const std::vector<bool> named = maybe_named(c, 3, count, rank);
-  const ValueId zero = int_scalar(c, 0);
+  const ValueId zero = c.integer(0);
   const auto modulo = [&](ValueId v, int64_t period) {
-    const ValueId by = int_scalar(c, period), rest = c.op("rem", {v, by});
+    const ValueId by = c.integer(period), rest = c.op("rem", {v, by});
     return c.op("select", {c.op("lt", {rest, zero}), c.add(rest, by), rest});
   };
   ValueId y = x;
@@ -158,7 +156,7 @@ void import_runtime_pad(NodeContext& c, ValueId x, const std::string& mode, cons
     const auto at = static_cast<size_t>(d);
     if (!named[at] && dims[at] == declared[at]) continue;
     ValueId place = c.sub(c.iota({declared[at]}, 0), element(c, low, d));
-    const ValueId last = int_scalar(c, dims[at] - 1);
+    const ValueId last = c.integer(dims[at] - 1);
     if (mode == "constant") {
       const ValueId in = c.op("logical_and", {c.op("ge", {place, zero}), c.op("le", {place, last})});
       Ints along(dims.size(), 1);
@@ -170,7 +168,7 @@ void import_runtime_pad(NodeContext& c, ValueId x, const std::string& mode, cons
     } else if (mode == "reflect") {
       const int64_t span = 2 * (dims[at] - 1);
       const ValueId phase = modulo(place, std::max<int64_t>(span, 1));
-      place = c.op("min", {phase, c.sub(int_scalar(c, span), phase)});
+      place = c.op("min", {phase, c.sub(c.integer(span), phase)});
     }
     y = take_clamped(c, y, d, place);
   }
