@@ -8,17 +8,26 @@
 
 namespace tessera {
 
+// What one call of a kernel does; -1: not known, which counts as 0.
+struct KernelWork {
+  int64_t flops = -1;
+  int64_t bytes = -1;           // of operands and result
+  int64_t constant_bytes = -1;  // of them: weights
+};
+
 struct Roofline {
   double gflops = 0;            // billions of floating-point operations a second
   double gbytes = 0;            // billions of bytes a second, each byte of operands and result counted once
   double percent_of_peak = 0;   // of the measured peak of arithmetic
   double percent_of_bound = 0;  // of what the bound below allows; above 100 where caches hold more than was assumed
   bool compute_bound = false;   // else memory-bound
-  std::string level;            // where the kernel's bytes fit: "L2", "memory"; its bandwidth is the memory bound
+  std::string level;            // where the bytes come from that take longest: "L2", "memory"
 };
 
-// `flops` and `bytes` of one call that takes `seconds`; negative ones count as 0. With `threads` 1 the peaks of one
-// thread are the measure, else those of all. REQUIRES: seconds > 0 and peaks with levels.
-Roofline roofline_of(int64_t flops, int64_t bytes, double seconds, const MachinePeaks& peaks, int threads);
+// Of one call that takes `seconds`, in a model whose kernels read `model_constants` bytes of weights in a run. When no
+// cache holds those, the kernel's weights come from memory, and the rest from the level that it fits. With `threads` 1
+// the peaks of one thread are the measure, else those of all. REQUIRES: seconds > 0 and peaks with levels.
+Roofline roofline_of(const KernelWork& work, int64_t model_constants, double seconds, const MachinePeaks& peaks,
+                     int threads);
 
 }  // namespace tessera

@@ -60,14 +60,18 @@ MachinePeaks measure_roofline(int threads) {
 
 json kernels_json(const Model& model, const std::vector<KernelTime>& times, const MachinePeaks& peaks) {
   double total = 0;
-  for (const KernelTime& time : times) total += time.median_us;
+  int64_t constants = 0;
+  for (const KernelTime& time : times) {
+    total += time.median_us;
+    constants += std::max<int64_t>(0, model.kernels().at(static_cast<size_t>(time.kernel)).constant_bytes);
+  }
   json list = json::array();
   for (const KernelTime& time : times) {
     const KernelInfo& kernel = model.kernels().at(static_cast<size_t>(time.kernel));
     // A clock's tick is the least that can have passed.
     const double seconds = std::max(time.median_us, 1e-3) / 1e6;
-    const Roofline roof =
-        roofline_of(kernel.flops, kernel.bytes, seconds / static_cast<double>(time.calls), peaks, model.num_threads());
+    const Roofline roof = roofline_of({kernel.flops, kernel.bytes, kernel.constant_bytes}, constants,
+                                      seconds / static_cast<double>(time.calls), peaks, model.num_threads());
     list.push_back({{"index", time.kernel},
                     {"nodes", kernel.name},
                     {"rule", kernel.rule},

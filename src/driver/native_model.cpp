@@ -163,12 +163,13 @@ class NativeModel : public Model {
   }
 
  private:
-  // The rules are in the metadata, an entry for each call in order; a module without them has kernels all the same.
+  // Rules and bytes of weights are in the metadata, an entry for each call in order; a module without them has kernels
+  // all the same.
   std::vector<KernelInfo> read_kernels() const {
     std::vector<KernelInfo> kernels;
     tessera_kernel_info kernel;
     for (int i = 0; tessera_module_kernel(module_.get(), i, &kernel) == TESSERA_OK; ++i)
-      kernels.push_back({kernel.name, kernel.flops, kernel.bytes, ""});
+      kernels.push_back({kernel.name, kernel.flops, kernel.bytes});
     const ModuleFile& file = module_->file;
     const auto metadata =
         nlohmann::json::parse(file.metadata(), file.metadata() + file.footer.metadata_size, nullptr, false);
@@ -176,9 +177,10 @@ class NativeModel : public Model {
     const auto& entries = metadata["kernels"];
     for (size_t i = 0; i < std::min(kernels.size(), entries.size()); ++i) {
       const auto& entry = entries[i];
-      if (entry.is_object() && entry.value("loc", nlohmann::json()) == kernels[i].name && entry.contains("rule") &&
-          entry["rule"].is_string())
-        kernels[i].rule = entry["rule"].get<std::string>();
+      if (!entry.is_object() || entry.value("loc", nlohmann::json()) != kernels[i].name) continue;
+      if (entry.contains("rule") && entry["rule"].is_string()) kernels[i].rule = entry["rule"].get<std::string>();
+      if (entry.contains("constant_bytes") && entry["constant_bytes"].is_number_integer())
+        kernels[i].constant_bytes = entry["constant_bytes"].get<int64_t>();
     }
     return kernels;
   }

@@ -39,17 +39,6 @@ class Inliner {
   std::vector<std::pair<std::vector<Expr>, Expr>> done_;
 };
 
-int64_t flops_of(const Expr& e) {
-  int64_t count = 0;
-  walk(e, [&](const Expr& node) {
-    if (!is_float(node->dtype)) return;
-    if (node->kind == ExprKind::kFma) count += 2;
-    if (node->kind == ExprKind::kUnary && node->unary != UnaryOp::kBitcast) count += 1;
-    if (node->kind == ExprKind::kBinary) count += 1;
-  });
-  return count;
-}
-
 int64_t extent_of(const std::vector<Axis>& axes) {
   int64_t count = 1;
   for (const Axis& axis : axes) {
@@ -91,6 +80,41 @@ void inline_injective_stages(TensorProgram& program) {
   }
 }
 
+int64_t function_flops(UnaryOp function) {
+  switch (function) {
+    case UnaryOp::kExp: return 23;
+    case UnaryOp::kLog: return 30;
+    case UnaryOp::kTanh: return 39;
+    case UnaryOp::kErf: return 57;
+    case UnaryOp::kSin: return 45;
+    case UnaryOp::kCos: return 45;
+    case UnaryOp::kTan: return 46;
+    case UnaryOp::kAsin: return 35;
+    case UnaryOp::kAcos: return 35;
+    case UnaryOp::kAtan: return 32;
+    case UnaryOp::kSinh: return 61;
+    case UnaryOp::kCosh: return 42;
+    case UnaryOp::kAsinh: return 73;
+    case UnaryOp::kAcosh: return 70;
+    case UnaryOp::kAtanh: return 42;
+    case UnaryOp::kBitcast: return 0;
+    default: return 1;
+  }
+}
+
+int64_t count_flops(const Expr& e) {
+  // A power that is known is a product or a root.
+  const auto power = [](const Expr& node) { return node->operands[1]->kind == ExprKind::kConst ? 1 : 210; };
+  int64_t count = 0;
+  walk(e, [&](const Expr& node) {
+    if (!is_float(node->dtype)) return;
+    if (node->kind == ExprKind::kFma) count += 2;
+    if (node->kind == ExprKind::kUnary) count += function_flops(node->unary);
+    if (node->kind == ExprKind::kBinary) count += node->binary == BinaryOp::kPow ? power(node) : 1;
+  });
+  return count;
+}
+
 int64_t count_flops(const TensorProgram& program) {
   int64_t total = 0;
   for (const Stage& stage : program.stages) {
@@ -98,7 +122,7 @@ int64_t count_flops(const TensorProgram& program) {
     const int64_t reduced = extent_of(stage.body.reduce_axes);
     if (points < 0 || reduced < 0) return -1;
     const bool combines = stage.body.is_reduction() && is_float(stage.out->dtype);
-    total += points * reduced * (flops_of(stage.body.value) + (combines ? 1 : 0));
+    total += points * reduced * (count_flops(stage.body.value) + (combines ? 1 : 0));
   }
   return total;
 }
@@ -108,6 +132,17 @@ int64_t count_bytes(const TensorProgram& program) {
   for (const TensorParam& param : program.params) {
     const int64_t bytes = bytes_of(param.buffer, param.layout);
     if (bytes < 0 || total < 0) return -1;
+    total += bytes;
+  }
+  return total;
+}
+
+int64_t count_constant_bytes(const TensorProgram& program) {
+  int64_t total = 0;
+  for (const TensorParam& param : program.params) {
+    if (!param.is_constant) continue;
+    const int64_t bytes = bytes_of(param.buffer, param.layout);
+    if (bytes < 0) return -1;
     total += bytes;
   }
   return total;

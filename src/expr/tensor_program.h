@@ -49,11 +49,18 @@ struct TensorProgram {
 // read several times at one index becomes one shared expression.
 void inline_injective_stages(TensorProgram& program);
 
-// Floating-point operations of one call: multiply and add count separately, a transcendental function counts once.
-// Comparisons, selects, casts and index arithmetic count nothing. -1 when a shape is symbolic.
+// Floating-point operations of one evaluation of `e`, parts that are shared counted once: multiply and add count
+// separately, a transcendental function counts those of its evaluation (function_flops). Comparisons, selects, casts
+// and integers count nothing.
+int64_t count_flops(const Expr& e);
+// Of the code that stands for the function where it is computed in f32 (exp, log, tanh, erf) or f64 (the rest); 1 for
+// what is an instruction of its own.
+int64_t function_flops(UnaryOp function);
+// Of one call. -1 when a shape is symbolic.
 int64_t count_flops(const TensorProgram& program);
 // Bytes of all parameters and the output, each once, in their physical shapes. -1 when a shape is symbolic.
 int64_t count_bytes(const TensorProgram& program);
+int64_t count_constant_bytes(const TensorProgram& program);  // of its weights alone
 
 std::string to_string(const TensorProgram& program);
 

@@ -166,7 +166,8 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
                        {"loc", call.loc},
                        {"rule", kernel.rule},
                        {"flops", kernel.flops},
-                       {"bytes", kernel.bytes}});
+                       {"bytes", kernel.bytes},
+                       {"constant_bytes", kernel.definition ? count_constant_bytes(*kernel.definition) : -1}});
   }
   json["kernels"] = std::move(kernels);
   json["operators"] = info.operators;

@@ -60,8 +60,8 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
       continue;
     }
     task.definition = kernel.definition;
-    task.flops = std::max<int64_t>(0, kernel.flops);
-    task.bytes = std::max<int64_t>(0, kernel.bytes);
+    task.work = {kernel.flops, kernel.bytes, count_constant_bytes(*kernel.definition)};
+    result.constant_bytes += std::max<int64_t>(0, task.work.constant_bytes);
     if (is_symbolic(*kernel.definition)) {
       result.left_out.emplace_back(std::move(task), "a run decides about its sizes; fix them with --dim to tune it");
       continue;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "diagnose/roofline.h"
 #include "driver/compile.h"
 #include "driver/kernel_times.h"
 #include "driver/model.h"
@@ -19,15 +20,16 @@ struct ModelTask {
   std::string hash, text;  // expr/canonical.h
   std::string name;        // nodes of the model; of the first kernel
   std::shared_ptr<const TensorProgram> definition;
-  int64_t calls = 0;             // in one run
-  double run_us = 0;             // of all its calls in one run
-  int64_t flops = 0, bytes = 0;  // of one call; 0 when not known
+  int64_t calls = 0;  // in one run
+  double run_us = 0;  // of all its calls in one run
+  KernelWork work;    // of one call
 };
 
 struct ModelTasks {
   std::vector<ModelTask> tasks;                             // most time first
   std::vector<std::pair<ModelTask, std::string>> left_out;  // with the reason why there is nothing to tune
   double run_us = 0;                                        // of all kernels
+  int64_t constant_bytes = 0;                               // of weights that they read in a run
 };
 
 // The tasks of a compiled model whose kernels took `times`.

@@ -195,11 +195,11 @@ class Tuner {
     task.preferred = task.best = *task.space->preferred();
     task.search = std::make_unique<Search>(*task.space, options_.mode, options_.seed * 1000003 + tasks_.size());
     const double call_us = model.run_us / static_cast<double>(model.calls);
-    task.bound = roofline_of(model.flops, model.bytes, call_us / 1e6, peaks_, target_.num_threads);
+    task.bound = roofline_of(model.work, found.constant_bytes, call_us / 1e6, peaks_, target_.num_threads);
     TaskState state;
     state.calls = static_cast<double>(model.calls);
     state.best_us = call_us;
-    state.flops = static_cast<double>(model.flops);
+    state.flops = static_cast<double>(std::max<int64_t>(0, model.work.flops));
     state.bound_us = call_us * task.bound.percent_of_bound / 100;
     state.likeness = task.preferred.rule;
     records_.add_kernel({model.hash, model.text, model.name});

@@ -1,1 +1,1 @@
-tessera_test(work_counts_test SOURCES work_counts_test.cpp LINKS tessera_lower tessera_ops tessera_diagnose WHOLE)
+tessera_test(work_counts_test SOURCES work_counts_test.cpp LINKS tessera_lower tessera_ops tessera_diagnose tessera_loop_passes WHOLE)

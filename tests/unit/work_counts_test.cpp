@@ -5,6 +5,7 @@
 
 #include "diagnose/roofline.h"
 #include "graph/parser.h"
+#include "loop_passes/expand_math.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
 
@@ -66,12 +67,27 @@ graph @main(%a: f32[6,10], %b: f32[1,10]) -> (%y: f32[6,10]) {
 }
 
 TEST(WorkCounts, Exponential) {
-  // A transcendental function counts once; doubles have eight bytes.
+  // A function counts what its evaluation takes; doubles have eight bytes.
   expect_work(R"(
 graph @main(%x: f64[9]) -> (%y: f64[9]) {
   %y = exp(%x) : f64[9]
 })",
-              9, 8 * 18);
+              9 * function_flops(UnaryOp::kExp), 8 * 18);
+}
+
+TEST(WorkCounts, FunctionsCountTheCodeThatStandsForThem) {
+  const auto expanded = [](UnaryOp function, DType dtype) {
+    return count_flops(expand_math(unary(function, make_var("x", dtype))));
+  };
+  for (const UnaryOp function : {UnaryOp::kExp, UnaryOp::kLog, UnaryOp::kTanh, UnaryOp::kErf})
+    EXPECT_EQ(function_flops(function), expanded(function, DType::kF32)) << static_cast<int>(function);
+  for (const UnaryOp function :
+       {UnaryOp::kSin, UnaryOp::kCos, UnaryOp::kTan, UnaryOp::kAsin, UnaryOp::kAcos, UnaryOp::kAtan, UnaryOp::kSinh,
+        UnaryOp::kCosh, UnaryOp::kAsinh, UnaryOp::kAcosh, UnaryOp::kAtanh})
+    EXPECT_EQ(function_flops(function), expanded(function, DType::kF64)) << static_cast<int>(function);
+  const Expr x = make_var("x", DType::kF64), y = make_var("y", DType::kF64);
+  EXPECT_EQ(count_flops(binary(BinaryOp::kPow, x, y)), count_flops(expand_math(binary(BinaryOp::kPow, x, y))));
+  for (const UnaryOp own : {UnaryOp::kSqrt, UnaryOp::kAbs, UnaryOp::kFloor}) EXPECT_EQ(function_flops(own), 1);
 }
 
 TEST(WorkCounts, SumAlongAnAxis) {
@@ -149,7 +165,7 @@ MachinePeaks made_up_machine() {
 
 TEST(Roofline, ArithmeticBound) {
   // 1e6 operations on 1e4 bytes in 20 us: arithmetic needs 10 us, memory 1 us.
-  const Roofline roof = roofline_of(1000000, 10000, 20e-6, made_up_machine(), 1);
+  const Roofline roof = roofline_of({1000000, 10000}, 0, 20e-6, made_up_machine(), 1);
   EXPECT_TRUE(roof.compute_bound);
   EXPECT_DOUBLE_EQ(roof.gflops, 50);
   EXPECT_DOUBLE_EQ(roof.gbytes, 0.5);
@@ -160,17 +176,29 @@ TEST(Roofline, ArithmeticBound) {
 
 TEST(Roofline, MemoryBound) {
   // 1e5 bytes in 20 us: memory needs 10 us of them, arithmetic 1 us.
-  const Roofline roof = roofline_of(100000, 100000, 20e-6, made_up_machine(), 1);
+  const Roofline roof = roofline_of({100000, 100000}, 0, 20e-6, made_up_machine(), 1);
   EXPECT_FALSE(roof.compute_bound);
   EXPECT_DOUBLE_EQ(roof.percent_of_peak, 5);
   EXPECT_DOUBLE_EQ(roof.percent_of_bound, 50);
 }
 
+TEST(Roofline, WeightsThatNoCacheHoldsComeFromMemory) {
+  // 500 bytes of weights at 10 GB/s take 50 ns, 400 others of the first level 1 ns.
+  const KernelWork work = {1000, 900, 500};
+  const Roofline streams = roofline_of(work, 1 << 20, 102e-9, made_up_machine(), 1);
+  EXPECT_DOUBLE_EQ(streams.percent_of_bound, 50);
+  EXPECT_EQ(streams.level, "memory");
+  // A model whose weights stay in the cache.
+  const Roofline kept = roofline_of(work, 1000, 102e-9, made_up_machine(), 1);
+  EXPECT_EQ(kept.level, "L1");
+  EXPECT_TRUE(kept.compute_bound);
+}
+
 TEST(Roofline, ThreadsHaveMoreOfEverything) {
-  const Roofline roof = roofline_of(1000000, 1500, 20e-6, made_up_machine(), 2);
+  const Roofline roof = roofline_of({1000000, 1500}, 0, 20e-6, made_up_machine(), 2);
   EXPECT_EQ(roof.level, "L1");  // of two cores
   EXPECT_DOUBLE_EQ(roof.percent_of_peak, 25);
-  EXPECT_EQ(roofline_of(-1, -1, 1e-6, made_up_machine(), 1).gflops, 0);
+  EXPECT_EQ(roofline_of({}, 0, 1e-6, made_up_machine(), 1).gflops, 0);
 }
 
 }  // namespace
