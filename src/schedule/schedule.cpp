@@ -23,6 +23,7 @@ constexpr std::array kRules = {
                  product_pieces},
     ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
                  register_tile},
+    ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, window_rows},
     ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1, row_reduce},
     ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", 1, injective},
     ScheduleRule{"scalar_loops", "one output element at a time", 1, scalar_loops},

@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "kernels"
-RULES = ["winograd", "register_tile", "row_reduce", "injective", "scalar_loops"]
+RULES = ["winograd", "register_tile", "window_rows", "row_reduce", "injective", "scalar_loops"]
 
 
 def constant(name, shape, seed=0):

@@ -27,6 +27,10 @@ RuleResult product_pieces(const TensorProgram& kernel, const Target& target, Kno
 // registers over the whole reduction; constant operands are packed in the order of use.
 RuleResult register_tile(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
+// Windows that slide along the output's contiguous axis (pooling of rows, with padding): lanes of neighbouring outputs,
+// the window step by step.
+RuleResult window_rows(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+
 // Reductions along contiguous memory (row sums, softmax maxima): lanes of partial results, combined at the end.
 RuleResult row_reduce(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
