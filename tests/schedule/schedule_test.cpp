@@ -341,28 +341,54 @@ TEST(RegisterTile, PrefetchesTheWeightsOfTheNextColumns) {
       prefetched_lines(std::get<ScheduledKernel>(rule.apply(definition, machine(512), knobs)).program, 1).empty());
 }
 
-// A 3x3 convolution from an image of size x size to one in blocks of 16 channels.
-TensorProgram convolution(int64_t channels, const Layout& layout, int64_t size, int64_t filters, int64_t stride) {
+// A convolution with a 3x3 or larger window from an image of size x size to one in blocks of 16 channels.
+TensorProgram convolution(int64_t channels, const Layout& layout, int64_t size, int64_t filters, int64_t stride,
+                          int64_t groups = 1, int64_t window = 3) {
   Graph graph;
   GraphBuilder builder(graph);
   const OpTable& ops = standard_ops();
   TensorType image{DType::kF32, make_shape({1, channels, size, size})};
   image.layout = layout;
   graph.add_input("x", image);
-  const auto weights = std::make_shared<const Tensor>(DType::kF32, std::vector<int64_t>{filters, channels, 3, 3});
+  const auto weights =
+      std::make_shared<const Tensor>(DType::kF32, std::vector<int64_t>{filters, channels / groups, window, window});
   const ValueId w = builder.add(ops.get("constant"), {}, {{"value", weights}});
-  const std::vector<int64_t> ones{1, 1};
+  const std::vector<int64_t> ones{1, 1}, pads{window / 2, window / 2};
   const Attrs attrs{{"strides", std::vector<int64_t>{stride, stride}},
                     {"dilations", ones},
                     {"input_dilations", ones},
-                    {"pads_begin", ones},
-                    {"pads_end", ones},
-                    {"groups", int64_t{1}}};
+                    {"pads_begin", pads},
+                    {"pads_end", pads},
+                    {"groups", groups}};
   const ValueId y = builder.add(ops.get("conv"), {graph.inputs[0], w}, attrs);
   graph.value(y).type.layout = Layout::blocked(4, 1, 16);
   graph.outputs = {y};
   std::vector<size_t> kept;
   return lower_node(graph, graph.nodes().back(), kept);
+}
+
+TEST(RegisterTile, DepthwiseLayersOfFewTilesAskForTheNextWeights) {
+  const auto depthwise = [](int64_t size, int64_t stride, int64_t window) {
+    return convolution(192, Layout::blocked(4, 1, 16), size, 192, stride, 192, window);
+  };
+  // 14 tiles to a block of 16 channels, whose weights are nine lines.
+  const LoopProgram few = scheduled_at(depthwise(14, 1, 3), "register_tile{vectors=1,rows=14}").program;
+  const auto lines = prefetched_lines(few, 14);
+  ASSERT_EQ(lines.size(), 12u);
+  for (const auto& [block, asked] : lines)
+    for (int64_t line = 0; line < 9; ++line)
+      ASSERT_EQ(asked.count((block + 1) * 9 + line), 1u) << "block " << block << ", line " << line;
+  const auto asks = [&](int64_t size, int64_t stride, int64_t window) {
+    const LoopProgram program =
+        scheduled_at(depthwise(size, stride, window), "register_tile{vectors=1,rows=14}").program;
+    bool any = false;
+    walk(program.body, [&](const Stmt& s) { any |= s->kind == StmtKind::kFor && s->buffer; }, nullptr);
+    return any;
+  };
+  EXPECT_TRUE(asks(14, 1, 3));
+  EXPECT_FALSE(asks(28, 1, 3));
+  EXPECT_TRUE(asks(28, 1, 5));
+  EXPECT_FALSE(asks(28, 2, 3));
 }
 
 TEST(RegisterTile, FirstLayersAskForTheRowsBelow) {
