@@ -8,7 +8,7 @@
 
 #include "graph_passes/access.h"
 #include "graph_passes/graph_util.h"
-#include "loop/intrinsic.h"
+#include "graph_passes/images.h"
 
 namespace tessera {
 namespace {
@@ -22,14 +22,6 @@ struct Decision {
   std::string why_rows;  // why the result stays row-major, when it does; may be empty
 };
 
-// Of f32; where the machine multiplies bytes, also of bytes and their sums.
-bool is_image(const TensorType& type, const PassContext& ctx) {
-  if (type.rank() != 4) return false;
-  if (type.dtype == DType::kF32) return true;
-  const bool small = type.dtype == DType::kI8 || type.dtype == DType::kU8 || type.dtype == DType::kI32;
-  return small && multiplies_bytes(ctx.target);
-}
-
 class LayoutAssigner {
  public:
   LayoutAssigner(const Graph& graph, const PassContext& ctx)
@@ -37,7 +29,7 @@ class LayoutAssigner {
         ctx_(ctx),
         ops_(ctx.ops),
         remarks_(ctx.remarks),
-        block_(std::max(8, ctx.target.f32_lanes())),
+        block_(channel_block(ctx)),
         blocked_(Layout::blocked(4, 1, block_)),
         rewriter_(graph),
         outputs_(output_mask(graph)) {}
@@ -131,14 +123,16 @@ class LayoutAssigner {
     return decision;
   }
 
-  // Whole blocks of channels of a blocked image, all of their pixels.
+  // Whole blocks of channels of a blocked image, or its last channels from the start of a block on, all their pixels.
   bool slices_blocks(const Node& node, ValueId input) {
     const auto& starts = node.attrs.get_ints("starts");
     const auto& steps = node.attrs.get_ints("steps");
     const Shape& from = source_.type(node.inputs[0]).shape;
     const Shape& to = source_.type(node.outputs[0]).shape;
     const bool whole = is_blocked(input) && starts.size() == 4 && starts[1] % block_ == 0 && steps[1] == 1;
-    return whole && whole_blocks(to[1]) && same_shape({from[0], from[2], from[3]}, {to[0], to[2], to[3]});
+    const auto channels = as_int(from[1]), taken = as_int(to[1]);
+    const bool last = channels && taken && starts.size() == 4 && starts[1] + *taken == *channels;
+    return whole && (last || whole_blocks(to[1])) && same_shape({from[0], from[2], from[3]}, {to[0], to[2], to[3]});
   }
 
   std::vector<ValueId> visit(const Node& node, std::vector<ValueId> inputs) {

@@ -8,6 +8,7 @@
 //   channelwise (pooling, sums over space, resize)                follows its operand
 //   concat of channels                                            blocks, when the pieces are whole blocks
 //   slice of channels                                             blocks, when it is whole blocks of a blocked image
+//                                                                 or its last channels, behind whole blocks
 //   other operators without a reduction                           read any layout and write row-major
 //   everything else, views, graph inputs and outputs              row-major
 //

@@ -23,6 +23,7 @@
 #include "graph_passes/recognize_composites.h"
 #include "graph_passes/simplify_algebra.h"
 #include "graph_passes/split_resizes.h"
+#include "graph_passes/widen_groups.h"
 
 namespace tessera {
 namespace {
@@ -53,6 +54,7 @@ constexpr GraphPass kPipeline[] = {
      move_zero_points},
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
     {"multiply_pixels", "Makes 1x1 convolutions that stand alone products of matrices", 2, multiply_pixels},
+    {"widen_groups", "Joins groups of convolutions that are narrower than a block of channels", 2, widen_groups},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"cse", "Merges equal nodes", 1, cse},

@@ -95,7 +95,7 @@ class Generator {
   }
 
   ValueId random_node() {
-    switch (random_.in(0, 26)) {
+    switch (random_.in(0, 27)) {
       case 0:
       case 1: return conv(false);
       case 2: return conv(true);
@@ -122,6 +122,7 @@ class Generator {
       case 23: return stored_slice();
       case 21: return scaled_conv();
       case 24: return lone_pointwise_conv();
+      case 26: return narrow_groups();
       default: return between_moves();
     }
   }
@@ -382,6 +383,27 @@ class Generator {
                {"dilations", Ints{1, 1}},
                {"input_dilations", Ints{1, 1}},
                {"groups", groups}});
+  }
+
+  // A convolution in groups that may not come out even when blocks of channels are made of them.
+  ValueId narrow_groups() {
+    const ValueId from = any();
+    Ints axes;
+    for (int d = 0; d < graph_.type(from).rank(); ++d) axes.push_back(d);
+    const ValueId sum = op("reduce", {from}, {{"kind", std::string("sum")}, {"axes", axes}, {"keepdims", false}});
+    const int64_t groups = random_.in(2, 7), inputs = random_.pick(Ints{1, 2, 3, 4, 8}), k = random_.in(1, 3);
+    const int64_t outputs = groups * random_.pick(Ints{1, 2, 4, 6});
+    const ValueId x = op("mul", {constant({random_.in(1, 2), groups * inputs, 4, 3}), op("tanh", {sum})});
+    ValueId y = op("conv", {x, constant({outputs, inputs, k, k})},
+                   {{"strides", Ints{random_.in(1, 2), 1}},
+                    {"pads_begin", Ints{1, 0}},
+                    {"pads_end", Ints{0, 1}},
+                    {"dilations", Ints{1, 1}},
+                    {"input_dilations", Ints{1, 1}},
+                    {"groups", groups}});
+    for (int64_t i = random_.in(0, 3); i > 0; --i)
+      y = random_.in(0, 2) ? op("add", {y, constant(broadcastable(dims(y)))}) : op("tanh", {y});
+    return y;
   }
 
   // A 1x1 convolution of many pixels, whose images no other convolution sees.
