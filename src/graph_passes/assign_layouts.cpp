@@ -30,7 +30,6 @@ class LayoutAssigner {
         ops_(ctx.ops),
         remarks_(ctx.remarks),
         block_(channel_block(ctx)),
-        blocked_(Layout::blocked(4, 1, block_)),
         rewriter_(graph),
         outputs_(output_mask(graph)) {}
 
@@ -42,7 +41,11 @@ class LayoutAssigner {
  private:
   Graph& target() { return rewriter_.target(); }
   bool is_image(const TensorType& type) const { return tessera::is_image(type, ctx_); }
-  bool is_blocked(ValueId target_value) { return target().type(target_value).layout == blocked_; }
+  Layout blocked(const TensorType& type) const { return Layout::blocked(type.rank(), 1, block_); }
+  bool is_blocked(ValueId target_value) {
+    const TensorType& type = target().type(target_value);
+    return type.rank() >= 3 && type.layout == blocked(type);
+  }
   bool whole_blocks(const Expr& channels) const {
     const auto count = as_int(channels);
     return count && *count % block_ == 0;
@@ -93,8 +96,7 @@ class LayoutAssigner {
     Decision decision{std::vector<Want>(inputs.size(), Want::kAsItIs), false,
                       "none of its operands of full shape is blocked"};
     const auto full = [&](size_t i) { return accesses.operands[i] == Access::kIdentity; };
-    if (result.rank() == 4)
-      for (size_t i = 0; i < inputs.size(); ++i) decision.blocked_result |= full(i) && is_blocked(inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) decision.blocked_result |= full(i) && is_blocked(inputs[i]);
     if (!decision.blocked_result) return decision;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const bool constant = is_op(target().producer(inputs[i]), "constant");
@@ -129,10 +131,12 @@ class LayoutAssigner {
     const auto& steps = node.attrs.get_ints("steps");
     const Shape& from = source_.type(node.inputs[0]).shape;
     const Shape& to = source_.type(node.outputs[0]).shape;
-    const bool whole = is_blocked(input) && starts.size() == 4 && starts[1] % block_ == 0 && steps[1] == 1;
+    if (!is_blocked(input) || starts[1] % block_ != 0 || steps[1] != 1) return false;
     const auto channels = as_int(from[1]), taken = as_int(to[1]);
-    const bool last = channels && taken && starts.size() == 4 && starts[1] + *taken == *channels;
-    return whole && (last || whole_blocks(to[1])) && same_shape({from[0], from[2], from[3]}, {to[0], to[2], to[3]});
+    const bool last = channels && taken && starts[1] + *taken == *channels;
+    Shape all = from;
+    all[1] = to[1];
+    return (last || whole_blocks(to[1])) && same_shape(all, to);
   }
 
   std::vector<ValueId> visit(const Node& node, std::vector<ValueId> inputs) {
@@ -142,11 +146,12 @@ class LayoutAssigner {
     const std::string& name = source_.value(result).name;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (decision.operands[i] == Want::kRowMajor) inputs[i] = in_layout(inputs[i], {}, node);
-      if (decision.operands[i] == Want::kBlocked && is_image(target().type(inputs[i])))
-        inputs[i] = in_layout(inputs[i], blocked_, node);
+      const TensorType& operand = target().type(inputs[i]);
+      if (decision.operands[i] == Want::kBlocked && is_image(operand))
+        inputs[i] = in_layout(inputs[i], blocked(operand), node);
     }
     TensorType type = source_.type(result);
-    if (decision.blocked_result) type.layout = blocked_;
+    if (decision.blocked_result) type.layout = blocked(type);
     if (remarks_ && is_image(type)) report(node, decision);
     const bool to_rows = decision.blocked_result && outputs_[static_cast<size_t>(result)];
     Node copy = node;
@@ -162,7 +167,8 @@ class LayoutAssigner {
   void report(const Node& node, const Decision& decision) {
     if (node.loc.empty() || is_op(&node, "constant")) return;
     if (decision.blocked_result) {
-      remarks_->done("assign_layouts", node.loc, "its result is stored as " + blocked_.to_string());
+      remarks_->done("assign_layouts", node.loc,
+                     "its result is stored as " + blocked(source_.type(node.outputs[0])).to_string());
     } else {
       remarks_->refused("assign_layouts", node.loc, "its result is stored in rows: " + decision.why_rows);
     }
@@ -201,7 +207,6 @@ class LayoutAssigner {
   const OpTable& ops_;
   Remarks* remarks_;
   const int64_t block_;
-  const Layout blocked_;
   GraphRewriter rewriter_;
   const std::vector<bool> outputs_;
   std::map<std::pair<ValueId, std::string>, ValueId> relayouts_;

@@ -1,6 +1,7 @@
 // assign_layouts: images get the layout their kernels want: channels in blocks of a vector register, so that one
 // vector load fetches L channels of one pixel and neighbouring pixels follow each other. Where producer and consumer
-// disagree, one `relayout` is inserted per value and layout. Applies to rank-4 f32 values of graphs with convolutions.
+// disagree, one `relayout` is inserted per value and layout. Applies to f32 values of ranks 3 to 5 of graphs with
+// convolutions.
 //
 //   convolution (groups 1, depthwise, or groups of whole blocks)  reads and writes blocks; an operand of few channels
 //                                                                 that is row-major already is read as it is

@@ -8,9 +8,10 @@
 
 namespace tessera {
 
-// Of f32; where the machine multiplies bytes, also of bytes and their sums.
+// A batch of channels of one to three further dimensions, of f32; where the machine multiplies bytes, also of bytes and
+// their sums.
 inline bool is_image(const TensorType& type, const PassContext& ctx) {
-  if (type.rank() != 4) return false;
+  if (type.rank() < 3 || type.rank() > 5) return false;
   if (type.dtype == DType::kF32) return true;
   const bool small = type.dtype == DType::kI8 || type.dtype == DType::kU8 || type.dtype == DType::kI32;
   return small && multiplies_bytes(ctx.target);

@@ -76,8 +76,10 @@ class GroupWidener {
       Groups some = groups;
       some.count = count;
       some.joined = std::min(count, groups.joined);
-      const ValueId x = slice(builder, inputs[0], 1, first * groups.inputs, count * groups.inputs, name + suffix);
-      const ValueId w = slice(builder, inputs[1], 0, first * groups.outputs, count * groups.outputs, name + suffix);
+      const ValueId x =
+          slice(builder, inputs[0], 1, first * groups.inputs, count * groups.inputs, name + suffix + ".x");
+      const ValueId w =
+          slice(builder, inputs[1], 0, first * groups.outputs, count * groups.outputs, name + suffix + ".w");
       parts.push_back(convolve(builder, node, x, w, some, name + suffix));
     };
     part(0, even, ".even");
@@ -116,8 +118,7 @@ class GroupWidener {
     Ints sizes = target().type(value).dims(), starts(sizes.size(), 0), steps(sizes.size(), 1);
     starts[axis] = start;
     sizes[axis] = size;
-    return builder.add(ctx_.ops.get("slice"), {value}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}},
-                       name + (axis == 1 ? ".channels" : ".part"));
+    return builder.add(ctx_.ops.get("slice"), {value}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}, name);
   }
 
   // The result of whoever computes `parts`, one behind the other along the channels.
@@ -136,6 +137,7 @@ class GroupWidener {
     const std::vector<ValueId> images = parts_.at(*in_parts);
     for (const ValueId input : inputs)
       if (input != *in_parts && !constant_value(target(), input)) return {};
+    const auto rank = static_cast<size_t>(target().type(*in_parts).rank());
     GraphBuilder builder(target());
     builder.set_loc(node.loc);
     const std::string& name = source_.value(node.outputs[0]).name;
@@ -146,19 +148,20 @@ class GroupWidener {
       const int64_t channels = target().type(image).dims()[kChannels];
       std::vector<ValueId> operands;
       for (const ValueId input : inputs)
-        operands.push_back(input == *in_parts ? image : channels_of(builder, input, start, channels, part_name));
+        operands.push_back(input == *in_parts ? image : channels_of(builder, input, rank, start, channels, part_name));
       results.push_back(rebuild_elementwise(builder, ctx_.ops, node, std::move(operands), part_name));
       start += channels;
     }
     return together(builder, std::move(results), name);
   }
 
-  // What of an operand, stretched to an image of rank 4, is beside its channels from `start` on.
-  ValueId channels_of(GraphBuilder& builder, ValueId operand, int64_t start, int64_t count, const std::string& name) {
+  // What of an operand, stretched to an image of rank `rank`, is beside its channels from `start` on.
+  ValueId channels_of(GraphBuilder& builder, ValueId operand, size_t rank, int64_t start, int64_t count,
+                      const std::string& name) {
     const Ints dims = target().type(operand).dims();
-    const auto behind = dims.size() - std::min<size_t>(dims.size(), 3);  // the axis of channels, where there is one
-    if (dims.size() < 3 || dims[behind] == 1) return operand;
-    return slice(builder, operand, behind, start, count, name);
+    if (dims.size() + 1 < rank) return operand;
+    const size_t axis = dims.size() + 1 - rank;
+    return dims[axis] == 1 ? operand : slice(builder, operand, axis, start, count, name + ".operand");
   }
 
   const Graph& source_;

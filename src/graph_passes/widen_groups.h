@@ -5,7 +5,7 @@
 // those that are left over become a convolution of their own on a slice of the channels; element-by-element work with
 // constants behind it is done on both parts, before they are put together.
 //
-// Applies to convolutions of images of rank 4 with static channels and neither one group nor one channel in each.
+// Applies to convolutions with static channels and neither one group nor one channel in each.
 // Where a product with zero is not zero (an infinite or NaN pixel) the result differs, as with minimal filtering: such
 // a pixel reaches the other channels of the wider group.
 //

@@ -20,8 +20,8 @@ class CaseBuilder {
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   bool chance(int percent) { return below(100) < percent; }
 
-  Layout blocked_channels() const { return Layout::blocked(4, 1, block_); }
-  Layout maybe_blocked() { return chance(60) ? blocked_channels() : Layout(); }
+  Layout blocked_channels(size_t rank = 4) const { return Layout::blocked(static_cast<int>(rank), 1, block_); }
+  Layout maybe_blocked(size_t rank = 4) { return chance(60) ? blocked_channels(rank) : Layout(); }
 
   ValueId input(const std::vector<int64_t>& dims, const Layout& layout = {}, DType dtype = DType::kF32) {
     return graph_.add_input("x" + std::to_string(graph_.inputs.size()), {dtype, make_shape(dims), layout});
@@ -104,6 +104,31 @@ Graph conv(CaseBuilder& b, bool depthwise) {
   const ValueId x = b.input({b.pick({1, 1, 2}), c, h, w}, b.maybe_blocked());
   const ValueId weights = b.chance(85) ? b.constant({o, c / groups, kh, kw}) : b.input({o, c / groups, kh, kw});
   return b.finish(b.epilogue(b.add("conv", {x, weights}, attrs, b.maybe_blocked())));
+}
+
+// Convolutions of images of one or of three dimensions, channels in blocks or not.
+Graph conv_of(CaseBuilder& b, size_t dimensions) {
+  const int64_t c = b.pick({1, 3, 8, 16, 24, 32});
+  const int64_t groups = b.pick({1, 1, 1, c});
+  std::vector<int64_t> x_shape{b.pick({1, 1, 2}), c},
+      w_shape{groups > 1 ? groups * b.pick({1, 2}) : b.pick({1, 8, 16, 33}), c / groups};
+  std::vector<int64_t> strides, dilations, begin, end;
+  for (size_t d = 0; d < dimensions; ++d) {
+    const bool last = d + 1 == dimensions;
+    const bool row = dimensions == 1;  // the interpreter is slow
+    x_shape.push_back(row ? b.pick({1, 7, 16, 37}) : last ? b.pick({1, 5, 9}) : b.pick({1, 2, 4}));
+    w_shape.push_back(row ? b.pick({1, 3, 5, 40}) : b.pick({1, 1, 2, 3}));
+    strides.push_back(b.pick({1, 1, 2}));
+    dilations.push_back(b.pick({1, 1, 2}));
+    const int64_t span = (w_shape.back() - 1) * dilations.back() + 1;
+    begin.push_back(std::max(b.below(3), span - x_shape.back()));
+    end.push_back(b.below(3));
+  }
+  const Attrs attrs{
+      {"strides", strides},  {"dilations", dilations}, {"input_dilations", std::vector<int64_t>(dimensions, 1)},
+      {"pads_begin", begin}, {"pads_end", end},        {"groups", groups}};
+  const ValueId x = b.input(x_shape, b.maybe_blocked(x_shape.size()));
+  return b.finish(b.epilogue(b.add("conv", {x, b.constant(w_shape)}, attrs, b.maybe_blocked(x_shape.size()))));
 }
 
 // Convolutions that minimal filtering takes: whole blocks of input channels, 3x3, stride 1.
@@ -299,6 +324,8 @@ ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& r
   CaseBuilder builder(block, random);
   ScheduleCase result;
   if (kind == "conv" || kind == "depthwise") result.graph = conv(builder, kind == "depthwise");
+  else if (kind == "conv1d") result.graph = conv_of(builder, 1);
+  else if (kind == "conv3d") result.graph = conv_of(builder, 3);
   else if (kind == "transposed") result.graph = transposed(builder);
   else if (kind == "winograd") result.graph = winograd(builder, block);
   else if (kind == "pool") result.graph = pool(builder);

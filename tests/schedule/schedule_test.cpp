@@ -491,7 +491,7 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ScheduleFuzz,
                          testing::Values("conv", "depthwise", "transposed", "winograd", "pool", "matmul", "reduce",
-                                         "elementwise", "movement", "shuffle", "resize"),
+                                         "elementwise", "movement", "shuffle", "resize", "conv1d", "conv3d"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

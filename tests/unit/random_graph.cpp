@@ -122,7 +122,7 @@ class Generator {
       case 23: return stored_slice();
       case 21: return scaled_conv();
       case 24: return lone_pointwise_conv();
-      case 26: return narrow_groups();
+      case 26: return grouped_conv();
       default: return between_moves();
     }
   }
@@ -385,21 +385,32 @@ class Generator {
                {"groups", groups}});
   }
 
-  // A convolution in groups that may not come out even when blocks of channels are made of them.
-  ValueId narrow_groups() {
+  // A convolution of images of one to three dimensions, in groups that may not come out even when blocks of channels
+  // are made of them.
+  ValueId grouped_conv() {
     const ValueId from = any();
     Ints axes;
     for (int d = 0; d < graph_.type(from).rank(); ++d) axes.push_back(d);
     const ValueId sum = op("reduce", {from}, {{"kind", std::string("sum")}, {"axes", axes}, {"keepdims", false}});
-    const int64_t groups = random_.in(2, 7), inputs = random_.pick(Ints{1, 2, 3, 4, 8}), k = random_.in(1, 3);
+    const int64_t groups = random_.in(1, 7), inputs = random_.pick(Ints{1, 2, 3, 4, 8}), k = random_.in(1, 3);
     const int64_t outputs = groups * random_.pick(Ints{1, 2, 4, 6});
-    const ValueId x = op("mul", {constant({random_.in(1, 2), groups * inputs, 4, 3}), op("tanh", {sum})});
-    ValueId y = op("conv", {x, constant({outputs, inputs, k, k})},
-                   {{"strides", Ints{random_.in(1, 2), 1}},
-                    {"pads_begin", Ints{1, 0}},
-                    {"pads_end", Ints{0, 1}},
-                    {"dilations", Ints{1, 1}},
-                    {"input_dilations", Ints{1, 1}},
+    const Ints image = random_.pick(std::vector<Ints>{{9}, {4, 3}, {3, 2, 4}});
+    Ints x_shape = {random_.in(1, 2), groups * inputs}, w_shape = {outputs, inputs}, strides, begin, end, ones;
+    for (const int64_t extent : image) {
+      x_shape.push_back(extent);
+      w_shape.push_back(std::min(k, extent));
+      strides.push_back(random_.in(1, 2));
+      begin.push_back(random_.in(0, 1));
+      end.push_back(random_.in(0, 1));
+      ones.push_back(1);
+    }
+    const ValueId x = op("mul", {constant(x_shape), op("tanh", {sum})});
+    ValueId y = op("conv", {x, constant(w_shape)},
+                   {{"strides", strides},
+                    {"pads_begin", begin},
+                    {"pads_end", end},
+                    {"dilations", ones},
+                    {"input_dilations", ones},
                     {"groups", groups}});
     for (int64_t i = random_.in(0, 3); i > 0; --i)
       y = random_.in(0, 2) ? op("add", {y, constant(broadcastable(dims(y)))}) : op("tanh", {y});
