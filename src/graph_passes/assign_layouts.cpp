@@ -59,8 +59,7 @@ class LayoutAssigner {
     if (node.op->name == "conv") return is_image(result) ? conv(node, inputs) : decision;
     const Accesses accesses = accesses_of(source_, node);
     if (accesses.elementwise()) return elementwise(accesses, result, inputs);
-    const bool pads_bytes = node.op->name == "pad" && dtype_bits(result.dtype) == 8;
-    if (is_image(result) && channelwise(accesses, pads_bytes)) {
+    if (is_image(result) && channelwise(accesses, node.op->name == "pad")) {
       decision.operands[0] = Want::kAsItIs;
       decision.blocked_result = is_blocked(inputs[0]);
       decision.why_rows = "it follows its operand, which is in rows";

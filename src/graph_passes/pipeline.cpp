@@ -18,6 +18,7 @@
 #include "graph_passes/move_zero_points.h"
 #include "graph_passes/multiply_pixels.h"
 #include "graph_passes/open_composites.h"
+#include "graph_passes/pad_wide_windows.h"
 #include "graph_passes/pass.h"
 #include "graph_passes/place_slices.h"
 #include "graph_passes/recognize_composites.h"
@@ -55,6 +56,7 @@ constexpr GraphPass kPipeline[] = {
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
     {"multiply_pixels", "Makes 1x1 convolutions that stand alone products of matrices", 2, multiply_pixels},
     {"widen_groups", "Joins groups of convolutions that are narrower than a block of channels", 2, widen_groups},
+    {"pad_wide_windows", "Pads images before convolutions whose windows have many columns", 1, pad_wide_windows},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"cse", "Merges equal nodes", 1, cse},

@@ -395,13 +395,15 @@ class Generator {
     const int64_t groups = random_.in(1, 7), inputs = random_.pick(Ints{1, 2, 3, 4, 8}), k = random_.in(1, 3);
     const int64_t outputs = groups * random_.pick(Ints{1, 2, 4, 6});
     const Ints image = random_.pick(std::vector<Ints>{{9}, {4, 3}, {3, 2, 4}});
+    const bool wide = image.size() == 1 && random_.coin();
     Ints x_shape = {random_.in(1, 2), groups * inputs}, w_shape = {outputs, inputs}, strides, begin, end, ones;
     for (const int64_t extent : image) {
       x_shape.push_back(extent);
       w_shape.push_back(std::min(k, extent));
+      if (wide) w_shape.back() = 33;
       strides.push_back(random_.in(1, 2));
-      begin.push_back(random_.in(0, 1));
-      end.push_back(random_.in(0, 1));
+      begin.push_back(random_.in(0, 1) + (wide ? 16 : 0));
+      end.push_back(random_.in(0, 1) + (wide ? 16 : 0));
       ones.push_back(1);
     }
     const ValueId x = op("mul", {constant(x_shape), op("tanh", {sum})});
