@@ -20,6 +20,7 @@ class CaseBuilder {
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   bool chance(int percent) { return below(100) < percent; }
 
+  int64_t block() const { return block_; }
   Layout blocked_channels(size_t rank = 4) const { return Layout::blocked(static_cast<int>(rank), 1, block_); }
   Layout maybe_blocked(size_t rank = 4) { return chance(60) ? blocked_channels(rank) : Layout(); }
 
@@ -95,7 +96,8 @@ Graph conv(CaseBuilder& b, bool depthwise) {
   const int64_t w = b.pick({1, 2, 5, 7, 16, 29, 33});
   const int64_t kh = b.pick({1, 1, 3, 5});
   const int64_t kw = b.pick({1, 1, 3, 5, 7});
-  const int64_t c = b.pick({1, 3, 8, 16, 17, 24, 40});
+  const int64_t c =
+      kh == 1 && kw == 1 && b.chance(12) ? 24 * b.block() + b.pick({0, 5}) : b.pick({1, 3, 8, 16, 17, 24, 40});
   const int64_t groups = depthwise ? c : c % 2 == 0 && b.chance(15) ? 2 : 1;
   const int64_t o = depthwise ? c : groups * b.pick({1, 4, 8, 12, 16, 33});
   Attrs attrs = window(b, h, w, kh, kw, true);

@@ -113,7 +113,8 @@ struct Runner {
   }
 
   void run(const std::string& kind, int bits) {
-    const Target target = machine(bits);
+    Target target = machine(bits);
+    if (kind == "conv" && random() % 3 == 0) target.l2_bytes = 1 << 10;  // images are large beside it
     ScheduleCase test = random_case(kind, std::max(8, bits / 32), random);
     GraphInterpreter interpreter;
     const PassContext ctx{standard_ops(), interpreter, target, 3};
@@ -341,7 +342,7 @@ TEST(RegisterTile, PrefetchesTheWeightsOfTheNextColumns) {
       prefetched_lines(std::get<ScheduledKernel>(rule.apply(definition, machine(512), knobs)).program, 1).empty());
 }
 
-// A convolution with a 3x3 or larger window from an image of size x size to one in blocks of 16 channels.
+// A convolution from an image of size x size to one in blocks of 16 channels.
 TensorProgram convolution(int64_t channels, const Layout& layout, int64_t size, int64_t filters, int64_t stride,
                           int64_t groups = 1, int64_t window = 3) {
   Graph graph;
@@ -406,6 +407,28 @@ TEST(RegisterTile, FirstLayersAskForTheRowsBelow) {
   EXPECT_EQ(asked(scheduled_at(first, "register_tile{vectors=1,rows=14,prefetch=0}").program), 0);
   // Other layers read what the layer before them has just written.
   EXPECT_EQ(asked(scheduled_at(convolution(32, Layout::blocked(4, 1, 16), 224, 16, 2), "register_tile").program), 0);
+}
+
+TEST(RegisterTile, PixelsOfManyBlocksAreAskedForAheadWhereTheyAreFar) {
+  const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
+                                           [](const ScheduleRule& one) { return one.name == "register_tile"; });
+  const auto places = [&](int64_t channels, int64_t size, int64_t filters) {
+    Knobs knobs;
+    const auto answer =
+        rule.apply(convolution(channels, Layout::blocked(4, 1, 16), size, filters, 1, 1, 1), machine(512), knobs);
+    const LoopProgram& program = std::get<ScheduledKernel>(answer).program;
+    bool asks = false;
+    walk(
+        program.body, [&](const Stmt& s) { asks |= s->kind == StmtKind::kFor && s->buffer == program.params[0]; },
+        nullptr);
+    for (const Knob& knob : knobs.seen())
+      if (knob.name == "place_block") return std::pair(asks, knob.preferred);
+    return std::pair(asks, int64_t{-1});
+  };
+  // 32 tiles of 8 pixels of 1024 channels fill the second level of cache.
+  EXPECT_EQ(places(1024, 56, 256), std::pair(true, int64_t{32}));
+  EXPECT_EQ(places(1024, 14, 256), std::pair(false, int64_t{0})) << "all of the image stays in cache";
+  EXPECT_EQ(places(256, 56, 256), std::pair(false, int64_t{0})) << "few streams";
 }
 
 TEST(Winograd, ThreadsReadTheWeightsOnceWhereTheyAreMany) {

@@ -486,7 +486,7 @@ bool waits_for_weights(const Tiling& t) {
 // The knobs of the loops around the tiles and of the innermost loop within.
 std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
   t.group_block = knobs.choose("group_block" + suffix, {0, 1, 2, 4, 8, 16}, 0);
-  t.place_block = knobs.choose("place_block" + suffix, {0, 1, 2, 4, 8, 16, 32}, 0);
+  t.place_block = knobs.choose("place_block" + suffix, {0, 1, 2, 4, 8, 16, 32}, near_places(t));
   t.parallel = knobs.choose("parallel" + suffix, kParallelChoices, kJoinAll);
   t.unroll = knobs.choose("unroll" + suffix, {1, 2, 4, 8}, 1);
   // Less stays in the nearest caches.
@@ -496,7 +496,8 @@ std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
     const Buffer& weights = *t.kernel.params[packed.param];
     bytes += dtype_bytes(weights.dtype, *as_int(weights.shape[0]));
   }
-  t.prefetch = knobs.choose_flag("prefetch" + suffix, bytes >= kFarBytes || image_of(t) || waits_for_weights(t));
+  t.prefetch = knobs.choose_flag("prefetch" + suffix,
+                                 bytes >= kFarBytes || image_of(t) || waits_for_weights(t) || scattered_image_of(t));
   if (t.unroll > 1) {
     if (t.reduce.empty() || t.reduce.back().expanded || t.reduce.back().dynamic_extent)
       return "the innermost loop of the reduction cannot be unrolled further";

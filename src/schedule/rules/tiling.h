@@ -96,6 +96,12 @@ struct Tiling {
 std::vector<BlockGroups> block_groups(const Tiling& t);
 // The load of an image that lies row by row in far memory, in a sum over few channels; null when there is none.
 Expr image_of(const Tiling& t);
+// The load of an image in blocks of channels of which a tile reads some pixels each, where it is more than the second
+// level of cache holds and the blocks are more streams than the machine follows by itself: then pixels are asked for
+// ahead, and near_places of the loop behind that over groups pass by all groups while they stay in cache. Null, and 0,
+// when it is no such kernel.
+Expr scattered_image_of(const Tiling& t);
+int64_t near_places(const Tiling& t);
 // Makes dot products of the columns behind the whole blocks where that takes less time.
 // REQUIRES: operands are packed, and nothing is decided that depends on the number of blocks.
 void choose_dot_columns(Tiling& t, Knobs& knobs);

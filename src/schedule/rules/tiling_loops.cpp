@@ -11,6 +11,7 @@ constexpr int64_t kCacheLine = 64;  // bytes
 // What is asked for ahead of its use, while the steps of a tile's reduction run.
 struct Prefetch {
   BufferPtr buffer;
+  size_t loop = 0;  // number of the loop of the reduction whose steps ask
   // The elements that one step asks for: of its number, and of the values of the reduction's loops.
   std::function<std::vector<Expr>(const Expr& step, const VarMap& at)> elements;
 };
@@ -132,9 +133,9 @@ class TileEmitter {
     return prefetching(for_loop(var, 0, extent, ForKind::kSerial, body), var, depth, at);
   }
 
-  // The innermost loop, number `depth`, with the prefetch, if there is one.
+  // The loop number `depth` with the prefetch, if it asks for one.
   Stmt prefetching(const Stmt& loop, const Var& var, size_t depth, const VarMap& at) const {
-    if (!prefetch_ || depth != last_loop(t_)) return loop;
+    if (!prefetch_ || depth != prefetch_->loop) return loop;
     Expr step = 0;
     for (size_t i = 0; i < depth; ++i)
       if (!t_.reduce[i].expanded) step = step * Expr(t_.reduce[i].extent) + at.at(t_.reduce[i].var.get());
@@ -232,6 +233,14 @@ struct LoopBlock {
   int64_t size = 1;
 };
 
+// Whether the loop runs within that over groups of blocks: all but the batch.
+bool is_within_group(const Tiling& t, const OutputLoop& loop) { return loop.stride <= t.block.stride; }
+
+// Of all channels of a pixel.
+int64_t bytes_of_place(const Tiling& t, const Expr& image) {
+  return dtype_bytes(image->buffer->dtype, t.reduce[0].extent * t.reduce[1].extent * t.depth());
+}
+
 // The loop over groups of weights (number `group_at`) and the next one over places of the image or rows: with blocks of
 // both, a block of places passes by a block of groups while both stay in cache.
 void block_loops(const Tiling& t, std::vector<OutputLoop>& loops, size_t group_at, std::vector<LoopBlock>& blocks) {
@@ -282,7 +291,7 @@ std::optional<Prefetch> weights_ahead(const Tiling& t, const Expr& first_block, 
   const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
   const int64_t share = std::min((group + places * steps - 1) / (places * steps), line);
   const Expr first = (first_block + Expr(vectors)) * Expr(block) + place * Expr(steps * share);
-  return Prefetch{weights,
+  return Prefetch{weights, last_loop(t),
                   [=](const Expr& step, const VarMap&) { return std::vector<Expr>{first + step * Expr(share)}; }};
 }
 
@@ -301,13 +310,33 @@ std::optional<Prefetch> image_ahead(const Tiling& t, const VarMap& outer, const 
   const int64_t step = linear_coefficient(image->operands[0], t.row->var, t.kernel.bounds).value_or(1);
   const int64_t line = kCacheLine * 8 / dtype_bits(image->buffer->dtype);
   const int64_t lines = std::max<int64_t>(1, rows * std::abs(step) / line);
-  return Prefetch{image->buffer, [=](const Expr&, const VarMap& at) {
+  return Prefetch{image->buffer, last_loop(t), [=](const Expr&, const VarMap& at) {
                     VarMap all = below;
                     for (const ReduceLoop& loop : t.reduce)
                       if (!loop.expanded) all[loop.var.get()] = at.at(loop.var.get());
                     std::vector<Expr> places;
                     for (int64_t i = 0; i < lines; ++i) {
                       all[t.row->var.get()] = first_row + Expr((2 * i + 1) * rows / (2 * lines));
+                      places.push_back(substitute(image->operands[0], all));
+                    }
+                    return places;
+                  }};
+}
+
+// The pixels of the tile in a block of channels some steps further.
+std::optional<Prefetch> blocks_ahead(const Tiling& t, const VarMap& outer, const Expr& first_row, int64_t rows) {
+  constexpr int64_t kAhead = 3;
+  if (!t.prefetch) return std::nullopt;
+  const Expr image = scattered_image_of(t);
+  if (!image) return std::nullopt;
+  return Prefetch{image->buffer, 0, [=](const Expr&, const VarMap& at) {
+                    VarMap all = outer;
+                    all[t.reduce[0].var.get()] = at.at(t.reduce[0].var.get()) + Expr(kAhead);
+                    all[t.reduce[1].var.get()] = 0;
+                    if (t.dot) all[t.place.get()] = 0;
+                    std::vector<Expr> places;
+                    for (int64_t i = 0; i < rows; ++i) {
+                      all[t.row->var.get()] = first_row + Expr(i);
                       places.push_back(substitute(image->operands[0], all));
                     }
                     return places;
@@ -341,6 +370,36 @@ Expr image_of(const Tiling& t) {
   return size && dtype_bytes(image->buffer->dtype, *size) >= kFarBytes ? image : Expr();
 }
 
+Expr scattered_image_of(const Tiling& t) {
+  constexpr int64_t kManyBlocks = 24;
+  if (!t.row || t.reduce.size() != 2 || t.reduce[0].axis != t.reduce[1].axis || t.reduce[0].extent < kManyBlocks ||
+      t.reduce[0].expanded || t.reduce[1].expanded)
+    return {};
+  Expr image;
+  walk(t.update, [&](const Expr& node) {
+    if (node->kind == ExprKind::kLoad && uses_var(node, t.row->var) && !uses_var(node, t.vector.var)) image = node;
+  });
+  if (!image) return {};
+  int64_t bytes = t.row->extent * bytes_of_place(t, image);
+  for (const OutputLoop& loop : t.others)
+    if (is_within_group(t, loop)) bytes *= loop.extent;
+  return bytes > t.target->l2_bytes ? image : Expr();
+}
+
+int64_t near_places(const Tiling& t) {
+  constexpr int64_t kMost = 32;
+  const Expr image = scattered_image_of(t);
+  if (!image || t.full_blocks <= t.shape.vectors) return 0;
+  // Of one step of the loop behind that over groups.
+  int64_t bytes = 0;
+  for (const OutputLoop& loop : t.others)
+    if (is_within_group(t, loop)) bytes = bytes == 0 ? t.row->extent * bytes_of_place(t, image) : bytes * loop.extent;
+  if (bytes == 0) bytes = t.shape.rows * bytes_of_place(t, image);
+  int64_t places = 1;
+  while (places < kMost && 2 * places * bytes <= t.target->l2_bytes) places *= 2;
+  return places;
+}
+
 std::vector<BlockGroups> block_groups(const Tiling& t) {
   std::vector<BlockGroups> groups;
   const int64_t vectors = t.shape.vectors;
@@ -370,11 +429,11 @@ Stmt emit_tiling_loops(const Tiling& t) {
   tile_loop.var = make_var("w");
   tile_loop.extent = tiles;
   for (const OutputLoop& loop : t.others)
-    if (loop.stride > t.block.stride) loops.push_back(loop);
+    if (!is_within_group(t, loop)) loops.push_back(loop);
   const size_t group_at = loops.size();
   loops.push_back(group_loop);
   for (const OutputLoop& loop : t.others)
-    if (loop.stride <= t.block.stride) loops.push_back(loop);
+    if (is_within_group(t, loop)) loops.push_back(loop);
   loops.push_back(tile_loop);
   std::vector<LoopBlock> blocks;
   int64_t places = 1;
@@ -402,6 +461,7 @@ Stmt emit_tiling_loops(const Tiling& t) {
         const Expr first_row = run.num_tiles == 1 ? Expr(run.first_tile * t.shape.rows) : w * Expr(t.shape.rows);
         auto prefetch = blocks.empty() ? weights_ahead(t, first_block, group.vectors, place, places) : std::nullopt;
         if (!prefetch) prefetch = image_ahead(t, within, first_row, run.rows);
+        if (!prefetch) prefetch = blocks_ahead(t, within, first_row, run.rows);
         const bool is_last = &group == &groups.back();
         Stmt tile = seq({});
         if (group.vectors > 0)
