@@ -238,7 +238,7 @@ bool is_within_group(const Tiling& t, const OutputLoop& loop) { return loop.stri
 
 // Of all channels of a pixel.
 int64_t bytes_of_place(const Tiling& t, const Expr& image) {
-  return dtype_bytes(image->buffer->dtype, t.reduce[0].extent * t.reduce[1].extent * t.depth());
+  return dtype_bytes(image->buffer->dtype, t.reduce[0].extent * t.reduce.back().extent * t.depth());
 }
 
 // The loop over groups of weights (number `group_at`) and the next one over places of the image or rows: with blocks of
@@ -325,14 +325,17 @@ std::optional<Prefetch> image_ahead(const Tiling& t, const VarMap& outer, const 
 
 // The pixels of the tile in a block of channels some steps further.
 std::optional<Prefetch> blocks_ahead(const Tiling& t, const VarMap& outer, const Expr& first_row, int64_t rows) {
-  constexpr int64_t kAhead = 3;
+  constexpr int64_t kAhead = 3;  // steps of the loop that asks
   if (!t.prefetch) return std::nullopt;
   const Expr image = scattered_image_of(t);
   if (!image) return std::nullopt;
-  return Prefetch{image->buffer, 0, [=](const Expr&, const VarMap& at) {
+  const size_t asks = t.reduce.size() - 2;
+  const int64_t blocks = asks == 0 ? kAhead : (kAhead + t.reduce[asks].extent - 1) / t.reduce[asks].extent;
+  return Prefetch{image->buffer, asks, [=](const Expr&, const VarMap& at) {
                     VarMap all = outer;
-                    all[t.reduce[0].var.get()] = at.at(t.reduce[0].var.get()) + Expr(kAhead);
-                    all[t.reduce[1].var.get()] = 0;
+                    for (size_t i = 0; i <= asks; ++i) all[t.reduce[i].var.get()] = at.at(t.reduce[i].var.get());
+                    all[t.reduce[0].var.get()] = at.at(t.reduce[0].var.get()) + Expr(blocks);
+                    all[t.reduce.back().var.get()] = 0;
                     if (t.dot) all[t.place.get()] = 0;
                     std::vector<Expr> places;
                     for (int64_t i = 0; i < rows; ++i) {
@@ -372,9 +375,14 @@ Expr image_of(const Tiling& t) {
 
 Expr scattered_image_of(const Tiling& t) {
   constexpr int64_t kManyBlocks = 24;
-  if (!t.row || t.reduce.size() != 2 || t.reduce[0].axis != t.reduce[1].axis || t.reduce[0].extent < kManyBlocks ||
-      t.reduce[0].expanded || t.reduce[1].expanded)
-    return {};
+  // Blocks of channels, perhaps the frames or rows of a window, and the channels of a block.
+  if (!t.row || t.reduce.size() < 2 || t.reduce.size() > 3 || t.reduce[0].axis != t.reduce.back().axis) return {};
+  int64_t streams = 1;
+  for (const ReduceLoop& loop : t.reduce) {
+    if (loop.expanded) return {};
+    if (&loop != &t.reduce.back()) streams *= loop.extent;
+  }
+  if (streams < kManyBlocks) return {};
   Expr image;
   walk(t.update, [&](const Expr& node) {
     if (node->kind == ExprKind::kLoad && uses_var(node, t.row->var) && !uses_var(node, t.vector.var)) image = node;
@@ -395,8 +403,8 @@ int64_t near_places(const Tiling& t) {
   for (const OutputLoop& loop : t.others)
     if (is_within_group(t, loop)) bytes = bytes == 0 ? t.row->extent * bytes_of_place(t, image) : bytes * loop.extent;
   if (bytes == 0) bytes = t.shape.rows * bytes_of_place(t, image);
-  int64_t places = 1;
-  while (places < kMost && 2 * places * bytes <= t.target->l2_bytes) places *= 2;
+  int64_t places = bytes <= t.target->l2_bytes ? 1 : 0;
+  while (places > 0 && places < kMost && 2 * places * bytes <= t.target->l2_bytes) places *= 2;
   return places;
 }
 
