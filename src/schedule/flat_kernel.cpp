@@ -228,6 +228,36 @@ Expr merge_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, c
 
 }  // namespace
 
+void split_blocked_reductions(FlatKernel& kernel) {
+  const auto is_linear = [&](const Var& var) {
+    bool linear = true;
+    walk(kernel.reduce_value, [&](const Expr& node) {
+      if (node->kind == ExprKind::kLoad)
+        linear &= linear_coefficient(node->operands[0], var, kernel.bounds).has_value();
+    });
+    return linear;
+  };
+  int64_t block = 1;
+  for (const int64_t of_param : kernel.param_block) block = std::max(block, of_param);
+  if (block == 1) return;
+  std::vector<Axis> axes;
+  for (const Axis& axis : kernel.reduce) {
+    const auto extent = as_int(axis.extent);
+    if (!extent || *extent % block != 0 || is_linear(axis.var)) {
+      axes.push_back(axis);
+      continue;
+    }
+    const Var quotient = make_var(axis.var->name + "b"), remainder = make_var(axis.var->name + "i");
+    kernel.bounds.set(quotient, 0, *extent / block - 1);
+    kernel.bounds.set(remainder, 0, block - 1);
+    const VarMap split{{axis.var.get(), quotient * Expr(block) + remainder}};
+    kernel.reduce_value = simplify(substitute(kernel.reduce_value, split), kernel.bounds);
+    axes.push_back({quotient, Expr(*extent / block)});
+    axes.push_back({remainder, Expr(block)});
+  }
+  kernel.reduce = std::move(axes);
+}
+
 int contiguous_reduced_axis(const FlatKernel& kernel) {
   for (size_t i = kernel.reduce.size(); i-- > 0;) {
     bool contiguous = false;

@@ -51,6 +51,10 @@ std::optional<FlatKernel> make_flat_kernel(const TensorProgram& program, std::st
 // Whether every load in `e` stays inside its buffer for all values within `bounds`.
 bool loads_in_bounds(const Expr& e, const Bounds& bounds);
 
+// Makes two axes, blocks and places in a block, of each reduced axis along which an operand in blocks is not linear: so
+// that its places are contiguous. Axes that do not end with a whole block stay.
+void split_blocked_reductions(FlatKernel& kernel);
+
 // The reduced axis along which some load is contiguous and every other load linear: the last such, else -1.
 int contiguous_reduced_axis(const FlatKernel& kernel);
 

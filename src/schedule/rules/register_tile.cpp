@@ -617,10 +617,13 @@ RuleResult register_tile(const TensorProgram& program, const Target& target, Kno
   if (!made) return Declined{why};
   if (made->combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
   // A tile would have one lane, and row_reduce has them all.
-  if (!made->padded && !made->loops.empty() && made->loops.back().extent == 1)
-    if (const int axis = contiguous_reduced_axis(*made);
-        axis >= 0 && *as_int(made->reduce[static_cast<size_t>(axis)].extent) >= 4)
+  if (!made->padded && !made->loops.empty() && made->loops.back().extent == 1) {
+    FlatKernel split = *made;
+    split_blocked_reductions(split);
+    if (const int axis = contiguous_reduced_axis(split);
+        axis >= 0 && *as_int(split.reduce[static_cast<size_t>(axis)].extent) >= 4)
       return Declined{"the output's innermost axis has one element, and a reduced axis is contiguous"};
+  }
 
   std::vector<Tiling> phases;
   for (FlatKernel& kernel : split_phases(std::move(*made))) {

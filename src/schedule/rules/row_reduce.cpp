@@ -19,6 +19,7 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   FlatKernel& kernel = *made;
   if (kernel.combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
   if (kernel.padded) return Declined{"the output's layout has padding"};
+  split_blocked_reductions(kernel);
   const int axis = contiguous_reduced_axis(kernel);
   if (axis < 0) return Declined{"no reduced axis is contiguous in memory"};
 
