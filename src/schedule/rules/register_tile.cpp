@@ -469,7 +469,7 @@ Expr own_load(const Tiling& t) {
 
 // Whether a depthwise convolution has new weights so often that waiting for them shows: in a network they come from a
 // far cache, and few tiles share those of a group of channels. Measured on Zen 5 in networks: asking ahead gains 5 to
-// 17 % on images of 14 x 14 places, and with windows of 5 x 5 on those of 28 x 28; with more tiles to a group it gains
+// 15 % on images of 14 x 14 places, and with windows of 5 x 5 on those of 28 x 28; with more tiles to a group it gains
 // nothing, and with stride 2 it costs up to a fifth.
 bool waits_for_weights(const Tiling& t) {
   constexpr int64_t kLine = 64, kPlacesPerLine = 3;
