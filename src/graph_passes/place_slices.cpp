@@ -91,7 +91,10 @@ class Placer {
       direct += type.num_elements();
       computed_element_by_element |= producer->op->name != "concat" && is_injective(source(), *producer);
     }
-    if (fuses_with_readers(node.outputs[0])) return direct == all && !computed_element_by_element;
+    // Within a kernel every element asks part by part where it belongs.
+    constexpr size_t kFewParts = 8;
+    if (fuses_with_readers(node.outputs[0]) && node.inputs.size() <= kFewParts)
+      return direct == all && !computed_element_by_element;
     return direct * 2 > all;
   }
 

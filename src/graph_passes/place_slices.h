@@ -4,7 +4,7 @@
 // lower_graph makes views of buffers. A concat that begins with the operands of an earlier one takes that as an operand
 // (each step of a dense block is the one before and one more), so that all of them share one buffer.
 //
-// Left as they are: concats that fuse with what reads them when their operands would have been computed there too,
+// Left as they are: concats of few parts that fuse with what reads them when these would have been computed there too,
 // those of which most bytes would have to be copied (graph inputs, constants, parts of other concats), and slices of
 // tensors that are computed element by element, which fuse instead.
 //

@@ -31,6 +31,14 @@ ValueId softplus(CompositeBody& b, ValueId x) {
   return b.add("add", {b.add_scalar("max", x, 0), tail});
 }
 
+// tanh(log(1 + t)) = n / (n + 2) with n = t * (t + 2), t = exp(x). From the bound on it is 1 in x's type, and n finite.
+ValueId mish(CompositeBody& b, ValueId x) {
+  const double bound = b.dtype() == DType::kF16 ? 5 : 20;
+  const ValueId t = b.add("exp", {b.add_scalar("min", x, bound)});
+  const ValueId n = b.add("mul", {t, b.add_scalar("add", t, 2)});
+  return b.add("mul", {x, b.add("div", {n, b.add_scalar("add", n, 2)})});
+}
+
 // scale * (exp(x / divisor) - 1) for x < 0.
 ValueId exponential_part(CompositeBody& b, ValueId x, double scale, double divisor) {
   ValueId below = b.add_scalar("min", x, 0);
@@ -203,10 +211,8 @@ std::vector<CompositeDef> definitions() {
       plain(
           "silu", "x * sigmoid(x).", [](CompositeBody& b, ValueId x) { return b.add("mul", {x, sigmoid(b, x)}); },
           "silu(x: f32[2])\nrun x = 0 1 -> y = 0 0.73105858"),
-      plain(
-          "mish", "x * tanh(softplus(x)).",
-          [](CompositeBody& b, ValueId x) { return b.add("mul", {x, b.add("tanh", {softplus(b, x)})}); },
-          "mish(x: f32[2])\nrun x = 0 1 -> y = 0 0.86509839"),
+      plain("mish", "x * tanh(softplus(x)).", mish,
+            "mish(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0 0.86509839 -4.1223073e-8 100"),
   };
 }
 
