@@ -24,6 +24,9 @@ namespace {
 using Ints = std::vector<int64_t>;
 using Random = std::mt19937_64;
 
+// Where weights are u8 there are pairs alone.
+std::string_view pairs_of_u8(DType weights) { return weights == DType::kU8 ? ".dot.pairs." : ""; }
+
 // And the dot products of u8 and i8 that they have.
 constexpr std::array<std::pair<const char*, const char*>, 5> kTargets = {
     {{"x86-64-v2", "x86.sse.dot.pairs."},
@@ -32,9 +35,10 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kTargets = {
      {"x86-64-v4", "x86.avx512.dot.pairs."},
      {"x86-64-v4,+avx512vnni", "x86.avx512.dot.u8i8"}}};
 
-// `of_u8`: the weights are u8, for which there are pairs alone. `tolerance` in parts of the greatest result.
-void expect_same(const Graph& graph, const Tensor& x, const std::string& what, bool in_groups, bool of_u8 = false,
-                 double tolerance = 0) {
+// `instead`: what the kernels' text has when it is not the target's own dot product. `tolerance` in parts of the
+// greatest result.
+void expect_same(const Graph& graph, const Tensor& x, const std::string& what, bool in_groups,
+                 std::string_view instead = "", double tolerance = 0) {
   const std::vector<Tensor> wanted = GraphInterpreter().evaluate(graph, {x});
   for (const auto& [target, dot] : kTargets) {
     if (!runs_here(parse_target(target))) {
@@ -62,7 +66,7 @@ void expect_same(const Graph& graph, const Tensor& x, const std::string& what, b
     }
     bool found = false;
     for (const Kernel& kernel : compiled.program.kernels)
-      found |= print(kernel.program).find(of_u8 ? ".dot.pairs." : dot) != std::string::npos;
+      found |= print(kernel.program).find(instead.empty() ? dot : instead) != std::string::npos;
     EXPECT_EQ(found, in_groups) << what << " " << target;
   }
 }
@@ -82,13 +86,14 @@ TEST(ByteProducts, Products) {
       expect_same(done, random_bytes(types.x, dims, random),
                   fmt::format("{} x {} columns, {} {}", fmt::join(dims, "x"), columns, dtype_name(types.x),
                               dtype_name(types.w)),
-                  true, types.w == DType::kU8);
+                  true, pairs_of_u8(types.w));
     }
 }
 
 struct ConvCase {
   int64_t channels, outputs, height, width, kernel, stride, pad, groups = 1, dilation = 1;
   bool in_groups = true;
+  bool of_any_kind = false;
 };
 
 TEST(ByteProducts, Convolutions) {
@@ -98,11 +103,11 @@ TEST(ByteProducts, Convolutions) {
                                        {1, 5, 8, 8, 4, 1, 0},
                                        {22, 40, 7, 7, 3, 1, 1},  // the last block of channels is not full
                                        {9, 16, 5, 6, 1, 1, 0},
-                                       {16, 24, 8, 9, 3, 1, 2, 1, 2},          // dilated
-                                       {64, 64, 6, 6, 3, 1, 1, 4},             // groups of whole blocks
-                                       {12, 12, 7, 8, 3, 1, 1, 12, 1, false},  // depthwise
-                                       {24, 48, 6, 6, 3, 2, 1, 24, 1, false},
-                                       {12, 8, 6, 6, 3, 1, 1, 4, 1, false}};
+                                       {16, 24, 8, 9, 3, 1, 2, 1, 2},               // dilated
+                                       {64, 64, 6, 6, 3, 1, 1, 4},                  // groups of whole blocks
+                                       {12, 12, 7, 8, 3, 1, 1, 12, 1, false},       // depthwise
+                                       {24, 48, 6, 6, 3, 2, 1, 24, 1, true, true},  // a multiplier: groups are joined
+                                       {12, 8, 6, 6, 3, 1, 1, 4}};
   uint64_t seed = 100;
   for (const ConvCase& c : cases)
     for (const Types types : kByteTypes) {
@@ -116,7 +121,7 @@ TEST(ByteProducts, Convolutions) {
       expect_same(done, random_bytes(types.x, dims, random),
                   fmt::format("{} of {} channels, {}x{}, {} groups, {} {}", fmt::join(dims, "x"), c.outputs, c.kernel,
                               c.kernel, c.groups, dtype_name(types.x), dtype_name(types.w)),
-                  c.in_groups, types.w == DType::kU8);
+                  c.in_groups, c.of_any_kind ? ".dot." : pairs_of_u8(types.w));
     }
 }
 
@@ -147,8 +152,8 @@ TEST(ByteProducts, OfDequantizedFactors) {
                           {"input_dilations", Ints{1, 1}}, {"pads_begin", Ints{1, 1}}, {"pads_end", Ints{1, 1}}};
     graph.outputs = {conv ? op("conv", {a, b}, window) : op("matmul", {a, b})};
     graph.rename(graph.outputs[0], "y");
-    expect_same(graph, random_bytes(DType::kU8, x, random), conv ? "dequantised conv" : "dequantised product", true,
-                false, 1e-5);
+    expect_same(graph, random_bytes(DType::kU8, x, random), conv ? "dequantised conv" : "dequantised product", true, "",
+                1e-5);
   }
 }
 

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "interp/loop_interp.h"
 #include "loop/naive_loops.h"
 #include "loop/printer.h"
+#include "loop/verify.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
 #include "schedule/schedule.h"
@@ -160,6 +162,7 @@ struct Runner {
         std::vector<Tensor*> params;
         for (Tensor& tensor : tensors) params.push_back(&tensor);
         params.push_back(&out);
+        ASSERT_THAT(verify(program), testing::IsEmpty()) << test.text << print(program);
         ASSERT_NO_THROW(interpret(program, params)) << test.text << print(program);
         values[result] = out;
       };

@@ -43,10 +43,15 @@ RuleResult window_rows(const TensorProgram& program, const Target& target, Knobs
   const int64_t vectors = knobs.choose("vectors", {1, 2, 4}, 1);
   const int64_t parallel = knobs.choose("parallel", kParallelChoices, 64);
   const int64_t lanes = std::min(row.extent, vectors * width);
-  const BufferPtr acc = make_buffer("acc", kernel.reduce_dtype, {lanes}, MemoryScope::kRegister);
 
   // `lanes` outputs from `begin` on. What stands at their ends, and no condition decides in the middle, is masked.
-  const auto part = [&](const VarMap& at, const Expr& begin) {
+  const auto part = [&](VarMap at, const Expr& begin) {
+    const BufferPtr acc = make_buffer("acc", kernel.reduce_dtype, {lanes}, MemoryScope::kRegister);
+    std::vector<Var> window;
+    for (const Axis& axis : kernel.reduce) {
+      window.push_back(make_var(axis.var->name));
+      at[axis.var.get()] = window.back();
+    }
     const auto lane_by_lane = [&](const std::function<Stmt(const Var&, const VarMap&)>& body) {
       return vectorized("l", lanes, [&](const Var& l) {
         VarMap map = at;
@@ -60,8 +65,8 @@ RuleResult window_rows(const TensorProgram& program, const Target& target, Knobs
     int64_t steps = 1;
     for (size_t i = kernel.reduce.size(); i-- > 0;) {
       steps *= *as_int(kernel.reduce[i].extent);
-      sum = for_loop(kernel.reduce[i].var, 0, kernel.reduce[i].extent,
-                     steps <= kFewSteps ? ForKind::kUnrolled : ForKind::kSerial, sum);
+      sum = for_loop(window[i], 0, kernel.reduce[i].extent, steps <= kFewSteps ? ForKind::kUnrolled : ForKind::kSerial,
+                     sum);
     }
     return alloc(acc, seq({lane_by_lane([&](const Var& l, const VarMap&) {
                              return store(acc, {l}, combiner_identity(kernel.combiner, kernel.reduce_dtype));
