@@ -228,6 +228,15 @@ Expr merge_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, c
 
 }  // namespace
 
+std::optional<FlatKernel> make_flat_reduction(const TensorProgram& program, std::string& why) {
+  auto made = make_flat_kernel(program, why);
+  if (!made) return std::nullopt;
+  if (made->combiner == Combiner::kNone) why = "the kernel does not reduce";
+  else if (made->padded) why = "the output's layout has padding";
+  else return made;
+  return std::nullopt;
+}
+
 void split_blocked_reductions(FlatKernel& kernel) {
   const auto is_linear = [&](const Var& var) {
     bool linear = true;

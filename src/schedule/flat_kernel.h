@@ -47,6 +47,8 @@ struct FlatKernel {
 
 // Empty with a reason in `why` when the kernel does not meet the requirements.
 std::optional<FlatKernel> make_flat_kernel(const TensorProgram& program, std::string& why);
+// The same of a kernel that reduces, whose output has no padding.
+std::optional<FlatKernel> make_flat_reduction(const TensorProgram& program, std::string& why);
 
 // Whether every load in `e` stays inside its buffer for all values within `bounds`.
 bool loads_in_bounds(const Expr& e, const Bounds& bounds);

@@ -175,6 +175,17 @@ class Explain(CliTest):
         declined = {rule["rule"]: rule.get("declined") for rule in kernel["rules"]}
         self.assertEqual(declined["row_reduce"], "an operand is not contiguous along the reduced axis")
 
+    def test_pooling_of_rows_takes_lanes_of_outputs(self):
+        nodes = [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+                 helper.make_node("ReduceSum", ["y"], ["z"], keepdims=0)]
+        pooling = make_model(nodes, [("x", TensorProto.FLOAT, (1, 3, 9, 20))], [("z", TensorProto.FLOAT, ())], {}, name="pooling")
+        self.save(pooling, "pooling.onnx")
+        text, _ = self.tessera("explain", "pooling.onnx", "--json", "--target", "x86-64-v3")
+        pool, total = json.loads(text)["kernels"]
+        self.assertEqual(pool["rule"], "window_rows")
+        declined = {rule["rule"]: rule.get("declined") for rule in total["rules"]}
+        self.assertEqual(declined["window_rows"], "the output is one element")
+
     def test_levels_differ(self):
         self.assertNotIn("relu", self.explained("-O0")["nodes"][0]["fused_with"])
 

@@ -14,11 +14,9 @@ constexpr int64_t kVectors = 4;  // of partial results
 
 RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  auto made = make_flat_kernel(program, why);
+  auto made = make_flat_reduction(program, why);
   if (!made) return Declined{why};
   FlatKernel& kernel = *made;
-  if (kernel.combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
-  if (kernel.padded) return Declined{"the output's layout has padding"};
   split_blocked_reductions(kernel);
   const int axis = contiguous_reduced_axis(kernel);
   if (axis < 0) return Declined{"no reduced axis is contiguous in memory"};

@@ -27,11 +27,9 @@ std::string check_lanes(const FlatKernel& kernel, const OutputLoop& row) {
 
 RuleResult window_rows(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  auto made = make_flat_kernel(program, why);
+  auto made = make_flat_reduction(program, why);
   if (!made) return Declined{why};
   FlatKernel& kernel = *made;
-  if (kernel.combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
-  if (kernel.padded) return Declined{"the output's layout has padding"};
   if (kernel.loops.empty()) return Declined{"the output is one element"};
   const OutputLoop row = kernel.loops.back();
   if (row.stride != 1) return Declined{"the output's innermost axis is not contiguous"};
