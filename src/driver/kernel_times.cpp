@@ -80,6 +80,7 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
                     {"percent", total > 0 ? 100 * time.median_us / total : 0},
                     {"flops", kernel.flops < 0 ? -1 : kernel.flops * time.calls},
                     {"bytes", kernel.bytes < 0 ? -1 : kernel.bytes * time.calls},
+                    {"constant_bytes", kernel.constant_bytes < 0 ? -1 : kernel.constant_bytes * time.calls},
                     {"gflops", roof.gflops},
                     {"gbytes", roof.gbytes},
                     {"percent_of_peak", roof.percent_of_peak},

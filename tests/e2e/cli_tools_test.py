@@ -441,6 +441,7 @@ class Roofline(CliTest):
         self.assertAlmostEqual(sum(kernel["percent"] for kernel in told["kernels"]), 100, delta=0.01)
         conv = next(kernel for kernel in told["kernels"] if "Conv_0" in kernel["nodes"] and kernel["flops"] > 0)
         self.assertEqual(conv["flops"], 32 * 64 * 64 * (16 * 9 * 2 + 2))
+        self.assertEqual(conv["constant_bytes"], 4 * (32 * 16 * 9 + 32))
 
     def test_rules_behind_equal_kernels(self):
         # Two calls of one kernel, and another kernel behind them.
