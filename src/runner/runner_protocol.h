@@ -13,7 +13,7 @@ namespace tessera {
 
 static_assert(std::endian::native == std::endian::little);
 
-inline constexpr uint32_t kRunnerProtocol = 1;
+inline constexpr uint32_t kRunnerProtocol = 2;
 
 enum class RunnerOp : uint32_t {
   // Bytes: features, as find_missing_cpu_features takes them. Answer: text, "tessera-runner PROTOCOL ARCHITECTURE
@@ -29,6 +29,9 @@ enum class RunnerOp : uint32_t {
   kRun = 5,
   // Argument: a module. Answer: the data of its first output after the last run.
   kResult = 6,
+  // Argument: threads. Bytes: distances (bench_module.h) as 64-bit integers, of the output, the weights and each input.
+  // From then on runs begin with operands that far away.
+  kCaches = 7,
 };
 
 struct RunnerRequest {

@@ -19,7 +19,7 @@ class BenchHost {
   virtual double timed_run(size_t module) = 0;
 };
 
-// UserError, InternalError or RunnerFailure from all of it where something does not run.
+// BenchFailure or RunnerFailure (std::runtime_error) from all of it where something does not run.
 std::unique_ptr<BenchHost> make_bench_host(const KernelBench& bench, const BenchLimits& limits);
 
 }  // namespace tessera

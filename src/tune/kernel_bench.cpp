@@ -73,7 +73,7 @@ TensorPtr random_operand(const TensorParam& param, std::mt19937& random) {
   return tensor;
 }
 
-// The module's program: calls of the one kernel, one for each copy of the weights.
+// The module's program: one call of the kernel.
 Program bench_program(const KernelBench& bench) {
   Program program;
   program.name = "bench";
@@ -103,24 +103,17 @@ Program bench_program(const KernelBench& bench) {
     program.buffers.push_back(std::move(buffer));
     return static_cast<BufferId>(program.buffers.size() - 1);
   };
-  std::vector<BufferId> fixed(kernel.params.size(), -1);
-  for (size_t p = 0; p < kernel.params.size(); ++p)
-    if (!kernel.params[p].is_constant)
-      fixed[p] =
-          add(BufferKind::kInput, fmt::format("x{}", p), bench.operands[p]->dtype(), bench.operands[p]->dims(), {});
-  const Stage& output = kernel.output();
-  const BufferId out = add(BufferKind::kOutput, "y", output.out->dtype, physical_dims(output.out, output.layout), {});
-  for (int64_t copy = 0; copy < bench.weight_copies; ++copy) {
-    KernelCall call;
-    call.loc = kernel.name;
-    for (size_t p = 0; p < kernel.params.size(); ++p)
-      call.args.push_back(fixed[p] >= 0
-                              ? fixed[p]
-                              : add(BufferKind::kWeight, fmt::format("w{}_{}", p, copy), bench.operands[p]->dtype(),
-                                    bench.operands[p]->dims(), bench.operands[p]));
-    call.args.push_back(out);
-    program.calls.push_back(std::move(call));
+  KernelCall call;
+  call.loc = kernel.name;
+  for (size_t p = 0; p < kernel.params.size(); ++p) {
+    const TensorPtr& operand = bench.operands[p];
+    const bool is_weight = kernel.params[p].is_constant;
+    call.args.push_back(add(is_weight ? BufferKind::kWeight : BufferKind::kInput, fmt::format("x{}", p),
+                            operand->dtype(), operand->dims(), is_weight ? operand : nullptr));
   }
+  const Stage& output = kernel.output();
+  call.args.push_back(add(BufferKind::kOutput, "y", output.out->dtype, physical_dims(output.out, output.layout), {}));
+  program.calls.push_back(std::move(call));
   return program;
 }
 
@@ -220,20 +213,25 @@ Tensor result_tensor(const KernelBench& bench) {
 
 void set_candidate_hook(std::function<void()> hook) { candidate_hook() = std::move(hook); }
 
-KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const Target& target) {
+KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const Target& target,
+                              const std::vector<int64_t>& reuse) {
   KernelBench bench;
   bench.kernel = std::move(kernel);
   bench.target = target;
   std::mt19937 random(7);
-  int64_t weight_bytes = 0;
-  for (const TensorParam& param : bench.kernel->params) {
-    bench.operands.push_back(random_operand(param, random));
-    if (param.is_constant) weight_bytes += bench.operands.back()->num_bytes();
+  for (const TensorParam& param : bench.kernel->params) bench.operands.push_back(random_operand(param, random));
+  if (reuse.empty()) return bench;
+  const std::vector<TensorParam>& params = bench.kernel->params;
+  check(reuse.size() == params.size() + 1, "a distance for each parameter and for the result");
+  // Behind twice the last cache nothing is left of an operand.
+  const int64_t most = 2 * target.l3_bytes;
+  ReuseDistances& distances = bench.distances.emplace();
+  distances.output = std::min(reuse.back(), most);
+  for (size_t p = 0; p < params.size(); ++p) {
+    const int64_t distance = std::min(reuse[p], most);
+    if (params[p].is_constant) distances.weights = std::max(distances.weights, distance);
+    else distances.inputs.push_back(distance);
   }
-  // Together beyond the cache of a core, but not more than so many.
-  constexpr int64_t kMostCopies = 8;
-  if (weight_bytes > 64 << 10)
-    bench.weight_copies = std::clamp(2 * target.l2_bytes / weight_bytes, int64_t{1}, kMostCopies);
   return bench;
 }
 

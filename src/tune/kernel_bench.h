@@ -10,6 +10,7 @@
 
 #include "expr/tensor_program.h"
 #include "package/anonymous_file.h"
+#include "runner/bench_module.h"
 #include "schedule/knobs.h"
 #include "tune/runner_process.h"
 #include "tune/statistics.h"
@@ -18,18 +19,20 @@
 
 namespace tessera {
 
-// A kernel with operands to run it on. Weights come several times, as far as they are large, and calls take turns: in a
-// network they are not in the nearest cache when their kernel begins.
+// A kernel with operands to run it on.
 struct KernelBench {
   std::shared_ptr<const TensorProgram> kernel;
   Target target;
   std::vector<TensorPtr> operands;  // one for each parameter, in its physical shape
-  int64_t weight_copies = 1;
+  // How far away operands are when a run begins, as their model leaves them; none: as the run before left them.
+  std::optional<ReuseDistances> distances;
   RunnerCommand runner;  // that runs code for the target; empty: this machine does
 };
 
-// Operands are random, from a fixed seed. REQUIRES: static shapes.
-KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const Target& target);
+// Operands are random, from a fixed seed. `reuse`: reuse_distances of a call (program/reuse_distance.h), or empty; what
+// is farther than the target's caches reach is that far. REQUIRES: static shapes.
+KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const Target& target,
+                              const std::vector<int64_t>& reuse = {});
 
 struct BuiltKernel {
   std::string failure;                  // empty: `module` is there. "refused: ...", "build failed: ...", "timeout"

@@ -4,8 +4,8 @@ namespace tessera {
 
 std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
                                                   const std::vector<KnobPoint>& candidates, bool thorough) {
-  if (current_ != kernel.hash) {
-    known_ = {make_kernel_bench(kernel.definition, target_), {}};
+  if (current_ != kernel.hash || known_.reuse != kernel.reuse) {
+    known_ = {make_kernel_bench(kernel.definition, target_, kernel.reuse), kernel.reuse, {}};
     known_.bench.runner = runner_;
     current_ = kernel.hash;
   }

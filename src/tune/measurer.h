@@ -15,6 +15,7 @@ namespace tessera {
 struct MeasuredKernel {
   std::string hash;  // structural
   std::shared_ptr<const TensorProgram> definition;
+  std::vector<int64_t> reuse = {};  // reuse_distances of its call (program/reuse_distance.h); empty: operands stay near
 };
 
 struct MeasuredTrial {
@@ -45,6 +46,7 @@ class LocalMeasurer : public Measurer {
  private:
   struct Known {
     KernelBench bench;
+    std::vector<int64_t> reuse;
     std::map<std::string, BuiltKernel> incumbents;  // by the point; a few
   };
 

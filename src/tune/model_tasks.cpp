@@ -8,6 +8,7 @@
 
 #include "driver/native_model.h"
 #include "expr/canonical.h"
+#include "program/reuse_distance.h"
 #include "schedule/symbolic_kernel.h"
 
 namespace tessera {
@@ -69,6 +70,7 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.text = canonical_text(*kernel.definition);
     task.hash = structural_hash(task.text);
     const auto [entry, is_new] = by_hash.try_emplace(task.hash, task);
+    if (is_new && !program.flow) entry->second.reuse = reuse_distances(program, static_cast<size_t>(time.kernel));
     if (is_new) continue;
     entry->second.calls += task.calls;
     entry->second.run_us += task.run_us;

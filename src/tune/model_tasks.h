@@ -20,9 +20,10 @@ struct ModelTask {
   std::string hash, text;  // expr/canonical.h
   std::string name;        // nodes of the model; of the first kernel
   std::shared_ptr<const TensorProgram> definition;
-  int64_t calls = 0;  // in one run
-  double run_us = 0;  // of all its calls in one run
-  KernelWork work;    // of one call
+  int64_t calls = 0;           // in one run
+  double run_us = 0;           // of all its calls in one run
+  KernelWork work;             // of one call
+  std::vector<int64_t> reuse;  // reuse_distances of its first call (program/reuse_distance.h)
 };
 
 struct ModelTasks {

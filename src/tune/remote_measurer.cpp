@@ -220,6 +220,7 @@ std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel,
   job.incumbent = incumbent;
   job.thorough = thorough;
   job.run_seconds = limits_.run_seconds;
+  job.reuse = kernel.reuse;
 
   std::vector<MeasuredTrial> trials(candidates.size());
   std::vector<size_t> which(candidates.size());

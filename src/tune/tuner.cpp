@@ -13,6 +13,7 @@
 #include "codegen/llvm/target.h"
 #include "diagnose/roofline.h"
 #include "expr/canonical.h"
+#include "program/reuse_distance.h"
 #include "schedule/schedule.h"
 #include "schedule/symbolic_kernel.h"
 #include "support/error.h"
@@ -138,12 +139,16 @@ class Tuner {
         const SearchSpace space(*definition, target_);
         if (!space.preferred()) continue;
         say(fmt::format("timing kernels: {} of {} calls", call + 1, program.calls.size()));
-        first_trials_[hash] = measure_default({hash, definition}, *space.preferred());
+        first_trials_[hash] = measure_default({hash, definition, reuse_distances(program, call)}, *space.preferred());
       }
       const MeasuredTrial& trial = first_trials_[hash];
       if (trial.status == "ok") time.median_us = trial.times.incumbent_us();
     }
     return times;
+  }
+
+  static MeasuredKernel measured(const Task& task) {
+    return {task.model.hash, task.model.definition, task.model.reuse};
   }
 
   MeasuredTrial measure_default(const MeasuredKernel& kernel, const KnobPoint& preferred) {
@@ -322,9 +327,8 @@ class Tuner {
   // Trial 0: the rules' choice against itself, which says what a call takes here, and that it runs at all.
   bool begin_task(Task& task, TaskState& state) {
     const auto first = first_trials_.find(task.model.hash);
-    const MeasuredTrial trial = first != first_trials_.end()
-                                    ? first->second
-                                    : measure_default({task.model.hash, task.model.definition}, task.preferred);
+    const MeasuredTrial trial =
+        first != first_trials_.end() ? first->second : measure_default(measured(task), task.preferred);
     if (trial.status == "ok") task.default_us = trial.times.incumbent_us();
     record(task, task.preferred, trial, trial.status == "ok" ? task.default_us : -1);
     task.search->told(task.preferred, trial.status == "ok" ? task.default_us : -1);
@@ -350,8 +354,7 @@ class Tuner {
       state.exhausted = true;
       return true;
     }
-    const MeasuredKernel kernel{task.model.hash, task.model.definition};
-    const auto trials = measurer_->measure(kernel, task.best, points, false);
+    const auto trials = measurer_->measure(measured(task), task.best, points, false);
     const double incumbent_us = task.default_us * task.ratio;
     int winner = -1;
     double best_ratio = 1;
@@ -381,7 +384,7 @@ class Tuner {
   // A candidate that was faster once is measured again, in a process of its own, against what stands and against the
   // default; then it stands.
   bool consider(Task& task, const KnobPoint& point) {
-    const MeasuredKernel kernel{task.model.hash, task.model.definition};
+    const MeasuredKernel kernel = measured(task);
     const auto again = measurer_->measure(kernel, task.best, {point}, true)[0];
     if (again.status != "ok" || !is_faster(again.times)) return false;
     const auto beside_default =
@@ -487,8 +490,7 @@ class Tuner {
     say("measuring what won again");
     for (Task& task : tasks_) {
       if (!task.tuned()) continue;
-      const auto again =
-          measurer_->measure({task.model.hash, task.model.definition}, task.preferred, {task.best}, true)[0];
+      const auto again = measurer_->measure(measured(task), task.preferred, {task.best}, true)[0];
       if (again.status != "ok" || !is_faster(again.times)) revert(task, again.times, "when it is measured again");
     }
     const double us = estimate_us();

@@ -171,6 +171,8 @@ class Session {
     } catch (const UserError& error) {
       return error.diagnostic().message;
     }
+    if (!job.reuse.empty() && job.reuse.size() != kernel->params.size() + 1)
+      return fmt::format("{} distances for {} operands", job.reuse.size(), kernel->params.size() + 1);
     if (const int64_t bytes = operand_bytes(*kernel); bytes > options_.most_operand_bytes)
       return fmt::format("a kernel with {} bytes of operands, of at most {}", bytes, options_.most_operand_bytes);
     // Expressions share parts, and what walks them may take long: with a limit of time, as a build.
@@ -200,7 +202,7 @@ class Session {
       threads_ = job.threads;
       run_seconds_ = limits.run_seconds;
     }
-    const MeasuredKernel measured{structural_hash(job.kernel), kernel};
+    const MeasuredKernel measured{structural_hash(job.kernel), kernel, job.reuse};
     Talker talker(channel_);
     // A few at a time: as many as are built together, so that each answer goes out soon.
     const auto chunk = static_cast<size_t>(std::max(1, options_.jobs));

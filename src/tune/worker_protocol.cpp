@@ -16,6 +16,8 @@ using nlohmann::json;
 
 constexpr size_t kMostRoundsSent = 4096;
 constexpr int kMostThreads = 1024;
+constexpr size_t kMostOperands = 4096;
+constexpr double kMostDistance = 1e15;  // bytes
 
 // The message that `read` fills from the object; nothing, with a reason, when the text is no object, when something in
 // it has another type, or when `read` names what is bad.
@@ -99,7 +101,8 @@ std::string to_message(const WorkerJob& job) {
                  {"incumbent", point_text(job.incumbent)},
                  {"candidates", std::move(candidates)},
                  {"thorough", job.thorough},
-                 {"seconds", job.run_seconds}});
+                 {"seconds", job.run_seconds},
+                 {"reuse", job.reuse}});
 }
 
 std::optional<WorkerJob> parse_job(std::string_view text, std::string& why) {
@@ -120,6 +123,14 @@ std::optional<WorkerJob> parse_job(std::string_view text, std::string& why) {
       for (const json& candidate : candidates) result.candidates.push_back(point(candidate));
     result.thorough = object.at("thorough").get<bool>();
     result.run_seconds = object.at("seconds").get<double>();
+    const json& reuse = object.at("reuse");
+    if (!reuse.is_array() || reuse.size() > kMostOperands) bad = "a job without distances, or with too many";
+    else
+      for (const json& distance : reuse) {
+        const double bytes = distance.is_number() ? distance.get<double>() : -1;
+        if (!(bytes >= 0 && bytes <= kMostDistance)) bad = "a distance out of range";
+        else result.reuse.push_back(static_cast<int64_t>(bytes));
+      }
     if (result.threads < 1 || result.threads > kMostThreads) bad = "a number of threads out of range";
     if (!(result.run_seconds > 0 && result.run_seconds <= 1e5)) bad = "a limit of time out of range";
   });

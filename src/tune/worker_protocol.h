@@ -3,11 +3,11 @@
 // (schedule/sketch.h): the worker builds them itself, and no machine code is ever sent.
 //
 //   coordinator                                     worker
-//   {"tessera":2,"token":"..."}                ->
+//   {"tessera":3,"token":"..."}                ->
 //                                              <-   {"machine":{...},"jobs":2,"most_bytes":N}   or {"error":"..."}
 //   {"kernel":"...","threads":1,"incumbent":
 //    "...","candidates":[...],"thorough":false,
-//    "seconds":10}                             ->
+//    "seconds":10,"reuse":[0,65536,...]}       ->
 //                                              <-   {"alive":true}                              each second
 //                                              <-   {"trial":0,"status":"ok","rounds":[...]}    in order
 //                                              <-   {"done":true}                               or {"refused":"..."}
@@ -28,7 +28,7 @@
 
 namespace tessera {
 
-inline constexpr int kWorkerProtocol = 2;
+inline constexpr int kWorkerProtocol = 3;
 inline constexpr size_t kMostCandidates = 64;                 // of one job
 inline constexpr size_t kMostAnswerBytes = 1 << 20;           // of one message of a worker
 inline constexpr size_t kMostGreetingBytes = 4096;            // of the first message to a worker
@@ -57,7 +57,8 @@ struct WorkerJob {
   KnobPoint incumbent;
   std::vector<KnobPoint> candidates;
   bool thorough = false;
-  double run_seconds = 10;  // BenchLimits; the worker may allow less
+  double run_seconds = 10;          // BenchLimits; the worker may allow less
+  std::vector<int64_t> reuse = {};  // MeasuredKernel
 };
 std::string to_message(const WorkerJob& job);
 std::optional<WorkerJob> parse_job(std::string_view text, std::string& why);

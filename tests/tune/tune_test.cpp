@@ -434,6 +434,28 @@ TEST(KernelBench, ComparesAndHoldsResults) {
   EXPECT_NE(trials.back().detail.find("vectors=77"), std::string::npos);
 }
 
+// How far away operands are changes what a run takes, never what it computes; in this process and in a runner.
+TEST(KernelBench, OperandsMayBeFarAway) {
+  Target target = one_thread();
+  const auto definition = matmul(24, 48, 20);
+  const SearchSpace space(*definition, target);
+  const int64_t far = 3 * target.l2_bytes;
+  for (const int threads : {1, 2}) {
+    target.num_threads = threads;
+    for (const RunnerCommand& runner : {RunnerCommand(), RunnerCommand{{TESSERA_RUNNER}}}) {
+      LocalMeasurer measurer(target, {}, runner);
+      for (const std::vector<int64_t>& reuse :
+           {std::vector<int64_t>{}, {0, 0, 0}, {0, far, 100}, {far, 0, INT64_MAX}}) {
+        const auto trial =
+            measurer.measure({"x", definition, reuse}, *space.preferred(), {*space.preferred()}, true)[0];
+        EXPECT_EQ(trial.status, "ok") << trial.detail;
+        EXPECT_FALSE(trial.times.rounds.empty());
+      }
+    }
+  }
+  EXPECT_THROW(make_kernel_bench(definition, target, {0, 0}), InternalError);
+}
+
 // y[m] = max over k of exp(x[m, k] - t[m]), then one more: a reduction along memory, as softmax has them.
 std::shared_ptr<const TensorProgram> rows(int64_t m, int64_t k) {
   auto program = std::make_shared<TensorProgram>();

@@ -92,8 +92,8 @@ TEST(WorkerProtocol, MessagesComeBackAsTheyWere) {
   EXPECT_EQ(hello->most_bytes, 4096);
   const auto trace = parse_trace_point("// sketch.map\nu = sample_categorical([1, 2]) decided [2]\nunroll(i0)\n", why);
   ASSERT_TRUE(trace) << why;
-  const WorkerJob job{kKernel, 2,  {"injective", {}}, {{"register_tile", {{"rows", 4}}}, *trace, {"injective", {}}},
-                      true,    2.5};
+  const WorkerJob job{kKernel, 2,   {"injective", {}}, {{"register_tile", {{"rows", 4}}}, *trace, {"injective", {}}},
+                      true,    2.5, {0, 65536}};
   const auto read = parse_job(to_message(job), why);
   ASSERT_TRUE(read) << why;
   EXPECT_EQ(read->kernel, job.kernel);
@@ -101,6 +101,7 @@ TEST(WorkerProtocol, MessagesComeBackAsTheyWere) {
   EXPECT_EQ(read->incumbent, job.incumbent);
   EXPECT_EQ(read->run_seconds, 2.5);
   EXPECT_TRUE(read->thorough);
+  EXPECT_EQ(read->reuse, job.reuse);
   WorkerAnswer answer{WorkerAnswer::Kind::kTrial, 3, {"ok", "", {{{1.5, 2.5}, {1, 2}}}, -1}, ""};
   const auto trial = parse_answer(to_message(answer), why);
   ASSERT_TRUE(trial) << why;
@@ -130,6 +131,9 @@ TEST(WorkerProtocol, WhatIsNoneIsAReason) {
                                                                                  {"[\"injective\"]", "[\"// a\\nb(\"]"},
                                                                                  {"[\"injective\"]", "[\"//\"]"},
                                                                                  {"[\"injective\"]", "7"},
+                                                                                 {"\"reuse\":[]", "\"reuse\":[-1]"},
+                                                                                 {"\"reuse\":[]", "\"reuse\":[1e300]"},
+                                                                                 {"\"reuse\":[]", "\"reuse\":null"},
                                                                                  {"false", "null"}}) {
     std::string text = good;
     text.replace(text.find(from), from.size(), to);

@@ -25,6 +25,7 @@
 #include "program/pass.h"
 #include "program/printer.h"
 #include "program/reuse_buffers.h"
+#include "program/reuse_distance.h"
 #include "program/verify.h"
 #include "random_graph.h"
 #include "schedule/schedule.h"
@@ -32,6 +33,7 @@
 namespace tessera {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -345,6 +347,17 @@ TEST(ProgramVerify, AsksThatPlacesFollowTheBuffers) {
   EXPECT_EQ(program.buffers[6].offset, program.buffers[4].offset + 64);
   program.buffers[3].offset = program.buffers[3].offset == 0 ? 64 : 0;
   EXPECT_THAT(verify(program)[0], HasSubstr("buffer u: not at the place of the buffer that it takes over"));
+}
+
+// Runs follow one another; a piece of memory counts once, whatever buffers it is.
+TEST(ReuseDistance, CountsTheBytesSinceTheLatestTouch) {
+  Program program = parse_program(kChain);
+  plan_memory(program);
+  EXPECT_THAT(reuse_distances(program, 0), ElementsAre(256, 192));
+  EXPECT_THAT(reuse_distances(program, 1), ElementsAre(0, 0));
+  EXPECT_THAT(reuse_distances(program, 2), ElementsAre(0, 128));
+  EXPECT_THAT(reuse_distances(program, 3), ElementsAre(0, 192));
+  EXPECT_THAT(reuse_distances(program, 4), ElementsAre(0, 256));
 }
 
 TEST(ProgramInterp, PoisonShowsReadsOfDeadMemory) {
