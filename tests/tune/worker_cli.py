@@ -111,12 +111,12 @@ def refusals(folder, token, model):
 def hostile(folder, token, model):
     """What is not the protocol ends its own connection, and nothing else."""
     secret = token.read_text().strip()
-    hello = {"tessera": 2, "token": secret}
+    hello = {"tessera": 3, "token": secret}
     worker = Worker(token, "--max-size", "65536", "--build-limit", "10")
     try:
         for wrong in ("", "x", secret + "x", secret[:-1], "a" * len(secret)):
-            expect(worker.talk({"tessera": 2, "token": wrong})[0].get("error") == "the token is wrong", f"token {wrong!r}")
-        expect("error" in worker.talk({"tessera": 2})[0], "no token at all")
+            expect(worker.talk({"tessera": 3, "token": wrong})[0].get("error") == "the token is wrong", f"token {wrong!r}")
+        expect("error" in worker.talk({"tessera": 3})[0], "no token at all")
         expect("protocol" in worker.talk({"tessera": 99, "token": secret})[0].get("error", ""), "another protocol")
         expect("error" in worker.talk(b"\x00\xff not json")[0], "no JSON")
         expect("of at most" in worker.talk(raw=struct.pack(">I", 2**31)).get("error", ""), "a greeting of 2 GiB")
@@ -126,7 +126,7 @@ def hostile(folder, token, model):
         for job in ({}, {"kernel": 5}, [], none):
             answers = worker.talk(hello, job)
             expect("machine" in answers[0] and "error" in answers[1], f"{job}: {answers}")
-        job = {"threads": 1, "incumbent": "injective", "candidates": ["injective"], "thorough": False, "seconds": 1}
+        job = {"threads": 1, "incumbent": "injective", "candidates": ["injective"], "thorough": False, "seconds": 1, "reuse": []}
         sizes = "i64:1048576 i64:1048576"
         huge = f"param  f32 {sizes}\naxis i64:1048576\naxis i64:1048576\ne0 = load b0 f32 v0 v1\nstage  none e0 f32 {sizes}\n"
         outside = "param  f32 i64:4\naxis i64:8\ne0 = load b0 f32 v0\nstage  none e0 f32 i64:8\n"
@@ -137,6 +137,9 @@ def hostile(folder, token, model):
         answers = worker.talk(hello, {**job, "kernel": huge}, {**job, "kernel": good, "seconds": 10})
         expect("refused" in answers[1], f"a kernel that is too large: {answers}")
         expect(answers[2].get("status") == "ok" and answers[2]["rounds"], f"a good job behind it: {answers}")
+        answers = worker.talk(hello, {**job, "kernel": good, "reuse": [1, 2, 3]}, {**job, "kernel": good, "reuse": [10**8, 0]})
+        expect("3 distances for 2 operands" in answers[1].get("refused", ""), f"distances of another kernel: {answers}")
+        expect(answers[2].get("status") == "ok", f"operands far away: {answers}")
         # Above the limit of a message, and bytes that end in the middle of one.
         answers = worker.talk(hello, b" " * 65537)
         expect("error" in (answers[1] or {"error": "closed"}), f"a long message: {answers}")
