@@ -115,6 +115,16 @@ bool all_of_list(const Node& node, const char* name, int64_t value) {
   return std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
 }
 
+ConvPadding take_padding(const Node& conv) {
+  ConvPadding result{{0, 0}, {0, 0}, conv.attrs};
+  for (const auto& [name, into] : {std::pair("pads_begin", &result.low), std::pair("pads_end", &result.high)}) {
+    const std::vector<int64_t>& amounts = conv.attrs.get_ints(name);
+    into->insert(into->end(), amounts.begin(), amounts.end());
+    result.others.set(name, std::vector<int64_t>(amounts.size(), 0));
+  }
+  return result;
+}
+
 bool suits_minimal_filtering(const Graph& graph, const Node& conv) {
   constexpr int64_t kLeastPlaces = 14 * 14;  // of a picture from which on it is faster
   const auto w = static_dims(graph.type(conv.inputs[1]).shape), y = static_dims(graph.type(conv.outputs[0]).shape);

@@ -42,6 +42,12 @@ bool all_of_list(const Node& node, const char* name, int64_t value);
 // at least 14x14. The rule that decides (schedule/rules/winograd.cpp) sees kernels, after layouts are chosen, and
 // cannot be asked by graph passes: a wrong guess costs time or accuracy, no more.
 bool suits_minimal_filtering(const Graph& graph, const Node& conv);
+// What a convolution adds around its image, for each of the image's dimensions, and its attributes without that.
+struct ConvPadding {
+  std::vector<int64_t> low, high;
+  Attrs others;
+};
+ConvPadding take_padding(const Node& conv);
 // How often each value is used: by nodes and as a graph output.
 std::vector<int> use_counts(const Graph& graph);
 

@@ -67,22 +67,18 @@ struct Widened {
 Widened widen(const Graph& graph, const Node& node, const std::vector<ValueId>& inputs, GraphBuilder& builder,
               const PassContext& ctx) {
   const int64_t column = *as_int(graph.type(node.inputs[1]).shape[3]) % 2;
-  std::vector<int64_t> low = node.attrs.get_ints("pads_begin"), high = node.attrs.get_ints("pads_end");
-  high[1] += column;
+  ConvPadding padding = take_padding(node);
+  padding.high[3] += column;
   const ValueId zero = add_constant(builder.graph(), ctx.ops, Tensor(DType::kF32, {}), "zero", node.loc);
-  const OpDef& pad = ctx.ops.get("pad");
-  const auto padded = [&](ValueId id, std::vector<int64_t> before, std::vector<int64_t> after,
+  const auto padded = [&](ValueId id, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
                           const std::string& name) {
-    before.insert(before.begin(), 2, 0);
-    after.insert(after.begin(), 2, 0);
-    return builder.add(pad, {id, zero}, {{"low", before}, {"high", after}, {"mode", std::string("constant")}}, name);
+    return builder.add(ctx.ops.get("pad"), {id, zero},
+                       {{"low", low}, {"high", high}, {"mode", std::string("constant")}}, name);
   };
   Widened result;
-  result.x = padded(inputs[0], low, high, graph.value(node.inputs[0]).name + ".padded");
-  result.w = padded(inputs[1], {0, 0}, {0, column}, graph.value(node.inputs[1]).name + ".even");
-  result.attrs = node.attrs;
-  result.attrs.set("pads_begin", std::vector<int64_t>{0, 0});
-  result.attrs.set("pads_end", std::vector<int64_t>{0, 0});
+  result.x = padded(inputs[0], padding.low, padding.high, graph.value(node.inputs[0]).name + ".padded");
+  result.w = padded(inputs[1], {0, 0, 0, 0}, {0, 0, 0, column}, graph.value(node.inputs[1]).name + ".even");
+  result.attrs = std::move(padding.others);
   return result;
 }
 

@@ -164,12 +164,10 @@ class Mover {
     Ints low(graph_.type(node.inputs[0]).shape.size(), 0), high = low;
     const bool padded = conv && (!all_of_list(node, "pads_begin", 0) || !all_of_list(node, "pads_end", 0));
     if (padded && (in_columns || zero != -more)) {
-      const Ints &begin = node.attrs.get_ints("pads_begin"), &end = node.attrs.get_ints("pads_end");
-      std::copy(begin.begin(), begin.end(), low.begin() + 2);
-      std::copy(end.begin(), end.end(), high.begin() + 2);
-      const Ints none(begin.size(), 0);
-      attrs.set("pads_begin", none);
-      attrs.set("pads_end", none);
+      ConvPadding padding = take_padding(node);
+      low = std::move(padding.low);
+      high = std::move(padding.high);
+      attrs = std::move(padding.others);
       border = border_value(*shifted, zero, factors->bytes, more, node, why);
       if (border < 0) return {};
     }

@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-using Ints = std::vector<int64_t>;
-
 // Of a window, for each of which there may be code of its own.
 constexpr int64_t kMostColumns = 32;
 
@@ -36,23 +34,17 @@ Graph pad_wide_windows(const Graph& graph, const PassContext& ctx) {
                                       const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
     if (!applies(graph, node)) return {};
     const std::string& name = graph.value(node.outputs[0]).name;
-    Ints low = {0, 0}, high = {0, 0};
-    for (const int64_t amount : node.attrs.get_ints("pads_begin")) low.push_back(amount);
-    for (const int64_t amount : node.attrs.get_ints("pads_end")) high.push_back(amount);
-    const Ints none(low.size() - 2, 0);
+    const ConvPadding padding = take_padding(node);
     GraphBuilder builder(rewriter.target());
     builder.set_loc(node.loc);
     const DType dtype = graph.type(node.inputs[0]).dtype;
     const ValueId zero = add_constant(rewriter.target(), ctx.ops, Tensor(dtype, {}), name + ".zero", node.loc);
-    const ValueId padded =
-        builder.add(ctx.ops.get("pad"), {inputs[0], zero},
-                    {{"low", low}, {"high", high}, {"mode", std::string("constant")}}, name + ".padded");
+    const ValueId padded = builder.add(
+        ctx.ops.get("pad"), {inputs[0], zero},
+        {{"low", padding.low}, {"high", padding.high}, {"mode", std::string("constant")}}, name + ".padded");
     if (ctx.remarks)
       ctx.remarks->done("pad_wide_windows", node.loc, "its window has many columns: the image is padded beforehand");
-    Attrs attrs = node.attrs;
-    attrs.set("pads_begin", none);
-    attrs.set("pads_end", none);
-    return {builder.add(*node.op, {padded, inputs[1]}, std::move(attrs), name)};
+    return {builder.add(*node.op, {padded, inputs[1]}, padding.others, name)};
   });
 }
 
