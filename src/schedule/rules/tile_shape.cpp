@@ -40,9 +40,12 @@ double conflict_cost(const TileProblem& problem, int64_t rows) {
 }
 
 double tile_cost(const TileProblem& problem, int64_t vectors, int64_t rows) {
-  // Start, epilogue and stores of a tile.
+  // Start, epilogue and stores of a tile. They run beside the sums of the next tile while the processor looks ahead so
+  // far: measured on Zen 5, a tile of 8 rows of 16 steps takes 0.8 of the time of one of 28.
+  constexpr int64_t kProductsAhead = 144;
   const int64_t u = problem.registers_per_block;
-  const double finish = 8 + 4.0 * static_cast<double>(vectors * rows * u);
+  const bool hidden = !problem.is_depthwise && vectors * rows * u * problem.steps <= kProductsAhead;
+  const double finish = (8 + 4.0 * static_cast<double>(vectors * rows * u)) * (hidden ? 0.25 : 1);
   const double step = step_cost(problem, vectors, rows) + stream_cost(problem, vectors) + conflict_cost(problem, rows);
   return static_cast<double>(problem.steps) * step + finish;
 }

@@ -68,6 +68,9 @@ class TileEmitter {
         return if_then(at[2] < Expr(stored_lanes_), finished(at, map));
       }));
     Stmt sum = reduce_from(0, outer_, 0);
+    if (prefetch_ && prefetch_->loop == t_.reduce.size())
+      for (const Expr& element : prefetch_->elements(0, outer_))
+        sum = tessera::prefetching(for_loop(make_var("u"), 0, 1, ForKind::kSerial, sum), prefetch_->buffer, {element});
     if (t_.reduce.empty())
       for (const Expr& guard : t_.guards) sum = if_then(substitute(guard, outer_), sum);
     return alloc(acc_, seq({init, sum, seq(std::move(finish))}));
@@ -295,29 +298,55 @@ std::optional<Prefetch> weights_ahead(const Tiling& t, const Expr& first_block, 
                   [=](const Expr& step, const VarMap&) { return std::vector<Expr>{first + step * Expr(share)}; }};
 }
 
-// The rows of the image that the tile below reads: a network's first layer, whose image nobody has read before it.
+// The rows of the image that tiles further down read and those above them do not: a network's first layer, whose image
+// nobody has read before it.
 std::optional<Prefetch> image_ahead(const Tiling& t, const VarMap& outer, const Expr& first_row, int64_t rows) {
-  if (!t.prefetch || t.others.empty() || last_loop(t) == t.reduce.size()) return std::nullopt;
+  constexpr int64_t kRowsAhead = 4;  // of the output; one is done before its image's rows are there
+  if (!t.prefetch || t.others.empty()) return std::nullopt;
   const Expr image = image_of(t);
   if (!image) return std::nullopt;
-  VarMap below = outer;
-  for (const ReduceLoop& loop : t.reduce)
-    if (loop.expanded) below[loop.var.get()] = loop.extent / 2;
-  if (t.dot) below[t.place.get()] = 0;
-  const Var& down = t.others.back().var;
-  below[down.get()] = outer.at(down.get()) + Expr(1);
-  // A place in each line of memory from the first to the last of the tile's rows.
-  const int64_t step = linear_coefficient(image->operands[0], t.row->var, t.kernel.bounds).value_or(1);
   const int64_t line = kCacheLine * 8 / dtype_bits(image->buffer->dtype);
-  const int64_t lines = std::max<int64_t>(1, rows * std::abs(step) / line);
-  return Prefetch{image->buffer, last_loop(t), [=](const Expr&, const VarMap& at) {
-                    VarMap all = below;
-                    for (const ReduceLoop& loop : t.reduce)
-                      if (!loop.expanded) all[loop.var.get()] = at.at(loop.var.get());
+  const auto pitch = [&](const Var& var) {
+    return std::abs(linear_coefficient(image->operands[0], var, t.kernel.bounds).value_or(0));
+  };
+  // Steps along a row read the same lines: the loop around them asks.
+  size_t asks = t.reduce.size();
+  for (size_t i = t.reduce.size(); i-- > 0;)
+    if (!t.reduce[i].expanded && (asks == t.reduce.size() || pitch(t.reduce[asks].var) < line)) asks = i;
+  VarMap below = outer;
+  const Var& down = t.others.back().var;
+  // What the copies of expanded loops read: all channels, and of the window's rows those that are new.
+  std::vector<VarMap> copies = {{}};
+  for (size_t i = 0; i < t.reduce.size(); ++i) {
+    const ReduceLoop& loop = t.reduce[i];
+    if (!loop.expanded && i <= asks) continue;
+    below[loop.var.get()] = loop.extent / 2;
+    if (!loop.expanded || pitch(loop.var) < line) continue;
+    const int64_t rows = std::clamp<int64_t>(pitch(down) / pitch(loop.var), 1, loop.extent);
+    const bool channels = pitch(loop.var) > pitch(down);
+    std::vector<VarMap> more;
+    for (const VarMap& copy : copies)
+      for (int64_t r = channels ? 0 : loop.extent - rows; r < loop.extent; ++r) {
+        more.push_back(copy);
+        more.back()[loop.var.get()] = r;
+      }
+    copies = std::move(more);
+  }
+  if (t.dot) below[t.place.get()] = 0;
+  below[down.get()] = outer.at(down.get()) + Expr(kRowsAhead);
+  // A place in each line of memory from the first to the last of the tile's rows.
+  const int64_t lines = std::max<int64_t>(1, (rows * pitch(t.row->var) + line - 1) / line);
+  return Prefetch{image->buffer, asks, [=, &t](const Expr&, const VarMap& at) {
                     std::vector<Expr> places;
-                    for (int64_t i = 0; i < lines; ++i) {
-                      all[t.row->var.get()] = first_row + Expr((2 * i + 1) * rows / (2 * lines));
-                      places.push_back(substitute(image->operands[0], all));
+                    for (const VarMap& copy : copies) {
+                      VarMap all = below;
+                      for (size_t i = 0; i <= asks && i < t.reduce.size(); ++i)
+                        if (!t.reduce[i].expanded) all[t.reduce[i].var.get()] = at.at(t.reduce[i].var.get());
+                      for (const auto& [var, value] : copy) all[var] = value;
+                      for (int64_t i = 0; i < lines; ++i) {
+                        all[t.row->var.get()] = first_row + Expr((2 * i + 1) * rows / (2 * lines));
+                        places.push_back(substitute(image->operands[0], all));
+                      }
                     }
                     return places;
                   }};
@@ -352,11 +381,10 @@ Expr image_of(const Tiling& t) {
   constexpr int64_t kFarBytes = 128 << 10, kMostSteps = 32;
   if (!t.blocked || t.row == std::nullopt || t.others.empty()) return {};
   int64_t steps = 1;
-  for (const ReduceLoop& loop : t.reduce) {
-    if (loop.dynamic_extent) return {};
-    steps *= loop.extent;
+  for (const Axis& axis : t.kernel.reduce) {
+    const auto extent = as_int(axis.extent);
+    if (!extent || (steps *= *extent) > kMostSteps) return {};
   }
-  if (steps > kMostSteps) return {};
   Expr image;
   bool other = false;
   walk(t.update, [&](const Expr& node) {
