@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
 
 #include "codegen/common/abi_fields.h"
 #include "codegen/common/work_estimate.h"
+#include "loop/intrinsic.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -125,33 +125,100 @@ llvm::Function* KernelEmitter::emit() {
   return function;
 }
 
-void KernelEmitter::emit_parallel(const Stmt& s) {
-  // Unrolled variables around the loop become constants of the task.
-  const Stmt loop = replaced_.empty() ? s : substitute(s, replaced_);
-  kept_stmts_.push_back(loop);
-  std::vector<const Buffer*> buffers;  // allocations around the loop that it uses
-  std::vector<Var> vars;               // loop variables around it
-  std::unordered_set<const void*> seen;
-  std::unordered_set<const ExprNode*> symbols;
-  for (const Var& symbol : program_.symbols) symbols.insert(symbol.get());
-  for (const BufferPtr& param : program_.params) seen.insert(param.get());
+KernelEmitter::Captured KernelEmitter::captured_by(const Stmt& s, std::unordered_set<const void*> known) const {
+  Captured captured;
   const auto use_buffer = [&](const BufferPtr& buffer) {
-    const auto place = f_.places.find(buffer.get());
-    if (place == f_.places.end() || !seen.insert(buffer.get()).second) return;
-    check(place->second.kind == Place::kMemory, where("a parallel loop uses the register buffer " + buffer->name));
-    buffers.push_back(buffer.get());
+    if (f_.places.contains(buffer.get()) && known.insert(buffer.get()).second) captured.buffers.push_back(buffer.get());
   };
   walk(
-      loop,
+      s,
       [&](const Stmt& child) {
         if (child->buffer) use_buffer(child->buffer);
       },
       [&](const Expr& e) {
         if (e->kind == ExprKind::kLoad) use_buffer(e->buffer);
-        if (e->kind == ExprKind::kVar && f_.vars.count(e.get()) && !symbols.count(e.get()) &&
-            seen.insert(e.get()).second)
-          vars.push_back(e);
+        if (e->kind == ExprKind::kVar && f_.vars.count(e.get()) && known.insert(e.get()).second)
+          captured.vars.push_back(e);
       });
+  return captured;
+}
+
+bool KernelEmitter::is_part(const Stmt& s) const {
+  if (s->kind != StmtKind::kFor || s->for_kind != ForKind::kSerial || as_int(s->extent) == 1) return false;
+  bool has_tiles = false, has_others = false;
+  walk(
+      s,
+      [&](const Stmt& child) {
+        if (child->kind == StmtKind::kAlloc && child->buffer->scope == MemoryScope::kRegister) {
+          const int64_t bits = constant_elements(*child->buffer).value_or(0) * dtype_bits(child->buffer->dtype);
+          has_tiles |= bits >= int64_t{target_.vector_bits()} * target_.vector_registers() / 2;
+        }
+        if (child->kind == StmtKind::kTensorized) has_others |= child->intrinsic->emitter == "tile_dot";
+        has_others |= child->kind == StmtKind::kFor && child->for_kind == ForKind::kParallel;
+      },
+      nullptr);
+  return has_tiles && !has_others;
+}
+
+void KernelEmitter::emit_seq(const Stmt& s) {
+  const auto is_other_loop = [&](const Stmt& child) { return child->kind == StmtKind::kFor && !is_part(child); };
+  const bool has_parts = !vec_ && std::any_of(s->stmts.begin(), s->stmts.end(), is_other_loop);
+  for (const Stmt& child : s->stmts)
+    if (!has_parts || !is_part(child) || !emit_part(child)) emit(child);
+}
+
+// False where the loop uses registers of this function.
+bool KernelEmitter::emit_part(const Stmt& s) {
+  const Stmt loop = replaced_.empty() ? s : substitute(s, replaced_);
+  const Captured captured = captured_by(loop, {});
+  for (const Buffer* buffer : captured.buffers)
+    if (f_.places.at(buffer).kind != Place::kMemory) return false;
+  kept_stmts_.push_back(loop);
+
+  std::vector<llvm::Type*> types;
+  std::vector<Value*> arguments;
+  const auto pass = [&](Value* argument) {
+    types.push_back(argument->getType());
+    arguments.push_back(argument);
+  };
+  for (const Buffer* buffer : captured.buffers) pass(f_.places.at(buffer).pointer);
+  for (const Var& var : captured.vars) pass(f_.vars.at(var.get()));
+  if (f_.scratch) pass(f_.scratch);
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
+  auto* part = llvm::Function::Create(type, llvm::Function::InternalLinkage,
+                                      fmt::format("{}.part{}", symbol_, num_parts_++), module_);
+  part->addFnAttr(llvm::Attribute::NoInline);
+
+  const FunctionState outer = std::move(f_);
+  const auto insert_point = b_.saveIP();
+  const VarMap outer_replaced = std::exchange(replaced_, {});
+  begin_function(part);
+  f_.args = nullptr;
+  auto* argument = part->arg_begin();
+  for (const Buffer* buffer : captured.buffers) f_.places[buffer] = memory_place(buffer, argument++);
+  for (const Var& var : captured.vars) f_.vars[var.get()] = argument++;
+  if (outer.scratch) f_.scratch = argument;
+  emit(loop);
+  end_function();
+  f_ = outer;
+  replaced_ = outer_replaced;
+  b_.restoreIP(insert_point);
+  f_.calls.push_back(b_.CreateCall(part, arguments));
+  return true;
+}
+
+void KernelEmitter::emit_parallel(const Stmt& s) {
+  // Unrolled variables around the loop become constants of the task.
+  const Stmt loop = replaced_.empty() ? s : substitute(s, replaced_);
+  kept_stmts_.push_back(loop);
+  // Allocations and loop variables around the loop that it uses.
+  std::unordered_set<const void*> passed;
+  for (const Var& symbol : program_.symbols) passed.insert(symbol.get());
+  for (const BufferPtr& param : program_.params) passed.insert(param.get());
+  const auto [buffers, vars] = captured_by(loop, std::move(passed));
+  for (const Buffer* buffer : buffers)
+    check(f_.places.at(buffer).kind == Place::kMemory,
+          where("a parallel loop uses the register buffer " + buffer->name));
 
   Value* n = evaluate(loop->extent);
   Value* args = f_.args;

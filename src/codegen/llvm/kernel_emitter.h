@@ -3,6 +3,8 @@
 //
 // `args` is an array of 8-byte slots: a pointer per parameter, the scratch memory of worker 0, a value per symbol; a
 // task whose loop uses more than that (outer loop variables, allocations around it) gets a copy with these appended.
+// Of a sequence, a loop over tiles that take most registers is a function of its own: next to other loops, whose constants
+// are kept in registers all the way, LLVM spills the tiles in their innermost loop.
 //
 // The same code emits scalars and vectors. Inside a vectorized loop (`vec_`) an expression that depends on the loop's
 // variable evaluates to a vector, every other one to a scalar, which is splat where a vector is needed.
@@ -14,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "arith/simplify.h"
@@ -110,7 +113,16 @@ class KernelEmitter {
   void begin_function(llvm::Function* function);
   void load_params();
   void end_function();
+  // Buffers and variables that have a place here and that the statement uses; not those in `known`.
+  struct Captured {
+    std::vector<const Buffer*> buffers;
+    std::vector<Var> vars;
+  };
+  Captured captured_by(const Stmt& s, std::unordered_set<const void*> known) const;
   void emit_parallel(const Stmt& s);
+  bool is_part(const Stmt& s) const;
+  bool emit_part(const Stmt& s);
+  void emit_seq(const Stmt& s);
   llvm::Function* emit_task(const Stmt& loop, const std::vector<const Buffer*>& buffers, const std::vector<Var>& vars);
   llvm::AllocaInst* stack_slot(llvm::Type* type, const llvm::Twine& name, llvm::Align align);
   Value* slot_pointer(Value* args, int slot);
@@ -219,7 +231,7 @@ class KernelEmitter {
   std::unordered_map<const Buffer*, BufferPtr> bits_of_;              // 16-bit floats as u16
   std::vector<Expr> keep_;  // expressions and statements made here: their nodes are keys of the maps above
   std::vector<Stmt> kept_stmts_;
-  int num_tasks_ = 0;
+  int num_tasks_ = 0, num_parts_ = 0;
   llvm::MDNode* alias_domain_ = nullptr;
   std::map<int, llvm::MDNode*> scopes_;  // by alias class
   std::unordered_map<const Buffer*, int> classes_;

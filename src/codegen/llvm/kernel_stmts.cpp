@@ -31,9 +31,7 @@ void KernelEmitter::bind(const Var& var, const Interval& interval) {
 
 void KernelEmitter::emit(const Stmt& s) {
   switch (s->kind) {
-    case StmtKind::kSeq:
-      for (const Stmt& child : s->stmts) emit(child);
-      return;
+    case StmtKind::kSeq: return emit_seq(s);
     case StmtKind::kFor: return emit_for(s);
     case StmtKind::kIf: return emit_if(s);
     case StmtKind::kStore: return emit_store(s);
