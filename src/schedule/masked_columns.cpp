@@ -78,7 +78,8 @@ struct Finder {
   // A mask that the kernel's output stage adds.
   bool find_mask(const ColumnKernel& kernel, Tracked& result) {
     const Body& body = kernel.definition->output().body;
-    if (body.value->kind != ExprKind::kBinary || body.value->binary != BinaryOp::kAdd || body.is_reduction())
+    if (body.value->kind != ExprKind::kBinary || body.value->binary != BinaryOp::kAdd || body.is_reduction() ||
+        kernel.row_axis >= body.axes.size())
       return false;
     for (const Expr& term : body.value->operands) {
       if (term->kind != ExprKind::kLoad || term.dtype() != DType::kF32) continue;

@@ -18,7 +18,7 @@ namespace tessera {
 // A kernel of the chain, in the order of calls.
 struct ColumnKernel {
   const TensorProgram* definition = nullptr;
-  size_t row_axis = 0;                // of the output: the axis of which there are blocks
+  size_t row_axis = 0;                // of the output: the axis of which there are blocks; SIZE_MAX: it has none
   std::vector<int> writers;           // by parameter: the number of the kernel before it that wrote it; -1: none
   std::vector<const Tensor*> values;  // by parameter: a row-major constant's; may be null
 };

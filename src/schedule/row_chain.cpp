@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,8 +23,10 @@ constexpr size_t kMostMembers = 12;
 constexpr int64_t kMostParts = 8;  // of rows that see different numbers of columns: each has code of its own
 constexpr int64_t kColumnStep = 64;
 constexpr int64_t kTileRows = 24;  // register tiles have 4, 6, 8 or 12 rows: blocks of a multiple leave no rest
+constexpr int64_t kPieceRows = 128;  // for which it does not count what shared kernels take
 
-// An axis of rows: its number among the output axes of each of the chain's kernels, and its extent.
+// An axis of rows: its number among the output axes of each of the chain's kernels, and its extent. Kernels that do not
+// have the last axis (kNoAxis) are shared by its blocks.
 struct RowAxis {
   std::vector<size_t> axis;  // by member
   int64_t extent = 1;
@@ -39,6 +42,7 @@ struct Chain {
   std::set<BufferId> inner;     // what the others write
   std::vector<RowAxis> rows;    // outermost first, in the order of the inner results' axes; blocks are of the last
   int64_t block = 1;            // rows
+  int64_t pieces = 1;           // of the last axis' blocks, each with the shared kernels before it
   std::optional<MaskedColumns> masked;
 };
 
@@ -207,36 +211,58 @@ class ChainMaker {
     chain.rows.clear();
     const size_t count = chain.members.size();
     const Shape& last_shape = chain.members.back().definition->output().out->shape;
+    std::vector<RowAxis> partial;  // that not all kernels have
     for (size_t axis = 0; axis < last_shape.size(); ++axis) {
       RowAxis row{std::vector<size_t>(count, kNoAxis), as_int(last_shape[axis]).value_or(0)};
       if (row.extent < 2) continue;
       row.axis[count - 1] = axis;
-      if (follow(chain, row)) chain.rows.push_back(std::move(row));
+      if (!follow(chain, row)) continue;
+      const bool is_whole = std::find(row.axis.begin(), row.axis.end(), kNoAxis) == row.axis.end();
+      (is_whole ? chain.rows : partial).push_back(std::move(row));
     }
     // One thread may take a row that is alone, but products are better off with the rows that they have.
     if (chain.rows.empty() && target_.num_threads == 1 && !has_products(chain))
       for (size_t axis = 0; axis < last_shape.size() && chain.rows.empty(); ++axis) {
         RowAxis row{std::vector<size_t>(count, kNoAxis), 1};
         row.axis[count - 1] = axis;
-        if (as_int(last_shape[axis]) == 1 && follow(chain, row)) chain.rows.push_back(std::move(row));
+        if (as_int(last_shape[axis]) == 1 && follow(chain, row) &&
+            std::find(row.axis.begin(), row.axis.end(), kNoAxis) == row.axis.end())
+          chain.rows.push_back(std::move(row));
       }
     if (chain.rows.empty()) return false;
-    // In the order of the first member's axes; only those before any other axis of an inner result.
+    // In the order of the first member's axes.
     std::sort(chain.rows.begin(), chain.rows.end(),
               [](const RowAxis& a, const RowAxis& b) { return a.axis[0] < b.axis[0]; });
-    for (size_t m = 0; m + 1 < count; ++m) {
+    for (const RowAxis& last : partial) {
+      Chain cut = chain;
+      cut.rows.push_back(last);
+      if (keep_leading(cut) == cut.rows.size() && choose_pieces(cut)) {
+        chain = std::move(cut);
+        return true;
+      }
+    }
+    chain.rows.resize(keep_leading(chain));
+    return !chain.rows.empty() && choose_block(chain);
+  }
+
+  // How many of the rows come before any other axis of all inner results that have them.
+  size_t keep_leading(const Chain& chain) const {
+    size_t rows = chain.rows.size();
+    for (size_t m = 0; m + 1 < chain.members.size(); ++m) {
       const Shape& shape = chain.members[m].definition->output().out->shape;
+      const bool is_shared = chain.rows.back().axis[m] == kNoAxis;
+      const size_t own = is_shared ? std::min(rows, chain.rows.size() - 1) : rows;
       size_t kept = 0;
-      for (size_t axis = 0; axis < shape.size() && kept < chain.rows.size(); ++axis) {
+      for (size_t axis = 0; axis < shape.size() && kept < own; ++axis) {
         if (chain.rows[kept].axis[m] == axis) {
           ++kept;
         } else if (as_int(shape[axis]) != 1) {
           break;
         }
       }
-      chain.rows.resize(kept);
+      if (kept < own) rows = kept;
     }
-    return !chain.rows.empty() && choose_block(chain);
+    return rows;
   }
 
   static bool has_products(const Chain& chain) {
@@ -251,24 +277,30 @@ class ChainMaker {
     });
   }
 
-  // The axis in all members, from the last one upwards. False when some member does not have it.
+  // The axis in the members that have it, from the last one upwards. False when some member reads another's result along
+  // it in another way. Those without it do not reduce: they are done again for each piece of the rows.
   bool follow(const Chain& chain, RowAxis& row) const {
+    std::vector<bool> is_shared(chain.members.size(), false);
     for (size_t m = chain.members.size(); m-- > 0;) {
-      if (row.axis[m] == kNoAxis) return false;
       const TensorProgram& kernel = *chain.members[m].definition;
+      if (is_shared[m] ? row.axis[m] != kNoAxis || kernel.reduction() : row.axis[m] == kNoAxis) return false;
       const KernelCall& call = program_.calls[chain.members[m].call];
       for (size_t p = 0; p < kernel.params.size(); ++p) {
         if (!chain.inner.contains(call.args[p])) continue;
         const size_t writer = writer_[static_cast<size_t>(call.args[p])];
         size_t from = 0;
         while (chain.members[from].call != writer) ++from;
-        const Shape& shape = kernel.params[p].buffer->shape;
+        if (from >= m) return false;
+        const Buffer* param = kernel.params[p].buffer.get();
+        if (is_shared[m] || !depends_on(kernel, param, row.axis[m])) {
+          is_shared[from] = true;
+          continue;
+        }
         size_t dim = 0;
-        while (dim < shape.size() && (as_int(shape[dim]) != row.extent ||
-                                      read_along(kernel, kernel.params[p].buffer.get(), dim) != row.axis[m]))
+        while (dim < param->shape.size() &&
+               (as_int(param->shape[dim]) != row.extent || read_along(kernel, param, dim) != row.axis[m]))
           ++dim;
-        if (dim == shape.size() || from >= m) return false;
-        if (row.axis[from] != kNoAxis && row.axis[from] != dim) return false;
+        if (dim == param->shape.size() || (row.axis[from] != kNoAxis && row.axis[from] != dim)) return false;
         row.axis[from] = dim;
       }
     }
@@ -290,38 +322,71 @@ class ChainMaker {
     return std::nullopt;
   }
 
-  bool choose_block(Chain& chain) const {
-    int64_t row_bytes = 0;     // of inner results
-    int64_t shared_bytes = 0;  // of operands that every block reads
+  // What blocks of the last row axis need, in bytes.
+  struct Needs {
+    int64_t row = 0;           // of inner results, for a row
+    int64_t shared = 0;        // of what every block reads
     bool has_product = false;  // a reduction that reads an operand along other axes than its own
+  };
+  Needs needs_of(const Chain& chain) const {
+    Needs needs;
     int64_t rows = 1;
     for (const RowAxis& row : chain.rows) rows *= row.extent;
     for (size_t m = 0; m < chain.members.size(); ++m) {
       const TensorProgram& kernel = *chain.members[m].definition;
-      if (m + 1 < chain.members.size()) row_bytes += bytes_of(*kernel.output().out) / rows;
+      const size_t axis = chain.rows.back().axis[m];
+      if (axis == kNoAxis) continue;
+      if (m + 1 < chain.members.size()) needs.row += bytes_of(*kernel.output().out) / rows;
       for (size_t p = 0; p < kernel.params.size(); ++p) {
-        if (chain.inner.contains(program_.calls[chain.members[m].call].args[p])) continue;
         const Buffer& operand = *kernel.params[p].buffer;
-        if (depends_on(kernel, &operand, chain.rows.back().axis[m])) continue;
+        if (depends_on(kernel, &operand, axis)) continue;
         int64_t bytes = bytes_of(operand);
         for (size_t r = 0; r + 1 < chain.rows.size(); ++r)
           if (depends_on(kernel, &operand, chain.rows[r].axis[m])) bytes /= chain.rows[r].extent;
-        if (bytes > 4096 && kernel.reduction()) has_product = true;
-        shared_bytes += bytes;
+        if (bytes > 4096 && kernel.reduction()) needs.has_product = true;
+        needs.shared += bytes;
       }
     }
-    if (shared_bytes > target_.l2_bytes / 2) return false;
-    const int64_t budget = has_product ? target_.l2_bytes / 4 : target_.l1_bytes / 2;
+    return needs;
+  }
+
+  bool choose_block(Chain& chain) const {
+    const Needs needs = needs_of(chain);
+    if (needs.shared > target_.l2_bytes / 2) return false;
+    int64_t rows = 1;
+    for (const RowAxis& row : chain.rows) rows *= row.extent;
+    const int64_t budget = needs.has_product ? target_.l2_bytes / 4 : target_.l1_bytes / 2;
     const int64_t extent = chain.rows.back().extent;
-    int64_t block = std::clamp<int64_t>(budget / std::max<int64_t>(row_bytes, 1), 1, extent);
+    int64_t block = std::clamp<int64_t>(budget / std::max<int64_t>(needs.row, 1), 1, extent);
     // Every thread gets some blocks; rows that are too few for that are better cut inside.
     const int64_t outer = rows / extent;
     const int64_t wanted = 4 * static_cast<int64_t>(target_.num_threads);
     if (rows < wanted && (target_.num_threads > 1 || has_products(chain))) return false;
     block = std::min(block, std::max<int64_t>(1, outer * extent / wanted));
-    if (block > kTileRows && has_product) block = block / kTileRows * kTileRows;
+    if (block > kTileRows && needs.has_product) block = block / kTileRows * kTileRows;
     chain.block = std::min(block, extent);
     return true;
+  }
+
+  // The same where some kernels (the copies of keys and values) are shared by the blocks of a row of the other axes.
+  // False where all rows fit the second level of cache: then nothing is won by cutting them.
+  bool choose_pieces(Chain& chain) const {
+    const Needs needs = needs_of(chain);
+    const int64_t extent = chain.rows.back().extent;
+    const int64_t budget = target_.l2_bytes / 4;
+    if (!needs.has_product || needs.row * extent <= budget) return false;
+    // A block goes over what is shared once, so it need not stay near, but then a block must have some rows.
+    constexpr int64_t kFarBlocks = 8;
+    if (needs.shared > kFarBlocks * target_.l2_bytes) return false;
+    const int64_t most = std::max(kTileRows, budget / needs.row);
+    const int64_t blocks = (extent + most - 1) / most;
+    const int64_t even = (extent + blocks - 1) / blocks;
+    chain.block = std::min((even + kTileRows - 1) / kTileRows * kTileRows, extent);
+    int64_t outer = 1;
+    for (size_t r = 0; r + 1 < chain.rows.size(); ++r) outer *= chain.rows[r].extent;
+    const int64_t wanted = target_.num_threads == 1 ? 1 : 4 * static_cast<int64_t>(target_.num_threads);
+    chain.pieces = (wanted + outer - 1) / outer;
+    return chain.pieces == 1 || extent / chain.pieces >= kPieceRows;
   }
 
   // The program of one block: `count` rows of the last row axis from `base` on (null: all), at `outer` along the
@@ -338,21 +403,26 @@ class ChainMaker {
     Expr begin;  // what indices are counted from; null: 0
   };
 
-  std::optional<Stmt> block_of(const Chain& chain, const Block& block, const std::map<BufferId, Place>& places) const {
+  // The shared kernels alone, or the others.
+  std::optional<Stmt> block_of(const Chain& chain, const Block& block, const std::map<BufferId, Place>& places,
+                               bool of_shared) const {
     std::vector<Stmt> parts;
+    std::optional<size_t> before;  // the kernel of the last part
     for (size_t m = 0; m < chain.members.size(); ++m) {
+      if ((chain.rows.back().axis[m] == kNoAxis) != of_shared) continue;
       const Member& member = chain.members[m];
       TensorProgram window = *member.definition;
       Bounds bounds;
       for (size_t r = 0; r < chain.rows.size(); ++r) {
         const bool last = r + 1 == chain.rows.size();
+        if (last && of_shared) break;
         const Window w{chain.rows[r].axis[m], block.bases[r], last ? block.count : 1, last ? block.lo : 0,
                        last ? block.hi : chain.rows[r].extent - 1};
         window.windows.push_back(w);
         bounds.set(w.base, w.lo, w.hi);
       }
       const Var first_column = make_var("column");
-      if (chain.masked) {
+      if (chain.masked && !of_shared) {
         bounds.set(first_column, 0, 0);
         if (const auto axis = chain.masked->output_axis[m])
           window.windows.push_back({*axis, first_column, block.columns, 0, 0});
@@ -390,10 +460,11 @@ class ChainMaker {
           });
       if (!fits) return std::nullopt;
       // A reduction of what the kernel before has just stored, and what would leave the nearest cache in between.
-      if (m > 0 && is_far(chain, m - 1)) {
-        const BufferId before = program_.calls[chain.members[m - 1].call].args.back();
-        if (std::find(args.begin(), args.end(), before) != args.end())
-          if (const Stmt joined = join_sweeps(parts.back(), part, places.at(before).buffer.get())) {
+      const std::optional<size_t> last = std::exchange(before, m);
+      if (last && is_far(chain, *last)) {
+        const BufferId stored = program_.calls[chain.members[*last].call].args.back();
+        if (std::find(args.begin(), args.end(), stored) != args.end())
+          if (const Stmt joined = join_sweeps(parts.back(), part, places.at(stored).buffer.get())) {
             parts.back() = joined;
             continue;
           }
@@ -563,27 +634,47 @@ class ChainMaker {
       places[result] = std::move(place);
     }
 
-    const int64_t extent = chain.rows.back().extent;
+    const int64_t blocks = (chain.rows.back().extent + chain.block - 1) / chain.block;
     std::vector<OutputLoop> loops;
     for (size_t r = 0; r < chain.rows.size(); ++r) loops.push_back({bases[r], chain.rows[r].extent});
     const Var number = make_var("block");
-    loops.back() = {number, (extent + chain.block - 1) / chain.block};
+    loops.back() = {number, blocks};
     const std::vector<Section> sections = sections_of(chain, bases);
     std::vector<Stmt> bodies;
     for (const Section& section : sections) {
-      const auto body = block_of(chain, section.block, places);
+      const auto body = block_of(chain, section.block, places, false);
       if (!body) return std::nullopt;
       bodies.push_back(*body);
+    }
+    const auto block_number = [&](const Expr& n, VarMap map) {
+      Stmt body;
+      for (size_t i = sections.size(); i-- > 0;) {
+        const Block& block = sections[i].block;
+        map[bases.back().get()] = block.lo == block.hi ? Expr(block.lo) : n * Expr(chain.block);
+        const Stmt own = substitute(bodies[i], map);
+        body = body ? if_then(n < Expr(sections[i + 1].first), own, body) : own;
+      }
+      return body;
+    };
+    const std::vector<size_t>& last_axis = chain.rows.back().axis;
+    std::optional<Stmt> shared;
+    const int64_t piece = (blocks + chain.pieces - 1) / chain.pieces;  // blocks
+    if (std::find(last_axis.begin(), last_axis.end(), kNoAxis) != last_axis.end()) {
+      shared = block_of(chain, {bases}, places, true);
+      if (!shared) return std::nullopt;
+      loops.back().extent = (blocks + piece - 1) / piece;
     }
     kernel.program.body = outer_nest(loops, kJoinAll, [&](const VarMap& at) {
       const Expr n = at.at(number.get());
       Stmt body;
-      for (size_t i = sections.size(); i-- > 0;) {
-        const Block& block = sections[i].block;
-        VarMap map = at;
-        map[bases.back().get()] = block.lo == block.hi ? Expr(block.lo) : n * Expr(chain.block);
-        const Stmt own = substitute(bodies[i], map);
-        body = body ? if_then(n < Expr(sections[i + 1].first), own, body) : own;
+      if (shared) {
+        const Var within = make_var("block");
+        const Expr first = n * Expr(piece);
+        const Expr count = blocks % piece == 0 ? Expr(piece) : min(Expr(piece), Expr(blocks) - first);
+        body = seq({substitute(*shared, at),
+                    for_loop(within, 0, count, ForKind::kSerial, block_number(first + within, at))});
+      } else {
+        body = block_number(n, at);
       }
       for (const BufferPtr& buffer : local) body = alloc(buffer, std::move(body));
       return body;
