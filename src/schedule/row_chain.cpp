@@ -1,6 +1,7 @@
 #include "schedule/row_chain.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "arith/simplify.h"
 #include "program/memory_plan.h"
+#include "schedule/fold_copies.h"
 #include "schedule/join_sweeps.h"
 #include "schedule/masked_columns.h"
 #include "schedule/rules/loop_builder.h"
@@ -33,8 +35,9 @@ struct RowAxis {
 };
 
 struct Member {
-  size_t call = 0;
+  size_t call = 0;  // that wrote what it writes
   const TensorProgram* definition = nullptr;
+  std::vector<BufferId> args;
 };
 
 struct Chain {
@@ -43,6 +46,7 @@ struct Chain {
   std::vector<RowAxis> rows;    // outermost first, in the order of the inner results' axes; blocks are of the last
   int64_t block = 1;            // rows
   int64_t pieces = 1;           // of the last axis' blocks, each with the shared kernels before it
+  std::vector<size_t> calls;    // of all kernels; some are no members because others do their work
   std::optional<MaskedColumns> masked;
 };
 
@@ -95,7 +99,7 @@ class ChainMaker {
     for (size_t c = program_.calls.size(); c-- > 0;)
       if (!taken_[c])
         if (auto chain = chain_before(c)) {
-          for (const Member& member : chain->members) taken_[member.call] = true;
+          for (const size_t call : chain->calls) taken_[call] = true;
           chains.push_back(std::move(*chain));
         }
     std::set<size_t> gone;
@@ -149,17 +153,17 @@ class ChainMaker {
   // The largest chain that ends with this call.
   std::optional<Chain> chain_before(size_t last) {
     Chain chain;
-    chain.members = {{last, &definition_of(last)}};
+    chain.members = {{last, &definition_of(last), program_.calls[last].args}};
     for (bool grown = true; grown && chain.members.size() < kMostMembers;) {
       grown = false;
       for (size_t m = chain.members.size(); m-- > 0 && !grown;)
-        for (const BufferId arg : program_.calls[chain.members[m].call].args) {
+        for (const BufferId arg : chain.members[m].args) {
           const auto b = static_cast<size_t>(arg);
           if (!plain_[b] || writer_[b] == SIZE_MAX || chain.inner.contains(arg)) continue;
           if (taken_[writer_[b]] || writer_[b] >= last || piece_of(writer_[b]) != piece_of(last)) continue;
           Chain larger = chain;
           larger.inner.insert(arg);
-          larger.members.push_back({writer_[b], &definition_of(writer_[b])});
+          larger.members.push_back({writer_[b], &definition_of(writer_[b]), program_.calls[writer_[b]].args});
           std::sort(larger.members.begin(), larger.members.end(),
                     [](const Member& x, const Member& y) { return x.call < y.call; });
           if (!is_closed(larger) || !find_rows(larger) || !reads_as_stored(writer_[b])) continue;
@@ -169,7 +173,58 @@ class ChainMaker {
         }
     }
     if (chain.members.size() < 2 || !reduces_own_result(chain) || !reads_as_stored(last)) return std::nullopt;
+    for (const Member& member : chain.members) chain.calls.push_back(member.call);
+    while (fold_one(chain)) {
+    }
     return chain;
+  }
+
+  // Lets one kernel do another one's work (fold_copies.h). False when there is nothing more of the kind.
+  bool fold_one(Chain& chain) {
+    for (size_t w = 0; w + 1 < chain.members.size(); ++w) {
+      const BufferId result = chain.members[w].args.back();
+      size_t reads = 0, reader = 0, param = 0;
+      for (size_t m = w + 1; m < chain.members.size(); ++m)
+        for (size_t p = 0; p < chain.members[m].definition->params.size(); ++p) {
+          if (chain.members[m].args[p] != result) continue;
+          ++reads;
+          reader = m;
+          param = p;
+        }
+      if (reads != 1) continue;
+      Chain folded = chain;
+      folded.inner.erase(result);
+      Member& into = folded.members[reader];
+      const Member& from = chain.members[w];
+      const auto take = [&](TensorProgram program) {
+        folded_.push_back(std::move(program));
+        into.definition = &folded_.back();
+        folded.members.erase(folded.members.begin() + static_cast<std::ptrdiff_t>(w));
+        if (folded.members.size() < 2 || !find_rows(folded)) return false;
+        chain = std::move(folded);
+        return true;
+      };
+      if (reader + 1 == chain.members.size())
+        if (auto stored = store_through(*from.definition, *into.definition)) {
+          const BufferId output = into.args.back();
+          into.args = from.args;
+          into.args.back() = output;
+          if (take(std::move(*stored))) return true;
+          continue;
+        }
+      auto read = read_through(*into.definition, param, *from.definition);
+      if (read) {
+        // Rows of a block, which is gone over for each tile of columns, stay nearer where they lie side by side.
+        if (has_shared(chain)) continue;
+        into.args[param] = from.args[0];
+        if (take(std::move(*read))) return true;
+      } else if (auto scaled = scale_afterwards(*into.definition, param, *from.definition)) {
+        into.args[param] = from.args[scaled->values];
+        into.args.insert(into.args.end() - 1, from.args[scaled->factors]);
+        if (take(std::move(scaled->product))) return true;
+      }
+    }
+    return false;
   }
 
   // Whether the call's kernel has a rule that wants no weights stored otherwise: those stay on their own.
@@ -196,7 +251,7 @@ class ChainMaker {
     for (const Member& member : chain.members)
       if (const Stage* reduction = member.definition->reduction())
         for (size_t p = 0; p < member.definition->params.size(); ++p) {
-          if (!chain.inner.contains(program_.calls[member.call].args[p])) continue;
+          if (!chain.inner.contains(member.args[p])) continue;
           bool reads = false;
           walk(reduction->body.value, [&](const Expr& node) {
             reads |= node->kind == ExprKind::kLoad && node->buffer == member.definition->params[p].buffer;
@@ -265,6 +320,11 @@ class ChainMaker {
     return rows;
   }
 
+  static bool has_shared(const Chain& chain) {
+    const std::vector<size_t>& axis = chain.rows.back().axis;
+    return std::find(axis.begin(), axis.end(), kNoAxis) != axis.end();
+  }
+
   static bool has_products(const Chain& chain) {
     return std::any_of(chain.members.begin(), chain.members.end(), [](const Member& member) {
       const Stage* reduction = member.definition->reduction();
@@ -284,10 +344,10 @@ class ChainMaker {
     for (size_t m = chain.members.size(); m-- > 0;) {
       const TensorProgram& kernel = *chain.members[m].definition;
       if (is_shared[m] ? row.axis[m] != kNoAxis || kernel.reduction() : row.axis[m] == kNoAxis) return false;
-      const KernelCall& call = program_.calls[chain.members[m].call];
+      const std::vector<BufferId>& args = chain.members[m].args;
       for (size_t p = 0; p < kernel.params.size(); ++p) {
-        if (!chain.inner.contains(call.args[p])) continue;
-        const size_t writer = writer_[static_cast<size_t>(call.args[p])];
+        if (!chain.inner.contains(args[p])) continue;
+        const size_t writer = writer_[static_cast<size_t>(args[p])];
         size_t from = 0;
         while (chain.members[from].call != writer) ++from;
         if (from >= m) return false;
@@ -311,7 +371,7 @@ class ChainMaker {
   std::optional<BufferId> replaced_by(const Chain& chain, size_t m) const {
     const Member& member = chain.members[m];
     const Buffer& out = *member.definition->output().out;
-    const std::vector<BufferId>& args = program_.calls[member.call].args;
+    const std::vector<BufferId>& args = member.args;
     for (size_t p = 0; p + 1 < args.size(); ++p) {
       if (!chain.inner.contains(args[p]) || readers_[static_cast<size_t>(args[p])].back() != member.call) continue;
       const Buffer& param = *member.definition->params[p].buffer;
@@ -433,7 +493,7 @@ class ChainMaker {
       auto scheduled = ask_(window);
       if (!scheduled || !scheduled->packed.empty()) return std::nullopt;
       std::unordered_map<const Buffer*, const Place*> moved;
-      const std::vector<BufferId>& args = program_.calls[member.call].args;
+      const std::vector<BufferId>& args = member.args;
       for (size_t p = 0; p < args.size(); ++p) {
         if (scheduled->program.params[p]->shape.size() != 1) return std::nullopt;
         moved[scheduled->program.params[p].get()] = &places.at(args[p]);
@@ -462,7 +522,7 @@ class ChainMaker {
       // A reduction of what the kernel before has just stored, and what would leave the nearest cache in between.
       const std::optional<size_t> last = std::exchange(before, m);
       if (last && is_far(chain, *last)) {
-        const BufferId stored = program_.calls[chain.members[*last].call].args.back();
+        const BufferId stored = chain.members[*last].args.back();
         if (std::find(args.begin(), args.end(), stored) != args.end())
           if (const Stmt joined = join_sweeps(parts.back(), part, places.at(stored).buffer.get())) {
             parts.back() = joined;
@@ -516,7 +576,7 @@ class ChainMaker {
       kernel.definition = member.definition;
       kernel.row_axis = chain.rows.back().axis[m];
       for (size_t p = 0; p < member.definition->params.size(); ++p) {
-        const BufferId arg = program_.calls[member.call].args[p];
+        const BufferId arg = member.args[p];
         const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(arg)];
         int writer = -1;
         if (chain.inner.contains(arg))
@@ -540,9 +600,9 @@ class ChainMaker {
   std::string signature_of(const Chain& chain) const {
     std::string text;
     std::map<BufferId, size_t> numbers;
-    for (const Member& member : chain.members) {
-      text += fmt::format("{}(", program_.calls[member.call].kernel);
-      for (const BufferId arg : program_.calls[member.call].args)
+    for (const size_t call : chain.calls) {
+      text += fmt::format("{}(", program_.calls[call].kernel);
+      for (const BufferId arg : program_.calls[call].args)
         text += fmt::format("{},", numbers.emplace(arg, numbers.size()).first->second);
       text += ")";
     }
@@ -582,8 +642,8 @@ class ChainMaker {
     kernel.rule = "row_chain";
     kernel.loc = last.loc;
     kernel.flops = kernel.bytes = 0;
-    for (const Member& member : chain.members) {
-      const Kernel& part = program_.kernels[static_cast<size_t>(program_.calls[member.call].kernel)];
+    for (const size_t call : chain.calls) {
+      const Kernel& part = program_.kernels[static_cast<size_t>(program_.calls[call].kernel)];
       kernel.flops += std::max<int64_t>(part.flops, 0);
     }
     std::map<BufferId, Place> places;
@@ -604,7 +664,7 @@ class ChainMaker {
     for (size_t m = 0; m + 1 < chain.members.size(); ++m) {
       const Member& member = chain.members[m];
       const Stage& output = member.definition->output();
-      const std::vector<BufferId>& args = program_.calls[member.call].args;
+      const std::vector<BufferId>& args = member.args;
       const BufferId result = args.back();
       if (in_output.contains(result)) {
         places[result] = places.at(program_.calls[last_call].args.back());
@@ -656,10 +716,9 @@ class ChainMaker {
       }
       return body;
     };
-    const std::vector<size_t>& last_axis = chain.rows.back().axis;
     std::optional<Stmt> shared;
     const int64_t piece = (blocks + chain.pieces - 1) / chain.pieces;  // blocks
-    if (std::find(last_axis.begin(), last_axis.end(), kNoAxis) != last_axis.end()) {
+    if (has_shared(chain)) {
       shared = block_of(chain, {bases}, places, true);
       if (!shared) return std::nullopt;
       loops.back().extent = (blocks + piece - 1) / piece;
@@ -685,7 +744,7 @@ class ChainMaker {
   void join(const Chain& chain, std::set<size_t>& gone) {
     std::vector<BufferId> outside;
     for (const Member& member : chain.members)
-      for (const BufferId arg : program_.calls[member.call].args)
+      for (const BufferId arg : member.args)
         if (!chain.inner.contains(arg) && std::find(outside.begin(), outside.end(), arg) == outside.end())
           outside.push_back(arg);
     const size_t last = chain.members.back().call;
@@ -699,8 +758,8 @@ class ChainMaker {
     if (it->second < 0) return;
     program_.calls[last].kernel = it->second;
     program_.calls[last].args = outside;
-    for (const Member& member : chain.members)
-      if (member.call != last) gone.insert(member.call);
+    for (const size_t call : chain.calls)
+      if (call != last) gone.insert(call);
   }
 
   void remove_calls(const std::set<size_t>& gone) {
@@ -739,6 +798,7 @@ class ChainMaker {
   std::vector<bool> plain_;              // by buffer: arena, row-major, no view, written once
   std::vector<bool> taken_;              // by call: in a chain, or in none ever
   std::map<int32_t, bool> as_stored_;    // by kernel
+  std::deque<TensorProgram> folded_;     // that members point to
   std::map<std::string, int32_t> made_;  // signature -> kernel; -1 when the rules did not agree
 };
 

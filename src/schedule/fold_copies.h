@@ -1,0 +1,29 @@
+// Kernels of a chain that need not run on their own: what they do is done where another kernel reads or stores.
+#pragma once
+
+#include <optional>
+
+#include "expr/tensor_program.h"
+
+namespace tessera {
+
+// `reader`, which reads what `copy` would have stored, with `copy`'s parameter instead of parameter `param`: the rows of
+// a product (the queries of attention), of which it reads element by element and none along its innermost axis. Empty
+// when `copy` does more than copy, or its elements along the reduction are not contiguous.
+std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t param, const TensorProgram& copy);
+
+// `kernel`, storing where `copy`, its only reader, would have: the same axes in another order, but for the innermost.
+// Empty when `copy` is not like that.
+std::optional<TensorProgram> store_through(const TensorProgram& kernel, const TensorProgram& copy);
+
+// A product of scaled rows as the scaled product of rows: sum over k of (x[r, k] * f[r]) * v[k, c] is
+// f[r] * sum of x[r, k] * v[k, c]. It scales the product's columns instead of the many that it sums.
+struct ScaledAfterwards {
+  TensorProgram product;  // its parameter `param` is x, and f a further one
+  size_t values = 0, factors = 0;  // parameters of `scaling`: x and f
+};
+// Of `product`, whose parameter `param` is what `scaling` would have stored. Empty when they are not like that.
+std::optional<ScaledAfterwards> scale_afterwards(const TensorProgram& product, size_t param,
+                                                 const TensorProgram& scaling);
+
+}  // namespace tessera
