@@ -49,6 +49,10 @@ std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t pa
   if (loads.size() != 1 || loads_of({"", {}, {*reduction}}, old).size() != 1) return std::nullopt;
   if (uses_var(loads[0], reduction->body.axes.back().var)) return std::nullopt;
   const Expr moved = substitute(copied, at_indices(stage->body.axes, loads[0]->operands));
+  // What it takes to find a place is paid for each product of the sum.
+  for (const Axis& axis : reduction->body.axes)
+    for (const Expr& index : moved->operands)
+      if (uses_var(index, axis.var) && !linear_coefficient(index, axis.var)) return std::nullopt;
   int reduced = 0;
   for (const Axis& axis : reduction->body.reduce_axes) {
     if (!uses_var(moved, axis.var)) continue;

@@ -9,7 +9,8 @@ namespace tessera {
 
 // `reader`, which reads what `copy` would have stored, with `copy`'s parameter instead of parameter `param`: the rows of
 // a product (the queries of attention), of which it reads element by element and none along its innermost axis. Empty
-// when `copy` does more than copy, or its elements along the reduction are not contiguous.
+// when `copy` does more than copy, its elements along the reduction are not contiguous, or places take more than a
+// multiplication to find.
 std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t param, const TensorProgram& copy);
 
 // `kernel`, storing where `copy`, its only reader, would have: the same axes in another order, but for the innermost.

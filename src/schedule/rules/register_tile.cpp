@@ -72,7 +72,16 @@ std::string choose_axes(Tiling& t, Knobs& knobs, const std::string& suffix) {
       movable.push_back(static_cast<int64_t>(i));
     }
   if (!movable.empty()) {
-    const int64_t row = movable[static_cast<size_t>(knobs.choose("row_axis" + suffix, choices, 0))];
+    // Rows that share vectors, if there are any: not the heads of attention that lie between its rows and columns.
+    const auto shares = [&](int64_t other) {
+      const Var& var = t.others[static_cast<size_t>(other)].var;
+      return !all_loads(k.reduce_value, [&](const Expr& node) {
+        return uses_var(node, var) || !(uses_var(node, t.vector.var) || uses_var(node, t.block.var));
+      });
+    };
+    const auto sharing = std::find_if(movable.begin(), movable.end(), shares);
+    const int64_t preferred = sharing == movable.end() ? 0 : sharing - movable.begin();
+    const int64_t row = movable[static_cast<size_t>(knobs.choose("row_axis" + suffix, choices, preferred))];
     t.row = t.others[static_cast<size_t>(row)];
     t.others.erase(t.others.begin() + row);
   }
