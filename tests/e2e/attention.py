@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Attention as networks have it (one projection for queries, keys and values) at sizes whose rows are cut into blocks, or
-not: beside numpy in f64, on every target that this machine runs.
+"""Attention as networks have it (one projection for queries, keys and values) at sizes whose rows are cut into blocks,
+or not: beside numpy in f64, on every target that this machine runs. Its scores are never in memory as a whole, and the
+innermost loops of its products use no stack.
 
     .venv/bin/python tests/e2e/attention.py build/bin/tessera [--random N]
 """
 import argparse
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,7 @@ CASES = [(1, 1, 2, 16, None), (1, 49, 3, 32, "bias"), (2, 300, 2, 24, "padding")
 
 
 def model_of(batch, places, heads, depth, mask, rng):
-    """The model, with the input x of batch x places x 3 heads and, with a mask of padding, one of batch x 1 x 1 x places."""
+    """The model, with the input x of batch x places x 3 widths and, for padding, the mask of batch x 1 x 1 x places."""
     width = heads * depth
     constants = {"split": np.array([width] * 3), "apart": np.array([batch, places, heads, depth]),
                  "together": np.array([batch, places, width]), "scale": np.float32(depth ** -0.5)}
@@ -57,7 +59,8 @@ def model_of(batch, places, heads, depth, mask, rng):
 
 def reference(x, heads, added):
     batch, places, width = x.shape
-    q, k, v = (part.reshape(batch, places, heads, -1).transpose(0, 2, 1, 3) for part in np.split(x.astype(np.float64), 3, 2))
+    q, k, v = (part.reshape(batch, places, heads, -1).transpose(0, 2, 1, 3)
+               for part in np.split(x.astype(np.float64), 3, 2))
     scores = q @ k.transpose(0, 1, 3, 2) * np.float64(np.float32(q.shape[3] ** -0.5))
     if added is not None:
         scores = scores + added
@@ -91,6 +94,37 @@ def check(tessera, folder, case, settings, rng):
     return None
 
 
+def check_code(tessera, folder, case, target, rng):
+    """What is wrong with the code."""
+    onnx.save(model_of(*case, rng)[0], folder / "m.onnx")
+
+    def text_of(kind):
+        command = [tessera, "compile", folder / "m.onnx", "--target", target, "--threads", "1", "--emit", kind]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    problems = []
+    places = case[1]
+    sizes = [int(size) for size in re.findall(r"alloc \w+: f32\[(\d+)\]", text_of("loop"))]
+    if places > 128 and max(sizes) >= places * places:
+        problems.append(f"{case} for {target}: all scores of a head are in memory")
+    products = 0
+    body, label = [], None
+    for line in text_of("asm").splitlines():
+        if found := re.match(r"(\.L\w+):", line):
+            body, label = [], found[1]
+        elif re.match(rf"\s+j\w+\s+{label}$", line):
+            # Exponentials have other instructions than multiply-adds.
+            if sum("vfmadd231ps" in each for each in body) >= 8 and not any("vmaxps" in each for each in body):
+                products += 1
+                if any("%rsp" in each or "%rbp" in each for each in body):
+                    problems.append(f"{case} for {target}: registers are spilled in a product's innermost loop")
+        else:
+            body.append(line)
+    if products < 2:
+        problems.append(f"{case} for {target}: {products} loops of products were found, of at least 2")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tessera")
@@ -98,19 +132,24 @@ def main():
     args = parser.parse_args()
     rng = np.random.default_rng(1)
     draw = random.Random(args.random)
-    cases = CASES + [(draw.choice([1, 1, 2, 5]), draw.choice([1, 2, 17, 49, 64, 128, 200, 513, 1200]) + draw.choice([0, 0, 1]),
-                      draw.randint(1, 6), draw.choice([1, 7, 16, 31, 64, 80]), draw.choice([None, "bias", "padding", "causal"]))
+    cases = CASES + [(draw.choice([1, 1, 2, 5]),
+                      draw.choice([1, 2, 17, 49, 64, 128, 200, 513, 1200]) + draw.choice([0, 0, 1]), draw.randint(1, 6),
+                      draw.choice([1, 7, 16, 31, 64, 80]), draw.choice([None, "bias", "padding", "causal"]))
                      for _ in range(args.random)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         settings = [["--threads", "1"], ["--threads", "3"], ["--precision", "bf16", "--threads", "1"]]
         for target in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
-            runs = subprocess.run([args.tessera, "run", write_probe(folder), "--target", target], capture_output=True, check=False)
+            runs = subprocess.run([args.tessera, "run", write_probe(folder), "--target", target], capture_output=True,
+                                  check=False)
             if runs.returncode:
                 print(f"skipped: this machine does not run {target}")
             else:
                 settings.append(["--target", target, "--threads", "1"])
         problems = [problem for case in cases if (problem := check(args.tessera, folder, case, settings, rng))]
+        for target in ("x86-64-v3", "x86-64-v4"):
+            for case in ((1, 128, 12, 64, None), (1, 1500, 6, 64, None), (1, 1024, 12, 64, "causal")):
+                problems += check_code(args.tessera, folder, case, target, rng)
     print(*problems, f"{len(cases)} cases with {len(settings)} settings each, {len(problems)} wrong", sep="\n")
     sys.exit(1 if problems else 0)
 
