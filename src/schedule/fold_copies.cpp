@@ -119,8 +119,8 @@ std::optional<ScaledAfterwards> scale_afterwards(const TensorProgram& product, s
                                                  const TensorProgram& scaling) {
   const Stage* stage = only_injective(scaling);
   const Stage* reduction = product.reduction();
-  if (!stage || !reduction || !product.windows.empty() || scaling.params.size() != 2 ||
-      product.stages.size() > 2 || reduction != &product.stages[0])
+  if (!stage || !reduction || !product.windows.empty() || scaling.params.size() != 2 || product.stages.size() > 2 ||
+      reduction != &product.stages[0])
     return std::nullopt;
   const Expr& scaled = stage->body.value;
   const bool divides = scaled->kind == ExprKind::kBinary && scaled->binary == BinaryOp::kDiv;
@@ -162,9 +162,8 @@ std::optional<ScaledAfterwards> scale_afterwards(const TensorProgram& product, s
   made.params.push_back(f);
   Stage& sum = made.stages[0];
   replace_input(sum.body, old, x.buffer);
-  sum.body.value = transform(update, [&](const Expr& node) -> Expr {
-    return is_factor(node) ? load(x.buffer, node->operands) : Expr();
-  });
+  sum.body.value = transform(
+      update, [&](const Expr& node) -> Expr { return is_factor(node) ? load(x.buffer, node->operands) : Expr(); });
   if (made.stages.size() == 1) {
     Stage last;
     last.out = sum.out;

@@ -7,10 +7,10 @@
 
 namespace tessera {
 
-// `reader`, which reads what `copy` would have stored, with `copy`'s parameter instead of parameter `param`: the rows of
-// a product (the queries of attention), of which it reads element by element and none along its innermost axis. Empty
-// when `copy` does more than copy, its elements along the reduction are not contiguous, or places take more than a
-// multiplication to find.
+// `reader`, which reads what `copy` would have stored, with `copy`'s parameter instead of parameter `param`: the rows
+// of a product (the queries of attention), of which it reads element by element and none along its innermost axis.
+// Empty when `copy` does more than copy, its elements along the reduction are not contiguous, or places take more than
+// a multiplication to find.
 std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t param, const TensorProgram& copy);
 
 // `kernel`, storing where `copy`, its only reader, would have: the same axes in another order, but for the innermost.
@@ -20,7 +20,7 @@ std::optional<TensorProgram> store_through(const TensorProgram& kernel, const Te
 // A product of scaled rows as the scaled product of rows: sum over k of (x[r, k] * f[r]) * v[k, c] is
 // f[r] * sum of x[r, k] * v[k, c]. It scales the product's columns instead of the many that it sums.
 struct ScaledAfterwards {
-  TensorProgram product;  // its parameter `param` is x, and f a further one
+  TensorProgram product;           // its parameter `param` is x, and f a further one
   size_t values = 0, factors = 0;  // parameters of `scaling`: x and f
 };
 // Of `product`, whose parameter `param` is what `scaling` would have stored. Empty when they are not like that.

@@ -24,7 +24,7 @@ constexpr size_t kNoAxis = SIZE_MAX;
 constexpr size_t kMostMembers = 12;
 constexpr int64_t kMostParts = 8;  // of rows that see different numbers of columns: each has code of its own
 constexpr int64_t kColumnStep = 64;
-constexpr int64_t kTileRows = 24;  // register tiles have 4, 6, 8 or 12 rows: blocks of a multiple leave no rest
+constexpr int64_t kTileRows = 24;    // register tiles have 4, 6, 8 or 12 rows: blocks of a multiple leave no rest
 constexpr int64_t kPieceRows = 128;  // for which it does not count what shared kernels take
 
 // An axis of rows: its number among the output axes of each of the chain's kernels, and its extent. Kernels that do not
@@ -337,8 +337,8 @@ class ChainMaker {
     });
   }
 
-  // The axis in the members that have it, from the last one upwards. False when some member reads another's result along
-  // it in another way. Those without it do not reduce: they are done again for each piece of the rows.
+  // The axis in the members that have it, from the last one upwards. False when some member reads another's result
+  // along it in another way. Those without it do not reduce: they are done again for each piece of the rows.
   bool follow(const Chain& chain, RowAxis& row) const {
     std::vector<bool> is_shared(chain.members.size(), false);
     for (size_t m = chain.members.size(); m-- > 0;) {
@@ -730,8 +730,8 @@ class ChainMaker {
         const Var within = make_var("block");
         const Expr first = n * Expr(piece);
         const Expr count = blocks % piece == 0 ? Expr(piece) : min(Expr(piece), Expr(blocks) - first);
-        body = seq({substitute(*shared, at),
-                    for_loop(within, 0, count, ForKind::kSerial, block_number(first + within, at))});
+        body = seq(
+            {substitute(*shared, at), for_loop(within, 0, count, ForKind::kSerial, block_number(first + within, at))});
       } else {
         body = block_number(n, at);
       }

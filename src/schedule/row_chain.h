@@ -8,8 +8,11 @@
 //
 // Rows are the axes along which every kernel of the chain reads the others' results at its own index; they must be the
 // leading axes of those results. What a block of rows computes is asked of the schedule rules, as a window of each
-// kernel's output. Reads all of an operand for each block (the keys and values of a head) only where that fits into half
-// of the second-level cache. A chain needs a reduction over a result of its own: joining the rest is fusion's business.
+// kernel's output. Where rows of a head are more than the second level of cache holds, kernels that only copy (its keys
+// and values) may lack the last axis of rows: they run once, before the blocks that share what they stored. Otherwise an
+// operand of which each block reads all must fit into half of that cache. Copies that a product can do without are
+// folded into it (schedule/fold_copies.h).
+// A chain needs a reduction over a result of its own: joining the rest is fusion's business.
 // A row alone is a chain for one thread only: several are better off with its kernels, which cut it.
 // What does not fit the first level of cache between two kernels lies where the output will, if the output replaces it
 // element by element, and is summed up while it is made (schedule/join_sweeps.h).

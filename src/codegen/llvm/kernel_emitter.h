@@ -3,8 +3,8 @@
 //
 // `args` is an array of 8-byte slots: a pointer per parameter, the scratch memory of worker 0, a value per symbol; a
 // task whose loop uses more than that (outer loop variables, allocations around it) gets a copy with these appended.
-// Of a sequence, a loop over tiles that take most registers is a function of its own: next to other loops, whose constants
-// are kept in registers all the way, LLVM spills the tiles in their innermost loop.
+// Of a sequence, a loop over tiles that take most registers is a function of its own: next to other loops, whose
+// constants are kept in registers all the way, LLVM spills the tiles in their innermost loop.
 //
 // The same code emits scalars and vectors. Inside a vectorized loop (`vec_`) an expression that depends on the loop's
 // variable evaluates to a vector, every other one to a scalar, which is splat where a vector is needed.
