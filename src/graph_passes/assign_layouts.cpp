@@ -51,6 +51,11 @@ class LayoutAssigner {
     return count && *count % block_ == 0;
   }
 
+  bool has_a_block(const Expr& channels) const {
+    const auto count = as_int(channels);
+    return count && *count >= block_;
+  }
+
   // The rules of the header, for one node whose operands (in the target) are `inputs`.
   Decision decide(const Node& node, const std::vector<ValueId>& inputs) {
     const TensorType& result = source_.type(node.outputs[0]);
@@ -113,9 +118,8 @@ class LayoutAssigner {
   Decision concat(const Node& node, const std::vector<ValueId>& inputs) {
     Decision decision{std::vector<Want>(inputs.size(), Want::kAsItIs), false, "it joins another axis than channels"};
     if (!is_image(source_.type(node.outputs[0])) || node.attrs.get_int("axis") != 1) return decision;
-    decision.why_rows = fmt::format("the channels of its pieces are not whole blocks of {}", block_);
-    for (size_t i = 0; i + 1 < inputs.size(); ++i)
-      if (!whole_blocks(source_.type(node.inputs[i]).shape[1])) return decision;
+    decision.why_rows = fmt::format("it has fewer than {} channels", block_);
+    if (!has_a_block(source_.type(node.outputs[0]).shape[1])) return decision;
     decision.why_rows = "none of its pieces is blocked";
     const auto blocked = [&](ValueId v) { return is_blocked(v); };
     if (std::none_of(inputs.begin(), inputs.end(), blocked)) return decision;
@@ -124,25 +128,55 @@ class LayoutAssigner {
     return decision;
   }
 
-  // Whole blocks of channels of a blocked image, or its last channels from the start of a block on, all their pixels.
+  // Channels of a blocked image, all their pixels: whole blocks, its last ones from the start of a block on, or enough
+  // that a shuffle of two blocks for each of the result's is cheaper than to turn all to rows.
   bool slices_blocks(const Node& node, ValueId input) {
     const auto& starts = node.attrs.get_ints("starts");
     const auto& steps = node.attrs.get_ints("steps");
     const Shape& from = source_.type(node.inputs[0]).shape;
     const Shape& to = source_.type(node.outputs[0]).shape;
-    if (!is_blocked(input) || starts[1] % block_ != 0 || steps[1] != 1) return false;
+    if (!is_blocked(input) || steps[1] != 1) return false;
     const auto channels = as_int(from[1]), taken = as_int(to[1]);
     const bool last = channels && taken && starts[1] + *taken == *channels;
+    const bool contiguous = starts[1] % block_ == 0 && (last || whole_blocks(to[1]));
     Shape all = from;
     all[1] = to[1];
-    return (last || whole_blocks(to[1])) && same_shape(all, to);
+    return (contiguous || has_a_block(to[1])) && same_shape(all, to);
+  }
+
+  // The blocked operand of a reshape that splits its channels in groups, a transpose that exchanges the two parts and
+  // `node`, which joins them; -1 when it is something else.
+  ValueId shuffled(const Node& node, const std::vector<ValueId>& inputs, int64_t& groups) {
+    const TensorType& result = source_.type(node.outputs[0]);
+    if (!is_op(&node, "reshape") || !is_image(result) || outputs_[static_cast<size_t>(node.outputs[0])]) return -1;
+    const Node* turn = target().producer(inputs[0]);
+    const Node* split = is_op(turn, "transpose") ? target().producer(turn->inputs[0]) : nullptr;
+    if (!is_op(split, "reshape") || !has_a_block(result.shape[1])) return -1;
+    const auto& perm = turn->attrs.get_ints("perm");
+    const Shape& parts = target().type(turn->inputs[0]).shape;
+    bool exchanges = perm.size() == result.shape.size() + 1 && perm.size() == parts.size();
+    for (size_t d = 0; exchanges && d < perm.size(); ++d)
+      exchanges = perm[d] == (d == 1 ? 2 : d == 2 ? 1 : static_cast<int64_t>(d));
+    const auto count = exchanges ? as_int(parts[1]) : std::nullopt;
+    if (!count || !same_shape(target().type(split->inputs[0]).shape, result.shape)) return -1;
+    Shape split_shape = result.shape;
+    split_shape[1] = parts[2];
+    split_shape.insert(split_shape.begin() + 1, parts[1]);
+    if (!same_shape(parts, split_shape)) return -1;
+    const auto rows = origin_.find(split->inputs[0]);
+    const ValueId image = rows == origin_.end() ? split->inputs[0] : rows->second;
+    groups = *count;
+    return is_blocked(image) ? image : -1;
   }
 
   std::vector<ValueId> visit(const Node& node, std::vector<ValueId> inputs) {
     if (node.outputs.size() != 1) return {};
-    Decision decision = decide(node, inputs);
     const ValueId result = node.outputs[0];
     const std::string& name = source_.value(result).name;
+    int64_t groups = 1;
+    if (const ValueId image = shuffled(node, inputs, groups); image >= 0)
+      return {shuffle(node, inputs[0], image, groups)};
+    Decision decision = decide(node, inputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (decision.operands[i] == Want::kRowMajor) inputs[i] = in_layout(inputs[i], {}, node);
       const TensorType& operand = target().type(inputs[i]);
@@ -161,6 +195,19 @@ class LayoutAssigner {
     // A graph output is row-major; readers inside the graph find the blocked one through `origin_`.
     const ValueId rows = in_layout(value, {}, node, name);
     return {rows};
+  }
+
+  ValueId shuffle(const Node& node, ValueId turned, ValueId image, int64_t groups) {
+    Node made;
+    made.op = &ops_.get("channel_shuffle");
+    made.inputs = {image};
+    made.attrs.set("groups", groups);
+    const Node* turn = target().producer(turned);
+    made.loc = join_locs({target().producer(turn->inputs[0])->loc, turn->loc, node.loc});
+    TensorType type = source_.type(node.outputs[0]);
+    type.layout = blocked(type);
+    if (remarks_) report(node, {{}, true, ""});
+    return target().node(target().add_node(std::move(made), {type}, {source_.value(node.outputs[0]).name})).outputs[0];
   }
 
   void report(const Node& node, const Decision& decision) {

@@ -7,9 +7,12 @@
 //                                                                 that is row-major already is read as it is
 //   elementwise                                                   follows its blocked full-shape operands
 //   channelwise (pooling, sums over space, resize)                follows its operand
-//   concat of channels                                            blocks, when the pieces are whole blocks
-//   slice of channels                                             blocks, when it is whole blocks of a blocked image
-//                                                                 or its last channels, behind whole blocks
+//   concat of channels                                            blocks, when a piece is blocked and the result has
+//                                                                 at least a block of channels
+//   slice of channels                                             blocks, when it is whole blocks of a blocked image,
+//                                                                 its last channels behind whole blocks, or at least a
+//                                                                 block of channels
+//   channels split in groups, turned and joined                   one `channel_shuffle`, when they are blocked
 //   other operators without a reduction                           read any layout and write row-major
 //   everything else, views, graph inputs and outputs              row-major
 //

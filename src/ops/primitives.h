@@ -16,6 +16,7 @@ const std::vector<OpDef>& compare_ops();  // compare.cpp
 const OpDef& bitcast_op();          // bitcast.cpp
 const OpDef& broadcast_op();        // broadcast.cpp
 const OpDef& cast_op();             // cast.cpp
+const OpDef& channel_shuffle_op();  // channel_shuffle.cpp
 const OpDef& composite_op();        // composite.cpp
 const OpDef& concat_op();           // concat.cpp
 const OpDef& constant_op();         // constant.cpp

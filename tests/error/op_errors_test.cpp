@@ -198,6 +198,17 @@ TEST(OpErrors, Shapes) {
             "  legal: a dimension with elements to interpolate");
 }
 
+TEST(OpErrors, ChannelShuffle) {
+  EXPECT_EQ(op_error("channel_shuffle", {{kF, {1, 6, 2}}}, {{"groups", int64_t{4}}}),
+            "error TSR-2025: operator channel_shuffle: groups = 4 for operand 1 of type f32[1,6,2]\n"
+            "  node:  n1\n"
+            "  legal: a number that divides the channels");
+  EXPECT_EQ(op_error("channel_shuffle", {{kF, {6}}}, {{"groups", int64_t{2}}}),
+            "error TSR-2022: operator channel_shuffle: operand 1 of type f32[6]\n"
+            "  node:  n1\n"
+            "  legal: rank 2 or more");
+}
+
 TEST(OpErrors, GatherElements) {
   EXPECT_EQ(op_error("gather_elements", {{kF, {2, 3}}, {DType::kI64, {3, 3}}}, {{"axis", int64_t{1}}}),
             "error TSR-2024: operator gather_elements: operand 2 of type i64[3,3] for operand 1 of type f32[2,3]\n"

@@ -55,6 +55,21 @@ TEST(Movement, ReshapeAndRelayoutKeepValues) {
   EXPECT_EQ(run_op("reshape", {empty}, {{"shape", Dims{2, 0}}})[0].dims(), (Dims{2, 0}));
 }
 
+TEST(Movement, ChannelShuffle) {
+  std::mt19937 random(13);
+  for (DType dtype : movable_dtypes())
+    for (const auto& [dims, groups] :
+         std::vector<std::pair<Dims, int64_t>>{{{2, 12, 3}, 3}, {{1, 6}, 6}, {{1, 7, 2, 2}, 1}, {{3, 0, 2}, 4}}) {
+      const Tensor x = random_tensor(random, dtype, dims);
+      const auto want = reference(dims, [&](const Dims& index) {
+        Dims from = index;
+        from[1] = index[1] % groups * (dims[1] / groups) + index[1] / groups;
+        return at(x, from);
+      });
+      expect_close(run_op("channel_shuffle", {x}, {{"groups", groups}})[0], dims, want, name_of(dtype), 0);
+    }
+}
+
 TEST(Movement, Slice) {
   struct Case {
     Dims dims, starts, sizes, steps;

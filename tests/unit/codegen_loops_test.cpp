@@ -57,6 +57,40 @@ TEST(CodegenLoops, BlockedLayout) {
     for p in 0..6 { vectorized for c in 0..40 { z[c, p] = y[floordiv(c, 16), p, floormod(c, 16)] } } })");
 }
 
+// Channels in blocks of 16 that move by other numbers than whole blocks: every lane's place in its block is known while
+// compiling, and which of the operands it is from.
+TEST(CodegenLoops, LanesOfSeveralBlocks) {
+  for (const char* dtype : {"f32", "f64", "u8", "bf16"}) {
+    const std::string t(dtype);
+    // A shuffle of two groups of 58 channels, of two operands; a slice from channel 58 on; a seam within a block.
+    expect_agrees("kernel @k(a: " + t + "[8,5,16], b: " + t + "[4,5,16]) -> (y: " + t + "[8,5,16], s: " + t +
+                  "[4,5,16], c: " + t + R"([8,5,16]) {
+      for q in 0..8 { for p in 0..5 { vectorized for l in 0..16 { y[q, p, l] = a[0, 0, 0] } } }
+      for q in 0..4 { for p in 0..5 { vectorized for l in 0..16 { s[q, p, l] = a[0, 0, 1] } } }
+      for q in 0..8 { for p in 0..5 { vectorized for l in 0..16 { c[q, p, l] = a[0, 0, 2] } } }
+      for q in 0..7 { for p in 0..5 { vectorized for l in 0..16 {
+        y[q, p, l] = select((((q * 8) + floordiv(l, 2)) + (floormod(l, 2) * 58) < 58),
+          a[floordiv(((q * 8) + floordiv(l, 2)), 16), p, floormod(((q * 8) + floordiv(l, 2)), 16)],
+          b[floordiv(((q * 8) + floordiv(l, 2) + (floormod(l, 2) * 58) - 58), 16), p,
+            floormod(((q * 8) + floordiv(l, 2) + (floormod(l, 2) * 58) - 58), 16)]) } } }
+      for q in 0..4 { for p in 0..5 { vectorized for l in 0..16 { if (((q * 16) + l) < 58) {
+        s[q, p, l] = a[floordiv(((q * 16) + l + 58), 16), p, floormod((l + 58), 16)] } } } }
+      for q in 3..8 { for p in 0..5 { vectorized for l in 0..16 { if (((q * 16) + l) < 116) {
+        c[q, p, l] = select((((q * 16) + l) < 58), a[q, p, l],
+          b[floordiv(((q * 16) + l - 58), 16), p, floormod(((q * 16) + l - 58), 16)]) } } } } })");
+  }
+}
+
+TEST(CodegenLoops, LanesFarApartUnderKnownMasks) {
+  expect_agrees(R"(kernel @k(x: f32[700]) -> (a: f32[3,16], b: f32[3,16], c: f32[3,16], d: f32[3,16]) {
+    for i in 0..3 { vectorized for l in 0..16 { a[i, l] = select((floormod(l, 2) == 0), x[((l * 37) + i)], 1:f32) } }
+    for i in 0..3 { vectorized for l in 0..16 {
+      b[i, l] = select((l < 5), x[((floordiv(l, 3) * 300) + floormod(l, 3) + i)], 2:f32) } }
+    for i in 0..3 { vectorized for l in 0..16 {
+      c[i, l] = select((l == 7), x[((l * l) + i)], x[(660 + floormod((l * 5), 16) + i)]) } }
+    for i in 0..3 { vectorized for l in 0..16 { d[i, l] = x[((floordiv(l, 4) * 150) + floormod(l, 4) + i)] } } })");
+}
+
 TEST(CodegenLoops, PaddingSelect) {
   expect_agrees(R"(kernel @k(x: f32[5,37]) -> (y: f32[7,39]) {
     for i in 0..7 { vectorized for j in 0..39 {

@@ -163,6 +163,7 @@ class KernelEmitter {
   Value* branch_select(Value* condition, const std::function<Value*()>& a, const std::function<Value*()>& b);
   Value* index_value(const Expr& e);  // a load-free i64 expression, kept for the block scope
   Expr resolve(const Expr& condition);
+  Value* lane_constants(const Expr& condition);
   bool has_load(const Expr& e);
   bool has_guarded_load(const Expr& e);
   void enter(const Expr& e);
@@ -174,11 +175,14 @@ class KernelEmitter {
   Value* emit_load(const Expr& e);
   void emit_store(const Stmt& s);
   Stmt as_bits(const Stmt& s);
-  Resolved resolve_index(const void* key, const Expr& keep, const Buffer& buffer, const std::vector<Expr>& indices);
+  Resolved resolve_index(const void* key, const Expr& keep, const Buffer& buffer, const std::vector<Expr>& indices,
+                         const std::vector<bool>& runs = {});
   Value* element_pointer(const Place& place, DType dtype, const Resolved& index);
   Value* load_memory(const Place& place, DType dtype, const Resolved& index);
   void store_memory(const Place& place, DType dtype, const Resolved& index, Value* v);
-  Value* load_hull(const Place& place, DType dtype, Value* first, const std::vector<int64_t>& offsets);
+  Value* load_parts(const Place& place, DType dtype, Value* first, const std::vector<int64_t>& offsets,
+                    const std::vector<bool>& runs);
+  std::vector<bool> known_lanes() const;
   Value* lane_pointers(const Place& place, DType dtype, const Resolved& index);
   Value* access_cell(const Place& place, DType dtype, const Resolved& index, Value* stored, const std::string& name);
   Value* private_pointer(const Place& place, const Buffer& buffer, const Resolved& index);

@@ -95,6 +95,19 @@ Expr KernelEmitter::resolve(const Expr& condition) {
   return known;
 }
 
+// A condition that is true in some lanes and false in others whatever the other variables are, as the channels of a
+// shuffle or those around the seam of two operands: a constant. Null when it is not.
+Value* KernelEmitter::lane_constants(const Expr& condition) {
+  if (!vec_ || vec_->lanes == 1 || !is_index(condition) || !uses_var(condition, vec_->lane)) return nullptr;
+  llvm::SmallVector<llvm::Constant*, 64> lanes;
+  for (int i = 0; i < vec_->lanes; ++i) {
+    const auto known = as_int(simplify(substitute(condition, {{vec_->lane.get(), Expr(i)}}), bounds_));
+    if (!known) return nullptr;
+    lanes.push_back(b_.getInt1(*known != 0));
+  }
+  return llvm::ConstantVector::get(lanes);
+}
+
 Value* KernelEmitter::evaluate(const Expr& e) {
   enter(e);
   Value* v = value(e);
@@ -296,7 +309,10 @@ void KernelEmitter::evaluate_shared(const Expr& a, const Expr& b) {
 Value* KernelEmitter::emit_select(const Expr& condition, const Expr& a, const Expr& b) {
   const Expr known = resolve(condition);
   if (const auto c = as_int(known)) return value(*c ? a : b);
-  Value* c = value(known);
+  Value* c = lane_constants(known);
+  if (c && llvm::cast<llvm::Constant>(c)->isAllOnesValue()) return value(a);
+  if (c && llvm::cast<llvm::Constant>(c)->isNullValue()) return value(b);
+  if (!c) c = value(known);
   if (has_guarded_load(a) && has_guarded_load(b)) evaluate_shared(a, b);
   if (!has_guarded_load(a) && !has_guarded_load(b)) {
     Value* first = value(a);

@@ -29,9 +29,10 @@ Expr flatten(const Buffer& buffer, const std::vector<Expr>& indices) {
 
 // ---- indices -------------------------------------------------------------------------------------------------------
 
-// `key` identifies the access; `keep` (an expression that owns it, or null) keeps the key from being reused.
+// `key` identifies the access; `keep` (an expression that owns it, or null) keeps the key from being reused. Distances
+// are of the lanes in `runs` (empty: all of them), the other lanes stay at the first of those.
 KernelEmitter::Resolved KernelEmitter::resolve_index(const void* key, const Expr& keep, const Buffer& buffer,
-                                                     const std::vector<Expr>& indices) {
+                                                     const std::vector<Expr>& indices, const std::vector<bool>& runs) {
   auto [it, fresh] = flat_.try_emplace(key);
   FlatIndex& cached = it->second;
   if (fresh) {
@@ -94,21 +95,22 @@ KernelEmitter::Resolved KernelEmitter::resolve_index(const void* key, const Expr
   if (vec_ && vec_->lanes > 1 && uses_var(flat, vec_->lane)) {
     out.lane_stride = linear_coefficient(flat, vec_->lane, bounds_);
     out.varying = flat;
-    std::vector<Expr> lanes;
-    for (int i = 0; i < (out.lane_stride ? 1 : vec_->lanes); ++i)
-      lanes.push_back(simplify(substitute(flat, {{vec_->lane.get(), Expr(i)}}), bounds_));
-    for (size_t i = 0; i < lanes.size() && !out.lane_stride; ++i) {
-      const auto distance = as_int(simplify(lanes[i] - lanes[0], bounds_));
+    const auto at_lane = [&](int i) { return simplify(substitute(flat, {{vec_->lane.get(), Expr(i)}}), bounds_); };
+    const auto first_run = std::find(runs.begin(), runs.end(), true);
+    const Expr origin = at_lane(out.lane_stride || runs.empty() ? 0 : static_cast<int>(first_run - runs.begin()));
+    for (int i = 0; i < vec_->lanes && !out.lane_stride; ++i) {
+      const bool counts = runs.empty() || runs[static_cast<size_t>(i)];
+      const auto distance = counts ? as_int(simplify(at_lane(i) - origin, bounds_)) : int64_t{0};
       if (!distance) {
         out.lane_offsets.clear();
         break;
       }
       out.lane_offsets.push_back(*distance);
     }
-    const auto [rest, constant] = split_constant(lanes[0]);
+    const auto [rest, constant] = split_constant(origin);
     out.rest = rest;
     out.offset = constant;
-    keep_.push_back(lanes[0]);
+    keep_.push_back(origin);
     return out;
   }
   const auto [rest, constant] = split_constant(flat);
@@ -151,33 +153,69 @@ Instruction* KernelEmitter::mark(Instruction* access, const Place& place) {
 
 template llvm::LoadInst* KernelEmitter::mark(llvm::LoadInst*, const Place&);
 
-// Lanes at constant distances whose span is at most two vectors: loads of the span and a shuffle. Null when wider.
-Value* KernelEmitter::load_hull(const Place& place, DType dtype, Value* first, const std::vector<int64_t>& offsets) {
-  const auto [low, high] = std::minmax_element(offsets.begin(), offsets.end());
-  const int64_t span = *high - *low + 1;
+// Lanes at constant distances, of which `runs` (empty: all) are wanted: loads of whole vectors, as few as cover them,
+// and shuffles. No load leaves what lies between two elements that are read anyway. Null when single elements are
+// cheaper; the other lanes are any of the loaded elements.
+Value* KernelEmitter::load_parts(const Place& place, DType dtype, Value* first, const std::vector<int64_t>& offsets,
+                                 const std::vector<bool>& runs) {
   const auto lanes = static_cast<int64_t>(offsets.size());
-  if (span > 2 * lanes) return nullptr;
+  std::vector<int64_t> wanted;
+  for (size_t i = 0; i < offsets.size(); ++i)
+    if (runs.empty() || runs[i]) wanted.push_back(offsets[i]);
+  std::sort(wanted.begin(), wanted.end());
+  const int64_t low = wanted.front(), high = wanted.back(), span = high - low + 1;
   int64_t width = 1;
   while (width * 2 <= std::min(span, lanes)) width *= 2;
-  if (span > 2 * width) return nullptr;
+  // Where the loads begin: each at the first element that none before it has, unless it would reach too far.
+  std::vector<int64_t> begins;
+  for (const int64_t at : wanted)
+    if (begins.empty() || at >= begins.back() + width) begins.push_back(std::min(at, high - width + 1));
+  if (std::ssize(begins) > std::max<int64_t>(2, lanes / 4)) return nullptr;
+
   llvm::Type* element = ops_.storage_type(dtype);
   llvm::Type* type = ops_.storage_type(dtype, static_cast<int>(width));
   const llvm::Align align(static_cast<uint64_t>(storage_bytes(dtype)));
-  const auto part = [&](int64_t at) {
-    Value* pointer = b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(at));
+  Value* result = nullptr;
+  for (size_t part = 0; part < begins.size(); ++part) {
+    Value* pointer = b_.CreateConstInBoundsGEP1_64(element, first, static_cast<uint64_t>(begins[part]));
     Value* loaded = mark(b_.CreateAlignedLoad(type, pointer, align), place);
-    return width == 1 ? b_.CreateInsertElement(llvm::PoisonValue::get(ops_.storage_type(dtype, 2)), loaded, uint64_t{0})
-                      : loaded;
-  };
-  const int64_t stored_width = std::max<int64_t>(width, 2);
-  Value* front = part(*low);
-  Value* back = span > width ? part(*high - width + 1) : front;
-  llvm::SmallVector<int, 64> shuffle;
-  for (const int64_t offset : offsets) {
-    const int64_t at = offset - *low;
-    shuffle.push_back(static_cast<int>(at < width ? at : stored_width + at - (span - width)));
+    if (width == 1)
+      loaded = b_.CreateInsertElement(llvm::PoisonValue::get(ops_.storage_type(dtype, 2)), loaded, uint64_t{0});
+    // Lane by lane what is there already or what has been loaded now.
+    llvm::SmallVector<int, 64> widen, choose;
+    for (int64_t i = 0; i < std::max<int64_t>(width, 2); ++i) widen.push_back(static_cast<int>(i));
+    const int64_t stored_width = std::ssize(widen);
+    widen.resize(static_cast<size_t>(std::max(lanes, stored_width)), -1);
+    const bool same_width = std::ssize(widen) == stored_width;
+    const bool is_first = result == nullptr;
+    for (size_t i = 0; i < offsets.size(); ++i) {
+      const int64_t at = offsets[i] - begins[part];
+      const bool has = at >= 0 && at < width;
+      const int behind = is_first ? 0 : static_cast<int>(lanes);
+      choose.push_back(has ? static_cast<int>(at) + behind : is_first ? -1 : static_cast<int>(i));
+    }
+    if (is_first) {
+      result = b_.CreateShuffleVector(loaded, choose);
+    } else {
+      Value* wide = same_width ? loaded : b_.CreateShuffleVector(loaded, widen);
+      result = b_.CreateShuffleVector(result, wide, choose);
+    }
   }
-  return b_.CreateShuffleVector(front, back, shuffle);
+  return result;
+}
+
+// The lanes that run where that is known while compiling; empty: all of them, or it is not known.
+std::vector<bool> KernelEmitter::known_lanes() const {
+  const auto* mask = vec_ && vec_->mask ? llvm::dyn_cast<llvm::Constant>(vec_->mask) : nullptr;
+  std::vector<bool> runs;
+  bool any = false;
+  for (int i = 0; mask && i < vec_->lanes; ++i) {
+    const auto* lane = llvm::dyn_cast_or_null<llvm::ConstantInt>(mask->getAggregateElement(static_cast<unsigned>(i)));
+    if (!lane) return {};
+    runs.push_back(lane->isOne());
+    any |= runs.back();
+  }
+  return any ? runs : std::vector<bool>();
 }
 
 Value* KernelEmitter::load_memory(const Place& place, DType dtype, const Resolved& index) {
@@ -196,20 +234,23 @@ Value* KernelEmitter::load_memory(const Place& place, DType dtype, const Resolve
         [&]() -> Value* { return llvm::Constant::getNullValue(element); });
   }
   llvm::Type* type = ops_.storage_type(dtype, lanes);
+  const std::vector<bool> runs = known_lanes();
+  std::vector<int64_t> offsets = index.lane_offsets;
+  if (index.lane_stride)
+    for (int i = 0; i < lanes; ++i) offsets.push_back(i * *index.lane_stride);
   if (vec_->mask) {
     Value* zero = llvm::Constant::getNullValue(type);
     if (index.lane_stride == 1)
       return mark(b_.CreateMaskedLoad(type, element_pointer(place, dtype, index), align, vec_->mask, zero), place);
+    if (!runs.empty() && !offsets.empty())
+      if (Value* parts = load_parts(place, dtype, element_pointer(place, dtype, index), offsets, runs)) return parts;
     return mark(b_.CreateMaskedGather(type, lane_pointers(place, dtype, index), align, vec_->mask, zero), place);
   }
   if (index.lane_stride == 1)
     return mark(b_.CreateAlignedLoad(type, element_pointer(place, dtype, index), align), place);
-  std::vector<int64_t> offsets = index.lane_offsets;
-  if (index.lane_stride)
-    for (int i = 0; i < lanes; ++i) offsets.push_back(i * *index.lane_stride);
   Value* first = offsets.empty() ? nullptr : element_pointer(place, dtype, index);
   if (first)
-    if (Value* hull = load_hull(place, dtype, first, offsets)) return hull;
+    if (Value* parts = load_parts(place, dtype, first, offsets, {})) return parts;
   Value* where_to = first ? nullptr : ops_.splat(value(index.varying), lanes);
   Value* result = llvm::PoisonValue::get(type);
   for (int i = 0; i < lanes; ++i) {
@@ -336,7 +377,9 @@ Value* KernelEmitter::emit_load(const Expr& e) {
   const auto it = f_.places.find(&buffer);
   check(it != f_.places.end(), where("load from " + buffer.name + ", which is neither a parameter nor allocated here"));
   const Place place = it->second;
-  const Resolved index = resolve_index(e.get(), e, buffer, e->operands);
+  const bool in_memory = place.kind == Place::kMemory;
+  const Resolved index =
+      resolve_index(e.get(), e, buffer, e->operands, in_memory ? known_lanes() : std::vector<bool>());
   switch (place.kind) {
     case Place::kRegister:
       return cell_to_value(buffer.dtype, access_cell(place, buffer.dtype, index, nullptr, buffer.name));

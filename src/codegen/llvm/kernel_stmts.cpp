@@ -137,7 +137,8 @@ void KernelEmitter::emit_if(const Stmt& s) {
     else if (s->stmts.size() > 1) emit(s->stmts[1]);
     return;
   }
-  Value* c = evaluate(condition);
+  Value* c = lane_constants(condition);
+  if (!c) c = evaluate(condition);
   auto* after = llvm::BasicBlock::Create(context_, "endif", f_.function);
   const bool varies = Ops::lanes_of(c) > 1;
   const auto arm = [&](Value* taken, const Stmt& body, llvm::BasicBlock* otherwise) {
