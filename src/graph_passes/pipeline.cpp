@@ -24,6 +24,7 @@
 #include "graph_passes/recognize_composites.h"
 #include "graph_passes/simplify_algebra.h"
 #include "graph_passes/split_resizes.h"
+#include "graph_passes/split_windows.h"
 #include "graph_passes/widen_groups.h"
 
 namespace tessera {
@@ -54,6 +55,7 @@ constexpr GraphPass kPipeline[] = {
     {"move_zero_points", "Takes zero points out of products of bytes, where the machine multiplies them", 1,
      move_zero_points},
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
+    {"split_windows", "Turns the maximum over a wide window into one along each of its dimensions", 2, split_windows},
     {"multiply_pixels", "Makes 1x1 convolutions that stand alone products of matrices", 2, multiply_pixels},
     {"widen_groups", "Joins groups of convolutions that are narrower than a block of channels", 2, widen_groups},
     {"pad_wide_windows", "Pads images before convolutions whose windows have many columns", 1, pad_wide_windows},
