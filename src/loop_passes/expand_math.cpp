@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "loop/intrinsic.h"
 #include "loop_passes/math_functions.h"
@@ -54,6 +55,25 @@ Expr expand_unary(UnaryOp op, const Expr& x) {
   }
 }
 
+// x to the power `quarters` / 4 by square roots; null where intermediate results may leave the range, or where more of
+// them lose more.
+Expr power_of_quarters(const Expr& x, int quarters) {
+  const int count = std::abs(quarters);
+  if (count > (quarters < 0 ? 2 : 6)) return {};
+  const DType dtype = x.dtype();
+  const double inf = std::numeric_limits<double>::infinity();
+  const Expr base = select(equal(x, const_float(dtype, -inf)), const_float(dtype, inf), x);
+  const Expr root = unary(UnaryOp::kSqrt, base);
+  std::vector<Expr> factors;
+  if (count & 4) factors.push_back(base);
+  if (count & 2) factors.push_back(root);
+  if (count & 1) factors.push_back(unary(UnaryOp::kSqrt, root));
+  Expr result = factors[0];
+  for (size_t i = 1; i < factors.size(); ++i) result = result * factors[i];
+  if (factors.size() % 2) result = unary(UnaryOp::kAbs, result);  // of -0
+  return quarters < 0 ? binary(BinaryOp::kDiv, const_float(dtype, 1), result) : result;
+}
+
 Expr expand_pow(const Expr& x, const Expr& y) {
   const DType dtype = x.dtype();
   if (y->kind == ExprKind::kConst) {
@@ -65,6 +85,10 @@ Expr expand_pow(const Expr& x, const Expr& y) {
       const double inf = std::numeric_limits<double>::infinity();
       return select(equal(x, const_float(dtype, -inf)), const_float(dtype, inf), unary(UnaryOp::kSqrt, x));
     }
+    const double quarters = 4 * power;
+    const bool is_whole = quarters == std::floor(quarters) && std::fabs(quarters) <= 6 && std::fmod(quarters, 4) != 0;
+    if (dtype == DType::kF32 && is_whole)
+      if (Expr result = power_of_quarters(x, static_cast<int>(quarters))) return result;
   }
   return cast(dtype, math::pow(cast(DType::kF64, x), cast(DType::kF64, y), dtype != DType::kF64));
 }

@@ -180,6 +180,25 @@ TEST(Math, PowF32) {
   }
 }
 
+TEST(Math, PowF32OfQuarters) {
+  std::vector<float> x = samples<float>(0, 10, INFINITY, 5);
+  const float special[] = {0.0f, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 2, -2, 1e30f, -1e30f, 1e-40f, 1e-45f, 3e38f};
+  std::copy(std::begin(special), std::end(special), x.begin() + 100);
+  for (const double power : {0.25, 0.75, 1.25, 1.5, -0.25, -0.5}) {
+    const LoopProgram loops = expand_math(program_of_expr(DType::kF32, [&](const Expr& a, const Expr&) {
+      return binary(BinaryOp::kPow, a, const_float(DType::kF32, power));
+    }));
+    const std::vector<float> y(x.size(), static_cast<float>(power));
+    for (const std::string& target : runnable_targets()) {
+      const Tensor got = NativeModule(program_of(loops), parse_target(target)).run({tensor_of(x), tensor_of(y)})[0];
+      const std::string name = "pow(x, " + std::to_string(power) + ") f32 " + target;
+      EXPECT_EQ(check_bound<float>(name, x, y, got, [](Wide a, Wide b) { return std::pow(a, b); }, 2.2), "");
+      for (size_t i = 100; i < 102; ++i)
+        EXPECT_EQ(std::signbit(got.as<float>()[i]), false) << name << " of zero number " << i;
+    }
+  }
+}
+
 TEST(Math, PowF64) {
   std::vector<double> x = samples<double>(0, 10, INFINITY, 3);
   std::vector<double> y = samples<double>(-20, 20, INFINITY, 4);

@@ -192,7 +192,7 @@ Value* KernelEmitter::load_parts(const Place& place, DType dtype, Value* first, 
       const int64_t at = offsets[i] - begins[part];
       const bool has = at >= 0 && at < width;
       const int behind = is_first ? 0 : static_cast<int>(lanes);
-      choose.push_back(has ? static_cast<int>(at) + behind : is_first ? -1 : static_cast<int>(i));
+      choose.push_back(has ? static_cast<int>(at) + behind : is_first ? 0 : static_cast<int>(i));
     }
     if (is_first) {
       result = b_.CreateShuffleVector(loaded, choose);

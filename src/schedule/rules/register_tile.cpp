@@ -505,8 +505,8 @@ std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
     const Buffer& weights = *t.kernel.params[packed.param];
     bytes += dtype_bytes(weights.dtype, *as_int(weights.shape[0]));
   }
-  t.prefetch = knobs.choose_flag("prefetch" + suffix,
-                                 bytes >= kFarBytes || image_of(t) || waits_for_weights(t) || scattered_image_of(t) || far_own_image(t));
+  t.prefetch = knobs.choose_flag("prefetch" + suffix, bytes >= kFarBytes || image_of(t) || waits_for_weights(t) ||
+                                                          scattered_image_of(t) || far_own_image(t));
   if (t.unroll > 1) {
     if (t.reduce.empty() || t.reduce.back().expanded || t.reduce.back().dynamic_extent)
       return "the innermost loop of the reduction cannot be unrolled further";
