@@ -1,7 +1,7 @@
 // split_windows: the maximum or minimum over a wide window becomes one along each of its dimensions, the innermost
 // first. An output then compares the sum of the window's extents instead of their product; the result is the same to
-// the bit. Where that saves too little for the passes over memory (windows of 3 x 3 and of 3 x 3 x 3, large strides), the
-// window stays as it is.
+// the bit. Where that saves too little for the passes over memory (windows of 3 x 3 and of 3 x 3 x 3, large strides),
+// the window stays as it is.
 //
 // before:
 //   graph @main(%x: f32[1,8,20,20]) -> (%y: f32[1,8,20,20]) {
