@@ -30,7 +30,9 @@ Graph split_windows(const Graph& graph, const PassContext& ctx) {
         }
         std::vector<size_t> split;
         for (size_t d = rank; d-- > 0;) {
-          if (window[d] == 1 && from[d + 2] == to[d + 2]) continue;
+          const bool steps_on = node.attrs.get_ints("strides")[d] != 1 || node.attrs.get_ints("pads_begin")[d] != 0 ||
+                                node.attrs.get_ints("pads_end")[d] != 0;
+          if (window[d] == 1 && !steps_on) continue;
           split.push_back(d);
           size = size / from[d + 2] * to[d + 2];
           steps += size * (window[d] + kPass);

@@ -72,6 +72,8 @@ std::vector<int64_t> reuse_distances(const Program& program, size_t call) {
     if (std::find(distances.begin(), distances.end(), -1) == distances.end()) break;
     for (const BufferId id : earlier.args) since.touch(since.range_of(id));
   }
+  // What has no bytes is touched by nobody.
+  for (int64_t& distance : distances) distance = std::max<int64_t>(distance, 0);
   return distances;
 }
 

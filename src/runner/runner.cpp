@@ -137,7 +137,7 @@ int serve() {
       std::string bytes(request.bytes, '\0');
       if (!read_fully(bytes.data(), bytes.size())) return 1;
       text = runner.answer(request, std::move(bytes));
-    } catch (const BenchFailure& failure) {
+    } catch (const std::runtime_error& failure) {  // BenchFailure, or no thread
       header.failed = 1;
       text = failure.what();
     } catch (const std::bad_alloc&) {

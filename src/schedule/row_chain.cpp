@@ -218,13 +218,54 @@ class ChainMaker {
         if (has_shared(chain)) continue;
         into.args[param] = from.args[0];
         if (take(std::move(*read))) return true;
-      } else if (auto scaled = scale_afterwards(*into.definition, param, *from.definition)) {
+      } else if (auto scaled = scale_afterwards(*into.definition, param, *from.definition);
+                 scaled && is_softmax_numerator(chain, from.args[scaled->values])) {
         into.args[param] = from.args[scaled->values];
         into.args.insert(into.args.end() - 1, from.args[scaled->factors]);
         if (take(std::move(scaled->product))) return true;
       }
     }
     return false;
+  }
+
+  static const Member* writer_in(const Chain& chain, BufferId buffer) {
+    for (const Member& member : chain.members)
+      if (member.args.back() == buffer) return &member;
+    return nullptr;
+  }
+
+  // Whether the buffer holds exp(a - m) with the maximum m of a's row, so at most 1: sums of its products with
+  // something are not out of range where those with the quotients would not be.
+  static bool is_softmax_numerator(const Chain& chain, BufferId values) {
+    const Member* numerator = writer_in(chain, values);
+    if (!numerator || numerator->definition->stages.size() != 1) return false;
+    const TensorProgram& kernel = *numerator->definition;
+    const Body& body = kernel.output().body;
+    if (body.value->kind != ExprKind::kUnary || body.value->unary != UnaryOp::kExp) return false;
+    const Expr& difference = body.value->operands[0];
+    if (difference->kind != ExprKind::kBinary || difference->binary != BinaryOp::kSub) return false;
+    const Expr &a = difference->operands[0], &m = difference->operands[1];
+    if (a->kind != ExprKind::kLoad || m->kind != ExprKind::kLoad || a->operands.size() != m->operands.size())
+      return false;
+    const auto argument = [](const Member& member, const BufferPtr& buffer) {
+      size_t p = 0;
+      while (member.definition->params[p].buffer != buffer) ++p;
+      return member.args[p];
+    };
+    const Member* maximum = writer_in(chain, argument(*numerator, m->buffer));
+    const Stage* reduction = maximum ? maximum->definition->reduction() : nullptr;
+    if (!reduction || maximum->definition->stages.size() != 1 || reduction->body.combiner != Combiner::kMax)
+      return false;
+    const Expr& of = reduction->body.value;
+    if (of->kind != ExprKind::kLoad || argument(*maximum, of->buffer) != argument(*numerator, a->buffer)) return false;
+    const std::vector<Axis>& axes = reduction->body.axes;
+    for (size_t d = 0; d < a->operands.size(); ++d) {
+      const auto is_reduced = [&](const Axis& axis) { return of->operands[d].same_node(axis.var); };
+      if (std::any_of(reduction->body.reduce_axes.begin(), reduction->body.reduce_axes.end(), is_reduced)) continue;
+      if (d >= axes.size() || !of->operands[d].same_node(axes[d].var) || !a->operands[d].same_node(m->operands[d]))
+        return false;
+    }
+    return true;
   }
 
   // Whether the call's kernel has a rule that wants no weights stored otherwise: those stay on their own.
@@ -373,7 +414,12 @@ class ChainMaker {
     const Buffer& out = *member.definition->output().out;
     const std::vector<BufferId>& args = member.args;
     for (size_t p = 0; p + 1 < args.size(); ++p) {
-      if (!chain.inner.contains(args[p]) || readers_[static_cast<size_t>(args[p])].back() != member.call) continue;
+      // Members say who reads: folding has moved reads from call to call.
+      const auto reads = [&](const Member& later) {
+        return std::find(later.args.begin(), later.args.end(), args[p]) != later.args.end();
+      };
+      const auto behind = chain.members.begin() + static_cast<std::ptrdiff_t>(m) + 1;
+      if (!chain.inner.contains(args[p]) || std::any_of(behind, chain.members.end(), reads)) continue;
       const Buffer& param = *member.definition->params[p].buffer;
       if (param.dtype == out.dtype && reads_in_place(*member.definition, &param, out.shape.size()) &&
           elements_of(param) == elements_of(out))

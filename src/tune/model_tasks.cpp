@@ -43,6 +43,10 @@ std::map<std::string, double> kernel_times(RunningModel& running, const std::vec
 
 }  // namespace
 
+std::vector<int64_t> reuse_of(const Program& program, size_t call) {
+  return program.flow ? std::vector<int64_t>() : reuse_distances(program, call);
+}
+
 ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times) {
   constexpr double kLeastShare = 0.002;  // of the model's time
   ModelTasks result;
@@ -70,7 +74,7 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.text = canonical_text(*kernel.definition);
     task.hash = structural_hash(task.text);
     const auto [entry, is_new] = by_hash.try_emplace(task.hash, task);
-    if (is_new && !program.flow) entry->second.reuse = reuse_distances(program, static_cast<size_t>(time.kernel));
+    if (is_new) entry->second.reuse = reuse_of(program, static_cast<size_t>(time.kernel));
     if (is_new) continue;
     entry->second.calls += task.calls;
     entry->second.run_us += task.run_us;

@@ -23,7 +23,7 @@ struct ModelTask {
   int64_t calls = 0;           // in one run
   double run_us = 0;           // of all its calls in one run
   KernelWork work;             // of one call
-  std::vector<int64_t> reuse;  // reuse_distances of its first call (program/reuse_distance.h)
+  std::vector<int64_t> reuse;  // reuse_of its first call
 };
 
 struct ModelTasks {
@@ -32,6 +32,9 @@ struct ModelTasks {
   double run_us = 0;                                        // of all kernels
   int64_t constant_bytes = 0;                               // of weights that they read in a run
 };
+
+// reuse_distances of a call; empty where which calls come before it is decided by a run.
+std::vector<int64_t> reuse_of(const Program& program, size_t call);
 
 // The tasks of a compiled model whose kernels took `times`.
 ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times);

@@ -13,7 +13,6 @@
 #include "codegen/llvm/target.h"
 #include "diagnose/roofline.h"
 #include "expr/canonical.h"
-#include "program/reuse_distance.h"
 #include "schedule/schedule.h"
 #include "schedule/symbolic_kernel.h"
 #include "support/error.h"
@@ -139,7 +138,7 @@ class Tuner {
         const SearchSpace space(*definition, target_);
         if (!space.preferred()) continue;
         say(fmt::format("timing kernels: {} of {} calls", call + 1, program.calls.size()));
-        first_trials_[hash] = measure_default({hash, definition, reuse_distances(program, call)}, *space.preferred());
+        first_trials_[hash] = measure_default({hash, definition, reuse_of(program, call)}, *space.preferred());
       }
       const MeasuredTrial& trial = first_trials_[hash];
       if (trial.status == "ok") time.median_us = trial.times.incumbent_us();

@@ -81,7 +81,7 @@ void KernelEmitter::begin_function(llvm::Function* function) {
   f_.allocas = llvm::BasicBlock::Create(context_, "entry", function);
   f_.indices.emplace_back();
   f_.values.emplace_back();
-  f_.args = function->getArg(0);
+  f_.args = function->arg_empty() ? nullptr : function->getArg(0);
   b_.SetInsertPoint(f_.allocas);
 }
 

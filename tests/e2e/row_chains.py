@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Chains of kernels whose results have several readers, or values near the end of the range: beside numpy in f64, on one
+thread and two. What one kernel reads may not be written over by another that reads it before, and quotients are not
+moved behind a product whose sums would be infinite.
+
+    .venv/bin/python tests/e2e/row_chains.py build/bin/tessera
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import parser
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+# Name, shapes of the inputs and what is drawn for them (mean, deviation), nodes, and the same in numpy.
+CHAINS = [
+    ("a copy is read through, its source by another kernel too", {"y": ([64, 16, 40], 0, 1), "k": ([64, 24, 16], 0, 1)},
+     "x = Softmax<axis=-1>(y) q = Slice(x, from, to, last) r = Sigmoid(x) s = MatMul(q, k) z = MatMul(s, r)",
+     lambda y, k: softmax(y)[:, :, :24] @ k @ sigmoid(softmax(y))),
+    ("the same at odd sizes", {"y": ([4, 3, 31], 0, 1), "k": ([4, 24, 3], 0, 1)},
+     "x = Softmax<axis=-1>(y) q = Slice(x, from, to, last) r = Sigmoid(x) s = MatMul(q, k) z = MatMul(s, r)",
+     lambda y, k: softmax(y)[:, :, :24] @ k @ sigmoid(softmax(y))),
+    ("a quotient, its dividend is read by another kernel too", {"y": ([64, 16, 24], 0, 1), "k": ([64, 24, 16], 0, 1)},
+     "e = Exp(y) t = ReduceSum(e, last) d = Div(e, t) r = Sigmoid(e) p = MatMul(d, k) z = MatMul(p, r)",
+     lambda y, k: np.exp(y) / np.exp(y).sum(axis=2, keepdims=True) @ k @ sigmoid(np.exp(y))),
+    ("a softmax of the user's own, its products finite", {"y": ([2, 400, 400], 70, 0.1), "k": ([2, 400, 32], 5e5, 1e5)},
+     "e = Exp(y) t = ReduceSum(e, last) d = Div(e, t) z = MatMul(d, k)",
+     lambda y, k: np.exp(y) / np.exp(y).sum(axis=2, keepdims=True) @ k),
+    ("one with the maximum", {"y": ([2, 400, 400], 0, 30), "k": ([2, 400, 32], 0, 1)},
+     "m = ReduceMax<axes=[2]>(y) w = Sub(y, m) e = Exp(w) t = ReduceSum(e, last) d = Div(e, t) z = MatMul(d, k)",
+     lambda y, k: softmax(y) @ k),
+]
+
+
+def main():
+    tessera = sys.argv[1]
+    rng = np.random.default_rng(1)
+    problems = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        for name, inputs, nodes, reference in CHAINS:
+            arrays = {key: rng.normal(mean, deviation, shape).astype(np.float32)
+                      for key, (shape, mean, deviation) in inputs.items()}
+            want = reference(*(array.astype(np.float64) for array in arrays.values()))
+            signature = ", ".join(f"float[{','.join(map(str, shape))}] {key}" for key, (shape, _, _) in inputs.items())
+            text = f"""<ir_version: 8, opset_import: ["" : 17]> chain ({signature}) => (float[{','.join(map(str, want.shape))}] z)
+                <int64[1] from = {{0}}, int64[1] to = {{24}}, int64[1] last = {{2}}> {{ {nodes} }}"""
+            onnx.save(parser.parse_model(text), folder / "m.onnx")
+            for key, array in arrays.items():
+                np.save(folder / f"{key}.npy", array)
+            for threads in ("1", "2"):
+                command = [tessera, "run", folder / "m.onnx", "--no-cache", "--threads", threads, "--output",
+                           f"@{folder / 'z.npy'}"]
+                for key in arrays:
+                    command += ["--input", f"{key}=@{folder / key}.npy"]
+                run = subprocess.run(command, capture_output=True, text=True, check=False)
+                off = np.abs(np.load(folder / "z.npy") - want).max() / np.abs(want).max() if run.returncode == 0 else np.nan
+                if not off <= 1e-4:
+                    problems.append(f"{name}, {threads} threads: off by {off:.2g} of the largest element {run.stderr}")
+    print(*problems, f"{len(CHAINS)} chains, {len(problems)} wrong", sep="\n")
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
