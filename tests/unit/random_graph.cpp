@@ -267,6 +267,16 @@ class Generator {
     const ValueId x = any_image();
     const int64_t k = random_.in(1, std::min(dims(x)[2], dims(x)[3]));
     const int64_t stride = random_.in(1, 2), pad = random_.in(0, std::min<int64_t>(1, k - 1));
+    if (random_.coin()) {
+      // Wider than the image.
+      return op("reduce_window", {x},
+                {{"kind", std::string(random_.coin() ? "min" : "max")},
+                 {"window", Ints{9, 7}},
+                 {"strides", Ints{stride, 1}},
+                 {"pads_begin", Ints{4, 3 + pad}},
+                 {"pads_end", Ints{4, 3}},
+                 {"dilations", Ints{1, 1}}});
+    }
     return op("reduce_window", {x},
               {{"kind", std::string(random_.coin() ? "sum" : "max")},
                {"window", Ints{k, k}},
