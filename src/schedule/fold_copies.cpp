@@ -185,4 +185,32 @@ std::optional<ScaledAfterwards> scale_afterwards(const TensorProgram& product, s
   return result;
 }
 
+bool subtracts_maximum(const TensorProgram& exponential, size_t a, size_t m, const TensorProgram& maximum) {
+  const Stage* stage = only_injective(exponential);
+  const Stage* reduction = maximum.reduction();
+  if (!stage || !reduction || maximum.stages.size() != 1 || maximum.params.size() != 1 ||
+      reduction->body.combiner != Combiner::kMax)
+    return false;
+  const Expr& value = stage->body.value;
+  if (value->kind != ExprKind::kUnary || value->unary != UnaryOp::kExp) return false;
+  const Expr& difference = value->operands[0];
+  if (difference->kind != ExprKind::kBinary || difference->binary != BinaryOp::kSub) return false;
+  const auto is_load = [](const Expr& e, const TensorParam& of) {
+    return e->kind == ExprKind::kLoad && e->buffer == of.buffer;
+  };
+  const Expr &from = difference->operands[0], &largest = difference->operands[1], &of = reduction->body.value;
+  if (!is_load(from, exponential.params[a]) || !is_load(largest, exponential.params[m]) ||
+      !is_load(of, maximum.params[0]) || from->operands.size() != largest->operands.size())
+    return false;
+  const std::vector<Axis>& axes = reduction->body.axes;
+  for (size_t d = 0; d < from->operands.size(); ++d) {
+    const auto is_reduced = [&](const Axis& axis) { return of->operands[d].same_node(axis.var); };
+    if (std::any_of(reduction->body.reduce_axes.begin(), reduction->body.reduce_axes.end(), is_reduced)) continue;
+    if (d >= axes.size() || !of->operands[d].same_node(axes[d].var) ||
+        !from->operands[d].same_node(largest->operands[d]))
+      return false;
+  }
+  return true;
+}
+
 }  // namespace tessera

@@ -234,38 +234,17 @@ class ChainMaker {
     return nullptr;
   }
 
-  // Whether the buffer holds exp(a - m) with the maximum m of a's row, so at most 1: sums of its products with
-  // something are not out of range where those with the quotients would not be.
+  // Whether the buffer holds exp(a - m) with the maximum m of a's row.
   static bool is_softmax_numerator(const Chain& chain, BufferId values) {
     const Member* numerator = writer_in(chain, values);
-    if (!numerator || numerator->definition->stages.size() != 1) return false;
-    const TensorProgram& kernel = *numerator->definition;
-    const Body& body = kernel.output().body;
-    if (body.value->kind != ExprKind::kUnary || body.value->unary != UnaryOp::kExp) return false;
-    const Expr& difference = body.value->operands[0];
-    if (difference->kind != ExprKind::kBinary || difference->binary != BinaryOp::kSub) return false;
-    const Expr &a = difference->operands[0], &m = difference->operands[1];
-    if (a->kind != ExprKind::kLoad || m->kind != ExprKind::kLoad || a->operands.size() != m->operands.size())
-      return false;
-    const auto argument = [](const Member& member, const BufferPtr& buffer) {
-      size_t p = 0;
-      while (member.definition->params[p].buffer != buffer) ++p;
-      return member.args[p];
-    };
-    const Member* maximum = writer_in(chain, argument(*numerator, m->buffer));
-    const Stage* reduction = maximum ? maximum->definition->reduction() : nullptr;
-    if (!reduction || maximum->definition->stages.size() != 1 || reduction->body.combiner != Combiner::kMax)
-      return false;
-    const Expr& of = reduction->body.value;
-    if (of->kind != ExprKind::kLoad || argument(*maximum, of->buffer) != argument(*numerator, a->buffer)) return false;
-    const std::vector<Axis>& axes = reduction->body.axes;
-    for (size_t d = 0; d < a->operands.size(); ++d) {
-      const auto is_reduced = [&](const Axis& axis) { return of->operands[d].same_node(axis.var); };
-      if (std::any_of(reduction->body.reduce_axes.begin(), reduction->body.reduce_axes.end(), is_reduced)) continue;
-      if (d >= axes.size() || !of->operands[d].same_node(axes[d].var) || !a->operands[d].same_node(m->operands[d]))
-        return false;
-    }
-    return true;
+    if (!numerator) return false;
+    for (size_t m = 0; m + 1 < numerator->args.size(); ++m)
+      for (size_t a = 0; a + 1 < numerator->args.size(); ++a) {
+        const Member* maximum = writer_in(chain, numerator->args[m]);
+        if (!maximum || maximum->args.size() != 2 || maximum->args[0] != numerator->args[a]) continue;
+        if (subtracts_maximum(*numerator->definition, a, m, *maximum->definition)) return true;
+      }
+    return false;
   }
 
   // Whether the call's kernel has a rule that wants no weights stored otherwise: those stay on their own.
