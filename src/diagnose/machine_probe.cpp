@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <climits>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -74,15 +75,21 @@ std::unique_ptr<void, Unmap> make_memory(size_t bytes) {
   return {memory, Unmap{bytes}};
 }
 
+// A working set in memory, for each thread. Empty when the machine has not that much.
+std::vector<std::unique_ptr<void, Unmap>> working_sets(int threads, int64_t bytes) {
+  std::vector<std::unique_ptr<void, Unmap>> memory;
+  for (int thread = 0; thread < threads; ++thread) {
+    memory.push_back(make_memory(static_cast<size_t>(bytes)));
+    if (!memory.back()) return {};
+  }
+  return memory;
+}
+
 void measure_level(MachinePeaks& peaks, const ProbeOptions& options, const char* name, int64_t capacity,
                    int64_t working_set) {
   working_set = std::max<int64_t>(working_set / 4096 * 4096, 4096);
-  const auto bytes = static_cast<size_t>(working_set);
-  std::vector<std::unique_ptr<void, Unmap>> memory;
-  for (int thread = 0; thread < options.threads; ++thread) {
-    memory.push_back(make_memory(bytes));
-    if (!memory.back()) return;  // a machine without that much memory has no such figure
-  }
+  const auto memory = working_sets(options.threads, working_set);
+  if (memory.empty()) return;  // then there is no such figure
   const ReadLoop loop = widest_read_loop();
   // Clocks are read only now and then.
   const int64_t repeats = std::max<int64_t>(1, (1 << 20) / working_set);
@@ -94,6 +101,25 @@ void measure_level(MachinePeaks& peaks, const ProbeOptions& options, const char*
   MemoryLevel level{name, capacity, working_set, best_rate(options, 1, work), 0};
   level.all_threads = options.threads > 1 ? best_rate(options, options.threads, work) : level.one_thread;
   peaks.levels.push_back(std::move(level));
+}
+
+// The last cache may be shared with other machines, and its size be that of all. What it holds for us is the largest
+// part that one thread reads at a rate nearer to that of the level's own working set than to the memory's.
+int64_t measured_capacity(const MemoryLevel& cache, const MemoryLevel& memory_level, const ProbeOptions& options) {
+  const ReadLoop loop = widest_read_loop();
+  const double least = std::sqrt(cache.one_thread * memory_level.one_thread);
+  for (int64_t eighths = 8; eighths > 0; --eighths) {
+    const int64_t bytes = cache.capacity / 8 * eighths / 4096 * 4096;
+    if (bytes <= cache.working_set) break;
+    const auto memory = working_sets(1, bytes);
+    if (memory.empty()) continue;
+    const auto work = [&](int) {
+      loop(static_cast<const float*>(memory[0].get()), bytes);
+      return static_cast<double>(bytes);
+    };
+    if (best_rate(options, 1, work) >= least) return bytes;
+  }
+  return std::min(cache.working_set, cache.capacity);
 }
 
 }  // namespace
@@ -118,6 +144,9 @@ MachinePeaks measure_machine(const ProbeOptions& options) {
     measure_level(peaks, options, "memory", INT64_MAX,
                   std::clamp<int64_t>(4 * caches / options.threads, 32 << 20, 256 << 20));
   }
+  const size_t levels = peaks.levels.size();
+  if (levels >= 2 && peaks.levels[levels - 1].name == "memory" && peaks.levels[levels - 2].name == "L3")
+    peaks.levels[levels - 2].capacity = measured_capacity(peaks.levels[levels - 2], peaks.levels[levels - 1], options);
   return peaks;
 }
 

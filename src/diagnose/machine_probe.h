@@ -21,7 +21,7 @@ struct ArithmeticPeak {
 
 struct MemoryLevel {
   std::string name;         // "L1", "L2", "L3", "memory"
-  int64_t capacity = 0;     // bytes; of one core for L1 and L2; INT64_MAX for memory
+  int64_t capacity = 0;     // bytes; of one core for L1 and L2, of L3 what it was seen to hold; INT64_MAX for memory
   int64_t working_set = 0;  // bytes that were read over and over, by each thread
   double one_thread = 0;    // bytes a second
   double all_threads = 0;

@@ -1,6 +1,8 @@
 #include "diagnose/roofline.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "support/error.h"
 
@@ -10,34 +12,38 @@ Roofline roofline_of(const KernelWork& kernel, int64_t model_constants, double s
                      int threads) {
   check(seconds > 0 && !peaks.levels.empty(), "a roofline needs a time and the machine's bandwidths");
   const bool alone = threads <= 1;
-  const auto known = [](int64_t count) { return static_cast<double>(std::max<int64_t>(count, 0)); };
-  const double work = known(kernel.flops), traffic = known(kernel.bytes);
+  const auto known = [](int64_t count) { return std::max<int64_t>(count, 0); };
+  std::vector<CallTraffic> traffic = kernel.traffic;
+  if (traffic.empty()) {
+    const int64_t constants = std::min(known(kernel.constant_bytes), known(kernel.bytes));
+    traffic = {{constants, std::max<int64_t>(model_constants - constants, 0)}, {known(kernel.bytes) - constants, 0}};
+  }
   // L1 and L2 are there once for each core, and the kernel's data is shared out among them.
-  const auto level_of = [&](double bytes) -> const MemoryLevel& {
-    return *std::find_if(peaks.levels.begin(), peaks.levels.end() - 1, [&](const MemoryLevel& level) {
+  const auto level_of = [&](const CallTraffic& argument) {
+    return std::find_if(peaks.levels.begin(), peaks.levels.end() - 1, [&](const MemoryLevel& level) {
       const bool per_core = level.name == "L1" || level.name == "L2";
-      const double cores = alone || !per_core ? 1 : threads;
-      return level.capacity == INT64_MAX || bytes <= static_cast<double>(level.capacity) * cores;
+      const int64_t cores = alone || !per_core ? 1 : threads;
+      return level.capacity == INT64_MAX || argument.bytes + argument.distance <= level.capacity * cores;
     });
   };
-  const auto seconds_from = [&](double bytes, const MemoryLevel& level) {
-    return bytes / (alone ? level.one_thread : level.all_threads);
-  };
+  std::vector<double> seconds_of_level(peaks.levels.size(), 0);
+  for (const CallTraffic& argument : traffic) {
+    const auto level = level_of(argument);
+    seconds_of_level[static_cast<size_t>(level - peaks.levels.begin())] +=
+        static_cast<double>(argument.bytes) / (alone ? level->one_thread : level->all_threads);
+  }
   const double peak = alone ? peaks.fma_f32.one_thread : peaks.fma_f32.all_threads;
-  const MemoryLevel& last = peaks.levels.back();
-  const bool streams = &level_of(known(model_constants)) == &last;
-  const double streamed = streams ? std::min(known(kernel.constant_bytes), traffic) : 0;
-  const MemoryLevel& level = level_of(traffic - streamed);
-  const double streamed_seconds = seconds_from(streamed, last), kept_seconds = seconds_from(traffic - streamed, level);
-  const double compute_seconds = work / peak, memory_seconds = streamed_seconds + kept_seconds;
+  const double compute_seconds = static_cast<double>(known(kernel.flops)) / peak;
+  const double memory_seconds = std::accumulate(seconds_of_level.begin(), seconds_of_level.end(), 0.0);
+  const auto slowest = std::max_element(seconds_of_level.begin(), seconds_of_level.end());
 
   Roofline result;
-  result.gflops = work / seconds / 1e9;
-  result.gbytes = traffic / seconds / 1e9;
+  result.gflops = static_cast<double>(known(kernel.flops)) / seconds / 1e9;
+  result.gbytes = static_cast<double>(known(kernel.bytes)) / seconds / 1e9;
   result.percent_of_peak = 100 * compute_seconds / seconds;
   result.compute_bound = compute_seconds > memory_seconds;
   result.percent_of_bound = 100 * std::max(compute_seconds, memory_seconds) / seconds;
-  result.level = streamed_seconds > kept_seconds ? last.name : level.name;
+  result.level = peaks.levels[static_cast<size_t>(slowest - seconds_of_level.begin())].name;
   return result;
 }
 

@@ -3,16 +3,19 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "diagnose/machine_probe.h"
+#include "program/reuse_distance.h"
 
 namespace tessera {
 
 // What one call of a kernel does; -1: not known, which counts as 0.
 struct KernelWork {
   int64_t flops = -1;
-  int64_t bytes = -1;           // of operands and result
-  int64_t constant_bytes = -1;  // of them: weights
+  int64_t bytes = -1;                     // of operands and result
+  int64_t constant_bytes = -1;            // of them: weights
+  std::vector<CallTraffic> traffic = {};  // the same, argument by argument; empty: not known
 };
 
 struct Roofline {
@@ -24,9 +27,10 @@ struct Roofline {
   std::string level;            // where the bytes come from that take longest: "L2", "memory"
 };
 
-// Of one call that takes `seconds`, in a model whose kernels read `model_constants` bytes of weights in a run. When no
-// cache holds those, the kernel's weights come from memory, and the rest from the level that it fits. With `threads` 1
-// the peaks of one thread are the measure, else those of all. REQUIRES: seconds > 0 and peaks with levels.
+// Of one call that takes `seconds`. Each argument comes from the first level that holds it and what was touched since
+// its last use. Where that is not known, in a model whose kernels read `model_constants` bytes of weights in a run:
+// when no cache holds those, the kernel's weights come from memory, and the rest from the level that it fits. With
+// `threads` 1 the peaks of one thread are the measure, else those of all. REQUIRES: seconds > 0 and peaks with levels.
 Roofline roofline_of(const KernelWork& work, int64_t model_constants, double seconds, const MachinePeaks& peaks,
                      int threads);
 

@@ -254,11 +254,15 @@ std::string machine_text(const json& machine, const TextStyle& style) {
                     fmt::format("{:.1f}", peak.at("one_thread_gops").get<double>()),
                     fmt::format("{:.1f}", peak.at("all_threads_gops").get<double>()), "G operations/s"});
   }
-  TextTable bandwidth(
-      {{"measured reading"}, {"bytes read", Align::kRight}, {"1 thread", Align::kRight}, {all, Align::kRight}, {""}});
+  TextTable bandwidth({{"measured reading"},
+                       {"holds", Align::kRight},
+                       {"bytes read", Align::kRight},
+                       {"1 thread", Align::kRight},
+                       {all, Align::kRight},
+                       {""}});
   for (const json& level : peaks.at("bandwidth")) {
-    bandwidth.add({level.at("name").get<std::string>(), binary(level.at("working_set")),
-                   fmt::format("{:.1f}", level.at("one_thread_gbytes").get<double>()),
+    bandwidth.add({level.at("name").get<std::string>(), level.contains("capacity") ? binary(level.at("capacity")) : "",
+                   binary(level.at("working_set")), fmt::format("{:.1f}", level.at("one_thread_gbytes").get<double>()),
                    fmt::format("{:.1f}", level.at("all_threads_gbytes").get<double>()), "GB/s"});
   }
   text += "\n" + arithmetic.to_string(style) + "\n" + bandwidth.to_string(style);

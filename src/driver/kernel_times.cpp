@@ -70,7 +70,7 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
     const KernelInfo& kernel = model.kernels().at(static_cast<size_t>(time.kernel));
     // A clock's tick is the least that can have passed.
     const double seconds = std::max(time.median_us, 1e-3) / 1e6;
-    const Roofline roof = roofline_of({kernel.flops, kernel.bytes, kernel.constant_bytes}, constants,
+    const Roofline roof = roofline_of({kernel.flops, kernel.bytes, kernel.constant_bytes, kernel.traffic}, constants,
                                       seconds / static_cast<double>(time.calls), peaks, model.num_threads());
     list.push_back({{"index", time.kernel},
                     {"nodes", kernel.name},

@@ -8,6 +8,7 @@
 
 #include "driver/kernel_trace.h"
 #include "graph/flow.h"
+#include "program/reuse_distance.h"
 #include "types/run_value.h"
 
 namespace tessera {
@@ -31,8 +32,9 @@ struct KernelInfo {
   std::string name;    // the model's node names that it stands for, joined by '+'
   int64_t flops = -1;  // of one call; -1: not known
   int64_t bytes = -1;
-  int64_t constant_bytes = -1;  // of them: weights
-  std::string rule;             // that scheduled it, or the point or sketch of tuning records; empty: not known
+  int64_t constant_bytes = -1;            // of them: weights
+  std::vector<CallTraffic> traffic = {};  // of its first call; empty: not known
+  std::string rule;  // that scheduled it, or the point or sketch of tuning records; empty: not known
 };
 
 // Thread safety: one thread at a time.

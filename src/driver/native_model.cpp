@@ -163,8 +163,22 @@ class NativeModel : public Model {
   }
 
  private:
-  // Rules and bytes of weights are in the metadata, an entry for each call in order; a module without them has kernels
-  // all the same.
+  // Nothing where one entry is not as module_metadata writes it.
+  static std::vector<CallTraffic> read_traffic(const nlohmann::json& entries) {
+    std::vector<CallTraffic> traffic;
+    for (const auto& entry : entries) {
+      if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number_unsigned() || !entry[1].is_number_unsigned())
+        return {};
+      const CallTraffic argument = {entry[0].get<int64_t>(), entry[1].get<int64_t>()};
+      const auto [least, most] = std::minmax(argument.bytes, argument.distance);
+      if (least < 0 || most > INT64_MAX / 2) return {};  // their sum is asked for
+      traffic.push_back(argument);
+    }
+    return traffic;
+  }
+
+  // Rules and bytes are in the metadata, an entry for each call in order; a module without them has kernels all the
+  // same.
   std::vector<KernelInfo> read_kernels() const {
     std::vector<KernelInfo> kernels;
     tessera_kernel_info kernel;
@@ -181,6 +195,7 @@ class NativeModel : public Model {
       if (entry.contains("rule") && entry["rule"].is_string()) kernels[i].rule = entry["rule"].get<std::string>();
       if (entry.contains("constant_bytes") && entry["constant_bytes"].is_number_integer())
         kernels[i].constant_bytes = entry["constant_bytes"].get<int64_t>();
+      if (entry.contains("traffic")) kernels[i].traffic = read_traffic(entry["traffic"]);
     }
     return kernels;
   }

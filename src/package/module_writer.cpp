@@ -14,6 +14,7 @@
 #include "package/descriptor.h"
 #include "package/value_json.h"
 #include "program/memory_plan.h"
+#include "program/reuse_distance.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -160,14 +161,19 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
         {"scratch_bytes_per_worker", program.scratch_bytes}}},
   };
   nlohmann::json kernels = nlohmann::json::array();
-  for (const KernelCall& call : program.calls) {
+  const auto traffic = known_traffic(program);
+  for (size_t i = 0; i < program.calls.size(); ++i) {
+    const KernelCall& call = program.calls[i];
     const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
+    nlohmann::json arguments = nlohmann::json::array();
+    for (const CallTraffic& argument : traffic[i]) arguments.push_back({argument.bytes, argument.distance});
     kernels.push_back({{"name", kernel.program.name},
                        {"loc", call.loc},
                        {"rule", kernel.rule},
                        {"flops", kernel.flops},
                        {"bytes", kernel.bytes},
-                       {"constant_bytes", kernel.definition ? count_constant_bytes(*kernel.definition) : -1}});
+                       {"constant_bytes", kernel.definition ? count_constant_bytes(*kernel.definition) : -1},
+                       {"traffic", std::move(arguments)}});
   }
   json["kernels"] = std::move(kernels);
   json["operators"] = info.operators;

@@ -9,72 +9,105 @@ namespace tessera {
 
 namespace {
 
-// Pieces of memory, which do not overlap: of the arena (space -1) or of a buffer.
-class TouchedMemory {
+// Pieces of memory, of the arena (space -1) or of a buffer.
+struct Range {
+  BufferId space = -1;
+  int64_t begin = 0, end = 0;
+};
+
+Range range_of(const Program& program, BufferId id) {
+  const auto [root, begin] = place_in_root(program, id);
+  const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(root)];
+  const bool in_arena = buffer.kind == BufferKind::kArena;
+  const int64_t first = begin + (in_arena ? buffer.offset : 0);
+  return {in_arena ? -1 : root, first, first + program.buffers[static_cast<size_t>(id)].bytes};
+}
+
+// When each byte was touched last, and how many bytes were touched last after some time: a sum over a binary indexed
+// tree (Fenwick, A new data structure for cumulative frequency tables, 1994).
+class LatestTouches {
  public:
-  explicit TouchedMemory(const Program& program) : program_(program) {}
+  explicit LatestTouches(size_t times) : tree_(times + 1, 0) {}
 
-  struct Range {
-    BufferId space = -1;
-    int64_t begin = 0, end = 0;
-  };
-  Range range_of(BufferId id) const {
-    const auto [root, begin] = place_in_root(program_, id);
-    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(root)];
-    const bool in_arena = buffer.kind == BufferKind::kArena;
-    const int64_t first = begin + (in_arena ? buffer.offset : 0);
-    return {in_arena ? -1 : root, first, first + program_.buffers[static_cast<size_t>(id)].bytes};
-  }
-
-  bool touches(const Range& range) const {
+  // -1: never.
+  int64_t latest(const Range& range) const {
+    if (range.begin == range.end) return -1;
     const auto space = pieces_.find(range.space);
-    if (space == pieces_.end()) return false;
-    auto next = space->second.lower_bound(range.begin);
-    if (next != space->second.end() && next->first < range.end) return true;
-    return next != space->second.begin() && std::prev(next)->second > range.begin;
+    if (space == pieces_.end()) return -1;
+    int64_t time = -1;
+    auto piece = space->second.upper_bound(range.begin);
+    if (piece != space->second.begin() && std::prev(piece)->second.end > range.begin) --piece;
+    for (; piece != space->second.end() && piece->first < range.end; ++piece) time = std::max(time, piece->second.time);
+    return time;
   }
 
-  void touch(Range range) {
+  int64_t bytes_after(int64_t time) const { return total_ - bytes_until(time); }
+
+  void touch(const Range& range, int64_t time) {
+    if (range.begin == range.end) return;
     auto& space = pieces_[range.space];
-    auto next = space.lower_bound(range.begin);
-    if (next != space.begin() && std::prev(next)->second >= range.begin) --next;
-    while (next != space.end() && next->first <= range.end) {
-      range.begin = std::min(range.begin, next->first);
-      range.end = std::max(range.end, next->second);
-      bytes_ -= next->second - next->first;
-      next = space.erase(next);
-    }
-    space[range.begin] = range.end;
-    bytes_ += range.end - range.begin;
+    split_at(space, range.begin);
+    split_at(space, range.end);
+    for (auto piece = space.lower_bound(range.begin); piece != space.end() && piece->first < range.end;
+         piece = space.erase(piece))
+      add(piece->second.time, piece->first - piece->second.end);
+    space[range.begin] = {range.end, time};
+    add(time, range.end - range.begin);
   }
-
-  int64_t bytes() const { return bytes_; }
 
  private:
-  const Program& program_;
-  std::map<BufferId, std::map<int64_t, int64_t>> pieces_;  // begin -> end
-  int64_t bytes_ = 0;
+  struct Piece {
+    int64_t end = 0, time = 0;
+  };
+  using Pieces = std::map<int64_t, Piece>;  // by their first byte
+
+  static void split_at(Pieces& pieces, int64_t place) {
+    auto piece = pieces.lower_bound(place);
+    if (piece == pieces.begin() || (--piece)->second.end <= place) return;
+    pieces[place] = piece->second;
+    piece->second.end = place;
+  }
+
+  void add(int64_t time, int64_t bytes) {
+    total_ += bytes;
+    for (size_t i = static_cast<size_t>(time) + 1; i < tree_.size(); i += i & (~i + 1)) tree_[i] += bytes;
+  }
+
+  int64_t bytes_until(int64_t time) const {
+    int64_t sum = 0;
+    for (size_t i = static_cast<size_t>(time) + 1; i > 0; i &= i - 1) sum += tree_[i];
+    return sum;
+  }
+
+  std::map<BufferId, Pieces> pieces_;
+  std::vector<int64_t> tree_;
+  int64_t total_ = 0;
 };
 
 }  // namespace
 
-std::vector<int64_t> reuse_distances(const Program& program, size_t call) {
-  const std::vector<BufferId>& args = program.calls[call].args;
-  std::vector<int64_t> distances(args.size(), -1);
-  TouchedMemory since(program);
+std::vector<std::vector<CallTraffic>> call_traffic(const Program& program) {
   const size_t calls = program.calls.size();
-  for (size_t back = 1; back <= calls; ++back) {
-    const KernelCall& earlier = program.calls[(call + calls - back) % calls];
-    TouchedMemory own(program);
-    for (const BufferId id : earlier.args) own.touch(own.range_of(id));
-    for (size_t i = 0; i < args.size(); ++i)
-      if (distances[i] < 0 && own.touches(own.range_of(args[i]))) distances[i] = since.bytes();
-    if (std::find(distances.begin(), distances.end(), -1) == distances.end()) break;
-    for (const BufferId id : earlier.args) since.touch(since.range_of(id));
+  std::vector<std::vector<CallTraffic>> traffic(calls);
+  LatestTouches touches(2 * calls);
+  // The first of two runs only leaves what the second finds.
+  for (size_t time = 0; time < 2 * calls; ++time) {
+    const std::vector<BufferId>& args = program.calls[time % calls].args;
+    if (time >= calls) {
+      for (const BufferId id : args) {
+        const Range range = range_of(program, id);
+        const int64_t latest = touches.latest(range);
+        traffic[time - calls].push_back({range.end - range.begin, latest < 0 ? 0 : touches.bytes_after(latest)});
+      }
+    }
+    for (const BufferId id : args) touches.touch(range_of(program, id), static_cast<int64_t>(time));
   }
-  // What has no bytes is touched by nobody.
-  for (int64_t& distance : distances) distance = std::max<int64_t>(distance, 0);
-  return distances;
+  return traffic;
+}
+
+std::vector<std::vector<CallTraffic>> known_traffic(const Program& program) {
+  if (program.flow || !program.symbols.empty()) return std::vector<std::vector<CallTraffic>>(program.calls.size());
+  return call_traffic(program);
 }
 
 }  // namespace tessera

@@ -43,14 +43,17 @@ std::map<std::string, double> kernel_times(RunningModel& running, const std::vec
 
 }  // namespace
 
-std::vector<int64_t> reuse_of(const Program& program, size_t call) {
-  return program.flow ? std::vector<int64_t>() : reuse_distances(program, call);
+std::vector<int64_t> distances_of(const std::vector<CallTraffic>& traffic) {
+  std::vector<int64_t> distances;
+  for (const CallTraffic& argument : traffic) distances.push_back(argument.distance);
+  return distances;
 }
 
 ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times) {
   constexpr double kLeastShare = 0.002;  // of the model's time
   ModelTasks result;
   std::map<std::string, ModelTask> by_hash;
+  const auto traffic = known_traffic(program);
   for (const KernelTime& time : times) {
     // A module counts its calls, each as a kernel of its own.
     const KernelCall& call = program.calls[static_cast<size_t>(time.kernel)];
@@ -74,8 +77,11 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.text = canonical_text(*kernel.definition);
     task.hash = structural_hash(task.text);
     const auto [entry, is_new] = by_hash.try_emplace(task.hash, task);
-    if (is_new) entry->second.reuse = reuse_of(program, static_cast<size_t>(time.kernel));
-    if (is_new) continue;
+    if (is_new) {
+      entry->second.work.traffic = traffic[static_cast<size_t>(time.kernel)];
+      entry->second.reuse = distances_of(entry->second.work.traffic);
+      continue;
+    }
     entry->second.calls += task.calls;
     entry->second.run_us += task.run_us;
   }

@@ -23,7 +23,7 @@ struct ModelTask {
   int64_t calls = 0;           // in one run
   double run_us = 0;           // of all its calls in one run
   KernelWork work;             // of one call
-  std::vector<int64_t> reuse;  // reuse_of its first call
+  std::vector<int64_t> reuse;  // distances of its first call's traffic
 };
 
 struct ModelTasks {
@@ -33,8 +33,8 @@ struct ModelTasks {
   int64_t constant_bytes = 0;                               // of weights that they read in a run
 };
 
-// reuse_distances of a call; empty where which calls come before it is decided by a run.
-std::vector<int64_t> reuse_of(const Program& program, size_t call);
+// Of a call's arguments (program/reuse_distance.h); empty for no traffic.
+std::vector<int64_t> distances_of(const std::vector<CallTraffic>& traffic);
 
 // The tasks of a compiled model whose kernels took `times`.
 ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times);

@@ -129,6 +129,7 @@ class Tuner {
   std::vector<KernelTime> kernel_times_elsewhere() {
     std::vector<KernelTime> times;
     const Program& program = before_.compiled.program;
+    const auto traffic = known_traffic(program);
     for (size_t call = 0; call < program.calls.size() && !interrupted(); ++call) {
       const auto& definition = program.kernels[static_cast<size_t>(program.calls[call].kernel)].definition;
       KernelTime& time = times.emplace_back(KernelTime{static_cast<int32_t>(call), 1, 0});
@@ -138,7 +139,7 @@ class Tuner {
         const SearchSpace space(*definition, target_);
         if (!space.preferred()) continue;
         say(fmt::format("timing kernels: {} of {} calls", call + 1, program.calls.size()));
-        first_trials_[hash] = measure_default({hash, definition, reuse_of(program, call)}, *space.preferred());
+        first_trials_[hash] = measure_default({hash, definition, distances_of(traffic[call])}, *space.preferred());
       }
       const MeasuredTrial& trial = first_trials_[hash];
       if (trial.status == "ok") time.median_us = trial.times.incumbent_us();

@@ -353,11 +353,14 @@ TEST(ProgramVerify, AsksThatPlacesFollowTheBuffers) {
 TEST(ReuseDistance, CountsTheBytesSinceTheLatestTouch) {
   Program program = parse_program(kChain);
   plan_memory(program);
-  EXPECT_THAT(reuse_distances(program, 0), ElementsAre(256, 192));
-  EXPECT_THAT(reuse_distances(program, 1), ElementsAre(0, 0));
-  EXPECT_THAT(reuse_distances(program, 2), ElementsAre(0, 128));
-  EXPECT_THAT(reuse_distances(program, 3), ElementsAre(0, 192));
-  EXPECT_THAT(reuse_distances(program, 4), ElementsAre(0, 256));
+  std::vector<std::vector<int64_t>> distances;
+  for (const std::vector<CallTraffic>& call : call_traffic(program)) {
+    distances.emplace_back();
+    for (const CallTraffic& argument : call) distances.back().push_back(argument.distance);
+  }
+  EXPECT_THAT(distances, ElementsAre(ElementsAre(256, 192), ElementsAre(0, 0), ElementsAre(0, 128), ElementsAre(0, 192),
+                                     ElementsAre(0, 256)));
+  EXPECT_EQ(call_traffic(program)[0][0].bytes, 64);
 }
 
 TEST(ProgramInterp, PoisonShowsReadsOfDeadMemory) {

@@ -194,6 +194,15 @@ TEST(Roofline, WeightsThatNoCacheHoldsComeFromMemory) {
   EXPECT_TRUE(kept.compute_bound);
 }
 
+TEST(Roofline, ArgumentsComeFromTheLevelThatTheirDistanceLeaves) {
+  // 400 bytes that were just written, 1 ns; 500 of which 600 others were touched since, 50 ns.
+  const KernelWork work = {1000, 900, 0, {{400, 0}, {500, 600}}};
+  const Roofline roof = roofline_of(work, 0, 102e-9, made_up_machine(), 1);
+  EXPECT_DOUBLE_EQ(roof.percent_of_bound, 50);
+  EXPECT_EQ(roof.level, "memory");
+  EXPECT_FALSE(roof.compute_bound);
+}
+
 TEST(Roofline, ThreadsHaveMoreOfEverything) {
   const Roofline roof = roofline_of({1000000, 1500}, 0, 20e-6, made_up_machine(), 2);
   EXPECT_EQ(roof.level, "L1");  // of two cores
