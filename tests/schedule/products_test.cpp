@@ -109,13 +109,14 @@ std::optional<Tensor> run_at(const Case& test, const std::string& point_text, co
 }
 
 bool has_dots(const std::string& text) { return text.find("sums") != std::string::npos; }
+bool is_split(const std::string& text) { return text.find("half") != std::string::npos; }
 
 TEST(Products, ColumnsBehindWholeVectors) {
   std::mt19937 random(7);
   const auto pick = [&](std::initializer_list<int64_t> choices) {
     return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
   };
-  int with_dots = 0, without = 0;
+  int with_dots = 0, split = 0, neither = 0;
   for (int i = 0; i < 24; ++i) {
     Product p{pick({1, 2, 13, 14, 15, 29, 43}), pick({1, 2, 16, 31, 32, 33, 64, 100, 128, 257}),
               pick({1, 2, 3, 5, 8, 15, 17, 18, 33, 49, 65, 70})};
@@ -123,18 +124,20 @@ TEST(Products, ColumnsBehindWholeVectors) {
     p.has_epilogue = random() % 2 == 0;
     const Case test = make_case(p, random, [](Tensor&) {});
     for (const std::string& target : runnable_targets())
-      for (const char* point : {"register_tile", "register_tile{dots=1}", "register_tile{dots=0}"}) {
+      for (const char* point : {"register_tile", "register_tile{dots=1}", "register_tile{dots=0,split=0}",
+                                "register_tile{dots=0,split=1}"}) {
         std::string text;
         const auto got = run_at(test, point, target, text);
         if (!got) continue;  // no such knob here, or one column
-        ++(has_dots(text) ? with_dots : without);
+        ++(has_dots(text) ? with_dots : is_split(text) ? split : neither);
         EXPECT_EQ(difference(*got, test.want, p.dtype == DType::kF64 ? 1e-13 : 3e-6), "")
             << p.text() << " " << point << " on " << target << "\n"
             << text;
       }
   }
   EXPECT_GT(with_dots, 30);
-  EXPECT_GT(without, 30);
+  EXPECT_GT(split, 10);
+  EXPECT_GT(neither, 30);
 }
 
 // Lanes behind a row's end lie in the next row: what stands there reaches no sum.

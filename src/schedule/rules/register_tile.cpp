@@ -536,6 +536,7 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
   if (t.dot && t.packed.empty()) return "the weights cannot be stored in groups";
   if (why = check_operands(t); !why.empty()) return why;
   if (suffix.empty()) choose_dot_columns(t, knobs);
+  choose_split_block(t, knobs, suffix);
   join_partial_block(t);
 
   int64_t steps = 1;
@@ -609,6 +610,7 @@ std::string join_packed(std::vector<Tiling>& phases) {
       };
       t.update = transform(t.update, moved);
       for (Expr& update : t.updates) update = transform(update, moved);
+      if (t.split.update) t.split.update = transform(t.split.update, moved);
       t.kernel.params[param] = joined;
       offset += t.packed[i].num_elements();
       if (&t != &phases[0])

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 namespace tessera {
 namespace {
@@ -91,6 +93,14 @@ AskedTile ask_tile(const TileProblem& problem, Knobs& knobs, int all_registers, 
     tile.refused =
         fmt::format("{} vectors x {} rows need {} registers, of {}", tile.vectors, tile.rows, needed, registers);
   return tile;
+}
+
+double split_block_cost(int64_t columns, int64_t width, double steps, int64_t rows) {
+  constexpr double kOverhead = 1.2, kFinish = 3;
+  const auto parts = static_cast<double>(width / static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(columns))));
+  // One chain of sums for each row.
+  const double step = std::max(kOverhead, kLatency / static_cast<double>(rows));
+  return steps / parts * step + kFinish * std::log2(parts) + kFinish;
 }
 
 }  // namespace tessera

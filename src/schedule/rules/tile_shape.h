@@ -39,4 +39,9 @@ struct AskedTile : TileShape {
 };
 AskedTile ask_tile(const TileProblem& problem, Knobs& knobs, int all_registers = 0, const std::string& suffix = "");
 
+// Predicted time of a reduction over `steps` for one of `rows` rows of a block of `width` elements of which the output
+// has `columns`, when neighbours along the reduction share its vectors (rules/split_block.cpp); in multiply-add issue
+// slots, of which the whole block takes `steps`.
+double split_block_cost(int64_t columns, int64_t width, double steps, int64_t rows);
+
 }  // namespace tessera

@@ -52,6 +52,16 @@ struct DotColumns {
   Expr update;  // the product, in terms of `column`, with the factor that is read for rows first
 };
 
+// The last block of the vector axis, where the output has few of its lanes: a vector holds, for each of `lanes`
+// columns, neighbours along the last loop of the reduction.
+struct SplitBlock {
+  int64_t columns = 0;   // 0: none
+  int64_t lanes = 1;     // `columns`, rounded up to a power of 2
+  int64_t elements = 0;  // of its weights, behind those of the whole blocks
+  Var place;             // of a neighbour
+  Expr update;           // the product, in terms of the vector axis (the column) and of `place`
+};
+
 struct Tiling {
   FlatKernel kernel;
   const Target* target = nullptr;
@@ -84,6 +94,7 @@ struct Tiling {
   int64_t block_elements = 0;       // from block to block of the last packed operand
   std::vector<RowRun> runs;
   DotColumns dots;
+  SplitBlock split;
   TileShape shape;
   Expr store_guard;
   // Knobs of the loops around the tiles; see emit_tiling_loops.
@@ -113,6 +124,11 @@ int64_t near_places(const Tiling& t);
 void choose_dot_columns(Tiling& t, Knobs& knobs);
 // The columns of these rows.
 Stmt emit_dot_columns(const Tiling& t, const VarMap& outer, const Expr& first_row, int64_t rows);
+
+// Splits the last block where that takes less time. REQUIRES: as above.
+void choose_split_block(Tiling& t, Knobs& knobs, const std::string& suffix);
+// The tiling whose only block is the split one.
+Tiling tiling_of_split_block(const Tiling& t);
 
 // The loops over groups of blocks, other axes and tiles of rows, with the tiles in them.
 Stmt emit_tiling_loops(const Tiling& t);

@@ -42,6 +42,7 @@ class TileEmitter {
         first_row_(first_row),
         run_(run),
         prefetch_(prefetch),
+        parts_(update.same_node(tiling.split.update) ? tiling.width / tiling.split.lanes : 1),
         acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
     const bool whole_vector = lanes == tiling.width;
     intrinsic_ = !whole_vector ? nullptr
@@ -54,9 +55,11 @@ class TileEmitter {
     const Expr identity = combiner_identity(t_.kernel.combiner, acc_->dtype);
     const Stmt init =
         over_tile(0, run_.rows, [&](const std::vector<Expr>& at, const VarMap&) { return store(acc_, at, identity); });
+    const BufferPtr sums =
+        parts_ > 1 ? make_buffer("split", acc_->dtype, {1, run_.rows, lanes_}, MemoryScope::kRegister) : acc_;
     const auto finished = [&](const std::vector<Expr>& at, const VarMap& map) {
       VarMap values = map;
-      values[t_.kernel.result_var.get()] = load(acc_, at);
+      values[t_.kernel.result_var.get()] = load(sums, at);
       Stmt body = store(t_.kernel.out(), {substitute(t_.kernel.out_index, map)}, substitute(t_.kernel.value, values));
       return t_.store_guard ? if_then(substitute(t_.store_guard, map), body) : body;
     };
@@ -73,10 +76,41 @@ class TileEmitter {
         sum = tessera::prefetching(for_loop(make_var("u"), 0, 1, ForKind::kSerial, sum), prefetch_->buffer, {element});
     if (t_.reduce.empty())
       for (const Expr& guard : t_.guards) sum = if_then(substitute(guard, outer_), sum);
-    return alloc(acc_, seq({init, sum, seq(std::move(finish))}));
+    if (parts_ == 1) return alloc(acc_, seq({init, sum, seq(std::move(finish))}));
+    return alloc(acc_, alloc(sums, seq({init, sum, add_parts(sums), seq(std::move(finish))})));
   }
 
  private:
+  // The sums of the parts of each column, halving vectors; zeros in the lanes behind the columns.
+  Stmt add_parts(const BufferPtr& sums) {
+    return unrolled("p", 0, run_.rows, [&](const Var& p) {
+      BufferPtr from = acc_;
+      std::vector<BufferPtr> halves;
+      std::vector<Stmt> steps;
+      for (int64_t parts = parts_ / 2; parts > 0; parts /= 2) {
+        const int64_t lanes = lanes_ / parts_ * parts;
+        const BufferPtr half = make_buffer("half", acc_->dtype, {lanes}, MemoryScope::kRegister);
+        steps.push_back(vectorized("l", lanes, [&](const Var& l) {
+          const Expr first = floordiv(l, parts) * Expr(2 * parts) + floormod(l, parts);
+          const auto at = [&](const Expr& lane) {
+            return load(from, from == acc_ ? std::vector<Expr>{0, p, lane} : std::vector<Expr>{lane});
+          };
+          return store(half, {l}, at(first) + at(first + Expr(parts)));
+        }));
+        halves.push_back(half);
+        from = half;
+      }
+      steps.push_back(vectorized("l", lanes_, [&](const Var& l) {
+        return store(sums, {0, p, l}, combiner_identity(t_.kernel.combiner, sums->dtype));
+      }));
+      steps.push_back(
+          vectorized("l", lanes_ / parts_, [&](const Var& l) { return store(sums, {0, p, l}, load(from, {l})); }));
+      Stmt body = seq(std::move(steps));
+      for (const BufferPtr& half : halves) body = alloc(half, body);
+      return body;
+    });
+  }
+
   bool sums_bytes() const { return t_.dot && t_.dot->dtype == DType::kI32; }
 
   // The loops over vectors, rows [begin, end) and lanes.
@@ -174,8 +208,12 @@ class TileEmitter {
     if (sums_bytes()) return groups_of_bytes(at, begin, end);
     const bool product = t_.kernel.combiner == Combiner::kSum && value->kind == ExprKind::kBinary &&
                          value->binary == BinaryOp::kMul && is_float(value->dtype);
-    const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, const VarMap& map) {
+    const Stmt body = over_tile(begin, end, at, [&](const std::vector<Expr>& index, VarMap map) {
       const Expr old = load(acc_, index);
+      if (parts_ > 1) {
+        map[t_.vector.var.get()] = floordiv(index[2], parts_);
+        map[t_.split.place.get()] = floormod(index[2], parts_);
+      }
       const auto add_product = [&](const Expr& sum, VarMap values, int64_t place) {
         values[t_.place.get()] = place;
         return fma(substitute(value->operands[0], values), substitute(value->operands[1], values), sum);
@@ -224,7 +262,8 @@ class TileEmitter {
   int64_t stored_lanes_;  // of the last vector
   Expr first_row_;
   const RowRun& run_;
-  const std::optional<Prefetch>& prefetch_;
+  std::optional<Prefetch> prefetch_;
+  int64_t parts_;  // lanes that are sums of one column
   BufferPtr acc_;
   const TensorIntrinsic* intrinsic_ = nullptr;
 };
@@ -287,8 +326,10 @@ std::optional<Prefetch> weights_ahead(const Tiling& t, const Expr& first_block, 
   const BufferPtr& weights = t.kernel.params[t.packed[0].param];
   const int64_t block = t.block_elements, group = vectors * block;
   // Weights that are the same for all places, one block behind the other.
-  const int64_t blocks = t.dots.count != 0 ? t.full_blocks : t.block.extent;
-  if (*as_int(weights->shape[0]) != blocks * block + t.dots.elements || 2 * group < places * steps) return std::nullopt;
+  const bool has_rest = t.dots.count != 0 || t.split.columns != 0;
+  const int64_t blocks = has_rest ? t.full_blocks : t.block.extent;
+  if (*as_int(weights->shape[0]) != blocks * block + t.dots.elements + t.split.elements || 2 * group < places * steps)
+    return std::nullopt;
   // Nothing follows the last group.
   if (const auto at = as_int(first_block); at && *at + vectors >= blocks) return std::nullopt;
   const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
@@ -416,6 +457,26 @@ std::optional<Prefetch> blocks_ahead(const Tiling& t, const VarMap& outer, const
                   }};
 }
 
+// The rows of a tile of the split block, in pieces of so few that their sums stay in registers beside what is loaded.
+Stmt emit_split_block(const Tiling& split, const VarMap& outer, const Expr& first_row, const RowRun& run) {
+  constexpr int64_t kMostRows = 14;
+  const int64_t pieces = (run.rows + kMostRows - 1) / kMostRows;
+  std::vector<Stmt> tiles;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t begin = i * run.rows / pieces, end = (i + 1) * run.rows / pieces;
+    RowRun piece = run;
+    piece.rows = end - begin;
+    for (auto& [first, last] : piece.active) {
+      first = std::clamp(first, begin, end) - begin;
+      last = std::clamp(last, begin, end) - begin;
+    }
+    tiles.push_back(TileEmitter(split, outer, split.update, split.full_blocks, 1, split.width, true,
+                                first_row + Expr(begin), piece, std::nullopt)
+                        .emit());
+  }
+  return seq(std::move(tiles));
+}
+
 }  // namespace
 
 Expr image_of(const Tiling& t) {
@@ -500,12 +561,13 @@ std::vector<BlockGroups> block_groups(const Tiling& t) {
   std::vector<BlockGroups> groups;
   const int64_t vectors = t.shape.vectors;
   int64_t equal = t.full_blocks / vectors, rest = t.full_blocks % vectors;
-  // The group that does not store all of its lanes, or is followed by dot products, stands alone.
-  if (rest == 0 && equal > 0 && (t.stored_lanes != 0 || t.dots.count != 0)) --equal, rest = vectors;
+  // The group that does not store all of its lanes, or is followed by columns of another kind, stands alone.
+  if (rest == 0 && equal > 0 && (t.stored_lanes != 0 || t.dots.count != 0 || t.split.columns != 0))
+    --equal, rest = vectors;
   if (equal > 0) groups.push_back({0, equal, vectors, t.width});
   if (rest > 0) groups.push_back({equal * vectors, 1, rest, t.width});
   if (t.partial_lanes != 0) groups.push_back({t.full_blocks, 1, 1, t.partial_lanes});
-  if (groups.empty()) groups.push_back({0, 1, 0, t.width});  // dot products alone
+  if (groups.empty()) groups.push_back({0, 1, 0, t.width});  // columns of another kind alone
   return groups;
 }
 
@@ -514,6 +576,7 @@ Stmt emit_tiling_loops(const Tiling& t) {
   int64_t num_groups = 0;
   for (const BlockGroups& group : groups) num_groups += group.count;
   const int64_t tiles = t.runs.back().first_tile + t.runs.back().num_tiles;
+  const std::optional<Tiling> split = t.split.columns != 0 ? std::optional(tiling_of_split_block(t)) : std::nullopt;
 
   // Outermost to innermost: other axes before the blocks in memory (batch), blocks, the other axes, row tiles. The
   // packed weights of one block group stay in cache while the image passes by.
@@ -566,6 +629,7 @@ Stmt emit_tiling_loops(const Tiling& t) {
               TileEmitter(t, within, update, first_block, group.vectors, group.lanes, is_last, first_row, run, prefetch)
                   .emit();
         if (is_last && t.dots.count != 0) tile = seq({tile, emit_dot_columns(t, at, first_row, run.rows)});
+        if (is_last && split) tile = seq({tile, emit_split_block(*split, at, first_row, run)});
         by_run = by_run ? if_then(w < Expr(run.first_tile + run.num_tiles), tile, by_run) : tile;
       }
       by_group = by_group ? if_then(g < Expr(group_end), by_run, by_group) : by_run;

@@ -175,8 +175,12 @@ double overlapped(double compute, double stream) {
 }
 
 double direct_cost(const Conv& conv, const Target& target) {
-  const auto products =
-      static_cast<double>(conv.batch * conv.out_height * conv.out_width * conv.out_blocks * 9 * conv.in_channels());
+  const int64_t rest = conv.out_channels % conv.block;
+  const auto steps = static_cast<double>(9 * conv.in_channels());
+  double row = static_cast<double>(conv.out_blocks) * steps;
+  if (rest != 0 && 2 * rest <= conv.block)
+    row += std::min(split_block_cost(rest, conv.block, steps, conv.out_width) - steps, 0.0);
+  const double products = static_cast<double>(conv.batch * conv.out_height * conv.out_width) * row;
   const auto threads = static_cast<double>(std::max(1, target.num_threads));
   const int64_t weights = 9 * conv.in_channels() * conv.out_blocks * conv.block * 4;
   return overlapped(products / 0.9 / threads, stream_cost(weights, 1, target, threads));
