@@ -197,6 +197,8 @@ bool can_run(const char* name) {
   return runs_here(target);
 }
 
+// Of more than half a vector of columns behind whole ones: fewer are summed in several parts by multiply-adds, but not
+// where pieces fall back to those, and then have 3 % more in the root mean square.
 TEST(Pieces, ErrorsAreNoLargerThanThoseOfMultiplyAdds) {
   std::vector<const char*> targets;
   for (const char* target : {kPairs, kTiles, kWideTiles, kAmx}) {
@@ -208,7 +210,7 @@ TEST(Pieces, ErrorsAreNoLargerThanThoseOfMultiplyAdds) {
   for (const auto& [name, filler] : families())
     for (const int64_t terms : {32, 150, 768}) {
       Random random(static_cast<uint64_t>(terms));
-      Tensor a(DType::kF32, {70, terms}), b(DType::kF32, {terms, 56});
+      Tensor a(DType::kF32, {70, terms}), b(DType::kF32, {terms, 62});
       filler(a, b, random);
       const Graph graph = product_graph(a.dims(), b);
       for (const char* target : targets) {
@@ -236,7 +238,7 @@ TEST(Pieces, ErrorsAreNoLargerThanThoseOfMultiplyAdds) {
 // One number that has no pieces, in one row: its block of rows is what multiply-adds make of it, bit for bit.
 TEST(Pieces, UnusualNumbersAreMultipliedInF32) {
   Random random(3);
-  Tensor a(DType::kF32, {200, 64}), b(DType::kF32, {64, 40});
+  Tensor a(DType::kF32, {200, 64}), b(DType::kF32, {64, 44});
   fill_uniform(a, b, random);
   const Graph graph = product_graph(a.dims(), b);
   for (const char* target : {kPairs, kWideTiles, kAmx}) {
@@ -249,13 +251,13 @@ TEST(Pieces, UnusualNumbersAreMultipliedInF32) {
         x.as_mutable<float>()[row * 64 + 17] = unusual;
         const Tensor plain = run(graph, x, {.fp32 = "fma", .target = target}).y;
         const Tensor ours = run(graph, x, {.target = target}).y;
-        for (size_t c = 0; c < 40; ++c) {
-          const float want = plain.as<float>()[row * 40 + c], got = ours.as<float>()[row * 40 + c];
+        for (size_t c = 0; c < 44; ++c) {
+          const float want = plain.as<float>()[row * 44 + c], got = ours.as<float>()[row * 44 + c];
           EXPECT_TRUE(want == got || (std::isnan(want) && std::isnan(got))) << target << " " << unusual << " " << row;
         }
-        for (size_t i = 0; i < 200 * 40; ++i)
-          if (i / 40 != row)
-            EXPECT_NEAR(ours.as<float>()[i], plain.as<float>()[i], 1e-4) << target << " " << unusual << " " << i / 40;
+        for (size_t i = 0; i < 200 * 44; ++i)
+          if (i / 44 != row)
+            EXPECT_NEAR(ours.as<float>()[i], plain.as<float>()[i], 1e-4) << target << " " << unusual << " " << i / 44;
       }
   }
 }

@@ -125,7 +125,7 @@ TEST(Products, ColumnsBehindWholeVectors) {
     const Case test = make_case(p, random, [](Tensor&) {});
     for (const std::string& target : runnable_targets())
       for (const char* point : {"register_tile", "register_tile{dots=1}", "register_tile{dots=0,split=0}",
-                                "register_tile{dots=0,split=1}"}) {
+                                "register_tile{dots=0,split=1}", "register_tile{pack=0}"}) {
         std::string text;
         const auto got = run_at(test, point, target, text);
         if (!got) continue;  // no such knob here, or one column

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "schedule/rules/tiling.h"
 #include "support/error.h"
@@ -38,12 +39,19 @@ class TileEmitter {
         first_block_(first_block),
         vectors_(vectors),
         lanes_(lanes),
+        valid_lanes_(lanes),
         stored_lanes_(is_last && tiling.stored_lanes != 0 ? tiling.stored_lanes : lanes),
         first_row_(first_row),
         run_(run),
         prefetch_(prefetch),
         parts_(update.same_node(tiling.split.update) ? tiling.width / tiling.split.lanes : 1),
         acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
+    // A vector of as many lanes as the machine computes at once, of which some do not run, instead of several.
+    if (lanes == tiling.partial_lanes && !tiling.dot && tiling.target->has("avx512f")) {
+      lanes_ = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)));
+      stored_lanes_ = lanes;
+      acc_ = make_buffer("acc", acc_->dtype, {vectors, run.rows, lanes_}, MemoryScope::kRegister);
+    }
     const bool whole_vector = lanes == tiling.width;
     intrinsic_ = !whole_vector ? nullptr
                  : tiling.dot  ? tiling.dot
@@ -219,9 +227,15 @@ class TileEmitter {
         return fma(substitute(value->operands[0], values), substitute(value->operands[1], values), sum);
       };
       if (t_.dot) return store(acc_, index, add_product(add_product(old, map, 0), map, 1));
-      if (product)
-        return store(acc_, index, fma(substitute(value->operands[0], map), substitute(value->operands[1], map), old));
-      return store(acc_, index, combine(t_.kernel.combiner, old, substitute(value, map)));
+      // Only reading depends on the lane: a sum that some lanes do not take part in needs another register.
+      const auto factor = [&](const Expr& e) {
+        const Expr own = substitute(e, map);
+        if (valid_lanes_ == lanes_ || !uses_var(e, t_.vector.var)) return own;
+        return select(index[2] < Expr(valid_lanes_), own, const_float(own->dtype, 0));
+      };
+      if (product) return store(acc_, index, fma(factor(value->operands[0]), factor(value->operands[1]), old));
+      const Stmt body = store(acc_, index, combine(t_.kernel.combiner, old, substitute(value, map)));
+      return valid_lanes_ < lanes_ ? if_then(index[2] < Expr(valid_lanes_), body) : body;
     });
     return product && intrinsic_ && match_intrinsic(*intrinsic_, body).empty() ? tensorized(intrinsic_, body) : body;
   }
@@ -259,6 +273,7 @@ class TileEmitter {
   const Expr& update_;
   Expr first_block_;
   int64_t vectors_, lanes_;
+  int64_t valid_lanes_;   // that operands have
   int64_t stored_lanes_;  // of the last vector
   Expr first_row_;
   const RowRun& run_;
