@@ -1,0 +1,60 @@
+// A chain of kernels that hand rows to one another (row_chain.h), and what is asked of it in more than one place.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "program/program.h"
+#include "schedule/masked_columns.h"
+#include "schedule/schedule.h"
+
+namespace tessera {
+
+// The program of the first rule that takes the kernel; empty when none does.
+using AskRules = std::function<std::optional<ScheduledKernel>(const TensorProgram& kernel)>;
+
+constexpr size_t kNoAxis = SIZE_MAX;
+
+// An axis of rows: its number among the output axes of each of the chain's kernels, and its extent. Kernels that do not
+// have the last axis (kNoAxis) are shared by its blocks.
+struct RowAxis {
+  std::vector<size_t> axis;  // by member
+  int64_t extent = 1;
+};
+
+struct Member {
+  size_t call = 0;  // that wrote what it writes
+  const TensorProgram* definition = nullptr;
+  std::vector<BufferId> args;  // the last one is what it writes
+};
+
+struct Chain {
+  std::vector<Member> members;  // in the order of their calls; the last one's output leaves the chain
+  std::set<BufferId> inner;     // what the others write
+  std::vector<RowAxis> rows;    // outermost first, in the order of the inner results' axes; blocks are of the last
+  int64_t block = 1;            // rows
+  int64_t pieces = 1;           // of the last axis' blocks, each with the shared kernels before it
+  std::vector<size_t> calls;    // of all kernels; some are no members because others do their work
+  std::optional<MaskedColumns> masked;
+};
+
+int64_t elements_of(const Buffer& buffer);
+int64_t bytes_of(const Buffer& buffer);
+
+// Of which output axis of `kernel` every load of `param` takes its index along `dim`; kNoAxis when there is none.
+size_t read_along(const TensorProgram& kernel, const Buffer* param, size_t dim);
+// Whether a load of `param` has an index that `axis` of the output takes part in.
+bool depends_on(const TensorProgram& kernel, const Buffer* param, size_t axis);
+// Whether the kernel reads `param` at the index of its own output and nowhere else.
+bool reads_in_place(const TensorProgram& kernel, const Buffer* param, size_t rank);
+
+// The number of the member that writes the buffer; the number of members when none does.
+size_t writer_in(const Chain& chain, BufferId buffer);
+// Whether some members lack the last axis of rows.
+bool has_shared(const Chain& chain);
+// Whether some member sums products of several operands.
+bool has_products(const Chain& chain);
+
+}  // namespace tessera

@@ -1,0 +1,334 @@
+#include "schedule/chain_kernel.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "arith/simplify.h"
+#include "schedule/join_sweeps.h"
+#include "schedule/rules/loop_builder.h"
+#include "schedule/symbolic_kernel.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostParts = 8;  // of rows that see different numbers of columns: each has code of its own
+constexpr int64_t kColumnStep = 64;
+
+// The program of one block: `count` rows of the last row axis from `base` on (null: all), at `outer` along the
+// others.
+struct Block {
+  std::vector<Var> bases;  // by row axis
+  int64_t count = 1;
+  int64_t lo = 0, hi = 0;  // of the last base
+  int64_t columns = 0;     // computed of Chain::masked
+};
+
+struct Place {
+  BufferPtr buffer;
+  Expr begin;  // what indices are counted from; null: 0
+};
+
+// Columns that rows [first, end) see, in steps.
+int64_t columns_of(const Chain& chain, int64_t first, int64_t end) {
+  if (!chain.masked) return 0;
+  const auto& used = chain.masked->used;
+  const int64_t most = *std::max_element(used.begin() + first, used.begin() + end);
+  return std::min(chain.masked->extent, (most + kColumnStep - 1) / kColumnStep * kColumnStep);
+}
+
+// Blocks from `first` on, up to the next section's; all see the same columns.
+struct Section {
+  int64_t first = 0;
+  Block block;
+};
+
+std::vector<Section> sections_of(const Chain& chain, const std::vector<Var>& bases) {
+  const int64_t extent = chain.rows.back().extent;
+  const int64_t whole = extent / chain.block, rest = extent % chain.block;
+  const int64_t parts = chain.masked ? std::min(whole, kMostParts) : std::min<int64_t>(whole, 1);
+  std::vector<Section> sections;
+  for (int64_t p = 0; p < parts; ++p) {
+    const int64_t first = whole * p / parts, end = whole * (p + 1) / parts;
+    const int64_t columns = columns_of(chain, first * chain.block, end * chain.block);
+    if (!sections.empty() && sections.back().block.columns == columns) {
+      sections.back().block.hi = (end - 1) * chain.block;
+      continue;
+    }
+    sections.push_back({first, {bases, chain.block, first * chain.block, (end - 1) * chain.block, columns}});
+  }
+  if (rest > 0)
+    sections.push_back({whole, {bases, rest, extent - rest, extent - rest, columns_of(chain, extent - rest, extent)}});
+  return sections;
+}
+
+class ChainEmitter {
+ public:
+  ChainEmitter(const Program& program, const Chain& chain, const Target& target, const AskRules& ask)
+      : program_(program), chain_(chain), target_(target), ask_(ask) {}
+
+  std::optional<Kernel> make(const std::vector<BufferId>& outside) const {
+    Kernel kernel;
+    const size_t last_call = chain_.members.back().call;
+    const Kernel& last = program_.kernels[static_cast<size_t>(program_.calls[last_call].kernel)];
+    kernel.program.name = last.program.name + "_rows";
+    kernel.rule = "row_chain";
+    kernel.loc = last.loc;
+    kernel.flops = kernel.bytes = 0;
+    for (const size_t call : chain_.calls) {
+      const Kernel& part = program_.kernels[static_cast<size_t>(program_.calls[call].kernel)];
+      kernel.flops += std::max<int64_t>(part.flops, 0);
+    }
+    std::map<BufferId, Place> places;
+    for (const BufferId b : outside) {
+      const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(b)];
+      const TensorType stored{buffer.type.dtype, physical_shape(buffer.type.shape, buffer.type.layout), {}};
+      places[b].buffer = make_buffer(buffer.name, stored.dtype, {Expr(stored.num_elements())});
+      kernel.program.params.push_back(places[b].buffer);
+      kernel.bytes += bytes_of(*places[b].buffer);
+    }
+
+    // A block's results lie one behind the other from its first row on; one that is read for the last time where it is
+    // replaced element by element gives its place away.
+    std::vector<Var> bases;
+    for (size_t r = 0; r < chain_.rows.size(); ++r) bases.push_back(make_var(fmt::format("row{}", r)));
+    std::vector<BufferPtr> local;
+    const std::set<BufferId> in_output = results_in_output();
+    for (size_t m = 0; m + 1 < chain_.members.size(); ++m) {
+      const Member& member = chain_.members[m];
+      const Stage& output = member.definition->output();
+      const std::vector<BufferId>& args = member.args;
+      const BufferId result = args.back();
+      if (in_output.contains(result)) {
+        places[result] = places.at(program_.calls[last_call].args.back());
+        continue;
+      }
+      Expr begin = 0;
+      int64_t stride = 1;
+      int64_t block_elements = 1;
+      for (size_t axis = output.out->shape.size(); axis-- > 0;) {
+        const int64_t extent = *as_int(output.out->shape[axis]);
+        int64_t covered = extent;
+        for (size_t r = 0; r < chain_.rows.size(); ++r) {
+          if (chain_.rows[r].axis[m] != axis) continue;
+          begin = begin + bases[r] * Expr(stride);
+          covered = r + 1 == chain_.rows.size() ? chain_.block : 1;
+        }
+        stride *= extent;
+        block_elements *= covered;
+      }
+      Place place{nullptr, begin};
+      if (const auto over = replaced_by(m)) place.buffer = places.at(*over).buffer;
+      if (!place.buffer) {
+        place.buffer =
+            make_buffer(fmt::format("part{}", m), output.out->dtype, {Expr(block_elements)}, MemoryScope::kLocal);
+        local.push_back(place.buffer);
+      }
+      places[result] = std::move(place);
+    }
+
+    const int64_t blocks = (chain_.rows.back().extent + chain_.block - 1) / chain_.block;
+    std::vector<OutputLoop> loops;
+    for (size_t r = 0; r < chain_.rows.size(); ++r) loops.push_back({bases[r], chain_.rows[r].extent});
+    const Var number = make_var("block");
+    loops.back() = {number, blocks};
+    const std::vector<Section> sections = sections_of(chain_, bases);
+    std::vector<Stmt> bodies;
+    for (const Section& section : sections) {
+      const auto body = block_of(section.block, places, false);
+      if (!body) return std::nullopt;
+      bodies.push_back(*body);
+    }
+    const auto block_number = [&](const Expr& n, VarMap map) {
+      Stmt body;
+      for (size_t i = sections.size(); i-- > 0;) {
+        const Block& block = sections[i].block;
+        map[bases.back().get()] = block.lo == block.hi ? Expr(block.lo) : n * Expr(chain_.block);
+        const Stmt own = substitute(bodies[i], map);
+        body = body ? if_then(n < Expr(sections[i + 1].first), own, body) : own;
+      }
+      return body;
+    };
+    std::optional<Stmt> shared;
+    const int64_t piece = (blocks + chain_.pieces - 1) / chain_.pieces;  // blocks
+    if (has_shared(chain_)) {
+      shared = block_of({bases}, places, true);
+      if (!shared) return std::nullopt;
+      loops.back().extent = (blocks + piece - 1) / piece;
+    }
+    kernel.program.body = outer_nest(loops, kJoinAll, [&](const VarMap& at) {
+      const Expr n = at.at(number.get());
+      Stmt body;
+      if (shared) {
+        const Var within = make_var("block");
+        const Expr first = n * Expr(piece);
+        const Expr count = blocks % piece == 0 ? Expr(piece) : min(Expr(piece), Expr(blocks) - first);
+        body = seq(
+            {substitute(*shared, at), for_loop(within, 0, count, ForKind::kSerial, block_number(first + within, at))});
+      } else {
+        body = block_number(n, at);
+      }
+      for (const BufferPtr& buffer : local) body = alloc(buffer, std::move(body));
+      return body;
+    });
+    return kernel;
+  }
+
+ private:
+  // The inner result that is read for the last time where member `m` replaces it element by element.
+  std::optional<BufferId> replaced_by(size_t m) const {
+    const Member& member = chain_.members[m];
+    const Buffer& out = *member.definition->output().out;
+    const std::vector<BufferId>& args = member.args;
+    for (size_t p = 0; p + 1 < args.size(); ++p) {
+      // Members say who reads: folding has moved reads from call to call.
+      const auto reads = [&](const Member& later) {
+        return std::find(later.args.begin(), later.args.end(), args[p]) != later.args.end();
+      };
+      const auto behind = chain_.members.begin() + static_cast<std::ptrdiff_t>(m) + 1;
+      if (!chain_.inner.contains(args[p]) || std::any_of(behind, chain_.members.end(), reads)) continue;
+      const Buffer& param = *member.definition->params[p].buffer;
+      if (param.dtype == out.dtype && reads_in_place(*member.definition, &param, out.shape.size()) &&
+          elements_of(param) == elements_of(out))
+        return args[p];
+    }
+    return std::nullopt;
+  }
+
+  // The shared kernels alone, or the others.
+  std::optional<Stmt> block_of(const Block& block, const std::map<BufferId, Place>& places, bool of_shared) const {
+    std::vector<Stmt> parts;
+    std::optional<size_t> before;  // the kernel of the last part
+    for (size_t m = 0; m < chain_.members.size(); ++m) {
+      if ((chain_.rows.back().axis[m] == kNoAxis) != of_shared) continue;
+      const Member& member = chain_.members[m];
+      TensorProgram window = *member.definition;
+      Bounds bounds;
+      for (size_t r = 0; r < chain_.rows.size(); ++r) {
+        const bool last = r + 1 == chain_.rows.size();
+        if (last && of_shared) break;
+        const Window w{chain_.rows[r].axis[m], block.bases[r], last ? block.count : 1, last ? block.lo : 0,
+                       last ? block.hi : chain_.rows[r].extent - 1};
+        window.windows.push_back(w);
+        bounds.set(w.base, w.lo, w.hi);
+      }
+      const Var first_column = make_var("column");
+      if (chain_.masked && !of_shared) {
+        bounds.set(first_column, 0, 0);
+        if (const auto axis = chain_.masked->output_axis[m])
+          window.windows.push_back({*axis, first_column, block.columns, 0, 0});
+        if (const auto axis = chain_.masked->reduced_axis[m])
+          for (Stage& stage : window.stages)
+            if (stage.body.is_reduction()) stage.body.reduce_axes[*axis].extent = block.columns;
+      }
+      auto scheduled = ask_(window);
+      if (!scheduled || !scheduled->packed.empty()) return std::nullopt;
+      std::unordered_map<const Buffer*, const Place*> moved;
+      const std::vector<BufferId>& args = member.args;
+      for (size_t p = 0; p < args.size(); ++p) {
+        if (scheduled->program.params[p]->shape.size() != 1) return std::nullopt;
+        moved[scheduled->program.params[p].get()] = &places.at(args[p]);
+      }
+      bool fits = true;
+      const auto at = [&](const Place& place, const Expr& index) {
+        if (!place.begin) return index;
+        const Expr local = simplify(index - place.begin, bounds);
+        for (const Var& base : block.bases) fits &= !uses_var(local, base);
+        return local;
+      };
+      Stmt part = transform(
+          substitute(without_threads(scheduled->program.body), {{first_column.get(), Expr(0)}}),
+          [&](const Expr& node) -> Expr {
+            if (node->kind != ExprKind::kLoad) return {};
+            const auto it = moved.find(node->buffer.get());
+            return it == moved.end() ? Expr() : load(it->second->buffer, {at(*it->second, node->operands[0])});
+          },
+          [&](const Stmt& node) -> Stmt {
+            if (node->kind != StmtKind::kStore) return {};
+            const auto it = moved.find(node->buffer.get());
+            if (it == moved.end()) return {};
+            return store(it->second->buffer, {at(*it->second, node->indices[0])}, node->value);
+          });
+      if (!fits) return std::nullopt;
+      // A reduction of what the kernel before has just stored, and what would leave the nearest cache in between.
+      const std::optional<size_t> last = std::exchange(before, m);
+      if (last && is_far(*last)) {
+        const BufferId stored = chain_.members[*last].args.back();
+        if (std::find(args.begin(), args.end(), stored) != args.end())
+          if (const Stmt joined = join_sweeps(parts.back(), part, places.at(stored).buffer.get())) {
+            parts.back() = joined;
+            continue;
+          }
+      }
+      parts.push_back(std::move(part));
+    }
+    return seq(std::move(parts));
+  }
+
+  // Whether a block of the member's results is larger than the first level of cache.
+  bool is_far(size_t m) const {
+    int64_t rows = 1;
+    for (const RowAxis& row : chain_.rows) rows *= row.extent;
+    return bytes_of(*chain_.members[m].definition->output().out) / rows * chain_.block > target_.l1_bytes;
+  }
+
+  // Inner results that are larger than the first level of cache and that the output replaces element by element,
+  // perhaps by way of another one: they lie where the output will.
+  std::set<BufferId> results_in_output() const {
+    std::set<BufferId> results;
+    const ProgramBuffer& output =
+        program_.buffers[static_cast<size_t>(program_.calls[chain_.members.back().call].args.back())];
+    if (chain_.masked || !output.type.layout.row_major()) return results;
+    for (size_t m = chain_.members.size() - 1;;) {
+      const auto result = replaced_by(m);
+      if (!result) return results;
+      m = writer_in(chain_, *result);
+      if (!is_far(m)) return results;
+      results.insert(*result);
+    }
+  }
+
+  const Program& program_;
+  const Chain& chain_;
+  const Target& target_;
+  const AskRules& ask_;
+};
+
+}  // namespace
+
+void find_masked(const Program& program, Chain& chain) {
+  std::vector<ColumnKernel> kernels;
+  for (size_t m = 0; m < chain.members.size(); ++m) {
+    const Member& member = chain.members[m];
+    ColumnKernel& kernel = kernels.emplace_back();
+    kernel.definition = member.definition;
+    kernel.row_axis = chain.rows.back().axis[m];
+    for (size_t p = 0; p < member.definition->params.size(); ++p) {
+      const BufferId arg = member.args[p];
+      const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(arg)];
+      int writer = -1;
+      if (chain.inner.contains(arg)) writer = static_cast<int>(writer_in(chain, arg));
+      kernel.writers.push_back(writer);
+      const bool is_plain = buffer.kind == BufferKind::kWeight && buffer.alias_of < 0 && buffer.data &&
+                            buffer.data->has_data() && buffer.type.layout.row_major();
+      kernel.values.push_back(is_plain ? buffer.data.get() : nullptr);
+    }
+  }
+  chain.masked = find_masked_columns(kernels);
+  if (!chain.masked) return;
+  const auto sections = sections_of(chain, {});
+  if (std::all_of(sections.begin(), sections.end(),
+                  [&](const Section& section) { return section.block.columns == chain.masked->extent; }))
+    chain.masked.reset();
+}
+
+std::optional<Kernel> make_chain_kernel(const Program& program, const Chain& chain,
+                                        const std::vector<BufferId>& outside, const Target& target,
+                                        const AskRules& ask) {
+  return ChainEmitter(program, chain, target, ask).make(outside);
+}
+
+}  // namespace tessera
