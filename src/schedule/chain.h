@@ -30,6 +30,14 @@ struct Member {
   std::vector<BufferId> args;  // the last one is what it writes
 };
 
+// An attention's columns of scores, of which there are blocks (column_blocks.h).
+struct ColumnBlocks {
+  int64_t extent = 0;                            // columns
+  int64_t size = 1;                              // of a block
+  size_t maximum = 0, exponential = 0, sum = 0;  // members; the product with values is the last one
+  std::vector<size_t> axis;                      // by member: the columns' number among its output axes, or kNoAxis
+};
+
 struct Chain {
   std::vector<Member> members;  // in the order of their calls; the last one's output leaves the chain
   std::set<BufferId> inner;     // what the others write
@@ -38,6 +46,8 @@ struct Chain {
   int64_t pieces = 1;           // of the last axis' blocks, each with the shared kernels before it
   std::vector<size_t> calls;    // of all kernels; some are no members because others do their work
   std::optional<MaskedColumns> masked;
+  bool may_be_long = false;  // rows need not fit a cache, because their columns are to have blocks
+  std::optional<ColumnBlocks> columns;
 };
 
 int64_t elements_of(const Buffer& buffer);

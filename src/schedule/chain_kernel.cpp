@@ -2,35 +2,20 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "arith/simplify.h"
+#include "schedule/chain_block.h"
+#include "schedule/column_blocks.h"
 #include "schedule/join_sweeps.h"
 #include "schedule/rules/loop_builder.h"
-#include "schedule/symbolic_kernel.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMostParts = 8;  // of rows that see different numbers of columns: each has code of its own
 constexpr int64_t kColumnStep = 64;
-
-// The program of one block: `count` rows of the last row axis from `base` on (null: all), at `outer` along the
-// others.
-struct Block {
-  std::vector<Var> bases;  // by row axis
-  int64_t count = 1;
-  int64_t lo = 0, hi = 0;  // of the last base
-  int64_t columns = 0;     // computed of Chain::masked
-};
-
-struct Place {
-  BufferPtr buffer;
-  Expr begin;  // what indices are counted from; null: 0
-};
 
 // Columns that rows [first, end) see, in steps.
 int64_t columns_of(const Chain& chain, int64_t first, int64_t end) {
@@ -49,7 +34,8 @@ struct Section {
 std::vector<Section> sections_of(const Chain& chain, const std::vector<Var>& bases) {
   const int64_t extent = chain.rows.back().extent;
   const int64_t whole = extent / chain.block, rest = extent % chain.block;
-  const int64_t parts = chain.masked ? std::min(whole, kMostParts) : std::min<int64_t>(whole, 1);
+  const bool differ = chain.masked && !chain.columns;
+  const int64_t parts = differ ? std::min(whole, kMostParts) : std::min<int64_t>(whole, 1);
   std::vector<Section> sections;
   for (int64_t p = 0; p < parts; ++p) {
     const int64_t first = whole * p / parts, end = whole * (p + 1) / parts;
@@ -91,11 +77,61 @@ class ChainEmitter {
       kernel.bytes += bytes_of(*places[b].buffer);
     }
 
-    // A block's results lie one behind the other from its first row on; one that is read for the last time where it is
-    // replaced element by element gives its place away.
     std::vector<Var> bases;
     for (size_t r = 0; r < chain_.rows.size(); ++r) bases.push_back(make_var(fmt::format("row{}", r)));
-    std::vector<BufferPtr> local;
+    const std::vector<Section> sections = sections_of(chain_, bases);
+    const auto code = chain_.columns ? blocks_of_columns(sections, places) : whole_rows(sections, places);
+    if (!code) return std::nullopt;
+
+    const int64_t blocks = (chain_.rows.back().extent + chain_.block - 1) / chain_.block;
+    std::vector<OutputLoop> loops;
+    for (size_t r = 0; r < chain_.rows.size(); ++r) loops.push_back({bases[r], chain_.rows[r].extent});
+    const Var number = make_var("block");
+    loops.back() = {number, blocks};
+    const auto block_number = [&](const Expr& n, VarMap map) {
+      Stmt body;
+      for (size_t i = sections.size(); i-- > 0;) {
+        const Block& block = sections[i].block;
+        map[bases.back().get()] = block.lo == block.hi ? Expr(block.lo) : n * Expr(chain_.block);
+        const Stmt own = substitute(code->blocks[i], map);
+        body = body ? if_then(n < Expr(sections[i + 1].first), own, body) : own;
+      }
+      return body;
+    };
+    const int64_t piece = (blocks + chain_.pieces - 1) / chain_.pieces;  // blocks
+    if (code->shared) loops.back().extent = (blocks + piece - 1) / piece;
+    kernel.program.body = outer_nest(loops, kJoinAll, [&](const VarMap& at) {
+      const Expr n = at.at(number.get());
+      Stmt body;
+      if (code->shared) {
+        const Var within = make_var("block");
+        const Expr first = n * Expr(piece);
+        const Expr count = blocks % piece == 0 ? Expr(piece) : min(Expr(piece), Expr(blocks) - first);
+        body = seq({substitute(*code->shared, at),
+                    for_loop(within, 0, count, ForKind::kSerial, block_number(first + within, at))});
+      } else {
+        body = block_number(n, at);
+      }
+      for (const BufferPtr& buffer : code->local) body = alloc(buffer, std::move(body));
+      return body;
+    });
+    return kernel;
+  }
+
+ private:
+  std::optional<ChainCode> blocks_of_columns(const std::vector<Section>& sections,
+                                             const std::map<BufferId, Place>& outside) const {
+    std::vector<Block> blocks;
+    for (const Section& section : sections) blocks.push_back(section.block);
+    return emit_column_blocks(chain_, blocks, outside, target_, ask_);
+  }
+
+  std::optional<ChainCode> whole_rows(const std::vector<Section>& sections, std::map<BufferId, Place> places) const {
+    // A block's results lie one behind the other from its first row on; one that is read for the last time where it is
+    // replaced element by element gives its place away.
+    const std::vector<Var>& bases = sections[0].block.bases;
+    const size_t last_call = chain_.members.back().call;
+    ChainCode code;
     const std::set<BufferId> in_output = results_in_output();
     for (size_t m = 0; m + 1 < chain_.members.size(); ++m) {
       const Member& member = chain_.members[m];
@@ -120,64 +156,27 @@ class ChainEmitter {
         stride *= extent;
         block_elements *= covered;
       }
-      Place place{nullptr, begin};
+      Place place{nullptr, begin, {}};
       if (const auto over = replaced_by(m)) place.buffer = places.at(*over).buffer;
       if (!place.buffer) {
         place.buffer =
             make_buffer(fmt::format("part{}", m), output.out->dtype, {Expr(block_elements)}, MemoryScope::kLocal);
-        local.push_back(place.buffer);
+        code.local.push_back(place.buffer);
       }
       places[result] = std::move(place);
     }
-
-    const int64_t blocks = (chain_.rows.back().extent + chain_.block - 1) / chain_.block;
-    std::vector<OutputLoop> loops;
-    for (size_t r = 0; r < chain_.rows.size(); ++r) loops.push_back({bases[r], chain_.rows[r].extent});
-    const Var number = make_var("block");
-    loops.back() = {number, blocks};
-    const std::vector<Section> sections = sections_of(chain_, bases);
-    std::vector<Stmt> bodies;
     for (const Section& section : sections) {
       const auto body = block_of(section.block, places, false);
       if (!body) return std::nullopt;
-      bodies.push_back(*body);
+      code.blocks.push_back(*body);
     }
-    const auto block_number = [&](const Expr& n, VarMap map) {
-      Stmt body;
-      for (size_t i = sections.size(); i-- > 0;) {
-        const Block& block = sections[i].block;
-        map[bases.back().get()] = block.lo == block.hi ? Expr(block.lo) : n * Expr(chain_.block);
-        const Stmt own = substitute(bodies[i], map);
-        body = body ? if_then(n < Expr(sections[i + 1].first), own, body) : own;
-      }
-      return body;
-    };
-    std::optional<Stmt> shared;
-    const int64_t piece = (blocks + chain_.pieces - 1) / chain_.pieces;  // blocks
     if (has_shared(chain_)) {
-      shared = block_of({bases}, places, true);
-      if (!shared) return std::nullopt;
-      loops.back().extent = (blocks + piece - 1) / piece;
+      code.shared = block_of({bases}, places, true);
+      if (!code.shared) return std::nullopt;
     }
-    kernel.program.body = outer_nest(loops, kJoinAll, [&](const VarMap& at) {
-      const Expr n = at.at(number.get());
-      Stmt body;
-      if (shared) {
-        const Var within = make_var("block");
-        const Expr first = n * Expr(piece);
-        const Expr count = blocks % piece == 0 ? Expr(piece) : min(Expr(piece), Expr(blocks) - first);
-        body = seq(
-            {substitute(*shared, at), for_loop(within, 0, count, ForKind::kSerial, block_number(first + within, at))});
-      } else {
-        body = block_number(n, at);
-      }
-      for (const BufferPtr& buffer : local) body = alloc(buffer, std::move(body));
-      return body;
-    });
-    return kernel;
+    return code;
   }
 
- private:
   // The inner result that is read for the last time where member `m` replaces it element by element.
   std::optional<BufferId> replaced_by(size_t m) const {
     const Member& member = chain_.members[m];
@@ -205,54 +204,24 @@ class ChainEmitter {
     for (size_t m = 0; m < chain_.members.size(); ++m) {
       if ((chain_.rows.back().axis[m] == kNoAxis) != of_shared) continue;
       const Member& member = chain_.members[m];
+      const std::vector<BufferId>& args = member.args;
       TensorProgram window = *member.definition;
-      Bounds bounds;
-      for (size_t r = 0; r < chain_.rows.size(); ++r) {
-        const bool last = r + 1 == chain_.rows.size();
-        if (last && of_shared) break;
-        const Window w{chain_.rows[r].axis[m], block.bases[r], last ? block.count : 1, last ? block.lo : 0,
-                       last ? block.hi : chain_.rows[r].extent - 1};
-        window.windows.push_back(w);
-        bounds.set(w.base, w.lo, w.hi);
-      }
+      std::vector<size_t> axes;
+      for (const RowAxis& row : chain_.rows) axes.push_back(row.axis[m]);
+      cut_rows(window, chain_, block, axes);
       const Var first_column = make_var("column");
       if (chain_.masked && !of_shared) {
-        bounds.set(first_column, 0, 0);
         if (const auto axis = chain_.masked->output_axis[m])
           window.windows.push_back({*axis, first_column, block.columns, 0, 0});
         if (const auto axis = chain_.masked->reduced_axis[m])
           for (Stage& stage : window.stages)
             if (stage.body.is_reduction()) stage.body.reduce_axes[*axis].extent = block.columns;
       }
-      auto scheduled = ask_(window);
-      if (!scheduled || !scheduled->packed.empty()) return std::nullopt;
-      std::unordered_map<const Buffer*, const Place*> moved;
-      const std::vector<BufferId>& args = member.args;
-      for (size_t p = 0; p < args.size(); ++p) {
-        if (scheduled->program.params[p]->shape.size() != 1) return std::nullopt;
-        moved[scheduled->program.params[p].get()] = &places.at(args[p]);
-      }
-      bool fits = true;
-      const auto at = [&](const Place& place, const Expr& index) {
-        if (!place.begin) return index;
-        const Expr local = simplify(index - place.begin, bounds);
-        for (const Var& base : block.bases) fits &= !uses_var(local, base);
-        return local;
-      };
-      Stmt part = transform(
-          substitute(without_threads(scheduled->program.body), {{first_column.get(), Expr(0)}}),
-          [&](const Expr& node) -> Expr {
-            if (node->kind != ExprKind::kLoad) return {};
-            const auto it = moved.find(node->buffer.get());
-            return it == moved.end() ? Expr() : load(it->second->buffer, {at(*it->second, node->operands[0])});
-          },
-          [&](const Stmt& node) -> Stmt {
-            if (node->kind != StmtKind::kStore) return {};
-            const auto it = moved.find(node->buffer.get());
-            if (it == moved.end()) return {};
-            return store(it->second->buffer, {at(*it->second, node->indices[0])}, node->value);
-          });
-      if (!fits) return std::nullopt;
+      std::vector<Place> own;
+      for (const BufferId arg : args) own.push_back(places.at(arg));
+      const auto placed = place_kernel(window, own, block, ask_);
+      if (!placed) return std::nullopt;
+      const Stmt part = substitute(*placed, {{first_column.get(), Expr(0)}});
       // A reduction of what the kernel before has just stored, and what would leave the nearest cache in between.
       const std::optional<size_t> last = std::exchange(before, m);
       if (last && is_far(*last)) {
@@ -263,7 +232,7 @@ class ChainEmitter {
             continue;
           }
       }
-      parts.push_back(std::move(part));
+      parts.push_back(part);
     }
     return seq(std::move(parts));
   }
@@ -318,7 +287,8 @@ void find_masked(const Program& program, Chain& chain) {
     }
   }
   chain.masked = find_masked_columns(kernels);
-  if (!chain.masked) return;
+  if (chain.masked && chain.columns && chain.masked->extent != chain.columns->extent) chain.masked.reset();
+  if (!chain.masked || chain.columns) return;
   const auto sections = sections_of(chain, {});
   if (std::all_of(sections.begin(), sections.end(),
                   [&](const Section& section) { return section.block.columns == chain.masked->extent; }))

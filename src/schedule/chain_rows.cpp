@@ -155,13 +155,13 @@ bool find_rows(Chain& chain, const Target& target) {
   for (const RowAxis& last : partial) {
     Chain cut = chain;
     cut.rows.push_back(last);
-    if (keep_leading(cut) == cut.rows.size() && choose_pieces(cut, target)) {
+    if (keep_leading(cut) == cut.rows.size() && (chain.may_be_long || choose_pieces(cut, target))) {
       chain = std::move(cut);
       return true;
     }
   }
   chain.rows.resize(keep_leading(chain));
-  return !chain.rows.empty() && choose_block(chain, target);
+  return !chain.rows.empty() && (chain.may_be_long || choose_block(chain, target));
 }
 
 }  // namespace tessera

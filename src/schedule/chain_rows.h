@@ -6,7 +6,8 @@
 
 namespace tessera {
 
-// Sets `rows`, `block` and `pieces`. False when there are no rows, or what a block needs does not fit.
+// Sets `rows`, `block` and `pieces`; of a chain that `may_be_long` the rows alone. False when there are no rows, or
+// what a block needs does not fit.
 bool find_rows(Chain& chain, const Target& target);
 
 }  // namespace tessera

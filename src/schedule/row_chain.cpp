@@ -11,6 +11,7 @@
 #include "program/memory_plan.h"
 #include "schedule/chain_kernel.h"
 #include "schedule/chain_rows.h"
+#include "schedule/column_blocks.h"
 #include "schedule/fold_copies.h"
 #include "schedule/symbolic_kernel.h"
 
@@ -35,7 +36,7 @@ class ChainMaker {
         }
     std::set<size_t> gone;
     for (Chain& chain : chains) {
-      find_masked(program_, chain);
+      if (!chain.columns) find_masked(program_, chain);
       join(chain, gone);
     }
     if (!gone.empty()) remove_calls(gone);
@@ -81,9 +82,37 @@ class ChainMaker {
     return 0;
   }
 
-  // The largest chain that ends with this call.
+  // The chain that ends with this call: one with blocks of columns if there is one, else the largest.
   std::optional<Chain> chain_before(size_t last) {
+    if (may_end_attention(last)) {
+      auto chain = chain_before(last, true);
+      if (chain && find_column_blocks(*chain)) {
+        find_masked(program_, *chain);
+        if (choose_column_blocks(*chain, target_) &&
+            make_chain_kernel(program_, *chain, outside_of(*chain), target_, ask_))
+          return chain;
+      }
+    }
+    return chain_before(last, false);
+  }
+
+  // Whether the call sums what other kernels made, or is the copy of something.
+  bool may_end_attention(size_t call) const {
+    const TensorProgram& kernel = definition_of(call);
+    const Stage* reduction = kernel.reduction();
+    if (!reduction) return kernel.params.size() == 1;
+    return reduction->body.combiner == Combiner::kSum &&
+           std::none_of(kernel.params.begin(), kernel.params.end(), [&](const TensorParam& param) {
+             bool read = false;
+             walk(reduction->body.value,
+                  [&](const Expr& node) { read |= node->kind == ExprKind::kLoad && node->buffer == param.buffer; });
+             return read && param.is_constant;
+           });
+  }
+
+  std::optional<Chain> chain_before(size_t last, bool may_be_long) {
     Chain chain;
+    chain.may_be_long = may_be_long;
     chain.members = {{last, &definition_of(last), program_.calls[last].args}};
     for (bool grown = true; grown && chain.members.size() < kMostMembers;) {
       grown = false;
@@ -223,12 +252,17 @@ class ChainMaker {
     return text;
   }
 
-  void join(const Chain& chain, std::set<size_t>& gone) {
+  static std::vector<BufferId> outside_of(const Chain& chain) {
     std::vector<BufferId> outside;
     for (const Member& member : chain.members)
       for (const BufferId arg : member.args)
         if (!chain.inner.contains(arg) && std::find(outside.begin(), outside.end(), arg) == outside.end())
           outside.push_back(arg);
+    return outside;
+  }
+
+  void join(const Chain& chain, std::set<size_t>& gone) {
+    const std::vector<BufferId> outside = outside_of(chain);
     const size_t last = chain.members.back().call;
     const auto [it, is_new] = made_.emplace(signature_of(chain), -1);
     if (is_new) {

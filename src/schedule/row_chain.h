@@ -4,7 +4,8 @@
 // matrix product before and behind it. Each of them reads of what the others wrote only the rows that it is at. So
 // instead of one kernel after the other over all rows, all of them run over a few rows, and what lies between them
 // stays in the cache: it needs no place in the arena, and the n x n scores of attention are never in memory as a whole
-// (the idea of FlashAttention, Dao et al. 2022, section 3.1, with whole rows instead of an online softmax).
+// (the idea of FlashAttention, Dao et al. 2022, section 3.1). Rows of scores are whole where they are short; long ones
+// are gone through block of columns by block of columns, with an online softmax (schedule/column_blocks.h).
 //
 // Rows are the axes along which every kernel of the chain reads the others' results at its own index; they must be the
 // leading axes of those results. What a block of rows computes is asked of the schedule rules, as a window of each

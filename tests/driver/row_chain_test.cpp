@@ -117,6 +117,11 @@ std::vector<Case> cases() {
   attention(2, 65, 129, 8, 8, {2, 1, 1, 129}, true);
   attention(4, 1, 77, 16, 16, {}, false);
   attention(1, 600, 1000, 16, 16, {600, 1000}, true);
+  // Blocks of columns, with and without a rest, of rows and of columns.
+  attention(2, 50, 1100, 16, 24, {}, false);
+  attention(1, 1, 2048, 8, 8, {}, false);
+  attention(1, 130, 1030, 9, 17, {130, 1030}, false);
+  attention(1, 200, 1025, 8, 12, {2, 1, 1, 1025}, true);
   return list;
 }
 

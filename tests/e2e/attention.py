@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attention as networks have it (one projection for queries, keys and values) at sizes whose rows are cut into blocks,
-or not: beside numpy in f64, on every target that this machine runs. Its scores are never in memory as a whole, and the
-innermost loops of its products use no stack.
+or not, and whose columns are: beside numpy in f64, on every target that this machine runs. Its scores are never in
+memory as a whole, and the innermost loops of its products use no stack.
 
     .venv/bin/python tests/e2e/attention.py build/bin/tessera [--random N]
 """
@@ -19,11 +19,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 # batch, places, heads, elements of a head, mask
 CASES = [(1, 1, 2, 16, None), (1, 49, 3, 32, "bias"), (2, 300, 2, 24, "padding"), (1, 333, 5, 33, "causal"),
-         (1, 1500, 2, 64, None), (1, 1024, 1, 40, "causal"), (1, 700, 3, 20, "padding")]
+         (1, 1500, 2, 64, None), (1, 1024, 1, 40, "causal"), (1, 700, 3, 20, "padding"), (1, 1100, 2, 16, "holes"),
+         (1, 2048, 1, 8, "causal"), (2, 1030, 1, 16, "padding")]
 
 
 def model_of(batch, places, heads, depth, mask, rng):
-    """The model, with the input x of batch x places x 3 widths and, for padding, the mask of batch x 1 x 1 x places."""
+    """The model, with the input x of batch x places x 3 widths and, for padding, the mask of batch x 1 x 1 x places, for
+    holes of 1 x 1 x places x places."""
     width = heads * depth
     constants = {"split": np.array([width] * 3), "apart": np.array([batch, places, heads, depth]),
                  "together": np.array([batch, places, width]), "scale": np.float32(depth ** -0.5)}
@@ -41,8 +43,9 @@ def model_of(batch, places, heads, depth, mask, rng):
         added = np.where(np.tri(places) > 0, 0, -np.inf).astype(np.float32)
     if added is not None:
         constants["mask"] = added
-    if mask == "padding":
-        inputs.append(helper.make_tensor_value_info("mask", TensorProto.FLOAT, [batch, 1, 1, places]))
+    if mask in ("padding", "holes"):
+        dims = [batch, 1, 1, places] if mask == "padding" else [1, 1, places, places]
+        inputs.append(helper.make_tensor_value_info("mask", TensorProto.FLOAT, dims))
     if mask:
         nodes.append(helper.make_node("Add", ["scaled", "mask"], ["scores"]))
     nodes.append(helper.make_node("Softmax", ["scores" if mask else "scaled"], ["weights"], axis=-1))
@@ -57,6 +60,19 @@ def model_of(batch, places, heads, depth, mask, rng):
     return model, added
 
 
+def holes(places, rng):
+    """A mask whose rows begin with places that are masked, up to whole blocks of columns and whole rows (which become
+    NaN), and which has a few NaN, +inf and lowest numbers."""
+    mask = np.where(rng.random((places, places)) < 0.5, 0, -np.inf).astype(np.float32)
+    for row in range(places):
+        mask[row, :rng.choice([0, 1, places // 3, places * 2 // 3, places - 1])] = -np.inf
+    mask[::7] = np.where(mask[::7] == 0, 0, np.finfo(np.float32).min)
+    mask[3] = -np.inf
+    mask[5] = np.finfo(np.float32).min
+    mask[8, places // 2], mask[9, places - 2], mask[10, 1] = np.nan, np.inf, np.inf
+    return mask[None, None]
+
+
 def reference(x, heads, added):
     batch, places, width = x.shape
     q, k, v = (part.reshape(batch, places, heads, -1).transpose(0, 2, 1, 3)
@@ -64,8 +80,9 @@ def reference(x, heads, added):
     scores = q @ k.transpose(0, 1, 3, 2) * np.float64(np.float32(q.shape[3] ** -0.5))
     if added is not None:
         scores = scores + added
-    weights = np.exp(scores - scores.max(axis=3, keepdims=True))
-    weights /= weights.sum(axis=3, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(axis=3, keepdims=True))
+        weights /= weights.sum(axis=3, keepdims=True)
     return (weights @ v).transpose(0, 2, 1, 3).reshape(batch, places, width // 3)
 
 
@@ -77,6 +94,8 @@ def check(tessera, folder, case, settings, rng):
     arrays = {"x": rng.standard_normal((batch, places, 3 * heads * depth)).astype(np.float32)}
     if mask == "padding":
         added = arrays["mask"] = np.where(rng.random((batch, 1, 1, places)) < 0.7, 0, -10000).astype(np.float32)
+    if mask == "holes":
+        added = arrays["mask"] = holes(places, rng)
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
     want = reference(arrays["x"], heads, added)
@@ -87,7 +106,10 @@ def check(tessera, folder, case, settings, rng):
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
             return f"{case} {flags}: {run.stderr}"
-        off = np.abs(np.load(folder / "y.npy") - want).max() / np.abs(want).max()
+        got = np.load(folder / "y.npy")
+        if not np.array_equal(np.isnan(got), np.isnan(want)):
+            return f"{case} {flags}: NaN in other places than by the definition"
+        off = np.nanmax(np.abs(got - want)) / np.nanmax(np.abs(want))
         allowed = 2e-2 if "bf16" in flags else 1e-4  # bf16 has 8 bits
         if not off <= allowed:
             return f"{case} {flags}: off by {off:.2g} of the largest element, {allowed} is allowed"
@@ -104,9 +126,12 @@ def check_code(tessera, folder, case, target, rng):
 
     problems = []
     places = case[1]
-    sizes = [int(size) for size in re.findall(r"alloc \w+: f32\[(\d+)\]", text_of("loop"))]
+    loops = text_of("loop")
+    sizes = [int(size) for size in re.findall(r"alloc \w+: f32\[(\d+)\]", loops)]
     if places > 128 and max(sizes) >= places * places:
         problems.append(f"{case} for {target}: all scores of a head are in memory")
+    if ("alloc largest" in loops) != (places >= 1024):
+        problems.append(f"{case} for {target}: rows of scores are {'whole' if places >= 1024 else 'cut'}")
     products = 0
     body, label = [], None
     for line in text_of("asm").splitlines():
@@ -134,7 +159,7 @@ def main():
     draw = random.Random(args.random)
     cases = CASES + [(draw.choice([1, 1, 2, 5]),
                       draw.choice([1, 2, 17, 49, 64, 128, 200, 513, 1200]) + draw.choice([0, 0, 1]), draw.randint(1, 6),
-                      draw.choice([1, 7, 16, 31, 64, 80]), draw.choice([None, "bias", "padding", "causal"]))
+                      draw.choice([1, 7, 16, 31, 64, 80]), draw.choice([None, "bias", "padding", "causal", "holes"]))
                      for _ in range(args.random)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
