@@ -16,7 +16,8 @@ namespace {
 
 // Measured on Zen 5: blocks of 128 to 512 columns and of 48 to 288 rows differ by 3 %. Where a mask ends rows,
 // computing the rest of a block is in vain.
-constexpr int64_t kBlockColumns = 256, kMaskedColumns = 128, kColumnStep = 16;
+constexpr int64_t kLeastColumns = 128, kMostColumns = 512, kColumnStep = 16;
+constexpr int64_t kColumnBytes = 2048;  // of the second level of cache: keys and values of 64 elements take a quarter
 constexpr int64_t kTileRows = 24, kMostRows = 192;  // register tiles have 4, 6, 8 or 12 rows
 constexpr int64_t kPieceRows = 128;                 // for which it does not count what shared kernels take
 constexpr int64_t kLongRow = 1024;  // of which blocks are faster even where all keys and values are near
@@ -691,7 +692,9 @@ bool choose_column_blocks(Chain& chain, const Target& target) {
     }
   }
   const bool is_long = columns.extent >= kLongRow || shared > target.l2_bytes / 2;
-  if (shared == 0 || !is_long || columns.extent <= kBlockColumns) return false;
+  const int64_t most_columns =
+      chain.masked ? kLeastColumns : std::clamp(target.l2_bytes / kColumnBytes, kLeastColumns, kMostColumns);
+  if (shared == 0 || !is_long || columns.extent <= most_columns) return false;
   // Threads that have no head of their own share one's rows, and each copies what the rows share.
   const int64_t extent = chain.rows.back().extent;
   int64_t outer = 1;
@@ -705,7 +708,7 @@ bool choose_column_blocks(Chain& chain, const Target& target) {
     const int64_t blocks = (all + most - 1) / most, each = (all + blocks - 1) / blocks;
     return std::min((each + step - 1) / step * step, all);
   };
-  columns.size = even(columns.extent, chain.masked ? kMaskedColumns : kBlockColumns, kColumnStep);
+  columns.size = even(columns.extent, most_columns, kColumnStep);
   const int64_t most = std::min(target.l2_bytes / 8 / dtype_bytes(DType::kF32, columns.size), extent / pieces);
   chain.block = even(extent, std::clamp(most / kTileRows * kTileRows, kTileRows, kMostRows), kTileRows);
   return true;

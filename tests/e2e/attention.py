@@ -62,7 +62,9 @@ def model_of(batch, places, heads, depth, mask, rng):
 
 def holes(places, rng):
     """A mask whose rows begin with places that are masked, up to whole blocks of columns and whole rows (which become
-    NaN), and which has a few NaN, +inf and lowest numbers."""
+    NaN), and which has a few NaN, +inf and lowest numbers; of a few places zeros."""
+    if places < 32:
+        return np.zeros((1, 1, places, places), np.float32)
     mask = np.where(rng.random((places, places)) < 0.5, 0, -np.inf).astype(np.float32)
     for row in range(places):
         mask[row, :rng.choice([0, 1, places // 3, places * 2 // 3, places - 1])] = -np.inf
