@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "schedule/chain_block.h"
-#include "schedule/column_blocks.h"
+#include "schedule/column_kernel.h"
 #include "schedule/join_sweeps.h"
 #include "schedule/rules/loop_builder.h"
 

@@ -17,12 +17,10 @@
 // zeros; rows that are masked as a whole, or have a score of +inf or NaN, become NaN as they do by the definition.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <vector>
 
 #include "schedule/chain.h"
-#include "schedule/chain_block.h"
 #include "types/target.h"
 
 namespace tessera {
@@ -34,9 +32,11 @@ bool find_column_blocks(Chain& chain);
 // Sets the sizes of blocks, and `pieces`, of a chain with columns. False when its rows are short enough to stay whole.
 bool choose_column_blocks(Chain& chain, const Target& target);
 
-// `outside` are the places of what the chain reads and writes. Empty when the rules have no programs that go together.
-std::optional<ChainCode> emit_column_blocks(const Chain& chain, const std::vector<Block>& blocks,
-                                            const std::map<BufferId, Place>& outside, const Target& target,
-                                            const AskRules& ask);
+bool is_load_of(const Expr& e, const BufferPtr& buffer);
+bool reads(const Stage& stage, const BufferPtr& buffer);
+// The parameter of member `m` that member `w` writes.
+size_t param_from(const Chain& chain, size_t m, size_t w);
+// By parameter of member `m`, the dimension that is columns. Empty when columns are used in another way.
+std::optional<std::vector<size_t>> column_dims(const Chain& chain, size_t m);
 
 }  // namespace tessera
