@@ -83,11 +83,17 @@ std::vector<std::string> nodes_of_call(const Program& program, const KernelCall&
     const bool is_viewed = result.alias_of == static_cast<BufferId>(i) && other.bytes == result.bytes;
     if (is_view_of_it || is_viewed) names.push_back(other.name);
   }
+  const std::vector<std::string> located = split_location(call.loc, trail.labels());
   for (const std::string& name : names) {
     const auto found = trail.members().find(name);
-    if (found != trail.members().end()) return found->second;
+    if (found == trail.members().end()) continue;
+    std::vector<std::string> nodes = found->second;
+    // Of kernels that are joined, the location names all.
+    if (program.kernels[static_cast<size_t>(call.kernel)].rule == "strip_chain")
+      for (const std::string& label : located) add_once(nodes, label);
+    return nodes;
   }
-  return split_location(call.loc, trail.labels());
+  return located;
 }
 
 std::vector<RuleNote> rules_of(const Program& program, const Kernel& kernel, const ExplainedOptions& options) {

@@ -6,6 +6,7 @@
 // decides how it is stored; a stage that is not the last is read only at the index of its own axes (an epilogue).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,10 @@ struct Stage {
   Body body;
 };
 
-// Only some of the output is computed: `extent` places of an axis from `base` on, which is between lo and hi.
+// Only some of the output is computed: `extent` places of an axis from `base` on, which is between lo and hi. With no
+// axis, `base` is a variable of that range which bodies use beside their axes.
 struct Window {
+  static constexpr size_t kNoAxis = SIZE_MAX;
   size_t axis = 0;  // of the output
   Var base;
   int64_t extent = 1;

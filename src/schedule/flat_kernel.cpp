@@ -114,7 +114,8 @@ std::optional<FlatKernel> make_flat_kernel(const TensorProgram& program, std::st
   for (size_t i = kernel.loops.size(); i-- > 0; stride *= physical_extents[i]) kernel.loops[i].stride = stride;
   // Of a window the loops are shorter, and begin at its base.
   std::vector<Expr> bases(kernel.loops.size(), Expr(0));
-  for (const Window& window : program.windows)
+  for (const Window& window : program.windows) {
+    kernel.bounds.set(window.base, window.lo, window.hi);
     for (size_t i = 0; i < kernel.loops.size(); ++i) {
       if (kernel.loops[i].axis != static_cast<int>(window.axis)) continue;
       if (kernel.loops[i].part != LayoutDim::Part::kWhole) {
@@ -123,8 +124,8 @@ std::optional<FlatKernel> make_flat_kernel(const TensorProgram& program, std::st
       }
       kernel.loops[i].extent = window.extent;
       bases[i] = window.base;
-      kernel.bounds.set(window.base, window.lo, window.hi);
     }
+  }
   for (const OutputLoop& loop : kernel.loops) kernel.bounds.set(loop.var, 0, loop.extent - 1);
   for (size_t axis = 0; axis < kernel.extents.size(); ++axis) {
     Expr index = 0;

@@ -13,6 +13,7 @@
 #include "schedule/chain_rows.h"
 #include "schedule/column_blocks.h"
 #include "schedule/fold_copies.h"
+#include "schedule/remove_calls.h"
 #include "schedule/symbolic_kernel.h"
 
 namespace tessera {
@@ -39,7 +40,7 @@ class ChainMaker {
       if (!chain.columns) find_masked(program_, chain);
       join(chain, gone);
     }
-    if (!gone.empty()) remove_calls(gone);
+    if (!gone.empty()) remove_calls(program_, gone);
   }
 
  private:
@@ -276,33 +277,6 @@ class ChainMaker {
     program_.calls[last].args = outside;
     for (const size_t call : chain.calls)
       if (call != last) gone.insert(call);
-  }
-
-  void remove_calls(const std::set<size_t>& gone) {
-    std::vector<KernelCall> kept;
-    for (size_t c = 0; c < program_.calls.size(); ++c)
-      if (!gone.contains(c)) kept.push_back(std::move(program_.calls[c]));
-    program_.calls = std::move(kept);
-    for (ProgramPiece& piece : program_.pieces) {
-      const auto first = gone.lower_bound(piece.first_call);
-      const auto end = gone.lower_bound(piece.first_call + piece.num_calls);
-      piece.num_calls -= static_cast<size_t>(std::distance(first, end));
-      piece.first_call -= static_cast<size_t>(std::distance(gone.begin(), first));
-    }
-    drop_unused_kernels();
-  }
-
-  void drop_unused_kernels() {
-    std::vector<int32_t> renumber(program_.kernels.size(), -1);
-    for (const KernelCall& call : program_.calls) renumber[static_cast<size_t>(call.kernel)] = 0;
-    std::vector<Kernel> kept;
-    for (size_t k = 0; k < renumber.size(); ++k) {
-      if (renumber[k] < 0) continue;
-      renumber[k] = static_cast<int32_t>(kept.size());
-      kept.push_back(std::move(program_.kernels[k]));
-    }
-    program_.kernels = std::move(kept);
-    for (KernelCall& call : program_.calls) call.kernel = renumber[static_cast<size_t>(call.kernel)];
   }
 
   Program& program_;

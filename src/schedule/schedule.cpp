@@ -8,6 +8,7 @@
 #include "schedule/row_chain.h"
 #include "schedule/rules/rules.h"
 #include "schedule/sketch.h"
+#include "schedule/strip_chain.h"
 #include "schedule/symbolic_kernel.h"
 #include "support/error.h"
 
@@ -30,8 +31,8 @@ constexpr std::array kRules = {
     ScheduleRule{"any_size", "extents that only a run knows, where no rule has a tile for them", 1, any_size},
 };
 
-constexpr std::string_view kRowChain = "row_chain";
-constexpr int kRowChainLevel = 2;
+constexpr std::string_view kRowChain = "row_chain", kStripChain = "strip_chain";
+constexpr int kChainLevel = 2;
 
 // Whether an operand of a reduction does not lie along the axis that is contiguous in another one, as in the product of
 // queries and keys that are stored column by column: lanes along that axis would gather it.
@@ -175,7 +176,7 @@ void drop_unused_buffers(Program& program) {
 std::span<const ScheduleRule> schedule_rules() { return kRules; }
 
 std::vector<std::string_view> schedule_step_names() {
-  std::vector<std::string_view> names = {kRowChain};
+  std::vector<std::string_view> names = {kRowChain, kStripChain};
   for (const ScheduleRule& rule : kRules) names.push_back(rule.name);
   return names;
 }
@@ -256,21 +257,34 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
                       const AllowRule& allow, const ChoosePoint& choose) {
-  if (opt_level >= kRowChainLevel && !disabled.contains(std::string(kRowChain))) {
+  const auto first_answer = [&](const TensorProgram& kernel) -> std::optional<RuleAnswer> {
+    for (const ScheduleRule& rule : kRules) {
+      if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
+      Knobs knobs;
+      auto answer = rule.apply(kernel, target, knobs);
+      if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return RuleAnswer{rule.name, std::move(*scheduled)};
+    }
+    return std::nullopt;
+  };
+  const auto may_join = [&](std::string_view step) {
+    return opt_level >= kChainLevel && !disabled.contains(std::string(step));
+  };
+  if (may_join(kRowChain))
     join_row_chains(
         program, target,
         [&](const TensorProgram& kernel) -> std::optional<ScheduledKernel> {
-          for (const ScheduleRule& rule : kRules) {
-            if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
-            Knobs knobs;
-            auto answer = rule.apply(kernel, target, knobs);
-            if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return std::move(*scheduled);
-          }
-          return std::nullopt;
+          auto answer = first_answer(kernel);
+          return answer ? std::optional(std::move(answer->scheduled)) : std::nullopt;
         },
         allow);
+  std::vector<PackedStrips> strips;
+  if (may_join(kStripChain)) {
+    const auto is_tuned = [&](const Kernel& kernel) { return choose && choose(kernel).point; };
+    strips = join_strip_chains(program, target, first_answer, is_tuned, allow);
   }
   std::vector<int> uses = count_uses(program);
+  for (const PackedStrips& chain : strips)
+    for (const PackedParam& packed : chain.packed) use_packed(program, chain.kernel, packed, uses);
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     Kernel& kernel = program.kernels[k];
     if (!kernel.definition) continue;

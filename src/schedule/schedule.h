@@ -41,8 +41,8 @@ struct ScheduleRule {
 // In the order in which they are asked.
 std::span<const ScheduleRule> schedule_rules();
 
-// What can be disabled by name: the rules, and "row_chain", which joins kernels before the rules are asked
-// (schedule/row_chain.h).
+// What can be disabled by name: the rules, and "row_chain" and "strip_chain", which join kernels before the rules are
+// asked (schedule/row_chain.h, schedule/strip_chain.h).
 std::vector<std::string_view> schedule_step_names();
 
 // Null when there is none.
@@ -73,7 +73,8 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
 // Those of the program that the kernel uses.
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel);
 
-// Joins chains of kernels (schedule/row_chain.h), replaces the loop programs of all kernels that have a definition,
+// Joins chains of kernels (row_chain.h; strip_chain.h, none with a point of its own), replaces the loop programs of all
+// kernels that have a definition,
 // packs weights as the rules want them, and drops weight buffers nobody reads any more. At level 0 kernels stay naive.
 // Rules in `disabled` are not asked. A kernel for whose rule `allow` (may be null) says no stays naive, too.
 using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;

@@ -64,7 +64,11 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.calls = time.calls;
     task.run_us = time.median_us;
     if (!kernel.definition) {
-      result.left_out.emplace_back(std::move(task), "its loops are the operator's own: no schedule rule is asked");
+      const bool is_joined = kernel.rule == "row_chain" || kernel.rule == "strip_chain";
+      result.left_out.emplace_back(
+          std::move(task),
+          is_joined ? "several kernels are joined in it; --disable-pass " + kernel.rule + " tunes them one by one"
+                    : "its loops are the operator's own: no schedule rule is asked");
       continue;
     }
     task.definition = kernel.definition;
