@@ -14,7 +14,8 @@ constexpr int64_t kLeastColumns = 128, kMostColumns = 512, kColumnStep = 16;
 constexpr int64_t kColumnBytes = 2048;  // of the second level of cache: keys and values of 64 elements take a quarter
 constexpr int64_t kTileRows = 24, kMostRows = 192;  // register tiles have 4, 6, 8 or 12 rows
 constexpr int64_t kPieceRows = 128;                 // for which it does not count what shared kernels take
-constexpr int64_t kLongRow = 1024;  // of which blocks are faster even where all keys and values are near
+// Of which blocks are faster even where all keys and values are near; where a mask ends rows, half of each is computed.
+constexpr int64_t kLongRow = 1024, kLongMaskedRow = 2048;
 
 // The dimension of `param` whose index in all of its loads in `value` is `var`, which has no other part in them;
 // kNoAxis when it has none at all; empty when it is not like that.
@@ -77,6 +78,15 @@ const Stage* reduction_of(const TensorProgram& kernel, Combiner combiner) {
   return reduction;
 }
 
+// Whether the kernel is the sum or its inverse. What else a user makes of it (a small number is added) would hide that
+// a row is masked as a whole.
+bool divides_by(const TensorProgram& kernel, const Stage& sum) {
+  if (kernel.stages.size() == 1) return true;
+  const Expr& value = kernel.output().body.value;
+  return value->kind == ExprKind::kBinary && value->binary == BinaryOp::kDiv &&
+         value->operands[0]->kind == ExprKind::kConst && is_load_of(value->operands[1], sum.out);
+}
+
 // Finds the members of a softmax and a product with its numerators.
 bool find_softmax(Chain& chain) {
   ColumnBlocks& columns = *chain.columns;
@@ -99,11 +109,16 @@ bool find_softmax(Chain& chain) {
                          param_from(chain, columns.exponential, columns.maximum), definition(columns.maximum)) ||
       exponential.output().out->dtype != DType::kF32)
     return false;
+  // Exponentials lie where the scores did.
+  const Buffer& of_scores = *exponential.params[param_from(chain, columns.exponential, scores)].buffer;
+  if (elements_of(of_scores) != elements_of(*exponential.output().out) ||
+      !reads_in_place(exponential, &of_scores, of_scores.shape.size()))
+    return false;
   std::set<size_t> of_exponential = readers_of(chain, columns.exponential);
   if (of_exponential.size() != 2 || of_exponential.erase(product) != 1) return false;
   columns.sum = *of_exponential.begin();
   const Stage* sum = reduction_of(definition(columns.sum), Combiner::kSum);
-  if (!sum || definition(columns.sum).params.size() != 1 ||
+  if (!sum || !divides_by(definition(columns.sum), *sum) || definition(columns.sum).params.size() != 1 ||
       !is_load_of(sum->body.value, definition(columns.sum).params[0].buffer) ||
       readers_of(chain, columns.sum) != std::set{product})
     return false;
@@ -227,7 +242,7 @@ bool choose_column_blocks(Chain& chain, const Target& target) {
       shared += bytes;
     }
   }
-  const bool is_long = columns.extent >= kLongRow || shared > target.l2_bytes / 2;
+  const bool is_long = columns.extent >= (chain.masked ? kLongMaskedRow : kLongRow) || shared > target.l2_bytes / 2;
   const int64_t most_columns =
       chain.masked ? kLeastColumns : std::clamp(target.l2_bytes / kColumnBytes, kLeastColumns, kMostColumns);
   if (shared == 0 || !is_long || columns.extent <= most_columns) return false;

@@ -15,6 +15,8 @@
 // sum of the terms' magnitudes in a are off by at most B times that, relatively, beside what the sums themselves are
 // off by. m begins with the lowest finite number instead of -inf, so that a block of columns that are all masked adds
 // zeros; rows that are masked as a whole, or have a score of +inf or NaN, become NaN as they do by the definition.
+// Columns that a later score makes nothing of count until then: where their values alone, near the end of the range, add
+// up to infinity, the row becomes NaN.
 #pragma once
 
 #include <optional>

@@ -17,7 +17,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-# operator, batch, channels in, channels out, groups, image, window, stride, pads in front and behind, dilation
+# operator, batch, channels in, channels out, groups (of MatMul: matrices of weights), image, window, stride, pads in front
+# and behind, dilation
 CASES = [("Conv", 1, 32, 1, 1, (19, 23), (3, 3), 1, (1, 1), 1), ("Conv", 2, 48, 3, 1, (12, 30), (7, 7), 1, (3, 3), 1),
          ("Conv", 1, 96, 24, 1, (14, 15), (1, 1), 1, (0, 0), 1), ("Conv", 1, 16, 40, 1, (9, 29), (1, 1), 1, (0, 0), 1),
          ("Conv", 1, 64, 8, 1, (17, 16), (4, 4), 2, (1, 2), 1), ("Conv", 3, 16, 5, 1, (40,), (5,), 1, (2, 2), 2),
@@ -25,7 +26,10 @@ CASES = [("Conv", 1, 32, 1, 1, (19, 23), (3, 3), 1, (1, 1), 1), ("Conv", 2, 48, 
          ("Conv", 1, 20, 17, 1, (8, 9), (3, 3), 1, (0, 0), 1), ("Conv", 1, 16, 4, 1, (1, 1), (1, 1), 1, (0, 0), 1),
          ("ConvTranspose", 1, 64, 3, 1, (16, 15), (4, 4), 2, (1, 1), 1),
          ("ConvTranspose", 2, 32, 1, 1, (9, 11), (5, 5), 3, (2, 2), 1),
-         ("MatMul", 1, 96, 7, 1, (33,), (), 1, (), 1), ("MatMul", 2, 16, 20, 1, (50,), (), 1, (), 1)]
+         ("MatMul", 1, 96, 7, 1, (33,), (), 1, (), 1), ("MatMul", 2, 16, 20, 1, (50,), (), 1, (), 1),
+         # One matrix of weights for each of a batch.
+         ("MatMul", 3, 64, 20, 3, (30,), (), 1, (), 1), ("MatMul", 2, 16, 9, 2, (13,), (), 1, (), 1),
+         ("MatMul", 2, 32, 40, 2, (29,), (), 1, (), 1)]
 
 
 def window_sums(x, w, stride, pads, dilation, groups):
@@ -63,7 +67,7 @@ def model_of(case, rng):
     output in f64."""
     operator, batch, into, out, groups, image, window, stride, pads, dilation = case
     if operator == "MatMul":
-        x, w = rng.standard_normal((batch, *image, into)), rng.standard_normal((into, out))
+        x, w = rng.standard_normal((batch, *image, into)), rng.standard_normal((*[groups] * (groups > 1), into, out))
         x, w = x.astype(np.float32), w.astype(np.float32)
         nodes, constants = [helper.make_node("MatMul", ["x", "w"], ["t"])], {"w": w}
         y = x.astype(np.float64) @ w.astype(np.float64)
@@ -93,15 +97,17 @@ def random_case(r):
     extent, dilation = r.choice([1, 1, 2, 3, 5]), r.choice([1, 1, 2])
     if operator == "ConvTranspose":
         dilation = 1
-    into, groups = r.choice([8, 16, 24, 32, 64]), r.choice([1, 1, 1, 2]) if operator == "Conv" else 1
+    into, groups = r.choice([8, 16, 24, 32, 64]), r.choice([1, 1, 1, 2]) if operator != "ConvTranspose" else 1
     reach = (extent - 1) * dilation
     pads = (r.randint(0, reach), r.randint(0, reach))
     if operator == "ConvTranspose" and min((n - 1) + extent for n in image) - sum(pads) < 1:
         pads = (0, 0)
     if operator == "Conv" and any(n + sum(pads) < reach + 1 for n in image):
         pads = (reach, reach)
+    if operator == "MatMul":
+        return (operator, groups, into, r.randint(1, 50), groups, image[:1], (), 1, (), 1)
     return (operator, r.choice([1, 2, 3]), into, groups * r.choice([1, 2, 3, 4, 5, 8, 17, 20, 24, 40]), groups,
-            image[:1] if operator == "MatMul" else image, (extent,) * dims, r.choice([1, 1, 2, 3]), pads, dilation)
+            image, (extent,) * dims, r.choice([1, 1, 2, 3]), pads, dilation)
 
 
 def main():

@@ -38,6 +38,14 @@ CHAINS = [
     ("a softmax of the user's own, its products finite", {"y": ([2, 400, 400], 70, 0.1), "k": ([2, 400, 32], 5e5, 1e5)},
      "e = Exp(y) t = ReduceSum(e, last) d = Div(e, t) z = MatMul(d, k)",
      lambda y, k: np.exp(y) / np.exp(y).sum(axis=2, keepdims=True) @ k),
+    ("long rows, the exponentials turned", {"q": ([30, 10, 16], 0, 1), "k": ([16, 1300], 0, 0.3), "v": ([16, 1300], 0, 1)},
+     "s = MatMul(q, k) m = ReduceMax<axes=[2]>(s) w = Sub(s, m) e = Exp(w) f = Transpose<perm=[0,2,1]>(e)"
+     "t = ReduceSum(f, middle) p = MatMul(v, f) z = Div(p, t)",
+     lambda q, k, v: v @ softmax(q @ k).transpose(0, 2, 1)),
+    ("long rows, the exponentials of one for several", {"q": ([50, 1, 16], 0, 1), "k": ([16, 1300], 0, 0.3), "v": ([1300, 16], 0, 1)},
+     "s = MatMul(q, k) m = ReduceMax<axes=[2]>(s) w = Sub(s, m) x = Expand(w, three) e = Exp(x) t = ReduceSum(e, last)"
+     "p = MatMul(e, v) z = Div(p, t)",
+     lambda q, k, v: np.repeat(softmax(q @ k), 3, axis=1) @ v),
     ("one with the maximum", {"y": ([2, 400, 400], 0, 30), "k": ([2, 400, 32], 0, 1)},
      "m = ReduceMax<axes=[2]>(y) w = Sub(y, m) e = Exp(w) t = ReduceSum(e, last) d = Div(e, t) z = MatMul(d, k)",
      lambda y, k: softmax(y) @ k),
@@ -56,7 +64,8 @@ def main():
             want = reference(*(array.astype(np.float64) for array in arrays.values()))
             signature = ", ".join(f"float[{','.join(map(str, shape))}] {key}" for key, (shape, _, _) in inputs.items())
             text = f"""<ir_version: 8, opset_import: ["" : 17]> chain ({signature}) => (float[{','.join(map(str, want.shape))}] z)
-                <int64[1] from = {{0}}, int64[1] to = {{24}}, int64[1] last = {{2}}> {{ {nodes} }}"""
+                <int64[1] from = {{0}}, int64[1] to = {{24}}, int64[1] last = {{2}}, int64[1] middle = {{1}},
+                int64[3] three = {{50, 3, 1300}}> {{ {nodes} }}"""
             onnx.save(parser.parse_model(text), folder / "m.onnx")
             for key, array in arrays.items():
                 np.save(folder / f"{key}.npy", array)

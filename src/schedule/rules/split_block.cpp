@@ -12,8 +12,9 @@ namespace {
 // The number of the factor that is read for rows, if the other one is the packed operand.
 std::optional<size_t> factor_of_rows(const Tiling& t) {
   const FlatKernel& k = t.kernel;
+  // The same weights for all other axes: those that stand before the blocks would lie further apart than they do.
   if (t.dot || k.combiner != Combiner::kSum || t.reduce.empty() || t.packed.size() != 1 ||
-      t.packed[0].parts.size() != 1 || t.dots.count != 0)
+      t.packed[0].parts.size() != 1 || t.dots.count != 0 || t.orders[0].block != 0)
     return std::nullopt;
   const ReduceLoop& loop = t.reduce.back();
   if (loop.expanded || loop.dynamic_extent || loop.multiplier != 1) return std::nullopt;
