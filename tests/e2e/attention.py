@@ -132,8 +132,9 @@ def check_code(tessera, folder, case, target, rng):
     sizes = [int(size) for size in re.findall(r"alloc \w+: f32\[(\d+)\]", loops)]
     if places > 128 and max(sizes) >= places * places:
         problems.append(f"{case} for {target}: all scores of a head are in memory")
-    if ("alloc largest" in loops) != (places >= 1024):
-        problems.append(f"{case} for {target}: rows of scores are {'whole' if places >= 1024 else 'cut'}")
+    is_long = places >= (2048 if case[4] == "causal" else 1024)
+    if ("alloc largest" in loops) != is_long:
+        problems.append(f"{case} for {target}: rows of scores are {'whole' if is_long else 'cut'}")
     products = 0
     body, label = [], None
     for line in text_of("asm").splitlines():
@@ -175,7 +176,7 @@ def main():
                 settings.append(["--target", target, "--threads", "1"])
         problems = [problem for case in cases if (problem := check(args.tessera, folder, case, settings, rng))]
         for target in ("x86-64-v3", "x86-64-v4"):
-            for case in ((1, 128, 12, 64, None), (1, 1500, 6, 64, None), (1, 1024, 12, 64, "causal")):
+            for case in ((1, 128, 12, 64, None), (1, 1500, 6, 64, None), (1, 1024, 12, 64, "causal"), (1, 2048, 2, 64, "causal")):
                 problems += check_code(args.tessera, folder, case, target, rng)
     print(*problems, f"{len(cases)} cases with {len(settings)} settings each, {len(problems)} wrong", sep="\n")
     sys.exit(1 if problems else 0)
