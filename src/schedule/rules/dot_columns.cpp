@@ -29,9 +29,8 @@ bool pays(const Tiling& t, int64_t columns, int64_t rows) {
   return steps - dots > kLeastGain * steps * static_cast<double>(t.full_blocks + 1);
 }
 
-// The number of the factor that is read for rows, if vectors along the only reduced loop take both: the other one is
-// the packed operand.
-std::optional<size_t> factor_of_rows(const Tiling& t) {
+// factor_of_rows along the only reduced loop, if dot products take all of it.
+std::optional<size_t> factor_of_dots(const Tiling& t) {
   const FlatKernel& k = t.kernel;
   if (t.blocked || t.partial_lanes == 0 || t.dot || k.combiner != Combiner::kSum || t.reduce.size() != 1 ||
       t.packed.size() != 1 || !t.guards.empty() || !t.row_guards.empty())
@@ -41,6 +40,13 @@ std::optional<size_t> factor_of_rows(const Tiling& t) {
   // [block][step][lane]: the same weights for all other axes.
   const PackSpec& spec = t.packed[0].parts[0];
   if (t.packed[0].parts.size() != 1 || spec.axes.size() != 2 || spec.dims.size() != 3) return std::nullopt;
+  return factor_of_rows(t, loop);
+}
+
+}  // namespace
+
+std::optional<size_t> factor_of_rows(const Tiling& t, const ReduceLoop& loop) {
+  const FlatKernel& k = t.kernel;
   if (t.update->kind != ExprKind::kBinary || t.update->binary != BinaryOp::kMul || !is_float(t.update->dtype))
     return std::nullopt;
   const BufferPtr& weights = k.params[t.packed[0].param];
@@ -59,10 +65,8 @@ std::optional<size_t> factor_of_rows(const Tiling& t) {
   return std::nullopt;
 }
 
-}  // namespace
-
 void choose_dot_columns(Tiling& t, Knobs& knobs) {
-  const auto rows = factor_of_rows(t);
+  const auto rows = factor_of_dots(t);
   if (!rows) return;
   const int64_t steps = t.reduce[0].extent, columns = t.partial_lanes;
   const int64_t at_once = rows_at_once(columns, t.target->vector_registers());

@@ -9,11 +9,10 @@
 namespace tessera {
 namespace {
 
-// The number of the factor that is read for rows, if the other one is the packed operand.
-std::optional<size_t> factor_of_rows(const Tiling& t) {
-  const FlatKernel& k = t.kernel;
+// factor_of_rows along the last loop of the reduction, if vectors may hold neighbours along it.
+std::optional<size_t> factor_of_parts(const Tiling& t) {
   // The same weights for all other axes: those that stand before the blocks would lie further apart than they do.
-  if (t.dot || k.combiner != Combiner::kSum || t.reduce.empty() || t.packed.size() != 1 ||
+  if (t.dot || t.kernel.combiner != Combiner::kSum || t.reduce.empty() || t.packed.size() != 1 ||
       t.packed[0].parts.size() != 1 || t.dots.count != 0 || t.orders[0].block != 0)
     return std::nullopt;
   const ReduceLoop& loop = t.reduce.back();
@@ -21,22 +20,7 @@ std::optional<size_t> factor_of_rows(const Tiling& t) {
   for (const auto* guards : {&t.guards, &t.row_guards})
     for (const Expr& guard : *guards)
       if (uses_var(guard, loop.var)) return std::nullopt;
-  if (t.update->kind != ExprKind::kBinary || t.update->binary != BinaryOp::kMul || !is_float(t.update->dtype))
-    return std::nullopt;
-  const BufferPtr& weights = k.params[t.packed[0].param];
-  for (const size_t rows : {0U, 1U}) {
-    const Expr &along = t.update->operands[rows], &other = t.update->operands[1 - rows];
-    if (other->kind != ExprKind::kLoad || other->buffer != weights) continue;
-    bool contiguous = true, in_memory = false;
-    walk(along, [&](const Expr& node) {
-      if (node->kind != ExprKind::kLoad) return;
-      const auto c = linear_coefficient(node->operands[0], loop.var, k.bounds);
-      contiguous &= c == 0 || c == 1;
-      in_memory |= c == 1;
-    });
-    if (contiguous && in_memory && !uses_var(along, t.vector.var) && !uses_var(along, t.block.var)) return rows;
-  }
-  return std::nullopt;
+  return factor_of_rows(t, loop);
 }
 
 }  // namespace
@@ -46,7 +30,7 @@ void choose_split_block(Tiling& t, Knobs& knobs, const std::string& suffix) {
   const int64_t whole = t.blocked ? t.kernel.extents[static_cast<size_t>(t.vector.axis)] / t.width : t.full_blocks;
   const int64_t columns = t.blocked ? t.kernel.extents[static_cast<size_t>(t.vector.axis)] % t.width : t.partial_lanes;
   if (columns == 0 || 2 * columns > t.width || !std::has_single_bit(static_cast<uint64_t>(t.width))) return;
-  const auto rows = factor_of_rows(t);
+  const auto rows = factor_of_parts(t);
   if (!rows) return;
   const auto lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(columns)));
   const int64_t parts = t.width / lanes;

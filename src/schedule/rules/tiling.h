@@ -119,6 +119,9 @@ Expr far_own_image(const Tiling& t);
 // when it is no such kernel.
 Expr scattered_image_of(const Tiling& t);
 int64_t near_places(const Tiling& t);
+// The number of the product's factor that rows differ in, if the other one is the packed operand and vectors along
+// `loop` can take both: it is contiguous there, and the same for all columns. REQUIRES: one packed operand.
+std::optional<size_t> factor_of_rows(const Tiling& t, const ReduceLoop& loop);
 // Makes dot products of the columns behind the whole blocks where that takes less time.
 // REQUIRES: operands are packed, and nothing is decided that depends on the number of blocks.
 void choose_dot_columns(Tiling& t, Knobs& knobs);

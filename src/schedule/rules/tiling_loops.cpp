@@ -32,7 +32,7 @@ class TileEmitter {
  public:
   TileEmitter(const Tiling& tiling, const VarMap& outer, const Expr& update, const Expr& first_block, int64_t vectors,
               int64_t lanes, bool is_last, const Expr& first_row, const RowRun& run,
-              const std::optional<Prefetch>& prefetch)
+              const std::optional<Prefetch>& prefetch, int64_t parts = 1)
       : t_(tiling),
         outer_(outer),
         update_(update),
@@ -44,7 +44,7 @@ class TileEmitter {
         first_row_(first_row),
         run_(run),
         prefetch_(prefetch),
-        parts_(update.same_node(tiling.split.update) ? tiling.width / tiling.split.lanes : 1),
+        parts_(parts),
         acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
     // A vector of as many lanes as the machine computes at once, of which some do not run, instead of several.
     if (lanes == tiling.partial_lanes && !tiling.dot && tiling.target->has("avx512f")) {
@@ -486,7 +486,7 @@ Stmt emit_split_block(const Tiling& split, const VarMap& outer, const Expr& firs
       last = std::clamp(last, begin, end) - begin;
     }
     tiles.push_back(TileEmitter(split, outer, split.update, split.full_blocks, 1, split.width, true,
-                                first_row + Expr(begin), piece, std::nullopt)
+                                first_row + Expr(begin), piece, std::nullopt, split.width / split.split.lanes)
                         .emit());
   }
   return seq(std::move(tiles));
