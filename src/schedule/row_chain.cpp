@@ -13,7 +13,7 @@
 #include "schedule/chain_rows.h"
 #include "schedule/column_blocks.h"
 #include "schedule/fold_copies.h"
-#include "schedule/remove_calls.h"
+#include "schedule/joined_calls.h"
 #include "schedule/symbolic_kernel.h"
 
 namespace tessera {
@@ -45,42 +45,19 @@ class ChainMaker {
 
  private:
   void find_uses() {
-    writer_.assign(program_.buffers.size(), SIZE_MAX);
-    readers_.resize(program_.buffers.size());
-    plain_.assign(program_.buffers.size(), true);
+    uses_ = uses_of_buffers(program_);
+    for (size_t b = 0; b < program_.buffers.size(); ++b)
+      if (!program_.buffers[b].type.layout.row_major()) uses_.plain[b] = false;
     taken_.assign(program_.calls.size(), false);
-    for (size_t b = 0; b < program_.buffers.size(); ++b) {
-      const ProgramBuffer& buffer = program_.buffers[b];
-      plain_[b] = plain_[b] && buffer.kind == BufferKind::kArena && buffer.alias_of < 0 && buffer.over < 0 &&
-                  buffer.type.layout.row_major();
-      if (buffer.alias_of >= 0) plain_[static_cast<size_t>(root_buffer(program_, buffer.alias_of))] = false;
-    }
     for (size_t c = 0; c < program_.calls.size(); ++c) {
       const KernelCall& call = program_.calls[c];
-      for (const CallCondition& condition : call.only_if) plain_[static_cast<size_t>(condition.buffer)] = false;
       const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
-      if (!kernel.definition || !call.only_if.empty() || is_symbolic(*kernel.definition)) taken_[c] = true;
-      const size_t inputs = call.args.size() - static_cast<size_t>(kernel.program.num_outputs);
-      for (size_t i = 0; i < call.args.size(); ++i) {
-        const auto b = static_cast<size_t>(call.args[i]);
-        if (i < inputs) {
-          readers_[b].push_back(c);
-        } else {
-          plain_[b] = plain_[b] && writer_[b] == SIZE_MAX;
-          writer_[b] = c;
-        }
-      }
+      taken_[c] = !kernel.definition || !call.only_if.empty() || is_symbolic(*kernel.definition);
     }
   }
 
   const TensorProgram& definition_of(size_t call) const {
     return *program_.kernels[static_cast<size_t>(program_.calls[call].kernel)].definition;
-  }
-
-  size_t piece_of(size_t call) const {
-    for (size_t p = 0; p < program_.pieces.size(); ++p)
-      if (call < program_.pieces[p].first_call + program_.pieces[p].num_calls) return p;
-    return 0;
   }
 
   // The chain that ends with this call: one with blocks of columns if there is one, else the largest.
@@ -120,14 +97,17 @@ class ChainMaker {
       for (size_t m = chain.members.size(); m-- > 0 && !grown;)
         for (const BufferId arg : chain.members[m].args) {
           const auto b = static_cast<size_t>(arg);
-          if (!plain_[b] || writer_[b] == SIZE_MAX || chain.inner.contains(arg)) continue;
-          if (taken_[writer_[b]] || writer_[b] >= last || piece_of(writer_[b]) != piece_of(last)) continue;
+          if (!uses_.plain[b] || uses_.writer[b] == SIZE_MAX || chain.inner.contains(arg)) continue;
+          if (taken_[uses_.writer[b]] || uses_.writer[b] >= last ||
+              piece_of(program_, uses_.writer[b]) != piece_of(program_, last))
+            continue;
           Chain larger = chain;
           larger.inner.insert(arg);
-          larger.members.push_back({writer_[b], &definition_of(writer_[b]), program_.calls[writer_[b]].args});
+          larger.members.push_back(
+              {uses_.writer[b], &definition_of(uses_.writer[b]), program_.calls[uses_.writer[b]].args});
           std::sort(larger.members.begin(), larger.members.end(),
                     [](const Member& x, const Member& y) { return x.call < y.call; });
-          if (!is_closed(larger) || !find_rows(larger, target_) || !reads_as_stored(writer_[b])) continue;
+          if (!is_closed(larger) || !find_rows(larger, target_) || !reads_as_stored(uses_.writer[b])) continue;
           chain = std::move(larger);
           grown = true;
           break;
@@ -218,7 +198,7 @@ class ChainMaker {
   // Whether only members read what the chain keeps to itself.
   bool is_closed(const Chain& chain) const {
     for (const BufferId b : chain.inner)
-      for (const size_t reader : readers_[static_cast<size_t>(b)])
+      for (const size_t reader : uses_.readers[static_cast<size_t>(b)])
         if (std::none_of(chain.members.begin(), chain.members.end(),
                          [&](const Member& member) { return member.call == reader; }))
           return false;
@@ -283,9 +263,7 @@ class ChainMaker {
   const Target& target_;
   const AskRules& ask_;
   const AllowRule& allow_;
-  std::vector<size_t> writer_;  // by buffer: the call
-  std::vector<std::vector<size_t>> readers_;
-  std::vector<bool> plain_;              // by buffer: arena, row-major, no view, written once
+  BufferUses uses_;                      // plain ones are row-major
   std::vector<bool> taken_;              // by call: in a chain, or in none ever
   std::map<int32_t, bool> as_stored_;    // by kernel
   std::deque<TensorProgram> folded_;     // that members point to

@@ -11,7 +11,7 @@
 
 #include "arith/simplify.h"
 #include "program/memory_plan.h"
-#include "schedule/remove_calls.h"
+#include "schedule/joined_calls.h"
 #include "schedule/rules/loop_builder.h"
 #include "schedule/symbolic_kernel.h"
 
@@ -190,44 +190,20 @@ class StripMaker {
 
  private:
   void find_uses() {
-    writer_.assign(program_.buffers.size(), SIZE_MAX);
-    readers_.resize(program_.buffers.size());
-    plain_.assign(program_.buffers.size(), true);
+    uses_ = uses_of_buffers(program_);
     taken_.assign(program_.calls.size(), false);
-    for (size_t b = 0; b < program_.buffers.size(); ++b) {
-      const ProgramBuffer& buffer = program_.buffers[b];
-      plain_[b] = plain_[b] && buffer.kind == BufferKind::kArena && buffer.alias_of < 0 && buffer.over < 0;
-      if (buffer.alias_of >= 0) plain_[static_cast<size_t>(root_buffer(program_, buffer.alias_of))] = false;
-    }
     std::map<int32_t, bool> alone;
     for (size_t c = 0; c < program_.calls.size(); ++c) {
       const KernelCall& call = program_.calls[c];
-      for (const CallCondition& condition : call.only_if) plain_[static_cast<size_t>(condition.buffer)] = false;
       const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
       const auto [it, is_new] = alone.try_emplace(call.kernel, false);
       if (is_new) it->second = !kernel.definition || is_symbolic(*kernel.definition) || stays_alone_(kernel);
       taken_[c] = it->second || !call.only_if.empty();
-      const size_t inputs = call.args.size() - static_cast<size_t>(kernel.program.num_outputs);
-      for (size_t i = 0; i < call.args.size(); ++i) {
-        const auto b = static_cast<size_t>(call.args[i]);
-        if (i < inputs) {
-          if (readers_[b].empty() || readers_[b].back() != c) readers_[b].push_back(c);
-        } else {
-          plain_[b] = plain_[b] && writer_[b] == SIZE_MAX;
-          writer_[b] = c;
-        }
-      }
     }
   }
 
   const TensorProgram& definition_of(size_t call) const {
     return *program_.kernels[static_cast<size_t>(program_.calls[call].kernel)].definition;
-  }
-
-  size_t piece_of(size_t call) const {
-    for (size_t p = 0; p < program_.pieces.size(); ++p)
-      if (call < program_.pieces[p].first_call + program_.pieces[p].num_calls) return p;
-    return 0;
   }
 
   // All chains that end with this call and are a gain.
@@ -253,9 +229,10 @@ class StripMaker {
       const auto b = static_cast<size_t>(call.args[p]);
       // One parameter stands for one buffer here.
       if (std::count(call.args.begin(), call.args.end(), call.args[p]) != 1) continue;
-      if (!plain_[b] || writer_[b] == SIZE_MAX || readers_[b].size() != 1) continue;
-      const size_t writer = writer_[b];
-      if (taken_[writer] || writer >= first.call || piece_of(writer) != piece_of(first.call)) continue;
+      if (!uses_.plain[b] || uses_.writer[b] == SIZE_MAX || uses_.readers[b].size() != 1) continue;
+      const size_t writer = uses_.writer[b];
+      if (taken_[writer] || writer >= first.call || piece_of(program_, writer) != piece_of(program_, first.call))
+        continue;
       const Buffer* param = first.definition->params[p].buffer.get();
       const auto reads = reads_along(*first.definition, param, first.row_axis);
       if (!reads || reads->dim == 0) continue;
@@ -611,10 +588,8 @@ class StripMaker {
   const AskNamedRules& ask_;
   const StaysAlone& stays_alone_;
   const AllowRule& allow_;
-  std::vector<size_t> writer_;                // by buffer: the call
-  std::vector<std::vector<size_t>> readers_;  // by buffer: calls, each once
-  std::vector<bool> plain_;                   // by buffer: arena, no view, written once
-  std::vector<bool> taken_;                   // by call: in a chain, or in none ever
+  BufferUses uses_;
+  std::vector<bool> taken_;  // by call: in a chain, or in none ever
   std::map<int32_t, std::string_view> rules_;
   std::map<std::string, Joined> made_;  // by signature
   std::map<int32_t, std::vector<PackedParam>> packed_;
