@@ -5,9 +5,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kTileRows = 24;    // register tiles have 4, 6, 8 or 12 rows: blocks of a multiple leave no rest
-constexpr int64_t kPieceRows = 128;  // for which it does not count what shared kernels take
-
 // How many of the rows come before any other axis of all inner results that have them.
 size_t keep_leading(const Chain& chain) {
   size_t rows = chain.rows.size();
@@ -117,14 +114,23 @@ bool choose_pieces(Chain& chain, const Target& target) {
   const int64_t blocks = (extent + most - 1) / most;
   const int64_t even = (extent + blocks - 1) / blocks;
   chain.block = std::min((even + kTileRows - 1) / kTileRows * kTileRows, extent);
-  int64_t outer = 1;
-  for (size_t r = 0; r + 1 < chain.rows.size(); ++r) outer *= chain.rows[r].extent;
-  const int64_t wanted = target.num_threads == 1 ? 1 : 4 * static_cast<int64_t>(target.num_threads);
-  chain.pieces = (wanted + outer - 1) / outer;
-  return chain.pieces == 1 || extent / chain.pieces >= kPieceRows;
+  chain.pieces = pieces_for_threads(chain, target);
+  return may_cut_into(chain, chain.pieces);
 }
 
 }  // namespace
+
+int64_t pieces_for_threads(const Chain& chain, const Target& target) {
+  int64_t outer = 1;
+  for (size_t r = 0; r + 1 < chain.rows.size(); ++r) outer *= chain.rows[r].extent;
+  const int64_t wanted = target.num_threads == 1 ? 1 : 4 * static_cast<int64_t>(target.num_threads);
+  return (wanted + outer - 1) / outer;
+}
+
+bool may_cut_into(const Chain& chain, int64_t pieces) {
+  constexpr int64_t kPieceRows = 128;
+  return pieces == 1 || chain.rows.back().extent / pieces >= kPieceRows;
+}
 
 bool find_rows(Chain& chain, const Target& target) {
   chain.rows.clear();

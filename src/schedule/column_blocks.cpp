@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "schedule/chain_rows.h"
 #include "schedule/fold_copies.h"
 
 namespace tessera {
@@ -12,8 +13,7 @@ namespace {
 // computing the rest of a block is in vain.
 constexpr int64_t kLeastColumns = 128, kMostColumns = 512, kColumnStep = 16;
 constexpr int64_t kColumnBytes = 2048;  // of the second level of cache: keys and values of 64 elements take a quarter
-constexpr int64_t kTileRows = 24, kMostRows = 192;  // register tiles have 4, 6, 8 or 12 rows
-constexpr int64_t kPieceRows = 128;                 // for which it does not count what shared kernels take
+constexpr int64_t kMostRows = 192;
 // Of which blocks are faster even where all keys and values are near; where a mask ends rows, half of each is computed.
 constexpr int64_t kLongRow = 1024, kLongMaskedRow = 2048;
 
@@ -248,11 +248,8 @@ bool choose_column_blocks(Chain& chain, const Target& target) {
   if (shared == 0 || !is_long || columns.extent <= most_columns) return false;
   // Threads that have no head of their own share one's rows, and each copies what the rows share.
   const int64_t extent = chain.rows.back().extent;
-  int64_t outer = 1;
-  for (size_t r = 0; r + 1 < chain.rows.size(); ++r) outer *= chain.rows[r].extent;
-  const int64_t wanted = target.num_threads == 1 ? 1 : 4 * static_cast<int64_t>(target.num_threads);
-  const int64_t pieces = (wanted + outer - 1) / outer;
-  if (has_shared(chain) && pieces > 1 && extent / pieces < kPieceRows) return false;
+  const int64_t pieces = pieces_for_threads(chain, target);
+  if (has_shared(chain) && !may_cut_into(chain, pieces)) return false;
   chain.pieces = has_shared(chain) ? pieces : 1;
   // Blocks of about one size.
   const auto even = [](int64_t all, int64_t most, int64_t step) {
