@@ -110,9 +110,6 @@ Expr image_of(const Tiling& t);
 // The load of which each vector of outputs reads another one in each row (depthwise convolutions, pooling); null when
 // there is none.
 Expr own_load(const Tiling& t);
-// The same without weights (pooling), where the image is several times what the second level of cache holds: the
-// machine does not follow its rows by itself, and the next ones are asked for ahead. Null when it is no such kernel.
-Expr far_own_image(const Tiling& t);
 // The load of an image in blocks of channels of which a tile reads some pixels each, where it is more than the second
 // level of cache holds and the blocks are more streams than the machine follows by itself: then pixels are asked for
 // ahead, and near_places of the loop behind that over groups pass by all groups while they stay in cache. Null, and 0,

@@ -408,47 +408,6 @@ std::optional<Prefetch> image_ahead(const Tiling& t, const VarMap& outer, const 
                   }};
 }
 
-// The pixels that the tile below reads for the first time, of an image of which each output has its own (pooling).
-std::optional<Prefetch> own_ahead(const Tiling& t, const VarMap& outer, const Expr& first_block, int64_t vectors,
-                                  const Expr& first_row, int64_t rows) {
-  if (!t.prefetch || last_loop(t) == t.reduce.size()) return std::nullopt;
-  const Expr image = far_own_image(t);
-  if (!image) return std::nullopt;
-  VarMap below = outer;
-  const Var& down = t.others.back().var;
-  below[down.get()] = outer.at(down.get()) + Expr(1);
-  // The copies of a window's loop along the row read what those of the rows behind read again.
-  std::vector<VarMap> taps = {below};
-  const auto row_step = std::abs(linear_coefficient(image->operands[0], t.row->var, t.kernel.bounds).value_or(0));
-  for (const ReduceLoop& loop : t.reduce) {
-    if (!loop.expanded) continue;
-    const auto step = std::abs(linear_coefficient(image->operands[0], loop.var, t.kernel.bounds).value_or(0));
-    const int64_t fresh = step > 0 && step < row_step ? std::min(loop.extent, row_step / step) : 1;
-    std::vector<VarMap> all;
-    for (const VarMap& tap : taps)
-      for (int64_t i = 0; i < fresh; ++i) {
-        all.push_back(tap);
-        all.back()[loop.var.get()] = i;
-      }
-    taps = std::move(all);
-  }
-  return Prefetch{image->buffer, last_loop(t), [=](const Expr&, const VarMap& at) {
-                    std::vector<Expr> places;
-                    for (int64_t v = 0; v < vectors; ++v)
-                      for (int64_t row = 0; row < rows; ++row)
-                        for (const VarMap& tap : taps) {
-                          VarMap all = tap;
-                          for (const ReduceLoop& loop : t.reduce)
-                            if (!loop.expanded) all[loop.var.get()] = at.at(loop.var.get());
-                          all[t.block.var.get()] = first_block + Expr(v);
-                          all[t.vector.var.get()] = 0;
-                          all[t.row->var.get()] = first_row + Expr(row);
-                          places.push_back(substitute(image->operands[0], all));
-                        }
-                    return places;
-                  }};
-}
-
 // The pixels of the tile in a block of channels some steps further.
 std::optional<Prefetch> blocks_ahead(const Tiling& t, const VarMap& outer, const Expr& first_row, int64_t rows) {
   constexpr int64_t kAhead = 3;  // steps of the loop that asks
@@ -526,15 +485,6 @@ Expr own_load(const Tiling& t) {
       own = node;
   });
   return own;
-}
-
-Expr far_own_image(const Tiling& t) {
-  constexpr int64_t kFarCaches = 4;  // below, asking costs what it gains: measured on Zen 5 in networks
-  if (!t.blocked || t.others.empty() || t.member || !t.packed.empty()) return {};
-  const Expr image = own_load(t);
-  if (!image || !uses_var(image, t.others.back().var)) return {};
-  const auto size = as_int(image->buffer->shape[0]);
-  return size && dtype_bytes(image->buffer->dtype, *size) > kFarCaches * t.target->l2_bytes ? image : Expr();
 }
 
 Expr scattered_image_of(const Tiling& t) {
@@ -636,7 +586,6 @@ Stmt emit_tiling_loops(const Tiling& t) {
         auto prefetch = blocks.empty() ? weights_ahead(t, first_block, group.vectors, place, places) : std::nullopt;
         if (!prefetch) prefetch = image_ahead(t, within, first_row, run.rows);
         if (!prefetch) prefetch = blocks_ahead(t, within, first_row, run.rows);
-        if (!prefetch) prefetch = own_ahead(t, within, first_block, group.vectors, first_row, run.rows);
         const bool is_last = &group == &groups.back();
         Stmt tile = seq({});
         if (group.vectors > 0)
