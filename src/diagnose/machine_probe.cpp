@@ -122,6 +122,37 @@ int64_t measured_capacity(const MemoryLevel& cache, const MemoryLevel& memory_le
   return std::min(cache.working_set, cache.capacity);
 }
 
+// How long data stays in the last cache while this program waits: other machines that share it drive it out. The
+// longest wait, up to `kLongest`, behind which a thread reads the level's working set as measured_capacity asks.
+double measured_retention(const MemoryLevel& cache, const MemoryLevel& memory_level, const ProbeOptions& options) {
+  constexpr double kShortest = 0.25e-3, kLongest = 16e-3;
+  const auto memory = working_sets(1, cache.working_set);
+  if (memory.empty()) return std::numeric_limits<double>::infinity();
+  const ReadLoop loop = widest_read_loop();
+  const auto* data = static_cast<const float*>(memory[0].get());
+  const auto seconds_since = [](Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  const double longest_read =
+      static_cast<double>(cache.working_set) / std::sqrt(cache.one_thread * memory_level.one_thread);
+  for (double wait = kShortest; wait <= kLongest; wait *= 2) {
+    std::vector<double> reads;
+    for (int round = 0; round < options.rounds; ++round) {
+      // Twice, because a cache may keep only what was asked for again.
+      for (int time = 0; time < 2; ++time) loop(data, cache.working_set);
+      const Clock::time_point touched = Clock::now();
+      while (seconds_since(touched) < wait) {
+      }
+      const Clock::time_point begin = Clock::now();
+      loop(data, cache.working_set);
+      reads.push_back(seconds_since(begin));
+    }
+    std::sort(reads.begin(), reads.end());
+    if (reads[reads.size() / 2] > longest_read) return wait / 2;
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
 }  // namespace
 
 MachinePeaks measure_machine(const ProbeOptions& options) {
@@ -145,8 +176,11 @@ MachinePeaks measure_machine(const ProbeOptions& options) {
                   std::clamp<int64_t>(4 * caches / options.threads, 32 << 20, 256 << 20));
   }
   const size_t levels = peaks.levels.size();
-  if (levels >= 2 && peaks.levels[levels - 1].name == "memory" && peaks.levels[levels - 2].name == "L3")
-    peaks.levels[levels - 2].capacity = measured_capacity(peaks.levels[levels - 2], peaks.levels[levels - 1], options);
+  if (levels >= 2 && peaks.levels[levels - 1].name == "memory" && peaks.levels[levels - 2].name == "L3") {
+    MemoryLevel& cache = peaks.levels[levels - 2];
+    cache.capacity = measured_capacity(cache, peaks.levels[levels - 1], options);
+    cache.keeps = measured_retention(cache, peaks.levels[levels - 1], options);
+  }
   return peaks;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct MemoryLevel {
   int64_t working_set = 0;  // bytes that were read over and over, by each thread
   double one_thread = 0;    // bytes a second
   double all_threads = 0;
+  // Seconds that data stays which is not touched. Not for ever in a last cache that other machines fill, too.
+  double keeps = std::numeric_limits<double>::infinity();
 };
 
 struct MachinePeaks {

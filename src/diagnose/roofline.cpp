@@ -8,6 +8,14 @@
 
 namespace tessera {
 
+std::vector<CallTraffic> aged(std::vector<CallTraffic> traffic, double call_seconds, const MachinePeaks& peaks) {
+  constexpr int64_t kFar = INT64_MAX / 4;
+  for (const MemoryLevel& level : peaks.levels)
+    for (CallTraffic& argument : traffic)
+      if (static_cast<double>(argument.calls) * call_seconds > level.keeps) argument.distance = kFar;
+  return traffic;
+}
+
 Roofline roofline_of(const KernelWork& kernel, int64_t model_constants, double seconds, const MachinePeaks& peaks,
                      int threads) {
   check(seconds > 0 && !peaks.levels.empty(), "a roofline needs a time and the machine's bandwidths");

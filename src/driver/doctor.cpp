@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -94,6 +95,7 @@ json json_of(const MachinePeaks& peaks) {
                   {"one_thread_gbytes", level.one_thread / 1e9},
                   {"all_threads_gbytes", level.all_threads / 1e9}};
     if (level.capacity != INT64_MAX) entry["capacity"] = level.capacity;
+    if (std::isfinite(level.keeps)) entry["keeps_ms"] = level.keeps * 1e3;
     levels.push_back(std::move(entry));
   }
   return {{"threads", peaks.threads}, {"arithmetic", std::move(arithmetic)}, {"bandwidth", std::move(levels)}};
@@ -256,12 +258,14 @@ std::string machine_text(const json& machine, const TextStyle& style) {
   }
   TextTable bandwidth({{"measured reading"},
                        {"holds", Align::kRight},
+                       {"for", Align::kRight},
                        {"bytes read", Align::kRight},
                        {"1 thread", Align::kRight},
                        {all, Align::kRight},
                        {""}});
   for (const json& level : peaks.at("bandwidth")) {
     bandwidth.add({level.at("name").get<std::string>(), level.contains("capacity") ? binary(level.at("capacity")) : "",
+                   level.contains("keeps_ms") ? fmt::format("{:g} ms", level.at("keeps_ms").get<double>()) : "",
                    binary(level.at("working_set")), fmt::format("{:.1f}", level.at("one_thread_gbytes").get<double>()),
                    fmt::format("{:.1f}", level.at("all_threads_gbytes").get<double>()), "GB/s"});
   }

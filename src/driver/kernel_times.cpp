@@ -65,13 +65,16 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
     total += time.median_us;
     constants += std::max<int64_t>(0, model.kernels().at(static_cast<size_t>(time.kernel)).constant_bytes);
   }
+  const double call_seconds = total / 1e6 / static_cast<double>(std::max<size_t>(times.size(), 1));
   json list = json::array();
   for (const KernelTime& time : times) {
     const KernelInfo& kernel = model.kernels().at(static_cast<size_t>(time.kernel));
     // A clock's tick is the least that can have passed.
     const double seconds = std::max(time.median_us, 1e-3) / 1e6;
-    const Roofline roof = roofline_of({kernel.flops, kernel.bytes, kernel.constant_bytes, kernel.traffic}, constants,
-                                      seconds / static_cast<double>(time.calls), peaks, model.num_threads());
+    const KernelWork work = {kernel.flops, kernel.bytes, kernel.constant_bytes,
+                             aged(kernel.traffic, call_seconds, peaks)};
+    const Roofline roof =
+        roofline_of(work, constants, seconds / static_cast<double>(time.calls), peaks, model.num_threads());
     list.push_back({{"index", time.kernel},
                     {"nodes", kernel.name},
                     {"rule", kernel.rule},

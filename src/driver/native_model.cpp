@@ -167,10 +167,10 @@ class NativeModel : public Model {
   static std::vector<CallTraffic> read_traffic(const nlohmann::json& entries) {
     std::vector<CallTraffic> traffic;
     for (const auto& entry : entries) {
-      if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number_unsigned() || !entry[1].is_number_unsigned())
-        return {};
-      const CallTraffic argument = {entry[0].get<int64_t>(), entry[1].get<int64_t>()};
-      const auto [least, most] = std::minmax(argument.bytes, argument.distance);
+      const auto is_count = [](const nlohmann::json& number) { return number.is_number_unsigned(); };
+      if (!entry.is_array() || entry.size() != 3 || !std::all_of(entry.begin(), entry.end(), is_count)) return {};
+      const CallTraffic argument = {entry[0].get<int64_t>(), entry[1].get<int64_t>(), entry[2].get<int64_t>()};
+      const auto [least, most] = std::minmax({argument.bytes, argument.distance, argument.calls});
       if (least < 0 || most > INT64_MAX / 2) return {};  // their sum is asked for
       traffic.push_back(argument);
     }

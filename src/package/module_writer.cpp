@@ -166,7 +166,7 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
     const KernelCall& call = program.calls[i];
     const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
     nlohmann::json arguments = nlohmann::json::array();
-    for (const CallTraffic& argument : traffic[i]) arguments.push_back({argument.bytes, argument.distance});
+    for (const CallTraffic& argument : traffic[i]) arguments.push_back({argument.bytes, argument.distance, argument.calls});
     kernels.push_back({{"name", kernel.program.name},
                        {"loc", call.loc},
                        {"rule", kernel.rule},

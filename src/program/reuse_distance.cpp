@@ -97,7 +97,10 @@ std::vector<std::vector<CallTraffic>> call_traffic(const Program& program) {
       for (const BufferId id : args) {
         const Range range = range_of(program, id);
         const int64_t latest = touches.latest(range);
-        traffic[time - calls].push_back({range.end - range.begin, latest < 0 ? 0 : touches.bytes_after(latest)});
+        CallTraffic& argument = traffic[time - calls].emplace_back(CallTraffic{range.end - range.begin});
+        if (latest < 0) continue;
+        argument.distance = touches.bytes_after(latest);
+        argument.calls = static_cast<int64_t>(time) - latest;
       }
     }
     for (const BufferId id : args) touches.touch(range_of(program, id), static_cast<int64_t>(time));

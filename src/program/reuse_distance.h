@@ -15,6 +15,7 @@ struct CallTraffic {
   // piece of memory counted once. (Mattson et al., Evaluation techniques for storage hierarchies, 1970: the stack
   // distance, in bytes of whole buffers.)
   int64_t distance = 0;
+  int64_t calls = 0;  // from that call to this one: 1 for the call before
 };
 
 // Of each call, in order, one for each argument. Runs follow one another, so that the latest call that touched an

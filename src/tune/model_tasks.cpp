@@ -49,16 +49,17 @@ std::vector<int64_t> distances_of(const std::vector<CallTraffic>& traffic) {
   return distances;
 }
 
-ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times) {
+ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times, const MachinePeaks& peaks) {
   constexpr double kLeastShare = 0.002;  // of the model's time
   ModelTasks result;
   std::map<std::string, ModelTask> by_hash;
   const auto traffic = known_traffic(program);
+  for (const KernelTime& time : times) result.run_us += time.median_us;
+  const double call_seconds = result.run_us / 1e6 / static_cast<double>(std::max<size_t>(times.size(), 1));
   for (const KernelTime& time : times) {
     // A module counts its calls, each as a kernel of its own.
     const KernelCall& call = program.calls[static_cast<size_t>(time.kernel)];
     const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
-    result.run_us += time.median_us;
     ModelTask task;
     task.name = call.loc.empty() ? kernel.program.name : call.loc;
     task.calls = time.calls;
@@ -82,7 +83,7 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.hash = structural_hash(task.text);
     const auto [entry, is_new] = by_hash.try_emplace(task.hash, task);
     if (is_new) {
-      entry->second.work.traffic = traffic[static_cast<size_t>(time.kernel)];
+      entry->second.work.traffic = aged(traffic[static_cast<size_t>(time.kernel)], call_seconds, peaks);
       entry->second.reuse = distances_of(entry->second.work.traffic);
       continue;
     }

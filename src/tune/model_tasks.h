@@ -36,8 +36,8 @@ struct ModelTasks {
 // Of a call's arguments (program/reuse_distance.h); empty for no traffic.
 std::vector<int64_t> distances_of(const std::vector<CallTraffic>& traffic);
 
-// The tasks of a compiled model whose kernels took `times`.
-ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times);
+// The tasks of a compiled model whose kernels took `times` on a machine with such peaks.
+ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& times, const MachinePeaks& peaks);
 
 // A compiled model with everything that belongs to it.
 struct RunningModel {

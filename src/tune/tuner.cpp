@@ -88,12 +88,12 @@ class Tuner {
     options_.bind(*before_.model);
     say("timing kernels");
     for (int i = 0; i < 2; ++i) before_.model->run();
-    ModelTasks found = model_tasks(before_.compiled.program, time_kernels(*before_.model, kTimedRuns));
+    const std::vector<KernelTime> times = time_kernels(*before_.model, kTimedRuns);
     say("measuring the machine");
     peaks_ = measure_roofline(target_.num_threads);
     machine_ = records_.add_machine({0, machine_facts(target_), peaks_.fma_f32.one_thread / 1e9,
                                      peaks_.levels.empty() ? 0 : peaks_.levels.back().one_thread / 1e9});
-    return found;
+    return model_tasks(before_.compiled.program, times, peaks_);
   }
 
   // Code for the target does not run here: the machine is the workers', and kernels are timed there.
@@ -107,7 +107,7 @@ class Tuner {
     say("compiling");
     before_.compiled = compile_model(options_.model, options_.driver);
     const std::vector<KernelTime> times = kernel_times_elsewhere();
-    ModelTasks found = model_tasks(before_.compiled.program, times);
+    ModelTasks found = model_tasks(before_.compiled.program, times, peaks_);
     for (auto& [task, reason] : found.left_out)
       if (const auto first = first_trials_.find(task.hash);
           first != first_trials_.end() && first->second.status != "ok")

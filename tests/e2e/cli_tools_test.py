@@ -356,6 +356,20 @@ class Doctor(CliTest):
         bandwidth = {level["name"]: level["one_thread_gbytes"] for level in told["peaks"]["bandwidth"]}
         self.assertGreater(min(bandwidth.values()), 0.1)
         self.assertLess(bandwidth["memory"], 3 * bandwidth["L1"])  # generous: others may be running
+        levels = {level["name"]: level for level in told["peaks"]["bandwidth"]}
+        self.assertNotIn("capacity", levels["memory"])
+        for name, level in levels.items():
+            if name == "memory":
+                continue
+            # Of a cache that other machines share, what it was seen to hold, and for how long.
+            self.assertLessEqual(level["capacity"], told["caches"][name.lower()])
+            self.assertGreaterEqual(level["capacity"], min(level["working_set"], told["caches"][name.lower()]))
+            if name != "L3":
+                self.assertNotIn("keeps_ms", level)
+            elif "keeps_ms" in level:
+                self.assertIn(level["keeps_ms"], [0.125 * 2**i for i in range(7)])
+        text, _ = self.tessera("doctor")
+        self.assertRegex(text, r"measured reading +holds +for +bytes read +1 thread")
 
     def test_warns(self):
         told = self.examined(OMP_NUM_THREADS="500", TESSERA_CACHE_SIZE="0")

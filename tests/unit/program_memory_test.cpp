@@ -361,6 +361,10 @@ TEST(ReuseDistance, CountsTheBytesSinceTheLatestTouch) {
   EXPECT_THAT(distances, ElementsAre(ElementsAre(256, 192), ElementsAre(0, 0), ElementsAre(0, 128), ElementsAre(0, 192),
                                      ElementsAre(0, 256)));
   EXPECT_EQ(call_traffic(program)[0][0].bytes, 64);
+  // The input was touched by this call of the run before; each result by the call before, or by one of the run before.
+  const auto calls = static_cast<int64_t>(program.calls.size());
+  EXPECT_EQ(call_traffic(program)[0][0].calls, calls);
+  for (size_t call = 1; call < program.calls.size(); ++call) EXPECT_EQ(call_traffic(program)[call][0].calls, 1);
 }
 
 TEST(ProgramInterp, PoisonShowsReadsOfDeadMemory) {

@@ -203,6 +203,19 @@ TEST(Roofline, ArgumentsComeFromTheLevelThatTheirDistanceLeaves) {
   EXPECT_FALSE(roof.compute_bound);
 }
 
+// Other machines drive out of a shared cache what this one does not touch.
+TEST(Roofline, WhatTheCacheNoLongerKeepsComesFromMemory) {
+  MachinePeaks peaks = made_up_machine();
+  peaks.levels[0].keeps = 2e-3;
+  const std::vector<CallTraffic> traffic = {{400, 0, 1}, {500, 0, 20}};
+  EXPECT_EQ(aged(traffic, 1e-4, peaks)[1].distance, 0);
+  const KernelWork work = {1000, 900, 0, aged(traffic, 1.1e-4, peaks)};
+  EXPECT_EQ(work.traffic[0].distance, 0);
+  const Roofline roof = roofline_of(work, 0, 102e-9, peaks, 1);
+  EXPECT_DOUBLE_EQ(roof.percent_of_bound, 50);  // 400 bytes in 1 ns, 500 in 50
+  EXPECT_EQ(roof.level, "memory");
+}
+
 TEST(Roofline, ThreadsHaveMoreOfEverything) {
   const Roofline roof = roofline_of({1000000, 1500}, 0, 20e-6, made_up_machine(), 2);
   EXPECT_EQ(roof.level, "L1");  // of two cores
