@@ -58,7 +58,7 @@ TileShape choose_tile(const TileProblem& problem) {
   TileShape best;
   double best_cost = -1;
   const int64_t u = problem.registers_per_block;
-  for (int64_t vectors = 1; vectors <= std::clamp<int64_t>(problem.blocks, 1, 8); ++vectors)
+  for (int64_t vectors = 1; vectors <= std::clamp<int64_t>(problem.blocks, 1, problem.most_vectors); ++vectors)
     for (int64_t rows = 1; rows <= std::min(problem.rows, problem.most_rows); ++rows) {
       if (vectors * rows * u + vectors * u + 1 > problem.registers && vectors * rows > 1) continue;
       double cost = 0;

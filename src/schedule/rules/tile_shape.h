@@ -17,8 +17,8 @@ struct TileProblem {
   // Bytes of a block's vectors for all steps, and of the second level of cache from which every row of tiles reads
   // them again; 0 where they are not known to be read in that order.
   int64_t block_bytes = 0, cache_bytes = 0;
-  int64_t row_bytes = 0;   // from one row's operand to the next row's
-  int64_t most_rows = 28;  // of a tile
+  int64_t row_bytes = 0;                     // from one row's operand to the next row's
+  int64_t most_vectors = 8, most_rows = 28;  // of a tile
   // Each row and vector has an operand of its own (depthwise convolutions, pooling) instead of one that all vectors
   // share.
   bool is_depthwise = false;

@@ -327,11 +327,12 @@ void block_loops(const Tiling& t, std::vector<OutputLoop>& loops, size_t group_a
 }
 
 // The weights of the next group of blocks come from far away, and are asked for while the tiles of this group run: each
-// step of the reduction asks for its share, at most a cache line. `place` is the tile's number among the `places` of
+// step of the reduction asks for its share, at most two cache lines. `place` is the tile's number among the `places` of
 // one group. None where there are so many places that waiting for the weights of one group takes no time, and where a
 // reduction's length is known at run time only.
 std::optional<Prefetch> weights_ahead(const Tiling& t, const Expr& first_block, int64_t vectors, const Expr& place,
                                       int64_t places) {
+  constexpr int64_t kMostLines = 2;
   if (!t.prefetch || t.packed.size() != 1 || last_loop(t) == t.reduce.size() || places < 2) return std::nullopt;
   int64_t steps = 1;
   for (const ReduceLoop& loop : t.reduce) {
@@ -348,10 +349,13 @@ std::optional<Prefetch> weights_ahead(const Tiling& t, const Expr& first_block, 
   // Nothing follows the last group.
   if (const auto at = as_int(first_block); at && *at + vectors >= blocks) return std::nullopt;
   const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
-  const int64_t share = std::min((group + places * steps - 1) / (places * steps), line);
+  const int64_t share = std::min((group + places * steps - 1) / (places * steps), kMostLines * line);
   const Expr first = (first_block + Expr(vectors)) * Expr(block) + place * Expr(steps * share);
-  return Prefetch{weights, last_loop(t),
-                  [=](const Expr& step, const VarMap&) { return std::vector<Expr>{first + step * Expr(share)}; }};
+  return Prefetch{weights, last_loop(t), [=](const Expr& step, const VarMap&) {
+                    std::vector<Expr> elements;
+                    for (int64_t i = 0; i < share; i += line) elements.push_back(first + step * Expr(share) + Expr(i));
+                    return elements;
+                  }};
 }
 
 // The rows of the image that tiles further down read and those above them do not: a network's first layer, whose image
