@@ -502,14 +502,6 @@ bool waits_for_weights(const Tiling& t) {
   return places * kLine <= kPlacesPerLine * t.shape.vectors * dtype_bytes(dtype, t.block_elements);
 }
 
-// Outputs for each column of a group of weights. REQUIRES: blocks and other loops are chosen.
-int64_t places_of_group(const Tiling& t) {
-  int64_t places = t.row ? t.row->extent : 1;
-  for (const OutputLoop& loop : t.others)
-    if (loop.stride <= t.block.stride) places *= loop.extent;
-  return places;
-}
-
 // The knobs of the loops around the tiles and of the innermost loop within.
 std::string ask_loops(Tiling& t, Knobs& knobs, const std::string& suffix) {
   t.group_block = knobs.choose("group_block" + suffix, {0, 1, 2, 4, 8, 16}, 0);
@@ -589,16 +581,12 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
     const bool few = t.reduce.back().extent <= 3 && !problem.is_depthwise;
     problem.registers = problem.registers * (few ? 5 : 4) / 8;
   }
-  // Few tiles share a group of weights: these come from memory about as fast as they are used, while the group before
-  // them is in use (weights_ahead). Of two tiles, both groups have to stay in the second level of cache. Measured on
-  // Zen 5, 16 rows and 50 MB of weights: 1.8 ms instead of 2.55 with sums of 768, 1.1 instead of 1.6 with sums of 2048
-  // and half the columns, 2.05 instead of 2.4 with sums of 3072.
-  constexpr int64_t kFewPlaces = 20, kTileRows = 8;
-  const bool few_places =
-      problem.registers >= 32 && t.packed.size() == 1 && places_of_group(t) <= kFewPlaces && !problem.is_depthwise;
-  if (few_places && problem.rows > kTileRows && problem.rows <= 2 * kTileRows) {
-    const int64_t group_bytes = problem.cache_bytes * 3 / 10;
-    problem.most_vectors = std::clamp<int64_t>(group_bytes / std::max<int64_t>(problem.block_bytes, 1), 1, 8);
+  if (streams_weights(t)) {
+    // This group of weights and the next one stay in the second level of cache.
+    constexpr int64_t kTileRows = 8;
+    if (problem.rows > kTileRows / 2 && problem.rows <= 2 * kTileRows)
+      problem.most_vectors =
+          std::clamp<int64_t>(problem.cache_bytes * 3 / 10 / std::max<int64_t>(problem.block_bytes, 1), 1, 8);
     if (problem.most_vectors == 1) problem.most_rows = kTileRows;
   }
   if (is_strided_pool(t)) {
@@ -615,7 +603,7 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
     // come from the first level of cache. Measured on Zen 5; BERT's large products lose 3 % by it.
     constexpr int64_t kFewRows = 4, kFirstLevel = 32 << 10;
     const bool read_fast =
-        few_places || t.shape.rows <= kFewRows || t.shape.vectors * problem.block_bytes <= kFirstLevel;
+        streams_weights(t) || t.shape.rows <= kFewRows || t.shape.vectors * problem.block_bytes <= kFirstLevel;
     if (knobs.choose_flag("by_group" + suffix, read_fast)) store_by_groups(t);
   }
 

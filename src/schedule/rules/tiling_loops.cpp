@@ -327,13 +327,13 @@ void block_loops(const Tiling& t, std::vector<OutputLoop>& loops, size_t group_a
 }
 
 // The weights of the next group of blocks come from far away, and are asked for while the tiles of this group run: each
-// step of the reduction asks for its share, at most two cache lines. `place` is the tile's number among the `places` of
-// one group. None where there are so many places that waiting for the weights of one group takes no time, and where a
-// reduction's length is known at run time only.
+// step of the reduction asks for its share, a few cache lines at most. `place` is the tile's number among the `places`
+// of one group. None where there are so many places that waiting for the weights of one group takes no time, and where
+// a reduction's length is known at run time only.
 std::optional<Prefetch> weights_ahead(const Tiling& t, const Expr& first_block, int64_t vectors, const Expr& place,
                                       int64_t places) {
-  constexpr int64_t kMostLines = 2;
-  if (!t.prefetch || t.packed.size() != 1 || last_loop(t) == t.reduce.size() || places < 2) return std::nullopt;
+  if (!t.prefetch || t.packed.size() != 1 || last_loop(t) == t.reduce.size()) return std::nullopt;
+  if (places < 2 && !streams_weights(t)) return std::nullopt;
   int64_t steps = 1;
   for (const ReduceLoop& loop : t.reduce) {
     if (loop.dynamic_extent) return std::nullopt;
@@ -349,7 +349,10 @@ std::optional<Prefetch> weights_ahead(const Tiling& t, const Expr& first_block, 
   // Nothing follows the last group.
   if (const auto at = as_int(first_block); at && *at + vectors >= blocks) return std::nullopt;
   const int64_t line = kCacheLine * 8 / dtype_bits(weights->dtype);
-  const int64_t share = std::min((group + places * steps - 1) / (places * steps), kMostLines * line);
+  const int64_t most_lines = places < 2 ? 4 : 2;
+  int64_t share = std::min((group + places * steps - 1) / (places * steps), most_lines * line);
+  // Padding between blocks is not worth a line more.
+  if (share > line && share % line <= line / 8) share -= share % line;
   const Expr first = (first_block + Expr(vectors)) * Expr(block) + place * Expr(steps * share);
   return Prefetch{weights, last_loop(t), [=](const Expr& step, const VarMap&) {
                     std::vector<Expr> elements;
@@ -489,6 +492,15 @@ Expr own_load(const Tiling& t) {
       own = node;
   });
   return own;
+}
+
+bool streams_weights(const Tiling& t) {
+  constexpr int64_t kFewRows = 4, kFewPlaces = 20;
+  if (t.target->vector_registers() < 32 || t.packed.size() != 1 || own_load(t)) return false;
+  int64_t places = t.row ? t.row->extent : 1;
+  for (const OutputLoop& loop : t.others)
+    if (is_within_group(t, loop)) places *= loop.extent;
+  return places > kFewRows && places <= kFewPlaces;
 }
 
 Expr scattered_image_of(const Tiling& t) {
