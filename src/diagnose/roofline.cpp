@@ -9,7 +9,7 @@
 namespace tessera {
 
 std::vector<CallTraffic> aged(std::vector<CallTraffic> traffic, double call_seconds, const MachinePeaks& peaks) {
-  constexpr int64_t kFar = INT64_MAX / 4;
+  constexpr int64_t kFar = int64_t{1} << 40;  // more than any cache; workers take up to 1e15
   for (const MemoryLevel& level : peaks.levels)
     for (CallTraffic& argument : traffic)
       if (static_cast<double>(argument.calls) * call_seconds > level.keeps) argument.distance = kFar;

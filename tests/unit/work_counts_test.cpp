@@ -211,6 +211,7 @@ TEST(Roofline, WhatTheCacheNoLongerKeepsComesFromMemory) {
   EXPECT_EQ(aged(traffic, 1e-4, peaks)[1].distance, 0);
   const KernelWork work = {1000, 900, 0, aged(traffic, 1.1e-4, peaks)};
   EXPECT_EQ(work.traffic[0].distance, 0);
+  EXPECT_LT(work.traffic[1].distance, 1'000'000'000'000'000);  // what a worker takes (tune/worker_protocol.cpp)
   const Roofline roof = roofline_of(work, 0, 102e-9, peaks, 1);
   EXPECT_DOUBLE_EQ(roof.percent_of_bound, 50);  // 400 bytes in 1 ns, 500 in 50
   EXPECT_EQ(roof.level, "memory");
