@@ -31,7 +31,8 @@ class LayoutAssigner {
         remarks_(ctx.remarks),
         block_(channel_block(ctx)),
         rewriter_(graph),
-        outputs_(output_mask(graph)) {}
+        outputs_(output_mask(graph)),
+        wanted_(values_for_blocks()) {}
 
   Graph run() {
     return rewriter_.run(
@@ -65,8 +66,10 @@ class LayoutAssigner {
     const Accesses accesses = accesses_of(source_, node);
     if (accesses.elementwise()) return elementwise(accesses, result, inputs);
     if (is_image(result) && channelwise(accesses, node.op->name == "pad")) {
-      decision.operands[0] = Want::kAsItIs;
-      decision.blocked_result = is_blocked(inputs[0]);
+      // Turned into blocks before it grows.
+      const bool early = wanted_[static_cast<size_t>(node.outputs[0])] && grows(node) && has_a_block(result.shape[1]);
+      decision.operands[0] = early ? Want::kBlocked : Want::kAsItIs;
+      decision.blocked_result = early || is_blocked(inputs[0]);
       decision.why_rows = "it follows its operand, which is in rows";
       return decision;
     }
@@ -79,21 +82,68 @@ class LayoutAssigner {
     return decision;
   }
 
-  Decision conv(const Node& node, const std::vector<ValueId>& inputs) {
-    const Shape& x = source_.type(node.inputs[0]).shape;
-    const Shape& w = source_.type(node.inputs[1]).shape;
-    const int64_t groups = node.attrs.get_int("groups");
-    const bool depthwise = is_const_int(x[1], groups) && is_const_int(w[0], groups);
+  bool is_depthwise(const Node& conv) const {
+    const int64_t groups = conv.attrs.get_int("groups");
+    return is_const_int(source_.type(conv.inputs[0]).shape[1], groups) &&
+           is_const_int(source_.type(conv.inputs[1]).shape[0], groups);
+  }
+
+  bool groups_in_blocks(const Node& conv) const {
+    const Shape& w = source_.type(conv.inputs[1]).shape;
+    const int64_t groups = conv.attrs.get_int("groups");
     const auto outputs = as_int(w[0]);
-    const bool groups_of_blocks = whole_blocks(w[1]) && outputs && (*outputs / groups) % block_ == 0;
-    if (groups != 1 && !depthwise && !groups_of_blocks)
+    return groups == 1 || is_depthwise(conv) || (whole_blocks(w[1]) && outputs && (*outputs / groups) % block_ == 0);
+  }
+
+  bool reads_few_channels(const Node& conv) const {
+    const auto channels = as_int(source_.type(conv.inputs[0]).shape[1]);
+    return channels && *channels < block_ / 2 && !is_depthwise(conv);
+  }
+
+  Decision conv(const Node& node, const std::vector<ValueId>& inputs) {
+    if (!groups_in_blocks(node))
       return {{Want::kRowMajor, Want::kRowMajor},
               false,
-              fmt::format("the channels of its {} groups are not whole blocks of {}", groups, block_)};
-    const auto channels = as_int(x[1]);
-    const bool few = channels && *channels < block_ / 2 && !depthwise;
-    const bool as_it_is = few && target().type(inputs[0]).layout.row_major();
+              fmt::format("the channels of its {} groups are not whole blocks of {}", node.attrs.get_int("groups"),
+                          block_)};
+    const bool as_it_is = reads_few_channels(node) && target().type(inputs[0]).layout.row_major();
     return {{as_it_is ? Want::kAsItIs : Want::kBlocked, Want::kRowMajor}, true, ""};
+  }
+
+  // Of each value of the source: whether a convolution reads it as blocks, at once or through operators that follow
+  // their operands.
+  std::vector<bool> values_for_blocks() const {
+    std::vector<bool> wanted(source_.values().size(), false);
+    const auto want = [&](ValueId value) {
+      if (is_image(source_.type(value))) wanted[static_cast<size_t>(value)] = true;
+    };
+    for (size_t i = source_.nodes().size(); i-- > 0;) {
+      const Node& node = source_.nodes()[i];
+      if (node.op->kind != OpKind::kExpression || node.outputs.size() != 1) continue;
+      if (node.op->name == "conv") {
+        if (groups_in_blocks(node) && !reads_few_channels(node)) want(node.inputs[0]);
+        continue;
+      }
+      if (!wanted[static_cast<size_t>(node.outputs[0])]) continue;
+      const bool joins = node.op->name == "concat" && node.attrs.get_int("axis") == 1;
+      const Accesses accesses = accesses_of(source_, node);
+      if (!joins && !accesses.elementwise() && !channelwise(accesses, node.op->name == "pad")) continue;
+      for (const ValueId input : node.inputs) want(input);
+    }
+    return wanted;
+  }
+
+  // Whether the result of a channelwise operator is larger than its operand.
+  bool grows(const Node& node) const {
+    const Shape& from = source_.type(node.inputs[0]).shape;
+    const Shape& to = source_.type(node.outputs[0]).shape;
+    double growth = 1;
+    for (size_t d = 0; d < to.size(); ++d) {
+      const auto before = as_int(from[d]), after = as_int(to[d]);
+      if (!before || !after) return false;
+      growth *= static_cast<double>(*after) / static_cast<double>(std::max<int64_t>(*before, 1));
+    }
+    return growth > 1;
   }
 
   Decision elementwise(const Accesses& accesses, const TensorType& result, const std::vector<ValueId>& inputs) {
@@ -254,7 +304,7 @@ class LayoutAssigner {
   Remarks* remarks_;
   const int64_t block_;
   GraphRewriter rewriter_;
-  const std::vector<bool> outputs_;
+  const std::vector<bool> outputs_, wanted_;
   std::map<std::pair<ValueId, std::string>, ValueId> relayouts_;
   std::map<ValueId, ValueId> origin_;  // of a relayout's result: its operand
 };

@@ -6,7 +6,9 @@
 //   convolution (groups 1, depthwise, or groups of whole blocks)  reads and writes blocks; an operand of few channels
 //                                                                 that is row-major already is read as it is
 //   elementwise                                                   follows its blocked full-shape operands
-//   channelwise (pooling, sums over space, resize)                follows its operand
+//   channelwise (pooling, sums over space, resize)                follows its operand; blocks, too, when its result is
+//                                                                 larger and a convolution reads it, at once or through
+//                                                                 operators that follow their operands
 //   concat of channels                                            blocks, when a piece is blocked and the result has
 //                                                                 at least a block of channels
 //   slice of channels                                             blocks, when it is whole blocks of a blocked image,
