@@ -27,8 +27,8 @@ struct Roofline {
   std::string level;            // where the bytes come from that take longest: "L2", "memory"
 };
 
-// The same, in a run whose calls take `call_seconds` each: what was touched longer ago than the last cache keeps it counts
-// as far away as memory.
+// Traffic of a run whose calls take `call_seconds` each: what was touched longer ago than the last cache keeps it counts as
+// far away as memory.
 std::vector<CallTraffic> aged(std::vector<CallTraffic> traffic, double call_seconds, const MachinePeaks& peaks);
 
 // Of one call that takes `seconds`. Each argument comes from the first level that holds it and what was touched since

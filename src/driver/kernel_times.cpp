@@ -45,6 +45,12 @@ std::vector<KernelTime> time_kernels(Model& model, int runs) {
   return times;
 }
 
+double seconds_of_a_call(const std::vector<KernelTime>& times) {
+  double total = 0;
+  for (const KernelTime& time : times) total += time.median_us / 1e6;
+  return times.empty() ? 0 : total / static_cast<double>(times.size());
+}
+
 MachinePeaks measure_roofline(int threads) {
   const Target target = native_target();
   ProbeOptions options;
@@ -65,7 +71,7 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
     total += time.median_us;
     constants += std::max<int64_t>(0, model.kernels().at(static_cast<size_t>(time.kernel)).constant_bytes);
   }
-  const double call_seconds = total / 1e6 / static_cast<double>(std::max<size_t>(times.size(), 1));
+  const double call_seconds = seconds_of_a_call(times);
   json list = json::array();
   for (const KernelTime& time : times) {
     const KernelInfo& kernel = model.kernels().at(static_cast<size_t>(time.kernel));

@@ -21,6 +21,9 @@ struct KernelTime {
 // In order of the kernels' numbers, those that ran. `runs` traced runs of the bound model; empty for the interpreter.
 std::vector<KernelTime> time_kernels(Model& model, int runs);
 
+// The mean of a run's calls; 0 of none.
+double seconds_of_a_call(const std::vector<KernelTime>& times);
+
 // Quick: about half a second. For `threads` threads and for one.
 MachinePeaks measure_roofline(int threads);
 

@@ -54,12 +54,12 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
   ModelTasks result;
   std::map<std::string, ModelTask> by_hash;
   const auto traffic = known_traffic(program);
-  for (const KernelTime& time : times) result.run_us += time.median_us;
-  const double call_seconds = result.run_us / 1e6 / static_cast<double>(std::max<size_t>(times.size(), 1));
+  const double call_seconds = seconds_of_a_call(times);
   for (const KernelTime& time : times) {
     // A module counts its calls, each as a kernel of its own.
     const KernelCall& call = program.calls[static_cast<size_t>(time.kernel)];
     const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
+    result.run_us += time.median_us;
     ModelTask task;
     task.name = call.loc.empty() ? kernel.program.name : call.loc;
     task.calls = time.calls;

@@ -140,6 +140,27 @@ TEST(Products, ColumnsBehindWholeVectors) {
   EXPECT_GT(neither, 30);
 }
 
+// Five to twenty rows use a group of weights about as fast as it comes from memory: each step asks for its share of the
+// next group, which is more than a line for a single tile and for two.
+TEST(Products, FewRowsAskForTheNextWeights) {
+  std::mt19937 random(9);
+  for (const int64_t rows : {4, 5, 8, 9, 16, 20, 21}) {
+    const Product p{rows, 300, 400};
+    const Case test = make_case(p, random, [](Tensor&) {});
+    for (const std::string& target : runnable_targets()) {
+      std::string text;
+      const auto got = run_at(test, "register_tile", target, text);
+      ASSERT_TRUE(got);
+      EXPECT_EQ(difference(*got, test.want, 3e-6), "") << p.text() << " on " << target << "\n" << text;
+      if (target != "x86-64-v4") continue;
+      const bool asks = text.find(" prefetch ") != std::string::npos;
+      const bool asks_for_lines = text.find("in 0..1 prefetch ") != std::string::npos;
+      EXPECT_EQ(asks, rows > 4) << p.text() << "\n" << text;
+      if (rows <= 16) EXPECT_EQ(asks_for_lines, rows > 4) << p.text() << "\n" << text;
+    }
+  }
+}
+
 // Lanes behind a row's end lie in the next row: what stands there reaches no sum.
 TEST(Products, RowsDoNotTouchEachOther) {
   std::mt19937 random(8);

@@ -495,9 +495,7 @@ bool waits_for_weights(const Tiling& t) {
   const Expr own = own_load(t);
   if (!own || t.packed.size() != 1) return false;
   if (linear_coefficient(own->operands[0], t.row->var, t.kernel.bounds) != t.width) return false;
-  int64_t places = (t.row->extent + t.shape.rows - 1) / t.shape.rows;
-  for (const OutputLoop& loop : t.others)
-    if (loop.stride <= t.block.stride) places *= loop.extent;
+  const int64_t places = (t.row->extent + t.shape.rows - 1) / t.shape.rows * places_beside_rows(t);
   const DType dtype = t.kernel.params[t.packed[0].param]->dtype;
   return places * kLine <= kPlacesPerLine * t.shape.vectors * dtype_bytes(dtype, t.block_elements);
 }

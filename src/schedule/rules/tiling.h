@@ -105,6 +105,8 @@ struct Tiling {
 };
 
 std::vector<BlockGroups> block_groups(const Tiling& t);
+// Outputs beside the row axis that share a group of weights.
+int64_t places_beside_rows(const Tiling& t);
 // The load of an image that lies row by row in far memory, in a sum over few channels; null when there is none.
 Expr image_of(const Tiling& t);
 // The load of which each vector of outputs reads another one in each row (depthwise convolutions, pooling); null when

@@ -494,12 +494,17 @@ Expr own_load(const Tiling& t) {
   return own;
 }
 
+int64_t places_beside_rows(const Tiling& t) {
+  int64_t places = 1;
+  for (const OutputLoop& loop : t.others)
+    if (is_within_group(t, loop)) places *= loop.extent;
+  return places;
+}
+
 bool streams_weights(const Tiling& t) {
   constexpr int64_t kFewRows = 4, kFewPlaces = 20;
   if (t.target->vector_registers() < 32 || t.packed.size() != 1 || own_load(t)) return false;
-  int64_t places = t.row ? t.row->extent : 1;
-  for (const OutputLoop& loop : t.others)
-    if (is_within_group(t, loop)) places *= loop.extent;
+  const int64_t places = (t.row ? t.row->extent : 1) * places_beside_rows(t);
   return places > kFewRows && places <= kFewPlaces;
 }
 
