@@ -133,20 +133,37 @@ Graph conv_of(CaseBuilder& b, size_t dimensions) {
   return b.finish(b.epilogue(b.add("conv", {x, b.constant(w_shape)}, attrs, b.maybe_blocked(x_shape.size()))));
 }
 
-// Convolutions that minimal filtering takes: whole blocks of input channels, 3x3, stride 1.
+// Convolutions that minimal filtering takes: whole blocks of input channels, windows of three places along one or two
+// dimensions of stride 1, in volumes several frames of them.
 Graph winograd(CaseBuilder& b, int64_t block) {
-  const int64_t c = block * b.pick({2, 3, 4});
-  const int64_t o = b.pick({16, 32, 33, 40, 64});
-  const int64_t h = b.pick({4, 7, 8, 14, 19});
-  const int64_t w = b.pick({4, 6, 9, 14, 22});
-  const Attrs attrs{{"strides", std::vector<int64_t>{1, 1}},
-                    {"dilations", std::vector<int64_t>{1, 1}},
-                    {"input_dilations", std::vector<int64_t>{1, 1}},
-                    {"pads_begin", std::vector<int64_t>{b.pick({1, 1, 0, 2}), b.pick({1, 1, 0, 2})}},
-                    {"pads_end", std::vector<int64_t>{b.pick({1, 1, 0, 2}), b.pick({1, 1, 0, 2})}},
-                    {"groups", int64_t{1}}};
-  const ValueId x = b.input({b.pick({1, 1, 2}), c, h, w}, b.blocked_channels());
-  return b.finish(b.epilogue(b.add("conv", {x, b.constant({o, c, 3, 3})}, attrs, b.blocked_channels())));
+  const auto dimensions = static_cast<size_t>(b.pick({1, 2, 2, 2, 3, 3}));
+  const bool flat = dimensions < 3;  // the interpreter is slow
+  const int64_t c = block * (flat ? b.pick({2, 3, 4}) : b.pick({1, 2}));
+  const int64_t o = flat ? b.pick({16, 32, 33, 40, 64}) : b.pick({16, 33});
+  std::vector<int64_t> window(dimensions, 3);
+  if (dimensions > 1 && b.chance(50)) window[static_cast<size_t>(b.below(static_cast<int64_t>(dimensions)))] = 1;
+  if (dimensions == 3 && b.chance(30)) window = {b.pick({2, 3}), 3, 3};
+  if (dimensions == 3 && b.chance(30)) window = {3, 1, 1};
+  std::vector<int64_t> x_shape = {b.pick({1, 1, 2}), c}, w_shape = {o, c};
+  std::vector<int64_t> strides(dimensions, 1), dilations(dimensions, 1), begin, end;
+  if (dimensions == 3 && window[1] == 3 && window[2] == 3) {
+    strides[0] = b.pick({1, 1, 2});
+    dilations[0] = b.pick({1, 1, 2});
+  }
+  for (size_t d = 0; d < dimensions; ++d) {
+    x_shape.push_back(!flat ? b.pick({3, 4, 7}) : d == 0 ? b.pick({4, 7, 8, 14, 19}) : b.pick({4, 6, 9, 14, 22}));
+    w_shape.push_back(window[d]);
+    const int64_t most = window[d] == 1 ? 0 : 2;
+    begin.push_back(std::min(b.pick({1, 1, 0, 2}), most));
+    end.push_back(std::min(b.pick({1, 1, 0, 2}), most));
+    const int64_t span = (window[d] - 1) * dilations[d] + 1;
+    begin.back() = std::max(begin.back(), span - x_shape.back());
+  }
+  const Attrs attrs{
+      {"strides", strides},  {"dilations", dilations}, {"input_dilations", std::vector<int64_t>(dimensions, 1)},
+      {"pads_begin", begin}, {"pads_end", end},        {"groups", int64_t{1}}};
+  const ValueId x = b.input(x_shape, b.blocked_channels(x_shape.size()));
+  return b.finish(b.epilogue(b.add("conv", {x, b.constant(w_shape)}, attrs, b.blocked_channels(x_shape.size()))));
 }
 
 // What ONNX's ConvTranspose becomes: a convolution over an input with gaps.
@@ -270,8 +287,8 @@ Graph movement(CaseBuilder& b) {
       const int64_t axis = b.below(4);
       std::vector<int64_t> second = shape;
       second[static_cast<size_t>(axis)] = b.pick({1, 4, 16});
-      return b.finish(b.add("concat", {x, b.input(second, b.maybe_blocked()), b.input(shape)}, {{"axis", axis}},
-                            b.maybe_blocked()));
+      return b.finish(b.add("concat", {x, b.input(second, b.maybe_blocked()), b.input(shape, b.maybe_blocked())},
+                            {{"axis", axis}}, b.maybe_blocked()));
     }
     case 3: {
       std::vector<int64_t> starts;

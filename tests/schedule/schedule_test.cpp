@@ -405,8 +405,8 @@ TEST(RegisterTile, FirstLayersAskForTheRowsBelow) {
         [&](const Stmt& s) { lines += s->kind == StmtKind::kFor && s->buffer == program.params[0] ? 1 : 0; }, nullptr);
     return lines;
   };
-  // There are two kinds of tiles, with the image's border and without. The copies of the window ask for its two new rows
-  // of three channels at once, in front of the sums; loops do so for each row of the window.
+  // There are two kinds of tiles, with the image's border and without. The copies of the window ask for its two new
+  // rows of three channels at once, in front of the sums; loops do so for each row of the window.
   EXPECT_EQ(asked(scheduled_at(first, "register_tile{vectors=1,rows=14}").program), 2 * (2 * 3) * 2);
   EXPECT_EQ(asked(scheduled_at(first, "register_tile{vectors=1,rows=8}").program), 2 * (2 * 3) * 1);
   EXPECT_EQ(asked(scheduled_at(first, "register_tile{vectors=1,rows=8,expand=0}").program), 2 * 1);
@@ -481,6 +481,26 @@ TEST(Injective, BlocksWithoutPaddingAreTransposedInTiles) {
       nullptr);
   EXPECT_EQ(tiles, 1);
   EXPECT_EQ(masked, 1);
+}
+
+TEST(Injective, PiecesOfRowsAreTurnedOutOfBlocksEachByItself) {
+  // Detection heads: images in blocks of channels, joined behind one another as rows of pixels.
+  Graph graph;
+  GraphBuilder builder(graph);
+  const OpTable& ops = standard_ops();
+  const Layout blocked = Layout::blocked(4, 1, 16);
+  for (const int64_t width : {80, 40, 20})
+    graph.add_input("x" + std::to_string(width), TensorType{DType::kF32, make_shape({1, 32, 1, width}), blocked});
+  graph.outputs = {builder.add(ops.get("concat"), graph.inputs, {{"axis", int64_t{3}}})};
+  std::vector<size_t> kept;
+  const TensorProgram definition = lower_node(graph, graph.nodes().back(), kept);
+  int64_t tiles = 0, selects = 0;
+  walk(
+      scheduled_at(definition, "injective").program.body,
+      [&](const Stmt& s) { tiles += s->kind == StmtKind::kTensorized ? 1 : 0; },
+      [&](const Expr& e) { selects += e->kind == ExprKind::kSelect ? 1 : 0; });
+  EXPECT_EQ(tiles, 3);
+  EXPECT_EQ(selects, 0);
 }
 
 class ScheduleFuzz : public testing::TestWithParam<const char*> {};

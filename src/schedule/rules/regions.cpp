@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arith/simplify.h"
 #include "schedule/guards.h"
 
 namespace tessera {
@@ -66,6 +67,37 @@ FlatKernel piece_of(const FlatKernel& kernel, size_t loop, int64_t begin, int64_
 // Whether it is simpler to compute than a kernel with conditions.
 bool is_plain(const FlatKernel& kernel) { return !guard_of(kernel) && kernel.value->kind == ExprKind::kLoad; }
 
+// The pieces of a loop along which conditions change; none where there are no cuts, or too many.
+std::vector<FlatKernel> pieces_along(const FlatKernel& kernel, size_t i, const std::vector<Expr>& conditions) {
+  const OutputLoop& loop = kernel.loops[i];
+  if (loop.extent == 1) return {};
+  std::vector<int64_t> cuts = {0};
+  find_cuts(conditions, kernel, loop.var, 0, states_at(conditions, loop.var, 0, kernel.bounds), loop.extent - 1,
+            states_at(conditions, loop.var, loop.extent - 1, kernel.bounds), cuts);
+  if (cuts.size() == 1 || cuts.size() > kMostRegions) return {};
+  cuts.push_back(loop.extent);
+  std::vector<FlatKernel> pieces;
+  for (size_t c = 0; c + 1 < cuts.size(); ++c) pieces.push_back(piece_of(kernel, i, cuts[c], cuts[c + 1]));
+  return pieces;
+}
+
+// Whether it reads with a stride along the loop along which it writes: elements that a turn in registers would gather.
+bool is_strided_load(const FlatKernel& kernel) {
+  if (!is_plain(kernel)) return false;
+  const auto stride = linear_coefficient(kernel.value->operands[0], kernel.loops.back().var, kernel.bounds);
+  return stride && *stride != 0 && *stride != 1;
+}
+
+// Cuts along the last loop, where rows end up in pieces, too, when each of these is a load with a stride: a
+// concatenation of blocks of channels to rows of pixels. Else none.
+std::vector<FlatKernel> strided_regions(const FlatKernel& kernel, const std::vector<Expr>& conditions) {
+  std::vector<FlatKernel> regions;
+  for (const FlatKernel& piece : pieces_along(kernel, kernel.loops.size() - 1, conditions))
+    for (FlatKernel& region : decided_regions(piece)) regions.push_back(std::move(region));
+  const bool all = std::all_of(regions.begin(), regions.end(), is_strided_load);
+  return all && regions.size() <= kMostRegions ? regions : std::vector<FlatKernel>();
+}
+
 }  // namespace
 
 Expr guard_of(const FlatKernel& kernel) {
@@ -74,24 +106,17 @@ Expr guard_of(const FlatKernel& kernel) {
 
 std::vector<FlatKernel> decided_regions(const FlatKernel& kernel) {
   const std::vector<Expr> conditions = conditions_of(kernel);
-  if (conditions.empty()) return {kernel};
+  if (conditions.empty() || kernel.loops.empty()) return {kernel};
+  if (auto strided = strided_regions(kernel, conditions); !strided.empty()) return strided;
   const bool guarded = static_cast<bool>(guard_of(kernel));
   std::vector<FlatKernel> best;
   size_t gained = 0;
   for (size_t i = 0; i + 1 < kernel.loops.size(); ++i) {
-    const OutputLoop& loop = kernel.loops[i];
-    if (loop.extent == 1) continue;
-    std::vector<int64_t> cuts = {0};
-    find_cuts(conditions, kernel, loop.var, 0, states_at(conditions, loop.var, 0, kernel.bounds), loop.extent - 1,
-              states_at(conditions, loop.var, loop.extent - 1, kernel.bounds), cuts);
-    if (cuts.size() == 1 || cuts.size() > kMostRegions) continue;
-    cuts.push_back(loop.extent);
-    std::vector<FlatKernel> pieces;
+    std::vector<FlatKernel> pieces = pieces_along(kernel, i, conditions);
     size_t plain = 0, open = 0;
-    for (size_t c = 0; c + 1 < cuts.size(); ++c) {
-      pieces.push_back(piece_of(kernel, i, cuts[c], cuts[c + 1]));
-      plain += is_plain(pieces.back());
-      open += guarded && !guard_of(pieces.back());
+    for (const FlatKernel& piece : pieces) {
+      plain += is_plain(piece);
+      open += guarded && !guard_of(piece);
     }
     if (std::max(plain, open) <= gained) continue;
     gained = std::max(plain, open);
