@@ -250,12 +250,12 @@ def searches(folder, token, model):
     # A worker that stops answering.
     worker = Worker(token)
     db = folder / "hung.db"
-    process = begin(db, [worker], 24)
+    process = begin(db, [worker], 40, "--batch", "4")  # small rounds: there are some left when it hangs
     while time.time() < deadline + 60 and (not db.exists() or trials_of(db) < 3):
-        time.sleep(0.2)
+        time.sleep(0.05)
     worker.group(signal.SIGSTOP)
-    _, said = finish(process, db, 24)
-    expect(said.count("is lost") == 1 or trials_of(db) < 24, f"the hanging worker is reported once: {said}")
+    _, said = finish(process, db, 40)
+    expect(said.count("is lost") == 1 or trials_of(db) < 40, f"the hanging worker is reported once: {said}")
     worker.group(signal.SIGCONT)
     expect(worker.end() == 0, "the worker that hung ends well")
 
