@@ -112,10 +112,12 @@ std::string packing_problem(const Tensor& source, const PackedParam& packed) {
 }
 
 Tensor pack(const Tensor& source, const PackedParam& packed) {
-  if (packed.winograd != 0) {
+  if (packed.winograd_rows != 0) {
     PackedParam plain = packed;
-    plain.winograd = 0;
-    return pack(transform_filters(winograd_matrices(packed.winograd), source), plain);
+    plain.winograd_rows = plain.winograd_columns = 0;
+    return pack(
+        transform_filters(winograd_matrices(packed.winograd_rows), winograd_matrices(packed.winograd_columns), source),
+        plain);
   }
   if (packed.pieces != 0) {
     PackedParam plain = packed;

@@ -33,9 +33,9 @@ struct PackSpec {
 struct PackedParam {
   size_t param = 0;             // index into the kernel's parameters
   std::vector<PackSpec> parts;  // stored one after another
-  // Not 0: 3x3 filters that are first transformed for Winograd tiles of this many outputs; the parts describe the
-  // result.
-  int64_t winograd = 0;
+  // Not 0: filters that are first transformed for Winograd tiles of so many rows and columns of outputs; the parts
+  // describe the result.
+  int64_t winograd_rows = 0, winograd_columns = 0;
   // Not 0: weights of f32 that become so many numbers of bf16 each, with the elements of the first piece in front, then
   // those of the second; the parts describe the result. Behind the parts stand two more numbers: the least and the
   // greatest magnitude that the other factor may have (0 has every right) if no product of pieces is to be lost to
@@ -49,8 +49,8 @@ struct PackedParam {
 // [2^-60, 2^60] may not exist.
 std::string packing_problem(const Tensor& source, const PackedParam& packed);
 
-// The packed elements of all parts as a one-dimensional tensor of the source's dtype, or of bf16 when it is cut into pieces.
-// REQUIRES: no packing_problem.
+// The packed elements of all parts as a one-dimensional tensor of the source's dtype, or of bf16 when it is cut into
+// pieces. REQUIRES: no packing_problem.
 Tensor pack(const Tensor& source, const PackedParam& packed);
 
 }  // namespace tessera

@@ -16,8 +16,10 @@ namespace tessera {
 namespace {
 
 constexpr std::array kRules = {
-    ScheduleRule{"winograd", "3x3 convolutions of stride 1 by minimal filtering, where fewer products pay", 3,
-                 winograd},
+    ScheduleRule{"winograd",
+                 "convolutions of stride 1 with 3 places along one or two dimensions by minimal filtering, where fewer "
+                 "products pay",
+                 3, winograd},
     ScheduleRule{"tile_product", "products of bf16 with weights, in the machine's two-dimensional tiles", 1,
                  tile_product},
     ScheduleRule{"product_pieces", "products of f32 with weights as products of pieces of bf16 (--fp32)", 1,

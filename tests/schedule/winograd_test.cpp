@@ -41,8 +41,8 @@ TEST_P(Winograd, FiltersAreTransformedOnBothSides) {
   const WinogradMatrices& matrices = winograd_matrices(GetParam());
   Tensor w(DType::kF32, {2, 3, 3, 3});
   for (int64_t i = 0; i < w.num_elements(); ++i) w.set_double(i, static_cast<double>(i % 11) - 5);
-  const Tensor u = transform_filters(matrices, w);
-  ASSERT_EQ(u.dims(), (std::vector<int64_t>{2, 3, matrices.alpha, matrices.alpha}));
+  const Tensor u = transform_filters(matrices, matrices, w);
+  ASSERT_EQ(u.dims(), (std::vector<int64_t>{6, matrices.alpha, matrices.alpha}));
   for (int64_t filter = 0; filter < 6; ++filter)
     for (int64_t i = 0; i < matrices.alpha; ++i)
       for (int64_t j = 0; j < matrices.alpha; ++j) {
@@ -53,6 +53,23 @@ TEST_P(Winograd, FiltersAreTransformedOnBothSides) {
                     matrices.g[static_cast<size_t>(j)][static_cast<size_t>(x)] * w.get_double(filter * 9 + y * 3 + x);
         EXPECT_NEAR(u.get_double((filter * matrices.alpha + i) * matrices.alpha + j), want, 1e-5);
       }
+}
+
+TEST_P(Winograd, FiltersOfOnePlaceAlongADimensionAreTransformedAlongTheOther) {
+  const WinogradMatrices &matrices = winograd_matrices(GetParam()), &one = winograd_matrices(1);
+  Tensor w(DType::kF32, {4, 3});
+  for (int64_t i = 0; i < w.num_elements(); ++i) w.set_double(i, static_cast<double>(i % 7) - 3);
+  const Tensor rows = transform_filters(matrices, one, w), columns = transform_filters(one, matrices, w);
+  ASSERT_EQ(rows.dims(), (std::vector<int64_t>{4, matrices.alpha, 1}));
+  ASSERT_EQ(columns.dims(), (std::vector<int64_t>{4, 1, matrices.alpha}));
+  for (int64_t filter = 0; filter < 4; ++filter)
+    for (int64_t i = 0; i < matrices.alpha; ++i) {
+      double want = 0;
+      for (int64_t x = 0; x < 3; ++x)
+        want += matrices.g[static_cast<size_t>(i)][static_cast<size_t>(x)] * w.get_double(filter * 3 + x);
+      EXPECT_NEAR(rows.get_double(filter * matrices.alpha + i), want, 1e-6);
+      EXPECT_NEAR(columns.get_double(filter * matrices.alpha + i), want, 1e-6);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiles, Winograd, testing::Values(2, 4));

@@ -9,17 +9,19 @@ namespace tessera {
 
 using RuleResult = std::variant<ScheduledKernel, Declined>;
 
-// 3x3 convolutions of stride 1 over blocked images with constant weights, by minimal filtering F(2x2) or F(4x4): 2.25
-// or 4 times fewer products. Replaces the summation by another algorithm: the error is that of
-// winograd_matrices.h, and an infinite or NaN input makes NaN of all outputs of its tile.
+// Convolutions over blocked rows, images and volumes with constant weights, whose windows have three places along one
+// or two dimensions of stride 1, by minimal filtering: F(2x2) and F(4x4) take 2.25 and 4 times fewer products, F(2) and
+// F(4) 1.5 and 2. What else a window has of frames is summed as channels are. Replaces the summation by another
+// algorithm: the error is that of winograd_matrices.h, and an infinite or NaN input makes NaN of all outputs of its
+// tile.
 RuleResult winograd(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Products of bf16 with weights, by a machine's two-dimensional tiles (AMX).
 RuleResult tile_product(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
-// Products of f32 with weights as six products of three pieces of bf16, by AMX or AVX512-BF16 (`--fp32 pieces`). Sums are
-// taken in another order than a sequence of multiply-adds, and each product is off by at most 2^-25 of itself; rows for
-// which that does not hold (very small, very large, infinite or NaN) are multiplied in f32.
+// Products of f32 with weights as six products of three pieces of bf16, by AMX or AVX512-BF16 (`--fp32 pieces`). Sums
+// are taken in another order than a sequence of multiply-adds, and each product is off by at most 2^-25 of itself; rows
+// for which that does not hold (very small, very large, infinite or NaN) are multiplied in f32.
 RuleResult product_pieces(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Reductions whose output has an axis along which all operands are read contiguously or not at all: convolutions,

@@ -45,33 +45,35 @@ WinogradMatrices build(int64_t m, const std::vector<double>& points) {
 }  // namespace
 
 const WinogradMatrices& winograd_matrices(int64_t m) {
+  static const WinogradMatrices one = {1, 1, {{1}}, {{1}}, {{1}}};
   static const WinogradMatrices two = build(2, {0, 1, -1});
   static const WinogradMatrices four = build(4, {0, 0.625, -0.625, 1.5, -1.5});
-  check(m == 2 || m == 4, "Winograd tiles have 2 or 4 outputs");
-  return m == 2 ? two : four;
+  check(m == 1 || m == 2 || m == 4, "Winograd tiles have 1, 2 or 4 outputs");
+  return m == 1 ? one : m == 2 ? two : four;
 }
 
-Tensor transform_filters(const WinogradMatrices& matrices, const Tensor& w) {
-  const std::vector<int64_t>& dims = w.dims();
-  check(w.dtype() == DType::kF32 && dims.size() == 4 && dims[2] == 3 && dims[3] == 3, "filters of 3x3 f32 expected");
-  const int64_t alpha = matrices.alpha;
-  Tensor result(DType::kF32, {dims[0], dims[1], alpha, alpha});
+Tensor transform_filters(const WinogradMatrices& rows, const WinogradMatrices& columns, const Tensor& w) {
+  const size_t height = rows.g[0].size(), width = columns.g[0].size();
+  const auto window = static_cast<int64_t>(height * width);
+  check(w.dtype() == DType::kF32 && w.num_elements() % window == 0, "filters of f32 of that size expected");
+  const int64_t filters = w.num_elements() / window;
+  Tensor result(DType::kF32, {filters, rows.alpha, columns.alpha});
   const float* in = w.as<float>().data();
   float* out = result.as_mutable<float>().data();
-  const auto a = static_cast<size_t>(alpha);
-  std::vector<double> rows(a * 3);
-  for (int64_t filter = 0; filter < dims[0] * dims[1]; ++filter, in += 9, out += alpha * alpha) {
-    for (size_t i = 0; i < a; ++i)
-      for (size_t x = 0; x < 3; ++x) {
+  const auto high = static_cast<size_t>(rows.alpha), wide = static_cast<size_t>(columns.alpha);
+  std::vector<double> half(high * width);
+  for (int64_t filter = 0; filter < filters; ++filter, in += window, out += high * wide) {
+    for (size_t i = 0; i < high; ++i)
+      for (size_t x = 0; x < width; ++x) {
         double sum = 0;
-        for (size_t y = 0; y < 3; ++y) sum += matrices.g[i][y] * static_cast<double>(in[y * 3 + x]);
-        rows[i * 3 + x] = sum;
+        for (size_t y = 0; y < height; ++y) sum += rows.g[i][y] * static_cast<double>(in[y * width + x]);
+        half[i * width + x] = sum;
       }
-    for (size_t i = 0; i < a; ++i)
-      for (size_t j = 0; j < a; ++j) {
+    for (size_t i = 0; i < high; ++i)
+      for (size_t j = 0; j < wide; ++j) {
         double sum = 0;
-        for (size_t x = 0; x < 3; ++x) sum += rows[i * 3 + x] * matrices.g[j][x];
-        out[i * a + j] = static_cast<float>(sum);
+        for (size_t x = 0; x < width; ++x) sum += half[i * width + x] * columns.g[j][x];
+        out[i * wide + j] = static_cast<float>(sum);
       }
   }
   return result;

@@ -1,0 +1,72 @@
+// Convolutions as minimal filtering sees them, and how much of which one is worked on at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arith/simplify.h"
+#include "expr/tensor_program.h"
+#include "schedule/knobs.h"
+#include "types/target.h"
+
+namespace tessera {
+
+// Images in blocks of channels and a window of 3x3, 3x1 or 1x3 places over them, of stride 1. A volume is so many
+// images, of which a window sees several frames: it sums over the channels of each.
+struct FilteredConv {
+  size_t x = 0, w = 0;  // parameters
+  int64_t block = 0;
+  int64_t images = 0;     // of the output
+  int64_t in_blocks = 0;  // of channels, in all frames of a window
+  int64_t height = 0, width = 0;
+  int64_t window_height = 3, window_width = 3;
+  int64_t pad_top = 0, pad_left = 0;
+  int64_t out_channels = 0, out_blocks = 0;
+  int64_t out_height = 0, out_width = 0;
+  // Frame z of the window that image d of the output's volume sees is image d * stride + z * dilation - pad_front.
+  int64_t frames = 1, depth = 1, out_depth = 1;
+  int64_t stride = 1, dilation = 1, pad_front = 0;
+  // Which of the output's dimensions, behind the channels, are the place of an image in its volume, the row and the
+  // column within.
+  enum class Dims : uint8_t { kColumn, kRowColumn, kImageRowColumn, kRowColumns } dims = Dims::kRowColumn;
+  int64_t columns_wide = 0;  // kRowColumns: the extent of the last of two dimensions
+
+  int64_t in_channels() const { return in_blocks * block; }
+  int64_t window() const { return window_height * window_width; }
+  // In the order of the output's loops; `image` is the number among all images.
+  std::vector<Expr> loops_at(const Expr& image, const Expr& block, const Expr& row, const Expr& column,
+                             const Expr& lane, const Bounds& bounds) const;
+};
+
+// Why the kernel is no such convolution with constant weights; empty when it is.
+std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv);
+
+struct WinogradPlan {
+  int64_t m = 0;                   // outputs of a tile along each dimension in which windows have three places
+  int64_t m_rows = 0, m_cols = 0;  // m or 1
+  int64_t wanted = 0;              // tiles of a strip, before strips are made equal
+  int64_t tiles_high = 0, tiles_wide = 0;
+  int64_t strip = 0, strips = 0;  // tiles of a strip, strips of an image
+  int64_t cuts = 1;               // equal parts of the output blocks, which transform the same inputs on their own
+  int64_t group = 0;              // output blocks whose sums are there at a time
+  double cost = 0;                // in issue slots of a vector multiply-add of one thread
+
+  int64_t tiles() const { return tiles_high * tiles_wide; }
+  int64_t places() const { return (m_rows > 1 ? m_rows + 2 : 1) * (m_cols > 1 ? m_cols + 2 : 1); }
+};
+
+// The cheapest plan with one of these `sizes` of tiles; nothing when no strip's scratch memory is small enough.
+std::optional<WinogradPlan> choose_winograd_plan(const FilteredConv& conv, const std::vector<int64_t>& sizes,
+                                                 const Target& target);
+// The plan that the knobs name, whose own choice is `plan`; a reason when their values do not go together.
+std::string ask_winograd_plan(const FilteredConv& conv, const Target& target, Knobs& knobs,
+                              std::optional<WinogradPlan>& plan);
+// What direct summation would cost, as WinogradPlan::cost.
+double direct_cost(const FilteredConv& conv, const Target& target);
+
+// Less stays in the second level of cache while other layers run.
+constexpr int64_t kFarWeights = 64 << 10;
+
+}  // namespace tessera

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schedule/rules/tile_shape.h"
+#include "schedule/rules/winograd_conv.h"
+
+namespace tessera {
+namespace {
+
+// Cost of bringing in `bytes` of weights `times` times, in issue slots of a vector multiply-add, on `threads` that have
+// caches of their own and one memory. In a whole network they come from memory the first time and, as far as they fit,
+// from a cache after that.
+constexpr double kL3 = 1.0 / 9, kL2 = 1.0 / 48;  // per byte
+
+// The same for memory. Where a core has one multiply-add of 512 bits a cycle instead of two (Zen 4), slots are longer.
+double memory_cost(const Target& target) {
+  const bool half_rate = target.vector_bits() == 512 && target.has("clzero") && !target.has("avxvnni");
+  return half_rate ? 0.25 : 0.37;
+}
+
+double stream_cost(int64_t bytes, int64_t times, const Target& target, double threads) {
+  const double memory = memory_cost(target);
+  const double again = bytes < target.l2_bytes / 2   ? kL2 / threads
+                       : bytes < target.l3_bytes / 2 ? kL3 / threads
+                                                     : memory;
+  return static_cast<double>(bytes) * (memory + static_cast<double>(times - 1) * again);
+}
+
+// Weights are prefetched while products are computed.
+double overlapped(double compute, double stream) {
+  return std::max(compute, stream) + 0.25 * std::min(compute, stream);
+}
+
+constexpr double kOnePass = 0.6;  // of the time of two, over rows and columns
+
+// In issue slots of a vector multiply-add of one thread. The weights of a place are read once for each strip.
+double plan_cost(const FilteredConv& conv, const WinogradPlan& plan, const Target& target) {
+  const int64_t tiles = conv.images * plan.strips * plan.strip;
+  const int64_t iterations = conv.images * plan.strips * plan.cuts;
+  const int64_t threads = std::min<int64_t>(std::max(1, target.num_threads), iterations);
+  const int64_t rounds = (iterations + threads - 1) / threads;
+  const int64_t weights = plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
+  const auto products =
+      static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) / (plan.m == 2 ? 0.9 : 0.85);
+  // The transformed tiles of a strip are read again for each group of outputs; from behind the second level of cache
+  // they come more slowly than weights, which lie in the order of use.
+  const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
+  const auto reads = static_cast<double>(conv.images * plan.strips * (conv.out_blocks / plan.group) * v_bytes);
+  const auto shared = static_cast<double>(threads);
+  const double stream = stream_cost(weights, conv.images * plan.strips, target, shared) +
+                        reads * (v_bytes <= target.l2_bytes * 3 / 4 ? kL2 : 2 * kL3) / shared;
+  const double passes = plan.m_rows > 1 && plan.m_cols > 1 ? 1 : kOnePass;
+  const auto transforms = passes * (plan.m == 2 ? 4.0 : 5.0) * static_cast<double>(tiles * plan.places()) *
+                          static_cast<double>(conv.in_blocks * plan.cuts + conv.out_blocks);
+  const double share = static_cast<double>(rounds) / static_cast<double>(iterations);
+  return overlapped(products * share, stream) + transforms * share;
+}
+
+WinogradPlan make_plan(const FilteredConv& conv, int64_t m, int64_t wanted, int64_t cuts, const Target& target) {
+  WinogradPlan plan;
+  plan.m = m;
+  plan.wanted = wanted;
+  plan.cuts = cuts;
+  plan.m_rows = conv.window_height > 1 ? m : 1;
+  plan.m_cols = conv.window_width > 1 ? m : 1;
+  plan.tiles_high = (conv.out_height + plan.m_rows - 1) / plan.m_rows;
+  plan.tiles_wide = (conv.out_width + plan.m_cols - 1) / plan.m_cols;
+  plan.strips = std::max<int64_t>(1, (plan.tiles() + wanted - 1) / wanted);
+  const int64_t threads_of_strips = (target.num_threads + cuts - 1) / cuts;
+  if (conv.images * plan.strips < threads_of_strips) plan.strips = std::min<int64_t>(plan.tiles(), threads_of_strips);
+  plan.strip = (plan.tiles() + plan.strips - 1) / plan.strips;
+  const int64_t tile_bytes = plan.places() * conv.block * 4;
+  const int64_t blocks = conv.out_blocks / cuts;
+  plan.group = std::clamp<int64_t>(target.l2_bytes / 3 / (tile_bytes * plan.strip), 1, blocks);
+  while (blocks % plan.group != 0) --plan.group;
+  plan.cost = plan_cost(conv, plan, target);
+  return plan;
+}
+
+// Of V and M.
+constexpr int64_t kMostScratch = 16 << 20;
+int64_t scratch_bytes(const FilteredConv& conv, const WinogradPlan& plan) {
+  return plan.places() * plan.strip * (conv.in_blocks + plan.group) * conv.block * 4;
+}
+
+std::vector<int64_t> divisors(int64_t number) {
+  std::vector<int64_t> result;
+  for (int64_t d = 1; d <= number; ++d)
+    if (number % d == 0) result.push_back(d);
+  return result;
+}
+
+}  // namespace
+
+double direct_cost(const FilteredConv& conv, const Target& target) {
+  const int64_t rest = conv.out_channels % conv.block;
+  const auto steps = static_cast<double>(conv.window() * conv.in_channels());
+  double row = static_cast<double>(conv.out_blocks) * steps;
+  if (rest != 0 && 2 * rest <= conv.block)
+    row += std::min(split_block_cost(rest, conv.block, steps, conv.out_width) - steps, 0.0);
+  const double products = static_cast<double>(conv.images * conv.out_height * conv.out_width) * row;
+  const auto threads = static_cast<double>(std::max(1, target.num_threads));
+  const int64_t weights = conv.window() * conv.in_channels() * conv.out_blocks * conv.block * 4;
+  return overlapped(products / 0.9 / threads, stream_cost(weights, 1, target, threads));
+}
+
+std::optional<WinogradPlan> choose_winograd_plan(const FilteredConv& conv, const std::vector<int64_t>& sizes,
+                                                 const Target& target) {
+  std::optional<WinogradPlan> best;
+  for (const int64_t m : sizes)
+    for (const int64_t cuts : divisors(conv.out_blocks)) {
+      if (cuts > std::max(1, target.num_threads)) break;
+      for (int64_t wanted = 8; wanted <= 64; ++wanted) {
+        const WinogradPlan plan = make_plan(conv, m, wanted, cuts, target);
+        if (scratch_bytes(conv, plan) > kMostScratch) continue;
+        if (!best || plan.cost < best->cost) best = plan;
+      }
+    }
+  return best;
+}
+
+std::string ask_winograd_plan(const FilteredConv& conv, const Target& target, Knobs& knobs,
+                              std::optional<WinogradPlan>& plan) {
+  const int64_t m = knobs.choose("m", {2, 4}, plan->m);
+  if (m != plan->m) plan = choose_winograd_plan(conv, {m}, target);
+  if (!plan) return "no strip of tiles fits the caches";
+  const int64_t wanted = knobs.choose("strip", {8, 12, 16, 24, 32, 48, 64, 96, 128}, plan->wanted);
+  const int64_t cuts = knobs.choose("cuts", divisors(conv.out_blocks), plan->cuts);
+  if (wanted != plan->wanted || cuts != plan->cuts) plan = make_plan(conv, m, wanted, cuts, target);
+  plan->group = knobs.choose("group", divisors(conv.out_blocks), plan->group);
+  if (conv.out_blocks / cuts % plan->group != 0)
+    return fmt::format("groups of {} blocks do not divide {} of {} blocks", plan->group, conv.out_blocks / cuts,
+                       conv.out_blocks);
+  const int64_t scratch = scratch_bytes(conv, *plan);
+  if (scratch > kMostScratch)
+    return fmt::format("a strip takes {} bytes of scratch, more than {}", scratch, kMostScratch);
+  return "";
+}
+
+}  // namespace tessera
