@@ -134,34 +134,36 @@ Graph conv_of(CaseBuilder& b, size_t dimensions) {
 }
 
 // Convolutions that minimal filtering takes: whole blocks of input channels, windows of three places along one or two
-// dimensions of stride 1, in volumes several frames of them.
+// dimensions of stride 1, with gaps between them or without, in volumes several frames of them.
 Graph winograd(CaseBuilder& b, int64_t block) {
   const auto dimensions = static_cast<size_t>(b.pick({1, 2, 2, 2, 3, 3}));
   const bool flat = dimensions < 3;  // the interpreter is slow
-  const int64_t c = block * (flat ? b.pick({2, 3, 4}) : b.pick({1, 2}));
-  const int64_t o = flat ? b.pick({16, 32, 33, 40, 64}) : b.pick({16, 33});
+  const int64_t groups = b.pick({1, 1, 1, 2, 3});
+  const int64_t c = groups * block * (flat && groups == 1 ? b.pick({2, 3, 4}) : b.pick({1, 2}));
+  const int64_t o = groups > 1 ? groups * block * b.pick({1, 2})
+                    : flat     ? b.pick({16, 32, 33, 40, 64})
+                               : b.pick({16, 33});
   std::vector<int64_t> window(dimensions, 3);
   if (dimensions > 1 && b.chance(50)) window[static_cast<size_t>(b.below(static_cast<int64_t>(dimensions)))] = 1;
   if (dimensions == 3 && b.chance(30)) window = {b.pick({2, 3}), 3, 3};
   if (dimensions == 3 && b.chance(30)) window = {3, 1, 1};
-  std::vector<int64_t> x_shape = {b.pick({1, 1, 2}), c}, w_shape = {o, c};
+  std::vector<int64_t> x_shape = {b.pick({1, 1, 2}), c}, w_shape = {o, c / groups};
   std::vector<int64_t> strides(dimensions, 1), dilations(dimensions, 1), begin, end;
-  if (dimensions == 3 && window[1] == 3 && window[2] == 3) {
-    strides[0] = b.pick({1, 1, 2});
-    dilations[0] = b.pick({1, 1, 2});
-  }
+  if (dimensions == 3 && window[1] == 3 && window[2] == 3) strides[0] = b.pick({1, 1, 2});
+  for (size_t d = 0; d < dimensions; ++d)
+    if (window[d] > 1) dilations[d] = b.pick({1, 1, 1, 2, 3});
   for (size_t d = 0; d < dimensions; ++d) {
     x_shape.push_back(!flat ? b.pick({3, 4, 7}) : d == 0 ? b.pick({4, 7, 8, 14, 19}) : b.pick({4, 6, 9, 14, 22}));
     w_shape.push_back(window[d]);
-    const int64_t most = window[d] == 1 ? 0 : 2;
-    begin.push_back(std::min(b.pick({1, 1, 0, 2}), most));
-    end.push_back(std::min(b.pick({1, 1, 0, 2}), most));
+    const bool padded = window[d] > 1;
+    begin.push_back(padded ? b.pick({dilations[d], 1, 0, 2}) : 0);
+    end.push_back(padded ? b.pick({dilations[d], 1, 0, 2}) : 0);
     const int64_t span = (window[d] - 1) * dilations[d] + 1;
     begin.back() = std::max(begin.back(), span - x_shape.back());
   }
   const Attrs attrs{
       {"strides", strides},  {"dilations", dilations}, {"input_dilations", std::vector<int64_t>(dimensions, 1)},
-      {"pads_begin", begin}, {"pads_end", end},        {"groups", int64_t{1}}};
+      {"pads_begin", begin}, {"pads_end", end},        {"groups", groups}};
   const ValueId x = b.input(x_shape, b.blocked_channels(x_shape.size()));
   return b.finish(b.epilogue(b.add("conv", {x, b.constant(w_shape)}, attrs, b.blocked_channels(x_shape.size()))));
 }

@@ -98,7 +98,7 @@ class WinogradEmitter {
                        MemoryScope::kLocal)),
         m_(make_buffer("m", DType::kF32, {plan.places() * plan.group * plan.strip * conv.block}, MemoryScope::kLocal)),
         weights_(make_buffer(kernel.params[conv.w]->name + "_winograd", DType::kF32,
-                             {plan.places() * conv.out_blocks * conv.in_channels() * conv.block})) {
+                             {conv.groups * plan.places() * conv.out_blocks * conv.in_channels() * conv.block})) {
     kernel.params[conv.w] = weights_;
     intrinsic_ = best_fma_intrinsic(target, DType::kF32);
     if (intrinsic_ && intrinsic_->lanes != conv.block) intrinsic_ = nullptr;
@@ -145,6 +145,16 @@ class WinogradEmitter {
     bounds_.set(var, 0, extent - 1);
     return for_loop(var, 0, extent, ForKind::kSerial, body(var));
   }
+  // Where the outputs of a tile begin. Tiles of the same rows and columns of gaps come behind one another.
+  Expr first_place(const Expr& number, int64_t size, int64_t gap) const {
+    return floordiv(number, gap) * Expr(size * gap) + floormod(number, gap);
+  }
+  Expr first_row(const Expr& tile) const {
+    return first_place(floordiv(tile, plan_.tiles_wide), plan_.m_rows, conv_.row_gap);
+  }
+  Expr first_column(const Expr& tile) const {
+    return first_place(floormod(tile, plan_.tiles_wide), plan_.m_cols, conv_.column_gap);
+  }
   bool padded_strips() const { return plan_.strip * plan_.strips != plan_.tiles(); }
   Expr v_index(const Expr& place, const Expr& block, const Expr& tile, const Expr& lane) const {
     return ((place * Expr(conv_.in_blocks) + block) * Expr(plan_.strip) + tile) * Expr(conv_.block) + lane;
@@ -184,20 +194,20 @@ class WinogradEmitter {
     Expr tile = first_ + t;
     if (padded_strips()) tile = min(tile, Expr(plan_.tiles() - 1));
     InputTile input;
-    input.block = block;
-    input.top = at_most(floordiv(tile, plan_.tiles_wide) * Expr(plan_.m_rows) - Expr(conv_.pad_top));
-    input.left = at_most(floormod(tile, plan_.tiles_wide) * Expr(plan_.m_cols) - Expr(conv_.pad_left));
-    input.volume = at_most(floordiv(image_, conv_.out_depth));
-    input.depth = at_most(floormod(image_, conv_.out_depth) * Expr(conv_.stride) + frame * Expr(conv_.dilation) -
-                          Expr(conv_.pad_front));
+    input.top = at_most(first_row(tile) - Expr(conv_.pad_top));
+    input.left = at_most(first_column(tile) - Expr(conv_.pad_left));
+    const FilteredConv::Place place = conv_.place_of(image_, bounds_);
+    input.volume = place.volume;
+    input.block = at_most(place.group * Expr(conv_.in_blocks / conv_.frames) + block);
+    input.depth = at_most(place.depth * Expr(conv_.stride) + frame * Expr(conv_.dilation) - Expr(conv_.pad_front));
     input.is_frame = at_most(logical_and(input.depth >= Expr(0), input.depth < Expr(conv_.depth)));
     const Expr v_block = block * Expr(conv_.frames) + frame;
-    const auto within = [&](const Expr& first, int64_t count, int64_t extent) {
-      return logical_and(first >= Expr(0), first <= Expr(extent - count));
+    const auto within = [&](const Expr& first, int64_t count, int64_t gap, int64_t extent) {
+      return logical_and(first >= Expr(0), first < Expr(extent - (count - 1) * gap));
     };
-    const Expr whole =
-        at_most(logical_and(input.is_frame, logical_and(within(input.top, rows_.alpha, conv_.height),
-                                                        within(input.left, columns_.alpha, conv_.width))));
+    const Expr whole = at_most(
+        logical_and(input.is_frame, logical_and(within(input.top, rows_.alpha, conv_.row_gap, conv_.height),
+                                                within(input.left, columns_.alpha, conv_.column_gap, conv_.width))));
     if (is_true(whole)) return transformed_input(input, v_block, t, false);
     if (is_false(whole)) return transformed_input(input, v_block, t, true);
     return if_then(whole, transformed_input(input, v_block, t, false), transformed_input(input, v_block, t, true));
@@ -210,7 +220,7 @@ class WinogradEmitter {
 
   // What the window sees at row i and column j of a tile; zeros where that is padding, if it may be (`guarded`).
   Expr input_at(const InputTile& tile, int64_t i, int64_t j, const Expr& lane, bool guarded) const {
-    Expr row = tile.top + Expr(i), column = tile.left + Expr(j), image = tile.depth;
+    Expr row = tile.top + Expr(i * conv_.row_gap), column = tile.left + Expr(j * conv_.column_gap), image = tile.depth;
     Expr condition;
     if (guarded) {
       condition = logical_and(logical_and(row >= Expr(0), row < Expr(conv_.height)),
@@ -222,7 +232,8 @@ class WinogradEmitter {
         image = min(max(image, Expr(0)), Expr(conv_.depth - 1));
       }
     }
-    const Expr plane = (tile.volume * Expr(conv_.in_blocks / conv_.frames) + tile.block) * Expr(conv_.depth) + image;
+    const int64_t blocks = conv_.groups * conv_.in_blocks / conv_.frames;
+    const Expr plane = (tile.volume * Expr(blocks) + tile.block) * Expr(conv_.depth) + image;
     const Expr place = (plane * Expr(conv_.height) + row) * Expr(conv_.width) + column;
     const Expr value = cast(DType::kF32, load(kernel_.params[conv_.x], {place * Expr(conv_.block) + lane}));
     return guarded ? select(condition, value, const_float(DType::kF32, 0)) : value;
@@ -291,6 +302,12 @@ class WinogradEmitter {
     return seq(std::move(parts));
   }
 
+  // Number of the weights of a place and block of outputs, in the image's group.
+  Expr panel_at(const Expr& place, const Expr& block) const {
+    const Expr group = conv_.place_of(image_, bounds_).group;
+    return (group * Expr(plan_.places()) + place) * Expr(conv_.out_blocks) + block;
+  }
+
   // What a tile of rows asks for while it is computed: its share of the weights that come next, so many cache lines in
   // each step.
   struct Prefetch {
@@ -305,8 +322,8 @@ class WinogradEmitter {
     const int64_t panel = conv_.in_channels() * conv_.block;  // elements of one block
     Prefetch next;
     next.lines = ceildiv(vectors * conv_.block, tiles * kLineElements)->int_value;
-    const Expr here = place * Expr(conv_.out_blocks) + first_block + block;
-    const Expr next_place = (place + Expr(1)) * Expr(conv_.out_blocks) + first_block;
+    const Expr here = panel_at(place, first_block + block);
+    const Expr next_place = panel_at(place + Expr(1), first_block);
     const Expr at = select(block + Expr(vectors) < Expr(plan_.group), here + Expr(vectors), next_place);
     next.first = at * Expr(panel) + row_tile * Expr(next.lines * kLineElements * conv_.in_channels());
     return next;
@@ -328,7 +345,7 @@ class WinogradEmitter {
       return serial("c", conv_.block, [&](const Expr& c) {
         const Stmt body = over_tile([&](const Var& u, const Var& q, const Var& l) {
           const Expr a = load(v_, {v_index(place, cb, tile + q, c)});
-          const Expr panel = place * Expr(conv_.out_blocks) + first_block + block + u;
+          const Expr panel = panel_at(place, first_block + block + u);
           const Expr b = load(
               weights_, {(panel * Expr(conv_.in_channels()) + cb * Expr(conv_.block) + c) * Expr(conv_.block) + l});
           return store(acc, {u, q, l}, fma(a, b, load(acc, {u, q, l})));
@@ -358,9 +375,7 @@ class WinogradEmitter {
     return serial("ob", plan_.group, [&](const Expr& ob) {
       return serial("t", plan_.strip, [&](const Expr& t) {
         const Expr tile = first_ + t;
-        const Stmt body =
-            output_tile(first_block, ob, t, at_most(floordiv(tile, plan_.tiles_wide) * Expr(plan_.m_rows)),
-                        at_most(floormod(tile, plan_.tiles_wide) * Expr(plan_.m_cols)));
+        const Stmt body = output_tile(first_block, ob, t, at_most(first_row(tile)), at_most(first_column(tile)));
         return padded_strips() ? if_then(tile < Expr(plan_.tiles()), body) : body;
       });
     });
@@ -376,9 +391,12 @@ class WinogradEmitter {
     const auto from_m = [&](int64_t i, int64_t j, const Expr& l) {
       return load(m_, {m_index(Expr(i * columns_.alpha + j), ob, t, l)});
     };
-    // Rows beyond the image are left out.
+    const auto row_at = [&](int64_t i) { return top + Expr(i * conv_.row_gap); };
+    const auto column_at = [&](int64_t j) { return left + Expr(j * conv_.column_gap); };
+    // Rows beyond the image are left out; without gaps a tile has a first one.
+    const bool all = conv_.out_height % (plan_.m_rows * conv_.row_gap) == 0;
     const auto in_image = [&](int64_t i, const Stmt& row) {
-      return conv_.out_height % plan_.m_rows != 0 && i > 0 ? if_then(top + Expr(i) < Expr(conv_.out_height), row) : row;
+      return all || (i == 0 && conv_.row_gap == 1) ? row : if_then(row_at(i) < Expr(conv_.out_height), row);
     };
     std::vector<Stmt> steps;
     for (int64_t j = 0; rows_.alpha > 1 && j < columns_.alpha; ++j)
@@ -386,7 +404,7 @@ class WinogradEmitter {
           rows_.at, [&](int64_t i, const Expr& l) { return from_m(i, j, l); },
           [&](int64_t i, const Expr& l, const Expr& value) {
             if (both) return store(half, {half_at(i, j, l)}, value);
-            return in_image(i, finish(first_block + ob, top + Expr(i), left + Expr(j), l, value));
+            return in_image(i, finish(first_block + ob, row_at(i), column_at(j), l, value));
           }));
     for (int64_t i = 0; columns_.alpha > 1 && i < plan_.m_rows; ++i)
       steps.push_back(in_image(
@@ -394,7 +412,7 @@ class WinogradEmitter {
                  columns_.at,
                  [&](int64_t j, const Expr& l) { return both ? load(half, {half_at(i, j, l)}) : from_m(i, j, l); },
                  [&](int64_t j, const Expr& l, const Expr& value) {
-                   return finish(first_block + ob, top + Expr(i), left + Expr(j), l, value);
+                   return finish(first_block + ob, row_at(i), column_at(j), l, value);
                  })));
     return both ? alloc(half, seq(std::move(steps))) : seq(std::move(steps));
   }
@@ -406,7 +424,7 @@ class WinogradEmitter {
     map[kernel_.result_var.get()] = value;
     Stmt body = store(kernel_.out(), {substitute(kernel_.out_index, map)}, substitute(kernel_.value, map));
     if (inside_) body = if_then(substitute(inside_, map), body);
-    if (conv_.out_width % plan_.m_cols != 0) body = if_then(column < Expr(conv_.out_width), body);
+    if (conv_.out_width % (plan_.m_cols * conv_.column_gap) != 0) body = if_then(column < Expr(conv_.out_width), body);
     return body;
   }
 
@@ -449,9 +467,10 @@ RuleResult winograd(const TensorProgram& program, const Target& target, Knobs& k
   result.program.params = kernel->params;
   const int64_t places = plan->places(), channels = conv.in_channels();
   PackSpec spec;
-  spec.axes = {{conv.out_channels, channels * places}, {channels, places}, {places, 1}};
+  spec.axes = {{conv.groups * conv.out_channels, channels * places}, {channels, places}, {places, 1}};
   // The weights have the frames of a channel side by side; here they stand in front of the block's channels.
-  spec.dims = {{places, 2, 1},
+  spec.dims = {{conv.groups, 0, conv.out_blocks * conv.block},
+               {places, 2, 1},
                {conv.out_blocks, 0, conv.block},
                {conv.in_blocks / conv.frames, 1, conv.block * conv.frames},
                {conv.frames, 1, 1},

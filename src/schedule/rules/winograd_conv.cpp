@@ -61,10 +61,24 @@ std::optional<size_t> param_of(const TensorProgram& program, const BufferPtr& bu
   return std::nullopt;
 }
 
+// Whether `index` is place `channel` among the `in` channels of the group that output channel `axis` belongs to, of
+// which each has `out`.
+bool is_channel_of_group(const Expr& index, const Axis& axis, const Expr& channel, int64_t in, int64_t out) {
+  if (index.same_node(channel)) return *as_int(axis.extent) == out;
+  const bool one = channel->kind == ExprKind::kConst;
+  for (int64_t at = 0; at < *as_int(axis.extent); ++at) {
+    const Expr group = simplify(substitute(index, {{axis.var.get(), Expr(at)}}) - channel);
+    if (one || as_int(group) != at / out * in) return false;
+  }
+  return true;
+}
+
 // How windows lie over an image's rows and columns.
 void set_image(const WindowAxis& rows, const WindowAxis& columns, int64_t height, int64_t width, FilteredConv& conv) {
   conv.window_height = rows.places;
   conv.window_width = columns.places;
+  conv.row_gap = rows.dilation;
+  conv.column_gap = columns.dilation;
   conv.pad_top = rows.pad;
   conv.pad_left = columns.pad;
   conv.height = height;
@@ -73,7 +87,7 @@ void set_image(const WindowAxis& rows, const WindowAxis& columns, int64_t height
   conv.out_width = *as_int(columns.axis.extent);
 }
 
-bool is_filtered(const WindowAxis& window) { return window.places == 3 && window.stride == 1 && window.dilation == 1; }
+bool is_filtered(const WindowAxis& window) { return window.places == 3 && window.stride == 1 && window.dilation >= 1; }
 bool is_plain(const WindowAxis& window) { return window.places == 1 && window.stride == 1; }
 
 // Which dimensions are filtered; `in` are the input's extents.
@@ -119,16 +133,26 @@ std::string set_dimensions(const std::vector<WindowAxis>& windows, const std::ve
 
 }  // namespace
 
+FilteredConv::Place FilteredConv::place_of(const Expr& image, const Bounds& bounds) const {
+  return {simplify(floordiv(image, groups * out_depth), bounds),
+          simplify(floormod(floordiv(image, out_depth), groups), bounds), simplify(floormod(image, out_depth), bounds)};
+}
+
 std::vector<Expr> FilteredConv::loops_at(const Expr& image, const Expr& block, const Expr& row, const Expr& column,
                                          const Expr& lane, const Bounds& bounds) const {
-  const auto quotient = [&](const Expr& e, int64_t by) { return simplify(floordiv(e, by), bounds); };
-  const auto rest = [&](const Expr& e, int64_t by) { return simplify(floormod(e, by), bounds); };
+  const auto [volume, group, place] = place_of(image, bounds);
+  const Expr all = simplify(group * Expr(out_blocks) + block, bounds);
   switch (dims) {
-    case Dims::kColumn: return {image, block, column, lane};
-    case Dims::kRowColumn: return {image, block, row, column, lane};
-    case Dims::kImageRowColumn: return {quotient(image, out_depth), block, rest(image, out_depth), row, column, lane};
+    case Dims::kColumn: return {volume, all, column, lane};
+    case Dims::kRowColumn: return {volume, all, row, column, lane};
+    case Dims::kImageRowColumn: return {volume, all, place, row, column, lane};
     case Dims::kRowColumns:
-      return {image, block, row, quotient(column, columns_wide), rest(column, columns_wide), lane};
+      return {volume,
+              all,
+              row,
+              simplify(floordiv(column, columns_wide), bounds),
+              simplify(floormod(column, columns_wide), bounds),
+              lane};
   }
   return {};
 }
@@ -165,7 +189,8 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
   const auto w_dims = static_dims(filter->buffer->shape);
   const auto y_dims = static_dims(reduction->out->shape);
   if (!x_dims || !w_dims || !y_dims || x_dims->size() != rank || w_dims->size() != rank) return "a shape is not fixed";
-  if (std::find(w_dims->begin() + 2, w_dims->end(), 3) == w_dims->end()) return "the window is not 3 wide";
+  if (std::find(w_dims->begin() + 2, w_dims->end(), 3) == w_dims->end() || (*w_dims)[1] < 1)
+    return "the window is not 3 wide";
   Bounds bounds;
   for (const std::vector<Axis>* axes : {&body.axes, &body.reduce_axes})
     for (const Axis& axis : *axes) bounds.set(axis.var, 0, *as_int(axis.extent) - 1);
@@ -182,9 +207,11 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
   }
   if (!is_axis(filter->operands[0], body.axes[1]) || reduced != body.reduce_axes.size())
     return "the weights are read in another order";
-  if (!is_axis(image->operands[0], body.axes[0]) || !image->operands[1].same_node(filter->operands[1]) ||
-      (*x_dims)[1] != (*w_dims)[1])
-    return "the channels are in groups";
+  conv.groups = (*x_dims)[1] / (*w_dims)[1];
+  const int64_t in_channels = (*w_dims)[1], out_channels = (*y_dims)[1] / conv.groups;
+  if (!is_axis(image->operands[0], body.axes[0]) ||
+      !is_channel_of_group(image->operands[1], body.axes[1], filter->operands[1], in_channels, out_channels))
+    return "the channels are read in another order";
   std::vector<WindowAxis> windows;
   for (size_t d = 2; d < rank; ++d) {
     WindowAxis& window = windows.emplace_back(WindowAxis{body.axes[d], filter->operands[d], (*w_dims)[d]});
@@ -193,13 +220,15 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
       return why;
   }
   if (std::string why = set_dimensions(windows, {x_dims->begin() + 2, x_dims->end()}, conv); !why.empty()) return why;
-  if ((*x_dims)[1] % conv.block != 0) return "the input channels do not fill their blocks";
+  if (in_channels % conv.block != 0) return "the input channels do not fill their blocks";
+  if (conv.groups > 1 && out_channels % conv.block != 0)
+    return "the output channels of a group do not fill their blocks";
   conv.x = *x;
   conv.w = *w;
-  conv.images = (*y_dims)[0] * conv.out_depth;
-  conv.in_blocks = (*x_dims)[1] / conv.block * conv.frames;
-  conv.out_channels = (*y_dims)[1];
-  conv.out_blocks = (conv.out_channels + conv.block - 1) / conv.block;
+  conv.images = (*y_dims)[0] * conv.groups * conv.out_depth;
+  conv.in_blocks = in_channels / conv.block * conv.frames;
+  conv.out_channels = out_channels;
+  conv.out_blocks = (out_channels + conv.block - 1) / conv.block;
   return "";
 }
 

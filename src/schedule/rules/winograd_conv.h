@@ -18,12 +18,14 @@ namespace tessera {
 struct FilteredConv {
   size_t x = 0, w = 0;  // parameters
   int64_t block = 0;
-  int64_t images = 0;     // of the output
-  int64_t in_blocks = 0;  // of channels, in all frames of a window
+  int64_t images = 0;     // of the output: batch, groups and depth
+  int64_t groups = 1;     // whole blocks of channels
+  int64_t in_blocks = 0;  // of channels of a group, in all frames of a window
   int64_t height = 0, width = 0;
   int64_t window_height = 3, window_width = 3;
+  int64_t row_gap = 1, column_gap = 1;  // from one place of the window to the next
   int64_t pad_top = 0, pad_left = 0;
-  int64_t out_channels = 0, out_blocks = 0;
+  int64_t out_channels = 0, out_blocks = 0;  // of a group
   int64_t out_height = 0, out_width = 0;
   // Frame z of the window that image d of the output's volume sees is image d * stride + z * dilation - pad_front.
   int64_t frames = 1, depth = 1, out_depth = 1;
@@ -35,7 +37,12 @@ struct FilteredConv {
 
   int64_t in_channels() const { return in_blocks * block; }
   int64_t window() const { return window_height * window_width; }
-  // In the order of the output's loops; `image` is the number among all images.
+  // What number `image` among all images is.
+  struct Place {
+    Expr volume, group, depth;
+  };
+  Place place_of(const Expr& image, const Bounds& bounds) const;
+  // In the order of the output's loops; the block is one of the image's group.
   std::vector<Expr> loops_at(const Expr& image, const Expr& block, const Expr& row, const Expr& column,
                              const Expr& lane, const Bounds& bounds) const;
 };
@@ -44,14 +51,14 @@ struct FilteredConv {
 std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv);
 
 struct WinogradPlan {
-  int64_t m = 0;                   // outputs of a tile along each dimension in which windows have three places
-  int64_t m_rows = 0, m_cols = 0;  // m or 1
-  int64_t wanted = 0;              // tiles of a strip, before strips are made equal
-  int64_t tiles_high = 0, tiles_wide = 0;
-  int64_t strip = 0, strips = 0;  // tiles of a strip, strips of an image
-  int64_t cuts = 1;               // equal parts of the output blocks, which transform the same inputs on their own
-  int64_t group = 0;              // output blocks whose sums are there at a time
-  double cost = 0;                // in issue slots of a vector multiply-add of one thread
+  int64_t m = 0;                           // outputs of a tile along each dimension in which windows have three places
+  int64_t m_rows = 0, m_cols = 0;          // m or 1
+  int64_t wanted = 0;                      // tiles of a strip, before strips are made equal
+  int64_t tiles_high = 0, tiles_wide = 0;  // a multiple of the gaps
+  int64_t strip = 0, strips = 0;           // tiles of a strip, strips of an image
+  int64_t cuts = 1;   // equal parts of the output blocks, which transform the same inputs on their own
+  int64_t group = 0;  // output blocks whose sums are there at a time
+  double cost = 0;    // in issue slots of a vector multiply-add of one thread
 
   int64_t tiles() const { return tiles_high * tiles_wide; }
   int64_t places() const { return (m_rows > 1 ? m_rows + 2 : 1) * (m_cols > 1 ? m_cols + 2 : 1); }

@@ -40,15 +40,18 @@ double plan_cost(const FilteredConv& conv, const WinogradPlan& plan, const Targe
   const int64_t iterations = conv.images * plan.strips * plan.cuts;
   const int64_t threads = std::min<int64_t>(std::max(1, target.num_threads), iterations);
   const int64_t rounds = (iterations + threads - 1) / threads;
-  const int64_t weights = plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
-  const auto products =
-      static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) / (plan.m == 2 ? 0.9 : 0.85);
+  const int64_t weights = conv.groups * plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
+  // Fewer sums than this at a time wait for each other.
+  constexpr double kEnoughSums = 10;
+  const double sums = static_cast<double>(plan.strip * std::min<int64_t>(conv.out_blocks, 4));
+  const auto products = static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) /
+                        (plan.m == 2 ? 0.9 : 0.85) / std::min(1.0, sums / kEnoughSums);
   // The transformed tiles of a strip are read again for each group of outputs; from behind the second level of cache
   // they come more slowly than weights, which lie in the order of use.
   const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
   const auto reads = static_cast<double>(conv.images * plan.strips * (conv.out_blocks / plan.group) * v_bytes);
   const auto shared = static_cast<double>(threads);
-  const double stream = stream_cost(weights, conv.images * plan.strips, target, shared) +
+  const double stream = stream_cost(weights, conv.images / conv.groups * plan.strips, target, shared) +
                         reads * (v_bytes <= target.l2_bytes * 3 / 4 ? kL2 : 2 * kL3) / shared;
   const double passes = plan.m_rows > 1 && plan.m_cols > 1 ? 1 : kOnePass;
   const auto transforms = passes * (plan.m == 2 ? 4.0 : 5.0) * static_cast<double>(tiles * plan.places()) *
@@ -64,8 +67,12 @@ WinogradPlan make_plan(const FilteredConv& conv, int64_t m, int64_t wanted, int6
   plan.cuts = cuts;
   plan.m_rows = conv.window_height > 1 ? m : 1;
   plan.m_cols = conv.window_width > 1 ? m : 1;
-  plan.tiles_high = (conv.out_height + plan.m_rows - 1) / plan.m_rows;
-  plan.tiles_wide = (conv.out_width + plan.m_cols - 1) / plan.m_cols;
+  const auto tiles = [](int64_t outputs, int64_t gap, int64_t size) {
+    const int64_t own = (outputs + gap - 1) / gap;
+    return gap * ((own + size - 1) / size);
+  };
+  plan.tiles_high = tiles(conv.out_height, conv.row_gap, plan.m_rows);
+  plan.tiles_wide = tiles(conv.out_width, conv.column_gap, plan.m_cols);
   plan.strips = std::max<int64_t>(1, (plan.tiles() + wanted - 1) / wanted);
   const int64_t threads_of_strips = (target.num_threads + cuts - 1) / cuts;
   if (conv.images * plan.strips < threads_of_strips) plan.strips = std::min<int64_t>(plan.tiles(), threads_of_strips);
@@ -91,6 +98,17 @@ std::vector<int64_t> divisors(int64_t number) {
   return result;
 }
 
+// Which part of all places of a window over so many outputs lies in the image; direct summation leaves out the rest.
+double share_inside(int64_t outputs, int64_t extent, int64_t places, int64_t stride, int64_t gap, int64_t pad) {
+  int64_t inside = 0;
+  for (int64_t k = 0; k < places; ++k)
+    for (int64_t at = 0; at < outputs; ++at) {
+      const int64_t input = at * stride + k * gap - pad;
+      inside += input >= 0 && input < extent;
+    }
+  return static_cast<double>(inside) / static_cast<double>(outputs * places);
+}
+
 }  // namespace
 
 double direct_cost(const FilteredConv& conv, const Target& target) {
@@ -99,9 +117,13 @@ double direct_cost(const FilteredConv& conv, const Target& target) {
   double row = static_cast<double>(conv.out_blocks) * steps;
   if (rest != 0 && 2 * rest <= conv.block)
     row += std::min(split_block_cost(rest, conv.block, steps, conv.out_width) - steps, 0.0);
-  const double products = static_cast<double>(conv.images * conv.out_height * conv.out_width) * row;
+  const double inside =
+      share_inside(conv.out_height, conv.height, conv.window_height, 1, conv.row_gap, conv.pad_top) *
+      share_inside(conv.out_width, conv.width, conv.window_width, 1, conv.column_gap, conv.pad_left) *
+      share_inside(conv.out_depth, conv.depth, conv.frames, conv.stride, conv.dilation, conv.pad_front);
+  const double products = inside * static_cast<double>(conv.images * conv.out_height * conv.out_width) * row;
   const auto threads = static_cast<double>(std::max(1, target.num_threads));
-  const int64_t weights = conv.window() * conv.in_channels() * conv.out_blocks * conv.block * 4;
+  const int64_t weights = conv.groups * conv.window() * conv.in_channels() * conv.out_blocks * conv.block * 4;
   return overlapped(products / 0.9 / threads, stream_cost(weights, 1, target, threads));
 }
 
