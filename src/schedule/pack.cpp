@@ -112,12 +112,12 @@ std::string packing_problem(const Tensor& source, const PackedParam& packed) {
 }
 
 Tensor pack(const Tensor& source, const PackedParam& packed) {
-  if (packed.winograd_rows != 0) {
+  if (const auto& tile = packed.winograd; tile.rows != 0) {
     PackedParam plain = packed;
-    plain.winograd_rows = plain.winograd_columns = 0;
-    return pack(
-        transform_filters(winograd_matrices(packed.winograd_rows), winograd_matrices(packed.winograd_columns), source),
-        plain);
+    plain.winograd = {};
+    return pack(transform_filters(winograd_matrices(tile.rows, tile.height),
+                                  winograd_matrices(tile.columns, tile.width), source),
+                plain);
   }
   if (packed.pieces != 0) {
     PackedParam plain = packed;

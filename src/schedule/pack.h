@@ -33,9 +33,13 @@ struct PackSpec {
 struct PackedParam {
   size_t param = 0;             // index into the kernel's parameters
   std::vector<PackSpec> parts;  // stored one after another
-  // Not 0: filters that are first transformed for Winograd tiles of so many rows and columns of outputs; the parts
-  // describe the result.
-  int64_t winograd_rows = 0, winograd_columns = 0;
+  // Rows and columns of outputs of a Winograd tile, and of a filter's window. Not 0: filters are first transformed; the
+  // parts describe the result.
+  struct FilterTransform {
+    int64_t rows = 0, columns = 0;
+    int64_t height = 0, width = 0;
+    bool operator==(const FilterTransform&) const = default;
+  } winograd;
   // Not 0: weights of f32 that become so many numbers of bf16 each, with the elements of the first piece in front, then
   // those of the second; the parts describe the result. Behind the parts stand two more numbers: the least and the
   // greatest magnitude that the other factor may have (0 has every right) if no product of pieces is to be lost to

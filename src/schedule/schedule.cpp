@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::array kRules = {
     ScheduleRule{"winograd",
-                 "convolutions of stride 1 with 3 places along one or two dimensions by minimal filtering, where fewer "
+                 "convolutions of stride 1 with 3, 5 or 7 places along one dimension or 3 or 5 along two by minimal "
+                 "filtering, where fewer "
                  "products pay",
                  3, winograd},
     ScheduleRule{"tile_product", "products of bf16 with weights, in the machine's two-dimensional tiles", 1,

@@ -325,11 +325,11 @@ bool same_packing(const std::vector<PackedParam>& first, const std::vector<Packe
     return x.offset == y.offset && std::equal(x.axes.begin(), x.axes.end(), y.axes.begin(), y.axes.end(), same_axis) &&
            std::equal(x.dims.begin(), x.dims.end(), y.dims.begin(), y.dims.end(), same_dim);
   };
-  return std::equal(
-      first.begin(), first.end(), second.begin(), second.end(), [&](const PackedParam& a, const PackedParam& b) {
-        return a.param == b.param && a.winograd_rows == b.winograd_rows && a.winograd_columns == b.winograd_columns &&
-               std::equal(a.parts.begin(), a.parts.end(), b.parts.begin(), b.parts.end(), same_part);
-      });
+  return std::equal(first.begin(), first.end(), second.begin(), second.end(),
+                    [&](const PackedParam& a, const PackedParam& b) {
+                      return a.param == b.param && a.winograd == b.winograd &&
+                             std::equal(a.parts.begin(), a.parts.end(), b.parts.begin(), b.parts.end(), same_part);
+                    });
 }
 
 Stmt without_threads(const Stmt& s) {

@@ -133,8 +133,8 @@ Graph conv_of(CaseBuilder& b, size_t dimensions) {
   return b.finish(b.epilogue(b.add("conv", {x, b.constant(w_shape)}, attrs, b.maybe_blocked(x_shape.size()))));
 }
 
-// Convolutions that minimal filtering takes: whole blocks of input channels, windows of three places along one or two
-// dimensions of stride 1, with gaps between them or without, in volumes several frames of them.
+// Convolutions that minimal filtering takes: whole blocks of input channels, windows of three or five places along one
+// or two dimensions of stride 1, with gaps between them or without, in volumes several frames of them.
 Graph winograd(CaseBuilder& b, int64_t block) {
   const auto dimensions = static_cast<size_t>(b.pick({1, 2, 2, 2, 3, 3}));
   const bool flat = dimensions < 3;  // the interpreter is slow
@@ -147,6 +147,8 @@ Graph winograd(CaseBuilder& b, int64_t block) {
   if (dimensions > 1 && b.chance(50)) window[static_cast<size_t>(b.below(static_cast<int64_t>(dimensions)))] = 1;
   if (dimensions == 3 && b.chance(30)) window = {b.pick({2, 3}), 3, 3};
   if (dimensions == 3 && b.chance(30)) window = {3, 1, 1};
+  for (int64_t& places : window)
+    if (places == 3 && b.chance(25)) places = b.pick({5, 7});
   std::vector<int64_t> x_shape = {b.pick({1, 1, 2}), c}, w_shape = {o, c / groups};
   std::vector<int64_t> strides(dimensions, 1), dilations(dimensions, 1), begin, end;
   if (dimensions == 3 && window[1] == 3 && window[2] == 3) strides[0] = b.pick({1, 1, 2});

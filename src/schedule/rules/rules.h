@@ -9,9 +9,10 @@ namespace tessera {
 
 using RuleResult = std::variant<ScheduledKernel, Declined>;
 
-// Convolutions over blocked rows, images and volumes with constant weights, whose windows have three places along one
-// or two dimensions of stride 1, by minimal filtering: F(2x2) and F(4x4) take 2.25 and 4 times fewer products, F(2) and
-// F(4) 1.5 and 2. What else a window has of frames is summed as channels are. Replaces the summation by another
+// Convolutions over blocked rows, images and volumes with constant weights, whose windows have three or five places
+// along two dimensions of stride 1, or up to seven along one, by minimal filtering: F(2x2) and F(4x4) take 2.25 and 4
+// times fewer products of 3x3 places, F(2x2) 2.8 of 5x5; F(2) and F(4) 1.5 and 2 of 3 places, 1.7 and 2.5 of 5,
+// F(2) 1.75 of 7. What else a window has of frames is summed as channels are. Replaces the summation by another
 // algorithm: the error is that of winograd_matrices.h, and an infinite or NaN input makes NaN of all outputs of its
 // tile.
 RuleResult winograd(const TensorProgram& kernel, const Target& target, Knobs& knobs);

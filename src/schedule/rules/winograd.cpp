@@ -92,8 +92,8 @@ class WinogradEmitter {
       : conv_(conv),
         plan_(plan),
         kernel_(kernel),
-        rows_(winograd_matrices(plan.m_rows)),
-        columns_(winograd_matrices(plan.m_cols)),
+        rows_(winograd_matrices(plan.m_rows, conv.window_height)),
+        columns_(winograd_matrices(plan.m_cols, conv.window_width)),
         v_(make_buffer("v", DType::kF32, {plan.places() * conv.in_blocks * plan.strip * conv.block},
                        MemoryScope::kLocal)),
         m_(make_buffer("m", DType::kF32, {plan.places() * plan.group * plan.strip * conv.block}, MemoryScope::kLocal)),
@@ -476,7 +476,7 @@ RuleResult winograd(const TensorProgram& program, const Target& target, Knobs& k
                {conv.frames, 1, 1},
                {conv.block, 1, conv.frames},
                {conv.block, 0, 1}};
-  result.packed.push_back({conv.w, {spec}, plan->m_rows, plan->m_cols});
+  result.packed.push_back({conv.w, {spec}, {plan->m_rows, plan->m_cols, conv.window_height, conv.window_width}});
   return result;
 }
 

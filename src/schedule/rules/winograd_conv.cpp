@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/guards.h"
+#include "schedule/rules/winograd_matrices.h"
 
 namespace tessera {
 namespace {
@@ -87,7 +88,9 @@ void set_image(const WindowAxis& rows, const WindowAxis& columns, int64_t height
   conv.out_width = *as_int(columns.axis.extent);
 }
 
-bool is_filtered(const WindowAxis& window) { return window.places == 3 && window.stride == 1 && window.dilation >= 1; }
+bool is_filtered(const WindowAxis& window) {
+  return has_winograd_matrices(2, window.places) && window.stride == 1 && window.dilation >= 1;
+}
 bool is_plain(const WindowAxis& window) { return window.places == 1 && window.stride == 1; }
 
 // Which dimensions are filtered; `in` are the input's extents.
@@ -95,7 +98,7 @@ std::string set_dimensions(const std::vector<WindowAxis>& windows, const std::ve
   const size_t count = windows.size();
   const WindowAxis& last = windows.back();
   if (count == 1) {
-    if (!is_filtered(last)) return "the window is not 3 wide, or has strides";
+    if (!is_filtered(last)) return "the window has not 3, 5 or 7 places, or has strides";
     WindowAxis none;
     none.axis.extent = Expr(1);
     conv.dims = FilteredConv::Dims::kColumn;
@@ -108,7 +111,7 @@ std::string set_dimensions(const std::vector<WindowAxis>& windows, const std::ve
     const auto whole = [&](size_t d) {
       return is_plain(windows[d]) && windows[d].pad == 0 && in[d] == *as_int(windows[d].axis.extent);
     };
-    if (!whole(1) || !whole(2)) return "the window is not 3x3, and no column of 3";
+    if (!whole(1) || !whole(2)) return "the window is no image of 3 or 5 rows and columns, and no column of 3, 5 or 7";
     WindowAxis columns = windows[1];
     columns.axis.extent = Expr(in[1] * in[2]);
     conv.dims = FilteredConv::Dims::kRowColumns;
@@ -117,7 +120,7 @@ std::string set_dimensions(const std::vector<WindowAxis>& windows, const std::ve
     return "";
   }
   const bool one = (is_filtered(second) && is_plain(last)) || (is_plain(second) && is_filtered(last));
-  if (!two && !one) return "the window is not 3x3, 3x1 or 1x3, or has strides";
+  if (!two && !one) return "the window has not 3, 5 or 7 places along its last dimensions, or has strides";
   set_image(second, last, in[count - 2], in[count - 1], conv);
   if (count == 3) {
     conv.dims = FilteredConv::Dims::kImageRowColumn;
@@ -132,6 +135,16 @@ std::string set_dimensions(const std::vector<WindowAxis>& windows, const std::ve
 }
 
 }  // namespace
+
+bool FilteredConv::has_matrices(int64_t m) const {
+  // The errors of both dimensions multiply.
+  constexpr int64_t kMostInputs = 6;
+  const bool both = window_height > 1 && window_width > 1;
+  const auto along = [&](int64_t places) {
+    return places == 1 || (has_winograd_matrices(m, places) && (!both || m + places - 1 <= kMostInputs));
+  };
+  return along(window_height) && along(window_width);
+}
 
 FilteredConv::Place FilteredConv::place_of(const Expr& image, const Bounds& bounds) const {
   return {simplify(floordiv(image, groups * out_depth), bounds),
@@ -189,8 +202,9 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
   const auto w_dims = static_dims(filter->buffer->shape);
   const auto y_dims = static_dims(reduction->out->shape);
   if (!x_dims || !w_dims || !y_dims || x_dims->size() != rank || w_dims->size() != rank) return "a shape is not fixed";
-  if (std::find(w_dims->begin() + 2, w_dims->end(), 3) == w_dims->end() || (*w_dims)[1] < 1)
-    return "the window is not 3 wide";
+  const auto filters = [](int64_t places) { return has_winograd_matrices(2, places); };
+  if ((*w_dims)[1] < 1 || std::none_of(w_dims->begin() + 2, w_dims->end(), filters))
+    return "the window has not 3, 5 or 7 places along any dimension";
   Bounds bounds;
   for (const std::vector<Axis>* axes : {&body.axes, &body.reduce_axes})
     for (const Axis& axis : *axes) bounds.set(axis.var, 0, *as_int(axis.extent) - 1);
@@ -220,6 +234,7 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
       return why;
   }
   if (std::string why = set_dimensions(windows, {x_dims->begin() + 2, x_dims->end()}, conv); !why.empty()) return why;
+  if (!conv.has_matrices(2)) return "the window has 7 places along two dimensions";
   if (in_channels % conv.block != 0) return "the input channels do not fill their blocks";
   if (conv.groups > 1 && out_channels % conv.block != 0)
     return "the output channels of a group do not fill their blocks";

@@ -13,8 +13,9 @@
 
 namespace tessera {
 
-// Images in blocks of channels and a window of 3x3, 3x1 or 1x3 places over them, of stride 1. A volume is so many
-// images, of which a window sees several frames: it sums over the channels of each.
+// Images in blocks of channels and a window over them of stride 1, three or five places along both dimensions, or up to
+// seven along one. A volume is so many images, of which a window sees several frames: it sums over the channels of
+// each.
 struct FilteredConv {
   size_t x = 0, w = 0;  // parameters
   int64_t block = 0;
@@ -37,6 +38,7 @@ struct FilteredConv {
 
   int64_t in_channels() const { return in_blocks * block; }
   int64_t window() const { return window_height * window_width; }
+  bool has_matrices(int64_t m) const;  // of tiles of m outputs
   // What number `image` among all images is.
   struct Place {
     Expr volume, group, depth;
@@ -51,8 +53,9 @@ struct FilteredConv {
 std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv);
 
 struct WinogradPlan {
-  int64_t m = 0;                           // outputs of a tile along each dimension in which windows have three places
-  int64_t m_rows = 0, m_cols = 0;          // m or 1
+  int64_t m = 0;                   // outputs of a tile along each dimension in which windows have several places
+  int64_t m_rows = 0, m_cols = 0;  // m or 1
+  int64_t alpha_rows = 0, alpha_cols = 0;  // inputs of a tile
   int64_t wanted = 0;                      // tiles of a strip, before strips are made equal
   int64_t tiles_high = 0, tiles_wide = 0;  // a multiple of the gaps
   int64_t strip = 0, strips = 0;           // tiles of a strip, strips of an image
@@ -61,7 +64,7 @@ struct WinogradPlan {
   double cost = 0;    // in issue slots of a vector multiply-add of one thread
 
   int64_t tiles() const { return tiles_high * tiles_wide; }
-  int64_t places() const { return (m_rows > 1 ? m_rows + 2 : 1) * (m_cols > 1 ? m_cols + 2 : 1); }
+  int64_t places() const { return alpha_rows * alpha_cols; }
 };
 
 // The cheapest plan with one of these `sizes` of tiles; nothing when no strip's scratch memory is small enough.

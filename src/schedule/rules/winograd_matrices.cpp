@@ -16,13 +16,13 @@ std::vector<double> polynomial(const std::vector<double>& points, size_t left_ou
   return result;
 }
 
-WinogradMatrices build(int64_t m, const std::vector<double>& points) {
+WinogradMatrices build(int64_t m, int64_t taps, const std::vector<double>& points) {
   WinogradMatrices result;
   result.m = m;
-  result.alpha = m + 2;
-  const auto alpha = static_cast<size_t>(result.alpha);
+  result.alpha = m + taps - 1;
+  const auto alpha = static_cast<size_t>(result.alpha), count = static_cast<size_t>(taps);
   result.at.assign(static_cast<size_t>(m), std::vector<double>(alpha, 0));
-  result.g.assign(alpha, std::vector<double>(3, 0));
+  result.g.assign(alpha, std::vector<double>(count, 0));
   result.bt.assign(alpha, std::vector<double>(alpha, 0));
   for (size_t j = 0; j < points.size(); ++j) {
     double scale = 1;
@@ -31,25 +31,38 @@ WinogradMatrices build(int64_t m, const std::vector<double>& points) {
     double power = 1;
     for (size_t i = 0; i < alpha; ++i, power *= points[j]) {
       if (i < result.at.size()) result.at[i][j] = power;
-      if (i < 3) result.g[j][i] = power / scale;
+      if (i < count) result.g[j][i] = power / scale;
     }
     const std::vector<double> row = polynomial(points, j);
     for (size_t i = 0; i < row.size(); ++i) result.bt[j][i] = row[i];
   }
   result.at.back()[alpha - 1] = 1;
-  result.g[alpha - 1][2] = 1;
+  result.g[alpha - 1][count - 1] = 1;
   result.bt[alpha - 1] = polynomial(points, points.size());
   return result;
 }
 
 }  // namespace
 
-const WinogradMatrices& winograd_matrices(int64_t m) {
+bool has_winograd_matrices(int64_t m, int64_t taps) {
+  return (m == 1 && taps == 1) || (m == 2 && (taps == 3 || taps == 5 || taps == 7)) ||
+         (m == 4 && (taps == 3 || taps == 5));
+}
+
+const WinogradMatrices& winograd_matrices(int64_t m, int64_t taps) {
   static const WinogradMatrices one = {1, 1, {{1}}, {{1}}, {{1}}};
-  static const WinogradMatrices two = build(2, {0, 1, -1});
-  static const WinogradMatrices four = build(4, {0, 0.625, -0.625, 1.5, -1.5});
-  check(m == 1 || m == 2 || m == 4, "Winograd tiles have 1, 2 or 4 outputs");
-  return m == 1 ? one : m == 2 ? two : four;
+  static const WinogradMatrices two = build(2, 3, {0, 1, -1});
+  static const WinogradMatrices four = build(4, 3, {0, 0.625, -0.625, 1.5, -1.5});
+  static const WinogradMatrices two_of_five = build(2, 5, {0, 0.75, -0.75, 1.5, -1.5});
+  static const WinogradMatrices four_of_five = build(4, 5, {0, 0.5, -0.5, 1, -1, 1.75, -1.75});
+  static const WinogradMatrices two_of_seven = build(2, 7, {0, 0.5, -0.5, 1, -1, 2, -2});
+  check(has_winograd_matrices(m, taps), "there are no such matrices");
+  switch (taps) {
+    case 1: return one;
+    case 3: return m == 2 ? two : four;
+    case 5: return m == 2 ? two_of_five : four_of_five;
+    default: return two_of_seven;
+  }
 }
 
 Tensor transform_filters(const WinogradMatrices& rows, const WinogradMatrices& columns, const Tensor& w) {

@@ -1,5 +1,5 @@
-// The matrices of minimal filtering F(m, 3): y = AT [(G w) * (BT x)], which computes m outputs of a 3-tap filter from
-// m + 2 inputs with m + 2 products instead of 3 m; applied to rows and columns for images. Built by the Toom-Cook
+// The matrices of minimal filtering F(m, r): y = AT [(G w) * (BT x)], which computes m outputs of an r-tap filter from
+// m + r - 1 inputs with so many products instead of r m; applied to rows and columns for images. Built by the Toom-Cook
 // construction from interpolation points and infinity (Winograd, "Arithmetic complexity of computations", 1980;
 // Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016).
 #pragma once
@@ -15,16 +15,19 @@ using Matrix = std::vector<std::vector<double>>;
 
 struct WinogradMatrices {
   int64_t m = 0;      // outputs per tile and dimension
-  int64_t alpha = 0;  // inputs: m + 2; 1 where m is 1
+  int64_t alpha = 0;  // inputs: m + r - 1
   Matrix at;          // m x alpha
-  Matrix g;           // alpha x 3; 1 x 1 where m is 1
+  Matrix g;           // alpha x r
   Matrix bt;          // alpha x alpha
 };
 
-// REQUIRES: m is 2 or 4, or 1 for windows of one place, whose matrices are 1. The points of F(4,3) are 0, +-5/8, +-3/2:
-// measured error against f64 on normal data 2 to 4e-6 of the largest output, where 0, +-1, +-2 gave 7 to 15e-6 and
-// direct summation gives 1 to 3e-6; F(2,3) stays below direct summation.
-const WinogradMatrices& winograd_matrices(int64_t m);
+// Whether there are matrices of F(m, taps).
+bool has_winograd_matrices(int64_t m, int64_t taps);
+// The points of F(4,3) are 0, +-5/8, +-3/2: measured error of F(4x4,3x3) against f64 on normal data 2 to 4e-6 of the
+// largest output, where 0, +-1, +-2 gave 7 to 15e-6 and direct summation gives 1 to 3e-6. F(2,3) stays below direct
+// summation, and so does F(2,5) with 0, +-3/4, +-3/2. With eight inputs a tile, F(4,5) and F(2,7) along one dimension
+// stay below 2e-6 (direct summation: 1.2e-6); they are not for two. REQUIRES: has_winograd_matrices.
+const WinogradMatrices& winograd_matrices(int64_t m, int64_t taps);
 
 // Filters w[O, C, ..., height, width] (f32, row-major; dimensions of one place may follow) as G w GT, each for itself:
 // [O * C * ..., alpha of rows, alpha of columns], computed in f64.

@@ -41,11 +41,12 @@ double plan_cost(const FilteredConv& conv, const WinogradPlan& plan, const Targe
   const int64_t threads = std::min<int64_t>(std::max(1, target.num_threads), iterations);
   const int64_t rounds = (iterations + threads - 1) / threads;
   const int64_t weights = conv.groups * plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
+  const bool small = std::max(plan.alpha_rows, plan.alpha_cols) <= 4;
   // Fewer sums than this at a time wait for each other.
   constexpr double kEnoughSums = 10;
   const double sums = static_cast<double>(plan.strip * std::min<int64_t>(conv.out_blocks, 4));
   const auto products = static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) /
-                        (plan.m == 2 ? 0.9 : 0.85) / std::min(1.0, sums / kEnoughSums);
+                        (small ? 0.9 : 0.85) / std::min(1.0, sums / kEnoughSums);
   // The transformed tiles of a strip are read again for each group of outputs; from behind the second level of cache
   // they come more slowly than weights, which lie in the order of use.
   const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
@@ -53,8 +54,10 @@ double plan_cost(const FilteredConv& conv, const WinogradPlan& plan, const Targe
   const auto shared = static_cast<double>(threads);
   const double stream = stream_cost(weights, conv.images / conv.groups * plan.strips, target, shared) +
                         reads * (v_bytes <= target.l2_bytes * 3 / 4 ? kL2 : 2 * kL3) / shared;
+  constexpr double kTransform[] = {0, 0, 4, 5, 7};  // of a place, for 4, 6 and 8 inputs along a dimension
   const double passes = plan.m_rows > 1 && plan.m_cols > 1 ? 1 : kOnePass;
-  const auto transforms = passes * (plan.m == 2 ? 4.0 : 5.0) * static_cast<double>(tiles * plan.places()) *
+  const auto transforms = passes * kTransform[std::max(plan.alpha_rows, plan.alpha_cols) / 2] *
+                          static_cast<double>(tiles * plan.places()) *
                           static_cast<double>(conv.in_blocks * plan.cuts + conv.out_blocks);
   const double share = static_cast<double>(rounds) / static_cast<double>(iterations);
   return overlapped(products * share, stream) + transforms * share;
@@ -67,6 +70,8 @@ WinogradPlan make_plan(const FilteredConv& conv, int64_t m, int64_t wanted, int6
   plan.cuts = cuts;
   plan.m_rows = conv.window_height > 1 ? m : 1;
   plan.m_cols = conv.window_width > 1 ? m : 1;
+  plan.alpha_rows = plan.m_rows + conv.window_height - 1;
+  plan.alpha_cols = plan.m_cols + conv.window_width - 1;
   const auto tiles = [](int64_t outputs, int64_t gap, int64_t size) {
     const int64_t own = (outputs + gap - 1) / gap;
     return gap * ((own + size - 1) / size);
@@ -130,7 +135,8 @@ double direct_cost(const FilteredConv& conv, const Target& target) {
 std::optional<WinogradPlan> choose_winograd_plan(const FilteredConv& conv, const std::vector<int64_t>& sizes,
                                                  const Target& target) {
   std::optional<WinogradPlan> best;
-  for (const int64_t m : sizes)
+  for (const int64_t m : sizes) {
+    if (!conv.has_matrices(m)) continue;
     for (const int64_t cuts : divisors(conv.out_blocks)) {
       if (cuts > std::max(1, target.num_threads)) break;
       for (int64_t wanted = 8; wanted <= 64; ++wanted) {
@@ -139,12 +145,16 @@ std::optional<WinogradPlan> choose_winograd_plan(const FilteredConv& conv, const
         if (!best || plan.cost < best->cost) best = plan;
       }
     }
+  }
   return best;
 }
 
 std::string ask_winograd_plan(const FilteredConv& conv, const Target& target, Knobs& knobs,
                               std::optional<WinogradPlan>& plan) {
-  const int64_t m = knobs.choose("m", {2, 4}, plan->m);
+  std::vector<int64_t> sizes;
+  for (const int64_t m : {2, 4})
+    if (conv.has_matrices(m)) sizes.push_back(m);
+  const int64_t m = knobs.choose("m", sizes, plan->m);
   if (m != plan->m) plan = choose_winograd_plan(conv, {m}, target);
   if (!plan) return "no strip of tiles fits the caches";
   const int64_t wanted = knobs.choose("strip", {8, 12, 16, 24, 32, 48, 64, 96, 128}, plan->wanted);
