@@ -460,6 +460,25 @@ TEST(Winograd, ThreadsReadTheWeightsOnceWhereTheyAreMany) {
   EXPECT_EQ(iterations(64, 56, 2)["cuts"], 1);
 }
 
+TEST(Winograd, PlacesOfATileCompeteForNoLinesOfTheCache) {
+  // 256 tiles in strips of 64 vectors: places would be a multiple of 4 KiB apart.
+  const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
+                                           [](const ScheduleRule& one) { return one.name == "winograd"; });
+  Knobs knobs;
+  const auto answer = rule.apply(convolution(64, Layout::blocked(4, 1, 16), 64, 64, 1), machine(512), knobs);
+  ASSERT_TRUE(std::holds_alternative<ScheduledKernel>(answer));
+  int64_t buffers = 0;
+  walk(
+      std::get<ScheduledKernel>(answer).program.body,
+      [&](const Stmt& s) {
+        if (s->kind != StmtKind::kAlloc || (s->buffer->name != "v" && s->buffer->name != "m")) return;
+        ++buffers;
+        EXPECT_EQ(*as_int(s->buffer->shape[0]) / 36 / 16 % 2, 1) << s->buffer->name;
+      },
+      nullptr);
+  EXPECT_EQ(buffers, 2);
+}
+
 TEST(Injective, BlocksWithoutPaddingAreTransposedInTiles) {
   // Of 58 channels three blocks are whole, and the last is masked.
   Graph graph;

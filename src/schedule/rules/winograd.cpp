@@ -94,9 +94,8 @@ class WinogradEmitter {
         kernel_(kernel),
         rows_(winograd_matrices(plan.m_rows, conv.window_height)),
         columns_(winograd_matrices(plan.m_cols, conv.window_width)),
-        v_(make_buffer("v", DType::kF32, {plan.places() * conv.in_blocks * plan.strip * conv.block},
-                       MemoryScope::kLocal)),
-        m_(make_buffer("m", DType::kF32, {plan.places() * plan.group * plan.strip * conv.block}, MemoryScope::kLocal)),
+        v_(make_buffer("v", DType::kF32, {plan.places() * plan.v_pitch(conv) * conv.block}, MemoryScope::kLocal)),
+        m_(make_buffer("m", DType::kF32, {plan.places() * plan.m_pitch() * conv.block}, MemoryScope::kLocal)),
         weights_(make_buffer(kernel.params[conv.w]->name + "_winograd", DType::kF32,
                              {conv.groups * plan.places() * conv.out_blocks * conv.in_channels() * conv.block})) {
     kernel.params[conv.w] = weights_;
@@ -157,10 +156,10 @@ class WinogradEmitter {
   }
   bool padded_strips() const { return plan_.strip * plan_.strips != plan_.tiles(); }
   Expr v_index(const Expr& place, const Expr& block, const Expr& tile, const Expr& lane) const {
-    return ((place * Expr(conv_.in_blocks) + block) * Expr(plan_.strip) + tile) * Expr(conv_.block) + lane;
+    return (place * Expr(plan_.v_pitch(conv_)) + block * Expr(plan_.strip) + tile) * Expr(conv_.block) + lane;
   }
   Expr m_index(const Expr& place, const Expr& block, const Expr& tile, const Expr& lane) const {
-    return ((place * Expr(plan_.group) + block) * Expr(plan_.strip) + tile) * Expr(conv_.block) + lane;
+    return (place * Expr(plan_.m_pitch()) + block * Expr(plan_.strip) + tile) * Expr(conv_.block) + lane;
   }
 
   // `count` vectors come in through `read`, are multiplied by `matrix` and go out through `write`.

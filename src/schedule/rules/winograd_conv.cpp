@@ -62,14 +62,14 @@ std::optional<size_t> param_of(const TensorProgram& program, const BufferPtr& bu
   return std::nullopt;
 }
 
-// Whether `index` is place `channel` among the `in` channels of the group that output channel `axis` belongs to, of
-// which each has `out`.
+// Whether `index` is place `channel` among the `in` channels of the group that output channel `axis` belongs to. A
+// group has `out` of those.
 bool is_channel_of_group(const Expr& index, const Axis& axis, const Expr& channel, int64_t in, int64_t out) {
   if (index.same_node(channel)) return *as_int(axis.extent) == out;
-  const bool one = channel->kind == ExprKind::kConst;
+  if (channel->kind == ExprKind::kConst) return false;
   for (int64_t at = 0; at < *as_int(axis.extent); ++at) {
     const Expr group = simplify(substitute(index, {{axis.var.get(), Expr(at)}}) - channel);
-    if (one || as_int(group) != at / out * in) return false;
+    if (as_int(group) != at / out * in) return false;
   }
   return true;
 }
@@ -221,8 +221,11 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
   }
   if (!is_axis(filter->operands[0], body.axes[1]) || reduced != body.reduce_axes.size())
     return "the weights are read in another order";
-  conv.groups = (*x_dims)[1] / (*w_dims)[1];
-  const int64_t in_channels = (*w_dims)[1], out_channels = (*y_dims)[1] / conv.groups;
+  const int64_t in_channels = (*w_dims)[1];
+  conv.groups = (*x_dims)[1] / in_channels;
+  if (conv.groups < 1 || conv.groups * in_channels != (*x_dims)[1] || (*y_dims)[1] % conv.groups != 0)
+    return "a part of the channels is read";
+  const int64_t out_channels = (*y_dims)[1] / conv.groups;
   if (!is_axis(image->operands[0], body.axes[0]) ||
       !is_channel_of_group(image->operands[1], body.axes[1], filter->operands[1], in_channels, out_channels))
     return "the channels are read in another order";
@@ -233,6 +236,13 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
         !why.empty())
       return why;
   }
+  const auto decides = [&](const Expr& condition) {
+    return std::any_of(windows.begin(), windows.end(), [&](const WindowAxis& window) {
+      return uses_var(condition, window.axis.var) ||
+             (window.k->kind == ExprKind::kVar && uses_var(condition, window.k));
+    });
+  };
+  if (!std::all_of(conditions.begin(), conditions.end(), decides)) return "the padding is not of images";
   if (std::string why = set_dimensions(windows, {x_dims->begin() + 2, x_dims->end()}, conv); !why.empty()) return why;
   if (!conv.has_matrices(2)) return "the window has 7 places along two dimensions";
   if (in_channels % conv.block != 0) return "the input channels do not fill their blocks";

@@ -65,6 +65,10 @@ struct WinogradPlan {
 
   int64_t tiles() const { return tiles_high * tiles_wide; }
   int64_t places() const { return alpha_rows * alpha_cols; }
+  // Vectors from one place of the transformed tiles to the next. Odd, for a tile's places are written and read one
+  // after the other, and lines a multiple of 4 KiB apart compete for the same few of the first level of cache.
+  int64_t v_pitch(const FilteredConv& conv) const { return (conv.in_blocks * strip) | 1; }
+  int64_t m_pitch() const { return (group * strip) | 1; }
 };
 
 // The cheapest plan with one of these `sizes` of tiles; nothing when no strip's scratch memory is small enough.

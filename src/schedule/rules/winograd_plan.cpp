@@ -93,7 +93,7 @@ WinogradPlan make_plan(const FilteredConv& conv, int64_t m, int64_t wanted, int6
 // Of V and M.
 constexpr int64_t kMostScratch = 16 << 20;
 int64_t scratch_bytes(const FilteredConv& conv, const WinogradPlan& plan) {
-  return plan.places() * plan.strip * (conv.in_blocks + plan.group) * conv.block * 4;
+  return plan.places() * (plan.v_pitch(conv) + plan.m_pitch()) * conv.block * 4;
 }
 
 std::vector<int64_t> divisors(int64_t number) {
@@ -122,9 +122,13 @@ double direct_cost(const FilteredConv& conv, const Target& target) {
   double row = static_cast<double>(conv.out_blocks) * steps;
   if (rest != 0 && 2 * rest <= conv.block)
     row += std::min(split_block_cost(rest, conv.block, steps, conv.out_width) - steps, 0.0);
+  // Without gaps the border is a part of tiles that take as long as others.
+  const auto inside_of = [](int64_t outputs, int64_t extent, int64_t places, int64_t gap, int64_t pad) {
+    return gap > 1 ? share_inside(outputs, extent, places, 1, gap, pad) : 1.0;
+  };
   const double inside =
-      share_inside(conv.out_height, conv.height, conv.window_height, 1, conv.row_gap, conv.pad_top) *
-      share_inside(conv.out_width, conv.width, conv.window_width, 1, conv.column_gap, conv.pad_left) *
+      inside_of(conv.out_height, conv.height, conv.window_height, conv.row_gap, conv.pad_top) *
+      inside_of(conv.out_width, conv.width, conv.window_width, conv.column_gap, conv.pad_left) *
       share_inside(conv.out_depth, conv.depth, conv.frames, conv.stride, conv.dilation, conv.pad_front);
   const double products = inside * static_cast<double>(conv.images * conv.out_height * conv.out_width) * row;
   const auto threads = static_cast<double>(std::max(1, target.num_threads));
