@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """What `tessera tune` gains for kernels whose default is far from their roofline.
 
-    tuned_kernels.py run [MODEL...] [--trials 200] [--below 80] [--share 0.5] [--threads 1] [--minutes M] [--folder out/bench]
+    tuned_kernels.py run [MODEL...] [--trials 200] [--space all] [--below 80] [--share 0.5] [--threads 1] [--minutes M]
+                         [--folder out/bench]
     tuned_kernels.py report [--out bench/results/tuned_kernels]
 
 `run` measures each network's kernels once, and gives every kernel of its own whose default stays below --below percent of its
-roofline, and takes at least --share percent of the network's time, --trials trials of its own (`tessera tune MODEL --only
-KERNEL`). The answers go to bench/results/tuned_kernels.json at once, and what is there is not done again. A kernel's gain is
-its default's time over the time of the schedule that was confirmed against it, kernel by kernel, in processes of their own
-with a statistical test; 1 where none was. Kernels of several networks with the same program count once. `report` writes
+roofline, and takes at least --share percent of the network's time (the tuner leaves out what takes less than 0.2), --trials
+trials of its own (`tessera tune MODEL --only KERNEL`). The answers go to bench/results/tuned_kernels.json at once, and what is
+there is not done again. A kernel's gain is its default's time over the time of the schedule that was confirmed against it,
+kernel by kernel, in processes of their own with a statistical test; 1 where none was. Kernels of several networks with the
+same program count once. `report` writes
 NAME.md and NAME.png. The compiler is build/bin/tessera, or what TESSERA names."""
 import argparse
 import pathlib
+import re
 import sys
 import time
 
@@ -27,7 +30,7 @@ def run_one(model, task, inputs, args):
     db = fresh(WORK / f"{model.stem}-{task['kernel'][:8]}.db")
     begin = time.time()
     answer = answer_of([TESSERA, "tune", model, *inputs, "--threads", args.threads, "--trials", args.trials, "--mode", "model",
-                        "--only", task["kernel"], "--db", db, "--json"])
+                        "--space", args.space, "--only", task["kernel"], "--db", db, "--json"])
     mine = next(entry for entry in answer["tasks"] if entry["kernel"] == task["kernel"])
     choices = [choice for choice in answer_of([TESSERA, "db", "show", db, "--json"])["choices"]
                if choice["kernel"] == task["kernel"]]
@@ -37,7 +40,7 @@ def run_one(model, task, inputs, args):
             "default_us": mine["default_us"], "default_point": mine["default_point"],
             "best_point": choices[0]["schedule"] if choices else mine["default_point"], "gain": round(gain, 4),
             "trials": mine["trials"], "in_the_model": mine["outcome"], "seconds": round(time.time() - begin, 1),
-            "threads": args.threads, "date": today(), "commit": commit()}
+            "space": args.space, "threads": args.threads, "date": today(), "commit": commit()}
 
 
 def run(args):
@@ -68,11 +71,19 @@ def run(args):
                   f"{row['gain']:.2f}, {row['trials']} trials, {row['seconds']} s", flush=True)
 
 
+def one_line(schedule):
+    """Knobs as they are; of a sketch's trace its name and its decisions."""
+    if not schedule.startswith("// "):
+        return schedule
+    decided = re.findall(r"^(.*?) = sample.* decided \[(.*)\]$", schedule, re.MULTILINE)
+    return f"{schedule.splitlines()[0][3:]}{{{'; '.join(f'{names}={values}' for names, values in decided)}}}"
+
+
 def write_report(args):
     report = load(RESULT)
     if not report or not report["rows"]:
         sys.exit(f"{RESULT}: nothing was run")
-    rows = sorted((row for row in report["rows"] if row["kernel"]), key=lambda row: -row["gain"])
+    rows = sorted((row for row in report["rows"] if row["trials"]), key=lambda row: -row["gain"])
     gains = [row["gain"] for row in rows]
     models = len({row["model"] for row in rows})
     most = max(row["trials"] for row in rows)
@@ -84,7 +95,7 @@ def write_report(args):
     table = [["model", "kernel", "rule", "% of bound", "default, us", "gain", "trials", "schedule found"]]
     for row in rows:
         table.append([row["model"], row["kernel"][:8], row["rule"], f"{row['percent_of_bound']:.0f}", figure(row["default_us"]),
-                      f"{row['gain']:.2f}", row["trials"], f"`{row['best_point']}`" if row["gain"] > 1 else ""])
+                      f"{row['gain']:.2f}", row["trials"], f"`{one_line(row['best_point'])}`" if row["gain"] > 1 else ""])
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.with_suffix(".md").write_text(head + "\n\n" + markdown(table) + "\n")
     plot = pyplot()
@@ -104,6 +115,7 @@ def main():
     runs = verbs.add_parser("run")
     runs.add_argument("models", nargs="*")
     runs.add_argument("--trials", type=int, default=200)
+    runs.add_argument("--space", choices=["templates", "sketches", "all"], default="all")
     runs.add_argument("--below", type=float, default=80)
     runs.add_argument("--share", type=float, default=0.5)
     runs.add_argument("--threads", type=int, default=1)
