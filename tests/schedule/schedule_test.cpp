@@ -460,6 +460,61 @@ TEST(Winograd, ThreadsReadTheWeightsOnceWhereTheyAreMany) {
   EXPECT_EQ(iterations(64, 56, 2)["cuts"], 1);
 }
 
+// What the rule chooses for a convolution of as many inputs as outputs, all in blocks; "" when it takes it.
+std::string winograd_declines(const std::vector<int64_t>& image, int64_t channels, const std::vector<int64_t>& window,
+                              int64_t gap = 1, int64_t groups = 1) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const OpTable& ops = standard_ops();
+  std::vector<int64_t> x_shape = {1, channels}, w_shape = {channels, channels / groups}, gaps, pads;
+  for (size_t d = 0; d < image.size(); ++d) {
+    x_shape.push_back(image[d]);
+    w_shape.push_back(window[d]);
+    gaps.push_back(window[d] > 1 ? gap : 1);
+    pads.push_back(window[d] / 2 * gaps.back());
+  }
+  const Layout blocked = Layout::blocked(static_cast<int>(x_shape.size()), 1, 16);
+  graph.add_input("x", TensorType{DType::kF32, make_shape(x_shape), blocked});
+  const ValueId w =
+      builder.add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(DType::kF32, w_shape)}});
+  const std::vector<int64_t> ones(image.size(), 1);
+  const ValueId y = builder.add(ops.get("conv"), {graph.inputs[0], w},
+                                {{"strides", ones},
+                                 {"dilations", gaps},
+                                 {"input_dilations", ones},
+                                 {"pads_begin", pads},
+                                 {"pads_end", pads},
+                                 {"groups", groups}});
+  graph.value(y).type.layout = blocked;
+  graph.outputs = {y};
+  std::vector<size_t> kept;
+  const TensorProgram conv = lower_node(graph, graph.nodes().back(), kept);
+  const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),
+                                           [](const ScheduleRule& one) { return one.name == "winograd"; });
+  Knobs knobs;
+  const auto answer = rule.apply(conv, machine(512), knobs);
+  return std::holds_alternative<Declined>(answer) ? std::get<Declined>(answer).reason : "";
+}
+
+TEST(Winograd, TakesRowsVolumesGapsAndGroups) {
+  EXPECT_EQ(winograd_declines({56, 56}, 64, {3, 3}), "");
+  EXPECT_EQ(winograd_declines({35, 35}, 64, {5, 5}), "");
+  EXPECT_EQ(winograd_declines({17, 17}, 192, {1, 7}), "");
+  EXPECT_EQ(winograd_declines({17, 17}, 192, {7, 1}), "");
+  EXPECT_EQ(winograd_declines({1000}, 256, {3}), "");
+  EXPECT_EQ(winograd_declines({1000}, 256, {3}, 8), "");
+  EXPECT_EQ(winograd_declines({28, 28}, 128, {3, 3}, 2), "");
+  EXPECT_EQ(winograd_declines({56, 56}, 128, {3, 3}, 1, 8), "");
+  EXPECT_EQ(winograd_declines({8, 28, 28}, 64, {3, 3, 3}), "");
+  EXPECT_EQ(winograd_declines({8, 28, 28}, 64, {1, 3, 3}), "");
+  EXPECT_EQ(winograd_declines({8, 28, 28}, 64, {3, 1, 1}), "");
+  EXPECT_THAT(winograd_declines({56, 56}, 64, {7, 7}), testing::HasSubstr("7 places along two dimensions"));
+  EXPECT_THAT(winograd_declines({56, 56}, 64, {1, 1}), testing::HasSubstr("3, 5 or 7 places along any"));
+  EXPECT_THAT(winograd_declines({56, 56}, 64, {3, 3}, 1, 8), testing::HasSubstr("do not fill their blocks"));
+  // All of the window but its middle lies in the padding, which direct summation leaves out.
+  EXPECT_THAT(winograd_declines({32, 32}, 256, {3, 3}, 31), testing::HasSubstr("for direct summation"));
+}
+
 TEST(Winograd, PlacesOfATileCompeteForNoLinesOfTheCache) {
   // 256 tiles in strips of 64 vectors: places would be a multiple of 4 KiB apart.
   const ScheduleRule& rule = *std::find_if(schedule_rules().begin(), schedule_rules().end(),

@@ -97,7 +97,7 @@ class WinogradEmitter {
         v_(make_buffer("v", DType::kF32, {plan.places() * plan.v_pitch(conv) * conv.block}, MemoryScope::kLocal)),
         m_(make_buffer("m", DType::kF32, {plan.places() * plan.m_pitch() * conv.block}, MemoryScope::kLocal)),
         weights_(make_buffer(kernel.params[conv.w]->name + "_winograd", DType::kF32,
-                             {conv.groups * plan.places() * conv.out_blocks * conv.in_channels() * conv.block})) {
+                             {conv.groups * plan.places() * conv.out_blocks * conv.summed_channels() * conv.block})) {
     kernel.params[conv.w] = weights_;
     intrinsic_ = best_fma_intrinsic(target, DType::kF32);
     if (intrinsic_ && intrinsic_->lanes != conv.block) intrinsic_ = nullptr;
@@ -105,7 +105,7 @@ class WinogradEmitter {
     problem.rows = plan.strip;
     problem.blocks = plan.group;
     problem.registers_per_block = std::max<int64_t>(1, conv.block * 32 / target.vector_bits());
-    problem.steps = conv.in_channels();
+    problem.steps = conv.summed_channels();
     problem.registers = target.vector_registers();
     tile_ = ask_tile(problem, knobs);
     // Other layers have been through the second level of cache since these weights were used, if they are not small.
@@ -126,12 +126,12 @@ class WinogradEmitter {
     first_ = at_most(floormod(floordiv(at, plan_.cuts), plan_.strips) * Expr(plan_.strip));
     const Var g = make_var("g");
     const int64_t blocks = conv_.out_blocks / plan_.cuts;
-    const int64_t groups = blocks / plan_.group;
-    bounds_.set(g, 0, groups - 1);
+    const int64_t parts = blocks / plan_.group;
+    bounds_.set(g, 0, parts - 1);
     const Expr first_block =
-        at_most(floormod(at, plan_.cuts) * Expr(blocks) + (groups == 1 ? Expr(0) : g * Expr(plan_.group)));
+        at_most(floormod(at, plan_.cuts) * Expr(blocks) + (parts == 1 ? Expr(0) : g * Expr(plan_.group)));
     Stmt group = alloc(m_, seq({products(first_block), outputs(first_block)}));
-    if (groups > 1) group = for_loop(g, 0, groups, ForKind::kSerial, group);
+    if (parts > 1) group = for_loop(g, 0, parts, ForKind::kSerial, group);
     const Stmt body = alloc(v_, seq({inputs(), group}));
     return iterations == 1 ? body : for_loop(s, 0, iterations, ForKind::kParallel, body);
   }
@@ -181,7 +181,7 @@ class WinogradEmitter {
 
   // V[place][block][tile] = BT x B of the strip's tiles.
   Stmt inputs() {
-    return serial("cb", conv_.in_blocks / conv_.frames, [&](const Expr& block) {
+    return serial("cb", conv_.channel_blocks, [&](const Expr& block) {
       return serial("z", conv_.frames, [&](const Expr& frame) {
         return serial("t", plan_.strip, [&](const Expr& t) { return input_tile(block, frame, t); });
       });
@@ -197,7 +197,7 @@ class WinogradEmitter {
     input.left = at_most(first_column(tile) - Expr(conv_.pad_left));
     const FilteredConv::Place place = conv_.place_of(image_, bounds_);
     input.volume = place.volume;
-    input.block = at_most(place.group * Expr(conv_.in_blocks / conv_.frames) + block);
+    input.block = at_most(place.group * Expr(conv_.channel_blocks) + block);
     input.depth = at_most(place.depth * Expr(conv_.stride) + frame * Expr(conv_.dilation) - Expr(conv_.pad_front));
     input.is_frame = at_most(logical_and(input.depth >= Expr(0), input.depth < Expr(conv_.depth)));
     const Expr v_block = block * Expr(conv_.frames) + frame;
@@ -231,7 +231,7 @@ class WinogradEmitter {
         image = min(max(image, Expr(0)), Expr(conv_.depth - 1));
       }
     }
-    const int64_t blocks = conv_.groups * conv_.in_blocks / conv_.frames;
+    const int64_t blocks = conv_.groups * conv_.channel_blocks;
     const Expr plane = (tile.volume * Expr(blocks) + tile.block) * Expr(conv_.depth) + image;
     const Expr place = (plane * Expr(conv_.height) + row) * Expr(conv_.width) + column;
     const Expr value = cast(DType::kF32, load(kernel_.params[conv_.x], {place * Expr(conv_.block) + lane}));
@@ -318,13 +318,13 @@ class WinogradEmitter {
   Prefetch next_weights(const Expr& place, const Expr& first_block, const Expr& block, int64_t vectors,
                         const Expr& row_tile, int64_t tiles) const {
     constexpr int64_t kLineElements = 16;
-    const int64_t panel = conv_.in_channels() * conv_.block;  // elements of one block
+    const int64_t panel = conv_.summed_channels() * conv_.block;  // elements of one block
     Prefetch next;
     next.lines = ceildiv(vectors * conv_.block, tiles * kLineElements)->int_value;
     const Expr here = panel_at(place, first_block + block);
     const Expr next_place = panel_at(place + Expr(1), first_block);
     const Expr at = select(block + Expr(vectors) < Expr(plan_.group), here + Expr(vectors), next_place);
-    next.first = at * Expr(panel) + row_tile * Expr(next.lines * kLineElements * conv_.in_channels());
+    next.first = at * Expr(panel) + row_tile * Expr(next.lines * kLineElements * conv_.summed_channels());
     return next;
   }
 
@@ -340,13 +340,13 @@ class WinogradEmitter {
     };
     const Stmt init = over_tile(
         [&](const Var& u, const Var& q, const Var& l) { return store(acc, {u, q, l}, const_float(DType::kF32, 0)); });
-    const Stmt sum = serial("cb", conv_.in_blocks, [&](const Expr& cb) {
+    const Stmt sum = serial("cb", conv_.summed_blocks(), [&](const Expr& cb) {
       return serial("c", conv_.block, [&](const Expr& c) {
         const Stmt body = over_tile([&](const Var& u, const Var& q, const Var& l) {
           const Expr a = load(v_, {v_index(place, cb, tile + q, c)});
           const Expr panel = panel_at(place, first_block + block + u);
           const Expr b = load(
-              weights_, {(panel * Expr(conv_.in_channels()) + cb * Expr(conv_.block) + c) * Expr(conv_.block) + l});
+              weights_, {(panel * Expr(conv_.summed_channels()) + cb * Expr(conv_.block) + c) * Expr(conv_.block) + l});
           return store(acc, {u, q, l}, fma(a, b, load(acc, {u, q, l})));
         });
         return asking(next, cb * Expr(conv_.block) + c,
@@ -464,14 +464,14 @@ RuleResult winograd(const TensorProgram& program, const Target& target, Knobs& k
   if (why = emitter.refusal(); !why.empty()) return Declined{why};
   result.program.body = emitter.emit();
   result.program.params = kernel->params;
-  const int64_t places = plan->places(), channels = conv.in_channels();
+  const int64_t places = plan->places(), channels = conv.summed_channels();
   PackSpec spec;
   spec.axes = {{conv.groups * conv.out_channels, channels * places}, {channels, places}, {places, 1}};
   // The weights have the frames of a channel side by side; here they stand in front of the block's channels.
   spec.dims = {{conv.groups, 0, conv.out_blocks * conv.block},
                {places, 2, 1},
                {conv.out_blocks, 0, conv.block},
-               {conv.in_blocks / conv.frames, 1, conv.block * conv.frames},
+               {conv.channel_blocks, 1, conv.block * conv.frames},
                {conv.frames, 1, 1},
                {conv.block, 1, conv.frames},
                {conv.block, 0, 1}};

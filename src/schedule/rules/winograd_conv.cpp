@@ -251,7 +251,7 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
   conv.x = *x;
   conv.w = *w;
   conv.images = (*y_dims)[0] * conv.groups * conv.out_depth;
-  conv.in_blocks = in_channels / conv.block * conv.frames;
+  conv.channel_blocks = in_channels / conv.block;
   conv.out_channels = out_channels;
   conv.out_blocks = (out_channels + conv.block - 1) / conv.block;
   return "";

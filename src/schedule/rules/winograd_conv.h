@@ -19,9 +19,9 @@ namespace tessera {
 struct FilteredConv {
   size_t x = 0, w = 0;  // parameters
   int64_t block = 0;
-  int64_t images = 0;     // of the output: batch, groups and depth
-  int64_t groups = 1;     // whole blocks of channels
-  int64_t in_blocks = 0;  // of channels of a group, in all frames of a window
+  int64_t images = 0;          // of the output: batch, groups and depth
+  int64_t groups = 1;          // whole blocks of channels
+  int64_t channel_blocks = 0;  // of the input, in a group
   int64_t height = 0, width = 0;
   int64_t window_height = 3, window_width = 3;
   int64_t row_gap = 1, column_gap = 1;  // from one place of the window to the next
@@ -36,7 +36,9 @@ struct FilteredConv {
   enum class Dims : uint8_t { kColumn, kRowColumn, kImageRowColumn, kRowColumns } dims = Dims::kRowColumn;
   int64_t columns_wide = 0;  // kRowColumns: the extent of the last of two dimensions
 
-  int64_t in_channels() const { return in_blocks * block; }
+  // What an output sums over, places of the window aside: channels of its group in all frames.
+  int64_t summed_blocks() const { return channel_blocks * frames; }
+  int64_t summed_channels() const { return summed_blocks() * block; }
   int64_t window() const { return window_height * window_width; }
   bool has_matrices(int64_t m) const;  // of tiles of m outputs
   // What number `image` among all images is.
@@ -67,7 +69,7 @@ struct WinogradPlan {
   int64_t places() const { return alpha_rows * alpha_cols; }
   // Vectors from one place of the transformed tiles to the next. Odd, for a tile's places are written and read one
   // after the other, and lines a multiple of 4 KiB apart compete for the same few of the first level of cache.
-  int64_t v_pitch(const FilteredConv& conv) const { return (conv.in_blocks * strip) | 1; }
+  int64_t v_pitch(const FilteredConv& conv) const { return (conv.summed_blocks() * strip) | 1; }
   int64_t m_pitch() const { return (group * strip) | 1; }
 };
 

@@ -40,16 +40,16 @@ double plan_cost(const FilteredConv& conv, const WinogradPlan& plan, const Targe
   const int64_t iterations = conv.images * plan.strips * plan.cuts;
   const int64_t threads = std::min<int64_t>(std::max(1, target.num_threads), iterations);
   const int64_t rounds = (iterations + threads - 1) / threads;
-  const int64_t weights = conv.groups * plan.places() * conv.in_channels() * conv.out_blocks * conv.block * 4;
+  const int64_t weights = conv.groups * plan.places() * conv.summed_channels() * conv.out_blocks * conv.block * 4;
   const bool small = std::max(plan.alpha_rows, plan.alpha_cols) <= 4;
   // Fewer sums than this at a time wait for each other.
   constexpr double kEnoughSums = 10;
   const double sums = static_cast<double>(plan.strip * std::min<int64_t>(conv.out_blocks, 4));
-  const auto products = static_cast<double>(tiles * plan.places() * conv.in_channels() * conv.out_blocks) /
+  const auto products = static_cast<double>(tiles * plan.places() * conv.summed_channels() * conv.out_blocks) /
                         (small ? 0.9 : 0.85) / std::min(1.0, sums / kEnoughSums);
   // The transformed tiles of a strip are read again for each group of outputs; from behind the second level of cache
   // they come more slowly than weights, which lie in the order of use.
-  const int64_t v_bytes = plan.places() * conv.block * 4 * conv.in_blocks * plan.strip;
+  const int64_t v_bytes = plan.places() * conv.block * 4 * conv.summed_blocks() * plan.strip;
   const auto reads = static_cast<double>(conv.images * plan.strips * (conv.out_blocks / plan.group) * v_bytes);
   const auto shared = static_cast<double>(threads);
   const double stream = stream_cost(weights, conv.images / conv.groups * plan.strips, target, shared) +
@@ -58,7 +58,7 @@ double plan_cost(const FilteredConv& conv, const WinogradPlan& plan, const Targe
   const double passes = plan.m_rows > 1 && plan.m_cols > 1 ? 1 : kOnePass;
   const auto transforms = passes * kTransform[std::max(plan.alpha_rows, plan.alpha_cols) / 2] *
                           static_cast<double>(tiles * plan.places()) *
-                          static_cast<double>(conv.in_blocks * plan.cuts + conv.out_blocks);
+                          static_cast<double>(conv.summed_blocks() * plan.cuts + conv.out_blocks);
   const double share = static_cast<double>(rounds) / static_cast<double>(iterations);
   return overlapped(products * share, stream) + transforms * share;
 }
@@ -118,7 +118,7 @@ double share_inside(int64_t outputs, int64_t extent, int64_t places, int64_t str
 
 double direct_cost(const FilteredConv& conv, const Target& target) {
   const int64_t rest = conv.out_channels % conv.block;
-  const auto steps = static_cast<double>(conv.window() * conv.in_channels());
+  const auto steps = static_cast<double>(conv.window() * conv.summed_channels());
   double row = static_cast<double>(conv.out_blocks) * steps;
   if (rest != 0 && 2 * rest <= conv.block)
     row += std::min(split_block_cost(rest, conv.block, steps, conv.out_width) - steps, 0.0);
@@ -132,7 +132,7 @@ double direct_cost(const FilteredConv& conv, const Target& target) {
       share_inside(conv.out_depth, conv.depth, conv.frames, conv.stride, conv.dilation, conv.pad_front);
   const double products = inside * static_cast<double>(conv.images * conv.out_height * conv.out_width) * row;
   const auto threads = static_cast<double>(std::max(1, target.num_threads));
-  const int64_t weights = conv.groups * conv.window() * conv.in_channels() * conv.out_blocks * conv.block * 4;
+  const int64_t weights = conv.groups * conv.window() * conv.summed_channels() * conv.out_blocks * conv.block * 4;
   return overlapped(products / 0.9 / threads, stream_cost(weights, 1, target, threads));
 }
 
