@@ -177,6 +177,7 @@ def plot(results, path):
     handles = {label: handle for axes in panels[0] for handle, label in zip(*axes.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), fontsize=7, loc="upper right", ncol=len(handles))
     figure.savefig(path, dpi=110)
+    pyplot.close(figure)
 
 
 def write(results, out):
