@@ -10,8 +10,7 @@ roofline, and takes at least --share percent of the network's time (the tuner le
 trials of its own (`tessera tune MODEL --only KERNEL`). The answers go to bench/results/tuned_kernels.json at once, and what is
 there is not done again. A kernel's gain is its default's time over the time of the schedule that was confirmed against it,
 kernel by kernel, in processes of their own with a statistical test; 1 where none was. Kernels of several networks with the
-same program count once. `report` writes
-NAME.md and NAME.png. The compiler is build/bin/tessera, or what TESSERA names."""
+same program count once. `report` writes NAME.md and NAME.png. The compiler is build/bin/tessera, or what TESSERA names."""
 import argparse
 import pathlib
 import re

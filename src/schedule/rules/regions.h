@@ -8,8 +8,9 @@
 namespace tessera {
 
 // Cuts a kernel without a reduction along outer loops, where a piece then needs no guard (all but the last of blocks of
-// channels), or is nothing but a load (one operand of a concatenation). The pieces cover the output; the kernel itself
-// when nothing is gained. The guard of a piece: guard_of.
+// channels), or is nothing but a load (one operand of a concatenation); along the last loop, too, where every piece is
+// then a load with a stride along it (images in blocks that are joined as rows). The pieces cover the output; the
+// kernel itself when nothing is gained. The guard of a piece: guard_of.
 std::vector<FlatKernel> decided_regions(const FlatKernel& kernel);
 
 // The condition under which the loops' values may be computed, null where they all may: values of padding are computed

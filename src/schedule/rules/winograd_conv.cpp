@@ -16,12 +16,19 @@ struct WindowAxis {
   int64_t stride = 1, dilation = 1, pad = 0;
 };
 
+bool has_places(const WindowAxis& window) { return window.k->kind == ExprKind::kVar; }
+
+// Whether the window decides about `condition`.
+bool decides(const WindowAxis& window, const Expr& condition) {
+  return uses_var(condition, window.axis.var) || (has_places(window) && uses_var(condition, window.k));
+}
+
 // Whether `terms` hold exactly where the input lies in [0, extent).
 bool is_padding_test(const std::vector<Expr>& terms, const WindowAxis& window, int64_t extent) {
   for (int64_t place = 0; place < window.places; ++place)
     for (int64_t at = 0; at < *as_int(window.axis.extent); ++at) {
       VarMap values = {{window.axis.var.get(), Expr(at)}};
-      if (window.k->kind == ExprKind::kVar) values[window.k.get()] = Expr(place);
+      if (has_places(window)) values[window.k.get()] = Expr(place);
       bool inside = true;
       for (const Expr& term : terms) {
         const Expr answer = simplify(substitute(term, values));
@@ -37,11 +44,10 @@ bool is_padding_test(const std::vector<Expr>& terms, const WindowAxis& window, i
 // Fills in the strides and the padding of a window, as `index` has them; why it cannot.
 std::string match_window(const Expr& index, const std::vector<Expr>& conditions, int64_t extent, const Bounds& bounds,
                          WindowAxis& window) {
-  const bool has_k = window.k->kind == ExprKind::kVar;
   VarMap origin = {{window.axis.var.get(), Expr(0)}};
-  if (has_k) origin[window.k.get()] = Expr(0);
+  if (has_places(window)) origin[window.k.get()] = Expr(0);
   const auto stride = linear_coefficient(index, window.axis.var, bounds);
-  const auto dilation = has_k ? linear_coefficient(index, window.k, bounds) : 1;
+  const auto dilation = has_places(window) ? linear_coefficient(index, window.k, bounds) : 1;
   const auto rest = as_int(simplify(substitute(index, origin), bounds));
   if (!stride || !dilation || !rest) return "an image is read at places that are not linear";
   // What does not move has any stride.
@@ -50,7 +56,7 @@ std::string match_window(const Expr& index, const std::vector<Expr>& conditions,
   window.pad = -*rest;
   std::vector<Expr> own;
   for (const Expr& condition : conditions)
-    if (uses_var(condition, window.axis.var) || (has_k && uses_var(condition, window.k))) own.push_back(condition);
+    if (decides(window, condition)) own.push_back(condition);
   return is_padding_test(own, window, extent) ? "" : "the padding is not of zeros";
 }
 
@@ -236,13 +242,9 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
         !why.empty())
       return why;
   }
-  const auto decides = [&](const Expr& condition) {
-    return std::any_of(windows.begin(), windows.end(), [&](const WindowAxis& window) {
-      return uses_var(condition, window.axis.var) ||
-             (window.k->kind == ExprKind::kVar && uses_var(condition, window.k));
-    });
-  };
-  if (!std::all_of(conditions.begin(), conditions.end(), decides)) return "the padding is not of images";
+  for (const Expr& condition : conditions)
+    if (std::none_of(windows.begin(), windows.end(), [&](const WindowAxis& one) { return decides(one, condition); }))
+      return "the padding is not of images";
   if (std::string why = set_dimensions(windows, {x_dims->begin() + 2, x_dims->end()}, conv); !why.empty()) return why;
   if (!conv.has_matrices(2)) return "the window has 7 places along two dimensions";
   if (in_channels % conv.block != 0) return "the input channels do not fill their blocks";
