@@ -83,8 +83,8 @@ class ModelWriter:
 def convolution(writer, attributes, x, weights, bias):
     """x: NCHW; the result is NHWC."""
     group, (out, _, height, width) = attributes.get("group", 1), weights.shape
-    strides, depthwise = attributes["strides"], group == x[1] == weights.shape[0]
-    if attributes.get("auto_pad") != b"SAME_UPPER" or "dilations" in attributes or not (group == 1 or depthwise):
+    strides, depthwise = attributes.get("strides"), group == x[1] == weights.shape[0]
+    if attributes.get("auto_pad") != b"SAME_UPPER" or not strides or "dilations" in attributes or not (group == 1 or depthwise):
         raise NotSupported("padded other than SAME, dilated or in groups")
     filters = weights.transpose(1, 2, 3, 0) if depthwise else weights.transpose(0, 2, 3, 1)
     shape = [x[0], -(-x[2] // strides[0]), -(-x[3] // strides[1]), out]
