@@ -60,20 +60,25 @@ std::vector<KnobPoint> SearchSpace::first_points() const {
   return points;
 }
 
-const KnobSpace* SearchSpace::space_of(const std::string& rule) const {
-  for (const KnobSpace& space : spaces_)
-    if (space.rule == rule) return &space;
-  return nullptr;
+std::optional<size_t> SearchSpace::family_of(const KnobPoint& point) const {
+  for (size_t i = 0; i < spaces_.size(); ++i)
+    if (spaces_[i].rule == point.rule) return i;
+  for (size_t i = 0; i < sketches_.size(); ++i)
+    if (sketches_[i].name == point.rule) return spaces_.size() + i;
+  return std::nullopt;
 }
 
 KnobPoint SearchSpace::random_point(std::mt19937_64& random) const {
-  const size_t number = below(spaces_.size() + sketches_.size(), random);
-  if (number >= spaces_.size()) {
+  return random_point_of(below(families(), random), random);
+}
+
+KnobPoint SearchSpace::random_point_of(size_t family, std::mt19937_64& random) const {
+  if (family >= spaces_.size()) {
     std::string why;
-    auto drawn = draw_point(sketches_[number - spaces_.size()], kernel_, target_, random, why);
+    auto drawn = draw_point(sketches_[family - spaces_.size()], kernel_, target_, random, why);
     return drawn ? std::move(*drawn) : KnobPoint();
   }
-  const KnobSpace& space = spaces_[number];
+  const KnobSpace& space = spaces_[family];
   KnobPoint point{space.rule, {}};
   for (const Knob& knob : space.knobs)
     point.values.emplace_back(knob.name, knob.values[below(knob.values.size(), random)]);
@@ -81,19 +86,19 @@ KnobPoint SearchSpace::random_point(std::mt19937_64& random) const {
 }
 
 KnobPoint SearchSpace::mutated(const KnobPoint& point, std::mt19937_64& random) const {
-  constexpr size_t kOtherRuleOnceIn = 12;
-  if (spaces_.size() + sketches_.size() > 1 && below(kOtherRuleOnceIn, random) == 0) return random_point(random);
   if (is_trace(point)) {
     std::string why;
     auto changed = mutate_point(point, kernel_, target_, random, why);
     return changed ? std::move(*changed) : KnobPoint();
   }
-  const KnobSpace* space = space_of(point.rule);
-  if (!space || point.values.empty()) return random_point(random);
+  const auto family = family_of(point);
+  check(family.has_value(), "a point of another space");
+  const KnobSpace& space = spaces_[*family];
+  if (point.values.empty()) return random_point_of(*family, random);
   KnobPoint child = point;
   for (size_t changes = 1 + below(3, random); changes > 0; --changes) {
     auto& [name, value] = child.values[below(child.values.size(), random)];
-    for (const Knob& knob : space->knobs) {
+    for (const Knob& knob : space.knobs) {
       if (knob.name != name) continue;
       // Mostly a neighbour: knobs' values have an order.
       const auto at =

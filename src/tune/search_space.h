@@ -35,9 +35,15 @@ class SearchSpace {
   // Where the sketches themselves would begin.
   std::vector<KnobPoint> first_points() const;
 
+  // A family is the space of one rule, or one sketch; those of templates are the first ones.
+  size_t families() const { return spaces_.size() + sketches_.size(); }
+  // Which family a point is of; nothing when it is of another space.
+  std::optional<size_t> family_of(const KnobPoint& point) const;
+
   // Points may be declined, and a sketch that draws nothing legal answers one without a rule.
-  KnobPoint random_point(std::mt19937_64& random) const;
-  // Another value for one to three knobs or decisions; seldom another rule or sketch. REQUIRES: a point of the space.
+  KnobPoint random_point(std::mt19937_64& random) const;  // of any family, each as often
+  KnobPoint random_point_of(size_t family, std::mt19937_64& random) const;
+  // Another value for one to three knobs or decisions. REQUIRES: a point of the space.
   KnobPoint mutated(const KnobPoint& point, std::mt19937_64& random) const;
   // Each knob or decision from one of the two. REQUIRES: points of the same rule or sketch.
   KnobPoint crossed(const KnobPoint& a, const KnobPoint& b, std::mt19937_64& random) const;
@@ -50,8 +56,6 @@ class SearchSpace {
   std::optional<Loops> loops_at(const KnobPoint& point, std::string& why) const;
 
  private:
-  const KnobSpace* space_of(const std::string& rule) const;
-
   const TensorProgram& kernel_;
   const Target& target_;
   std::vector<KnobSpace> spaces_;
