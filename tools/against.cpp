@@ -111,7 +111,8 @@ AgainstResult run_against(Model& model, const std::vector<Tensor>& inputs, const
       peer.version = processes[i]->version();
       peer.costs = processes[i]->costs();
       peer.times.repeat = runs_a_round(peer.costs.run_ms, options.repeat);
-      compare_outputs(model, *processes[i], std::max(kinds[i]->tolerance, options.tolerance), peer);
+      compare_outputs(model, *processes[i],
+                      options.asked_tolerance.value_or(std::max(kinds[i]->tolerance, options.tolerance)), peer);
     } catch (const PeerError& error) {
       fail(i, error);
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,9 @@ struct AgainstOptions {
   std::string model_path;  // ONNX
   int repeat = 0;  // runs a round; 0: as many as take about a fifth of a second, for each engine by its own speed
   int rounds = 5;
-  double tolerance = 0;        // of our outputs, where that is wider than the peer's: what our own precision asks for
-  double limit_seconds = 120;  // for a peer to be ready, and for each of its rounds; 0: none
+  double tolerance = 0;  // of our outputs, where that is wider than the peer's: what our own precision asks for
+  std::optional<double> asked_tolerance = {};  // replaces that and the peers'
+  double limit_seconds = 120;                  // for a peer to be ready, and for each of its rounds; 0: none
   std::function<void(std::string_view what)> on_step = {};
 };
 

@@ -37,6 +37,7 @@ struct BenchCommand {
   std::string against;  // names of peers
   int rounds = 5;
   double against_limit = 120;
+  std::optional<double> mtol;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -139,6 +140,7 @@ int bench(const BenchCommand& command) {
                              .repeat = command.repeat,
                              .rounds = command.rounds,
                              .tolerance = tolerance_of(precision_of(options.driver.compile)),
+                             .asked_tolerance = command.mtol,
                              .limit_seconds = command.against_limit,
                              .on_step = [&](std::string_view what) { progress.update(std::string(what)); }});
     }
@@ -207,6 +209,12 @@ Command add_bench_command(CLI::App& root) {
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str()
       ->type_name("SECONDS");
+  app->add_option(
+         "--mtol", command->mtol,
+         "Of --against: floats agree when |ours - theirs| <= M * max|theirs|; default 1e-4, with --precision bf16 "
+         "2^-5, f16 2^-8")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("M");
   app->add_flag("--json", command->json, "Print one line of JSON: median_ms, min_ms, p90_ms, p99_ms, compile_s, ...");
   add_run_flags(*app, command->run);
   add_compile_flags(*app, command->compile);

@@ -624,6 +624,8 @@ class AgainstSeveral(CliTest):
         # The bound of bf16 is wider.
         self.bench("--against", "openvino-bf16", STAND_IN_SHIFT="0.01")
         self.bench("--against", "openvino-bf16", code=2, STAND_IN_SHIFT="1")
+        self.bench("--against", "openvino", "--mtol", "0.02", STAND_IN_SHIFT="0.01")
+        self.bench("--against", "openvino-bf16", "--mtol", "1e-4", code=2, STAND_IN_SHIFT="0.01")
 
     def test_one_fails(self):
         for how, reason in (("refuse", "RuntimeError: this model is not for me"),
