@@ -38,9 +38,11 @@ std::vector<int64_t> swap_of_last_two(int rank);
 std::vector<bool> output_mask(const Graph& graph);
 // Whether all numbers of the node's list `name` are `value`.
 bool all_of_list(const Node& node, const char* name, int64_t value);
-// Whether minimal filtering is expected to take this convolution, of static sizes: 3x3, of stride 1, over a picture of
-// at least 14x14. The rule that decides (schedule/rules/winograd.cpp) sees kernels, after layouts are chosen, and
-// cannot be asked by graph passes: a wrong guess costs time or accuracy, no more.
+// Whether minimal filtering is expected to take this convolution, of static sizes, and to save more than a factor of
+// two: windows of 3x3 or 5x5 (of each frame of a volume), of stride 1, over a picture of at least 14x14 (of so many
+// places between gaps), in groups of whole blocks of channels. The rule that decides (schedule/rules/winograd_conv.h)
+// sees kernels, after layouts are chosen, and cannot be asked by graph passes: a wrong guess costs time or accuracy, no
+// more.
 bool suits_minimal_filtering(const Graph& graph, const Node& conv);
 // What a convolution adds around its image, for each of the image's dimensions, and its attributes without that.
 struct ConvPadding {
