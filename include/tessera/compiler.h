@@ -38,13 +38,13 @@ struct CompileOptions {
   // bf16 (needs AVX512-BF16 or AMX); "auto", as pieces where the target has AMX, and else as "fma".
   std::string fp32 = "fma";
   // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
-  std::map<std::string, DimBounds> dims;
-  std::map<std::string, std::vector<int64_t>> shapes;
+  std::map<std::string, DimBounds> dims = {};
+  std::map<std::string, std::vector<int64_t>> shapes = {};
   // Files that declare kernels of one's own, or of a library's (docs/kernels.md): C functions that kernels of the model
   // call instead of our code where they match and are faster.
-  std::vector<std::string> kernels;
+  std::vector<std::string> kernels = {};
   // Passes and schedule rules to leave out, by name; for looking for faults. `tessera opt --list-passes` lists passes.
-  std::set<std::string> disabled_passes;
+  std::set<std::string> disabled_passes = {};
 };
 
 // What went wrong. what() is the whole text.

@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+// Products and differences of two i64 do not overflow it.
+__extension__ typedef __int128 Int128;
+
 // Brings an integer into the canonical form of `dtype`: wraps modulo 2^bits; bool tests != 0.
 int64_t canonical_int(DType dtype, int64_t value);
 

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-using Wide = __int128;
+using Wide = Int128;
 
 std::optional<int64_t> narrow(Wide v) {
   if (v > INT64_MAX || v < INT64_MIN) return std::nullopt;

@@ -34,7 +34,7 @@ struct KernelInfo {
   int64_t bytes = -1;
   int64_t constant_bytes = -1;            // of them: weights
   std::vector<CallTraffic> traffic = {};  // of its first call; empty: not known
-  std::string rule;  // that scheduled it, or the point or sketch of tuning records; empty: not known
+  std::string rule = {};  // that scheduled it, or the point or sketch of tuning records; empty: not known
 };
 
 // Thread safety: one thread at a time.

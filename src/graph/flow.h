@@ -28,11 +28,11 @@
 namespace tessera {
 
 struct FlowType {
-  std::vector<ValueKind> wrappers;           // outermost first: {kOptional, kSequence} of tensors
-  DType dtype = DType::kF32;                 // of the tensors inside
-  DType key = DType::kI64;                   // of maps
-  std::optional<std::vector<int64_t>> dims;  // of the tensors; -1: open; empty: of any rank
-  std::vector<int64_t> most = {};            // what no dimension exceeds; empty: nothing is known
+  std::vector<ValueKind> wrappers;                // outermost first: {kOptional, kSequence} of tensors
+  DType dtype = DType::kF32;                      // of the tensors inside
+  DType key = DType::kI64;                        // of maps
+  std::optional<std::vector<int64_t>> dims = {};  // of the tensors; -1: open; empty: of any rank
+  std::vector<int64_t> most = {};                 // what no dimension exceeds; empty: nothing is known
   // Of a list or scalar of integers: each element, and what it does not exceed; -1 where a run knows it. Empty: nothing
   // is known of any.
   std::vector<int64_t> numbers = {}, most_numbers = {};
@@ -123,7 +123,7 @@ struct FlowPort {
 // Of a piece with dimensions that only a run knows: they are symbols, to which the piece's inputs give values. The
 // graph among the flow's pieces is that of one choice of values.
 struct OpenPiece {
-  std::vector<SymbolRange> symbols;
+  std::vector<SymbolRange> symbols = {};
   std::vector<std::vector<int32_t>> inputs;  // of each input's dimensions: the number of a symbol, or -1
   // The piece for other values; UserError where it has no meaning for them.
   std::function<Graph(const std::vector<int64_t>& values, Evaluator& evaluator)> at;
@@ -145,7 +145,7 @@ struct ImportedModel {
   std::shared_ptr<const Flow> flow;  // null: the graph is everything
   // Of a model whose named dimensions are to stay open in a range: those; `graph` is that of one choice of values, and
   // `at` reads it again for another (one value for each, in their order).
-  std::vector<SymbolRange> symbols;
+  std::vector<SymbolRange> symbols = {};
   std::function<Graph(const std::vector<int64_t>& values)> at = nullptr;
   // The same model as a flow whose inputs have these dimensions open, for when no program serves all of the range.
   std::function<ImportedModel()> as_flow = nullptr;

@@ -39,7 +39,7 @@ struct PackedParam {
     int64_t rows = 0, columns = 0;
     int64_t height = 0, width = 0;
     bool operator==(const FilterTransform&) const = default;
-  } winograd;
+  } winograd = {};
   // Not 0: weights of f32 that become so many numbers of bf16 each, with the elements of the first piece in front, then
   // those of the second; the parts describe the result. Behind the parts stand two more numbers: the least and the
   // greatest magnitude that the other factor may have (0 has every right) if no product of pieces is to be lost to

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "arith/int_ops.h"
 #include "arith/simplify.h"
 #include "program/generalize_loops.h"
 #include "program/symbolic_sizes.h"
@@ -80,10 +81,10 @@ class StrideFinder : public SizeFinder {
         const int64_t x1 = x[known[1]] - x[known[0]], x2 = x[known[2]] - x[known[0]];
         const int64_t y1 = y[known[1]] - y[known[0]], y2 = y[known[2]] - y[known[0]];
         const int64_t v1 = at(1) - at(0), v2 = at(2) - at(0);
-        const auto determinant = static_cast<__int128>(x1) * y2 - static_cast<__int128>(x2) * y1;
+        const auto determinant = static_cast<Int128>(x1) * y2 - static_cast<Int128>(x2) * y1;
         if (determinant == 0) continue;
-        const auto p = static_cast<__int128>(v1) * y2 - static_cast<__int128>(v2) * y1;
-        const auto q = static_cast<__int128>(x1) * v2 - static_cast<__int128>(x2) * v1;
+        const auto p = static_cast<Int128>(v1) * y2 - static_cast<Int128>(v2) * y1;
+        const auto q = static_cast<Int128>(x1) * v2 - static_cast<Int128>(x2) * v1;
         if (p % determinant != 0 || q % determinant != 0) continue;
         const auto s = static_cast<int64_t>(p / determinant), t = static_cast<int64_t>(q / determinant);
         const int64_t offset = at(0) - s * x[known[0]] - t * y[known[0]];

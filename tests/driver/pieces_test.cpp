@@ -256,8 +256,9 @@ TEST(Pieces, UnusualNumbersAreMultipliedInF32) {
           EXPECT_TRUE(want == got || (std::isnan(want) && std::isnan(got))) << target << " " << unusual << " " << row;
         }
         for (size_t i = 0; i < 200 * 44; ++i)
-          if (i / 44 != row)
+          if (i / 44 != row) {
             EXPECT_NEAR(ours.as<float>()[i], plain.as<float>()[i], 1e-4) << target << " " << unusual << " " << i / 44;
+          }
       }
   }
 }
@@ -310,10 +311,10 @@ TEST(Pieces, AllShapesAndThreads) {
           }
           EXPECT_LE(distance / largest, rounds ? 0x1p-6 : 1e-5)
               << target << " " << precision << " x " << threads << ", columns " << shape.columns << ", terms " << terms;
-          if (!rounds)
-            EXPECT_TRUE(has(ours.rules, "product_pieces")) << fmt::format("{}", fmt::join(ours.refused, "; "));
           const bool tiles = target != kPairs && rounds && terms >= 16;
-          if (tiles) EXPECT_TRUE(has(ours.rules, "tile_product")) << fmt::format("{}", fmt::join(ours.refused, "; "));
+          const std::string refused = fmt::format("{}", fmt::join(ours.refused, "; "));
+          EXPECT_TRUE(rounds || has(ours.rules, "product_pieces")) << refused;
+          EXPECT_TRUE(!tiles || has(ours.rules, "tile_product")) << refused;
         }
   }
 }
@@ -326,7 +327,9 @@ TEST(Pieces, AutoTakesThemWhereThereAreTiles) {
   EXPECT_TRUE(has(run(graph, a, {.fp32 = "auto", .target = kTiles}).rules, "product_pieces"));
   EXPECT_FALSE(has(run(graph, a, {.fp32 = "auto", .target = "x86-64-v3"}).rules, "product_pieces"));
   EXPECT_FALSE(has(run(graph, a, {.fp32 = "fma", .target = kTiles}).rules, "product_pieces"));
-  if (can_run(kPairs)) EXPECT_FALSE(has(run(graph, a, {.fp32 = "auto", .target = kPairs}).rules, "product_pieces"));
+  if (can_run(kPairs)) {
+    EXPECT_FALSE(has(run(graph, a, {.fp32 = "auto", .target = kPairs}).rules, "product_pieces"));
+  }
 }
 
 std::string assembly(const Graph& graph, const std::string& fp32, const std::string& precision) {

@@ -90,7 +90,7 @@ int32_t slice(Step& step) {
   row_major(x, strides);
   bool seen[TSR_MAX_RANK] = {};
   for (int64_t i = 0; i < starts->count; ++i) {
-    int32_t axis;
+    int32_t axis = 0;
     if (const int32_t code = find_axis(step, axes ? int_at(*axes, i) : i, x.rank, &axis)) return code;
     if (seen[axis]) return step.fail("axis %d is named twice; legal: each axis once", axis);
     seen[axis] = true;
@@ -156,7 +156,7 @@ int32_t squeeze(Step& step) {
   if (axes) {
     if (const int32_t code = require_ints(step, axes, "axes")) return code;
     for (int64_t i = 0; i < axes->count; ++i) {
-      int32_t axis;
+      int32_t axis = 0;
       if (const int32_t code = find_axis(step, int_at(*axes, i), x.rank, &axis)) return code;
       if (x.dims[axis] != 1)
         return step.fail("dimension %d of %s cannot be left out; legal: dimensions of 1", axis, dims_text(x).text);
@@ -179,7 +179,7 @@ int32_t unsqueeze(Step& step) {
     return step.fail("a result of rank %lld; legal: up to %d", static_cast<ll>(rank), TSR_MAX_RANK);
   bool fresh[TSR_MAX_RANK] = {};
   for (int64_t i = 0; i < axes->count; ++i) {
-    int32_t axis;
+    int32_t axis = 0;
     if (const int32_t code = find_axis(step, int_at(*axes, i), static_cast<int32_t>(rank), &axis)) return code;
     if (fresh[axis]) return step.fail("axis %d is named twice; legal: each axis once", axis);
     fresh[axis] = true;
@@ -210,7 +210,7 @@ int32_t transpose(Step& step) {
 
 int32_t gather(Step& step) {
   const Object &x = *step.in(0), &places = *step.in(1);
-  int32_t axis;
+  int32_t axis = 0;
   if (const int32_t code = find_axis(step, step.number(0), x.rank, &axis)) return code;
   const int32_t rank = x.rank - 1 + places.rank;
   if (!is_int_tensor(&places) || rank > TSR_MAX_RANK) return step.fail("indices that are no integers of a small rank");
@@ -367,7 +367,7 @@ int32_t pad(Step& step) {
   memcpy(dims, x.dims, sizeof(dims));
   row_major(x, strides);
   for (int64_t i = 0; i < listed; ++i) {
-    int32_t axis;
+    int32_t axis = 0;
     if (const int32_t code = find_axis(step, axes ? int_at(*axes, i) : i, x.rank, &axis)) return code;
     if (seen[axis]) return step.fail("axis %d is named twice; legal: each axis once", axis);
     seen[axis] = true;

@@ -101,12 +101,12 @@ ValueId gate(NodeContext& c, ValueId x, int64_t hidden, int64_t first, int64_t c
 struct Direction {
   NodeContext& c;
   const Kind& kind;
-  ValueId x, w, r, bias;             // [T, B, I], [gates * H, I], [gates * H, H], [2 * gates * H]
-  std::vector<ValueId> states;       // [B, H]: the output's, and the cell's
-  std::optional<ValueId> peepholes;  // [3 * H]: input, output, forget
-  std::optional<ValueId> lengths;    // i64 [B, 1]
-  std::vector<std::string> functions;
-  std::vector<double> alphas, betas;
+  ValueId x, w, r, bias;                  // [T, B, I], [gates * H, I], [gates * H, H], [2 * gates * H]
+  std::vector<ValueId> states = {};       // [B, H]: the output's, and the cell's
+  std::optional<ValueId> peepholes = {};  // [3 * H]: input, output, forget
+  std::optional<ValueId> lengths = {};    // i64 [B, 1]
+  std::vector<std::string> functions = {};
+  std::vector<double> alphas = {}, betas = {};
   double clip = 0;
   bool reverse = false, input_forget = false, linear_before_reset = false;
   int64_t hidden = 0;
