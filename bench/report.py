@@ -17,10 +17,17 @@ COLOURS = {"tessera": "#3b7a57", "onnxruntime": "#4a6fa5", "openvino": "#c8a13a"
 
 
 def cpu_name():
+    """Clouds call all generations of a processor the same: the name has its core, or the family and model that tell it."""
+    facts = {}
     for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
+        key, _, value = line.partition(":")
+        facts.setdefault(key.strip(), value.strip())
+    if "model name" not in facts:
+        return platform.processor()
+    family, model = facts.get("cpu family"), facts.get("model")
+    if facts.get("vendor_id") == "AuthenticAMD" and (family == "26" or family == "25" and "avx512f" in facts["flags"]):
+        return f"{facts['model name']} (Zen {5 if family == '26' else 4})"
+    return f"{facts['model name']} (family {family}, model {model})" if family else facts["model name"]
 
 
 def tessera_version():
