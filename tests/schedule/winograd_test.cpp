@@ -82,8 +82,8 @@ TEST_P(Winograd, FiltersOfOnePlaceAlongADimensionAreTransformedAlongTheOther) {
 
 INSTANTIATE_TEST_SUITE_P(Tiles, Winograd,
                          testing::Values(std::pair<int64_t, int64_t>{2, 3}, std::pair<int64_t, int64_t>{4, 3},
-                                         std::pair<int64_t, int64_t>{2, 5}, std::pair<int64_t, int64_t>{4, 5},
-                                         std::pair<int64_t, int64_t>{2, 7}));
+                                         std::pair<int64_t, int64_t>{6, 3}, std::pair<int64_t, int64_t>{2, 5},
+                                         std::pair<int64_t, int64_t>{4, 5}, std::pair<int64_t, int64_t>{2, 7}));
 
 }  // namespace
 }  // namespace tessera

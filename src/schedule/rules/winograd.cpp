@@ -445,7 +445,7 @@ class WinogradEmitter {
 RuleResult winograd(const TensorProgram& program, const Target& target, Knobs& knobs) {
   FilteredConv conv;
   if (std::string why = match_filtered_conv(program, conv); !why.empty()) return Declined{why};
-  auto plan = choose_winograd_plan(conv, {2, 4}, target);
+  auto plan = choose_winograd_plan(conv, {2, 4, 6}, target);
   if (!plan) return Declined{"no strip of tiles fits the caches"};
   const double direct = direct_cost(conv, target);
   if (plan->cost > 0.9 * direct && !knobs.asked())

@@ -46,20 +46,21 @@ WinogradMatrices build(int64_t m, int64_t taps, const std::vector<double>& point
 
 bool has_winograd_matrices(int64_t m, int64_t taps) {
   return (m == 1 && taps == 1) || (m == 2 && (taps == 3 || taps == 5 || taps == 7)) ||
-         (m == 4 && (taps == 3 || taps == 5));
+         (m == 4 && (taps == 3 || taps == 5)) || (m == 6 && taps == 3);
 }
 
 const WinogradMatrices& winograd_matrices(int64_t m, int64_t taps) {
   static const WinogradMatrices one = {1, 1, {{1}}, {{1}}, {{1}}};
   static const WinogradMatrices two = build(2, 3, {0, 1, -1});
   static const WinogradMatrices four = build(4, 3, {0, 0.625, -0.625, 1.5, -1.5});
+  static const WinogradMatrices six = build(6, 3, {0, 0.5, -0.5, 1, -1, 2, -2});
   static const WinogradMatrices two_of_five = build(2, 5, {0, 0.75, -0.75, 1.5, -1.5});
   static const WinogradMatrices four_of_five = build(4, 5, {0, 0.5, -0.5, 1, -1, 1.75, -1.75});
   static const WinogradMatrices two_of_seven = build(2, 7, {0, 0.5, -0.5, 1, -1, 2, -2});
   check(has_winograd_matrices(m, taps), "there are no such matrices");
   switch (taps) {
     case 1: return one;
-    case 3: return m == 2 ? two : four;
+    case 3: return m == 2 ? two : m == 4 ? four : six;
     case 5: return m == 2 ? two_of_five : four_of_five;
     default: return two_of_seven;
   }

@@ -156,7 +156,7 @@ std::optional<WinogradPlan> choose_winograd_plan(const FilteredConv& conv, const
 std::string ask_winograd_plan(const FilteredConv& conv, const Target& target, Knobs& knobs,
                               std::optional<WinogradPlan>& plan) {
   std::vector<int64_t> sizes;
-  for (const int64_t m : {2, 4})
+  for (const int64_t m : {2, 4, 6})
     if (conv.has_matrices(m)) sizes.push_back(m);
   const int64_t m = knobs.choose("m", sizes, plan->m);
   if (m != plan->m) plan = choose_winograd_plan(conv, {m}, target);
