@@ -157,7 +157,9 @@ TEST_P(State, OnePlaceGivesTheSameAsTwo) {
     const auto separate = compiled.run(5, false);
     EXPECT_EQ(compiled.run(5, true), separate) << entry.name << " at -O" << level;
     EXPECT_NE(separate[0], separate[4]) << "the state should change";
-    if (level == 3) EXPECT_EQ(compiled.writes_in_place(), entry.in_place) << entry.name;
+    if (level == 3) {
+      EXPECT_EQ(compiled.writes_in_place(), entry.in_place) << entry.name;
+    }
   }
 }
 
