@@ -214,6 +214,7 @@ Command add_bench_command(CLI::App& root) {
          "Of --against: floats agree when |ours - theirs| <= M * max|theirs|; default 1e-4, with --precision bf16 "
          "2^-5, f16 2^-8")
       ->check(CLI::Range(0.0, 1.0))
+      ->needs("--against")
       ->type_name("M");
   app->add_flag("--json", command->json, "Print one line of JSON: median_ms, min_ms, p90_ms, p99_ms, compile_s, ...");
   add_run_flags(*app, command->run);

@@ -127,11 +127,12 @@ ConvPadding take_padding(const Node& conv) {
 
 bool suits_minimal_filtering(const Graph& graph, const Node& conv) {
   constexpr int64_t kLeastPlaces = 14 * 14;  // of a picture from which on it is faster
-  constexpr int64_t kBlock = 16;             // channels of a group that are a multiple of it stay apart
+  constexpr int64_t kLeastExtent = 4;        // of each of its dimensions
+  constexpr int64_t kBlock = 16;             // of channels, which those of a group should fill
   const auto w = static_dims(graph.type(conv.inputs[1]).shape), y = static_dims(graph.type(conv.outputs[0]).shape);
   if (!w || !y || w->size() < 4 || !all_of_list(conv, "input_dilations", 1)) return false;
   const int64_t groups = conv.attrs.get_int("groups");
-  if (groups != 1 && ((*w)[1] % kBlock != 0 || (*w)[0] / groups % kBlock != 0)) return false;
+  if ((*w)[1] % kBlock != 0 || (*w)[0] < kBlock || (groups != 1 && (*w)[0] / groups % kBlock != 0)) return false;
   // Of a volume's window, each frame.
   const int64_t window = w->back();
   if ((window != 3 && window != 5) || (*w)[w->size() - 2] != window) return false;
@@ -139,7 +140,9 @@ bool suits_minimal_filtering(const Graph& graph, const Node& conv) {
   const auto &strides = conv.attrs.get_ints("strides"), &gaps = conv.attrs.get_ints("dilations");
   for (size_t i = 1; i <= 2; ++i) {
     if (strides[strides.size() - i] != 1) return false;
-    places *= (*y)[y->size() - i] / gaps[gaps.size() - i];
+    const int64_t extent = (*y)[y->size() - i] / gaps[gaps.size() - i];
+    if (extent < kLeastExtent) return false;
+    places *= extent;
   }
   return places >= kLeastPlaces;
 }

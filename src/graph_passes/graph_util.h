@@ -40,7 +40,7 @@ std::vector<bool> output_mask(const Graph& graph);
 bool all_of_list(const Node& node, const char* name, int64_t value);
 // Whether minimal filtering is expected to take this convolution, of static sizes, and to save more than a factor of
 // two: windows of 3x3 or 5x5 (of each frame of a volume), of stride 1, over a picture of at least 14x14 (of so many
-// places between gaps), in groups of whole blocks of channels. The rule that decides (schedule/rules/winograd_conv.h)
+// places between gaps), of whole blocks of channels. The rule that decides (schedule/rules/winograd_conv.h)
 // sees kernels, after layouts are chosen, and cannot be asked by graph passes: a wrong guess costs time or accuracy, no
 // more.
 bool suits_minimal_filtering(const Graph& graph, const Node& conv);

@@ -11,9 +11,10 @@ namespace tessera {
 
 namespace {
 
-constexpr int kAttemptsEach = 40;  // for a point that is neither declined nor known
-constexpr size_t kBarren = 100;    // attempts in a row, after which nothing more is expected of a family for now
-constexpr size_t kHopeless = 8;    // failed trials of a family without any that ran
+constexpr size_t kAttemptsEach = 40;  // for a point that is neither declined nor known
+constexpr size_t kBarren = 300;       // attempts in a row, after which nothing more is expected of a family for now
+constexpr size_t kHopeless = 8;       // failed trials of a family without any that ran; a lost worker's count, too
+constexpr double kHopelessSpeed = 0.3;
 // A family whose best is at 0.8 of the speed of all gets a fifth of the trials, one at a half nearly none.
 constexpr double kBonus = 0.4, kSharpness = 8;
 constexpr size_t kParents = 12;
@@ -60,7 +61,7 @@ std::optional<size_t> Search::drawn_family() {
     if (!family.times.empty()) best = std::min(best, family.times.front().first);
   std::vector<double> weights;
   for (const Family& family : families_) {
-    double speed = family.tried < kHopeless ? 1 : 0;
+    double speed = family.tried < kHopeless ? 1 : kHopelessSpeed;
     if (!family.times.empty()) speed = best / family.times.front().first;
     const double hoped = speed * (1 + kBonus / std::sqrt(1 + static_cast<double>(family.tried)));
     weights.push_back(family.barren < kBarren ? std::pow(hoped, kSharpness) : 0);
@@ -130,13 +131,15 @@ std::vector<Search::Candidate> Search::best_of_families(std::vector<Candidate> o
   for (Family& family : families_) family.barren = 0;
   for (size_t i = 0; i < count; ++i)
     if (const auto family = drawn_family()) ++places[*family];
-  // Places that a family cannot fill go to whoever is best.
-  std::stable_partition(ordered.begin(), ordered.end(), [&](const Candidate& candidate) {
+  std::vector<Candidate> chosen, others;
+  for (Candidate& candidate : ordered) {
     size_t& left = places[candidate.family];
-    return left > 0 && left-- > 0;
-  });
-  if (ordered.size() > count) ordered.resize(count);
-  return ordered;
+    (left > 0 ? chosen : others).push_back(std::move(candidate));
+    if (left > 0) --left;
+  }
+  // Places that a family cannot fill go to whoever is best.
+  for (size_t i = 0; i < others.size() && chosen.size() < count; ++i) chosen.push_back(std::move(others[i]));
+  return chosen;
 }
 
 std::vector<KnobPoint> Search::propose(size_t count, const Predict& predict) {
@@ -167,7 +170,9 @@ std::vector<Search::Candidate> Search::search(size_t count, const Predict& predi
     check(count > 0, "no candidates are asked for");
     chosen = evolved(count > 4 ? count - 1 : count, predict);
   }
-  for (size_t attempt = 0; attempt < kAttemptsEach * count && chosen.size() < count; ++attempt) {
+  // Enough for every family to turn out barren, whichever is drawn first.
+  const size_t attempts = std::max(kAttemptsEach * count, 2 * kBarren * families_.size());
+  for (size_t attempt = 0; attempt < attempts && chosen.size() < count; ++attempt) {
     if (mode_ == SearchMode::kRandom) {
       const size_t family = random_() % families_.size();
       admit(space_.random_point_of(family, random_), family, chosen);

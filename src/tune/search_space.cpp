@@ -56,6 +56,7 @@ int64_t SearchSpace::size() const {
 
 std::vector<KnobPoint> SearchSpace::first_points() const {
   std::vector<KnobPoint> points;
+  for (const KnobSpace& space : spaces_) points.push_back(space.preferred());
   for (const Sketch& sketch : sketches_) points.push_back(trace_point(sketch.name, sketch.steps));
   return points;
 }

@@ -32,7 +32,7 @@ class SearchSpace {
   const std::vector<std::string>& declined() const { return declined_; }
   // Points of all rules and sketches, declined ones included.
   int64_t size() const;
-  // Where the sketches themselves would begin.
+  // Where rules and sketches themselves would begin, one for each family.
   std::vector<KnobPoint> first_points() const;
 
   // A family is the space of one rule, or one sketch; those of templates are the first ones.

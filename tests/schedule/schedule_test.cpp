@@ -462,11 +462,11 @@ TEST(Winograd, ThreadsReadTheWeightsOnceWhereTheyAreMany) {
 
 // What the rule chooses for a convolution of as many inputs as outputs, all in blocks; "" when it takes it.
 std::string winograd_declines(const std::vector<int64_t>& image, int64_t channels, const std::vector<int64_t>& window,
-                              int64_t gap = 1, int64_t groups = 1) {
+                              int64_t gap = 1, int64_t groups = 1, int64_t batch = 1) {
   Graph graph;
   GraphBuilder builder(graph);
   const OpTable& ops = standard_ops();
-  std::vector<int64_t> x_shape = {1, channels}, w_shape = {channels, channels / groups}, gaps, pads;
+  std::vector<int64_t> x_shape = {batch, channels}, w_shape = {channels, channels / groups}, gaps, pads;
   for (size_t d = 0; d < image.size(); ++d) {
     x_shape.push_back(image[d]);
     w_shape.push_back(window[d]);
@@ -511,6 +511,7 @@ TEST(Winograd, TakesRowsVolumesGapsAndGroups) {
   EXPECT_THAT(winograd_declines({56, 56}, 64, {7, 7}), testing::HasSubstr("7 places along two dimensions"));
   EXPECT_THAT(winograd_declines({56, 56}, 64, {1, 1}), testing::HasSubstr("3, 5 or 7 places along any"));
   EXPECT_THAT(winograd_declines({56, 56}, 64, {3, 3}, 1, 8), testing::HasSubstr("do not fill their blocks"));
+  EXPECT_EQ(winograd_declines({56, 56}, 64, {3, 3}, 1, 1, 0), "the output is empty");
   // All of the window but its middle lies in the padding, which direct summation leaves out.
   EXPECT_THAT(winograd_declines({32, 32}, 256, {3, 3}, 31), testing::HasSubstr("for direct summation"));
 }

@@ -288,6 +288,35 @@ TEST(Search, ProposesWhatIsNewAndLegal) {
   }
 }
 
+// A rule whose points are mostly declined must not end a search that has others left.
+TEST(Search, GoesOnOneAtATime) {
+  const Target target = one_thread();
+  const auto definition = matmul(4, 32, 16);
+  const SearchSpace space(*definition, target);
+  ASSERT_GT(space.families(), 1U);
+  for (const SearchMode mode : {SearchMode::kRandom, SearchMode::kEvolutionary}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      Search search(space, mode, seed);
+      search.told(*space.preferred(), 10);
+      std::set<size_t> families;
+      for (int trial = 0; trial < 20; ++trial) {
+        const auto points = search.propose(1, {});
+        ASSERT_EQ(points.size(), 1U) << search_mode_name(mode) << " " << seed << " behind " << trial;
+        families.insert(space.family_of(points[0]).value());
+        search.told(points[0], points[0].rule == space.preferred()->rule ? 9 : 20);
+      }
+      EXPECT_GT(families.size(), 1U) << "each rule gets a trial";
+    }
+  }
+  // Workers that were lost say nothing about the schedules.
+  Search unlucky(space, SearchMode::kEvolutionary, 1);
+  for (int trial = 0; trial < 30; ++trial) {
+    const auto points = unlucky.propose(1, {});
+    ASSERT_EQ(points.size(), 1U) << trial;
+    unlucky.told(points[0], -1);
+  }
+}
+
 // The loops with larger tiles are said to be faster; the model must order others the same way.
 TEST(CostModel, LearnsAnOrder) {
   const Target target = one_thread();

@@ -250,6 +250,8 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
   if (in_channels % conv.block != 0) return "the input channels do not fill their blocks";
   if (conv.groups > 1 && out_channels % conv.block != 0)
     return "the output channels of a group do not fill their blocks";
+  for (const int64_t extent : *y_dims)
+    if (extent == 0) return "the output is empty";
   conv.x = *x;
   conv.w = *w;
   conv.images = (*y_dims)[0] * conv.groups * conv.out_depth;
