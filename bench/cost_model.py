@@ -98,7 +98,7 @@ def collect(options):
         for leftover in db.parent.glob(new.name + "*"):
             leftover.unlink()  # of a run that was cut off
         begin = time.time()
-        tune = ["tune", model, "--threads", 1, "--mode", "random", "--seed", 1, "--json"]
+        tune = ["tune", model, "--threads", 1, "--mode", "random", "--space", "templates", "--seed", 1, "--json"]
         # What takes most time is what the shape is here for; other kernels change layouts.
         tasks = json.loads(tessera(*tune, "--trials", 1, "--db", db.with_suffix(".probe")))["tasks"]
         kernel = max((task for task in tasks if task["rule"] not in ("", "injective")), key=lambda task: task["share"])["kernel"]

@@ -74,7 +74,8 @@ def tune_ours(model, args):
     for leftover in WORK.glob(db.name + "*"):
         leftover.unlink()
     begin = time.time()
-    answer = json.loads(must([TESSERA, "tune", model, "--threads", 1, "--trials", args.trials, "--mode", "model", "--seed", args.seed,
+    answer = json.loads(must([TESSERA, "tune", model, "--threads", 1, "--trials", args.trials, "--mode", "model",
+                              "--space", "templates", "--seed", args.seed,
                               "--db", db, "--json"]))
     must([TESSERA, "compile", model, "--threads", 1, "--db", db, "-o", module])
     keys = ("nodes", "trials", "default_us", "best_us", "best_point", "outcome")

@@ -42,6 +42,7 @@ ENOUGH = 0.95
 COLOURS = {"random": "#7a7a7a", "evolutionary": "#4a6fa5", "model": "#3b7a57", "pretrained": "#c8a13a", "sketches": "#a54a5b"}
 # What --mode and the flags behind it are called.
 MODES = {"model": ["model", "--cost-model", "none"], "pretrained": ["model"], "sketches": ["model", "--space", "sketches"]}
+TEMPLATES = ["--space", "templates"]  # of the others
 
 
 def write_model(shape, path):
@@ -89,6 +90,7 @@ def run_one(shape, mode, seed, trials, records):
         leftover.unlink()  # of a run that was cut off
     # The shipped model was trained on none of these shapes (cost_model.py).
     how = MODES.get(mode, [mode])
+    how = how if "--space" in how else how + TEMPLATES
     begin = time.time()
     answer = tune(shape, db, "--only", kernel, "--trials", trials, "--seed", seed, "--mode", *how)
     task = next(task for task in answer["tasks"] if task["kernel"] == kernel)

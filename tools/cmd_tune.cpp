@@ -34,7 +34,7 @@ namespace {
 struct TuneCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, budget, only, mode = "evolutionary", space = "templates", report, cost_model = "pretrained",
+  std::string model, budget, only, mode = "evolutionary", space = "all", report, cost_model = "pretrained",
                                    save_model;
   std::vector<std::string> workers;
   std::string token;

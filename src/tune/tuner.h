@@ -42,7 +42,7 @@ struct TuneOptions {
   int64_t batch = 8;          // candidates of one round
   std::string only;           // kernels whose hash begins with it, or whose nodes' names hold it; empty: all
   SearchMode mode = SearchMode::kEvolutionary;
-  SpaceKind space = SpaceKind::kTemplates;
+  SpaceKind space = SpaceKind::kAll;
   uint64_t seed = 1;
   bool resume = false;                    // go on from the trials in the records
   std::string cost_model = "pretrained";  // that kModel begins with: "pretrained", "none", or a file (cost_model.h)
