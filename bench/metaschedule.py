@@ -75,8 +75,7 @@ def tune_ours(model, args):
         leftover.unlink()
     begin = time.time()
     answer = json.loads(must([TESSERA, "tune", model, "--threads", 1, "--trials", args.trials, "--mode", "model",
-                              "--space", "templates", "--seed", args.seed,
-                              "--db", db, "--json"]))
+                              "--space", "templates", "--seed", args.seed, "--db", db, "--json"]))
     must([TESSERA, "compile", model, "--threads", 1, "--db", db, "-o", module])
     keys = ("nodes", "trials", "default_us", "best_us", "best_point", "outcome")
     kernels = [{key: task[key] for key in keys} for task in answer["tasks"]]

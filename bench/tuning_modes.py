@@ -41,8 +41,10 @@ SHAPES = {"C1": (224, 3, 64, 7, 2, 1), "C2": (56, 64, 64, 3, 1, 1), "C3": (56, 6
 ENOUGH = 0.95
 COLOURS = {"random": "#7a7a7a", "evolutionary": "#4a6fa5", "model": "#3b7a57", "pretrained": "#c8a13a", "sketches": "#a54a5b"}
 # What --mode and the flags behind it are called.
-MODES = {"model": ["model", "--cost-model", "none"], "pretrained": ["model"], "sketches": ["model", "--space", "sketches"]}
-TEMPLATES = ["--space", "templates"]  # of the others
+TEMPLATES = ["--space", "templates"]
+MODES = {"random": ["random", *TEMPLATES], "evolutionary": ["evolutionary", *TEMPLATES],
+         "model": ["model", "--cost-model", "none", *TEMPLATES], "pretrained": ["model", *TEMPLATES],
+         "sketches": ["model", "--space", "sketches"]}
 
 
 def write_model(shape, path):
@@ -89,8 +91,7 @@ def run_one(shape, mode, seed, trials, records):
     for leftover in WORK.glob(db.name + "*"):
         leftover.unlink()  # of a run that was cut off
     # The shipped model was trained on none of these shapes (cost_model.py).
-    how = MODES.get(mode, [mode])
-    how = how if "--space" in how else how + TEMPLATES
+    how = MODES[mode]
     begin = time.time()
     answer = tune(shape, db, "--only", kernel, "--trials", trials, "--seed", seed, "--mode", *how)
     task = next(task for task in answer["tasks"] if task["kernel"] == kernel)
