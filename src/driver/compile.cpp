@@ -171,7 +171,7 @@ std::optional<Program> plan_program(Program program, const Target& target, const
       if (!limit.allow({Kind::kProgramPass, std::string(pass.name), ""})) continue;
       if (limit.at_limit()) limit.before = print(program, {.elide_constants = true});
       program = runner.run(pass.name, [&] {
-        pass.run(program);
+        pass.run(program, target);
         return std::move(program);
       });
       if (limit.at_limit()) limit.after = print(program, {.elide_constants = true});

@@ -121,7 +121,7 @@ class Pipeline {
     } else if (auto* program = std::get_if<Program>(&ir_)) {
       if (pass == kSchedule) return schedule_program(*program, target_, job_.compile.opt_level);
       if (pass == kPlanMemory) return plan_memory(*program);
-      if (const ProgramPass* program_pass = find_program_pass(pass)) return program_pass->run(*program);
+      if (const ProgramPass* program_pass = find_program_pass(pass)) return program_pass->run(*program, target_);
     }
     fail_unknown(pass);
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "program/program.h"
+#include "types/target.h"
 
 namespace tessera {
 
@@ -19,7 +20,7 @@ struct ProgramPass {
   std::string_view summary;  // one sentence
   int min_level;             // the lowest optimisation level that runs it
   ProgramPhase phase;
-  void (*run)(Program& program);
+  void (*run)(Program& program, const Target& target);
 };
 
 // In execution order.

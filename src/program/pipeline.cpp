@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "program/alternate_sweeps.h"
 #include "program/merge_kernels.h"
 #include "program/order_calls.h"
 #include "program/pass.h"
@@ -10,14 +11,23 @@
 namespace tessera {
 namespace {
 
+// For the machine's own affairs a pass is asked with a target; most have none.
+template <void (*run)(Program&)>
+void on_any_target(Program& program, const Target&) {
+  run(program);
+}
+
 constexpr std::array kPipeline = {
-    ProgramPass{"merge_kernels", "Keeps one of each set of equal kernels", 1, ProgramPhase::kLowered, merge_kernels},
+    ProgramPass{"merge_kernels", "Keeps one of each set of equal kernels", 1, ProgramPhase::kLowered,
+                on_any_target<merge_kernels>},
     ProgramPass{"skip_untaken", "Computes what only one branch of a selection needs when it is taken", 1,
-                ProgramPhase::kLowered, skip_untaken},
+                ProgramPhase::kLowered, on_any_target<skip_untaken>},
     ProgramPass{"order_calls", "Reorders calls where that needs less memory at once", 1, ProgramPhase::kScheduled,
-                order_calls},
+                on_any_target<order_calls>},
     ProgramPass{"reuse_buffers", "Lets kernels write over inputs that die there", 1, ProgramPhase::kScheduled,
-                reuse_buffers},
+                on_any_target<reuse_buffers>},
+    ProgramPass{"alternate_sweeps", "Reads weights that several calls share in turns forwards and backwards", 2,
+                ProgramPhase::kScheduled, alternate_sweeps},
 };
 
 }  // namespace

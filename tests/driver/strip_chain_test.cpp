@@ -163,7 +163,7 @@ Program compile(Graph graph, const Target& target, const std::set<std::string>& 
   const auto run_program_passes = [&](ProgramPhase phase) {
     for (const ProgramPass& pass : program_pipeline()) {
       if (pass.phase != phase) continue;
-      pass.run(program);
+      pass.run(program, target);
       verify_or_throw(program, pass.name);
     }
   };

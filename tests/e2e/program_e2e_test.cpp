@@ -47,7 +47,7 @@ Program compile(Graph graph, const Target& target, int opt_level) {
   const auto run_program_passes = [&](ProgramPhase phase) {
     for (const ProgramPass& pass : program_pipeline()) {
       if (pass.phase != phase || opt_level < pass.min_level) continue;
-      pass.run(program);
+      pass.run(program, target);
       verify_or_throw(program, pass.name);
     }
   };

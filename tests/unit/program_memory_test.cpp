@@ -1,5 +1,5 @@
-// Order of calls, writing in place, merged kernels and views: each leaves what a program computes as it was, bit for
-// bit, also when dead memory is overwritten with NaN; and the verifier catches plans that do not.
+// Order of calls, writing in place, merged kernels, sweeps in turns and views: each leaves what a program computes as
+// it was, bit for bit, also when dead memory is overwritten with NaN; and the verifier catches plans that do not.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +17,7 @@
 #include "loop/parser.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
+#include "program/alternate_sweeps.h"
 #include "program/in_place.h"
 #include "program/memory_plan.h"
 #include "program/merge_kernels.h"
@@ -102,6 +103,48 @@ void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b, con
     ASSERT_EQ(std::memcmp(a[i].bytes(), b[i].bytes(), static_cast<size_t>(a[i].num_bytes())), 0) << print(program);
 }
 
+// Steps h = tanh(h W), for vectors of `size`.
+Graph steps(int number, int size) {
+  std::string text = fmt::format("graph @steps(%h0: f32[1,{0}]) -> (%h{1}: f32[1,{0}]) {{\n", size, number);
+  text += fmt::format("  %w = constant {{value = splat<f32[{0},{0}] 0.01>}} : f32[{0},{0}]\n", size);
+  for (int step = 1; step <= number; ++step) {
+    text += fmt::format("  %p{2} = matmul(%h{1}, %w) : f32[1,{0}]\n", size, step - 1, step);
+    text += fmt::format("  %h{1} = tanh(%p{1}) : f32[1,{0}]\n", size, step);
+  }
+  return parse_graph(text + "}\n", standard_ops());
+}
+
+TEST(AlternateSweeps, GoesBackwardsInEverySecondStep) {
+  const auto backwards = [](const Program& program) {
+    return std::count_if(program.calls.begin(), program.calls.end(), [&](const KernelCall& call) {
+      const std::string& name = program.kernels[static_cast<size_t>(call.kernel)].program.name;
+      return name.find("_backwards") != std::string::npos;
+    });
+  };
+  const Graph graph = steps(7, 300);
+  const std::vector<Tensor> inputs = random_inputs(graph, 1);
+  for (const int threads : {1, 2}) {
+    Target target = machine();
+    target.num_threads = threads;
+    target.l2_bytes = 256 << 10;  // of weights 360000
+    Program program = lowered(graph);
+    merge_kernels(program);
+    schedule_program(program, target, 3);
+    const std::vector<Tensor> expected = interpret(program, inputs);
+    alternate_sweeps(program, target);
+    ASSERT_THAT(verify(program), IsEmpty()) << print(program);
+    EXPECT_EQ(backwards(program), threads == 1 ? 3 : 0) << print(program, {.elide_constants = true});
+    expect_same(interpret(program, inputs), expected, program);
+
+    target.l2_bytes = 1 << 20;  // everything stays there
+    Program small = lowered(graph);
+    merge_kernels(small);
+    schedule_program(small, target, 3);
+    alternate_sweeps(small, target);
+    EXPECT_EQ(backwards(small), 0);
+  }
+}
+
 int over_count(const Program& program) {
   return static_cast<int>(std::count_if(program.buffers.begin(), program.buffers.end(),
                                         [](const ProgramBuffer& b) { return b.over >= 0; }));
@@ -121,7 +164,7 @@ TEST(ProgramPasses, LeaveRandomProgramsAsTheyWere) {
     Program tuned = plain;
     for (const ProgramPass& pass : program_pipeline()) {
       if (pass.phase != ProgramPhase::kLowered) continue;
-      pass.run(tuned);
+      pass.run(tuned, machine());
       ASSERT_THAT(verify(tuned), IsEmpty()) << pass.name;
     }
     merged += static_cast<int>(plain.kernels.size() - tuned.kernels.size());
@@ -134,7 +177,7 @@ TEST(ProgramPasses, LeaveRandomProgramsAsTheyWere) {
     expect_same(interpret(plain, inputs, ProgramRun{{}, true}), expected, plain);
     for (const ProgramPass& pass : program_pipeline()) {
       if (pass.phase != ProgramPhase::kScheduled) continue;
-      pass.run(tuned);
+      pass.run(tuned, machine());
       ASSERT_THAT(verify(tuned), IsEmpty()) << pass.name << "\n" << print(tuned);
       expect_same(interpret(tuned, inputs, ProgramRun{{}, true}), expected, tuned);
     }
@@ -229,7 +272,7 @@ TEST(PlaceSlices, JoinsAndCutsAsCopiesDo) {
     for (Program* program : {&placed, &copied}) {
       if (round % 2) schedule_program(*program, machine(), 3);
       for (const ProgramPass& pass : program_pipeline()) {
-        pass.run(*program);
+        pass.run(*program, machine());
         ASSERT_THAT(verify(*program), IsEmpty()) << pass.name << "\n" << print(*program);
       }
       plan_memory(*program);
