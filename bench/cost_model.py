@@ -6,11 +6,11 @@ its figures.
     cost_model.py train [--out src/tune/pretrained/cost_model.json] [--report bench/results/cost_model]
 
 `collect` tunes one kernel at a time, with one thread and random points of its space, and keeps the trials in
-out/bench/cost_model/{train,test}/SHAPE.db. A shape that is there is not done again, so it can be stopped at any time and
-started again; --minutes ends it after a while. Under `taskset -c 1 chrt -r 1` where other work runs.
-`train` merges them into bench/results/cost_model.{train,test}.db.xz, or takes those when there are no new ones, trains the
-model on the first (`tessera db train`), and asks it about the order of the trials of the second: none of those shapes is in
-the first.
+out/bench/cost_model/{train,test}/SHAPE.db. A shape that is there, or in bench/results/cost_model.{train,test}.db.xz, is not
+done again, so it can be stopped at any time and started again; --minutes ends it after a while. Under `taskset -c 1 chrt -r 1`
+where other work runs.
+`train` adds them to those files (without these files it makes them anew), trains the model on the first (`tessera db train`),
+and asks it about the order of the trials of the second: none of those shapes is in the first.
 The compiler is build/bin/tessera, or what TESSERA names."""
 import argparse
 import json
@@ -43,7 +43,11 @@ CONVOLUTIONS = {
               "stem7": (128, 3, 48, 7, 2, 1), "stem5": (96, 1, 32, 5, 1, 1),
               "stem7a": (160, 3, 64, 7, 2, 1), "stem7b": (112, 4, 32, 7, 2, 1), "stem7c": (192, 3, 64, 7, 1, 1),
               "depth112": (112, 48, 48, 3, 1, 48), "depth75": (75, 64, 64, 3, 1, 64), "depth56": (56, 144, 144, 3, 2, 144),
-              "expand75": (75, 16, 64, 1, 1, 1)},
+              "expand75": (75, 16, 64, 1, 1, 1), "down56": (56, 32, 64, 3, 2, 1), "down38": (38, 128, 192, 3, 2, 1),
+              "down28": (28, 96, 160, 3, 2, 1), "down14": (14, 192, 256, 3, 2, 1), "depth144": (144, 32, 32, 3, 1, 32),
+              "depth128": (128, 16, 16, 3, 1, 16), "depth120": (120, 48, 48, 3, 1, 48), "depth96": (96, 32, 32, 3, 1, 32),
+              "down28b": (28, 160, 256, 3, 2, 1), "down24": (24, 128, 256, 3, 2, 1), "down20": (20, 256, 256, 3, 2, 1),
+              "down40": (40, 64, 128, 3, 2, 1)},
     "test": {"C1": (224, 3, 64, 7, 2, 1), "C2": (56, 64, 64, 3, 1, 1), "C3": (56, 64, 64, 1, 1, 1),
              "C7": (28, 128, 256, 3, 2, 1), "C11": (14, 256, 512, 1, 2, 1), "D1": (112, 32, 32, 3, 1, 32),
              "D4": (56, 128, 128, 3, 2, 128), "D9": (7, 1024, 1024, 3, 1, 1024)},
@@ -81,15 +85,31 @@ def tessera(*arguments):
     return done.stdout
 
 
+def committed(part):
+    """The records that the project has, as a file in WORK; None where it has none."""
+    if not RECORDS[part].is_file():
+        return None
+    file = WORK / f"{part}.committed.db"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(lzma.decompress(RECORDS[part].read_bytes()))
+    return file
+
+
+def shapes_of(records):
+    lines = tessera("db", "export", records).splitlines() if records else []
+    return {record["nodes"] for record in map(json.loads, lines) if record.get("record") == "kernel"}
+
+
 def collect(options):
     end = time.time() + 60 * options.minutes if options.minutes else None
     # The test's shapes among the others, so that both parts grow together.
     todo = [("train", shape) for shapes in (CONVOLUTIONS, PRODUCTS) for shape in shapes["train"]]
     for place, shape in enumerate([*CONVOLUTIONS["test"], *PRODUCTS["test"]]):
         todo.insert(4 * place, ("test", shape))
+    known = {part: shapes_of(committed(part)) for part in RECORDS}
     for part, shape in todo:
         db = WORK / part / f"{shape}.db"
-        if db.is_file():
+        if db.is_file() or shape in known[part]:
             continue
         if end and time.time() > end:
             return
@@ -119,12 +139,12 @@ def train(options):
     for part, file in files.items():
         for leftover in WORK.glob(file.name + "*"):
             leftover.unlink()
-        parts = sorted((WORK / part).glob("*.db"))
-        if parts:
-            tessera("db", "merge", file, *parts)
+        earlier, new = committed(part), sorted((WORK / part).glob("*.db"))
+        tessera("db", "merge", file, *([earlier] if earlier else []), *new)
+        if new:
             RECORDS[part].write_bytes(lzma.compress(file.read_bytes(), preset=9))
-        else:
-            file.write_bytes(lzma.decompress(RECORDS[part].read_bytes()))
+            for db in new:
+                db.unlink()
     model = pathlib.Path(options.out)
     model.parent.mkdir(parents=True, exist_ok=True)
     answer = json.loads(tessera("db", "train", files["train"], "--test", files["test"], "-o", model, "--json"))

@@ -14,8 +14,8 @@ namespace {
 // The kernel's outermost loop, when its iterations are independent and how many there are is known; else null.
 const StmtNode* independent_iterations(const LoopProgram& kernel) {
   const StmtNode* loop = kernel.body.get();
-  const bool suits = loop->kind == StmtKind::kFor && loop->for_kind == ForKind::kParallel && as_int(loop->begin) &&
-                     as_int(loop->extent).value_or(0) > 1;
+  const bool suits = loop && loop->kind == StmtKind::kFor && loop->for_kind == ForKind::kParallel &&
+                     as_int(loop->begin) && as_int(loop->extent).value_or(0) > 1;
   return suits ? loop : nullptr;
 }
 
