@@ -1,19 +1,24 @@
-// A matrix product from plain loops to vectors in registers, with the C++ API of schedules (tessera/schedule.h).
+// A matrix product from plain loops to vectors in registers, with the C++ API: tensor expressions (tessera/te.h) and
+// their schedules (tessera/schedule.h).
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
-#include "tessera/schedule.h"
+#include "tessera/te.h"
+
+namespace te = tessera::te;
 
 namespace {
 
 constexpr int64_t kSize = 128;
 
-std::string plain_loops() {
-  const std::string n = std::to_string(kSize), type = "f32[" + n + "," + n + "]";
-  return "kernel @matmul(A: " + type + ", B: " + type + ") -> (C: " + type + ") { for i in 0.." + n +
-         " { for j in 0.." + n + " { C[i, j] = 0:f32 for k in 0.." + n +
-         " { C[i, j] = (C[i, j] + (A[i, k] * B[k, j])) } } } }";
+// The program: what an element of C is.
+std::vector<te::Tensor> matmul() {
+  const te::Tensor a = te::placeholder({kSize, kSize}, "A"), b = te::placeholder({kSize, kSize}, "B");
+  const te::Axis k = te::reduce_axis(kSize, "k");
+  const te::Tensor c =
+      te::compute({kSize, kSize}, "C", [&](te::Expr i, te::Expr j) { return te::sum(a(i, k) * b(k, j), k); });
+  return {a, b, c};
 }
 
 tessera_tensor tensor_of(std::vector<float>& data) {
@@ -28,7 +33,8 @@ tessera_tensor tensor_of(std::vector<float>& data) {
 }  // namespace
 
 int main() try {
-  tessera::LoopSchedule s(plain_loops());
+  std::printf("%s\n", te::lower(matmul()).c_str());  // the plain loops
+  te::Schedule s(matmul());
   const std::string sum = s.cache_write("C", "local");  // C is summed up in a buffer of its own
   const auto i = s.split("i", {0, 4});                  // 4 rows
   const auto j = s.split("j", {0, 16});                 // and 16 columns at a time

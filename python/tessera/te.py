@@ -73,12 +73,8 @@ class Expr:
             return NotImplemented
         other = _expr(other, self.dtype)
         a, b = (other, self) if swapped else (self, other)
-        for e in (a, b):
-            if e._reduction:
-                raise _wrong("a reduction is part of an expression", "a compute of its own for the reduction")
-        if a.dtype != b.dtype:
-            raise _wrong(f"{a} is {a.dtype} and {b} is {b.dtype}", "operands of one dtype; te.cast converts")
-        return Expr(form.format(a, b), dtype or a.dtype, a._reads + b._reads)
+        common = _one_dtype(a, b)
+        return Expr(form.format(a, b), dtype or common, _reads(a, b))
 
     def __add__(self, other: Any) -> Expr: return self._binary(other, "({} + {})")
     def __radd__(self, other: Any) -> Expr: return self._binary(other, "({} + {})", True)
@@ -97,10 +93,29 @@ class Expr:
     def __le__(self, other: Any) -> Expr: return self._binary(other, "({} <= {})", dtype="bool")
     def __gt__(self, other: Any) -> Expr: return self._binary(other, "({} > {})", dtype="bool")
     def __ge__(self, other: Any) -> Expr: return self._binary(other, "({} >= {})", dtype="bool")
-    def __neg__(self) -> Expr: return Expr(f"neg({self})", self.dtype, self._reads)
+    def __neg__(self) -> Expr: return Expr(f"neg({self})", self.dtype, _reads(self))
 
     def __bool__(self) -> bool:
         raise _wrong(f"'{self}' has no truth value before it is computed", "te.select")
+
+
+def _reads(*operands: Expr) -> tuple[Tensor, ...]:
+    """What the operands of an operation read; no reduction may be one of them."""
+    if builtins.any(operand._reduction for operand in operands):
+        raise _wrong("a reduction is part of an expression", "a compute of its own for the reduction")
+    return tuple(tensor for operand in operands for tensor in operand._reads)
+
+
+def _one_dtype(a: Expr, b: Expr) -> str:
+    _reads(a, b)
+    if a.dtype != b.dtype:
+        raise _wrong(f"{a} is {a.dtype} and {b} is {b.dtype}", "operands of one dtype; te.cast converts")
+    return a.dtype
+
+
+def _whole(value: int, dtype: str) -> str:
+    """The loop language writes the upper half of u64 as negative numbers."""
+    return f"{value - 2**64 if dtype == 'u64' and 2**63 <= value < 2**64 else value}:{dtype}"
 
 
 def _expr(value: Any, dtype: str) -> Expr:
@@ -111,9 +126,9 @@ def _expr(value: Any, dtype: str) -> Expr:
     if dtype == "i64" and isinstance(value, (int, np.integer)):
         return Expr(str(int(value)), dtype)
     if not dtype.startswith(("f", "bf")):
-        if value != int(value):
+        if not math.isfinite(value) or value != int(value):
             raise _wrong(f"{value} is no {dtype}", "a whole number, or te.cast")
-        return Expr(f"{int(value)}:{dtype}", dtype)
+        return Expr(_whole(int(value), dtype), dtype)
     number = float(value)
     text = ("nan" if math.isnan(number) else ("-" if number < 0 else "") + "inf") if not math.isfinite(number) else repr(number)
     return Expr(f"{text}:{dtype}", dtype)
@@ -146,8 +161,7 @@ class Tensor:
         for i in indices:
             if i.dtype != "i64":
                 raise _wrong(f"the index {i} of {self.name} is {i.dtype}", "whole numbers: axes, te.cast to int64")
-        reads = tuple(t for i in indices for t in i._reads)
-        return Expr(f"{self.name}[{', '.join(map(str, indices))}]", self.dtype, (self,) + reads)
+        return Expr(f"{self.name}[{', '.join(map(str, indices))}]", self.dtype, (self,) + _reads(*indices))
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -182,13 +196,32 @@ def compute(shape: Sequence[int], value: Callable[..., Any], name: str = "y") ->
     result = value(*(Expr(axis, "i64") for axis in axes))
     if not isinstance(result, Expr):
         raise _wrong(f"{name} is computed as {result!r:.60}", "an expression of tensors' elements")
+    _check_axes(name, axes, result)
     return Tensor(name, sizes, result.dtype, axes, result)
+
+
+# A word of an expression's text that is an axis: no tensor, no function, no dtype, and no part of a number.
+_AXIS = re.compile(r"(?<![A-Za-z0-9_:.])[A-Za-z_][A-Za-z0-9_]*(?![A-Za-z0-9_:(\[])")
+
+
+def _check_axes(name: str, own: tuple[str, ...], value: Expr) -> None:
+    """Refuses axes that are neither those of the compute nor those of its reduction, and two of one name."""
+    axes = [*own, *(axis.name for axis in (value._reduction or ("", ()))[1])]
+    for number, axis in enumerate(axes):
+        if axis in axes[:number]:
+            raise _wrong(f"two axes of {name} have the name {axis}", "names of their own")
+    for axis in _AXIS.findall(value.text):
+        if axis not in axes:
+            legal = "an axis to reduce over: te.sum" if not axes else f"{', '.join(axes)}; axes to reduce over: te.sum"
+            raise _wrong(f"{name} is computed with the axis {axis}, which is not one of its own", legal)
 
 
 def _reduce(kind: str, value: Expr, axis: Axis | Sequence[Axis]) -> Expr:
     axes = (axis,) if isinstance(axis, Axis) else tuple(axis)
     if not axes or not all(isinstance(a, Axis) for a in axes) or value._reduction:
         raise _wrong("a reduction without axes, or of a reduction", "te.reduce_axis(..), and a compute for each reduction")
+    if value.dtype == "bool" and kind != "sum":
+        raise _wrong(f"{kind}_reduce of bool", "numbers; te.cast converts")
     return Expr(value.text, value.dtype, value._reads, (kind, axes))
 
 
@@ -210,7 +243,7 @@ def min_reduce(value: Expr, axis: Axis | Sequence[Axis]) -> Expr:
 def cast(value: Expr, dtype: Any) -> Expr:
     """``value`` converted."""
     name = _dtype_text(dtype)
-    return Expr(f"cast:{name}({value})", name, value._reads)
+    return Expr(f"cast:{name}({value})", name, _reads(value))
 
 
 def select(condition: Expr, a: Any, b: Any) -> Expr:
@@ -219,12 +252,14 @@ def select(condition: Expr, a: Any, b: Any) -> Expr:
     if not isinstance(known, Expr):
         raise _wrong("select between two numbers", "one of them an expression, which has a dtype")
     a, b = _expr(a, known.dtype), _expr(b, known.dtype)
-    return Expr(f"select({condition}, {a}, {b})", a.dtype, condition._reads + a._reads + b._reads)
+    if condition.dtype != "bool":
+        raise _wrong(f"the condition {condition} is {condition.dtype}", "a comparison, which is bool")
+    return Expr(f"select({condition}, {a}, {b})", _one_dtype(a, b), _reads(condition, a, b))
 
 
 def _unary(name: str) -> Callable[[Expr], Expr]:
     def function(value: Expr) -> Expr:
-        return Expr(f"{name}({value})", value.dtype, value._reads)
+        return Expr(f"{name}({value})", value.dtype, _reads(value))
 
     function.__name__ = name
     function.__doc__ = f"{name} of a value."
@@ -246,7 +281,8 @@ def min(a: Expr, b: Any) -> Expr:
 
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
     """``a * b + c``, rounded once where the target has it."""
-    return Expr(f"fma({a}, {b}, {c})", a.dtype, a._reads + b._reads + c._reads)
+    _one_dtype(b, c)
+    return Expr(f"fma({a}, {b}, {c})", _one_dtype(a, b), _reads(a, b, c))
 
 
 _IDENTITY = {"sum": "0", "max": "-inf", "min": "inf"}
@@ -259,6 +295,9 @@ def lower(tensors: Sequence[Tensor], name: str = "main") -> str:
     outputs = [t for t in params if t._value is not None]
     if not outputs or params != inputs + outputs:
         raise _wrong("a program of " + ", ".join(t.name for t in params), "its inputs, then what it computes")
+    for number, tensor in enumerate(params):
+        if tensor in params[:number]:
+            raise _wrong(f"{tensor.name} stands twice among the program's tensors", "each tensor once")
     order: list[Tensor] = []
 
     def visit(tensor: Tensor) -> None:
@@ -299,7 +338,7 @@ def _nest(tensor: Tensor, taken: set[str]) -> list[str]:
             fresh, number = f"{axis}_{number}", number + 1
         taken.add(fresh)
         renamed[axis] = fresh
-    text = re.sub(r"[A-Za-z_][A-Za-z0-9_]*", lambda word: renamed.get(word[0], word[0]), value.text)
+    text = _AXIS.sub(lambda word: renamed[word[0]], value.text)
     lines, depth = [], 1
 
     def line(code: str) -> None:
@@ -329,7 +368,7 @@ def _first(kind: str, dtype: str) -> str:
         return f"{_IDENTITY[kind]}:{dtype}"
     bits, signed = int(re.sub(r"\D", "", dtype)), dtype.startswith("i")
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    return f"{low if kind == 'max' else high}:{dtype}"
+    return _whole(low if kind == "max" else high, dtype)
 
 
 @dataclass(frozen=True)
@@ -479,6 +518,10 @@ class Schedule:
     def annotate(self, statement: str, key: str, value: int) -> None:
         self._step("annotate", statement, key, value)
 
+    def bind(self, loop: str, axis: str) -> None:
+        """Refused: no target has axes of GPU threads."""
+        self._step("bind", loop, axis)
+
     # ---- what became of it
     @property
     def loops(self) -> list[str]:
@@ -536,7 +579,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.(init|update))?(#[0-9]+)?\Z")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?(#[0-9]+)?\Z")
 
 
 def _argument(value: Any) -> str:
