@@ -9,7 +9,8 @@
 //   std::cout << s.emit("loop");
 //
 // docs/schedules.md has the language, every primitive, and what each is checked for. The methods here write one line of
-// it and apply that; `apply` takes the lines themselves.
+// it and apply that; `apply` takes the lines themselves. The decisions that a tuner draws (sample_..) are no methods:
+// `apply` takes their lines.
 //
 // Thread safety: one thread at a time per object. Errors: CompileError (a refused step names the loop in the way and
 // what would be legal, and leaves the schedule as it was).
@@ -78,6 +79,7 @@ class LoopSchedule {
   void virtual_thread(const std::string& loop);
   void software_pipeline(const std::string& loop, int64_t statements);
   void annotate(const std::string& statement, const std::string& key, int64_t value);
+  void bind(const std::string& loop, const std::string& axis);  // refused: no target has axes of GPU threads
 
   // ---- what became of it
   // "loop", "trace", "llvm", "asm", "mca", "cache": as `tessera schedule --emit`.

@@ -134,6 +134,9 @@ void LoopSchedule::software_pipeline(const std::string& loop, int64_t statements
 void LoopSchedule::annotate(const std::string& statement, const std::string& key, int64_t value) {
   apply(fmt::format("annotate({}, {}, {})", statement, key, value));
 }
+void LoopSchedule::bind(const std::string& loop, const std::string& axis) {
+  apply(fmt::format("bind({}, {})", loop, axis));
+}
 
 std::string LoopSchedule::emit(std::string_view level) const {
   return translate_errors([&] {

@@ -122,14 +122,25 @@ class Parser {
   }
 
   BufferPtr allocation() {
+    TextReader start = reader_;
     const BufferPtr shape = declaration("an allocation", MemoryScope::kLocal);
     MemoryScope scope = MemoryScope::kLocal;
     if (reader_.accept("register")) scope = MemoryScope::kRegister;
     else if (reader_.accept("global")) scope = MemoryScope::kGlobal;
-    else if (!reader_.accept("local")) reader_.fail_expected("local or register");
+    else if (!reader_.accept("local")) no_scope(start, shape->name);
     BufferPtr buffer = make_buffer(shape->name, shape->dtype, shape->shape, scope);
     define_buffer(buffer);
     return buffer;
+  }
+
+  // What stands on the next line has nothing to do with it.
+  [[noreturn]] void no_scope(TextReader& start, const std::string& name) {
+    const auto line_of = [](const std::string& position) { return position.substr(0, position.rfind(':')); };
+    const bool same_line = line_of(start.position()) == line_of(reader_.position());
+    const std::string what = "local or register";
+    if (same_line) reader_.fail_expected(what);
+    start.fail("TSR-3001", fmt::format("expected {} behind the shape of '{}'", what, name),
+               fmt::format("alloc {}: ... local (memory), alloc {}: ... register", name, name));
   }
 
   // A statement with the lets before it.

@@ -1,6 +1,7 @@
 #include "schedule/sketch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include <fmt/format.h>
@@ -74,8 +75,11 @@ std::optional<KnobPoint> drawn(const std::string& name, const std::vector<TraceS
                                const TensorProgram& kernel, const Target& target, std::mt19937_64& random,
                                std::string& why) {
   constexpr double kMostWork = 4;
+  constexpr std::chrono::milliseconds kMostTime{500};  // behind which there is no other attempt
+  const auto begin = std::chrono::steady_clock::now();
   const double work = executed_stores(sketch_schedule(kernel, target).program());
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (attempt > 0 && std::chrono::steady_clock::now() - begin > kMostTime) break;
     try {
       const Schedule schedule = replayed(steps, kernel, target, &random);
       if (why = sketch_objection(schedule, target); !why.empty()) continue;

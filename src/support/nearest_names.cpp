@@ -43,7 +43,8 @@ std::vector<std::string> nearest_names(std::string_view wanted, const std::vecto
     const std::string other = lower(std::string_view(name).substr(0, kLongest));
     const bool contains = !target.empty() && other.find(target) != std::string::npos;
     const size_t distance = contains ? 0 : edit_distance(target, other);
-    if (contains || distance <= std::max<size_t>(2, std::max(target.size(), other.size()) / 2))
+    const size_t longer = std::max(target.size(), other.size());
+    if (contains || (distance < longer && distance <= std::max<size_t>(2, longer / 2)))
       candidates.push_back({distance, &name});
   }
   std::stable_sort(candidates.begin(), candidates.end(),

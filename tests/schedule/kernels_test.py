@@ -7,6 +7,7 @@ oneDNN's matrix product is tried where its headers and library are (TESSERA_ONED
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -52,7 +53,8 @@ def check_example(work):
     declaration.write_text(text)
     missing = run("compile", model, "--kernel", declaration, "-o", work / "m.so")
     expect(missing.returncode == 1 and "TSR-3131" in missing.stdout, f"missing object: {missing.stdout}")
-    subprocess.run([CC, "-c", "-O1", "-fPIC", work / "matmul.c", "-o", work / "matmul.o"], check=True)
+    flags = re.search(r"^cc (.*) matmul\.c$", (FOLDER / "README.md").read_text(), re.M)[1].split()
+    subprocess.run([CC, *flags, work / "matmul.c", "-o", work / "matmul.o"], check=True)
 
     declaration.write_text(text.replace("call ", "use always\n  call "))
     loops = run("compile", model, "--kernel", declaration, "--emit", "loop")
@@ -75,7 +77,7 @@ def check_example(work):
     subprocess.run([CC, "-c", "-O1", "-fPIC", work / "slow.c", "-o", work / "matmul.o"], check=True)
     declaration.write_text(text)
     loops = run("compile", model, "--kernel", declaration, "--emit", "loop")
-    expect(loops.returncode == 0 and "my.matmul" not in loops.stdout, f"a slow function is taken: {loops.stdout[:300]}")
+    expect(loops.returncode == 0 and 'tensorized "my.matmul"' not in loops.stdout, f"a slow function is taken: {loops.stdout[:300]}")
 
     # One that computes something else.
     (work / "wrong.c").write_text((work / "matmul.c").read_text().replace("+=", "-="))
@@ -97,6 +99,75 @@ def check_example(work):
     expect(bad.returncode == 1 and "error TSR-3" in bad.stdout, bad.stdout)
     none = run("compile", model, "--kernel", work / "none.kernel", "-o", work / "w.so")
     expect(none.returncode == 1 and "TSR-4026" in none.stdout, none.stdout)
+
+
+MEMORY = r"""
+#include <stdint.h>
+#include <string.h>
+static volatile int64_t unknown;  // sizes that no compiler sees through
+void my_matmul(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k) {
+  unsigned char bytes[200], other[200];
+  int wrong = 0;
+  for (int64_t size = 0; size <= 100; ++size) {
+    for (int64_t from = 0; from < 90; from += 13)
+      for (int64_t to = 0; to < 90; to += 13) {
+        for (int i = 0; i < 200; ++i) bytes[i] = other[i] = (unsigned char)(i * 7 + 3);
+        unknown = size;
+        wrong += memmove(bytes + to, bytes + from, (size_t)unknown) != bytes + to;
+        for (int i = 0; i < 200; ++i) {
+          const int source = i >= to && i < to + size ? i - (int)to + (int)from : i;
+          wrong += bytes[i] != (unsigned char)(source * 7 + 3);
+        }
+        unknown = size;
+        memcpy(bytes, other, sizeof(bytes));
+        wrong += memset(bytes + to, 0x1f5, (size_t)unknown) != bytes + to;
+        for (int i = 0; i < 200; ++i) wrong += bytes[i] != (i >= to && i < to + size ? 0xf5 : other[i]);
+      }
+    memcpy(bytes, other, sizeof(bytes));
+    unknown = size;
+    wrong += memcmp(bytes, other, (size_t)unknown) != 0;
+    bytes[size] ^= 0x80;
+    wrong += memcmp(bytes, other, (size_t)unknown) != 0;
+    unknown = size + 1;
+    const int order = memcmp(bytes, other, (size_t)unknown);
+    wrong += bytes[size] < other[size] ? order >= 0 : order <= 0;
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    unknown = n;
+    memset(c + i * n, 0, (size_t)unknown * sizeof(float));
+    for (int64_t x = 0; x < k; ++x)
+      for (int64_t j = 0; j < n; ++j) c[i * n + j] += a[i * k + x] * b[x * n + j];
+  }
+  c[0] += 1000.0f * (float)wrong;
+}
+"""
+
+
+def check_memory_functions(work):
+    """What C compilers make calls of is in the module; other functions of a C library are not."""
+    model, declaration = work / "memory.onnx", work / "memory.kernel"
+    make_model(model)
+    declaration.write_text((FOLDER / "matmul.kernel").read_text().replace("matmul.o", "memory.o").replace("call ", "use always\n  call "))
+    (work / "memory.c").write_text(MEMORY)
+    for level in ("-O0", "-O1", "-O3"):
+        flags = ["-c", level, "-fPIC", "-fno-stack-protector", "-fno-builtin"]
+        subprocess.run([CC, *flags, work / "memory.c", "-o", work / "memory.o"], check=True)
+        same = run("diff", model, "--kernel", declaration)
+        expect(same.returncode == 0, f"memset and its like, {level}: {same.stdout}")
+    compiled = run("compile", model, "--kernel", declaration, "-o", work / "m.so")
+    expect(compiled.returncode == 0, compiled.stdout)
+    # An object's own one is taken.
+    own = "void *memset(void *to, int value, unsigned long count) { for (char *p = to; count-- > 0;) *p++ = (char)value; return to; }\n"
+    (work / "memory.c").write_text((FOLDER / "matmul.c").read_text() + own)
+    subprocess.run([CC, "-c", "-O1", "-fPIC", "-fno-builtin", work / "memory.c", "-o", work / "memory.o"], check=True)
+    same = run("diff", model, "--kernel", declaration)
+    expect(same.returncode == 0, f"a memset of its own: {same.stdout}")
+    other = (FOLDER / "matmul.c").read_text().replace("+=", "+= expf(0) *")
+    (work / "memory.c").write_text("#include <math.h>\n" + other)
+    subprocess.run([CC, "-c", "-O1", "-fPIC", "-fno-builtin", work / "memory.c", "-o", work / "memory.o"], check=True)
+    missing = run("compile", model, "--kernel", declaration, "-o", work / "m.so")
+    expect(missing.returncode == 1 and "TSR-6110" in missing.stdout and "undefined symbol: expf" in missing.stdout
+           and "memset, memcpy, memmove and memcmp only" in missing.stdout, missing.stdout)
 
 
 def check_onednn(work):
@@ -129,6 +200,7 @@ if not shutil.which(CC):
     sys.exit(77)
 with tempfile.TemporaryDirectory() as folder:
     check_example(pathlib.Path(folder))
+    check_memory_functions(pathlib.Path(folder))
     check_onednn(pathlib.Path(folder))
 print("failed" if failures else "passed")
 sys.exit(1 if failures else 0)

@@ -9,6 +9,7 @@
 
 #include "loop/parser.h"
 #include "loop/printer.h"
+#include "loop/verify.h"
 #include "schedule/trace.h"
 #include "support/error.h"
 
@@ -303,6 +304,39 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
        {"TSR-3407", "'serial for j in 0..+16' stands inside 'vectorized for i", "<trace>:4:1"}},
       {kMatmul, "reorder([k, j])", {"TSR-3407", "'C[i, j] = ...' stands beside 'serial for k"}},
       {kMatmul, "split(jj, [_, 4])", {"TSR-3404", "there is no loop 'jj'", "the loops are i, j, k", "did you mean j"}},
+      {kMatmul,
+       "split(i, [_, 4611686018427387904])",
+       {"TSR-3403", "that is too large", "legal: factors whose product is at most 1099511627776"}},
+      {kMatmul, "split(i, [_, 0])", {"TSR-3403", "legal: factors of 1 or more"}},
+      {kMatmul, "pad(i, 9223372036854775807)", {"TSR-3403", "that is too large", "legal: 1 to 1099511627776"}},
+      {kMatmul, "pad(i, 0)", {"TSR-3403", "that is too small", "legal: 1 to 1099511627776"}},
+      {kMatmul,
+       "a, b, c = split(i, [_, 4])",
+       {"TSR-3403", "3 names are given for 2 results", "legal: 2 names, or none"}},
+      {kMatmul,
+       "tile(i, k, 8, 8)",
+       {"TSR-3407: tile: loops j and k are not directly in each other: 'C[i, j] = ...' stands beside 'serial for k"}},
+      {kMatmul, "tile(i, j, 8, 0)", {"TSR-3403: tile of j by 0"}},
+      {kMatmul, "vectorize(j)\ntile(i, j, 4, 4)", {"TSR-3407: tile:", "put 'tile' before the line"}},
+      {kMatmul,
+       "software_pipeline(k, 1)",
+       {"TSR-3407", "the body of loop k has one statement only, 'C[i, j] = ...'",
+        "legal: a loop whose body has two statements or more"}},
+      {kMatmul, "software_pipeline(j, 2)", {"TSR-3407", "2 of them are to run ahead", "legal: 1"}},
+      {kMatmul,
+       "Ap = cache_read(A, local)\ntransform_layout(Ap, (i) -> [i])",
+       {"TSR-3403", "Ap has 2 dimensions, 1 are named", "legal: (..) -> [..] with 2 names before the arrow"}},
+      {"kernel @k(x: f32[8,8]) -> (y: f32[8,8]) { for i in 0..8 { for j in 0..8 { y[i, j] = 0:f32 } for k in 0..8 { "
+       "for "
+       "l in 0..8 { y[i, k] = (y[i, k] + x[k, l]) } } } }",
+       "decompose_reduction(y, k)",
+       {"TSR-3407: decompose_reduction: loop k is not around 'y[i, j] = ...'", "legal: loop i"}},
+      {"kernel @k(x: f32[8]) -> (y: f32[8]) { alloc s: f32[8] local alloc t: f32[8] local for a in 0..8 { t[a] = x[a] "
+       "} "
+       "for b in 0..8 { s[b] = x[b] } for c in 0..8 { y[c] = (t[c] + s[c]) } }",
+       "reverse_compute_at(y, a)",
+       {"TSR-3408: reverse_compute_at: s, which y reads, is stored to in between",
+        "legal: a stage whose operands do not change on the way"}},
       {kMatmul, "split(j, [3, 5])", {"TSR-3403", "15 iterations do not cover the 16"}},
       {kMatmul, "split(j, [_, _])", {"TSR-3403", "at most one '_'"}},
       {kMatmul, "split(j)", {"TSR-3403", "expected a list of factors", "i0, i1 = split(i, [_, 32])"}},
@@ -355,6 +389,41 @@ TEST(Primitives, ProgramsDoNotGrowWithoutBound) {
               testing::AllOf(HasSubstr("TSR-3413"), HasSubstr("up to 2000 statements, 100 in each other")));
 }
 
+TEST(Primitives, OnlyNearNamesAreSuggested) {
+  EXPECT_THAT(scheduled(kMatmul, "unroll(x)"), testing::Not(HasSubstr("did you mean")));
+  EXPECT_THAT(scheduled(kMatmul, "unroll(k1)"), HasSubstr("did you mean k?"));
+}
+
+TEST(Primitives, CopiesAreLimited) {
+  const std::string large = R"(kernel @m(A: f32[100,60], B: f32[60,72]) -> (C: f32[100,72]) {
+  for i in 0..100 {
+    for j in 0..72 {
+      C[i, j] = 0:f32
+      for k in 0..60 { C[i, j] = (C[i, j] + (A[i, k] * B[k, j])) }
+    }
+  }
+})";
+  EXPECT_THAT(scheduled(large, "unroll(i)\nunroll(j)"),
+              testing::AllOf(HasSubstr("TSR-3413: unroll: there would be 14400 copies of 2 statements, 7200 of them of "
+                                       "'C[i, j] = ...' in unrolled loops i, j"),
+                             HasSubstr("<trace>:2:1"), HasSubstr("legal: up to 4096 copies of statements"),
+                             HasSubstr("split loop j, and unroll the inner part")));
+  // A choice that fits is offered; the bound itself is legal.
+  EXPECT_THAT(scheduled(large, "a, b = split(j, [_, 30])\nunroll(i)\nunroll(b)"),
+              HasSubstr("in a program: unroll of a\n"));
+  const std::string copy =
+      "kernel @k(x: f32[64,64]) -> (y: f32[64,64]) { for i in 0..64 { for j in 0..64 { y[i, j] = "
+      "x[i, j] } } }";
+  EXPECT_THAT(scheduled(copy, "unroll(i)\nunroll(j)"), HasSubstr("unrolled for j in 0..64"));
+  EXPECT_THAT(scheduled(copy, "virtual_thread(i)\nvirtual_thread(j)"), HasSubstr("unrolled for j in 0..64"));
+  EXPECT_THAT(
+      scheduled(large, "a, b = split(i, [_, 50])\nc, d = split(j, [_, 60])\nvirtual_thread(b)\nvirtual_thread(d)"),
+      testing::AllOf(HasSubstr("TSR-3413: virtual_thread: there would be 6000 copies of 2 statements"),
+                     HasSubstr("<trace>:4:1")));
+  EXPECT_THAT(scheduled("kernel @k(x: f32[5000]) -> (y: f32[5000]) { for i in 0..5000 { y[i] = x[i] } }", "unroll(i)"),
+              HasSubstr("TSR-3413"));
+}
+
 TEST(Primitives, ARefusedStepLeavesTheScheduleAsItWas) {
   Schedule schedule(parse_loop_program(kMatmul));
   schedule.split("j", {std::nullopt, 4});
@@ -362,6 +431,17 @@ TEST(Primitives, ARefusedStepLeavesTheScheduleAsItWas) {
   EXPECT_THROW(schedule.parallel("k"), UserError);
   EXPECT_EQ(print(schedule.program()), before);
   EXPECT_EQ(schedule.trace(), "j_0, j_1 = split(j, [_, 4])\n");
+}
+
+TEST(Primitives, TheDocumentsLoopProgramIsLegal) {
+  std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/docs/schedules.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string fence = "```loop\n";
+  const size_t begin = text.str().find(fence) + fence.size();
+  const LoopProgram program = parse_loop_program(text.str().substr(begin, text.str().find("```", begin) - begin));
+  EXPECT_EQ(program.params.size(), 4u);
+  EXPECT_THAT(verify(program), testing::IsEmpty());
 }
 
 TEST(Primitives, TheDocumentHasEachOfTheTable) {

@@ -229,6 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"PrefetchParallel", "parallel for i in 0..4 prefetch x[i] { }", "TSR-3126", "2:35", "only serial"},
         Mistake{"Unclosed", "for i in 0..4 {", "TSR-3001", "4:1", "expected a statement, found the end"},
         Mistake{"Scope", "alloc a: f32[1] heap", "TSR-3001", "2:19", "expected local or register"},
+        Mistake{"NoScope", "alloc a: f32[1]\n  a[0] = 0:f32", "TSR-3001", "2:9", "expected local or register behind"},
         Mistake{"Garbage", "y[0] = \x01", "TSR-3001", "2:10", "expected an expression"}),
     [](const auto& info) { return info.param.name; });
 

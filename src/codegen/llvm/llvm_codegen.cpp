@@ -4,6 +4,7 @@
 
 #include "codegen/llvm/llvm_headers.h"
 #include "codegen/llvm/llvm_target.h"
+#include "codegen/llvm/memory_functions.h"
 #include "codegen/llvm/module_emitter.h"
 #include "loop/intrinsic.h"
 #include "support/error.h"
@@ -81,6 +82,7 @@ ObjectCode generate_llvm(const Program& program, const Target& target, const Cod
   result.scratch_bytes = emitted.scratch_bytes;
   result.remarks = std::move(emitted.remarks);
   result.link = linked_files(program);
+  if (!result.link.empty()) add_memory_functions(module);
   const std::string features = llvm_features(target);
   for (llvm::Function& function : module) {
     if (function.isDeclaration()) continue;

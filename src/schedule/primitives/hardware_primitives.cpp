@@ -254,11 +254,18 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
     buffers.push_back(body->buffer);
     body = body->stmts[0];
   }
-  if (body->kind != StmtKind::kSeq || count < 1 || static_cast<size_t>(count) >= body->stmts.size())
+  if (body->kind != StmtKind::kSeq)
+    refuse(
+        refusal::kStructure,
+        fmt::format("software_pipeline: the body of loop {} has one statement only, '{}': nothing can run ahead of it",
+                    loop_name, summary(body)),
+        "a loop whose body has two statements or more",
+        "cache_read, and compute_at of the copy into the loop, put a statement before it");
+  if (count < 1 || static_cast<size_t>(count) >= body->stmts.size())
     refuse(refusal::kStructure,
            fmt::format("software_pipeline: the body of loop {} has {} statements, {} of them are to run ahead",
-                       loop_name, body->kind == StmtKind::kSeq ? body->stmts.size() : 1, count),
-           "1 or more, and fewer than all");
+                       loop_name, body->stmts.size(), count),
+           body->stmts.size() == 2 ? "1" : fmt::format("1 to {}", body->stmts.size() - 1));
   const auto middle = body->stmts.begin() + static_cast<std::ptrdiff_t>(count);
   Stmt first = seq({body->stmts.begin(), middle});
   Stmt second = seq({middle, body->stmts.end()});
@@ -331,7 +338,9 @@ std::vector<int64_t> Schedule::sample_perfect_tile(const std::string& loop_name,
     refuse(refusal::kStructure, fmt::format("sample_perfect_tile: '{}' has no constant extent", summary(path.stmt())),
            "a loop of constant extent");
   if (count < 2 || count > 8 || max_innermost < 1)
-    refuse(refusal::kArguments, "sample_perfect_tile: 2 to 8 factors, the last at least 1");
+    refuse(refusal::kArguments,
+           fmt::format("sample_perfect_tile: {} factors, the last at most {}", count, max_innermost),
+           "2 to 8 factors, the last at most 1 or more");
   std::vector<int64_t> factors = decision;
   if (factors.empty()) {
     if (!random)
@@ -360,8 +369,7 @@ std::vector<int64_t> Schedule::sample_perfect_tile(const std::string& loop_name,
   Names wishes;
   for (int64_t i = 0; i < count; ++i) wishes.push_back(fmt::format("{}_f{}", loop_name, i));
   const Names names = as.empty() ? wishes : as;
-  if (names.size() != factors.size())
-    refuse(refusal::kArguments, fmt::format("{} names are given for {} results", names.size(), factors.size()));
+  if (names.size() != factors.size()) refuse_names(names.size(), factors.size());
   commit(program_.body, {names,
                          "sample_perfect_tile",
                          {TraceArg::name(loop_name), TraceArg::integer(count), TraceArg::integer(max_innermost)},
@@ -372,7 +380,8 @@ std::vector<int64_t> Schedule::sample_perfect_tile(const std::string& loop_name,
 
 int64_t Schedule::sample_categorical(const std::vector<int64_t>& candidates, std::mt19937_64* random,
                                      const std::vector<int64_t>& decision, std::string as) {
-  if (candidates.empty()) refuse(refusal::kArguments, "sample_categorical: there is nothing to choose from");
+  if (candidates.empty())
+    refuse(refusal::kArguments, "sample_categorical: there is nothing to choose from", "one number or more");
   if (decision.empty() && !random)
     refuse(refusal::kArguments, "sample_categorical: nothing was decided",
            "a line that ends in 'decided [..]' when a schedule is replayed");
@@ -392,15 +401,10 @@ int64_t Schedule::sample_categorical(const std::vector<int64_t>& candidates, std
 std::string Schedule::sample_compute_location(const std::string& stage, std::mt19937_64* random,
                                               const std::vector<int64_t>& decision, std::string as) {
   buffer_named(program_, stage);
-  Names legal;
-  for (const std::string& loop : loop_names(program_)) {
+  const Names legal = accepted(loop_names(program_), [&](const std::string& loop) {
     Schedule attempt = *this;
-    try {
-      attempt.compute_at(stage, loop);
-      legal.push_back(loop);
-    } catch (const UserError&) {
-    }
-  }
+    attempt.compute_at(stage, loop);
+  });
   if (decision.empty() && !random)
     refuse(refusal::kArguments, "sample_compute_location: nothing was decided",
            "a line that ends in 'decided [..]' when a schedule is replayed");

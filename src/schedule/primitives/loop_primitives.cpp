@@ -8,6 +8,7 @@
 #include "loop/printer.h"
 #include "loop/verify.h"
 #include "schedule/primitives/rewriter.h"
+#include "schedule/primitives/unrolled_copies.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -54,7 +55,8 @@ std::vector<Stmt> chain_of(const LoopProgram& program, const Names& names, const
   std::set<std::string> left(names.begin(), names.end());
   if (left.size() != names.size())
     refuse(refusal::kArguments, fmt::format("{}: a loop is named twice", primitive), "each loop once");
-  if (names.size() < 2) refuse(refusal::kArguments, fmt::format("{} needs two loops or more", primitive));
+  if (names.size() < 2)
+    refuse(refusal::kArguments, fmt::format("{} needs two loops or more", primitive), "loops of one nest");
   std::optional<StmtPath> deepest;
   for (const std::string& name : names) {
     StmtPath path = loop_named(program, name);
@@ -162,6 +164,8 @@ void Schedule::commit(Stmt body, TraceStep step) {
 
 void Schedule::commit(LoopProgram next, TraceStep step) {
   refuse_too_large(next.body, step.primitive);
+  if (const std::string problem = too_many_copies(program_.body, next.body); !problem.empty())
+    refuse(refusal::kTooLarge, fmt::format("{}: {}", step.primitive, problem), legal_copies(), "split a loop first");
   if (verify_each) {
     for (const std::string& violation : verify(next))
       if (violation.find("does not match the intrinsic") != std::string::npos)
@@ -188,9 +192,11 @@ Names Schedule::split(const std::string& name, const std::vector<std::optional<i
     if (!factors[i]) {
       if (open < factors.size()) refuse(refusal::kArguments, "split with two open factors", "at most one '_'");
       open = i;
-    } else if (*factors[i] < 1 || *factors[i] > kMaxFactor || __builtin_mul_overflow(product, *factors[i], &product) ||
-               product > kMaxFactor) {
-      refuse(refusal::kArguments, fmt::format("split of {} by {}", name, *factors[i]), "factors from 1 up");
+    } else if (*factors[i] < 1) {
+      refuse(refusal::kArguments, fmt::format("split of {} by {}", name, *factors[i]), "factors of 1 or more");
+    } else if (__builtin_mul_overflow(product, *factors[i], &product) || product > kMaxFactor) {
+      refuse(refusal::kArguments, fmt::format("split of {} by {}: that is too large", name, *factors[i]),
+             fmt::format("factors whose product is at most {}", kMaxFactor));
     }
   }
   const auto extent = as_int(loop->extent);
@@ -245,7 +251,8 @@ std::string Schedule::fuse(const Names& names, std::string as) {
                fmt::format("fuse: the range of '{}' depends on {}", summary(chain[i]), chain[j]->var->name),
                "loops whose ranges do not depend on each other");
     if (has_load(chain[i]->begin) || has_load(chain[i]->extent))
-      refuse(refusal::kStructure, fmt::format("fuse: the range of '{}' is loaded from memory", summary(chain[i])));
+      refuse(refusal::kStructure, fmt::format("fuse: the range of '{}' is loaded from memory", summary(chain[i])),
+             "loops whose ranges are known before");
     total = total * chain[i]->extent;
   }
   std::string wish;
@@ -283,7 +290,8 @@ void Schedule::reorder(const Names& names) {
   for (size_t i = 0; i < order.size(); ++i) {
     const Stmt& loop = chain[order[i]];
     if (has_load(loop->begin) || has_load(loop->extent))
-      refuse(refusal::kStructure, fmt::format("reorder: the range of '{}' is loaded from memory", summary(loop)));
+      refuse(refusal::kStructure, fmt::format("reorder: the range of '{}' is loaded from memory", summary(loop)),
+             "loops whose ranges are known before");
     for (size_t j = i + 1; j < order.size(); ++j) {
       const Stmt& inner = chain[order[j]];
       if (uses_var(loop->begin, inner->var) || uses_var(loop->extent, inner->var))
@@ -303,12 +311,23 @@ void Schedule::reorder(const Names& names) {
 }
 
 Names Schedule::tile(const std::string& i, const std::string& j, int64_t i_factor, int64_t j_factor, Names as) {
+  StmtPath outermost;
+  for (const Stmt& loop : chain_of(program_, {i, j}, "tile", outermost))
+    if (loop->var->name == i || loop->var->name == j) require_serial(loop, "tile");
   Schedule attempt = *this;
   const Names wishes = {i + "_0", j + "_0", i + "_1", j + "_1"};
   const Names names = new_names(program_, as, wishes);
-  attempt.split(i, {std::nullopt, i_factor}, {names[0], names[2]});
-  attempt.split(j, {std::nullopt, j_factor}, {names[1], names[3]});
-  attempt.reorder({names[0], names[1], names[2], names[3]});
+  try {
+    attempt.split(i, {std::nullopt, i_factor}, {names[0], names[2]});
+    attempt.split(j, {std::nullopt, j_factor}, {names[1], names[3]});
+    attempt.reorder({names[0], names[1], names[2], names[3]});
+  } catch (const UserError& error) {
+    // In the words of what the user wrote.
+    Diagnostic said = error.diagnostic();
+    for (const std::string part : {"split", "reorder"})
+      if (said.message.starts_with(part)) said.message.replace(0, part.size(), "tile");
+    throw UserError(std::move(said));
+  }
   commit(attempt.program_.body,
          {names,
           "tile",
@@ -324,7 +343,10 @@ void Schedule::pad(const std::string& name, int64_t multiple) {
   refuse_tensorized(path, "loop " + name);
   require_serial(loop, "pad");
   if (multiple < 1 || multiple > kMaxFactor)
-    refuse(refusal::kArguments, fmt::format("pad to a multiple of {}", multiple), "1 or more");
+    refuse(
+        refusal::kArguments,
+        fmt::format("pad of {} to a multiple of {}: that is too {}", name, multiple, multiple < 1 ? "small" : "large"),
+        fmt::format("1 to {}", kMaxFactor));
   Expr extent = simplify(ceildiv(loop->extent, multiple) * Expr(multiple));
   Stmt body = loop->stmts[0];
   if (!is_true(simplify(equal(extent, loop->extent)))) body = guarded(loop->var < loop->begin + loop->extent, body);
@@ -346,9 +368,8 @@ std::string kind_problem(const LoopProgram& program, const StmtPath& path, ForKi
   if (kind != ForKind::kParallel && !as_int(loop->extent))
     return fmt::format("'{}' has no constant extent, and {} loops need one", summary(loop), word);
   if (kind == ForKind::kUnrolled) {
-    if (*as_int(loop->extent) > 4096)
-      return fmt::format("'{}' would be copied {} times", summary(loop), *as_int(loop->extent));
-    return "";
+    *id = refusal::kTooLarge;
+    return too_many_copies(program.body, replaced(path, with_kind(loop, kind)));
   }
   const auto is_kind = [](const Stmt& s, ForKind k) { return s->kind == StmtKind::kFor && s->for_kind == k; };
   for (size_t i = 0; i + 1 < path.nodes.size(); ++i)
@@ -384,8 +405,12 @@ Stmt with_loop_kind(const LoopProgram& program, const std::string& name, ForKind
     const char* unused = nullptr;
     const Names legal = loops_where(
         program, [&](const StmtPath& other) { return kind_problem(program, other, kind, &unused).empty(); });
-    refuse(id, fmt::format("{}: {}", primitive, problem),
-           legal.empty() ? "no loop of this program" : fmt::format("{} of {}", primitive, listed(legal)));
+    const std::string choices =
+        legal.empty() ? "no loop of this program" : fmt::format("{} of {}", primitive, listed(legal));
+    if (std::string_view(id) == refusal::kTooLarge)
+      refuse(id, fmt::format("{}: {}", primitive, problem), fmt::format("{}: {}", legal_copies(), choices),
+             fmt::format("split loop {}, and {} the inner part", name, primitive));
+    refuse(id, fmt::format("{}: {}", primitive, problem), choices);
   }
   return replaced(path, with_kind(path.stmt(), kind));
 }

@@ -70,16 +70,19 @@ Stmt distribute(const LoopProgram& program, const StmtPath& path, size_t from, s
     const Stmt& s = path.nodes[i];
     if (s->kind == StmtKind::kTensorized)
       refuse(refusal::kStructure,
-             fmt::format("{}: loop {} holds a tensorized nest in two parts", primitive, loop->var->name));
+             fmt::format("{}: loop {} holds a tensorized nest in two parts", primitive, loop->var->name),
+             "a loop with no tensorized nest around the statement", "put this line before 'tensorize'");
     for (const Expr* e : {&s->begin, &s->extent, &s->condition})
       if (*e)
         walk(*e, [&](const Expr& node) {
           if (node->kind == ExprKind::kLoad)
             refuse(refusal::kStructure,
-                   fmt::format("{}: '{}' depends on what {} holds", primitive, summary(s), node->buffer->name));
+                   fmt::format("{}: '{}' depends on what {} holds", primitive, summary(s), node->buffer->name),
+                   "ranges and conditions that do not depend on memory");
         });
     if (s->kind == StmtKind::kIf && s->stmts.size() > 1)
-      refuse(refusal::kStructure, fmt::format("{}: '{}' has two arms", primitive, summary(s)));
+      refuse(refusal::kStructure, fmt::format("{}: '{}' has two arms", primitive, summary(s)),
+             "conditions without else");
   }
   const auto [first, second] = distributed(path, from, cut);
   for (size_t i = from; i + 1 < path.nodes.size(); ++i) {
@@ -116,18 +119,22 @@ Stmt distribute(const LoopProgram& program, const StmtPath& path, size_t from, s
   return replaced(path.prefix(from + 1), seq({copied(first, path.loops(), suffix), second}));
 }
 
-// The sequence below `loop` on the way to `store`, and the child that leads there.
+std::string offered_loops(const Names& loops) {
+  return loops.empty() ? "no loop of this program" : (loops.size() == 1 ? "loop " : "loops ") + listed(loops);
+}
+
+// The sequence below `loop` on the way to `store`, and the child that leads there. `attempt`: the primitive with
+// another loop, which is offered unless it is refused.
 std::pair<StmtPath, size_t> sequence_before(const StmtPath& store, const StmtPath& loop, const char* primitive,
-                                            const std::string& name) {
+                                            const std::function<void(const std::string&)>& attempt) {
   const size_t at = loop.nodes.size() - 1;
   if (at >= store.nodes.size() || !store.nodes[at].same_node(loop.stmt())) {
     Names around;
     for (const Stmt& l : store.loops()) around.push_back(l->var->name);
     refuse(refusal::kStructure,
            fmt::format("{}: loop {} is not around '{}'", primitive, loop.stmt()->var->name, summary(store.stmt())),
-           "loops " + listed(around));
+           offered_loops(accepted(around, attempt)));
   }
-  (void)name;
   for (size_t i = at; i + 1 < store.nodes.size(); ++i)
     if (store.nodes[i]->kind == StmtKind::kSeq) return {store.prefix(i + 1), store.children[i]};
   refuse(refusal::kStructure,
@@ -141,7 +148,10 @@ void Schedule::fission(const std::string& loop_name, const std::string& block) {
   const StmtPath loop = loop_named(program_, loop_name);
   refuse_tensorized(loop, "loop " + loop_name);
   const StmtPath store = store_named(program_, block);
-  auto [path, cut] = sequence_before(store, loop, "fission", block);
+  auto [path, cut] = sequence_before(store, loop, "fission", [&](const std::string& other) {
+    Schedule attempt = *this;
+    attempt.fission(other, block);
+  });
   if (cut == 0) {
     // The deepest sequence in which something stands before it.
     for (size_t i = path.nodes.size(); i + 1 < store.nodes.size() && cut == 0; ++i)
@@ -169,7 +179,10 @@ void Schedule::decompose_reduction(const std::string& block, const std::string& 
   if (loads_buffer(init.stmt()->value, buffer.get()))
     refuse(refusal::kStructure, fmt::format("decompose_reduction: '{}' is an update", summary(init.stmt())),
            "the store that a reduction starts from");
-  auto [path, child] = sequence_before(init, loop, "decompose_reduction", block);
+  auto [path, child] = sequence_before(init, loop, "decompose_reduction", [&](const std::string& other) {
+    Schedule attempt = *this;
+    attempt.decompose_reduction(block, other);
+  });
   // The deepest sequence on the way: there the initial store goes before its siblings.
   for (size_t i = path.nodes.size(); i + 1 < init.nodes.size(); ++i)
     if (init.nodes[i]->kind == StmtKind::kSeq) {
@@ -205,7 +218,8 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
     guard = path.nodes[first - 1]->condition;
     walk(guard, [&](const Expr& e) {
       if (e->kind == ExprKind::kLoad)
-        refuse(refusal::kStructure, fmt::format("rfactor: '{}' depends on memory", summary(path.nodes[first - 1])));
+        refuse(refusal::kStructure, fmt::format("rfactor: '{}' depends on memory", summary(path.nodes[first - 1])),
+               "a condition on loops only");
     });
     --first;
   }
@@ -248,7 +262,8 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
         std::any_of(loops.begin(), loops.end(), [&](const Stmt& l) { return uses_var(update->indices[d], l->var); });
     if (!inside) continue;
     if (!as_int(buffer->shape[d]))
-      refuse(refusal::kStructure, fmt::format("rfactor: {} has no constant shape", buffer->name));
+      refuse(refusal::kStructure, fmt::format("rfactor: {} has no constant shape", buffer->name),
+             "a buffer of constant shape");
     shape.push_back(buffer->shape[d]);
     at.push_back(update->indices[d]);
   }
@@ -291,8 +306,10 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
       (reduced_var ? on_reduced : on_others) = true;
     });
     if (on_reduced && on_others)
-      refuse(refusal::kStructure, fmt::format("rfactor: the condition '{}' is about what is reduced and about the sum",
-                                              to_string(condition)));
+      refuse(
+          refusal::kStructure,
+          fmt::format("rfactor: the condition '{}' is about what is reduced and about the sum", to_string(condition)),
+          "conditions on loops that are reduced over, or on the others");
     if (!on_reduced) combine_one = if_then(condition, combine_one);
   }
   const Stmt finish = copied(nest(combine_one, false, false), loops, "_final");
@@ -320,7 +337,8 @@ void Schedule::predicate(const std::string& statement) {
     walk(term, [&](const Expr& e) {
       if (e->kind == ExprKind::kLoad)
         refuse(refusal::kStructure,
-               fmt::format("predicate: a condition of '{}' is loaded from memory", summary(update)));
+               fmt::format("predicate: a condition of '{}' is loaded from memory", summary(update)),
+               "conditions on loops only");
     });
   const Expr old = load(update->buffer, update->indices);
   const auto around = [](const std::vector<Expr>& conditions, Stmt body) {

@@ -13,9 +13,12 @@
 namespace tessera {
 namespace {
 
+// Beside the list of all names, which it does not repeat.
 std::string did_you_mean(const std::string& wanted, const Names& names) {
   const Names near = nearest_names(wanted, names, 3);
-  return near.empty() ? "" : "did you mean " + fmt::format("{}?", fmt::join(near, ", "));
+  return near.empty() || (near.size() > 1 && near.size() == names.size())
+             ? ""
+             : "did you mean " + fmt::format("{}?", fmt::join(near, ", "));
 }
 
 bool is_word(const std::string& name) {
@@ -90,9 +93,25 @@ StmtPath store_named(const LoopProgram& program, const std::string& name) {
          listed(legal), "name one as BUFFER.init, BUFFER.update or BUFFER#NUMBER");
 }
 
+void refuse_names(size_t given, size_t results) {
+  refuse(refusal::kArguments, fmt::format("{} names are given for {} results", given, results),
+         fmt::format("{} name{}, or none", results, results == 1 ? "" : "s"));
+}
+
+Names accepted(const Names& names, const std::function<void(const std::string&)>& attempt) {
+  Names result;
+  for (const std::string& name : names) {
+    try {
+      attempt(name);
+      result.push_back(name);
+    } catch (const UserError&) {
+    }
+  }
+  return result;
+}
+
 Names new_names(const LoopProgram& program, const Names& as, const Names& wishes) {
-  if (!as.empty() && as.size() != wishes.size())
-    refuse(refusal::kArguments, fmt::format("{} names are given for {} results", as.size(), wishes.size()));
+  if (!as.empty() && as.size() != wishes.size()) refuse_names(as.size(), wishes.size());
   Names result;
   LoopProgram known = program;  // with what was named already
   for (size_t i = 0; i < wishes.size(); ++i) {

@@ -32,6 +32,11 @@ inline constexpr char kTooLarge[] = "TSR-3413";
 // "a, b, c", or "none".
 std::string listed(const std::vector<std::string>& names);
 
+// Not as many names as results.
+[[noreturn]] void refuse_names(size_t given, size_t results);
+// The names for which `attempt` throws no UserError: choices that a refusal may offer.
+Names accepted(const Names& names, const std::function<void(const std::string&)>& attempt);
+
 // ---- names
 StmtPath loop_named(const LoopProgram& program, const std::string& name);
 BufferPtr buffer_named(const LoopProgram& program, const std::string& name);

@@ -239,8 +239,8 @@ void Schedule::compute_at(const std::string& stage, const std::string& loop_name
   const Bounds bounds = bounds_of_loops(program_, target.loops(true));
   const auto box = touched_box(loop->stmts[0], *buffer, true, false, bounds);
   if (!box)
-    refuse(refusal::kRegion,
-           fmt::format("compute_at: what loop {} needs of {} has no constant size", loop_name, stage));
+    refuse(refusal::kRegion, fmt::format("compute_at: what loop {} needs of {} has no constant size", loop_name, stage),
+           "a loop each iteration of which needs a box of constant size");
   std::vector<Stmt> body;
   for (const size_t p : place.producers) {
     Restriction restriction(program_, *box, bounds, "compute_at");
@@ -302,7 +302,8 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
   }
   if (!source)
     refuse(refusal::kStructure,
-           fmt::format("reverse_compute_at: {} reads nothing that loop {} computes", stage, loop_name));
+           fmt::format("reverse_compute_at: {} reads nothing that loop {} computes", stage, loop_name),
+           "a loop of the nest that computes what the stage reads");
   if (is_param(program_, source))
     refuse(refusal::kStructure, fmt::format("reverse_compute_at: {} is a parameter", source->name),
            "an allocated buffer between the two");
@@ -313,13 +314,17 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
   std::vector<Stmt> between(passed.begin() + 1, passed.end());
   if (const Buffer* changed = written_meanwhile(read, between, nullptr))
     refuse(refusal::kDependence,
-           fmt::format("reverse_compute_at: {}, which {} reads, is stored to in between", changed->name, stage));
+           fmt::format("reverse_compute_at: {}, which {} reads, is stored to in between", changed->name, stage),
+           "a stage whose operands do not change on the way");
   if (const Buffer* changed = written_meanwhile(read, {passed[0]}, source))
-    refuse(refusal::kDependence, fmt::format("reverse_compute_at: {}, which {} reads, is stored to around loop {}",
-                                             changed->name, stage, loop_name));
+    refuse(refusal::kDependence,
+           fmt::format("reverse_compute_at: {}, which {} reads, is stored to around loop {}", changed->name, stage,
+                       loop_name),
+           "a stage whose other operands are finished before the nest");
   for (const Stmt& s : passed)
     if (reads_buffer(s, result.get()) || writes_buffer(s, result.get()))
-      refuse(refusal::kDependence, fmt::format("reverse_compute_at: {} is used by '{}' before", stage, summary(s)));
+      refuse(refusal::kDependence, fmt::format("reverse_compute_at: {} is used by '{}' before", stage, summary(s)),
+             "a stage that nothing before it uses");
   // All else that touches the source is in the loop's body.
   size_t outside = 0;
   for (const Access& access : accesses_of(program_)) {
@@ -337,8 +342,9 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
   const Bounds bounds = bounds_of_loops(program_, target.loops(true));
   const auto box = touched_box(loop->stmts[0], *source, true, true, bounds);
   if (!box)
-    refuse(refusal::kRegion, fmt::format("reverse_compute_at: what loop {} computes of {} has no constant size",
-                                         loop_name, source->name));
+    refuse(refusal::kRegion,
+           fmt::format("reverse_compute_at: what loop {} computes of {} has no constant size", loop_name, source->name),
+           "a loop each iteration of which computes a box of constant size");
   // An element belongs to one iteration: the boxes of different iterations do not meet.
   {
     Access whole;
@@ -382,7 +388,8 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
           relations.push_back(Relation::kLess);
           if (may_conflict(a, b, relations))
             refuse(refusal::kDependence,
-                   fmt::format("reverse_compute_at: iterations of {} store to the same element", stage));
+                   fmt::format("reverse_compute_at: iterations of {} store to the same element", stage),
+                   "a stage that stores to each element once");
         }
       }
   Restriction restriction(program_, *box, bounds, "reverse_compute_at");
@@ -410,7 +417,8 @@ void Schedule::reverse_compute_at(const std::string& stage, const std::string& l
   });
   if (!indices)
     refuse(refusal::kStructure,
-           fmt::format("reverse_compute_at: the value of {} is not read from {}", stage, source->name));
+           fmt::format("reverse_compute_at: the value of {} is not read from {}", stage, source->name),
+           "a stage that reads what the loop computes wherever it stores");
   restriction.add(stores[0].loops(), *indices, stores[0].stmt());
   // A dimension that stays whole in the box would be walked again by every iteration: it must be each one's own.
   const Stmt moved = restriction.apply(moving);
@@ -459,7 +467,8 @@ void Schedule::compute_inline(const std::string& stage) {
                                                     return v.first && v.first.same_node(loop->var);
                                                   }) != 1)
       refuse(refusal::kRegion,
-             fmt::format("compute_inline: loop {} does not choose one index of {}", loop->var->name, stage));
+             fmt::format("compute_inline: loop {} does not choose one index of {}", loop->var->name, stage),
+             "a stage whose loops are its buffer's dimensions");
   std::vector<const Buffer*> read;
   walk(definition->value, [&](const Expr& e) {
     if (e->kind == ExprKind::kLoad) read.push_back(e->buffer.get());

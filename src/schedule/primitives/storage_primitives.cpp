@@ -92,7 +92,9 @@ std::string Schedule::cache_read(const std::string& buffer_name, MemoryScope sco
   const bool written = !stores_of(program_, buffer.get()).empty();
   if (!written) {
     const bool is_param = !find_alloc(program_.body, buffer.get());
-    if (!is_param) refuse(refusal::kStructure, fmt::format("cache_read: nothing stores to {}", buffer_name));
+    if (!is_param)
+      refuse(refusal::kStructure, fmt::format("cache_read: nothing stores to {}", buffer_name),
+             "a parameter, or a buffer that is stored to");
     body = alloc(copy, seq({nest, redirect(program_.body)}));
   } else {
     const StagePlace place = stage_place(program_, buffer, "cache_read");
@@ -141,7 +143,8 @@ std::string Schedule::cache_write(const std::string& stage, MemoryScope scope, s
 void Schedule::set_scope(const std::string& name, MemoryScope scope) {
   const BufferPtr buffer = buffer_named(program_, name);
   const StmtPath path = alloc_named(program_, buffer, "set_scope");
-  if (scope == MemoryScope::kGlobal) refuse(refusal::kArguments, "set_scope: an allocation is local or in registers");
+  if (scope == MemoryScope::kGlobal)
+    refuse(refusal::kArguments, "set_scope: an allocation is local or in registers", "local, register");
   if (scope == MemoryScope::kRegister) {
     require_constant_shape(*buffer, "set_scope");
     Stmt crossed;
@@ -323,10 +326,12 @@ void Schedule::transform_layout(const std::string& name, const std::vector<Var>&
   if (!constant) path = alloc_named(program_, buffer, "transform_layout");
   require_constant_shape(*buffer, "transform_layout");
   if (vars.size() != buffer->shape.size())
-    refuse(refusal::kArguments, fmt::format("transform_layout: {} has {} dimensions, {} are named", name,
-                                            buffer->shape.size(), vars.size()));
+    refuse(refusal::kArguments,
+           fmt::format("transform_layout: {} has {} dimensions, {} are named", name, buffer->shape.size(), vars.size()),
+           fmt::format("(..) -> [..] with {} names before the arrow, one for each dimension", buffer->shape.size()));
   if (index.empty() || index.size() > 8 + 4 * static_cast<size_t>(constant))
-    refuse(refusal::kArguments, fmt::format("transform_layout: 1 to {} new dimensions", constant ? 12 : 8));
+    refuse(refusal::kArguments, fmt::format("transform_layout: {} new dimensions", index.size()),
+           fmt::format("1 to {}", constant ? 12 : 8));
   const std::vector<Digit> digits = digits_of(*buffer, vars, index);
   require_all_digits(*buffer, vars, digits, constant);
   std::vector<Expr> shape;
