@@ -18,6 +18,7 @@
 #include "compile_watch.h"
 #include "driver/compile.h"
 #include "driver/kernel_times.h"
+#include "flag_use.h"
 #include "progress.h"
 #include "run_flags.h"
 #include "support/error.h"
@@ -86,6 +87,7 @@ std::vector<const PeerKind*> check_against(const BenchCommand& command) {
 int bench(const BenchCommand& command) {
   constexpr double kWarmUpMs = 200, kBudgetMs = 1000;
   OpenedModel opened;
+  FlagUse use;
   std::string times;
   std::vector<double> samples;
   nlohmann::json kernels = nlohmann::json::array(), roofline;
@@ -95,7 +97,7 @@ int bench(const BenchCommand& command) {
   {
     Progress progress("benchmarking " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
-    options.driver = driver_options(command.compile);
+    options.driver = driver_options(command.compile, &use);
     std::optional<CompileWatch> watch(std::in_place, command.compile.max_seconds);
     options.driver.runner.on_step = [&](std::string_view step) {
       progress.update(std::string(step));
@@ -146,6 +148,7 @@ int bench(const BenchCommand& command) {
     }
   }
   std::cerr << times;
+  if (opened.from_cache || opened.compile_seconds > 0) print_lines(use, command.compile);
   std::sort(samples.begin(), samples.end());
   const auto count = static_cast<double>(samples.size());
   const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / count;

@@ -12,6 +12,7 @@
 #include "compile_flags.h"
 #include "compile_watch.h"
 #include "driver/compile.h"
+#include "flag_use.h"
 #include "package/atomic_file.h"
 #include "progress.h"
 
@@ -53,7 +54,8 @@ std::string size_text(double bytes) {
 int compile(const CompileCommand& command) {
   const auto begin = std::chrono::steady_clock::now();
   Progress progress("compiling " + std::filesystem::path(command.model).filename().string());
-  DriverOptions options = driver_options(command.flags);
+  FlagUse use;
+  DriverOptions options = driver_options(command.flags, &use);
   options.emit = kEmits.at(command.emit);
   CompileWatch watch(command.flags.max_seconds);
   options.runner.on_step = [&](std::string_view step) {
@@ -72,12 +74,14 @@ int compile(const CompileCommand& command) {
     write_text(output, compiled.text);
   }
   std::cerr << time_report(command.flags, compiled.times);
+  if (!command.quiet) print_lines(use, command.flags);
   if (options.emit == Emit::kModule && !command.quiet && std::filesystem::is_regular_file(output)) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     const Program& program = compiled.program;
-    fmt::print("{}: {} in {:.1f} s: {} kernels ({} different), code {}, weights {}, arena {}\n", output,
-               size_text(static_cast<double>(std::filesystem::file_size(output))), taken.count(),
-               program.calls.size(), program.kernels.size(), size_text(static_cast<double>(compiled.code.size())),
+    const std::string tuned = command.flags.db.empty() ? "" : fmt::format(", {} tuned", use.tuned());
+    fmt::print("{}: {} in {:.1f} s: {} kernels ({} different{}), code {}, weights {}, arena {}\n", output,
+               size_text(static_cast<double>(std::filesystem::file_size(output))), taken.count(), program.calls.size(),
+               program.kernels.size(), tuned, size_text(static_cast<double>(compiled.code.size())),
                size_text(static_cast<double>(program.weight_bytes)),
                size_text(static_cast<double>(program.arena_bytes)));
   }

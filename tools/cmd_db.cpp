@@ -34,7 +34,9 @@ using nlohmann::json;
 std::string use_of(const ChoiceRecord& choice) {
   if (choice.state != "won") return choice.state;
   std::string why;
-  return usable_point(choice.payload, why) ? "used" : why;
+  const bool is_usable = choice.payload.kind == kGraphPayload ? usable_graph(choice.payload, why).has_value()
+                                                              : usable_point(choice.payload, why).has_value();
+  return is_usable ? "used" : why;
 }
 
 // A trace has many lines: its sketch and decisions say which it is.
@@ -137,15 +139,21 @@ int show(const DbCommand& command) {
 }
 
 int merge(const DbCommand& command) {
-  RecordFile records(command.file, RecordFile::Open::kWrite);
-  json list = json::array();
+  // What cannot be read is refused before a new file is made.
+  std::vector<std::unique_ptr<RecordFile>> others;
   for (const std::string& name : command.others) {
     std::error_code error;
     if (std::filesystem::equivalent(name, command.file, error)) continue;
-    const RecordFile other(name, RecordFile::Open::kRead);
-    const RecordFile::Merged merged = records.merge(other);
-    if (command.json) list.push_back({{"file", name}, {"trials", merged.trials}, {"choices", merged.choices}});
-    else fmt::print("{}: {} trials and {} choices came to {}\n", name, merged.trials, merged.choices, command.file);
+    others.push_back(std::make_unique<RecordFile>(name, RecordFile::Open::kRead));
+  }
+  RecordFile records(command.file, RecordFile::Open::kWrite);
+  json list = json::array();
+  for (const auto& other : others) {
+    const RecordFile::Merged merged = records.merge(*other);
+    if (command.json) list.push_back({{"file", other->path()}, {"trials", merged.trials}, {"choices", merged.choices}});
+    else
+      fmt::print("{}: {} trials and {} choices came to {}\n", other->path(), merged.trials, merged.choices,
+                 command.file);
   }
   if (command.json) std::cout << json_line({{"file", command.file}, {"merged", std::move(list)}});
   return kExitOk;
@@ -201,12 +209,17 @@ int train(const DbCommand& command) {
                             {"kernels", training.kernels},
                             {"skipped", training.skipped},
                             {"test", std::move(list)},
+                            {"trained_on", training.trained_on},
+                            {"too_few", training.too_few},
                             {"prediction_us", training.prediction_us},
                             {"single_prediction_us", training.single_prediction_us}});
     return kExitOk;
   }
   fmt::print("{}: trained on {} trials of {} kernels; {} records could not be used\n", command.output, training.trials,
              training.kernels, training.skipped);
+  if (training.trained_on + training.too_few > 0)
+    fmt::print("--test: {} of its kernels were trained on, and {} have too few trials: they are no test\n",
+               training.trained_on, training.too_few);
   if (training.test.empty()) return kExitOk;
   using Align = TextTable::Align;
   TextTable table(
@@ -233,15 +246,17 @@ Command add_db_command(CLI::App& root) {
   CLI::App* show_app = add("show", "The schedules that won, with what they gained");
   show_app->add_flag("--json", command->json, "Print one line of JSON");
   CLI::App* merge_app =
-      add("merge", "Add the records of other files; of two choices for a kernel the larger gain stays");
+      add("merge", "Add the records of other files; of two choices for a kernel that are used the larger gain stays");
   merge_app->add_option("OTHER", command->others, "Files that are only read")->required()->type_name("");
   merge_app->add_flag("--json", command->json, "Print one line of JSON");
   CLI::App* export_app = add("export", "All records as lines of JSON");
   export_app->add_option("-o,--output", command->output, "Where to; - is standard output")
       ->capture_default_str()
       ->type_name("FILE");
-  CLI::App* prune_app = add("prune", "Remove all but the fastest trials of each kernel; choices stay");
-  prune_app->add_option("--keep", command->keep, "Trials that stay, of each kernel")
+  CLI::App* prune_app =
+      add("prune", "Remove all but the default's and the fastest trials of each kernel; choices stay");
+  prune_app
+      ->add_option("--keep", command->keep, "Trials that stay beside the default's, of each kernel; 0: none at all")
       ->check(CLI::Range(int64_t{0}, int64_t{100000000}))
       ->capture_default_str()
       ->type_name("N");

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "compile_flags.h"
 #include "driver/explain.h"
+#include "flag_use.h"
 #include "progress.h"
 #include "terminal.h"
 
@@ -25,12 +26,14 @@ struct ExplainCommand {
 
 int explain_verb(const ExplainCommand& command) {
   ModelExplanation explained;
+  FlagUse use;
   {
     Progress progress("explaining " + std::filesystem::path(command.model).filename().string());
-    DriverOptions options = driver_options(command.compile);
+    DriverOptions options = driver_options(command.compile, &use);
     options.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
     explained = explain_model(command.model, options);
   }
+  print_lines(use, command.compile);
   const Explanation& explanation = explained.explanation;
   const TextStyle style{stdout_has_colour()};
   if (command.node.empty()) {

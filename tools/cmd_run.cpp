@@ -13,6 +13,7 @@
 #include "diagnose/compare.h"
 #include "driver/compile.h"
 #include "driver/trace_file.h"
+#include "flag_use.h"
 #include "progress.h"
 #include "run_flags.h"
 #include "terminal.h"
@@ -89,11 +90,12 @@ int run(const RunCommand& command) {
   for (const std::string& text : command.run.inputs) parse_tensor_spec(text);
 
   OpenedModel opened;
+  FlagUse use;
   std::string times;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
-    options.driver = driver_options(command.compile);
+    options.driver = driver_options(command.compile, &use);
     CompileWatch watch(command.compile.max_seconds);
     options.driver.runner.on_step = [&](std::string_view step) {
       progress.update(std::string(step));
@@ -107,6 +109,7 @@ int run(const RunCommand& command) {
     times = time_report(command.compile, opened.times);
   }
   std::cerr << times;
+  if (opened.from_cache || opened.compile_seconds > 0) print_lines(use, command.compile);
   Model& model = *opened.model;
   const auto writes = specs_of_outputs(write_specs, model, "--output");
   const auto expectations = specs_of_outputs(expect_specs, model, "--expected-output");

@@ -34,15 +34,14 @@ namespace {
 struct TuneCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, budget, only, mode = "evolutionary", space = "all", report, cost_model = "pretrained",
-                                   save_model;
+  std::string model, budget, only, mode = "evolutionary", space = "all", report, cost_model = "pretrained", save_model;
   std::vector<std::string> workers;
   std::string token;
   bool no_local = false;
   int64_t trials = 0, batch = 8;
   uint64_t seed = 1;
   double trial_seconds = 10;
-  bool resume = false, json = false;
+  bool resume = false, no_graph = false, json = false;
 };
 
 std::atomic<bool> stop_asked{false};
@@ -138,6 +137,7 @@ int tune(const TuneCommand& command) {
   options.cost_model = command.cost_model;
   options.save_model = command.save_model;
   options.resume = command.resume;
+  options.search_graph = !command.no_graph;
   options.limits.run_seconds = command.trial_seconds;
   options.bind = [&](Model& model) {
     std::vector<std::string> random;
@@ -150,6 +150,15 @@ int tune(const TuneCommand& command) {
                      .node = {},
                      .legal = "--workers HOST:PORT,... beside it",
                      .hint = "'tessera worker' starts one"});
+  if (!command.workers.empty() && command.token.empty())
+    throw UserError({.id = "TSR-4053",
+                     .message = "--workers without --token",
+                     .node = {},
+                     .legal = "--token FILE beside it: the workers' own",
+                     .hint = {}});
+  // A search is long: what cannot be written at its end is said at its begin.
+  if (!command.report.empty()) AtomicFile(command.report, "report");
+  if (!command.save_model.empty()) AtomicFile(command.save_model, "cost model");
   if (!command.workers.empty()) {
     RemoteOptions remote;
     for (const std::string& address : command.workers) remote.workers.push_back(parse_host_port(address));
@@ -226,6 +235,10 @@ Command add_tune_command(CLI::App& root) {
       ->capture_default_str()
       ->type_name("SECONDS");
   app->add_flag("--resume", command->resume, "Go on from the trials that --db holds");
+  app->add_flag(
+      "--no-graph", command->no_graph,
+      "Search schedules alone: not which layouts images have, which products are one and which kernels run as "
+      "a chain");
   app->add_option("--workers", command->workers,
                   "Machines of the target's kind that run 'tessera worker', and measure as well")
       ->delimiter(',')

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "driver/compile.h"
+#include "flag_use.h"
 #include "support/error.h"
 #include "tune/tuned_kernels.h"
 
@@ -144,7 +145,7 @@ std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& 
   return flags.time_passes ? time_table(times) : "";
 }
 
-DriverOptions driver_options(const CompileFlags& flags) {
+DriverOptions driver_options(const CompileFlags& flags, FlagUse* use) {
   DriverOptions options;
   options.compile.opt_level = flags.opt_level;
   options.compile.target = flags.target;
@@ -165,13 +166,16 @@ DriverOptions driver_options(const CompileFlags& flags) {
   options.max_applications = flags.max_applications;
   if (!flags.db.empty()) {
     TunedKernels tuned = tuned_kernels(flags.db, resolve_target(options.compile));
+    if (use) use->begin(tuned);
     options.tuned = std::move(tuned.choose);
+    options.tuned_graph = std::move(tuned.graph);
     options.tuned_digest = std::move(tuned.digest);
   }
   options.runner.verify_each = flags.verify_each;
   options.runner.print_ir_after = flags.print_ir_after;
   options.runner.ir_stream = &std::cerr;
   options.runner.save_temps = flags.save_temps;
+  if (use) use->watch(options);
   return options;
 }
 

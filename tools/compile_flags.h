@@ -14,6 +14,8 @@ class App;
 
 namespace tessera {
 
+class FlagUse;
+
 // Values as parsed; `driver_options` makes sense of them.
 struct CompileFlags {
   int opt_level = 3;
@@ -36,7 +38,8 @@ void add_time_limit_flag(CLI::App& app, CompileFlags& flags);
 // What --time-passes prints; empty without it.
 std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times);
 
-// UserError TSR-4022 for a --dim or --shape that cannot be read, TSR-640x for --db.
-DriverOptions driver_options(const CompileFlags& flags);
+// UserError TSR-4022 for a --dim or --shape that cannot be read, TSR-640x for --db. `use` (may be null; outlives the
+// options) is told what a compile with them makes of --db and --kernel.
+DriverOptions driver_options(const CompileFlags& flags, FlagUse* use = nullptr);
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
@@ -123,11 +124,13 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   if (!options.compile.disabled_passes.empty()) {
     info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.compile.disabled_passes, ","));
   }
+  if (!options.graph_choice.empty()) info.options["graph-choice"] = to_string(options.graph_choice);
   return info;
 }
 
 bool is_enabled(std::string_view pass, const DriverOptions& options) {
-  return !options.compile.disabled_passes.contains(std::string(pass));
+  const std::string name(pass);
+  return !options.compile.disabled_passes.contains(name) && !options.graph_choice.steps.contains(name);
 }
 
 // A graph as a program of naive kernels; none when only the graph was asked for, which is in `graphs` then.
@@ -187,12 +190,16 @@ std::optional<Program> plan_program(Program program, const Target& target, const
   }
   ptrdiff_t kept_kernel = -1;
   program = runner.run(kSchedule, [&] {
+    std::map<std::string_view, int> chains;  // that were offered
     const auto allow = [&](std::string_view rule, const Kernel& kernel) {
+      if (makes_chains(rule) && options.graph_choice.chains.contains({std::string(rule), chains[rule]++})) return false;
       const bool allowed = limit.allow({Kind::kScheduleRule, std::string(rule), kernel.loc});
       if (limit.at_limit()) limit.before = print(kernel.program), kept_kernel = &kernel - program.kernels.data();
       return allowed;
     };
-    schedule_program(program, target, opt_level, options.compile.disabled_passes, allow, options.tuned);
+    std::set<std::string> disabled = options.compile.disabled_passes;
+    disabled.insert(options.graph_choice.steps.begin(), options.graph_choice.steps.end());
+    schedule_program(program, target, opt_level, disabled, allow, options.tuned);
     return std::move(program);
   });
   if (kept_kernel >= 0) limit.after = print(program.kernels[static_cast<size_t>(kept_kernel)].program);
@@ -317,8 +324,30 @@ std::optional<ImportedModel> flow_instead(const ImportedModel& model) {
 
 }  // namespace
 
+std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
+  DriverOptions plain = options;
+  plain.emit = Emit::kModule;
+  plain.remarks = nullptr;
+  plain.graph_choice = {};
+  PassRunner unwatched{RunnerOptions()};
+  PassLimit no_limit;
+  std::vector<Graph> none;
+  return model_hash(*make_program(graph, resolve_target(options.compile), plain, unwatched, no_limit, none));
+}
+
 Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
+  if (options.tuned_graph) {
+    DriverOptions chosen = options;
+    chosen.tuned_graph = {};
+    if (!model.flow && model.symbols.empty()) {
+      const TunedGraph tuned = options.tuned_graph(model_hash_of(model.graph, options));
+      chosen.graph_choice = tuned.choice;
+      if (options.remarks && !tuned.refused.empty()) options.remarks->refused("tuned", "", tuned.refused);
+      if (options.remarks && !tuned.choice.empty()) options.remarks->done("tuned", "", to_string(tuned.choice));
+    }
+    return compile_imported(std::move(model), chosen, runner);
+  }
   const int opt_level = options.compile.opt_level;
   const Target target = resolve_target(options.compile);
   Compiled result;

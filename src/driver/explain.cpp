@@ -10,6 +10,19 @@
 
 namespace tessera {
 
+namespace {
+
+// Schedules of tuning records that a kernel does not take, at each of its calls.
+void say_refused_records(const Program& program, Remarks& remarks) {
+  constexpr std::string_view kTuned = "tuned";
+  for (const KernelCall& call : program.calls)
+    for (const std::string& reason : program.kernels[static_cast<size_t>(call.kernel)].refused)
+      if (reason.starts_with(kTuned))
+        remarks.refused(std::string(kTuned), call.loc, reason.substr(reason.find(' ') + 1));
+}
+
+}  // namespace
+
 ModelExplanation explain_model(const std::string& path, DriverOptions options) {
   check_options(options);
   if (looks_like_module(path)) {
@@ -31,11 +44,13 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
   options.emit = Emit::kProgram;
   options.remarks = &remarks;
   options.runner.on_graph = [&](std::string_view step, const Graph& graph) { trail.see(step, graph); };
-  options.runner.on_program = [&](std::string_view step, const Program& seen) {
+  options.runner.on_program = [&, watched = options.runner.on_program](std::string_view step, const Program& seen) {
+    if (watched) watched(step, seen);
     if (step == "plan_memory" || step == "join_pieces")
       program = seen;  // buffers, calls and definitions; constants are shared, not copied
   };
   compile_model(path, options);
+  say_refused_records(program, remarks);
   result.explanation =
       explain(result.model, trail, program, remarks,
               {resolve_target(options.compile), options.compile.opt_level, options.compile.disabled_passes});

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "driver/graph_choice.h"
 #include "schedule/schedule.h"
 #include "support/remarks.h"
 #include "tessera/compiler.h"
@@ -45,6 +46,10 @@ struct DriverOptions {
   // they do, for caches; may be empty.
   ChoosePoint tuned;
   std::string tuned_digest;
+  // What is done otherwise than by default, or who knows it by the hash of the program that the default gives
+  // (graph_choice.h; asked for models without open sizes, may be null).
+  GraphChoice graph_choice;
+  std::function<TunedGraph(const std::string& model_hash)> tuned_graph;
   RunnerOptions runner;
 };
 

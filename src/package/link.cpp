@@ -155,7 +155,8 @@ std::vector<std::byte> link_shared_object(std::span<const std::byte> object, con
                                             first_lines(error_stream.str())),
                      .node = {},
                      .legal = "files that define all that they and the declarations name, or name a library that does",
-                     .hint = "objects are made with 'cc -c -O2 -fPIC'"});
+                     .hint = "objects are made with 'cc -c -O2 -fPIC'; of the C library a module has memset, memcpy, "
+                             "memmove and memcmp only"});
   if (result.retCode != 0) throw InternalError(fmt::format("lld cannot link a module:\n{}", error_stream.str()));
   return output.finish();
 }

@@ -54,9 +54,16 @@ std::string new_uid() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-bool same_peak(double a, double b) { return a > 0 && b > 0 && std::max(a, b) <= kSamePeak * std::min(a, b); }
+// Whether `a` stands rather than `b` for the same kernel: a reverted choice is not used, so it never displaces one that
+// is.
+bool is_better(const ChoiceRecord& a, const ChoiceRecord& b) {
+  const bool a_used = a.state == "won", b_used = b.state == "won";
+  return a_used != b_used ? a_used : a.us * b.default_us < b.us * a.default_us;
+}
 
 }  // namespace
+
+bool same_peak(double a, double b) { return a > 0 && b > 0 && std::max(a, b) <= kSamePeak * std::min(a, b); }
 
 std::string machine_facts(const Target& target) {
   return fmt::format("{} {} [{}] L1 {} L2 {} L3 {}", target.triple, target.cpu, fmt::join(target.features, ","),
@@ -146,12 +153,11 @@ void RecordFile::fail(int code, const std::string& what) const {
   switch (code & 0xff) {
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
-      throw UserError(
-          {.id = "TSR-6402",
-           .message = fmt::format("'{}' cannot be read as tuning records: {}", path_, said),
-           .node = {},
-           .legal = "a file that 'tessera tune --db' has written",
-           .hint = "take a copy of it, or another name for a new file; 'tessera db merge' reads what is whole"});
+      throw UserError({.id = "TSR-6402",
+                       .message = fmt::format("'{}' cannot be read as tuning records: {}", path_, said),
+                       .node = {},
+                       .legal = "a file that 'tessera tune --db' has written",
+                       .hint = "restore a copy of it, or leave it out; new records begin in a file of another name"});
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_AUTH:
@@ -441,7 +447,13 @@ RecordFile::Merged RecordFile::merge(const RecordFile& other) {
     for (const MachineRecord& machine : other.machines()) machine_here[machine.id] = add_machine(machine);
     const auto here = [&](int64_t machine) {
       const auto found = machine_here.find(machine);
-      if (found == machine_here.end()) fail(SQLITE_CORRUPT, "a record of a machine that is not there");
+      if (found == machine_here.end())
+        throw UserError({.id = "TSR-6402",
+                         .message = fmt::format("'{}' has records of a machine {} that it does not describe",
+                                                other.path(), machine),
+                         .node = {},
+                         .legal = "a file that 'tessera tune --db' has written",
+                         .hint = "restore a copy of it, or leave it out"});
       return found->second;
     };
     Statement rows(other, fmt::format("SELECT uid, {} FROM trials ORDER BY id", kTrialColumns));
@@ -461,7 +473,7 @@ RecordFile::Merged RecordFile::merge(const RecordFile& other) {
     for (ChoiceRecord choice : other.choices()) {
       choice.key.machine = here(choice.key.machine);
       const auto own = this->choice(choice.key);
-      if (own && own->us * choice.default_us <= choice.us * own->default_us) continue;
+      if (own && !is_better(choice, *own)) continue;
       set_choice(choice);
       ++merged.choices;
     }
@@ -477,8 +489,10 @@ int64_t RecordFile::prune(int64_t keep) {
   run("BEGIN IMMEDIATE");
   Statement(
       *this,
-      "DELETE FROM trials WHERE id NOT IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY kernel, machine, "
-      "threads ORDER BY us < 0, us) AS place FROM trials) WHERE place <= ?)")
+      "DELETE FROM trials WHERE NOT (number = 0 AND status = 'ok' AND ?1 > 0) AND id NOT IN (SELECT id FROM (SELECT "
+      "id, "
+      "row_number() OVER (PARTITION BY kernel, machine, threads ORDER BY us < 0, us) AS place FROM trials WHERE number "
+      "> 0) WHERE place <= ?1)")
       .add(keep)
       .done();
   const int64_t gone = sqlite3_changes(db_);

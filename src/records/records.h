@@ -22,6 +22,8 @@ namespace tessera {
 std::string machine_facts(const Target& target);
 // The target of such a text, with one thread; nothing for any other text.
 std::optional<Target> target_of_facts(const std::string& facts);
+// Whether two measured peaks may be of one machine: within 4 times.
+bool same_peak(double a, double b);
 
 struct MachineRecord {
   int64_t id = 0;
@@ -113,14 +115,14 @@ class RecordFile {
   void add_progress(const ProgressRecord& progress);
   std::vector<ProgressRecord> progress() const;
 
-  // Adds what `other` has: trials that are not here, and choices that gained more than those here. Answers how many
-  // trials and choices came.
+  // Adds what `other` has: trials that are not here, and choices that are used where those here were reverted, or that
+  // gained more. Answers how many trials and choices came.
   struct Merged {
     int64_t trials = 0, choices = 0;
   };
   Merged merge(const RecordFile& other);
-  // Removes all trials but the best `keep` of each key, and kernels and machines that nothing refers to; answers how
-  // many trials went.
+  // Removes all trials but the best `keep` of each key and the default's beside them, to which times are compared, and
+  // kernels and machines that nothing refers to; with 0 all trials. Answers how many trials went.
   int64_t prune(int64_t keep);
 
  private:

@@ -1,6 +1,7 @@
 #include "tune/cost_model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <numeric>
@@ -146,9 +147,18 @@ bool CostModel::load_base(std::string bytes) {
 void CostModel::load(const std::string& path) {
   constexpr size_t kMostBytes = size_t{16} << 20;
   std::ifstream file(path, std::ios::binary);
+  std::error_code error;
+  if (!file.is_open())
+    throw UserError({.id = "TSR-6405",
+                     .message = std::filesystem::exists(path, error)
+                                    ? fmt::format("the cost model '{}' cannot be read", path)
+                                    : fmt::format("there is no cost model '{}'", path),
+                     .node = {},
+                     .legal = "pretrained, none, or a file that 'tessera tune --save-model' or 'tessera db train' has "
+                              "written",
+                     .hint = "check the path and its permissions"});
   std::string bytes(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || bytes.size() > kMostBytes || !is_tree_model(bytes, num_program_features()) ||
-      !load_base(std::move(bytes)))
+  if (bytes.size() > kMostBytes || !is_tree_model(bytes, num_program_features()) || !load_base(std::move(bytes)))
     throw UserError(
         {.id = "TSR-6405",
          .message = fmt::format("'{}' is no cost model of this version", path),

@@ -32,8 +32,8 @@ class CostModel {
   // One score for each program, higher for what should be faster.
   std::vector<double> predict(const std::vector<const LoopProgram*>& programs) const;
 
-  // The trees in XGBoost's own JSON form. UserError TSR-6405 when a file cannot be read, or holds a model of other
-  // features.
+  // The trees in XGBoost's own JSON form. UserError TSR-6405 when there is no such file, when it cannot be read, or
+  // holds a model of other features.
   void save(const std::string& path) const;
   void load(const std::string& path);
   // The model that ships with the compiler (docs/tuning.md says what it was trained on).

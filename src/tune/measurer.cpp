@@ -1,11 +1,14 @@
 #include "tune/measurer.h"
 
+#include <algorithm>
+#include <chrono>
+
 namespace tessera {
 
 std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
                                                   const std::vector<KnobPoint>& candidates, bool thorough) {
   if (current_ != kernel.hash || known_.reuse != kernel.reuse) {
-    known_ = {make_kernel_bench(kernel.definition, target_, kernel.reuse), kernel.reuse, {}};
+    known_ = {make_kernel_bench(kernel.definition, target_, kernel.reuse), kernel.reuse, {}, 0};
     known_.bench.runner = runner_;
     current_ = kernel.hash;
   }
@@ -13,7 +16,12 @@ std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, 
   const std::string text = identity_of(incumbent);
   if (known_.incumbents.size() > kMostIncumbents) known_.incumbents.clear();
   BuiltKernel& stands = known_.incumbents[text];
-  if (!stands.file) stands = build_kernel(known_.bench, &incumbent, limits_);
+  if (!stands.file) {
+    const auto begin = std::chrono::steady_clock::now();
+    stands = build_kernel(known_.bench, &incumbent, limits_);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    known_.build_seconds = std::max(known_.build_seconds, seconds);
+  }
 
   std::vector<MeasuredTrial> trials(candidates.size());
   if (!stands.file) {
@@ -21,7 +29,10 @@ std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, 
     known_.incumbents.erase(text);
     return trials;
   }
+  // Code that takes many times as long to build is long, and slow for that alone; a round of it would take a minute.
+  constexpr double kTimesAsLong = 10, kLeastSeconds = 1;
   BenchLimits limits = limits_;
+  limits.build_seconds = std::min(limits.build_seconds, kLeastSeconds + kTimesAsLong * known_.build_seconds);
   if (thorough) {
     limits.least_rounds = limits.most_rounds;
     limits.most_seconds *= 4;

@@ -48,6 +48,7 @@ class LocalMeasurer : public Measurer {
     KernelBench bench;
     std::vector<int64_t> reuse;
     std::map<std::string, BuiltKernel> incumbents;  // by the point; a few
+    double build_seconds = 0;                       // of the slowest of them
   };
 
   Target target_;

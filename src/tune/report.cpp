@@ -112,6 +112,19 @@ std::vector<std::string> task_cells(const TunedTask& task) {
           task.outcome == "tuned" ? task.best_point : task.outcome};
 }
 
+// What became of the search over the model as a whole; empty when there was none.
+std::string graph_text(const TuneResult& result) {
+  const auto count = [&](std::string_view status) {
+    return std::count_if(result.graph_trials.begin(), result.graph_trials.end(),
+                         [&](const GraphTrial& trial) { return trial.status == status; });
+  };
+  const auto measured = count("ok");
+  if (result.graph_trials.empty()) return result.graph.empty() ? "" : fmt::format("graph: {}\n", result.graph);
+  return fmt::format("graph: {}; {} other {} measured, {} that change nothing\n",
+                     result.graph.empty() ? "the default stays" : result.graph, measured,
+                     measured == 1 ? "program" : "programs", count("same program"));
+}
+
 }  // namespace
 
 std::string tune_result_text(const TuneOptions& options, const TuneResult& result, const TextStyle& style) {
@@ -131,6 +144,7 @@ std::string tune_result_text(const TuneOptions& options, const TuneResult& resul
   for (const auto& [reason, kernels] : left_out)
     text += fmt::format("{} kernel{}, {:.1f}% of the time: {}\n", kernels.first, kernels.first == 1 ? "" : "s",
                         100 * kernels.second, reason);
+  text += graph_text(result);
   text += fmt::format("{} trials in {:.1f} s; records in {}\n", result.trials, result.seconds, options.db);
   if (result.tuned_ms > 0)
     text += fmt::format("model: {:.3f} ms before, {:.3f} ms after\n", result.default_ms, result.tuned_ms);
@@ -138,7 +152,13 @@ std::string tune_result_text(const TuneOptions& options, const TuneResult& resul
 }
 
 nlohmann::json tune_result_json(const TuneOptions& options, const TuneResult& result) {
-  json tasks = json::array(), log = json::array();
+  json tasks = json::array(), log = json::array(), graphs = json::array();
+  for (const GraphTrial& trial : result.graph_trials)
+    graphs.push_back({{"choice", to_string(trial.choice)},
+                      {"status", trial.status},
+                      {"detail", trial.detail},
+                      {"ratio", trial.ratio},
+                      {"kept", trial.is_kept}});
   for (const TunedTask& task : result.tasks)
     tasks.push_back({{"kernel", task.hash},
                      {"nodes", task.name},
@@ -169,6 +189,8 @@ nlohmann::json tune_result_json(const TuneOptions& options, const TuneResult& re
           {"rounds", result.rounds},
           {"wins", result.wins},
           {"verdict", result.verdict},
+          {"graph", result.graph},
+          {"graph_trials", std::move(graphs)},
           {"predictions", result.predictions},
           {"prediction_us",
            result.predictions > 0 ? 1e6 * result.prediction_seconds / static_cast<double>(result.predictions) : 0},
@@ -195,6 +217,17 @@ svg text{font:11px system-ui,sans-serif;fill:#555}.frame{fill:none;stroke:#bbb}.
     html += fmt::format("<p>Measured at the end, in turn: {:.3f} ms before, {:.3f} ms after.</p>\n", result.default_ms,
                         result.tuned_ms);
   html += "<h2>The model's time over the search</h2>\n" + model_curve(result);
+  if (!result.graph_trials.empty()) {
+    html +=
+        "<h2>The model as a whole</h2>\n<table><tr><th>choice</th><th>time over what stood</th><th>outcome</th></tr>\n";
+    for (const GraphTrial& trial : result.graph_trials)
+      html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", escaped(to_string(trial.choice)),
+                          trial.ratio < 0 ? "" : fmt::format("{:.3f}", trial.ratio),
+                          escaped(trial.is_kept          ? "kept"
+                                  : trial.status == "ok" ? "not surely faster"
+                                                         : trial.status));
+    html += "</table>\n";
+  }
   html += "<h2>Kernels</h2>\n<table><tr>";
   for (const TextTable::Column& column : kTaskColumns) html += "<th>" + column.title + "</th>";
   html += "</tr>\n";

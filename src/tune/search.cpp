@@ -1,6 +1,7 @@
 #include "tune/search.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -90,7 +91,25 @@ KnobPoint Search::descendant(size_t number) {
   return space_.mutated(parent, random_);
 }
 
+namespace {
+
+// Draws of sketches of long kernels take up to a second, most of them refused: after some seconds what was found is
+// all there is, so that a round of trials keeps to its time.
+class Deadline {
+ public:
+  bool is_over() const {
+    constexpr std::chrono::seconds kMost{6};
+    return std::chrono::steady_clock::now() - begin_ > kMost;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
 std::vector<Search::Candidate> Search::evolved(size_t count, const Predict& predict) {
+  const Deadline deadline;
   constexpr size_t kPopulation = 48;
   constexpr int kGenerations = 3;
   const std::set<uint64_t> before = seen_;
@@ -109,6 +128,7 @@ std::vector<Search::Candidate> Search::evolved(size_t count, const Predict& pred
       if (auto& of_family = promising[all[i].family]; of_family.size() < kPopulation / 4) of_family.push_back(i);
     // Children of what was measured, and from the second generation on of what looks best.
     for (size_t attempt = 0; attempt < 3 * kPopulation && all.size() < begin + kPopulation; ++attempt) {
+      if (deadline.is_over()) break;
       const auto family = drawn_family();
       if (!family) break;
       const auto& parents = promising[*family];
@@ -172,7 +192,9 @@ std::vector<Search::Candidate> Search::search(size_t count, const Predict& predi
   }
   // Enough for every family to turn out barren, whichever is drawn first.
   const size_t attempts = std::max(kAttemptsEach * count, 2 * kBarren * families_.size());
+  const Deadline deadline;
   for (size_t attempt = 0; attempt < attempts && chosen.size() < count; ++attempt) {
+    if (deadline.is_over()) break;
     if (mode_ == SearchMode::kRandom) {
       const size_t family = random_() % families_.size();
       admit(space_.random_point_of(family, random_), family, chosen);

@@ -30,14 +30,18 @@ struct Samples {
   std::vector<Sample> samples;
 };
 
-// Samples of one file, by kernel. The first trial of each search is the default, which gives its times a unit.
-size_t read_samples(const std::string& path, std::map<std::string, Samples>& to) {
+// Records that gave no sample.
+struct Skipped {
+  size_t unusable = 0, without_default = 0;
+};
+
+// Adds the samples of one file, by kernel. The first trial of each search is the default, which gives its times a unit.
+void read_samples(const std::string& path, std::map<std::string, Samples>& to, Skipped& skipped) {
   const RecordFile records(path, RecordFile::Open::kRead);
   std::map<int64_t, std::optional<Target>> targets;
   for (const MachineRecord& machine : records.machines()) targets[machine.id] = target_of_facts(machine.facts);
   std::map<std::string, std::unique_ptr<TensorProgram>> kernels;
   std::map<std::string, std::string> names;
-  size_t skipped = 0;
   for (const KernelRecord& kernel : records.kernels()) {
     names[kernel.hash] = kernel.name;
     try {
@@ -54,15 +58,19 @@ size_t read_samples(const std::string& path, std::map<std::string, Samples>& to)
     const auto kernel = kernels.find(trial.key.kernel);
     const auto point = usable_point(trial.payload, why);
     const std::optional<Target>& machine = targets[trial.key.machine];
-    if (!machine || kernel == kernels.end() || !kernel->second || !point || !default_us.contains(unit)) {
-      ++skipped;
+    if (!machine || kernel == kernels.end() || !kernel->second || !point) {
+      ++skipped.unusable;
+      continue;
+    }
+    if (!default_us.contains(unit)) {
+      ++skipped.without_default;
       continue;
     }
     Target own = *machine;
     own.num_threads = trial.key.threads;
     auto answer = apply_point(*point, *kernel->second, own);
     if (std::holds_alternative<Declined>(answer)) {
-      ++skipped;
+      ++skipped.unusable;
       continue;
     }
     Samples& samples = to[trial.key.kernel];
@@ -70,7 +78,6 @@ size_t read_samples(const std::string& path, std::map<std::string, Samples>& to)
     samples.samples.push_back({std::move(std::get<ScheduledKernel>(answer).program),
                                trial.status == "ok" && trial.us > 0 ? default_us[unit] / trial.us : 0});
   }
-  return skipped;
 }
 
 std::vector<double> ranks_of(const std::vector<double>& values) {
@@ -108,20 +115,24 @@ Training train_cost_model(const std::vector<std::string>& files, const std::vect
   constexpr int kRounds = 120;
   Training result;
   std::map<std::string, Samples> kernels, unseen;
-  for (const std::string& file : files) result.skipped += read_samples(file, kernels);
-  for (const std::string& file : tests) result.skipped += read_samples(file, unseen);
+  Skipped skipped, skipped_of_tests;
+  for (const std::string& file : files) read_samples(file, kernels, skipped);
+  for (const std::string& file : tests) read_samples(file, unseen, skipped_of_tests);
+  for (const Skipped& some : {skipped, skipped_of_tests}) result.skipped += some.unusable + some.without_default;
   for (const auto& [hash, samples] : kernels) {
     result.trials += samples.samples.size();
     for (const Sample& sample : samples.samples) model.add(hash, sample.program, sample.gain);
   }
   result.kernels = kernels.size();
   if (result.trials < kLeastTrials)
-    throw UserError({.id = "TSR-6411",
-                     .message = fmt::format("there are {} trials to learn from, and {} that cannot be used here",
-                                            result.trials, result.skipped),
-                     .node = {},
-                     .legal = fmt::format("at least {} trials that this version can replay", kLeastTrials),
-                     .hint = "tune a model first"});
+    throw UserError(
+        {.id = "TSR-6411",
+         .message = fmt::format("there are {} trials to learn from; {} cannot be used by this version, and "
+                                "{} have no trial of their kernel's default before them",
+                                result.trials, skipped.unusable, skipped.without_default),
+         .node = {},
+         .legal = fmt::format("at least {} trials that this version can replay, with their default's", kLeastTrials),
+         .hint = "tune a model first"});
   model.fit(kRounds);
   using Clock = std::chrono::steady_clock;
   const auto micros = [](Clock::time_point begin, size_t count) {
@@ -130,7 +141,10 @@ Training train_cost_model(const std::vector<std::string>& files, const std::vect
   double together = 0, alone = 0;
   size_t predictions = 0;
   for (const auto& [hash, samples] : unseen) {
-    if (kernels.contains(hash) || samples.samples.size() < kLeastTrials) continue;
+    if (kernels.contains(hash) || samples.samples.size() < kLeastTrials) {
+      ++(kernels.contains(hash) ? result.trained_on : result.too_few);
+      continue;
+    }
     std::vector<const LoopProgram*> programs;
     std::vector<double> gains;
     for (const Sample& sample : samples.samples) {

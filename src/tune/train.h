@@ -17,9 +17,11 @@ struct TestedKernel {
 
 struct Training {
   size_t trials = 0, kernels = 0;
-  // Records that teach nothing: texts or points that this version cannot use.
+  // Records that teach nothing: texts or points that this version cannot use, times without the default's beside them.
   size_t skipped = 0;
   std::vector<TestedKernel> test;
+  // Kernels of the test's files that are no test: trained on, or with too few trials.
+  size_t trained_on = 0, too_few = 0;
   // Of one program, features included: many at a time, as the search asks, and one at a time.
   double prediction_us = 0, single_prediction_us = 0;
 };

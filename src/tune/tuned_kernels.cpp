@@ -4,11 +4,13 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "codegen/llvm/target.h"
-#include "driver/kernel_times.h"
+#include "diagnose/machine_probe.h"
 #include "expr/canonical.h"
 #include "schedule/sketch.h"
 #include "support/hash.h"
@@ -18,6 +20,43 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTracePayload = "trace";
+constexpr int kGraphFormat = 1;
+
+// Where the machine of a record is another one than the target, in brackets; empty when its facts cannot be read.
+std::string difference(const std::string& facts, const Target& target) {
+  const auto there = target_of_facts(facts);
+  if (!there) return "";
+  if (there->triple != target.triple) return fmt::format(" ({}, not {})", there->triple, target.triple);
+  std::vector<std::string> features;
+  for (const std::string& feature : there->features)
+    if (!target.has(feature)) features.push_back("+" + feature);
+  for (const std::string& feature : target.features)
+    if (!there->has(feature)) features.push_back("-" + feature);
+  constexpr size_t kMost = 4;
+  if (features.size() > kMost) {
+    const size_t more = features.size() - kMost;
+    features.resize(kMost);
+    features.push_back(fmt::format("and {} more", more));
+  }
+  if (!features.empty()) return fmt::format(" (features there: {})", fmt::join(features, " "));
+  if (there->cpu != target.cpu) return fmt::format(" ({}, not {})", there->cpu, target.cpu);
+  return fmt::format(" (caches of {}, {} and {} kB, not {}, {} and {})", there->l1_bytes >> 10, there->l2_bytes >> 10,
+                     there->l3_bytes >> 10, target.l1_bytes >> 10, target.l2_bytes >> 10, target.l3_bytes >> 10);
+}
+
+// Why there is nothing to use for the machine and the target's threads.
+std::string why_none(const std::vector<ChoiceRecord>& choices, std::optional<int64_t> machine, int threads) {
+  if (choices.empty()) return "its search found nothing that is faster than the default";
+  std::set<int> others;
+  for (const ChoiceRecord& choice : choices) {
+    if (choice.key.machine != machine) continue;
+    if (choice.key.threads == threads) return "what was faster alone was not in the model, and reverted";
+    others.insert(choice.key.threads);
+  }
+  if (others.empty()) return "its records for this machine hold none";
+  return fmt::format("its records are for {} thread{}, and this compile is for {}", fmt::join(others, ", "),
+                     others == std::set{1} ? "" : "s", threads);
+}
 
 }  // namespace
 
@@ -49,21 +88,46 @@ std::optional<KnobPoint> usable_point(const SchedulePayload& payload, std::strin
   return point;
 }
 
-std::optional<int64_t> find_machine(const RecordFile& records, const Target& target) {
+SchedulePayload payload_of(const GraphChoice& choice) {
+  return {std::string(kGraphPayload), to_string(choice), kGraphFormat, 0};
+}
+
+std::optional<GraphChoice> usable_graph(const SchedulePayload& payload, std::string& why) {
+  if (payload.knob_format == kGraphFormat) return parse_graph_choice(payload.text, why);
+  why = fmt::format("a record has a graph's choice of form {}; this version reads form {}", payload.knob_format,
+                    kGraphFormat);
+  return std::nullopt;
+}
+
+std::optional<int64_t> find_machine(const RecordFile& records, const Target& target, std::string& why) {
+  const std::vector<MachineRecord> machines = records.machines();
   std::vector<MachineRecord> alike;
-  for (MachineRecord& machine : records.machines())
-    if (machine.facts == machine_facts(target)) alike.push_back(std::move(machine));
-  if (alike.empty()) return std::nullopt;
-  if (alike.size() == 1) return alike[0].id;
+  for (const MachineRecord& machine : machines)
+    if (machine.facts == machine_facts(target)) alike.push_back(machine);
+  if (alike.empty()) {
+    why = machines.empty() ? "it is empty" : "its records are of another machine";
+    if (machines.size() == 1) why += difference(machines[0].facts, target);
+    return std::nullopt;
+  }
   if (!runs_here(target))
     return std::max_element(alike.begin(), alike.end(),
                             [](const auto& a, const auto& b) { return a.peak_gflops < b.peak_gflops; })
         ->id;
-  const double peak = measure_roofline(1).fma_f32.one_thread / 1e9;
+  constexpr int kMostTries = 10;
+  const ProbeOptions probe{.seconds = 0.002, .rounds = 1, .only_floats = true, .memory = false};
+  double peak = 0;
   const auto distance = [&](const MachineRecord& machine) { return std::fabs(std::log(machine.peak_gflops / peak)); };
-  const auto nearest = std::min_element(alike.begin(), alike.end(),
-                                        [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
-  return nearest->id;
+  // A processor that others use, too, may seem too slow at first, and never too fast.
+  for (int tries = 1;; ++tries) {
+    peak = std::max(peak, measure_machine(probe).fma_f32.one_thread / 1e9);
+    const auto nearest = std::min_element(alike.begin(), alike.end(),
+                                          [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    if (same_peak(nearest->peak_gflops, peak)) return nearest->id;
+    if (tries < kMostTries && nearest->peak_gflops > peak) continue;
+    why = fmt::format("its records are of a machine like this one with a peak of {:.3g} GFLOP/s, and here it is {:.3g}",
+                      nearest->peak_gflops, peak);
+    return std::nullopt;
+  }
 }
 
 TunedKernels tuned_kernels(const std::string& path, const Target& target) {
@@ -72,21 +136,25 @@ TunedKernels tuned_kernels(const std::string& path, const Target& target) {
     SchedulePayload payload;
   };
   const auto known = std::make_shared<std::map<std::string, Known>>();
+  const auto graphs = std::make_shared<std::map<std::string, SchedulePayload>>();
   TunedKernels result;
   Hasher digest;
   {
     const RecordFile records(path, RecordFile::Open::kRead);
-    const auto machine = find_machine(records, target);
-    for (const ChoiceRecord& choice : records.choices()) {
+    const auto machine = find_machine(records, target, result.unfit);
+    const std::vector<ChoiceRecord> choices = records.choices();
+    for (const ChoiceRecord& choice : choices) {
       if (choice.key.machine != machine || choice.key.threads != target.num_threads || choice.state != "won") continue;
       const auto kernel = records.kernel(choice.key.kernel);
       if (!kernel) continue;
       digest.add(choice.key.kernel);
       digest.add(choice.payload.text);
-      (*known)[choice.key.kernel] = {kernel->text, choice.payload};
+      if (choice.payload.kind == kGraphPayload) (*graphs)[choice.key.kernel] = choice.payload;
+      else (*known)[choice.key.kernel] = {kernel->text, choice.payload};
     }
+    result.choices = known->size() + graphs->size();
+    if (machine && result.choices == 0) result.unfit = why_none(choices, machine, target.num_threads);
   }
-  result.kernels = known->size();
   result.digest = fmt::format("{:016x}", digest.value());
   result.choose = [known](const Kernel& kernel) {
     TunedChoice choice;
@@ -97,6 +165,13 @@ TunedKernels tuned_kernels(const std::string& path, const Target& target) {
     choice.point = usable_point(found->second.payload, choice.refused);
     return choice;
   };
+  if (!graphs->empty())
+    result.graph = [graphs](const std::string& model) {
+      TunedGraph tuned;
+      if (const auto found = graphs->find(model); found != graphs->end())
+        if (auto choice = usable_graph(found->second, tuned.refused)) tuned.choice = std::move(*choice);
+      return tuned;
+    };
   return result;
 }
 

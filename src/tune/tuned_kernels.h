@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/graph_choice.h"
 #include "records/records.h"
 #include "schedule/schedule.h"
 #include "types/target.h"
@@ -19,15 +20,22 @@ SchedulePayload payload_of(const KnobPoint& point);
 // that still has those knobs does with them what it says, and whatever it does is right.
 std::optional<KnobPoint> usable_point(const SchedulePayload& payload, std::string& why);
 
-// The machine's number in the records: that with the target's facts. Of several the one with the nearest measured peak,
-// or, for code that does not run here, with the highest: it is the hardware, and others emulate it. Empty when there is
-// none.
-std::optional<int64_t> find_machine(const RecordFile& records, const Target& target);
+// The same for what is done to a model as a whole: a record of its own kind, under the model's hash.
+inline constexpr std::string_view kGraphPayload = "graph";
+SchedulePayload payload_of(const GraphChoice& choice);
+std::optional<GraphChoice> usable_graph(const SchedulePayload& payload, std::string& why);
+
+// The machine's number in the records: that with the target's facts and the peak that is measured here (some ms),
+// within the records' tolerance, of several the nearest. For code that does not run here that with the highest peak: it
+// is the hardware, and others emulate it. Nothing, with a reason, when there is none.
+std::optional<int64_t> find_machine(const RecordFile& records, const Target& target, std::string& why);
 
 struct TunedKernels {
-  ChoosePoint choose;  // for DriverOptions::tuned
-  std::string digest;  // for DriverOptions::tuned_digest
-  size_t kernels = 0;  // that have a choice for the machine and the number of threads
+  ChoosePoint choose;                                              // for DriverOptions::tuned
+  std::function<TunedGraph(const std::string& model_hash)> graph;  // for DriverOptions::tuned_graph; may be null
+  std::string digest;                                              // for DriverOptions::tuned_digest
+  size_t choices = 0;  // of the file, for the machine and the number of threads
+  std::string unfit;   // why there are none, after "no choice for this model: "; empty when there are some
 };
 
 // Reads all of it at once; the file is closed then. UserError as RecordFile.

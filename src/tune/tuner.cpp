@@ -52,18 +52,21 @@ class Tuner {
         records_(options.db, RecordFile::Open::kWrite) {}
 
   TuneResult run() {
+    run_ = fmt::format("{:016x}", std::random_device{}() * uint64_t{0x9e3779b97f4a7c15} + options_.seed);
     ModelTasks found = runs_here_ ? begin_here() : begin_elsewhere();
-    model_us_ = std::max(found.run_us, 1e-3);
+    default_us_ = model_us_ = std::max(found.run_us, 1e-3);
+    log("estimate");
+    if (runs_here_ && options_.search_graph && options_.only.empty()) found = choose_graph(std::move(found));
+    run_us_ = std::max(found.run_us, 1e-3);
     for (ModelTask& task : found.tasks) add_task(std::move(task), found);
     for (auto& [task, reason] : found.left_out) {
       TunedTask& entry = result_.tasks.emplace_back();
       entry.hash = task.hash;
       entry.name = task.name;
       entry.calls = task.calls;
-      entry.share = task.run_us / model_us_;
+      entry.share = task.run_us / run_us_;
       entry.outcome = "no trials: " + reason;
     }
-    run_ = fmt::format("{:016x}", std::random_device{}() * uint64_t{0x9e3779b97f4a7c15} + options_.seed);
     if (!measurer_)
       measurer_ =
           options_.measurer ? options_.measurer(target_) : std::make_unique<LocalMeasurer>(target_, options_.limits);
@@ -82,13 +85,81 @@ class Tuner {
   static constexpr int kTimedRuns = 7;
   static constexpr const char* kInModel = "in the tuned model";
 
+  std::vector<KernelTime> times_of(RunningModel& running) {
+    say("timing kernels");
+    for (int i = 0; i < 2; ++i) running.model->run();
+    return time_kernels(*running.model, kTimedRuns);
+  }
+
+  // With the schedules that the rules choose.
+  RunningModel& standing() { return graph_.choice.empty() ? before_ : graph_.model; }
+
+  // The tasks of the model with the choice that won.
+  ModelTasks choose_graph(ModelTasks by_default) {
+    constexpr double kShare = 0.2, kSeconds = 20, kMostSeconds = 60;  // of the budget; without one
+    PassRunner unwatched{RunnerOptions()};
+    const ImportedModel model = read_model(options_.model, options_.driver, unwatched);
+    if (model.flow || !model.symbols.empty()) return by_default;
+    graph_key_ = {model_hash_of(model.graph, options_.driver), machine_, target_.num_threads};
+    GraphSearchOptions search;
+    search.model = options_.model;
+    search.driver = options_.driver;
+    search.seconds = options_.budget_seconds > 0 ? std::min(kShare * options_.budget_seconds, kMostSeconds) : kSeconds;
+    search.bind = options_.bind;
+    search.on_begin = [&](const GraphChoice& choice) { say("trying the model " + to_string(choice)); };
+    search.stopped = [&] { return interrupted(); };
+    std::optional<GraphChoice> known;
+    if (options_.resume) known = recorded_choice();
+    graph_ = known ? with_choice(*known) : search_graph(before_, search);
+    result_.graph_trials = graph_.trials;
+    if (graph_.choice.empty()) return by_default;
+    result_.graph = to_string(graph_.choice);
+    records_.add_kernel({graph_key_.kernel, std::string(kGraphPayload), before_.model->name()});
+    keep_graph("won");
+    ModelTasks found = model_tasks(graph_.model.compiled.program, times_of(graph_.model), peaks_);
+    model_us_ = default_us_ * std::min(1.0, graph_.measured.ratio());
+    log("estimate");
+    return found;
+  }
+
+  // Nothing when nobody searched yet.
+  std::optional<GraphChoice> recorded_choice() const {
+    std::string why;
+    const auto record = records_.choice(graph_key_);
+    if (!record) return std::nullopt;
+    return record->state == "won" ? usable_graph(record->payload, why) : std::optional(GraphChoice());
+  }
+
+  GraphSearch with_choice(const GraphChoice& choice) {
+    GraphSearch result;
+    if (choice.empty()) return result;
+    DriverOptions driver = options_.driver;
+    driver.graph_choice = result.choice = choice;
+    result.model = compile_and_load(options_.model, driver);
+    options_.bind(*result.model.model);
+    result.measured = compare_models(before_, result.model, 2, [](const auto& so_far) {
+                        return verdict_of(so_far.whole) != Verdict::kUndecided;
+                      }).whole;
+    return result;
+  }
+
+  void keep_graph(const std::string& state) {
+    ChoiceRecord choice;
+    choice.key = graph_key_;
+    choice.payload = payload_of(graph_.choice);
+    choice.default_us = graph_.measured.incumbent_us();
+    choice.us = graph_.measured.candidate_us();
+    choice.rounds = static_cast<int64_t>(graph_.measured.rounds.size());
+    choice.wins = graph_.measured.wins();
+    choice.state = state;
+    records_.set_choice(choice);
+  }
+
   ModelTasks begin_here() {
     say("compiling");
     before_ = compile_and_load(options_.model, options_.driver);
     options_.bind(*before_.model);
-    say("timing kernels");
-    for (int i = 0; i < 2; ++i) before_.model->run();
-    const std::vector<KernelTime> times = time_kernels(*before_.model, kTimedRuns);
+    const std::vector<KernelTime> times = times_of(before_);
     say("measuring the machine");
     peaks_ = measure_roofline(target_.num_threads);
     machine_ = records_.add_machine({0, machine_facts(target_), peaks_.fma_f32.one_thread / 1e9,
@@ -283,7 +354,7 @@ class Tuner {
     status.tasks = tasks_.size();
     status.trials = result_.trials;
     status.seconds = seconds();
-    status.model_default_us = model_us_;
+    status.model_default_us = default_us_;
     status.model_us = estimate_us();
     for (size_t i = 0; i < tasks_.size(); ++i)
       status.remaining_us += std::max(0.0, states_[i].best_us - states_[i].bound_us) * states_[i].calls;
@@ -426,6 +497,7 @@ class Tuner {
 
   RunningModel tuned_model() {
     DriverOptions options = options_.driver;
+    options.graph_choice = graph_.choice;
     const TunedKernels tuned = tuned_kernels(options_.db, target_);
     options.tuned = tuned.choose;
     RunningModel running = compile_and_load(options_.model, options);
@@ -443,7 +515,7 @@ class Tuner {
         const auto found = compared.kernels.find(task.model.hash);
         return found == compared.kernels.end() ? PairedTimes() : found->second;
       };
-      const ModelComparison compared = compare_models(before_, after, seconds_for_it, [&](const auto& so_far) {
+      const ModelComparison compared = compare_models(standing(), after, seconds_for_it, [&](const auto& so_far) {
         bool decided = verdict_of(so_far.whole) != Verdict::kUndecided;
         for (const Task& task : tasks_)
           if (first && task.tuned()) decided &= verdict_of(in_model(so_far, task)) != Verdict::kUndecided;
@@ -462,27 +534,50 @@ class Tuner {
       }
       if (changed) continue;
       const PairedTimes& whole = compared.whole;
-      if (verdict_of(whole) != Verdict::kFaster) {
-        for (Task& task : tasks_)
-          if (task.tuned()) revert(task, whole, kInModel);
-        result_.verdict = fmt::format(
-            "the tuned model takes {:.3f} times the default, faster in {} of {} rounds: it is not surely faster, and "
-            "the "
-            "default stays",
-            whole.ratio(), whole.wins(), whole.rounds.size());
-        return;
-      }
-      result_.default_ms = whole.incumbent_us() / 1e3;
-      result_.tuned_ms = whole.candidate_us() / 1e3;
-      result_.rounds = static_cast<int64_t>(whole.rounds.size());
-      result_.wins = whole.wins();
-      result_.verdict = fmt::format("{:.3f} times as fast, faster in {} of {} rounds", 1 / whole.ratio(), result_.wins,
-                                    result_.rounds);
-      log("measured default", whole.incumbent_us());
-      log("measured tuned", whole.candidate_us());
-      return;
+      if (verdict_of(whole) == Verdict::kFaster) return accept(whole);
+      for (Task& task : tasks_)
+        if (task.tuned()) revert(task, whole, kInModel);
+      return refuse(whole);
     }
     result_.verdict = "nothing that was faster alone was surely faster in the model: the default stays";
+  }
+
+  // With another graph: everything together beside the default; what is not surely faster goes.
+  void check_graph(double seconds_for_it) {
+    say("measuring the tuned model beside the default");
+    RunningModel tuned;
+    if (any_tuned()) tuned = tuned_model();
+    RunningModel& after = any_tuned() ? tuned : graph_.model;
+    const PairedTimes whole = compare_models(before_, after, seconds_for_it, [](const auto& so_far) {
+                                return verdict_of(so_far.whole) != Verdict::kUndecided;
+                              }).whole;
+    if (verdict_of(whole) == Verdict::kFaster) return accept(whole);
+    for (Task& task : tasks_)
+      if (task.tuned()) revert(task, whole, kInModel);
+    keep_graph("reverted");
+    result_.graph.clear();
+    refuse(whole);
+  }
+
+  void accept(const PairedTimes& whole) {
+    result_.default_ms = whole.incumbent_us() / 1e3;
+    result_.tuned_ms = whole.candidate_us() / 1e3;
+    result_.rounds = static_cast<int64_t>(whole.rounds.size());
+    result_.wins = whole.wins();
+    result_.verdict =
+        fmt::format("{:.3f} times as fast, faster in {} of {} rounds", 1 / whole.ratio(), result_.wins, result_.rounds);
+    log("measured default", whole.incumbent_us());
+    log("measured tuned", whole.candidate_us());
+  }
+
+  void refuse(const PairedTimes& whole) {
+    result_.default_ms = result_.tuned_ms = whole.incumbent_us() / 1e3;
+    result_.rounds = static_cast<int64_t>(whole.rounds.size());
+    result_.wins = whole.wins();
+    result_.verdict = fmt::format(
+        "the tuned model takes {:.3f} times the default, faster in {} of {} rounds: it is not surely faster, and the "
+        "default stays",
+        whole.ratio(), whole.wins(), whole.rounds.size());
   }
 
   // Where the model cannot run: each kernel alone, against its default, once more.
@@ -510,9 +605,13 @@ class Tuner {
                                   : options_.budget_seconds > 0 ? std::clamp(options_.budget_seconds / 10, 1.0, 15.0)
                                                                 : 10;
     if (tasks_.empty()) result_.verdict = "there is nothing to tune: no kernel has a choice";
-    else if (!any_tuned()) result_.verdict = "no schedule was found that is faster than the default";
-    else if (runs_here_) check_whole(seconds_for_it);
-    else check_alone();
+    else if (!any_tuned() && graph_.choice.empty())
+      result_.verdict = "no schedule was found that is faster than the default";
+    else if (!runs_here_) check_alone();
+    else {
+      if (any_tuned()) check_whole(seconds_for_it);
+      if (!graph_.choice.empty()) check_graph(seconds_for_it);
+    }
     std::vector<TunedTask> own;
     for (const Task& task : tasks_) {
       TunedTask entry;
@@ -520,7 +619,7 @@ class Tuner {
       entry.name = task.model.name;
       entry.rule = task.best.rule;
       entry.calls = task.model.calls;
-      entry.share = task.model.run_us / model_us_;
+      entry.share = task.model.run_us / run_us_;
       entry.default_us = task.default_us;
       entry.best_us = task.default_us * task.ratio;
       entry.percent_of_bound = task.bound.percent_of_bound;
@@ -546,7 +645,10 @@ class Tuner {
   MachinePeaks peaks_;
   int64_t machine_ = 0;
   std::map<int, int64_t> machine_numbers_;  // of the measurer's machines
-  double model_us_ = 0;
+  double default_us_ = 0;                   // of the model's kernels
+  double run_us_ = 0, model_us_ = 0;        // the same with the graph's choice: measured, and from the comparison
+  GraphSearch graph_;
+  RecordKey graph_key_;
   std::vector<Task> tasks_;
   std::vector<TaskState> states_;  // of the same tasks
   std::unique_ptr<Measurer> measurer_;

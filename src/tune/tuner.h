@@ -5,6 +5,9 @@
 // in paired rounds (statistics.h), twice, in two processes; and the last word has the whole model: a schedule that is
 // not surely faster there is dropped, and if all of them together are not, all are.
 //
+// Before the kernels, what is done to the model as a whole is searched (graph_search.h); kernels are those of the
+// choice that won.
+//
 // Code for another machine runs on workers alone (remote_measurer.h): kernels are timed one by one, each winner has to
 // win once more against its default, and the model as a whole is not compared.
 #pragma once
@@ -18,6 +21,7 @@
 #include "driver/model.h"
 #include "driver/options.h"
 #include "records/records.h"
+#include "tune/graph_search.h"
 #include "tune/measurer.h"
 #include "tune/search.h"
 
@@ -45,6 +49,7 @@ struct TuneOptions {
   SpaceKind space = SpaceKind::kAll;
   uint64_t seed = 1;
   bool resume = false;                    // go on from the trials in the records
+  bool search_graph = true;               // not with `only`, nor where code for the target does not run here
   std::string cost_model = "pretrained";  // that kModel begins with: "pretrained", "none", or a file (cost_model.h)
   std::string save_model;                 // file for the model at the end; empty: none
   BenchLimits limits;
@@ -71,6 +76,8 @@ struct TunedTask {
 
 struct TuneResult {
   std::vector<TunedTask> tasks;  // largest share first, those without trials included
+  std::string graph;             // what the model goes without (driver/graph_choice.h); empty: nothing
+  std::vector<GraphTrial> graph_trials;
   int64_t trials = 0;
   double seconds = 0;
   double default_ms = 0, tuned_ms = 0;  // medians of the last comparison; 0 when there was none

@@ -110,8 +110,44 @@ TEST_F(Records, MergeAddsWhatIsNotThereAndKeepsTheLargerGain) {
   EXPECT_EQ(a.count_trials(), 3);
   EXPECT_EQ(a.choices()[0].us, 6);
   EXPECT_EQ(a.choices().size(), 1u) << "the machine with the same facts is the same";
-  EXPECT_EQ(a.prune(1), 2);
-  EXPECT_EQ(a.trials()[0].us, 8);
+  EXPECT_EQ(a.prune(1), 1);
+  ASSERT_EQ(a.count_trials(), 2);
+  EXPECT_EQ(a.trials()[0].number, 0) << "times are compared with the default's";
+  EXPECT_EQ(a.trials()[1].us, 8);
+  EXPECT_EQ(a.prune(0), 2);
+  EXPECT_EQ(a.choices().size(), 1u);
+}
+
+TEST_F(Records, MergePutsNoRevertedChoiceInTheWay) {
+  const auto reverted = [](ChoiceRecord choice) {
+    choice.state = "reverted";
+    return choice;
+  };
+  RecordFile a(path("a.db"), RecordFile::Open::kWrite), b(path("b.db"), RecordFile::Open::kWrite);
+  const int64_t here = a.add_machine({0, "facts", 100, 10}), there = b.add_machine({0, "facts", 100, 10});
+  a.set_choice(choice(here, 8));
+  b.set_choice(reverted(choice(there, 2)));
+  EXPECT_EQ(a.merge(b).choices, 0) << "a larger gain that was reverted";
+  EXPECT_EQ(a.choices()[0].us, 8);
+  EXPECT_EQ(b.merge(a).choices, 1) << "a smaller gain that is used";
+  EXPECT_EQ(b.choices()[0].state, "won");
+  EXPECT_EQ(b.choices()[0].us, 8);
+  a.set_choice(reverted(choice(here, 8)));
+  b.set_choice(reverted(choice(there, 7)));
+  EXPECT_EQ(a.merge(b).choices, 1);
+  EXPECT_EQ(a.choices()[0].us, 7) << "of two that were reverted the larger gain";
+}
+
+TEST_F(Records, MergeNamesTheFileThatIsBroken) {
+  RecordFile a(path("a.db"), RecordFile::Open::kWrite), b(path("b.db"), RecordFile::Open::kWrite);
+  b.add_trial(trial(77, 0, 10));
+  try {
+    a.merge(b);
+    FAIL() << "records of no machine";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.diagnostic().id, "TSR-6402");
+    EXPECT_NE(error.diagnostic().message.find("b.db' has records of a machine 77"), std::string::npos);
+  }
 }
 
 TEST_F(Records, ForeignAndDamagedFilesAreRefusedAndLeftAlone) {

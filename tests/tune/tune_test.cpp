@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <set>
 
 #include "codegen/llvm/target.h"
+#include "diagnose/machine_probe.h"
 #include "expr/canonical.h"
 #include "loop/printer.h"
 #include "schedule/schedule.h"
@@ -249,6 +251,70 @@ TEST(Records, AProgramTakesThePointAndSaysSo) {
   EXPECT_NE(refused.refused[0].find("rows=1000"), std::string::npos);
 }
 
+TEST(Records, AMachineIsKnownByItsFactsAndItsPeak) {
+  const Target here = native_target();
+  Target elsewhere = here;
+  elsewhere.triple = "aarch64-unknown-linux-gnu";
+  const double peak =
+      measure_machine({.seconds = 0.005, .only_floats = true, .memory = false}).fma_f32.one_thread / 1e9;
+  const std::string path = testing::TempDir() + "machines.db";
+  std::filesystem::remove(path);
+  RecordFile records(path, RecordFile::Open::kWrite);
+  std::string why;
+  EXPECT_FALSE(find_machine(records, here, why));
+  EXPECT_EQ(why, "it is empty");
+  // An emulator's records, and those of something a thousand times as fast.
+  const int64_t slow = records.add_machine({0, machine_facts(here), peak / 1000, 10});
+  EXPECT_FALSE(find_machine(records, here, why));
+  EXPECT_NE(why.find("a peak of"), std::string::npos) << why;
+  records.add_machine({0, machine_facts(here), peak * 1000, 10});
+  EXPECT_FALSE(find_machine(records, here, why));
+  const int64_t same = records.add_machine({0, machine_facts(here), peak, 10});
+  EXPECT_EQ(find_machine(records, here, why), same);
+  EXPECT_NE(same, slow);
+  // What does not run here is not measured: the fastest is the hardware.
+  EXPECT_FALSE(find_machine(records, elsewhere, why));
+  EXPECT_EQ(why, "its records are of another machine");
+  records.add_machine({0, machine_facts(elsewhere), 1, 10});
+  const int64_t hardware = records.add_machine({0, machine_facts(elsewhere), 50, 10});
+  EXPECT_EQ(find_machine(records, elsewhere, why), hardware);
+}
+
+TEST(Records, AGraphsChoiceIsUsedOrRefusedWithAReason) {
+  const Target here = parse_target("native");
+  const std::string path = testing::TempDir() + "graphs.db";
+  std::filesystem::remove(path);
+  const GraphChoice choice = {{"row_chain"}, {{"strip_chain", 1}}};
+  {
+    RecordFile records(path, RecordFile::Open::kWrite);
+    const int64_t machine = records.add_machine(
+        {0, machine_facts(here),
+         measure_machine({.seconds = 0.02, .rounds = 1, .memory = false}).fma_f32.one_thread / 1e9, 10});
+    const auto add = [&](const std::string& model, SchedulePayload payload, const std::string& state) {
+      records.add_kernel({model, "graph", "a model"});
+      records.set_choice({{model, machine, here.num_threads}, std::move(payload), 90, 100, 16, 16, state, ""});
+    };
+    SchedulePayload newer = payload_of(choice), broken = payload_of(choice);
+    ++newer.knob_format;
+    broken.text = "without anything";
+    add("won", payload_of(choice), "won");
+    add("reverted", payload_of(choice), "reverted");
+    add("newer", newer, "won");
+    add("broken", broken, "won");
+  }
+  const TunedKernels tuned = tuned_kernels(path, here);
+  ASSERT_TRUE(tuned.graph);
+  EXPECT_EQ(tuned.graph("won").choice, choice);
+  for (const char* unknown : {"reverted", "another"}) {
+    EXPECT_TRUE(tuned.graph(unknown).choice.empty());
+    EXPECT_EQ(tuned.graph(unknown).refused, "");
+  }
+  EXPECT_TRUE(tuned.graph("newer").choice.empty());
+  EXPECT_NE(tuned.graph("newer").refused.find("form 2"), std::string::npos);
+  EXPECT_TRUE(tuned.graph("broken").choice.empty());
+  EXPECT_NE(tuned.graph("broken").refused.find("'anything'"), std::string::npos);
+}
+
 TEST(Search, ProposesWhatIsNewAndLegal) {
   const Target target = one_thread();
   const auto definition = matmul(32, 64, 16);
@@ -431,7 +497,13 @@ TEST(CostModel, FilesThatAreNoneAreRefused) {
     for (int change = 0; change < 4; ++change) bytes[random() % bytes.size()] = static_cast<char>(random() % 96 + 32);
     load(bytes);
   }
-  EXPECT_THROW(good.load(testing::TempDir() + "not there"), UserError);
+  try {
+    good.load(testing::TempDir() + "not there");
+    FAIL() << "a file that is not there";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.diagnostic().id, "TSR-6405");
+    EXPECT_TRUE(error.diagnostic().message.starts_with("there is no cost model '")) << error.diagnostic().message;
+  }
 }
 
 TEST(CostModel, RankCorrelation) {

@@ -105,7 +105,7 @@ def refusals(folder, token, model):
     tune = ["tune", model, "--threads", 1, "--trials", 4, "--db", folder / "refused.db"]
     expect("TSR-4053" in run(*tune, "--no-local", code=1).stderr, "--no-local alone")
     expect("TSR-6407" in run(*tune, "--workers", "here", "--token", token, code=1).stderr, "a bad address")
-    expect("TSR-6408" in run(*tune, "--workers", "127.0.0.1:1", code=1).stderr, "no token")
+    expect("TSR-4053" in run(*tune, "--workers", "127.0.0.1:1", code=1).stderr, "no token")
 
 
 def hostile(folder, token, model):

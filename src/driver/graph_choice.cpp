@@ -1,0 +1,94 @@
+#include "driver/graph_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "expr/canonical.h"
+#include "program/merge_kernels.h"
+#include "support/hash.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kPrefix = "without";
+constexpr std::array<std::string_view, 2> kChainSteps = {"strip_chain", "row_chain"};
+constexpr std::array<std::string_view, 13> kSteps = {
+    "strip_chain",          "row_chain",     "assign_layouts",  "merge_products",   "place_slices",
+    "multiply_pixels",      "widen_groups",  "split_windows",   "pad_wide_windows", "split_resizes",
+    "lower_conv_transpose", "move_reshapes", "alternate_sweeps"};
+
+bool is_searched(std::string_view step) { return std::find(kSteps.begin(), kSteps.end(), step) != kSteps.end(); }
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) words.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+}  // namespace
+
+std::span<const std::string_view> searched_steps() { return kSteps; }
+
+bool makes_chains(std::string_view step) {
+  return std::find(kChainSteps.begin(), kChainSteps.end(), step) != kChainSteps.end();
+}
+
+std::string to_string(const GraphChoice& choice) {
+  if (choice.empty()) return "";
+  std::string text(kPrefix);
+  for (const std::string& step : choice.steps) text += " " + step;
+  for (const auto& [step, number] : choice.chains) text += fmt::format(" {}#{}", step, number);
+  return text;
+}
+
+std::optional<GraphChoice> parse_graph_choice(std::string_view text, std::string& why) {
+  GraphChoice choice;
+  const std::vector<std::string_view> words = words_of(text);
+  if (words.size() < 2 || words[0] != kPrefix) {
+    why = fmt::format("'{}' is no choice of what a model goes without", text);
+    return std::nullopt;
+  }
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t sign = words[i].find('#');
+    const std::string_view step = words[i].substr(0, sign);
+    if (!is_searched(step)) {
+      why = fmt::format("'{}' is no step that a model may go without", step);
+      return std::nullopt;
+    }
+    if (sign == std::string_view::npos) {
+      choice.steps.emplace(step);
+      continue;
+    }
+    int number = -1;
+    const std::string_view digits = words[i].substr(sign + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error != std::errc() || end != digits.data() + digits.size() || number < 0 || !makes_chains(step)) {
+      why = fmt::format("'{}' names no chain of kernels", words[i]);
+      return std::nullopt;
+    }
+    choice.chains.emplace(step, number);
+  }
+  return choice;
+}
+
+std::string model_hash(const Program& program) {
+  std::vector<std::string> kernels;
+  for (const Kernel& kernel : program.kernels)
+    kernels.push_back(kernel.definition ? canonical_text(*kernel.definition) : kernel_key(kernel));
+  Hasher hasher;
+  for (const KernelCall& call : program.calls) {
+    hasher.add(kernels[static_cast<size_t>(call.kernel)]);
+    for_each_buffer(call, [&](BufferId buffer, int) { hasher.add(std::to_string(buffer)); });
+  }
+  return fmt::format("{:016x}", hasher.value());
+}
+
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// What a model goes without: its text form, and that the compiler leaves out just that.
+#include "driver/graph_choice.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "driver/compile.h"
+#include "graph/parser.h"
+#include "ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+// Two softmaxes over rows of different lengths: two chains of kernels.
+Graph two_softmaxes() {
+  std::string text = "graph @main(%x: f32[64,256], %y: f32[32,512]) -> (%xq: f32[64,256], %yq: f32[32,512]) {\n";
+  for (const auto& [name, rows, columns] : {std::tuple("x", 64, 256), std::tuple("y", 32, 512)})
+    text += fmt::format(
+        "  %{0}m = reduce(%{0}) {{axes = [1], keepdims = true, kind = \"max\"}} : f32[{1},1]\n"
+        "  %{0}d = sub(%{0}, %{0}m) : f32[{1},{2}]\n"
+        "  %{0}e = exp(%{0}d) : f32[{1},{2}]\n"
+        "  %{0}s = reduce(%{0}e) {{axes = [1], keepdims = true, kind = \"sum\"}} : f32[{1},1]\n"
+        "  %{0}q = div(%{0}e, %{0}s) : f32[{1},{2}]\n",
+        name, rows, columns);
+  return parse_graph(text + "}\n", standard_ops());
+}
+
+std::string program_with(const GraphChoice& choice) {
+  DriverOptions options;
+  options.compile.target = "x86-64-v3";
+  options.compile.num_threads = 1;
+  options.emit = Emit::kProgram;
+  options.graph_choice = choice;
+  PassRunner runner{RunnerOptions()};
+  return compile_graph(two_softmaxes(), options, runner).text;
+}
+
+size_t chains_in(const std::string& program) {
+  size_t count = 0;
+  for (size_t at = program.find("rule \"row_chain\""); at != std::string::npos;
+       at = program.find("rule \"row_chain\"", at + 1))
+    ++count;
+  return count;
+}
+
+TEST(GraphChoice, TextsReadBack) {
+  std::string why;
+  const GraphChoice choice = {{"assign_layouts", "row_chain"}, {{"strip_chain", 2}, {"strip_chain", 10}}};
+  EXPECT_EQ(to_string(choice), "without assign_layouts row_chain strip_chain#2 strip_chain#10");
+  EXPECT_EQ(parse_graph_choice(to_string(choice), why), choice);
+  EXPECT_EQ(to_string(GraphChoice()), "");
+  for (const std::string_view text : {"", "without", "with row_chain", "without nothing", "without row_chain#",
+                                      "without row_chain#-1", "without assign_layouts#1", "without row_chain#1x",
+                                      "without lower", "without row_chain#99999999999999999999"}) {
+    why.clear();
+    EXPECT_FALSE(parse_graph_choice(text, why)) << text;
+    EXPECT_NE(why, "") << text;
+  }
+}
+
+TEST(GraphChoice, EverySearchedStepCanBeLeftOut) {
+  for (const std::string_view step : searched_steps()) {
+    DriverOptions options;
+    options.compile.disabled_passes.emplace(step);
+    EXPECT_NO_THROW(check_options(options)) << step;
+  }
+}
+
+TEST(GraphChoice, LeavesOutChainsOneByOne) {
+  EXPECT_EQ(chains_in(program_with({})), 2);
+  EXPECT_EQ(chains_in(program_with({{"row_chain"}, {}})), 0);
+  EXPECT_EQ(chains_in(program_with({{}, {{"row_chain", 0}}})), 1);
+  EXPECT_EQ(chains_in(program_with({{}, {{"row_chain", 1}}})), 1);
+  EXPECT_NE(program_with({{}, {{"row_chain", 0}}}), program_with({{}, {{"row_chain", 1}}}));
+  EXPECT_EQ(program_with({{}, {{"row_chain", 2}}}), program_with({}));
+}
+
+TEST(GraphChoice, RecordsAreAskedByTheModelsHash) {
+  DriverOptions options;
+  options.compile.target = "x86-64-v3";
+  options.compile.num_threads = 1;
+  options.emit = Emit::kProgram;
+  std::string asked;
+  options.tuned_graph = [&](const std::string& hash) {
+    asked = hash;
+    return TunedGraph{{{"row_chain"}, {}}, ""};
+  };
+  PassRunner runner{RunnerOptions()};
+  EXPECT_EQ(chains_in(compile_graph(two_softmaxes(), options, runner).text), 0);
+  EXPECT_EQ(asked, model_hash_of(two_softmaxes(), options));
+  EXPECT_EQ(asked.size(), 16);
+}
+
+}  // namespace
+}  // namespace tessera

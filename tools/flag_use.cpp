@@ -1,0 +1,92 @@
+#include "flag_use.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compile_flags.h"
+#include "loop/intrinsic_text.h"
+#include "support/mapped_file.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr char kAsk[] = "'tessera explain' says why";
+
+}  // namespace
+
+void FlagUse::watch(DriverOptions& options) {
+  options.runner.on_program = [this](std::string_view step, const Program& program) {
+    if (step == "schedule") see(program);
+  };
+  if (!options.tuned_graph) return;
+  options.tuned_graph = [this, tuned = options.tuned_graph](const std::string& model_hash) {
+    TunedGraph graph = tuned(model_hash);
+    graph_ = !graph.choice.empty();
+    graph_refused_ = graph.refused;
+    return graph;
+  };
+}
+
+void FlagUse::see(const Program& program) {
+  compiled_ = true;
+  for (const Kernel& kernel : program.kernels) {
+    refusals_.insert(kernel.refused.begin(), kernel.refused.end());
+    if (kernel.rule.starts_with("call ")) calls_.insert(kernel.rule.substr(5));
+    if (!records_.choose || !kernel.definition) continue;
+    const TunedChoice choice = records_.choose(kernel);
+    if (!choice.point && choice.refused.empty()) continue;
+    const bool refused = std::any_of(kernel.refused.begin(), kernel.refused.end(),
+                                     [](const std::string& reason) { return reason.starts_with("tuned"); });
+    ++(refused ? refused_ : tuned_);
+  }
+}
+
+std::string FlagUse::db_line(const std::string& file) const {
+  if (!records_.unfit.empty()) return fmt::format("{}: no choice for this model: {}", file, records_.unfit);
+  if (!graph_refused_.empty())
+    return fmt::format("{}: what it says of the whole model is not used: {}", file, graph_refused_);
+  if (!compiled_ || (refused_ == 0 && (graph_ || tuned_ > 0))) return "";
+  if (refused_ > 0)
+    return fmt::format("{}: {} of {} tuned kernels of this model are not used; {}", file, refused_, tuned_ + refused_,
+                       kAsk);
+  return fmt::format(
+      "{}: no choice for this model: its records for this machine are of other kernels (another model, other shapes, "
+      "another --precision)",
+      file);
+}
+
+std::string FlagUse::kernel_line(const std::string& file) const {
+  if (!compiled_) return "";
+  std::vector<std::string> names;
+  std::set<std::string> reasons;
+  for (const TensorIntrinsic* declared :
+       parse_intrinsics(MappedFile::open(file, "kernel declaration", "TSR-4026")->text(), file)) {
+    if (declared->call.empty()) continue;
+    if (calls_.contains(declared->name)) return "";
+    names.push_back(declared->name);
+    const std::string prefix = declared->name + ": ";
+    for (const std::string& reason : refusals_)
+      if (reason.starts_with(prefix)) reasons.insert(reason.substr(prefix.size()));
+  }
+  if (names.empty()) return fmt::format("{}: it declares no function with 'call'", file);
+  return fmt::format("{}: no kernel of this model calls {}: {}", file, fmt::join(names, " or "),
+                     reasons.size() == 1 ? *reasons.begin() : kAsk);
+}
+
+std::vector<std::string> FlagUse::lines(const CompileFlags& flags) const {
+  std::vector<std::string> result;
+  if (!flags.db.empty()) result.push_back(db_line(flags.db));
+  for (const std::string& file : flags.kernels) result.push_back(kernel_line(file));
+  std::erase(result, "");
+  return result;
+}
+
+void print_lines(const FlagUse& use, const CompileFlags& flags) {
+  for (const std::string& line : use.lines(flags)) fmt::print(stderr, "{}\n", line);
+}
+
+}  // namespace tessera
