@@ -190,9 +190,12 @@ std::optional<Program> plan_program(Program program, const Target& target, const
   }
   ptrdiff_t kept_kernel = -1;
   program = runner.run(kSchedule, [&] {
-    std::map<std::string_view, int> chains;  // that were offered
     const auto allow = [&](std::string_view rule, const Kernel& kernel) {
-      if (makes_chains(rule) && options.graph_choice.chains.contains({std::string(rule), chains[rule]++})) return false;
+      if (makes_chains(rule) && (options.chains || !options.graph_choice.chains.empty())) {
+        const std::string chain = name_of_chain(rule, kernel);
+        if (options.chains) options.chains->push_back(chain);
+        if (options.graph_choice.chains.contains(chain)) return false;
+      }
       const bool allowed = limit.allow({Kind::kScheduleRule, std::string(rule), kernel.loc});
       if (limit.at_limit()) limit.before = print(kernel.program), kept_kernel = &kernel - program.kernels.data();
       return allowed;
@@ -332,7 +335,13 @@ std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
   PassRunner unwatched{RunnerOptions()};
   PassLimit no_limit;
   std::vector<Graph> none;
-  return model_hash(*make_program(graph, resolve_target(options.compile), plain, unwatched, no_limit, none));
+  const Program program = *make_program(graph, resolve_target(options.compile), plain, unwatched, no_limit, none);
+  Hasher hasher;
+  hasher.add(model_hash(program));
+  hasher.add(static_cast<uint64_t>(options.compile.opt_level));
+  for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
+  for (const std::string& kernel : options.compile.kernels) hasher.add(kernel);
+  return fmt::format("{:016x}", hasher.value());
 }
 
 Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner) {

@@ -37,7 +37,8 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
 Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner);
-// Of the program that these options make of it, choices and remarks aside (graph_choice.h).
+// Of the program that these options make of it (graph_choice.h), and of what they leave out behind that; choices and
+// remarks aside.
 std::string model_hash_of(const Graph& graph, const DriverOptions& options);
 
 // REQUIRES: compiled with Emit::kModule.

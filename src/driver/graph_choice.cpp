@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <vector>
 
 #include <fmt/format.h>
@@ -41,11 +40,17 @@ bool makes_chains(std::string_view step) {
   return std::find(kChainSteps.begin(), kChainSteps.end(), step) != kChainSteps.end();
 }
 
+std::string name_of_chain(std::string_view step, const Kernel& made) {
+  Hasher hasher;
+  hasher.add(kernel_key(made));
+  return fmt::format("{}@{:016x}", step, hasher.value());
+}
+
 std::string to_string(const GraphChoice& choice) {
   if (choice.empty()) return "";
   std::string text(kPrefix);
   for (const std::string& step : choice.steps) text += " " + step;
-  for (const auto& [step, number] : choice.chains) text += fmt::format(" {}#{}", step, number);
+  for (const std::string& chain : choice.chains) text += " " + chain;
   return text;
 }
 
@@ -57,7 +62,7 @@ std::optional<GraphChoice> parse_graph_choice(std::string_view text, std::string
     return std::nullopt;
   }
   for (size_t i = 1; i < words.size(); ++i) {
-    const size_t sign = words[i].find('#');
+    const size_t sign = words[i].find('@');
     const std::string_view step = words[i].substr(0, sign);
     if (!is_searched(step)) {
       why = fmt::format("'{}' is no step that a model may go without", step);
@@ -67,14 +72,13 @@ std::optional<GraphChoice> parse_graph_choice(std::string_view text, std::string
       choice.steps.emplace(step);
       continue;
     }
-    int number = -1;
-    const std::string_view digits = words[i].substr(sign + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (error != std::errc() || end != digits.data() + digits.size() || number < 0 || !makes_chains(step)) {
+    const std::string_view hash = words[i].substr(sign + 1);
+    if (!makes_chains(step) || hash.size() != 16 ||
+        hash.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
       why = fmt::format("'{}' names no chain of kernels", words[i]);
       return std::nullopt;
     }
-    choice.chains.emplace(step, number);
+    choice.chains.emplace(words[i]);
   }
   return choice;
 }

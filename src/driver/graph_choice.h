@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "program/program.h"
 
@@ -17,15 +16,14 @@ namespace tessera {
 
 struct GraphChoice {
   std::set<std::string> steps;  // left out as a whole: passes and schedule steps
-  // Chains of kernels that are not joined: the step ("strip_chain") and how many different chains it offers before.
-  // Without a chain, shorter ones are offered in its place.
-  std::set<std::pair<std::string, int>> chains;
+  // Chains of kernels that are not joined (name_of_chain). Without one, others of its kernels may be made in its place.
+  std::set<std::string> chains;
 
   bool empty() const { return steps.empty() && chains.empty(); }
   bool operator==(const GraphChoice&) const = default;
 };
 
-// "without assign_layouts strip_chain#2"; empty for the default.
+// "without assign_layouts strip_chain@0123456789abcdef"; empty for the default.
 std::string to_string(const GraphChoice& choice);
 // Nothing, with a reason, for any other text, and for steps that this version does not search over.
 std::optional<GraphChoice> parse_graph_choice(std::string_view text, std::string& why);
@@ -34,6 +32,9 @@ std::optional<GraphChoice> parse_graph_choice(std::string_view text, std::string
 std::span<const std::string_view> searched_steps();
 // Of them: those whose chains may be left alone one by one.
 bool makes_chains(std::string_view step);
+// The step, and the hash of the kernel that it makes of a chain, as its rules write it: what else is joined or tuned in
+// the model does not count.
+std::string name_of_chain(std::string_view step, const Kernel& made);
 
 // A program before its kernels are scheduled, as 16 hexadecimal digits: what its kernels compute, in which order, and
 // on which of its buffers. Names and weights do not count.

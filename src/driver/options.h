@@ -49,6 +49,7 @@ struct DriverOptions {
   // What is done otherwise than by default, or who knows it by the hash of the program that the default gives
   // (graph_choice.h; asked for models without open sizes, may be null).
   GraphChoice graph_choice;
+  std::vector<std::string>* chains = nullptr;  // told the names of those that are offered; may be null
   std::function<TunedGraph(const std::string& model_hash)> tuned_graph;
   RunnerOptions runner;
 };

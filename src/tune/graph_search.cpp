@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "diagnose/compare.h"
@@ -40,23 +41,26 @@ std::string difference(const Model& got, const Model& want) {
 
 class GraphSearcher {
  public:
-  GraphSearcher(RunningModel& before, const GraphSearchOptions& options) : before_(before), options_(options) {}
+  GraphSearcher(RunningModel& before, GraphSearch from, const GraphSearchOptions& options)
+      : before_(before), options_(options), result_(std::move(from)) {}
 
   GraphSearch run() {
-    standing_text_ = program_text({});
-    std::vector<std::pair<std::string_view, int>> joined;  // chains that there are
+    standing_text_ = program_text(result_.choice, chains_);
     for (const std::string_view step : searched_steps()) {
       if (options_.driver.compile.disabled_passes.contains(std::string(step))) continue;
+      if (result_.choice.steps.contains(std::string(step))) continue;
       GraphChoice choice = result_.choice;
       choice.steps.emplace(step);
-      const bool is_kept = attempt(choice);
-      if (!is_kept && makes_chains(step))
-        for (int chain = 0; chain < chains_of(step); ++chain) joined.emplace_back(step, chain);
+      attempt(choice);
     }
-    if (joined.size() > kMostChains) joined.resize(kMostChains);
-    for (const auto& [step, chain] : joined) {
+    std::set<std::string> known = result_.choice.chains;
+    for (int tried = 0; tried < kMostChains; ++tried) {
+      // Without a chain others may be made.
+      const auto next = std::find_if(chains_.begin(), chains_.end(), [&](const auto& c) { return !known.contains(c); });
+      if (next == chains_.end()) break;
+      known.insert(*next);
       GraphChoice choice = result_.choice;
-      choice.chains.emplace(step, chain);
+      choice.chains.insert(*next);
       attempt(choice);
     }
     return std::move(result_);
@@ -68,42 +72,39 @@ class GraphSearcher {
     return options_.seconds - std::chrono::duration<double>(Clock::now() - begin_).count();
   }
 
-  int chains_of(std::string_view step) {
-    const std::vector<Kernel>& kernels = standing().compiled.program.kernels;
-    return static_cast<int>(
-        std::count_if(kernels.begin(), kernels.end(), [&](const Kernel& k) { return k.rule == step; }));
-  }
-
-  // Whether the choice takes the place of what stands.
-  bool attempt(const GraphChoice& choice) {
-    if (options_.stopped() || seconds_left() <= 0) return false;
+  // The choice takes the place of what stands when it is faster.
+  void attempt(const GraphChoice& choice) {
+    if (options_.stopped() || seconds_left() <= 0) return;
     options_.on_begin(choice);
     GraphTrial trial;
     trial.choice = choice;
     RunningModel candidate;
     std::string text;
+    std::vector<std::string> chains;
     try {
-      text = program_text(choice);
-      trial.status = text == standing_text_ ? "same program" : "ok";
-      if (trial.status == "ok") candidate = make(choice);
-    } catch (const std::exception& error) {
       trial.status = "build failed";
+      text = program_text(choice, chains);
+      const bool is_new = text != standing_text_;
+      if (is_new) candidate = make(choice);
+      trial.status = is_new ? "run failed" : "same program";
+      if (is_new) {
+        trial.ratio = fastest_us(*candidate.model) / fastest_us(*standing().model);
+        before_.model->run();
+        trial.detail = difference(*candidate.model, *before_.model);
+        trial.status = trial.detail.empty() ? "ok" : "wrong result";
+      }
+    } catch (const std::exception& error) {
       trial.detail = error.what();
     }
-    if (trial.status == "ok") {
-      trial.ratio = fastest_us(*candidate.model) / fastest_us(*standing().model);
-      trial.detail = difference(*candidate.model, *standing().model);
-      if (!trial.detail.empty()) trial.status = "wrong result";
-      else if (trial.ratio < kHopeless) trial.is_kept = is_faster_than_all(candidate, trial);
-    }
+    if (trial.status == "ok" && trial.ratio < kHopeless) trial.is_kept = is_faster_than_all(candidate, trial);
     const bool is_kept = trial.is_kept;
     result_.trials.push_back(std::move(trial));
     if (is_kept) {
       result_.choice = choice;
       result_.model = std::move(candidate);
       standing_text_ = std::move(text);
+      chains_ = std::move(chains);
     }
-    return is_kept;
   }
 
   DriverOptions driver_with(const GraphChoice& choice) const {
@@ -113,8 +114,9 @@ class GraphSearcher {
   }
 
   // Without machine code, which takes most of a compile.
-  std::string program_text(const GraphChoice& choice) const {
+  std::string program_text(const GraphChoice& choice, std::vector<std::string>& chains) const {
     DriverOptions driver = driver_with(choice);
+    driver.chains = &chains;
     driver.emit = Emit::kProgram;
     return compile_model(options_.model, driver).text;
   }
@@ -129,8 +131,8 @@ class GraphSearcher {
   bool is_faster_than_all(RunningModel& candidate, GraphTrial& trial) {
     const auto faster = [&](RunningModel& other, PairedTimes& times) {
       const double seconds = std::max(kLeastShare * options_.seconds, 0.1);
-      times = compare_models(other, candidate, seconds, [](const ModelComparison& so_far) {
-                return verdict_of(so_far.whole) != Verdict::kUndecided;
+      times = compare_models(other, candidate, seconds, [&](const ModelComparison& so_far) {
+                return options_.stopped() || verdict_of(so_far.whole) != Verdict::kUndecided;
               }).whole;
       return is_faster(times);
     };
@@ -146,14 +148,15 @@ class GraphSearcher {
   RunningModel& before_;
   const GraphSearchOptions& options_;
   Clock::time_point begin_ = Clock::now();
-  std::string standing_text_;  // the program that stands
+  std::string standing_text_;        // the program that stands
+  std::vector<std::string> chains_;  // that are offered in it
   GraphSearch result_;
 };
 
 }  // namespace
 
-GraphSearch search_graph(RunningModel& before, const GraphSearchOptions& options) {
-  return GraphSearcher(before, options).run();
+GraphSearch search_graph(RunningModel& before, GraphSearch from, const GraphSearchOptions& options) {
+  return GraphSearcher(before, std::move(from), options).run();
 }
 
 }  // namespace tessera

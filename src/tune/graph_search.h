@@ -38,7 +38,7 @@ struct GraphSearchOptions {
   std::function<bool()> stopped;                            // end soon
 };
 
-// `before` is the default, bound to its inputs.
-GraphSearch search_graph(RunningModel& before, const GraphSearchOptions& options);
+// `before` is the default, bound to its inputs; `from`: what stands when the search begins, mostly nothing.
+GraphSearch search_graph(RunningModel& before, GraphSearch from, const GraphSearchOptions& options);
 
 }  // namespace tessera

@@ -128,7 +128,7 @@ std::vector<Search::Candidate> Search::evolved(size_t count, const Predict& pred
       if (auto& of_family = promising[all[i].family]; of_family.size() < kPopulation / 4) of_family.push_back(i);
     // Children of what was measured, and from the second generation on of what looks best.
     for (size_t attempt = 0; attempt < 3 * kPopulation && all.size() < begin + kPopulation; ++attempt) {
-      if (deadline.is_over()) break;
+      if (is_slow_ = deadline.is_over(); is_slow_) break;
       const auto family = drawn_family();
       if (!family) break;
       const auto& parents = promising[*family];
@@ -163,6 +163,7 @@ std::vector<Search::Candidate> Search::best_of_families(std::vector<Candidate> o
 }
 
 std::vector<KnobPoint> Search::propose(size_t count, const Predict& predict) {
+  is_slow_ = false;
   if (families_.empty()) return {};
   for (Family& family : families_) family.barren = 0;
   std::vector<Candidate> chosen;
@@ -194,7 +195,7 @@ std::vector<Search::Candidate> Search::search(size_t count, const Predict& predi
   const size_t attempts = std::max(kAttemptsEach * count, 2 * kBarren * families_.size());
   const Deadline deadline;
   for (size_t attempt = 0; attempt < attempts && chosen.size() < count; ++attempt) {
-    if (deadline.is_over()) break;
+    if (is_slow_ = deadline.is_over(); is_slow_) break;
     if (mode_ == SearchMode::kRandom) {
       const size_t family = random_() % families_.size();
       admit(space_.random_point_of(family, random_), family, chosen);

@@ -36,6 +36,8 @@ class Search {
   // Up to `count` points that were not proposed or told before, all of which the rules take; fewer when nothing else
   // could be found.
   std::vector<KnobPoint> propose(size_t count, const Predict& predict);
+  // Whether the last call of propose ended for its time, before it had looked everywhere.
+  bool is_slow() const { return is_slow_; }
 
  private:
   struct Candidate {
@@ -65,6 +67,7 @@ class Search {
   std::mt19937_64 random_;
   bool begun_ = false;
   std::vector<Family> families_;
+  bool is_slow_ = false;
   std::set<uint64_t> seen_;  // hashes of loop programs
   // By the identity of a point that was looked at: the hash of its loops, or nothing when the rules decline it.
   std::unordered_map<std::string, std::optional<uint64_t>> loops_of_;

@@ -37,6 +37,7 @@ struct Task {
   double ratio = 1;       // of `best`
   Roofline bound;         // of the default
   int64_t trials = 0;
+  int slow_rounds = 0;                        // in which the search came to nothing in its time
   std::vector<double> trial_us, standing_us;  // TunedTask
   std::string outcome = "default stays";
 
@@ -56,7 +57,8 @@ class Tuner {
     ModelTasks found = runs_here_ ? begin_here() : begin_elsewhere();
     default_us_ = model_us_ = std::max(found.run_us, 1e-3);
     log("estimate");
-    if (runs_here_ && options_.search_graph && options_.only.empty()) found = choose_graph(std::move(found));
+    if (runs_here_) found = choose_graph(std::move(found));
+    check_only(found);
     run_us_ = std::max(found.run_us, 1e-3);
     for (ModelTask& task : found.tasks) add_task(std::move(task), found);
     for (auto& [task, reason] : found.left_out) {
@@ -108,10 +110,12 @@ class Tuner {
     search.bind = options_.bind;
     search.on_begin = [&](const GraphChoice& choice) { say("trying the model " + to_string(choice)); };
     search.stopped = [&] { return interrupted(); };
-    std::optional<GraphChoice> known;
-    if (options_.resume) known = recorded_choice();
-    graph_ = known ? with_choice(*known) : search_graph(before_, search);
-    result_.graph_trials = graph_.trials;
+    graph_ = recorded_graph();
+    const bool resumes = options_.resume && !graph_.choice.empty();
+    if (options_.search_graph && options_.only.empty() && !resumes) {
+      graph_ = search_graph(before_, std::move(graph_), search);
+      result_.graph_trials = graph_.trials;
+    }
     if (graph_.choice.empty()) return by_default;
     result_.graph = to_string(graph_.choice);
     records_.add_kernel({graph_key_.kernel, std::string(kGraphPayload), before_.model->name()});
@@ -122,25 +126,30 @@ class Tuner {
     return found;
   }
 
-  // Nothing when nobody searched yet.
-  std::optional<GraphChoice> recorded_choice() const {
-    std::string why;
+  // What an earlier search kept, when it is faster here as well; a compile must not use it beside other kernels else.
+  GraphSearch recorded_graph() {
     const auto record = records_.choice(graph_key_);
-    if (!record) return std::nullopt;
-    return record->state == "won" ? usable_graph(record->payload, why) : std::optional(GraphChoice());
-  }
-
-  GraphSearch with_choice(const GraphChoice& choice) {
-    GraphSearch result;
-    if (choice.empty()) return result;
-    DriverOptions driver = options_.driver;
-    driver.graph_choice = result.choice = choice;
-    result.model = compile_and_load(options_.model, driver);
-    options_.bind(*result.model.model);
-    result.measured = compare_models(before_, result.model, 2, [](const auto& so_far) {
-                        return verdict_of(so_far.whole) != Verdict::kUndecided;
-                      }).whole;
-    return result;
+    if (!record || record->state != "won") return {};
+    GraphSearch known;
+    try {
+      std::string why;
+      const auto choice = usable_graph(record->payload, why);
+      if (!choice) return {};
+      DriverOptions driver = options_.driver;
+      driver.graph_choice = known.choice = *choice;
+      known.model = compile_and_load(options_.model, driver);
+      options_.bind(*known.model.model);
+      known.measured = compare_models(before_, known.model, 5, [](const auto& so_far) {
+                         return verdict_of(so_far.whole) != Verdict::kUndecided;
+                       }).whole;
+      if (is_faster(known.measured)) return known;
+    } catch (const UserError&) {
+      // A choice that cannot be built any more has lost, too.
+    }
+    ChoiceRecord lost = *record;
+    lost.state = "reverted";
+    records_.set_choice(lost);
+    return {};
   }
 
   void keep_graph(const std::string& state) {
@@ -242,11 +251,34 @@ class Tuner {
            (options_.trials > 0 && result_.trials >= options_.trials);
   }
 
+  bool is_asked_for(const ModelTask& task) const {
+    return options_.only.empty() || task.hash.starts_with(options_.only) ||
+           task.name.find(options_.only) != std::string::npos;
+  }
+
+  // UserError when `only` names no kernel of the model.
+  void check_only(const ModelTasks& found) const {
+    constexpr size_t kMostNames = 5;
+    std::vector<std::string> names;
+    for (const ModelTask& task : found.tasks) {
+      if (is_asked_for(task)) return;
+      if (names.size() < kMostNames) names.push_back(task.name);
+    }
+    for (const auto& [task, reason] : found.left_out)
+      if (is_asked_for(task)) return;
+    throw UserError({.id = "TSR-4056",
+                     .message = fmt::format("--only {}: the model has no such kernel", options_.only),
+                     .node = {},
+                     .legal = fmt::format("a part of nodes' names, or the begin of a hash; the kernels that take most "
+                                          "time are those of {}",
+                                          fmt::join(names, ", ")),
+                     .hint = "'tessera explain' lists all kernels"});
+  }
+
   RecordKey key_of(const Task& task) const { return {task.model.hash, machine_, target_.num_threads}; }
 
   void add_task(ModelTask model, ModelTasks& found) {
-    if (!options_.only.empty() && !model.hash.starts_with(options_.only) &&
-        model.name.find(options_.only) == std::string::npos) {
+    if (!is_asked_for(model)) {
       found.left_out.emplace_back(std::move(model), "not among those that --only names");
       return;
     }
@@ -422,7 +454,8 @@ class Tuner {
     if (count <= 0) return true;
     const std::vector<KnobPoint> points = task.search->propose(static_cast<size_t>(count), predictor());
     if (points.empty()) {
-      state.exhausted = true;
+      constexpr int kMostSlow = 3;
+      state.exhausted = !task.search->is_slow() || ++task.slow_rounds >= kMostSlow;
       return true;
     }
     const auto trials = measurer_->measure(measured(task), task.best, points, false);
@@ -534,7 +567,10 @@ class Tuner {
       }
       if (changed) continue;
       const PairedTimes& whole = compared.whole;
-      if (verdict_of(whole) == Verdict::kFaster) return accept(whole);
+      if (verdict_of(whole) == Verdict::kFaster) {
+        if (graph_.choice.empty()) accept(whole);  // else beside the default, in check_graph
+        return;
+      }
       for (Task& task : tasks_)
         if (task.tuned()) revert(task, whole, kInModel);
       return refuse(whole);
@@ -545,9 +581,7 @@ class Tuner {
   // With another graph: everything together beside the default; what is not surely faster goes.
   void check_graph(double seconds_for_it) {
     say("measuring the tuned model beside the default");
-    RunningModel tuned;
-    if (any_tuned()) tuned = tuned_model();
-    RunningModel& after = any_tuned() ? tuned : graph_.model;
+    RunningModel after = tuned_model();  // with what earlier searches left in the records as well
     const PairedTimes whole = compare_models(before_, after, seconds_for_it, [](const auto& so_far) {
                                 return verdict_of(so_far.whole) != Verdict::kUndecided;
                               }).whole;
@@ -604,7 +638,7 @@ class Tuner {
     const double seconds_for_it = result_.interrupted           ? 2
                                   : options_.budget_seconds > 0 ? std::clamp(options_.budget_seconds / 10, 1.0, 15.0)
                                                                 : 10;
-    if (tasks_.empty()) result_.verdict = "there is nothing to tune: no kernel has a choice";
+    if (tasks_.empty() && graph_.choice.empty()) result_.verdict = "there is nothing to tune: no kernel has a choice";
     else if (!any_tuned() && graph_.choice.empty())
       result_.verdict = "no schedule was found that is faster than the default";
     else if (!runs_here_) check_alone();

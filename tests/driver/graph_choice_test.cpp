@@ -27,12 +27,13 @@ Graph two_softmaxes() {
   return parse_graph(text + "}\n", standard_ops());
 }
 
-std::string program_with(const GraphChoice& choice) {
+std::string program_with(const GraphChoice& choice, std::vector<std::string>* chains = nullptr) {
   DriverOptions options;
   options.compile.target = "x86-64-v3";
   options.compile.num_threads = 1;
   options.emit = Emit::kProgram;
   options.graph_choice = choice;
+  options.chains = chains;
   PassRunner runner{RunnerOptions()};
   return compile_graph(two_softmaxes(), options, runner).text;
 }
@@ -47,13 +48,15 @@ size_t chains_in(const std::string& program) {
 
 TEST(GraphChoice, TextsReadBack) {
   std::string why;
-  const GraphChoice choice = {{"assign_layouts", "row_chain"}, {{"strip_chain", 2}, {"strip_chain", 10}}};
-  EXPECT_EQ(to_string(choice), "without assign_layouts row_chain strip_chain#2 strip_chain#10");
+  const std::string first = "strip_chain@0123456789abcdef", second = "row_chain@fedcba9876543210";
+  const GraphChoice choice = {{"assign_layouts", "row_chain"}, {first, second}};
+  EXPECT_EQ(to_string(choice), "without assign_layouts row_chain " + second + " " + first);
   EXPECT_EQ(parse_graph_choice(to_string(choice), why), choice);
   EXPECT_EQ(to_string(GraphChoice()), "");
-  for (const std::string_view text : {"", "without", "with row_chain", "without nothing", "without row_chain#",
-                                      "without row_chain#-1", "without assign_layouts#1", "without row_chain#1x",
-                                      "without lower", "without row_chain#99999999999999999999"}) {
+  for (const std::string_view text :
+       {"", "without", "with row_chain", "without nothing", "without row_chain@", "without row_chain@0123",
+        "without assign_layouts@0123456789abcdef", "without row_chain@0123456789ABCDEF", "without lower",
+        "without row_chain@0123456789abcdef0"}) {
     why.clear();
     EXPECT_FALSE(parse_graph_choice(text, why)) << text;
     EXPECT_NE(why, "") << text;
@@ -69,12 +72,19 @@ TEST(GraphChoice, EverySearchedStepCanBeLeftOut) {
 }
 
 TEST(GraphChoice, LeavesOutChainsOneByOne) {
-  EXPECT_EQ(chains_in(program_with({})), 2);
+  std::vector<std::string> chains;
+  EXPECT_EQ(chains_in(program_with({}, &chains)), 2);
+  ASSERT_EQ(chains.size(), 2);
+  EXPECT_NE(chains[0], chains[1]);
   EXPECT_EQ(chains_in(program_with({{"row_chain"}, {}})), 0);
-  EXPECT_EQ(chains_in(program_with({{}, {{"row_chain", 0}}})), 1);
-  EXPECT_EQ(chains_in(program_with({{}, {{"row_chain", 1}}})), 1);
-  EXPECT_NE(program_with({{}, {{"row_chain", 0}}}), program_with({{}, {{"row_chain", 1}}}));
-  EXPECT_EQ(program_with({{}, {{"row_chain", 2}}}), program_with({}));
+  EXPECT_EQ(chains_in(program_with({{}, {chains[0], chains[1]}})), 0);
+  EXPECT_EQ(chains_in(program_with({{}, {chains[0]}})), 1);
+  EXPECT_NE(program_with({{}, {chains[0]}}), program_with({{}, {chains[1]}}));
+  EXPECT_EQ(program_with({{}, {"row_chain@0123456789abcdef"}}), program_with({}));
+  // The name of a chain stays when another one is gone.
+  std::vector<std::string> left;
+  program_with({{}, {chains[0]}}, &left);
+  EXPECT_EQ(left, chains);
 }
 
 TEST(GraphChoice, RecordsAreAskedByTheModelsHash) {

@@ -196,6 +196,7 @@ def with_folder(folder):
         (["tune", model, "--db", folder / "foreign.db"], "TSR-6402"),
         (["tune", folder / "plain.so"], "TSR-4051"),
         (["tune", model, "--budget", "soon"], "TSR-4050"),
+        (["tune", model, "--only", "zzz", "--trials", 2, "--db", folder / "only.db"], "TSR-4056"),
         (["db", "show", folder / "none.db"], "TSR-6401"),
     ):
         done = call(*arguments, code=1)

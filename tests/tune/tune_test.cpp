@@ -284,7 +284,7 @@ TEST(Records, AGraphsChoiceIsUsedOrRefusedWithAReason) {
   const Target here = parse_target("native");
   const std::string path = testing::TempDir() + "graphs.db";
   std::filesystem::remove(path);
-  const GraphChoice choice = {{"row_chain"}, {{"strip_chain", 1}}};
+  const GraphChoice choice = {{"row_chain"}, {"strip_chain@0123456789abcdef"}};
   {
     RecordFile records(path, RecordFile::Open::kWrite);
     const int64_t machine = records.add_machine(
