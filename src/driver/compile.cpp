@@ -332,7 +332,8 @@ std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
   plain.emit = Emit::kModule;
   plain.remarks = nullptr;
   plain.graph_choice = {};
-  PassRunner unwatched{RunnerOptions()};
+  const RunnerOptions nobody;
+  PassRunner unwatched(nobody);
   PassLimit no_limit;
   std::vector<Graph> none;
   const Program program = *make_program(graph, resolve_target(options.compile), plain, unwatched, no_limit, none);

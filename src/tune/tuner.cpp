@@ -99,7 +99,8 @@ class Tuner {
   // The tasks of the model with the choice that won.
   ModelTasks choose_graph(ModelTasks by_default) {
     constexpr double kShare = 0.2, kSeconds = 20, kMostSeconds = 60;  // of the budget; without one
-    PassRunner unwatched{RunnerOptions()};
+    const RunnerOptions nobody;
+    PassRunner unwatched(nobody);
     const ImportedModel model = read_model(options_.model, options_.driver, unwatched);
     if (model.flow || !model.symbols.empty()) return by_default;
     graph_key_ = {model_hash_of(model.graph, options_.driver), machine_, target_.num_threads};

@@ -34,7 +34,7 @@ std::string program_with(const GraphChoice& choice, std::vector<std::string>* ch
   options.emit = Emit::kProgram;
   options.graph_choice = choice;
   options.chains = chains;
-  PassRunner runner{RunnerOptions()};
+  PassRunner runner(options.runner);
   return compile_graph(two_softmaxes(), options, runner).text;
 }
 
@@ -97,7 +97,7 @@ TEST(GraphChoice, RecordsAreAskedByTheModelsHash) {
     asked = hash;
     return TunedGraph{{{"row_chain"}, {}}, ""};
   };
-  PassRunner runner{RunnerOptions()};
+  PassRunner runner(options.runner);
   EXPECT_EQ(chains_in(compile_graph(two_softmaxes(), options, runner).text), 0);
   EXPECT_EQ(asked, model_hash_of(two_softmaxes(), options));
   EXPECT_EQ(asked.size(), 16);
