@@ -68,7 +68,7 @@ def tune(shape, db, *more):
     model = WORK / f"{shape}.onnx"
     if not model.is_file():
         write_model(shape, model)
-    command = [TESSERA, "tune", str(model), "--threads", "1", "--db", str(db), "--json", *map(str, more)]
+    command = [TESSERA, "tune", str(model), "--threads", "1", "--db", str(db), "--no-graph", "--json", *map(str, more)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
@@ -231,7 +231,7 @@ def main():
     run_parser.add_argument("--trials", type=int, default=96)
     run_parser.add_argument("--seeds", default="1,2,3")
     run_parser.add_argument("--only", action="append", choices=SHAPES)
-    run_parser.add_argument("--modes", default="random,evolutionary,model")
+    run_parser.add_argument("--modes", default=",".join(MODES))
     run_parser.add_argument("--minutes", type=float, help="end after so many")
     run_parser.add_argument("--records", type=pathlib.Path, default=RECORDS)
     report_parser = verbs.add_parser("report")

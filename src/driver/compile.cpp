@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 
 #include <fmt/format.h>
@@ -128,9 +127,15 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   return info;
 }
 
+// The passes and schedule steps that the user or the choice for the model leaves out.
+std::set<std::string> disabled_steps(const DriverOptions& options) {
+  std::set<std::string> disabled = options.compile.disabled_passes;
+  disabled.insert(options.graph_choice.steps.begin(), options.graph_choice.steps.end());
+  return disabled;
+}
+
 bool is_enabled(std::string_view pass, const DriverOptions& options) {
-  const std::string name(pass);
-  return !options.compile.disabled_passes.contains(name) && !options.graph_choice.steps.contains(name);
+  return !disabled_steps(options).contains(std::string(pass));
 }
 
 // A graph as a program of naive kernels; none when only the graph was asked for, which is in `graphs` then.
@@ -200,9 +205,7 @@ std::optional<Program> plan_program(Program program, const Target& target, const
       if (limit.at_limit()) limit.before = print(kernel.program), kept_kernel = &kernel - program.kernels.data();
       return allowed;
     };
-    std::set<std::string> disabled = options.compile.disabled_passes;
-    disabled.insert(options.graph_choice.steps.begin(), options.graph_choice.steps.end());
-    schedule_program(program, target, opt_level, disabled, allow, options.tuned);
+    schedule_program(program, target, opt_level, disabled_steps(options), allow, options.tuned);
     return std::move(program);
   });
   if (kept_kernel >= 0) limit.after = print(program.kernels[static_cast<size_t>(kept_kernel)].program);
@@ -350,12 +353,8 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   if (options.tuned_graph) {
     DriverOptions chosen = options;
     chosen.tuned_graph = {};
-    if (!model.flow && model.symbols.empty()) {
-      const TunedGraph tuned = options.tuned_graph(model_hash_of(model.graph, options));
-      chosen.graph_choice = tuned.choice;
-      if (options.remarks && !tuned.refused.empty()) options.remarks->refused("tuned", "", tuned.refused);
-      if (options.remarks && !tuned.choice.empty()) options.remarks->done("tuned", "", to_string(tuned.choice));
-    }
+    if (!model.flow && model.symbols.empty())
+      chosen.graph_choice = options.tuned_graph(model_hash_of(model.graph, options)).choice;
     return compile_imported(std::move(model), chosen, runner);
   }
   const int opt_level = options.compile.opt_level;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,16 +23,6 @@ constexpr std::array<std::string_view, 13> kSteps = {
 
 bool is_searched(std::string_view step) { return std::find(kSteps.begin(), kSteps.end(), step) != kSteps.end(); }
 
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    if (end > 0) words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
-
 }  // namespace
 
 std::span<const std::string_view> searched_steps() { return kSteps; }
@@ -41,9 +32,7 @@ bool makes_chains(std::string_view step) {
 }
 
 std::string name_of_chain(std::string_view step, const Kernel& made) {
-  Hasher hasher;
-  hasher.add(kernel_key(made));
-  return fmt::format("{}@{:016x}", step, hasher.value());
+  return fmt::format("{}@{}", step, structural_hash(kernel_key(made)));
 }
 
 std::string to_string(const GraphChoice& choice) {
@@ -56,14 +45,12 @@ std::string to_string(const GraphChoice& choice) {
 
 std::optional<GraphChoice> parse_graph_choice(std::string_view text, std::string& why) {
   GraphChoice choice;
-  const std::vector<std::string_view> words = words_of(text);
-  if (words.size() < 2 || words[0] != kPrefix) {
-    why = fmt::format("'{}' is no choice of what a model goes without", text);
-    return std::nullopt;
-  }
-  for (size_t i = 1; i < words.size(); ++i) {
-    const size_t sign = words[i].find('@');
-    const std::string_view step = words[i].substr(0, sign);
+  std::istringstream words{std::string(text)};
+  std::string word;
+  const bool has_prefix = words >> word && word == kPrefix;
+  while (has_prefix && words >> word) {
+    const size_t sign = word.find('@');
+    const std::string_view step = std::string_view(word).substr(0, sign);
     if (!is_searched(step)) {
       why = fmt::format("'{}' is no step that a model may go without", step);
       return std::nullopt;
@@ -72,13 +59,17 @@ std::optional<GraphChoice> parse_graph_choice(std::string_view text, std::string
       choice.steps.emplace(step);
       continue;
     }
-    const std::string_view hash = words[i].substr(sign + 1);
+    const std::string_view hash = std::string_view(word).substr(sign + 1);
     if (!makes_chains(step) || hash.size() != 16 ||
         hash.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
-      why = fmt::format("'{}' names no chain of kernels", words[i]);
+      why = fmt::format("'{}' names no chain of kernels", word);
       return std::nullopt;
     }
-    choice.chains.emplace(words[i]);
+    choice.chains.insert(word);
+  }
+  if (choice.empty()) {
+    why = fmt::format("'{}' is no choice of what a model goes without", text);
+    return std::nullopt;
   }
   return choice;
 }

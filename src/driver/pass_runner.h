@@ -23,6 +23,7 @@ class PassRunner {
  public:
   // `options` must outlive the runner. UserError TSR-6103 when the folder of save_temps cannot be made.
   explicit PassRunner(const RunnerOptions& options);
+  explicit PassRunner(RunnerOptions&&) = delete;
 
   // Calls `step`, which returns a Graph or a Program, and looks at the result as the options ask.
   template <typename Step>

@@ -487,12 +487,10 @@ RecordFile::Merged RecordFile::merge(const RecordFile& other) {
 
 int64_t RecordFile::prune(int64_t keep) {
   run("BEGIN IMMEDIATE");
-  Statement(
-      *this,
-      "DELETE FROM trials WHERE NOT (number = 0 AND status = 'ok' AND ?1 > 0) AND id NOT IN (SELECT id FROM (SELECT "
-      "id, "
-      "row_number() OVER (PARTITION BY kernel, machine, threads ORDER BY us < 0, us) AS place FROM trials WHERE number "
-      "> 0) WHERE place <= ?1)")
+  Statement(*this,
+            "DELETE FROM trials WHERE NOT (number = 0 AND status = 'ok' AND ?1 > 0) AND id NOT IN (SELECT id FROM "
+            "(SELECT id, row_number() OVER (PARTITION BY kernel, machine, threads ORDER BY us < 0, us) AS place "
+            "FROM trials WHERE number > 0) WHERE place <= ?1)")
       .add(keep)
       .done();
   const int64_t gone = sqlite3_changes(db_);

@@ -21,11 +21,7 @@ constexpr int kMostChains = 24;       // that are tried one by one
 double fastest_us(Model& model) {
   constexpr int kRuns = 3;
   double fastest = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kRuns; ++i) {
-    const Clock::time_point begin = Clock::now();
-    model.run();
-    fastest = std::min(fastest, std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-  }
+  for (int i = 0; i < kRuns; ++i) fastest = std::min(fastest, microseconds_of(model));
   return fastest;
 }
 
@@ -131,9 +127,7 @@ class GraphSearcher {
   bool is_faster_than_all(RunningModel& candidate, GraphTrial& trial) {
     const auto faster = [&](RunningModel& other, PairedTimes& times) {
       const double seconds = std::max(kLeastShare * options_.seconds, 0.1);
-      times = compare_models(other, candidate, seconds, [&](const ModelComparison& so_far) {
-                return options_.stopped() || verdict_of(so_far.whole) != Verdict::kUndecided;
-              }).whole;
+      times = compare_whole(other, candidate, seconds, options_.stopped);
       return is_faster(times);
     };
     PairedTimes beside_standing, beside_default;

@@ -17,12 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double microseconds_of(Model& model) {
-  const Clock::time_point begin = Clock::now();
-  model.run();
-  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-}
-
 // Of each call's kernel.
 std::vector<std::string> hashes_of(const Program& program) {
   std::vector<std::string> kernels, calls;
@@ -42,6 +36,12 @@ std::map<std::string, double> kernel_times(RunningModel& running, const std::vec
 }
 
 }  // namespace
+
+double microseconds_of(Model& model) {
+  const Clock::time_point begin = Clock::now();
+  model.run();
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
 
 std::vector<int64_t> distances_of(const std::vector<CallTraffic>& traffic) {
   std::vector<int64_t> distances;
@@ -143,6 +143,15 @@ ModelComparison compare_models(RunningModel& before, RunningModel& after, double
     if ((is_look && decided(result)) || std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
   }
   return result;
+}
+
+PairedTimes compare_whole(RunningModel& before, RunningModel& after, double seconds,
+                          const std::function<bool()>& stopped) {
+  return compare_models(before, after, seconds,
+                        [&](const ModelComparison& so_far) {
+                          return (stopped && stopped()) || verdict_of(so_far.whole) != Verdict::kUndecided;
+                        })
+      .whole;
 }
 
 }  // namespace tessera

@@ -56,4 +56,11 @@ struct ModelComparison {
 ModelComparison compare_models(RunningModel& before, RunningModel& after, double seconds,
                                const std::function<bool(const ModelComparison& so_far)>& decided);
 
+// The same until it is decided which whole model is faster.
+PairedTimes compare_whole(RunningModel& before, RunningModel& after, double seconds,
+                          const std::function<bool()>& stopped = {});
+
+// One run.
+double microseconds_of(Model& model);
+
 }  // namespace tessera

@@ -87,6 +87,12 @@ class Tuner {
   static constexpr int kTimedRuns = 7;
   static constexpr const char* kInModel = "in the tuned model";
 
+  RunningModel loaded(const DriverOptions& options) const {
+    RunningModel running = compile_and_load(options_.model, options);
+    options_.bind(*running.model);
+    return running;
+  }
+
   std::vector<KernelTime> times_of(RunningModel& running) {
     say("timing kernels");
     for (int i = 0; i < 2; ++i) running.model->run();
@@ -131,6 +137,7 @@ class Tuner {
   GraphSearch recorded_graph() {
     const auto record = records_.choice(graph_key_);
     if (!record || record->state != "won") return {};
+    constexpr double kSeconds = 5;
     GraphSearch known;
     try {
       std::string why;
@@ -138,11 +145,8 @@ class Tuner {
       if (!choice) return {};
       DriverOptions driver = options_.driver;
       driver.graph_choice = known.choice = *choice;
-      known.model = compile_and_load(options_.model, driver);
-      options_.bind(*known.model.model);
-      known.measured = compare_models(before_, known.model, 5, [](const auto& so_far) {
-                         return verdict_of(so_far.whole) != Verdict::kUndecided;
-                       }).whole;
+      known.model = loaded(driver);
+      known.measured = compare_whole(before_, known.model, kSeconds);
       if (is_faster(known.measured)) return known;
     } catch (const UserError&) {
       // A choice that cannot be built any more has lost, too.
@@ -167,8 +171,7 @@ class Tuner {
 
   ModelTasks begin_here() {
     say("compiling");
-    before_ = compile_and_load(options_.model, options_.driver);
-    options_.bind(*before_.model);
+    before_ = loaded(options_.driver);
     const std::vector<KernelTime> times = times_of(before_);
     say("measuring the machine");
     peaks_ = measure_roofline(target_.num_threads);
@@ -534,9 +537,7 @@ class Tuner {
     options.graph_choice = graph_.choice;
     const TunedKernels tuned = tuned_kernels(options_.db, target_);
     options.tuned = tuned.choose;
-    RunningModel running = compile_and_load(options_.model, options);
-    options_.bind(*running.model);
-    return running;
+    return loaded(options);
   }
 
   // Reverts what is not the winner in the whole model, measures what is left again, until nothing more goes: then the
@@ -583,9 +584,7 @@ class Tuner {
   void check_graph(double seconds_for_it) {
     say("measuring the tuned model beside the default");
     RunningModel after = tuned_model();  // with what earlier searches left in the records as well
-    const PairedTimes whole = compare_models(before_, after, seconds_for_it, [](const auto& so_far) {
-                                return verdict_of(so_far.whole) != Verdict::kUndecided;
-                              }).whole;
+    const PairedTimes whole = compare_whole(before_, after, seconds_for_it);
     if (verdict_of(whole) == Verdict::kFaster) return accept(whole);
     for (Task& task : tasks_)
       if (task.tuned()) revert(task, whole, kInModel);

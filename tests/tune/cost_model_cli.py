@@ -7,25 +7,9 @@ that are not among them.
 import json
 import lzma
 import pathlib
-import subprocess
-import sys
 import tempfile
 
-TESSERA = sys.argv[1]
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-problems = []
-
-
-def expect(condition, text):
-    if not condition:
-        problems.append(text)
-        print("FAILED:", text)
-
-
-def run(*arguments, code=0):
-    done = subprocess.run([TESSERA, *map(str, arguments)], capture_output=True, text=True, timeout=300)
-    expect(done.returncode == code, f"{' '.join(map(str, arguments))}: exit {done.returncode}, not {code}\n{done.stderr}")
-    return done
+from tune_support import ROOT, expect, finish, run
 
 
 with tempfile.TemporaryDirectory() as name:
@@ -57,5 +41,4 @@ with tempfile.TemporaryDirectory() as name:
     expect("TSR-6411" in run("db", "train", home / "test.db", "-o", model, code=1).stderr, "no trials")
     expect("TSR-6401" in run("db", "train", home / "none.db", "-o", model, code=1).stderr, "no file")
     expect("TSR-6405" in run("db", "train", home / "train.db", "-o", home / "none/m.json", code=1).stderr, "no folder")
-print(f"{len(problems)} problems")
-sys.exit(1 if problems else 0)
+finish()

@@ -5,34 +5,17 @@
     records_cli.py TESSERA"""
 
 import json
-import os
 import pathlib
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-TESSERA = sys.argv[1]
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-problems = []
-
-
-def expect(condition, text):
-    if not condition:
-        problems.append(text)
-        print("FAILED:", text)
-
-
-def call(*arguments, code=0):
-    environment = {**os.environ, "TESSERA_CACHE_SIZE": "0"}
-    done = subprocess.run([TESSERA, *map(str, arguments)], capture_output=True, text=True, timeout=300, env=environment)
-    expect(done.returncode == code, f"{' '.join(map(str, arguments))}: exit {done.returncode}, not {code}\n{done.stderr}")
-    return done
+from tune_support import ROOT, expect, finish, run
 
 
 def network(path, channels):
@@ -79,11 +62,11 @@ def check_declarations(folder, model):
     declaration = folder / "matmul.kernel"
     text = declaration.read_text()
     declaration.write_text(text.replace("call ", 'needs "no_such_feature"\n  call ') if "needs" not in text else text)
-    done = call("compile", model, "--kernel", declaration, "-o", folder / "m.so")
+    done = run("compile", model, "--kernel", declaration, "-o", folder / "m.so")
     expect(f"{declaration}: no kernel of this model calls my.matmul: the target lacks one of" in done.stderr, done.stderr)
-    expect(call("compile", model, "--kernel", declaration, "-o", folder / "m.so", "-q").stderr == "", "--quiet")
+    expect(run("compile", model, "--kernel", declaration, "-o", folder / "m.so", "-q").stderr == "", "--quiet")
     declaration.write_text(text.replace("call ", "use always\n  call "))
-    done = call("compile", model, "--kernel", declaration, "-o", folder / "m.so")
+    done = run("compile", model, "--kernel", declaration, "-o", folder / "m.so")
     expect("no kernel of this model calls my.matmul: 'tessera explain' says why" in done.stderr or done.stderr == "", done.stderr)
 
 
@@ -91,9 +74,9 @@ def with_folder(folder):
     model, other, base = folder / "small.onnx", folder / "other.onnx", folder / "base.db"
     network(model, 32)
     network(other, 48)
-    call("tune", model, "--only", "first", "--threads", 1, "--trials", 20, "--space", "templates", "--mode", "random", "--db", base)
+    run("tune", model, "--only", "first", "--threads", 1, "--trials", 20, "--space", "templates", "--mode", "random", "--db", base)
     sqlite3.connect(base).execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    trials = [json.loads(line) for line in call("db", "export", base).stdout.splitlines()]
+    trials = [json.loads(line) for line in run("db", "export", base).stdout.splitlines()]
     trials = [entry for entry in trials if entry["record"] == "trial" and entry["status"] == "ok"]
     point = next(entry for entry in trials if entry["number"] > 0 and entry["schedule"].startswith("register_tile"))
     kernel = point["kernel"]
@@ -106,15 +89,15 @@ def with_folder(folder):
         return changed(base, folder / name, "DELETE FROM choices", insertion, *statements)
 
     def compiled(db, *flags, of=model):
-        return call("compile", of, "--threads", 1, "--db", db, "-o", folder / "m.so", *flags)
+        return run("compile", of, "--threads", 1, "--db", db, "-o", folder / "m.so", *flags)
 
     # What fits is used, and said in the summary alone.
     good = records("good.db")
     done = compiled(good)
     expect(done.stderr == "" and " 1 tuned)" in done.stdout, f"a record that fits: {done.stdout}{done.stderr}")
-    expect("tuned" not in call("compile", model, "--threads", 1, "-o", folder / "m.so").stdout, "no records were asked for")
+    expect("tuned" not in run("compile", model, "--threads", 1, "-o", folder / "m.so").stdout, "no records were asked for")
     for verb in (["run"], ["bench", "--repeat", 2, "--warm-up", 2]):
-        done = call(*verb, model, "--threads", 1, "--db", good)
+        done = run(*verb, model, "--threads", 1, "--db", good)
         expect("good.db" not in done.stderr, f"{verb[0]} with a record that fits: {done.stderr}")
 
     # What does not is one line with the reason.
@@ -134,13 +117,13 @@ def with_folder(folder):
         (faster, alone, "its records are of a machine like this one with a peak of"),
         (slower, alone, "its records are of a machine like this one with a peak of"),
     ):
-        done = call("compile", model, "--db", db, "-o", folder / "m.so", *flags)
+        done = run("compile", model, "--db", db, "-o", folder / "m.so", *flags)
         expect(done.stderr.startswith(f"{db}: no choice for this model: {reason}"), f"{db.name} {flags}: {done.stderr}")
         expect(done.stderr.count("\n") == 1 and " 0 tuned)" in done.stdout, f"one line: {done.stdout}{done.stderr}")
-        done = call("compile", model, "--db", db, "-o", folder / "m.so", "--quiet", *flags)
+        done = run("compile", model, "--db", db, "-o", folder / "m.so", "--quiet", *flags)
         expect(done.stdout + done.stderr == "", f"--quiet: {done.stderr}")
         for verb in (["run"], ["bench", "--repeat", 2, "--warm-up", 2]):
-            done = call(*verb, model, "--db", db, "--json", *flags)
+            done = run(*verb, model, "--db", db, "--json", *flags)
             expect(f"{db}: no choice for this model: {reason}" in done.stderr, f"{verb[0]}: {done.stderr}")
             json.loads(done.stdout)
     done = compiled(good, of=other)
@@ -156,9 +139,9 @@ def with_folder(folder):
         done = compiled(refused)
         expect(done.stderr == f"{refused}: 1 of 1 tuned kernels of this model are not used; 'tessera explain' says why\n", done.stderr)
         for node in ([], ["--node", "first"]):
-            text = call("explain", model, "--threads", 1, "--db", refused, *node).stdout
+            text = run("explain", model, "--threads", 1, "--db", refused, *node).stdout
             expect(reason in text and "tuned" in text, f"explain {node} says why: {text}")
-        told = json.loads(call("explain", model, "--threads", 1, "--db", refused, "--json").stdout)
+        told = json.loads(run("explain", model, "--threads", 1, "--db", refused, "--json").stdout)
         remarks = {entry["name"]: entry["refused"] for entry in told["nodes"]}
         expect(any(r["pass"] == "tuned" and reason in r["text"] for r in remarks["first"]), f"{reason}: {remarks}")
         expect(not any(r["pass"] == "tuned" for r in remarks["classes"]), f"of the other kernel nothing is known: {remarks}")
@@ -167,28 +150,27 @@ def with_folder(folder):
 
     # The default's trial stays, so that what is left can still be learned from.
     pruned = records("pruned.db")
-    call("db", "prune", pruned, "--keep", 1)
-    left = [json.loads(line) for line in call("db", "export", pruned).stdout.splitlines()]
+    run("db", "prune", pruned, "--keep", 1)
+    left = [json.loads(line) for line in run("db", "export", pruned).stdout.splitlines()]
     numbers = [entry["number"] for entry in left if entry["record"] == "trial" and entry["kernel"] == kernel]
     expect(len(numbers) == 2 and numbers[0] == 0, f"prune leaves the default and one more: {numbers}")
     orphans = records("orphans.db", "DELETE FROM trials WHERE number = 0")
-    done = call("db", "train", orphans, "-o", folder / "m.json", code=1)
+    done = run("db", "train", orphans, "-o", folder / "m.json", code=1)
     expect("TSR-6411" in done.stderr and "have no trial of their kernel's default before them" in done.stderr, done.stderr)
-    done = call("db", "train", good, "--test", good, "-o", folder / "m.json")
+    done = run("db", "train", good, "--test", good, "-o", folder / "m.json")
     expect(" of its kernels were trained on, and 0 have too few trials" in done.stdout, f"a test of nothing: {done.stdout}")
 
     # Files that are damaged or not there leave no new file behind.
     damaged = folder / "damaged.db"
     damaged.write_bytes(good.read_bytes()[:6000])
     for wrong in (damaged, folder / "none.db"):
-        done = call("db", "merge", folder / "new.db", good, wrong, code=1)
+        done = run("db", "merge", folder / "new.db", good, wrong, code=1)
         expect(wrong.name in done.stderr and "tessera db merge" not in done.stderr, f"merge of {wrong.name}: {done.stderr}")
         expect(not list(folder.glob("new.db*")), f"{wrong.name}: a file was made")
-    done = call("tune", model, "--mode", "model", "--trials", 1, "--cost-model", folder / "none.json", "--db", base, code=1)
+    done = run("tune", model, "--mode", "model", "--trials", 1, "--cost-model", folder / "none.json", "--db", base, code=1)
     expect("TSR-6405" in done.stderr and "there is no cost model" in done.stderr, done.stderr)
 
 
 with tempfile.TemporaryDirectory() as name:
     with_folder(pathlib.Path(name))
-print(f"{len(problems)} problems")
-sys.exit(1 if problems else 0)
+finish()

@@ -21,7 +21,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from worker_support import TESSERA, WorkerProcess, expect, problems, run, trials_of
+from tune_support import TESSERA, expect, finish, run
+from worker_support import WorkerProcess, trials_of
 
 PROGRAM = pathlib.Path(TESSERA).parent / "tessera-runner-aarch64"
 QEMU = "qemu-aarch64 -L /usr/aarch64-linux-gnu"
@@ -96,6 +97,10 @@ def wait_until(condition, seconds=120):
     expect(condition(), "waited in vain")
 
 
+def records_in(db):
+    return [json.loads(line) for line in run("db", "export", db).stdout.splitlines()]
+
+
 def searches(folder, token, model):
     """The records of a search during which the worker was killed and started again."""
     db = folder / "killed.db"
@@ -110,7 +115,10 @@ def searches(folder, token, model):
         output, said = process.communicate(timeout=300)
         expect(process.returncode == 0, f"exit {process.returncode}\n{said}")
         answer = json.loads(output)
-        expect(answer["trials"] == trials == trials_of(db), f"{trials_of(db)} trials in the records, {answer['trials']} made, of {trials}")
+        # A kernel that takes hardly any of the time may be left out of one search and not of the next.
+        searched = {task["kernel"] for task in answer["tasks"] if task["trials"] > 0}
+        recorded = sum(line["record"] == "trial" and line["kernel"] in searched for line in records_in(db))
+        expect(answer["trials"] == trials == recorded, f"{recorded} trials in the records, {answer['trials']} made, of {trials}")
         return answer, said
 
     # kill -9 in the middle, another worker at the same address: the search goes on.
@@ -145,11 +153,13 @@ def searches(folder, token, model):
     expect(said == "", f"nothing to say: {said}")
     expect(worker.end() == 0 and worker.is_gone(), "the worker ends well")
 
-    lines = [json.loads(line) for line in run("db", "export", db).stdout.splitlines()]
+    lines = records_in(db)
     machines = [line["facts"] for line in lines if line["record"] == "machine"]
     expect(len(machines) == 1 and machines[0].startswith(TARGET), f"the machine is the worker's: {machines}")
-    statuses = [line["status"] for line in lines if line["record"] == "trial"]
-    expect(set(statuses) <= {"ok", "refused"} and statuses.count("ok") >= 24, f"statuses: {statuses}")
+    # A long candidate that is built beside other work may take longer than a build may.
+    statuses = [(line["status"], line["detail"]) for line in lines if line["record"] == "trial"]
+    unexpected = [status for status in statuses if status[0] not in ("ok", "refused") and status != ("timeout", "while it was built")]
+    expect(not unexpected and [name for name, _ in statuses].count("ok") >= 24, f"statuses: {statuses}")
     return db
 
 
@@ -218,5 +228,4 @@ with tempfile.TemporaryDirectory() as name:
     refusals(home, token_file, home / "small.onnx")
     records = searches(home, token_file, home / "small.onnx")
     module_with_records(home, home / "small.onnx", records)
-print(f"{len(problems)} problems")
-sys.exit(1 if problems else 0)
+finish()

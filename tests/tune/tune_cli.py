@@ -10,7 +10,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -19,20 +18,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-TESSERA = sys.argv[1]
-problems = []
-
-
-def expect(condition, text):
-    if not condition:
-        problems.append(text)
-        print("FAILED:", text)
-
-
-def call(*arguments, code=0):
-    done = subprocess.run([TESSERA, *map(str, arguments)], capture_output=True, text=True, timeout=600)
-    expect(done.returncode == code, f"{' '.join(map(str, arguments))}: exit {done.returncode}, not {code}\n{done.stderr}")
-    return done
+from tune_support import TESSERA, expect, finish, run
 
 
 def network(path):
@@ -73,7 +59,7 @@ def with_folder(folder):
 
     tune = ["tune", model, "--threads", 1, "--db", db, "--json"]
     for mode, *space in (("random",), ("evolutionary",), ("model",), ("random", "--space", "sketches"), ("model", "--space", "all")):
-        done = call(*tune, "--trials", 24, "--mode", mode, *space, "--report", folder / f"{mode}.html")
+        done = run(*tune, "--trials", 24, "--mode", mode, *space, "--report", folder / f"{mode}.html")
         answer = json.loads(done.stdout)
         expect(done.stderr == "", f"standard error is quiet when it is no terminal: {done.stderr}")
         expect(answer["trials"] >= 24 - len(answer["tasks"]), f"{mode}: {answer['trials']} trials")
@@ -88,14 +74,14 @@ def with_folder(folder):
 
     # What wins on this machine now depends on the time of day; that what the records name is used must not. So a choice is
     # written for the largest kernel: whatever the search found first and was measured.
-    shown = json.loads(call("db", "show", db, "--json").stdout)
+    shown = json.loads(run("db", "show", db, "--json").stdout)
     expect(shown["trials"] > 0 and len(shown["machines"]) == 1, f"db show: {shown}")
-    trials = [json.loads(line) for line in call("db", "export", db).stdout.splitlines()]
+    trials = [json.loads(line) for line in run("db", "export", db).stdout.splitlines()]
     statuses = {entry["status"] for entry in trials if entry["record"] == "trial"}
     expect("wrong result" not in statuses and "crash" not in statuses, f"statuses: {statuses}")
     kernels = {entry["kernel"] for entry in trials if entry["record"] == "kernel"}
     expect({entry["kind"] for entry in trials if entry["record"] == "trial"} == {"rule point", "trace"}, "kinds of schedules")
-    call("compile", model, "--threads", 1, "-o", folder / "plain.so")
+    run("compile", model, "--threads", 1, "-o", folder / "plain.so")
     modules = ["plain.so"]
     for kind in ("trace", "rule point"):
         wanted = {}
@@ -113,15 +99,15 @@ def with_folder(folder):
         connection.close()
         expect(wanted and set(wanted) <= kernels, "trials belong to kernels")
         modules.append(f"tuned {kind}.so")
-        call("compile", model, "--threads", 1, "--db", db, "-o", folder / modules[-1])
-        rules = [k["rule"] for k in json.loads(call("inspect", folder / modules[-1], "--json").stdout)["kernels"]]
+        run("compile", model, "--threads", 1, "--db", db, "-o", folder / modules[-1])
+        rules = [k["rule"] for k in json.loads(run("inspect", folder / modules[-1], "--json").stdout)["kernels"]]
         mark = "sketch." if kind == "trace" else "{"
         expect(sum(mark in rule for rule in rules) >= len(wanted) / 2, f"inspect shows which kernels are tuned: {rules}")
-        shown = call("db", "show", db).stdout
+        shown = run("db", "show", db).stdout
         expect((mark in shown) and " used " in shown, f"db show names the schedules: {shown}")
         if kind == "trace":
-            expect("sketch." in call("explain", model, "--threads", 1, "--db", db).stdout, "explain names the sketch")
-            answer = json.loads(call("bench", folder / modules[-1], "--threads", 1, "--kernels", "--repeat", 3, "--json").stdout)
+            expect("sketch." in run("explain", model, "--threads", 1, "--db", db).stdout, "explain names the sketch")
+            answer = json.loads(run("bench", folder / modules[-1], "--threads", 1, "--kernels", "--repeat", 3, "--json").stdout)
             expect("sketch." in json.dumps(answer), f"bench --kernels names the sketch: {answer}")
             # The trace itself is another form of the same: a file of another form, or none at all, gives the default and a reason.
             for column, value, reason in (("knob_format", 99, "trace of form 99"), ("payload", "unroll(i0", "expected")):
@@ -129,28 +115,28 @@ def with_folder(folder):
                 kept = connection.execute(f"SELECT kernel, {column} FROM choices").fetchall()
                 connection.execute(f"UPDATE choices SET {column} = ?", (value,))
                 connection.commit()
-                text = call("compile", model, "--threads", 1, "--db", db, "--emit", "program", "-o", "-").stdout
+                text = run("compile", model, "--threads", 1, "--db", db, "--emit", "program", "-o", "-").stdout
                 expect(reason in text and "sketch." not in text, f"{column}={value} is refused with a reason: {text[:2000]}")
                 for kernel, old in kept:
                     connection.execute(f"UPDATE choices SET {column} = ? WHERE kernel = ?", (old, kernel))
                 connection.commit()
                 connection.close()
     for module in modules:
-        call("run", folder / module, "--input", f"x=@{folder / 'x.npy'}", "--expected-output", f"y=@{folder / 'y.npy'}")
-    call("bench", model, "--threads", 1, "--db", db, "--repeat", 3)
-    expect("{" in call("explain", model, "--threads", 1, "--db", db).stdout, "explain shows which kernels are tuned")
+        run("run", folder / module, "--input", f"x=@{folder / 'x.npy'}", "--expected-output", f"y=@{folder / 'y.npy'}")
+    run("bench", model, "--threads", 1, "--db", db, "--repeat", 3)
+    expect("{" in run("explain", model, "--threads", 1, "--db", db).stdout, "explain shows which kernels are tuned")
     # Records for one thread say nothing about two.
-    call("compile", model, "--threads", 2, "--db", db, "-o", folder / "two.so")
-    two = [k["rule"] for k in json.loads(call("inspect", folder / "two.so", "--json").stdout)["kernels"]]
+    run("compile", model, "--threads", 2, "--db", db, "-o", folder / "two.so")
+    two = [k["rule"] for k in json.loads(run("inspect", folder / "two.so", "--json").stdout)["kernels"]]
     expect(not any("{" in rule for rule in two), f"records are used for other threads: {two}")
     # A record of another form of knobs is refused with a reason, and the default stays.
     connection = sqlite3.connect(db)
     connection.execute("UPDATE choices SET knob_format = 99")
     connection.commit()
     connection.close()
-    text = call("compile", model, "--threads", 1, "--db", db, "--emit", "program", "-o", "-").stdout
+    text = run("compile", model, "--threads", 1, "--db", db, "--emit", "program", "-o", "-").stdout
     expect("knobs of form 99" in text, "a record of another form is refused with a reason")
-    expect("knobs of form 99" in call("db", "show", db).stdout, "db show says what is not used")
+    expect("knobs of form 99" in run("db", "show", db).stdout, "db show says what is not used")
 
     # kill -9 at random moments: the records stay usable, and a search goes on from them.
     draw = random.Random(3)
@@ -166,7 +152,7 @@ def with_folder(folder):
         process.kill()
         process.wait()
         if killed.exists():
-            counts.append(json.loads(call("db", "show", killed, "--json").stdout)["trials"])
+            counts.append(json.loads(run("db", "show", killed, "--json").stdout)["trials"])
     expect(counts == sorted(counts), f"trials were lost: {counts}")
     process = subprocess.Popen(
         [TESSERA, "tune", str(model), "--threads", "1", "--db", str(killed), "--budget", "120s", "--resume", "--json"],
@@ -179,11 +165,11 @@ def with_folder(folder):
     expect(process.returncode == 130, f"Ctrl-C: exit {process.returncode}")
     if output:
         expect(json.loads(output)["interrupted"], "Ctrl-C ends with what was found")
-    answer = json.loads(call("db", "merge", db, killed, "--json").stdout)
-    now = json.loads(call("db", "show", killed, "--json").stdout)["trials"]
+    answer = json.loads(run("db", "merge", db, killed, "--json").stdout)
+    now = json.loads(run("db", "show", killed, "--json").stdout)["trials"]
     expect(answer["merged"][0]["trials"] == now, f"merge: {answer}, {now} trials")
-    call("db", "prune", db, "--keep", 1)
-    left = [json.loads(line) for line in call("db", "export", db).stdout.splitlines()]
+    run("db", "prune", db, "--keep", 1)
+    left = [json.loads(line) for line in run("db", "export", db).stdout.splitlines()]
     others = [entry["kernel"] for entry in left if entry["record"] == "trial" and entry["number"] > 0]
     defaults = {entry["kernel"] for entry in left if entry["record"] == "trial" and entry["number"] == 0}
     expect(len(others) == len(set(others)) and set(others) <= defaults, f"prune leaves defaults and one more each: {left}")
@@ -196,14 +182,15 @@ def with_folder(folder):
         (["tune", model, "--db", folder / "foreign.db"], "TSR-6402"),
         (["tune", folder / "plain.so"], "TSR-4051"),
         (["tune", model, "--budget", "soon"], "TSR-4050"),
+        # Before the search: this one would take ten minutes.
+        (["tune", model, "--budget", "10m", "--report", folder / "none" / "report.html", "--db", folder / "only.db"], "TSR-6102"),
         (["tune", model, "--only", "zzz", "--trials", 2, "--db", folder / "only.db"], "TSR-4056"),
         (["db", "show", folder / "none.db"], "TSR-6401"),
     ):
-        done = call(*arguments, code=1)
+        done = run(*arguments, code=1)
         expect(name in done.stderr and done.stderr.count("error ") == 1, f"{arguments}: {done.stderr}")
 
 
 with tempfile.TemporaryDirectory() as name:
     with_folder(pathlib.Path(name))
-print(f"{len(problems)} problems")
-sys.exit(1 if problems else 0)
+finish()

@@ -1,25 +1,11 @@
-"""What the tests of `tessera worker` have in common: the compiler's commands, a list of what went wrong, and a worker."""
+"""What the tests of `tessera worker` have in common: the trials in a file of records, and a worker."""
 
 import json
 import os
 import signal
 import subprocess
-import sys
 
-TESSERA = sys.argv[1]
-problems = []
-
-
-def expect(condition, text):
-    if not condition:
-        problems.append(text)
-        print("FAILED:", text, flush=True)
-
-
-def run(*arguments, code=0, seconds=600):
-    done = subprocess.run([TESSERA, *map(str, arguments)], capture_output=True, text=True, timeout=seconds)
-    expect(done.returncode == code, f"{' '.join(map(str, arguments))}: exit {done.returncode}, not {code}\n{done.stderr}")
-    return done
+from tune_support import TESSERA, run
 
 
 def trials_of(db):
