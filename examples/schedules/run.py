@@ -36,7 +36,8 @@ def steps_of(folder):
 def title_of(step):
     if step is None:
         return "naive loops"
-    return re.match(r"// \d+\. (.*?)\.( |$)", step.read_text().split("\n")[0])[1].lower()
+    title = re.match(r"// \d+\. (.*?)\.( |$)", step.read_text().split("\n")[0])[1]
+    return title[0].lower() + title[1:]
 
 
 def check(tessera, folder):

@@ -79,7 +79,8 @@ class LoopSchedule {
   void virtual_thread(const std::string& loop);
   void software_pipeline(const std::string& loop, int64_t statements);
   void annotate(const std::string& statement, const std::string& key, int64_t value);
-  void bind(const std::string& loop, const std::string& axis);  // refused: no target has axes of GPU threads
+  void bind(const std::string& loop,
+            const std::string& axis);  // "blockIdx.x", "threadIdx.y", ...; a CPU runs it in order
 
   // ---- what became of it
   // "loop", "trace", "llvm", "asm", "mca", "cache": as `tessera schedule --emit`.

@@ -519,7 +519,7 @@ class Schedule:
         self._step("annotate", statement, key, value)
 
     def bind(self, loop: str, axis: str) -> None:
-        """Refused: no target has axes of GPU threads."""
+        """`axis` is "blockIdx.x", "threadIdx.y", ...: iterations are independent and may run there; a CPU runs them in order."""
         self._step("bind", loop, axis)
 
     # ---- what became of it

@@ -208,7 +208,7 @@ class Parser {
         [&](const Stmt& s) {
           if (s->kind == StmtKind::kAlloc && s->buffer->scope != MemoryScope::kRegister)
             fail(fmt::format("the body of '{}' allocates {} in memory", result.name, s->buffer->name), "register");
-          if (s->kind == StmtKind::kTensorized || (s->kind == StmtKind::kFor && s->for_kind == ForKind::kParallel))
+          if (s->kind == StmtKind::kTensorized || (s->kind == StmtKind::kFor && is_concurrent(s->for_kind)))
             fail(fmt::format("the body of '{}' has '{}'", result.name, summary(s)), "");
         },
         [&](const Expr& e) {

@@ -177,7 +177,9 @@ class Parser {
       if (!intrinsic) start.fail("TSR-3125", fmt::format("there is no tensor intrinsic '{}'", name), intrinsic_names());
       return tensorized(intrinsic, braces());
     }
-    for (const ForKind kind : {ForKind::kParallel, ForKind::kVectorized, ForKind::kUnrolled}) {
+    for (const ForKind kind :
+         {ForKind::kParallel, ForKind::kVectorized, ForKind::kUnrolled, ForKind::kBlockX, ForKind::kBlockY,
+          ForKind::kBlockZ, ForKind::kThreadX, ForKind::kThreadY, ForKind::kThreadZ}) {
       if (!reader_.accept(for_kind_name(kind))) continue;
       reader_.expect("for");
       return loop(kind, end_lets);

@@ -5,8 +5,15 @@
 namespace tessera {
 
 const char* for_kind_name(ForKind kind) {
-  static constexpr const char* kNames[] = {"serial", "unrolled", "vectorized", "parallel"};
+  static constexpr const char* kNames[] = {"serial",     "unrolled",   "vectorized",  "parallel",    "blockIdx.x",
+                                           "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"};
   return kNames[static_cast<int>(kind)];
+}
+
+bool may_nest(ForKind outer, ForKind inner) {
+  if (!is_concurrent(outer) || !is_concurrent(inner)) return true;
+  if (outer == ForKind::kParallel || inner == ForKind::kParallel || outer == inner) return false;
+  return !(is_thread_axis(outer) && is_block_axis(inner));
 }
 
 namespace {

@@ -8,13 +8,17 @@
 //     unrolled     constant extent; the back end emits a copy per iteration
 //     vectorized   constant extent; iterations are independent except through associative order: lanes of vectors
 //     parallel     iterations are independent and may run on different threads; not nested in another parallel loop
+//     blockIdx.x, .y, .z, threadIdx.x, .y, .z
+//                  iterations are independent and may run along that axis of a GPU's threads; from 0, those of threads
+//                  to a constant. Not inside a loop of the same axis, blocks not inside threads, neither with a
+//                  parallel loop. Back ends without such axes go in order
 // - Different buffers do not overlap, except parameters that the program says are the same memory.
 // - A `register` buffer lives in registers: its indices are constants once the unrolled and vectorized loops around
 //   the access are expanded. An allocation's contents are unspecified until stored to.
 // - `tensorized` runs its body; the intrinsic's name tells a back end which instruction sequence implements it. The
 //   body must match the intrinsic's declared pattern (loop/intrinsic.h).
-// - A serial loop may name an element that each iteration prefetches. That changes no value, the element may lie outside
-//   of its buffer, and any pass may leave it out.
+// - A serial loop may name an element that each iteration prefetches. That changes no value, the element may lie
+//   outside of its buffer, and any pass may leave it out.
 // - A store outside its buffer is an error of the program. Vectors of a vectorized loop may be masked by an `if`.
 // Nodes are immutable and shared.
 #pragma once
@@ -29,8 +33,28 @@
 namespace tessera {
 
 enum class StmtKind : uint8_t { kSeq, kFor, kIf, kStore, kAlloc, kTensorized };
-enum class ForKind : uint8_t { kSerial, kUnrolled, kVectorized, kParallel };
-const char* for_kind_name(ForKind kind);  // "serial", "unrolled", "vectorized", "parallel"
+enum class ForKind : uint8_t {
+  kSerial,
+  kUnrolled,
+  kVectorized,
+  kParallel,
+  kBlockX,
+  kBlockY,
+  kBlockZ,
+  kThreadX,
+  kThreadY,
+  kThreadZ
+};
+const char* for_kind_name(ForKind kind);  // "serial", "unrolled", "vectorized", "parallel", "blockIdx.x", ...
+
+inline bool is_block_axis(ForKind kind) { return kind >= ForKind::kBlockX && kind <= ForKind::kBlockZ; }
+inline bool is_thread_axis(ForKind kind) { return kind >= ForKind::kThreadX && kind <= ForKind::kThreadZ; }
+// Its iterations may run at the same time, each with registers of its own.
+inline bool is_concurrent(ForKind kind) {
+  return kind == ForKind::kParallel || is_block_axis(kind) || is_thread_axis(kind);
+}
+// Whether a loop of one kind may be inside, at any depth, of one of the other: of two concurrent ones.
+bool may_nest(ForKind outer, ForKind inner);
 
 struct StmtNode;
 struct TensorIntrinsic;

@@ -108,7 +108,7 @@ class Unifier {
       }
       case StmtKind::kFor: {
         const auto extent = as_int(s->extent);
-        if (s->for_kind == ForKind::kParallel) return fail(fmt::format("'{}' is parallel", text(s)));
+        if (is_concurrent(s->for_kind)) return fail(fmt::format("'{}' is {}", text(s), for_kind_name(s->for_kind)));
         if (!extent) return fail(fmt::format("'{}' has no constant extent", text(s)));
         if (!bind_number(p->extent, *extent, fmt::format("the extent of '{}'", text(s)))) return false;
         state_.open.push_back(state_.loops.size());
@@ -315,8 +315,7 @@ std::string pattern_problem(const LoopProgram& program) {
 
 Stmt without_single_iterations(const Stmt& s) {
   return transform(s, nullptr, [](const Stmt& node) -> Stmt {
-    if (node->kind != StmtKind::kFor || !is_const_int(node->extent, 1) || node->for_kind == ForKind::kParallel)
-      return {};
+    if (node->kind != StmtKind::kFor || !is_const_int(node->extent, 1) || is_concurrent(node->for_kind)) return {};
     return substitute(node->stmts[0], {{node->var.get(), node->begin}});
   });
 }

@@ -254,10 +254,14 @@ class Verifier {
     if (!s->begin || !s->extent || s->begin.dtype() != DType::kI64 || s->extent.dtype() != DType::kI64)
       return report(where, "the range is not i64");
     const auto extent = as_int(s->extent);
-    const bool expanded = s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized;
-    if (expanded && !extent) report(where, fmt::format("{} loops need a constant extent", for_kind_name(s->for_kind)));
-    const bool parallel = s->for_kind == ForKind::kParallel;
-    if (parallel && parallel_) report(where, "a parallel loop inside another one");
+    const bool fixed = s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized;
+    if ((fixed || is_thread_axis(s->for_kind)) && !extent)
+      report(where, fmt::format("{} loops need a constant extent", for_kind_name(s->for_kind)));
+    for (const ForKind outer : concurrent_)
+      if (!may_nest(outer, s->for_kind))
+        report(where, fmt::format("a {} loop inside a {} one", for_kind_name(s->for_kind), for_kind_name(outer)));
+    if ((is_block_axis(s->for_kind) || is_thread_axis(s->for_kind)) && !is_const_int(s->begin, 0))
+      report(where, fmt::format("a {} loop that does not begin at 0", for_kind_name(s->for_kind)));
     define_var(s->var, where);
     // The body of a loop that may not run is judged like a branch.
     const bool may_not_run = !extent || *extent <= 0;
@@ -275,10 +279,9 @@ class Verifier {
           s->indices.size() != s->buffer->shape.size())
         report(where, fmt::format("a prefetch of {}, which is not in memory here", s->buffer->name));
     }
-    const bool was_parallel = parallel_;
-    parallel_ = parallel_ || parallel;
+    if (is_concurrent(s->for_kind)) concurrent_.push_back(s->for_kind);
     statement(s->stmts[0]);
-    parallel_ = was_parallel;
+    if (is_concurrent(s->for_kind)) concurrent_.pop_back();
     conditional_ -= may_not_run;
     loops_.erase(s->var.get());
     in_scope_.erase(s->var.get());
@@ -289,7 +292,7 @@ class Verifier {
   std::unordered_set<const void*> defined_, in_scope_;
   std::unordered_map<const ExprNode*, LoopInfo> loops_;  // around the current statement
   int conditional_ = 0;                                  // conditions around the current place
-  bool parallel_ = false;
+  std::vector<ForKind> concurrent_;                      // of the loops around
 };
 
 }  // namespace

@@ -112,6 +112,16 @@ std::vector<std::string> task_cells(const TunedTask& task) {
           task.outcome == "tuned" ? task.best_point : task.outcome};
 }
 
+// Below both tables; empty where every kernel is below its roofline.
+std::string roofline_note(const TuneResult& result) {
+  const bool is_above = std::any_of(result.tasks.begin(), result.tasks.end(), [](const TunedTask& task) {
+    return task.default_us > 0 && std::lround(task.percent_of_bound) > 100;
+  });
+  return is_above ? "Above 100 % of the roofline: fewer multiplications than the operation is defined by (Winograd's "
+                    "filtering), or caches that hold more than was assumed.\n"
+                  : "";
+}
+
 // What became of the search over the model as a whole; empty when there was none.
 std::string graph_text(const TuneResult& result) {
   const auto count = [&](std::string_view status) {
@@ -144,7 +154,7 @@ std::string tune_result_text(const TuneOptions& options, const TuneResult& resul
   for (const auto& [reason, kernels] : left_out)
     text += fmt::format("{} kernel{}, {:.1f}% of the time: {}\n", kernels.first, kernels.first == 1 ? "" : "s",
                         100 * kernels.second, reason);
-  text += graph_text(result);
+  text += roofline_note(result) + graph_text(result);
   text += fmt::format("{} trials in {:.1f} s; records in {}\n", result.trials, result.seconds, options.db);
   if (result.tuned_ms > 0)
     text += fmt::format("model: {:.3f} ms before, {:.3f} ms after\n", result.default_ms, result.tuned_ms);
@@ -237,6 +247,7 @@ svg text{font:11px system-ui,sans-serif;fill:#555}.frame{fill:none;stroke:#bbb}.
     html += "</tr>\n";
   }
   html += "</table>\n";
+  if (const std::string note = roofline_note(result); !note.empty()) html += "<p>" + escaped(note) + "</p>\n";
   for (const TunedTask& task : result.tasks) {
     if (task.default_us <= 0 || task.trial_us.size() < 2) continue;
     html +=

@@ -452,7 +452,8 @@ class Tuner {
     Task& task = tasks_[static_cast<size_t>(chosen)];
     TaskState& state = states_[static_cast<size_t>(chosen)];
     say("trying", &task);
-    if (task.default_us == 0 && !begin_task(task, state)) return true;
+    const bool has_first = task.trials > 0 && task.default_us > 0;  // pruned records have a choice and no trials
+    if (!has_first && !begin_task(task, state)) return true;
     int64_t count = options_.batch;
     if (options_.trials > 0) count = std::min(count, options_.trials - result_.trials);
     if (count <= 0) return true;

@@ -165,7 +165,7 @@ class Schedules(unittest.TestCase):
         s = te.Schedule(matmul())
         before = str(s)
         for step in (lambda: s.unroll("nothing"), lambda: s.split("nothing", [2, None]), lambda: s.parallel("k"),
-                     lambda: s.bind("i", "threadIdx.x"), lambda: s.apply("split(i, [_, 4])\nparallel(k)"),
+                     lambda: s.bind("k", "threadIdx.x"), lambda: s.apply("split(i, [_, 4])\nparallel(k)"),
                      lambda: s.tensorize("i", "no.such"), lambda: s.split("i", ["a b"]),
                      lambda: s.emit("nothing"), lambda: s.run([np.zeros(3)])):
             with self.assertRaises(tessera.Error) as caught:

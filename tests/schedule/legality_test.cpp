@@ -240,6 +240,9 @@ TEST(Legality, WhatWeAllowIslAllows) {
           "parallel " + p.vars[level], [&](Schedule& s) { s.parallel(p.vars[level]); },
           oracle.is_independent(p, level, false));
       judge(
+          "bind " + p.vars[level], [&](Schedule& s) { s.bind(p.vars[level], "threadIdx.x"); },
+          oracle.is_independent(p, level, false));
+      judge(
           "vectorize " + p.vars[level], [&](Schedule& s) { s.vectorize(p.vars[level]); },
           oracle.is_independent(p, level, true));
       if (p.statements.size() > 1) {

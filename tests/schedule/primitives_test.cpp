@@ -345,7 +345,26 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
       {kMatmul, "vectorise(j)", {"TSR-3402", "there is no primitive 'vectorise'", "vectorize or "}},
       {kMatmul, "fission(i, C)", {"TSR-3405", "'C' may be 2 statements", "C#0: C[i, j] = ..."}},
       {kMatmul, "compute_at(C, k)", {"TSR-3407", "C is a parameter of the kernel", "cache_write"}},
-      {kMatmul, "bind(i, threadIdx.x)", {"TSR-3411", "loop i cannot run on threadIdx.x"}},
+      {kMatmul, "bind(i, thread.x)", {"TSR-3411", "thread.x is no axis of threads", "blockIdx.x, ", "threadIdx.z"}},
+      {kMatmul,
+       "bind(k, threadIdx.x)",
+       {"TSR-3408", "iterations of 'serial for k in 0..+12' are not independent", "bind of i, j"}},
+      {kMatmul,
+       "bind(i, blockIdx.x)\nbind(j, blockIdx.x)",
+       {"TSR-3407", "for j in 0..+16' stands inside 'blockIdx.x for i",
+        "legal: bind of j to blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z"}},
+      {kMatmul,
+       "bind(i, threadIdx.x)\nbind(j, blockIdx.x)",
+       {"TSR-3407", "for j in 0..+16' stands inside 'threadIdx.x for i",
+        "legal: bind of j to threadIdx.y, threadIdx.z"}},
+      {kMatmul,
+       "bind(j, blockIdx.x)\nbind(i, threadIdx.x)",
+       {"TSR-3407", "for i in 0..+8' stands around 'blockIdx.x for j", "legal: bind of i to blockIdx.y, blockIdx.z"}},
+      {kMatmul,
+       "bind(i, blockIdx.x)\nbind(j, threadIdx.x)\nreorder([j, i])",
+       {"TSR-3407", "'blockIdx.x for i in 0..+8' would stand inside 'threadIdx.x for j"}},
+      {kMatmul, "bind(i, blockIdx.x)\nparallel(j)", {"TSR-3407", "for j in 0..+16' stands inside 'blockIdx.x for i"}},
+      {kMatmul, "bind(i, blockIdx.x)\nvectorize(i)", {"TSR-3407", "is blockIdx.x already"}},
       {kMatmul, "transform_layout(A, (i, k) -> [k, i])", {"TSR-3407", "A is a parameter"}},
       {kMatmul,
        "Ap = cache_read(A, local)\ntransform_layout(Ap, (i, k) -> [k, floormod(i, 4)])",
@@ -422,6 +441,39 @@ TEST(Primitives, CopiesAreLimited) {
                      HasSubstr("<trace>:4:1")));
   EXPECT_THAT(scheduled("kernel @k(x: f32[5000]) -> (y: f32[5000]) { for i in 0..5000 { y[i] = x[i] } }", "unroll(i)"),
               HasSubstr("TSR-3413"));
+}
+
+TEST(Primitives, BindPutsLoopsOnAxesOfThreads) {
+  EXPECT_EQ(
+      scheduled("kernel @k(x: f32[8,60]) -> (y: f32[8,60]) { for i in 0..8 { for j in 0..60 { y[i, j] = x[i, j] } } }",
+                "a, b = split(j, [_, 16])\nbind(i, blockIdx.y)\nbind(a, blockIdx.x)\nbind(b, threadIdx.x)"),
+      R"(kernel @k(x: f32[8,60]) -> (y: f32[8,60]) {
+  blockIdx.y for i in 0..8 {
+    blockIdx.x for a in 0..4 {
+      threadIdx.x for b in 0..16 {
+        if (((a * 16) + b) < 60) {
+          y[i, ((a * 16) + b)] = x[i, ((a * 16) + b)]
+        }
+      }
+    }
+  }
+}
+)");
+  const std::string large =
+      "kernel @k(x: f32[64,64]) -> (y: f32[64,64]) { for i in 0..64 { for j in 0..64 { y[i, j] = x[i, j] } } }";
+  EXPECT_THAT(scheduled(large, "bind(i, threadIdx.y)\nbind(j, threadIdx.x)"),
+              testing::AllOf(HasSubstr("TSR-3413: bind: 'serial for j in 0..+64' makes 4096 threads of a block"),
+                             HasSubstr("legal: up to 1024 threads of a block: no loop"),
+                             HasSubstr("split loop j, and bind the inner part")));
+  EXPECT_THAT(scheduled(large, "a, b = split(j, [_, 16])\nbind(i, threadIdx.y)\nbind(b, threadIdx.x)"),
+              HasSubstr("threadIdx.x for b in 0..16"));
+  // What other threads compute is not in this one's registers, nor fused into its loop.
+  EXPECT_THAT(scheduled(kStages, "bind(b, threadIdx.x)\ncompute_at(t, b)\nset_scope(t, register)\nunroll(a)"),
+              HasSubstr("alloc t: f32[3] register"));
+  EXPECT_THAT(scheduled(kStages, "set_scope(t, register)\nbind(b, threadIdx.x)"),
+              HasSubstr("uses t, which is in registers of the thread outside of it"));
+  EXPECT_THAT(scheduled(kStages, "bind(b, threadIdx.x)\nset_scope(t, register)"), HasSubstr("uses t on other threads"));
+  EXPECT_THAT(scheduled(kStages, "bind(b, threadIdx.x)\nsplit(b, [_, 2])"), HasSubstr("is threadIdx.x already"));
 }
 
 TEST(Primitives, ARefusedStepLeavesTheScheduleAsItWas) {

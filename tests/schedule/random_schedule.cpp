@@ -101,6 +101,9 @@ void apply_one(Schedule& s, const std::string& what, Random& r) {
     s.unroll(r.loop());
   } else if (what == "parallel") {
     s.parallel(r.loop());
+  } else if (what == "bind") {
+    static const Names kAxes = {"blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.z"};
+    s.bind(r.loop(), kAxes[r.below(kAxes.size())]);
   } else if (what == "pad") {
     s.pad(r.loop(), r.factor());
   } else if (what == "fission") {
@@ -195,7 +198,7 @@ int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, Primiti
                                    "sample_perfect_tile",
                                    "sample_categorical",
                                    "sample_compute_location"};
-  static const Names kKinds = {"vectorize",      "vectorize", "unroll", "parallel",
+  static const Names kKinds = {"vectorize",      "vectorize", "unroll", "parallel", "bind",
                                "virtual_thread", "set_scope", "split",  "tensorize"};
   int taken = 0;
   for (int i = 0; i < tries; ++i) {

@@ -174,6 +174,19 @@ def with_folder(folder):
     defaults = {entry["kernel"] for entry in left if entry["record"] == "trial" and entry["number"] == 0}
     expect(len(others) == len(set(others)) and set(others) <= defaults, f"prune leaves defaults and one more each: {left}")
 
+    # Where only what was chosen is left, a search begins with the default again.
+    schedules = {entry["kernel"]: entry["schedule"] for entry in left if entry["record"] == "trial" and entry["number"] == 0}
+    with sqlite3.connect(db) as records:
+        records.execute("INSERT OR REPLACE INTO choices SELECT kernel, machine, threads, kind, payload, knob_format, rule_version, us, "
+                        "us * 2, 30, 30, 'won', made FROM trials WHERE number > 0 AND status = 'ok'")
+    records.close()
+    run("db", "prune", db, "--keep", 0)
+    run("tune", model, "--threads", 1, "--db", db, "--trials", 6, "--resume")
+    trials = [json.loads(line) for line in run("db", "export", db).stdout.splitlines() if '"trial"' in line]
+    firsts = {entry["kernel"]: entry["schedule"] for entry in trials if entry["number"] == 0}
+    wrong = {kernel: schedule for kernel, schedule in firsts.items() if schedules.get(kernel, schedule) != schedule}
+    expect(firsts and not wrong, f"trial 0 is the default's: {wrong}, and not of {schedules}")
+
     # Errors are one error each.
     (folder / "foreign.db").write_bytes(b"no database at all, just text" * 100)
     for arguments, name in (

@@ -36,11 +36,26 @@ TEST(LoopVerify, LegalPrograms) {
       for some in 0..n { y[i, some + 7] = 0:f32 }
     })"),
               IsEmpty());
+  EXPECT_THAT(violations(R"(
+    blockIdx.y for i in 0..4 {
+      blockIdx.x for j in 0..2 { threadIdx.x for l in 0..4 { y[i, j * 4 + l] = a[l] } }
+    })"),
+              IsEmpty());
 }
 
 TEST(LoopVerify, Structure) {
   EXPECT_THAT(violation("parallel for i in 0..4 { for q in 0..2 { parallel for j in 0..4 { y[i, j] = 0:f32 } } }"),
-              HasSubstr("kernel k: parallel for j in 0..+4: a parallel loop inside another one"));
+              HasSubstr("kernel k: parallel for j in 0..+4: a parallel loop inside a parallel one"));
+  EXPECT_THAT(violation("threadIdx.x for i in 0..4 { blockIdx.x for j in 0..4 { y[i, j] = 0:f32 } }"),
+              HasSubstr("blockIdx.x for j in 0..+4: a blockIdx.x loop inside a threadIdx.x one"));
+  EXPECT_THAT(violation("threadIdx.y for i in 0..4 { threadIdx.y for j in 0..4 { y[i, j] = 0:f32 } }"),
+              HasSubstr("a threadIdx.y loop inside a threadIdx.y one"));
+  EXPECT_THAT(violation("blockIdx.y for i in 0..4 { parallel for j in 0..4 { y[i, j] = 0:f32 } }"),
+              HasSubstr("a parallel loop inside a blockIdx.y one"));
+  EXPECT_THAT(violation("blockIdx.z for i in 1..4 { y[i, 0] = 0:f32 }"),
+              HasSubstr("a blockIdx.z loop that does not begin at 0"));
+  EXPECT_THAT(violation("threadIdx.z for i in 0..n { y[0, 0] = 0:f32 }"),
+              HasSubstr("threadIdx.z loops need a constant extent"));
   EXPECT_THAT(violation("unrolled for i in 0..n { y[0, 0] = 0:f32 }"),
               HasSubstr("unrolled for i in 0..+n: unrolled loops need a constant extent"));
   EXPECT_THAT(violation("vectorized for i in 0..n { y[0, 0] = 0:f32 }"),

@@ -98,7 +98,7 @@ struct Planner {
         for (const Stmt& child : s->stmts) visit(child);
         return;
       case StmtKind::kFor: {
-        if (s->for_kind == ForKind::kParallel) return refuse("a parallel loop inside");
+        if (is_concurrent(s->for_kind)) return refuse("a parallel loop inside");
         if (uses_var(s->begin, loop.var) || uses_var(s->extent, loop.var))
           return refuse("the bounds of loop " + s->var->name + " inside depend on the vector variable");
         if (s->for_kind == ForKind::kVectorized) return refuse("a vectorized loop inside");

@@ -56,7 +56,13 @@ void KernelEmitter::emit_for(const Stmt& s) {
       break;
     case ForKind::kUnrolled: return emit_unrolled(s);
     case ForKind::kVectorized: return emit_vectorized(s);
-    case ForKind::kSerial: break;
+    case ForKind::kSerial:
+    case ForKind::kBlockX:
+    case ForKind::kBlockY:
+    case ForKind::kBlockZ:
+    case ForKind::kThreadX:
+    case ForKind::kThreadY:
+    case ForKind::kThreadZ: break;
   }
   if (extent == 1) {
     if (s->buffer) emit_prefetch(s, false, {{s->var.get(), s->begin}});

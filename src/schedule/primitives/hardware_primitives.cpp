@@ -1,4 +1,4 @@
-// tensorize, virtual_thread, software_pipeline, bind, annotate; sampled decisions.
+// tensorize, virtual_thread, software_pipeline, annotate; sampled decisions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -130,7 +130,7 @@ void Schedule::blockize(const std::string& loop_name) {
   const StmtPath path = loop_named(program_, loop_name);
   refuse_tensorized(path, "loop " + loop_name);
   if (contains(path.stmt(), [](const Stmt& s) {
-        return s->kind == StmtKind::kTensorized || (s->kind == StmtKind::kFor && s->for_kind == ForKind::kParallel);
+        return s->kind == StmtKind::kTensorized || (s->kind == StmtKind::kFor && is_concurrent(s->for_kind));
       }))
     refuse(refusal::kStructure,
            fmt::format("blockize: '{}' holds a parallel loop or a tensorized nest", summary(path.stmt())),
@@ -151,13 +151,6 @@ void Schedule::annotate(const std::string& statement, const std::string& key, in
            "a value x + a * b");
   commit(replaced(path, changed),
          {{}, "annotate", {TraceArg::name(statement), TraceArg::name(key), TraceArg::integer(value)}, {}, {}});
-}
-
-void Schedule::bind(const std::string& loop_name, const std::string& axis) {
-  loop_named(program_, loop_name);
-  refuse(refusal::kTarget,
-         fmt::format("bind: loop {} cannot run on {}: the loop IR has no axes of GPU threads yet", loop_name, axis),
-         "parallel, vectorize, unroll");
 }
 
 namespace {
@@ -222,7 +215,7 @@ void Schedule::virtual_thread(const std::string& loop_name) {
            fmt::format("virtual_thread: '{}' has no constant extent of 1 to 64, or is {} already", summary(loop),
                        for_kind_name(loop->for_kind)),
            "a serial loop of a small constant extent", "split it first");
-  if (contains(loop, [](const Stmt& s) { return s->kind == StmtKind::kFor && s->for_kind == ForKind::kParallel; }))
+  if (contains(loop, [](const Stmt& s) { return s->kind == StmtKind::kFor && is_concurrent(s->for_kind); }))
     refuse(refusal::kStructure, fmt::format("virtual_thread: a parallel loop stands in loop {}", loop_name),
            "a loop inside of it");
   for (const Stmt& s : path.nodes)

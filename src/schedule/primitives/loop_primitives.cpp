@@ -1,8 +1,10 @@
-// split, fuse, reorder, tile, pad; vectorize, unroll, parallel.
+// split, fuse, reorder, tile, pad; vectorize, unroll, parallel, bind.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "loop/printer.h"
@@ -299,6 +301,9 @@ void Schedule::reorder(const Names& names) {
                fmt::format("reorder: the range of '{}' depends on {}, which would stand inside it", summary(loop),
                            inner->var->name),
                fmt::format("an order with {} outside of {}", inner->var->name, loop->var->name));
+      if (!may_nest(loop->for_kind, inner->for_kind))
+        refuse(refusal::kStructure, fmt::format("reorder: '{}' would stand inside '{}'", summary(inner), summary(loop)),
+               "an order with axes of blocks outside of axes of threads");
     }
   }
   if (const auto violation = order_violation(program_, outermost.loops().size(), chain, order))
@@ -356,6 +361,24 @@ void Schedule::pad(const std::string& name, int64_t multiple) {
 
 namespace {
 
+constexpr int64_t kMostThreads = 1024;  // of a block, on all GPUs that CUDA knows
+
+// Of the block around the loop, which is not bound itself, and inside of it.
+int64_t threads_of_block(const StmtPath& path) {
+  std::map<ForKind, int64_t> extents;
+  const auto count = [&](const Stmt& s) {
+    if (s->kind != StmtKind::kFor || !is_thread_axis(s->for_kind)) return;
+    int64_t& extent = extents[s->for_kind];
+    extent = std::max({extent, int64_t{1}, as_int(s->extent).value_or(1)});
+  };
+  for (const Stmt& s : path.nodes)
+    if (!s.same_node(path.stmt())) count(s);
+  walk(path.stmt()->stmts[0], count, nullptr);
+  int64_t threads = 1;
+  for (const auto& [axis, extent] : extents) threads *= extent;
+  return threads;
+}
+
 // Why the loop cannot become `kind`; empty when it can. `words` is what an error says, without the legal choices.
 std::string kind_problem(const LoopProgram& program, const StmtPath& path, ForKind kind, const char** id) {
   const Stmt& loop = path.stmt();
@@ -365,28 +388,39 @@ std::string kind_problem(const LoopProgram& program, const StmtPath& path, ForKi
     return fmt::format("'{}' is {} already", summary(loop), for_kind_name(loop->for_kind));
   for (const Stmt& s : path.nodes)
     if (s->kind == StmtKind::kTensorized) return fmt::format("'{}' is part of a tensorized nest", summary(loop));
-  if (kind != ForKind::kParallel && !as_int(loop->extent))
+  const bool is_axis = is_block_axis(kind) || is_thread_axis(kind);
+  if (kind != ForKind::kParallel && !is_block_axis(kind) && !as_int(loop->extent))
     return fmt::format("'{}' has no constant extent, and {} loops need one", summary(loop), word);
+  if (is_axis && !is_const_int(loop->begin, 0))
+    return fmt::format("'{}' does not begin at 0, and {} does", summary(loop), word);
   if (kind == ForKind::kUnrolled) {
     *id = refusal::kTooLarge;
     return too_many_copies(program.body, replaced(path, with_kind(loop, kind)));
   }
-  const auto is_kind = [](const Stmt& s, ForKind k) { return s->kind == StmtKind::kFor && s->for_kind == k; };
-  for (size_t i = 0; i + 1 < path.nodes.size(); ++i)
-    if (is_kind(path.nodes[i], ForKind::kVectorized) ||
-        (kind == ForKind::kParallel && is_kind(path.nodes[i], ForKind::kParallel)))
-      return fmt::format("'{}' stands inside '{}'", summary(loop), summary(path.nodes[i]));
+  for (size_t i = 0; i + 1 < path.nodes.size(); ++i) {
+    const Stmt& outer = path.nodes[i];
+    if (outer->kind == StmtKind::kFor && (outer->for_kind == ForKind::kVectorized || !may_nest(outer->for_kind, kind)))
+      return fmt::format("'{}' stands inside '{}'", summary(loop), summary(outer));
+  }
   Stmt inner;
   walk(
       loop->stmts[0],
       [&](const Stmt& s) {
-        if (is_kind(s, ForKind::kParallel) ||
-            (kind == ForKind::kVectorized && (is_kind(s, ForKind::kVectorized) || s->kind == StmtKind::kTensorized)))
+        const bool is_loop = s->kind == StmtKind::kFor;
+        if (is_loop && !may_nest(kind, s->for_kind)) inner = s;
+        if (kind != ForKind::kVectorized) return;
+        if (s->kind == StmtKind::kTensorized || (is_loop && (s->for_kind == kind || is_concurrent(s->for_kind))))
           inner = s;
       },
       nullptr);
   if (inner) return fmt::format("'{}' stands around '{}'", summary(loop), summary(inner));
-  if (kind == ForKind::kParallel)
+  if (is_thread_axis(kind)) {
+    *id = refusal::kTooLarge;
+    if (const int64_t threads = threads_of_block(path); threads * *as_int(loop->extent) > kMostThreads)
+      return fmt::format("'{}' makes {} threads of a block", summary(loop), threads * *as_int(loop->extent));
+    *id = refusal::kStructure;
+  }
+  if (is_concurrent(kind))
     for (const Stmt& s : path.nodes)
       if (s->kind == StmtKind::kAlloc && s->buffer->scope == MemoryScope::kRegister &&
           (reads_buffer(loop, s->buffer.get()) || writes_buffer(loop, s->buffer.get())))
@@ -398,17 +432,33 @@ std::string kind_problem(const LoopProgram& program, const StmtPath& path, ForKi
   return "";
 }
 
+constexpr std::array kAxes = {ForKind::kBlockX,  ForKind::kBlockY,  ForKind::kBlockZ,
+                              ForKind::kThreadX, ForKind::kThreadY, ForKind::kThreadZ};
+
+// The loops that could become `kind`, and the axes that this loop could be bound to instead.
+std::string legal_kinds(const LoopProgram& program, const StmtPath& path, ForKind kind, const char* primitive) {
+  const char* unused = nullptr;
+  const auto is_legal = [&](const StmtPath& loop, ForKind k) {
+    return kind_problem(program, loop, k, &unused).empty();
+  };
+  const Names loops = loops_where(program, [&](const StmtPath& other) { return is_legal(other, kind); });
+  Names axes;
+  if (is_block_axis(kind) || is_thread_axis(kind))
+    for (const ForKind axis : kAxes)
+      if (is_legal(path, axis)) axes.emplace_back(for_kind_name(axis));
+  if (!axes.empty()) return fmt::format("{} of {} to {}", primitive, path.stmt()->var->name, listed(axes));
+  return loops.empty() ? "no loop of this program" : fmt::format("{} of {}", primitive, listed(loops));
+}
+
 Stmt with_loop_kind(const LoopProgram& program, const std::string& name, ForKind kind, const char* primitive) {
   const StmtPath path = loop_named(program, name);
   const char* id = nullptr;
   if (const std::string problem = kind_problem(program, path, kind, &id); !problem.empty()) {
-    const char* unused = nullptr;
-    const Names legal = loops_where(
-        program, [&](const StmtPath& other) { return kind_problem(program, other, kind, &unused).empty(); });
-    const std::string choices =
-        legal.empty() ? "no loop of this program" : fmt::format("{} of {}", primitive, listed(legal));
+    const std::string choices = legal_kinds(program, path, kind, primitive);
+    const std::string bound =
+        is_thread_axis(kind) ? fmt::format("up to {} threads of a block", kMostThreads) : legal_copies();
     if (std::string_view(id) == refusal::kTooLarge)
-      refuse(id, fmt::format("{}: {}", primitive, problem), fmt::format("{}: {}", legal_copies(), choices),
+      refuse(id, fmt::format("{}: {}", primitive, problem), fmt::format("{}: {}", bound, choices),
              fmt::format("split loop {}, and {} the inner part", name, primitive));
     refuse(id, fmt::format("{}: {}", primitive, problem), choices);
   }
@@ -429,6 +479,17 @@ void Schedule::unroll(const std::string& loop) {
 void Schedule::parallel(const std::string& loop) {
   commit(with_loop_kind(program_, loop, ForKind::kParallel, "parallel"),
          {{}, "parallel", {TraceArg::name(loop)}, {}, {}});
+}
+
+void Schedule::bind(const std::string& loop, const std::string& axis) {
+  const auto kind = std::find_if(kAxes.begin(), kAxes.end(), [&](ForKind k) { return axis == for_kind_name(k); });
+  if (kind == kAxes.end()) {
+    Names names;
+    for (const ForKind k : kAxes) names.emplace_back(for_kind_name(k));
+    refuse(refusal::kAxis, fmt::format("bind: {} is no axis of threads", axis), listed(names));
+  }
+  commit(with_loop_kind(program_, loop, *kind, "bind"),
+         {{}, "bind", {TraceArg::name(loop), TraceArg::name(axis)}, {}, {}});
 }
 
 }  // namespace tessera

@@ -357,7 +357,7 @@ void Schedule::predicate(const std::string& statement) {
       split_conjunction(parent->condition, terms);
       continue;
     }
-    if (parent->kind != StmtKind::kFor || parent->for_kind == ForKind::kParallel) break;
+    if (parent->kind != StmtKind::kFor || is_concurrent(parent->for_kind)) break;
     std::vector<Expr> inside, outside;
     for (const Expr& term : terms) (uses_var(term, parent->var) ? inside : outside).push_back(term);
     body = with_body(parent, around(inside, std::move(body)));

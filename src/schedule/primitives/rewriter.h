@@ -22,7 +22,7 @@ inline constexpr char kStructure[] = "TSR-3407";
 inline constexpr char kDependence[] = "TSR-3408";
 inline constexpr char kRegion[] = "TSR-3409";
 inline constexpr char kIntrinsic[] = "TSR-3410";
-inline constexpr char kTarget[] = "TSR-3411";
+inline constexpr char kAxis[] = "TSR-3411";
 inline constexpr char kRegister[] = "TSR-3412";
 inline constexpr char kTooLarge[] = "TSR-3413";
 }  // namespace refusal

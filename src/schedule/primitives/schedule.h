@@ -123,7 +123,8 @@ class Schedule {
   // The first `count` statements of the loop's body run one iteration ahead of the others; what they fill for them is
   // kept twice.
   void software_pipeline(const std::string& loop, int64_t count);
-  // Always refuses (TSR-3411): the loop IR has no axes of GPU threads yet.
+  // `axis` is blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y or threadIdx.z of a GPU: the loop's
+  // iterations are independent, and may run there. Back ends for CPUs run them in order.
   void bind(const std::string& loop, const std::string& axis);
   // `key` "fma": multiply and add of a statement in one rounding (value 1).
   void annotate(const std::string& statement, const std::string& key, int64_t value);

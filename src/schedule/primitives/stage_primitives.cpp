@@ -116,7 +116,7 @@ void recheck_kinds(const LoopProgram& program, const Stmt& body, const std::stri
   for (size_t i = 0; i < path.nodes.size(); ++i) {
     const Stmt& s = path.nodes[i];
     if (s->kind != StmtKind::kFor) continue;
-    if (s->for_kind != ForKind::kParallel && s->for_kind != ForKind::kVectorized) continue;
+    if (!is_concurrent(s->for_kind) && s->for_kind != ForKind::kVectorized) continue;
     if (const auto carried = carried_dependence(next, path.prefix(i + 1), s->for_kind == ForKind::kVectorized))
       refuse(refusal::kDependence,
              fmt::format("{}: iterations of '{}' would not be independent any more: {}", primitive, summary(s),
@@ -141,8 +141,7 @@ void check_movable(const Stmt& s, const Buffer* buffer, const char* primitive) {
       refuse(refusal::kStructure, fmt::format("{}: '{}' computes {} too", primitive, summary(s), written->name),
              "a stage with a nest of its own", "fission takes a nest apart");
   if (contains(s, [](const Stmt& node) {
-        return node->kind == StmtKind::kTensorized ||
-               (node->kind == StmtKind::kFor && node->for_kind == ForKind::kParallel);
+        return node->kind == StmtKind::kTensorized || (node->kind == StmtKind::kFor && is_concurrent(node->for_kind));
       }))
     refuse(refusal::kStructure, fmt::format("{}: '{}' is tensorized or parallel", primitive, summary(s)),
            "a stage of serial loops");

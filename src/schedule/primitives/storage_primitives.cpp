@@ -151,7 +151,7 @@ void Schedule::set_scope(const std::string& name, MemoryScope scope) {
     walk(
         path.stmt()->stmts[0],
         [&](const Stmt& s) {
-          if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kParallel &&
+          if (s->kind == StmtKind::kFor && is_concurrent(s->for_kind) &&
               (reads_buffer(s, buffer.get()) || writes_buffer(s, buffer.get())))
             crossed = s;
         },
@@ -186,7 +186,7 @@ void Schedule::store_at(const std::string& name, const std::string& loop_name) {
     if (!as_int(s->extent))
       refuse(refusal::kStructure, fmt::format("store_at: '{}' has no constant extent", summary(s)),
              "loops of constant extents");
-    if (s->for_kind == ForKind::kParallel && buffer->scope == MemoryScope::kRegister)
+    if (is_concurrent(s->for_kind) && buffer->scope == MemoryScope::kRegister)
       refuse(refusal::kStructure,
              fmt::format("store_at: {} is in registers and '{}' runs on other threads", name, summary(s)),
              "set_scope to local first");
