@@ -2,8 +2,8 @@
 """The tuned convolutions of the suite beside those that TVM's MetaSchedule finds, with as many trials.
 
     metaschedule.py run [--trials 96] [--only C2]... [--seed 1] [--core N] [--before "chrt -r 1"] [--rounds 30] [--minutes M]
-                        [--again | --remeasure]
-    metaschedule.py report
+                        [--again | --remeasure] [--out bench/results/metaschedule]
+    metaschedule.py report [--out bench/results/metaschedule]
 
 For each shape of tuning_modes.py, one ONNX model from NCHW to NCHW with constant weights, `run` has both search with --trials and
 for one thread, and measures what they found: `tessera tune --mode model` with the shipped cost model, which was trained on none of
@@ -13,7 +13,7 @@ where the layouts of input and output are changed within the model, as in ours. 
 Outputs are compared first (1e-4 of the largest). Then the three run in turn, each in a process of its own, pinned to one core:
 TVM in its own loop (time_evaluator), ours called from Python. A round's times are means of 50 ms, the quotient is the median over
 the rounds.
-Writes bench/results/metaschedule.json (at once after each shape; shapes that are there are not done again), .md and .png; what was
+Writes NAME.json (--out; at once after each shape; shapes that are there are not done again), NAME.md and NAME.png; what was
 built and found is in out/bench/metaschedule, and is used again. --remeasure times shapes that are there again, --again has
 all of it done anew. TVM needs xgboost, cloudpickle and psutil beside it, see README.md.
 The compiler is build/bin/tessera, or what TESSERA names."""
@@ -35,7 +35,6 @@ from report import (COLOURS, ROOT, RUNTIME, TESSERA, commit, cpu_name, figure, g
 from tuning_modes import SHAPES, write_model
 
 WORK = ROOT / "out/bench/metaschedule"
-RESULT = ROOT / "bench/results/metaschedule.json"
 PEER = pathlib.Path(__file__).with_name("metaschedule_tvm.py")
 LAYOUTS = ("NCHW", "NHWC")
 ROUND_SECONDS = 0.05
@@ -75,7 +74,7 @@ def tune_ours(model, args):
         leftover.unlink()
     begin = time.time()
     answer = json.loads(must([TESSERA, "tune", model, "--threads", 1, "--trials", args.trials, "--mode", "model",
-                              "--space", "templates", "--seed", args.seed, "--db", db, "--json"]))
+                              "--seed", args.seed, "--db", db, "--json"]))
     must([TESSERA, "compile", model, "--threads", 1, "--db", db, "-o", module])
     keys = ("nodes", "trials", "default_us", "best_us", "best_point", "outcome")
     kernels = [{key: task[key] for key in keys} for task in answer["tasks"]]
@@ -172,7 +171,10 @@ def run(args):
     if not python:
         sys.exit("name a Python that has apache-tvm and xgboost in TESSERA_PYTHON")
     WORK.mkdir(parents=True, exist_ok=True)
-    result = load(RESULT) or {"cpu": cpu_name(), "rows": []}
+    path = args.out.with_suffix(".json")
+    result = load(path) or {"cpu": cpu_name(), "rows": []}
+    if result["cpu"] != cpu_name():
+        sys.exit(f"{path} has results of {result['cpu']}, and this is {cpu_name()}: give another name with --out")
     end = time.time() + 60 * args.minutes if args.minutes else None
     for shape in args.only or SHAPES:
         there = any(row["shape"] == shape for row in result["rows"])
@@ -190,14 +192,14 @@ def run(args):
         agrees, rounds = compare(model, module, libraries, python, args)
         row = {"shape": shape, "trials": args.trials, "seed": args.seed, "date": today(), "commit": commit(), "tessera": ours,
                "tvm": theirs, "agrees": agrees, "rounds_us": rounds}
-        result = load(RESULT) or result  # shapes that another process did meanwhile
+        result = load(path) or result  # shapes that another process did meanwhile
         result["rows"] = [old for old in result["rows"] if old["shape"] != shape] + [row]
         result["rows"].sort(key=lambda row: list(SHAPES).index(row["shape"]))
-        save_json(result, RESULT)
+        save_json(result, path)
         print(f"{shape}: TVM's faster one takes {quotients(row)['best']:.2f} of our time", flush=True)
         if not all(agrees.values()):
             print(f"{shape}: outputs differ: {agrees}", flush=True)
-    report(result)
+    report(result, args.out)
 
 
 def quotients(row):
@@ -208,7 +210,7 @@ def quotients(row):
     return each | {"best": min(right) if right else float("nan")}
 
 
-def report(result):
+def report(result, out):
     rows = result["rows"]
     table = [["shape", "tessera, us", *(f"TVM {layout}, us" for layout in LAYOUTS), "TVM's faster / ours", "tuned in s: ours",
               "TVM's two"]]
@@ -227,7 +229,7 @@ def report(result):
             + f", TVM {', '.join(versions)}, {rows[0]['trials']} trials of each search. Medians of {len(rows[0]['rounds_us']['tessera'])} "
             f"rounds in turn. Ours is faster on {faster} of {len(rows)}, {geometric_mean(speeds):.2f} times as fast as TVM's faster layout "
             "(geometric mean).\n\n" + markdown(table) + "\n")
-    RESULT.with_suffix(".md").write_text(text)
+    out.with_suffix(".md").write_text(text)
     plt = pyplot()
     figure_, axis = plt.subplots(figsize=(9, 4))
     width = 0.4
@@ -239,7 +241,7 @@ def report(result):
     axis.set_ylabel("speed over ours, tuned")
     axis.legend()
     figure_.tight_layout()
-    figure_.savefig(RESULT.with_suffix(".png"), dpi=110)
+    figure_.savefig(out.with_suffix(".png"), dpi=110)
     print(text)
 
 
@@ -259,14 +261,15 @@ def main():
     how = running.add_mutually_exclusive_group()
     how.add_argument("--again", action="store_true", help="search and measure again what is there")
     how.add_argument("--remeasure", action="store_true", help="measure again what is there")
-    verbs.add_parser("report")
+    for verb in (running, verbs.add_parser("report")):
+        verb.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/metaschedule")
     args = parser.parse_args()
     if args.verb == "run":
         return run(args)
-    result = load(RESULT)
+    result = load(args.out.with_suffix(".json"))
     if result is None:
-        sys.exit(f"there are no results in {RESULT}: begin with 'run'")
-    return report(result)
+        sys.exit(f"there are no results in {args.out}.json: begin with 'run'")
+    return report(result, args.out)
 
 
 if __name__ == "__main__":
