@@ -291,6 +291,7 @@ std::string pattern_problem(const LoopProgram& program) {
     switch (s->kind) {
       case StmtKind::kSeq: break;
       case StmtKind::kFor:
+        if (is_concurrent(s->for_kind)) problem = fmt::format("'{}' is {}", summary(s), for_kind_name(s->for_kind));
         if (!is_const_int(s->begin, 0)) problem = fmt::format("'{}' does not begin at 0", summary(s));
         if (!as_int(s->extent) && s->extent->kind != ExprKind::kVar)
           problem = fmt::format("the extent of '{}' is neither a number nor a symbol", summary(s));

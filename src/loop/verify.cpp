@@ -1,4 +1,5 @@
 #include "loop/verify.h"
+#include "loop/concurrency.h"
 
 #include <fmt/format.h>
 
@@ -31,6 +32,9 @@ class Verifier {
       report("parameters", fmt::format("{} outputs of {} parameters", program_.num_outputs, program_.params.size()));
     if (!program_.body) report("body", "the kernel has no body");
     else statement(program_.body);
+    if (violations_.empty())
+      if (std::string problem = concurrency_problem(program_.body).text; !problem.empty())
+        report("concurrent loops", problem);
     return std::move(violations_);
   }
 
@@ -255,13 +259,7 @@ class Verifier {
       return report(where, "the range is not i64");
     const auto extent = as_int(s->extent);
     const bool fixed = s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized;
-    if ((fixed || is_thread_axis(s->for_kind)) && !extent)
-      report(where, fmt::format("{} loops need a constant extent", for_kind_name(s->for_kind)));
-    for (const ForKind outer : concurrent_)
-      if (!may_nest(outer, s->for_kind))
-        report(where, fmt::format("a {} loop inside a {} one", for_kind_name(s->for_kind), for_kind_name(outer)));
-    if ((is_block_axis(s->for_kind) || is_thread_axis(s->for_kind)) && !is_const_int(s->begin, 0))
-      report(where, fmt::format("a {} loop that does not begin at 0", for_kind_name(s->for_kind)));
+    if (fixed && !extent) report(where, fmt::format("{} loops need a constant extent", for_kind_name(s->for_kind)));
     define_var(s->var, where);
     // The body of a loop that may not run is judged like a branch.
     const bool may_not_run = !extent || *extent <= 0;
@@ -279,9 +277,7 @@ class Verifier {
           s->indices.size() != s->buffer->shape.size())
         report(where, fmt::format("a prefetch of {}, which is not in memory here", s->buffer->name));
     }
-    if (is_concurrent(s->for_kind)) concurrent_.push_back(s->for_kind);
     statement(s->stmts[0]);
-    if (is_concurrent(s->for_kind)) concurrent_.pop_back();
     conditional_ -= may_not_run;
     loops_.erase(s->var.get());
     in_scope_.erase(s->var.get());
@@ -292,7 +288,6 @@ class Verifier {
   std::unordered_set<const void*> defined_, in_scope_;
   std::unordered_map<const ExprNode*, LoopInfo> loops_;  // around the current statement
   int conditional_ = 0;                                  // conditions around the current place
-  std::vector<ForKind> concurrent_;                      // of the loops around
 };
 
 }  // namespace

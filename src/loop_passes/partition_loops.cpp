@@ -226,7 +226,7 @@ Stmt partition(const Stmt& s, const Bounds& bounds) {
                      s->stmts.size() > 1 ? partition(s->stmts[1], narrowed(bounds, s->condition, false)) : Stmt());
     case StmtKind::kAlloc: return alloc(s->buffer, partition(s->stmts[0], bounds));
     case StmtKind::kFor:
-      if (s->for_kind == ForKind::kSerial || s->for_kind == ForKind::kParallel) return partition_loop(s, bounds);
+      if (s->for_kind == ForKind::kSerial || is_concurrent(s->for_kind)) return partition_loop(s, bounds);
       return s;
     case StmtKind::kStore:
     case StmtKind::kTensorized: return s;

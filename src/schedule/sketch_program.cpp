@@ -57,7 +57,7 @@ void visit_expanded(const Stmt& s, double copies, int lanes, double& stores) {
     stores += copies;
     return;
   }
-  if (s->kind == StmtKind::kFor && s->for_kind != ForKind::kSerial && s->for_kind != ForKind::kParallel) {
+  if (s->kind == StmtKind::kFor && (s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized)) {
     const auto extent = static_cast<double>(as_int(s->extent).value_or(1));
     copies *= s->for_kind == ForKind::kUnrolled ? extent : std::max(1.0, extent / lanes);
   }

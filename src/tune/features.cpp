@@ -315,7 +315,7 @@ class Extractor {
     // Of the tile in registers: multiplications, what is loaded for them, and their quotient.
     double tile = 1, loaded = 0, lanes = 1, used = 0;
     for (size_t i = loops_.size();
-         i-- > 0 && loops_[i].kind != ForKind::kSerial && loops_[i].kind != ForKind::kParallel;)
+         i-- > 0 && (loops_[i].kind == ForKind::kVectorized || loops_[i].kind == ForKind::kUnrolled);)
       (loops_[i].kind == ForKind::kVectorized ? lanes : tile) *= loops_[i].extent;
     for (const Access* a : in_memory) loaded += a->tile_loads;
     for (const Access& a : accesses)

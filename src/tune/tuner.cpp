@@ -33,9 +33,10 @@ struct Task {
   std::unique_ptr<SearchSpace> space;
   std::unique_ptr<Search> search;
   KnobPoint preferred, best;
-  double default_us = 0;  // in the bench; 0 before trial 0
-  double ratio = 1;       // of `best`
-  Roofline bound;         // of the default
+  double default_us = 0;     // in the bench; 0 before trial 0
+  bool has_default = false;  // trial 0 was made, here or in what is resumed
+  double ratio = 1;          // of `best`
+  Roofline bound;            // of the default
   int64_t trials = 0;
   int slow_rounds = 0;                        // in which the search came to nothing in its time
   std::vector<double> trial_us, standing_us;  // TunedTask
@@ -329,13 +330,15 @@ class Tuner {
         const auto point = usable_point(trial.payload, why);
         if (!point) continue;
         task.search->told(*point, trial.status == "ok" ? trial.us : -1);
-        if (trial.status == "ok" && task.default_us == 0) task.default_us = trial.us;  // trial 0
-        learn(task, *point, trial.status == "ok" && trial.us > 0 ? task.default_us / trial.us : 0);
+        if (trial.status == "ok" && trial.number == 0) task.default_us = trial.us;
+        if (task.default_us > 0)
+          learn(task, *point, trial.status == "ok" && trial.us > 0 ? task.default_us / trial.us : 0);
         ++task.trials;
         task.trial_us.push_back(trial.status == "ok" ? trial.us : -1);
         task.standing_us.push_back(task.default_us);
         ++result_.trials;
       }
+      task.has_default = task.default_us > 0;
       const auto choice = records_.choice(key_of(task));
       if (!choice || choice->state != "won") continue;
       const auto point = usable_point(choice->payload, why);
@@ -439,7 +442,8 @@ class Tuner {
     if (trial.status == "ok") task.default_us = trial.times.incumbent_us();
     record(task, task.preferred, trial, trial.status == "ok" ? task.default_us : -1);
     task.search->told(task.preferred, trial.status == "ok" ? task.default_us : -1);
-    if (trial.status == "ok") return true;
+    task.has_default = trial.status == "ok";
+    if (task.has_default) return true;
     task.outcome = cannot_be_measured(trial);
     state.exhausted = true;
     return false;
@@ -452,8 +456,7 @@ class Tuner {
     Task& task = tasks_[static_cast<size_t>(chosen)];
     TaskState& state = states_[static_cast<size_t>(chosen)];
     say("trying", &task);
-    const bool has_first = task.trials > 0 && task.default_us > 0;  // pruned records have a choice and no trials
-    if (!has_first && !begin_task(task, state)) return true;
+    if (!task.has_default && !begin_task(task, state)) return true;
     int64_t count = options_.batch;
     if (options_.trials > 0) count = std::min(count, options_.trials - result_.trials);
     if (count <= 0) return true;

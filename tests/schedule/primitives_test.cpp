@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -351,7 +353,7 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
        {"TSR-3408", "iterations of 'serial for k in 0..+12' are not independent", "bind of i, j"}},
       {kMatmul,
        "bind(i, blockIdx.x)\nbind(j, blockIdx.x)",
-       {"TSR-3407", "for j in 0..+16' stands inside 'blockIdx.x for i",
+       {"TSR-3407", "'blockIdx.x for j in 0..+16' stands inside 'blockIdx.x for i",
         "legal: bind of j to blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z"}},
       {kMatmul,
        "bind(i, threadIdx.x)\nbind(j, blockIdx.x)",
@@ -359,10 +361,11 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
         "legal: bind of j to threadIdx.y, threadIdx.z"}},
       {kMatmul,
        "bind(j, blockIdx.x)\nbind(i, threadIdx.x)",
-       {"TSR-3407", "for i in 0..+8' stands around 'blockIdx.x for j", "legal: bind of i to blockIdx.y, blockIdx.z"}},
+       {"TSR-3407", "'blockIdx.x for j in 0..+16' stands inside 'threadIdx.x for i",
+        "legal: bind of i to blockIdx.y, blockIdx.z"}},
       {kMatmul,
        "bind(i, blockIdx.x)\nbind(j, threadIdx.x)\nreorder([j, i])",
-       {"TSR-3407", "'blockIdx.x for i in 0..+8' would stand inside 'threadIdx.x for j"}},
+       {"TSR-3407", "'blockIdx.x for i in 0..+8' stands inside 'threadIdx.x for j"}},
       {kMatmul, "bind(i, blockIdx.x)\nparallel(j)", {"TSR-3407", "for j in 0..+16' stands inside 'blockIdx.x for i"}},
       {kMatmul, "bind(i, blockIdx.x)\nvectorize(i)", {"TSR-3407", "is blockIdx.x already"}},
       {kMatmul, "transform_layout(A, (i, k) -> [k, i])", {"TSR-3407", "A is a parameter"}},
@@ -462,9 +465,10 @@ TEST(Primitives, BindPutsLoopsOnAxesOfThreads) {
   const std::string large =
       "kernel @k(x: f32[64,64]) -> (y: f32[64,64]) { for i in 0..64 { for j in 0..64 { y[i, j] = x[i, j] } } }";
   EXPECT_THAT(scheduled(large, "bind(i, threadIdx.y)\nbind(j, threadIdx.x)"),
-              testing::AllOf(HasSubstr("TSR-3413: bind: 'serial for j in 0..+64' makes 4096 threads of a block"),
-                             HasSubstr("legal: up to 1024 threads of a block: no loop"),
-                             HasSubstr("split loop j, and bind the inner part")));
+              testing::AllOf(
+                  HasSubstr("TSR-3413: bind: blocks of 'threadIdx.y for i in 0..+64' have 4096 threads, 64 x 64 x 1"),
+                  HasSubstr("legal: up to 1024 threads of a block: no loop"),
+                  HasSubstr("split loop j, and bind the inner part")));
   EXPECT_THAT(scheduled(large, "a, b = split(j, [_, 16])\nbind(i, threadIdx.y)\nbind(b, threadIdx.x)"),
               HasSubstr("threadIdx.x for b in 0..16"));
   // What other threads compute is not in this one's registers, nor fused into its loop.
@@ -474,6 +478,40 @@ TEST(Primitives, BindPutsLoopsOnAxesOfThreads) {
               HasSubstr("uses t, which is in registers of the thread outside of it"));
   EXPECT_THAT(scheduled(kStages, "bind(b, threadIdx.x)\nset_scope(t, register)"), HasSubstr("uses t on other threads"));
   EXPECT_THAT(scheduled(kStages, "bind(b, threadIdx.x)\nsplit(b, [_, 2])"), HasSubstr("is threadIdx.x already"));
+}
+
+TEST(Primitives, ConcurrentLoopsStayIndependentAndKeepTheirRegisters) {
+  // With equal k, iterations of i are independent: only while k is outside.
+  const std::string diagonal =
+      "kernel @k(x: f32[9]) -> (A: f32[9,101]) { for a in 0..9 { for b in 0..101 { A[a, b] = x[a] } } "
+      "for k in 0..8 { for i in 0..96 { A[(k + 1), (i + 1)] = (A[k, i] + 1:f32) } } }";
+  for (const char* first : {"parallel(i)", "bind(i, blockIdx.x)", "vectorize(i)"}) {
+    EXPECT_THAT(scheduled(diagonal, fmt::format("{}\nreorder([i, k])", first)),
+                testing::AllOf(HasSubstr("TSR-3408: reorder: iterations of '"), HasSubstr("would not be independent")));
+  }
+  const std::string planes =
+      "kernel @k(x: f32[9]) -> (A: f32[9,101,8]) { for a in 0..9 { for b in 0..101 { for e in 0..8 { A[a, b, e] = x[a] "
+      "} } } "
+      "for k in 0..8 { for i in 0..96 { for c in 0..8 { A[(k + 1), (i + 1), c] = (A[k, i, c] + 1:f32) } } } }";
+  for (const char* first : {"parallel(i)", "bind(i, blockIdx.x)"})
+    EXPECT_THAT(scheduled(planes, fmt::format("{}\ntile(k, c, 4, 2)", first)),
+                testing::AllOf(HasSubstr("TSR-3408: tile: iterations of '"), HasSubstr("would not be independent")));
+  EXPECT_THAT(scheduled(kMatmul, "bind(i, blockIdx.x)\nvectorize(j)\nreorder([j, i])"),
+              testing::AllOf(HasSubstr("TSR-3407"), HasSubstr("stands inside 'vectorized for j")));
+  const std::string scalar =
+      "kernel @k(x: f32[], z: f32[4]) -> (y: f32[64], w: f32[1]) { for i in 0..64 { y[i] = (x[] * z[2]) } "
+      "for o in 0..1 { w[o] = x[] } }";
+  for (const char* concurrent : {"parallel(i)", "bind(i, threadIdx.x)"})
+    EXPECT_THAT(
+        scheduled(scalar, fmt::format("{}\ncache_read(x, register)", concurrent)),
+        testing::AllOf(HasSubstr("TSR-3407: cache_read"), HasSubstr("uses x_register, which is in registers of the")));
+  const std::string copied =
+      "kernel @k(x: f32[64]) -> (y: f32[64]) { alloc R: f32[1] register R[0] = x[0] alloc t: f32[64] local "
+      "for i in 0..64 { t[i] = (R[0] * x[i]) } for j in 0..64 { y[j] = t[j] } }";
+  for (const char* primitive : {"compute_at(t, j)", "compute_inline(t)"})
+    EXPECT_THAT(
+        scheduled(copied, fmt::format("bind(j, blockIdx.x)\n{}", primitive)),
+        testing::AllOf(HasSubstr("TSR-3407"), HasSubstr("uses R, which is in registers of the thread outside")));
 }
 
 TEST(Primitives, ARefusedStepLeavesTheScheduleAsItWas) {

@@ -44,18 +44,30 @@ TEST(LoopVerify, LegalPrograms) {
 }
 
 TEST(LoopVerify, Structure) {
-  EXPECT_THAT(violation("parallel for i in 0..4 { for q in 0..2 { parallel for j in 0..4 { y[i, j] = 0:f32 } } }"),
-              HasSubstr("kernel k: parallel for j in 0..+4: a parallel loop inside a parallel one"));
+  EXPECT_THAT(
+      violation("parallel for i in 0..4 { for q in 0..2 { parallel for j in 0..4 { y[i, j] = 0:f32 } } }"),
+      HasSubstr("kernel k: concurrent loops: 'parallel for j in 0..+4' stands inside 'parallel for i in 0..+4'"));
   EXPECT_THAT(violation("threadIdx.x for i in 0..4 { blockIdx.x for j in 0..4 { y[i, j] = 0:f32 } }"),
-              HasSubstr("blockIdx.x for j in 0..+4: a blockIdx.x loop inside a threadIdx.x one"));
+              HasSubstr("'blockIdx.x for j in 0..+4' stands inside 'threadIdx.x for i in 0..+4'"));
   EXPECT_THAT(violation("threadIdx.y for i in 0..4 { threadIdx.y for j in 0..4 { y[i, j] = 0:f32 } }"),
-              HasSubstr("a threadIdx.y loop inside a threadIdx.y one"));
+              HasSubstr("'threadIdx.y for j in 0..+4' stands inside 'threadIdx.y for i"));
   EXPECT_THAT(violation("blockIdx.y for i in 0..4 { parallel for j in 0..4 { y[i, j] = 0:f32 } }"),
-              HasSubstr("a parallel loop inside a blockIdx.y one"));
+              HasSubstr("'parallel for j in 0..+4' stands inside 'blockIdx.y for i"));
   EXPECT_THAT(violation("blockIdx.z for i in 1..4 { y[i, 0] = 0:f32 }"),
-              HasSubstr("a blockIdx.z loop that does not begin at 0"));
+              HasSubstr("'blockIdx.z for i in 1..+3' does not begin at 0"));
   EXPECT_THAT(violation("threadIdx.z for i in 0..n { y[0, 0] = 0:f32 }"),
-              HasSubstr("threadIdx.z loops need a constant extent"));
+              HasSubstr("'threadIdx.z for i in 0..+n' has no constant extent"));
+  EXPECT_THAT(violation("threadIdx.z for i in 0..65 { y[0, 0] = 0:f32 }"), HasSubstr("threadIdx.z at most 64"));
+  EXPECT_THAT(violation("blockIdx.y for i in 0..65536 { y[0, 0] = 0:f32 }"), HasSubstr("blockIdx.y at most 65535"));
+  EXPECT_THAT(violation("blockIdx.x for i in 0..4 { threadIdx.x for j in 0..64 { y[0, 0] = 0:f32 } "
+                        "threadIdx.y for k in 0..32 { y[0, 0] = 0:f32 } }"),
+              HasSubstr("blocks of 'blockIdx.x for i in 0..+4' have 2048 threads, 64 x 32 x 1"));
+  EXPECT_THAT(violation("blockIdx.x for i in 0..4 { blockIdx.y for j in 0..(i + 1) { y[i, 0] = 0:f32 } }"),
+              HasSubstr("the extent of 'blockIdx.y for j in 0..+(i + 1)' depends on 'blockIdx.x for i"));
+  EXPECT_THAT(violation("vectorized for i in 0..4 { blockIdx.y for j in 0..4 { y[i, j] = 0:f32 } }"),
+              HasSubstr("'blockIdx.y for j in 0..+4' stands inside 'vectorized for i"));
+  EXPECT_THAT(violation("alloc t: f32[1] register t[0] = a[0] parallel for i in 0..4 { y[i, 0] = t[0] }"),
+              HasSubstr("'parallel for i in 0..+4' uses t, which is in registers of the thread outside of it"));
   EXPECT_THAT(violation("unrolled for i in 0..n { y[0, 0] = 0:f32 }"),
               HasSubstr("unrolled for i in 0..+n: unrolled loops need a constant extent"));
   EXPECT_THAT(violation("vectorized for i in 0..n { y[0, 0] = 0:f32 }"),

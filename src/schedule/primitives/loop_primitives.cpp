@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
 #include <set>
 
+#include "loop/concurrency.h"
 #include "loop/printer.h"
 #include "loop/verify.h"
 #include "schedule/primitives/rewriter.h"
@@ -168,6 +168,9 @@ void Schedule::commit(LoopProgram next, TraceStep step) {
   refuse_too_large(next.body, step.primitive);
   if (const std::string problem = too_many_copies(program_.body, next.body); !problem.empty())
     refuse(refusal::kTooLarge, fmt::format("{}: {}", step.primitive, problem), legal_copies(), "split a loop first");
+  if (const std::string problem = concurrency_problem(next.body).text; !problem.empty())
+    refuse(refusal::kStructure, fmt::format("{}: {}", step.primitive, problem),
+           "primitives that leave concurrent loops as they must be", "put 'parallel' and 'bind' after this line");
   if (verify_each) {
     for (const std::string& violation : verify(next))
       if (violation.find("does not match the intrinsic") != std::string::npos)
@@ -301,9 +304,6 @@ void Schedule::reorder(const Names& names) {
                fmt::format("reorder: the range of '{}' depends on {}, which would stand inside it", summary(loop),
                            inner->var->name),
                fmt::format("an order with {} outside of {}", inner->var->name, loop->var->name));
-      if (!may_nest(loop->for_kind, inner->for_kind))
-        refuse(refusal::kStructure, fmt::format("reorder: '{}' would stand inside '{}'", summary(inner), summary(loop)),
-               "an order with axes of blocks outside of axes of threads");
     }
   }
   if (const auto violation = order_violation(program_, outermost.loops().size(), chain, order))
@@ -312,7 +312,12 @@ void Schedule::reorder(const Names& names) {
            "orders in which the earlier iteration stays earlier");
   Stmt nest = chain.back()->stmts[0];
   for (size_t i = order.size(); i-- > 0;) nest = with_body(chain[order[i]], nest);
-  commit(replaced(outermost, nest), {{}, "reorder", {TraceArg::names(names)}, {}, {}});
+  const Stmt body = replaced(outermost, nest);
+  for (size_t i = 0; i < order.size(); ++i)
+    if (std::any_of(order.begin() + static_cast<ptrdiff_t>(i), order.end(), [&](size_t j) { return j < order[i]; }))
+      recheck_kind(program_, body, chain[order[i]]->var->name, "reorder",
+                   "orders in which the loops that carry a dependence stay outside of it");
+  commit(body, {{}, "reorder", {TraceArg::names(names)}, {}, {}});
 }
 
 Names Schedule::tile(const std::string& i, const std::string& j, int64_t i_factor, int64_t j_factor, Names as) {
@@ -361,71 +366,37 @@ void Schedule::pad(const std::string& name, int64_t multiple) {
 
 namespace {
 
-constexpr int64_t kMostThreads = 1024;  // of a block, on all GPUs that CUDA knows
-
-// Of the block around the loop, which is not bound itself, and inside of it.
-int64_t threads_of_block(const StmtPath& path) {
-  std::map<ForKind, int64_t> extents;
-  const auto count = [&](const Stmt& s) {
-    if (s->kind != StmtKind::kFor || !is_thread_axis(s->for_kind)) return;
-    int64_t& extent = extents[s->for_kind];
-    extent = std::max({extent, int64_t{1}, as_int(s->extent).value_or(1)});
-  };
-  for (const Stmt& s : path.nodes)
-    if (!s.same_node(path.stmt())) count(s);
-  walk(path.stmt()->stmts[0], count, nullptr);
-  int64_t threads = 1;
-  for (const auto& [axis, extent] : extents) threads *= extent;
-  return threads;
-}
-
 // Why the loop cannot become `kind`; empty when it can. `words` is what an error says, without the legal choices.
 std::string kind_problem(const LoopProgram& program, const StmtPath& path, ForKind kind, const char** id) {
   const Stmt& loop = path.stmt();
-  const char* word = for_kind_name(kind);
   *id = refusal::kStructure;
   if (loop->for_kind != ForKind::kSerial)
     return fmt::format("'{}' is {} already", summary(loop), for_kind_name(loop->for_kind));
   for (const Stmt& s : path.nodes)
     if (s->kind == StmtKind::kTensorized) return fmt::format("'{}' is part of a tensorized nest", summary(loop));
-  const bool is_axis = is_block_axis(kind) || is_thread_axis(kind);
-  if (kind != ForKind::kParallel && !is_block_axis(kind) && !as_int(loop->extent))
-    return fmt::format("'{}' has no constant extent, and {} loops need one", summary(loop), word);
-  if (is_axis && !is_const_int(loop->begin, 0))
-    return fmt::format("'{}' does not begin at 0, and {} does", summary(loop), word);
+  if (!is_concurrent(kind) && !as_int(loop->extent))
+    return fmt::format("'{}' has no constant extent, and {} loops need one", summary(loop), for_kind_name(kind));
   if (kind == ForKind::kUnrolled) {
     *id = refusal::kTooLarge;
     return too_many_copies(program.body, replaced(path, with_kind(loop, kind)));
   }
   for (size_t i = 0; i + 1 < path.nodes.size(); ++i) {
     const Stmt& outer = path.nodes[i];
-    if (outer->kind == StmtKind::kFor && (outer->for_kind == ForKind::kVectorized || !may_nest(outer->for_kind, kind)))
+    if (outer->kind == StmtKind::kFor && outer->for_kind == ForKind::kVectorized)
       return fmt::format("'{}' stands inside '{}'", summary(loop), summary(outer));
   }
   Stmt inner;
   walk(
       loop->stmts[0],
       [&](const Stmt& s) {
-        const bool is_loop = s->kind == StmtKind::kFor;
-        if (is_loop && !may_nest(kind, s->for_kind)) inner = s;
-        if (kind != ForKind::kVectorized) return;
-        if (s->kind == StmtKind::kTensorized || (is_loop && (s->for_kind == kind || is_concurrent(s->for_kind))))
-          inner = s;
+        const bool is_vector = s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized;
+        if (kind == ForKind::kVectorized && (is_vector || s->kind == StmtKind::kTensorized)) inner = s;
       },
       nullptr);
   if (inner) return fmt::format("'{}' stands around '{}'", summary(loop), summary(inner));
-  if (is_thread_axis(kind)) {
-    *id = refusal::kTooLarge;
-    if (const int64_t threads = threads_of_block(path); threads * *as_int(loop->extent) > kMostThreads)
-      return fmt::format("'{}' makes {} threads of a block", summary(loop), threads * *as_int(loop->extent));
-    *id = refusal::kStructure;
-  }
-  if (is_concurrent(kind))
-    for (const Stmt& s : path.nodes)
-      if (s->kind == StmtKind::kAlloc && s->buffer->scope == MemoryScope::kRegister &&
-          (reads_buffer(loop, s->buffer.get()) || writes_buffer(loop, s->buffer.get())))
-        return fmt::format("'{}' uses {}, which is in registers of the thread outside of it", summary(loop),
-                           s->buffer->name);
+  const ConcurrencyProblem problem = concurrency_problem(replaced(path, with_kind(loop, kind)));
+  if (problem.threads > 0) *id = refusal::kTooLarge;
+  if (!problem.text.empty()) return problem.text;
   *id = refusal::kDependence;
   if (const auto carried = carried_dependence(program, path, kind == ForKind::kVectorized))
     return fmt::format("iterations of '{}' are not independent: {}", summary(loop), describe(*carried));
@@ -455,11 +426,12 @@ Stmt with_loop_kind(const LoopProgram& program, const std::string& name, ForKind
   const char* id = nullptr;
   if (const std::string problem = kind_problem(program, path, kind, &id); !problem.empty()) {
     const std::string choices = legal_kinds(program, path, kind, primitive);
-    const std::string bound =
-        is_thread_axis(kind) ? fmt::format("up to {} threads of a block", kMostThreads) : legal_copies();
-    if (std::string_view(id) == refusal::kTooLarge)
+    if (std::string_view(id) == refusal::kTooLarge) {
+      const std::string bound =
+          is_thread_axis(kind) ? fmt::format("up to {} threads of a block", kMostThreads) : legal_copies();
       refuse(id, fmt::format("{}: {}", primitive, problem), fmt::format("{}: {}", bound, choices),
              fmt::format("split loop {}, and {} the inner part", name, primitive));
+    }
     refuse(id, fmt::format("{}: {}", primitive, problem), choices);
   }
   return replaced(path, with_kind(path.stmt(), kind));

@@ -208,4 +208,18 @@ Stmt simplified(const Stmt& s, Bounds bounds) {
   return Stmt(std::move(node));
 }
 
+void recheck_kind(const LoopProgram& program, const Stmt& body, const std::string& name, const char* primitive,
+                  const char* legal) {
+  LoopProgram next = program;
+  next.body = body;
+  const StmtPath path = loop_named(next, name);
+  const Stmt& loop = path.stmt();
+  if (!is_concurrent(loop->for_kind) && loop->for_kind != ForKind::kVectorized) return;
+  if (const auto carried = carried_dependence(next, path, loop->for_kind == ForKind::kVectorized))
+    refuse(refusal::kDependence,
+           fmt::format("{}: iterations of '{}' would not be independent any more: {}", primitive, summary(loop),
+                       describe(*carried)),
+           legal);
+}
+
 }  // namespace tessera

@@ -56,6 +56,10 @@ struct Carried {
 // variable does not choose.
 std::optional<Carried> carried_dependence(const LoopProgram& program, const StmtPath& path, bool allow_reduction);
 std::string describe(const Carried& dependence);
+// Refuses when the loop `name` is concurrent or vectorized, and its iterations are not independent in `body`; `legal`
+// is what would be.
+void recheck_kind(const LoopProgram& program, const Stmt& body, const std::string& name, const char* primitive,
+                  const char* legal);
 // Names of the loops for which `test` holds.
 std::vector<std::string> loops_where(const LoopProgram& program, const std::function<bool(const StmtPath&)>& test);
 

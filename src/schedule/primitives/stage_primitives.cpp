@@ -108,21 +108,12 @@ Stmt rebased(const Stmt& s, const Buffer* from, const BufferPtr& to, const Box& 
       [&](const Stmt& node) { return store(to, moved(node->indices), node->value); });
 }
 
-// Every parallel and vectorized loop around `name` must still have independent iterations.
+// Every concurrent and vectorized loop around `name`, and that one, must still have independent iterations.
 void recheck_kinds(const LoopProgram& program, const Stmt& body, const std::string& name, const char* primitive) {
   LoopProgram next = program;
   next.body = body;
-  const StmtPath path = loop_named(next, name);
-  for (size_t i = 0; i < path.nodes.size(); ++i) {
-    const Stmt& s = path.nodes[i];
-    if (s->kind != StmtKind::kFor) continue;
-    if (!is_concurrent(s->for_kind) && s->for_kind != ForKind::kVectorized) continue;
-    if (const auto carried = carried_dependence(next, path.prefix(i + 1), s->for_kind == ForKind::kVectorized))
-      refuse(refusal::kDependence,
-             fmt::format("{}: iterations of '{}' would not be independent any more: {}", primitive, summary(s),
-                         describe(*carried)),
-             "a place outside of that loop");
-  }
+  for (const Stmt& loop : loop_named(next, name).loops())
+    recheck_kind(program, body, loop->var->name, primitive, "a place outside of that loop");
 }
 
 // Buffers that are read by `readers` and written by one of `writers`; null when there is none.
