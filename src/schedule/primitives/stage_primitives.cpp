@@ -112,7 +112,7 @@ Stmt rebased(const Stmt& s, const Buffer* from, const BufferPtr& to, const Box& 
 void recheck_kinds(const LoopProgram& program, const Stmt& body, const std::string& name, const char* primitive) {
   LoopProgram next = program;
   next.body = body;
-  for (const Stmt& loop : loop_named(next, name).loops())
+  for (const Stmt& loop : loop_named(next, name).loops(true))
     recheck_kind(program, body, loop->var->name, primitive, "a place outside of that loop");
 }
 
