@@ -138,11 +138,11 @@ def with_folder(folder):
     expect("knobs of form 99" in text, "a record of another form is refused with a reason")
     expect("knobs of form 99" in run("db", "show", db).stdout, "db show says what is not used")
 
-    # kill -9 at random moments: the records stay usable, and a search goes on from them.
+    # kill -9 at ten random moments: the records stay usable, and a search goes on from them.
     draw = random.Random(3)
     killed = folder / "killed.db"
     counts = []
-    for _ in range(4):
+    for _ in range(10):
         process = subprocess.Popen(
             [TESSERA, "tune", str(model), "--threads", "1", "--db", str(killed), "--budget", "60s", "--resume"],
             stdout=subprocess.DEVNULL,
