@@ -200,10 +200,12 @@ int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, Primiti
                                    "sample_compute_location"};
   static const Names kKinds = {"vectorize",      "vectorize", "unroll", "parallel", "bind",
                                "virtual_thread", "set_scope", "split",  "tensorize"};
+  // Most schedules cut loops first, as people do; the others also move what is parallel or in vectors.
+  const bool is_mixed = random() % 3 == 0;
   int taken = 0;
   for (int i = 0; i < tries; ++i) {
     Random r(schedule, random);
-    const bool structure = i < tries * 2 / 3 ? r.below(10) > 0 : r.below(3) == 0;
+    const bool structure = is_mixed ? r.below(3) > 0 : i < tries * 2 / 3 ? r.below(10) > 0 : r.below(3) == 0;
     const Names& from = structure ? kStructure : kKinds;
     const std::string& what = from[r.below(from.size())];
     bool ok = true;

@@ -274,6 +274,47 @@ TEST(CodegenLoops, ReductionOverInnerLoop) {
     vectorized for j in 0..70 { for i in 0..5 { s[0] = (s[0] + x[i, j]) } } })");
 }
 
+// Where no iteration runs, the partial results have no element to join.
+TEST(CodegenLoops, ReductionsThatDoNotRunTouchNothing) {
+  expect_agrees(R"(kernel @k(x: f32[6,20], n: i64[1]) -> (y: f32[6], z: f32[3]) {
+    for i in 0..6 { y[i] = 2:f32 }
+    for i in 0..3 { z[i] = -1:f32 }
+    for i in 0..5000 { vectorized for j in 0..20 { if (i < 6) { y[i] = (y[i] + x[i, j]) } } }
+    for i in 0..5000 { vectorized for j in 0..20 {
+      for k in 0..2 { if (((i * 2) + k) < 6) { z[i] = max(z[i], (x[i, j] * cast:f32(k))) } } } } })");
+  expect_agrees(R"(kernel @k(x: f32[6,20]) -> (y: f32[6]) {
+    alloc acc: f32[6] register
+    unrolled for i in 0..16 {
+      if (i < 6) { acc[i] = 0:f32 }
+      vectorized for j in 0..20 { if (i < 6) { acc[i] = (acc[i] + x[i, j]) } }
+      if (i < 6) { y[i] = acc[i] }
+    } })");
+}
+
+TEST(CodegenLoops, RegistersUnderMasks) {
+  // Lanes that do not run lie outside of the buffer, or in a cell of one that runs.
+  expect_agrees(R"(kernel @k(x: f32[24]) -> (y: f32[5], z: f32[2], w: f32[16]) {
+    alloc acc: f32[5] register
+    alloc two: f32[2] register
+    alloc turned: f32[9] register
+    vectorized for l in 0..16 { if (l < 5) { acc[l] = x[l] } }
+    vectorized for l in 0..16 { if (l < 5) { acc[l] = (acc[l] * x[(l + 3)]) } }
+    vectorized for l in 0..16 { if (l < 5) { y[l] = acc[l] } }
+    vectorized for l in 0..8 { if (l < 2) { two[floormod(l, 2)] = x[l] } }
+    vectorized for l in 0..2 { z[l] = two[l] }
+    vectorized for l in 0..9 { turned[(8 - l)] = x[(l * 2)] }
+    vectorized for l in 0..16 { w[l] = select((l < 9), turned[(8 - l)], x[l]) } })");
+  expect_agrees(R"(kernel @k(x: f32[37], n: i32[37]) -> (y: f32[37], z: f32[37]) {
+    vectorized for l in 0..37 {
+      alloc own: f32[3] local
+      for k in 0..3 { own[k] = (x[l] * cast:f32(k)) }
+      y[l] = x[l]
+      z[l] = x[l]
+      for k in 0..7 { y[l] = (y[l] + select((k < 3), own[k], 1:f32)) }
+      for k in 0..7 { z[l] = (z[l] + select((((k + l) < 3) & (n[l] > 0:i32)), own[k], 1:f32)) }
+    } })");
+}
+
 TEST(CodegenLoops, NotVectorizableRunsSerially) {
   const std::string text = R"(kernel @k(x: f32[30]) -> (s: f32[30], y: f32[1]) {
     vectorized for j in 0..30 { for i in 0..3 { s[i] = x[j] } }

@@ -55,6 +55,8 @@ struct Planner {
   VectorPlan plan{};
   std::vector<const StmtNode*>
       uniform_stores{};  // to memory that outlives an iteration, at an address it does not choose
+  std::unordered_set<const StmtNode*> conditional{};  // of these, which may not run
+  int conditions = 0;                                 // around the statement visited
   std::vector<Var> inner_vars{};
 
   void refuse(const std::string& reason) {
@@ -104,11 +106,18 @@ struct Planner {
         if (s->for_kind == ForKind::kVectorized) return refuse("a vectorized loop inside");
         plan.has_inner_loop = true;
         inner_vars.push_back(s->var);
-        return visit(s->stmts[0]);
+        const std::optional<int64_t> extent = as_int(s->extent);
+        const bool may_be_empty = !extent || *extent < 1;
+        conditions += may_be_empty;
+        visit(s->stmts[0]);
+        conditions -= may_be_empty;
+        return;
       }
       case StmtKind::kIf:
         visit_value(s->condition);
+        ++conditions;
         for (const Stmt& child : s->stmts) visit(child);
+        --conditions;
         return;
       case StmtKind::kAlloc: {
         const auto elements = constant_elements(*s->buffer);
@@ -121,8 +130,10 @@ struct Planner {
       case StmtKind::kStore: {
         value(s->value);
         access(*s->buffer, s->indices);
-        if (!plan.private_buffers.count(s->buffer.get()) && !any_uses(s->indices, loop.var))
+        if (!plan.private_buffers.count(s->buffer.get()) && !any_uses(s->indices, loop.var)) {
           uniform_stores.push_back(s.get());
+          if (conditions) conditional.insert(s.get());
+        }
         return;
       }
     }
@@ -156,7 +167,7 @@ struct Planner {
           nullptr);
       if (accesses != 1)
         return refuse("the element of " + name + " that is reduced into is used elsewhere in the loop");
-      plan.reductions.push_back({store, combiner});
+      plan.reductions.push_back({store, combiner, conditional.count(store) > 0});
     }
   }
 };

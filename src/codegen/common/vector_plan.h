@@ -17,6 +17,7 @@ namespace tessera {
 struct VectorReduction {
   const StmtNode* store = nullptr;
   Combiner combiner = Combiner::kNone;
+  bool may_not_run = false;  // for no iteration: then its element may lie outside the buffer
 };
 
 struct VectorPlan {

@@ -80,15 +80,21 @@ class KernelEmitter {
     std::vector<llvm::CallInst*> calls;   // of functions that may use tiles themselves
   };
 
+  // What one copy of a vectorized loop's body has reduced, a lane each.
+  struct Partial {
+    llvm::AllocaInst* cell = nullptr;
+    llvm::AllocaInst* has_run = nullptr;  // of all copies: that the cell was stored to; null: it surely is
+  };
+
   // The vectorized loop being emitted: its variable is base + lane for lane = 0 .. lanes - 1.
   struct Vector {
     Var var;
     Expr base;
     Var lane;
     int lanes = 1;
-    Value* mask = nullptr;           // lanes that run; null: all
-    bool mask_may_be_empty = false;  // then a load that is the same for all lanes needs a branch
-    std::unordered_map<const Buffer*, llvm::AllocaInst*> partials;  // of reductions
+    Value* mask = nullptr;                                // lanes that run; null: all
+    bool mask_may_be_empty = false;                       // then a load that is the same for all lanes needs a branch
+    std::unordered_map<const Buffer*, Partial> partials;  // of reductions
   };
 
   // An access's flattened index, with the variables that are being replaced (unrolled ones and the vector variable)
@@ -138,12 +144,11 @@ class KernelEmitter {
   void emit_loop(const Var& var, Value* begin, Value* extent, bool runs, const std::function<void()>& body);
   void emit_unrolled(const Stmt& s);
   void emit_vectorized(const Stmt& s);
-  void emit_chunk(const Stmt& s, const Expr& base, int lanes, const VectorPlan& plan,
-                  const std::vector<llvm::AllocaInst*>& partials);
   void emit_chunks(const Stmt& s, int64_t first, int64_t count, int lanes, const VectorPlan& plan);
   // `body` with `var` as base + lane for lane = 0 .. lanes - 1.
   void in_vector(const Var& var, const Expr& base, int lanes, const std::function<void()>& body,
-                 std::unordered_map<const Buffer*, llvm::AllocaInst*> partials = {});
+                 std::unordered_map<const Buffer*, Partial> partials = {});
+  void join_partials(const VectorReduction& reduction, const std::vector<Partial>& copies, int lanes);
   void replace(const Var& var, int64_t place);  // by a constant, until it is erased from `replaced_`
   void emit_if(const Stmt& s);
   void emit_alloc(const Stmt& s);
@@ -185,6 +190,7 @@ class KernelEmitter {
   std::vector<bool> known_lanes() const;
   Value* lane_pointers(const Place& place, DType dtype, const Resolved& index);
   Value* access_cell(const Place& place, DType dtype, const Resolved& index, Value* stored, const std::string& name);
+  Value* load_private(const Place& place, const Buffer& buffer, const Resolved& index);
   Value* private_pointer(const Place& place, const Buffer& buffer, const Resolved& index);
   static bool cell_is_byte(DType dtype);
   llvm::Type* cell_type(DType dtype, int lanes) const;

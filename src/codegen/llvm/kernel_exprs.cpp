@@ -73,7 +73,7 @@ bool KernelEmitter::has_guarded_load(const Expr& e) {
   if (e->kind == ExprKind::kLoad) {
     // Registers can be read at any time.
     const auto place = f_.places.find(e->buffer.get());
-    guarded = place == f_.places.end() || place->second.kind == Place::kMemory;
+    guarded = place == f_.places.end() || place->second.kind != Place::kRegister;
     for (const Evaluation& evaluation : f_.evaluations)
       for (const Expr& load : evaluation.certain_loads)
         if (guarded && structurally_equal(load, e)) guarded = false;

@@ -318,38 +318,53 @@ Value* KernelEmitter::value_to_cell(DType dtype, Value* v) {
   return cell_is_byte(dtype) ? ops_.to_storage(dtype, v) : v;
 }
 
-// Loads from (stored == null) or stores to a register buffer.
+// Loads from (stored == null) or stores to a register buffer. Lanes that do not run write nothing; what they read, or
+// an arm of a select that is not taken, is unused and may lie outside the buffer.
 Value* KernelEmitter::access_cell(const Place& place, DType dtype, const Resolved& index, Value* stored,
                                   const std::string& name) {
   check(is_const_int(index.rest, 0) && index.added.empty() && (index.lane_stride || !index.lane_offsets.empty()),
         where("register buffer " + name + " is indexed by what is not constant after unrolling"));
   const int lanes = vec_ && index.lane_stride != 0 ? vec_->lanes : 1;
-  const auto cell_of = [&](int64_t at) {
+  Value* mask = lanes > 1 ? vec_->mask : nullptr;
+  const auto cell_of = [&](int64_t at) -> std::pair<llvm::AllocaInst*, uint64_t> {
     const int64_t row = at / place.inner;
     const int64_t column = at % place.inner;
     size_t chunk = 0;
     while (chunk + 1 < place.chunks.size() && place.chunks[chunk + 1].begin <= column) ++chunk;
     const size_t cell = static_cast<size_t>(row) * place.chunks.size() + chunk;
-    check(at >= 0 && cell < place.cells.size(), where("register buffer " + name + " is indexed outside its shape"));
-    return std::pair{place.cells[cell], static_cast<uint64_t>(column - place.chunks[chunk].begin)};
+    if (at < 0 || cell >= place.cells.size()) return {nullptr, 0};
+    return {place.cells[cell], static_cast<uint64_t>(column - place.chunks[chunk].begin)};
   };
-  const auto [cell, position] = cell_of(index.offset);
-  if (index.lane_stride == 1 && position == 0 && cell->getAllocatedType() == cell_type(dtype, lanes)) {
-    if (stored) return b_.CreateStore(ops_.splat(stored, lanes), cell);
-    return b_.CreateLoad(cell->getAllocatedType(), cell);
+  const auto [first, position] = cell_of(index.offset);
+  if (index.lane_stride == 1 && position == 0 && first && first->getAllocatedType() == cell_type(dtype, lanes)) {
+    llvm::Type* type = first->getAllocatedType();
+    if (!stored) return b_.CreateLoad(type, first);
+    stored = ops_.splat(stored, lanes);
+    return b_.CreateStore(mask ? b_.CreateSelect(mask, stored, b_.CreateLoad(type, first)) : stored, first);
   }
-  Value* result = lanes > 1 ? llvm::PoisonValue::get(cell_type(dtype, lanes)) : nullptr;
+  if (stored && lanes == 1 && Ops::lanes_of(stored) > 1) {
+    // As in memory: iterations that store to one cell store the same.
+    check(!vec_->mask, where("masked store of several values to one cell of " + name));
+    stored = b_.CreateExtractElement(stored, static_cast<uint64_t>(Ops::lanes_of(stored) - 1));
+  }
+  Value* result = llvm::Constant::getNullValue(cell_type(dtype, lanes));
   for (int i = 0; i < lanes; ++i) {
-    const int64_t distance = index.lane_stride ? i * *index.lane_stride : index.lane_offsets[static_cast<size_t>(i)];
-    const auto [from, at] = cell_of(index.offset + distance);
-    const bool is_vector = from->getAllocatedType()->isVectorTy();
-    Value* whole = b_.CreateLoad(from->getAllocatedType(), from);
+    const auto lane = static_cast<uint64_t>(i);
+    const auto [cell, at] =
+        cell_of(index.offset + (index.lane_stride ? i * *index.lane_stride : index.lane_offsets[lane]));
+    if (!cell) {
+      check(mask || !stored, where("register buffer " + name + " is written outside its shape"));
+      continue;
+    }
+    const bool is_vector = cell->getAllocatedType()->isVectorTy();
+    Value* whole = b_.CreateLoad(cell->getAllocatedType(), cell);
+    Value* element = is_vector ? b_.CreateExtractElement(whole, at) : whole;
     if (stored) {
-      Value* element = Ops::lanes_of(stored) > 1 ? b_.CreateExtractElement(stored, static_cast<uint64_t>(i)) : stored;
-      b_.CreateStore(is_vector ? b_.CreateInsertElement(whole, element, at) : element, from);
+      Value* next = Ops::lanes_of(stored) > 1 ? b_.CreateExtractElement(stored, lane) : stored;
+      if (mask) next = b_.CreateSelect(b_.CreateExtractElement(mask, lane), next, element);
+      b_.CreateStore(is_vector ? b_.CreateInsertElement(whole, next, at) : next, cell);
     } else {
-      Value* element = is_vector ? b_.CreateExtractElement(whole, at) : whole;
-      result = lanes > 1 ? b_.CreateInsertElement(result, element, static_cast<uint64_t>(i)) : element;
+      result = lanes > 1 ? b_.CreateInsertElement(result, element, lane) : element;
     }
   }
   return result;
@@ -367,13 +382,24 @@ Value* KernelEmitter::private_pointer(const Place& place, const Buffer& buffer, 
   return b_.CreateConstInBoundsGEP1_64(cell, pointer, static_cast<uint64_t>(index.offset));
 }
 
+Value* KernelEmitter::load_private(const Place& place, const Buffer& buffer, const Resolved& index) {
+  llvm::Type* cell = cell_type(buffer.dtype, vec_->lanes);
+  const auto load = [&] {
+    return cell_to_value(buffer.dtype, b_.CreateLoad(cell, private_pointer(place, buffer, index)));
+  };
+  if (!vec_->mask || !vec_->mask_may_be_empty) return load();
+  return branch_select(b_.CreateOrReduce(vec_->mask), load, [&]() -> Value* {
+    return llvm::Constant::getNullValue(ops_.value_type(buffer.dtype, vec_->lanes));
+  });
+}
+
 // ---- loads and stores ----------------------------------------------------------------------------------------------
 
 Value* KernelEmitter::emit_load(const Expr& e) {
   const Buffer& buffer = *e->buffer;
   if (vec_)
     if (const auto it = vec_->partials.find(&buffer); it != vec_->partials.end())
-      return cell_to_value(buffer.dtype, b_.CreateLoad(it->second->getAllocatedType(), it->second));
+      return cell_to_value(buffer.dtype, b_.CreateLoad(it->second.cell->getAllocatedType(), it->second.cell));
   const auto it = f_.places.find(&buffer);
   check(it != f_.places.end(), where("load from " + buffer.name + ", which is neither a parameter nor allocated here"));
   const Place place = it->second;
@@ -383,9 +409,7 @@ Value* KernelEmitter::emit_load(const Expr& e) {
   switch (place.kind) {
     case Place::kRegister:
       return cell_to_value(buffer.dtype, access_cell(place, buffer.dtype, index, nullptr, buffer.name));
-    case Place::kPrivate:
-      return cell_to_value(buffer.dtype,
-                           b_.CreateLoad(cell_type(buffer.dtype, vec_->lanes), private_pointer(place, buffer, index)));
+    case Place::kPrivate: return load_private(place, buffer, index);
     case Place::kMemory: break;
   }
   return ops_.from_storage(buffer.dtype, load_memory(place, buffer.dtype, index));
@@ -459,16 +483,14 @@ void KernelEmitter::emit_store(const Stmt& s) {
   const auto it = f_.places.find(&buffer);
   check(it != f_.places.end(), where("store to " + buffer.name + ", which is neither a parameter nor allocated here"));
   if (vec_ && vec_->partials.count(&buffer)) {
-    llvm::AllocaInst* partial = vec_->partials.at(&buffer);
-    store_cell(partial->getAllocatedType(), partial);
+    const Partial& partial = vec_->partials.at(&buffer);
+    store_cell(partial.cell->getAllocatedType(), partial.cell);
+    if (partial.has_run) b_.CreateStore(b_.getTrue(), partial.has_run);
   } else {
     const Place place = it->second;
     const Resolved index = resolve_index(s.get(), {}, buffer, s->indices);
     if (place.kind == Place::kRegister) {
-      Value* stored = value_to_cell(buffer.dtype, v);
-      if (vec_ && vec_->mask && index.lane_stride != 0)
-        stored = blend(access_cell(place, buffer.dtype, index, nullptr, buffer.name), v);
-      access_cell(place, buffer.dtype, index, stored, buffer.name);
+      access_cell(place, buffer.dtype, index, value_to_cell(buffer.dtype, v), buffer.name);
     } else if (place.kind == Place::kPrivate) {
       store_cell(cell_type(buffer.dtype, vec_->lanes), private_pointer(place, buffer, index));
     } else {

@@ -249,18 +249,31 @@ void KernelEmitter::emit_chunks(const Stmt& s, int64_t first, int64_t count, int
   const int copies = plan.reductions.empty() || plan.has_inner_loop
                          ? 1
                          : static_cast<int>(std::min<int64_t>(count, kReductionPartials));
-  std::vector<std::vector<llvm::AllocaInst*>> partials(static_cast<size_t>(copies));
-  for (auto& copy : partials) {
-    for (const VectorReduction& reduction : plan.reductions) {
-      const DType dtype = reduction.store->buffer->dtype;
-      copy.push_back(stack_slot(cell_type(dtype, lanes), "partial", llvm::Align(64)));
-      b_.CreateStore(value_to_cell(dtype, identity(reduction.combiner, dtype, lanes)), copy.back());
+  std::vector<std::vector<Partial>> partials(plan.reductions.size());  // the copies of each
+  for (size_t r = 0; r < plan.reductions.size(); ++r) {
+    const VectorReduction& reduction = plan.reductions[r];
+    const DType dtype = reduction.store->buffer->dtype;
+    llvm::AllocaInst* has_run = nullptr;
+    if (reduction.may_not_run) {
+      has_run = stack_slot(b_.getInt1Ty(), "has_run", llvm::Align(1));
+      b_.CreateStore(b_.getFalse(), has_run);
+    }
+    for (int copy = 0; copy < copies; ++copy) {
+      partials[r].push_back({stack_slot(cell_type(dtype, lanes), "partial", llvm::Align(64)), has_run});
+      b_.CreateStore(value_to_cell(dtype, identity(reduction.combiner, dtype, lanes)), partials[r].back().cell);
     }
   }
+  const auto emit_copy = [&](const Expr& base, int64_t copy) {
+    keep_.push_back(base);
+    std::unordered_map<const Buffer*, Partial> own;
+    for (size_t r = 0; r < plan.reductions.size(); ++r)
+      own[plan.reductions[r].store->buffer.get()] = partials[r][static_cast<size_t>(copy)];
+    // A tail of one element is a vector of one lane, which is a scalar.
+    in_vector(s->var, base, lanes, [&] { emit(s->stmts[0]); }, std::move(own));
+  };
   const auto begin = [&](int64_t offset) { return simplify(substitute(s->begin, replaced_) + Expr(offset), bounds_); };
   if (count <= kMaxUnrolledChunks || plan.indexes_registers) {
-    for (int64_t c = 0; c < count; ++c)
-      emit_chunk(s, begin(first + c * lanes), lanes, plan, partials[static_cast<size_t>(c % copies)]);
+    for (int64_t c = 0; c < count; ++c) emit_copy(begin(first + c * lanes), c % copies);
   } else {
     const int64_t trips = count / copies;
     const Var chunk = make_var(s->var->name + "_chunk");
@@ -268,49 +281,53 @@ void KernelEmitter::emit_chunks(const Stmt& s, int64_t first, int64_t count, int
     bind(chunk, Interval{0, trips - 1});
     emit_loop(chunk, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(trips)), true, [&] {
       for (int64_t c = 0; c < copies; ++c)
-        emit_chunk(s, simplify(begin(first + c * lanes) + chunk * Expr(static_cast<int64_t>(lanes) * copies), bounds_),
-                   lanes, plan, partials[static_cast<size_t>(c)]);
+        emit_copy(simplify(begin(first + c * lanes) + chunk * Expr(static_cast<int64_t>(lanes) * copies), bounds_), c);
     });
-    for (int64_t c = trips * copies; c < count; ++c)
-      emit_chunk(s, begin(first + c * lanes), lanes, plan, partials[static_cast<size_t>(c % copies)]);
+    for (int64_t c = trips * copies; c < count; ++c) emit_copy(begin(first + c * lanes), c % copies);
   }
-  // The partial results join the element that the loop reduces into.
-  for (size_t r = 0; r < plan.reductions.size(); ++r) {
-    const StmtNode& store = *plan.reductions[r].store;
-    const DType dtype = store.buffer->dtype;
-    const BinaryOp op = combiner_op(plan.reductions[r].combiner);
-    std::vector<Value*> vectors;
-    for (const auto& copy : partials)
-      vectors.push_back(cell_to_value(dtype, b_.CreateLoad(cell_type(dtype, lanes), copy[r])));
-    while (vectors.size() > 1) {
-      std::vector<Value*> joined;
-      for (size_t i = 0; i + 1 < vectors.size(); i += 2)
-        joined.push_back(ops_.binary(op, dtype, vectors[i], vectors[i + 1]));
-      if (vectors.size() % 2) joined.push_back(vectors.back());
-      vectors = std::move(joined);
-    }
-    Value* sum = ops_.horizontal(op, dtype, vectors[0]);
-    const Var joined = make_var("partial", dtype);
-    f_.vars[joined.get()] = sum;
-    keep_.push_back(joined);
-    kept_stmts_.push_back(
-        tessera::store(store.buffer, store.indices, binary(op, load(store.buffer, store.indices), joined)));
-    emit_store(kept_stmts_.back());
-    f_.vars.erase(joined.get());
-  }
+  for (size_t r = 0; r < plan.reductions.size(); ++r) join_partials(plan.reductions[r], partials[r], lanes);
 }
 
-void KernelEmitter::emit_chunk(const Stmt& s, const Expr& base, int lanes, const VectorPlan& plan,
-                               const std::vector<llvm::AllocaInst*>& partials) {
-  keep_.push_back(base);
-  // A tail of one element is a vector of one lane, which is a scalar.
-  std::unordered_map<const Buffer*, llvm::AllocaInst*> own;
-  for (size_t r = 0; r < plan.reductions.size(); ++r) own[plan.reductions[r].store->buffer.get()] = partials[r];
-  in_vector(s->var, base, lanes, [&] { emit(s->stmts[0]); }, std::move(own));
+// The partial results join the element that the loop reduces into, if any iteration stored to it.
+void KernelEmitter::join_partials(const VectorReduction& reduction, const std::vector<Partial>& copies, int lanes) {
+  llvm::BasicBlock* after = nullptr;
+  if (llvm::AllocaInst* has_run = copies[0].has_run) {
+    if (has_run->hasOneUse()) return;  // it was set to false, and there is no code that would store
+    auto* block = llvm::BasicBlock::Create(context_, "join", f_.function);
+    after = llvm::BasicBlock::Create(context_, "joined", f_.function);
+    b_.CreateCondBr(b_.CreateLoad(b_.getInt1Ty(), has_run), block, after);
+    b_.SetInsertPoint(block);
+    f_.indices.emplace_back();
+  }
+  const StmtNode& store = *reduction.store;
+  const DType dtype = store.buffer->dtype;
+  const BinaryOp op = combiner_op(reduction.combiner);
+  std::vector<Value*> vectors;
+  for (const Partial& copy : copies)
+    vectors.push_back(cell_to_value(dtype, b_.CreateLoad(cell_type(dtype, lanes), copy.cell)));
+  while (vectors.size() > 1) {
+    std::vector<Value*> joined;
+    for (size_t i = 0; i + 1 < vectors.size(); i += 2)
+      joined.push_back(ops_.binary(op, dtype, vectors[i], vectors[i + 1]));
+    if (vectors.size() % 2) joined.push_back(vectors.back());
+    vectors = std::move(joined);
+  }
+  Value* sum = ops_.horizontal(op, dtype, vectors[0]);
+  const Var joined = make_var("partial", dtype);
+  f_.vars[joined.get()] = sum;
+  keep_.push_back(joined);
+  kept_stmts_.push_back(
+      tessera::store(store.buffer, store.indices, binary(op, load(store.buffer, store.indices), joined)));
+  emit_store(kept_stmts_.back());
+  f_.vars.erase(joined.get());
+  if (!after) return;
+  f_.indices.pop_back();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
 }
 
 void KernelEmitter::in_vector(const Var& var, const Expr& base, int lanes, const std::function<void()>& body,
-                              std::unordered_map<const Buffer*, llvm::AllocaInst*> partials) {
+                              std::unordered_map<const Buffer*, Partial> partials) {
   Vector vector;
   vector.var = var;
   vector.base = base;
