@@ -39,9 +39,11 @@ std::string disagreement(const LoopProgram& original, const std::vector<Tensor>&
     const std::string d = difference(got[i], want[i], kTolerance);
     if (d.empty()) continue;
     if (!is_float(want[i].dtype())) return "output " + std::to_string(i) + ": " + d;
-    std::vector<Tensor> magnitudes = inputs;
-    for (Tensor& input : magnitudes)
-      for (int64_t j = 0; j < input.num_elements(); ++j) input.set_double(j, std::fabs(input.get_double(j)));
+    std::vector<Tensor> magnitudes;  // of their own: copies of a tensor share its elements
+    for (const Tensor& input : inputs) {
+      Tensor& magnitude = magnitudes.emplace_back(input.dtype(), input.dims());
+      for (int64_t j = 0; j < input.num_elements(); ++j) magnitude.set_double(j, std::fabs(input.get_double(j)));
+    }
     const Tensor bound = run_interpreted(original, magnitudes)[i];
     double scale = 0;
     for (int64_t j = 0; j < bound.num_elements(); ++j) scale = std::max(scale, std::fabs(bound.get_double(j)));
