@@ -130,6 +130,51 @@ TEST(Primitives, Rfactor) {
 )");
 }
 
+TEST(Primitives, RfactorOfSumsThatAreThere) {
+  // Sums beyond the ones there are have no partial results.
+  EXPECT_EQ(scheduled("kernel @r(x: f32[3,4]) -> (y: f32[3]) { for i in 0..3 { y[i] = 0:f32 } for i in 0..8 { for k in "
+                      "0..4 { if (i < 3) { y[i] = (y[i] + x[i, k]) } } } }",
+                      "p = rfactor(y.update, k)\n"),
+            R"(kernel @r(x: f32[3,4]) -> (y: f32[3]) {
+  for i in 0..3 { y[i] = 0:f32 }
+  alloc p: f32[4,3] local
+  for k_init in 0..4 {
+    for i_1_init in 0..8 {
+      if (i_1_init < 3) {
+        p[k_init, i_1_init] = 0:f32
+      }
+    }
+  }
+  for k in 0..4 {
+    for i_1 in 0..8 {
+      if (i_1 < 3) {
+        p[k, i_1] = (p[k, i_1] + x[i_1, k])
+      }
+    }
+  }
+  for i_1_final in 0..8 {
+    for k_final in 0..4 {
+      if (i_1_final < 3) {
+        y[i_1_final] = (y[i_1_final] + p[k_final, i_1_final])
+      }
+    }
+  }
+}
+)");
+  // Two iterations of `i_k_fused`, or of x and r together, would fold one element's partial results in twice.
+  const std::string fused = R"(kernel @f(x: f32[3,2,4]) -> (y: f32[3]) {
+    for i in 0..3 { y[i] = 0:f32 }
+    for i_k_fused in 0..6 { for r in 0..4 {
+      y[floordiv(i_k_fused, 2)] = (y[floordiv(i_k_fused, 2)] + x[floordiv(i_k_fused, 2), floormod(i_k_fused, 2), r]) } } })";
+  EXPECT_THAT(scheduled(fused, "p = rfactor(y.update, r)"),
+              HasSubstr("iterations of 'serial for i_k_fused in 0..+6' may fold"));
+  const std::string scattered = R"(kernel @s(x: f32[5,4], w: f32[3,4]) -> (y: f32[7]) {
+    for i in 0..7 { y[i] = 0:f32 }
+    for i in 0..5 { for k in 0..3 { for c in 0..4 { y[(i + k)] = (y[(i + k)] + (x[i, c] * w[k, c])) } } } })";
+  EXPECT_THAT(scheduled(scattered, "p = rfactor(y.update, c)"),
+              HasSubstr("iterations of 'serial for i_1 in 0..+5' may fold"));
+}
+
 TEST(Primitives, StoreAtAndFission) {
   const std::string lowered = R"(kernel @l(x: f32[4,6]) -> (y: f32[4]) {
     for i in 0..4 {

@@ -1,7 +1,8 @@
 // Any schedule that is not refused computes what the program did: random primitives on the naive loops of many
 // operators, in the interpreter (which also reports what is read before it is stored to, and what is outside of its
 // buffer), now and then as compiled code. The trace of each reads back and replays to the same program.
-// TESSERA_TEST_CASES: schedules per operator; TESSERA_TEST_SEED: others; TESSERA_TEST_KERNEL: one operator alone.
+// TESSERA_TEST_CASES: schedules per operator; TESSERA_TEST_SEED: others; TESSERA_TEST_KERNEL: one operator alone;
+// TESSERA_TEST_NATIVE: one schedule of so many is compiled, too, for an instruction set that this machine runs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -110,7 +111,8 @@ std::string run_case(const LoopProgram& original, uint64_t seed, bool native, Pr
         return "";
       }
       LoopProgram lowered = schedule.program();
-      const Target target = parse_target(runnable_targets().back());
+      const std::vector<std::string>& targets = runnable_targets();
+      const Target target = parse_target(targets[random() % targets.size()]);
       for (const LoopPass& pass : loop_pipeline()) lowered = pass.run(lowered, {target, 3});
       const NativeModule module(program_of(lowered), target);
       HostOptions host;
@@ -132,6 +134,7 @@ constexpr double kSlowSeconds = 10;  // a case that takes longer is named, for w
 TEST(RandomSchedules, KeepWhatEveryOperatorComputes) {
   const int64_t cases = from_environment("TESSERA_TEST_CASES", 12);
   const auto seed = static_cast<uint64_t>(from_environment("TESSERA_TEST_SEED", 1));
+  const auto native = static_cast<uint64_t>(std::max<int64_t>(from_environment("TESSERA_TEST_NATIVE", 8), 1));
   PrimitiveCounts counts;
   std::vector<std::filesystem::path> files;
   for (const auto& entry :
@@ -156,7 +159,7 @@ TEST(RandomSchedules, KeepWhatEveryOperatorComputes) {
       const uint64_t case_seed = seed * 1000003 + n;
       const LoopProgram& kernel = kernels[n % kernels.size()];
       const auto begin = std::chrono::steady_clock::now();
-      const std::string problem = run_case(kernel, case_seed, n % 8 == 0, counts, steps);
+      const std::string problem = run_case(kernel, case_seed, n % native == 0, counts, steps);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       if (took.count() > kSlowSeconds)
         std::cout << file.stem().string() << " " << kernel.name << ", seed " << case_seed << " took " << took.count()

@@ -202,6 +202,33 @@ void Schedule::decompose_reduction(const std::string& block, const std::string& 
          {{}, "decompose_reduction", {TraceArg::name(block), TraceArg::name(loop_name)}, {}, {}});
 }
 
+namespace {
+
+// Refuses where iterations of the loops that choose the element of the update at `path` may choose the same one, as
+// those of reduced and other loops fused into one do: each of them would fold the element's partial results in again.
+void refuse_repeated_elements(const LoopProgram& program, const StmtPath& path, const std::vector<Stmt>& loops,
+                              const std::function<bool(const Stmt&)>& is_reduced) {
+  for (const Access& access : accesses_of(program)) {
+    if (!access.is_write || !access.stmt.same_node(path.stmt())) continue;
+    std::vector<Relation> relations;
+    for (const Stmt& loop : access.loops) {
+      const bool inside =
+          std::any_of(loops.begin(), loops.end(), [&](const Stmt& other) { return other.same_node(loop); });
+      relations.push_back(inside && is_reduced(loop) ? Relation::kAny : Relation::kEqual);
+      if (!inside || is_reduced(loop)) continue;
+      relations.back() = Relation::kLess;
+      if (may_conflict(access, access, relations))
+        refuse(refusal::kDependence,
+               fmt::format("rfactor: iterations of '{}' may fold into one element: '{}'", summary(loop),
+                           summary(path.stmt())),
+               "a reduction whose other loops choose an element each", "rfactor before fuse");
+      relations.back() = Relation::kEqual;
+    }
+  }
+}
+
+}  // namespace
+
 std::string Schedule::rfactor(const std::string& block, const std::string& loop_name, std::string as) {
   const StmtPath path = store_named(program_, block);
   refuse_tensorized(path, "'" + block + "'");
@@ -256,6 +283,7 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
         refuse(refusal::kStructure,
                fmt::format("rfactor: the range of '{}' depends on {}", summary(inner), outer->var->name),
                "loops whose ranges do not depend on each other");
+  refuse_repeated_elements(program_, path, loops, is_reduced);
   std::vector<Expr> shape = {factor->extent}, at = {simplify(factor->var - factor->begin)};
   for (size_t d = 0; d < update->indices.size(); ++d) {
     const bool inside =
@@ -285,17 +313,8 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
     if (factor_outside) wrap(factor);
     return body;
   };
-  const Stmt init =
-      copied(nest(store(partial, at, combiner_identity(combiner, buffer->dtype)), true, false), loops, "_init");
-  const Expr old = load(partial, at);
-  const Stmt add =
-      store(partial, at,
-            update->value->kind == ExprKind::kFma ? fma(update->value->operands[0], update->value->operands[1], old)
-                                                  : combine_values(old, reduction->value));
-  const Stmt work = nest(guard ? if_then(guard, add) : add, true, true);
   // Conditions on what is reduced leave out terms; others say which sums there are.
-  Stmt combine_one = store(buffer, update->indices, combine_values(load(buffer, update->indices), load(partial, at)));
-  std::vector<Expr> conditions;
+  std::vector<Expr> conditions, of_sums;
   if (guard) split_conjunction(guard, conditions);
   for (const Expr& condition : conditions) {
     bool on_reduced = false, on_others = false;
@@ -310,8 +329,22 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
           refusal::kStructure,
           fmt::format("rfactor: the condition '{}' is about what is reduced and about the sum", to_string(condition)),
           "conditions on loops that are reduced over, or on the others");
-    if (!on_reduced) combine_one = if_then(condition, combine_one);
+    if (!on_reduced) of_sums.push_back(condition);
   }
+  const auto for_sums = [&](Stmt s) {
+    for (const Expr& condition : of_sums) s = if_then(condition, s);
+    return s;
+  };
+  const Stmt init_one = for_sums(store(partial, at, combiner_identity(combiner, buffer->dtype)));
+  const Stmt init = copied(nest(init_one, true, false), loops, "_init");
+  const Expr old = load(partial, at);
+  const Stmt add =
+      store(partial, at,
+            update->value->kind == ExprKind::kFma ? fma(update->value->operands[0], update->value->operands[1], old)
+                                                  : combine_values(old, reduction->value));
+  const Stmt work = nest(guard ? if_then(guard, add) : add, true, true);
+  const Stmt combine_one =
+      for_sums(store(buffer, update->indices, combine_values(load(buffer, update->indices), load(partial, at))));
   const Stmt finish = copied(nest(combine_one, false, false), loops, "_final");
   LoopProgram next = program_;
   next.body = replaced(path.prefix(first + 1), alloc(partial, seq({init, work, finish})));
