@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <unordered_map>
+#include <vector>
 
 #include "arith/simplify.h"
 #include "support/error.h"
@@ -37,6 +40,45 @@ class Inliner {
 
   const Stage& stage_;
   std::vector<std::pair<std::vector<Expr>, Expr>> done_;
+};
+
+// Makes equal parts of an expression the same node (hash consing). What two producers read at the same place is inlined
+// from each of them, and would be computed as often.
+class Sharer {
+ public:
+  Expr run(const Expr& e) {
+    return transform(e, [&](const Expr& node) -> Expr {
+      if (node->operands.empty() && node->kind == ExprKind::kVar) return {};
+      std::vector<Expr>& others = seen_[hash(node)];
+      for (const Expr& other : others)
+        if (equal(node, other)) return other;
+      others.push_back(node);
+      return {};
+    });
+  }
+
+ private:
+  // Their operands are shared already.
+  static size_t hash(const Expr& e) {
+    size_t h = static_cast<size_t>(e->kind) * 31 + static_cast<size_t>(e->dtype);
+    const auto mix = [&](size_t x) { h = (h ^ x) * 0x9E3779B97F4A7C15 + (h >> 29); };
+    mix(static_cast<size_t>(e->unary));
+    mix(static_cast<size_t>(e->binary));
+    mix(static_cast<size_t>(e->int_value));
+    mix(std::hash<double>()(e->float_value));
+    mix(std::hash<const void*>()(e->buffer.get()));
+    for (const Expr& operand : e->operands) mix(std::hash<const void*>()(operand.get()));
+    return h;
+  }
+  static bool equal(const Expr& a, const Expr& b) {
+    if (a->operands.empty()) return structurally_equal(a, b);
+    return a->kind == b->kind && a->dtype == b->dtype && a->unary == b->unary && a->binary == b->binary &&
+           a->buffer == b->buffer &&
+           std::equal(a->operands.begin(), a->operands.end(), b->operands.begin(), b->operands.end(),
+                      [](const Expr& x, const Expr& y) { return x.same_node(y); });
+  }
+
+  std::unordered_map<size_t, std::vector<Expr>> seen_;
 };
 
 int64_t extent_of(const std::vector<Axis>& axes) {
@@ -78,6 +120,7 @@ void inline_injective_stages(TensorProgram& program) {
       program.stages[j].body.value = inliner.run(program.stages[j].body.value);
     }
   }
+  for (Stage& stage : program.stages) stage.body.value = Sharer().run(stage.body.value);
 }
 
 int64_t function_flops(UnaryOp function) {
