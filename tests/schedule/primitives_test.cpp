@@ -175,6 +175,11 @@ TEST(Primitives, RfactorOfSumsThatAreThere) {
               HasSubstr("iterations of 'serial for i_1 in 0..+5' may fold"));
 }
 
+TEST(Primitives, FuseCountsIterations) {
+  EXPECT_THAT(scheduled(kMatmul, "pad(i, 1099511627776)\npad(j, 1099511627776)\nfuse([i, j])\n"),
+              HasSubstr("more than 64 bits can count"));
+}
+
 TEST(Primitives, StoreAtAndFission) {
   const std::string lowered = R"(kernel @l(x: f32[4,6]) -> (y: f32[4]) {
     for i in 0..4 {

@@ -315,6 +315,27 @@ TEST(CodegenLoops, RegistersUnderMasks) {
     } })");
 }
 
+TEST(CodegenLoops, LanesThatDoNotRunDivideByNothingUndefined) {
+  expect_agrees(R"(kernel @k(n: i32[13]) -> (y: i32[13]) {
+    for o in 0..1 { vectorized for l in 0..16 { if (l < 13) {
+      alloc p: i32[1] local
+      p[0] = (cast:i32(l) + 3:i32)
+      y[l] = ((n[l] + 500:i32) / p[0])
+    } } } })");
+  expect_agrees(R"(kernel @k(n: i32[13]) -> (y: i32[13]) {
+    alloc p: i32[13] register
+    vectorized for l in 0..16 { if (l < 13) { p[l] = (cast:i32(l) + 3:i32) } }
+    vectorized for l in 0..16 { if (l < 13) { y[l] = ((n[l] + 500:i32) / p[l]) } } })");
+}
+
+TEST(CodegenLoops, RegistersOutsideOfTheirBufferUnderConditionsOfMemory) {
+  expect_agrees(R"(kernel @k(n: i32[9]) -> (y: f32[8]) {
+    alloc acc: f32[8] register
+    vectorized for j in 0..8 { acc[j] = 1:f32 }
+    vectorized for j in 0..9 { if ((j < 8) & (n[j] > 0:i32)) { acc[j] = 2:f32 } }
+    vectorized for j in 0..8 { y[j] = acc[j] } })");
+}
+
 TEST(CodegenLoops, NotVectorizableRunsSerially) {
   const std::string text = R"(kernel @k(x: f32[30]) -> (s: f32[30], y: f32[1]) {
     vectorized for j in 0..30 { for i in 0..3 { s[i] = x[j] } }

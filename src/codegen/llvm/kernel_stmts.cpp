@@ -192,18 +192,25 @@ void KernelEmitter::emit_alloc(const Stmt& s) {
   const auto elements = constant_elements(buffer);
   check(elements.has_value(), where("allocation of a size that is not constant: " + buffer.name));
   const auto n = static_cast<uint64_t>(std::max<int64_t>(*elements, 1));
+  // Cells begin as zeros: lanes that do not run read them, and one undefined lane, as a divisor, would make a whole
+  // vector undefined. What every lane stores to first costs nothing.
   Place place;
   if (vec_) {
     place.kind = Place::kPrivate;
-    place.pointer =
-        stack_slot(llvm::ArrayType::get(cell_type(buffer.dtype, vec_->lanes), n), buffer.name, llvm::Align(64));
+    auto* type = llvm::ArrayType::get(cell_type(buffer.dtype, vec_->lanes), n);
+    place.pointer = stack_slot(type, buffer.name, llvm::Align(64));
+    b_.CreateMemSetInline(place.pointer, llvm::Align(64), b_.getInt8(0),
+                          b_.getInt64(module_.getDataLayout().getTypeAllocSize(type)));
   } else if (buffer.scope == MemoryScope::kRegister) {
     place.kind = Place::kRegister;
     place.inner = buffer.shape.empty() ? 1 : std::max<int64_t>(*as_int(buffer.shape.back()), 1);
     place.chunks = chunks_of(place.inner, native_lanes(target_, compute_bits(buffer.dtype)));
     for (int64_t row = 0; row < static_cast<int64_t>(n) / place.inner; ++row)
-      for (const Chunk& chunk : place.chunks)
-        place.cells.push_back(stack_slot(cell_type(buffer.dtype, chunk.lanes), buffer.name, llvm::Align(64)));
+      for (const Chunk& chunk : place.chunks) {
+        llvm::Type* type = cell_type(buffer.dtype, chunk.lanes);
+        place.cells.push_back(stack_slot(type, buffer.name, llvm::Align(64)));
+        b_.CreateStore(llvm::Constant::getNullValue(type), place.cells.back());
+      }
   } else {
     const LocalPlace& local = locals_.places.at(&buffer);
     Value* pointer = nullptr;

@@ -258,6 +258,12 @@ std::string Schedule::fuse(const Names& names, std::string as) {
     if (has_load(chain[i]->begin) || has_load(chain[i]->extent))
       refuse(refusal::kStructure, fmt::format("fuse: the range of '{}' is loaded from memory", summary(chain[i])),
              "loops whose ranges are known before");
+    const auto so_far = as_int(total), extent = as_int(chain[i]->extent);
+    int64_t product = 0;
+    if (so_far && extent && __builtin_mul_overflow(*so_far, *extent, &product))
+      refuse(refusal::kArguments,
+             fmt::format("fuse: {} times {} iterations are more than 64 bits can count", *so_far, *extent),
+             "loops of 2^63 - 1 iterations together");
     total = total * chain[i]->extent;
   }
   std::string wish;
