@@ -156,6 +156,12 @@ std::string match_multiply_add(const TensorIntrinsic& intrinsic, const Stmt& bod
   if (std::string reason = match_nest(intrinsic, body, nest); !reason.empty()) return reason;
   const Expr& value = nest.update->value;
   if (!is_accumulator(value->operands[2], nest)) return "the fma does not add to the element that it stores";
+  for (const size_t factor : {0, 1}) {
+    bool is_read = false;
+    walk(value->operands[factor],
+         [&](const Expr& e) { is_read |= e->kind == ExprKind::kLoad && e->buffer == nest.update->buffer; });
+    if (is_read) return "a factor is read from " + nest.update->buffer->name + ", where the sums are";
+  }
   std::string problem = operand_problem("a", value->operands[0], intrinsic.dtype, nest.vars);
   if (problem.empty()) problem = operand_problem("b", value->operands[1], intrinsic.dtype, nest.vars);
   return problem;

@@ -85,13 +85,24 @@ struct Planner {
     for (const Expr& operand : e->operands) visit_value(operand, seen);
   }
 
+  // Of the whole body, whatever is refused in it: loops without vectors need constant indices as well.
+  void find_registers() {
+    const auto find = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
+      plan.indexes_registers |= buffer.scope == MemoryScope::kRegister && any_uses(indices, loop.var);
+    };
+    walk(
+        loop.stmts[0],
+        [&](const Stmt& s) {
+          if (s->kind == StmtKind::kStore) find(*s->buffer, s->indices);
+        },
+        [&](const Expr& e) {
+          if (e->kind == ExprKind::kLoad) find(*e->buffer, e->operands);
+        });
+  }
+
   void access(const Buffer& buffer, const std::vector<Expr>& indices) {
-    const bool varies = any_uses(indices, loop.var);
-    if (plan.private_buffers.count(&buffer)) {
-      if (varies) refuse("the buffer " + buffer.name + " of each iteration is indexed by the vector variable");
-    } else if (buffer.scope == MemoryScope::kRegister && varies) {
-      plan.indexes_registers = true;
-    }
+    if (plan.private_buffers.count(&buffer) && any_uses(indices, loop.var))
+      refuse("the buffer " + buffer.name + " of each iteration is indexed by the vector variable");
   }
 
   void visit(const Stmt& s) {
@@ -184,6 +195,7 @@ int compute_bits(DType dtype) {
 VectorPlan plan_vector_loop(const StmtNode& loop) {
   Planner planner{loop};
   planner.plan.element_bits = 8;
+  planner.find_registers();
   planner.visit(loop.stmts[0]);
   planner.check_uniform_stores();
   return std::move(planner.plan);

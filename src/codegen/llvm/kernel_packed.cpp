@@ -81,7 +81,7 @@ void KernelEmitter::store_packed(const Place& place, const Buffer& buffer, const
   const auto count = as_int(elements);
   const bool fills_bytes = count && *count % static_cast<int64_t>(per_byte(dtype)) == 0;
   Value* last = fills_bytes ? nullptr : b_.CreateSub(index_value(elements), b_.getInt64(1));
-  const bool shared = !f_.host && buffer.scope == MemoryScope::kGlobal;  // with other threads
+  const bool shared = !f_.host;  // with other threads: also an allocation that stands around the parallel loop
   llvm::Value* nowhere =
       vec_ && vec_->mask && lanes > 1 ? stack_slot(b_.getInt8Ty(), "nowhere", llvm::Align(1)) : nullptr;
   if (nowhere) b_.CreateStore(b_.getInt8(0), nowhere);

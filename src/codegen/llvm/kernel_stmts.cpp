@@ -12,9 +12,9 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kMaxUnrolledChunks = 4;  // more chunks of a vectorized loop become a loop
-constexpr int kReductionPartials = 4;      // independent partial vectors hide the latency of the combiner
-constexpr int64_t kMaxFallbackCopies = 64;
+constexpr int64_t kMaxUnrolledChunks = 4;     // more chunks of a vectorized loop become a loop
+constexpr int kReductionPartials = 4;         // independent partial vectors hide the latency of the combiner
+constexpr int64_t kMaxFallbackCopies = 4096;  // as many as `unroll` makes
 
 }  // namespace
 
