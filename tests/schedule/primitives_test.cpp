@@ -175,6 +175,16 @@ TEST(Primitives, RfactorOfSumsThatAreThere) {
               HasSubstr("iterations of 'serial for i_1 in 0..+5' may fold"));
 }
 
+TEST(Primitives, ARunningSumIsNotComputedInParts) {
+  const std::string scan = R"(kernel @c(x: f32[9]) -> (y: f32[9]) {
+    alloc s: f32[9] local
+    { alloc total: f32[1] local
+      total[0] = 0:f32
+      for i in 0..9 { total[0] = (total[0] + x[i]) s[i] = total[0] } }
+    for o in 0..9 { y[o] = s[o] } })";
+  EXPECT_THAT(scheduled(scan, "compute_at(s, o)"), HasSubstr("a part of s needs more than its part of"));
+}
+
 TEST(Primitives, FuseCountsIterations) {
   EXPECT_THAT(scheduled(kMatmul, "pad(i, 1099511627776)\npad(j, 1099511627776)\nfuse([i, j])\n"),
               HasSubstr("more than 64 bits can count"));

@@ -152,6 +152,24 @@ void check_defined_whole(const StagePlace& place, const Buffer& buffer, const ch
                "a buffer that is stored to as a whole, or allocated beside its stage");
 }
 
+// A part of a running sum is not computed by a part of its loop.
+void check_parts_alone(const LoopProgram& program, const StagePlace& place, const BufferPtr& buffer,
+                       const char* primitive) {
+  for (const size_t p : place.producers)
+    for (const StmtPath& store : find_statements(
+             place.children[p], [&](const Stmt& s) { return s->kind == StmtKind::kStore && s->buffer == buffer; }))
+      for (const Stmt& loop : store.loops()) {
+        const std::vector<Expr>& indices = store.stmt()->indices;
+        if (std::none_of(indices.begin(), indices.end(), [&](const Expr& e) { return uses_var(e, loop->var); }))
+          continue;
+        if (const auto carried = carried_dependence(program, loop_named(program, loop->var->name), true))
+          refuse(refusal::kDependence,
+                 fmt::format("{}: a part of {} needs more than its part of '{}': {}", primitive, buffer->name,
+                             summary(loop), describe(*carried)),
+                 "a stage whose elements do not need each other");
+      }
+}
+
 }  // namespace
 
 void Schedule::compute_at(const std::string& stage, const std::string& loop_name) {
@@ -210,6 +228,7 @@ void Schedule::compute_at(const std::string& stage, const std::string& loop_name
            fmt::format("compute_at: '{}' adds to what was there before", summary(first_store[0].stmt())),
            "a stage that begins by storing its first values");
   check_defined_whole(place, *buffer, "compute_at");
+  check_parts_alone(program_, place, buffer, "compute_at");
   // What the stage reads may not change on the way.
   std::vector<const Buffer*> read;
   for (const size_t p : place.producers)
