@@ -8,6 +8,7 @@
 
 #include "arith/int_ops.h"
 #include "support/error.h"
+#include "types/tensor.h"
 
 namespace tessera {
 namespace {
@@ -199,7 +200,9 @@ Expr const_int(DType dtype, int64_t value) {
 
 Expr const_float(DType dtype, double value) {
   auto node = new_node(ExprKind::kConst, dtype);
-  node->float_value = dtype == DType::kF32 ? static_cast<float>(value) : value;
+  if (dtype == DType::kF64) node->float_value = value;
+  else if (dtype == DType::kF32) node->float_value = static_cast<float>(value);
+  else node->float_value = decode_float(dtype, encode_float(dtype, value));
   return Expr(std::move(node));
 }
 

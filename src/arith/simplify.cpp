@@ -162,9 +162,10 @@ class Engine {
     if (linear.terms.size() == 1 && linear.constant == 0 && linear.terms[0].second == 1 &&
         linear.terms[0].first.same_node(e))
       return atom_range(e);
-    return range(linear);
+    return may_wrap(linear) ? Interval{} : range(linear);
   }
 
+  // Of the sum as a number without bounds; nothing where a number in it does not fit into 64 bits.
   Interval range(const Linear& linear) {
     if (!linear.exact) return {};
     Wide lo = linear.constant;
@@ -194,6 +195,34 @@ class Engine {
   }
 
  private:
+  bool has_load(const Expr& e) {
+    if (e->operands.empty()) return e->kind == ExprKind::kLoad;
+    if (const auto it = has_load_.find(e.get()); it != has_load_.end()) return it->second;
+    bool found = e->kind == ExprKind::kLoad;
+    for (const Expr& operand : e->operands) found = found || has_load(operand);
+    keep_.push_back(e);
+    return has_load_[e.get()] = found;
+  }
+
+  // Whether the value may differ from the sum because 64 bits do not hold that: sums of what is loaded from memory wrap
+  // (expr.h). Sums of loop variables and of sizes count elements, which fit.
+  bool may_wrap(const Linear& linear) {
+    if (!linear.exact) return true;
+    if (linear.terms.empty() || (linear.terms.size() == 1 && linear.constant == 0 && linear.terms[0].second == 1))
+      return false;
+    if (std::none_of(linear.terms.begin(), linear.terms.end(), [&](const auto& term) { return has_load(term.first); }))
+      return false;
+    const Interval r = range(linear);
+    return !r.lo || !r.hi;
+  }
+
+  // Of a - b as a number without bounds.
+  Interval difference(const Expr& a, const Expr& b) {
+    const Linear linear = difference_of(a, b);
+    if (linear.exact && linear.terms.empty() && linear.constant == 0) return Interval::point(0);
+    return may_wrap(linear_of(a)) || may_wrap(linear_of(b)) ? Interval{} : range(linear);
+  }
+
   Interval atom_range(const Expr& e) {
     switch (e->kind) {
       case ExprKind::kConst: return Interval::point(e->int_value);
@@ -208,7 +237,7 @@ class Engine {
         return {};
       }
       case ExprKind::kUnary:
-        if (e->unary == UnaryOp::kAbs) return {0, std::nullopt};
+        if (e->unary == UnaryOp::kAbs && (!has_load(e) || range(e->operands[0]).lo)) return {0, std::nullopt};
         return e->dtype == DType::kBool ? Interval{0, 1} : Interval{};
       case ExprKind::kBinary: return binary_range(e);
       default: return e->dtype == DType::kBool ? Interval{0, 1} : Interval{};
@@ -238,12 +267,15 @@ class Engine {
                 a.hi && b.hi ? std::optional(std::max(*a.hi, *b.hi)) : std::nullopt};
       case BinaryOp::kMul: {
         if (!a.lo || !a.hi || !b.lo || !b.hi) {
-          if (a.lo && b.lo && *a.lo >= 0 && *b.lo >= 0) return {narrow(static_cast<Wide>(*a.lo) * *b.lo), std::nullopt};
+          if (!has_load(e) && a.lo && b.lo && *a.lo >= 0 && *b.lo >= 0)
+            return {narrow(static_cast<Wide>(*a.lo) * *b.lo), std::nullopt};
           return {};
         }
         const Wide products[] = {static_cast<Wide>(*a.lo) * *b.lo, static_cast<Wide>(*a.lo) * *b.hi,
                                  static_cast<Wide>(*a.hi) * *b.lo, static_cast<Wide>(*a.hi) * *b.hi};
-        return {narrow(*std::min_element(products, products + 4)), narrow(*std::max_element(products, products + 4))};
+        const Interval product = {narrow(*std::min_element(products, products + 4)),
+                                  narrow(*std::max_element(products, products + 4))};
+        return has_load(e) && (!product.lo || !product.hi) ? Interval{} : product;
       }
       case BinaryOp::kFloorDiv: {
         if (!b.is_point() || *b.lo <= 0) {
@@ -315,16 +347,16 @@ class Engine {
       case BinaryOp::kFloorMod: return modulo(a, b);
       case BinaryOp::kMin:
       case BinaryOp::kMax: {
-        const Interval difference = range(difference_of(a, b));
+        const Interval d = difference(a, b);
         const bool is_min = op == BinaryOp::kMin;
-        if (difference.hi && *difference.hi <= 0) return is_min ? a : b;
-        if (difference.lo && *difference.lo >= 0) return is_min ? b : a;
+        if (d.hi && *d.hi <= 0) return is_min ? a : b;
+        if (d.lo && *d.lo >= 0) return is_min ? b : a;
         return binary(op, a, b);
       }
       default: break;
     }
     if (is_comparison(op)) {
-      const Interval d = range(difference_of(a, b));
+      const Interval d = difference(a, b);
       const bool below = d.hi && *d.hi < 0;  // a < b
       const bool not_above = d.hi && *d.hi <= 0;
       const bool above = d.lo && *d.lo > 0;
@@ -383,10 +415,11 @@ class Engine {
       if (const auto inner = as_int(a->operands[1]); inner && *inner > 0)
         if (const auto product = narrow(static_cast<Wide>(*inner) * *c)) return divide(a->operands[0], *product);
     const Linear linear = linear_of(a);
-    if (!linear.exact) return binary(BinaryOp::kFloorDiv, a, b);
+    if (may_wrap(linear)) return binary(BinaryOp::kFloorDiv, a, b);
     Linear quotient;
     Linear rest;
     split(linear, *c, quotient, rest);
+    if (may_wrap(quotient) || may_wrap(rest)) return binary(BinaryOp::kFloorDiv, a, b);
     const Interval r = range(rest);
     if (r.lo && r.hi && floor_div(*r.lo, *c) == floor_div(*r.hi, *c)) {
       quotient.constant = quotient.sum(quotient.constant, floor_div(*r.lo, *c));
@@ -409,10 +442,11 @@ class Engine {
       if (const auto inner = as_int(a->operands[1]); inner && *inner > 0 && *inner % *c == 0)
         return modulo(a->operands[0], b);
     const Linear linear = linear_of(a);
-    if (!linear.exact) return binary(BinaryOp::kFloorMod, a, b);
+    if (may_wrap(linear)) return binary(BinaryOp::kFloorMod, a, b);
     Linear quotient;
     Linear rest;
     split(linear, *c, quotient, rest);
+    if (may_wrap(rest)) return binary(BinaryOp::kFloorMod, a, b);
     const Interval r = range(rest);
     if (r.lo && r.hi && floor_div(*r.lo, *c) == floor_div(*r.hi, *c)) {
       const auto constant = narrow(rest.constant - static_cast<Wide>(floor_div(*r.lo, *c)) * *c);
@@ -430,7 +464,8 @@ class Engine {
 
   const Bounds& bounds_;
   std::unordered_map<const ExprNode*, Expr> memo_;
-  std::vector<Expr> keep_;  // keeps memo keys alive
+  std::unordered_map<const ExprNode*, bool> has_load_;
+  std::vector<Expr> keep_;  // keeps the keys of the memos alive
 };
 
 }  // namespace

@@ -112,7 +112,7 @@ class Reader {
     const std::string number(text.substr(colon + 1));
     if (is_float(*type)) {
       char* stop = nullptr;
-      node->float_value = std::strtod(number.c_str(), &stop);
+      node->float_value = const_float(*type, std::strtod(number.c_str(), &stop))->float_value;
       expect(!number.empty() && *stop == 0, "a constant that is no number");
     } else {
       node->int_value = whole(number);

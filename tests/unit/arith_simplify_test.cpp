@@ -310,5 +310,29 @@ TEST(Simplify, HugeNumbers) {
   EXPECT_NO_THROW(simplify(floormod(i - Expr(INT64_MIN), INT64_MAX), bounds));
 }
 
+// What is loaded from memory may be any number, and its sums and products wrap.
+TEST(Simplify, LoadedNumbersWrap) {
+  const Expr x = load(make_buffer("x", DType::kI64, {Expr(9)}), {Expr(0)});
+  const Expr n = cast(DType::kI64, load(make_buffer("n", DType::kI32, {Expr(9)}), {Expr(0)}));
+  const Var j = make_var("j");
+  Bounds bounds;
+  bounds.set(j, 0, 15);
+  const Expr huge(int64_t{1} << 62);
+  const auto text = [&](const Expr& e) { return to_string(simplify(e, bounds)); };
+  EXPECT_EQ(text(floordiv(x * huge, huge)), to_string(floordiv(x * huge, huge)));
+  EXPECT_EQ(text(floormod(x * Expr(3) + Expr(3), 3)), to_string(floormod(x * Expr(3) + Expr(3), 3)));
+  EXPECT_FALSE(can_prove(x + Expr(INT64_MAX) > x, bounds));
+  EXPECT_FALSE(can_prove(x + Expr(1) > x, bounds));
+  EXPECT_EQ(text(min(x, x + Expr(1))), to_string(min(x, x + Expr(1))));
+  EXPECT_FALSE(bounds_of(unary(UnaryOp::kAbs, x), bounds).lo.has_value());
+  EXPECT_FALSE(bounds_of(n * n * n, bounds).hi.has_value());
+  EXPECT_TRUE(can_prove(equal(x + Expr(1), Expr(1) + x), bounds));
+  EXPECT_TRUE(can_prove(max(min(x, Expr(8)), Expr(0)) < Expr(9), bounds));
+  // 32 bits and a few more fit.
+  EXPECT_TRUE(can_prove(n + Expr(1) > n, bounds));
+  EXPECT_EQ(text(floordiv(n * Expr(16) + j, 16)), to_string(n));
+  EXPECT_EQ(text(floormod(n * Expr(16) + j, 16)), "j");
+}
+
 }  // namespace
 }  // namespace tessera
