@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arith/int_ops.h"
+#include "loop/loop_range.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -102,7 +103,7 @@ Stmt simplify_in(const Stmt& s, const Bounds& bounds, bool tensorized_body) {
   const Interval trips = bounds_of(extent, bounds);
   if (trips.hi && *trips.hi <= 0) return seq({});
   // One that prefetches stays: several around one body ask for several cache lines in each step.
-  if (is_const_int(extent, 1) && !s->buffer)
+  if (is_const_int(extent, 1) && !s->buffer && !changes_own_range(s))
     return simplify_in(substitute(s->stmts[0], {{s->var.get(), begin}}), bounds, false);
   inner.set(s->var, loop_range(s, bounds));
   Stmt body = simplify_in(s->stmts[0], inner, false);

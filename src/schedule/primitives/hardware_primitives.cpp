@@ -222,6 +222,7 @@ void Schedule::virtual_thread(const std::string& loop_name) {
     if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized)
       refuse(refusal::kStructure, fmt::format("virtual_thread: loop {} stands inside '{}'", loop_name, summary(s)),
              "a loop outside of vectors");
+  refuse_changing_range(loop, "virtual_thread");
   if (const auto carried = carried_dependence(program_, path, true))
     refuse(refusal::kDependence,
            fmt::format("virtual_thread: iterations of '{}' are not independent: {}", summary(loop), describe(*carried)),
@@ -240,6 +241,7 @@ void Schedule::software_pipeline(const std::string& loop_name, int64_t count) {
     refuse(refusal::kStructure,
            fmt::format("software_pipeline: '{}' is no serial loop of a constant extent of 2 or more", summary(loop)),
            "a serial loop");
+  refuse_changing_range(loop, "software_pipeline");
   // The body: allocations around a sequence.
   std::vector<BufferPtr> buffers;
   Stmt body = loop->stmts[0];

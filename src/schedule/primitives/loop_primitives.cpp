@@ -17,6 +17,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMaxFactor = int64_t{1} << 40;
+constexpr int64_t kMostElements = int64_t{1} << 28;  // of an allocation, which every thread has of its own
 
 bool has_load(const Expr& e) {
   bool found = false;
@@ -151,6 +152,29 @@ void refuse_too_large(const Stmt& body, const std::string& primitive) {
            fmt::format("{}: the program would have {} statements, {} in each other, and expressions of {} nodes",
                        primitive, statements, deep, nodes),
            fmt::format("up to {} statements, {} in each other, {} nodes", kMaxStatements, kMaxDepth, kMaxNodes));
+  walk(
+      body,
+      [&](const Stmt& s) {
+        if (s->kind != StmtKind::kAlloc) return;
+        int64_t elements = 1;
+        for (const Expr& dim : s->buffer->shape)
+          if (__builtin_mul_overflow(elements, as_int(dim).value_or(1), &elements) || elements > kMostElements)
+            refuse(refusal::kTooLarge, fmt::format("{}: '{}' would be too large", primitive, summary(s)),
+                   fmt::format("allocations of up to {} elements", kMostElements), "split a loop first");
+      },
+      nullptr);
+}
+
+// Refuses where the iterations, rounded up to whole multiples, cannot be counted from the loop's first one on.
+void refuse_uncountable(const Stmt& loop, int64_t multiple, const char* primitive) {
+  const auto extent = as_int(loop->extent);
+  const int64_t begin = std::max<int64_t>(as_int(loop->begin).value_or(0), 0);
+  int64_t end = 0;
+  if (extent && (__builtin_add_overflow(*extent, multiple, &end) || __builtin_add_overflow(end, begin, &end)))
+    refuse(refusal::kArguments,
+           fmt::format("{}: the iterations of '{}', rounded up to a multiple of {}, are more than 64 bits can count",
+                       primitive, summary(loop), multiple),
+           fmt::format("loops that end at {} at most", INT64_MAX - multiple));
 }
 
 }  // namespace
@@ -187,6 +211,7 @@ Names Schedule::split(const std::string& name, const std::vector<std::optional<i
   const Stmt& loop = path.stmt();
   refuse_tensorized(path, "loop " + name);
   require_serial(loop, "split");
+  refuse_changing_range(loop, "split");
   if (factors.size() < 2 || factors.size() > 8)
     refuse(refusal::kArguments, fmt::format("split of {} into {} loops", name, factors.size()), "2 to 8 factors");
   int64_t product = 1;
@@ -204,6 +229,7 @@ Names Schedule::split(const std::string& name, const std::vector<std::optional<i
              fmt::format("factors whose product is at most {}", kMaxFactor));
     }
   }
+  refuse_uncountable(loop, product, "split");
   const auto extent = as_int(loop->extent);
   std::vector<Expr> extents(factors.size());
   for (size_t i = 0; i < factors.size(); ++i)
@@ -358,11 +384,13 @@ void Schedule::pad(const std::string& name, int64_t multiple) {
   const Stmt& loop = path.stmt();
   refuse_tensorized(path, "loop " + name);
   require_serial(loop, "pad");
+  refuse_changing_range(loop, "pad");
   if (multiple < 1 || multiple > kMaxFactor)
     refuse(
         refusal::kArguments,
         fmt::format("pad of {} to a multiple of {}: that is too {}", name, multiple, multiple < 1 ? "small" : "large"),
         fmt::format("1 to {}", kMaxFactor));
+  refuse_uncountable(loop, multiple, "pad");
   Expr extent = simplify(ceildiv(loop->extent, multiple) * Expr(multiple));
   Stmt body = loop->stmts[0];
   if (!is_true(simplify(equal(extent, loop->extent)))) body = guarded(loop->var < loop->begin + loop->extent, body);

@@ -6,6 +6,7 @@
 
 #include "arith/expr_parser.h"
 #include "loop/intrinsic.h"
+#include "loop/loop_range.h"
 #include "loop/printer.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
@@ -182,6 +183,13 @@ void refuse_tensorized(const StmtPath& path, const std::string& what) {
       refuse(refusal::kStructure,
              fmt::format("{} is part of the tensorized nest {}", what, s->intrinsic ? s->intrinsic->name : ""),
              "primitives on loops outside of it", "put this line before 'tensorize'");
+}
+
+void refuse_changing_range(const Stmt& loop, const char* primitive) {
+  if (changes_own_range(loop))
+    refuse(refusal::kStructure,
+           fmt::format("{}: the range of '{}' is loaded from what the loop stores to", primitive, summary(loop)),
+           "loops whose ranges stay as they are");
 }
 
 Stmt with_kind(const Stmt& loop, ForKind kind) {
