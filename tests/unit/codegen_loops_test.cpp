@@ -352,6 +352,115 @@ TEST(CodegenLoops, NotVectorizableRunsSerially) {
                   "sum, product, minimum or maximum"));
 }
 
+// Ranges are read once: iterations that store to what they were loaded from move nothing.
+TEST(CodegenLoops, RangesLoadedFromWhatTheBodyStores) {
+  for (const std::string kind : {"", "unrolled ", "vectorized ", "parallel "}) {
+    const std::string extent = kind.empty() ? "(3 + floormod(cast:i64(q[1]), 4))" : "20";
+    const std::string store = kind.empty() || kind == "unrolled " ? "p[0] = 5:i32 " : "";
+    expect_agrees(
+        "kernel @k(q: i32[2], x: f32[40]) -> (y: f32[40], p: i32[40]) { for i in 0..40 { y[i] = 0:f32 p[i] "
+        "= floormod(q[0], 9:i32) } " +
+        kind + "for j in cast:i64(p[0])..+" + extent + " { " + store + "y[j] = x[j] p[j] = 7:i32 } }");
+  }
+  expect_agrees(R"(kernel @k(x: f32[4]) -> (y: f32[4], p: i64[1]) {
+    p[0] = 2
+    for j in 0..4 { y[j] = 0:f32 }
+    for j in p[0]..+1 { p[0] = 3  y[j] = x[0]  y[0] = x[j] } })");
+}
+
+// What each lane computes for itself is no index that all share, and no range.
+TEST(CodegenLoops, IndicesComputedByEachIteration) {
+  expect_agrees(R"(kernel @k(n: i32[37], x: f32[64]) -> (y: f32[37], z: f32[37], s: f32[37], w: f32[64]) {
+    for i in 0..64 { w[i] = 0:f32 }
+    vectorized for j in 0..37 {
+      alloc p: i64[2] local
+      p[0] = floormod(cast:i64(n[j]), 64)
+      p[1] = floormod(j, 3)
+      y[j] = x[p[0]]
+      z[j] = x[(p[1] + j)]
+      s[j] = 0:f32
+      for k in 0..p[1] { s[j] = s[j] + x[k] }
+    }
+    vectorized for j in 0..21 {
+      alloc p: i64[1] local
+      p[0] = (j * 3)
+      w[p[0]] = x[j]
+    } })");
+  // The same in every lane, and where only some lanes store.
+  expect_agrees(R"(kernel @k(n: i32[37], x: f32[64]) -> (y: f32[37], z: f32[37]) {
+    vectorized for j in 0..37 {
+      alloc p: i64[1] local
+      p[0] = 3
+      y[j] = x[p[0]]
+      if (n[j] > 0:i32) { p[0] = 5 }
+      z[j] = x[p[0]]
+    } })");
+  expect_agrees(R"(kernel @k(x: f32[32]) -> (y: f32[32]) {
+    alloc acc: f32[32] register
+    vectorized for i in 0..4 { unrolled for j in (i * 8)..+8 { acc[j] = x[j] } }
+    vectorized for j in 0..32 { y[j] = acc[j] } })");
+}
+
+// Iterations of a vectorized loop may fold into one element in any order, but each of them must.
+TEST(CodegenLoops, LanesThatMeetInOneElement) {
+  expect_agrees(R"(kernel @k(x: f32[64], n: i32[64]) -> (y: f32[4], h: i32[16], t: f32[8,8]) {
+    for i in 0..16 { h[i] = 0:i32 }
+    for i in 0..4 { y[i] = 0:f32 }
+    for i in 0..8 { for j in 0..8 { t[i, j] = 1:f32 } }
+    vectorized for j in 0..64 { y[floordiv(j, 16)] = y[floordiv(j, 16)] + x[j] }
+    vectorized for j in 0..64 { h[floormod(cast:i64(n[j]), 16)] = h[floormod(cast:i64(n[j]), 16)] + 1:i32 }
+    vectorized for j in 0..64 { t[floordiv(j, 8), floormod(j, 8)] = t[floordiv(j, 8), floormod(j, 8)] + x[j] } })");
+  const NativeModule module(program_of(parse_loop_program(R"(kernel @k(x: f32[64]) -> (t: f32[4,2,8]) {
+      for i in 0..4 { for j in 0..2 { for k in 0..8 { t[i, j, k] = 1:f32 } } }
+      vectorized for j in 0..64 {
+        t[floordiv(j, 16), floormod(floordiv(j, 8), 2), floormod(j, 8)] =
+          t[floordiv(j, 16), floormod(floordiv(j, 8), 2), floormod(j, 8)] + x[j] } })")),
+                            parse_target("x86-64-v2"));
+  EXPECT_THAT(module.code().remarks, testing::IsEmpty()) << "parts of one number tell the iterations apart";
+}
+
+// One lane of each vector stores, under a mask, to the element that the vector has.
+TEST(CodegenLoops, OneLaneOfSeveralStores) {
+  for (const std::string lane : {"0", "3", "15"})
+    for (const std::string dtype : {"f32", "u8", "i4", "bool"}) {
+      const std::string value = dtype == "bool" ? "(x[i, floormod(f, 16)] > 0:f32)" : "cast:" + dtype + "(x[i, l])";
+      expect_agrees("kernel @k(x: f32[5,16]) -> (y: " + dtype + "[5]) { for i in 0..5 { y[i] = cast:" + dtype +
+                    "(0:i32) } for i in 0..5 { vectorized for l in 0..16 { if ((l == " + lane +
+                    ") & (x[i, l] < 1e9:f32)) { y[i] = " + (dtype == "bool" ? "(x[i, l] > 0:f32)" : value) +
+                    " } } } }");
+    }
+  expect_agrees(R"(kernel @k(x: f32[4,16]) -> (y: f32[4]) {
+    alloc acc: f32[4] register
+    unrolled for i in 0..4 { acc[i] = 0:f32 }
+    unrolled for i in 0..4 { vectorized for l in 0..16 { if ((l == 7) & (x[i, 0] < 1e9:f32)) { acc[i] = x[i, l] } } }
+    unrolled for i in 0..4 { y[i] = acc[i] } })");
+}
+
+// Copies of an allocation that unrolling makes use one piece of the stack.
+TEST(CodegenLoops, UnrolledCopiesOfAnAllocation) {
+  expect_agrees(R"(kernel @k(x: f32[3900]) -> (y: f32[1024]) {
+    unrolled for i in 0..1024 {
+      alloc t: f32[3900] local
+      for j in 0..3900 { t[j] = x[j] * 2:f32 }
+      y[i] = t[(i + 5)]
+    } })");
+}
+
+// Allocations after each other in one piece of scratch memory.
+TEST(CodegenLoops, SiblingsInScratchMemory) {
+  expect_agrees(R"(kernel @k(x: f32[9000]) -> (y: f32[9000], z: f32[9000]) {
+    for i in 0..2 {
+      alloc s: f32[9000] local
+      for j in 0..9000 { s[j] = x[j] * 2:f32 }
+      for j in 0..9000 { y[j] = s[(8999 - j)] }
+    }
+    for i in 0..2 {
+      alloc t: f32[9000] local
+      for j in 0..9000 { t[j] = y[j] + 2:f32 }
+      for j in 0..9000 { z[j] = t[(8999 - j)] }
+    } })");
+}
+
 std::string tile_text(const std::string& intrinsic, int v, int p, int lanes, const std::string& dtype, bool depthwise) {
   const auto s = [](int i) { return std::to_string(i); };
   const std::string a = depthwise ? "a[k, (p + k), (v * " + s(lanes) + " + l)]" : "a[k, p]";

@@ -41,10 +41,13 @@ std::optional<int64_t> constant_elements(const Buffer& buffer) {
   int64_t n = 1;
   for (const Expr& extent : buffer.shape) {
     const auto value = as_int(extent);
-    if (!value) return std::nullopt;
-    n *= *value;
+    if (!value || __builtin_mul_overflow(n, *value, &n)) return std::nullopt;
   }
   return n;
+}
+
+bool share_scratch(const LocalPlace& a, const LocalPlace& b) {
+  return !a.on_stack && !b.on_stack && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
 
 LocalPlan plan_locals(const LoopProgram& program) {

@@ -24,7 +24,10 @@ inline constexpr int64_t kMaxStackBytes = 16 << 10;  // of all stack allocations
 // Register allocations are not in the plan. An allocation whose size is not constant is an InternalError.
 LocalPlan plan_locals(const LoopProgram& program);
 
-// Elements of a buffer with constant extents; empty when an extent is not constant.
+// Whether two allocations that are never there at the same time use the same bytes.
+bool share_scratch(const LocalPlace& a, const LocalPlace& b);
+
+// Elements of a buffer with constant extents; empty when an extent is not constant, or 64 bits cannot count them.
 std::optional<int64_t> constant_elements(const Buffer& buffer);
 
 }  // namespace tessera

@@ -19,6 +19,36 @@ bool any_uses(const std::vector<Expr>& list, const Var& var) {
   return std::any_of(list.begin(), list.end(), [&](const Expr& e) { return uses_var(e, var); });
 }
 
+// Loads nested in indices as well.
+bool loads_any(const Expr& e, const std::unordered_set<const Buffer*>& buffers) {
+  bool found = false;
+  walk(e, [&](const Expr& node) { found |= node->kind == ExprKind::kLoad && buffers.count(node->buffer.get()); });
+  return found;
+}
+
+// Whether iterations of the loop over `var` surely have different indices: one of them grows with it, or, joined with
+// the quotient that belongs to it, a remainder does.
+bool tells_apart(std::vector<Expr> indices, const Var& var) {
+  for (Expr& index : indices) {
+    index = simplify(index);
+    if (linear_coefficient(index, var).value_or(0) != 0) return true;
+  }
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const Expr rest = indices[i];
+    if (rest->kind != ExprKind::kBinary || rest->binary != BinaryOp::kFloorMod ||
+        as_int(rest->operands[1]).value_or(0) <= 0)
+      continue;
+    const Expr quotient = simplify(floordiv(rest->operands[0], rest->operands[1]));
+    const auto other = std::find_if(indices.begin(), indices.end(),
+                                    [&](const Expr& index) { return structurally_equal(index, quotient); });
+    if (other == indices.end()) continue;
+    *other = rest->operands[0];
+    indices.erase(indices.begin() + static_cast<std::ptrdiff_t>(i));
+    return tells_apart(std::move(indices), var);
+  }
+  return false;
+}
+
 bool same_indices(const std::vector<Expr>& a, const std::vector<Expr>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Expr& x, const Expr& y) { return structurally_equal(x, y); });
@@ -58,6 +88,7 @@ struct Planner {
   std::unordered_set<const StmtNode*> conditional{};  // of these, which may not run
   int conditions = 0;                                 // around the statement visited
   std::vector<Var> inner_vars{};
+  std::unordered_set<const Buffer*> varying{};  // private buffers whose elements may differ between the lanes
 
   void refuse(const std::string& reason) {
     if (plan.refused.empty()) plan.refused = reason;
@@ -78,6 +109,7 @@ struct Planner {
     if (e->kind == ExprKind::kLoad) {
       plan.element_bits = std::max(plan.element_bits, compute_bits(e->dtype));
       access(*e->buffer, e->operands);
+      for (const Expr& index : e->operands) visit_index(index);
       return;
     }
     if (e->kind == ExprKind::kCast && is_float(e->dtype))
@@ -85,18 +117,63 @@ struct Planner {
     for (const Expr& operand : e->operands) visit_value(operand, seen);
   }
 
+  // The loads in an index. They are integers, which do not decide the number of lanes.
+  void visit_index(const Expr& index) {
+    walk(index, [&](const Expr& e) {
+      if (e->kind == ExprKind::kLoad) access(*e->buffer, e->operands);
+    });
+  }
+
   // Of the whole body, whatever is refused in it: loops without vectors need constant indices as well.
   void find_registers() {
+    std::vector<Var> chosen = {loop.var};  // by it, through the ranges of loops inside
     const auto find = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
-      plan.indexes_registers |= buffer.scope == MemoryScope::kRegister && any_uses(indices, loop.var);
+      if (buffer.scope == MemoryScope::kRegister)
+        for (const Var& var : chosen) plan.indexes_registers |= any_uses(indices, var);
     };
     walk(
         loop.stmts[0],
         [&](const Stmt& s) {
           if (s->kind == StmtKind::kStore) find(*s->buffer, s->indices);
+          if (s->kind != StmtKind::kFor) return;
+          if (std::any_of(chosen.begin(), chosen.end(),
+                          [&](const Var& var) { return any_uses({s->begin, s->extent}, var); }))
+            chosen.push_back(s->var);
         },
         [&](const Expr& e) {
           if (e->kind == ExprKind::kLoad) find(*e->buffer, e->operands);
+        });
+  }
+
+  bool may_differ(const Expr& e) const { return uses_var(e, loop.var) || loads_any(e, varying); }
+
+  // Buffers of each iteration that some lane may fill with another value than the others, or when they do not.
+  void find_varying(const Stmt& s, bool some_lanes) {
+    if (s->kind == StmtKind::kStore && plan.private_buffers.count(s->buffer.get()) &&
+        (some_lanes || may_differ(s->value)))
+      varying.insert(s->buffer.get());
+    if (s->kind == StmtKind::kIf) some_lanes |= may_differ(s->condition);
+    for (const Stmt& child : s->stmts) find_varying(child, some_lanes);
+  }
+
+  // Indices and ranges are numbers of all lanes, or grow with the vector variable: what each lane has computed for
+  // itself is neither.
+  void check_private_indices() {
+    if (plan.private_buffers.empty()) return;
+    for (size_t known = 0; find_varying(loop.stmts[0], false), known != varying.size();) known = varying.size();
+    const auto check_indices = [&](const std::string& name, const std::vector<Expr>& indices) {
+      for (const Expr& index : indices)
+        if (loads_any(index, varying)) refuse("an index of " + name + " is computed by each iteration");
+    };
+    walk(
+        loop.stmts[0],
+        [&](const Stmt& s) {
+          if (s->kind == StmtKind::kStore) check_indices(s->buffer->name, s->indices);
+          if (s->kind == StmtKind::kFor && (loads_any(s->begin, varying) || loads_any(s->extent, varying)))
+            refuse("the bounds of loop " + s->var->name + " inside are computed by each iteration");
+        },
+        [&](const Expr& e) {
+          if (e->kind == ExprKind::kLoad) check_indices(e->buffer->name, e->operands);
         });
   }
 
@@ -116,6 +193,8 @@ struct Planner {
           return refuse("the bounds of loop " + s->var->name + " inside depend on the vector variable");
         if (s->for_kind == ForKind::kVectorized) return refuse("a vectorized loop inside");
         plan.has_inner_loop = true;
+        visit_index(s->begin);
+        visit_index(s->extent);
         inner_vars.push_back(s->var);
         const std::optional<int64_t> extent = as_int(s->extent);
         const bool may_be_empty = !extent || *extent < 1;
@@ -141,9 +220,13 @@ struct Planner {
       case StmtKind::kStore: {
         value(s->value);
         access(*s->buffer, s->indices);
+        for (const Expr& index : s->indices) visit_index(index);
         if (!plan.private_buffers.count(s->buffer.get()) && !any_uses(s->indices, loop.var)) {
           uniform_stores.push_back(s.get());
           if (conditions) conditional.insert(s.get());
+        } else if (loads_from(s->value, s->buffer.get()) && !plan.private_buffers.count(s->buffer.get()) &&
+                   !tells_apart(s->indices, loop.var)) {
+          refuse("iterations may fold values into one element of " + s->buffer->name);
         }
         return;
       }
@@ -197,6 +280,7 @@ VectorPlan plan_vector_loop(const StmtNode& loop) {
   planner.plan.element_bits = 8;
   planner.find_registers();
   planner.visit(loop.stmts[0]);
+  planner.check_private_indices();
   planner.check_uniform_stores();
   return std::move(planner.plan);
 }

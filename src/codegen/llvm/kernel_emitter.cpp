@@ -34,11 +34,24 @@ KernelEmitter::KernelEmitter(llvm::Module& module, const Target& target, const L
     classes_[program_.params[i].get()] = alias_classes_[i];
     next = std::max(next, alias_classes_[i] + 1);
   }
-  // Allocations overlap nothing. All classes must be known before the first access is written.
+  // Allocations overlap nothing but those that use the same scratch memory after each other. All classes must be known
+  // before the first access is written.
+  std::vector<const Buffer*> in_scratch;
   walk(
       program_.body,
       [&](const Stmt& s) {
-        if (s->kind == StmtKind::kAlloc && !classes_.count(s->buffer.get())) classes_[s->buffer.get()] = next++;
+        if (s->kind != StmtKind::kAlloc || classes_.count(s->buffer.get())) return;
+        const Buffer* buffer = s->buffer.get();
+        const int fresh = classes_[buffer] = next++;
+        const auto local = locals_.places.find(buffer);
+        if (local == locals_.places.end() || local->second.on_stack) return;
+        for (const Buffer* other : in_scratch) {
+          if (!share_scratch(local->second, locals_.places.at(other))) continue;
+          const int joined = classes_.at(other);
+          for (const Buffer* each : in_scratch)
+            if (classes_.at(each) == joined) classes_[each] = fresh;
+        }
+        in_scratch.push_back(buffer);
       },
       nullptr);
   for (int c = 0; c < next; ++c) scopes_[c] = md.createAnonymousAliasScope(alias_domain_);
@@ -68,6 +81,12 @@ llvm::AllocaInst* KernelEmitter::stack_slot(llvm::Type* type, const llvm::Twine&
   llvm::IRBuilder<> at(f_.allocas, f_.allocas->begin());
   auto* slot = at.CreateAlloca(type, nullptr, name);
   slot->setAlignment(align);
+  return slot;
+}
+
+llvm::AllocaInst* KernelEmitter::buffer_slot(const Buffer& buffer, llvm::Type* type, size_t cell) {
+  llvm::AllocaInst*& slot = f_.slots[{&buffer, cell, type}];
+  if (!slot) slot = stack_slot(type, buffer.name, llvm::Align(64));
   return slot;
 }
 

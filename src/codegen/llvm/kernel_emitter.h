@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -72,6 +73,8 @@ class KernelEmitter {
     Value* host = nullptr;     // null in tasks
     Value* scratch = nullptr;  // of this worker
     std::unordered_map<const Buffer*, Place> places;
+    // Of allocations, for all copies of one that unrolling makes: by buffer, cell and type.
+    std::map<std::tuple<const Buffer*, size_t, llvm::Type*>, llvm::AllocaInst*> slots;
     Layer vars;                           // loop variables and symbols
     std::vector<Layer> indices;           // load-free index values, a layer per block scope
     std::vector<Layer> values;            // of the statement being emitted, a layer per block scope
@@ -131,6 +134,7 @@ class KernelEmitter {
   void emit_seq(const Stmt& s);
   llvm::Function* emit_task(const Stmt& loop, const std::vector<const Buffer*>& buffers, const std::vector<Var>& vars);
   llvm::AllocaInst* stack_slot(llvm::Type* type, const llvm::Twine& name, llvm::Align align);
+  llvm::AllocaInst* buffer_slot(const Buffer& buffer, llvm::Type* type, size_t cell = 0);
   Value* slot_pointer(Value* args, int slot);
   Place memory_place(const Buffer* buffer, Value* pointer);
   llvm::MDNode* scope_of(int alias_class);
@@ -184,6 +188,7 @@ class KernelEmitter {
                          const std::vector<bool>& runs = {});
   Value* element_pointer(const Place& place, DType dtype, const Resolved& index);
   Value* load_memory(const Place& place, DType dtype, const Resolved& index);
+  Value* last_lane(Value* stored);
   void store_memory(const Place& place, DType dtype, const Resolved& index, Value* v);
   Value* load_parts(const Place& place, DType dtype, Value* first, const std::vector<int64_t>& offsets,
                     const std::vector<bool>& runs);

@@ -213,6 +213,7 @@ Value* KernelEmitter::compute(const Expr& e) {
       if (e->dtype == DType::kBool && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr) &&
           has_guarded_load(b)) {
         const Expr otherwise = const_int(DType::kBool, e->binary == BinaryOp::kOr);
+        keep_.push_back(otherwise);
         return e->binary == BinaryOp::kAnd ? emit_select(a, b, otherwise) : emit_select(a, otherwise, b);
       }
       if (Value* scaled = emit_scaled(e)) return scaled;

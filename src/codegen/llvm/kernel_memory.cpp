@@ -263,14 +263,24 @@ Value* KernelEmitter::load_memory(const Place& place, DType dtype, const Resolve
   return result;
 }
 
+// Of iterations that store to one address the last one that runs counts. A mask has such a lane: `if` branches around
+// stores that none would execute.
+Value* KernelEmitter::last_lane(Value* stored) {
+  const int lanes = Ops::lanes_of(stored);
+  if (lanes == 1) return stored;
+  if (!vec_->mask) return b_.CreateExtractElement(stored, static_cast<uint64_t>(lanes - 1));
+  llvm::Type* bits = b_.getIntNTy(static_cast<unsigned>(lanes));
+  Value* after = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, b_.CreateBitCast(vec_->mask, bits), b_.getTrue());
+  Value* lane = b_.CreateSub(llvm::ConstantInt::get(bits, static_cast<uint64_t>(lanes - 1)), after);
+  return b_.CreateExtractElement(stored, b_.CreateZExtOrTrunc(lane, b_.getInt64Ty()));
+}
+
 void KernelEmitter::store_memory(const Place& place, DType dtype, const Resolved& index, Value* stored) {
   const llvm::Align align(static_cast<uint64_t>(storage_bytes(dtype)));
   llvm::Type* element = ops_.storage_type(dtype);
   const int lanes = vec_ ? vec_->lanes : 1;
   if (lanes == 1 || index.lane_stride == 0) {
-    // Iterations that store to one address promise to store the same, or the last one counts.
-    check(Ops::lanes_of(stored) == 1 || !vec_->mask, where("masked store of several values to one element"));
-    if (Ops::lanes_of(stored) > 1) stored = b_.CreateExtractElement(stored, static_cast<uint64_t>(lanes - 1));
+    stored = last_lane(stored);
     mark(b_.CreateAlignedStore(stored, element_pointer(place, dtype, index), align), place);
     return;
   }
@@ -343,9 +353,7 @@ Value* KernelEmitter::access_cell(const Place& place, DType dtype, const Resolve
     return b_.CreateStore(mask ? b_.CreateSelect(mask, stored, b_.CreateLoad(type, first)) : stored, first);
   }
   if (stored && lanes == 1 && Ops::lanes_of(stored) > 1) {
-    // As in memory: iterations that store to one cell store the same.
-    check(!vec_->mask, where("masked store of several values to one cell of " + name));
-    stored = b_.CreateExtractElement(stored, static_cast<uint64_t>(Ops::lanes_of(stored) - 1));
+    stored = last_lane(stored);
   }
   Value* result = llvm::Constant::getNullValue(cell_type(dtype, lanes));
   for (int i = 0; i < lanes; ++i) {

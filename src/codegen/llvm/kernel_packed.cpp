@@ -68,11 +68,7 @@ void KernelEmitter::store_packed(const Place& place, const Buffer& buffer, const
   const DType dtype = buffer.dtype;
   Value* numbers = element_number(index);
   const int lanes = Ops::lanes_of(numbers);
-  if (lanes == 1 && Ops::lanes_of(stored) > 1) {
-    // Iterations that store to one address promise to store the same, or the last one counts.
-    check(!vec_->mask, where("masked store of several values to one element"));
-    stored = b_.CreateExtractElement(stored, static_cast<uint64_t>(Ops::lanes_of(stored) - 1));
-  }
+  if (lanes == 1) stored = last_lane(stored);
   stored = ops_.splat(stored, lanes);
   Expr elements = 1;
   for (const Expr& extent : buffer.shape) elements = elements * extent;

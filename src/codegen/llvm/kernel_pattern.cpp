@@ -97,8 +97,9 @@ bool KernelEmitter::emit_products(const TensorIntrinsic& intrinsic, const Stmt& 
     keep_.push_back(match.loops[i]->begin);
     replaced_[match.loops[i]->var.get()] = keep_.back();
   }
-  bind(lane_var,
-       Interval{as_int(match.loops[0]->begin), *as_int(match.loops[0]->begin) + static_cast<int64_t>(lanes) - 1});
+  const auto first_lane = as_int(match.loops[0]->begin);
+  check(first_lane.has_value(), where(intrinsic.name + ": lanes from what is not constant"));
+  bind(lane_var, Interval{*first_lane, *first_lane + static_cast<int64_t>(lanes) - 1});
   Vector vector;
   vector.var = lane_var;
   vector.base = match.loops[0]->begin;

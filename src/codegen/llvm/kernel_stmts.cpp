@@ -46,6 +46,15 @@ void KernelEmitter::emit_for(const Stmt& s) {
   const auto extent = as_int(s->extent);
   if (extent && *extent <= 0) return;
   const Interval begin_range = bounds_of(s->begin, bounds_);
+  if (has_load(s->begin)) {
+    // Copies and tasks count from it: what iterations store must not move the others.
+    const Var begin = make_var(s->var->name + "_begin");
+    bind(begin, begin_range);
+    f_.vars[begin.get()] = evaluate(s->begin);
+    const Stmt loop = for_loop(s->var, begin, s->extent, s->for_kind, s->stmts[0]);
+    kept_stmts_.push_back(keep_prefetch(loop, s, [](const Expr& index) { return index; }));
+    return emit_for(Stmt(kept_stmts_.back()));
+  }
   const Interval extent_range = bounds_of(s->extent, bounds_);
   bind(s->var, {begin_range.lo, begin_range.hi && extent_range.hi
                                     ? std::optional(*begin_range.hi + std::max<int64_t>(*extent_range.hi, 1) - 1)
@@ -198,7 +207,7 @@ void KernelEmitter::emit_alloc(const Stmt& s) {
   if (vec_) {
     place.kind = Place::kPrivate;
     auto* type = llvm::ArrayType::get(cell_type(buffer.dtype, vec_->lanes), n);
-    place.pointer = stack_slot(type, buffer.name, llvm::Align(64));
+    place.pointer = buffer_slot(buffer, type);
     b_.CreateMemSetInline(place.pointer, llvm::Align(64), b_.getInt8(0),
                           b_.getInt64(module_.getDataLayout().getTypeAllocSize(type)));
   } else if (buffer.scope == MemoryScope::kRegister) {
@@ -208,15 +217,14 @@ void KernelEmitter::emit_alloc(const Stmt& s) {
     for (int64_t row = 0; row < static_cast<int64_t>(n) / place.inner; ++row)
       for (const Chunk& chunk : place.chunks) {
         llvm::Type* type = cell_type(buffer.dtype, chunk.lanes);
-        place.cells.push_back(stack_slot(type, buffer.name, llvm::Align(64)));
+        place.cells.push_back(buffer_slot(buffer, type, place.cells.size()));
         b_.CreateStore(llvm::Constant::getNullValue(type), place.cells.back());
       }
   } else {
     const LocalPlace& local = locals_.places.at(&buffer);
     Value* pointer = nullptr;
     if (local.on_stack) {
-      pointer = stack_slot(llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(local.bytes)), buffer.name,
-                           llvm::Align(64));
+      pointer = buffer_slot(buffer, llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(local.bytes)));
     } else {
       pointer =
           b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), f_.scratch, static_cast<uint64_t>(local.offset), buffer.name);
