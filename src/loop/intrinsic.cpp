@@ -445,6 +445,7 @@ std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, T
   if (dot.steps->kind != StmtKind::kFor || dot.steps->for_kind != ForKind::kSerial)
     return "there is no serial loop of steps";
   const Stmt& inner = dot.steps->stmts[0];
+  if (inner->kind == StmtKind::kSeq && inner->stmts.empty()) return "a step has no products";
   for (const Stmt& s : inner->kind == StmtKind::kSeq ? inner->stmts : std::vector{inner}) {
     TileProduct& product = dot.products.emplace_back();
     if (std::string problem = match_tile_product(intrinsic, s, dot.steps->var, product); !problem.empty())

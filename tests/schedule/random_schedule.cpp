@@ -168,6 +168,83 @@ void apply_one(Schedule& s, const std::string& what, Random& r) {
   }
 }
 
+// A product in register tiles, as in examples/schedules: random choices of loops, factors and intrinsics in an order of
+// primitives that ends with a tensorized nest where they fit. Throws UserError where they do not.
+void tile_product(Schedule& s, Random& r) {
+  const auto updates = find_statements(s.program().body, [](const Stmt& node) { return is_reduction_update(node); });
+  if (updates.empty()) return;
+  const StmtPath& path = updates[r.below(updates.size())];
+  const std::string name = path.stmt()->buffer->name;
+  std::string after;  // what takes the sums from a scalar accumulator
+  for (const StmtPath& store : find_statements(s.program().body, [&](const Stmt& node) {
+         return node->kind == StmtKind::kStore && node->buffer->name != name;
+       }))
+    if (loads_buffer(store.stmt()->value, path.stmt()->buffer.get())) after = store.stmt()->buffer->name;
+  struct Loop {
+    std::string name;
+    int64_t extent;
+  };
+  std::vector<Loop> data, folded;
+  const bool is_scalar = path.stmt()->indices.size() == 1 && is_const_int(path.stmt()->indices[0], 0);
+  for (const Stmt& node : path.nodes) {
+    if (node->kind != StmtKind::kFor) continue;
+    bool chooses = false;
+    for (const Expr& index : path.stmt()->indices) chooses |= uses_var(index, node->var);
+    const auto alloc = find_alloc(node, path.stmt()->buffer.get());
+    chooses |= is_scalar && alloc.has_value();
+    (chooses ? data : folded).push_back({node->var->name, as_int(node->extent).value_or(1)});
+  }
+  if (data.empty() || folded.empty()) return;
+  const size_t column = r.below(4) ? data.size() - 1 : r.below(data.size());
+  const size_t row = r.below(data.size());
+  const auto factor_of = [&](int64_t extent, std::initializer_list<int64_t> factors) -> int64_t {
+    std::vector<int64_t> fitting;
+    for (const int64_t f : factors)
+      if (extent % f == 0) fitting.push_back(f);
+    return fitting.empty() ? 1 : fitting[r.below(fitting.size())];
+  };
+  const int64_t lanes = factor_of(data[column].extent, {4, 8, 16});
+  const int64_t vectors = factor_of(data[column].extent / lanes, {1, 2});
+  Names order, tile;
+  std::string acc = is_scalar ? name : s.cache_write(name, MemoryScope::kLocal);
+  const Names columns = s.split(data[column].name, {std::nullopt, vectors, lanes});
+  std::string rows;
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (i == column) {
+      order.push_back(columns[0]);
+    } else if (i == row) {
+      const Names parts = s.split(data[i].name, {std::nullopt, factor_of(data[i].extent, {1, 2, 3, 4, 5})});
+      order.push_back(parts[0]);
+      rows = parts[1];
+    } else {
+      order.push_back(data[i].name);
+    }
+  }
+  const std::string around = order.back();
+  tile = {columns[1]};
+  if (!rows.empty()) tile.push_back(rows);
+  tile.push_back(columns[2]);
+  order.insert(order.end(), tile.begin(), tile.end());
+  s.reorder(order);
+  if (is_scalar) s.store_at(acc, tile[0]);
+  s.decompose_reduction(acc, tile[0]);
+  if (is_scalar && !after.empty()) s.fission(tile[0], after);
+  Names nest;
+  const std::string suffix = is_scalar && !after.empty() ? "_before" : "";
+  for (const Loop& loop : folded) nest.push_back(loop.name);
+  for (const std::string& loop : tile) nest.push_back(loop + suffix);
+  s.reorder(nest);
+  try {
+    if (!is_scalar) s.reverse_compute_at(name, around);
+  } catch (const UserError&) {  // where it is no output: the sums stay together
+  }
+  s.set_scope(acc, MemoryScope::kRegister);
+  for (size_t i = folded.size(); i + 1 < nest.size(); ++i) s.unroll(nest[i]);
+  s.vectorize(nest.back());
+  static const Names kF32 = {"x86.sse.mul_add.f32", "x86.fma.f32", "x86.avx512.fma.f32"};
+  if (lanes >= 4) s.tensorize(nest[folded.size()], kF32[lanes == 4 ? 0 : lanes == 8 ? 1 : 2]);
+}
+
 }  // namespace
 
 int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, PrimitiveCounts* counts) {
@@ -203,6 +280,20 @@ int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, Primiti
   // Most schedules cut loops first, as people do; the others also move what is parallel or in vectors.
   const bool is_mixed = random() % 3 == 0;
   int taken = 0;
+  if (random() % 8 == 0) {
+    const size_t before = schedule.steps().size();
+    try {
+      Random r(schedule, random);
+      tile_product(schedule, r);
+    } catch (const UserError&) {  // what was taken before stays
+    }
+    if (counts)
+      for (size_t i = before; i < schedule.steps().size(); ++i) {
+        ++(*counts)[schedule.steps()[i].primitive].first;
+        ++(*counts)[schedule.steps()[i].primitive].second;
+      }
+    taken += static_cast<int>(schedule.steps().size() - before);
+  }
   for (int i = 0; i < tries; ++i) {
     Random r(schedule, random);
     const bool structure = is_mixed ? r.below(3) > 0 : i < tries * 2 / 3 ? r.below(10) > 0 : r.below(3) == 0;

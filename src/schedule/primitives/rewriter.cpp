@@ -210,7 +210,9 @@ Stmt simplified(const Stmt& s, Bounds bounds) {
                Interval{bounds_of(node->begin, bounds).lo, bounds_of(node->begin + node->extent - Expr(1), bounds).hi});
   if (s->kind == StmtKind::kTensorized) return s;  // it stays as its pattern wants it
   for (Stmt& child : node->stmts) child = simplified(child, bounds);
+  const auto is_empty = [](const Stmt& child) { return child->kind == StmtKind::kSeq && child->stmts.empty(); };
   if (s->kind == StmtKind::kSeq) return seq(node->stmts);
+  if ((s->kind == StmtKind::kFor || s->kind == StmtKind::kAlloc) && is_empty(node->stmts[0])) return seq({});
   if (s->kind == StmtKind::kIf)
     return if_then(node->condition, node->stmts[0], node->stmts.size() > 1 ? node->stmts[1] : Stmt());
   return Stmt(std::move(node));
