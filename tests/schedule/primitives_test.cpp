@@ -390,6 +390,18 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
       {"kernel @k(x: f32[9]) -> (y: f32[9]) { for i in 0..9 { y[i] = x[i] } for k in 0..12 { } }",
        "tensorize(k, \"x86.amx.dot.u8u8\")",
        {"TSR-3410: tensorize: the nest at 'serial for k in 0..+12' is not x86.amx.dot.u8u8: a step has no products"}},
+      {"kernel @k(x: f32[9,9,9]) -> (y: f32[9,9,9]) { for i in 1..9 { for j in 0..8 { for k in 0..9 { y[i, j, k] = "
+       "y[(i - 1), (j + 1), k] + x[i, j, k] } } } }",
+       "reorder([j, k, i])",
+       {"TSR-3408: reorder: the order j, k, i changes", "legal: reorder of [i, k, j], [k, i, j]"}},
+      {"kernel @k(x: f32[9]) -> (y: f32[9]) { for i in 0..9 { for j in 0..i { for k in 0..2 { y[j] = x[k] } } } }",
+       "fuse([i, j])",
+       {"TSR-3407: fuse: the range of 'serial for j in 0..+i' depends on i", "legal: fuse of [j, k]"}},
+      {"kernel @k(x: f32[9,4]) -> (y: f32[9,4]) { for i in 1..9 { for j in 0..4 { y[i, j] = y[(i - 1), j] + x[i, j] } "
+       "} "
+       "}",
+       "virtual_thread(i)",
+       {"TSR-3408: virtual_thread: iterations of 'serial for i in 1..+8' are not", "legal: virtual_thread of j"}},
       {kMatmul,
        "a, b, c = split(i, [_, 4])",
        {"TSR-3403", "3 names are given for 2 results", "legal: 2 names, or none"}},

@@ -6,6 +6,7 @@
 #include "loop/fresh.h"
 #include "loop/intrinsic.h"
 #include "loop/intrinsic_text.h"
+#include "loop/loop_range.h"
 #include "loop/printer.h"
 #include "loop/unify.h"
 #include "schedule/primitives/rewriter.h"
@@ -155,6 +156,8 @@ void Schedule::annotate(const std::string& statement, const std::string& key, in
 
 namespace {
 
+constexpr int64_t kMostSideBySide = 64;  // iterations of a virtual thread
+
 // Moves the loop over `var` into `s`, around each store, as copies.
 class Jam {
  public:
@@ -205,28 +208,52 @@ class Jam {
 
 }  // namespace
 
+namespace {
+
+struct Problem {
+  const char* id = refusal::kStructure;
+  std::string text;  // empty: none
+};
+
+// Why the iterations of the loop cannot stand side by side.
+Problem side_by_side_problem(const LoopProgram& program, const StmtPath& path) {
+  const Stmt& loop = path.stmt();
+  const auto extent = as_int(loop->extent);
+  if (loop->for_kind != ForKind::kSerial)
+    return {refusal::kStructure, fmt::format("'{}' is {} already", summary(loop), for_kind_name(loop->for_kind))};
+  if (!extent || *extent > kMostSideBySide || *extent < 1)
+    return {refusal::kStructure, fmt::format("'{}' has no constant extent of 1 to {}", summary(loop), kMostSideBySide)};
+  if (contains(loop, [](const Stmt& s) { return s->kind == StmtKind::kFor && is_concurrent(s->for_kind); }))
+    return {refusal::kStructure, fmt::format("a parallel loop stands in loop {}", loop->var->name)};
+  for (const Stmt& s : path.nodes) {
+    if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized)
+      return {refusal::kStructure, fmt::format("loop {} stands inside '{}'", loop->var->name, summary(s))};
+    if (s->kind == StmtKind::kTensorized)
+      return {refusal::kStructure, fmt::format("loop {} is part of a tensorized nest", loop->var->name)};
+  }
+  if (changes_own_range(loop))
+    return {refusal::kStructure,
+            fmt::format("the range of '{}' is loaded from what the loop stores to", summary(loop))};
+  if (const auto carried = carried_dependence(program, path, true))
+    return {refusal::kDependence,
+            fmt::format("iterations of '{}' are not independent: {}", summary(loop), describe(*carried))};
+  return {};
+}
+
+}  // namespace
+
 void Schedule::virtual_thread(const std::string& loop_name) {
   const StmtPath path = loop_named(program_, loop_name);
   refuse_tensorized(path, "loop " + loop_name);
   const Stmt& loop = path.stmt();
-  if (loop->for_kind != ForKind::kSerial || !as_int(loop->extent) || *as_int(loop->extent) > 64 ||
-      *as_int(loop->extent) < 1)
-    refuse(refusal::kStructure,
-           fmt::format("virtual_thread: '{}' has no constant extent of 1 to 64, or is {} already", summary(loop),
-                       for_kind_name(loop->for_kind)),
-           "a serial loop of a small constant extent", "split it first");
-  if (contains(loop, [](const Stmt& s) { return s->kind == StmtKind::kFor && is_concurrent(s->for_kind); }))
-    refuse(refusal::kStructure, fmt::format("virtual_thread: a parallel loop stands in loop {}", loop_name),
-           "a loop inside of it");
-  for (const Stmt& s : path.nodes)
-    if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized)
-      refuse(refusal::kStructure, fmt::format("virtual_thread: loop {} stands inside '{}'", loop_name, summary(s)),
-             "a loop outside of vectors");
-  refuse_changing_range(loop, "virtual_thread");
-  if (const auto carried = carried_dependence(program_, path, true))
-    refuse(refusal::kDependence,
-           fmt::format("virtual_thread: iterations of '{}' are not independent: {}", summary(loop), describe(*carried)),
-           "a loop of independent iterations");
+  if (const Problem problem = side_by_side_problem(program_, path); !problem.text.empty()) {
+    const Names legal = loops_where(
+        program_, [&](const StmtPath& other) { return side_by_side_problem(program_, other).text.empty(); });
+    const auto extent = as_int(loop->extent);
+    refuse(problem.id, "virtual_thread: " + problem.text,
+           legal.empty() ? "no loop of this program" : "virtual_thread of " + listed(legal),
+           extent && *extent > kMostSideBySide ? fmt::format("split loop {} first", loop_name) : "");
+  }
   LoopProgram next = program_;
   next.body = replaced(path, Jam(loop, program_).push(loop->stmts[0]));
   commit(with_unique_names(next).body, {{}, "virtual_thread", {TraceArg::name(loop_name)}, {}, {}});

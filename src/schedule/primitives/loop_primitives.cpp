@@ -100,6 +100,52 @@ std::vector<Stmt> chain_of(const LoopProgram& program, const Names& names, const
   return chain;
 }
 
+Names names_of(const std::vector<Stmt>& loops) {
+  Names names;
+  for (const Stmt& loop : loops) names.push_back(loop->var->name);
+  return names;
+}
+
+struct Problem {
+  const char* id = refusal::kStructure;
+  std::string text;  // empty: none
+};
+
+// Why loops that stand directly in each other cannot become one.
+Problem fuse_problem(const std::vector<Stmt>& chain) {
+  int64_t total = 1;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const Stmt& loop = chain[i];
+    if (loop->for_kind != ForKind::kSerial)
+      return {refusal::kStructure, fmt::format("'{}' is {} already", summary(loop), for_kind_name(loop->for_kind))};
+    for (size_t j = 0; j < i; ++j)
+      if (uses_var(loop->begin, chain[j]->var) || uses_var(loop->extent, chain[j]->var))
+        return {refusal::kStructure,
+                fmt::format("the range of '{}' depends on {}", summary(loop), chain[j]->var->name)};
+    if (has_load(loop->begin) || has_load(loop->extent))
+      return {refusal::kStructure, fmt::format("the range of '{}' is loaded from memory", summary(loop))};
+    const auto extent = as_int(loop->extent);
+    const int64_t so_far = total;
+    if (extent && __builtin_mul_overflow(total, *extent, &total))
+      return {refusal::kArguments,
+              fmt::format("{} times {} iterations are more than 64 bits can count", so_far, *extent)};
+  }
+  return {};
+}
+
+// Pairs of loops that could become one.
+std::string legal_pairs(const LoopProgram& program) {
+  Names pairs;
+  for (const StmtPath& path : find_statements(program.body, [](const Stmt& s) { return s->kind == StmtKind::kFor; })) {
+    const Stmt &outer = path.stmt(), &inner = outer->stmts[0];
+    const bool is_tensorized = std::any_of(path.nodes.begin(), path.nodes.end(),
+                                           [](const Stmt& s) { return s->kind == StmtKind::kTensorized; });
+    if (inner->kind == StmtKind::kFor && !is_tensorized && fuse_problem({outer, inner}).text.empty())
+      pairs.push_back(fmt::format("[{}, {}]", outer->var->name, inner->var->name));
+  }
+  return pairs.empty() ? "no loops of this program" : "fuse of " + listed(pairs);
+}
+
 // Why the accesses inside the chain do not allow `order` (places in the chain, outermost first); empty when they do.
 std::optional<Carried> order_violation(const LoopProgram& program, size_t depth, const std::vector<Stmt>& chain,
                                        const std::vector<size_t>& order) {
@@ -130,6 +176,58 @@ std::optional<Carried> order_violation(const LoopProgram& program, size_t depth,
     }
   }
   return std::nullopt;
+}
+
+// Why loops that stand directly in each other cannot stand in `order`.
+Problem order_problem(const LoopProgram& program, size_t depth, const std::vector<Stmt>& chain,
+                      const std::vector<size_t>& order) {
+  Names names;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Stmt& loop = chain[order[i]];
+    names.push_back(loop->var->name);
+    if (has_load(loop->begin) || has_load(loop->extent))
+      return {refusal::kStructure, fmt::format("the range of '{}' is loaded from memory", summary(loop))};
+    for (size_t j = i + 1; j < order.size(); ++j) {
+      const Stmt& inner = chain[order[j]];
+      if (uses_var(loop->begin, inner->var) || uses_var(loop->extent, inner->var))
+        return {refusal::kStructure, fmt::format("the range of '{}' depends on {}, which would stand inside it",
+                                                 summary(loop), inner->var->name)};
+    }
+  }
+  if (const auto violation = order_violation(program, depth, chain, order))
+    return {refusal::kDependence,
+            fmt::format("the order {} changes the result: {}", listed(names), describe(*violation))};
+  return {};
+}
+
+// The loops of the chain in an order in which those with `names` take each other's places.
+std::vector<size_t> order_of(const std::vector<Stmt>& chain, const Names& names) {
+  std::vector<size_t> order;
+  size_t next = 0;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const bool named = std::find(names.begin(), names.end(), chain[i]->var->name) != names.end();
+    size_t place = i;
+    if (named)
+      for (place = 0; chain[place]->var->name != names[next];) ++place;
+    next += named;
+    order.push_back(place);
+  }
+  return order;
+}
+
+// Orders of the named loops that differ from the one they are in.
+std::string legal_orders(const LoopProgram& program, size_t depth, const std::vector<Stmt>& chain, Names names) {
+  constexpr size_t kMostNames = 4, kMostOrders = 3;  // of the first, all orders are tried
+  Names orders;
+  std::sort(names.begin(), names.end());
+  do {
+    const std::vector<size_t> order = order_of(chain, names);
+    if (names.size() > kMostNames || orders.size() == kMostOrders) break;
+    if (!std::is_sorted(order.begin(), order.end()) && order_problem(program, depth, chain, order).text.empty())
+      orders.push_back(fmt::format("[{}]", listed(names)));
+  } while (std::next_permutation(names.begin(), names.end()));
+  if (names.size() > kMostNames) return "orders in which the earlier iteration stays earlier";
+  return orders.empty() ? "only the order they are in" : "reorder of " + listed(orders);
 }
 
 // Programs that nothing could read back or judge in a sensible time.
@@ -270,28 +368,14 @@ std::string Schedule::fuse(const Names& names, std::string as) {
   if (chain.size() != names.size())
     refuse(refusal::kStructure, "fuse: other loops stand between those named",
            "all loops of the nest from the first to the last");
-  Expr total = 1;
-  for (size_t i = 0; i < chain.size(); ++i) {
+  for (size_t i = 0; i < chain.size(); ++i)
     if (chain[i]->var->name != names[i])
       refuse(refusal::kArguments, fmt::format("fuse: loop {} stands inside loop {}", names[i], chain[i]->var->name),
-             "the loops from the outside to the inside");
-    require_serial(chain[i], "fuse");
-    for (size_t j = 0; j < i; ++j)
-      if (uses_var(chain[i]->begin, chain[j]->var) || uses_var(chain[i]->extent, chain[j]->var))
-        refuse(refusal::kStructure,
-               fmt::format("fuse: the range of '{}' depends on {}", summary(chain[i]), chain[j]->var->name),
-               "loops whose ranges do not depend on each other");
-    if (has_load(chain[i]->begin) || has_load(chain[i]->extent))
-      refuse(refusal::kStructure, fmt::format("fuse: the range of '{}' is loaded from memory", summary(chain[i])),
-             "loops whose ranges are known before");
-    const auto so_far = as_int(total), extent = as_int(chain[i]->extent);
-    int64_t product = 0;
-    if (so_far && extent && __builtin_mul_overflow(*so_far, *extent, &product))
-      refuse(refusal::kArguments,
-             fmt::format("fuse: {} times {} iterations are more than 64 bits can count", *so_far, *extent),
-             "loops of 2^63 - 1 iterations together");
-    total = total * chain[i]->extent;
-  }
+             fmt::format("the loops from the outside to the inside: {}", listed(names_of(chain))));
+  if (const Problem problem = fuse_problem(chain); !problem.text.empty())
+    refuse(problem.id, "fuse: " + problem.text, legal_pairs(program_));
+  Expr total = 1;
+  for (const Stmt& loop : chain) total = total * loop->extent;
   std::string wish;
   for (const std::string& n : names) wish += n + "_";
   const std::string name = new_names(program_, as.empty() ? Names{} : Names{as}, {wish + "fused"})[0];
@@ -312,36 +396,10 @@ void Schedule::reorder(const Names& names) {
   StmtPath outermost;
   const std::vector<Stmt> chain = chain_of(program_, names, "reorder", outermost);
   refuse_tensorized(outermost, "loop " + names[0]);
-  // Named loops take the places of named loops.
-  std::vector<size_t> order;
-  size_t next = 0;
-  const auto place_of = [&](const std::string& name) {
-    size_t i = 0;
-    while (chain[i]->var->name != name) ++i;
-    return i;
-  };
-  for (size_t i = 0; i < chain.size(); ++i) {
-    const bool named = std::find(names.begin(), names.end(), chain[i]->var->name) != names.end();
-    order.push_back(named ? place_of(names[next++]) : i);
-  }
-  for (size_t i = 0; i < order.size(); ++i) {
-    const Stmt& loop = chain[order[i]];
-    if (has_load(loop->begin) || has_load(loop->extent))
-      refuse(refusal::kStructure, fmt::format("reorder: the range of '{}' is loaded from memory", summary(loop)),
-             "loops whose ranges are known before");
-    for (size_t j = i + 1; j < order.size(); ++j) {
-      const Stmt& inner = chain[order[j]];
-      if (uses_var(loop->begin, inner->var) || uses_var(loop->extent, inner->var))
-        refuse(refusal::kStructure,
-               fmt::format("reorder: the range of '{}' depends on {}, which would stand inside it", summary(loop),
-                           inner->var->name),
-               fmt::format("an order with {} outside of {}", inner->var->name, loop->var->name));
-    }
-  }
-  if (const auto violation = order_violation(program_, outermost.loops().size(), chain, order))
-    refuse(refusal::kDependence,
-           fmt::format("reorder: the order {} changes the result: {}", listed(names), describe(*violation)),
-           "orders in which the earlier iteration stays earlier");
+  const std::vector<size_t> order = order_of(chain, names);
+  const size_t depth = outermost.loops().size();
+  if (const Problem problem = order_problem(program_, depth, chain, order); !problem.text.empty())
+    refuse(problem.id, fmt::format("reorder: {}", problem.text), legal_orders(program_, depth, chain, names));
   Stmt nest = chain.back()->stmts[0];
   for (size_t i = order.size(); i-- > 0;) nest = with_body(chain[order[i]], nest);
   const Stmt body = replaced(outermost, nest);
