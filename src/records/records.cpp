@@ -39,6 +39,15 @@ CREATE TABLE progress(id INTEGER PRIMARY KEY, run TEXT NOT NULL, model TEXT NOT 
   seconds REAL NOT NULL, trials INTEGER NOT NULL, model_us REAL NOT NULL, what TEXT NOT NULL);
 )";
 
+// In files of older versions as well, which do not look at it.
+constexpr char kCreateCandidates[] = R"(
+CREATE TABLE IF NOT EXISTS candidates(kernel TEXT NOT NULL, machine INTEGER NOT NULL, threads INTEGER NOT NULL,
+  kind TEXT NOT NULL, payload TEXT NOT NULL, knob_format INTEGER NOT NULL, rule_version INTEGER NOT NULL,
+  us REAL NOT NULL, default_us REAL NOT NULL, rounds INTEGER NOT NULL, wins INTEGER NOT NULL, state TEXT NOT NULL,
+  made TEXT NOT NULL, PRIMARY KEY(kernel, machine, threads)) WITHOUT ROWID;
+)";
+constexpr char kChoices[] = "choices", kCandidates[] = "candidates", kWonAlone[] = "won alone";
+
 // Columns of trials and choices in the order in which they are read and written, after a trial's uid.
 const std::string kTrialColumns =
     "kernel, machine, threads, kind, payload, knob_format, rule_version, status, detail, us, incumbent_us, mode, seed, "
@@ -188,6 +197,40 @@ void RecordFile::run(const char* sql) const {
   if (code != SQLITE_OK) fail(code, sql);
 }
 
+void RecordFile::open(const std::string& name, int flags) {
+  sqlite3_close_v2(db_);
+  db_ = nullptr;
+  const int code = sqlite3_open_v2(name.c_str(), &db_, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  if (code != SQLITE_OK) fail(code, "open");
+  sqlite3_busy_timeout(db_, kPatienceMs);
+}
+
+// A file in write-ahead mode asks its readers, too, to make files beside it. Where this process may not, and no log
+// says that somebody writes, the file is all there is, and does not change.
+void RecordFile::open_to_read() {
+  open(path_, SQLITE_OPEN_READONLY);
+  sqlite3_stmt* statement = nullptr;
+  int code = sqlite3_prepare_v2(db_, "SELECT count(*) FROM sqlite_master", -1, &statement, nullptr);
+  if (code == SQLITE_OK) code = sqlite3_step(statement);
+  sqlite3_finalize(statement);
+  if ((code & 0xff) != SQLITE_CANTOPEN && (code & 0xff) != SQLITE_READONLY) return;  // whatever it is, later
+  std::error_code error;
+  const auto log_bytes = std::filesystem::file_size(path_ + "-wal", error);
+  if (!error && log_bytes > 0)
+    throw UserError({.id = "TSR-6401",
+                     .message = fmt::format("the tuning records '{}' cannot be read: '{}-wal' holds a part of them, "
+                                            "and it takes the right to write beside it to read that",
+                                            path_, path_),
+                     .node = {},
+                     .legal = "a file without a log, or with one that this process may use",
+                     .hint = "copy both files to a folder of your own"});
+  std::string uri = "file://";
+  for (const char c : std::filesystem::absolute(path_, error).string())
+    if (c == '%' || c == '?' || c == '#') uri += fmt::format("%{:02x}", c);
+    else uri += c;
+  open(uri + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+}
+
 RecordFile::RecordFile(const std::string& path, Open mode) : path_(path) {
   std::error_code error;
   if (mode == Open::kRead && !std::filesystem::exists(path, error))
@@ -202,12 +245,9 @@ RecordFile::RecordFile(const std::string& path, Open mode) : path_(path) {
                      .node = {},
                      .legal = "a file that 'tessera tune --db' has written, or may make",
                      .hint = {}});
-  // Readers need write access to the log beside the file where there is any; without it SQLite reads what it can.
-  int flags = mode == Open::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   try {
-    int code = sqlite3_open_v2(path.c_str(), &db_, flags | SQLITE_OPEN_NOMUTEX, nullptr);
-    if (code != SQLITE_OK) fail(code, "open");
-    sqlite3_busy_timeout(db_, kPatienceMs);
+    if (mode == Open::kWrite) open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    else open_to_read();
     const auto pragma = [&](const char* sql) {
       Statement statement(*this, sql);
       return statement.next() ? statement.whole() : 0;
@@ -238,16 +278,15 @@ RecordFile::RecordFile(const std::string& path, Open mode) : path_(path) {
       // One transaction: of several processes that meet a new file, one makes the tables.
       run("BEGIN IMMEDIATE");
       prepare(true);
+      run(kCreateCandidates);
       run("COMMIT");
       run("PRAGMA journal_mode=WAL");
       run("PRAGMA synchronous=NORMAL");
     } else if (std::filesystem::file_size(path, error) == 0 && pragma("SELECT count(*) FROM sqlite_master") == 0) {
       // Whoever made it was killed before the tables were there: no records yet.
-      sqlite3_close_v2(db_);
-      db_ = nullptr;
-      code = sqlite3_open_v2(":memory:", &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
-      if (code != SQLITE_OK) fail(code, "open");
+      open(":memory:", SQLITE_OPEN_READWRITE);
       prepare(true);
+      run(kCreateCandidates);
     } else {
       prepare(false);
     }
@@ -370,23 +409,23 @@ int64_t RecordFile::count_trials() const {
   return row.whole();
 }
 
-void RecordFile::set_choice(const ChoiceRecord& choice) {
-  Statement(*this,
-            fmt::format("INSERT OR REPLACE INTO choices({}) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,{})", kChoiceColumns, kNow))
+void RecordFile::write_choice(const char* table, const ChoiceRecord& choice, const std::string& state) {
+  Statement(*this, fmt::format("INSERT OR REPLACE INTO {}({}) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,{})", table,
+                               kChoiceColumns, kNow))
       .add(choice.key)
       .add(choice.payload)
       .add(choice.us)
       .add(choice.default_us)
       .add(choice.rounds)
       .add(choice.wins)
-      .add(choice.state)
+      .add(state)
       .done();
 }
 
-std::vector<ChoiceRecord> RecordFile::read_choices(const RecordKey* key) const {
+std::vector<ChoiceRecord> RecordFile::read_choices(const char* table, const RecordKey* key) const {
   std::vector<ChoiceRecord> result;
-  Statement rows(*this, fmt::format("SELECT {} FROM choices WHERE {} ORDER BY kernel, machine, threads", kChoiceColumns,
-                                    key ? kOfKey : "1"));
+  Statement rows(*this, fmt::format("SELECT {} FROM {} WHERE {} ORDER BY kernel, machine, threads", kChoiceColumns,
+                                    table, key ? kOfKey : "1"));
   if (key) rows.add(*key);
   while (rows.next()) {
     ChoiceRecord& choice = result.emplace_back();
@@ -402,13 +441,43 @@ std::vector<ChoiceRecord> RecordFile::read_choices(const RecordKey* key) const {
   return result;
 }
 
+void RecordFile::set_choice(const ChoiceRecord& choice) { write_choice(kChoices, choice, choice.state); }
+
 std::optional<ChoiceRecord> RecordFile::choice(const RecordKey& key) const {
-  auto found = read_choices(&key);
+  auto found = read_choices(kChoices, &key);
   if (found.empty()) return std::nullopt;
   return std::move(found[0]);
 }
 
-std::vector<ChoiceRecord> RecordFile::choices() const { return read_choices(nullptr); }
+std::vector<ChoiceRecord> RecordFile::choices() const { return read_choices(kChoices, nullptr); }
+
+bool RecordFile::has_candidates() const {
+  return Statement(*this, "SELECT 1 FROM sqlite_master WHERE type='table' AND name='candidates'").next();
+}
+
+void RecordFile::set_candidate(const ChoiceRecord& candidate) { write_choice(kCandidates, candidate, kWonAlone); }
+
+void RecordFile::drop_candidate(const RecordKey& key) {
+  Statement(*this, fmt::format("DELETE FROM {} WHERE {}", kCandidates, kOfKey)).add(key).done();
+}
+
+std::optional<ChoiceRecord> RecordFile::candidate(const RecordKey& key) const {
+  if (!has_candidates()) return std::nullopt;
+  auto found = read_choices(kCandidates, &key);
+  if (found.empty()) return std::nullopt;
+  return std::move(found[0]);
+}
+
+std::vector<ChoiceRecord> RecordFile::candidates() const {
+  return has_candidates() ? read_choices(kCandidates, nullptr) : std::vector<ChoiceRecord>();
+}
+
+std::vector<RecordKey> RecordFile::tried() const {
+  std::vector<RecordKey> result;
+  Statement rows(*this, "SELECT DISTINCT kernel, machine, threads FROM trials");
+  while (rows.next()) result.push_back(rows.key());
+  return result;
+}
 
 void RecordFile::add_progress(const ProgressRecord& progress) {
   Statement(*this, "INSERT INTO progress(run, model, mode, seconds, trials, model_us, what) VALUES(?,?,?,?,?,?,?)")
@@ -477,6 +546,11 @@ RecordFile::Merged RecordFile::merge(const RecordFile& other) {
       set_choice(choice);
       ++merged.choices;
     }
+    for (ChoiceRecord candidate : other.candidates()) {
+      candidate.key.machine = here(candidate.key.machine);
+      const auto own = this->candidate(candidate.key);
+      if (!own || is_better(candidate, *own)) set_candidate(candidate);
+    }
     run("COMMIT");
   } catch (...) {
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
@@ -494,8 +568,10 @@ int64_t RecordFile::prune(int64_t keep) {
       .add(keep)
       .done();
   const int64_t gone = sqlite3_changes(db_);
-  run("DELETE FROM kernels WHERE hash NOT IN (SELECT kernel FROM trials UNION SELECT kernel FROM choices)");
-  run("DELETE FROM machines WHERE id NOT IN (SELECT machine FROM trials UNION SELECT machine FROM choices)");
+  run("DELETE FROM kernels WHERE hash NOT IN (SELECT kernel FROM trials UNION SELECT kernel FROM choices "
+      "UNION SELECT kernel FROM candidates)");
+  run("DELETE FROM machines WHERE id NOT IN (SELECT machine FROM trials UNION SELECT machine FROM choices "
+      "UNION SELECT machine FROM candidates)");
   run("COMMIT");
   run("VACUUM");
   return gone;

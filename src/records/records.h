@@ -64,7 +64,9 @@ struct ChoiceRecord {
   SchedulePayload payload;
   double us = 0, default_us = 0;  // medians of the rounds that decided
   int64_t rounds = 0, wins = 0;   // of the paired comparison with the default
-  std::string state = "won";      // "reverted": lost in the whole model, and is not used
+  // "won": proven in a whole model, and used. "reverted": lost in the whole model, and is not used. "won alone": a
+  // candidate, faster by itself, of which no model was asked yet; it is not used.
+  std::string state = "won";
   std::string made;
 };
 
@@ -86,7 +88,8 @@ class RecordFile {
  public:
   enum class Open : uint8_t { kRead, kWrite };  // kWrite makes the file when it is not there
   // UserError TSR-6401 (no such file, no such folder, no permission), TSR-6402 (no database of ours, or damaged),
-  // TSR-6403 (another version's), TSR-6404 (locked for long, disk full).
+  // TSR-6403 (another version's), TSR-6404 (locked for long, disk full). Reading needs no right to write: neither to
+  // the file nor to its folder.
   RecordFile(const std::string& path, Open mode);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
@@ -112,11 +115,21 @@ class RecordFile {
   std::optional<ChoiceRecord> choice(const RecordKey& key) const;
   std::vector<ChoiceRecord> choices() const;
 
+  // What won alone: at most one for each key, beside the key's choice, which it does not touch. Its state is "won
+  // alone", whatever `candidate` says.
+  void set_candidate(const ChoiceRecord& candidate);
+  void drop_candidate(const RecordKey& key);
+  std::optional<ChoiceRecord> candidate(const RecordKey& key) const;
+  std::vector<ChoiceRecord> candidates() const;
+
+  // Keys with a trial; no order.
+  std::vector<RecordKey> tried() const;
+
   void add_progress(const ProgressRecord& progress);
   std::vector<ProgressRecord> progress() const;
 
-  // Adds what `other` has: trials that are not here, and choices that are used where those here were reverted, or that
-  // gained more. Answers how many trials and choices came.
+  // Adds what `other` has: trials that are not here, choices that are used where those here were reverted, or that
+  // gained more, and candidates that gained more. Answers how many trials and choices came.
   struct Merged {
     int64_t trials = 0, choices = 0;
   };
@@ -131,7 +144,12 @@ class RecordFile {
   [[noreturn]] void fail(int code, const std::string& what) const;
   // Of `key`; null: all.
   std::vector<TrialRecord> read_trials(const RecordKey* key) const;
-  std::vector<ChoiceRecord> read_choices(const RecordKey* key) const;
+  std::vector<ChoiceRecord> read_choices(const char* table, const RecordKey* key) const;
+  void write_choice(const char* table, const ChoiceRecord& choice, const std::string& state);
+  // Older versions made none, and reading adds none.
+  bool has_candidates() const;
+  void open(const std::string& name, int flags);
+  void open_to_read();
 
   std::string path_;
   sqlite3* db_ = nullptr;

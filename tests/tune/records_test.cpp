@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +183,108 @@ TEST_F(Records, ForeignAndDamagedFilesAreRefusedAndLeftAlone) {
       EXPECT_TRUE(error.diagnostic().id.starts_with("TSR-640")) << error.what();
     }
   }
+}
+
+TEST_F(Records, CandidatesStandBesideChoices) {
+  const RecordKey key{"00000000000000aa", 1, 1};
+  {
+    RecordFile a(path("a.db"), RecordFile::Open::kWrite);
+    ASSERT_EQ(a.add_machine({0, "facts", 100, 10}), 1);
+    a.set_choice(choice(1, 8));
+    EXPECT_FALSE(a.candidate(key));
+    a.set_candidate(choice(1, 7));
+    EXPECT_EQ(a.choice(key)->us, 8) << "a candidate leaves what is used alone";
+    EXPECT_EQ(a.choices().size(), 1u);
+    RecordFile b(path("b.db"), RecordFile::Open::kWrite);
+    b.set_candidate(choice(b.add_machine({0, "facts", 100, 10}), 6));
+    EXPECT_EQ(b.prune(0), 0);
+    EXPECT_EQ(b.machines().size(), 1u) << "its machine is referred to";
+    EXPECT_EQ(a.merge(b).choices, 0) << "it is no choice";
+  }
+  {
+    const RecordFile a(path("a.db"), RecordFile::Open::kRead);
+    ASSERT_TRUE(a.candidate(key));
+    EXPECT_EQ(a.candidate(key)->us, 6) << "of two the larger gain";
+    EXPECT_EQ(a.candidate(key)->state, "won alone");
+    EXPECT_EQ(a.candidates().size(), 1u);
+    EXPECT_EQ(a.choice(key)->us, 8);
+  }
+  RecordFile a(path("a.db"), RecordFile::Open::kWrite);
+  a.drop_candidate(key);
+  EXPECT_TRUE(a.candidates().empty());
+  EXPECT_TRUE(a.tried().empty());
+  for (int i = 0; i < 3; ++i) a.add_trial(trial(1, i, 10));
+  ASSERT_EQ(a.tried().size(), 1u);
+  EXPECT_EQ(a.tried()[0].kernel, key.kernel);
+}
+
+TEST_F(Records, FilesFromBeforeCandidatesAreRead) {
+  {
+    RecordFile(path("old.db"), RecordFile::Open::kWrite).set_choice(choice(1, 8));
+  }
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path("old.db").c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db, "DROP TABLE candidates", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+  {
+    const RecordFile old(path("old.db"), RecordFile::Open::kRead);
+    EXPECT_TRUE(old.candidates().empty());
+    EXPECT_FALSE(old.candidate({"00000000000000aa", 1, 1}));
+    EXPECT_EQ(old.choices().size(), 1u);
+    RecordFile other(path("new.db"), RecordFile::Open::kWrite);
+    EXPECT_EQ(error_of([&] { other.merge(old); }), "TSR-6402") << "its machine 1 is not described";
+  }
+  RecordFile old(path("old.db"), RecordFile::Open::kWrite);
+  old.set_candidate(choice(1, 7));
+  EXPECT_EQ(old.candidates().size(), 1u);
+}
+
+// What a process that may write nothing reads of a file: its number of trials, or the id of its error.
+std::string read_by_nobody(const std::string& file) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  if (fork() == 0) {
+    std::string answer;
+    constexpr uid_t kNobody = 65534;
+    if (geteuid() == 0 && setuid(kNobody) != 0) answer = "no setuid";
+    try {
+      if (answer.empty()) answer = std::to_string(RecordFile(file, RecordFile::Open::kRead).count_trials());
+    } catch (const UserError& error) {
+      answer = error.diagnostic().id + " " + error.diagnostic().message;
+    }
+    _exit(write(ends[1], answer.data(), answer.size()) == static_cast<ssize_t>(answer.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string answer;
+  char buffer[256];
+  for (ssize_t size; (size = read(ends[0], buffer, sizeof(buffer))) > 0;)
+    answer.append(buffer, static_cast<size_t>(size));
+  close(ends[0]);
+  wait(nullptr);
+  return answer;
+}
+
+TEST_F(Records, AreReadWhereNothingMayBeWritten) {
+  namespace fs = std::filesystem;
+  const std::string name = "a %?#.db";  // means nothing in a path
+  constexpr auto kReadOnly = fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read;
+  constexpr auto kEnter = fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec;
+  {
+    RecordFile records(path(name), RecordFile::Open::kWrite);
+    for (int i = 0; i < 3; ++i) records.add_trial(trial(1, i, 10));
+    // As a process that was killed leaves it.
+    for (const char* end : {"", "-wal"}) fs::copy_file(path(name) + end, path("killed.db") + end);
+  }
+  ASSERT_FALSE(fs::exists(path(name) + "-wal"));
+  ASSERT_GT(fs::file_size(path("killed.db-wal")), 0u);
+  for (const auto& entry : fs::directory_iterator(folder_)) fs::permissions(entry.path(), kReadOnly);
+  fs::permissions(folder_, kReadOnly | kEnter);
+  EXPECT_EQ(read_by_nobody(path(name)), "3");
+  const std::string refused = read_by_nobody(path("killed.db"));
+  EXPECT_TRUE(refused.starts_with("TSR-6401") && refused.find("killed.db-wal' holds a part") != std::string::npos)
+      << refused;
+  fs::permissions(folder_, fs::perms::owner_all | kReadOnly | kEnter);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 3) << "reading made no file";
 }
 
 // kill -9 at ten random moments: what was there before the last record is there.
