@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "compile_flags.h"
+#include "expr/canonical.h"
 #include "loop/intrinsic_text.h"
 #include "support/mapped_file.h"
 
@@ -37,6 +38,7 @@ void FlagUse::see(const Program& program) {
     refusals_.insert(kernel.refused.begin(), kernel.refused.end());
     if (kernel.rule.starts_with("call ")) calls_.insert(kernel.rule.substr(5));
     if (!records_.choose || !kernel.definition) continue;
+    hashes_.insert(structural_hash(canonical_text(*kernel.definition)));
     const TunedChoice choice = records_.choose(kernel);
     if (!choice.point && choice.refused.empty()) continue;
     const bool refused = std::any_of(kernel.refused.begin(), kernel.refused.end(),
@@ -49,14 +51,15 @@ std::string FlagUse::db_line(const std::string& file) const {
   if (!records_.unfit.empty()) return fmt::format("{}: no choice for this model: {}", file, records_.unfit);
   if (!graph_refused_.empty())
     return fmt::format("{}: what it says of the whole model is not used: {}", file, graph_refused_);
-  if (!compiled_ || (refused_ == 0 && (graph_ || tuned_ > 0))) return "";
+  if (!compiled_) {
+    if (!records_.why_none || records_.choices > 0) return "";
+    return fmt::format("{}: no choice for any model: none for this machine and number of threads is in use", file);
+  }
+  if ((refused_ == 0 && (graph_ || tuned_ > 0)) || !records_.why_none) return "";
   if (refused_ > 0)
     return fmt::format("{}: {} of {} tuned kernels of this model are not used; {}", file, refused_, tuned_ + refused_,
                        kAsk);
-  return fmt::format(
-      "{}: no choice for this model: its records for this machine are of other kernels (another model, other shapes, "
-      "another --precision)",
-      file);
+  return fmt::format("{}: no choice for this model: {}", file, records_.why_none(hashes_));
 }
 
 std::string FlagUse::kernel_line(const std::string& file) const {

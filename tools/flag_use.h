@@ -37,6 +37,7 @@ class FlagUse {
   size_t tuned_ = 0, refused_ = 0;         // kernels that the records know
   std::string graph_refused_;
   std::set<std::string> calls_, refusals_;  // declarations that are called; what kernels refused
+  std::set<std::string> hashes_;            // of the kernels, as records name them
 };
 
 // The lines, to standard error.

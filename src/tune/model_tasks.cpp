@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -113,31 +115,47 @@ RunningModel compile_and_load(const std::string& path, const DriverOptions& opti
   return running;
 }
 
-ModelComparison compare_models(RunningModel& before, RunningModel& after, double seconds,
-                               const std::function<bool(const ModelComparison& so_far)>& decided) {
-  const std::vector<std::string> hashes_before = hashes_of(before.compiled.program);
-  const std::vector<std::string> hashes_after = hashes_of(after.compiled.program);
-  ModelComparison result;
-  before.model->run();
-  after.model->run();
+PairedTimes ModelTimes::whole(size_t incumbent, size_t candidate) const {
+  PairedTimes times;
+  for (size_t round = 0; round < runs[incumbent].size(); ++round)
+    times.rounds.emplace_back(runs[incumbent][round], runs[candidate][round]);
+  return times;
+}
+
+PairedTimes ModelTimes::kernel(const std::string& hash, size_t incumbent, size_t candidate) const {
+  PairedTimes times;
+  const auto found = kernels.find(hash);
+  if (found == kernels.end()) return times;
+  const std::vector<double>&a = found->second[incumbent], &b = found->second[candidate];
+  for (size_t round = 0; round < a.size(); ++round)
+    if (!std::isnan(a[round]) && !std::isnan(b[round])) times.rounds.emplace_back(a[round], b[round]);
+  return times;
+}
+
+ModelTimes compare_models(const std::vector<RunningModel*>& models, double seconds,
+                          const std::function<bool(const ModelTimes& so_far)>& decided) {
+  const size_t count = models.size();
+  std::vector<std::vector<std::string>> hashes;
+  ModelTimes result;
+  result.runs.resize(count);
+  for (const RunningModel* model : models) {
+    hashes.push_back(hashes_of(model->compiled.program));
+    for (const std::string& hash : hashes.back()) result.kernels[hash].resize(count);
+    model->model->run();
+  }
   const Clock::time_point begin = Clock::now();
   for (int64_t round = 0; round < kMostRounds; ++round) {
-    double a = 0, b = 0;
-    std::map<std::string, double> kernels_a, kernels_b;
-    // Who is first changes with every round.
-    for (const int turn : {0, 1}) {
-      if ((round + turn) % 2 == 0) {
-        a = microseconds_of(*before.model);
-        kernels_a = kernel_times(before, hashes_before);
-      } else {
-        b = microseconds_of(*after.model);
-        kernels_b = kernel_times(after, hashes_after);
+    // Who is first changes with every round, and then in which direction it goes.
+    const auto cycle = static_cast<size_t>(round) / count, first = static_cast<size_t>(round) % count;
+    for (size_t turn = 0; turn < count; ++turn) {
+      const size_t place = cycle % 2 == 0 ? (first + turn) % count : (first + count - turn) % count;
+      result.runs[place].push_back(microseconds_of(*models[place]->model));
+      const auto times = kernel_times(*models[place], hashes[place]);
+      for (auto& [hash, by_model] : result.kernels) {
+        const auto us = times.find(hash);
+        by_model[place].push_back(us == times.end() ? std::numeric_limits<double>::quiet_NaN() : us->second);
       }
     }
-    result.whole.rounds.emplace_back(a, b);
-    for (const auto& [hash, us] : kernels_a)
-      if (const auto other = kernels_b.find(hash); other != kernels_b.end())
-        result.kernels[hash].rounds.emplace_back(us, other->second);
     if (round + 1 < kFirstLook) continue;
     const bool is_look = std::has_single_bit(static_cast<uint64_t>(round + 1));
     if ((is_look && decided(result)) || std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
@@ -147,11 +165,11 @@ ModelComparison compare_models(RunningModel& before, RunningModel& after, double
 
 PairedTimes compare_whole(RunningModel& before, RunningModel& after, double seconds,
                           const std::function<bool()>& stopped) {
-  return compare_models(before, after, seconds,
-                        [&](const ModelComparison& so_far) {
-                          return (stopped && stopped()) || verdict_of(so_far.whole) != Verdict::kUndecided;
+  return compare_models({&before, &after}, seconds,
+                        [&](const ModelTimes& so_far) {
+                          return (stopped && stopped()) || verdict_of(so_far.whole(0, 1)) != Verdict::kUndecided;
                         })
-      .whole;
+      .whole(0, 1);
 }
 
 }  // namespace tessera

@@ -46,17 +46,22 @@ struct RunningModel {
 };
 RunningModel compile_and_load(const std::string& path, const DriverOptions& options);
 
-// Two modules of one model beside each other, in turn.
-struct ModelComparison {
-  PairedTimes whole;                           // runs, in microseconds
-  std::map<std::string, PairedTimes> kernels;  // by structural hash: all calls of a run
-};
-// REQUIRES: both are bound. Until `decided` says so at one of the looks of verdict_of (statistics.h), until `seconds`
-// are over, but at least to the first look, or until kMostRounds.
-ModelComparison compare_models(RunningModel& before, RunningModel& after, double seconds,
-                               const std::function<bool(const ModelComparison& so_far)>& decided);
+// Modules of one model beside each other, in turn: what each took in each round, in microseconds.
+struct ModelTimes {
+  std::vector<std::vector<double>> runs;  // by module
+  // By structural hash, then by module: all calls of a run; NaN where a run has none.
+  std::map<std::string, std::vector<std::vector<double>>> kernels;
 
-// The same until it is decided which whole model is faster.
+  PairedTimes whole(size_t incumbent, size_t candidate) const;
+  // Without rounds in which one of the two does not run it.
+  PairedTimes kernel(const std::string& hash, size_t incumbent, size_t candidate) const;
+};
+// REQUIRES: all are bound. Until `decided` says so at one of the looks of verdict_of (statistics.h), until `seconds`
+// are over, but at least to the first look, or until kMostRounds.
+ModelTimes compare_models(const std::vector<RunningModel*>& models, double seconds,
+                          const std::function<bool(const ModelTimes& so_far)>& decided);
+
+// Two of them, until it is decided which whole model is faster.
 PairedTimes compare_whole(RunningModel& before, RunningModel& after, double seconds,
                           const std::function<bool()>& stopped = {});
 

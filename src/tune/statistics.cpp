@@ -45,6 +45,12 @@ double PairedTimes::ratio() const {
   return median_of(std::move(values));
 }
 
+PairedTimes swapped(const PairedTimes& times) {
+  PairedTimes result;
+  for (const auto& [incumbent, candidate] : times.rounds) result.rounds.emplace_back(candidate, incumbent);
+  return result;
+}
+
 bool is_faster(const PairedTimes& times) {
   if (times.rounds.empty()) return false;
   return sign_test(times.wins(), static_cast<int64_t>(times.rounds.size())) < kSignificance &&

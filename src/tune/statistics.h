@@ -24,6 +24,9 @@ struct PairedTimes {
   double ratio() const;  // median of candidate / incumbent over the rounds
 };
 
+// With incumbent and candidate in each other's place.
+PairedTimes swapped(const PairedTimes& times);
+
 // Chance alone gives so clear a result less often than once in so many comparisons.
 inline constexpr double kSignificance = 0.01;
 // A smaller gain is not worth another schedule.

@@ -44,16 +44,39 @@ std::string difference(const std::string& facts, const Target& target) {
                      there->l3_bytes >> 10, target.l1_bytes >> 10, target.l2_bytes >> 10, target.l3_bytes >> 10);
 }
 
-// Why there is nothing to use for the machine and the target's threads.
-std::string why_none(const std::vector<ChoiceRecord>& choices, std::optional<int64_t> machine, int threads) {
-  if (choices.empty()) return "its search found nothing that is faster than the default";
+// What a file says of the machine's kernels, used or not.
+struct Known {
+  std::set<std::string> tried, alone, reverted;  // for the number of threads: trials, candidates, choices that lost
+  std::map<std::string, std::set<int>> other_threads;  // with anything of these for others
+};
+
+Known known_of(const RecordFile& records, int64_t machine, int threads) {
+  Known known;
+  const auto add = [&](const RecordKey& key, std::set<std::string>& to) {
+    if (key.machine != machine) return;
+    if (key.threads == threads) to.insert(key.kernel);
+    else known.other_threads[key.kernel].insert(key.threads);
+  };
+  for (const RecordKey& key : records.tried()) add(key, known.tried);
+  for (const ChoiceRecord& candidate : records.candidates()) add(candidate.key, known.alone);
+  for (const ChoiceRecord& choice : records.choices())
+    add(choice.key, choice.state == "reverted" ? known.reverted : known.tried);
+  return known;
+}
+
+std::string why_none(const Known& known, int threads, const std::set<std::string>& hashes) {
   std::set<int> others;
-  for (const ChoiceRecord& choice : choices) {
-    if (choice.key.machine != machine) continue;
-    if (choice.key.threads == threads) return "what was faster alone was not in the model, and reverted";
-    others.insert(choice.key.threads);
-  }
-  if (others.empty()) return "its records for this machine hold none";
+  const auto any = [&](const std::set<std::string>& kernels) {
+    return std::any_of(hashes.begin(), hashes.end(), [&](const auto& hash) { return kernels.contains(hash); });
+  };
+  if (any(known.alone)) return "what was faster alone was not compared in a model yet: 'tessera tune --resume' does";
+  if (any(known.reverted)) return "what was faster alone was not in the model, and reverted";
+  if (any(known.tried)) return "its search found nothing that is faster than the default";
+  for (const std::string& hash : hashes)
+    if (const auto found = known.other_threads.find(hash); found != known.other_threads.end())
+      others.insert(found->second.begin(), found->second.end());
+  if (others.empty())
+    return "its records for this machine are of other kernels (another model, other shapes, another --precision)";
   return fmt::format("its records are for {} thread{}, and this compile is for {}", fmt::join(others, ", "),
                      others == std::set{1} ? "" : "s", threads);
 }
@@ -131,30 +154,36 @@ std::optional<int64_t> find_machine(const RecordFile& records, const Target& tar
 }
 
 TunedKernels tuned_kernels(const std::string& path, const Target& target) {
-  struct Known {
+  const RecordFile records(path, RecordFile::Open::kRead);
+  std::string unfit;
+  const auto machine = find_machine(records, target, unfit);
+  TunedKernels result = tuned_kernels(records, machine, target);
+  result.unfit = std::move(unfit);
+  return result;
+}
+
+TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> machine, const Target& target) {
+  struct Stored {
     std::string text;
     SchedulePayload payload;
   };
-  const auto known = std::make_shared<std::map<std::string, Known>>();
+  const auto known = std::make_shared<std::map<std::string, Stored>>();
   const auto graphs = std::make_shared<std::map<std::string, SchedulePayload>>();
   TunedKernels result;
   Hasher digest;
-  {
-    const RecordFile records(path, RecordFile::Open::kRead);
-    const auto machine = find_machine(records, target, result.unfit);
-    const std::vector<ChoiceRecord> choices = records.choices();
-    for (const ChoiceRecord& choice : choices) {
-      if (choice.key.machine != machine || choice.key.threads != target.num_threads || choice.state != "won") continue;
-      const auto kernel = records.kernel(choice.key.kernel);
-      if (!kernel) continue;
-      digest.add(choice.key.kernel);
-      digest.add(choice.payload.text);
-      if (choice.payload.kind == kGraphPayload) (*graphs)[choice.key.kernel] = choice.payload;
-      else (*known)[choice.key.kernel] = {kernel->text, choice.payload};
-    }
-    result.choices = known->size() + graphs->size();
-    if (machine && result.choices == 0) result.unfit = why_none(choices, machine, target.num_threads);
+  for (const ChoiceRecord& choice : records.choices()) {
+    if (choice.key.machine != machine || choice.key.threads != target.num_threads || choice.state != "won") continue;
+    const auto kernel = records.kernel(choice.key.kernel);
+    if (!kernel) continue;
+    digest.add(choice.key.kernel);
+    digest.add(choice.payload.text);
+    if (choice.payload.kind == kGraphPayload) (*graphs)[choice.key.kernel] = choice.payload;
+    else (*known)[choice.key.kernel] = {kernel->text, choice.payload};
   }
+  result.choices = known->size() + graphs->size();
+  if (machine)
+    result.why_none = [all = known_of(records, *machine, target.num_threads), threads = target.num_threads](
+                          const std::set<std::string>& hashes) { return why_none(all, threads, hashes); };
   result.digest = fmt::format("{:016x}", digest.value());
   result.choose = [known](const Kernel& kernel) {
     TunedChoice choice;

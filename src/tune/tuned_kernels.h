@@ -1,8 +1,11 @@
 // How a compile uses tuning records: the schedules that won on this machine, by what a kernel computes.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <set>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "driver/graph_choice.h"
 #include "records/records.h"
@@ -35,10 +38,14 @@ struct TunedKernels {
   std::function<TunedGraph(const std::string& model_hash)> graph;  // for DriverOptions::tuned_graph; may be null
   std::string digest;                                              // for DriverOptions::tuned_digest
   size_t choices = 0;  // of the file, for the machine and the number of threads
-  std::string unfit;   // why there are none, after "no choice for this model: "; empty when there are some
+  std::string unfit;   // why no model has any, after "no choice for this model: "; empty when there are some
+  // Why kernels with these hashes, none of which has a choice, have none: after "no choice for this model: ".
+  std::function<std::string(const std::set<std::string>& hashes)> why_none;
 };
 
 // Reads all of it at once; the file is closed then. UserError as RecordFile.
 TunedKernels tuned_kernels(const std::string& path, const Target& target);
+// The same of an open file, for a machine of it; nothing: `unfit` stays empty.
+TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> machine, const Target& target);
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,6 +17,7 @@
 #include "schedule/schedule.h"
 #include "schedule/symbolic_kernel.h"
 #include "support/error.h"
+#include "tune/contest.h"
 #include "tune/cost_model.h"
 #include "tune/model_tasks.h"
 #include "tune/task_scheduler.h"
@@ -41,6 +43,9 @@ struct Task {
   int slow_rounds = 0;                        // in which the search came to nothing in its time
   std::vector<double> trial_us, standing_us;  // TunedTask
   std::string outcome = "default stays";
+  // What the records held, and a compile uses; the record of `best` once it has won alone here, or in what is resumed.
+  std::optional<ChoiceRecord> stored, candidate;
+  KnobPoint stored_point;
 
   bool tuned() const { return outcome == "tuned"; }
 };
@@ -62,6 +67,7 @@ class Tuner {
     check_only(found);
     run_us_ = std::max(found.run_us, 1e-3);
     for (ModelTask& task : found.tasks) add_task(std::move(task), found);
+    read_choices();
     for (auto& [task, reason] : found.left_out) {
       TunedTask& entry = result_.tasks.emplace_back();
       entry.hash = task.hash;
@@ -86,8 +92,6 @@ class Tuner {
 
  private:
   static constexpr int kTimedRuns = 7;
-  static constexpr const char* kInModel = "in the tuned model";
-
   RunningModel loaded(const DriverOptions& options) const {
     RunningModel running = compile_and_load(options_.model, options);
     options_.bind(*running.model);
@@ -100,12 +104,10 @@ class Tuner {
     return time_kernels(*running.model, kTimedRuns);
   }
 
-  // With the schedules that the rules choose.
-  RunningModel& standing() { return graph_.choice.empty() ? before_ : graph_.model; }
-
   // The tasks of the model with the choice that won.
   ModelTasks choose_graph(ModelTasks by_default) {
     constexpr double kShare = 0.2, kSeconds = 20, kMostSeconds = 60;  // of the budget; without one
+    constexpr double kOfStored = 0.25, kMostOfStored = 5;
     const RunnerOptions nobody;
     PassRunner unwatched(nobody);
     const ImportedModel model = read_model(options_.model, options_.driver, unwatched);
@@ -118,47 +120,76 @@ class Tuner {
     search.bind = options_.bind;
     search.on_begin = [&](const GraphChoice& choice) { say("trying the model " + to_string(choice)); };
     search.stopped = [&] { return interrupted(); };
-    graph_ = recorded_graph();
+    graph_ = recorded_graph(std::min(kOfStored * search.seconds, kMostOfStored));
     const bool resumes = options_.resume && !graph_.choice.empty();
-    if (options_.search_graph && options_.only.empty() && !resumes) {
+    if (options_.search_graph && options_.only.empty() && !resumes && !out_of_budget()) {
       graph_ = search_graph(before_, std::move(graph_), search);
       result_.graph_trials = graph_.trials;
     }
     if (graph_.choice.empty()) return by_default;
     result_.graph = to_string(graph_.choice);
     records_.add_kernel({graph_key_.kernel, std::string(kGraphPayload), before_.model->name()});
-    keep_graph("won");
+    if (graph_.choice != stored_graph_) keep_graph();
     ModelTasks found = model_tasks(graph_.model.compiled.program, times_of(graph_.model), peaks_);
     model_us_ = default_us_ * std::min(1.0, graph_.measured.ratio());
     log("estimate");
     return found;
   }
 
-  // What an earlier search kept, when it is faster here as well; a compile must not use it beside other kernels else.
-  GraphSearch recorded_graph() {
-    const auto record = records_.choice(graph_key_);
-    if (!record || record->state != "won") return {};
-    constexpr double kSeconds = 5;
-    GraphSearch known;
-    try {
-      std::string why;
-      const auto choice = usable_graph(record->payload, why);
-      if (!choice) return {};
-      DriverOptions driver = options_.driver;
-      driver.graph_choice = known.choice = *choice;
-      known.model = loaded(driver);
-      known.measured = compare_whole(before_, known.model, kSeconds);
-      if (is_faster(known.measured)) return known;
-    } catch (const UserError&) {
-      // A choice that cannot be built any more has lost, too.
-    }
-    ChoiceRecord lost = *record;
+  // What this search begins with: what the records' choice is, unless the default is surely faster by now, or what a
+  // resumed search found and did not come to compare, if it is faster. A compile must not use it beside other kernels
+  // else.
+  GraphSearch recorded_graph(double seconds) {
+    if (options_.resume)
+      if (const auto candidate = records_.candidate(graph_key_)) {
+        GraphSearch known = measured_graph(*candidate, seconds);
+        if (!known.choice.empty() && is_faster(known.measured)) {
+          read_stored_graph();
+          return known;
+        }
+        records_.drop_candidate(graph_key_);
+      }
+    const auto stored = read_stored_graph();
+    if (!stored) return {};
+    GraphSearch known = measured_graph(*stored, seconds);
+    // A choice that cannot be built any more has lost, too.
+    if (!known.choice.empty() && verdict_of(known.measured) != Verdict::kSlower) return known;
+    ChoiceRecord lost = *stored;
     lost.state = "reverted";
     records_.set_choice(lost);
+    stored_graph_ = {};
     return {};
   }
 
-  void keep_graph(const std::string& state) {
+  // Nothing when this version does not use it: it is left as it is.
+  std::optional<ChoiceRecord> read_stored_graph() {
+    auto record = records_.choice(graph_key_);
+    if (!record || record->state != "won") return std::nullopt;
+    std::string why;
+    const auto choice = usable_graph(record->payload, why);
+    if (!choice) return std::nullopt;
+    stored_graph_ = *choice;
+    return record;
+  }
+
+  // Beside the default; without a choice where it cannot be used, or built.
+  GraphSearch measured_graph(const ChoiceRecord& record, double seconds) {
+    std::string why;
+    const auto choice = usable_graph(record.payload, why);
+    if (!choice) return {};
+    try {
+      GraphSearch known;
+      DriverOptions driver = options_.driver;
+      driver.graph_choice = known.choice = *choice;
+      known.model = loaded(driver);
+      known.measured = compare_whole(before_, known.model, seconds);
+      return known;
+    } catch (const UserError&) {
+      return {};
+    }
+  }
+
+  void keep_graph() {
     ChoiceRecord choice;
     choice.key = graph_key_;
     choice.payload = payload_of(graph_.choice);
@@ -166,8 +197,8 @@ class Tuner {
     choice.us = graph_.measured.candidate_us();
     choice.rounds = static_cast<int64_t>(graph_.measured.rounds.size());
     choice.wins = graph_.measured.wins();
-    choice.state = state;
-    records_.set_choice(choice);
+    records_.set_candidate(choice);
+    graph_candidate_ = std::move(choice);
   }
 
   ModelTasks begin_here() {
@@ -251,9 +282,9 @@ class Tuner {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   bool interrupted() const { return options_.stop && options_.stop->load(); }
+  bool out_of_budget() const { return options_.budget_seconds > 0 && seconds() >= options_.budget_seconds; }
   bool stopped() const {
-    return interrupted() || (options_.budget_seconds > 0 && seconds() >= options_.budget_seconds) ||
-           (options_.trials > 0 && result_.trials >= options_.trials);
+    return interrupted() || out_of_budget() || (options_.trials > 0 && result_.trials >= options_.trials);
   }
 
   bool is_asked_for(const ModelTask& task) const {
@@ -321,6 +352,26 @@ class Tuner {
     states_.push_back(std::move(state));
   }
 
+  // What compiles use of the records now, in the contest at the end as well.
+  void read_choices() {
+    stored_ = tuned_kernels(records_, machine_, target_);
+    for (Task& task : tasks_) {
+      const auto choice = records_.choice(key_of(task));
+      if (!choice || choice->state != "won") continue;
+      std::string why;
+      const auto point = usable_point(choice->payload, why);
+      if (!point || !task.space->loops_at(*point, why)) continue;
+      task.stored = *choice;
+      task.stored_point = *point;
+    }
+  }
+
+  void stand(Task& task, const KnobPoint& point, const ChoiceRecord& choice) {
+    task.best = point;
+    task.ratio = std::min(1.0, choice.us / choice.default_us);
+    task.outcome = "tuned";
+  }
+
   // What stands in the records is what stands here, and what was tried is not tried again.
   void take_up_records() {
     for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -339,14 +390,18 @@ class Tuner {
         ++result_.trials;
       }
       task.has_default = task.default_us > 0;
-      const auto choice = records_.choice(key_of(task));
-      if (!choice || choice->state != "won") continue;
-      const auto point = usable_point(choice->payload, why);
-      if (!point || !task.space->loops_at(*point, why)) continue;
-      task.best = *point;
-      task.ratio = choice->us / choice->default_us;
-      task.default_us = choice->default_us;
-      task.outcome = "tuned";
+      const auto candidate = records_.candidate(key_of(task));
+      const auto point = candidate ? usable_point(candidate->payload, why) : std::nullopt;
+      if (point && task.space->loops_at(*point, why)) {
+        stand(task, *point, *candidate);
+        task.candidate = *candidate;
+        task.default_us = candidate->default_us;
+      } else if (task.stored) {
+        stand(task, task.stored_point, *task.stored);
+        task.default_us = task.stored->default_us;
+      } else {
+        continue;
+      }
       states_[i].best_us *= task.ratio;
       states_[i].history.push_back(states_[i].best_us);
     }
@@ -459,6 +514,11 @@ class Tuner {
     if (!task.has_default && !begin_task(task, state)) return true;
     int64_t count = options_.batch;
     if (options_.trials > 0) count = std::min(count, options_.trials - result_.trials);
+    if (options_.budget_seconds > 0) {
+      if (out_of_budget()) return true;
+      const double left = options_.budget_seconds - seconds();
+      count = std::min(count, std::max<int64_t>(1, static_cast<int64_t>(left / seconds_of_a_trial_)));
+    }
     if (count <= 0) return true;
     const std::vector<KnobPoint> points = task.search->propose(static_cast<size_t>(count), predictor());
     if (points.empty()) {
@@ -466,7 +526,9 @@ class Tuner {
       state.exhausted = !task.search->is_slow() || ++task.slow_rounds >= kMostSlow;
       return true;
     }
+    const double begin = seconds();
     const auto trials = measurer_->measure(measured(task), task.best, points, false);
+    seconds_of_a_trial_ = std::max((seconds() - begin) / static_cast<double>(points.size()), 1e-3);
     const double incumbent_us = task.default_us * task.ratio;
     int winner = -1;
     double best_ratio = 1;
@@ -506,11 +568,12 @@ class Tuner {
     task.ratio = std::min(task.ratio, beside_default.times.ratio());
     task.best = point;
     task.outcome = "tuned";
-    keep(task, beside_default.times, "won");
+    keep(task, beside_default.times);
     return true;
   }
 
-  void keep(const Task& task, const PairedTimes& times, const std::string& state) {
+  // As a candidate: a compile uses it when it has won in the model, too. What the records hold is none.
+  void keep(Task& task, const PairedTimes& times) {
     ChoiceRecord choice;
     choice.key = key_of(task);
     choice.payload = payload_of(task.best);
@@ -518,83 +581,134 @@ class Tuner {
     choice.us = task.default_us * task.ratio;
     choice.rounds = static_cast<int64_t>(times.rounds.size());
     choice.wins = times.wins();
-    choice.state = state;
-    records_.set_choice(choice);
+    if (task.stored && identity_of(task.best) == identity_of(task.stored_point)) {
+      task.candidate.reset();
+      records_.drop_candidate(choice.key);
+      return;
+    }
+    records_.set_candidate(choice);
+    task.candidate = std::move(choice);
+  }
+
+  Contest contest() const {
+    Contest result;
+    std::set<std::string> hashes;
+    for (const Task& task : tasks_) {
+      hashes.insert(task.model.hash);
+      if (!task.stored && !task.candidate) continue;
+      Contestant& entry = result.kernels.emplace_back();
+      entry.hash = task.model.hash;
+      entry.has_stored = task.stored.has_value();
+      entry.has_found = task.candidate.has_value();
+    }
+    result.graph.has_stored = !stored_graph_.empty();
+    result.graph.has_found = graph_candidate_.has_value();
+    const Program& program = (graph_.choice.empty() ? before_ : graph_.model).compiled.program;
+    for (const Kernel& kernel : program.kernels)
+      if (kernel.definition && !hashes.contains(structural_hash(canonical_text(*kernel.definition))))
+        result.has_others |= stored_.choose(kernel).point.has_value();
+    return result;
+  }
+
+  const GraphChoice& graph_of(Standing standing) const {
+    static const GraphChoice kNone;
+    return standing == Standing::kFound ? graph_.choice : standing == Standing::kStored ? stored_graph_ : kNone;
+  }
+
+  TunedChoice choice_in(const Lineup& lineup, const Kernel& kernel) const {
+    if (!kernel.definition) return {};
+    const std::string hash = structural_hash(canonical_text(*kernel.definition));
+    const auto task = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.model.hash == hash; });
+    if (task == tasks_.end()) return lineup.others ? stored_.choose(kernel) : TunedChoice();
+    const auto standing = lineup.kernels.find(hash);
+    if (standing == lineup.kernels.end() || standing->second == Standing::kDefault) return {};
+    return {standing->second == Standing::kFound ? task->best : task->stored_point, ""};
+  }
+
+  // Of a contest: models that are not asked for any more go.
+  RunningModel& model_of(const Lineup& lineup) {
+    if (!lineup.is_stored()) {
+      if (graph_of(lineup.graph).empty()) return before_;
+      if (graph_of(lineup.graph) == graph_.choice) return graph_.model;
+    }
+    const auto [entry, is_new] = lineups_.try_emplace(lineup);
+    if (is_new) {
+      DriverOptions driver = options_.driver;
+      driver.graph_choice = graph_of(lineup.graph);
+      if (lineup.is_stored()) driver.tuned = [&](const Kernel& kernel) { return choice_in(lineup, kernel); };
+      entry->second = loaded(driver);
+    }
+    return entry->second;
+  }
+
+  // All of it in the model, in at most three times the seconds of one comparison, of which each has its first look.
+  void contest_in_model(double seconds_for_it) {
+    constexpr double kComparisons = 3;
+    Contest held = contest();
+    double left = kComparisons * seconds_for_it;
+    hold_contest(held, [&](const std::vector<Lineup>& lineups, const auto& decided) {
+      say("measuring the tuned model");
+      std::erase_if(lineups_, [&](const auto& entry) {
+        return std::find(lineups.begin(), lineups.end(), entry.first) == lineups.end();
+      });
+      std::vector<RunningModel*> models;
+      for (const Lineup& lineup : lineups) models.push_back(&model_of(lineup));
+      const double begin = seconds();
+      ModelTimes times = compare_models(models, std::clamp(left, 0.0, seconds_for_it), decided);
+      left -= seconds() - begin;
+      return times;
+    });
+    lineups_.clear();
+    for (const Contestant& entry : held.kernels)
+      for (Task& task : tasks_)
+        if (task.model.hash == entry.hash) settle_task(task, entry, "in the tuned model");
+    if (!graph_key_.kernel.empty()) settle(records_, graph_key_, held.graph, graph_candidate_);
+    result_.graph = to_string(graph_of(held.graph.stands));
+    report(held);
   }
 
   // `where`: "in the tuned model"
-  void revert(Task& task, const PairedTimes& times, const char* where) {
-    keep(task, times, "reverted");
-    task.outcome = times.rounds.empty()
-                       ? fmt::format("reverted: it does not run {}", where)
-                       : fmt::format("reverted: {} it takes {:.3f} times the default", where, times.ratio());
+  void settle_task(Task& task, const Contestant& entry, const char* where) {
+    settle(records_, key_of(task), entry, task.candidate);
+    const auto lost = [&](const PairedTimes& times, const char* to) {
+      return times.rounds.empty() ? fmt::format("it does not run {}", where)
+                                  : fmt::format("{} it takes {:.3f} times {}", where, times.ratio(), to);
+    };
+    if (entry.stands == Standing::kFound) return;
+    if (entry.stands == Standing::kStored) {
+      stand(task, task.stored_point, *task.stored);
+      if (entry.found_lost)
+        task.outcome = "the records' choice stays: of what was found: " + lost(*entry.found_lost, "that");
+      return;
+    }
+    const auto& times = entry.stored_lost ? entry.stored_lost : entry.found_lost;
+    task.outcome = "reverted: " + lost(times ? *times : PairedTimes(), "the default");
     task.best = task.preferred;
     task.ratio = 1;
   }
 
-  bool any_tuned() const {
-    return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.outcome == "tuned"; });
-  }
-
-  RunningModel tuned_model() {
-    DriverOptions options = options_.driver;
-    options.graph_choice = graph_.choice;
-    const TunedKernels tuned = tuned_kernels(options_.db, target_);
-    options.tuned = tuned.choose;
-    return loaded(options);
-  }
-
-  // Reverts what is not the winner in the whole model, measures what is left again, until nothing more goes: then the
-  // whole is the winner, or all goes.
-  void check_whole(double seconds_for_it) {
-    for (bool first = true; any_tuned(); first = false) {
-      say(first ? "measuring the tuned model" : "measuring the tuned model again");
-      RunningModel after = tuned_model();
-      const auto in_model = [&](const ModelComparison& compared, const Task& task) {
-        const auto found = compared.kernels.find(task.model.hash);
-        return found == compared.kernels.end() ? PairedTimes() : found->second;
-      };
-      const ModelComparison compared = compare_models(standing(), after, seconds_for_it, [&](const auto& so_far) {
-        bool decided = verdict_of(so_far.whole) != Verdict::kUndecided;
-        for (const Task& task : tasks_)
-          if (first && task.tuned()) decided &= verdict_of(in_model(so_far, task)) != Verdict::kUndecided;
-        return decided;
-      });
-      // At first every kernel must be surely faster here as well. When some are gone, others would have to be surely
-      // slower to follow them: the same question asked often enough would turn down everything.
-      bool changed = false;
-      for (Task& task : tasks_) {
-        if (!task.tuned()) continue;
-        const PairedTimes times = in_model(compared, task);
-        const Verdict verdict = verdict_of(times);
-        if (verdict == Verdict::kFaster || (!first && verdict == Verdict::kUndecided)) continue;
-        revert(task, times, kInModel);
-        changed = true;
-      }
-      if (changed) continue;
-      const PairedTimes& whole = compared.whole;
-      if (verdict_of(whole) == Verdict::kFaster) {
-        if (graph_.choice.empty()) accept(whole);  // else beside the default, in check_graph
-        return;
-      }
-      for (Task& task : tasks_)
-        if (task.tuned()) revert(task, whole, kInModel);
-      return refuse(whole);
-    }
-    result_.verdict = "nothing that was faster alone was surely faster in the model: the default stays";
-  }
-
-  // With another graph: everything together beside the default; what is not surely faster goes.
-  void check_graph(double seconds_for_it) {
-    say("measuring the tuned model beside the default");
-    RunningModel after = tuned_model();  // with what earlier searches left in the records as well
-    const PairedTimes whole = compare_whole(before_, after, seconds_for_it);
-    if (verdict_of(whole) == Verdict::kFaster) return accept(whole);
-    for (Task& task : tasks_)
-      if (task.tuned()) revert(task, whole, kInModel);
-    keep_graph("reverted");
-    result_.graph.clear();
-    refuse(whole);
+  void report(const Contest& held) {
+    const auto any = [&](auto has) {
+      return has(held.graph) || std::any_of(held.kernels.begin(), held.kernels.end(), has);
+    };
+    const bool stored_lost = any([](const Contestant& entry) { return entry.stored_lost.has_value(); });
+    if (held.gain.rounds.empty() && held.whole && !stored_lost) return refuse(*held.whole);
+    if (!held.gain.rounds.empty()) accept(held.gain);
+    if (any([](const Contestant& entry) { return entry.stands == Standing::kFound; })) return;
+    if (held.gain.rounds.empty())
+      result_.verdict = stored_lost ? "the default is surely faster than what the records held, and takes its place"
+                                    : "nothing that was faster alone was surely faster in the model: the default stays";
+    else if (held.whole)
+      result_.verdict = fmt::format(
+          "what was found takes {:.3f} times what the records hold, faster in {} of {} rounds: it is not surely "
+          "faster, and what they hold stays: {}",
+          held.whole->ratio(), held.whole->wins(), held.whole->rounds.size(), result_.verdict);
+    else
+      result_.verdict =
+          fmt::format("{} surely faster in the model than what the records hold, which stays: {}",
+                      any([](const Contestant& entry) { return entry.has_found; }) ? "nothing that was faster alone was"
+                                                                                   : "nothing was found that is",
+                      result_.verdict);
   }
 
   void accept(const PairedTimes& whole) {
@@ -618,38 +732,57 @@ class Tuner {
         whole.ratio(), whole.wins(), whole.rounds.size());
   }
 
-  // Where the model cannot run: each kernel alone, against its default, once more.
+  // Where the model cannot run: each kernel alone, once more, against what the records hold, or its default.
   void check_alone() {
     say("measuring what won again");
     for (Task& task : tasks_) {
-      if (!task.tuned()) continue;
-      const auto again = measurer_->measure(measured(task), task.preferred, {task.best}, true)[0];
-      if (again.status != "ok" || !is_faster(again.times)) revert(task, again.times, "when it is measured again");
+      if (!task.stored && !task.candidate) continue;
+      const auto again = [&](const KnobPoint& stands, const KnobPoint& other) {
+        return measurer_->measure(measured(task), stands, {other}, true)[0];
+      };
+      Contestant entry;
+      entry.hash = task.model.hash;
+      entry.has_stored = task.stored.has_value();
+      entry.has_found = task.candidate.has_value();
+      if (entry.has_stored) {
+        entry.stands = Standing::kStored;
+        const MeasuredTrial trial = again(task.stored_point, task.preferred);
+        if (trial.status == "ok" && is_faster(trial.times)) {
+          entry.stands = Standing::kDefault;
+          entry.stored_lost = swapped(trial.times);
+        }
+      }
+      if (entry.has_found) {
+        const bool beside_stored = entry.stands == Standing::kStored;
+        const MeasuredTrial trial = again(beside_stored ? task.stored_point : task.preferred, task.best);
+        if (trial.status == "ok" && is_faster(trial.times)) entry.stands = Standing::kFound;
+        else entry.found_lost = trial.times;
+      }
+      settle_task(task, entry, "when it is measured again");
     }
     const double us = estimate_us();
     log("estimate");
     result_.verdict =
-        any_tuned() ? fmt::format(
-                          "its kernels alone take {:.3f} ms instead of {:.3f}: {:.3f} times as fast; the model as a "
-                          "whole was not compared, because code for {} does not run here",
-                          us / 1e3, model_us_ / 1e3, model_us_ / us, target_.triple)
-                    : "nothing that was faster was faster again: the default stays";
+        us < model_us_ ? fmt::format(
+                             "its kernels alone take {:.3f} ms instead of {:.3f}: {:.3f} times as fast; the model as a "
+                             "whole was not compared, because code for {} does not run here",
+                             us / 1e3, model_us_ / 1e3, model_us_ / us, target_.triple)
+                       : "nothing that was faster was faster again: the default stays";
   }
 
   // The whole model has the last word; after an interruption as well, but quickly.
   void finish() {
     result_.interrupted = interrupted();
     const double seconds_for_it = result_.interrupted           ? 2
-                                  : options_.budget_seconds > 0 ? std::clamp(options_.budget_seconds / 10, 1.0, 15.0)
+                                  : options_.budget_seconds > 0 ? std::clamp(options_.budget_seconds / 10, 0.1, 15.0)
                                                                 : 10;
+    const bool has_contest =
+        !graph_.choice.empty() || !stored_graph_.empty() ||
+        std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.stored || task.candidate; });
     if (tasks_.empty() && graph_.choice.empty()) result_.verdict = "there is nothing to tune: no kernel has a choice";
-    else if (!any_tuned() && graph_.choice.empty())
-      result_.verdict = "no schedule was found that is faster than the default";
+    else if (!has_contest) result_.verdict = "no schedule was found that is faster than the default";
     else if (!runs_here_) check_alone();
-    else {
-      if (any_tuned()) check_whole(seconds_for_it);
-      if (!graph_.choice.empty()) check_graph(seconds_for_it);
-    }
+    else contest_in_model(seconds_for_it);
     std::vector<TunedTask> own;
     for (const Task& task : tasks_) {
       TunedTask entry;
@@ -687,6 +820,11 @@ class Tuner {
   double run_us_ = 0, model_us_ = 0;        // the same with the graph's choice: measured, and from the comparison
   GraphSearch graph_;
   RecordKey graph_key_;
+  GraphChoice stored_graph_;                     // that compiles use; empty: none
+  std::optional<ChoiceRecord> graph_candidate_;  // of `graph_`, when it is another one
+  TunedKernels stored_;                          // that compiles use when the search begins
+  std::map<Lineup, RunningModel> lineups_;       // of the contest
+  double seconds_of_a_trial_ = 0.25;             // of the last round; before it: a guess
   std::vector<Task> tasks_;
   std::vector<TaskState> states_;  // of the same tasks
   std::unique_ptr<Measurer> measurer_;
