@@ -90,7 +90,7 @@ class Holder {
         contest_.whole = whole;
       }
       if (stored == none) contest_.gain = {};
-      else if (verdict_of(stored_gain) == Verdict::kSlower) {
+      else if (is_surely_slower(stored_gain)) {
         drop_stored(stored_gain);
         contest_.gain = {};
       }
@@ -120,7 +120,7 @@ class Holder {
     bool changed = false, must_win = first;
     if (had_stored) {
       const PairedTimes beside_default = times.kernel(kernel.hash, none, stored);
-      if (verdict_of(beside_default) == Verdict::kSlower) {
+      if (is_surely_slower(beside_default)) {
         drop(stored_[i], kernel.stored_lost, beside_default);
         changed = must_win = true;  // what was found has won against another one
       }
@@ -131,7 +131,9 @@ class Holder {
     const Verdict verdict = verdict_of(beside_standing);
     const bool wins = verdict == Verdict::kFaster || (!must_win && verdict == Verdict::kUndecided);
     const bool loses_to_default = verdict_of(beside_default) == Verdict::kSlower;
-    if (wins && !loses_to_default && !beside_standing.rounds.empty()) return changed;
+    const bool is_worth_it =
+        !beside_standing.rounds.empty() && (!must_win || !stored_[i] || beside_standing.ratio() <= 1 - kLeastGain);
+    if (wins && is_worth_it && !loses_to_default) return changed;
     drop(found_[i], kernel.found_lost, loses_to_default ? beside_default : beside_standing);
     return true;
   }
@@ -162,7 +164,7 @@ class Holder {
     graph.found_lost = contest_.whole = lost;
     graph.stands = before;
     contest_.gain = stored == none ? PairedTimes() : times.whole(none, stored);
-    if (stored != none && verdict_of(contest_.gain) == Verdict::kSlower) drop_all(contest_.gain);
+    if (stored != none && is_surely_slower(contest_.gain)) drop_all(contest_.gain);
   }
 
   void check_stored_graph() {
@@ -173,7 +175,7 @@ class Holder {
       return verdict_of(so_far.whole(none, stands)) != Verdict::kUndecided;
     });
     contest_.gain = times.whole(none, stands);
-    if (verdict_of(contest_.gain) == Verdict::kSlower) drop_all(contest_.gain);
+    if (is_surely_slower(contest_.gain)) drop_all(contest_.gain);
   }
 
   // By value: it may be a part of the contest.
@@ -192,6 +194,10 @@ class Holder {
 };
 
 }  // namespace
+
+bool is_surely_slower(const PairedTimes& times) {
+  return verdict_of(times) == Verdict::kSlower && times.ratio() >= 1 + kLeastGain;
+}
 
 void hold_contest(Contest& contest, const MeasureLineups& measure) { Holder(contest, measure).run(); }
 

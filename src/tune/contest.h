@@ -3,8 +3,9 @@
 //
 // What is found has to be surely faster than what stands already - the records' choice, where there is one, else the
 // default - kernel by kernel inside of the whole model, and as a whole. What the records held goes only where the
-// default is surely faster than it. "Surely" is verdict_of (statistics.h); what is undecided changes nothing that was
-// in use. So of several searches over one file none makes a model slower than the one before left it.
+// default is surely faster than it. "Surely" is verdict_of (statistics.h), and where a proven choice would go,
+// kLeastGain at least; what is undecided changes nothing that was in use. So of several searches over one file none
+// makes a model slower than the one before left it.
 #pragma once
 
 #include <compare>
@@ -55,6 +56,11 @@ struct Contest {
   PairedTimes gain;                  // what stands beside the default; no rounds where that is the default itself
   std::optional<PairedTimes> whole;  // of what was found and is lost, as a whole, beside what stood before
 };
+
+// Whether a proven choice lost to the default. What was proven once goes for a loss, and for a gain of its kernel, that
+// is worth another schedule: the same schedule in two modules is a little faster in one of them, since code and weights
+// lie elsewhere, and enough rounds show that.
+bool is_surely_slower(const PairedTimes& times);
 
 void hold_contest(Contest& contest, const MeasureLineups& measure);
 

@@ -153,7 +153,7 @@ class Tuner {
     if (!stored) return {};
     GraphSearch known = measured_graph(*stored, seconds);
     // A choice that cannot be built any more has lost, too.
-    if (!known.choice.empty() && verdict_of(known.measured) != Verdict::kSlower) return known;
+    if (!known.choice.empty() && !is_surely_slower(known.measured)) return known;
     ChoiceRecord lost = *stored;
     lost.state = "reverted";
     records_.set_choice(lost);

@@ -25,6 +25,7 @@ struct FakeMachine {
   Times graph = {1000, 1000, 1000};             // of everything else
   std::map<Standing, double> whole_extra = {};  // that kernels do not explain, of runs with any kernel so
   double others = 0;                            // that their choices take longer
+  double noise = 0.05;                          // of kernels
   int64_t most_rounds = 64;
   std::mt19937 random{5};
   int comparisons = 0;
@@ -49,7 +50,7 @@ struct FakeMachine {
           const Standing standing = named == lineups[i].kernels.end() ? Standing::kDefault : named->second;
           const double kernel_us = us.of(standing);
           times.kernels[hash][i].push_back(kernel_us < 0 ? std::numeric_limits<double>::quiet_NaN()
-                                                         : noisy(kernel_us, 0.05));
+                                                         : noisy(kernel_us, noise));
           sum += std::max(0.0, kernel_us);
           standings.insert(standing);
         }
@@ -112,6 +113,18 @@ TEST(Contest, OfWhatTheRecordsHoldOnlyTheSurelySlowerGoes) {
   EXPECT_EQ(held.kernels[1].stands, Standing::kStored) << "undecided changes nothing";
   EXPECT_EQ(held.kernels[2].stands, Standing::kDefault);
   EXPECT_NEAR(held.kernels[2].stored_lost->ratio(), 1.3, 0.05);
+}
+
+TEST(Contest, AProvenChoiceGoesForNoLessThanAPercent) {
+  FakeMachine machine{{{"slower", {100, 100.3, 0}}, {"faster", {100, 80, 79.8}}, {"new", {100, 0, 99.3}}}};
+  machine.noise = 0.005;
+  machine.most_rounds = kMostRounds;
+  const Contest held = machine.hold(of_kernels(
+      {contestant("slower", true, false), contestant("faster", true, true), contestant("new", false, true)}));
+  EXPECT_EQ(held.kernels[0].stands, Standing::kStored);
+  EXPECT_EQ(held.kernels[1].stands, Standing::kStored);
+  EXPECT_EQ(verdict_of(*held.kernels[1].found_lost), Verdict::kFaster) << "it is, though not by enough";
+  EXPECT_EQ(held.kernels[2].stands, Standing::kFound) << "it has won by a percent alone";
 }
 
 TEST(Contest, WhatBeatsASlowStoredChoiceMustBeatTheDefaultToo) {
