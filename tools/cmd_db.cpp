@@ -10,8 +10,10 @@
 
 #include "commands.h"
 #include "diagnose/text_table.h"
+#include "expr/canonical.h"
 #include "package/atomic_file.h"
 #include "records/records.h"
+#include "schedule/schedule.h"
 #include "support/error.h"
 #include "terminal.h"
 #include "tune/train.h"
@@ -30,13 +32,64 @@ struct DbCommand {
 
 using nlohmann::json;
 
-// Whether this compiler takes the record, or why not.
-std::string use_of(const ChoiceRecord& choice) {
-  if (choice.state != "won") return choice.state;
-  std::string why;
-  const bool is_usable = choice.payload.kind == kGraphPayload ? usable_graph(choice.payload, why).has_value()
-                                                              : usable_point(choice.payload, why).has_value();
-  return is_usable ? "used" : why;
+std::map<std::string, KernelRecord> kernels_by_hash(const RecordFile& records) {
+  std::map<std::string, KernelRecord> result;
+  for (KernelRecord& kernel : records.kernels()) result[kernel.hash] = kernel;
+  return result;
+}
+
+// What compiles by this compiler, for the machines of the records, do with their choices.
+class Uses {
+ public:
+  explicit Uses(const RecordFile& records) : kernels_(kernels_by_hash(records)) {
+    for (const MachineRecord& machine : records.machines()) targets_[machine.id] = target_of_facts(machine.facts);
+  }
+
+  const std::map<std::string, KernelRecord>& kernels() const { return kernels_; }
+  std::string nodes_of(const ChoiceRecord& choice) const {
+    const auto kernel = kernels_.find(choice.key.kernel);
+    return kernel == kernels_.end() ? "" : kernel->second.name;
+  }
+
+  // "used", or why not.
+  std::string of(const ChoiceRecord& choice) const {
+    if (choice.state == "won alone") return "won alone: 'tune --resume' compares it in its model";
+    if (choice.state != "won") return choice.state;
+    const std::string why = refusal(choice);
+    return why.empty() ? "used" : why;
+  }
+
+ private:
+  std::string refusal(const ChoiceRecord& choice) const {
+    std::string why;
+    if (choice.payload.kind == kGraphPayload) return usable_graph(choice.payload, why) ? "" : why;
+    const auto point = usable_point(choice.payload, why);
+    if (!point) return why;
+    const auto kernel = kernels_.find(choice.key.kernel);
+    if (kernel == kernels_.end()) return "what its kernel computes is not in the file";
+    const auto target = targets_.find(choice.key.machine);
+    if (target == targets_.end() || !target->second) return "its machine is not in the file, or not known here";
+    Target with_threads = *target->second;
+    with_threads.num_threads = choice.key.threads;
+    try {
+      const TensorProgram program = parse_canonical_text(kernel->second.text);
+      const auto answer = apply_point(*point, program, with_threads);
+      const auto* declined = std::get_if<Declined>(&answer);
+      return declined ? declined->reason : "";
+    } catch (const UserError& error) {
+      return error.diagnostic().message;
+    }
+  }
+
+  std::map<std::string, KernelRecord> kernels_;
+  std::map<int64_t, std::optional<Target>> targets_;
+};
+
+// Of choices, and of what won alone.
+std::vector<ChoiceRecord> all_choices(const RecordFile& records) {
+  std::vector<ChoiceRecord> result = records.choices();
+  for (ChoiceRecord& candidate : records.candidates()) result.push_back(std::move(candidate));
+  return result;
 }
 
 // A trace has many lines: its sketch and decisions say which it is.
@@ -57,16 +110,15 @@ json record_json(const RecordKey& key, const SchedulePayload& payload) {
           {"rule_version", payload.rule_version}};
 }
 
-json choice_json(const ChoiceRecord& choice, const std::map<std::string, KernelRecord>& kernels) {
-  const auto kernel = kernels.find(choice.key.kernel);
+json choice_json(const ChoiceRecord& choice, const Uses& uses) {
   json entry = record_json(choice.key, choice.payload);
-  entry.update({{"nodes", kernel == kernels.end() ? "" : kernel->second.name},
+  entry.update({{"nodes", uses.nodes_of(choice)},
                 {"default_us", choice.default_us},
                 {"us", choice.us},
                 {"rounds", choice.rounds},
                 {"wins", choice.wins},
                 {"state", choice.state},
-                {"use", use_of(choice)},
+                {"use", uses.of(choice)},
                 {"made", choice.made}});
   return entry;
 }
@@ -92,24 +144,18 @@ json machine_json(const MachineRecord& machine) {
           {"memory_gbytes", machine.memory_gbytes}};
 }
 
-std::map<std::string, KernelRecord> kernels_by_hash(const RecordFile& records) {
-  std::map<std::string, KernelRecord> result;
-  for (KernelRecord& kernel : records.kernels()) result[kernel.hash] = kernel;
-  return result;
-}
-
 int show(const DbCommand& command) {
   const RecordFile records(command.file, RecordFile::Open::kRead);
-  const auto kernels = kernels_by_hash(records);
+  const Uses uses(records);
   const auto machines = records.machines();
-  const auto choices = records.choices();
+  const auto choices = all_choices(records);
   if (command.json) {
     json list = json::array(), machine_list = json::array();
-    for (const ChoiceRecord& choice : choices) list.push_back(choice_json(choice, kernels));
+    for (const ChoiceRecord& choice : choices) list.push_back(choice_json(choice, uses));
     for (const MachineRecord& machine : machines) machine_list.push_back(machine_json(machine));
     std::cout << json_line({{"file", command.file},
                             {"trials", records.count_trials()},
-                            {"kernels", kernels.size()},
+                            {"kernels", uses.kernels().size()},
                             {"machines", std::move(machine_list)},
                             {"choices", std::move(list)}});
     return kExitOk;
@@ -128,13 +174,13 @@ int show(const DbCommand& command) {
                    {"nodes", Align::kLeft, 40},
                    {"schedule"}});
   for (const ChoiceRecord& choice : choices) {
-    const auto kernel = kernels.find(choice.key.kernel);
     table.add({choice.key.kernel, std::to_string(choice.key.machine), std::to_string(choice.key.threads),
                time_text(choice.default_us), time_text(choice.us), fmt::format("{:.2f}", choice.default_us / choice.us),
-               use_of(choice), kernel == kernels.end() ? "" : kernel->second.name, name_of(choice.payload)});
+               uses.of(choice), uses.nodes_of(choice), name_of(choice.payload)});
   }
   std::cout << table.to_string({stdout_has_colour()});
-  fmt::print("{} trials of {} kernels, {} choices\n", records.count_trials(), kernels.size(), choices.size());
+  fmt::print("{} trials of {} kernels, {} choices\n", records.count_trials(), uses.kernels().size(),
+             records.choices().size());
   return kExitOk;
 }
 
@@ -168,11 +214,11 @@ int export_records(const DbCommand& command) {
     text += json_line(entry);
   };
   for (const MachineRecord& machine : records.machines()) add("machine", machine_json(machine));
-  const auto kernels = kernels_by_hash(records);
-  for (const auto& [hash, kernel] : kernels)
+  const Uses uses(records);
+  for (const auto& [hash, kernel] : uses.kernels())
     add("kernel", {{"kernel", hash}, {"nodes", kernel.name}, {"text", kernel.text}});
   for (const TrialRecord& trial : records.trials()) add("trial", trial_json(trial));
-  for (const ChoiceRecord& choice : records.choices()) add("choice", choice_json(choice, kernels));
+  for (const ChoiceRecord& choice : all_choices(records)) add("choice", choice_json(choice, uses));
   if (command.output == "-") {
     std::cout << text << std::flush;
   } else {
@@ -243,7 +289,7 @@ Command add_db_command(CLI::App& root) {
     verb->add_option("FILE", command->file, "Tuning records")->required()->type_name("");
     return verb;
   };
-  CLI::App* show_app = add("show", "The schedules that won, with what they gained");
+  CLI::App* show_app = add("show", "The schedules that won, with what they gained, and whether compiles use them");
   show_app->add_flag("--json", command->json, "Print one line of JSON");
   CLI::App* merge_app =
       add("merge", "Add the records of other files; of two choices for a kernel that are used the larger gain stays");
@@ -254,9 +300,10 @@ Command add_db_command(CLI::App& root) {
       ->capture_default_str()
       ->type_name("FILE");
   CLI::App* prune_app =
-      add("prune", "Remove all but the default's and the fastest trials of each kernel; choices stay");
+      add("prune", "Remove all but the default's and the fastest trials of each kernel, or all trials; choices stay");
   prune_app
-      ->add_option("--keep", command->keep, "Trials that stay beside the default's, of each kernel; 0: none at all")
+      ->add_option("--keep", command->keep,
+                   "Trials that stay beside the default's, of each kernel; 0: no trials stay, the default's neither")
       ->check(CLI::Range(int64_t{0}, int64_t{100000000}))
       ->capture_default_str()
       ->type_name("N");

@@ -66,12 +66,26 @@ Known known_of(const RecordFile& records, int64_t machine, int threads) {
 
 std::string why_none(const Known& known, int threads, const std::set<std::string>& hashes) {
   std::set<int> others;
+  std::set<std::string> ours;
   const auto any = [&](const std::set<std::string>& kernels) {
-    return std::any_of(hashes.begin(), hashes.end(), [&](const auto& hash) { return kernels.contains(hash); });
+    bool found = false;
+    for (const std::string& hash : hashes)
+      if (kernels.contains(hash)) {
+        found = true;
+        ours.insert(hash);
+      }
+    return found;
   };
-  if (any(known.alone)) return "what was faster alone was not compared in a model yet: 'tessera tune --resume' does";
-  if (any(known.reverted)) return "what was faster alone was not in the model, and reverted";
-  if (any(known.tried)) return "its search found nothing that is faster than the default";
+  const bool alone = any(known.alone), reverted = any(known.reverted);
+  any(known.tried);
+  if (!ours.empty()) {
+    const char* why = alone      ? "what was faster alone was not compared in a model yet: 'tessera tune --resume' does"
+                      : reverted ? "what was faster alone was not in the model, and reverted"
+                                 : "its search found nothing that is faster than the default";
+    return ours.size() == hashes.size()
+               ? why
+               : fmt::format("{} (its records are of {} of this model's {} kernels)", why, ours.size(), hashes.size());
+  }
   for (const std::string& hash : hashes)
     if (const auto found = known.other_threads.find(hash); found != known.other_threads.end())
       others.insert(found->second.begin(), found->second.end());

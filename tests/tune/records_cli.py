@@ -18,10 +18,10 @@ from onnx import TensorProto, helper, numpy_helper
 from tune_support import ROOT, expect, finish, run
 
 
-def network(path, channels):
+def network(path, channels, read=8):
     draw = np.random.default_rng(5)
     weights = [
-        numpy_helper.from_array(draw.standard_normal((channels, 8, 3, 3)).astype(np.float32), "w0"),
+        numpy_helper.from_array(draw.standard_normal((channels, read, 3, 3)).astype(np.float32), "w0"),
         numpy_helper.from_array(draw.standard_normal((channels, 10)).astype(np.float32), "w1"),
     ]
     nodes = [
@@ -33,7 +33,7 @@ def network(path, channels):
     graph = helper.make_graph(
         nodes,
         "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 24, 24])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, read, 24, 24])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
         weights,
     )
@@ -70,10 +70,41 @@ def check_declarations(folder, model):
     expect("no kernel of this model calls my.matmul: 'tessera explain' says why" in done.stderr or done.stderr == "", done.stderr)
 
 
+def check_candidates(model, records, insertion, compiled):
+    """What won alone, as a killed search leaves it: no compile uses it before a model was asked."""
+    statement = insertion[0].replace("INTO choices", "INTO candidates").replace("'won'", "'won alone'")
+    alone = records("alone.db", "DELETE FROM choices", (statement, insertion[1]))
+    done = compiled(alone)
+    expect("faster alone was not compared in a model yet: 'tessera tune --resume' does" in done.stderr, done.stderr)
+    expect(" 0 tuned)" in done.stdout, f"what won alone is used: {done.stdout}")
+    shown = json.loads(run("db", "show", alone, "--json").stdout)["choices"]
+    expect([entry["state"] for entry in shown] == ["won alone"], f"db show: {shown}")
+    expect("won alone: 'tune --resume'" in run("db", "show", alone).stdout, "db show says what is to be done")
+    expect("won alone" in run("db", "export", alone).stdout, "db export has it")
+    run("tune", model, "--only", "first", "--threads", 1, "--trials", 1, "--resume", "--db", alone)
+    shown = json.loads(run("db", "show", alone, "--json").stdout)["choices"]
+    expect([entry["state"] in ("won", "reverted") for entry in shown] == [True], f"--resume compares it: {shown}")
+    # Beside a choice that is used it changes nothing.
+    both = records("both.db", (statement, (*insertion[1][:3], "register_tile{rows=1000}", *insertion[1][4:])))
+    done = compiled(both)
+    expect(done.stderr == "" and " 1 tuned)" in done.stdout, f"a candidate beside a choice: {done.stdout}{done.stderr}")
+
+
+def check_what_stays(model, records, trials, insertion):
+    """A choice that is as fast as the default - it is the default - is not surely slower: search after search it stays."""
+    default = next(entry for entry in trials if entry["number"] == 0 and entry["kernel"] == insertion[1][0])
+    same = records("same.db", "DELETE FROM choices", (insertion[0], (*insertion[1][:3], default["schedule"], *insertion[1][4:])))
+    for flags in (["--resume", "--trials", 1], ["--resume", "--trials", 1], ["--trials", 1, "--seed", 2]):
+        text = run("tune", model, "--only", "first", "--threads", 1, "--no-graph", "--db", same, *flags).stdout
+        shown = json.loads(run("db", "show", same, "--json").stdout)["choices"]
+        expect([entry["state"] for entry in shown] == ["won"], f"{flags}: {shown}")
+        expect("than what the records hold, which stays" in text, f"{flags}: {text}")
+
+
 def with_folder(folder):
     model, other, base = folder / "small.onnx", folder / "other.onnx", folder / "base.db"
     network(model, 32)
-    network(other, 48)
+    network(other, 48, 12)
     run("tune", model, "--only", "first", "--threads", 1, "--trials", 20, "--space", "templates", "--mode", "random", "--db", base)
     sqlite3.connect(base).execute("PRAGMA wal_checkpoint(TRUNCATE)")
     trials = [json.loads(line) for line in run("db", "export", base).stdout.splitlines()]
@@ -126,8 +157,24 @@ def with_folder(folder):
             done = run(*verb, model, "--db", db, "--json", *flags)
             expect(f"{db}: no choice for this model: {reason}" in done.stderr, f"{verb[0]}: {done.stderr}")
             json.loads(done.stdout)
-    done = compiled(good, of=other)
-    expect("are of other kernels (another model, other shapes" in done.stderr, f"another model: {done.stderr}")
+    # Of another model the file's own searches say nothing.
+    for db in (good, untuned, reverted):
+        done = compiled(db, of=other)
+        expect("are of other kernels (another model, other shapes" in done.stderr, f"another model, {db.name}: {done.stderr}")
+    # A model that has one kernel of those that the file knows.
+    with_more = folder / "more.onnx"
+    network(with_more, 32)
+    grown = onnx.load(with_more)
+    grown.graph.node.append(helper.make_node("Tanh", ["a"], ["t"], name="tanh"))
+    grown.graph.output.append(helper.make_tensor_value_info("t", TensorProto.FLOAT, [1, 32, 24, 24]))
+    onnx.save(grown, with_more)
+    done = compiled(untuned, of=with_more)
+    expect("faster than the default (its records are of " in done.stderr and " of this model's " in done.stderr, done.stderr)
+    # A file of an older version.
+    done = compiled(records("older.db", "DROP TABLE candidates"))
+    expect(done.stderr == "" and " 1 tuned)" in done.stdout, f"a file without candidates: {done.stdout}{done.stderr}")
+    check_candidates(model, records, insertion, compiled)
+    check_what_stays(model, records, trials, insertion)
 
     # A record that a kernel does not take: `explain` has the reason.
     for change, reason in (
@@ -137,6 +184,8 @@ def with_folder(folder):
     ):
         refused = records("refused.db", change)
         done = compiled(refused)
+        shown = json.loads(run("db", "show", refused, "--json").stdout)["choices"]
+        expect(reason in shown[0]["use"], f"db show says what is not used: {shown}")
         expect(done.stderr == f"{refused}: 1 of 1 tuned kernels of this model are not used; 'tessera explain' says why\n", done.stderr)
         for node in ([], ["--node", "first"]):
             text = run("explain", model, "--threads", 1, "--db", refused, *node).stdout
