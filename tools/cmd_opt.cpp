@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "commands.h"
+#include "compile_flags.h"
 #include "driver/text_tool.h"
 #include "package/atomic_file.h"
 #include "support/error.h"
@@ -99,7 +100,7 @@ Command add_opt_command(CLI::App& root) {
       ->type_name("WAY");
   app->add_option("--threads", command->threads, "Threads that passes see")
       ->capture_default_str()
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, kMostThreads))
       ->type_name("N");
   app->add_flag("--elide-constants", command->elide_constants, "Print large constants as their hash");
   app->add_flag("--list-passes", command->list_passes, "Print the passes of every kind");

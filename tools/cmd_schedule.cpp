@@ -1,4 +1,5 @@
 // tessera schedule FILE.loop --apply FILE.sched
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "compile_flags.h"
 #include "driver/schedule_tool.h"
 #include "package/atomic_file.h"
 #include "schedule/trace.h"
@@ -63,6 +65,16 @@ int schedule(const ScheduleCommand& command) {
                      .node = {},
                      .legal = {},
                      .hint = "see 'tessera schedule --help'"});
+  const auto misused = [](const std::string& message) {
+    return UserError(
+        {.id = "TSR-4001", .message = message, .node = {}, .legal = {}, .hint = "see 'tessera schedule --help'"});
+  };
+  if (command.json && !command.check && !command.bench) throw misused("--json requires --check or --bench");
+  std::vector<std::string> inputs = {command.file};
+  inputs.insert(inputs.end(), command.apply.begin(), command.apply.end());
+  inputs.insert(inputs.end(), command.intrinsics.begin(), command.intrinsics.end());
+  if (std::count(inputs.begin(), inputs.end(), "-") > 1)
+    throw misused("'-', which is standard input, can be only one of FILE, --apply and --intrinsics");
   ScheduleJob job;
   job.text = read_text(command.file, "loop program");
   job.file = command.file == "-" ? "<stdin>" : command.file;
@@ -153,8 +165,9 @@ Command add_schedule_command(CLI::App& root) {
       ->capture_default_str()
       ->type_name("FILE");
   app->add_flag("--check", command->check, "Compare with the original on random inputs; exit code 2 when it differs");
-  app->add_flag("--bench", command->bench, "Time the original and the scheduled program, and the machine's peak");
-  app->add_flag("--only-scheduled", command->only_scheduled, "--bench leaves the original out");
+  CLI::Option* bench =
+      app->add_flag("--bench", command->bench, "Time the original and the scheduled program, and the machine's peak");
+  app->add_flag("--only-scheduled", command->only_scheduled, "--bench leaves the original out")->needs(bench);
   app->add_option("--seconds", command->seconds, "About how long --bench takes")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 600.0))
@@ -165,7 +178,7 @@ Command add_schedule_command(CLI::App& root) {
       ->type_name("TARGET");
   app->add_option("--threads", command->threads, "Threads of parallel loops")
       ->capture_default_str()
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, kMostThreads))
       ->type_name("N");
   app->add_flag("--list-primitives", command->list_primitives, "Print what a schedule can say");
   app->footer(

@@ -82,7 +82,7 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->group(group);
   app.add_option("--threads", flags.threads,
                  "Threads to compile for and to run on; 0: TESSERA_NUM_THREADS, OMP_NUM_THREADS, or the CPUs at hand")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, kMostThreads))
       ->type_name("N")
       ->group(group);
   app.add_option("--precision", flags.precision,

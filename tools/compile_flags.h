@@ -14,6 +14,9 @@ class App;
 
 namespace tessera {
 
+// Of a session (runtime/cpu/thread_pool.h); more are of no use to a compile either.
+inline constexpr int kMostThreads = 512;
+
 class FlagUse;
 
 // Values as parsed; `driver_options` makes sense of them.

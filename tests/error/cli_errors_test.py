@@ -46,9 +46,22 @@ class CommandLine(CliTest):
             hint="see 'tessera compile --help'",
         )
         self.refuses(["opt"], "TSR-4001", "FILE is required", hint="see 'tessera opt --help'")
+        for flag in (["--save-model", "costs.json"], ["--cost-model", "none"]):
+            self.refuses(
+                ["tune", "model.onnx", *flag],
+                "TSR-4057",
+                f"{flag[0]} without --mode model, which alone has a learned model of costs",
+                "--mode model beside it",
+                "'tessera db train' makes a cost model of the trials of any search",
+            )
         for arguments, words in [
             (["compile", "model.onnx", "-O", "fast"], "-O"),
             (["compile", "model.onnx", "--threads", "-1"], "--threads"),
+            (["compile", "model.onnx", "--threads", "513"], "--threads: Value 513 not in range 0 to 512"),
+            (["schedule", "matmul.loop", "--json"], "--json requires --check or --bench"),
+            (["schedule", "matmul.loop", "--only-scheduled", "--check"], "--only-scheduled requires --bench"),
+            (["schedule", "-", "--apply", "-"], "'-', which is standard input, can be only one of"),
+            (["schedule", "matmul.loop", "--apply", "-", "--intrinsics", "-"], "'-', which is standard input"),
             (["compile", "model.onnx", "--emit", "wasm"], "--emit"),
             (["run", "model.onnx", "--engine", "gpu"], "--engine"),
             (["bench", "model.onnx", "--repeat", "0"], "--repeat"),
