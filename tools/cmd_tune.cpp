@@ -210,9 +210,8 @@ Command add_tune_command(CLI::App& root) {
   app->add_option("MODEL", command->model, "An ONNX file")->required()->type_name("");
   app->add_option(
          "--budget", command->budget,
-         "Time for the search: 60s, 3m, 1h; default: 60s, or none with --trials. Compiling and timing the model count, "
-         "and come before it in any case; when it is over, what was found is compared in the model: about a "
-         "tenth of the time, three tenths at most, behind it")
+         "Time for the search: 60s, 3m, 1h; default: 60s, or none with --trials. Nothing new is tried when it is over; "
+         "behind it, what was found is compared in the model for about a tenth of the time more")
       ->type_name("TIME");
   app->add_option("--trials", command->trials,
                   "Trials of all kernels together, those in the records counted with --resume")

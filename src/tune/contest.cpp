@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace tessera {
 namespace {
 
@@ -200,6 +202,34 @@ bool is_surely_slower(const PairedTimes& times) {
 }
 
 void hold_contest(Contest& contest, const MeasureLineups& measure) { Holder(contest, measure).run(); }
+
+std::string verdict_text(const Contest& held) {
+  const auto any = [&](auto has) {
+    return has(held.graph) || std::any_of(held.kernels.begin(), held.kernels.end(), has);
+  };
+  const bool stored_lost = any([](const Contestant& entry) { return entry.stored_lost.has_value(); });
+  const PairedTimes& gain = held.gain;
+  if (gain.rounds.empty() && stored_lost)
+    return "the default is surely faster than what the records held, and takes its place";
+  if (gain.rounds.empty() && held.whole)
+    return fmt::format(
+        "the tuned model takes {:.3f} times the default, faster in {} of {} rounds: it is not surely faster, and the "
+        "default stays",
+        held.whole->ratio(), held.whole->wins(), held.whole->rounds.size());
+  if (gain.rounds.empty()) return "nothing that was faster alone was surely faster in the model: the default stays";
+  const std::string fast =
+      fmt::format("{:.3f} times as fast, faster in {} of {} rounds", 1 / gain.ratio(), gain.wins(), gain.rounds.size());
+  if (any([](const Contestant& entry) { return entry.stands == Standing::kFound; })) return fast;
+  if (held.whole)
+    return fmt::format(
+        "what was found takes {:.3f} times what the records hold, faster in {} of {} rounds: it is not surely faster, "
+        "and what they hold stays: {}",
+        held.whole->ratio(), held.whole->wins(), held.whole->rounds.size(), fast);
+  return fmt::format("{} surely faster in the model than what the records hold, which stays: {}",
+                     any([](const Contestant& entry) { return entry.has_found; }) ? "nothing that was faster alone was"
+                                                                                  : "nothing was found that is",
+                     fast);
+}
 
 void settle(RecordFile& records, const RecordKey& key, const Contestant& result,
             const std::optional<ChoiceRecord>& candidate) {

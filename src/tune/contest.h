@@ -64,6 +64,9 @@ bool is_surely_slower(const PairedTimes& times);
 
 void hold_contest(Contest& contest, const MeasureLineups& measure);
 
+// What became of the model as a whole, in a sentence.
+std::string verdict_text(const Contest& held);
+
 // What the records hold of one place after the contest: what was found is their choice, or no candidate any more; a
 // choice that lost, and a candidate that had no choice to lose against, are kept as "reverted". `candidate`: the record
 // of what was found, where something was.

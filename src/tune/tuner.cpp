@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <map>
 #include <random>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,6 +18,7 @@
 #include "support/error.h"
 #include "tune/contest.h"
 #include "tune/cost_model.h"
+#include "tune/model_contest.h"
 #include "tune/model_tasks.h"
 #include "tune/task_scheduler.h"
 #include "tune/tuned_kernels.h"
@@ -590,80 +590,31 @@ class Tuner {
     task.candidate = std::move(choice);
   }
 
-  Contest contest() const {
-    Contest result;
-    std::set<std::string> hashes;
-    for (const Task& task : tasks_) {
-      hashes.insert(task.model.hash);
-      if (!task.stored && !task.candidate) continue;
-      Contestant& entry = result.kernels.emplace_back();
-      entry.hash = task.model.hash;
-      entry.has_stored = task.stored.has_value();
-      entry.has_found = task.candidate.has_value();
-    }
-    result.graph.has_stored = !stored_graph_.empty();
-    result.graph.has_found = graph_candidate_.has_value();
-    const Program& program = (graph_.choice.empty() ? before_ : graph_.model).compiled.program;
-    for (const Kernel& kernel : program.kernels)
-      if (kernel.definition && !hashes.contains(structural_hash(canonical_text(*kernel.definition))))
-        result.has_others |= stored_.choose(kernel).point.has_value();
-    return result;
-  }
-
-  const GraphChoice& graph_of(Standing standing) const {
-    static const GraphChoice kNone;
-    return standing == Standing::kFound ? graph_.choice : standing == Standing::kStored ? stored_graph_ : kNone;
-  }
-
-  TunedChoice choice_in(const Lineup& lineup, const Kernel& kernel) const {
-    if (!kernel.definition) return {};
-    const std::string hash = structural_hash(canonical_text(*kernel.definition));
-    const auto task = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.model.hash == hash; });
-    if (task == tasks_.end()) return lineup.others ? stored_.choose(kernel) : TunedChoice();
-    const auto standing = lineup.kernels.find(hash);
-    if (standing == lineup.kernels.end() || standing->second == Standing::kDefault) return {};
-    return {standing->second == Standing::kFound ? task->best : task->stored_point, ""};
-  }
-
-  // Of a contest: models that are not asked for any more go.
-  RunningModel& model_of(const Lineup& lineup) {
-    if (!lineup.is_stored()) {
-      if (graph_of(lineup.graph).empty()) return before_;
-      if (graph_of(lineup.graph) == graph_.choice) return graph_.model;
-    }
-    const auto [entry, is_new] = lineups_.try_emplace(lineup);
-    if (is_new) {
-      DriverOptions driver = options_.driver;
-      driver.graph_choice = graph_of(lineup.graph);
-      if (lineup.is_stored()) driver.tuned = [&](const Kernel& kernel) { return choice_in(lineup, kernel); };
-      entry->second = loaded(driver);
-    }
-    return entry->second;
-  }
-
-  // All of it in the model, in at most three times the seconds of one comparison, of which each has its first look.
+  // The last word of the model that runs here.
   void contest_in_model(double seconds_for_it) {
-    constexpr double kComparisons = 3;
-    Contest held = contest();
-    double left = kComparisons * seconds_for_it;
-    hold_contest(held, [&](const std::vector<Lineup>& lineups, const auto& decided) {
-      say("measuring the tuned model");
-      std::erase_if(lineups_, [&](const auto& entry) {
-        return std::find(lineups.begin(), lineups.end(), entry.first) == lineups.end();
-      });
-      std::vector<RunningModel*> models;
-      for (const Lineup& lineup : lineups) models.push_back(&model_of(lineup));
-      const double begin = seconds();
-      ModelTimes times = compare_models(models, std::clamp(left, 0.0, seconds_for_it), decided);
-      left -= seconds() - begin;
-      return times;
-    });
-    lineups_.clear();
+    const bool has_graph = !graph_.choice.empty();
+    ModelContest model{
+        before_, has_graph ? graph_.model : before_, stored_graph_, graph_.choice, stored_.choose, {}, {}, {}};
+    for (const Task& task : tasks_) {
+      ContestPoints& points = model.kernels[task.model.hash];
+      if (task.stored) points.stored = task.stored_point;
+      if (task.candidate) points.found = task.best;
+    }
+    model.load = [&](const GraphChoice& graph, const ChoosePoint& choose) {
+      DriverOptions driver = options_.driver;
+      driver.graph_choice = graph;
+      driver.tuned = choose;
+      return loaded(driver);
+    };
+    model.on_begin = [&] { say("measuring the tuned model"); };
+    const Contest held = hold_contest(model, seconds_for_it);
     for (const Contestant& entry : held.kernels)
       for (Task& task : tasks_)
         if (task.model.hash == entry.hash) settle_task(task, entry, "in the tuned model");
     if (!graph_key_.kernel.empty()) settle(records_, graph_key_, held.graph, graph_candidate_);
-    result_.graph = to_string(graph_of(held.graph.stands));
+    result_.graph = to_string(held.graph.stands == Standing::kFound    ? graph_.choice
+                              : held.graph.stands == Standing::kStored ? stored_graph_
+                                                                       : GraphChoice());
     report(held);
   }
 
@@ -688,48 +639,16 @@ class Tuner {
   }
 
   void report(const Contest& held) {
-    const auto any = [&](auto has) {
-      return has(held.graph) || std::any_of(held.kernels.begin(), held.kernels.end(), has);
-    };
-    const bool stored_lost = any([](const Contestant& entry) { return entry.stored_lost.has_value(); });
-    if (held.gain.rounds.empty() && held.whole && !stored_lost) return refuse(*held.whole);
-    if (!held.gain.rounds.empty()) accept(held.gain);
-    if (any([](const Contestant& entry) { return entry.stands == Standing::kFound; })) return;
-    if (held.gain.rounds.empty())
-      result_.verdict = stored_lost ? "the default is surely faster than what the records held, and takes its place"
-                                    : "nothing that was faster alone was surely faster in the model: the default stays";
-    else if (held.whole)
-      result_.verdict = fmt::format(
-          "what was found takes {:.3f} times what the records hold, faster in {} of {} rounds: it is not surely "
-          "faster, and what they hold stays: {}",
-          held.whole->ratio(), held.whole->wins(), held.whole->rounds.size(), result_.verdict);
-    else
-      result_.verdict =
-          fmt::format("{} surely faster in the model than what the records hold, which stays: {}",
-                      any([](const Contestant& entry) { return entry.has_found; }) ? "nothing that was faster alone was"
-                                                                                   : "nothing was found that is",
-                      result_.verdict);
-  }
-
-  void accept(const PairedTimes& whole) {
-    result_.default_ms = whole.incumbent_us() / 1e3;
-    result_.tuned_ms = whole.candidate_us() / 1e3;
-    result_.rounds = static_cast<int64_t>(whole.rounds.size());
-    result_.wins = whole.wins();
-    result_.verdict =
-        fmt::format("{:.3f} times as fast, faster in {} of {} rounds", 1 / whole.ratio(), result_.wins, result_.rounds);
-    log("measured default", whole.incumbent_us());
-    log("measured tuned", whole.candidate_us());
-  }
-
-  void refuse(const PairedTimes& whole) {
-    result_.default_ms = result_.tuned_ms = whole.incumbent_us() / 1e3;
-    result_.rounds = static_cast<int64_t>(whole.rounds.size());
-    result_.wins = whole.wins();
-    result_.verdict = fmt::format(
-        "the tuned model takes {:.3f} times the default, faster in {} of {} rounds: it is not surely faster, and the "
-        "default stays",
-        whole.ratio(), whole.wins(), whole.rounds.size());
+    result_.verdict = verdict_text(held);
+    const PairedTimes& times = held.gain.rounds.empty() && held.whole ? *held.whole : held.gain;
+    if (times.rounds.empty()) return;
+    result_.default_ms = times.incumbent_us() / 1e3;
+    result_.tuned_ms = held.gain.rounds.empty() ? result_.default_ms : times.candidate_us() / 1e3;
+    result_.rounds = static_cast<int64_t>(times.rounds.size());
+    result_.wins = times.wins();
+    if (held.gain.rounds.empty()) return;
+    log("measured default", times.incumbent_us());
+    log("measured tuned", times.candidate_us());
   }
 
   // Where the model cannot run: each kernel alone, once more, against what the records hold, or its default.
@@ -823,7 +742,6 @@ class Tuner {
   GraphChoice stored_graph_;                     // that compiles use; empty: none
   std::optional<ChoiceRecord> graph_candidate_;  // of `graph_`, when it is another one
   TunedKernels stored_;                          // that compiles use when the search begins
-  std::map<Lineup, RunningModel> lineups_;       // of the contest
   double seconds_of_a_trial_ = 0.25;             // of the last round; before it: a guess
   std::vector<Task> tasks_;
   std::vector<TaskState> states_;  // of the same tasks

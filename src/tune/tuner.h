@@ -2,14 +2,15 @@
 // the tuned module against the untuned one.
 //
 // What stands at the begin of a task is the rules' own choice (trial 0). A candidate takes its place when it is faster
-// in paired rounds (statistics.h), twice, in two processes; and the last word has the whole model: a schedule that is
-// not surely faster there is dropped, and if all of them together are not, all are.
+// in paired rounds (statistics.h), twice, in two processes; and the last word has the whole model, in which the
+// default, what the records held and what was found meet (contest.h). Until then what was found is a candidate in the
+// records, which no compile uses.
 //
 // Before the kernels, what is done to the model as a whole is searched (graph_search.h); kernels are those of the
 // choice that won.
 //
 // Code for another machine runs on workers alone (remote_measurer.h): kernels are timed one by one, each winner has to
-// win once more against its default, and the model as a whole is not compared.
+// win once more against what stood, and the model as a whole is not compared.
 #pragma once
 
 #include <atomic>

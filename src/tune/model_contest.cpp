@@ -1,0 +1,91 @@
+#include "tune/model_contest.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "expr/canonical.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Lineups {
+ public:
+  Lineups(const ModelContest& model, double seconds)
+      : model_(model), seconds_(seconds), seconds_left_(kComparisons * seconds) {}
+
+  ModelTimes measure(const std::vector<Lineup>& lineups, const std::function<bool(const ModelTimes&)>& decided) {
+    model_.on_begin();
+    // A model is memory: those that are not asked for any more go.
+    std::erase_if(loaded_, [&](const auto& entry) {
+      return std::find(lineups.begin(), lineups.end(), entry.first) == lineups.end();
+    });
+    std::vector<RunningModel*> models;
+    for (const Lineup& lineup : lineups) models.push_back(&model_of(lineup));
+    const Clock::time_point begin = Clock::now();
+    ModelTimes times = compare_models(models, std::clamp(seconds_left_, 0.0, seconds_), decided);
+    seconds_left_ -= std::chrono::duration<double>(Clock::now() - begin).count();
+    return times;
+  }
+
+ private:
+  static constexpr double kComparisons = 3;
+
+  const GraphChoice& graph_of(Standing standing) const {
+    return standing == Standing::kFound    ? model_.searched_graph
+           : standing == Standing::kStored ? model_.stored_graph
+                                           : none_;
+  }
+
+  TunedChoice choice_in(const Lineup& lineup, const Kernel& kernel) const {
+    if (!kernel.definition) return {};
+    const std::string hash = structural_hash(canonical_text(*kernel.definition));
+    const auto points = model_.kernels.find(hash);
+    if (points == model_.kernels.end()) return lineup.others ? model_.stored(kernel) : TunedChoice();
+    const auto standing = lineup.kernels.find(hash);
+    if (standing == lineup.kernels.end() || standing->second == Standing::kDefault) return {};
+    return {standing->second == Standing::kFound ? points->second.found : points->second.stored, ""};
+  }
+
+  RunningModel& model_of(const Lineup& lineup) {
+    const GraphChoice& graph = graph_of(lineup.graph);
+    if (!lineup.is_stored() && graph.empty()) return model_.before;
+    if (!lineup.is_stored() && graph == model_.searched_graph) return model_.searched;
+    const auto [entry, is_new] = loaded_.try_emplace(lineup);
+    if (is_new)
+      entry->second = model_.load(
+          graph, lineup.is_stored() ? [&](const Kernel& kernel) { return choice_in(lineup, kernel); } : ChoosePoint());
+    return entry->second;
+  }
+
+  const ModelContest& model_;
+  const double seconds_;
+  double seconds_left_;
+  std::map<Lineup, RunningModel> loaded_;
+  const GraphChoice none_;
+};
+
+}  // namespace
+
+Contest hold_contest(const ModelContest& model, double seconds) {
+  Contest contest;
+  for (const auto& [hash, points] : model.kernels)
+    if (points.stored || points.found) {
+      Contestant& entry = contest.kernels.emplace_back();
+      entry.hash = hash;
+      entry.has_stored = points.stored.has_value();
+      entry.has_found = points.found.has_value();
+    }
+  contest.graph.has_stored = !model.stored_graph.empty();
+  contest.graph.has_found = model.searched_graph != model.stored_graph;
+  for (const Kernel& kernel : model.searched.compiled.program.kernels)
+    if (kernel.definition && !model.kernels.contains(structural_hash(canonical_text(*kernel.definition))))
+      contest.has_others |= model.stored(kernel).point.has_value();
+  Lineups lineups(model, seconds);
+  hold_contest(contest, [&](const auto& list, const auto& decided) { return lineups.measure(list, decided); });
+  return contest;
+}
+
+}  // namespace tessera
