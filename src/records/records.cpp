@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "support/error.h"
 
@@ -46,7 +47,8 @@ CREATE TABLE IF NOT EXISTS candidates(kernel TEXT NOT NULL, machine INTEGER NOT 
   us REAL NOT NULL, default_us REAL NOT NULL, rounds INTEGER NOT NULL, wins INTEGER NOT NULL, state TEXT NOT NULL,
   made TEXT NOT NULL, PRIMARY KEY(kernel, machine, threads)) WITHOUT ROWID;
 )";
-constexpr char kChoices[] = "choices", kCandidates[] = "candidates", kWonAlone[] = "won alone";
+constexpr std::string_view kChoices = "choices", kCandidates = "candidates";
+constexpr char kWonAlone[] = "won alone";
 
 // Columns of trials and choices in the order in which they are read and written, after a trial's uid.
 const std::string kTrialColumns =
@@ -409,7 +411,7 @@ int64_t RecordFile::count_trials() const {
   return row.whole();
 }
 
-void RecordFile::write_choice(const char* table, const ChoiceRecord& choice, const std::string& state) {
+void RecordFile::write_choice(std::string_view table, const ChoiceRecord& choice, const std::string& state) {
   Statement(*this, fmt::format("INSERT OR REPLACE INTO {}({}) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,{})", table,
                                kChoiceColumns, kNow))
       .add(choice.key)
@@ -422,7 +424,7 @@ void RecordFile::write_choice(const char* table, const ChoiceRecord& choice, con
       .done();
 }
 
-std::vector<ChoiceRecord> RecordFile::read_choices(const char* table, const RecordKey* key) const {
+std::vector<ChoiceRecord> RecordFile::read_choices(std::string_view table, const RecordKey* key) const {
   std::vector<ChoiceRecord> result;
   Statement rows(*this, fmt::format("SELECT {} FROM {} WHERE {} ORDER BY kernel, machine, threads", kChoiceColumns,
                                     table, key ? kOfKey : "1"));
@@ -436,6 +438,7 @@ std::vector<ChoiceRecord> RecordFile::read_choices(const char* table, const Reco
     choice.rounds = rows.whole();
     choice.wins = rows.whole();
     choice.state = rows.text();
+    if (table == kCandidates) choice.state = kWonAlone;
     choice.made = rows.text();
   }
   return result;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "types/target.h"
@@ -144,8 +145,8 @@ class RecordFile {
   [[noreturn]] void fail(int code, const std::string& what) const;
   // Of `key`; null: all.
   std::vector<TrialRecord> read_trials(const RecordKey* key) const;
-  std::vector<ChoiceRecord> read_choices(const char* table, const RecordKey* key) const;
-  void write_choice(const char* table, const ChoiceRecord& choice, const std::string& state);
+  std::vector<ChoiceRecord> read_choices(std::string_view table, const RecordKey* key) const;
+  void write_choice(std::string_view table, const ChoiceRecord& choice, const std::string& state);
   // Older versions made none, and reading adds none.
   bool has_candidates() const;
   void open(const std::string& name, int flags);

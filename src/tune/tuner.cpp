@@ -158,6 +158,7 @@ class Tuner {
     lost.state = "reverted";
     records_.set_choice(lost);
     stored_graph_ = {};
+    lost_graph_ = true;
     return {};
   }
 
@@ -702,6 +703,8 @@ class Tuner {
     else if (!has_contest) result_.verdict = "no schedule was found that is faster than the default";
     else if (!runs_here_) check_alone();
     else contest_in_model(seconds_for_it);
+    if (lost_graph_)
+      result_.verdict += "; for the model as a whole the default is surely faster than what the records held";
     std::vector<TunedTask> own;
     for (const Task& task : tasks_) {
       TunedTask entry;
@@ -740,6 +743,7 @@ class Tuner {
   GraphSearch graph_;
   RecordKey graph_key_;
   GraphChoice stored_graph_;                     // that compiles use; empty: none
+  bool lost_graph_ = false;                      // it was one until the default was compared with it
   std::optional<ChoiceRecord> graph_candidate_;  // of `graph_`, when it is another one
   TunedKernels stored_;                          // that compiles use when the search begins
   double seconds_of_a_trial_ = 0.25;             // of the last round; before it: a guess
