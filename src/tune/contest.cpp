@@ -84,7 +84,7 @@ class Holder {
       contest_.gain = stored_gain;
       if (found != stored) {
         const PairedTimes whole = times.whole(stored, found);
-        if (verdict_of(whole) == Verdict::kFaster && verdict_of(found_gain) != Verdict::kSlower) {
+        if (verdict_of(whole) == Verdict::kFaster) {
           contest_.gain = found_gain;
           return;
         }
@@ -128,15 +128,12 @@ class Holder {
       }
     }
     if (!found_[i]) return changed;
-    const PairedTimes beside_default = times.kernel(kernel.hash, none, found);
-    const PairedTimes beside_standing = stored_[i] ? times.kernel(kernel.hash, stored, found) : beside_default;
-    const Verdict verdict = verdict_of(beside_standing);
-    const bool wins = verdict == Verdict::kFaster || (!must_win && verdict == Verdict::kUndecided);
-    const bool loses_to_default = verdict_of(beside_default) == Verdict::kSlower;
-    const bool is_worth_it =
-        !beside_standing.rounds.empty() && (!must_win || !stored_[i] || beside_standing.ratio() <= 1 - kLeastGain);
-    if (wins && is_worth_it && !loses_to_default) return changed;
-    drop(found_[i], kernel.found_lost, loses_to_default ? beside_default : beside_standing);
+    const PairedTimes times_found = times.kernel(kernel.hash, stored_[i] ? stored : none, found);
+    const Verdict verdict = verdict_of(times_found);
+    const bool is_worth_it = !stored_[i] || times_found.rounds.empty() || times_found.ratio() <= 1 - kLeastGain;
+    const bool wins = must_win ? verdict == Verdict::kFaster && is_worth_it : verdict != Verdict::kSlower;
+    if (wins && !times_found.rounds.empty()) return changed;
+    drop(found_[i], kernel.found_lost, times_found);
     return true;
   }
 
