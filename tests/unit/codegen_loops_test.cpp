@@ -386,7 +386,17 @@ TEST(CodegenLoops, IndicesComputedByEachIteration) {
       p[0] = (j * 3)
       w[p[0]] = x[j]
     } })");
-  // The same in every lane, and where only some lanes store.
+  // The same in every lane.
+  expect_agrees(R"(kernel @k(x: f32[64]) -> (y: f32[37], s: f32[4]) {
+    for i in 0..4 { s[i] = 0:f32 }
+    vectorized for j in 0..37 {
+      alloc p: i64[1] local
+      p[0] = 2
+      y[j] = x[p[0]]
+      for k in 0..p[0] { y[j] = y[j] + x[k] }
+      s[p[0]] = s[p[0]] + x[j]
+    } })");
+  // Where only some lanes store.
   expect_agrees(R"(kernel @k(n: i32[37], x: f32[64]) -> (y: f32[37], z: f32[37]) {
     vectorized for j in 0..37 {
       alloc p: i64[1] local

@@ -88,7 +88,6 @@ struct Planner {
   std::unordered_set<const StmtNode*> conditional{};  // of these, which may not run
   int conditions = 0;                                 // around the statement visited
   std::vector<Var> inner_vars{};
-  std::unordered_set<const Buffer*> varying{};  // private buffers whose elements may differ between the lanes
 
   void refuse(const std::string& reason) {
     if (plan.refused.empty()) plan.refused = reason;
@@ -145,31 +144,20 @@ struct Planner {
         });
   }
 
-  bool may_differ(const Expr& e) const { return uses_var(e, loop.var) || loads_any(e, varying); }
-
-  // Buffers of each iteration that some lane may fill with another value than the others, or when they do not.
-  void find_varying(const Stmt& s, bool some_lanes) {
-    if (s->kind == StmtKind::kStore && plan.private_buffers.count(s->buffer.get()) &&
-        (some_lanes || may_differ(s->value)))
-      varying.insert(s->buffer.get());
-    if (s->kind == StmtKind::kIf) some_lanes |= may_differ(s->condition);
-    for (const Stmt& child : s->stmts) find_varying(child, some_lanes);
-  }
-
   // Indices and ranges are numbers of all lanes, or grow with the vector variable: what each lane has computed for
-  // itself is neither.
+  // itself, even if it is the same in all of them, is a vector.
   void check_private_indices() {
     if (plan.private_buffers.empty()) return;
-    for (size_t known = 0; find_varying(loop.stmts[0], false), known != varying.size();) known = varying.size();
+    const auto is_private = [&](const Expr& e) { return loads_any(e, plan.private_buffers); };
     const auto check_indices = [&](const std::string& name, const std::vector<Expr>& indices) {
-      for (const Expr& index : indices)
-        if (loads_any(index, varying)) refuse("an index of " + name + " is computed by each iteration");
+      if (std::any_of(indices.begin(), indices.end(), is_private))
+        refuse("an index of " + name + " is computed by each iteration");
     };
     walk(
         loop.stmts[0],
         [&](const Stmt& s) {
           if (s->kind == StmtKind::kStore) check_indices(s->buffer->name, s->indices);
-          if (s->kind == StmtKind::kFor && (loads_any(s->begin, varying) || loads_any(s->extent, varying)))
+          if (s->kind == StmtKind::kFor && (is_private(s->begin) || is_private(s->extent)))
             refuse("the bounds of loop " + s->var->name + " inside are computed by each iteration");
         },
         [&](const Expr& e) {
