@@ -200,6 +200,25 @@ std::string emit_scheduled(const ScheduledLoops& loops, ScheduleEmit emit, const
   return emit == ScheduleEmit::kAsm ? code.assembly : analyze_inner_loop(code.assembly, loops.target);
 }
 
+namespace {
+
+// The program as it was written: what is wrong with it is its writer's.
+std::vector<Tensor> interpret_original(const LoopProgram& program, const std::vector<Tensor>& inputs) {
+  try {
+    return interpret_loops(program, inputs);
+  } catch (const LoopFault& fault) {
+    throw UserError({.id = "TSR-3426",
+                     .message = fault.message(),
+                     .node = {},
+                     .legal = "indices inside of the buffer, and elements that were stored to, for any inputs",
+                     .hint =
+                         "--check runs the program on random inputs: bound indices that are loaded from them, as by "
+                         "floormod(n[i], 10)"});
+  }
+}
+
+}  // namespace
+
 std::vector<ScheduleCheck> check_schedule(const ScheduledLoops& loops) {
   const bool native = runs_here(loops.target);
   const double stores = std::max(loop_stores(loops.original), loop_stores(loops.scheduled));
@@ -207,7 +226,7 @@ std::vector<ScheduleCheck> check_schedule(const ScheduledLoops& loops) {
   if (!small) require_runs_here(loops, "--check of a program too large for the interpreter");
   const std::vector<Tensor> inputs = random_loop_inputs(loops.original, 1);
   const std::vector<Tensor> want =
-      small ? interpret_loops(loops.original, inputs) : run_once(loops.original, loops, inputs);
+      small ? interpret_original(loops.original, inputs) : run_once(loops.original, loops, inputs);
   const std::string against = small ? "the original in the interpreter" : "the original, compiled";
   std::vector<ScheduleCheck> checks;
   const auto add = [&](const std::string& how, const std::vector<Tensor>& got) {

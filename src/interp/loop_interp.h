@@ -2,20 +2,32 @@
 // A program is translated to a flat code over numbered slots first (loop_code.h), so that a simple statement takes
 // some tens of nanoseconds.
 //
-// Every access outside its buffer, every read of an element of an allocation that was never stored to, a store to a
-// parameter that is not writable, and parameters of another type or shape than the program's are InternalErrors that
-// name the kernel, the buffer and the index: they are bugs of the program, not of its data.
+// Every access outside its buffer and every read of an element of an allocation that was never stored to is a LoopFault
+// that names the kernel, the buffer and the index: a bug of the program, and of ours when we wrote it. A store to a
+// parameter that is not writable, and parameters of another type or shape than the program's are InternalErrors.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "loop/stmt.h"
+#include "support/error.h"
 #include "types/tensor.h"
 
 namespace tessera {
+
+class LoopFault : public InternalError {
+ public:
+  explicit LoopFault(const std::string& message) : InternalError(message), message_(message) {}
+  // Without where it was found.
+  const std::string& message() const { return message_; }
+
+ private:
+  std::string message_;
+};
 
 // Memory of one parameter: row-major over its physical shape. Two parameters may share memory.
 struct BufferView {

@@ -54,6 +54,16 @@ class CommandLine(CliTest):
                 "--mode model beside it",
                 "'tessera db train' makes a cost model of the trials of any search",
             )
+        (self.folder / "outside.loop").write_text(
+            "kernel @k(x: f32[4]) -> (y: f32[4]) { for i in 0..4 { y[i] = x[(i + 1)] } }\n"
+        )
+        self.refuses(
+            ["schedule", "outside.loop", "--check"],
+            "TSR-3426",
+            "kernel k: load outside its buffer x: f32[4]: x[(i + 1)] has index 4 in dimension 0",
+            "indices inside of the buffer, and elements that were stored to, for any inputs",
+            "--check runs the program on random inputs: bound indices that are loaded from them, as by floormod(n[i], 10)",
+        )
         for arguments, words in [
             (["compile", "model.onnx", "-O", "fast"], "-O"),
             (["compile", "model.onnx", "--threads", "-1"], "--threads"),

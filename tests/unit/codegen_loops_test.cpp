@@ -419,7 +419,13 @@ TEST(CodegenLoops, LanesThatMeetInOneElement) {
     for i in 0..8 { for j in 0..8 { t[i, j] = 1:f32 } }
     vectorized for j in 0..64 { y[floordiv(j, 16)] = y[floordiv(j, 16)] + x[j] }
     vectorized for j in 0..64 { h[floormod(cast:i64(n[j]), 16)] = h[floormod(cast:i64(n[j]), 16)] + 1:i32 }
-    vectorized for j in 0..64 { t[floordiv(j, 8), floormod(j, 8)] = t[floordiv(j, 8), floormod(j, 8)] + x[j] } })");
+    vectorized for j in 0..64 { t[floordiv(j, 8), floormod(j, 8)] = t[floordiv(j, 8), floormod(j, 8)] + x[j] }
+    vectorized for j in 0..64 { if (x[j] > y[floordiv(j, 16)]) { y[floordiv(j, 16)] = x[j] } }
+    vectorized for j in 0..64 {
+      alloc p: i32[1] local
+      p[0] = h[floordiv(j, 16)] + n[j]
+      h[floordiv(j, 16)] = p[0]
+    } })");
   const NativeModule module(program_of(parse_loop_program(R"(kernel @k(x: f32[64]) -> (t: f32[4,2,8]) {
       for i in 0..4 { for j in 0..2 { for k in 0..8 { t[i, j, k] = 1:f32 } } }
       vectorized for j in 0..64 {

@@ -170,6 +170,14 @@ struct Planner {
       refuse("the buffer " + buffer.name + " of each iteration is indexed by the vector variable");
   }
 
+  // Anywhere in the loop: a maximum may be written as a condition, a sum in two steps.
+  bool reads(const Buffer* buffer) const {
+    bool found = false;
+    walk(loop.stmts[0], nullptr,
+         [&](const Expr& e) { found |= e->kind == ExprKind::kLoad && e->buffer.get() == buffer; });
+    return found;
+  }
+
   void visit(const Stmt& s) {
     switch (s->kind) {
       case StmtKind::kSeq:
@@ -212,7 +220,7 @@ struct Planner {
         if (!plan.private_buffers.count(s->buffer.get()) && !any_uses(s->indices, loop.var)) {
           uniform_stores.push_back(s.get());
           if (conditions) conditional.insert(s.get());
-        } else if (loads_from(s->value, s->buffer.get()) && !plan.private_buffers.count(s->buffer.get()) &&
+        } else if (!plan.private_buffers.count(s->buffer.get()) && reads(s->buffer.get()) &&
                    !tells_apart(s->indices, loop.var)) {
           refuse("iterations may fold values into one element of " + s->buffer->name);
         }
