@@ -237,7 +237,9 @@ class Engine {
         return {};
       }
       case ExprKind::kUnary:
-        if (e->unary == UnaryOp::kAbs && (!has_load(e) || range(e->operands[0]).lo)) return {0, std::nullopt};
+        // That of the smallest number is itself.
+        if (e->unary == UnaryOp::kAbs && (!has_load(e) || range(e->operands[0]).lo.value_or(INT64_MIN) > INT64_MIN))
+          return {0, std::nullopt};
         return e->dtype == DType::kBool ? Interval{0, 1} : Interval{};
       case ExprKind::kBinary: return binary_range(e);
       default: return e->dtype == DType::kBool ? Interval{0, 1} : Interval{};

@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-bool changes_own_range(const Stmt& loop) {
+bool changes_range(const Stmt& loop, const Stmt& by) {
   std::unordered_set<const Buffer*> read;
   for (const Expr& e : {loop->begin, loop->extent})
     walk(e, [&](const Expr& node) {
@@ -12,9 +12,8 @@ bool changes_own_range(const Stmt& loop) {
     });
   if (read.empty()) return false;
   bool changed = false;
-  walk(
-      loop->stmts[0], [&](const Stmt& s) { changed |= s->kind == StmtKind::kStore && read.count(s->buffer.get()); },
-      nullptr);
+  const auto is_change = [&](const Stmt& s) { return s->kind == StmtKind::kStore && read.count(s->buffer.get()) > 0; };
+  walk(by, [&](const Stmt& s) { changed |= is_change(s); }, nullptr);
   return changed;
 }
 

@@ -5,8 +5,9 @@
 
 namespace tessera {
 
-// Whether `begin` or `extent` of a loop is loaded from a buffer that the loop stores to: what would evaluate them
-// again, in an iteration or after it, may find another range.
-bool changes_own_range(const Stmt& loop);
+// Whether `begin` or `extent` of a loop is loaded from a buffer that `by` stores to: what would evaluate them again,
+// behind one of these stores, may find another range.
+bool changes_range(const Stmt& loop, const Stmt& by);
+inline bool changes_own_range(const Stmt& loop) { return changes_range(loop, loop->stmts[0]); }
 
 }  // namespace tessera

@@ -55,7 +55,7 @@ class CommandLine(CliTest):
                 "'tessera db train' makes a cost model of the trials of any search",
             )
         (self.folder / "outside.loop").write_text(
-            "kernel @k(x: f32[4]) -> (y: f32[4]) { for i in 0..4 { y[i] = x[(i + 1)] } }\n"
+            "kernel @k(x: f32[4], n: i32[4]) -> (y: f32[4]) { for i in 0..4 { y[i] = x[floormod(cast:i64(n[i]), 9)] } }\n"
         )
         self.refuses(
             ["schedule", "outside.loop", "--check"],

@@ -402,6 +402,17 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
        "}",
        "virtual_thread(i)",
        {"TSR-3408: virtual_thread: iterations of 'serial for i in 1..+8' are not", "legal: virtual_thread of j"}},
+      {"kernel @k(x: i64[40]) -> (y: i64[4]) { for i in 0..4 { for k in y[1]..+3 { y[i] = y[i] + x[k] } } }",
+       "rfactor(y.update, k)",
+       {"TSR-3407: rfactor: the range of 'serial for k in y[1]..+3' is loaded from what loop i stores to"}},
+      {"kernel @k(x: f32[40]) -> (y: f32[40], p: i64[1]) { for i in p[0]..+4 { alloc t: f32[1] local t[0] = x[i] p[0] "
+       "= "
+       "30 y[i] = t[0] } }",
+       "store_at(t, i)",
+       {"TSR-3407: store_at: the range of 'serial for i in p[0]..+4' is loaded from what the loop stores to"}},
+      {"kernel @k(x: f32[40]) -> (y: f32[40], p: i64[1]) { for i in p[0]..+4 { y[i] = x[i] p[0] = 30 } }",
+       "fission(i, p)",
+       {"TSR-3407: fission: the range of 'serial for i in p[0]..+4' is loaded from what the loop stores to"}},
       {kMatmul,
        "a, b, c = split(i, [_, 4])",
        {"TSR-3403", "3 names are given for 2 results", "legal: 2 names, or none"}},

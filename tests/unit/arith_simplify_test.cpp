@@ -325,6 +325,8 @@ TEST(Simplify, LoadedNumbersWrap) {
   EXPECT_FALSE(can_prove(x + Expr(1) > x, bounds));
   EXPECT_EQ(text(min(x, x + Expr(1))), to_string(min(x, x + Expr(1))));
   EXPECT_FALSE(bounds_of(unary(UnaryOp::kAbs, x), bounds).lo.has_value());
+  EXPECT_FALSE(bounds_of(unary(UnaryOp::kAbs, n * Expr(int64_t{1} << 32)), bounds).lo.has_value());
+  EXPECT_EQ(bounds_of(unary(UnaryOp::kAbs, n), bounds).lo, 0);
   EXPECT_FALSE(bounds_of(n * n * n, bounds).hi.has_value());
   EXPECT_TRUE(can_prove(equal(x + Expr(1), Expr(1) + x), bounds));
   EXPECT_TRUE(can_prove(max(min(x, Expr(8)), Expr(0)) < Expr(9), bounds));

@@ -68,6 +68,7 @@ Stmt distribute(const LoopProgram& program, const StmtPath& path, size_t from, s
   const Stmt& loop = path.nodes[from];
   for (size_t i = from; i + 1 < path.nodes.size(); ++i) {
     const Stmt& s = path.nodes[i];
+    if (s->kind == StmtKind::kFor) refuse_changing_range(s, primitive, loop);
     if (s->kind == StmtKind::kTensorized)
       refuse(refusal::kStructure,
              fmt::format("{}: loop {} holds a tensorized nest in two parts", primitive, loop->var->name),
@@ -283,6 +284,7 @@ std::string Schedule::rfactor(const std::string& block, const std::string& loop_
         refuse(refusal::kStructure,
                fmt::format("rfactor: the range of '{}' depends on {}", summary(inner), outer->var->name),
                "loops whose ranges do not depend on each other");
+  for (const Stmt& loop : loops) refuse_changing_range(loop, "rfactor", loops.front());
   refuse_repeated_elements(program_, path, loops, is_reduced);
   std::vector<Expr> shape = {factor->extent}, at = {simplify(factor->var - factor->begin)};
   for (size_t d = 0; d < update->indices.size(); ++d) {

@@ -185,10 +185,11 @@ void refuse_tensorized(const StmtPath& path, const std::string& what) {
              "primitives on loops outside of it", "put this line before 'tensorize'");
 }
 
-void refuse_changing_range(const Stmt& loop, const char* primitive) {
-  if (changes_own_range(loop))
+void refuse_changing_range(const Stmt& loop, const char* primitive, const Stmt& by) {
+  if (changes_range(loop, by ? by : loop->stmts[0]))
     refuse(refusal::kStructure,
-           fmt::format("{}: the range of '{}' is loaded from what the loop stores to", primitive, summary(loop)),
+           fmt::format("{}: the range of '{}' is loaded from what {} stores to", primitive, summary(loop),
+                       by && !by.same_node(loop) ? "loop " + by->var->name : "the loop"),
            "loops whose ranges stay as they are");
 }
 

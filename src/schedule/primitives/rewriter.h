@@ -68,8 +68,9 @@ bool contains(const Stmt& s, const std::function<bool(const Stmt&)>& test);
 // REQUIRES: nothing of a tensorized nest is touched; refuses otherwise.
 void refuse_tensorized(const StmtPath& path, const std::string& what);
 Stmt with_kind(const Stmt& loop, ForKind kind);
-// Refuses when the loop's range is loaded from what its body stores to: the primitive would evaluate it again.
-void refuse_changing_range(const Stmt& loop, const char* primitive);
+// Refuses when the loop's range is loaded from what `by` (null: its body) stores to: the primitive would evaluate it
+// again.
+void refuse_changing_range(const Stmt& loop, const char* primitive, const Stmt& by = {});
 // A loop like `loop` with another body.
 Stmt with_body(const Stmt& loop, Stmt body);
 // Indices, conditions and ranges simplified by what the loops around them say.

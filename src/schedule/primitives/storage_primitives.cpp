@@ -190,6 +190,7 @@ void Schedule::store_at(const std::string& name, const std::string& loop_name) {
       refuse(refusal::kStructure,
              fmt::format("store_at: {} is in registers and '{}' runs on other threads", name, summary(s)),
              "set_scope to local first");
+    refuse_changing_range(s, "store_at");
     shape.push_back(Expr(std::max<int64_t>(*as_int(s->extent), 1)));
     prefix.push_back(simplify(s->var - s->begin));
   }
