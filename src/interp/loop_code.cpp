@@ -405,9 +405,16 @@ class Compiler {
     return sum;
   }
 
-  // The address of an access in elements, with checks of the indices that are not provably inside.
-  int32_t address(const BufferPtr& buffer, const std::vector<Expr>& indices, bool is_store, int32_t& id, Instrs& here) {
-    id = find_buffer(buffer.get());
+  struct Address {
+    int32_t slot;    // in elements
+    int32_t buffer;  // its number
+    int64_t access;  // its number: loads in the indices have numbers behind it
+  };
+
+  // Of an access, with checks of the indices that are not provably inside.
+  Address address(const BufferPtr& buffer, const std::vector<Expr>& indices, bool is_store, Instrs& here) {
+    const int32_t id = find_buffer(buffer.get());
+    const auto access = static_cast<int64_t>(code_.accesses.size());
     const std::vector<int64_t> dims = code_.buffers[static_cast<size_t>(id)].dims;
     if (indices.size() != dims.size())
       fail(fmt::format("{} is accessed with {} indices", buffer->name, indices.size()));
@@ -417,8 +424,8 @@ class Compiler {
       const Affine index = affine(indices[d], here);
       const Range r = range(index);
       if (!r.lo || !r.hi || *r.lo < 0 || *r.hi >= dims[d]) {
-        LoopInstr i = instr(LoopOp::kCheck, 0, address_slot(index, here),
-                            static_cast<int32_t>(code_.accesses.size() - 1), static_cast<int32_t>(d));
+        LoopInstr i =
+            instr(LoopOp::kCheck, 0, address_slot(index, here), static_cast<int32_t>(access), static_cast<int32_t>(d));
         i.imm = dims[d];
         here.push_back(i);
       }
@@ -427,13 +434,11 @@ class Compiler {
       scaled.add(index, 1);
       flat = std::move(scaled);
     }
-    return address_slot(flat, here);
+    return {address_slot(flat, here), id, access};
   }
 
   int32_t load_value(const Expr& e, Instrs& here) {
-    int32_t id = 0;
-    const int32_t at = address(e->buffer, e->operands, false, id, here);
-    const auto access = static_cast<int64_t>(code_.accesses.size() - 1);
+    const auto [at, id, access] = address(e->buffer, e->operands, false, here);
     if (!code_.buffers[static_cast<size_t>(id)].is_param) {
       here.push_back(instr(LoopOp::kCheckWritten, 0, at, id));
       here.back().imm = access;
@@ -527,8 +532,7 @@ class Compiler {
     require(s->value, required_.back());
     for (const Expr& index : s->indices) require(index, required_.back());
     const int32_t stored = value(s->value, out);
-    int32_t id = 0;
-    const int32_t at = address(s->buffer, s->indices, true, id, out);
+    const auto [at, id, access] = address(s->buffer, s->indices, true, out);
     required_.pop_back();
     if (read_only_.count(id) != 0) fail(fmt::format("parameter {} is stored to but is not writable", s->buffer->name));
     const LoopOp op = dtype == DType::kF32   ? LoopOp::kStoreF32
@@ -537,7 +541,7 @@ class Compiler {
                                              : LoopOp::kStoreInt;
     out.push_back(instr(op, stored, at, id));
     out.back().dtype = dtype;
-    out.back().imm = static_cast<int64_t>(code_.accesses.size() - 1);
+    out.back().imm = access;
   }
 
   LoopCode code_;

@@ -146,6 +146,12 @@ class Parser {
     if (!result.body && result.emitter.empty() && result.call.empty())
       fail(fmt::format("'{}' has nothing that stands for it", result.name), "body, emit or call");
     if (result.body) check_body(result);
+    if (!result.call.empty())
+      for (const BufferPtr& param : result.pattern->params)
+        if (dtype_bits(param->dtype) < 8)
+          fail(fmt::format("'{}' calls a function with {}, and a pointer cannot mean {} of a byte", result.name,
+                           param->name, dtype_bits(param->dtype) == 4 ? "half" : "a quarter"),
+               "types of a byte or more");
     if (!result.like.empty()) {
       const TensorIntrinsic& like = *find_intrinsic(result.like);
       if (const std::string problem = unify(*like.pattern, result.pattern->body).problem; !problem.empty())

@@ -173,6 +173,8 @@ BAD = [
     (f'intrinsic "u" {{ {PATTERN} {BODY} call "f" from "none.o" }}', "TSR-3130", "second implementation"),
     (f'intrinsic "u" {{ {PATTERN} call "f" from "none.o" }}', "TSR-3131", "none.o"),
     (f'intrinsic "u" {{ {PATTERN} call "no name" from "none.o" }}', "TSR-3130", "no name of a function"),
+    ('intrinsic "u" { pattern kernel @p(x: i4[8]) -> (y: i4[8]) { for l in 0..8 { y[l] = x[l] } } call "f" from "update.c" }',
+     "TSR-3130", "a pointer cannot mean half of a byte"),
     (f'intrinsic "u" {{ {PATTERN} emit "x86.nothing" }}', "TSR-3130", "x86.nothing"),
     (f'intrinsic "u" {{ {PATTERN} emit "x86.avx512.dot.u8i8" }}', "TSR-3130", "is not that of"),
     (f'intrinsic "u" {{ {PATTERN} {BODY.replace("(c[l] + (", "(c[l] - (")} }}', "TSR-3132", "does not compute"),
