@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "support/error.h"
+#include "types/tensor.h"
 
 namespace tessera {
 
@@ -13,6 +15,21 @@ const char* combiner_name(Combiner combiner) {
   return kNames[static_cast<int>(combiner)];
 }
 
+namespace {
+
+// The largest number of a float type, or the smallest: where it has no infinity, a finite one.
+Expr extreme(DType dtype, bool smallest) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Expr e = const_float(dtype, smallest ? -infinity : infinity);
+  if (!std::isnan(e->float_value)) return e;
+  uint32_t code = (1u << (dtype_bits(dtype) - 1)) - 1;
+  while (!std::isfinite(decode_float(dtype, code))) --code;
+  const double largest = decode_float(dtype, code);
+  return const_float(dtype, smallest ? -largest : largest);
+}
+
+}  // namespace
+
 Expr combiner_identity(Combiner combiner, DType dtype) {
   const int bits = dtype_bits(dtype);
   const bool is_signed = is_signed_int(dtype);
@@ -20,11 +37,11 @@ Expr combiner_identity(Combiner combiner, DType dtype) {
     case Combiner::kSum: return const_of(dtype, 0);
     case Combiner::kProd: return const_of(dtype, 1);
     case Combiner::kMin:
-      if (is_float(dtype)) return const_float(dtype, std::numeric_limits<double>::infinity());
+      if (is_float(dtype)) return extreme(dtype, false);
       if (dtype == DType::kBool) return const_int(dtype, 1);
       return const_int(dtype, is_signed ? static_cast<int64_t>((1ull << (bits - 1)) - 1) : -1);
     case Combiner::kMax:
-      if (is_float(dtype)) return const_float(dtype, -std::numeric_limits<double>::infinity());
+      if (is_float(dtype)) return extreme(dtype, true);
       return const_int(dtype, is_signed ? static_cast<int64_t>(1ull << (bits - 1)) : 0);
     case Combiner::kNone: break;
   }

@@ -19,10 +19,9 @@ Expr through(DType wide, const Expr& x, F&& function) {
   return cast(x.dtype(), function(cast(wide, x)));
 }
 
-bool is_16_bit(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 Expr own_type(const Expr& x, Function function) {
-  return is_16_bit(x.dtype()) ? through(DType::kF32, x, function) : function(x);
+  const bool is_small = x.dtype() != DType::kF32 && x.dtype() != DType::kF64;
+  return is_small ? through(DType::kF32, x, function) : function(x);
 }
 
 Expr in_f64(const Expr& x, Function function) {
@@ -83,7 +82,8 @@ Expr expand_pow(const Expr& x, const Expr& y) {
     if (power == -1) return binary(BinaryOp::kDiv, const_float(dtype, 1), x);
     if (power == 0.5) {
       const double inf = std::numeric_limits<double>::infinity();
-      return select(equal(x, const_float(dtype, -inf)), const_float(dtype, inf), unary(UnaryOp::kSqrt, x));
+      const Expr root = unary(UnaryOp::kSqrt, x), least = const_float(dtype, -inf);
+      return least->float_value == -inf ? select(equal(x, least), const_float(dtype, inf), root) : root;
     }
     const double quarters = 4 * power;
     const bool is_whole = quarters == std::floor(quarters) && std::fabs(quarters) <= 6 && std::fmod(quarters, 4) != 0;

@@ -187,6 +187,27 @@ BAD = [
 ]
 
 
+def check_ranges(work):
+    """Lanes that begin at what a loop chooses, and a range that is loaded from what the nest stores to."""
+    loops, schedule, declared = work / "ranges.loop", work / "ranges.sched", work / "ranges.intrin"
+    loops.write_text("kernel @k(x: u8[5,4], w: i8[32,4]) -> (y: i32[5,32]) { for i in 0..5 { for l in 0..32 { y[i,l] = 3:i32 } }\n"
+                     "for i in 0..5 { for h in 0..2 { for l in (h * 16)..+16 { for q in 0..4 { "
+                     "y[i,l] = y[i,l] + cast:i32(w[l, q]) * cast:i32(x[i, q]) } } } } }")
+    schedule.write_text('tensorize(l_1, "x86.avx512.dot.u8i8")')
+    for target in ("native", "x86-64-v4,+avx512vnni"):
+        got = run(loops, "--apply", schedule, "--check", "--target", target)
+        legal = "has no x86.avx512.dot.u8i8" in got.stdout or "TSR-3424" in got.stdout
+        expect(legal or got.returncode == 0 and "DIFFERS" not in got.stdout, f"lanes from a loop: {target}: {got.stdout}")
+    sums = "for l in 0..8 { y[l] = y[l] + floormod(x[l], 2) + 1 } }"
+    head = "kernel @p(x: i64[8]) -> (y: i64[8]) { "
+    declared.write_text(f'intrinsic "my.i" {{ pattern {head}{sums} body {head}unrolled {sums} }}')
+    loops.write_text("kernel @k(x: i64[16]) -> (y: i64[24]) { for i in 0..24 { y[i] = floormod(x[0], 3) } "
+                     "for l in y[2]..+8 { y[l] = y[l] + floormod(x[l], 2) + 1 } }")
+    schedule.write_text('tensorize(l, "my.i")')
+    got = run(loops, "--apply", schedule, "--intrinsics", declared, "--check")
+    expect(got.returncode == 0 and "DIFFERS" not in got.stdout, f"a loaded range: {got.stdout}")
+
+
 def check_bad(work):
     file = work / "bad.intrin"
     for text, error, words in BAD:
@@ -200,7 +221,7 @@ def check_bad(work):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for check in (check_table, check_tiles, check_blocks, check_call, check_bad):
+    for check in (check_table, check_tiles, check_blocks, check_call, check_ranges, check_bad):
         check(pathlib.Path(folder))
 print("failed" if failures else "passed")
 sys.exit(1 if failures else 0)

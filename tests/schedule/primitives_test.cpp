@@ -503,6 +503,26 @@ TEST(Primitives, RefusalsNameTheLoopAndTheChoices) {
   }
 }
 
+// Copies of an unrolled loop count from its begin.
+TEST(Primitives, RegistersThroughTheBeginsOfCopies) {
+  const std::string program =
+      "kernel @k(x: f32[16]) -> (y: f32[8]) { alloc r: f32[16] register unrolled for a in 0..16 { r[a] = x[a] } "
+      "KIND for s in 0..8 { y[s] = 0:f32 unrolled for u in s..+4 { y[s] = y[s] + r[u] } } }";
+  const auto finished = [&](const std::string& kind) -> std::string {
+    std::string text = program;
+    text.replace(text.find("KIND"), 4, kind);
+    try {
+      Schedule(parse_loop_program(text)).check_finished();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(finished(""), HasSubstr("TSR-3412: 'y[s] = ...' uses r, which is in registers, at a place that "
+                                            "'serial for s in 0..+8' chooses"));
+  EXPECT_EQ(finished("unrolled"), "");
+}
+
 TEST(Primitives, ProgramsDoNotGrowWithoutBound) {
   std::string trace;
   for (int i = 0; i < 200; ++i)

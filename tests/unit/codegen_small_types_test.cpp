@@ -166,6 +166,35 @@ TEST(CodegenSmallTypes, StoresKeepTheirNeighbours) {
   }
 }
 
+// Reductions in vectors begin with what changes nothing, which is no infinity in types that have none.
+TEST(CodegenSmallTypes, ReductionsAndFunctions) {
+  for (const char* type : {"f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f4e2m1", "f8e8m0", "f16", "bf16"}) {
+    std::string text =
+        R"(kernel @k(x: T[41]) -> (least: T[1], most: T[1], y: T[41], z: T[41], s: T[41], u: T[41], w: T[41]) {
+      least[0] = x[0]
+      most[0] = x[0]
+      vectorized for j in 0..40 { least[0] = min(least[0], x[(j + 1)]) }
+      vectorized for j in 0..40 { most[0] = max(most[0], x[(j + 1)]) }
+      vectorized for j in 0..41 { y[j] = exp(x[j]) }
+      vectorized for j in 0..41 { z[j] = tanh(x[j]) }
+      vectorized for j in 0..41 { s[j] = pow(abs(x[j]), 0.5:T) }
+      vectorized for j in 0..41 { u[j] = erf(x[j]) }
+      vectorized for j in 0..41 { w[j] = abs(neg(x[j])) } })";
+    for (size_t at; (at = text.find("T[")) != std::string::npos;) text.replace(at, 1, type);
+    for (size_t at; (at = text.find(":T)")) != std::string::npos;) text.replace(at + 1, 1, type);
+    std::mt19937 random(7);
+    const LoopProgram loops = parse_loop_program(text);
+    Tensor x = random_tensor(loops.params[0]->dtype, {41}, random);
+    for (int64_t i = 0; i < 41; ++i)
+      if (!std::isfinite(x.get_double(i))) x.set_double(i, 1);
+    expect_agrees(loops, {x}, 0);
+  }
+  // Zeros without a sign.
+  expect_agrees(R"(kernel @k(n: i32[16]) -> (y: f32[16], z: f32[16]) {
+    for j in 0..16 { y[j] = 1:f32 / cast:f32(neg(cast:f8e4m3fnuz(n[j] * 0:i32))) }
+    vectorized for j in 0..16 { z[j] = 1:f32 / cast:f32(neg(cast:f8e5m2(n[j] * 0:i32))) } })");
+}
+
 // What is behind the last element is 0.
 TEST(CodegenSmallTypes, PaddingIsZero) {
   const LoopProgram loops = parse_loop_program(

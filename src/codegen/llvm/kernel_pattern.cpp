@@ -15,6 +15,15 @@ using llvm::Value;
 bool KernelEmitter::emit_pattern(const Stmt& s) {
   const TensorIntrinsic& intrinsic = *s->intrinsic;
   if (vec_ || !has_intrinsic(target_, intrinsic)) return false;
+  // What stands for the nest would read its ranges more than once.
+  bool loads_range = false;
+  walk(
+      s->stmts[0],
+      [&](const Stmt& loop) {
+        loads_range |= loop->kind == StmtKind::kFor && (has_load(loop->begin) || has_load(loop->extent));
+      },
+      nullptr);
+  if (loads_range) return false;
   if (intrinsic.body) {
     kept_stmts_.push_back(intrinsic_body(intrinsic, s->stmts[0]));
     emit(Stmt(kept_stmts_.back()));
@@ -97,12 +106,11 @@ bool KernelEmitter::emit_products(const TensorIntrinsic& intrinsic, const Stmt& 
     keep_.push_back(match.loops[i]->begin);
     replaced_[match.loops[i]->var.get()] = keep_.back();
   }
-  const auto first_lane = as_int(match.loops[0]->begin);
-  check(first_lane.has_value(), where(intrinsic.name + ": lanes from what is not constant"));
-  bind(lane_var, Interval{*first_lane, *first_lane + static_cast<int64_t>(lanes) - 1});
   Vector vector;
   vector.var = lane_var;
-  vector.base = match.loops[0]->begin;
+  vector.base = simplify(substitute(match.loops[0]->begin, replaced_), bounds_);
+  const Interval first_lane = bounds_of(vector.base, bounds_);
+  bind(lane_var, {first_lane.lo, first_lane.hi ? std::optional(*first_lane.hi + lanes - 1) : std::nullopt});
   vector.lanes = known.lanes;
   vector.lane = make_var("lane");
   keep_.push_back(vector.base);

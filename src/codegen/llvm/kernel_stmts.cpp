@@ -246,7 +246,15 @@ void KernelEmitter::emit_vectorized(const Stmt& s) {
   if (!plan.refused.empty()) {
     const std::string remark = where(fmt::format("loop {} runs without vectors: {}", s->var->name, plan.refused));
     if (std::find(remarks_.begin(), remarks_.end(), remark) == remarks_.end()) remarks_.push_back(remark);
-    if (plan.indexes_registers && *extent <= kMaxFallbackCopies) return emit_unrolled(s);
+    if (plan.indexes_registers) {
+      if (*extent <= kMaxFallbackCopies) return emit_unrolled(s);
+      throw UserError({.id = "TSR-3412",
+                       .message = fmt::format(
+                           "{}, and it chooses places in registers: that takes {} copies of its body", remark, *extent),
+                       .node = {},
+                       .legal = fmt::format("up to {} copies", kMaxFallbackCopies),
+                       .hint = "keep the buffer in local memory"});
+    }
     emit_loop(s->var, evaluate(s->begin), evaluate(s->extent), true, [&] { emit(s->stmts[0]); });
     return;
   }

@@ -223,7 +223,13 @@ Value* Ops::unary(UnaryOp op, DType operand, DType result, Value* a) {
       Value* bits = to_storage(operand, a);
       return from_storage(result, b_.CreateBitCast(bits, like(bits, storage_type(result))));
     }
-    case UnaryOp::kNeg: return real ? b_.CreateFNeg(a) : b_.CreateNeg(a);
+    case UnaryOp::kNeg: {
+      if (!real) return b_.CreateNeg(a);
+      // Types without a negative zero, or without negative numbers, round what they do not have.
+      const bool has_all = operand != DType::kF8E8M0 && operand != DType::kF8E4M3FNUZ && operand != DType::kF8E5M2FNUZ;
+      Value* negative = b_.CreateFNeg(a);
+      return has_all ? negative : round_to_narrow(operand, negative);
+    }
     case UnaryOp::kAbs:
       if (real) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a);
       return is_signed_int(operand) ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, b_.getFalse()) : a;
