@@ -275,6 +275,22 @@ std::string match_tile_loops(const Stmt& body, std::array<Var, kLevels>& vars, i
   return down * across > 4 ? "a product has more than four tiles of sums" : "";
 }
 
+// Whether two places of a nest of loops from 0 may be one address.
+struct Step {
+  int64_t stride, extent;
+};
+bool may_meet(std::vector<Step> steps) {
+  std::erase_if(steps, [](const Step& step) { return step.extent == 1; });
+  for (Step& step : steps) step.stride = step.stride < 0 ? -step.stride : step.stride;
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.stride < b.stride; });
+  int64_t reach = 0;  // of those before
+  for (const Step& step : steps) {
+    if (step.stride <= reach) return true;
+    reach += step.stride * (step.extent - 1);
+  }
+  return false;
+}
+
 std::string match_tile_product(const TensorIntrinsic& intrinsic, const Stmt& body, const Var& step,
                                TileProduct& product) {
   std::array<Var, 5> vars;
@@ -314,6 +330,11 @@ std::string match_tile_product(const TensorIntrinsic& intrinsic, const Stmt& bod
   const int64_t depth = intrinsic.depth;
   std::string problem = coefficients("the sums", address, {{{}, {}, {}, 1, 0, 0}});
   if (problem.empty() && uses_var(address, step)) problem = "the sums are others in each step";
+  if (problem.empty() && may_meet({{*linear_coefficient(address, product.p), product.down},
+                                   {*linear_coefficient(address, product.v), product.across},
+                                   {*linear_coefficient(address, product.r), kTileSide},
+                                   {*linear_coefficient(address, product.c), kTileSide}}))
+    problem = "different places of the tiles add to one sum";
   if (problem.empty()) problem = coefficients("a", flat_address(update.factors[0]), {{{}, 0, {}, 0, depth, 1}});
   if (problem.empty()) problem = coefficients("b", flat_address(update.factors[1]), {{0, {}, 0, depth, {}, 1}});
   const VarMap first = q ? VarMap{{q.get(), Expr(0)}} : VarMap{};

@@ -57,6 +57,8 @@ class Unifier {
       }
       match.symbols.push_back(it->second);
     }
+    match.problem = place_outside();
+    if (!match.problem.empty()) return match;
     for (Region& region : state_.regions) match.regions.push_back(std::move(region.found));
     for (const auto& [var, loop] : state_.loops) match.loops.push_back(loop);
     return match;
@@ -74,6 +76,38 @@ class Unifier {
     std::vector<std::pair<Var, Stmt>> loops;  // the pattern's variable, the nest's loop; all so far
     std::vector<size_t> open;                 // those around the current place
   };
+
+  // With what the symbols stand for, the first place of the pattern that is outside of its buffer, whose elements would
+  // not be different ones; empty when there is none.
+  std::string place_outside() const {
+    VarMap numbers;
+    for (const auto& [symbol, number] : state_.symbols) numbers[symbol] = Expr(number);
+    const auto known = [&](const Expr& e) { return simplify(substitute(e, numbers)); };
+    Bounds bounds;
+    std::string problem;
+    const auto check = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
+      for (size_t d = 0; d < indices.size(); ++d) {
+        const Interval at = bounds_of(known(indices[d]), bounds);
+        const auto extent = as_int(known(buffer.shape[d]));
+        if (problem.empty() && (!at.lo || !at.hi || !extent || *at.lo < 0 || *at.hi >= *extent))
+          problem = fmt::format("places of {} would meet: {} of them lie in steps of {}", buffer.name,
+                                at.hi ? *at.hi + 1 : 0, extent.value_or(0));
+      }
+    };
+    const std::function<void(const Stmt&)> visit = [&](const Stmt& s) {
+      if (s->kind == StmtKind::kFor)
+        bounds.set(s->var, Interval{0, std::max<int64_t>(as_int(known(s->extent)).value_or(1), 1) - 1});
+      if (s->kind == StmtKind::kStore) {
+        check(*s->buffer, s->indices);
+        walk(s->value, [&](const Expr& e) {
+          if (e->kind == ExprKind::kLoad) check(*e->buffer, e->operands);
+        });
+      }
+      for (const Stmt& child : s->stmts) visit(child);
+    };
+    visit(pattern_.body);
+    return problem;
+  }
 
   bool fail(std::string problem) {
     problem_ = std::move(problem);

@@ -113,11 +113,35 @@ Expr rewrite(const Expr& e) {
   return {};
 }
 
-// A nest that stands for an intrinsic's pattern stays as the pattern has it: other code runs in its place.
-Stmt expand_statement(const Stmt& s) {
-  if (s->kind == StmtKind::kTensorized && s->intrinsic->pattern) return s;
+bool has_functions(const Stmt& s) {
+  bool found = false;
+  walk(s, nullptr, [&](const Expr& e) { found = found || rewrite(e); });
+  return found;
+}
+
+bool loads_a_range(const Stmt& s) {
+  bool found = false;
+  const auto look = [&](const Expr& e) { found |= e->kind == ExprKind::kLoad; };
+  walk(
+      s,
+      [&](const Stmt& loop) {
+        if (loop->kind != StmtKind::kFor) return;
+        walk(loop->begin, look);
+        walk(loop->extent, look);
+      },
+      nullptr);
+  return found;
+}
+
+Stmt expand_statement(const Stmt& s, const Target* target, bool in_vector) {
+  if (s->kind == StmtKind::kTensorized && s->intrinsic->pattern) {
+    const bool is_used =
+        !target || (has_intrinsic(*target, *s->intrinsic) && !in_vector && !loads_a_range(s->stmts[0]));
+    return is_used || !has_functions(s->stmts[0]) ? s : expand_statement(s->stmts[0], target, in_vector);
+  }
+  in_vector |= s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized;
   auto copy = std::make_shared<StmtNode>(*s.get());
-  for (Stmt& child : copy->stmts) child = expand_statement(child);
+  for (Stmt& child : copy->stmts) child = expand_statement(child, target, in_vector);
   for (Expr* e : {&copy->begin, &copy->extent, &copy->condition, &copy->value})
     if (*e) *e = transform(*e, rewrite);
   for (Expr& index : copy->indices) index = transform(index, rewrite);
@@ -130,9 +154,9 @@ Stmt expand_statement(const Stmt& s) {
 
 Expr expand_math(const Expr& e) { return transform(e, rewrite); }
 
-LoopProgram expand_math(const LoopProgram& program) {
+LoopProgram expand_math(const LoopProgram& program, const Target* target) {
   LoopProgram result = program;
-  result.body = expand_statement(program.body);
+  result.body = expand_statement(program.body, target, false);
   return result;
 }
 

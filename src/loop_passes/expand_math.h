@@ -5,7 +5,7 @@
 // after:   y[i] = bitcast:f32(...) * fma(r * r, fma(r, ...), r) ...   with r = x - round(x / ln 2) * ln 2
 //
 // Replaced: exp log tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh, pow (also of integers), rem and
-// floormod of floats, on f64, f32, f16 and bf16. Everything else is left alone; running the pass twice changes nothing.
+// floormod of floats, on floats of any type. Everything else is left alone; running the pass twice changes nothing.
 //
 // Largest error measured against libm in double precision (tests/reference/math_test.cpp), in units of the last place:
 //   f32: exp 1.0, log 0.8, tanh 1.3, erf 1.0 (in f32 arithmetic); the others and pow 0.5 (in f64, then rounded); rem 0;
@@ -14,17 +14,20 @@
 //        cosh 2.7, asinh 1.7, acosh 1.9, atanh 1.9, pow 0.7 (0 where the power is a number of f64), rem 0
 //        sin, cos, tan of f64: for |x| up to 6e6; f32 arguments are reduced exactly over the whole range
 // Infinities, NaN, denormal arguments and results are right; the sign of a zero result may be lost.
-// f16 and bf16 go through f32.
+// Smaller floats go through f32.
 //
 // Method: range reduction by exponent (exp, log), by multiples of pi/2 in parts (sin, cos) or by identities; on the
 // reduced range minimax polynomials that fit_polynomials.py computes. Nothing relies on kFma being rounded once.
 #pragma once
 
 #include "loop/stmt.h"
+#include "types/target.h"
 
 namespace tessera {
 
-LoopProgram expand_math(const LoopProgram& program);
+// A nest that stands for an intrinsic's pattern keeps its functions, as the pattern has them, unless the target (null:
+// one that has them all) cannot use the intrinsic there: then it is a nest like any other.
+LoopProgram expand_math(const LoopProgram& program, const Target* target = nullptr);
 Expr expand_math(const Expr& e);
 
 }  // namespace tessera

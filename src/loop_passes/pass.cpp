@@ -15,8 +15,9 @@ constexpr LoopPass kSimplify{"simplify_loops",
 constexpr LoopPass kPartition{
     "partition_loops", "Splits loops where conditions change, so that they leave the inner loops.", 2, partition_loops};
 // What code generation relies on, at every level.
-constexpr LoopPass kExpandMath{"expand_math", "Writes mathematical functions as polynomials.", 0,
-                               [](const LoopProgram& program, const LoopPassContext&) { return expand_math(program); }};
+constexpr LoopPass kExpandMath{
+    "expand_math", "Writes mathematical functions as polynomials.", 0,
+    [](const LoopProgram& program, const LoopPassContext& context) { return expand_math(program, &context.target); }};
 
 constexpr std::array kPipeline = {kSimplify, kPartition, kExpandMath};
 

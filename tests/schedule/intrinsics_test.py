@@ -208,6 +208,51 @@ def check_ranges(work):
     expect(got.returncode == 0 and "DIFFERS" not in got.stdout, f"a loaded range: {got.stdout}")
 
 
+def check_overlaps(work):
+    """Places of a pattern are different elements: nests in which they meet are others."""
+    loops, schedule, declared = work / "overlaps.loop", work / "overlaps.sched", work / "overlaps.intrin"
+    tile = "for r in 0..2 { for l in 0..8 { y[r, l] = y[r, l] + x[r, l] } } }"
+    declared.write_text(f'intrinsic "my.o" {{ pattern kernel @p<st>(x: f32[2,8]) -> (y: f32[2,st]) {{ {tile}\n'
+                        f'body kernel @p<st>(x: f32[2,8]) -> (y: f32[2,st]) {{ {tile} }}')
+    schedule.write_text('tensorize(r, "my.o")')
+    for step, words in ((8, "agrees"), (11, "agrees"), (4, "places of y would meet")):
+        loops.write_text("kernel @k(x: f32[2,8]) -> (y: f32[19]) { for i in 0..19 { y[i] = 0:f32 }\n"
+                         f"for r in 0..2 {{ for l in 0..8 {{ y[(r * {step} + l)] = y[(r * {step} + l)] + x[r, l] }} }} }}")
+        got = run(loops, "--apply", schedule, "--intrinsics", declared, "--check")
+        expect(words in got.stdout and "DIFFERS" not in got.stdout, f"steps of {step}: {got.stdout}")
+    schedule.write_text('tensorize(s, "portable.tile.dot.i8i8")')
+    flags = ("--apply", schedule, "--check", "--target", "x86-64-v2,+portable-tiles")
+    for down, rows, sums, first, words in ((2, "A[p, r, ", "C[r, c]", 0, "different places of the tiles add to one sum"),
+                                           (1, "A[p, r, ", "C[floordiv((r + c), 16), floormod((r + c), 16)]", 0, "different places"),
+                                           (1, "A[p, (15 - r), ", "C[(15 - r), c]", 0, "agrees"),
+                                           (1, "A[floordiv(s, 4), r, ", "C[r, c]", 3, "agrees")):
+        loops.write_text(f"kernel @k(A: i8[2,16,64], B: i8[16,16,4]) -> (C: i32[16,16]) {{\n"
+                         f"for i in 0..16 {{ for j in 0..16 {{ C[i, j] = 1:i32 }} }}\n"
+                         f"for s in {first}..{first + 2} {{ unrolled for p in 0..{down} {{ unrolled for v in 0..1 {{\n"
+                         f"for r in 0..16 {{ for c in 0..16 {{ for k in 0..16 {{ for q in 0..4 {{\n"
+                         f"{sums} = {sums} + cast:i32({rows}(k * 4 + q)]) * cast:i32(B[k, c, q]) }} }} }} }} }} }} }} }}")
+        got = run(loops, *flags)
+        legal = words == "agrees" and "TSR-3424" in got.stdout
+        expect(legal or words in got.stdout and "DIFFERS" not in got.stdout, f"{rows} {sums}: {got.stdout}")
+
+
+def check_functions(work):
+    """A pattern with exp, whose function the target does not have, or that a vectorized loop is around."""
+    if not (work / "update.o").exists():
+        print(f"skipped: no {CC} to compile a C function with")
+        return
+    loops, declared = work / "functions.loop", work / "functions.intrin"
+    tile = "for l in 0..8 { y[l] = exp(x[l]) } }"
+    declared.write_text('intrinsic "my.e" { needs "avx512f" '
+                        f'pattern kernel @p(x: f32[8]) -> (y: f32[8]) {{ {tile} call "update16" from "update.o" }}')
+    for around, targets in (("for i in 0..3", ["x86-64-v2"]), ("vectorized for i in 0..3", ["x86-64-v2", "native"])):
+        loops.write_text(f'kernel @k(x: f32[3,8]) -> (y: f32[3,8]) {{ {around} {{ tensorized "my.e" {{ for l in 0..8 {{ '
+                         "y[i, l] = exp(x[i, l]) } } } }")
+        for target in targets:
+            got = run(loops, "--intrinsics", declared, "--check", "--target", target)
+            expect(got.returncode == 0 and "compiled" in got.stdout and "DIFFERS" not in got.stdout, f"{around}: {got.stdout}")
+
+
 def check_bad(work):
     file = work / "bad.intrin"
     for text, error, words in BAD:
@@ -221,7 +266,7 @@ def check_bad(work):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for check in (check_table, check_tiles, check_blocks, check_call, check_ranges, check_bad):
+    for check in (check_table, check_tiles, check_blocks, check_call, check_ranges, check_overlaps, check_functions, check_bad):
         check(pathlib.Path(folder))
 print("failed" if failures else "passed")
 sys.exit(1 if failures else 0)

@@ -269,7 +269,8 @@ bool KernelEmitter::emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& 
           where("tile of " + tile.buffer->name + ", which is not in memory here"));
     Value* pointer =
         b_.CreateInBoundsGEP(ops_.storage_type(tile.buffer->dtype), place->second.pointer, index_value(tile.address));
-    use(pointer, b_.getInt64(static_cast<uint64_t>(dtype_bytes(tile.buffer->dtype, tile.stride))));
+    const int64_t bytes = tile.stride * (dtype_bits(tile.buffer->dtype) / 8);  // less than 0: backwards
+    use(pointer, b_.getInt64(static_cast<uint64_t>(bytes)));
   };
   const auto sums = [&](const auto& use) {
     for (int64_t p = 0; p < down; ++p)
@@ -279,7 +280,9 @@ bool KernelEmitter::emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& 
       }
   };
   const Interval range = bounds_of(dot.steps->extent, bounds_);
-  bind(dot.steps->var, {as_int(dot.steps->begin), range.hi ? std::optional(*range.hi - 1) : std::nullopt});
+  const Interval begin = bounds_of(dot.steps->begin, bounds_);
+  bind(dot.steps->var, {begin.lo, begin.hi && range.hi ? std::optional(*begin.hi + std::max<int64_t>(*range.hi, 1) - 1)
+                                                       : std::nullopt});
   sums([&](int tile, Value* at, Value* stride) { dot.clears ? ops.clear(b_, tile) : ops.load(b_, tile, at, stride); });
   emit_loop(dot.steps->var, evaluate(dot.steps->begin), evaluate(dot.steps->extent), range.lo && *range.lo > 0, [&] {
     if (dot.steps->buffer) emit_prefetch(dot.steps, true);

@@ -117,7 +117,9 @@ void Schedule::tensorize_nest(const StmtPath& path, const Stmt& nest, const std:
     const Stmt smaller = without_single_iterations(body);
     const std::string other = match_intrinsic(intrinsic, smaller);
     if (other.empty()) body = smaller;
-    if (nest_depth(smaller) < nest_depth(body) || other.empty()) reason = other;
+    if (other.empty()) reason.clear();
+    else if (nest_depth(smaller) < nest_depth(body) && other != reason)
+      reason += fmt::format("; without loops of one iteration: {}", other);
   }
   if (!reason.empty())
     refuse(refusal::kIntrinsic,
