@@ -195,13 +195,14 @@ def report(options):
     medians = {mode: statistics.median(n for row in rows.values() if mode in row["modes"] for n in row["modes"][mode]["needed"])
                for mode in modes}
     table.append(["median", "", *(f"{medians[mode]:g}" for mode in modes), *([""] * len(modes))])
-    strictly = {mode: statistics.median(n for row in rows.values() if mode in row["modes"] for n in row["modes"][mode]["confirmed"])
-                for mode in modes}
+    strictly = {mode: statistics.median(n for row in rows.values() if mode in row["modes"]
+                                        for n in row["modes"][mode]["confirmed"]) for mode in modes}
     table.append(["median, confirmed trials", "", *(f"{strictly[mode]:g}" for mode in modes), *([""] * len(modes))])
     costs = [entry["prediction_us"] for entry in records["runs"] if entry["predictions"]]
     dates = sorted({entry["date"] for entry in records["runs"]})
     name = pathlib.Path(options.out)
-    result = {"cpu": records["cpu"], "dates": dates, "runs": len(records["runs"]), "rows": rows, "median_trials": medians, "median_confirmed_trials": strictly,
+    result = {"cpu": records["cpu"], "dates": dates, "runs": len(records["runs"]), "rows": rows, "median_trials": medians,
+              "median_confirmed_trials": strictly,
               "prediction_us": {"median": statistics.median(costs), "largest": max(costs)} if costs else None}
     text = (f"{records['cpu']}, one thread, {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "")
             + f", {len(records['runs'])} runs. Trials of the search's own until one was within 95% of the best speed "
@@ -214,8 +215,8 @@ def report(options):
                  ["sketches' fastest trial", *(f"{cell['sketches']:.2f}" for cell in beside.values())],
                  ["sketches' best, confirmed", *(f"{cell['confirmed']:.2f}" for cell in beside.values())]]
         result["reached_confirmed"] = sum(cell["reached_confirmed"] for cell in beside.values())
-        text += (f"\nSketches reach the templates' best (within 5%) on {result['reached']} of {len(beside)}, by what was confirmed of both "
-                 f"on {result['reached_confirmed']}. Speeds over the rules' choice:\n\n" + markdown(lines) + "\n")
+        text += (f"\nSketches reach the templates' best (within 5%) on {result['reached']} of {len(beside)}, by what was "
+                 f"confirmed of both on {result['reached_confirmed']}. Speeds over the rules' choice:\n\n" + markdown(lines) + "\n")
     save_json(result, name.with_suffix(".json"))
     if costs:
         text += f"\nOne prediction, with the features: {statistics.median(costs):.0f} us (median of runs), {max(costs):.0f} us at most.\n"
