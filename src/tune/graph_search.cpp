@@ -118,9 +118,7 @@ class GraphSearcher {
   }
 
   RunningModel make(const GraphChoice& choice) const {
-    RunningModel made = compile_and_load(options_.model, driver_with(choice));
-    options_.bind(*made.model);
-    return made;
+    return compile_and_load(options_.model, driver_with(choice), options_.bind);
   }
 
   // Than what stands, and than the default.

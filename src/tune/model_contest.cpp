@@ -25,7 +25,7 @@ class Lineups {
     std::vector<RunningModel*> models;
     for (const Lineup& lineup : lineups) models.push_back(&model_of(lineup));
     const Clock::time_point begin = Clock::now();
-    ModelTimes times = compare_models(models, std::clamp(seconds_left_, 0.0, seconds_), decided);
+    ModelTimes times = compare_models(models, std::clamp(seconds_left_, 0.0, seconds_), /*anew=*/true, decided);
     seconds_left_ -= std::chrono::duration<double>(Clock::now() - begin).count();
     return times;
   }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "expr/canonical.h"
 #include "program/reuse_distance.h"
 #include "schedule/symbolic_kernel.h"
+#include "support/mapped_file.h"
 
 namespace tessera {
 
@@ -107,11 +109,27 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
   return result;
 }
 
-RunningModel compile_and_load(const std::string& path, const DriverOptions& options) {
+void RunningModel::place_anew() {
+  AnonymousFile copy("tessera-tune");
+  {
+    const auto bytes = MappedFile::open(module->path(), "module", "TSR-6101");
+    write_fully(copy.fd(), {bytes->data(), bytes->size()}, "a copy of the module");
+  }
+  std::unique_ptr<Model> again = load_module(std::move(copy), name, num_threads);
+  if (bind) bind(*again);
+  model = std::move(again);  // the old one was there until now: nothing lies where it lay
+}
+
+RunningModel compile_and_load(const std::string& path, const DriverOptions& options,
+                              const std::function<void(Model& model)>& bind) {
   RunningModel running;
   running.compiled = compile_model(path, options);
-  running.model = load_module(module_in_memory(running.compiled), path, resolve_target(options.compile).num_threads);
+  running.module = module_in_memory(running.compiled);
+  running.name = path;
+  running.num_threads = resolve_target(options.compile).num_threads;
+  running.bind = bind;
   running.compiled.code.clear();
+  running.place_anew();
   return running;
 }
 
@@ -132,8 +150,24 @@ PairedTimes ModelTimes::kernel(const std::string& hash, size_t incumbent, size_t
   return times;
 }
 
-ModelTimes compare_models(const std::vector<RunningModel*>& models, double seconds,
+namespace {
+
+// Some memory that is there while modules are loaded, so that they do not get the pages again that they gave back.
+class Spacer {
+ public:
+  explicit Spacer(std::mt19937_64& random) : bytes_(random() % (uint64_t{32} << 20), std::byte{1}) {}
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+ModelTimes compare_models(const std::vector<RunningModel*>& models, double seconds, bool anew,
                           const std::function<bool(const ModelTimes& so_far)>& decided) {
+  constexpr double kSlowUs = 50e3;
+  constexpr int64_t kRoundsOfSlow = 4;  // in one place
+  constexpr int kRunsOfFast = 3;        // of a round
   const size_t count = models.size();
   std::vector<std::vector<std::string>> hashes;
   ModelTimes result;
@@ -143,17 +177,33 @@ ModelTimes compare_models(const std::vector<RunningModel*>& models, double secon
     for (const std::string& hash : hashes.back()) result.kernels[hash].resize(count);
     model->model->run();
   }
+  const bool is_slow = microseconds_of(*models[0]->model) > kSlowUs;
+  const int64_t rounds_in_place = is_slow ? kRoundsOfSlow : 1;
+  const int runs = anew && !is_slow ? kRunsOfFast : 1;
+  std::mt19937_64 random(count);
   const Clock::time_point begin = Clock::now();
   for (int64_t round = 0; round < kMostRounds; ++round) {
     // Who is first changes with every round, and then in which direction it goes.
     const auto cycle = static_cast<size_t>(round) / count, first = static_cast<size_t>(round) % count;
+    const auto place_of = [&](size_t turn) {
+      return cycle % 2 == 0 ? (first + turn) % count : (first + count - turn) % count;
+    };
+    if (anew && round % rounds_in_place == 0) {
+      const Spacer spacer(random);
+      for (size_t turn = 0; turn < count; ++turn) {
+        models[place_of(turn)]->place_anew();
+        models[place_of(turn)]->model->run();
+      }
+    }
     for (size_t turn = 0; turn < count; ++turn) {
-      const size_t place = cycle % 2 == 0 ? (first + turn) % count : (first + count - turn) % count;
-      result.runs[place].push_back(microseconds_of(*models[place]->model));
+      const size_t place = place_of(turn);
+      std::vector<double> us;
+      for (int run = 0; run < runs; ++run) us.push_back(microseconds_of(*models[place]->model));
+      result.runs[place].push_back(median_of(std::move(us)));
       const auto times = kernel_times(*models[place], hashes[place]);
       for (auto& [hash, by_model] : result.kernels) {
-        const auto us = times.find(hash);
-        by_model[place].push_back(us == times.end() ? std::numeric_limits<double>::quiet_NaN() : us->second);
+        const auto found = times.find(hash);
+        by_model[place].push_back(found == times.end() ? std::numeric_limits<double>::quiet_NaN() : found->second);
       }
     }
     if (round + 1 < kFirstLook) continue;
@@ -165,7 +215,7 @@ ModelTimes compare_models(const std::vector<RunningModel*>& models, double secon
 
 PairedTimes compare_whole(RunningModel& before, RunningModel& after, double seconds,
                           const std::function<bool()>& stopped) {
-  return compare_models({&before, &after}, seconds,
+  return compare_models({&before, &after}, seconds, /*anew=*/false,
                         [&](const ModelTimes& so_far) {
                           return (stopped && stopped()) || verdict_of(so_far.whole(0, 1)) != Verdict::kUndecided;
                         })

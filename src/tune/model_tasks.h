@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "driver/compile.h"
 #include "driver/kernel_times.h"
 #include "driver/model.h"
+#include "package/anonymous_file.h"
 #include "tune/statistics.h"
 
 namespace tessera {
@@ -43,8 +45,17 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
 struct RunningModel {
   Compiled compiled;
   std::unique_ptr<Model> model;
+  std::optional<AnonymousFile> module;  // what `model` is a copy of
+  std::string name;
+  int num_threads = 1;
+  std::function<void(Model& model)> bind;  // gives it its inputs
+
+  // Loads another copy, which lies elsewhere in memory, and binds it; the old one goes.
+  void place_anew();
 };
-RunningModel compile_and_load(const std::string& path, const DriverOptions& options);
+// Bound.
+RunningModel compile_and_load(const std::string& path, const DriverOptions& options,
+                              const std::function<void(Model& model)>& bind);
 
 // Modules of one model beside each other, in turn: what each took in each round, in microseconds.
 struct ModelTimes {
@@ -56,12 +67,14 @@ struct ModelTimes {
   // Without rounds in which one of the two does not run it.
   PairedTimes kernel(const std::string& hash, size_t incumbent, size_t candidate) const;
 };
-// REQUIRES: all are bound. Until `decided` says so at one of the looks of verdict_of (statistics.h), until `seconds`
-// are over, but at least to the first look, or until kMostRounds.
-ModelTimes compare_models(const std::vector<RunningModel*>& models, double seconds,
+// Until `decided` says so at one of the looks of verdict_of (statistics.h), until `seconds` are over, but at least to
+// the first look, or until kMostRounds. `anew`: every round in other places of memory (some rounds together where a run
+// takes long). One module is some percent faster in all of its runs than a copy of it, by which pages it got and what
+// meets in the caches: without new places a comparison says which copy is lucky, not which module is faster.
+ModelTimes compare_models(const std::vector<RunningModel*>& models, double seconds, bool anew,
                           const std::function<bool(const ModelTimes& so_far)>& decided);
 
-// Two of them, until it is decided which whole model is faster.
+// Two of them where they are, until it is decided which whole model is faster.
 PairedTimes compare_whole(RunningModel& before, RunningModel& after, double seconds,
                           const std::function<bool()>& stopped = {});
 

@@ -93,9 +93,7 @@ class Tuner {
  private:
   static constexpr int kTimedRuns = 7;
   RunningModel loaded(const DriverOptions& options) const {
-    RunningModel running = compile_and_load(options_.model, options);
-    options_.bind(*running.model);
-    return running;
+    return compile_and_load(options_.model, options, options_.bind);
   }
 
   std::vector<KernelTime> times_of(RunningModel& running) {
