@@ -622,7 +622,8 @@ class Tuner {
     settle(records_, key_of(task), entry, task.candidate);
     const auto lost = [&](const PairedTimes& times, const char* to) {
       return times.rounds.empty() ? fmt::format("it does not run {}", where)
-                                  : fmt::format("{} it takes {:.3f} times {}", where, times.ratio(), to);
+                                  : fmt::format("{} it takes {:.3f} times {}, faster in {} of {} rounds", where,
+                                                times.ratio(), to, times.wins(), times.rounds.size());
     };
     if (entry.stands == Standing::kFound) return;
     if (entry.stands == Standing::kStored) {

@@ -100,6 +100,8 @@ tessera_status ModuleFile::map_and_check(bool check_weights, tessera_error* erro
   }
   data = static_cast<const uint8_t*>(mapped);
   size = bytes;
+  // Only advice: what is not in memory yet comes in huge pages, where the file system has them.
+  madvise(mapped, bytes, MADV_HUGEPAGE);
   tessera_status status = check_footer(error);
   if (status == TESSERA_OK) status = check_layout(error);
   if (status == TESSERA_OK) status = check_digests(check_weights, error);
