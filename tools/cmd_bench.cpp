@@ -105,7 +105,8 @@ int bench(const BenchCommand& command) {
     };
     options.engine = parse_engine(command.run.engine);
     options.num_threads = command.compile.threads;
-    options.use_cache = false;  // compile_s is part of the answer
+    // compile_s is part of the answer; what runs is a file then, as where the model will be used.
+    options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kKeep;
     options.warn = print_warning;
     opened = open_model(command.model, options);
     watch.reset();  // what follows is no compiling

@@ -103,7 +103,7 @@ int run(const RunCommand& command) {
     };
     options.engine = parse_engine(command.run.engine);
     options.num_threads = command.compile.threads;
-    options.use_cache = !command.run.no_cache;
+    options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kFindAndKeep;
     options.warn = print_warning;
     opened = open_model(command.model, options);
     times = time_report(command.compile, opened.times);

@@ -42,7 +42,7 @@ int verify(const VerifyCommand& command) {
   // Cases run side by side; one thread each unless asked for more.
   options.open.num_threads = options.open.driver.compile.num_threads = std::max(command.compile.threads, 1);
   options.open.engine = parse_engine(command.engine);
-  options.open.use_cache = false;  // what is verified is the compiler of today
+  options.open.cache = CacheUse::kNone;  // what is verified is the compiler of today
   options.open.warn = print_warning;
   options.tolerance = command.tolerance;
   RunnerSettings settings = command.runner;

@@ -56,7 +56,7 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
   return fmt::format("{}-{:016x}", model_digest(model), hasher.value());
 }
 
-// Keeps the module for the next time; the model itself runs from memory, so a failure here changes nothing.
+// Keeps the module for the next time. A failure costs only that.
 void store(const ModuleCache& cache, const std::string& key, const Compiled& compiled, const Warn& warn) {
   const std::string place = cache.place_for(key);
   if (place.empty()) return;
@@ -82,11 +82,12 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
   // Whoever wants to see the steps wants them to happen.
   const RunnerOptions& watched = options.driver.runner;
   const bool wants_steps = !watched.print_ir_after.empty() || !watched.save_temps.empty();
-  const ModuleCache cache = options.use_cache && !wants_steps ? ModuleCache::from_environment(options.warn)
-                                                              : ModuleCache("", 0, options.warn);
+  const ModuleCache cache = options.cache != CacheUse::kNone && !wants_steps
+                                ? ModuleCache::from_environment(options.warn)
+                                : ModuleCache("", 0, options.warn);
   const std::string key = cache.enabled() ? cache_key(model, options.driver) : "";
   const StopWatch find_watch;
-  opened.model = cache.find(key, options.num_threads);
+  if (options.cache == CacheUse::kFindAndKeep) opened.model = cache.find(key, options.num_threads);
   if (opened.model) {
     opened.load_seconds = find_watch.seconds();
     opened.from_cache = true;
@@ -98,7 +99,9 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
   opened.times = compiled.times;
   if (cache.enabled()) store(cache, key, compiled, options.warn);
   const StopWatch load_watch;
-  opened.model = load_module(module_in_memory(compiled), path, options.num_threads);
+  // The first run is as the next ones are, from the file: its pages are large ones, and the weights are in memory once.
+  opened.model = cache.find(key, options.num_threads);
+  if (!opened.model) opened.model = load_module(module_in_memory(compiled), path, options.num_threads);
   opened.load_seconds = load_watch.seconds();
   return opened;
 }

@@ -14,11 +14,18 @@ namespace tessera {
 
 enum class Engine : uint8_t { kNative, kInterp };
 
+// What the cache of compiled modules is asked for when an ONNX model is opened.
+enum class CacheUse : uint8_t {
+  kNone,         // nothing: the module is only in memory
+  kKeep,         // compile in every case, and keep the module
+  kFindAndKeep,  // compile what is not there
+};
+
 struct OpenOptions {
   DriverOptions driver;
   Engine engine = Engine::kNative;
   int num_threads = 0;    // of the session; 0: as the runtime decides
-  bool use_cache = true;  // for ONNX models
+  CacheUse cache = CacheUse::kFindAndKeep;
   Warn warn;              // must be set
 };
 

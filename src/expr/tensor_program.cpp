@@ -99,6 +99,34 @@ int64_t bytes_of(const BufferPtr& buffer, const Layout& layout) {
   return dtype_bytes(buffer->dtype, count);
 }
 
+// Adds the terms `place mod stride = 0` of a conjunction that `found` has not yet.
+void add_gaps(const Expr& condition, std::vector<Expr>& found) {
+  if (condition->kind != ExprKind::kBinary) return;
+  if (condition->binary == BinaryOp::kAnd) {
+    add_gaps(condition->operands[0], found);
+    add_gaps(condition->operands[1], found);
+  }
+  const Expr& place = condition->operands[0];
+  if (condition->binary != BinaryOp::kEq || place->kind != ExprKind::kBinary || place->binary != BinaryOp::kFloorMod ||
+      !is_const_int(condition->operands[1], 0) || !as_int(place->operands[1]))
+    return;
+  const auto is_same = [&](const Expr& other) { return structurally_equal(other, condition); };
+  if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(condition);
+}
+
+// One of how many iterations of a reduction folds something in: those of a transposed convolution that meet a gap
+// between the input's elements multiply by zero, which the operator as a model states it does not do.
+int64_t dilution(const Body& body) {
+  std::vector<Expr> gaps;
+  walk(body.value, [&](const Expr& node) {
+    if (node->kind == ExprKind::kSelect && structurally_equal(node->operands[2], const_of(node->dtype, 0)))
+      add_gaps(node->operands[0], gaps);
+  });
+  int64_t total = 1;
+  for (const Expr& gap : gaps) total *= std::max<int64_t>(1, *as_int(gap->operands[0]->operands[1]));
+  return total;
+}
+
 }  // namespace
 
 const Stage* TensorProgram::reduction() const {
@@ -165,7 +193,8 @@ int64_t count_flops(const TensorProgram& program) {
     const int64_t reduced = extent_of(stage.body.reduce_axes);
     if (points < 0 || reduced < 0) return -1;
     const bool combines = stage.body.is_reduction() && is_float(stage.out->dtype);
-    total += points * reduced * (count_flops(stage.body.value) + (combines ? 1 : 0));
+    const int64_t folded = combines ? points * reduced / dilution(stage.body) : points * reduced;
+    total += folded * (count_flops(stage.body.value) + (combines ? 1 : 0));
   }
   return total;
 }

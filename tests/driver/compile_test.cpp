@@ -48,7 +48,7 @@ std::vector<Tensor> run(Model& model) {
 OpenOptions options_for(Engine engine, std::vector<std::string>* warnings) {
   OpenOptions options;
   options.engine = engine;
-  options.use_cache = false;
+  options.cache = CacheUse::kNone;
   options.num_threads = 1;
   options.warn = [warnings](const std::string& text) { warnings->push_back(text); };
   return options;

@@ -346,6 +346,20 @@ class Cache(CliTest):
         self.run_model(TESSERA_CACHE_SIZE="0")
         self.assertEqual(self.entries(), [])
 
+    def test_bench_compiles_in_every_case_and_keeps_what_runs(self):
+        stamps = []
+        for _ in range(2):
+            told = json.loads(self.tessera("bench", "model.onnx", "--repeat", "1", "--json")[0])
+            self.assertGreater(told["compile_s"], 0)
+            self.assertEqual(len(self.entries()), 1)
+            stamps.append((self.folder / self.entries()[0]).stat().st_ino)
+        self.assertNotEqual(*stamps)
+        self.run_model()
+        self.assertEqual((self.folder / self.entries()[0]).stat().st_ino, stamps[1])
+        self.run_model("-O1")
+        self.tessera("bench", "model.onnx", "--repeat", "1", "--no-cache", "-O2")
+        self.assertEqual(len(self.entries()), 2)
+
     def test_damaged_entry_is_compiled_again(self):
         self.run_model()
         entry = self.folder / self.entries()[0]

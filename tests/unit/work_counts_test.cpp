@@ -98,6 +98,16 @@ graph @main(%x: f32[4,13]) -> (%y: f32[4,1]) {
               4 * 13, 4 * (52 + 4));
 }
 
+TEST(WorkCounts, TransposedConvolution) {
+  // Every pixel of the input meets every weight once: 3 channels of 4x4, 2 outputs, 4x4 weights.
+  expect_work(R"(
+graph @main(%x: f32[1,3,4,4], %w: f32[2,3,4,4]) -> (%y: f32[1,2,8,8]) {
+  %y = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [2, 2], pads_begin = [2, 2], pads_end = [2, 2],
+                     strides = [1, 1]} : f32[1,2,8,8]
+})",
+              2 * (3 * 16) * (2 * 16), 4 * (48 + 96 + 128));
+}
+
 TEST(WorkCounts, MaximumPooling) {
   // Three candidates for each of two results.
   expect_work(R"(

@@ -32,6 +32,18 @@ bool all_zero(const uint8_t* begin, const uint8_t* end) {
   return any == 0;
 }
 
+// Everything at once if the kernel lets us; errno tells when it did not.
+bool write_all(int fd, const uint8_t* bytes, uint64_t size) {
+  while (size > 0) {
+    const ssize_t written = write(fd, bytes, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes += written;
+    size -= static_cast<uint64_t>(written);
+  }
+  return true;
+}
+
 }  // namespace
 
 bool ModuleFile::may_alias(uint32_t output, uint32_t input) const {
@@ -70,8 +82,17 @@ tessera_status ModuleFile::open_fd(int open_file, const char* file_name, bool ch
   return status;
 }
 
+tessera_status ModuleFile::open_memory(const void* bytes, uint64_t num_bytes, bool check_weights,
+                                       tessera_error* error) {
+  snprintf(name, sizeof(name), "module in memory");
+  const tessera_status status = copy_and_check(bytes, num_bytes, check_weights, error);
+  if (status != TESSERA_OK) close();
+  return status;
+}
+
 void ModuleFile::close() {
-  if (data) munmap(const_cast<uint8_t*>(data), size);
+  if (data && !copy.data) munmap(const_cast<uint8_t*>(data), size);
+  copy.unmap();
   if (fd >= 0) ::close(fd);
   *this = ModuleFile();
 }
@@ -87,12 +108,7 @@ tessera_status ModuleFile::map_and_check(bool check_weights, tessera_error* erro
                 name, S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
   }
   const uint64_t bytes = static_cast<uint64_t>(info.st_size);
-  if (bytes < sizeof(tsr_footer)) {
-    return fail(error, kErrNotAModule,
-                "'%s' is not a module: it has %llu bytes, and a module's footer alone has %zu; "
-                "it is cut off, or not written by 'tessera compile'",
-                name, static_cast<unsigned long long>(bytes), sizeof(tsr_footer));
-  }
+  if (const tessera_status status = check_size(bytes, error); status != TESSERA_OK) return status;
   void* mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   if (mapped == MAP_FAILED) {
     return fail(error, kErrUnreadable, "module file '%s' cannot be mapped: %s; it has %llu bytes", name,
@@ -102,6 +118,39 @@ tessera_status ModuleFile::map_and_check(bool check_weights, tessera_error* erro
   size = bytes;
   // Only advice: what is not in memory yet comes in huge pages, where the file system has them.
   madvise(mapped, bytes, MADV_HUGEPAGE);
+  return check_all(check_weights, error);
+}
+
+tessera_status ModuleFile::copy_and_check(const void* bytes, uint64_t num_bytes, bool check_weights,
+                                          tessera_error* error) {
+  if (const tessera_status status = check_size(num_bytes, error); status != TESSERA_OK) return status;
+  if (!copy.map(num_bytes)) {
+    return fail(error, kErrMemory, "not enough memory to load a module: %llu bytes were refused",
+                static_cast<unsigned long long>(num_bytes));
+  }
+  memcpy(copy.data, bytes, num_bytes);
+  mprotect(copy.data, num_bytes, PROT_READ);  // what it protects from are mistakes: a refusal changes nothing
+  data = copy.data;
+  size = num_bytes;
+  if (const tessera_status status = check_all(check_weights, error); status != TESSERA_OK) return status;
+  // What maps code wants a file.
+  fd = memfd_create("tessera-module", MFD_CLOEXEC);
+  if (fd >= 0 && write_all(fd, code(), footer.code_size)) return TESSERA_OK;
+  return fail(error, kErrMemoryFile,
+              "a module of %llu bytes in memory cannot be loaded: the kernel refuses an "
+              "anonymous file (%s); write the module to a file and load that",
+              static_cast<unsigned long long>(num_bytes), strerror(errno));
+}
+
+tessera_status ModuleFile::check_size(uint64_t bytes, tessera_error* error) const {
+  if (bytes >= sizeof(tsr_footer)) return TESSERA_OK;
+  return fail(error, kErrNotAModule,
+              "'%s' is not a module: it has %llu bytes, and a module's footer alone has %zu; "
+              "it is cut off, or not written by 'tessera compile'",
+              name, static_cast<unsigned long long>(bytes), sizeof(tsr_footer));
+}
+
+tessera_status ModuleFile::check_all(bool check_weights, tessera_error* error) {
   tessera_status status = check_footer(error);
   if (status == TESSERA_OK) status = check_layout(error);
   if (status == TESSERA_OK) status = check_digests(check_weights, error);

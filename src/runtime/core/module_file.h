@@ -1,20 +1,23 @@
-// A module file as data: mapped read-only and checked from its last byte to its first. Nothing here maps code.
+// A module as data: a file mapped read-only, or a copy of bytes in memory, checked from its last byte to its first.
+// Nothing here maps code.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "abi/module_abi.h"
+#include "runtime/core/memory.h"
 #include "tessera/tessera.h"
 
 namespace tessera {
 
-// The checked file. The pointers below point into the mapping (no copies) and live until close().
+// The checked file. The pointers below point into the mapping or the copy and live until close().
 // Invariant after a successful open: sections are ordered code, weights, descriptor, metadata, footer; every byte of
 // the file is covered by a digest or by the zero-padding check (but for the weights if their digest was skipped);
 // every offset and string of the descriptor is in bounds.
 struct ModuleFile {
-  int fd = -1;
+  int fd = -1;                      // of a file that begins with the code
+  MemoryRegion copy;                // only of a module in memory
   const uint8_t* data = nullptr;
   uint64_t size = 0;
   tsr_footer footer = {};
@@ -46,6 +49,8 @@ struct ModuleFile {
   tessera_status open_path(const char* path, bool check_weights, tessera_error* error);
   // The same for an open file; takes ownership of `fd` in every case. `name` is for messages.
   tessera_status open_fd(int fd, const char* name, bool check_weights, tessera_error* error);
+  // The same for bytes in memory, which are copied: into huge pages where there are some, which a file in memory has not.
+  tessera_status open_memory(const void* bytes, uint64_t num_bytes, bool check_weights, tessera_error* error);
   void close();
 
  private:
@@ -54,6 +59,9 @@ struct ModuleFile {
     return reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(descriptor) + offset);
   }
   tessera_status map_and_check(bool check_weights, tessera_error* error);
+  tessera_status copy_and_check(const void* bytes, uint64_t num_bytes, bool check_weights, tessera_error* error);
+  tessera_status check_size(uint64_t bytes, tessera_error* error) const;
+  tessera_status check_all(bool check_weights, tessera_error* error);
   tessera_status check_footer(tessera_error* error);
   tessera_status check_layout(tessera_error* error) const;
   tessera_status check_digests(bool check_weights, tessera_error* error) const;
