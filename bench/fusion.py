@@ -5,7 +5,7 @@
 
 Each block is compiled three times: as it is by default; without fusion (--disable-pass fuse_groups: every node is a
 kernel, a normalisation still goes into the weights of the convolution before it); and without that as well ("apart":
---disable-pass fold_batch_norm, fold_batch_norm_forward and merge_products too), which is how the model writes it. The
+--disable-pass fold_batch_norm, fold_batch_norm_forward and merge_matmuls too), which is how the model writes it. The
 three agree to 1e-4 of the largest output, else the exit code is 2. A figure is the median over the rounds of each
 round's median. Writes NAME.json, NAME.md and NAME.png. The compiler is build/bin/tessera or what TESSERA names, the run
 time build/lib/libtessera_runtime.so or what TESSERA_RUNTIME names."""
@@ -26,7 +26,7 @@ from tessera_module import Module
 
 WORK = common.ROOT / "out/bench/fusion"
 VARIANTS = {"default": [], "without fusion": ["fuse_groups"],
-            "apart": ["fuse_groups", "fold_batch_norm", "fold_batch_norm_forward", "merge_products"]}
+            "apart": ["fuse_groups", "fold_batch_norm", "fold_batch_norm_forward", "merge_matmuls"]}
 
 
 class Block:

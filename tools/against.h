@@ -10,7 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "driver/model.h"
+#include "driver/engine/model.h"
 #include "peer_process.h"
 
 namespace tessera {

@@ -72,12 +72,12 @@ CaseResult finish(Child& child, bool timed_out, double timeout_seconds) {
   while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
   }
   close(child.answer);
-  if (timed_out) return {Verdict::kFail, fmt::format("timed out after {} s", timeout_seconds)};
+  if (timed_out) return {CaseVerdict::kFail, fmt::format("timed out after {} s", timeout_seconds)};
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !child.text.empty()) {
-    return {static_cast<Verdict>(child.text[0]), child.text.substr(1)};
+    return {static_cast<CaseVerdict>(child.text[0]), child.text.substr(1)};
   }
   const std::string message = last_line(child.messages);
-  return {Verdict::kFail,
+  return {CaseVerdict::kFail,
           fmt::format("crashed: {}{}{}", WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "exit without an answer",
                       message.empty() ? "" : ": ", message)};
 }

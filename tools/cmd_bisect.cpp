@@ -9,7 +9,7 @@
 
 #include "commands.h"
 #include "diff_flags.h"
-#include "driver/bisect.h"
+#include "driver/analysis/bisect.h"
 #include "package/atomic_file.h"
 #include "progress.h"
 #include "terminal.h"

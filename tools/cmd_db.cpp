@@ -10,11 +10,11 @@
 
 #include "commands.h"
 #include "diagnose/text_table.h"
-#include "expr/canonical.h"
 #include "package/atomic_file.h"
 #include "records/records.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/error.h"
+#include "te/canonical.h"
 #include "terminal.h"
 #include "tune/train.h"
 #include "tune/tuned_kernels.h"

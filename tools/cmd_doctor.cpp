@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "driver/doctor.h"
+#include "driver/analysis/doctor.h"
 #include "progress.h"
 #include "terminal.h"
 

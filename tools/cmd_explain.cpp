@@ -9,7 +9,7 @@
 
 #include "commands.h"
 #include "compile_flags.h"
-#include "driver/explain.h"
+#include "driver/analysis/explain.h"
 #include "flag_use.h"
 #include "progress.h"
 #include "terminal.h"

@@ -7,7 +7,7 @@
 
 #include "commands.h"
 #include "diagnose/inspect.h"
-#include "driver/open_model.h"
+#include "driver/engine/open_model.h"
 #include "terminal.h"
 
 namespace tessera {

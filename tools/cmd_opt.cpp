@@ -8,7 +8,7 @@
 
 #include "commands.h"
 #include "compile_flags.h"
-#include "driver/text_tool.h"
+#include "driver/text/text_tool.h"
 #include "package/atomic_file.h"
 #include "support/error.h"
 #include "support/mapped_file.h"

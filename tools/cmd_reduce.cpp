@@ -8,7 +8,7 @@
 
 #include "commands.h"
 #include "diff_flags.h"
-#include "driver/reduce.h"
+#include "driver/analysis/reduce.h"
 #include "terminal.h"
 
 namespace tessera {

@@ -10,9 +10,9 @@
 
 #include "commands.h"
 #include "compile_flags.h"
-#include "driver/schedule_tool.h"
+#include "driver/text/schedule_tool.h"
 #include "package/atomic_file.h"
-#include "schedule/trace.h"
+#include "schedule/primitives/trace.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
 
@@ -57,7 +57,7 @@ void write_output(const ScheduleCommand& command, const std::string& text) {
   file.commit();
 }
 
-int schedule(const ScheduleCommand& command) {
+int run_schedule(const ScheduleCommand& command) {
   if (command.list_primitives) return list_primitives();
   if (command.file.empty())
     throw UserError({.id = "TSR-4001",
@@ -187,7 +187,7 @@ Command add_schedule_command(CLI::App& root) {
       "  tessera schedule matmul.loop --apply tile.sched\n"
       "  tessera schedule matmul.loop --apply tile.sched --check --bench\n"
       "  tessera schedule matmul.loop --apply tile.sched --emit mca --target x86-64-v3");
-  return {app, [command] { return schedule(*command); }};
+  return {app, [command] { return run_schedule(*command); }};
 }
 
 }  // namespace tessera

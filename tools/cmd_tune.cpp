@@ -17,7 +17,7 @@
 #include "compile_flags.h"
 #include "diagnose/text_table.h"
 #include "driver/compile.h"
-#include "driver/open_model.h"
+#include "driver/engine/open_model.h"
 #include "package/atomic_file.h"
 #include "run_flags.h"
 #include "support/error.h"
@@ -101,7 +101,7 @@ void clear_line() {
   if (stderr_is_terminal()) fmt::print(stderr, "\r{:<159}\r", "");
 }
 
-int tune(const TuneCommand& command) {
+int run_tune(const TuneCommand& command) {
   if (looks_like_module(command.model) || command.model.ends_with(".so"))
     throw UserError({.id = "TSR-4051",
                      .message = fmt::format("'{}' is a compiled module, which cannot be tuned", command.model),
@@ -271,7 +271,7 @@ Command add_tune_command(CLI::App& root) {
       "For another machine, with a worker that has it, or emulates it ('tessera worker --help'):\n"
       "  tessera tune mobilenet_v2.onnx --target aarch64-unknown-linux-gnu --threads 1 --db my.db --workers "
       "127.0.0.1:7070 --token token");
-  return {app, [command] { return tune(*command); }};
+  return {app, [command] { return run_tune(*command); }};
 }
 
 }  // namespace tessera

@@ -26,12 +26,12 @@ struct VerifyCommand {
   bool quiet = false;
 };
 
-std::string verdict_text(Verdict verdict) {
+std::string verdict_text(CaseVerdict verdict) {
   const bool colour = stdout_has_colour();
   switch (verdict) {
-    case Verdict::kPass: return coloured("PASS", "32", colour);
-    case Verdict::kFail: return coloured("FAIL", "31", colour);
-    case Verdict::kUnsupported: return coloured("UNSUPPORTED", "33", colour);
+    case CaseVerdict::kPass: return coloured("PASS", "32", colour);
+    case CaseVerdict::kFail: return coloured("FAIL", "31", colour);
+    case CaseVerdict::kUnsupported: return coloured("UNSUPPORTED", "33", colour);
   }
   return "";
 }
@@ -52,8 +52,8 @@ int verify(const VerifyCommand& command) {
   run_isolated(
       find_cases(command.dirs), settings, [&](const std::string& folder) { return run_case(folder, options); },
       [&](const std::string& folder, const CaseResult& result, double seconds) {
-        ++(result.verdict == Verdict::kPass ? passed : failed);
-        if (result.verdict == Verdict::kPass && command.quiet) return;
+        ++(result.verdict == CaseVerdict::kPass ? passed : failed);
+        if (result.verdict == CaseVerdict::kPass && command.quiet) return;
         fmt::print("{} {} ({:.2f} s){}{}\n", verdict_text(result.verdict), folder, seconds,
                    result.reason.empty() ? "" : ": ", result.reason);
         std::fflush(stdout);

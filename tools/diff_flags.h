@@ -5,7 +5,7 @@
 
 #include "compile_flags.h"
 #include "diagnose/compare.h"
-#include "driver/diff.h"
+#include "driver/analysis/diff.h"
 #include "run_flags.h"
 
 namespace tessera {

@@ -7,9 +7,9 @@
 #include <fmt/ranges.h>
 
 #include "compile_flags.h"
-#include "expr/canonical.h"
 #include "loop/intrinsic_text.h"
 #include "support/mapped_file.h"
+#include "te/canonical.h"
 
 namespace tessera {
 

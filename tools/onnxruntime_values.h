@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "driver/diff.h"
+#include "driver/analysis/diff.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/model.h"
+#include "driver/engine/model.h"
 #include "types/tensor.h"
 
 namespace tessera {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "diagnose/compare.h"
-#include "driver/model.h"
-#include "driver/open_model.h"
+#include "driver/engine/model.h"
+#include "driver/engine/open_model.h"
 #include "tensor_spec.h"
 
 namespace CLI {

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "import/onnx/tensor_proto.h"
+#include "import/onnx/read/tensor_proto.h"
 #include "npy.h"
 #include "support/error.h"
 

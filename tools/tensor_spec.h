@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/model.h"
+#include "driver/engine/model.h"
 #include "picture.h"
 #include "types/tensor.h"
 

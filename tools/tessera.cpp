@@ -11,7 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "commands.h"
-#include "driver/version.h"
+#include "driver/api/version.h"
 #include "package/atomic_file.h"
 #include "support/error.h"
 #include "terminal.h"

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "import/onnx/model_statistics.h"
-#include "import/onnx/tensor_proto.h"
+#include "import/onnx/edit/model_statistics.h"
+#include "import/onnx/read/tensor_proto.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -113,14 +113,14 @@ CaseResult run_case_or_throw(const std::string& folder, const CaseOptions& optio
       data_sets.push_back(entry.path());
     }
   }
-  if (data_sets.empty()) return {Verdict::kFail, "there is no test_data_set_* folder beside model.onnx"};
+  if (data_sets.empty()) return {CaseVerdict::kFail, "there is no test_data_set_* folder beside model.onnx"};
   std::sort(data_sets.begin(), data_sets.end());
   std::set<std::string> notes;
   for (const fs::path& data_set : data_sets) {
     const std::string difference = run_data_set(*opened.model, data_set, options.tolerance, notes);
-    if (!difference.empty()) return {Verdict::kFail, difference};
+    if (!difference.empty()) return {CaseVerdict::kFail, difference};
   }
-  return {Verdict::kPass, fmt::to_string(fmt::join(notes, "; "))};
+  return {CaseVerdict::kPass, fmt::to_string(fmt::join(notes, "; "))};
 }
 
 }  // namespace
@@ -156,9 +156,9 @@ CaseResult run_case(const std::string& folder, const CaseOptions& options) {
     const std::string& id = error.diagnostic().id;
     const bool unsupported =
         std::find(std::begin(kUnsupportedIds), std::end(kUnsupportedIds), id) != std::end(kUnsupportedIds);
-    return {unsupported ? Verdict::kUnsupported : Verdict::kFail, one_line(error.what())};
+    return {unsupported ? CaseVerdict::kUnsupported : CaseVerdict::kFail, one_line(error.what())};
   } catch (const std::exception& error) {
-    return {Verdict::kFail, one_line(error.what())};
+    return {CaseVerdict::kFail, one_line(error.what())};
   }
 }
 

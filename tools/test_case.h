@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "diagnose/compare.h"
-#include "driver/open_model.h"
+#include "driver/engine/open_model.h"
 
 namespace tessera {
 
@@ -14,10 +14,10 @@ struct CaseOptions {
   Tolerance tolerance;
 };
 
-enum class Verdict : char { kPass = 'P', kFail = 'F', kUnsupported = 'U' };
+enum class CaseVerdict : char { kPass = 'P', kFail = 'F', kUnsupported = 'U' };
 
 struct CaseResult {
-  Verdict verdict = Verdict::kFail;
+  CaseVerdict verdict = CaseVerdict::kFail;
   std::string reason;  // one line; for kPass what was not compared, mostly empty
 };
 

@@ -34,8 +34,8 @@ struct CompileOptions {
   // What convolutions and products with weights read is rounded to this: "f32" (nothing is), "bf16", "f16". Sums and
   // all else stay in f32.
   std::string precision = "f32";
-  // How products of f32 with weights are computed: "fma", by multiply-adds; "pieces", as six products of three pieces of
-  // bf16 (needs AVX512-BF16 or AMX); "auto", as pieces where the target has AMX, and else as "fma".
+  // How products of f32 with weights are computed: "fma", by multiply-adds; "pieces", as six products of three pieces
+  // of bf16 (needs AVX512-BF16 or AMX); "auto", as pieces where the target has AMX, and else as "fma".
   std::string fp32 = "fma";
   // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
   std::map<std::string, DimBounds> dims = {};

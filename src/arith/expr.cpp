@@ -10,7 +10,7 @@
 #include "support/error.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 namespace {
 
 std::shared_ptr<ExprNode> new_node(ExprKind kind, DType dtype) {
@@ -402,4 +402,4 @@ std::string to_string(const Expr& e, const NameMap& names) {
 
 std::string to_string(const Expr& e) { return to_string(e, NameMap()); }
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

@@ -26,7 +26,7 @@
 #include "types/dtype.h"
 #include "types/layout.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 
 enum class ExprKind : uint8_t { kConst, kVar, kLoad, kUnary, kBinary, kSelect, kFma, kCast };
 
@@ -199,4 +199,4 @@ std::string to_string(const Expr& e);
 using NameMap = std::unordered_map<const void*, std::string>;
 std::string to_string(const Expr& e, const NameMap& names);
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

@@ -9,7 +9,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 namespace {
 
 constexpr int kMaxDepth = 400;  // of nested expressions; what the printers write stays far below
@@ -289,4 +289,4 @@ bool is_reserved_word(std::string_view word) {
   return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

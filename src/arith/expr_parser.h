@@ -11,7 +11,7 @@
 #include "arith/tensor_type.h"
 #include "support/text_reader.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 
 // What names mean at a place of the text.
 struct ExprScope {
@@ -29,4 +29,4 @@ DType parse_dtype_word(TextReader& reader);
 // Words that must not be names of variables or buffers in a text.
 bool is_reserved_word(std::string_view word);
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

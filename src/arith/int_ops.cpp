@@ -4,7 +4,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 namespace {
 
 uint64_t mask_of(int bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
@@ -111,4 +111,4 @@ int64_t int_binary(BinaryOp op, DType dtype, int64_t a, int64_t b) {
 
 int64_t floor_div(int64_t a, int64_t b) { return floor_divide(DType::kI64, a, b); }
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

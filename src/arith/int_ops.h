@@ -7,7 +7,7 @@
 
 #include "arith/expr.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 
 // Products and differences of two i64 do not overflow it.
 __extension__ typedef __int128 Int128;
@@ -33,4 +33,4 @@ inline int64_t wrap_mul(int64_t a, int64_t b) {
 // kFloorDiv of i64.
 int64_t floor_div(int64_t a, int64_t b);
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

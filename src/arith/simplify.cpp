@@ -6,7 +6,7 @@
 #include "arith/int_ops.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 namespace {
 
 using Wide = Int128;
@@ -499,4 +499,4 @@ std::optional<int64_t> linear_coefficient(const Expr& e, const Var& var, const B
   return coefficient;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

@@ -10,7 +10,7 @@
 
 #include "arith/expr.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 
 // Inclusive range of an i64 expression; an end that is not known is empty.
 struct Interval {
@@ -42,4 +42,4 @@ bool can_prove(const Expr& condition, const Bounds& bounds);
 // c when e = c * var + (terms without var), for simplified i64 expressions; empty when e is not linear in var.
 std::optional<int64_t> linear_coefficient(const Expr& e, const Var& var, const Bounds& bounds = {});
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

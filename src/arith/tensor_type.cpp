@@ -2,7 +2,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 
 Shape make_shape(const std::vector<int64_t>& dims) { return {dims.begin(), dims.end()}; }
 
@@ -77,4 +77,4 @@ std::vector<Expr> physical_index(const std::vector<Expr>& index, const Layout& l
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

@@ -8,7 +8,7 @@
 #include "arith/expr.h"
 #include "types/layout.h"
 
-namespace tessera {
+namespace tessera::inline arith {
 
 using Shape = std::vector<Expr>;  // i64 expressions over named symbols; constants when static
 
@@ -44,4 +44,4 @@ bool operator==(const TensorType& a, const TensorType& b);
 Shape physical_shape(const Shape& shape, const Layout& layout);
 std::vector<Expr> physical_index(const std::vector<Expr>& index, const Layout& layout);
 
-}  // namespace tessera
+}  // namespace tessera::inline arith

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -181,4 +181,4 @@ std::string tensor_summary(const Tensor& tensor) {
   return text + (n > kShown ? ", ...]" : "]");
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -6,7 +6,7 @@
 
 #include "types/run_value.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 // Floats agree when |got - want| <= atol + rtol * |want| + mtol * max|want|, the maximum being over the whole tensor;
 // NaN agrees with NaN, and infinities with themselves. Everything else must be equal.
@@ -41,4 +41,4 @@ std::string tensor_type_text(const Tensor& tensor);  // "f32[1,3]"
 // The range and the first elements, in one line.
 std::string tensor_summary(const Tensor& tensor);
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

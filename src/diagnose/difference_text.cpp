@@ -3,7 +3,7 @@
 
 #include "diagnose/find_difference.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -95,4 +95,4 @@ nlohmann::json to_json(const Difference& difference) {
   return json;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -7,11 +7,11 @@
 
 #include "codegen/common/work_estimate.h"
 #include "graph/op_def.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -89,7 +89,7 @@ std::vector<std::string> nodes_of_call(const Program& program, const KernelCall&
     if (found == trail.members().end()) continue;
     std::vector<std::string> nodes = found->second;
     // Of kernels that are joined, the location names all.
-    if (program.kernels[static_cast<size_t>(call.kernel)].rule == "strip_chain")
+    if (program.kernels[static_cast<size_t>(call.kernel)].rule == "overlapped_tiles")
       for (const std::string& label : located) add_once(nodes, label);
     return nodes;
   }
@@ -272,4 +272,4 @@ const NodeNote& find_node(const Explanation& explanation, const OnnxStatistics& 
                    .hint = "without --node all nodes are listed"});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -12,12 +12,12 @@
 
 #include "diagnose/text_table.h"
 #include "graph/graph.h"
-#include "import/onnx/model_statistics.h"
+#include "import/onnx/edit/model_statistics.h"
 #include "program/program.h"
 #include "support/remarks.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 // The parts of a joined location ("Conv_0+Relu_1") that are names in `known`, in order. Names may hold '+' themselves.
 std::vector<std::string> split_location(std::string_view location, const std::set<std::string>& known);
@@ -103,4 +103,4 @@ std::string to_text(const Explanation& explanation, const NodeNote& node, const 
 nlohmann::json to_json(const Explanation& explanation);
 nlohmann::json to_json(const Explanation& explanation, const NodeNote& node);
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -7,7 +7,7 @@
 
 #include "diagnose/explain.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -204,4 +204,4 @@ nlohmann::json to_json(const Explanation& explanation, const NodeNote& node) {
   return json;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

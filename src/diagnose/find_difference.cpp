@@ -9,7 +9,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -422,4 +422,4 @@ Tolerance tolerance_for(Tolerance tolerance, DType dtype) {
   return tolerance;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

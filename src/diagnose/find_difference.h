@@ -28,10 +28,10 @@
 
 #include "diagnose/compare.h"
 #include "diagnose/text_table.h"
-#include "import/onnx/model_parts.h"
+#include "import/onnx/edit/model_parts.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 // One way to compute a model on fixed inputs.
 class ValueSource {
@@ -97,4 +97,4 @@ Tolerance tolerance_for(Tolerance tolerance, DType dtype);
 std::string to_text(const Difference& difference, const TextStyle& style);
 nlohmann::json to_json(const Difference& difference);
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "import/onnx/model_statistics.h"
+#include "import/onnx/edit/model_statistics.h"
 #include "runtime/core/dtypes.h"
 #include "runtime/core/module_file.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -301,4 +301,4 @@ std::string inspection_text(const json& inspection, const TextStyle& style) {
   return inspection.at("kind") == "module" ? module_text(inspection, style) : onnx_text(inspection, style);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -8,7 +8,7 @@
 
 #include "diagnose/text_table.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 // UserError TSR-70xx, in the runtime's words, when the file is missing, damaged or no module.
 nlohmann::json inspect_module(const std::string& path);
@@ -19,4 +19,4 @@ nlohmann::json inspect_onnx(const std::string& path);
 // Of what either of the two above returned.
 std::string inspection_text(const nlohmann::json& inspection, const TextStyle& style);
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

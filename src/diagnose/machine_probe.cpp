@@ -15,7 +15,7 @@
 
 #include "diagnose/probe_loops.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -184,4 +184,4 @@ MachinePeaks measure_machine(const ProbeOptions& options) {
   return peaks;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 // One kind of arithmetic. Operations count multiply and add separately.
 struct ArithmeticPeak {
@@ -51,4 +51,4 @@ struct ProbeOptions {
 
 MachinePeaks measure_machine(const ProbeOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

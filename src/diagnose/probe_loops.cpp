@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -229,4 +229,4 @@ std::optional<ArithmeticLoop> amx_bf16_loop() {
   return std::nullopt;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 struct ArithmeticLoop {
   std::string instructions;  // LLVM's name of the instruction set: "avx512f"
@@ -25,4 +25,4 @@ std::optional<ArithmeticLoop> vnni_loop();
 std::optional<ArithmeticLoop> amx_i8_loop();
 std::optional<ArithmeticLoop> amx_bf16_loop();
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

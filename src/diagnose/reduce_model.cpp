@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -112,4 +112,4 @@ EditableModel reduce_model(EditableModel model, const ReduceSteps& steps) {
   return Reducer(std::move(model), steps).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -5,9 +5,9 @@
 
 #include <functional>
 
-#include "import/onnx/model_edit.h"
+#include "import/onnx/edit/model_edit.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 struct ReduceSteps {
   std::function<bool(const EditableModel&)> fails;  // in the same way as at the beginning
@@ -19,4 +19,4 @@ struct ReduceSteps {
 
 EditableModel reduce_model(EditableModel model, const ReduceSteps& steps);
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

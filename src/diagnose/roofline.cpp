@@ -6,7 +6,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 std::vector<CallTraffic> aged(std::vector<CallTraffic> traffic, double call_seconds, const MachinePeaks& peaks) {
   constexpr int64_t kFar = int64_t{1} << 40;  // more than any cache; workers take up to 1e15
@@ -55,4 +55,4 @@ Roofline roofline_of(const KernelWork& kernel, int64_t model_constants, double s
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

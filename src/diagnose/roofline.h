@@ -8,7 +8,7 @@
 #include "diagnose/machine_probe.h"
 #include "program/reuse_distance.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 // What one call of a kernel does; -1: not known, which counts as 0.
 struct KernelWork {
@@ -27,8 +27,8 @@ struct Roofline {
   std::string level;            // where the bytes come from that take longest: "L2", "memory"
 };
 
-// Traffic of a run whose calls take `call_seconds` each: what was touched longer ago than the last cache keeps it counts as
-// far away as memory.
+// Traffic of a run whose calls take `call_seconds` each: what was touched longer ago than the last cache keeps it
+// counts as far away as memory.
 std::vector<CallTraffic> aged(std::vector<CallTraffic> traffic, double call_seconds, const MachinePeaks& peaks);
 
 // Of one call that takes `seconds`. Each argument comes from the first level that holds it and what was touched since
@@ -38,4 +38,4 @@ std::vector<CallTraffic> aged(std::vector<CallTraffic> traffic, double call_seco
 Roofline roofline_of(const KernelWork& work, int64_t model_constants, double seconds, const MachinePeaks& peaks,
                      int threads);
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -92,4 +92,4 @@ std::string text_diff(std::string_view before, std::string_view after, size_t co
   return gap ? text + "  ...\n" : text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

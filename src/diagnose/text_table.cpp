@@ -9,7 +9,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 namespace {
 
@@ -102,4 +102,4 @@ std::string time_text(double microseconds) { return scaled(microseconds, 1000, {
 
 std::string count_text(double count) { return scaled(count, 1000, {"", " k", " M", " G", " T"}); }
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline diagnose {
 
 struct TextStyle {
   bool colour = false;  // ANSI colours; for terminals only
@@ -48,4 +48,4 @@ std::string time_text(double microseconds);
 // "950", "12.3 k", "4.56 M", "7.89 G".
 std::string count_text(double count);
 
-}  // namespace tessera
+}  // namespace tessera::inline diagnose

@@ -8,11 +8,11 @@
 
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
+#include "driver/api/version.h"
 #include "driver/declared_kernels.h"
 #include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
-#include "driver/schedule_tool.h"
-#include "driver/version.h"
+#include "driver/text/schedule_tool.h"
 #include "graph/printer.h"
 #include "graph_passes/pass.h"
 #include "import/onnx/onnx_import.h"
@@ -28,14 +28,14 @@
 #include "program/pass.h"
 #include "program/printer.h"
 #include "program/size_formula.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/mapped_file.h"
 #include "tessera/tessera.h"
 #include "types/own_features.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 namespace {
 
@@ -540,4 +540,4 @@ void check_options(const DriverOptions& options) {
   if (!wanted.empty() && !contains(names, wanted)) fail_unknown("--print-ir-after", wanted, names);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -14,7 +14,7 @@
 #include "program/program.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 // The result of a compile as far as `emit` asked it to go.
 struct Compiled {
@@ -58,4 +58,4 @@ DType precision_of(const CompileOptions& options);
 // TSR-4021 for a level that does not, TSR-4023 for a disabled pass that is no optimisation.
 void check_options(const DriverOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -8,17 +8,17 @@
 
 #include "codegen/llvm/target.h"
 #include "diagnose/compare.h"
-#include "driver/loop_kernel.h"
-#include "driver/model.h"
+#include "driver/engine/loop_kernel.h"
+#include "driver/engine/model.h"
 #include "loop/fresh.h"
 #include "loop/unify.h"
 #include "loop/verify.h"
 #include "loop_passes/pass.h"
 #include "program/memory_plan.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 namespace {
 
 constexpr double kNeeded = 0.97;  // of our own kernel's time
@@ -249,4 +249,4 @@ void use_declared_kernels(Program& program, const Intrinsics& declared, const Ta
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

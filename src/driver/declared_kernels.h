@@ -10,7 +10,7 @@
 #include "support/remarks.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 // Kernels that match a declaration call its function, and lose their definition, so that no rule takes them. What a
 // group computes behind a reduction is a loop of its own behind the call. The first declaration that matches is taken.
@@ -22,4 +22,4 @@ namespace tessera {
 void use_declared_kernels(Program& program, const Intrinsics& declared, const Target& target, int opt_level,
                           const std::set<std::string>& disabled, Remarks* remarks);
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -7,19 +7,19 @@
 
 #include <fmt/format.h>
 
-#include "expr/canonical.h"
 #include "program/merge_kernels.h"
 #include "support/hash.h"
+#include "te/canonical.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 namespace {
 
 constexpr std::string_view kPrefix = "without";
-constexpr std::array<std::string_view, 2> kChainSteps = {"strip_chain", "row_chain"};
+constexpr std::array<std::string_view, 2> kChainSteps = {"overlapped_tiles", "fuse_rows"};
 constexpr std::array<std::string_view, 13> kSteps = {
-    "strip_chain",          "row_chain",     "assign_layouts",  "merge_products",   "place_slices",
-    "multiply_pixels",      "widen_groups",  "split_windows",   "pad_wide_windows", "split_resizes",
-    "lower_conv_transpose", "move_reshapes", "alternate_sweeps"};
+    "overlapped_tiles",     "fuse_rows",         "assign_layouts",    "merge_matmuls", "concat_in_place",
+    "conv1x1_to_matmul",    "merge_conv_groups", "separate_max_pool", "pre_pad_conv",  "split_resizes",
+    "lower_conv_transpose", "sink_reshapes",     "serpentine_order"};
 
 bool is_searched(std::string_view step) { return std::find(kSteps.begin(), kSteps.end(), step) != kSteps.end(); }
 
@@ -86,4 +86,4 @@ std::string model_hash(const Program& program) {
   return fmt::format("{:016x}", hasher.value());
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

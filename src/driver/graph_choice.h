@@ -12,7 +12,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 struct GraphChoice {
   std::set<std::string> steps;  // left out as a whole: passes and schedule steps
@@ -23,7 +23,7 @@ struct GraphChoice {
   bool operator==(const GraphChoice&) const = default;
 };
 
-// "without assign_layouts strip_chain@0123456789abcdef"; empty for the default.
+// "without assign_layouts overlapped_tiles@0123456789abcdef"; empty for the default.
 std::string to_string(const GraphChoice& choice);
 // Nothing, with a reason, for any other text, and for steps that this version does not search over.
 std::optional<GraphChoice> parse_graph_choice(std::string_view text, std::string& why);
@@ -46,4 +46,4 @@ struct TunedGraph {
   std::string refused;  // why something that is known of the model is not used; may be empty
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -15,7 +15,7 @@
 #include "lower/generalize.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 namespace {
 
 constexpr size_t kMaxPoints = 64;  // sizes for which a model is read and lowered, at most
@@ -342,4 +342,4 @@ Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& low
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

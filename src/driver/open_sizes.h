@@ -11,7 +11,7 @@
 #include "support/error.h"
 #include "tessera/compiler.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 // The dimensions of the options that are ranges, in the order of their names.
 std::vector<SymbolRange> open_ranges(const CompileOptions& options);
@@ -36,4 +36,4 @@ Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, do
 // The same of a piece of a flow. UserError TSR-5024.
 Program program_of_piece(const Flow& flow, int32_t piece, const LowerGraph& lower);
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -8,15 +8,20 @@
 #include <string_view>
 
 #include "driver/graph_choice.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/remarks.h"
 #include "tessera/compiler.h"
 
-namespace tessera {
-
+namespace tessera::inline graph {
 class Graph;
-class PassLimit;
+}
+namespace tessera::inline program {
 struct Program;
+}
+
+namespace tessera::inline driver {
+
+class PassLimit;
 
 // What a compile ends with. Each level is a stop of its own; kModule is all the way.
 enum class Emit : uint8_t { kModule, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
@@ -42,7 +47,7 @@ struct DriverOptions {
   Remarks* remarks = nullptr;            // told what passes decided and why; may be null
   int64_t max_applications = INT64_MAX;  // of optional passes (pass_limit.h)
   PassLimit* pass_limit = nullptr;       // counts instead, with a limit of its own; may be null
-  // Schedules that were found better than the rules' own choice (schedule/schedule.h), and a text that differs when
+  // Schedules that were found better than the rules' own choice (schedule/choose.h), and a text that differs when
   // they do, for caches; may be empty.
   ChoosePoint tuned;
   std::string tuned_digest;
@@ -54,4 +59,4 @@ struct DriverOptions {
   RunnerOptions runner;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

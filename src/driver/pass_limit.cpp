@@ -1,6 +1,6 @@
 #include "driver/pass_limit.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 const char* application_kind_name(PassApplication::Kind kind) {
   switch (kind) {
@@ -13,4 +13,4 @@ const char* application_kind_name(PassApplication::Kind kind) {
   return "?";
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline driver {
 
 struct PassApplication {
   enum class Kind : uint8_t { kGraphPass, kProgramPass, kScheduleRule, kLoopPass, kCodegen };
@@ -47,4 +47,4 @@ class PassLimit {
   std::vector<PassApplication> seen_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -13,7 +13,7 @@
 #include "program/verify.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 namespace {
 
@@ -120,4 +120,4 @@ std::string time_table(const std::vector<StepTime>& times) {
   return text + fmt::format("{:8.1f} {:6.1f}  total\n", total * 1e3, 100.0);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -11,7 +11,7 @@
 #include "graph/flow.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 struct StepTime {
   std::string name;
@@ -77,4 +77,4 @@ class PassRunner {
 // "--time-passes": one line a step with its share; steps of the same name are added up.
 std::string time_table(const std::vector<StepTime>& times);
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

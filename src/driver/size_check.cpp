@@ -8,7 +8,7 @@
 #include "interp/loop_interp.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 namespace {
 
 constexpr int64_t kMostBytes = 1 << 15;  // of a buffer
@@ -133,4 +133,4 @@ SizeDifference difference_at(const Program& general, const SizePoint& point, con
   return SizeDifference::kNone;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -10,7 +10,7 @@
 #include "program/program.h"
 #include "program/symbolic_sizes.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 enum class SizeDifference : uint8_t {
   kNone,    // or the programs are too large to be interpreted in a moment
@@ -22,4 +22,4 @@ enum class SizeDifference : uint8_t {
 // `general` has symbols, with these values; `own` has none; neither is scheduled or planned.
 SizeDifference difference_at(const Program& general, const SizePoint& point, const Program& own);
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -10,7 +10,7 @@
 #include "types/layout.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 using Attr = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, DType, Layout,
                           TensorPtr>;
@@ -41,7 +41,7 @@ class Attrs {
   std::map<std::string, Attr> values_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline graph
 
 #include "support/error.h"
 

@@ -7,7 +7,7 @@
 #include "graph/graph.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 class Evaluator {
  public:
@@ -16,4 +16,4 @@ class Evaluator {
   virtual std::vector<Tensor> evaluate(const Graph& graph, const std::vector<Tensor>& inputs) = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

@@ -10,7 +10,7 @@
 #include "graph/verify.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 namespace {
 
 struct OpName {
@@ -226,4 +226,4 @@ std::string print(const Flow& flow, bool elide_constants) {
   return text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

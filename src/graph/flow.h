@@ -25,7 +25,7 @@
 #include "graph/graph.h"
 #include "types/run_value.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 struct FlowType {
   std::vector<ValueKind> wrappers;                // outermost first: {kOptional, kSequence} of tensors
@@ -160,4 +160,4 @@ std::vector<std::string> verify(const Flow& flow);
 // Slots and steps as text, then the pieces.
 std::string print(const Flow& flow, bool elide_constants = false);
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

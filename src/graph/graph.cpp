@@ -7,7 +7,7 @@
 #include "graph/op_def.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 ValueId Graph::add_input(std::string name, TensorType type) {
   const auto id = static_cast<ValueId>(values_.size());
@@ -140,4 +140,4 @@ std::vector<ValueId> GraphRewriter::copy(const Node& node, const std::vector<Val
   return target_.node(target_.add_node(std::move(clone), std::move(types), std::move(names))).outputs;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

@@ -22,7 +22,7 @@
 #include "graph/attr.h"
 #include "graph/runtime_check.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 struct OpDef;
 class Graph;
@@ -130,4 +130,4 @@ class GraphRewriter {
   std::vector<ValueId> map_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

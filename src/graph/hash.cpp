@@ -4,7 +4,7 @@
 #include "graph/printer.h"
 #include "support/hash.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 namespace {
 
 void add_attr(Hasher& hasher, const Attr& attr) {
@@ -57,4 +57,4 @@ uint64_t structural_hash(const Graph& graph) {
   return whole.value();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

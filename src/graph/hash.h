@@ -5,10 +5,10 @@
 
 #include "graph/graph.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 // Over operators, attributes, types (layouts included), constants' data and the order of inputs and outputs. Not over
 // names, locations, the order of nodes, or nodes that no output needs; equal nodes computed twice count as one.
 uint64_t structural_hash(const Graph& graph);
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

@@ -6,7 +6,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 namespace {
 
 const char* kind_name(AttrKind kind) {
@@ -140,4 +140,4 @@ Tensor evaluate_procedure(const Graph& graph, const Node& node, const std::vecto
   return node.op->evaluate(OpContext{*node.op, types, node.attrs, node.regions, node.loc}, inputs);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

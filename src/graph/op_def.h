@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "expr/body.h"
 #include "graph/graph.h"
 #include "loop/stmt.h"
+#include "te/body.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 // What an operator's functions see of one node.
 struct OpContext {
@@ -88,4 +88,4 @@ Body node_body(const Graph& graph, const Node& node);
 LoopProgram node_loops(const Graph& graph, const Node& node);
 Tensor evaluate_procedure(const Graph& graph, const Node& node, const std::vector<const Tensor*>& inputs);
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

@@ -9,7 +9,7 @@
 #include "support/error.h"
 #include "support/text_reader.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 namespace {
 
 constexpr int kMaxRegionDepth = 16;
@@ -292,4 +292,4 @@ Graph parse_graph(std::string_view text, const OpTable& ops, std::string_view fi
   return graph;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

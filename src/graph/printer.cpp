@@ -6,7 +6,7 @@
 #include "graph/tensor_text.h"
 #include "support/text_reader.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 namespace {
 
 std::string value_text(const Graph& graph, ValueId id) { return "%" + name_text(graph.value(id).name); }
@@ -119,4 +119,4 @@ std::string print_node(const Graph& graph, const Node& node, const PrintOptions&
   return out;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

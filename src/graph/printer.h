@@ -11,7 +11,7 @@
 
 #include "graph/graph.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 struct PrintOptions {
   bool elide_constants = false;  // constants of more than kMaxDense elements as `elided<type hash>`
@@ -23,4 +23,4 @@ std::string print(const Graph& graph, const PrintOptions& options = {});
 std::string print_node(const Graph& graph, const Node& node, const PrintOptions& options = {});
 std::string attr_text(const Attr& attr, bool elide_constants = false);
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace tessera {
+namespace tessera::inline graph {
 
 // The message is "<what> is <values>; this module was compiled for <legal>".
 struct RuntimeCheck {
@@ -19,4 +19,4 @@ struct RuntimeCheck {
 // A longer list of values is a mistake of whoever makes the check.
 inline constexpr int kMaxCheckedValues = 4096;
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

@@ -3,7 +3,7 @@
 #include "graph/op_def.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 std::optional<int64_t> contiguous_part(const TensorType& whole, const TensorType& part, int axis, int64_t start) {
   if (!(whole.layout == part.layout) || whole.dtype != part.dtype || dtype_bits(whole.dtype) < 8) return std::nullopt;
@@ -90,4 +90,4 @@ std::vector<std::vector<PlacedOperand>> place_operands(const Graph& graph) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

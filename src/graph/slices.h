@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 // Where `part`, the elements of `whole` from `start` on along `axis` (all of them along the other axes), begins in the
 // buffer of `whole`, in bytes; empty when its elements are not contiguous there in the order of `part`'s own layout.
@@ -18,7 +18,7 @@ std::optional<int64_t> contiguous_part(const TensorType& whole, const TensorType
 // The same for the result of a slice node within its operand.
 std::optional<int64_t> contiguous_slice(const Graph& graph, const Node& slice);
 
-// Whether place_slices has decided that the node, a concat or a slice, moves no bytes: it has `in_place` = 1.
+// Whether concat_in_place has decided that the node, a concat or a slice, moves no bytes: it has `in_place` = 1.
 bool is_in_place(const Node& node);
 
 // The value whose buffer holds the bytes of `id`: the operand of the views that lead to it.
@@ -35,4 +35,4 @@ struct PlacedOperand {
 // those that could have it: prefixes of it then are placed in it as a whole. Empty lists for other nodes.
 std::vector<std::vector<PlacedOperand>> place_operands(const Graph& graph);
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

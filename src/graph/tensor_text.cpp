@@ -8,7 +8,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 namespace {
 
 std::string element_text(const Tensor& tensor, int64_t index) {
@@ -361,4 +361,4 @@ TensorPtr parse_tensor(TextReader& reader, std::string_view keyword) {
   return std::make_shared<const Tensor>(std::move(tensor));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

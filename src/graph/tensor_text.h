@@ -14,7 +14,7 @@
 #include "support/text_reader.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 inline constexpr int64_t kMaxDense = 64;
 // A text of a few bytes must not ask for any amount of memory.
@@ -41,4 +41,4 @@ Layout parse_layout(TextReader& reader);
 // `keyword` is one of dense, splat, hex, elided and has been read already.
 TensorPtr parse_tensor(TextReader& reader, std::string_view keyword);
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

@@ -10,7 +10,7 @@
 #include "graph/tensor_text.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 namespace {
 
 std::string describe(const Graph& graph, const Node& node) {
@@ -208,4 +208,4 @@ void verify_or_throw(const Graph& graph, std::string_view after_pass) {
   throw InternalError(text);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

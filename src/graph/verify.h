@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace tessera {
+namespace tessera::inline graph {
 
 // One line for each violation, "node <loc> (<op> %<result>): <rule>"; empty when the graph is sound. Regions included.
 std::vector<std::string> verify(const Graph& graph);
@@ -19,4 +19,4 @@ void verify_or_throw(const Graph& graph, std::string_view after_pass);
 // Equal dtypes and shapes; layouts do not matter. Symbolic dims agree unless they are provably different.
 bool types_agree(const TensorType& a, const TensorType& b);
 
-}  // namespace tessera
+}  // namespace tessera::inline graph

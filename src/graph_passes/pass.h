@@ -10,7 +10,7 @@
 #include "support/remarks.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline graph_passes {
 
 struct PassContext {
   const OpTable& ops;
@@ -35,4 +35,4 @@ std::span<const GraphPass> graph_pipeline();
 // By name; null when unknown.
 const GraphPass* find_graph_pass(std::string_view name);
 
-}  // namespace tessera
+}  // namespace tessera::inline graph_passes

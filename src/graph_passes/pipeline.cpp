@@ -1,71 +1,73 @@
 #include <algorithm>
 
-#include "graph_passes/assign_layouts.h"
-#include "graph_passes/cse.h"
-#include "graph_passes/dce.h"
-#include "graph_passes/fold_batch_norm.h"
-#include "graph_passes/fold_batch_norm_forward.h"
-#include "graph_passes/fold_constants.h"
-#include "graph_passes/fold_pads.h"
-#include "graph_passes/fuse_groups.h"
-#include "graph_passes/integer_products.h"
-#include "graph_passes/lower_conv_transpose.h"
-#include "graph_passes/lower_precision.h"
-#include "graph_passes/merge_products.h"
-#include "graph_passes/move_casts.h"
-#include "graph_passes/move_reshapes.h"
-#include "graph_passes/move_transposes.h"
-#include "graph_passes/move_zero_points.h"
-#include "graph_passes/multiply_pixels.h"
-#include "graph_passes/open_composites.h"
-#include "graph_passes/pad_wide_windows.h"
+#include "graph_passes/fusion/concat_in_place.h"
+#include "graph_passes/fusion/fuse_groups.h"
+#include "graph_passes/fusion/merge_matmuls.h"
+#include "graph_passes/layout/assign_layouts.h"
+#include "graph_passes/layout/conv1x1_to_matmul.h"
+#include "graph_passes/layout/merge_conv_groups.h"
+#include "graph_passes/layout/pre_pad_conv.h"
 #include "graph_passes/pass.h"
-#include "graph_passes/place_slices.h"
-#include "graph_passes/recognize_composites.h"
-#include "graph_passes/simplify_algebra.h"
-#include "graph_passes/split_resizes.h"
-#include "graph_passes/split_windows.h"
-#include "graph_passes/widen_groups.h"
+#include "graph_passes/quantized/hoist_zero_points.h"
+#include "graph_passes/quantized/lower_precision.h"
+#include "graph_passes/quantized/lower_qdq_matmul.h"
+#include "graph_passes/rewrite/cse.h"
+#include "graph_passes/rewrite/dce.h"
+#include "graph_passes/rewrite/decompose.h"
+#include "graph_passes/rewrite/fold_batch_norm.h"
+#include "graph_passes/rewrite/fold_batch_norm_forward.h"
+#include "graph_passes/rewrite/fold_constants.h"
+#include "graph_passes/rewrite/fold_pads.h"
+#include "graph_passes/rewrite/lower_conv_transpose.h"
+#include "graph_passes/rewrite/propagate_transposes.h"
+#include "graph_passes/rewrite/raise_to_composites.h"
+#include "graph_passes/rewrite/separate_max_pool.h"
+#include "graph_passes/rewrite/simplify_algebra.h"
+#include "graph_passes/rewrite/sink_casts.h"
+#include "graph_passes/rewrite/sink_reshapes.h"
+#include "graph_passes/rewrite/split_resizes.h"
 
-namespace tessera {
+namespace tessera::inline graph_passes {
 namespace {
 
 constexpr GraphPass kPipeline[] = {
-    {"open_composites", "Replaces composites by their primitives, those excepted that passes know", 0, open_composites},
-    {"integer_products", "Makes products of dequantised bytes products of bytes, where the machine multiplies such", 1,
-     integer_products},
+    {"decompose", "Replaces composites by their primitives, those excepted that passes know", 0, decompose},
+    {"lower_qdq_matmul", "Makes products of dequantised bytes products of bytes, where the machine multiplies such", 1,
+     lower_qdq_matmul},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"dce", "Removes nodes that no output needs", 0, dce},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"cse", "Merges equal nodes", 1, cse},
-    {"recognize_composites", "Puts operators together that an exporter took apart", 2, recognize_composites},
-    {"move_casts", "Moves casts to where they convert least", 2, move_casts},
-    {"move_transposes", "Moves transposes until they meet and cancel", 2, move_transposes},
-    {"move_reshapes", "Moves reshapes behind what is computed element by element", 2, move_reshapes},
+    {"raise_to_composites", "Puts operators together that an exporter took apart", 2, raise_to_composites},
+    {"sink_casts", "Moves casts to where they convert least", 2, sink_casts},
+    {"propagate_transposes", "Moves transposes until they meet and cancel", 2, propagate_transposes},
+    {"sink_reshapes", "Moves reshapes behind what is computed element by element", 2, sink_reshapes},
     {"fold_pads", "Turns pads into the padding of convolutions and pooling", 1, fold_pads},
-    {"merge_products", "Makes one product of those that share their left operand", 2, merge_products},
+    {"merge_matmuls", "Makes one product of those that share their left operand", 2, merge_matmuls},
     {"fold_batch_norm_forward", "Merges scales and shifts by constants into the convolutions behind them", 1,
      fold_batch_norm_forward},
     {"fold_batch_norm", "Merges scales and shifts by constants into convolutions", 1, fold_batch_norm},
-    {"open_all_composites", "Replaces the composites that are left", 0, open_all_composites},
+    {"decompose_all", "Replaces the composites that are left", 0, decompose_all},
     {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1,
      lower_conv_transpose},
     {"lower_precision", "Rounds what convolutions and products read to the precision that was asked for", 0,
      lower_precision},
-    {"move_zero_points", "Takes zero points out of products of bytes, where the machine multiplies them", 1,
-     move_zero_points},
+    {"hoist_zero_points", "Takes zero points out of products of bytes, where the machine multiplies them", 1,
+     hoist_zero_points},
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, split_resizes},
-    {"split_windows", "Turns the maximum over a wide window into one along each of its dimensions", 2, split_windows},
-    {"multiply_pixels", "Makes 1x1 convolutions that stand alone products of matrices", 2, multiply_pixels},
-    {"widen_groups", "Joins groups of convolutions that are narrower than a block of channels", 2, widen_groups},
-    {"pad_wide_windows", "Pads images before convolutions whose windows have many columns", 1, pad_wide_windows},
+    {"separate_max_pool", "Turns the maximum over a wide window into one along each of its dimensions", 2,
+     separate_max_pool},
+    {"conv1x1_to_matmul", "Makes 1x1 convolutions that stand alone products of matrices", 2, conv1x1_to_matmul},
+    {"merge_conv_groups", "Joins groups of convolutions that are narrower than a block of channels", 2,
+     merge_conv_groups},
+    {"pre_pad_conv", "Pads images before convolutions whose windows have many columns", 1, pre_pad_conv},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
     {"cse", "Merges equal nodes", 1, cse},
     {"dce", "Removes nodes that no output needs", 0, dce},
     {"assign_layouts", "Gives images the channel-blocked layout that kernels want", 2, assign_layouts},
     {"dce", "Removes nodes that no output needs", 0, dce},
-    {"place_slices", "Makes concatenations and slices of contiguous parts views", 1, place_slices},
+    {"concat_in_place", "Makes concatenations and slices of contiguous parts views", 1, concat_in_place},
     {"fuse_groups", "Collects the nodes that become one kernel", 1, fuse_groups},
 };
 
@@ -79,4 +81,4 @@ const GraphPass* find_graph_pass(std::string_view name) {
   return it == std::end(kPipeline) ? nullptr : it;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline graph_passes

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-namespace tessera {
+namespace tessera::inline interp {
 
 // Inclusive range of an i64 value; empty ends are unknown. Deliberately its own few lines instead of
 // arith/simplify.h: the oracle does not depend on the code that it checks.
@@ -51,4 +51,4 @@ struct AffineForm {
   }
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

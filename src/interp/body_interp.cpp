@@ -15,7 +15,7 @@
 #include "interp/scalar_ops.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 struct EvalNode {
@@ -512,4 +512,4 @@ Tensor evaluate_body(const Body& body, const std::vector<const Tensor*>& inputs,
   return BodyEvaluator(wide, body.value.dtype(), inputs, symbols).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -1,13 +1,13 @@
-// Evaluates operator bodies (expr/body.h) on tensors: the slow, obvious meaning of the graph level.
+// Evaluates operator bodies (te/body.h) on tensors: the slow, obvious meaning of the graph level.
 #pragma once
 
 #include <unordered_map>
 #include <vector>
 
-#include "expr/body.h"
+#include "te/body.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 // Values of named dimensions, by variable.
 using SymbolValues = std::unordered_map<const ExprNode*, int64_t>;
@@ -19,4 +19,4 @@ int64_t evaluate_index(const Expr& e, const SymbolValues& symbols);
 // naming buffer and index, for a load outside its buffer, and when a tensor is not what its buffer declares.
 Tensor evaluate_body(const Body& body, const std::vector<const Tensor*>& inputs, const SymbolValues& symbols);
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -13,7 +13,7 @@
 #include "support/error.h"
 #include "support/utf8.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 Tensor scalar_of(DType dtype, int64_t value) {
@@ -248,4 +248,4 @@ void require_check(const RuntimeCheck& check, const Tensor& values) {
                    .hint = {}});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -7,7 +7,7 @@
 #include "graph/flow.h"
 #include "types/run_value.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 // `inputs` in the flow's order; answers its outputs. UserError in the runtime's words: TSR-7040 for a check that does
 // not hold, TSR-7041 for a step that cannot do what it should, TSR-7033 for an input of another shape.
@@ -16,4 +16,4 @@ std::vector<RunValue> run_flow(const Flow& flow, const std::vector<RunValue>& in
 // UserError TSR-7040 unless the check that a graph has computed holds.
 void require_check(const RuntimeCheck& check, const Tensor& values);
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

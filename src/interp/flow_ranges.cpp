@@ -8,7 +8,7 @@
 #include "interp/flow_values.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 using Ints = std::vector<int64_t>;
 
@@ -105,4 +105,4 @@ Tensor padded(const FlowStep& step, const std::vector<const RunValue*>& in) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -14,7 +14,7 @@
 #include "support/error.h"
 #include "support/utf8.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -215,4 +215,4 @@ std::vector<RunValue> string_results(const FlowStep& step, const std::vector<con
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

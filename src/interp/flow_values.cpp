@@ -9,7 +9,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -550,4 +550,4 @@ RunValue value_result(const FlowStep& step, const Operands& in) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -7,7 +7,7 @@
 #include "graph/flow.h"
 #include "types/run_value.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 // The runtime's error for a step that cannot do what it should: TSR-7041.
 [[noreturn]] void fail_step(const FlowStep& step, const std::string& what);
@@ -37,4 +37,4 @@ void append(const FlowStep& step, RunValue& list, const RunValue& item);
 // The result of a step with one result that is neither control flow nor about texts; operands left out are null.
 RunValue value_result(const FlowStep& step, const std::vector<const RunValue*>& operands);
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -7,7 +7,7 @@
 #include "graph/op_def.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 std::string describe(const Tensor& tensor) {
@@ -156,4 +156,4 @@ std::vector<Tensor> GraphInterpreter::run_node(const Graph& graph, const Node& n
   throw InternalError("unknown kind of operator");
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -11,7 +11,7 @@
 #include "graph/evaluator.h"
 #include "interp/body_interp.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 class GraphInterpreter : public Evaluator {
  public:
@@ -33,4 +33,4 @@ class GraphInterpreter : public Evaluator {
   Observer observer_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

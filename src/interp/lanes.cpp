@@ -9,7 +9,7 @@
 #include "arith/int_ops.h"
 #include "interp/scalar_ops.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 using Kind = Lanes::Kind;
@@ -346,4 +346,4 @@ void lanes_store(const Lanes& a, const LaneMask& mask, LaneStorage out) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

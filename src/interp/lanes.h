@@ -11,7 +11,7 @@
 
 #include "arith/expr.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 inline constexpr int kMaxLanes = 256;
 
@@ -80,4 +80,4 @@ Lanes lanes_load(DType dtype, const std::byte* data, int64_t base, int64_t step,
 // Copies the active lanes of `a` to `out`.
 void lanes_store(const Lanes& a, const LaneMask& mask, LaneStorage out);
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -12,7 +12,7 @@
 #include "interp/scalar_ops.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 using Instrs = std::vector<LoopInstr>;
@@ -568,4 +568,4 @@ LoopCode compile_loop_code(const LoopProgram& program, const std::vector<int64_t
   return Compiler(program, symbols, writable).take();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -9,7 +9,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 // Integers and bools are in `i` in canonical form (scalar_ops.h), f32 in `s`, all other floats in `d`.
 union Slot {
@@ -100,4 +100,4 @@ struct LoopCode {
 LoopCode compile_loop_code(const LoopProgram& program, const std::vector<int64_t>& symbols,
                            const std::vector<bool>& writable);
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

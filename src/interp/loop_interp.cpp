@@ -9,7 +9,7 @@
 #include "interp/scalar_ops.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 // Reading of a slot as a double for float types, whatever their width.
@@ -270,4 +270,4 @@ void interpret(const LoopProgram& program, std::span<Tensor* const> params, std:
   interpret(program, std::span<const BufferView>(views), symbols);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

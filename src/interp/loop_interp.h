@@ -17,7 +17,7 @@
 #include "support/error.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 class LoopFault : public InternalError {
  public:
@@ -43,4 +43,4 @@ void interpret(const LoopProgram& program, std::span<const BufferView> params, s
 // The same on tensors; those of the program's outputs need memory of their own (Tensor::mutable_bytes).
 void interpret(const LoopProgram& program, std::span<Tensor* const> params, std::span<const int64_t> symbols = {});
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -9,7 +9,7 @@
 #include "program/memory_plan.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 constexpr auto kUnwritten = static_cast<std::byte>(0xff);
@@ -143,4 +143,4 @@ std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>&
   return interpret(program, inputs, ProgramRun{});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

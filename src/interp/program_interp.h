@@ -10,7 +10,7 @@
 #include "program/program.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 // `inputs` in the order of the signature, row-major, of the types that it says; InternalError otherwise (the caller
 // checks what a user gives). Returns the outputs in order.
@@ -28,4 +28,4 @@ std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>&
 using CallObserver = std::function<void(const KernelCall& call, const Tensor& output)>;
 std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const CallObserver& observe);
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -8,7 +8,7 @@
 #include "support/error.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 namespace {
 
 uint64_t mask_of(int bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
@@ -171,4 +171,4 @@ void write_float(DType dtype, std::byte* data, int64_t index, double value) {
   write_bits(dtype, data, index, float_bits(dtype, value));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

@@ -9,7 +9,7 @@
 #include "arith/expr.h"
 #include "arith/int_ops.h"
 
-namespace tessera {
+namespace tessera::inline interp {
 
 // Rounds to the nearest value of the float type, ties to even.
 double round_to(DType dtype, double value);
@@ -35,4 +35,4 @@ double read_float(DType dtype, const std::byte* data, int64_t index);
 void write_int(DType dtype, std::byte* data, int64_t index, int64_t value);
 void write_float(DType dtype, std::byte* data, int64_t index, double value);
 
-}  // namespace tessera
+}  // namespace tessera::inline interp

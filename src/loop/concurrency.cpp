@@ -9,7 +9,7 @@
 
 #include "loop/printer.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 bool is_axis(ForKind kind) { return is_block_axis(kind) || is_thread_axis(kind); }
@@ -118,4 +118,4 @@ class Checker {
 
 ConcurrencyProblem concurrency_problem(const Stmt& body) { return Checker().run(body); }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -5,7 +5,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // Of the threads of one block; what all GPUs that CUDA knows have. On the z axis there are 64 at most, and of blocks
 // 2^31 - 1 on the x axis and 65535 on the others.
@@ -21,4 +21,4 @@ struct ConcurrencyProblem {
 // allocation. Says nothing about dependences between iterations.
 ConcurrencyProblem concurrency_problem(const Stmt& body);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

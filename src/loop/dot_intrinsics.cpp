@@ -5,7 +5,7 @@
 #include "loop/parser.h"
 #include "types/own_features.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 std::shared_ptr<const LoopProgram> parsed(const std::string& text) {
@@ -115,4 +115,4 @@ std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> ta
   return table;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

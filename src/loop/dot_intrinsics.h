@@ -6,9 +6,9 @@
 
 #include "loop/intrinsic.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // `table` and they; entries of the table that have the same instruction get the pattern.
 std::vector<TensorIntrinsic> with_dot_intrinsics(std::vector<TensorIntrinsic> table);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -1,6 +1,6 @@
 #include "loop/fresh.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 struct Renaming {
@@ -53,4 +53,4 @@ Stmt with_fresh_definitions(const Stmt& s) {
   return copy(s, names);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -4,9 +4,9 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // `s` with new loop variables and allocations of the same names for all that it defines.
 Stmt with_fresh_definitions(const Stmt& s);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -9,7 +9,7 @@
 #include "loop/dot_intrinsics.h"
 #include "loop/unify.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 // Widest first within a type: best_fma_intrinsic takes the first that the target has.
@@ -530,4 +530,4 @@ const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtyp
   return best_intrinsic("transpose", target, dtype);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -12,7 +12,7 @@
 #include "loop/stmt.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 struct TensorIntrinsic {
   std::string name;                   // "x86.avx512.fma.f32"
@@ -123,4 +123,4 @@ bool multiplies_bytes(const Target& target);
 // The widest square tile that the target can turn in registers; null when it has none.
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

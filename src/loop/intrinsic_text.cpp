@@ -16,7 +16,7 @@
 #include "loop/verify.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 constexpr size_t kMaxDeclarations = 1000;
@@ -284,4 +284,4 @@ Stmt intrinsic_body(const TensorIntrinsic& intrinsic, const Stmt& nest) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

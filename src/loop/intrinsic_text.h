@@ -24,7 +24,7 @@
 
 #include "loop/intrinsic.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // All declarations of a text. They live as long as the process; the same text gives the same ones again. UserErrors
 // TSR-31xx of the text at file:line:column; TSR-3130 for what a declaration may not be, TSR-3131 for a file that is not
@@ -37,4 +37,4 @@ std::vector<int64_t> intrinsic_shape(const TensorIntrinsic& intrinsic);
 // For an intrinsic with a body: `tensorized`'s nest with the body in the pattern's place. REQUIRES: it matches.
 Stmt intrinsic_body(const TensorIntrinsic& intrinsic, const Stmt& nest);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -2,7 +2,7 @@
 
 #include <unordered_set>
 
-namespace tessera {
+namespace tessera::inline loop {
 
 bool changes_range(const Stmt& loop, const Stmt& by) {
   std::unordered_set<const Buffer*> read;
@@ -17,4 +17,4 @@ bool changes_range(const Stmt& loop, const Stmt& by) {
   return changed;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -3,11 +3,11 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // Whether `begin` or `extent` of a loop is loaded from a buffer that `by` stores to: what would evaluate them again,
 // behind one of these stores, may find another range.
 bool changes_range(const Stmt& loop, const Stmt& by);
 inline bool changes_own_range(const Stmt& loop) { return changes_range(loop, loop->stmts[0]); }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

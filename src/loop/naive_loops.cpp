@@ -3,7 +3,7 @@
 #include "arith/simplify.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 struct Memory {
@@ -87,4 +87,4 @@ LoopProgram naive_loops(const TensorProgram& program) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -2,13 +2,13 @@
 // schedules of primitives begin from.
 #pragma once
 
-#include "expr/tensor_program.h"
 #include "loop/stmt.h"
+#include "te/tensor_program.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // The loops over the output's axes, then those over what is reduced; an accumulator "acc" per output element.
 // Parameters have their physical shapes.
 LoopProgram naive_loops(const TensorProgram& program);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -6,7 +6,7 @@
 #include "loop/intrinsic.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 constexpr int kMaxDepth = 200;  // of nested statements
@@ -309,4 +309,4 @@ LoopProgram parse_loop_program(std::string_view text, std::string_view file) {
   return std::move(programs[0]);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

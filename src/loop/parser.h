@@ -9,7 +9,7 @@
 #include "loop/stmt.h"
 #include "support/text_reader.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // All kernels of a text. `declared`: intrinsics besides those of the table.
 std::vector<LoopProgram> parse_loop_programs(std::string_view text, std::string_view file = "<text>",
@@ -20,4 +20,4 @@ LoopProgram parse_loop_program(std::string_view text, std::string_view file = "<
 // those of the text around it.
 LoopProgram parse_kernel(TextReader& reader, const std::vector<Var>& symbols = {});
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

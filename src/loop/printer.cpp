@@ -10,7 +10,7 @@
 #include "loop/intrinsic.h"
 #include "support/text_reader.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 constexpr size_t kMaxLine = 110;    // a loop nest with one store stands on one line up to this width
@@ -312,4 +312,4 @@ std::string summary(const Stmt& s) {
   return "?";
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

@@ -24,7 +24,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 std::string print(const LoopProgram& program);
 
@@ -35,4 +35,4 @@ std::string unique_name(const std::string& wish, std::unordered_set<std::string>
 // One line that identifies a statement in messages: "for k in 0..64", "acc[p, l] = ...".
 std::string summary(const Stmt& s);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

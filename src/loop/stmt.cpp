@@ -2,7 +2,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 const char* for_kind_name(ForKind kind) {
   static constexpr const char* kNames[] = {"serial",     "unrolled",   "vectorized",  "parallel",    "blockIdx.x",
@@ -140,4 +140,4 @@ void walk(const Stmt& s, const std::function<void(const Stmt&)>& visit_stmt,
   for (const Stmt& child : s->stmts) walk(child, visit_stmt, visit_expr);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

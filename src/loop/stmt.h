@@ -30,7 +30,7 @@
 
 #include "arith/expr.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 enum class StmtKind : uint8_t { kSeq, kFor, kIf, kStore, kAlloc, kTensorized };
 enum class ForKind : uint8_t {
@@ -113,4 +113,4 @@ Stmt substitute(const Stmt& s, const VarMap& map);
 void walk(const Stmt& s, const std::function<void(const Stmt&)>& visit_stmt,
           const std::function<void(const Expr&)>& visit_expr);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

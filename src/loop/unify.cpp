@@ -5,7 +5,7 @@
 #include "arith/simplify.h"
 #include "loop/printer.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 Expr flat_address(const Buffer& buffer, const std::vector<Expr>& indices) {
@@ -357,4 +357,4 @@ Stmt without_single_iterations(const Stmt& s) {
 
 size_t nest_depth(const Stmt& s) { return s->kind == StmtKind::kFor ? 1 + nest_depth(s->stmts[0]) : 0; }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

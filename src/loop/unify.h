@@ -13,7 +13,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // Where a parameter of the pattern lies: the nest's first access of it, while all loops of the nest are at their begin
 // (`first`), and in terms of the pattern's loop variables (`at`). `pattern_at`: the pattern's access that this answers.
@@ -40,4 +40,4 @@ Stmt without_single_iterations(const Stmt& s);
 // Number of loops that stand directly in each other at the top of the statement.
 size_t nest_depth(const Stmt& s);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

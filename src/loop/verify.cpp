@@ -11,7 +11,7 @@
 #include "loop/printer.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 namespace {
 
 constexpr size_t kMaxViolations = 20;
@@ -300,4 +300,4 @@ void verify_or_throw(const LoopProgram& program, std::string_view after_pass) {
   throw InternalError(fmt::format("after {}:\n  {}", after_pass, fmt::join(violations, "\n  ")));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

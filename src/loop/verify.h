@@ -16,11 +16,11 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline loop {
 
 // Empty when the program is legal.
 std::vector<std::string> verify(const LoopProgram& program);
 // InternalError with the violations, naming the pass that broke the program.
 void verify_or_throw(const LoopProgram& program, std::string_view after_pass);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop

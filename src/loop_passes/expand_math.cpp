@@ -7,7 +7,7 @@
 #include "loop/intrinsic.h"
 #include "loop_passes/math_functions.h"
 
-namespace tessera {
+namespace tessera::inline loop_passes {
 namespace {
 
 using Function = Expr (*)(const Expr&);
@@ -160,4 +160,4 @@ LoopProgram expand_math(const LoopProgram& program, const Target* target) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop_passes

@@ -23,11 +23,11 @@
 #include "loop/stmt.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline loop_passes {
 
 // A nest that stands for an intrinsic's pattern keeps its functions, as the pattern has them, unless the target (null:
 // one that has them all) cannot use the intrinsic there: then it is a nest like any other.
 LoopProgram expand_math(const LoopProgram& program, const Target* target = nullptr);
 Expr expand_math(const Expr& e);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop_passes

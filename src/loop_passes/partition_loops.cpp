@@ -9,7 +9,7 @@
 #include "loop/fresh.h"
 #include "loop_passes/simplify_loops.h"
 
-namespace tessera {
+namespace tessera::inline loop_passes {
 namespace {
 
 constexpr size_t kMaxPieces = 32, kMostPiecesOfFew = 8;  // the latter where pieces have few iterations
@@ -244,4 +244,4 @@ LoopProgram partition_loops(const LoopProgram& program, const LoopPassContext&) 
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop_passes

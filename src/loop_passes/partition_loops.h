@@ -15,8 +15,8 @@
 #include "loop/stmt.h"
 #include "loop_passes/pass.h"
 
-namespace tessera {
+namespace tessera::inline loop_passes {
 
 LoopProgram partition_loops(const LoopProgram& program, const LoopPassContext& ctx);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop_passes

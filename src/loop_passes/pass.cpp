@@ -6,7 +6,7 @@
 #include "loop_passes/partition_loops.h"
 #include "loop_passes/simplify_loops.h"
 
-namespace tessera {
+namespace tessera::inline loop_passes {
 namespace {
 
 constexpr LoopPass kSimplify{"simplify_loops",
@@ -31,4 +31,4 @@ const LoopPass* find_loop_pass(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop_passes

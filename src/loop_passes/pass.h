@@ -7,7 +7,7 @@
 #include "loop/stmt.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline loop_passes {
 
 struct LoopPassContext {
   const Target& target;
@@ -28,4 +28,4 @@ std::span<const LoopPass> loop_pipeline();
 // By name; null when unknown.
 const LoopPass* find_loop_pass(std::string_view name);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop_passes

@@ -6,7 +6,7 @@
 #include "loop/loop_range.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline loop_passes {
 namespace {
 
 void narrow_var(Bounds& bounds, const Var& var, const Interval& by) {
@@ -134,4 +134,4 @@ LoopProgram simplify_loops(const LoopProgram& program, const LoopPassContext&) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline loop_passes

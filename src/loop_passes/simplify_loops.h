@@ -16,7 +16,7 @@
 #include "loop/stmt.h"
 #include "loop_passes/pass.h"
 
-namespace tessera {
+namespace tessera::inline loop_passes {
 
 LoopProgram simplify_loops(const LoopProgram& program, const LoopPassContext& ctx);
 
@@ -29,4 +29,4 @@ Bounds narrowed(const Bounds& bounds, const Expr& condition, bool holds);
 // The values that the variable of a loop takes.
 Interval loop_range(const Stmt& loop, const Bounds& bounds);
 
-}  // namespace tessera
+}  // namespace tessera::inline loop_passes

@@ -15,7 +15,7 @@
 #include "program/generalize_loops.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline lower {
 namespace {
 
 class Generalizer {
@@ -347,4 +347,4 @@ std::variant<Program, Unlike> generalize(const std::vector<const Program*>& prog
   return Generalizer(programs, formulas).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline lower

@@ -15,7 +15,7 @@
 #include "program/program.h"
 #include "program/size_formula.h"
 
-namespace tessera {
+namespace tessera::inline lower {
 
 // Why there is no such program.
 struct Unlike {
@@ -30,4 +30,4 @@ struct Unlike {
 // Tensor::without_data in the others.
 std::variant<Program, Unlike> generalize(const std::vector<const Program*>& programs, SizeFormulas& formulas);
 
-}  // namespace tessera
+}  // namespace tessera::inline lower

@@ -13,7 +13,7 @@
 #include "lower/narrow_values.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline lower {
 namespace {
 
 // A kernel's name: letters, digits and underscores from the model's node name.
@@ -383,4 +383,4 @@ Program lower_graph(const Graph& graph) {
   return program;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline lower

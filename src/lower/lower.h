@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline lower {
 
 // REQUIRES: static shapes; a verified graph whose nodes are constants, views, expressions or groups of those.
 Program lower_graph(const Graph& graph);
@@ -15,4 +15,4 @@ Program lower_graph(const Graph& graph);
 // input of the node it is.
 TensorProgram lower_node(const Graph& graph, const Node& node, std::vector<size_t>& kept);
 
-}  // namespace tessera
+}  // namespace tessera::inline lower

@@ -7,7 +7,7 @@
 #include "loop/naive_loops.h"
 #include "program/memory_plan.h"
 
-namespace tessera {
+namespace tessera::inline lower {
 namespace {
 
 // A type of which `e` is a conversion to f32 or i32, if it is one of fewer bits.
@@ -184,4 +184,4 @@ class Narrower {
 
 void narrow_values(Program& program) { Narrower(program).run(); }
 
-}  // namespace tessera
+}  // namespace tessera::inline lower

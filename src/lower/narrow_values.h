@@ -8,9 +8,9 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline lower {
 
 // REQUIRES: lowered and not scheduled: kernels are naive loops of their definitions, and each is called once.
 void narrow_values(Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::inline lower

@@ -5,7 +5,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 struct Row {
@@ -89,4 +89,4 @@ const std::vector<OpDef>& binary_ops() {
   return ops;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -4,7 +4,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -45,4 +45,4 @@ run x = 1 -2 0 -> y = 1065353216 -1073741824 0
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -4,7 +4,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -44,4 +44,4 @@ run x = 1 2 -> y = 1 1 2 2 1 1 2 2
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -2,7 +2,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -38,4 +38,4 @@ run x = 1.9 -1.9 300 -300 nan -> y = 1 -1 127 -128 0
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -4,7 +4,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 struct Row {
@@ -64,4 +64,4 @@ const std::vector<OpDef>& compare_ops() {
   return ops;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

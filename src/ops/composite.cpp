@@ -3,7 +3,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 // That the operands fit the region's inputs has been checked for every operator with a region (graph/op_def.cpp).
@@ -68,4 +68,4 @@ run x = 1 -2 -> y = -1 -4
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -5,7 +5,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -73,4 +73,4 @@ run a = 1 2 ; b = 3 4 5 6 -> y = 1 3 4 2 5 6
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -2,7 +2,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -32,4 +32,4 @@ run -> y = 1 -2.5 3 4
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -5,7 +5,7 @@
 #include "ops/primitives.h"
 #include "ops/window.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 Shape spatial(const Shape& shape) { return Shape(shape.begin() + 2, shape.end()); }
@@ -104,4 +104,4 @@ run x = 1 2 3 4 5 6 7 8 9 ; w = 1 10 100 1000 -> y = 1000 3200 7040 9865
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -7,7 +7,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 constexpr int64_t kParts = 8;   // running totals side by side
@@ -177,4 +177,4 @@ run x = 1 2 3 4 -> y = 0 1 3 6
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

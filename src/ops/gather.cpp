@@ -2,7 +2,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -55,4 +55,4 @@ run x = 1 2 3 4 5 6 ; i = 2 -3 99 -> y = 5 6 1 2 5 6
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

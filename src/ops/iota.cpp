@@ -2,7 +2,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -43,4 +43,4 @@ run -> y = 0 1 2 0 1 2
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -3,7 +3,7 @@
 #include "ops/op_util.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 int64_t extent_of(const Shape& shape, size_t first, size_t end) {
   int64_t product = 1;
@@ -29,7 +29,7 @@ LoopProgram start_loops(const OpContext& ctx, DType result, int64_t elements) {
 
 namespace {
 
-Stmt loop(const std::string& name, Expr extent, ForKind kind, const std::function<Stmt(const Var&)>& body) {
+Stmt make_loop(const std::string& name, Expr extent, ForKind kind, const std::function<Stmt(const Var&)>& body) {
   const Var var = make_var(name);
   Stmt inner = body(var);
   return for_loop(var, 0, std::move(extent), kind, std::move(inner));
@@ -38,19 +38,19 @@ Stmt loop(const std::string& name, Expr extent, ForKind kind, const std::functio
 }  // namespace
 
 Stmt serial_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body) {
-  return loop(name, std::move(extent), ForKind::kSerial, body);
+  return make_loop(name, std::move(extent), ForKind::kSerial, body);
 }
 
 Stmt parallel_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body, bool pays) {
-  return loop(name, extent, pays && extent > 1 ? ForKind::kParallel : ForKind::kSerial, body);
+  return make_loop(name, extent, pays && extent > 1 ? ForKind::kParallel : ForKind::kSerial, body);
 }
 
 Stmt vector_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {
-  return loop(name, extent, ForKind::kVectorized, body);
+  return make_loop(name, extent, ForKind::kVectorized, body);
 }
 
 Stmt unrolled_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {
-  return loop(name, extent, ForKind::kUnrolled, body);
+  return make_loop(name, extent, ForKind::kUnrolled, body);
 }
 
 Stmt with(const std::vector<BufferPtr>& buffers, const std::vector<Stmt>& body) {
@@ -66,4 +66,4 @@ BufferPtr local_buffer(const std::string& name, DType dtype, std::vector<Expr> s
 Expr index_of(Expr value) { return cast(DType::kI64, std::move(value)); }
 Expr constant(DType dtype, double value) { return const_of(dtype, value); }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

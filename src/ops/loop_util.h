@@ -7,7 +7,7 @@
 
 #include "graph/op_def.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 // The number of elements of dimensions first .. end - 1. REQUIRES: a static shape.
 int64_t extent_of(const Shape& shape, size_t first, size_t end);
@@ -37,4 +37,4 @@ struct Cell {
 Expr index_of(Expr value);  // as i64
 Expr constant(DType dtype, double value);
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -4,7 +4,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 // The batch dimensions and the matrix of one operand; `rows` and `columns` after the optional transposition.
@@ -86,4 +86,4 @@ run a = 1 2 3 4 5 6 ; b = 1 0 0 0 1 1 -> y = 1 5 4 11
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

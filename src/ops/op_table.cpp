@@ -2,7 +2,7 @@
 
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<const OpDef*> list_ops() {
@@ -29,4 +29,4 @@ const OpTable& standard_ops() {
   return table;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

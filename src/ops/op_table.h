@@ -3,9 +3,9 @@
 
 #include "graph/op_def.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 // Built on first use, immutable afterwards; safe to call from any thread.
 const OpTable& standard_ops();
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -4,7 +4,7 @@
 
 #include "arith/simplify.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 bool is_real(DType dtype) {
   return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
@@ -163,4 +163,4 @@ Body elementwise_body(const OpContext& ctx, const std::function<Expr(const std::
   return body;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -18,7 +18,7 @@
 
 #include "graph/op_def.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 // Extents, strides, pads and the like stay below this, so that sums and products of a few of them cannot overflow.
 inline constexpr int64_t kMaxExtent = int64_t{1} << 40;
@@ -82,4 +82,4 @@ Body start_body(const OpContext& ctx);
 // An elementwise body: value = f(operands read with broadcasting).
 Body elementwise_body(const OpContext& ctx, const std::function<Expr(const std::vector<Expr>&)>& f);
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

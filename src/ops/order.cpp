@@ -12,7 +12,7 @@
 #include "ops/primitives.h"
 #include "ops/sort_loops.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 constexpr int64_t kTiny = 64;      // up to here each element counts the others that precede it
@@ -298,4 +298,4 @@ run x = 3 7 7 1 -> y = 1 2
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -5,7 +5,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 enum Mode : size_t { kConstantMode, kEdge, kReflect, kWrap };
@@ -105,4 +105,4 @@ run x = 1 2 3 -> y = 3 2 1 2 3 2
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -6,7 +6,7 @@
 
 #include "graph/op_def.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 // Families whose members differ by one expression.
 const std::vector<OpDef>& unary_ops();    // unary.cpp
@@ -41,4 +41,4 @@ const OpDef& slice_op();            // slice.cpp
 const OpDef& suppress_op();         // suppress.cpp
 const OpDef& transpose_op();        // transpose.cpp
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

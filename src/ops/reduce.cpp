@@ -2,7 +2,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 constexpr Combiner kCombiners[] = {Combiner::kSum, Combiner::kProd, Combiner::kMin, Combiner::kMax};
@@ -87,4 +87,4 @@ run x = 1 2 3 4 5 6 -> y = 6 15
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

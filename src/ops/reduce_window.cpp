@@ -2,7 +2,7 @@
 #include "ops/primitives.h"
 #include "ops/window.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 constexpr Combiner kCombiners[] = {Combiner::kSum, Combiner::kMax, Combiner::kMin};
@@ -76,4 +76,4 @@ run x = -1 -2 -3 -4 -> y = -1 -3
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -12,7 +12,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 constexpr int64_t kLanes = 64;  // channels that are accumulated in registers
@@ -341,4 +341,4 @@ run x = 1 2 3 4 ; r = 0 0 1 1 ; i = 0 -> y = 2.5
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

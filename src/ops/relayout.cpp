@@ -3,7 +3,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -41,4 +41,4 @@ run x = 1 2 3 4 -> y = 1 2 3 4
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

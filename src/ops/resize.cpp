@@ -19,7 +19,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 enum Mode : size_t { kNearest, kLinear, kCubic };
@@ -271,4 +271,4 @@ run x = 1 3 -> y = 1 1.5 2.5 3
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -3,7 +3,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 constexpr int64_t kParts = 16;              // of a copy, for threads
@@ -158,4 +158,4 @@ run x = 1 2 3 4 ; p = 1 -1 1 ; u = 10 20 30 -> y = 1 42 3 4
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -2,12 +2,11 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
-  require_dtype(
-      ctx, 0, [](DType dtype) { return dtype == DType::kBool; }, "bool");
+  require_dtype(ctx, 0, [](DType dtype) { return dtype == DType::kBool; }, "bool");
   require_dtype(ctx, 1, is_movable, kMovableTypes);
   require_same_dtype(ctx, 1);
   const Shape arms = broadcast_shapes(ctx, ctx.inputs[1].shape, ctx.inputs[2].shape);
@@ -39,4 +38,4 @@ run c = 1 0 1 ; a = 1 2 3 ; b = 9 -> y = 1 9 3
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -4,7 +4,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -65,4 +65,4 @@ run x = 1 2 3 4 5 6 7 8 -> y = 8 6
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

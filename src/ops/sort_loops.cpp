@@ -8,7 +8,7 @@
 #include "ops/op_util.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 constexpr int64_t kDigits = 256;
@@ -161,4 +161,4 @@ Stmt RadixSort::around(const std::vector<Stmt>& body) const {
   return with({keys, numbers, half.buffer}, all);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

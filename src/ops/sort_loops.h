@@ -4,7 +4,7 @@
 
 #include "ops/loop_util.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 // TSR-2024 unless dimension `axis` of the operand, if its extent is known, is below 2^31 - 64: their numbers are i32.
 void require_sortable(const OpContext& ctx, size_t operand, size_t axis);
@@ -39,4 +39,4 @@ struct RadixSort {
   Stmt around(const std::vector<Stmt>& body) const;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

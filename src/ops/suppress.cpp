@@ -7,7 +7,7 @@
 #include "ops/primitives.h"
 #include "ops/sort_loops.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 constexpr int64_t kLanes = 16;  // chosen boxes that a candidate is compared with at a time
@@ -208,4 +208,4 @@ run b = 0 0 1 1 0 0 1 0.9 0 2 1 3 ; s = 0.5 0.9 0.7 ; n = 9 ; t = 0.5 -> y = 1 2
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

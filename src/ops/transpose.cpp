@@ -2,7 +2,7 @@
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -45,4 +45,4 @@ run x = 1 2 3 4 5 6 -> y = 1 4 2 5 3 6
   return op;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -4,7 +4,7 @@
 
 #include "arith/simplify.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 // The extent with the gaps of input dilation.
@@ -74,4 +74,4 @@ std::vector<AttrDef> window_attrs() {
           {"dilations", AttrKind::kInts, true, "distance between neighbouring places of a window"}};
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

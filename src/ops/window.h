@@ -5,7 +5,7 @@
 
 #include "ops/op_util.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 // One spatial dimension. Window position k of output o looks at place o * stride + k * dilation - pad_begin of the
 // input, whose elements lie input_dilation apart (with nothing in between).
@@ -36,4 +36,4 @@ WindowPlace window_place(const WindowDim& dim, const Expr& output, const Expr& k
 // The attributes above, for an OpDef's list.
 std::vector<AttrDef> window_attrs();
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -11,7 +11,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline package {
 
 namespace {
 
@@ -65,4 +65,4 @@ void write_fully(int fd, std::span<const std::byte> bytes, const std::string& wh
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline package

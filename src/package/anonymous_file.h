@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline package {
 
 // Owns the descriptor. Moves, never copies.
 class AnonymousFile {
@@ -30,4 +30,4 @@ class AnonymousFile {
 // Writes everything or throws UserError TSR-6101 that names `what`.
 void write_fully(int fd, std::span<const std::byte> bytes, const std::string& what);
 
-}  // namespace tessera
+}  // namespace tessera::inline package

@@ -15,7 +15,7 @@
 #include "package/anonymous_file.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline package {
 
 namespace {
 
@@ -109,4 +109,4 @@ void remove_unfinished_files() noexcept {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline package

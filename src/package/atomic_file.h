@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::inline package {
 
 // Thread safety: one thread at a time per object; different objects are independent.
 class AtomicFile {
@@ -35,4 +35,4 @@ class AtomicFile {
 // Removes the temporary files of this process that are being written. For signal handlers: async-signal-safe.
 void remove_unfinished_files() noexcept;
 
-}  // namespace tessera
+}  // namespace tessera::inline package

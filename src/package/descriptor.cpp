@@ -9,12 +9,12 @@
 
 #include "abi/module_abi.h"
 #include "graph/flow.h"
-#include "program/output_alias.h"
+#include "program/donation.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 #include "support/utf8.h"
 
-namespace tessera {
+namespace tessera::inline package {
 
 namespace {
 
@@ -255,4 +255,4 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   return section.finish(head);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline package

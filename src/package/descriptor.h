@@ -6,9 +6,9 @@
 
 #include "package/module_writer.h"
 
-namespace tessera {
+namespace tessera::inline package {
 
 // REQUIRES: static shapes of inputs and outputs.
 std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo& info);
 
-}  // namespace tessera
+}  // namespace tessera::inline package

@@ -19,7 +19,7 @@
 
 LLD_HAS_DRIVER(elf)
 
-namespace tessera {
+namespace tessera::inline package {
 
 namespace {
 
@@ -161,4 +161,4 @@ std::vector<std::byte> link_shared_object(std::span<const std::byte> object, con
   return output.finish();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline package

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline package {
 
 struct LinkOptions {
   std::string soname = "tessera_module.so";
@@ -19,4 +19,4 @@ struct LinkOptions {
 // Thread safety: may be called from several threads; lld itself is not re-entrant, so calls wait for each other.
 std::vector<std::byte> link_shared_object(std::span<const std::byte> object, const LinkOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::inline package

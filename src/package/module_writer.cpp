@@ -17,7 +17,7 @@
 #include "program/reuse_distance.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline package {
 
 namespace {
 
@@ -219,7 +219,7 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
   json["calls"] = std::move(calls);
   json["arena"] = std::move(arena);
   json["weights"] = std::move(weights);
-  json["values"] = values_to_json(program.flow ? std::vector<ValuePlace>() : value_places(program));
+  json["values"] = values_to_json(program.flow ? std::vector<ValuePlace>() : value_locations(program));
   // Names come from models: what is not UTF-8 is replaced, never refused.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -236,4 +236,4 @@ AnonymousFile write_module_memory(const ModuleContents& contents) {
   return file;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline package

@@ -11,7 +11,7 @@
 #include "package/anonymous_file.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline package {
 
 // What a module says about itself beyond its program. Nothing in it may depend on when or where it was made, so that
 // the same model and options give the same bytes.
@@ -44,4 +44,4 @@ AnonymousFile write_module_memory(const ModuleContents& contents);
 // The metadata section alone.
 std::string module_metadata(const Program& program, const ModuleInfo& info);
 
-}  // namespace tessera
+}  // namespace tessera::inline package

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace tessera {
+namespace tessera::inline package {
 
 namespace {
 
@@ -80,4 +80,4 @@ std::vector<ValuePlace> values_from_metadata(std::string_view metadata, int64_t 
   return places;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline package

@@ -1,4 +1,4 @@
-// Places of values (program/value_places.h) as a module's metadata keeps them, under "values".
+// Places of values (program/value_locations.h) as a module's metadata keeps them, under "values".
 #pragma once
 
 #include <string_view>
@@ -6,9 +6,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "program/value_places.h"
+#include "program/value_locations.h"
 
-namespace tessera {
+namespace tessera::inline package {
 
 nlohmann::json values_to_json(const std::vector<ValuePlace>& places);
 
@@ -17,4 +17,4 @@ nlohmann::json values_to_json(const std::vector<ValuePlace>& places);
 std::vector<ValuePlace> values_from_metadata(std::string_view metadata, int64_t arena_bytes,
                                              const std::vector<int64_t>& output_bytes);
 
-}  // namespace tessera
+}  // namespace tessera::inline package

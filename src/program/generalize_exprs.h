@@ -13,10 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "expr/body.h"
 #include "support/error.h"
+#include "te/body.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 // Integers at some sizes as an expression of the sizes.
 class SizeFinder {
@@ -353,4 +353,4 @@ class ExprGeneralizer {
   std::deque<Expr> made_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline program

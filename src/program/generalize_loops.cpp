@@ -5,7 +5,7 @@
 #include "arith/tensor_type.h"
 #include "loop/intrinsic.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 template <typename Member>
@@ -139,4 +139,4 @@ Stmt LoopGeneralizer::stmt(const Stmts& all) {
   throw InternalError("a statement of another kind");
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -7,7 +7,7 @@
 #include "loop/stmt.h"
 #include "program/generalize_exprs.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 // Throws SizesDiffer.
 class LoopGeneralizer {
@@ -36,4 +36,4 @@ class LoopGeneralizer {
   bool last_is_largest_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline program

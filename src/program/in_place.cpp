@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 // Assignments of loop variables that are tried at most, when counting how often a condition holds.
@@ -187,4 +187,4 @@ std::string why_not_in_place(const LoopProgram& kernel, size_t input, size_t out
   return Proof(&in, &out).run(kernel.body, elements);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

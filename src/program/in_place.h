@@ -14,10 +14,10 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 // Empty when parameter `output` may take the bytes of parameter `input`; else the reason why not, for people.
 // `elements` is the number of elements that the kernel has to write: those of the logical shape.
 std::string why_not_in_place(const LoopProgram& kernel, size_t input, size_t output, int64_t elements);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -8,7 +8,7 @@
 #include "program/memory_plan.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> pieces) {
   check(flow->pieces.size() == pieces.size(), "a program for each piece");
@@ -55,4 +55,4 @@ Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> piece
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

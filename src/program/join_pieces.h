@@ -7,9 +7,9 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 // REQUIRES: planned programs, one for each piece of the flow.
 Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> pieces);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

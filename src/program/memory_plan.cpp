@@ -9,7 +9,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 constexpr int64_t kMaxRetries = 200;           // placements tried beyond the usual orders
@@ -213,4 +213,4 @@ void plan_memory(Program& program) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

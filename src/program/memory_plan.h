@@ -11,7 +11,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 inline constexpr int64_t kBufferAlign = 64;  // bytes; TSR_BUFFER_ALIGN of abi/module_abi.h
 
@@ -50,4 +50,4 @@ BufferId storage_buffer(const Program& program, BufferId id);
 // the end of the last one.
 std::vector<int64_t> place_buffers(const std::vector<Lifetime>& lifetimes, int64_t& total);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

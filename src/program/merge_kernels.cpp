@@ -3,7 +3,7 @@
 #include <bit>
 #include <unordered_map>
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 // Writes structure as bytes. Variables and buffers are numbered by first appearance, shared sub-expressions are written
@@ -152,4 +152,4 @@ void merge_kernels(Program& program) {
   for (KernelCall& call : program.calls) call.kernel = renumber.at(static_cast<size_t>(call.kernel));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -37,11 +37,11 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 void merge_kernels(Program& program);
 
 // What the kernel computes and how, without names: equal keys mean equal kernels. Bytes, not for people.
 std::string kernel_key(const Kernel& kernel);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -9,7 +9,7 @@
 #include "program/memory_plan.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 using CallId = int32_t;
@@ -278,4 +278,4 @@ void order_calls(Program& program) {
   program.calls = std::move(calls);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -48,7 +48,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 void order_calls(Program& program);
 
@@ -56,4 +56,4 @@ void order_calls(Program& program);
 // overwrites. Ascending, without repetitions. Views that do not overlap are independent.
 std::vector<std::vector<int32_t>> call_dependencies(const Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

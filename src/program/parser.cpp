@@ -10,7 +10,7 @@
 #include "support/error.h"
 #include "support/text_reader.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 class Parser {
@@ -207,4 +207,4 @@ class Parser {
 
 Program parse_program(std::string_view text, std::string_view file) { return Parser(text, file).run(); }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -6,8 +6,8 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 Program parse_program(std::string_view text, std::string_view file = "<text>");
 
-}  // namespace tessera
+}  // namespace tessera::inline program

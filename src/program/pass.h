@@ -7,7 +7,7 @@
 #include "program/program.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 enum class ProgramPhase : uint8_t {
   kLowered,    // before kernels are scheduled: they have definitions and naive loops
@@ -28,4 +28,4 @@ std::span<const ProgramPass> program_pipeline();
 // By name; null when unknown.
 const ProgramPass* find_program_pass(std::string_view name);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

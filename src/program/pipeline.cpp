@@ -1,14 +1,14 @@
 #include <algorithm>
 #include <array>
 
-#include "program/alternate_sweeps.h"
 #include "program/merge_kernels.h"
 #include "program/order_calls.h"
 #include "program/pass.h"
+#include "program/predicate_calls.h"
 #include "program/reuse_buffers.h"
-#include "program/skip_untaken.h"
+#include "program/serpentine_order.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 // For the machine's own affairs a pass is asked with a target; most have none.
@@ -20,14 +20,14 @@ void on_any_target(Program& program, const Target&) {
 constexpr std::array kPipeline = {
     ProgramPass{"merge_kernels", "Keeps one of each set of equal kernels", 1, ProgramPhase::kLowered,
                 on_any_target<merge_kernels>},
-    ProgramPass{"skip_untaken", "Computes what only one branch of a selection needs when it is taken", 1,
-                ProgramPhase::kLowered, on_any_target<skip_untaken>},
+    ProgramPass{"predicate_calls", "Computes what only one branch of a selection needs when it is taken", 1,
+                ProgramPhase::kLowered, on_any_target<predicate_calls>},
     ProgramPass{"order_calls", "Reorders calls where that needs less memory at once", 1, ProgramPhase::kScheduled,
                 on_any_target<order_calls>},
     ProgramPass{"reuse_buffers", "Lets kernels write over inputs that die there", 1, ProgramPhase::kScheduled,
                 on_any_target<reuse_buffers>},
-    ProgramPass{"alternate_sweeps", "Reads weights that several calls share in turns forwards and backwards", 2,
-                ProgramPhase::kScheduled, alternate_sweeps},
+    ProgramPass{"serpentine_order", "Reads weights that several calls share in turns forwards and backwards", 2,
+                ProgramPhase::kScheduled, serpentine_order},
 };
 
 }  // namespace
@@ -40,4 +40,4 @@ const ProgramPass* find_program_pass(std::string_view name) {
   return it == kPipeline.end() ? nullptr : &*it;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -8,7 +8,7 @@
 #include "loop/printer.h"
 #include "support/text_reader.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 // Names of one kind of things, told apart.
@@ -110,4 +110,4 @@ std::string print(const Program& program, const PrintOptions& options) {
   return out + "}\n";
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

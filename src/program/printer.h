@@ -26,8 +26,8 @@
 #include "graph/printer.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 std::string print(const Program& program, const PrintOptions& options = {});
 
-}  // namespace tessera
+}  // namespace tessera::inline program

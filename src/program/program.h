@@ -16,14 +16,17 @@
 #include <vector>
 
 #include "arith/tensor_type.h"
-#include "expr/tensor_program.h"
 #include "graph/runtime_check.h"
 #include "loop/stmt.h"
+#include "te/tensor_program.h"
 #include "types/tensor.h"
 
-namespace tessera {
-
+namespace tessera::inline graph {
 struct Flow;  // graph/flow.h
+}
+
+namespace tessera::inline program {
+
 using BufferId = int32_t;
 
 enum class BufferKind : uint8_t { kInput, kOutput, kWeight, kArena };
@@ -105,4 +108,4 @@ struct Program {
   int64_t scratch_bytes = 0;  // per worker; set by code generation for kLocal allocations that do not fit the stack
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -7,7 +7,7 @@
 #include "program/in_place.h"
 #include "program/memory_plan.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 // Where a root is used.
@@ -86,4 +86,4 @@ class Reuse {
 
 void reuse_buffers(Program& program) { Reuse(program).run(); }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

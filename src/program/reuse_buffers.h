@@ -36,8 +36,8 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 void reuse_buffers(Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -5,7 +5,7 @@
 
 #include "program/memory_plan.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 namespace {
 
@@ -113,4 +113,4 @@ std::vector<std::vector<CallTraffic>> known_traffic(const Program& program) {
   return call_traffic(program);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -6,7 +6,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 // An argument of a call.
 struct CallTraffic {
@@ -26,4 +26,4 @@ std::vector<std::vector<CallTraffic>> call_traffic(const Program& program);
 // The same; nothing of every call where a run decides about sizes or which calls come before which.
 std::vector<std::vector<CallTraffic>> known_traffic(const Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

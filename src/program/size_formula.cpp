@@ -10,7 +10,7 @@
 #include "arith/simplify.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0); }
@@ -320,4 +320,4 @@ Expr SizeFormulas::find(const Known& values) {
   return {};
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

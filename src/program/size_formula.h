@@ -1,9 +1,9 @@
 // Integers that are known for a few values of the named dimensions, as expressions of those dimensions.
 //
 // A shape, a stride or an offset of a network is a polynomial of the input's dimensions, or what windows make of one: a
-// multiple of floor((n + b) / p), or of floor((m * n + b) / p) where rows are dealt out in parts. The forms are fitted to
-// the known values and must give every one of them; where two forms fit and differ somewhere in the range, the finder
-// says where, so that the model can be looked at there, too.
+// multiple of floor((n + b) / p), or of floor((m * n + b) / p) where rows are dealt out in parts. The forms are fitted
+// to the known values and must give every one of them; where two forms fit and differ somewhere in the range, the
+// finder says where, so that the model can be looked at there, too.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "program/generalize_exprs.h"
 #include "program/symbolic_sizes.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 class SizeFormulas : public SizeFinder {
  public:
@@ -59,4 +59,4 @@ class SizeFormulas : public SizeFinder {
 // last is that of the largest sizes.
 std::vector<SizePoint> first_points(const std::vector<SymbolRange>& symbols);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

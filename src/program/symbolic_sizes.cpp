@@ -6,7 +6,7 @@
 #include "program/memory_plan.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 SizePoint largest_sizes(const std::vector<SymbolRange>& symbols) {
   SizePoint point;
@@ -90,4 +90,4 @@ std::vector<ArenaPart> arena_parts(const Program& program) {
   return parts;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -6,7 +6,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 // A value for each symbol, in their order.
 using SizePoint = std::vector<int64_t>;
@@ -41,4 +41,4 @@ bool is_of_piece(const Expr& e, const Program& program, size_t piece);
 // The piece that the call belongs to; 0 without a flow.
 size_t piece_of_call(const Program& program, size_t call);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

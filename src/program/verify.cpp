@@ -14,7 +14,7 @@
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline program {
 namespace {
 
 class Verifier {
@@ -300,4 +300,4 @@ void verify_or_throw(const Program& program, std::string_view after_step) {
   throw InternalError(fmt::format("after {}:\n  {}", after_step, fmt::join(violations, "\n  ")));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline program

@@ -18,10 +18,10 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline program {
 
 std::vector<std::string> verify(const Program& program);
 // InternalError with the violations, naming the step that broke the program.
 void verify_or_throw(const Program& program, std::string_view after_step);
 
-}  // namespace tessera
+}  // namespace tessera::inline program

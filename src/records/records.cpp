@@ -15,7 +15,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline records {
 namespace {
 
 constexpr int kApplication = 0x54535231;  // "TSR1", in the file's header
@@ -580,4 +580,4 @@ int64_t RecordFile::prune(int64_t keep) {
   return gone;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline records

@@ -17,7 +17,7 @@
 
 struct sqlite3;
 
-namespace tessera {
+namespace tessera::inline records {
 
 // Everything but the peaks: the text under which machines are told apart first.
 std::string machine_facts(const Target& target);
@@ -36,7 +36,7 @@ struct MachineRecord {
 // A way of running a kernel, as text, with what is needed to know whether this compiler reads it as it was meant.
 struct SchedulePayload {
   std::string kind = "rule point";
-  std::string text;      // schedule/knobs.h
+  std::string text;      // schedule/kernel/knobs.h
   int knob_format = 0;   // of the text
   int rule_version = 0;  // of the rule that the text names
 };
@@ -156,4 +156,4 @@ class RecordFile {
   sqlite3* db_ = nullptr;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline records

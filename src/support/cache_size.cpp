@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-namespace tessera {
+namespace tessera::inline support {
 
 namespace {
 
@@ -30,11 +30,9 @@ int64_t machine_cache_bytes(int level) {
     };
     if (read("level") == std::to_string(level) && read("type") != "Instruction") return parse_size(read("size"));
   }
-  const int name = level == 1   ? _SC_LEVEL1_DCACHE_SIZE
-                   : level == 2 ? _SC_LEVEL2_CACHE_SIZE
-                                : _SC_LEVEL3_CACHE_SIZE;
+  const int name = level == 1 ? _SC_LEVEL1_DCACHE_SIZE : level == 2 ? _SC_LEVEL2_CACHE_SIZE : _SC_LEVEL3_CACHE_SIZE;
   const long bytes = sysconf(name);
   return bytes > 0 ? bytes : 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline support

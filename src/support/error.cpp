@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace tessera {
+namespace tessera::inline support {
 
 std::string Diagnostic::to_string() const {
   std::string text = fmt::format("error {}: {}", id, message);
@@ -17,4 +17,4 @@ UserError::UserError(Diagnostic diagnostic) : diagnostic_(std::move(diagnostic))
 InternalError::InternalError(std::string message, std::source_location where)
     : text_(fmt::format("internal error at {}:{}: {}", where.file_name(), where.line(), message)) {}
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::inline support {
 
 // What a person needs to mend the problem. `id` is stable and listed in docs/errors.md; the other fields may be
 // empty. Printed as "error TSR-1203: <message>" with one indented line per further field.
@@ -47,4 +47,4 @@ inline void check(bool condition, std::string_view message,
   if (!condition) throw InternalError(std::string(message), where);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace tessera {
+namespace tessera::inline support {
 namespace {
 
 // A bijection that spreads every input bit over the word: odd multiplications between xor-shifts.
@@ -43,4 +43,4 @@ void Hasher::add_bytes(const void* data, size_t size) {
 
 uint64_t Hasher::value() const { return spread(state_); }
 
-}  // namespace tessera
+}  // namespace tessera::inline support

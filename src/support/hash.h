@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::inline support {
 
 class Hasher {
  public:
@@ -20,4 +20,4 @@ class Hasher {
   uint64_t state_ = 0x6a09e667f3bcc908;  // the fractional bits of sqrt(2): nothing special about them
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline support

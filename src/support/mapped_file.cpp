@@ -12,7 +12,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline support {
 namespace {
 
 // Closes the descriptor on every way out; the mapping does not need it.
@@ -58,4 +58,4 @@ MappedFile::~MappedFile() {
   if (data_) munmap(const_cast<std::byte*>(data_), size_);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::inline support {
 
 class MappedFile {
  public:
@@ -30,4 +30,4 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tessera {
+namespace tessera::inline support {
 
 namespace {
 
@@ -57,4 +57,4 @@ std::vector<std::string> nearest_names(std::string_view wanted, const std::vecto
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline support {
 
 // At most `count` of `names`, the most similar first; names that contain `wanted` (in any case of letters) come before
 // all others, then those of the smallest edit distance. Names that have little in common with it are left out.
 std::vector<std::string> nearest_names(std::string_view wanted, const std::vector<std::string>& names, size_t count);
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline support {
 
 struct Remark {
   enum class Kind : uint8_t { kDone, kRefused };
@@ -34,4 +34,4 @@ class Remarks {
   std::vector<Remark> list_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline support

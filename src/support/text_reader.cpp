@@ -7,7 +7,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline support {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -218,4 +218,4 @@ std::string quoted_text(std::string_view text) {
   return result + "\"";
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::inline support {
 
 class TextReader {
  public:
@@ -52,4 +52,4 @@ bool is_bare_name(std::string_view name);
 std::string name_text(std::string_view name);
 std::string quoted_text(std::string_view text);
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #endif
 
-namespace tessera {
+namespace tessera::inline support {
 
 bool may_use_tiles() {
 #if defined(__x86_64__)
@@ -16,4 +16,4 @@ bool may_use_tiles() {
 #endif
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline support

@@ -1,6 +1,6 @@
 #include "support/utf8.h"
 
-namespace tessera {
+namespace tessera::inline support {
 
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
@@ -51,4 +51,4 @@ void append_character(std::string& text, uint32_t c) {
   add(0x80 | (c & 0x3f));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline support

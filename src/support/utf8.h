@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::inline support {
 
 // The number of bytes of the UTF-8 sequence at the begin of `text`; 0 when it is none.
 size_t utf8_length(std::string_view text);
@@ -16,4 +16,4 @@ bool is_utf8(std::string_view text);
 uint32_t next_character(std::string_view& text);
 void append_character(std::string& text, uint32_t character);
 
-}  // namespace tessera
+}  // namespace tessera::inline support

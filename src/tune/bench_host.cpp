@@ -8,7 +8,7 @@
 #include "runner/bench_module.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -107,4 +107,4 @@ std::unique_ptr<BenchHost> make_bench_host(const KernelBench& bench, const Bench
   return std::make_unique<InRunner>(bench, limits);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -6,7 +6,7 @@
 
 #include "tune/kernel_bench.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 class BenchHost {
  public:
@@ -22,4 +22,4 @@ class BenchHost {
 // BenchFailure or RunnerFailure (std::runtime_error) from all of it where something does not run.
 std::unique_ptr<BenchHost> make_bench_host(const KernelBench& bench, const BenchLimits& limits);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -19,7 +19,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -200,4 +200,4 @@ int listen_at(HostPort& address) {
                    .hint = "port 0 takes any that is free"});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(double seconds);
@@ -50,4 +50,4 @@ Channel connect_to(const HostPort& address, double seconds, std::string& why);
 // A socket that listens, and the port that it got (port 0 asks for any). UserError TSR-6409 when that is not possible.
 int listen_at(HostPort& address);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace tessera {
+namespace tessera::inline tune {
 namespace {
 
 // The lineups of one comparison, each once.
@@ -247,4 +247,4 @@ void settle(RecordFile& records, const RecordKey& key, const Contestant& result,
   if (candidate) records.drop_candidate(key);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

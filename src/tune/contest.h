@@ -19,7 +19,7 @@
 #include "records/records.h"
 #include "tune/model_tasks.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 enum class Standing : uint8_t { kDefault, kStored, kFound };
 
@@ -73,4 +73,4 @@ std::string verdict_text(const Contest& held);
 void settle(RecordFile& records, const RecordKey& key, const Contestant& result,
             const std::optional<ChoiceRecord>& candidate);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -14,7 +14,7 @@
 #include "tune/features.h"
 #include "tune/pretrained.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -175,4 +175,4 @@ void CostModel::load_pretrained() {
         "the cost model of this build is of other features: bench/cost_model.py train makes a new one");
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

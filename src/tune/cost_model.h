@@ -11,7 +11,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // Thread safety: one thread at a time. The same trials in the same order give the same scores.
 class CostModel {
@@ -52,4 +52,4 @@ class CostModel {
   std::map<std::string, size_t> groups_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -95,4 +95,4 @@ bool is_tree_model(const std::string& text, size_t features) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <string>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // A JSON model of XGBoost with one score, plain trees and `features` features.
 bool is_tree_model(const std::string& text, size_t features);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -8,7 +8,7 @@
 
 #include "arith/int_ops.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -343,4 +343,4 @@ size_t num_program_features() { return kPerStore + kResult + kSums; }
 
 std::vector<float> program_features(const LoopProgram& program) { return Extractor().run(program); }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -12,7 +12,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // Changes with what any of the numbers means: models of another version are refused.
 inline constexpr char kFeatureVersion[] = "1";
@@ -21,4 +21,4 @@ inline constexpr char kFeatureVersion[] = "1";
 std::vector<float> program_features(const LoopProgram& program);
 size_t num_program_features();
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -9,7 +9,7 @@
 #include "diagnose/compare.h"
 #include "driver/compile.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -151,4 +151,4 @@ GraphSearch search_graph(RunningModel& before, GraphSearch from, const GraphSear
   return GraphSearcher(before, std::move(from), options).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

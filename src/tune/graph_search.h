@@ -12,7 +12,7 @@
 #include "driver/options.h"
 #include "tune/model_tasks.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 struct GraphTrial {
   GraphChoice choice;
@@ -41,4 +41,4 @@ struct GraphSearchOptions {
 // `before` is the default, bound to its inputs; `from`: what stands when the search begins, mostly nothing.
 GraphSearch search_graph(RunningModel& before, GraphSearch from, const GraphSearchOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

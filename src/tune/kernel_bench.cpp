@@ -14,17 +14,17 @@
 
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
-#include "driver/isolated.h"
+#include "driver/engine/isolated.h"
 #include "loop/naive_loops.h"
 #include "loop_passes/pass.h"
 #include "package/link.h"
 #include "package/module_writer.h"
 #include "program/memory_plan.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/error.h"
 #include "tune/bench_host.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -288,4 +288,4 @@ KernelComparison compare_kernels(const KernelBench& bench, const BuiltKernel& in
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "expr/tensor_program.h"
 #include "package/anonymous_file.h"
 #include "runner/bench_module.h"
-#include "schedule/knobs.h"
+#include "schedule/kernel/knobs.h"
+#include "te/tensor_program.h"
 #include "tune/runner_process.h"
 #include "tune/statistics.h"
 #include "types/target.h"
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // A kernel with operands to run it on.
 struct KernelBench {
@@ -72,4 +72,4 @@ KernelComparison compare_kernels(const KernelBench& bench, const BuiltKernel& in
 // For tests of what costs a trial: runs in the child before the candidate does. May be null.
 void set_candidate_hook(std::function<void()> hook);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

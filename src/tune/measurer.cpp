@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, const KnobPoint& incumbent,
                                                   const std::vector<KnobPoint>& candidates, bool thorough) {
@@ -53,4 +53,4 @@ std::vector<MeasuredTrial> LocalMeasurer::measure(const MeasuredKernel& kernel, 
   return trials;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

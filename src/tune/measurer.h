@@ -9,7 +9,7 @@
 #include "records/records.h"
 #include "tune/kernel_bench.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // What a measurer needs to know of a kernel.
 struct MeasuredKernel {
@@ -58,4 +58,4 @@ class LocalMeasurer : public Measurer {
   Known known_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

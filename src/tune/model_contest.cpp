@@ -4,9 +4,9 @@
 #include <chrono>
 #include <vector>
 
-#include "expr/canonical.h"
+#include "te/canonical.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -88,4 +88,4 @@ Contest hold_contest(const ModelContest& model, double seconds) {
   return contest;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

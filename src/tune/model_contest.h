@@ -7,11 +7,11 @@
 #include <string>
 
 #include "driver/graph_choice.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "tune/contest.h"
 #include "tune/model_tasks.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // What could run a kernel beside its default.
 struct ContestPoints {
@@ -31,4 +31,4 @@ struct ModelContest {
 // One comparison takes `seconds`, all of them together three times that; but each has its first look.
 Contest hold_contest(const ModelContest& model, double seconds);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

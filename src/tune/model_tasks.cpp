@@ -9,13 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "driver/native_model.h"
-#include "expr/canonical.h"
+#include "driver/engine/native_model.h"
 #include "program/reuse_distance.h"
-#include "schedule/symbolic_kernel.h"
+#include "schedule/dynamic/dynamic_tiles.h"
 #include "support/mapped_file.h"
+#include "te/canonical.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -69,7 +69,7 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.calls = time.calls;
     task.run_us = time.median_us;
     if (!kernel.definition) {
-      const bool is_joined = kernel.rule == "row_chain" || kernel.rule == "strip_chain";
+      const bool is_joined = kernel.rule == "fuse_rows" || kernel.rule == "overlapped_tiles";
       result.left_out.emplace_back(
           std::move(task),
           is_joined ? "several kernels are joined in it; --disable-pass " + kernel.rule + " tunes them one by one"
@@ -222,4 +222,4 @@ PairedTimes compare_whole(RunningModel& before, RunningModel& after, double seco
       .whole(0, 1);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "diagnose/roofline.h"
+#include "driver/analysis/kernel_times.h"
 #include "driver/compile.h"
-#include "driver/kernel_times.h"
-#include "driver/model.h"
+#include "driver/engine/model.h"
 #include "package/anonymous_file.h"
 #include "tune/statistics.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 struct ModelTask {
-  std::string hash, text;  // expr/canonical.h
+  std::string hash, text;  // te/canonical.h
   std::string name;        // nodes of the model; of the first kernel
   std::shared_ptr<const TensorProgram> definition;
   int64_t calls = 0;           // in one run
@@ -81,4 +81,4 @@ PairedTimes compare_whole(RunningModel& before, RunningModel& after, double seco
 // One run.
 double microseconds_of(Model& model);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <utility>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 std::pair<const unsigned char*, size_t> pretrained_cost_model();
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

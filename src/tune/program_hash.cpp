@@ -3,7 +3,7 @@
 #include <bit>
 #include <unordered_map>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -70,4 +70,4 @@ class ProgramHash {
 
 uint64_t program_hash(const LoopProgram& program) { return ProgramHash().run(program); }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

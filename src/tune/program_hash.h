@@ -6,8 +6,8 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 uint64_t program_hash(const LoopProgram& program);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "expr/canonical.h"
 #include "support/error.h"
+#include "te/canonical.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -243,4 +243,4 @@ std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel,
   return trials;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

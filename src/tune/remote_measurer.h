@@ -16,7 +16,7 @@
 #include "tune/measurer.h"
 #include "tune/worker_protocol.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // What this machine measures beside the workers: its share, what no worker could, or nothing.
 enum class MeasureHere : uint8_t { kToo, kWhenNobodyElse, kNever };
@@ -83,4 +83,4 @@ class RemoteMeasurer : public Measurer {
   std::vector<Worker> workers_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -257,4 +257,4 @@ svg text{font:11px system-ui,sans-serif;fill:#555}.frame{fill:none;stroke:#bbb}.
   return html + "</body></html>\n";
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

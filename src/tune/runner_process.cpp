@@ -18,10 +18,10 @@
 #include <fmt/format.h>
 
 #include "codegen/llvm/target.h"
-#include "driver/isolated.h"
+#include "driver/engine/isolated.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -215,4 +215,4 @@ RunnerPeaks check_runner(const RunnerCommand& command, const Target& target, dou
   return peaks;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -14,7 +14,7 @@
 #include "runner/runner_protocol.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // The words of a command and the runner's program behind them.
 struct RunnerCommand {
@@ -62,4 +62,4 @@ class RunnerProcess {
   int errors_ = -1;  // what it writes to standard error
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

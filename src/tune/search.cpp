@@ -8,7 +8,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -209,4 +209,4 @@ std::vector<Search::Candidate> Search::search(size_t count, const Predict& predi
   return chosen;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

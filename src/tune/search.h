@@ -18,7 +18,7 @@
 
 #include "tune/search_space.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 enum class SearchMode : uint8_t { kRandom, kEvolutionary, kModel };
 const char* search_mode_name(SearchMode mode);
@@ -73,4 +73,4 @@ class Search {
   std::unordered_map<std::string, std::optional<uint64_t>> loops_of_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

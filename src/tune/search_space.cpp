@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "tune/program_hash.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -152,4 +152,4 @@ std::optional<SearchSpace::Loops> SearchSpace::loops_at(const KnobPoint& point, 
   return loops;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "expr/tensor_program.h"
 #include "loop/stmt.h"
-#include "schedule/knobs.h"
-#include "schedule/sketch.h"
+#include "schedule/kernel/knobs.h"
+#include "schedule/sketches/sketch.h"
+#include "te/tensor_program.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 enum class SpaceKind : uint8_t { kTemplates, kSketches, kAll };
 const char* space_kind_name(SpaceKind kind);  // "templates", "sketches", "all"
@@ -64,4 +64,4 @@ class SearchSpace {
   std::optional<KnobPoint> preferred_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -5,7 +5,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 double median_of(std::vector<double> values) {
   check(!values.empty(), "the median of nothing");
@@ -73,4 +73,4 @@ Verdict verdict_of(const PairedTimes& times) {
   return Verdict::kUndecided;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // REQUIRES: not empty.
 double median_of(std::vector<double> values);
@@ -42,4 +42,4 @@ inline constexpr int64_t kFirstLook = 16, kLooks = 7, kMostRounds = kFirstLook <
 // Of the latest look that the rounds reach: whether the candidate is faster, or slower, in a sign test and the median.
 Verdict verdict_of(const PairedTimes& times);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 double expected_gain(const std::vector<TaskState>& tasks, size_t i) {
   constexpr double kBackward = 0.2, kLikeness = 2;
@@ -43,4 +43,4 @@ int next_task(const std::vector<TaskState>& tasks) {
   return best;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // What the scheduler knows of a task. Times are of one call, in microseconds.
 struct TaskState {
@@ -29,4 +29,4 @@ double expected_gain(const std::vector<TaskState>& tasks, size_t i);
 // are exhausted.
 int next_task(const std::vector<TaskState>& tasks);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

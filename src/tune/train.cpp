@@ -10,13 +10,13 @@
 
 #include <fmt/format.h>
 
-#include "expr/canonical.h"
 #include "records/records.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/error.h"
+#include "te/canonical.h"
 #include "tune/tuned_kernels.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -169,4 +169,4 @@ Training train_cost_model(const std::vector<std::string>& files, const std::vect
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -7,7 +7,7 @@
 
 #include "tune/cost_model.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 struct TestedKernel {
   std::string hash, name;  // nodes, for people
@@ -35,4 +35,4 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b);
 Training train_cost_model(const std::vector<std::string>& files, const std::vector<std::string>& tests,
                           CostModel& model);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -11,11 +11,11 @@
 
 #include "codegen/llvm/target.h"
 #include "diagnose/machine_probe.h"
-#include "expr/canonical.h"
-#include "schedule/sketch.h"
+#include "schedule/sketches/sketch.h"
 #include "support/hash.h"
+#include "te/canonical.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -218,4 +218,4 @@ TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> mac
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

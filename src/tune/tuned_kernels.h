@@ -9,10 +9,10 @@
 
 #include "driver/graph_choice.h"
 #include "records/records.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 // The payload of a point of this compiler's rules ("rule point"), or of a sketch ("trace": the schedule as a whole,
 // which needs no sketch to be replayed).
@@ -48,4 +48,4 @@ TunedKernels tuned_kernels(const std::string& path, const Target& target);
 // The same of an open file, for a machine of it; nothing: `unfit` stays empty.
 TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> machine, const Target& target);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -12,10 +12,10 @@
 
 #include "codegen/llvm/target.h"
 #include "diagnose/roofline.h"
-#include "expr/canonical.h"
-#include "schedule/schedule.h"
-#include "schedule/symbolic_kernel.h"
+#include "schedule/choose.h"
+#include "schedule/dynamic/dynamic_tiles.h"
 #include "support/error.h"
+#include "te/canonical.h"
 #include "tune/contest.h"
 #include "tune/cost_model.h"
 #include "tune/model_contest.h"
@@ -23,7 +23,7 @@
 #include "tune/task_scheduler.h"
 #include "tune/tuned_kernels.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -758,4 +758,4 @@ class Tuner {
 
 TuneResult tune_model(const TuneOptions& options) { return Tuner(options).run(); }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

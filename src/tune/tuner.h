@@ -19,14 +19,14 @@
 #include <string>
 #include <vector>
 
-#include "driver/model.h"
+#include "driver/engine/model.h"
 #include "driver/options.h"
 #include "records/records.h"
 #include "tune/graph_search.h"
 #include "tune/measurer.h"
 #include "tune/search.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 struct TuneStatus {
   std::string task;  // its nodes' names, shortened
@@ -93,4 +93,4 @@ struct TuneResult {
 // UserError for what the user can mend. Everything that was found is in the records at every moment.
 TuneResult tune_model(const TuneOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

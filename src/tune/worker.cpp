@@ -23,16 +23,16 @@
 
 #include <fmt/format.h>
 
-#include "driver/isolated.h"
-#include "driver/kernel_times.h"
-#include "expr/canonical.h"
+#include "driver/analysis/kernel_times.h"
+#include "driver/engine/isolated.h"
 #include "loop/naive_loops.h"
 #include "loop/verify.h"
 #include "package/anonymous_file.h"
 #include "support/error.h"
+#include "te/canonical.h"
 #include "tune/worker_protocol.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -335,4 +335,4 @@ void run_worker(const Target& target, const WorkerOptions& options) {
   ::close(listener);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -15,7 +15,7 @@
 #include "tune/runner_process.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 struct WorkerOptions {
   HostPort listen{"127.0.0.1", 7070};
@@ -40,4 +40,4 @@ std::string read_token(const std::string& path);
 // here. UserError TSR-6408, TSR-6409, TSR-6412. REQUIRES: a runner, or runs_here(target).
 void run_worker(const Target& target, const WorkerOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "schedule/sketch.h"
+#include "schedule/sketches/sketch.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 namespace {
 
@@ -186,4 +186,4 @@ std::optional<WorkerAnswer> parse_answer(std::string_view text, std::string& why
   });
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

@@ -1,6 +1,6 @@
 // What `tessera tune` and `tessera worker` tell each other, as JSON in the messages of channel.h. A kernel travels as
-// its canonical text (expr/canonical.h) and schedules as points of rules (schedule/knobs.h) or as traces of primitives
-// (schedule/sketch.h): the worker builds them itself, and no machine code is ever sent.
+// its canonical text (te/canonical.h) and schedules as points of rules (schedule/kernel/knobs.h) or as traces of
+// primitives (schedule/sketches/sketch.h): the worker builds them itself, and no machine code is ever sent.
 //
 //   coordinator                                     worker
 //   {"tessera":3,"token":"..."}                ->
@@ -26,7 +26,7 @@
 #include "records/records.h"
 #include "tune/measurer.h"
 
-namespace tessera {
+namespace tessera::inline tune {
 
 inline constexpr int kWorkerProtocol = 3;
 inline constexpr size_t kMostCandidates = 64;                 // of one job
@@ -74,4 +74,4 @@ struct WorkerAnswer {
 std::string to_message(const WorkerAnswer& answer);
 std::optional<WorkerAnswer> parse_answer(std::string_view text, std::string& why);
 
-}  // namespace tessera
+}  // namespace tessera::inline tune

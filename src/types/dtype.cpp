@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace tessera {
+namespace tessera::inline types {
 namespace {
 
 struct Row {
@@ -67,4 +67,4 @@ bool is_signed_int(DType dtype) { return static_cast<int>(dtype) >= 16 && static
 bool is_unsigned_int(DType dtype) { return static_cast<int>(dtype) >= 24 && static_cast<int>(dtype) <= 29; }
 bool is_int(DType dtype) { return is_signed_int(dtype) || is_unsigned_int(dtype); }
 
-}  // namespace tessera
+}  // namespace tessera::inline types

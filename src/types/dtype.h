@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::inline types {
 
 // The numbers are those of tsr_dtype in abi/module_abi.h.
 enum class DType : uint8_t {
@@ -44,4 +44,4 @@ bool is_signed_int(DType dtype);
 bool is_unsigned_int(DType dtype);
 bool is_int(DType dtype);  // signed or unsigned, not bool
 
-}  // namespace tessera
+}  // namespace tessera::inline types

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace tessera {
+namespace tessera::inline types {
 
 std::string Layout::to_string() const {
   if (dims.empty()) return "";
@@ -29,4 +29,4 @@ LayoutDim Layout::inner_block() const {
   return {-1, LayoutDim::Part::kWhole, 1};
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline types

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline types {
 
 struct LayoutDim {
   enum class Part : uint8_t { kWhole, kQuotient, kRemainder };
@@ -31,4 +31,4 @@ struct Layout {
   LayoutDim inner_block() const;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline types

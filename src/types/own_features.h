@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace tessera {
+namespace tessera::inline types {
 
 // Products of f32 may be made of pieces of bf16: `--fp32 pieces`, and `--fp32 auto` where the machine has AMX.
 inline constexpr std::string_view kFp32Pieces = "fp32-pieces";
@@ -17,4 +17,4 @@ inline bool is_own_feature(std::string_view name) {
   return name == kFp32Pieces || name == kFp32IfFaster || name == kPortableTiles;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline types

@@ -5,7 +5,7 @@
 
 #include "types/tensor.h"
 
-namespace tessera {
+namespace tessera::inline types {
 
 // The numbers are those of tsr_value_kind in abi/module_abi.h.
 enum class ValueKind : uint8_t { kTensor = 0, kSequence = 1, kOptional = 2, kMap = 3 };
@@ -22,4 +22,4 @@ struct RunValue {
   bool is_tensor() const { return kind == ValueKind::kTensor; }
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline types

@@ -1,6 +1,6 @@
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline types {
 
 int Target::vector_bits() const {
   if (has("avx512f")) return 512;
@@ -14,4 +14,4 @@ bool Target::has_fma() const {
   return has("fma") || has("avx512f") || triple.starts_with("aarch64") || (triple.starts_with("riscv64") && has("d"));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline types

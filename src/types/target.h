@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace tessera {
+namespace tessera::inline types {
 
 struct Target {
   std::string triple;              // "x86_64-unknown-linux-gnu"
@@ -24,4 +24,4 @@ struct Target {
   int f32_lanes() const { return vector_bits() / 32; }
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline types

@@ -8,7 +8,7 @@
 #include "support/error.h"
 #include "support/hash.h"
 
-namespace tessera {
+namespace tessera::inline types {
 namespace {
 
 // Shape of a small float format: sign bit (if any), exponent and mantissa widths, and what its top codes mean.
@@ -274,4 +274,4 @@ Tensor Tensor::from_ints(std::vector<int64_t> values) {
   return tensor;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline types

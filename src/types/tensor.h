@@ -12,7 +12,7 @@
 
 #include "types/dtype.h"
 
-namespace tessera {
+namespace tessera::inline types {
 
 class Tensor {
  public:
@@ -80,4 +80,4 @@ using TensorPtr = std::shared_ptr<const Tensor>;
 uint32_t encode_float(DType dtype, double value);
 double decode_float(DType dtype, uint32_t bits);
 
-}  // namespace tessera
+}  // namespace tessera::inline types

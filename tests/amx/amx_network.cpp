@@ -15,8 +15,8 @@
 
 #include "amx/amx_emulator.h"
 #include "driver/compile.h"
-#include "driver/model.h"
-#include "driver/native_model.h"
+#include "driver/engine/model.h"
+#include "driver/engine/native_model.h"
 
 namespace {
 

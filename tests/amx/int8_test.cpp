@@ -11,8 +11,8 @@
 #include "amx/quantized_graph.h"
 #include "codegen/llvm/target.h"
 #include "driver/compile.h"
-#include "driver/model.h"
-#include "driver/native_model.h"
+#include "driver/engine/model.h"
+#include "driver/engine/native_model.h"
 #include "interp/graph_interp.h"
 
 namespace tessera {
@@ -73,7 +73,7 @@ void expect_same(const Graph& graph, const Tensor& x, const std::string& what, b
         differences += wanted[i].get_double(e) != ours.results[i].get_double(e);
       EXPECT_EQ(differences, 0) << what << " result " << i << " " << target;
     }
-    const bool taken = std::find(ours.rules.begin(), ours.rules.end(), "tile_product") != ours.rules.end();
+    const bool taken = std::find(ours.rules.begin(), ours.rules.end(), "matrix_tile") != ours.rules.end();
     EXPECT_EQ(taken, in_tiles) << what << fmt::format("{}", fmt::join(ours.refused, "; "));
     if (taken && target == kAmx && emulate_amx()) {
       EXPECT_GT(ours.products, 0u) << what;

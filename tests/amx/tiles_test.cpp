@@ -26,8 +26,8 @@ std::string product(const std::string& c, bool clears, const std::string& intrin
                      fmt::format(fmt::runtime(nest), add));
 }
 
-LoopProgram program(const std::string& intrinsic, const char* factors, const char* second, const char* sums,
-                    int depth) {
+LoopProgram tile_program(const std::string& intrinsic, const char* factors, const char* second, const char* sums,
+                         int depth) {
   std::string text = fmt::format("kernel @f(a: {0}[16,{3}], b: {1}[32,16,{4}]) -> (c: {2}[8,16,16]) {{ ", factors,
                                  second, sums, 32 * depth, depth);
   text += product("c[0, ", true, intrinsic, depth, sums);
@@ -50,7 +50,7 @@ void check(const std::string& factors, const char* first, const char* second, co
       std::cout << "not run, for want of the processor: " << features << "\n";
       continue;
     }
-    const LoopProgram loops = program(name + factors, first, second, sums, depth);
+    const LoopProgram loops = tile_program(name + factors, first, second, sums, depth);
     const std::vector<Tensor> inputs = random_inputs(loops, 5);
     const std::vector<Tensor> want = run_interpreted(loops, inputs);
     for (const int level : {0, 3}) {

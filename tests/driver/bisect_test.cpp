@@ -1,5 +1,5 @@
 // Faults are put into what a step gives, and must be found there.
-#include "driver/bisect.h"
+#include "driver/analysis/bisect.h"
 
 #include <unistd.h>
 

@@ -13,8 +13,8 @@
 #include "amx/quantized_graph.h"
 #include "codegen/llvm/target.h"
 #include "driver/compile.h"
-#include "driver/model.h"
-#include "driver/native_model.h"
+#include "driver/engine/model.h"
+#include "driver/engine/native_model.h"
 #include "interp/graph_interp.h"
 #include "loop/printer.h"
 

@@ -1,4 +1,4 @@
-#include "driver/cache.h"
+#include "driver/engine/cache.h"
 
 #include <filesystem>
 #include <thread>

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/native_model.h"
-#include "driver/open_model.h"
+#include "driver/engine/native_model.h"
+#include "driver/engine/open_model.h"
 #include "support/onnx_model.h"
 #include "support/test_data.h"
 #include "tessera/compiler.h"

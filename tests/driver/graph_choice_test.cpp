@@ -40,23 +40,23 @@ std::string program_with(const GraphChoice& choice, std::vector<std::string>* ch
 
 size_t chains_in(const std::string& program) {
   size_t count = 0;
-  for (size_t at = program.find("rule \"row_chain\""); at != std::string::npos;
-       at = program.find("rule \"row_chain\"", at + 1))
+  for (size_t at = program.find("rule \"fuse_rows\""); at != std::string::npos;
+       at = program.find("rule \"fuse_rows\"", at + 1))
     ++count;
   return count;
 }
 
 TEST(GraphChoice, TextsReadBack) {
   std::string why;
-  const std::string first = "strip_chain@0123456789abcdef", second = "row_chain@fedcba9876543210";
-  const GraphChoice choice = {{"assign_layouts", "row_chain"}, {first, second}};
-  EXPECT_EQ(to_string(choice), "without assign_layouts row_chain " + second + " " + first);
+  const std::string first = "overlapped_tiles@0123456789abcdef", second = "fuse_rows@fedcba9876543210";
+  const GraphChoice choice = {{"assign_layouts", "fuse_rows"}, {first, second}};
+  EXPECT_EQ(to_string(choice), "without assign_layouts fuse_rows " + second + " " + first);
   EXPECT_EQ(parse_graph_choice(to_string(choice), why), choice);
   EXPECT_EQ(to_string(GraphChoice()), "");
   for (const std::string_view text :
-       {"", "without", "with row_chain", "without nothing", "without row_chain@", "without row_chain@0123",
-        "without assign_layouts@0123456789abcdef", "without row_chain@0123456789ABCDEF", "without lower",
-        "without row_chain@0123456789abcdef0"}) {
+       {"", "without", "with fuse_rows", "without nothing", "without fuse_rows@", "without fuse_rows@0123",
+        "without assign_layouts@0123456789abcdef", "without fuse_rows@0123456789ABCDEF", "without lower",
+        "without fuse_rows@0123456789abcdef0"}) {
     why.clear();
     EXPECT_FALSE(parse_graph_choice(text, why)) << text;
     EXPECT_NE(why, "") << text;
@@ -76,11 +76,11 @@ TEST(GraphChoice, LeavesOutChainsOneByOne) {
   EXPECT_EQ(chains_in(program_with({}, &chains)), 2);
   ASSERT_EQ(chains.size(), 2);
   EXPECT_NE(chains[0], chains[1]);
-  EXPECT_EQ(chains_in(program_with({{"row_chain"}, {}})), 0);
+  EXPECT_EQ(chains_in(program_with({{"fuse_rows"}, {}})), 0);
   EXPECT_EQ(chains_in(program_with({{}, {chains[0], chains[1]}})), 0);
   EXPECT_EQ(chains_in(program_with({{}, {chains[0]}})), 1);
   EXPECT_NE(program_with({{}, {chains[0]}}), program_with({{}, {chains[1]}}));
-  EXPECT_EQ(program_with({{}, {"row_chain@0123456789abcdef"}}), program_with({}));
+  EXPECT_EQ(program_with({{}, {"fuse_rows@0123456789abcdef"}}), program_with({}));
   // The name of a chain stays when another one is gone.
   std::vector<std::string> left;
   program_with({{}, {chains[0]}}, &left);
@@ -95,7 +95,7 @@ TEST(GraphChoice, RecordsAreAskedByTheModelsHash) {
   std::string asked;
   options.tuned_graph = [&](const std::string& hash) {
     asked = hash;
-    return TunedGraph{{{"row_chain"}, {}}, ""};
+    return TunedGraph{{{"fuse_rows"}, {}}, ""};
   };
   PassRunner runner(options.runner);
   EXPECT_EQ(chains_in(compile_graph(two_softmaxes(), options, runner).text), 0);

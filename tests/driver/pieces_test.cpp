@@ -15,8 +15,8 @@
 #include "amx/amx_emulator.h"
 #include "codegen/llvm/target.h"
 #include "driver/compile.h"
-#include "driver/model.h"
-#include "driver/native_model.h"
+#include "driver/engine/model.h"
+#include "driver/engine/native_model.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "support/error.h"
@@ -226,7 +226,7 @@ TEST(Pieces, ErrorsAreNoLargerThanThoseOfMultiplyAdds) {
           EXPECT_EQ(pieces.greatest, 0) << target;
         }
         if (name == std::string("uniform")) {
-          EXPECT_TRUE(has(ours.rules, "product_pieces")) << target;
+          EXPECT_TRUE(has(ours.rules, "bf16x3")) << target;
           if (target == kAmx && emulate_amx()) {
             EXPECT_GT(ours.products, 0u);
           }
@@ -271,8 +271,8 @@ TEST(Pieces, WeightsWithoutPiecesKeepMultiplyAdds) {
     fill_uniform(a, b, random);
     b.as_mutable<float>()[100] = unusual;
     const Outcome ours = run(product_graph(a.dims(), b), a, {.target = kTiles});
-    EXPECT_FALSE(has(ours.rules, "product_pieces")) << unusual;
-    EXPECT_TRUE(has(ours.refused, "product_pieces: a weight is ")) << unusual;
+    EXPECT_FALSE(has(ours.rules, "bf16x3")) << unusual;
+    EXPECT_TRUE(has(ours.refused, "bf16x3: a weight is ")) << unusual;
   }
 }
 
@@ -313,8 +313,8 @@ TEST(Pieces, AllShapesAndThreads) {
               << target << " " << precision << " x " << threads << ", columns " << shape.columns << ", terms " << terms;
           const bool tiles = target != kPairs && rounds && terms >= 16;
           const std::string refused = fmt::format("{}", fmt::join(ours.refused, "; "));
-          EXPECT_TRUE(rounds || has(ours.rules, "product_pieces")) << refused;
-          EXPECT_TRUE(!tiles || has(ours.rules, "tile_product")) << refused;
+          EXPECT_TRUE(rounds || has(ours.rules, "bf16x3")) << refused;
+          EXPECT_TRUE(!tiles || has(ours.rules, "matrix_tile")) << refused;
         }
   }
 }
@@ -324,11 +324,11 @@ TEST(Pieces, AutoTakesThemWhereThereAreTiles) {
   Tensor a(DType::kF32, {64, 64}), b(DType::kF32, {64, 64});
   fill_uniform(a, b, random);
   const Graph graph = product_graph(a.dims(), b);
-  EXPECT_TRUE(has(run(graph, a, {.fp32 = "auto", .target = kTiles}).rules, "product_pieces"));
-  EXPECT_FALSE(has(run(graph, a, {.fp32 = "auto", .target = "x86-64-v3"}).rules, "product_pieces"));
-  EXPECT_FALSE(has(run(graph, a, {.fp32 = "fma", .target = kTiles}).rules, "product_pieces"));
+  EXPECT_TRUE(has(run(graph, a, {.fp32 = "auto", .target = kTiles}).rules, "bf16x3"));
+  EXPECT_FALSE(has(run(graph, a, {.fp32 = "auto", .target = "x86-64-v3"}).rules, "bf16x3"));
+  EXPECT_FALSE(has(run(graph, a, {.fp32 = "fma", .target = kTiles}).rules, "bf16x3"));
   if (can_run(kPairs)) {
-    EXPECT_FALSE(has(run(graph, a, {.fp32 = "auto", .target = kPairs}).rules, "product_pieces"));
+    EXPECT_FALSE(has(run(graph, a, {.fp32 = "auto", .target = kPairs}).rules, "bf16x3"));
   }
 }
 

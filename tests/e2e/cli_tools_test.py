@@ -95,7 +95,7 @@ class Explain(CliTest):
         info = lambda name: (name, TensorProto.FLOAT, (4, 4))
         self.save(make_model([choose], [("c", TensorProto.BOOL, ()), info("x")], [info("y")],
                              {"w": numpy.eye(4, dtype=numpy.float32)}), "branches.onnx")
-        text, _ = self.tessera("explain", "branches.onnx", "--json", "--disable-pass", "cse", "--disable-pass", "merge_products")
+        text, _ = self.tessera("explain", "branches.onnx", "--json", "--disable-pass", "cse", "--disable-pass", "merge_matmuls")
         found = {kernel["only_if"][0] for kernel in json.loads(text)["kernels"] if kernel["only_if"]}
         self.assertEqual(found, {"c", "not c"})
 
@@ -159,9 +159,9 @@ class Explain(CliTest):
                 done[name]["fold_batch_norm"], "scales and shifts by constants are in the convolution's weights and bias"
             )
         for name in ("sigmoid", "times"):
-            self.assertEqual(done[name]["recognize_composites"], "together these nodes are one silu")
+            self.assertEqual(done[name]["raise_to_composites"], "together these nodes are one silu")
         for name in ("query", "key", "value"):
-            self.assertEqual(done[name]["merge_products"], "3 products that share their left operand are one")
+            self.assertEqual(done[name]["merge_matmuls"], "3 products that share their left operand are one")
 
     def test_open_products_do_not_gather(self):
         # Keys that lie column by column, as attention has them: lanes along the sum would gather each.
@@ -171,7 +171,7 @@ class Explain(CliTest):
         self.save(product, "open.onnx")
         text, _ = self.tessera("explain", "open.onnx", "--json", "--dim", "n=1..256")
         (kernel,) = json.loads(text)["kernels"]
-        self.assertEqual(kernel["rule"], "any_size")
+        self.assertEqual(kernel["rule"], "dynamic_loops")
         declined = {rule["rule"]: rule.get("declined") for rule in kernel["rules"]}
         self.assertEqual(declined["row_reduce"], "an operand is not contiguous along the reduced axis")
 

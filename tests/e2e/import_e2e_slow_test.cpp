@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "import/onnx/onnx_import.h"
-#include "import/onnx/tensor_proto.h"
+#include "import/onnx/read/tensor_proto.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "support/test_data.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Convolutions and products whose outputs have few channels, or few behind whole vectors, so that lanes of a vector are
-parts of one sum (schedule/rules/split_block.cpp): beside numpy in f64, on every target that this machine runs.
+parts of one sum (schedule/rules/register_tile/lane_split.cpp): beside numpy in f64, on every target that this machine runs.
 
     .venv/bin/python tests/e2e/narrow_outputs.py build/bin/tessera [--random N]
 """

@@ -22,7 +22,7 @@
 #include "program/pass.h"
 #include "program/printer.h"
 #include "program/verify.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 #include "support/test_data.h"
 
 namespace tessera {

@@ -30,7 +30,7 @@ LARGE = {
 
 
 def recognized(tessera, name):
-    """The composites of the graph just before open_all_composites takes them apart."""
+    """The composites of the graph just before decompose_all takes them apart."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / f"{name}.onnx"
         onnx.save(materialize.build(name), path)
@@ -40,7 +40,7 @@ def recognized(tessera, name):
             sys.exit(f"{name}: {run.stderr}")
         # A pass that changes nothing leaves no file: the last text before the composites are opened counts.
         texts = sorted(pathlib.Path(folder, "temps").glob("*.graph"))
-        last = next(i for i, text in enumerate(texts) if text.stem.endswith("open_all_composites"))
+        last = next(i for i, text in enumerate(texts) if text.stem.endswith("decompose_all"))
         text = texts[last - 1].read_text()
     return collections.Counter(re.findall(r'= composite\(.*\bname = "(\w+)"', text))
 

@@ -1,7 +1,7 @@
 // Tensors of models: data that does not fit, external files, and every legal encoding beside them.
 #include <filesystem>
 
-#include "import/onnx/tensor_proto.h"
+#include "import/onnx/read/tensor_proto.h"
 #include "interp/graph_interp.h"
 #include "onnx_import_util.h"
 #include "ops/op_table.h"

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "graph/verify.h"
-#include "import/onnx/onnx_export.h"
 #include "import/onnx/onnx_import.h"
+#include "import/onnx/write/onnx_export.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "support/error.h"

@@ -272,14 +272,12 @@ TEST(Composite, Pooling) {
     for (DType dtype : kRealDTypes) {
       const Tensor x = random_tensor(random, dtype, p.x);
       const auto largest = reference(out, [&](const Dims& i) {
-        return fold(
-            x, i, -INFINITY, [](double a, double b) { return std::max(a, b); }, &inside, &all);
+        return fold(x, i, -INFINITY, [](double a, double b) { return std::max(a, b); }, &inside, &all);
       });
       expect_close(run_composite("max_pool", {x}, attrs)[0], out, largest, what, 0);
       for (bool include : {false, true}) {
         const auto mean = reference(out, [&](const Dims& i) {
-          const double sum = fold(
-              x, i, 0, [](double a, double b) { return a + b; }, &inside, &all);
+          const double sum = fold(x, i, 0, [](double a, double b) { return a + b; }, &inside, &all);
           return sum / (include ? all : inside);
         });
         Attrs average = attrs;
@@ -290,8 +288,7 @@ TEST(Composite, Pooling) {
     }
     const Tensor bytes = random_tensor(random, DType::kI8, p.x);
     const auto largest = reference(out, [&](const Dims& i) {
-      return fold(
-          bytes, i, -128, [](double a, double b) { return std::max(a, b); }, &inside, &all);
+      return fold(bytes, i, -128, [](double a, double b) { return std::max(a, b); }, &inside, &all);
     });
     expect_close(run_composite("max_pool", {bytes}, attrs)[0], out, largest, what + " of i8", 0);
   }

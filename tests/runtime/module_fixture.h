@@ -114,9 +114,8 @@ inline tessera_tensor tensor(const void* data, tessera_dtype dtype, std::initial
 inline std::string run_outcome(const SessionPtr& session, const std::vector<tessera_tensor>& inputs,
                                const std::vector<tessera_tensor>& outputs) {
   tessera_error error = {};
-  const tessera_status status =
-      tessera_session_run(session.get(), inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
-                          static_cast<int32_t>(outputs.size()), &error);
+  const tessera_status status = tessera_session_run(session.get(), inputs.data(), static_cast<int32_t>(inputs.size()),
+                                                    outputs.data(), static_cast<int32_t>(outputs.size()), &error);
   return outcome(status, error);
 }
 

@@ -248,8 +248,24 @@ TEST_F(ModuleDamage, SealedNonsenseInFooterAndDescriptorDoesNoHarm) {
   const Bytes good = spec.build();
   const tsr_footer footer = read_footer(good);
   std::mt19937_64 random(2);
-  const uint64_t values[] = {0, 1, 2, 7, 8, 63, 64, 0x7f, 0x80, 0xff, 0x7fffffff, 0x80000000, 0xffffffff,
-                             0x7fffffffffffffff, 0x8000000000000000, ~uint64_t{0}, good.size(), good.size() - 1};
+  const uint64_t values[] = {0,
+                             1,
+                             2,
+                             7,
+                             8,
+                             63,
+                             64,
+                             0x7f,
+                             0x80,
+                             0xff,
+                             0x7fffffff,
+                             0x80000000,
+                             0xffffffff,
+                             0x7fffffffffffffff,
+                             0x8000000000000000,
+                             ~uint64_t{0},
+                             good.size(),
+                             good.size() - 1};
   const auto value = [&] { return random() % 3 == 0 ? random() : values[random() % std::size(values)]; };
   int accepted = 0;
   for (int i = 0; i < 3000; ++i) {

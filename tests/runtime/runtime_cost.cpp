@@ -47,7 +47,8 @@ void measure_loops() {
   // With work: what a loop takes beyond half of its work, each half a fixed time.
   const auto ten_us = [](const void*, int64_t begin, int64_t end, int32_t) {
     const double until = now_us() + 10.0 * static_cast<double>(end - begin);
-    while (now_us() < until) {}
+    while (now_us() < until) {
+    }
   };
   const double us = median_us(500, 10, 0, [&] { pool.parallel_for(ten_us, nullptr, 2, 1); });
   printf("parallel_for, 2 threads, 2 iterations of 10 us: %.2f us (10 is ideal, 20 is serial)\n", us);
@@ -60,7 +61,8 @@ void measure_wake(unsigned pause_us) {
   ThreadPool& pool = ThreadPool::process();
   const auto wait_for_other = [](const void*, int64_t, int64_t, int32_t worker) {
     if (worker != 0) other_came = true;
-    while (!other_came) {}
+    while (!other_came) {
+    }
   };
   const double us = median_us(200, 1, pause_us, [&] {
     other_came = false;

@@ -1,4 +1,5 @@
-// schedule/join_sweeps.h: loops that are joined compute what they computed one after the other, and others are not.
+// schedule/fusion/join_sweeps.h: loops that are joined compute what they computed one after the other, and others are
+// not.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -6,14 +7,14 @@
 #include "codegen_harness.h"
 #include "loop/parser.h"
 #include "loop/printer.h"
-#include "schedule/join_sweeps.h"
+#include "schedule/fusion/join_sweeps.h"
 
 namespace tessera {
 namespace {
 
 // exp(x) in y, and the sum of what `read` reads of y; 150 elements in vectors of 64 and one of 22.
-std::string program(const std::string& stored, const std::string& read, int first_steps = 2, int second_steps = 2,
-                    const std::string& before = "") {
+std::string program_text(const std::string& stored, const std::string& read, int first_steps = 2, int second_steps = 2,
+                         const std::string& before = "") {
   return fmt::format(R"(kernel @k(x: f32[160]) -> (y: f32[160], total: f32[1]) {{
   {{
     for s in 0..{} {{ vectorized for l in 0..64 {{ y[((s * 64) + l)] = {} }} }}
@@ -44,7 +45,7 @@ constexpr const char* kExp = "exp(x[((s * 64) + l)])";
 constexpr const char* kSame = "y[((r * 64) + l_2)]";
 
 TEST(JoinSweeps, ComputesTheSame) {
-  LoopProgram loops = parse_loop_program(program(kExp, kSame));
+  LoopProgram loops = parse_loop_program(program_text(kExp, kSame));
   const auto inputs = random_inputs(loops, 3);
   const auto want = run_interpreted(loops, inputs);
   loops.body = joined(loops);
@@ -61,12 +62,12 @@ TEST(JoinSweeps, ComputesTheSame) {
 
 TEST(JoinSweeps, LeavesLoopsThatAreNotAlike) {
   const auto is_joined = [](const std::string& text) { return static_cast<bool>(joined(parse_loop_program(text))); };
-  EXPECT_TRUE(is_joined(program(kExp, kSame)));
-  EXPECT_TRUE(is_joined(program("(y[((s * 64) + l)] * 2:f32)", kSame)));
-  EXPECT_FALSE(is_joined(program(kExp, "y[(((r * 64) + l_2) + 1)]"))) << "reads the neighbour";
-  EXPECT_FALSE(is_joined(program("y[(((s * 64) + l) + 1)]", kSame))) << "changes what it reads later";
-  EXPECT_FALSE(is_joined(program(kExp, kSame, 1, 2))) << "other extents";
-  EXPECT_FALSE(is_joined(program(kExp, kSame, 2, 2, "partial[0] = y[0]"))) << "reads before the loops";
+  EXPECT_TRUE(is_joined(program_text(kExp, kSame)));
+  EXPECT_TRUE(is_joined(program_text("(y[((s * 64) + l)] * 2:f32)", kSame)));
+  EXPECT_FALSE(is_joined(program_text(kExp, "y[(((r * 64) + l_2) + 1)]"))) << "reads the neighbour";
+  EXPECT_FALSE(is_joined(program_text("y[(((s * 64) + l) + 1)]", kSame))) << "changes what it reads later";
+  EXPECT_FALSE(is_joined(program_text(kExp, kSame, 1, 2))) << "other extents";
+  EXPECT_FALSE(is_joined(program_text(kExp, kSame, 2, 2, "partial[0] = y[0]"))) << "reads before the loops";
 }
 
 }  // namespace

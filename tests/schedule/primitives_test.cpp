@@ -12,7 +12,7 @@
 #include "loop/parser.h"
 #include "loop/printer.h"
 #include "loop/verify.h"
-#include "schedule/trace.h"
+#include "schedule/primitives/trace.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -519,7 +519,7 @@ TEST(Primitives, RegistersThroughTheBeginsOfCopies) {
     return "";
   };
   EXPECT_THAT(finished(""), HasSubstr("TSR-3412: 'y[s] = ...' uses r, which is in registers, at a place that "
-                                            "'serial for s in 0..+8' chooses"));
+                                      "'serial for s in 0..+8' chooses"));
   EXPECT_EQ(finished("unrolled"), "");
 }
 

@@ -9,14 +9,14 @@
 
 #include "codegen_harness.h"
 #include "graph/op_def.h"
-#include "graph_passes/fuse_groups.h"
+#include "graph_passes/fusion/fuse_groups.h"
 #include "interp/graph_interp.h"
 #include "loop/printer.h"
 #include "loop_passes/expand_math.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
-#include "schedule/pack.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
+#include "schedule/kernel/pack.h"
 
 namespace tessera {
 namespace {

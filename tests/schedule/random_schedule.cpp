@@ -170,7 +170,7 @@ void apply_one(Schedule& s, const std::string& what, Random& r) {
 
 // A product in register tiles, as in examples/schedules: random choices of loops, factors and intrinsics in an order of
 // primitives that ends with a tensorized nest where they fit. Throws UserError where they do not.
-void tile_product(Schedule& s, Random& r) {
+void matrix_tile(Schedule& s, Random& r) {
   const auto updates = find_statements(s.program().body, [](const Stmt& node) { return is_reduction_update(node); });
   if (updates.empty()) return;
   const StmtPath& path = updates[r.below(updates.size())];
@@ -284,7 +284,7 @@ int apply_random(Schedule& schedule, int tries, std::mt19937_64& random, Primiti
     const size_t before = schedule.steps().size();
     try {
       Random r(schedule, random);
-      tile_product(schedule, r);
+      matrix_tile(schedule, r);
     } catch (const UserError&) {  // what was taken before stays
     }
     if (counts)

@@ -19,7 +19,7 @@
 #include "loop/printer.h"
 #include "loop_passes/pass.h"
 #include "random_schedule.h"
-#include "schedule/trace.h"
+#include "schedule/primitives/trace.h"
 #include "support/error.h"
 
 namespace tessera {

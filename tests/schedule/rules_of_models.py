@@ -29,12 +29,12 @@ KERNEL = re.compile(r'^  define rule "(\w+)"(?:.* loc\("(.*)"\))?.*\n  kernel @(
 TILED = "register_tile or winograd"
 EXPECTED = {
     "resnet50": {TILED: 56},
-    "mobilenet_v2": {TILED: 51, "strip_chain": 1},
-    "text detector": {TILED: 72, "strip_chain": 1},
-    "ultraface-rfb-320": {TILED: 52, "row_chain": 1},
+    "mobilenet_v2": {TILED: 51, "overlapped_tiles": 1},
+    "text detector": {TILED: 72, "overlapped_tiles": 1},
+    "ultraface-rfb-320": {TILED: 52, "fuse_rows": 1},
     "mnist-opt-wonnx": {TILED: 5},
     "mnist-ort-examples": {TILED: 5},
-    "attention": {TILED: 1, "row_chain": 2},
+    "attention": {TILED: 1, "fuse_rows": 2},
 }
 WITH_WINOGRAD = {"resnet50"}
 

@@ -10,7 +10,7 @@
 
 #include "arith/simplify.h"
 #include "graph/op_def.h"
-#include "graph_passes/fuse_groups.h"
+#include "graph_passes/fusion/fuse_groups.h"
 #include "interp/graph_interp.h"
 #include "interp/loop_interp.h"
 #include "loop/naive_loops.h"
@@ -18,8 +18,8 @@
 #include "loop/verify.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
-#include "schedule/schedule.h"
-#include "schedule/sketch.h"
+#include "schedule/choose.h"
+#include "schedule/sketches/sketch.h"
 #include "schedule_cases.h"
 #include "types/own_features.h"
 

@@ -1,5 +1,5 @@
 // The matrices of minimal filtering hold exactly on small integers where f64 is exact, and to its rounding otherwise.
-#include "schedule/rules/winograd_matrices.h"
+#include "schedule/kernel/winograd_matrices.h"
 
 #include <gtest/gtest.h>
 

@@ -11,11 +11,11 @@
 
 #include "codegen/llvm/target.h"
 #include "diagnose/machine_probe.h"
-#include "expr/canonical.h"
 #include "loop/printer.h"
-#include "schedule/schedule.h"
-#include "schedule/sketch.h"
+#include "schedule/choose.h"
+#include "schedule/sketches/sketch.h"
 #include "support/error.h"
+#include "te/canonical.h"
 #include "tune/cost_model.h"
 #include "tune/features.h"
 #include "tune/kernel_bench.h"
@@ -284,7 +284,7 @@ TEST(Records, AGraphsChoiceIsUsedOrRefusedWithAReason) {
   const Target here = parse_target("native");
   const std::string path = testing::TempDir() + "graphs.db";
   std::filesystem::remove(path);
-  const GraphChoice choice = {{"row_chain"}, {"strip_chain@0123456789abcdef"}};
+  const GraphChoice choice = {{"fuse_rows"}, {"overlapped_tiles@0123456789abcdef"}};
   {
     RecordFile records(path, RecordFile::Open::kWrite);
     const int64_t machine = records.add_machine(

@@ -2,9 +2,9 @@
 
 #include <random>
 
-#include "expr/canonical.h"
-#include "schedule/sketch.h"
+#include "schedule/sketches/sketch.h"
 #include "support/error.h"
+#include "te/canonical.h"
 #include "tune/channel.h"
 #include "tune/worker_protocol.h"
 

@@ -1,4 +1,4 @@
-// Every rule of simplify_algebra and of move_casts alone, on graphs made from its own pattern: random shapes (zero and
+// Every rule of simplify_algebra and of sink_casts alone, on graphs made from its own pattern: random shapes (zero and
 // one included), element types and values (NaN, infinities, zeros of both signs, subnormals, the ends of the integers).
 // What the interpreter says before and after differs at most by what the rule declares.
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 
 #include "graph/printer.h"
 #include "graph/verify.h"
-#include "graph_passes/algebra_rules.h"
-#include "graph_passes/graph_util.h"
-#include "graph_passes/move_casts.h"
-#include "graph_passes/simplify_algebra.h"
+#include "graph_passes/rewrite/algebra_rules.h"
+#include "graph_passes/rewrite/simplify_algebra.h"
+#include "graph_passes/rewrite/sink_casts.h"
+#include "graph_passes/support/graph_util.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "support/error.h"

@@ -11,7 +11,7 @@
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
 #include "package/anonymous_file.h"
-#include "program/of_kernel.h"
+#include "program/single_kernel_program.h"
 #include "types/tensor.h"
 
 namespace tessera {

@@ -9,9 +9,9 @@
 #include "graph/parser.h"
 #include "graph/printer.h"
 #include "graph/verify.h"
-#include "graph_passes/fuse_groups.h"
-#include "graph_passes/integer_products.h"
+#include "graph_passes/fusion/fuse_groups.h"
 #include "graph_passes/pass.h"
+#include "graph_passes/quantized/lower_qdq_matmul.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "random_graph.h"
@@ -87,7 +87,7 @@ TEST_P(EveryPass, KeepsWhatRandomGraphsCompute) {
   // Under a sanitizer there are too few graphs to say.
   // lower_precision does nothing unless it is asked to, and two passes nothing without products of bytes:
   // tests/driver/precision_test.cpp and byte_products_test.cpp have them.
-  const std::set<std::string> idle = {"lower_precision", "move_zero_points", "integer_products"};
+  const std::set<std::string> idle = {"lower_precision", "hoist_zero_points", "lower_qdq_matmul"};
   if (idle.contains(GetParam())) EXPECT_EQ(changed, 0);
   else if (kGraphs > 10) EXPECT_GT(changed, kGraphs / 10) << "the random graphs hardly exercise " << GetParam();
 }
@@ -171,7 +171,7 @@ TEST(IntegerProductRemarks, NameTheReasonOfARefusal) {
   target.triple = "x86_64-unknown-linux-gnu";
   target.features.insert("avxvnni");
   Remarks remarks;
-  integer_products(parse_graph(R"(
+  lower_qdq_matmul(parse_graph(R"(
 graph @main(%x: u8[4,8], %w: i8[8,2]) -> (%y: f32[4,2]) {
   %s = constant {value = dense<f32[] 0.5>} : f32[]
   %x.wide = cast(%x) {to = i32} : i32[4,8]

@@ -1,5 +1,5 @@
 // Graph -> ONNX -> graph: the structural hash stays, and what is standard ONNX is written as standard ONNX.
-#include "import/onnx/onnx_export.h"
+#include "import/onnx/write/onnx_export.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -5,12 +5,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "graph_passes/algebra_rules.h"
-#include "graph_passes/move_casts.h"
 #include "graph_passes/pass.h"
+#include "graph_passes/rewrite/algebra_rules.h"
+#include "graph_passes/rewrite/sink_casts.h"
 #include "loop_passes/pass.h"
 #include "program/pass.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 
 namespace tessera {
 namespace {

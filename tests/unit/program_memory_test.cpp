@@ -17,7 +17,6 @@
 #include "loop/parser.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
-#include "program/alternate_sweeps.h"
 #include "program/in_place.h"
 #include "program/memory_plan.h"
 #include "program/merge_kernels.h"
@@ -27,9 +26,10 @@
 #include "program/printer.h"
 #include "program/reuse_buffers.h"
 #include "program/reuse_distance.h"
+#include "program/serpentine_order.h"
 #include "program/verify.h"
 #include "random_graph.h"
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 
 namespace tessera {
 namespace {
@@ -131,7 +131,7 @@ TEST(AlternateSweeps, GoesBackwardsInEverySecondStep) {
     merge_kernels(program);
     schedule_program(program, target, 3);
     const std::vector<Tensor> expected = interpret(program, inputs);
-    alternate_sweeps(program, target);
+    serpentine_order(program, target);
     ASSERT_THAT(verify(program), IsEmpty()) << print(program);
     EXPECT_EQ(backwards(program), threads == 1 ? 3 : 0) << print(program, {.elide_constants = true});
     expect_same(interpret(program, inputs), expected, program);
@@ -140,7 +140,7 @@ TEST(AlternateSweeps, GoesBackwardsInEverySecondStep) {
     Program small = lowered(graph);
     merge_kernels(small);
     schedule_program(small, target, 3);
-    alternate_sweeps(small, target);
+    serpentine_order(small, target);
     EXPECT_EQ(backwards(small), 0);
   }
 }
@@ -266,7 +266,7 @@ TEST(PlaceSlices, JoinsAndCutsAsCopiesDo) {
     GraphInterpreter interpreter;
     const std::vector<Tensor> expected = interpreter.evaluate(graph, inputs);
     Program placed = lowered(graph);
-    Program copied = lowered(graph, "place_slices");
+    Program copied = lowered(graph, "concat_in_place");
     with += placed.calls.size();
     without += copied.calls.size();
     for (Program* program : {&placed, &copied}) {

@@ -4,7 +4,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline codegen {
 namespace {
 
 int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -56,4 +56,4 @@ LocalPlan plan_locals(const LoopProgram& program) {
   return std::move(planner.plan);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline codegen

@@ -6,7 +6,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline codegen {
 
 struct LocalPlace {
   bool on_stack = true;
@@ -30,4 +30,4 @@ bool share_scratch(const LocalPlace& a, const LocalPlace& b);
 // Elements of a buffer with constant extents; empty when an extent is not constant, or 64 bits cannot count them.
 std::optional<int64_t> constant_elements(const Buffer& buffer);
 
-}  // namespace tessera
+}  // namespace tessera::inline codegen

@@ -8,7 +8,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline codegen {
 
 struct CodegenOptions {
   int opt_level = 3;      // 0..3; 0 generates code quickly and runs no optimisation passes
@@ -25,4 +25,4 @@ struct ObjectCode {
   std::vector<std::string> remarks;  // "kernel: what was not done, and why", in program order
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline codegen

@@ -4,7 +4,7 @@
 
 #include "codegen/common/local_plan.h"
 
-namespace tessera {
+namespace tessera::inline codegen {
 namespace {
 
 constexpr int64_t kMaxPrivateElements = 256;  // per lane; more does not fit the stack times the lanes
@@ -293,4 +293,4 @@ std::vector<Chunk> chunks_of(int64_t extent, int lanes) {
 
 int native_lanes(const Target& target, int bits) { return std::min(target.vector_bits() / bits, 64); }
 
-}  // namespace tessera
+}  // namespace tessera::inline codegen

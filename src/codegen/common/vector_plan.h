@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "arith/simplify.h"
-#include "expr/body.h"
 #include "loop/stmt.h"
+#include "te/body.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline codegen {
 
 // acc[i] = combine(acc[i], f(l)) with i independent of the vector variable: every lane keeps a partial result, which
 // starts from the combiner's identity, and the lanes are combined after the loop.
@@ -45,4 +45,4 @@ int native_lanes(const Target& target, int bits);
 // Bits an element of the type takes while computed with: f16 and bf16 are computed as f32, bool as bytes.
 int compute_bits(DType dtype);
 
-}  // namespace tessera
+}  // namespace tessera::inline codegen

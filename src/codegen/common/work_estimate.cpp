@@ -6,7 +6,7 @@
 #include "codegen/common/vector_plan.h"
 #include "loop/intrinsic.h"
 
-namespace tessera {
+namespace tessera::inline codegen {
 namespace {
 
 constexpr double kNsPerCycle = 0.4;
@@ -73,4 +73,4 @@ double cycles_of(const Stmt& s, const Target& target) {
 
 double estimate_ns(const Stmt& s, const Target& target) { return cycles_of(s, target) * kNsPerCycle; }
 
-}  // namespace tessera
+}  // namespace tessera::inline codegen

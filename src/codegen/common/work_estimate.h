@@ -4,7 +4,7 @@
 #include "loop/stmt.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline codegen {
 
 // Nanoseconds of one thread for one execution of `s`. Loops of unknown extent count as 64 iterations.
 double estimate_ns(const Stmt& s, const Target& target);
@@ -14,4 +14,4 @@ inline constexpr double kSerialBelowNs = 3e3;
 // A piece of parallel work is at least this long.
 inline constexpr double kGrainNs = 2e3;
 
-}  // namespace tessera
+}  // namespace tessera::inline codegen

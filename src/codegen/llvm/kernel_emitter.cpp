@@ -10,7 +10,7 @@
 #include "loop/intrinsic.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -327,4 +327,4 @@ llvm::Function* KernelEmitter::emit_task(const Stmt& loop, const std::vector<con
   return task;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

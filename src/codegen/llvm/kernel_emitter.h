@@ -29,7 +29,7 @@
 #include "loop/unify.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 class KernelEmitter {
  public:
@@ -255,4 +255,4 @@ class KernelEmitter {
 // The combiner as the binary operator that applies it.
 BinaryOp combiner_op(Combiner combiner);
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

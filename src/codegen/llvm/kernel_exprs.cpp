@@ -6,7 +6,7 @@
 #include "codegen/llvm/kernel_emitter.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -325,4 +325,4 @@ Value* KernelEmitter::emit_select(const Expr& condition, const Expr& a, const Ex
   return ops_.select(c, first, second);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -3,7 +3,7 @@
 #include "codegen/llvm/kernel_emitter.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -507,4 +507,4 @@ void KernelEmitter::emit_store(const Stmt& s) {
   leave();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

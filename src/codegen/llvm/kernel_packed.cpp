@@ -4,7 +4,7 @@
 #include "codegen/llvm/kernel_emitter.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -108,4 +108,4 @@ void KernelEmitter::store_packed(const Place& place, const Buffer& buffer, const
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

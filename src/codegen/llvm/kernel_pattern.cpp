@@ -8,7 +8,7 @@
 #include "loop/intrinsic_text.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -181,4 +181,4 @@ Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, Value* a
                             {acc, parts(b_.getInt8Ty(), a), parts(b_.getInt8Ty(), b)});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

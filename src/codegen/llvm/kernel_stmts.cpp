@@ -6,7 +6,7 @@
 #include "loop/intrinsic.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -373,4 +373,4 @@ void KernelEmitter::replace(const Var& var, int64_t place) {
   replaced_[var.get()] = keep_.back();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

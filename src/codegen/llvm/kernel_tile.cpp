@@ -12,7 +12,7 @@
 #include "support/error.h"
 #include "types/own_features.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -351,4 +351,4 @@ bool KernelEmitter::emit_transpose(const Stmt& body) {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -9,7 +9,7 @@
 #include "loop/intrinsic.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 namespace {
 
 // The list that gave the same code as the whole pipeline for explicit vectors, in a third of the time. The
@@ -116,4 +116,4 @@ ObjectCode generate_llvm(const Program& program, const Target& target, const Cod
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -4,7 +4,7 @@
 #include "codegen/common/object_code.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 // The object defines one exported function, TSR_ENTRY_SYMBOL of abi/module_abi.h, and refers to no other symbol but
 // those of intrinsics that are calls. Offsets in `program` must be planned, and expand_math (loop_passes/expand_math.h)
@@ -12,4 +12,4 @@ namespace tessera {
 // at once.
 ObjectCode generate_llvm(const Program& program, const Target& target, const CodegenOptions& options);
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

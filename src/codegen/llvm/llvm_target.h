@@ -7,7 +7,7 @@
 #include "codegen/llvm/llvm_headers.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 // Registers LLVM's targets, once in the process.
 void initialize_llvm();
@@ -21,4 +21,4 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Target& target, i
 // off.
 std::string llvm_features(const Target& target);
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -4,7 +4,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 namespace {
 
 // 32 bytes at a time, then one by one. "no-builtins" keeps LLVM from making a call of the function in itself.
@@ -138,4 +138,4 @@ void add_memory_functions(llvm::Module& module) {
     throw InternalError("the text of the memory functions cannot be read: " + error.getMessage().str());
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

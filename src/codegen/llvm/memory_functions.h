@@ -4,10 +4,10 @@
 
 #include "codegen/llvm/llvm_headers.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 // Defines those four in the module: hidden and weak, so that a linked object may bring its own, and each in a section
 // of its own, so that the linker drops those nobody calls. REQUIRES: the module has none of them.
 void add_memory_functions(llvm::Module& module);
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

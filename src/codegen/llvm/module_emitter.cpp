@@ -12,12 +12,12 @@
 #include "codegen/common/object_code.h"
 #include "codegen/llvm/kernel_emitter.h"
 #include "graph/flow.h"
+#include "program/donation.h"
 #include "program/memory_plan.h"
-#include "program/output_alias.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 namespace {
 
 using llvm::Value;
@@ -410,4 +410,4 @@ EmittedModule emit_module(llvm::Module& module, const Program& program, const Ta
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

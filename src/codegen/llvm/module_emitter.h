@@ -8,7 +8,7 @@
 #include "program/program.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 struct EmittedModule {
   int64_t scratch_bytes = 0;  // per worker
@@ -18,4 +18,4 @@ struct EmittedModule {
 // Fills `module`, which is empty and has the target's triple and data layout.
 EmittedModule emit_module(llvm::Module& module, const Program& program, const Target& target);
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -7,7 +7,7 @@
 
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Type;
 using llvm::Value;
@@ -475,4 +475,4 @@ Value* Ops::cast(DType to, DType from, Value* a) {
   return is_narrow(to) ? round_to_narrow(to, a) : a;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

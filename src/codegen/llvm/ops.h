@@ -11,7 +11,7 @@
 #include "codegen/llvm/llvm_headers.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 class Ops {
  public:
@@ -58,4 +58,4 @@ class Ops {
   const Target& target_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -7,7 +7,7 @@
 #include "codegen/llvm/ops.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -110,4 +110,4 @@ Value* Ops::f32_to_code8(DType dtype, Value* f32) {
   return b_.CreateTrunc(code, i8);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -15,7 +15,7 @@
 #include "support/tile_permission.h"
 #include "types/own_features.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 namespace {
 
 constexpr const char* kHostTriple = "x86_64-unknown-linux-gnu";
@@ -256,4 +256,4 @@ std::vector<std::string> required_features(const Target& target) {
   return names;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -7,7 +7,7 @@
 
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 // This machine: its features as CPUID reports them (the name is only a tuning hint and may be wrong in virtual
 // machines), its cache sizes, and the processors this process may run on.
@@ -24,4 +24,4 @@ std::vector<std::string> required_features(const Target& target);
 // Whether code for `target` runs on this machine: the same architecture and no feature that is missing here.
 bool runs_here(const Target& target);
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

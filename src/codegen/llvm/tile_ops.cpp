@@ -6,7 +6,7 @@
 #include <array>
 #include <functional>
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
@@ -53,7 +53,7 @@ class AmxTiles final : public TileOps {
 };
 
 // for i < count: body(i)
-void loop(Builder& b, uint64_t count, const std::function<void(Value*)>& body) {
+void emit_loop(Builder& b, uint64_t count, const std::function<void(Value*)>& body) {
   llvm::BasicBlock* before = b.GetInsertBlock();
   auto* block = llvm::BasicBlock::Create(b.getContext(), "tile_loop", before->getParent());
   auto* after = llvm::BasicBlock::Create(b.getContext(), "tile_done", before->getParent());
@@ -88,7 +88,7 @@ class PortableTiles final : public TileOps {
   }
   void clear(Builder& b, int tile) override {
     llvm::Type* row_type = llvm::FixedVectorType::get(b.getInt32Ty(), 16);
-    loop(b, kRows, [&](Value* row) {
+    emit_loop(b, kRows, [&](Value* row) {
       b.CreateAlignedStore(llvm::Constant::getNullValue(row_type),
                            row_of(b, tiles_[static_cast<size_t>(tile)], b.getInt64(kRowBytes), row), llvm::Align(64));
     });
@@ -107,7 +107,7 @@ class PortableTiles final : public TileOps {
 
   static void copy(Builder& b, Value* from, Value* from_stride, Value* to, Value* to_stride) {
     llvm::Type* row_type = llvm::FixedVectorType::get(b.getInt32Ty(), 16);
-    loop(b, kRows, [&](Value* row) {
+    emit_loop(b, kRows, [&](Value* row) {
       Value* bytes = b.CreateAlignedLoad(row_type, row_of(b, from, from_stride, row), llvm::Align(1));
       b.CreateAlignedStore(bytes, row_of(b, to, to_stride, row), llvm::Align(1));
     });
@@ -138,9 +138,9 @@ class PortableTiles final : public TileOps {
       return b.CreateBitCast(bits, floats);
     };
     Value* stride = b.getInt64(kRowBytes);
-    loop(b, kRows, [&](Value* r) {
+    emit_loop(b, kRows, [&](Value* r) {
       for (Value* sum : sums) b.CreateStore(llvm::ConstantFP::getZero(floats), sum);
-      loop(b, kRows, [&](Value* k) {
+      emit_loop(b, kRows, [&](Value* k) {
         Value* pair = b.CreateAlignedLoad(
             b.getInt32Ty(), b.CreateInBoundsGEP(b.getInt32Ty(), row_of(b, function->getArg(1), stride, r), k),
             llvm::Align(4));
@@ -174,10 +174,10 @@ class PortableTiles final : public TileOps {
       return type == DType::kI8 ? b.CreateAShr(top, shift) : b.CreateLShr(top, shift);
     };
     Value* stride = b.getInt64(kRowBytes);
-    loop(b, kRows, [&](Value* r) {
+    emit_loop(b, kRows, [&](Value* r) {
       Value* at = row_of(b, function->getArg(0), stride, r);
       b.CreateStore(b.CreateAlignedLoad(ints, at, llvm::Align(64)), sums);
-      loop(b, kRows, [&](Value* k) {
+      emit_loop(b, kRows, [&](Value* k) {
         Value* quad = b.CreateAlignedLoad(
             b.getInt32Ty(), b.CreateInBoundsGEP(b.getInt32Ty(), row_of(b, function->getArg(1), stride, r), k),
             llvm::Align(4));
@@ -202,4 +202,4 @@ class PortableTiles final : public TileOps {
 std::unique_ptr<TileOps> amx_tiles() { return std::make_unique<AmxTiles>(); }
 std::unique_ptr<TileOps> portable_tiles(llvm::BasicBlock* entry) { return std::make_unique<PortableTiles>(entry); }
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

@@ -7,7 +7,7 @@
 #include "codegen/llvm/llvm_headers.h"
 #include "types/dtype.h"
 
-namespace tessera {
+namespace tessera::inline llvm_codegen {
 
 // The eight tiles of one function. Tiles are numbers, 0 to 7; what a tile holds is unspecified until it is loaded.
 class TileOps {
@@ -30,4 +30,4 @@ std::unique_ptr<TileOps> amx_tiles();
 // 1 KiB of stack for each tile; `entry` is the function's entry block.
 std::unique_ptr<TileOps> portable_tiles(llvm::BasicBlock* entry);
 
-}  // namespace tessera
+}  // namespace tessera::inline llvm_codegen

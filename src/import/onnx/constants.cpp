@@ -4,7 +4,7 @@
 
 #include "graph/op_def.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 const Tensor* constant_tensor(const Node& node) {
@@ -81,4 +81,4 @@ std::optional<Tensor> ConstantFinder::find(ValueId value) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

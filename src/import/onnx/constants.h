@@ -9,7 +9,7 @@
 #include "graph/evaluator.h"
 #include "graph/graph.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 class ConstantFinder {
  public:
@@ -37,4 +37,4 @@ class ConstantFinder {
   int64_t computed_ = 0;  // elements so far
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

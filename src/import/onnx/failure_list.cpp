@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "import/onnx/model_file.h"
+#include "import/onnx/read/model_file.h"
 #include "onnx-ml.pb.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 std::string domain_text(const FlatNode& node) {
@@ -71,4 +71,4 @@ void FailureList::raise() const {
                    "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

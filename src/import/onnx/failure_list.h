@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "import/onnx/node_list.h"
+#include "import/onnx/read/node_list.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 class FailureList {
  public:
@@ -39,4 +39,4 @@ class FailureList {
   std::vector<Entry> entries_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

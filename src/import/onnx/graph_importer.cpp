@@ -9,22 +9,22 @@
 #include <unordered_set>
 #include <variant>
 
-#include "import/onnx/declared_shapes.h"
-#include "import/onnx/dtypes.h"
+#include "import/onnx/dynamic/declared_shapes.h"
+#include "import/onnx/dynamic/flow_types.h"
+#include "import/onnx/dynamic/open_operator.h"
+#include "import/onnx/dynamic/recurrent_loop.h"
+#include "import/onnx/dynamic/string_rules.h"
+#include "import/onnx/dynamic/when_run.h"
 #include "import/onnx/failure_list.h"
-#include "import/onnx/flow_types.h"
-#include "import/onnx/model_inputs.h"
 #include "import/onnx/node_context.h"
-#include "import/onnx/open_operator.h"
 #include "import/onnx/operator_table.h"
-#include "import/onnx/operators/when_run.h"
-#include "import/onnx/own_domain.h"
-#include "import/onnx/recurrent_loop.h"
-#include "import/onnx/string_rules.h"
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/dtypes.h"
+#include "import/onnx/read/model_inputs.h"
+#include "import/onnx/read/tensor_reader.h"
+#include "import/onnx/write/own_domain.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 // What the blocks of one import share: the model's own graph, and subgraphs that run as blocks of a flow.
@@ -812,4 +812,4 @@ ImportedModel build_model(std::shared_ptr<LoadedModel> model, const OnnxImportOp
   return GraphImporter(shared).run(options);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

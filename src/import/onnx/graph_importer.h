@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "import/onnx/model_file.h"
 #include "import/onnx/onnx_import.h"
+#include "import/onnx/read/model_file.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 ImportedModel build_model(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
                           Evaluator& evaluator);
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <bit>
 
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/tensor_reader.h"
 #include "ops/composites/composites.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 NodeContext::NodeContext(ImportState& state, const FlatNode& node, int64_t version, std::string_view primitive)
     : attrs(node), state_(state), node_(node), version_(version), primitive_(primitive) {}
@@ -376,4 +376,4 @@ ValueId NodeContext::per_channel(ValueId vector, int rank) {
   return reshape(vector, std::move(shape));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -13,12 +13,12 @@
 
 #include "graph/graph.h"
 #include "graph/op_def.h"
-#include "import/onnx/attributes.h"
 #include "import/onnx/constants.h"
-#include "import/onnx/flow_builder.h"
-#include "import/onnx/node_list.h"
+#include "import/onnx/dynamic/flow_builder.h"
+#include "import/onnx/read/attributes.h"
+#include "import/onnx/read/node_list.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 class FailureList;
 
@@ -225,4 +225,4 @@ class NodeContext {
   std::vector<std::pair<std::string, Binding>> results_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

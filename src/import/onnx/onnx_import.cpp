@@ -8,7 +8,7 @@
 #include "support/error.h"
 #include "support/mapped_file.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 // Runs `import`. Every message says what to do: where no better advice is known, the model contradicts the standard and
@@ -66,4 +66,4 @@ Graph import_onnx_bytes(std::string_view bytes, const OnnxImportOptions& options
   return graph_alone(import_onnx_model_bytes(bytes, options, ops, evaluator, folder));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

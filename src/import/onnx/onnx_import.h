@@ -13,13 +13,14 @@
 #include "graph/graph.h"
 #include "graph/op_def.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 struct DimRange {
   int64_t lo = 1, hi = 1;  // inclusive
 };
 
-// Values for the dimensions that the model leaves open. Every such dimension must get one, or, with `leave_open`, a range.
+// Values for the dimensions that the model leaves open. Every such dimension must get one, or, with `leave_open`, a
+// range.
 struct OnnxImportOptions {
   std::map<std::string, DimRange> dims;                // --dim NAME=V|LO..HI: by the name that the model gives them
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape INPUT=1x3x640x640
@@ -46,4 +47,4 @@ Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options
 Graph import_onnx_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
                         Evaluator& evaluator, const std::string& folder = "");
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

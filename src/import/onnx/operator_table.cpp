@@ -5,7 +5,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 // Sorted by name.
@@ -307,4 +307,4 @@ const OperatorImporter* find_importer(std::string_view domain, std::string_view 
   return nullptr;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

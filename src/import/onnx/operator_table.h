@@ -5,9 +5,9 @@
 #include <span>
 #include <string_view>
 
-#include "import/onnx/model_file.h"
+#include "import/onnx/read/model_file.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 class NodeContext;
 
@@ -31,4 +31,4 @@ inline constexpr std::string_view kTrainingDomain = "ai.onnx.preview.training";
 // Null when the operator is unknown. The standard domain is the empty one.
 const OperatorImporter* find_importer(std::string_view domain, std::string_view op_type);
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

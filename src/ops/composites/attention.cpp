@@ -7,7 +7,7 @@
 #include "ops/composites/softmax.h"
 #include "ops/op_util.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -138,4 +138,4 @@ const std::vector<CompositeDef>& attention_composites() {
   return list;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -6,7 +6,7 @@
 
 #include "ops/op_util.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 ValueId CompositeBody::scalar(double value, DType dtype) {
   auto tensor = std::make_shared<Tensor>(dtype, std::vector<int64_t>{});
@@ -88,4 +88,4 @@ std::vector<ValueId> add_composite(GraphBuilder& builder, const OpTable& ops, st
   return builder.add_multi(ops.get("composite"), std::move(operands), std::move(attrs), {region});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

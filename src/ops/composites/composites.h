@@ -12,7 +12,7 @@
 #include "graph/graph.h"
 #include "graph/op_def.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 
 class CompositeBody;
 
@@ -82,4 +82,4 @@ const std::vector<CompositeDef>& reduction_composites();
 const std::vector<CompositeDef>& conv_transpose_composites();
 const std::vector<CompositeDef>& attention_composites();
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

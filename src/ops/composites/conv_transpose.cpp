@@ -5,7 +5,7 @@
 #include "ops/composites/composites.h"
 #include "ops/window.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -98,4 +98,4 @@ const std::vector<CompositeDef>& conv_transpose_composites() {
   return list;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -2,7 +2,7 @@
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 std::vector<ValueId> gemm(CompositeBody& b) {
@@ -47,4 +47,4 @@ const std::vector<CompositeDef>& gemm_composites() {
   return list;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

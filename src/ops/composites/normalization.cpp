@@ -4,7 +4,7 @@
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 using Result = std::vector<ValueId>;
@@ -137,4 +137,4 @@ const std::vector<CompositeDef>& normalization_composites() {
   return list;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -4,7 +4,7 @@
 #include "ops/composites/composites.h"
 #include "ops/window.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 using Result = std::vector<ValueId>;
@@ -130,4 +130,4 @@ const std::vector<CompositeDef>& pooling_composites() {
   return list;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

@@ -3,7 +3,7 @@
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 
-namespace tessera {
+namespace tessera::inline ops {
 namespace {
 
 using Result = std::vector<ValueId>;
@@ -66,4 +66,4 @@ const std::vector<CompositeDef>& softmax_composites() {
   return list;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline ops

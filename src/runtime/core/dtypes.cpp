@@ -6,13 +6,29 @@ namespace tessera {
 
 int32_t module_dtype_bits(uint32_t dtype) {
   switch (dtype) {
-    case TSR_F64: case TSR_I64: case TSR_U64: return 64;
-    case TSR_F32: case TSR_I32: case TSR_U32: return 32;
-    case TSR_F16: case TSR_BF16: case TSR_I16: case TSR_U16: return 16;
-    case TSR_F8E4M3FN: case TSR_F8E4M3FNUZ: case TSR_F8E5M2: case TSR_F8E5M2FNUZ: case TSR_F8E8M0:
-    case TSR_I8: case TSR_U8: case TSR_BOOL: return 8;
-    case TSR_F4E2M1: case TSR_I4: case TSR_U4: return 4;
-    case TSR_I2: case TSR_U2: return 2;
+    case TSR_F64:
+    case TSR_I64:
+    case TSR_U64: return 64;
+    case TSR_F32:
+    case TSR_I32:
+    case TSR_U32: return 32;
+    case TSR_F16:
+    case TSR_BF16:
+    case TSR_I16:
+    case TSR_U16: return 16;
+    case TSR_F8E4M3FN:
+    case TSR_F8E4M3FNUZ:
+    case TSR_F8E5M2:
+    case TSR_F8E5M2FNUZ:
+    case TSR_F8E8M0:
+    case TSR_I8:
+    case TSR_U8:
+    case TSR_BOOL: return 8;
+    case TSR_F4E2M1:
+    case TSR_I4:
+    case TSR_U4: return 4;
+    case TSR_I2:
+    case TSR_U2: return 2;
     default: return 0;
   }
 }

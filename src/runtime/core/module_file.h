@@ -16,8 +16,8 @@ namespace tessera {
 // the file is covered by a digest or by the zero-padding check (but for the weights if their digest was skipped);
 // every offset and string of the descriptor is in bounds.
 struct ModuleFile {
-  int fd = -1;                      // of a file that begins with the code
-  MemoryRegion copy;                // only of a module in memory
+  int fd = -1;        // of a file that begins with the code
+  MemoryRegion copy;  // only of a module in memory
   const uint8_t* data = nullptr;
   uint64_t size = 0;
   tsr_footer footer = {};
@@ -49,7 +49,8 @@ struct ModuleFile {
   tessera_status open_path(const char* path, bool check_weights, tessera_error* error);
   // The same for an open file; takes ownership of `fd` in every case. `name` is for messages.
   tessera_status open_fd(int fd, const char* name, bool check_weights, tessera_error* error);
-  // The same for bytes in memory, which are copied: into huge pages where there are some, which a file in memory has not.
+  // The same for bytes in memory, which are copied: into huge pages where there are some, which a file in memory has
+  // not.
   tessera_status open_memory(const void* bytes, uint64_t num_bytes, bool check_weights, tessera_error* error);
   void close();
 

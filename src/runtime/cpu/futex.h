@@ -1,12 +1,12 @@
 // Sleeping on a 32-bit word, within the process.
 #pragma once
 
-#include <atomic>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <atomic>
 
 namespace tessera {
 

@@ -6,9 +6,9 @@
 // kernel costs no system call and an idle process costs no CPU time.
 #pragma once
 
-#include <atomic>
 #include <pthread.h>
 #include <stdint.h>
+#include <atomic>
 
 #include "abi/module_abi.h"
 
@@ -80,9 +80,9 @@ class ThreadPool {
   std::atomic<uint32_t> sleepers_{0};  // nonzero: a worker below run_threads_ may be asleep
   Loop loop_;
 
-  alignas(64) std::atomic<int64_t> next_unit_{0};     // of loop_, the next one nobody has taken
-  alignas(64) std::atomic<int32_t> left_{0};          // workers that have joined loop_ and are done with it; a futex
-  std::atomic<bool> owner_sleeps_{false};             // the owner waits on left_
+  alignas(64) std::atomic<int64_t> next_unit_{0};      // of loop_, the next one nobody has taken
+  alignas(64) std::atomic<int32_t> left_{0};           // workers that have joined loop_ and are done with it; a futex
+  std::atomic<bool> owner_sleeps_{false};              // the owner waits on left_
   alignas(64) std::atomic<uint32_t> wake_counter_{0};  // the futex idle workers sleep on
 
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // guards starting threads, and fork

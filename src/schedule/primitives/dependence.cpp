@@ -7,7 +7,7 @@
 #include "schedule/primitives/linear_system.h"
 #include "schedule/primitives/loop_tree.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 class Collector {
@@ -230,4 +230,4 @@ bool may_conflict(const Access& a, const Access& b, const std::vector<Relation>&
   return system.may_have_solution();
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -8,7 +8,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 // A load or a store of one element, and where it stands.
 struct Access {
@@ -38,4 +38,4 @@ size_t common_loops(const Access& a, const Access& b);
 // Whether the two belong to one reduction (the same y[i] = y[i] + v), whose updates may happen in any order.
 bool same_reduction(const Access& a, const Access& b);
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

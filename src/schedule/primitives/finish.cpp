@@ -4,7 +4,7 @@
 #include "loop/printer.h"
 #include "schedule/primitives/rewriter.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 void Schedule::check_finished() const {
   for (const Access& access : accesses_of(program_)) {
@@ -42,4 +42,4 @@ void Schedule::check_finished() const {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

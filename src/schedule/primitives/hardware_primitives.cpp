@@ -13,7 +13,7 @@
 #include "support/error.h"
 #include "support/nearest_names.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 // y + a * b as fma(a, b, y), in stores of floats.
@@ -442,4 +442,4 @@ std::string Schedule::sample_compute_location(const std::string& stage, std::mt1
   return sampled_place_;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 constexpr size_t kMaxInequalities = 1500;  // more: the answer is "maybe"
@@ -169,4 +169,4 @@ bool LinearForm::add(const LinearForm& other, int64_t factor) {
 
 bool LinearSystem::may_have_solution() const { return Solver(equalities_, inequalities_).may_have_solution(); }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 // constant + sum of coefficient * variable; variables are numbers given by the caller.
 struct LinearForm {
@@ -37,4 +37,4 @@ class LinearSystem {
   std::vector<LinearForm> equalities_, inequalities_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

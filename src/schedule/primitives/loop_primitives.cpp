@@ -13,7 +13,7 @@
 #include "schedule/primitives/unrolled_copies.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 constexpr int64_t kMaxFactor = int64_t{1} << 40;
@@ -556,4 +556,4 @@ void Schedule::bind(const std::string& loop, const std::string& axis) {
          {{}, "bind", {TraceArg::name(loop), TraceArg::name(axis)}, {}, {}});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

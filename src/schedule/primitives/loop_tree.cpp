@@ -7,7 +7,7 @@
 
 #include "loop/printer.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 void find(const Stmt& s, const std::function<bool(const Stmt&)>& wanted, StmtPath& at, std::vector<StmtPath>& found) {
@@ -271,4 +271,4 @@ std::optional<ReductionUpdate> reduction_update(const Stmt& store) {
 
 bool is_reduction_update(const Stmt& store) { return reduction_update(store).has_value(); }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

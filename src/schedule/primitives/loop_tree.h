@@ -9,7 +9,7 @@
 #include "arith/simplify.h"
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 // From a root down to one statement: nodes[0] is the root, nodes[i + 1] the child number children[i] of nodes[i].
 struct StmtPath {
@@ -65,4 +65,4 @@ struct ReductionUpdate {
 };
 std::optional<ReductionUpdate> reduction_update(const Stmt& store);
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

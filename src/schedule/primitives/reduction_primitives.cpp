@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "expr/body.h"
 #include "loop/fresh.h"
 #include "loop/printer.h"
-#include "schedule/guards.h"
+#include "schedule/kernel/guards.h"
 #include "schedule/primitives/rewriter.h"
+#include "te/body.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 // Copies of the statements of `path`, from its node number `from` (a loop) down to the sequence at its end: one with
@@ -404,4 +404,4 @@ void Schedule::predicate(const std::string& statement) {
   commit(replaced(outermost, body), {{}, "predicate", {TraceArg::name(statement)}, {}, {}});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -7,7 +7,7 @@
 #include "loop/printer.h"
 #include "schedule/primitives/rewriter.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 bool uses_any(const Expr& e, const std::vector<Stmt>& loops) {
@@ -257,4 +257,4 @@ bool covers_buffer(const StmtPath& path, size_t from) {
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -8,7 +8,7 @@
 #include "loop/stmt.h"
 #include "schedule/primitives/loop_tree.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 // Elements [begin, begin + extent) of a dimension; `begin` in terms of variables outside of the statement asked about.
 struct Side {
@@ -50,4 +50,4 @@ std::optional<IndexLoop> index_loop(const Expr& index, const std::vector<Stmt>& 
 // its buffer: indices are dense sums of loops that choose one dimension each, and conditions only keep them inside.
 bool covers_buffer(const StmtPath& path, size_t from);
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -11,7 +11,7 @@
 #include "support/error.h"
 #include "support/nearest_names.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 // Beside the list of all names, which it does not repeat.
@@ -233,4 +233,4 @@ void recheck_kind(const LoopProgram& program, const Stmt& body, const std::strin
            legal);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -10,7 +10,7 @@
 #include "schedule/primitives/loop_tree.h"
 #include "schedule/primitives/schedule.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 // The ids of refusals (docs/errors.md).
 namespace refusal {
@@ -76,4 +76,4 @@ Stmt with_body(const Stmt& loop, Stmt body);
 // Indices, conditions and ranges simplified by what the loops around them say.
 Stmt simplified(const Stmt& s, Bounds bounds);
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

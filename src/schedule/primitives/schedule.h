@@ -10,8 +10,8 @@
 //   stores in the order of the text, from 0. "C.update#1" counts updates only.
 // - What a primitive makes gets the names in `as`, or names of its own where `as` is empty.
 //
-// The schedule writes down what was applied, with all names given: trace(), the text that schedule/trace.h replays to
-// the same program, byte for byte.
+// The schedule writes down what was applied, with all names given: trace(), the text that schedule/primitives/trace.h
+// replays to the same program, byte for byte.
 //
 // Thread safety: one thread at a time per object.
 #pragma once
@@ -24,11 +24,11 @@
 
 #include "loop/intrinsic.h"
 #include "loop/stmt.h"
-#include "schedule/pack.h"
-#include "schedule/trace_step.h"
+#include "schedule/kernel/pack.h"
+#include "schedule/primitives/trace_step.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 using Names = std::vector<std::string>;
 // Where a stage is computed that compute_at leaves alone.
@@ -170,4 +170,4 @@ class Schedule {
   std::vector<TraceStep> steps_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -8,7 +8,7 @@
 #include "schedule/primitives/rewriter.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 bool is_param(const LoopProgram& program, const Buffer* buffer) {
@@ -505,4 +505,4 @@ void Schedule::compute_inline(const std::string& stage) {
   commit(simplified(root, bounds_of_loops(next, {})), {{}, "compute_inline", {TraceArg::name(stage)}, {}, {}});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

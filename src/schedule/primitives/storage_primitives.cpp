@@ -8,7 +8,7 @@
 #include "schedule/primitives/region.h"
 #include "schedule/primitives/rewriter.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 const char* scope_word(MemoryScope scope) { return scope == MemoryScope::kRegister ? "register" : "local"; }
@@ -368,4 +368,4 @@ void Schedule::transform_layout(const std::string& name, const std::vector<Var>&
   packed_.push_back(std::move(packed));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -6,7 +6,7 @@
 
 #include "loop/printer.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 struct Copies {
@@ -57,4 +57,4 @@ std::string too_many_copies(const Stmt& before, const Stmt& after) {
 
 std::string legal_copies() { return fmt::format("up to {} copies of statements in a program", kMaxCopies); }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

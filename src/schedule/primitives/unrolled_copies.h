@@ -5,7 +5,7 @@
 
 #include "loop/stmt.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 // Copies of stores in one program. Those of a matrix product compile in 8 s for 4096 and in 38 s for 16384; a tuner
 // stops at 3000 (sketch_program.cpp).
@@ -16,4 +16,4 @@ std::string too_many_copies(const Stmt& before, const Stmt& after);
 // What is legal instead.
 std::string legal_copies();
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -1,14 +1,14 @@
 #include <algorithm>
 
-#include "schedule/flat_kernel.h"
-#include "schedule/rules/axis_tables.h"
-#include "schedule/rules/loop_builder.h"
+#include "schedule/kernel/linear_kernel.h"
+#include "schedule/kernel/loop_builder.h"
+#include "schedule/rules/index_tables.h"
 #include "schedule/rules/regions.h"
 #include "schedule/rules/rules.h"
 #include "schedule/rules/transpose_tiles.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 constexpr int64_t kChunk = 4096;      // elements; rows of two or more of these are cut, so that threads can share them
@@ -16,7 +16,7 @@ constexpr int64_t kRowsOfTable = 16;  // that share the tables of the last axis
 
 // The rows over `outer`, several of them behind `tables`.
 Stmt rows_with_tables(const std::vector<OutputLoop>& outer, const OutputLoop& last,
-                      const std::vector<AxisTable>& tables, const std::function<Stmt(const VarMap&)>& row) {
+                      const std::vector<IndexTable>& tables, const std::function<Stmt(const VarMap&)>& row) {
   int64_t rows = 1;
   for (const OutputLoop& loop : outer) rows *= loop.extent;
   const Var group = make_var("t"), within = make_var("r");
@@ -27,25 +27,25 @@ Stmt rows_with_tables(const std::vector<OutputLoop>& outer, const OutputLoop& la
     rest = floordiv(rest, outer[i].extent);
   }
   const Expr count = min(Expr(kRowsOfTable), Expr(rows) - group * Expr(kRowsOfTable));
-  Stmt body = with_axis_tables(tables, last, for_loop(within, 0, count, ForKind::kSerial, row(at)));
+  Stmt body = with_index_tables(tables, last, for_loop(within, 0, count, ForKind::kSerial, row(at)));
   return for_loop(group, 0, (rows + kRowsOfTable - 1) / kRowsOfTable, ForKind::kParallel, std::move(body));
 }
 
 // One region's loops. The names of its knobs end in `suffix`.
-Stmt region_loops(FlatKernel kernel, const Target& target, Knobs& knobs, const std::string& suffix, bool in_windows) {
+Stmt region_loops(LinearKernel kernel, const Target& target, Knobs& knobs, const std::string& suffix, bool in_windows) {
   const Expr guard = guard_of(kernel);
   merge_loops(kernel, [&](const OutputLoop& outer, const OutputLoop& inner) {
     return !guard || (outer.part == LayoutDim::Part::kWhole && inner.part == LayoutDim::Part::kWhole);
   });
 
-  std::vector<AxisTable> tables;
+  std::vector<IndexTable> tables;
   if (!guard && kernel.loops.size() > 1) {
     const int64_t columns = kernel.loops.back().extent;
     int64_t rows = 1;
     for (const OutputLoop& loop : kernel.loops) rows *= loop.extent;
     rows /= columns;
     if (columns >= 8 && columns < 2 * kChunk && rows >= kRowsOfTable && knobs.choose_flag("tables" + suffix, true))
-      tables = take_axis_tables(kernel);
+      tables = take_index_tables(kernel);
   }
 
   const auto element = [&](const VarMap& at) {
@@ -105,12 +105,12 @@ Stmt region_loops(FlatKernel kernel, const Target& target, Knobs& knobs, const s
 
 RuleResult injective(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  const auto kernel = make_flat_kernel(program, why);
+  const auto kernel = make_linear_kernel(program, why);
   if (!kernel) return Declined{why};
   if (kernel->combiner != Combiner::kNone) return Declined{"the kernel reduces"};
 
   std::vector<Stmt> parts;
-  const std::vector<FlatKernel> regions = decided_regions(*kernel);
+  const std::vector<LinearKernel> regions = decided_regions(*kernel);
   for (size_t i = 0; i < regions.size(); ++i)
     parts.push_back(
         region_loops(regions[i], target, knobs, i == 0 ? "" : "." + std::to_string(i), !program.windows.empty()));
@@ -121,4 +121,4 @@ RuleResult injective(const TensorProgram& program, const Target& target, Knobs& 
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

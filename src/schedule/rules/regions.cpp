@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "arith/simplify.h"
-#include "schedule/guards.h"
+#include "schedule/kernel/guards.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 constexpr size_t kMostRegions = 6;
@@ -14,7 +14,7 @@ enum class State : uint8_t { kFails, kHolds, kOpen };
 using States = std::vector<State>;
 
 // What decides: the guard's terms and the conditions of selects.
-std::vector<Expr> conditions_of(const FlatKernel& kernel) {
+std::vector<Expr> conditions_of(const LinearKernel& kernel) {
   std::vector<Expr> conditions;
   if (const Expr guard = guard_of(kernel)) split_conjunction(guard, conditions);
   walk(kernel.value, [&](const Expr& node) {
@@ -35,7 +35,7 @@ States states_at(const std::vector<Expr>& conditions, const Var& var, int64_t at
 }
 
 // The places within (lo, hi] from which on the states are others, as far as bisection finds them.
-void find_cuts(const std::vector<Expr>& conditions, const FlatKernel& kernel, const Var& var, int64_t lo,
+void find_cuts(const std::vector<Expr>& conditions, const LinearKernel& kernel, const Var& var, int64_t lo,
                const States& at_lo, int64_t hi, const States& at_hi, std::vector<int64_t>& cuts) {
   if (at_lo == at_hi || cuts.size() >= kMostRegions) return;
   if (hi == lo + 1) {
@@ -48,8 +48,8 @@ void find_cuts(const std::vector<Expr>& conditions, const FlatKernel& kernel, co
   find_cuts(conditions, kernel, var, middle, at_middle, hi, at_hi, cuts);
 }
 
-FlatKernel piece_of(const FlatKernel& kernel, size_t loop, int64_t begin, int64_t end) {
-  FlatKernel piece = kernel;
+LinearKernel piece_of(const LinearKernel& kernel, size_t loop, int64_t begin, int64_t end) {
+  LinearKernel piece = kernel;
   OutputLoop& cut = piece.loops[loop];
   const Var var = make_var(cut.var->name);
   piece.bounds.set(var, 0, end - begin - 1);
@@ -65,10 +65,10 @@ FlatKernel piece_of(const FlatKernel& kernel, size_t loop, int64_t begin, int64_
 }
 
 // Whether it is simpler to compute than a kernel with conditions.
-bool is_plain(const FlatKernel& kernel) { return !guard_of(kernel) && kernel.value->kind == ExprKind::kLoad; }
+bool is_plain(const LinearKernel& kernel) { return !guard_of(kernel) && kernel.value->kind == ExprKind::kLoad; }
 
 // The pieces of a loop along which conditions change; none where there are no cuts, or too many.
-std::vector<FlatKernel> pieces_along(const FlatKernel& kernel, size_t i, const std::vector<Expr>& conditions) {
+std::vector<LinearKernel> pieces_along(const LinearKernel& kernel, size_t i, const std::vector<Expr>& conditions) {
   const OutputLoop& loop = kernel.loops[i];
   if (loop.extent == 1) return {};
   std::vector<int64_t> cuts = {0};
@@ -76,13 +76,13 @@ std::vector<FlatKernel> pieces_along(const FlatKernel& kernel, size_t i, const s
             states_at(conditions, loop.var, loop.extent - 1, kernel.bounds), cuts);
   if (cuts.size() == 1 || cuts.size() > kMostRegions) return {};
   cuts.push_back(loop.extent);
-  std::vector<FlatKernel> pieces;
+  std::vector<LinearKernel> pieces;
   for (size_t c = 0; c + 1 < cuts.size(); ++c) pieces.push_back(piece_of(kernel, i, cuts[c], cuts[c + 1]));
   return pieces;
 }
 
 // Whether it reads with a stride along the loop along which it writes: elements that a turn in registers would gather.
-bool is_strided_load(const FlatKernel& kernel) {
+bool is_strided_load(const LinearKernel& kernel) {
   if (!is_plain(kernel)) return false;
   const auto stride = linear_coefficient(kernel.value->operands[0], kernel.loops.back().var, kernel.bounds);
   return stride && *stride != 0 && *stride != 1;
@@ -90,31 +90,31 @@ bool is_strided_load(const FlatKernel& kernel) {
 
 // Cuts along the last loop, where rows end up in pieces, too, when each of these is a load with a stride: a
 // concatenation of blocks of channels to rows of pixels. Else none.
-std::vector<FlatKernel> strided_regions(const FlatKernel& kernel, const std::vector<Expr>& conditions) {
-  std::vector<FlatKernel> regions;
-  for (const FlatKernel& piece : pieces_along(kernel, kernel.loops.size() - 1, conditions))
-    for (FlatKernel& region : decided_regions(piece)) regions.push_back(std::move(region));
+std::vector<LinearKernel> strided_regions(const LinearKernel& kernel, const std::vector<Expr>& conditions) {
+  std::vector<LinearKernel> regions;
+  for (const LinearKernel& piece : pieces_along(kernel, kernel.loops.size() - 1, conditions))
+    for (LinearKernel& region : decided_regions(piece)) regions.push_back(std::move(region));
   const bool all = std::all_of(regions.begin(), regions.end(), is_strided_load);
-  return all && regions.size() <= kMostRegions ? regions : std::vector<FlatKernel>();
+  return all && regions.size() <= kMostRegions ? regions : std::vector<LinearKernel>();
 }
 
 }  // namespace
 
-Expr guard_of(const FlatKernel& kernel) {
+Expr guard_of(const LinearKernel& kernel) {
   return kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds) ? kernel.inside() : Expr();
 }
 
-std::vector<FlatKernel> decided_regions(const FlatKernel& kernel) {
+std::vector<LinearKernel> decided_regions(const LinearKernel& kernel) {
   const std::vector<Expr> conditions = conditions_of(kernel);
   if (conditions.empty() || kernel.loops.empty()) return {kernel};
   if (auto strided = strided_regions(kernel, conditions); !strided.empty()) return strided;
   const bool guarded = static_cast<bool>(guard_of(kernel));
-  std::vector<FlatKernel> best;
+  std::vector<LinearKernel> best;
   size_t gained = 0;
   for (size_t i = 0; i + 1 < kernel.loops.size(); ++i) {
-    std::vector<FlatKernel> pieces = pieces_along(kernel, i, conditions);
+    std::vector<LinearKernel> pieces = pieces_along(kernel, i, conditions);
     size_t plain = 0, open = 0;
-    for (const FlatKernel& piece : pieces) {
+    for (const LinearKernel& piece : pieces) {
       plain += is_plain(piece);
       open += guarded && !guard_of(piece);
     }
@@ -123,15 +123,15 @@ std::vector<FlatKernel> decided_regions(const FlatKernel& kernel) {
     best = std::move(pieces);
   }
   if (best.empty()) return {kernel};
-  std::vector<FlatKernel> regions;
-  for (const FlatKernel& piece : best) {
+  std::vector<LinearKernel> regions;
+  for (const LinearKernel& piece : best) {
     if (is_plain(piece) || best.size() >= kMostRegions / 2) {
       regions.push_back(piece);
       continue;
     }
-    for (FlatKernel& region : decided_regions(piece)) regions.push_back(std::move(region));
+    for (LinearKernel& region : decided_regions(piece)) regions.push_back(std::move(region));
   }
   return regions;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

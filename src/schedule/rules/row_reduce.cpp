@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "schedule/flat_kernel.h"
-#include "schedule/rules/loop_builder.h"
+#include "schedule/kernel/linear_kernel.h"
+#include "schedule/kernel/loop_builder.h"
 #include "schedule/rules/rules.h"
 #include "support/error.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 constexpr int64_t kVectors = 4;  // of partial results
@@ -16,7 +16,7 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   std::string why;
   auto made = make_flat_reduction(program, why);
   if (!made) return Declined{why};
-  FlatKernel& kernel = *made;
+  LinearKernel& kernel = *made;
   split_blocked_reductions(kernel);
   const int axis = contiguous_reduced_axis(kernel);
   if (axis < 0) return Declined{"no reduced axis is contiguous in memory"};
@@ -69,4 +69,4 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -3,9 +3,9 @@
 
 #include <variant>
 
-#include "schedule/schedule.h"
+#include "schedule/choose.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 using RuleResult = std::variant<ScheduledKernel, Declined>;
 
@@ -18,12 +18,12 @@ using RuleResult = std::variant<ScheduledKernel, Declined>;
 RuleResult winograd(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Products of bf16 with weights, by a machine's two-dimensional tiles (AMX).
-RuleResult tile_product(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+RuleResult matrix_tile(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Products of f32 with weights as six products of three pieces of bf16, by AMX or AVX512-BF16 (`--fp32 pieces`). Sums
 // are taken in another order than a sequence of multiply-adds, and each product is off by at most 2^-25 of itself; rows
 // for which that does not hold (very small, very large, infinite or NaN) are multiplied in f32.
-RuleResult product_pieces(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+RuleResult bf16x3(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Reductions whose output has an axis along which all operands are read contiguously or not at all: convolutions,
 // matrix products, depthwise convolutions, pooling, column sums. A tile of outputs (vectors x rows) is accumulated in
@@ -46,6 +46,6 @@ RuleResult scalar_loops(const TensorProgram& kernel, const Target& target, Knobs
 
 // Kernels of sizes that only a run knows, where the other rules have no kernel of a tile for them: vectors where memory
 // is contiguous, extents and strides as they come.
-RuleResult any_size(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+RuleResult dynamic_loops(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -1,14 +1,14 @@
-#include "schedule/flat_kernel.h"
-#include "schedule/rules/loop_builder.h"
+#include "schedule/kernel/linear_kernel.h"
+#include "schedule/kernel/loop_builder.h"
 #include "schedule/rules/rules.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 RuleResult scalar_loops(const TensorProgram& program, const Target& target, Knobs&) {
   std::string why;
-  auto made = make_flat_kernel(program, why);
+  auto made = make_linear_kernel(program, why);
   if (!made) return Declined{why};
-  FlatKernel& kernel = *made;
+  LinearKernel& kernel = *made;
   const Expr guard = kernel.padded ? kernel.inside() : Expr();
 
   ScheduledKernel result;
@@ -34,4 +34,4 @@ RuleResult scalar_loops(const TensorProgram& program, const Target& target, Knob
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "loop/intrinsic.h"
-#include "schedule/rules/loop_builder.h"
+#include "schedule/kernel/loop_builder.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 constexpr int64_t kEnoughIterations = 32;  // of the parallel loop
@@ -17,7 +17,7 @@ struct Contiguous {
   Expr index;
 };
 
-std::optional<Contiguous> find_contiguous(const FlatKernel& kernel, const Expr& index, int64_t lanes) {
+std::optional<Contiguous> find_contiguous(const LinearKernel& kernel, const Expr& index, int64_t lanes) {
   for (size_t i = kernel.loops.size() - 1; i-- > 0;) {
     const OutputLoop& loop = kernel.loops[i];
     if (loop.extent < lanes) continue;
@@ -33,7 +33,7 @@ std::optional<Contiguous> find_contiguous(const FlatKernel& kernel, const Expr& 
 
 }  // namespace
 
-Stmt transpose_tiles(const FlatKernel& kernel, const Target& target, const AlongLast& along_last) {
+Stmt transpose_tiles(const LinearKernel& kernel, const Target& target, const AlongLast& along_last) {
   const Expr& value = kernel.value;
   if (kernel.loops.size() < 2 || value->kind != ExprKind::kLoad || value->buffer == kernel.out()) return {};
   const TensorIntrinsic* intrinsic = best_transpose_intrinsic(target, value.dtype());
@@ -94,4 +94,4 @@ Stmt transpose_tiles(const FlatKernel& kernel, const Target& target, const Along
   return seq(std::move(parts));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -4,16 +4,16 @@
 
 #include <functional>
 
-#include "schedule/flat_kernel.h"
+#include "schedule/kernel/linear_kernel.h"
 #include "types/target.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 
 // Writes `count` elements along the last loop from `begin` on; `at` has the other loops' places.
 using AlongLast = std::function<Stmt(const Expr& begin, int64_t count, const VarMap& at)>;
 
 // The whole kernel, or null when it is none of these. What does not fill a tile is left to `along_last`. REQUIRES: no
 // reduction.
-Stmt transpose_tiles(const FlatKernel& kernel, const Target& target, const AlongLast& along_last);
+Stmt transpose_tiles(const LinearKernel& kernel, const Target& target, const AlongLast& along_last);
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

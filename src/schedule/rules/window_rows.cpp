@@ -1,16 +1,16 @@
 #include <algorithm>
 
-#include "schedule/flat_kernel.h"
-#include "schedule/rules/loop_builder.h"
+#include "schedule/kernel/linear_kernel.h"
+#include "schedule/kernel/loop_builder.h"
 #include "schedule/rules/rules.h"
 
-namespace tessera {
+namespace tessera::inline schedule {
 namespace {
 
 constexpr int64_t kFewSteps = 32;  // of a window that is written out
 
 // "" when lanes along `row` read all operands at once: lane by lane, every second element, or one element for all.
-std::string check_lanes(const FlatKernel& kernel, const OutputLoop& row) {
+std::string check_lanes(const LinearKernel& kernel, const OutputLoop& row) {
   bool reads_along = false;
   std::string why;
   walk(kernel.reduce_value, [&](const Expr& node) {
@@ -29,7 +29,7 @@ RuleResult window_rows(const TensorProgram& program, const Target& target, Knobs
   std::string why;
   auto made = make_flat_reduction(program, why);
   if (!made) return Declined{why};
-  FlatKernel& kernel = *made;
+  LinearKernel& kernel = *made;
   if (kernel.loops.empty()) return Declined{"the output is one element"};
   const OutputLoop row = kernel.loops.back();
   if (row.stride != 1) return Declined{"the output's innermost axis is not contiguous"};
@@ -89,4 +89,4 @@ RuleResult window_rows(const TensorProgram& program, const Target& target, Knobs
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline schedule

@@ -1,7 +1,7 @@
 // The canonical text of a kernel, which records hold and workers take from the network: what is taken comes back as it
 // was.
-#include "expr/canonical.h"
 #include "fuzz_target.h"
+#include "te/canonical.h"
 
 using namespace tessera;
 

@@ -1,12 +1,12 @@
 // The text form of schedules: parse, print, read that again; then apply it to small programs, which must stay legal,
 // and replay the trace. The same bytes as a tuning record's trace of a small kernel: refused, or a legal program.
-#include "expr/canonical.h"
 #include "fuzz_target.h"
 #include "loop/parser.h"
 #include "loop/printer.h"
 #include "loop/verify.h"
-#include "schedule/sketch.h"
-#include "schedule/trace.h"
+#include "schedule/primitives/trace.h"
+#include "schedule/sketches/sketch.h"
+#include "te/canonical.h"
 
 using namespace tessera;
 

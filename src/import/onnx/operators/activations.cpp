@@ -5,7 +5,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 void import_activation(NodeContext& c) {
   c.require_inputs(1, 1);
@@ -138,4 +138,4 @@ void import_hardmax(NodeContext& c) {
   c.out(0, c.reshape(c.cast(first, c.dtype(x)), dims));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-#include "import/onnx/dtypes.h"
+#include "import/onnx/operators/attention_heads.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/operators/heads.h"
+#include "import/onnx/read/dtypes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -248,4 +248,4 @@ void import_skip_normalization(NodeContext& c) {
   if (c.wants(1) || c.wants(2)) c.unsupported("outputs 1 and 2 (mean and inverse deviation)");
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

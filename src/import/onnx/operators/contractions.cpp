@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/tensor_reader.h"
-#include "import/onnx/window_attributes.h"
+#include "import/onnx/read/tensor_reader.h"
+#include "import/onnx/read/window_attributes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -207,4 +207,4 @@ void import_qlinear_matmul(NodeContext& c) {
   c.out(0, quantized(c, real, c.scalar_like(real, 1), factor(7, true)));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

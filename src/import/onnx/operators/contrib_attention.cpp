@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "import/onnx/operators/attention_heads.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/operators/heads.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -367,4 +367,4 @@ void import_group_query_attention(NodeContext& c) {
   c.out(0, merge_heads(c, scores.attend(c)));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

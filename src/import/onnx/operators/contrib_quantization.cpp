@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/tensor_reader.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -232,4 +232,4 @@ void import_fused_conv(NodeContext& c) {
   c.out(0, activated(c, y));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

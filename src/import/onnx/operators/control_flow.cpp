@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <exception>
 
+#include "import/onnx/dynamic/flow_types.h"
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/failure_list.h"
-#include "import/onnx/flow_types.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/structures.h"
-#include "import/onnx/runtime_parameter.h"
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/tensor_reader.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -590,4 +590,4 @@ void import_loop(NodeContext& c) {
   in_graph_or_as_blocks(c, [&] { unroll_loop(c, body); }, [&] { run_loop(c, body); });
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

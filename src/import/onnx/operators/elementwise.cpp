@@ -6,10 +6,10 @@
 #include <limits>
 #include <random>
 
-#include "import/onnx/dtypes.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/read/dtypes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 // Where-style constants of the operand's type that a double cannot hold are not needed here: all are small.
@@ -285,4 +285,4 @@ void import_clip(NodeContext& c) {
   c.out(0, x);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

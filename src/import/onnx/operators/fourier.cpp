@@ -8,11 +8,11 @@
 #include <numbers>
 #include <numeric>
 
-#include "import/onnx/dtypes.h"
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/runtime_parameter.h"
+#include "import/onnx/read/dtypes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -391,4 +391,4 @@ void import_mel_weight_matrix(NodeContext& c) {
   c.out(0, c.cast(c.op("select", {falling, down, up}), *dtype));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

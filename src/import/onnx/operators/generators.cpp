@@ -5,12 +5,12 @@
 #include <cmath>
 #include <numbers>
 
-#include "import/onnx/dtypes.h"
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/runtime_parameter.h"
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/dtypes.h"
+#include "import/onnx/read/tensor_reader.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 DType dtype_attribute(NodeContext& c, const std::string& name, DType fallback) {
@@ -185,4 +185,4 @@ void import_window_function(NodeContext& c) {
   c.out(0, c.constant_value(std::move(window)));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -4,7 +4,7 @@
 
 #include "import/onnx/node_context.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 // attention.cpp
 void import_attention(NodeContext& c);
@@ -268,4 +268,4 @@ void import_range(NodeContext& c);
 void import_eye_like(NodeContext& c);
 void import_window_function(NodeContext& c);
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/tensor_reader.h"
-#include "import/onnx/window_attributes.h"
+#include "import/onnx/read/tensor_reader.h"
+#include "import/onnx/read/window_attributes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -323,4 +323,4 @@ void import_deform_conv(NodeContext& c) {
   c.out(0, c.cast(c.reshape(y, result), c.dtype(x)));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/runtime_parameter.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -140,4 +140,4 @@ void import_one_hot(NodeContext& c) {
   c.out(0, c.op("select", {hot, value(1), value(0)}));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

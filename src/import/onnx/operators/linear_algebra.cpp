@@ -3,7 +3,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -58,4 +58,4 @@ void import_det(NodeContext& c) {
   c.out(0, c.reshape(c.cast(determinant, c.dtype(x)), batch));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -6,7 +6,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -137,4 +137,4 @@ void import_causal_conv(NodeContext& c) {
   c.out(1, c.slice(all, {0, 0, dims[2]}, state_dims, {1, 1, 1}));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -6,7 +6,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -66,4 +66,4 @@ void import_softmax_cross_entropy_loss(NodeContext& c) {
   c.out(1, log_probability);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

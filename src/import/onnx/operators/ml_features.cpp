@@ -8,7 +8,7 @@
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/ml_scores.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -362,4 +362,4 @@ void import_cast_map(NodeContext& c) {
   else c.out(0, cast);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -7,7 +7,7 @@
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/ml_scores.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -260,4 +260,4 @@ void import_svm_classifier(NodeContext& c) {
   c.out(1, post_transformed(c, result, transform));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

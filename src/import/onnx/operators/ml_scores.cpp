@@ -4,7 +4,7 @@
 
 #include <numbers>
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 std::string read_post_transform(NodeContext& c) {
   std::string name = c.attrs.get_string("post_transform", "NONE");
@@ -77,4 +77,4 @@ ValueId float_table(NodeContext& c, DType dtype, const std::vector<double>& valu
   return c.constant_value(std::move(table));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -6,7 +6,7 @@
 
 #include "import/onnx/node_context.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 // The attribute post_transform; UserError TSR-1044 when it is unknown.
 std::string read_post_transform(NodeContext& c);
@@ -25,4 +25,4 @@ ValueId feature_rows(NodeContext& c, ValueId x, bool keep_f64 = false);
 // Constants as a tensor of a type.
 ValueId float_table(NodeContext& c, DType dtype, const std::vector<double>& values, std::vector<int64_t> dims);
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

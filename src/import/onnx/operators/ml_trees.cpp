@@ -10,7 +10,7 @@
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/ml_scores.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -379,4 +379,4 @@ void import_tree_ensemble(NodeContext& c) {
   c.out(0, c.cast(post_transformed(c, y, kTransforms[transform]), c.dtype(c.in(0))));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -5,7 +5,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -135,4 +135,4 @@ void import_tfidf(NodeContext& c) {
   c.out(0, c.reshape(y, result));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

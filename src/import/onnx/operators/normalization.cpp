@@ -5,7 +5,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -174,4 +174,4 @@ void import_lrn(NodeContext& c) {
   c.out(0, c.div(x, c.op("pow", {base, c.scalar_like(x, c.attrs.get_float("beta", 0.75))})));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

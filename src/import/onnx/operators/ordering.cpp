@@ -5,11 +5,11 @@
 #include <cctype>
 #include <numeric>
 
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/structures.h"
-#include "import/onnx/runtime_parameter.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -300,4 +300,4 @@ void import_einsum(NodeContext& c) {
   c.out(0, arranged(c, x, equation.result));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

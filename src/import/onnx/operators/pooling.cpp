@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/window_attributes.h"
+#include "import/onnx/read/window_attributes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -158,4 +158,4 @@ void import_global_lp_pool(NodeContext& c) {
   c.out(0, root(c, c.reduce("sum", power(c, x, p), axes, true), p));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "import/onnx/dtypes.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/read/dtypes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -129,4 +129,4 @@ void import_dynamic_quantize_linear(NodeContext& c) {
   c.out(2, range.zero);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -13,11 +13,11 @@
 #include <cmath>
 #include <numbers>
 
-#include "import/onnx/dtypes.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/dtypes.h"
+#include "import/onnx/read/tensor_reader.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -167,4 +167,4 @@ void import_multinomial(NodeContext& c) {
   c.out(0, c.cast(c.op("min", {index, last}), to));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -9,7 +9,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -323,4 +323,4 @@ void import_rnn(NodeContext& c) {
   import_recurrent(c, kind);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -5,10 +5,10 @@
 #include <functional>
 #include <numeric>
 
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/runtime_parameter.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -79,4 +79,4 @@ void import_arg_reduce(NodeContext& c) {
   c.out(0, c.reduce(last ? "max" : "min", candidates, {axis}, keepdims));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

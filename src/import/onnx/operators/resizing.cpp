@@ -6,12 +6,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "import/onnx/dynamic/resizing_runtime.h"
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/operators/resizing_runtime.h"
-#include "import/onnx/runtime_parameter.h"
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/tensor_reader.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -246,4 +246,4 @@ void import_resize(NodeContext& c) {
   c.out(0, resize_when_run(c, x, r));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/runtime_parameter.h"
-#include "import/onnx/tensor_reader.h"
-#include "import/onnx/window_attributes.h"
+#include "import/onnx/read/tensor_reader.h"
+#include "import/onnx/read/window_attributes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -291,4 +291,4 @@ void import_max_unpool(NodeContext& c) {
   c.out(0, y);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

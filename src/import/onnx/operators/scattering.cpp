@@ -7,7 +7,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -225,4 +225,4 @@ void import_tensor_scatter(NodeContext& c) {
   c.out(0, c.op("select", {arrives, value, x}));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "import/onnx/dtypes.h"
-#include "import/onnx/flow_types.h"
+#include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/structures.h"
+#include "import/onnx/read/dtypes.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -376,4 +376,4 @@ void import_sequence_map(NodeContext& c) {
   c.add_step(std::move(loop));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/runtime_parameter.h"
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/tensor_reader.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -316,4 +316,4 @@ void import_space_to_depth(NodeContext& c) {
   c.out(0, c.reshape(mixed, {dims[0], dims[1] * block * block, dims[2] / block, dims[3] / block}));
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

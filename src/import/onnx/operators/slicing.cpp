@@ -6,11 +6,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
-#include "import/onnx/runtime_parameter.h"
-#include "import/onnx/tensor_reader.h"
+#include "import/onnx/read/tensor_reader.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -349,4 +349,4 @@ void import_center_crop_pad(NodeContext& c) {
   c.out(0, y);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -6,7 +6,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -103,4 +103,4 @@ ValueId cast_strings(NodeContext& c, ValueId x, DType to) {
   return c.step(FlowOp::kToString, {c.slot(Binding(x))}, type, true).value;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -6,7 +6,7 @@
 
 #include "import/onnx/node_context.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 
 // Dimensions that hold for both: -1 where they differ, none when the ranks do.
 std::optional<std::vector<int64_t>> common_dims(const std::optional<std::vector<int64_t>>& a,
@@ -16,4 +16,4 @@ std::optional<std::vector<int64_t>> common_dims(const std::optional<std::vector<
 // more than there are fails.
 void give_first(NodeContext& c, int i, ValueId value, int64_t axis, SlotId count);
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

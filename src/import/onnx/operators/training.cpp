@@ -3,7 +3,7 @@
 
 #include "import/onnx/operators/handlers.h"
 
-namespace tessera {
+namespace tessera::inline onnx_import {
 namespace {
 
 // The learning rate, the number of the update, and groups of tensors: values, gradients, states. Results are in groups
@@ -97,4 +97,4 @@ void import_momentum(NodeContext& c) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline onnx_import

@@ -1,0 +1,244 @@
+#include "driver/analysis/diff.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "driver/compile.h"
+#include "driver/engine/interpreted_model.h"
+#include "driver/engine/native_model.h"
+#include "driver/engine/open_model.h"
+#include "graph/op_def.h"
+#include "import/onnx/onnx_import.h"
+#include "import/onnx/read/tensor_proto.h"
+#include "interp/graph_interp.h"
+#include "ops/op_table.h"
+#include "package/atomic_file.h"
+#include "support/error.h"
+
+namespace tessera::inline driver {
+
+namespace {
+
+// Values of the model's nodes that passes turned into constants, by name.
+using FoldedValues = std::map<std::string, TensorPtr>;
+
+class ModelValues : public ValueSource {
+ public:
+  ModelValues(std::unique_ptr<Model> model, std::vector<Tensor> inputs, FoldedValues folded = {})
+      : model_(std::move(model)), folded_(std::move(folded)) {
+    model_->bind(std::move(inputs));
+    for (const auto& [name, value] : folded_) names_.push_back(name);
+    for (std::string& name : model_->watchable())
+      if (!folded_.count(name)) names_.push_back(std::move(name));
+  }
+
+  std::vector<std::string> names() const override { return names_; }
+
+  void run(const std::set<std::string>& wanted, const See& see) override {
+    for (const auto& [name, value] : folded_)
+      if (wanted.count(name) && !see(name, *value)) return;
+    model_->run_watched([&](const std::string& name) { return wanted.count(name) && !folded_.count(name); }, see);
+  }
+
+ private:
+  std::unique_ptr<Model> model_;
+  FoldedValues folded_;
+  std::vector<std::string> names_;
+};
+
+// The constants of a graph after all passes.
+FoldedValues folded_values(const Graph& graph) {
+  FoldedValues folded;
+  for (const Node& node : graph.nodes()) {
+    if (node.op->kind != OpKind::kConstant) continue;
+    const TensorPtr& value = node.attrs.get<TensorPtr>("value");
+    if (value->dtype() != DType::kString) folded[graph.value(node.outputs[0]).name] = value;
+  }
+  return folded;
+}
+
+std::unique_ptr<ValueSource> open_compiled(const Graph& graph, const std::vector<Tensor>& inputs, DriverOptions options,
+                                           int num_threads, const std::string& name) {
+  FoldedValues folded;
+  options.emit = Emit::kModule;
+  const auto seen = options.runner.on_graph;
+  options.runner.on_graph = [&](std::string_view step, const Graph& after) {
+    folded = folded_values(after);
+    if (seen) seen(step, after);
+  };
+  PassRunner runner(options.runner);
+  const Compiled compiled = compile_graph(graph, options, runner);
+  return std::make_unique<ModelValues>(load_module(module_in_memory(compiled), name, num_threads), inputs,
+                                       std::move(folded));
+}
+
+std::unique_ptr<ValueSource> open_module(const DiffRequest& request, const DiffSubject& subject) {
+  std::unique_ptr<Model> module = load_module(request.against, request.num_threads);
+  const auto fail = [&](const std::string& found, const std::string& legal) {
+    throw UserError({.id = "TSR-4045",
+                     .message = fmt::format("module '{}' {}", request.against, found),
+                     .node = {},
+                     .legal = legal,
+                     .hint = "compile it from the same model, or from an earlier version of it"});
+  };
+  const std::vector<TensorInfo>& infos = module->inputs();
+  if (infos.size() != subject.inputs.size())
+    fail(fmt::format("has {} inputs", infos.size()), fmt::format("the model's {} inputs", subject.inputs.size()));
+  std::vector<Tensor> inputs;
+  for (const TensorInfo& info : infos) {
+    const auto same = std::find_if(subject.inputs.begin(), subject.inputs.end(),
+                                   [&](const TensorInfo& input) { return input.name == info.name; });
+    if (same == subject.inputs.end() || same->dtype != info.dtype || (info.is_static() && same->dims != info.dims))
+      fail(fmt::format("has an input '{}' of type {}", info.name, info.type_text()), "the model's own inputs");
+    inputs.push_back(subject.tensors[static_cast<size_t>(same - subject.inputs.begin())]);
+  }
+  return std::make_unique<ModelValues>(std::move(module), std::move(inputs));
+}
+
+void check_against(const std::string& against) {
+  if (against == "interp" || against == "O0" || against == "onnxruntime") return;
+  if (looks_like_module(against) || against.ends_with(".so")) return;
+  throw UserError({.id = "TSR-4045",
+                   .message = fmt::format("--against '{}' is nothing to compare with", against),
+                   .node = {},
+                   .legal = "interp, onnxruntime, O0, or the path of a module",
+                   .hint = {}});
+}
+
+}  // namespace
+
+DiffSubject open_subject(const DiffRequest& request) {
+  check_against(request.against);
+  if (looks_like_module(request.model)) {
+    throw UserError({.id = "TSR-4043",
+                     .message = fmt::format("'{}' is a compiled module", request.model),
+                     .node = {},
+                     .legal = "an ONNX model",
+                     .hint = "give the model that the module was compiled from; a module can be what it is compared "
+                             "with: --against MODULE.so"});
+  }
+  PassRunner runner(request.driver.runner);
+  DiffSubject subject{ModelParts::read(request.model), import_model(request.model, request.driver, runner), {}, {}, {}};
+  const std::unique_ptr<Model> interpreted = interpret_graph(subject.graph, request.model);
+  subject.inputs = interpreted->inputs();
+  subject.tensors = request.make_inputs(subject.inputs);
+  subject.tensors = fitting_inputs(subject.inputs, std::move(subject.tensors));
+  const std::vector<std::string> watchable = interpreted->watchable();
+  const std::set<std::string> names(watchable.begin(), watchable.end());
+  for (const Value& value : subject.graph.values()) {
+    if (!names.count(value.name) || subject.parts.producer(value.name) < 0) continue;
+    if (value.type.dtype == DType::kString || !value.type.is_static()) continue;
+    subject.values.push_back({value.name, value.type.dtype, value.type.dims()});
+  }
+  return subject;
+}
+
+std::unique_ptr<ValueSource> open_reference(const DiffRequest& request, const DiffSubject& subject) {
+  if (request.against == "interp")
+    return std::make_unique<ModelValues>(interpret_graph(subject.graph, request.model), subject.tensors);
+  if (request.against == "O0") {
+    DriverOptions options = request.driver;
+    options.compile.opt_level = 0;
+    options.compile.disabled_passes.clear();
+    options.runner.save_temps.clear();
+    return open_compiled(subject.graph, subject.tensors, options, request.num_threads, request.model);
+  }
+  if (request.against == "onnxruntime") {
+    check(request.onnxruntime != nullptr, "nobody makes the reference of ONNX Runtime");
+    return request.onnxruntime(subject);
+  }
+  return open_module(request, subject);
+}
+
+std::unique_ptr<ValueSource> open_tested(const DiffRequest& request, const DiffSubject& subject) {
+  return open_compiled(subject.graph, subject.tensors, request.driver, request.num_threads, request.model);
+}
+
+std::vector<Tensor> run_compiled(const std::string& onnx, const std::vector<Tensor>& inputs,
+                                 const DriverOptions& options, int num_threads) {
+  DriverOptions quiet = options;
+  quiet.emit = Emit::kModule;
+  quiet.runner = {};
+  quiet.runner.spoil_graph = options.runner.spoil_graph;
+  quiet.runner.spoil_program = options.runner.spoil_program;
+  // Of a part's dimensions none is open.
+  quiet.compile.dims.clear();
+  quiet.compile.shapes.clear();
+  GraphInterpreter evaluator;
+  const Graph graph = import_onnx_bytes(onnx, {}, standard_ops(), evaluator);
+  PassRunner runner(quiet.runner);
+  const Compiled compiled = compile_graph(graph, quiet, runner);
+  const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "part", num_threads);
+  model->bind(inputs);
+  model->run();
+  return model->results();
+}
+
+std::vector<Tensor> run_interpreted(const std::string& onnx, const std::vector<Tensor>& inputs) {
+  GraphInterpreter evaluator;
+  const std::unique_ptr<Model> model = interpret_graph(import_onnx_bytes(onnx, {}, standard_ops(), evaluator), "part");
+  model->bind(inputs);
+  model->run();
+  return model->results();
+}
+
+Difference diff_model(const DiffRequest& request) {
+  const DiffSubject subject = open_subject(request);
+  const std::unique_ptr<ValueSource> reference = open_reference(request, subject);
+  return diff_subject(request, subject, *reference);
+}
+
+Difference diff_subject(const DiffRequest& request, const DiffSubject& subject, ValueSource& reference) {
+  const std::unique_ptr<ValueSource> tested = open_tested(request, subject);
+  FindOptions options = request.find;
+  for (const TensorInfo& value : subject.values) options.cuts.insert(value.name);
+  const PartRunners runners{[&](const std::string& onnx, const std::vector<Tensor>& inputs) {
+                              return run_compiled(onnx, inputs, request.driver, request.num_threads);
+                            },
+                            run_interpreted};
+  // In the parts' order, which is the model's; the graph may have dropped inputs that nobody reads.
+  std::vector<Tensor> inputs;
+  for (const std::string& name : subject.parts.inputs()) {
+    const auto it = std::find_if(subject.inputs.begin(), subject.inputs.end(),
+                                 [&](const TensorInfo& info) { return info.name == name; });
+    check(it != subject.inputs.end(), "an input of the model is none of its graph: " + name);
+    inputs.push_back(subject.tensors[static_cast<size_t>(it - subject.inputs.begin())]);
+  }
+  return find_difference(subject.parts, inputs, reference, *tested, runners, options);
+}
+
+void write_case(const Reproduction& reproduction, const std::string& folder) {
+  namespace fs = std::filesystem;
+  const fs::path data = fs::path(folder) / "test_data_set_0";
+  std::error_code error;
+  fs::create_directories(data, error);
+  if (error) {
+    throw UserError({.id = "TSR-6103",
+                     .message = fmt::format("folder '{}' cannot be made: {}", data.string(), error.message()),
+                     .node = {},
+                     .legal = "a folder that exists or can be made",
+                     .hint = "give another folder to --output"});
+  }
+  // Files of an earlier case would be read with these.
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(data, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".pb") && (name.starts_with("input_") || name.starts_with("output_"))) old.push_back(entry);
+  }
+  for (const fs::path& path : old) fs::remove(path, error);
+  AtomicFile file((fs::path(folder) / "model.onnx").string(), "model");
+  file.write(reproduction.model);
+  file.commit();
+  const auto write = [&](const char* stem, const std::vector<Tensor>& tensors, const std::vector<std::string>& names) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      write_tensor_proto_file((data / fmt::format("{}_{}.pb", stem, i)).string(), tensors[i], names[i]);
+  };
+  write("input", reproduction.inputs, reproduction.part.inputs);
+  write("output", reproduction.outputs, reproduction.part.outputs);
+}
+
+}  // namespace tessera::inline driver

@@ -1,0 +1,60 @@
+#include "driver/analysis/explain.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "driver/compile.h"
+#include "driver/engine/open_model.h"
+#include "support/error.h"
+
+namespace tessera::inline driver {
+
+namespace {
+
+// Schedules of tuning records that a kernel does not take, at each of its calls.
+void say_refused_records(const Program& program, Remarks& remarks) {
+  constexpr std::string_view kTuned = "tuned";
+  for (const KernelCall& call : program.calls)
+    for (const std::string& reason : program.kernels[static_cast<size_t>(call.kernel)].refused)
+      if (reason.starts_with(kTuned))
+        remarks.refused(std::string(kTuned), call.loc, reason.substr(reason.find(' ') + 1));
+}
+
+}  // namespace
+
+ModelExplanation explain_model(const std::string& path, DriverOptions options) {
+  check_options(options);
+  if (looks_like_module(path)) {
+    throw UserError({.id = "TSR-4041",
+                     .message = fmt::format("'{}' is a compiled module, which no longer knows why it became so", path),
+                     .node = {},
+                     .legal = "an ONNX model",
+                     .hint = "give the model that it was compiled from, or use 'tessera inspect' on the module"});
+  }
+  ModelExplanation result;
+  result.model = read_onnx_statistics(path);
+  result.model.graph_name = std::filesystem::path(path).stem();
+
+  std::set<std::string> labels;
+  for (const OnnxNodeEntry& node : result.model.nodes) labels.insert(node.label);
+  NodeTrail trail(std::move(labels));
+  Remarks remarks;
+  Program program;
+  options.emit = Emit::kProgram;
+  options.remarks = &remarks;
+  options.runner.on_graph = [&](std::string_view step, const Graph& graph) { trail.see(step, graph); };
+  options.runner.on_program = [&, watched = options.runner.on_program](std::string_view step, const Program& seen) {
+    if (watched) watched(step, seen);
+    if (step == "plan_memory" || step == "join_pieces")
+      program = seen;  // buffers, calls and definitions; constants are shared, not copied
+  };
+  compile_model(path, options);
+  say_refused_records(program, remarks);
+  result.explanation =
+      explain(result.model, trail, program, remarks,
+              {resolve_target(options.compile), options.compile.opt_level, options.compile.disabled_passes});
+  return result;
+}
+
+}  // namespace tessera::inline driver

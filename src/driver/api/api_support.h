@@ -1,0 +1,33 @@
+// What the files behind the public headers share.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include "driver/engine/model.h"
+#include "support/error.h"
+#include "tessera/compiler.h"
+
+namespace tessera::inline driver {
+
+// Runs `work`; what it throws becomes a CompileError.
+template <typename Work>
+auto translate_errors(const Work& work) {
+  try {
+    return work();
+  } catch (const UserError& error) {
+    const Diagnostic& d = error.diagnostic();
+    throw CompileError(error.what(), {d.id, d.message, d.node, d.legal, d.hint});
+  } catch (const std::exception& error) {
+    throw CompileError(error.what(), {.id = {}, .message = error.what(), .node = {}, .legal = {}, .hint = {}});
+  }
+}
+
+// Names are those of `infos`.
+std::vector<tessera_tensor_info> public_infos(const std::vector<TensorInfo>& infos);
+
+// Runs the model once on the caller's tensors and writes the caller's outputs. UserError TSR-6304, TSR-6305 for outputs
+// of another number or type, and what Model::bind says of inputs.
+void run_on(Model& model, const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs);
+
+}  // namespace tessera::inline driver

@@ -1,0 +1,193 @@
+// include/tessera/compiler.h on top of the driver.
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "driver/api/api_support.h"
+#include "driver/api/api_values.h"
+#include "driver/compile.h"
+#include "driver/engine/interpreted_model.h"
+#include "driver/open_sizes.h"
+#include "support/error.h"
+#include "tessera/compiler.h"
+
+namespace tessera {
+
+namespace {
+
+DriverOptions driver_options(const CompileOptions& options) {
+  DriverOptions driver;
+  driver.compile = options;
+  return driver;
+}
+
+template <typename Source>
+std::unique_ptr<Model> interpret(const Source& source, const std::string& name, const CompileOptions& options) {
+  const DriverOptions driver = driver_options(options);
+  PassRunner runner(driver.runner);
+  refuse_ranges(options, "the interpreter");
+  ImportedModel model = read_model(source, driver, runner);
+  return model.flow ? interpret_flow(*model.flow, name) : interpret_graph(std::move(model.graph), name);
+}
+
+tessera_tensor_info public_info(const TensorInfo& info) {
+  tessera_tensor_info result = {};
+  result.name = info.name.c_str();
+  result.dtype = static_cast<tessera_dtype>(info.dtype);
+  check(info.dims.size() <= TESSERA_MAX_RANK, "a tensor of too many dimensions");
+  result.rank = static_cast<int32_t>(info.dims.size());
+  std::copy(info.dims.begin(), info.dims.end(), result.dims);
+  return result;
+}
+
+std::vector<int64_t> dims_of(const tessera_tensor& tensor) {
+  const int32_t rank = std::clamp(tensor.rank, 0, TESSERA_MAX_RANK);
+  return {tensor.dims, tensor.dims + rank};
+}
+
+// Of the caller, who keeps the data.
+Tensor borrow(const tessera_tensor& tensor) {
+  return Tensor(static_cast<DType>(tensor.dtype), dims_of(tensor), nullptr, tensor.data);
+}
+
+// With tensors of its own: those of a model may be its constants.
+RunValue own_copy(const RunValue& value) {
+  RunValue result(value.kind, {});
+  for (const RunValue& item : value.items) result.items.push_back(own_copy(item));
+  if (!value.is_tensor()) return result;
+  result.tensor = value.tensor;
+  if (value.tensor.dtype() == DType::kString) return result;
+  result.tensor = Tensor(value.tensor.dtype(), value.tensor.dims());
+  const auto bytes = static_cast<size_t>(value.tensor.num_bytes());
+  if (bytes > 0) std::memcpy(result.tensor.mutable_bytes(), value.tensor.bytes(), bytes);
+  return result;
+}
+
+void check_outputs(const std::vector<TensorInfo>& infos, const std::vector<tessera_tensor>& outputs) {
+  if (infos.size() != outputs.size()) {
+    throw UserError(
+        {.id = "TSR-6304",
+         .message = fmt::format("the model has {} outputs and room for {} was given", infos.size(), outputs.size()),
+         .node = {},
+         .legal = "one tensor for each output",
+         .hint = {}});
+  }
+  for (size_t i = 0; i < infos.size(); ++i) {
+    const TensorInfo given{infos[i].name, static_cast<DType>(outputs[i].dtype), dims_of(outputs[i])};
+    if (given.dtype == infos[i].dtype && given.dims == infos[i].dims) continue;
+    throw UserError({.id = "TSR-6305",
+                     .message = fmt::format("output '{}' was given room for {}", given.name, given.type_text()),
+                     .node = {},
+                     .legal = fmt::format("{}, its declared type", infos[i].type_text()),
+                     .hint = {}});
+  }
+}
+
+}  // namespace
+
+std::vector<tessera_tensor_info> public_infos(const std::vector<TensorInfo>& infos) {
+  std::vector<tessera_tensor_info> result;
+  for (const TensorInfo& info : infos) result.push_back(public_info(info));
+  return result;
+}
+
+void run_on(Model& model, const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) {
+  std::vector<Tensor> given;
+  for (const tessera_tensor& tensor : inputs) given.push_back(borrow(tensor));
+  model.bind(std::move(given));
+  check_outputs(model.outputs(), outputs);
+  model.run();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& result = model.results()[i];
+    if (result.num_bytes() > 0) std::memcpy(outputs[i].data, result.bytes(), static_cast<size_t>(result.num_bytes()));
+  }
+}
+
+void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options) {
+  translate_errors([&] { write_module(compile_model(model_path, driver_options(options)), module_path); });
+}
+
+void compile_file(const ModelBytes& model, const std::string& module_path, const CompileOptions& options) {
+  translate_errors([&] { write_module(compile_model(model, driver_options(options)), module_path); });
+}
+
+std::vector<std::byte> compile_to_memory(const std::string& model_path, const CompileOptions& options) {
+  return translate_errors(
+      [&] { return module_in_memory(compile_model(model_path, driver_options(options))).contents(); });
+}
+
+std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileOptions& options) {
+  return translate_errors([&] { return module_in_memory(compile_model(model, driver_options(options))).contents(); });
+}
+
+struct Interpreter::State {
+  explicit State(std::unique_ptr<Model> interpreted) : model(std::move(interpreted)) {
+    for (const TensorInfo& info : model->inputs()) input_values.push_back(api_info_of(info));
+    for (const TensorInfo& info : model->outputs()) output_values.push_back(api_info_of(info));
+    if (model->has_values()) return;
+    inputs = public_infos(model->inputs());
+    outputs = public_infos(model->outputs());
+  }
+
+  std::unique_ptr<Model> model;
+  // Names are those of `model`.
+  std::vector<tessera_tensor_info> inputs, outputs;
+  std::vector<tessera_value_info> input_values, output_values;
+};
+
+Interpreter::Interpreter(const std::string& model_path, const CompileOptions& options)
+    : state_(translate_errors([&] { return std::make_unique<State>(interpret(model_path, model_path, options)); })) {}
+
+Interpreter::Interpreter(const ModelBytes& model, const CompileOptions& options)
+    : state_(translate_errors([&] { return std::make_unique<State>(interpret(model, model.name, options)); })) {}
+
+Interpreter::~Interpreter() = default;
+Interpreter::Interpreter(Interpreter&& other) noexcept = default;
+Interpreter& Interpreter::operator=(Interpreter&& other) noexcept = default;
+
+bool Interpreter::has_values() const { return state_->model->has_values(); }
+const std::vector<tessera_tensor_info>& Interpreter::inputs() const { return state_->inputs; }
+const std::vector<tessera_tensor_info>& Interpreter::outputs() const { return state_->outputs; }
+
+const std::vector<tessera_value_info>& Interpreter::input_values() const { return state_->input_values; }
+const std::vector<tessera_value_info>& Interpreter::output_values() const { return state_->output_values; }
+
+void Interpreter::run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) {
+  translate_errors([&] {
+    Model& model = *state_->model;
+    if (model.has_values()) {
+      throw UserError(
+          {.id = "TSR-7043",
+           .message = "the model has strings, sequences, optionals or maps, or shapes that only a run knows",
+           .node = {},
+           .legal = {},
+           .hint = "run it with run_values"});
+    }
+    run_on(model, inputs, outputs);
+  });
+}
+
+std::vector<std::shared_ptr<const tessera_value>> Interpreter::run_values(
+    const std::vector<const tessera_value*>& inputs) {
+  return translate_errors([&] {
+    Model& model = *state_->model;
+    std::vector<RunValue> given;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      given.push_back(from_api(inputs[i], i < model.inputs().size() ? model.inputs()[i].name : ""));
+    model.bind_values(std::move(given));
+    model.run();
+    std::vector<std::shared_ptr<const tessera_value>> results;
+    for (const RunValue& value : model.value_results()) {
+      struct Kept {
+        RunValue value;
+        ApiValues values;
+      };
+      const auto kept = std::make_shared<Kept>(Kept{own_copy(value), {}});
+      results.emplace_back(kept, kept->values.add(kept->value));
+    }
+    return results;
+  });
+}
+
+}  // namespace tessera

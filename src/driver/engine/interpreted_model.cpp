@@ -1,0 +1,138 @@
+#include "driver/engine/interpreted_model.h"
+
+#include <algorithm>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "graph/op_def.h"
+#include "interp/flow_interp.h"
+#include "interp/graph_interp.h"
+#include "support/error.h"
+
+namespace tessera::inline driver {
+
+namespace {
+
+std::vector<TensorInfo> infos_of(const Graph& graph, std::span<const ValueId> values) {
+  std::vector<TensorInfo> infos;
+  for (const ValueId id : values) {
+    const Value& value = graph.value(id);
+    infos.push_back({value.name, value.type.dtype, value.type.dims()});
+  }
+  return infos;
+}
+
+class InterpretedFlow : public Model {
+ public:
+  InterpretedFlow(Flow flow, std::string name) : name_(std::move(name)), flow_(std::move(flow)) {
+    for (const FlowPort& port : flow_.inputs) inputs_.push_back(info_of(port));
+    for (const FlowPort& port : flow_.outputs) outputs_.push_back(info_of(port));
+  }
+
+  const std::string& name() const override { return name_; }
+  const std::vector<TensorInfo>& inputs() const override { return inputs_; }
+  const std::vector<TensorInfo>& outputs() const override { return outputs_; }
+  const std::vector<Tensor>& results() const override { return results_; }
+  int num_threads() const override { return 1; }
+  const std::vector<KernelInfo>& kernels() const override { return kernels_; }
+  std::vector<KernelSpan> run_traced() override {
+    run();
+    return {};
+  }
+  bool has_values() const override { return true; }
+  // Pieces are not looked into.
+  std::vector<std::string> watchable() const override { return {}; }
+  void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) override {
+    run();
+  }
+  void bind(std::vector<Tensor> inputs) override { bind_values({inputs.begin(), inputs.end()}); }
+  void bind_values(std::vector<RunValue> inputs) override { bound_ = fitting_values(inputs_, std::move(inputs)); }
+  std::vector<RunValue> value_results() const override { return value_results_; }
+  void run() override {
+    value_results_ = run_flow(flow_, bound_);
+    results_.clear();
+    for (const RunValue& value : value_results_) results_.push_back(value.tensor);
+  }
+
+ private:
+  std::string name_;
+  Flow flow_;
+  std::vector<TensorInfo> inputs_, outputs_;
+  std::vector<KernelInfo> kernels_;  // none
+  std::vector<RunValue> bound_, value_results_;
+  std::vector<Tensor> results_;
+};
+
+// Ends an evaluation whose watcher needs no more.
+struct SeenEnough {};
+
+class InterpretedModel : public Model {
+ public:
+  InterpretedModel(Graph graph, std::string name)
+      : name_(std::move(name)),
+        graph_(std::move(graph)),
+        inputs_(infos_of(graph_, graph_.inputs)),
+        outputs_(infos_of(graph_, std::span(graph_.outputs).first(graph_.num_own_outputs()))) {}
+
+  const std::string& name() const override { return name_; }
+  const std::vector<TensorInfo>& inputs() const override { return inputs_; }
+  const std::vector<TensorInfo>& outputs() const override { return outputs_; }
+  const std::vector<Tensor>& results() const override { return results_; }
+  int num_threads() const override { return 1; }
+  const std::vector<KernelInfo>& kernels() const override { return kernels_; }
+  std::vector<KernelSpan> run_traced() override {
+    run();
+    return {};
+  }
+
+  void bind(std::vector<Tensor> inputs) override { bound_ = fitting_inputs(inputs_, std::move(inputs)); }
+  void run() override { run_watched({}, {}); }
+
+  std::vector<std::string> watchable() const override {
+    std::vector<std::string> names;
+    for (const Value& value : graph_.values()) {
+      const bool constant = value.producer >= 0 && graph_.node(value.producer).op->kind == OpKind::kConstant;
+      if (!constant) names.push_back(value.name);
+    }
+    return names;
+  }
+
+  void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) override {
+    GraphInterpreter::Observer observer;
+    if (watcher) {
+      observer = [&](const Graph& graph, ValueId id, const Tensor& tensor) {
+        if (&graph != &graph_ || !wanted(graph.value(id).name)) return;
+        if (!watcher(graph.value(id).name, tensor)) throw SeenEnough{};
+      };
+    }
+    results_.clear();
+    try {
+      results_ = GraphInterpreter(std::move(observer)).evaluate(graph_, bound_);
+    } catch (const SeenEnough&) {
+      return;
+    }
+    const size_t own = graph_.num_own_outputs();
+    for (size_t i = 0; i < graph_.checks.size(); ++i) require_check(graph_.checks[i], results_[own + i]);
+    results_.resize(own);
+  }
+
+ private:
+  std::string name_;
+  Graph graph_;
+  std::vector<TensorInfo> inputs_, outputs_;
+  std::vector<KernelInfo> kernels_;  // none
+  std::vector<Tensor> bound_, results_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> interpret_flow(Flow flow, const std::string& name) {
+  return std::make_unique<InterpretedFlow>(std::move(flow), name);
+}
+
+std::unique_ptr<Model> interpret_graph(Graph graph, const std::string& name) {
+  return std::make_unique<InterpretedModel>(std::move(graph), name);
+}
+
+}  // namespace tessera::inline driver

@@ -1,0 +1,133 @@
+#include "driver/engine/open_model.h"
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "driver/api/version.h"
+#include "driver/compile.h"
+#include "driver/engine/interpreted_model.h"
+#include "driver/engine/native_model.h"
+#include "driver/open_sizes.h"
+#include "loop/intrinsic_text.h"
+#include "support/error.h"
+
+#include "support/hash.h"
+#include "support/mapped_file.h"
+
+namespace tessera::inline driver {
+
+namespace {
+
+class StopWatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// Everything that the module's bytes depend on.
+std::string cache_key(const ImportedModel& model, const DriverOptions& options) {
+  const Target target = resolve_target(options.compile);
+  Hasher hasher;
+  hasher.add(build_identity());
+  hasher.add(target.triple);
+  hasher.add(target.cpu);
+  for (const std::string& feature : target.features) hasher.add(feature);
+  for (const int64_t number : {target.l1_bytes, target.l2_bytes, target.l3_bytes, int64_t{target.num_threads},
+                               int64_t{options.compile.opt_level}, options.max_applications}) {
+    hasher.add(static_cast<uint64_t>(number));
+  }
+  hasher.add(options.compile.precision);
+  hasher.add(options.compile.fp32);
+  for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
+  hasher.add(options.tuned_digest);
+  for (const std::string& file : options.compile.kernels) {
+    const std::string text(MappedFile::open(file, "kernel declaration", "TSR-4026")->text());
+    hasher.add(text);
+    for (const TensorIntrinsic* kernel : parse_intrinsics(text, file))
+      for (const std::string& object : kernel->link)
+        hasher.add(MappedFile::open(object, "object file", "TSR-4026")->text());
+  }
+  return fmt::format("{}-{:016x}", model_digest(model), hasher.value());
+}
+
+// Keeps the module for the next time. A failure costs only that.
+void store(const ModuleCache& cache, const std::string& key, const Compiled& compiled, const Warn& warn) {
+  const std::string place = cache.place_for(key);
+  if (place.empty()) return;
+  try {
+    write_module(compiled, place);
+    cache.trim(key);
+  } catch (const UserError& error) {
+    warn(fmt::format("the compiled module is not cached: {}", error.diagnostic().message));
+  }
+}
+
+OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
+  OpenedModel opened;
+  const StopWatch compile_watch;
+  PassRunner runner(options.driver.runner);
+  if (options.engine == Engine::kInterp) refuse_ranges(options.driver.compile, "the interpreter");
+  ImportedModel model = read_model(path, options.driver, runner);
+  if (options.engine == Engine::kInterp) {
+    opened.model = model.flow ? interpret_flow(*model.flow, path) : interpret_graph(std::move(model.graph), path);
+    opened.times = runner.times();
+    return opened;
+  }
+  // Whoever wants to see the steps wants them to happen.
+  const RunnerOptions& watched = options.driver.runner;
+  const bool wants_steps = !watched.print_ir_after.empty() || !watched.save_temps.empty();
+  const ModuleCache cache = options.cache != CacheUse::kNone && !wants_steps
+                                ? ModuleCache::from_environment(options.warn)
+                                : ModuleCache("", 0, options.warn);
+  const std::string key = cache.enabled() ? cache_key(model, options.driver) : "";
+  const StopWatch find_watch;
+  if (options.cache == CacheUse::kFindAndKeep) opened.model = cache.find(key, options.num_threads);
+  if (opened.model) {
+    opened.load_seconds = find_watch.seconds();
+    opened.from_cache = true;
+    opened.times = runner.times();
+    return opened;
+  }
+  const Compiled compiled = compile_imported(std::move(model), options.driver, runner);
+  opened.compile_seconds = compile_watch.seconds();
+  opened.times = compiled.times;
+  if (cache.enabled()) store(cache, key, compiled, options.warn);
+  const StopWatch load_watch;
+  // The first run is as the next ones are, from the file: its pages are large ones, and the weights are in memory once.
+  opened.model = cache.find(key, options.num_threads);
+  if (!opened.model) opened.model = load_module(module_in_memory(compiled), path, options.num_threads);
+  opened.load_seconds = load_watch.seconds();
+  return opened;
+}
+
+}  // namespace
+
+bool looks_like_module(const std::string& path) {
+  std::array<char, 4> magic = {};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(magic.data(), magic.size()) && std::memcmp(magic.data(), "\177ELF", magic.size()) == 0;
+}
+
+OpenedModel open_model(const std::string& path, const OpenOptions& options) {
+  if (!looks_like_module(path) && !path.ends_with(".so")) return open_onnx(path, options);
+  if (options.engine == Engine::kInterp) {
+    throw UserError({.id = "TSR-4030",
+                     .message = fmt::format("'{}' is a compiled module, which the interpreter cannot run", path),
+                     .node = {},
+                     .legal = "an ONNX model with --engine interp, or a module with --engine native",
+                     .hint = "give the model that the module was compiled from"});
+  }
+  OpenedModel opened;
+  const StopWatch watch;
+  opened.model = load_module(path, options.num_threads);
+  opened.load_seconds = watch.seconds();
+  return opened;
+}
+
+}  // namespace tessera::inline driver

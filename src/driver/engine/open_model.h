@@ -1,0 +1,45 @@
+// A model to run, from whatever file the user has: a module, or an ONNX model that is compiled (or interpreted) first.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/engine/cache.h"
+#include "driver/engine/model.h"
+#include "driver/options.h"
+#include "driver/pass_runner.h"
+
+namespace tessera::inline driver {
+
+enum class Engine : uint8_t { kNative, kInterp };
+
+// What the cache of compiled modules is asked for when an ONNX model is opened.
+enum class CacheUse : uint8_t {
+  kNone,         // nothing: the module is only in memory
+  kKeep,         // compile in every case, and keep the module
+  kFindAndKeep,  // compile what is not there
+};
+
+struct OpenOptions {
+  DriverOptions driver;
+  Engine engine = Engine::kNative;
+  int num_threads = 0;  // of the session; 0: as the runtime decides
+  CacheUse cache = CacheUse::kFindAndKeep;
+  Warn warn;  // must be set
+};
+
+struct OpenedModel {
+  std::unique_ptr<Model> model;
+  double compile_seconds = 0;  // 0 for modules and cached models
+  double load_seconds = 0;     // mapping and checking the module
+  bool from_cache = false;
+  std::vector<StepTime> times;  // of the compile's steps, as far as there was one
+};
+
+// True when the file begins as a module does (ELF). False for everything else, files that cannot be read included.
+bool looks_like_module(const std::string& path);
+
+OpenedModel open_model(const std::string& path, const OpenOptions& options);
+
+}  // namespace tessera::inline driver

@@ -1,0 +1,246 @@
+#include "graph_passes/quantized/hoist_zero_points.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "graph_passes/support/graph_util.h"
+#include "loop/intrinsic.h"
+
+namespace tessera::inline graph_passes {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+bool is_byte(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
+
+// Bytes, and what a product subtracts from them (-1: nothing).
+struct Shifted {
+  ValueId bytes = -1;
+  ValueId zero = -1;
+  bool reshaped = false;  // the product reads a view of the difference
+};
+
+std::optional<Shifted> shifted_bytes(const Graph& graph, ValueId id) {
+  const Node* sub = graph.producer(id);
+  if (is_op(sub, "reshape") && static_dims(graph.type(id).shape)) {
+    auto viewed = shifted_bytes(graph, sub->inputs[0]);
+    if (viewed) viewed->reshaped = true;
+    return viewed;
+  }
+  if (is_op(sub, "cast") && graph.type(id).dtype == DType::kI32 && is_byte(graph.type(sub->inputs[0]).dtype))
+    return Shifted{sub->inputs[0], -1};
+  if (!is_op(sub, "sub") || graph.type(id).dtype != DType::kI32) return std::nullopt;
+  const Node* wide = graph.producer(sub->inputs[0]);
+  if (!is_op(wide, "cast") || !is_byte(graph.type(wide->inputs[0]).dtype)) return std::nullopt;
+  const auto zero = static_dims(graph.type(sub->inputs[1]).shape);
+  if (!zero || std::any_of(zero->begin(), zero->end(), [](int64_t d) { return d != 1; })) return std::nullopt;
+  return Shifted{wide->inputs[0], sub->inputs[1]};
+}
+
+bool all_within(const Tensor& weights, int32_t low, int32_t high) {
+  const auto values = weights.as<int32_t>();
+  return std::all_of(values.begin(), values.end(), [&](int32_t v) { return v >= low && v <= high; });
+}
+
+// What is multiplied: the bytes as they are, or in the other type of 8 bits, 128 more or less.
+struct Factors {
+  DType bytes = DType::kU8;
+  int64_t depth = 1;  // of the dot products in vectors
+};
+
+// Empty with a reason when the machine has no product for bytes of type `x` and these weights. Any will do for a
+// depthwise convolution, which has no sums of neighbours.
+std::optional<Factors> choose_factors(const Target& target, DType x, const Tensor& weights, bool depthwise,
+                                      std::string& why) {
+  const bool fits_i8 = all_within(weights, -128, 127), fits_u8 = all_within(weights, 0, 255);
+  if (!fits_i8 && !fits_u8) why = "its weights, less their zero point, do not fit 8 bits";
+  const DType w = fits_i8 ? DType::kI8 : DType::kU8, other = x == DType::kU8 ? DType::kI8 : DType::kU8;
+  if (!why.empty()) return std::nullopt;
+  if (depthwise || best_tile_intrinsic(target, x, w)) return Factors{x, 1};
+  std::optional<Factors> best;
+  for (const DType bytes : {x, other})
+    if (const TensorIntrinsic* dot = byte_dot_intrinsic(target, bytes, w); dot && (!best || best->depth < dot->depth))
+      best = Factors{bytes, dot->depth};
+  if (best) return best;
+  why = fmt::format("the machine has no products of {} and {}", dtype_name(x), dtype_name(w));
+  return std::nullopt;
+}
+
+// The sums of the weights of each output channel or column, in a shape that broadcasts to the output.
+Tensor sums_of_weights(const Graph& graph, const Node& node, const Tensor& weights) {
+  const Ints& dims = weights.dims();
+  const auto values = weights.as<int32_t>();
+  const bool conv = is_op(&node, "conv");
+  const bool rows = conv || node.attrs.get_or<bool>("transpose_b", false);  // a row of weights for each output
+  const int64_t outputs = rows ? dims[0] : dims[1];
+  const int64_t terms = outputs == 0 ? 0 : weights.num_elements() / outputs;
+  Ints shape = {outputs};
+  if (conv) shape.insert(shape.begin(), 1), shape.resize(graph.type(node.outputs[0]).shape.size(), 1);
+  Tensor sums(DType::kI32, shape);
+  for (int64_t o = 0; o < outputs; ++o) {
+    uint32_t sum = 0;
+    for (int64_t k = 0; k < terms; ++k)
+      sum += static_cast<uint32_t>(values[static_cast<size_t>(rows ? o * terms + k : k * outputs + o)]);
+    sums.as_mutable<int32_t>()[static_cast<size_t>(o)] = static_cast<int32_t>(sum);
+  }
+  return sums;
+}
+
+// `weights` with zeros behind dimension `axis`, up to a multiple of `unit`.
+Tensor filled_up(const Tensor& weights, size_t axis, int64_t unit) {
+  Ints dims = weights.dims();
+  const int64_t own = dims[axis], more = (own + unit - 1) / unit * unit;
+  int64_t before = 1, behind = 1;
+  for (size_t d = 0; d < dims.size(); ++d) (d < axis ? before : behind) *= d == axis ? 1 : dims[d];
+  dims[axis] = more;
+  Tensor result(DType::kI32, dims);
+  const auto from = weights.as<int32_t>();
+  const auto to = result.as_mutable<int32_t>();
+  for (int64_t i = 0; i < before; ++i)
+    std::copy_n(from.begin() + i * own * behind, own * behind, to.begin() + i * more * behind);
+  return result;
+}
+
+// A convolution whose channels are too few to be stored side by side in blocks, a model's first, sums groups of columns
+// of its window instead.
+bool groups_columns(const Node& node, const Tensor& weights, const Target& target) {
+  const Ints& w = weights.dims();
+  return w.size() == 4 && node.attrs.get_int("groups") == 1 && w[1] < std::max(8, target.f32_lanes()) / 2 && w[3] > 1 &&
+         all_of_list(node, "dilations", 1);
+}
+
+class Mover {
+ public:
+  Mover(const Graph& graph, const PassContext& ctx)
+      : graph_(graph), ctx_(ctx), rewriter_(graph), builder_(rewriter_.target()) {}
+
+  Graph run() {
+    return rewriter_.run([&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) {
+      std::string why;
+      std::vector<ValueId> results = move(node, inputs, why);
+      if (!why.empty() && ctx_.remarks) ctx_.remarks->refused("hoist_zero_points", node.loc, why);
+      return results;
+    });
+  }
+
+ private:
+  // Nothing where the node stays as it is, for a reason if it multiplies bytes.
+  std::vector<ValueId> move(const Node& node, const std::vector<ValueId>& inputs, std::string& why) {
+    const bool conv = is_op(&node, "conv");
+    if (!conv && !is_op(&node, "matmul")) return {};
+    const auto shifted = shifted_bytes(graph_, node.inputs[0]);
+    if (!shifted) return {};
+    const Tensor* weights = constant_value(graph_, node.inputs[1]);
+    const bool transposed = !conv && node.attrs.get_or<bool>("transpose_b", false);
+    if (!weights || weights->dtype() != DType::kI32) why = "its second factor is not constant";
+    else if (!conv && weights->dims().size() != 2) why = "its weights are not one matrix";
+    else if (conv && !all_of_list(node, "input_dilations", 1)) why = "it is transposed";
+    else if (!conv && node.attrs.get_or<bool>("transpose_a", false)) why = "its first factor is transposed";
+    else if (shifted->zero >= 0 && graph_.type(shifted->zero).rank() > graph_.type(node.outputs[0]).rank())
+      why = "its zero point has more dimensions than its result";
+    if (!why.empty()) return {};
+    const DType own = graph_.type(shifted->bytes).dtype;
+    const bool depthwise = conv && node.attrs.get_int("groups") != 1 && weights->dims()[1] == 1;
+    const auto factors = choose_factors(ctx_.target, own, *weights, depthwise, why);
+    if (!factors) return {};
+    const bool in_columns = conv && factors->depth > 1 && groups_columns(node, *weights, ctx_.target);
+    const size_t summed = conv ? 3 : transposed ? 1 : 0;  // the dimension of the weights that is filled up
+    const bool fills_up =
+        (in_columns || (!conv && factors->depth > 1)) && weights->dims()[summed] % factors->depth != 0;
+    const bool changes_type = factors->bytes != own;
+    if (shifted->zero < 0 && !changes_type && !fills_up && !in_columns) return {};
+
+    // What the bytes that are multiplied are more than the numbers that they stand for.
+    builder_.set_loc(node.loc);
+    const int64_t more = !changes_type ? 0 : own == DType::kI8 ? 128 : -128;
+    const Tensor* known = shifted->zero < 0 ? nullptr : constant_value(graph_, shifted->zero);
+    const std::optional<int64_t> zero = shifted->zero < 0 ? std::optional<int64_t>(0)
+                                        : known           ? std::optional<int64_t>(known->as<int32_t>()[0])
+                                                          : std::nullopt;
+    ValueId border = -1;
+    Attrs attrs = node.attrs;
+    Ints low(graph_.type(node.inputs[0]).shape.size(), 0), high = low;
+    const bool padded = conv && (!all_of_list(node, "pads_begin", 0) || !all_of_list(node, "pads_end", 0));
+    if (padded && (in_columns || zero != -more)) {
+      ConvPadding padding = take_padding(node);
+      low = std::move(padding.low);
+      high = std::move(padding.high);
+      attrs = std::move(padding.others);
+      border = border_value(*shifted, zero, factors->bytes, more, node, why);
+      if (border < 0) return {};
+    }
+    Tensor stored = *weights;
+    if (fills_up) {
+      stored = filled_up(*weights, summed, factors->depth);
+      high.back() += stored.dims()[summed] - weights->dims()[summed];
+      if (border < 0) border = constant(Tensor(factors->bytes, {}), "border", node);
+    }
+    const OpDef &cast = ctx_.ops.get("cast"), &add = ctx_.ops.get("add"), &pad = ctx_.ops.get("pad");
+    ValueId bytes = rewriter_.mapped(shifted->bytes);
+    if (shifted->reshaped)
+      bytes =
+          builder_.add(ctx_.ops.get("reshape"), {bytes}, {{"shape", *static_dims(graph_.type(node.inputs[0]).shape)}});
+    if (changes_type) {
+      const ValueId wide = builder_.add(cast, {bytes}, {{"to", DType::kI32}});
+      bytes = builder_.add(add, {wide, number(more, node)}, {});
+      bytes = builder_.add(cast, {bytes}, {{"to", factors->bytes}});
+    }
+    if (border >= 0)
+      bytes = builder_.add(pad, {bytes, border}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+    const ValueId wide = builder_.add(cast, {bytes}, {{"to", DType::kI32}});
+    const ValueId matrix = fills_up ? constant(stored, "weights", node) : inputs[1];
+    const ValueId product = builder_.add(*node.op, {wide, matrix}, attrs);
+    if (zero == -more) return {product};
+    ValueId excess = shifted->zero < 0 ? number(more, node) : rewriter_.mapped(shifted->zero);
+    if (shifted->zero >= 0 && more != 0) excess = builder_.add(add, {excess, number(more, node)}, {});
+    const ValueId sums = constant(sums_of_weights(graph_, node, *weights), "sums", node);
+    const ValueId share = builder_.add(ctx_.ops.get("mul"), {excess, sums}, {});
+    return {builder_.add(ctx_.ops.get("sub"), {product, share}, {})};
+  }
+
+  // What stands for zero, in the type of the bytes that are multiplied; -1 with a reason where it is none of them.
+  ValueId border_value(const Shifted& shifted, std::optional<int64_t> zero, DType dtype, int64_t more, const Node& node,
+                       std::string& why) {
+    if (!zero) {
+      // A zero point that only a run knows is a byte by its making.
+      const Node* wide = graph_.producer(shifted.zero);
+      const bool is_byte =
+          is_op(wide, "cast") && graph_.type(wide->inputs[0]).dtype == graph_.type(shifted.bytes).dtype;
+      if (is_byte && more == 0 && graph_.type(wide->inputs[0]).rank() == 0) return rewriter_.mapped(wide->inputs[0]);
+      why = "it is padded with a zero point that only a run knows";
+      return -1;
+    }
+    const int64_t value = *zero + more;
+    if (dtype == DType::kU8 ? value < 0 || value > 255 : value < -128 || value > 127) {
+      why = "it is padded with a zero point that is no byte";
+      return -1;
+    }
+    Tensor number(dtype, {});
+    number.set_double(0, static_cast<double>(value));
+    return constant(std::move(number), "border", node);
+  }
+
+  ValueId constant(Tensor value, const std::string& name, const Node& node) {
+    return add_constant(rewriter_.target(), ctx_.ops, std::move(value), name, node.loc);
+  }
+  ValueId number(int64_t value, const Node& node) {
+    Tensor tensor(DType::kI32, {});
+    tensor.as_mutable<int32_t>()[0] = static_cast<int32_t>(value);
+    return constant(std::move(tensor), "more", node);
+  }
+
+  const Graph& graph_;
+  const PassContext& ctx_;
+  GraphRewriter rewriter_;
+  GraphBuilder builder_;
+};
+
+}  // namespace
+
+Graph hoist_zero_points(const Graph& graph, const PassContext& ctx) {
+  return multiplies_bytes(ctx.target) ? Mover(graph, ctx).run() : graph;
+}
+
+}  // namespace tessera::inline graph_passes

@@ -1,0 +1,47 @@
+#include "graph_passes/rewrite/decompose.h"
+
+#include <algorithm>
+
+#include "graph_passes/rewrite/raise_to_composites.h"
+#include "graph_passes/support/graph_util.h"
+
+namespace tessera::inline graph_passes {
+namespace {
+
+Graph open(const Graph& graph, const OpTable& ops, std::span<const std::string_view> keep) {
+  return GraphRewriter(graph).run(
+      [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+        if (node.op->kind != OpKind::kComposite) return {};
+        const auto kept = [&](std::string_view name) { return is_composite(&node, name); };
+        if (std::any_of(keep.begin(), keep.end(), kept)) return {};
+        Graph& target = rewriter.target();
+        const std::string& name = graph.value(node.outputs[0]).name;
+        // Regions may hold composites themselves.
+        const Graph region = open(*node.regions[0], ops, keep);
+        std::vector<ValueId> results = inline_region(target, region, inputs, name, node.loc);
+        // A result that is an operand as it is could not take over the name of a graph output: give it a node.
+        for (ValueId& result : results) {
+          if (std::find(inputs.begin(), inputs.end(), result) == inputs.end()) continue;
+          Node view;
+          view.op = &ops.get("reshape");
+          view.inputs = {result};
+          view.attrs.set("shape", target.type(result).dims());
+          view.loc = node.loc;
+          const TensorType type = target.type(result);
+          result = target.node(target.add_node(std::move(view), {type}, {name})).outputs[0];
+        }
+        return results;
+      });
+}
+
+}  // namespace
+
+Graph decompose(const Graph& graph, const PassContext& ctx) {
+  std::vector<std::string_view> keep = {"batch_norm"};
+  keep.insert(keep.end(), recognized_composites().begin(), recognized_composites().end());
+  return open(graph, ctx.ops, keep);
+}
+
+Graph decompose_all(const Graph& graph, const PassContext& ctx) { return open(graph, ctx.ops, {}); }
+
+}  // namespace tessera::inline graph_passes

@@ -1,0 +1,110 @@
+#include "graph_passes/rewrite/fold_constants.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "graph/tensor_text.h"
+#include "graph_passes/support/graph_util.h"
+#include "graph_passes/support/operand_access.h"
+
+namespace tessera::inline graph_passes {
+namespace {
+
+constexpr int64_t kAlwaysBytes = 64 << 10;  // results up to this size are folded whatever they come from
+constexpr int64_t kMaxWork = 200'000'000;   // elements times reduced elements: a few seconds of the interpreter
+
+// Iterations of the node's body; -1 when unknown.
+int64_t work_of(const Graph& graph, const Node& node, int64_t result_elements) {
+  if (node.op->kind != OpKind::kExpression) return result_elements;
+  int64_t work = result_elements;
+  for (const Axis& axis : node_body(graph, node).reduce_axes) {
+    const auto extent = as_int(axis.extent);
+    if (!extent || __builtin_mul_overflow(work, *extent, &work)) return -1;
+  }
+  return work;
+}
+
+// The values that a contraction takes, directly or through operators on them alone. As constants they are weights,
+// which its kernels pack while compiling; left to be computed, all that these kernels gain would be lost.
+std::vector<bool> weight_mask(const Graph& graph) {
+  std::vector<bool> mask(graph.values().size(), false);
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    const bool is_weight = node->outputs.size() == 1 && mask[static_cast<size_t>(node->outputs[0])];
+    const bool is_contraction =
+        node->op->kind == OpKind::kExpression && node->inputs.size() == 2 && accesses_of(graph, *node).contraction;
+    if (!is_weight && !is_contraction) continue;
+    for (const ValueId input : node->inputs) mask[static_cast<size_t>(input)] = true;
+  }
+  return mask;
+}
+
+// `is_weight` is asked only where the answer depends on it.
+template <typename IsWeight>
+bool worth_folding(const Graph& graph, const Node& node, const IsWeight& is_weight) {
+  int64_t operand_bytes = 0, result_bytes = 0, result_elements = 0;
+  for (const ValueId input : node.inputs) {
+    const Tensor* tensor = constant_value(graph, input);
+    if (!tensor || tensor->dtype() == DType::kString) return false;
+    operand_bytes += tensor->num_bytes();
+  }
+  for (const ValueId output : node.outputs) {
+    const TensorType& type = graph.type(output);
+    const auto dims = static_dims(type.shape);
+    if (!dims || !type.layout.row_major() || type.dtype == DType::kString) return false;
+    const auto bytes = checked_bytes(type.dtype, *dims);
+    if (!bytes) return false;
+    result_bytes += *bytes;
+    result_elements += type.num_elements();
+  }
+  if (result_bytes > std::max(kAlwaysBytes, 2 * operand_bytes) && !is_weight()) return false;
+  const int64_t work = work_of(graph, node, result_elements);
+  return work >= 0 && work <= kMaxWork;
+}
+
+// A graph that is this node alone, its operands as inputs.
+Graph alone(const Graph& graph, const Node& node) {
+  Graph single;
+  Node copy = node;
+  copy.inputs.clear();
+  for (const ValueId input : node.inputs) copy.inputs.push_back(single.add_input("in", graph.type(input)));
+  std::vector<TensorType> types;
+  for (const ValueId output : node.outputs) types.push_back(graph.type(output));
+  single.outputs = single.node(single.add_node(std::move(copy), std::move(types))).outputs;
+  return single;
+}
+
+}  // namespace
+
+Graph fold_constants(const Graph& graph, const PassContext& ctx) {
+  std::optional<std::vector<bool>> weights;  // of `graph`; found when the first node asks
+  return GraphRewriter(graph).run(
+      [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+        if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup) return {};
+        Graph& target = rewriter.target();
+        std::vector<Tensor> operands;
+        for (const ValueId input : inputs) {
+          const Tensor* tensor = constant_value(target, input);
+          if (!tensor) return {};
+          operands.push_back(*tensor);
+        }
+        const std::vector<ValueId> outputs = rewriter.copy(node, inputs);
+        const auto is_weight = [&] {
+          if (!weights) weights = weight_mask(graph);
+          return node.outputs.size() == 1 && (*weights)[static_cast<size_t>(node.outputs[0])];
+        };
+        if (!worth_folding(target, target.node(target.value(outputs[0]).producer), is_weight)) return outputs;
+        std::vector<Tensor> results =
+            ctx.evaluator.evaluate(alone(target, target.node(target.value(outputs[0]).producer)), operands);
+        if (ctx.remarks) ctx.remarks->done("fold_constants", node.loc, "evaluated while compiling");
+        std::vector<ValueId> folded;
+        for (size_t i = 0; i < results.size(); ++i) {
+          // The constant takes over the name; the copied node is dead.
+          const std::string name = target.value(outputs[i]).name;
+          target.rename(outputs[i], target.unique_name(name + ".unfolded"));
+          folded.push_back(add_constant(target, ctx.ops, std::move(results[i]), name, node.loc));
+        }
+        return folded;
+      });
+}
+
+}  // namespace tessera::inline graph_passes

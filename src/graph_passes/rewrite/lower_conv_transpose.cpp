@@ -1,0 +1,94 @@
+#include "graph_passes/rewrite/lower_conv_transpose.h"
+
+#include "graph_passes/support/graph_util.h"
+
+namespace tessera::inline graph_passes {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+bool applies(const Graph& graph, const Node& node) {
+  if (node.op->name != "conv" || node.attrs.get_int("groups") != 1) return false;
+  const TensorType& x = graph.type(node.inputs[0]);
+  const TensorType& w = graph.type(node.inputs[1]);
+  if (!x.is_static() || !w.is_static() || !x.layout.row_major()) return false;
+  const Ints kernel = w.dims();
+  bool gaps = false;
+  for (size_t d = 0; d + 2 < kernel.size(); ++d) {
+    const int64_t k = kernel[d + 2];
+    const auto attr = [&](const char* name) { return node.attrs.get_ints(name)[d]; };
+    if (attr("strides") != 1 || attr("dilations") != 1 || attr("input_dilations") != k || attr("pads_begin") != k - 1 ||
+        attr("pads_end") != k - 1)
+      return false;
+    gaps |= k > 1;
+  }
+  return gaps;
+}
+
+ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& name, const Node& node, ValueId x,
+                ValueId w) {
+  const Ints image = builder.graph().type(x).dims();
+  const Ints weights = builder.graph().type(w).dims();
+  const int64_t batch = image[0], out = weights[0], in = weights[1];
+  const size_t rank = image.size() - 2;
+  const auto add = [&](const char* op, ValueId operand, Attrs attrs, const std::string& suffix) {
+    return builder.add(ops.get(op), {operand}, std::move(attrs), name + suffix);
+  };
+
+  // weights[o, c, k - 1 - a] becomes row (a, o), column c: window position k - 1 - a of the gapped input is where
+  // output place a of a patch finds its pixel.
+  Ints starts(weights.size(), 0), steps(weights.size(), 1), perm, split = {batch},
+                                                                  place = {0, static_cast<int64_t>(rank) + 1};
+  int64_t positions = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    starts[d + 2] = weights[d + 2] - 1;
+    steps[d + 2] = -1;
+    perm.push_back(static_cast<int64_t>(d) + 2);
+    split.push_back(weights[d + 2]);
+    place.push_back(static_cast<int64_t>(rank + 2 + d));
+    place.push_back(static_cast<int64_t>(1 + d));
+    positions *= weights[d + 2];
+  }
+  perm.insert(perm.end(), {0, 1});
+  Ints matrix = {positions * out, in};
+  matrix.resize(weights.size(), 1);
+  const ValueId turned = add("slice", w, {{"starts", starts}, {"sizes", weights}, {"steps", steps}}, ".turned");
+  const ValueId by_position = add("transpose", turned, {{"perm", perm}}, ".by_position");
+  const ValueId flat = add("reshape", by_position, {{"shape", matrix}}, ".weights");
+
+  const Ints ones(rank, 1), zeros(rank, 0);
+  const ValueId patches = builder.add(*node.op, {x, flat},
+                                      {{"strides", ones},
+                                       {"dilations", ones},
+                                       {"input_dilations", ones},
+                                       {"pads_begin", zeros},
+                                       {"pads_end", zeros},
+                                       {"groups", int64_t{1}}},
+                                      name + ".patches");
+
+  // [N, k..., O, D...] -> [N, O, D1, k1, D2, k2, ...] -> [N, O, D1 * k1, ...]
+  split.push_back(out);
+  split.insert(split.end(), image.begin() + 2, image.end());
+  Ints result = {batch, out};
+  for (size_t d = 0; d < rank; ++d) result.push_back(image[d + 2] * weights[d + 2]);
+  const ValueId apart = add("reshape", patches, {{"shape", split}}, ".split");
+  const ValueId placed = add("transpose", apart, {{"perm", place}}, ".placed");
+  return add("reshape", placed, {{"shape", result}}, "");
+}
+
+}  // namespace
+
+Graph lower_conv_transpose(const Graph& graph, const PassContext& ctx) {
+  return GraphRewriter(graph).run(
+      [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+        if (!applies(graph, node)) return {};
+        GraphBuilder builder(rewriter.target());
+        builder.set_loc(node.loc);
+        if (ctx.remarks)
+          ctx.remarks->done("lower_conv_transpose", node.loc,
+                            "its windows do not overlap: a 1x1 convolution whose channels are laid out as pixels");
+        return {rewrite(builder, ctx.ops, graph.value(node.outputs[0]).name, node, inputs[0], inputs[1])};
+      });
+}
+
+}  // namespace tessera::inline graph_passes

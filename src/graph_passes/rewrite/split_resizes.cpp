@@ -1,0 +1,40 @@
+#include "graph_passes/rewrite/split_resizes.h"
+
+#include "graph_passes/support/graph_util.h"
+
+namespace tessera::inline graph_passes {
+
+Graph split_resizes(const Graph& graph, const PassContext& ctx) {
+  return GraphRewriter(graph).run([&](GraphRewriter& rewriter, const Node& node,
+                                      const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+    if (node.op->name != "resize" || node.attrs.get<std::string>("mode") == "nearest") return {};
+    const TensorType& x = graph.type(node.inputs[0]);
+    // Of tf_half_pixel even a dimension that keeps its extent moves.
+    if (!x.is_static() || (x.dtype != DType::kF32 && x.dtype != DType::kF64) ||
+        node.attrs.get<std::string>("coordinate") == "tf_half_pixel_for_nn")
+      return {};
+    const std::vector<int64_t> from = x.dims(), &to = node.attrs.get_ints("sizes");
+    const auto& scales = node.attrs.get<std::vector<double>>("scales");
+    std::vector<size_t> resized;
+    for (size_t d = 0; d < from.size(); ++d)
+      if (from[d] != to[d] || scales[d] != 1) resized.push_back(d);
+    if (resized.size() < 2) return {};
+    GraphBuilder builder(rewriter.target());
+    builder.set_loc(node.loc);
+    const std::string& name = graph.value(node.outputs[0]).name;
+    std::vector<int64_t> sizes = from;
+    ValueId y = inputs[0];
+    for (const size_t d : resized) {
+      std::vector<double> scale(from.size(), 1);
+      scale[d] = scales[d];
+      sizes[d] = to[d];
+      Attrs attrs = node.attrs;
+      attrs.set("scales", scale);
+      attrs.set("sizes", sizes);
+      y = builder.add(ctx.ops.get("resize"), {y}, attrs, d == resized.back() ? name : name + "." + std::to_string(d));
+    }
+    return {y};
+  });
+}
+
+}  // namespace tessera::inline graph_passes

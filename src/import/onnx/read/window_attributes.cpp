@@ -1,0 +1,81 @@
+#include "import/onnx/read/window_attributes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace tessera::inline onnx_import {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// Far below the limits of the operators, so that the arithmetic on them here cannot overflow.
+constexpr int64_t kMax = int64_t{1} << 31;
+
+Ints read_list(NodeContext& c, const std::string& name, size_t count, int64_t lo, int64_t fallback) {
+  Ints values = c.attrs.get_ints(name, Ints(count, fallback));
+  if (values.empty() && count > 0) values.assign(count, fallback);
+  if (values.size() != count)
+    c.malformed(fmt::format("{} = [{}] for {} spatial dimensions", name, fmt::join(values, ","),
+                            count / (name == "pads" ? 2 : 1)),
+                fmt::format("{} entries", count));
+  for (const int64_t value : values)
+    if (value < lo || value > kMax)
+      c.malformed(fmt::format("{} = [{}]", name, fmt::join(values, ",")), fmt::format("entries from {} to 2^31", lo));
+  return values;
+}
+
+}  // namespace
+
+std::vector<int64_t> spatial_extents(NodeContext& c, ValueId x) {
+  const Ints dims = c.dims(x);
+  if (dims.size() < 3)
+    c.malformed(fmt::format("an operand of type {}", c.type(x).to_string()),
+                "[batch, channels, one or more spatial dimensions]");
+  if (dims.size() > 5) c.unsupported(fmt::format("{} spatial dimensions; at most 3 are supported", dims.size() - 2));
+  return {dims.begin() + 2, dims.end()};
+}
+
+WindowAttributes read_window(NodeContext& c, const Ints& extents, Ints kernel, bool pad_for_output) {
+  const size_t rank = extents.size();
+  WindowAttributes w;
+  if (kernel.empty()) {
+    w.kernel = c.attrs.require_ints("kernel_shape");
+    if (w.kernel.size() != rank ||
+        std::any_of(w.kernel.begin(), w.kernel.end(), [](int64_t k) { return k < 1 || k > kMax; }))
+      c.malformed(fmt::format("kernel_shape = [{}] for {} spatial dimensions", fmt::join(w.kernel, ","), rank),
+                  fmt::format("{} entries of at least 1", rank));
+  } else {
+    w.kernel = std::move(kernel);
+    if (std::any_of(w.kernel.begin(), w.kernel.end(), [](int64_t k) { return k > kMax; }))
+      c.malformed(fmt::format("weights with a kernel of [{}]", fmt::join(w.kernel, ",")), "extents of up to 2^31");
+    const Ints declared = c.attrs.get_ints("kernel_shape");
+    if (!declared.empty() && declared != w.kernel)
+      c.malformed(fmt::format("kernel_shape = [{}]", fmt::join(declared, ",")),
+                  fmt::format("[{}], as the weights have it", fmt::join(w.kernel, ",")));
+  }
+  w.strides = read_list(c, "strides", rank, 1, 1);
+  w.dilations = read_list(c, "dilations", rank, 1, 1);
+  const Ints pads = read_list(c, "pads", 2 * rank, -kMax, 0);
+  w.pads_begin.assign(pads.begin(), pads.begin() + static_cast<ptrdiff_t>(rank));
+  w.pads_end.assign(pads.begin() + static_cast<ptrdiff_t>(rank), pads.end());
+
+  const std::string mode = c.attrs.get_string("auto_pad", "NOTSET");
+  if (mode == "NOTSET" || mode.empty()) return w;
+  if (mode != "VALID" && mode != "SAME_UPPER" && mode != "SAME_LOWER")
+    c.malformed(fmt::format("auto_pad is '{}'", mode), "NOTSET, VALID, SAME_UPPER or SAME_LOWER");
+  for (size_t d = 0; d < rank; ++d) {
+    w.pads_begin[d] = w.pads_end[d] = 0;
+    if (mode == "VALID" || !pad_for_output) continue;
+    // As many outputs as strides fit into the input; the odd element goes to the end (UPPER) or the beginning.
+    const int64_t outputs = (extents[d] + w.strides[d] - 1) / w.strides[d];
+    const int64_t span = (w.kernel[d] - 1) * w.dilations[d] + 1;
+    const int64_t total = std::max<int64_t>(0, (outputs - 1) * w.strides[d] + span - extents[d]);
+    w.pads_begin[d] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    w.pads_end[d] = total - w.pads_begin[d];
+  }
+  return w;
+}
+
+}  // namespace tessera::inline onnx_import

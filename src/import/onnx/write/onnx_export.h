@@ -1,0 +1,22 @@
+// Graph -> ONNX model. What ONNX can say exactly is written with its standard operators; a node without a standard
+// form that reads back as the same node is written as an operator of the domain "ai.tessera", which only we read.
+// Reading the model back gives a graph with the same structural hash (graph/hash.h), with two exceptions that compute
+// the same by other nodes: groups (which only fusion makes) and composites that nothing defines are opened, and a graph
+// output that is an input or another output too becomes a copy with a name of its own.
+#pragma once
+
+#include <string>
+
+#include "graph/graph.h"
+
+namespace tessera::inline onnx_import {
+
+// UserError TSR-1060 for a graph that has no ONNX form (symbolic shapes, layouts), TSR-1061 when the model would exceed
+// protobuf's 2 GB. Weights are not copied more than the serialisation needs.
+std::string export_onnx_bytes(const Graph& graph);
+
+// The same into a file. Constants of together more than `external_bytes` go into PATH.data beside it, as external
+// data. UserError TSR-6004 when a file cannot be written.
+void export_onnx_file(const Graph& graph, const std::string& path, int64_t external_bytes = int64_t{1} << 30);
+
+}  // namespace tessera::inline onnx_import

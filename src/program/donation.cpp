@@ -1,0 +1,84 @@
+#include "program/donation.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "program/in_place.h"
+#include "program/memory_plan.h"
+
+namespace tessera::inline program {
+namespace {
+
+constexpr size_t kNever = std::numeric_limits<size_t>::max();
+
+struct Access {
+  size_t first_write = kNever;
+  size_t last_read = 0;
+  bool is_read = false;
+  bool whole = true;  // every call names all of the buffer
+};
+
+size_t num_inputs(const Program& program, const KernelCall& call) {
+  return call.args.size() - static_cast<size_t>(program.kernels[static_cast<size_t>(call.kernel)].program.num_outputs);
+}
+
+// Whether the call, which reads `input` and writes `output` (roots), may have both in one place.
+bool in_place(const Program& program, const KernelCall& call, BufferId input, BufferId output) {
+  const LoopProgram& kernel = program.kernels[static_cast<size_t>(call.kernel)].program;
+  const size_t inputs = num_inputs(program, call);
+  if (!program.buffers[static_cast<size_t>(output)].type.is_static()) return false;
+  int64_t elements = 1;
+  for (const int64_t dim : program.buffers[static_cast<size_t>(output)].type.dims()) elements *= dim;
+  for (size_t i = 0; i < inputs; ++i) {
+    if (root_buffer(program, call.args[i]) != input) continue;
+    for (size_t o = inputs; o < call.args.size(); ++o)
+      if (root_buffer(program, call.args[o]) == output && !why_not_in_place(kernel, i, o, elements).empty())
+        return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::pair<int, int>> output_aliases(const Program& program) {
+  std::vector<Access> accesses(program.buffers.size());
+  for (size_t number = 0; number < program.calls.size(); ++number) {
+    const KernelCall& call = program.calls[number];
+    const size_t inputs = num_inputs(program, call);
+    for_each_buffer(call, [&](BufferId id, int arg) {
+      const BufferId root = root_buffer(program, id);
+      Access& access = accesses[static_cast<size_t>(root)];
+      if (arg >= 0 && static_cast<size_t>(arg) >= inputs) {
+        access.first_write = std::min(access.first_write, number);
+      } else {
+        access.is_read = true;
+        access.last_read = number;
+      }
+      access.whole &=
+          program.buffers[static_cast<size_t>(id)].bytes == program.buffers[static_cast<size_t>(root)].bytes;
+    });
+  }
+  std::vector<std::pair<int, int>> result;
+  const size_t own_outputs = program.outputs.size() - program.checks.size();
+  for (size_t o = 0; o < own_outputs; ++o) {
+    const BufferId output = program.outputs[o];
+    const ProgramBuffer& written = program.buffers[static_cast<size_t>(output)];
+    const Access& writes = accesses[static_cast<size_t>(output)];
+    if (written.bytes == 0 || writes.first_write == kNever || root_buffer(program, output) != output) continue;
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      const BufferId input = program.inputs[i];
+      const ProgramBuffer& read = program.buffers[static_cast<size_t>(input)];
+      if (read.type.dtype != written.type.dtype || read.bytes != written.bytes ||
+          !same_shape(read.type.shape, written.type.shape))
+        continue;
+      const Access& reads = accesses[static_cast<size_t>(input)];
+      bool safe = !reads.is_read || reads.last_read < writes.first_write;
+      if (!safe && reads.last_read == writes.first_write && reads.whole && writes.whole)
+        safe = in_place(program, program.calls[writes.first_write], input, output);
+      if (safe) result.emplace_back(static_cast<int>(o), static_cast<int>(i));
+    }
+  }
+  return result;
+}
+
+}  // namespace tessera::inline program

@@ -1,0 +1,336 @@
+#include "schedule/choose.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "program/memory_plan.h"
+#include "schedule/dynamic/dynamic_tiles.h"
+#include "schedule/fusion/fuse_rows.h"
+#include "schedule/fusion/overlapped_tiles.h"
+#include "schedule/rules/rules.h"
+#include "schedule/sketches/sketch.h"
+#include "support/error.h"
+
+namespace tessera::inline schedule {
+namespace {
+
+constexpr std::array kRules = {
+    ScheduleRule{"winograd",
+                 "convolutions of stride 1 with 3, 5 or 7 places along one dimension or 3 or 5 along two by minimal "
+                 "filtering, where fewer "
+                 "products pay",
+                 3, winograd},
+    ScheduleRule{"matrix_tile", "products of bf16 with weights, in the machine's two-dimensional tiles", 1,
+                 matrix_tile},
+    ScheduleRule{"bf16x3", "products of f32 with weights as products of pieces of bf16 (--fp32)", 1, bf16x3},
+    ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
+                 register_tile},
+    ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, window_rows},
+    ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1, row_reduce},
+    ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", 1, injective},
+    ScheduleRule{"scalar_loops", "one output element at a time", 1, scalar_loops},
+    ScheduleRule{"dynamic_loops", "extents that only a run knows, where no rule has a tile for them", 1, dynamic_loops},
+};
+
+constexpr std::string_view kRowChain = "fuse_rows", kStripChain = "overlapped_tiles";
+constexpr int kChainLevel = 2;
+
+// Whether an operand of a reduction does not lie along the axis that is contiguous in another one, as in the product of
+// queries and keys that are stored column by column: lanes along that axis would gather it.
+bool gathers(const TensorProgram& kernel) {
+  const Stage* reduction = kernel.reduction();
+  if (!reduction) return false;
+  std::vector<const ExprNode*> loads;
+  walk(reduction->body.value, [&](const Expr& e) {
+    if (e->kind == ExprKind::kLoad && !e->operands.empty()) loads.push_back(e.get());
+  });
+  const auto mentions = [](const Expr& e, const Var& var) {
+    bool found = false;
+    walk(e, [&](const Expr& part) { found |= part.same_node(Expr(var)); });
+    return found;
+  };
+  return std::any_of(reduction->body.reduce_axes.begin(), reduction->body.reduce_axes.end(), [&](const Axis& axis) {
+    const auto along = [&](const ExprNode* load) { return load->operands.back().same_node(Expr(axis.var)); };
+    const auto across = [&](const ExprNode* load) {
+      return std::any_of(load->operands.begin(), load->operands.end() - 1,
+                         [&](const Expr& index) { return mentions(index, axis.var); });
+    };
+    return std::any_of(loads.begin(), loads.end(), along) && std::any_of(loads.begin(), loads.end(), across);
+  });
+}
+
+// The rule's answer, by tiles or windows when a run decides about sizes.
+std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
+                                            const std::vector<SymbolRange>& symbols) {
+  // Single elements by tiles are slower than loops of their own.
+  const bool symbolic = is_symbolic(kernel);
+  if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
+  if (symbolic && rule.apply == row_reduce && gathers(kernel))
+    return Declined{"an operand is not contiguous along the reduced axis"};
+  Knobs knobs;
+  const bool directly = !symbolic || rule.apply == dynamic_loops;
+  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_by_tiles(rule, kernel, target);
+  if (!directly && std::holds_alternative<Declined>(answer)) {
+    auto by_windows = apply_by_windows(rule, kernel, symbols, target);
+    if (const auto* declined = std::get_if<Declined>(&by_windows)) {
+      std::get<Declined>(answer).reason += "; " + declined->reason;
+    } else {
+      answer = std::move(by_windows);
+    }
+  }
+  // A kernel of fixed sizes may have elements that depend on open ones.
+  if (auto* scheduled = std::get_if<ScheduledKernel>(&answer))
+    for (const SymbolRange& symbol : symbols) scheduled->program.symbols.push_back(symbol.var);
+  return answer;
+}
+
+// How many parameters of calls read each buffer, counted for the buffer of which it is a view.
+std::vector<int> count_uses(const Program& program) {
+  std::vector<int> uses(program.buffers.size(), 0);
+  for (const KernelCall& call : program.calls)
+    for (const BufferId arg : call.args) ++uses[static_cast<size_t>(root_buffer(program, arg))];
+  return uses;
+}
+
+// Why some call's weights cannot be packed as the rule wants them; empty when they can.
+std::string weights_problem(const Program& program, int32_t kernel, const std::vector<PackedParam>& packed) {
+  for (const KernelCall& call : program.calls) {
+    if (call.kernel != kernel) continue;
+    for (const PackedParam& param : packed) {
+      const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_buffer(program, call.args[param.param]))];
+      if (!root.data) continue;
+      if (std::string why = packing_problem(*root.data, param); !why.empty()) return why;
+    }
+  }
+  return "";
+}
+
+// Stores the packed form of a weight as a buffer of its own and makes the calls of `kernel` read it. The contents of a
+// weight that nobody reads any more go at once, so that all weights are in memory once, and one of them twice.
+void use_packed(Program& program, int32_t kernel, const PackedParam& packed, std::vector<int>& uses) {
+  std::map<BufferId, BufferId> made;  // calls may share a weight
+
+  for (KernelCall& call : program.calls) {
+    if (call.kernel != kernel) continue;
+    const BufferId source = call.args[packed.param];
+    const BufferId source_root = root_buffer(program, source);
+    if (const auto it = made.find(source); it != made.end()) {
+      call.args[packed.param] = it->second;
+      --uses[static_cast<size_t>(source_root)];
+      continue;
+    }
+    ProgramBuffer buffer;
+    {
+      const ProgramBuffer& old = program.buffers[static_cast<size_t>(source)];
+      const ProgramBuffer& root = program.buffers[static_cast<size_t>(source_root)];
+      check(root.kind == BufferKind::kWeight && root.data != nullptr,
+            "a packed parameter must be a weight: " + old.name);
+      auto data = std::make_shared<Tensor>(pack(*root.data, packed));
+      buffer.name = old.name + ".packed" + std::to_string(program.buffers.size());
+      buffer.kind = BufferKind::kWeight;
+      buffer.type = {data->dtype(), make_shape(data->dims()), {}};
+      buffer.bytes = data->num_bytes();
+      buffer.data = std::move(data);
+    }
+    program.buffers.push_back(std::move(buffer));
+    made[source] = call.args[packed.param] = static_cast<BufferId>(program.buffers.size() - 1);
+    uses.push_back(1);
+    if (--uses[static_cast<size_t>(source_root)] == 0) program.buffers[static_cast<size_t>(source_root)].data = nullptr;
+  }
+}
+
+// Removes buffers that no call reads or writes and that are not part of the signature.
+void drop_unused_buffers(Program& program) {
+  std::vector<bool> used(program.buffers.size(), false);
+  const auto mark = [&](BufferId id) {
+    for (; id >= 0 && !used[static_cast<size_t>(id)]; id = program.buffers[static_cast<size_t>(id)].alias_of)
+      used[static_cast<size_t>(id)] = true;
+  };
+  for (const KernelCall& call : program.calls) for_each_buffer(call, [&](BufferId id, int) { mark(id); });
+  for (BufferId id : program.inputs) mark(id);
+  for (BufferId id : program.outputs) mark(id);
+  std::vector<BufferId> renumber(program.buffers.size(), -1);
+  std::vector<ProgramBuffer> kept;
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    if (!used[i]) continue;
+    renumber[i] = static_cast<BufferId>(kept.size());
+    kept.push_back(std::move(program.buffers[i]));
+  }
+  const auto apply = [&](BufferId& id) {
+    if (id >= 0) id = renumber[static_cast<size_t>(id)];
+  };
+  for (ProgramBuffer& buffer : kept) {
+    apply(buffer.alias_of);
+    apply(buffer.over);
+  }
+  for (KernelCall& call : program.calls) {
+    for (BufferId& id : call.args) apply(id);
+    for (CallCondition& condition : call.only_if) apply(condition.buffer);
+  }
+  for (BufferId& id : program.inputs) apply(id);
+  for (BufferId& id : program.outputs) apply(id);
+  program.buffers = std::move(kept);
+}
+
+}  // namespace
+
+std::span<const ScheduleRule> schedule_rules() { return kRules; }
+
+std::vector<std::string_view> schedule_step_names() {
+  std::vector<std::string_view> names = {kRowChain, kStripChain};
+  for (const ScheduleRule& rule : kRules) names.push_back(rule.name);
+  return names;
+}
+
+const ScheduleRule* find_schedule_rule(std::string_view name) {
+  const auto it =
+      std::find_if(kRules.begin(), kRules.end(), [&](const ScheduleRule& rule) { return rule.name == name; });
+  return it == kRules.end() ? nullptr : &*it;
+}
+
+std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+                                     const Target& target, int opt_level, const std::set<std::string>& disabled) {
+  std::vector<RuleOffer> offers;
+  for (const ScheduleRule& rule : kRules) {
+    if (opt_level < rule.min_level) {
+      offers.push_back({rule.name, "it is asked from -O" + std::to_string(rule.min_level) + " on", {}});
+      continue;
+    }
+    if (disabled.contains(std::string(rule.name))) {
+      offers.push_back({rule.name, "--disable-pass leaves it out", {}});
+      continue;
+    }
+    auto answer = ask(rule, kernel, target, symbols);
+    if (const auto* declined = std::get_if<Declined>(&answer)) {
+      offers.push_back({rule.name, declined->reason, {}});
+    } else {
+      offers.push_back({rule.name, "", std::move(std::get<ScheduledKernel>(answer).program)});
+    }
+  }
+  return offers;
+}
+
+std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const TensorProgram& kernel,
+                                             const Target& target) {
+  if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};
+  const KnobPoint by_name{std::string(rule.name), {}};
+  Knobs knobs(by_name);
+  auto answer = rule.apply(kernel, target, knobs);
+  if (auto* declined = std::get_if<Declined>(&answer)) return std::move(*declined);
+  return KnobSpace{by_name.rule, knobs.seen()};
+}
+
+std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
+                                                    const Target& target) {
+  if (is_trace(point)) return apply_trace_point(point, kernel, target);
+  const ScheduleRule* rule = find_schedule_rule(point.rule);
+  if (!rule) return Declined{"there is no rule '" + point.rule + "'"};
+  if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};
+  Knobs knobs(point);
+  auto answer = rule->apply(kernel, target, knobs);
+  // A value that is not legal is the better reason.
+  if (std::string why = knobs.refusal(); !why.empty()) {
+    const auto* declined = std::get_if<Declined>(&answer);
+    return Declined{declined && why.starts_with("the rule has no") ? declined->reason : why};
+  }
+  return answer;
+}
+
+KnobPoint essential(const KnobPoint& point, const TensorProgram& kernel, const Target& target) {
+  KnobPoint result{point.rule, {}};
+  const ScheduleRule* rule = find_schedule_rule(point.rule);
+  if (!rule) return point;
+  Knobs knobs(point);
+  rule->apply(kernel, target, knobs);
+  for (const auto& [name, value] : point.values)
+    for (const Knob& knob : knobs.seen())
+      if (knob.name == name && knob.preferred != value) result.values.emplace_back(name, value);
+  return result;
+}
+
+std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel) {
+  std::vector<SymbolRange> result;
+  for (const SymbolRange& symbol : program.symbols)
+    for (const Var& own : kernel.program.symbols)
+      if (own.same_node(symbol.var)) result.push_back(symbol);
+  return result;
+}
+
+void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
+                      const AllowRule& allow, const ChoosePoint& choose) {
+  const auto first_answer = [&](const TensorProgram& kernel) -> std::optional<RuleAnswer> {
+    for (const ScheduleRule& rule : kRules) {
+      if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
+      Knobs knobs;
+      auto answer = rule.apply(kernel, target, knobs);
+      if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return RuleAnswer{rule.name, std::move(*scheduled)};
+    }
+    return std::nullopt;
+  };
+  const auto may_join = [&](std::string_view step) {
+    return opt_level >= kChainLevel && !disabled.contains(std::string(step));
+  };
+  if (may_join(kRowChain))
+    join_fuse_rows(
+        program, target,
+        [&](const TensorProgram& kernel) -> std::optional<ScheduledKernel> {
+          auto answer = first_answer(kernel);
+          return answer ? std::optional(std::move(answer->scheduled)) : std::nullopt;
+        },
+        allow);
+  std::vector<PackedStrips> strips;
+  if (may_join(kStripChain)) {
+    const auto is_tuned = [&](const Kernel& kernel) { return choose && choose(kernel).point; };
+    strips = join_overlapped_tiles(program, target, first_answer, is_tuned, allow);
+  }
+  std::vector<int> uses = count_uses(program);
+  for (const PackedStrips& chain : strips)
+    for (const PackedParam& packed : chain.packed) use_packed(program, chain.kernel, packed, uses);
+  for (size_t k = 0; k < program.kernels.size(); ++k) {
+    Kernel& kernel = program.kernels[k];
+    if (!kernel.definition) continue;
+    const auto take = [&](ScheduledKernel scheduled, std::string rule) {
+      kernel.program = std::move(scheduled.program);
+      kernel.rule = std::move(rule);
+      for (const PackedParam& packed : scheduled.packed) use_packed(program, static_cast<int32_t>(k), packed, uses);
+    };
+    const auto may_ask = [&](const ScheduleRule& rule) {
+      return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name));
+    };
+    const TunedChoice tuned = choose ? choose(kernel) : TunedChoice();
+    if (!tuned.refused.empty()) kernel.refused.push_back("tuned: " + tuned.refused);
+    if (const auto& point = tuned.point) {
+      const ScheduleRule* rule = find_schedule_rule(point->rule);
+      std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
+      if (!rule || may_ask(*rule)) answer = apply_point(*point, *kernel.definition, target);
+      if (const auto* scheduled = std::get_if<ScheduledKernel>(&answer))
+        if (std::string why = weights_problem(program, static_cast<int32_t>(k), scheduled->packed); !why.empty())
+          answer = Declined{std::move(why)};
+      if (const auto* declined = std::get_if<Declined>(&answer)) {
+        kernel.refused.push_back("tuned " + to_string(*point) + ": " + declined->reason);
+      } else {
+        if (!allow || allow(point->rule, kernel))
+          take(std::move(std::get<ScheduledKernel>(answer)), to_string(essential(*point, *kernel.definition, target)));
+        continue;
+      }
+    }
+    for (const ScheduleRule& rule : kRules) {
+      if (!may_ask(rule)) continue;
+      auto answer = ask(rule, *kernel.definition, target, symbols_of(program, kernel));
+      if (const auto* scheduled = std::get_if<ScheduledKernel>(&answer))
+        if (std::string why = weights_problem(program, static_cast<int32_t>(k), scheduled->packed); !why.empty())
+          answer = Declined{std::move(why)};
+      if (const auto* declined = std::get_if<Declined>(&answer)) {
+        kernel.refused.push_back(std::string(rule.name) + ": " + declined->reason);
+        continue;
+      }
+      if (!allow || allow(rule.name, kernel))
+        take(std::move(std::get<ScheduledKernel>(answer)), std::string(rule.name));
+      break;
+    }
+  }
+  drop_unused_buffers(program);
+}
+
+}  // namespace tessera::inline schedule

@@ -1,0 +1,383 @@
+#include "schedule/dynamic/dynamic_tiles.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "arith/int_ops.h"
+#include "arith/simplify.h"
+#include "program/generalize_loops.h"
+#include "program/symbolic_sizes.h"
+
+// Windows of an output of open extents. A rule is asked for the kernel that computes a few places of each open axis,
+// for some sizes of the whole; what it writes is alike for all of them but for strides, which become products of the
+// open extents. Places whose conditions (padding) hold everywhere in the window make large windows; those near the ends
+// of an axis are done one by one.
+namespace tessera::inline schedule {
+namespace {
+
+using Answer = std::variant<ScheduledKernel, Declined>;
+
+constexpr size_t kPoints = 12;
+constexpr size_t kEnough = 3;          // sizes that must know a number: two for the formula, and one to check it
+constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are done one by one
+
+// Sizes that a kernel is scheduled for: beyond what any window needs, and every remainder by 2, 3 and 4 several times,
+// since windows that stride over an axis end differently for each.
+std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols) {
+  static constexpr int64_t kSteps[] = {180, 217, 254, 291, 328, 365, 402, 439, 476, 513, 550, 587};
+  std::vector<SizePoint> points;
+  for (size_t i = 0; i < kPoints; ++i) {
+    SizePoint point;
+    for (size_t s = 0; s < symbols.size(); ++s)
+      point.push_back(symbols[s].lo + symbols[s].step * (kSteps[(i * (s % 2 == 0 ? 5 : 7) + 3 * s) % kPoints] +
+                                                         static_cast<int64_t>(s)));
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+// Integers as sums of multiples of strides and extents.
+class StrideFinder : public SizeFinder {
+ public:
+  StrideFinder(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+               const std::vector<SizePoint>& points) {
+    const auto add_shape = [&](const Shape& shape) {
+      Expr stride = 1;
+      for (size_t i = shape.size(); i-- > 0;) {
+        add(shape[i], symbols, points);
+        stride = stride * shape[i];
+        add(stride, symbols, points);
+      }
+    };
+    for (const TensorParam& param : kernel.params) add_shape(physical_shape(param.buffer->shape, param.layout));
+    add_shape(physical_shape(kernel.output().out->shape, kernel.output().layout));
+  }
+
+  Expr find(const Known& values) override {
+    std::vector<size_t> known;
+    for (size_t i = 0; i < values.size(); ++i)
+      if (values[i]) known.push_back(i);
+    if (known.size() < kEnough) return {};
+    const auto at = [&](size_t i) { return *values[known[i]]; };
+    const auto fits = [&](const auto& formula) {
+      return std::all_of(known.begin(), known.end(), [&](size_t i) { return formula(i) == *values[i]; });
+    };
+    if (fits([&](size_t) { return at(0); })) return at(0);
+    // scale * term + offset
+    for (const Term& term : terms_) {
+      const int64_t run = term.values[known[1]] - term.values[known[0]];
+      if (run == 0 || (at(1) - at(0)) % run != 0) continue;
+      const int64_t scale = (at(1) - at(0)) / run;
+      const int64_t offset = at(0) - scale * term.values[known[0]];
+      if (fits([&](size_t i) { return scale * term.values[i] + offset; }))
+        return term.expr * Expr(scale) + Expr(offset);
+    }
+    // two terms and an offset, by Cramer's rule on differences
+    for (size_t a = 0; a < terms_.size(); ++a)
+      for (size_t b = 0; b < a; ++b) {
+        const auto& x = terms_[a].values;
+        const auto& y = terms_[b].values;
+        const int64_t x1 = x[known[1]] - x[known[0]], x2 = x[known[2]] - x[known[0]];
+        const int64_t y1 = y[known[1]] - y[known[0]], y2 = y[known[2]] - y[known[0]];
+        const int64_t v1 = at(1) - at(0), v2 = at(2) - at(0);
+        const auto determinant = static_cast<Int128>(x1) * y2 - static_cast<Int128>(x2) * y1;
+        if (determinant == 0) continue;
+        const auto p = static_cast<Int128>(v1) * y2 - static_cast<Int128>(v2) * y1;
+        const auto q = static_cast<Int128>(x1) * v2 - static_cast<Int128>(x2) * v1;
+        if (p % determinant != 0 || q % determinant != 0) continue;
+        const auto s = static_cast<int64_t>(p / determinant), t = static_cast<int64_t>(q / determinant);
+        const int64_t offset = at(0) - s * x[known[0]] - t * y[known[0]];
+        if (fits([&](size_t i) { return s * x[i] + t * y[i] + offset; }))
+          return terms_[a].expr * Expr(s) + terms_[b].expr * Expr(t) + Expr(offset);
+      }
+    return {};
+  }
+
+ private:
+  struct Term {
+    Expr expr;
+    std::vector<int64_t> values;
+  };
+
+  void add(const Expr& e, const std::vector<SymbolRange>& symbols, const std::vector<SizePoint>& points) {
+    if (as_int(e)) return;
+    Term term{e, {}};
+    for (const SizePoint& point : points) term.values.push_back(value_at(e, symbols, point));
+    if (std::none_of(terms_.begin(), terms_.end(), [&](const Term& known) { return known.values == term.values; }))
+      terms_.push_back(std::move(term));
+  }
+
+  std::vector<Term> terms_;
+};
+
+struct OpenAxis {
+  size_t axis = 0;
+  Expr extent;
+  Var base;
+  std::vector<int64_t> sizes;  // of windows, the last is 1
+};
+
+class WindowMaker {
+ public:
+  WindowMaker(const ScheduleRule& rule, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+              const Target& target)
+      : rule_(rule),
+        kernel_(kernel),
+        symbols_(symbols),
+        target_(target),
+        points_(sample_points(symbols)),
+        finder_(kernel, symbols, points_) {}
+
+  Answer run() {
+    for (const Stage& stage : kernel_.stages)
+      for (const Axis& axis : stage.body.reduce_axes)
+        if (!as_int(axis.extent)) return Declined{"the extent of a reduced axis is open"};
+    if (std::string why = choose_axes(); !why.empty()) return Declined{std::move(why)};
+    for (size_t p = 0; p <= kernel_.params.size(); ++p) {
+      const bool is_output = p == kernel_.params.size();
+      const BufferPtr& logical = is_output ? kernel_.output().out : kernel_.params[p].buffer;
+      const Layout& layout = is_output ? kernel_.output().layout : kernel_.params[p].layout;
+      Expr count = 1;
+      for (const Expr& dim : physical_shape(logical->shape, layout)) count = count * dim;
+      params_.push_back(make_buffer(logical->name, logical->dtype, {count}));
+    }
+    // Singles first: without them nothing works, and they say how weights are stored.
+    std::vector<int64_t> steps(axes_.size(), 1);
+    std::string why;
+    auto single = window(steps, steps, why);
+    if (!single) return Declined{why};
+    result_.packed = single->packed;
+    has_single_ = true;
+    for (const PackedParam& packed : result_.packed) params_[packed.param] = single->program.params[packed.param];
+    // Margins are those of the axis: the fewest places at its ends that let the rule take windows.
+    plans_.resize(axes_.size());
+    for (size_t a = 0; a < axes_.size(); ++a) plan_axis(a);
+    emit_choices(0, steps, *single);
+    result_.program.name = kernel_.name;
+    result_.program.params = params_;
+    result_.program.body = seq(std::move(nests_));
+    return std::move(result_);
+  }
+
+ private:
+  std::string choose_axes() {
+    const Stage& output = kernel_.output();
+    const Shape& shape = output.out->shape;
+    int innermost = static_cast<int>(shape.size()) - 1;
+    if (!output.layout.row_major()) innermost = output.layout.dims.back().axis;
+    for (size_t i = 0; i < shape.size(); ++i)
+      if (!as_int(shape[i])) axes_.push_back({i, shape[i], make_var(fmt::format("b{}", i)), {1}});
+    if (axes_.empty()) return "what is not fixed is no axis of the output";
+    const bool contiguous = static_cast<int>(axes_.back().axis) == innermost;
+    axes_.back().sizes = contiguous ? std::vector<int64_t>{64, 16, 1} : std::vector<int64_t>{16, 4, 1};
+    if (contiguous && axes_.size() > 1 && kernel_.reduction()) axes_[axes_.size() - 2].sizes = {8, 1};
+    return "";
+  }
+
+  // The kernel of one window; along axes of more than one step it stays away from both ends by the axis' margin.
+  TensorProgram at(const SizePoint& point, const std::vector<int64_t>& steps,
+                   const std::vector<int64_t>& margins) const {
+    VarMap values;
+    for (size_t i = 0; i < symbols_.size(); ++i) values[symbols_[i].var.get()] = point[i];
+    const auto fixed = [&](const Expr& e) { return simplify(substitute(e, values)); };
+    std::unordered_map<const Buffer*, BufferPtr> buffers;
+    const auto fixed_buffer = [&](const BufferPtr& buffer) {
+      Shape shape;
+      for (const Expr& dim : buffer->shape) shape.push_back(fixed(dim));
+      return buffers[buffer.get()] = make_buffer(buffer->name, buffer->dtype, std::move(shape), buffer->scope);
+    };
+    TensorProgram result;
+    result.name = kernel_.name;
+    for (const TensorParam& param : kernel_.params)
+      result.params.push_back({fixed_buffer(param.buffer), param.layout, param.is_constant});
+    for (const Stage& stage : kernel_.stages) {
+      Stage copy = stage;
+      copy.out = fixed_buffer(stage.out);
+      for (auto* axes : {&copy.body.axes, &copy.body.reduce_axes})
+        for (Axis& axis : *axes) axis.extent = fixed(axis.extent);
+      copy.body.value = transform(substitute(stage.body.value, values), [&](const Expr& node) -> Expr {
+        if (node->kind != ExprKind::kLoad) return {};
+        const auto it = buffers.find(node->buffer.get());
+        return it == buffers.end() ? Expr() : load(it->second, node->operands);
+      });
+      result.stages.push_back(std::move(copy));
+    }
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      const int64_t extent = value_at(axes_[a].extent, symbols_, point);
+      const int64_t border = steps[a] == 1 ? 0 : margins[a];
+      result.windows.push_back({axes_[a].axis, axes_[a].base, steps[a], border, extent - steps[a] - border});
+    }
+    return result;
+  }
+
+  // The rule's kernel of one window, of all sizes.
+  std::optional<ScheduledKernel> window(const std::vector<int64_t>& steps, const std::vector<int64_t>& margins,
+                                        std::string& why) {
+    std::vector<ScheduledKernel> answers;
+    for (const SizePoint& point : points_) {
+      Knobs knobs = Knobs::sharing_weights();
+      auto answer = rule_.apply(at(point, steps, margins), target_, knobs);
+      if (const auto* declined = std::get_if<Declined>(&answer)) {
+        why = declined->reason;
+        return std::nullopt;
+      }
+      answers.push_back(std::move(std::get<ScheduledKernel>(answer)));
+    }
+    std::vector<const LoopProgram*> programs;
+    for (const ScheduledKernel& answer : answers) {
+      // Weights are stored once, for windows of all sizes.
+      if (!same_packing(answer.packed, has_single_ ? result_.packed : answers[0].packed)) {
+        why = "weights are stored in another order for another size";
+        return std::nullopt;
+      }
+      for (const BufferPtr& param : answer.program.params)
+        if (param->shape.size() != 1) {
+          why = "the rule does not address memory by one index";
+          return std::nullopt;
+        }
+      programs.push_back(&answer.program);
+    }
+    std::vector<BufferPtr> params = params_;
+    if (!has_single_)
+      for (const PackedParam& packed : answers[0].packed)
+        params[packed.param] = answers[0].program.params[packed.param];
+    LoopGeneralizer generalizer(finder_, params, false);
+    for (const OpenAxis& axis : axes_) generalizer.same_var(axis.base, points_.size());
+    try {
+      ScheduledKernel result = answers[0];
+      result.program.body = generalizer.run(programs);
+      result.program.params = params;
+      return result;
+    } catch (const SizesDiffer& difference) {
+      why = "for another size: " + difference.what;
+      return std::nullopt;
+    }
+  }
+
+  struct Segment {
+    Expr count, base;  // base in terms of `var`
+    Var var;
+  };
+
+  struct AxisPlan {
+    std::vector<int64_t> sizes;  // that the rule takes, the last is 1
+    int64_t margin = 0;
+  };
+
+  // Which windows along one axis the rule takes with single places along the others.
+  void plan_axis(size_t a) {
+    AxisPlan& plan = plans_[a];
+    std::vector<int64_t> steps(axes_.size(), 1);
+    std::string why;
+    for (int64_t margin = 0; margin <= kLargestMargin && plan.sizes.empty(); ++margin)
+      for (const int64_t size : axes_[a].sizes) {
+        if (size == 1) continue;
+        steps[a] = size;
+        if (!window(steps, std::vector<int64_t>(axes_.size(), margin), why)) continue;
+        plan.sizes.push_back(size);
+        plan.margin = margin;
+      }
+    plan.sizes.push_back(1);
+  }
+
+  std::vector<Segment> segments(size_t a) const {
+    const AxisPlan& plan = plans_[a];
+    const Expr extent = axes_[a].extent;
+    std::vector<Segment> result;
+    Expr done = plan.margin;
+    Expr covered = 0;
+    for (const int64_t size : plan.sizes) {
+      Segment segment;
+      segment.var = make_var(fmt::format("w{}", axes_[a].axis));
+      if (size == 1) {
+        segment.count = extent - covered;
+        segment.base = plan.sizes.size() == 1 ? Expr(segment.var)
+                       : plan.margin == 0     ? segment.var + covered
+                                              : segment.var + select(segment.var < Expr(plan.margin), Expr(0), covered);
+      } else {
+        const Expr left = extent - Expr(2 * plan.margin) - covered;
+        segment.count = plan.margin == 0 ? floordiv(left, size) : max(Expr(0), floordiv(left, size));
+        segment.base = done + segment.var * Expr(size);
+        covered = covered + segment.count * Expr(size);
+        done = Expr(plan.margin) + covered;
+      }
+      result.push_back(std::move(segment));
+    }
+    return result;
+  }
+
+  // All combinations of window sizes, axis by axis; `single` is the kernel of single places.
+  void emit_choices(size_t axis, std::vector<int64_t>& steps, const ScheduledKernel& single) {
+    if (axis < axes_.size()) {
+      for (const int64_t size : plans_[axis].sizes) {
+        steps[axis] = size;
+        emit_choices(axis + 1, steps, single);
+      }
+      return;
+    }
+    std::vector<int64_t> margins;
+    for (const AxisPlan& plan : plans_) margins.push_back(plan.margin);
+    const auto kernel_of = [&](const std::vector<int64_t>& sizes) {
+      std::string why;
+      const bool is_single = std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s == 1; });
+      return is_single ? std::optional(single) : window(sizes, margins, why);
+    };
+    std::vector<int64_t> own = steps;
+    std::optional<ScheduledKernel> scheduled = kernel_of(own);
+    // Windows along each axis are taken, but not along both: single places along the first.
+    for (size_t a = 0; !scheduled && a < axes_.size(); ++a) {
+      own[a] = 1;
+      scheduled = kernel_of(own);
+    }
+    VarMap bases;
+    Expr all = 1;
+    std::vector<std::pair<Var, Expr>> vars;
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      const std::vector<Segment> parts = segments(a);
+      const size_t number = static_cast<size_t>(std::find(plans_[a].sizes.begin(), plans_[a].sizes.end(), steps[a]) -
+                                                plans_[a].sizes.begin());
+      Segment segment = parts[number];
+      if (own[a] != steps[a]) {  // the places of a window one by one
+        segment.count = segment.count * Expr(steps[a]);
+        const Expr first = simplify(substitute(segment.base, {{segment.var.get(), Expr(0)}}));
+        segment.base = first + segment.var;
+      }
+      bases[axes_[a].base.get()] = segment.base;
+      vars.emplace_back(segment.var, segment.count);
+    }
+    const Var t = make_var("t");
+    VarMap split;
+    Expr rest = t;
+    for (size_t a = vars.size(); a-- > 0;) {
+      split[vars[a].first.get()] = a == 0 ? rest : floormod(rest, vars[a].second);
+      rest = floordiv(rest, vars[a].second);
+      all = all * vars[a].second;
+    }
+    for (auto& [base, at] : bases) at = substitute(at, split);
+    const Stmt body = substitute(without_threads(scheduled->program.body), bases);
+    nests_.push_back(for_loop(t, 0, all, ForKind::kParallel, body));
+  }
+
+  const ScheduleRule& rule_;
+  const TensorProgram& kernel_;
+  const std::vector<SymbolRange>& symbols_;
+  const Target& target_;
+  std::vector<SizePoint> points_;
+  StrideFinder finder_;
+  std::vector<OpenAxis> axes_;
+  std::vector<AxisPlan> plans_;
+  std::vector<BufferPtr> params_;
+  std::vector<Stmt> nests_;
+  ScheduledKernel result_;
+  bool has_single_ = false;  // the kernel of single places is there, and with it how weights are stored
+};
+
+}  // namespace
+
+Answer apply_by_windows(const ScheduleRule& rule, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+                        const Target& target) {
+  return WindowMaker(rule, kernel, symbols, target).run();
+}
+
+}  // namespace tessera::inline schedule

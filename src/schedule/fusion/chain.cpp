@@ -1,0 +1,65 @@
+#include "schedule/fusion/chain.h"
+
+#include <algorithm>
+
+namespace tessera::inline schedule {
+
+int64_t elements_of(const Buffer& buffer) { return TensorType{buffer.dtype, buffer.shape, {}}.num_elements(); }
+int64_t bytes_of(const Buffer& buffer) { return dtype_bytes(buffer.dtype, elements_of(buffer)); }
+
+size_t read_along(const TensorProgram& kernel, const Buffer* param, size_t dim) {
+  std::optional<size_t> found;
+  for (const Stage& stage : kernel.stages)
+    walk(stage.body.value, [&](const Expr& node) {
+      if (node->kind != ExprKind::kLoad || node->buffer.get() != param) return;
+      size_t axis = kNoAxis;
+      for (size_t i = 0; i < stage.body.axes.size(); ++i)
+        if (node->operands[dim].same_node(stage.body.axes[i].var)) axis = i;
+      found = found && *found != axis ? kNoAxis : axis;
+    });
+  return found.value_or(kNoAxis);
+}
+
+bool depends_on(const TensorProgram& kernel, const Buffer* param, size_t axis) {
+  bool depends = false;
+  for (const Stage& stage : kernel.stages)
+    walk(stage.body.value, [&](const Expr& node) {
+      if (node->kind != ExprKind::kLoad || node->buffer.get() != param) return;
+      for (const Expr& index : node->operands) depends |= uses_var(index, stage.body.axes[axis].var);
+    });
+  return depends;
+}
+
+bool reads_in_place(const TensorProgram& kernel, const Buffer* param, size_t rank) {
+  if (kernel.reduction() || kernel.output().out->shape.size() != rank) return false;
+  for (size_t dim = 0; dim < rank; ++dim) {
+    const size_t axis = read_along(kernel, param, dim);
+    if (axis != dim && !(axis == kNoAxis && as_int(kernel.output().out->shape[dim]) == 1)) return false;
+  }
+  return true;
+}
+
+size_t writer_in(const Chain& chain, BufferId buffer) {
+  size_t m = 0;
+  while (m < chain.members.size() && chain.members[m].args.back() != buffer) ++m;
+  return m;
+}
+
+bool has_shared(const Chain& chain) {
+  const std::vector<size_t>& axis = chain.rows.back().axis;
+  return std::find(axis.begin(), axis.end(), kNoAxis) != axis.end();
+}
+
+bool has_products(const Chain& chain) {
+  return std::any_of(chain.members.begin(), chain.members.end(), [](const Member& member) {
+    const Stage* reduction = member.definition->reduction();
+    std::set<const Buffer*> read;
+    if (reduction)
+      walk(reduction->body.value, [&](const Expr& node) {
+        if (node->kind == ExprKind::kLoad) read.insert(node->buffer.get());
+      });
+    return read.size() > 1;
+  });
+}
+
+}  // namespace tessera::inline schedule

@@ -1,0 +1,325 @@
+#include "schedule/kernel/linear_kernel.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <unordered_map>
+
+#include "support/error.h"
+
+namespace tessera::inline schedule {
+namespace {
+
+int64_t product(const std::vector<int64_t>& dims) {
+  int64_t count = 1;
+  for (int64_t dim : dims) count *= dim;
+  return count;
+}
+
+Expr flat_index(const std::vector<Expr>& index, const std::vector<int64_t>& dims) {
+  Expr flat = 0;
+  for (size_t i = 0; i < dims.size(); ++i) flat = flat * Expr(dims[i]) + index[i];
+  return flat;
+}
+
+struct Flattener {
+  struct Entry {
+    BufferPtr flat;
+    Layout layout;
+    std::vector<int64_t> dims;
+  };
+  std::unordered_map<const Buffer*, Entry> entries;
+
+  // Empty when the shape is not static.
+  BufferPtr add(const BufferPtr& logical, const Layout& layout) {
+    const auto dims = static_dims(physical_shape(logical->shape, layout));
+    if (!dims) return nullptr;
+    const BufferPtr flat = make_buffer(logical->name, logical->dtype, {product(*dims)});
+    entries[logical.get()] = {flat, layout, *dims};
+    return flat;
+  }
+
+  Expr rewrite(const Expr& e, const Bounds& bounds) const {
+    const Expr flat = transform(e, [&](const Expr& node) -> Expr {
+      if (node->kind != ExprKind::kLoad) return {};
+      const auto it = entries.find(node->buffer.get());
+      if (it == entries.end()) return {};
+      const Entry& entry = it->second;
+      return load(entry.flat, {flat_index(physical_index(node->operands, entry.layout), entry.dims)});
+    });
+    return simplify(flat, bounds);
+  }
+};
+
+}  // namespace
+
+Expr LinearKernel::inside() const {
+  Expr condition = const_int(DType::kBool, 1);
+  for (size_t axis = 0; axis < logical.size(); ++axis)
+    condition = logical_and(condition, simplify(logical[axis] < Expr(extents[axis]), bounds));
+  return is_true(condition) ? Expr() : condition;
+}
+
+std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why) {
+  LinearKernel kernel;
+  Flattener flattener;
+  for (const TensorParam& param : program.params) {
+    kernel.params.push_back(flattener.add(param.buffer, param.layout));
+    kernel.param_block.push_back(param.layout.inner_block().block);
+    kernel.is_constant.push_back(param.is_constant);
+    if (!kernel.params.back()) {
+      why = "parameter " + param.buffer->name + " has a shape that is not fixed";
+      return std::nullopt;
+    }
+  }
+  const Stage& output = program.output();
+  const BufferPtr out = flattener.add(output.out, output.layout);
+  if (!out) {
+    why = "the output has a shape that is not fixed";
+    return std::nullopt;
+  }
+  kernel.params.push_back(out);
+  kernel.param_block.push_back(output.layout.inner_block().block);
+  kernel.is_constant.push_back(false);
+  if (program.stages.size() > 2 || (program.stages.size() == 2 && !program.stages[0].body.is_reduction())) {
+    why = "more stages than one reduction and its epilogue";
+    return std::nullopt;
+  }
+
+  // One loop per physical dimension.
+  kernel.extents = *static_dims(output.out->shape);
+  if (product(kernel.extents) == 0) {
+    why = "the output is empty";
+    return std::nullopt;
+  }
+  Layout layout = output.layout;
+  if (layout.row_major())
+    for (int i = 0; i < static_cast<int>(kernel.extents.size()); ++i) layout.dims.push_back({i});
+  const Shape physical = physical_shape(output.out->shape, layout);
+  for (size_t i = 0; i < layout.dims.size(); ++i) {
+    const LayoutDim& dim = layout.dims[i];
+    OutputLoop loop;
+    loop.extent = *as_int(physical[i]);
+    loop.axis = dim.axis;
+    loop.part = dim.part;
+    const char* suffix = dim.part == LayoutDim::Part::kQuotient    ? "b"
+                         : dim.part == LayoutDim::Part::kRemainder ? "l"
+                                                                   : "";
+    loop.var = make_var(fmt::format("i{}{}", dim.axis, suffix));
+    kernel.loops.push_back(loop);
+  }
+  int64_t stride = 1;
+  std::vector<int64_t> physical_extents;
+  for (const OutputLoop& loop : kernel.loops) physical_extents.push_back(loop.extent);
+  for (size_t i = kernel.loops.size(); i-- > 0; stride *= physical_extents[i]) kernel.loops[i].stride = stride;
+  // Of a window the loops are shorter, and begin at its base.
+  std::vector<Expr> bases(kernel.loops.size(), Expr(0));
+  for (const Window& window : program.windows) {
+    kernel.bounds.set(window.base, window.lo, window.hi);
+    for (size_t i = 0; i < kernel.loops.size(); ++i) {
+      if (kernel.loops[i].axis != static_cast<int>(window.axis)) continue;
+      if (kernel.loops[i].part != LayoutDim::Part::kWhole) {
+        why = "the window is along a blocked axis";
+        return std::nullopt;
+      }
+      kernel.loops[i].extent = window.extent;
+      bases[i] = window.base;
+    }
+  }
+  for (const OutputLoop& loop : kernel.loops) kernel.bounds.set(loop.var, 0, loop.extent - 1);
+  for (size_t axis = 0; axis < kernel.extents.size(); ++axis) {
+    Expr index = 0;
+    int64_t reach = 1;
+    for (size_t i = 0; i < kernel.loops.size(); ++i) {
+      if (kernel.loops[i].axis != static_cast<int>(axis)) continue;
+      const bool quotient = kernel.loops[i].part == LayoutDim::Part::kQuotient;
+      const int64_t block = quotient ? layout.dims[i].block : 1;
+      index = index + (bases[i] + kernel.loops[i].var) * Expr(block);
+      reach += (kernel.loops[i].extent - 1) * block;
+    }
+    kernel.padded |= reach > kernel.extents[axis];
+    kernel.logical.push_back(index);
+  }
+  std::vector<Expr> loop_vars;
+  for (size_t i = 0; i < kernel.loops.size(); ++i) loop_vars.push_back(bases[i] + kernel.loops[i].var);
+  kernel.out_index = simplify(flat_index(loop_vars, physical_extents), kernel.bounds);
+
+  const auto to_loops = [&](const Body& body) {
+    VarMap map;
+    for (size_t i = 0; i < body.axes.size(); ++i) map[body.axes[i].var.get()] = kernel.logical[i];
+    return map;
+  };
+  const Stage* reduction = program.reduction();
+  if (!reduction) {
+    kernel.value = flattener.rewrite(substitute(output.body.value, to_loops(output.body)), kernel.bounds);
+    return kernel;
+  }
+  const Body body = with_fresh_axes(reduction->body);
+  kernel.combiner = body.combiner;
+  kernel.reduce_dtype = reduction->out->dtype;
+  kernel.reduce = body.reduce_axes;
+  for (const Axis& axis : kernel.reduce) {
+    const auto extent = as_int(axis.extent);
+    if (!extent || *extent == 0) {
+      why = "a reduced axis is empty or not fixed";
+      return std::nullopt;
+    }
+    kernel.bounds.set(axis.var, 0, *extent - 1);
+  }
+  kernel.reduce_value = flattener.rewrite(substitute(body.value, to_loops(body)), kernel.bounds);
+  kernel.result_var = make_var("result", kernel.reduce_dtype);
+  if (reduction == &output) {
+    kernel.value = kernel.result_var;
+  } else {
+    bool elsewhere = false;
+    const Expr value = transform(output.body.value, [&](const Expr& node) -> Expr {
+      if (node->kind != ExprKind::kLoad || node->buffer != reduction->out) return {};
+      for (size_t i = 0; i < node->operands.size(); ++i)
+        elsewhere |= !node->operands[i].same_node(output.body.axes[i].var) && kernel.extents[i] != 1;
+      return kernel.result_var;
+    });
+    if (elsewhere) {
+      why = "the epilogue reads the reduction at another index than its own";
+      return std::nullopt;
+    }
+    kernel.value = flattener.rewrite(substitute(value, to_loops(output.body)), kernel.bounds);
+  }
+  return kernel;
+}
+
+bool loads_in_bounds(const Expr& e, const Bounds& bounds) {
+  bool ok = true;
+  walk(e, [&](const Expr& node) {
+    if (node->kind != ExprKind::kLoad) return;
+    const Interval range = bounds_of(node->operands[0], bounds);
+    const auto size = as_int(node->buffer->shape[0]);
+    ok &= range.lo && range.hi && *range.lo >= 0 && size && *range.hi < *size;
+  });
+  return ok;
+}
+
+namespace {
+
+// Whether the only uses of `outer` and `inner` in `e` are flat load indices in which they appear linearly with
+// coefficient(outer) = extent(inner) * coefficient(inner).
+bool merges_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, const Bounds& bounds) {
+  if (!e) return true;
+  if (e->kind == ExprKind::kVar) return !e.same_node(outer.var) && !e.same_node(inner.var);
+  if (e->kind == ExprKind::kLoad) {
+    const auto a = linear_coefficient(e->operands[0], outer.var, bounds);
+    const auto b = linear_coefficient(e->operands[0], inner.var, bounds);
+    if (a && b && *a == *b * inner.extent) {
+      bool nested = false;
+      walk(e->operands[0], [&](const Expr& node) { nested |= node->kind == ExprKind::kLoad; });
+      if (!nested) return true;
+    }
+    return merges_in(e->operands[0], outer, inner, bounds);
+  }
+  for (const Expr& operand : e->operands)
+    if (!merges_in(operand, outer, inner, bounds)) return false;
+  return true;
+}
+
+// Replaces the pair by one variable in linear load indices: outer -> 0, inner -> merged.
+Expr merge_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, const Var& merged,
+              const Bounds& bounds) {
+  if (!e) return e;
+  return simplify(substitute(e, {{outer.var.get(), Expr(0)}, {inner.var.get(), merged}}), bounds);
+}
+
+}  // namespace
+
+std::optional<LinearKernel> make_flat_reduction(const TensorProgram& program, std::string& why) {
+  auto made = make_linear_kernel(program, why);
+  if (!made) return std::nullopt;
+  if (made->combiner == Combiner::kNone) why = "the kernel does not reduce";
+  else if (made->padded) why = "the output's layout has padding";
+  else return made;
+  return std::nullopt;
+}
+
+void split_blocked_reductions(LinearKernel& kernel) {
+  const auto is_linear = [&](const Var& var) {
+    bool linear = true;
+    walk(kernel.reduce_value, [&](const Expr& node) {
+      if (node->kind == ExprKind::kLoad)
+        linear &= linear_coefficient(node->operands[0], var, kernel.bounds).has_value();
+    });
+    return linear;
+  };
+  int64_t block = 1;
+  for (const int64_t of_param : kernel.param_block) block = std::max(block, of_param);
+  if (block == 1) return;
+  std::vector<Axis> axes;
+  for (const Axis& axis : kernel.reduce) {
+    const auto extent = as_int(axis.extent);
+    if (!extent || *extent % block != 0 || is_linear(axis.var)) {
+      axes.push_back(axis);
+      continue;
+    }
+    const Var quotient = make_var(axis.var->name + "b"), remainder = make_var(axis.var->name + "i");
+    kernel.bounds.set(quotient, 0, *extent / block - 1);
+    kernel.bounds.set(remainder, 0, block - 1);
+    const VarMap split{{axis.var.get(), quotient * Expr(block) + remainder}};
+    kernel.reduce_value = simplify(substitute(kernel.reduce_value, split), kernel.bounds);
+    axes.push_back({quotient, Expr(*extent / block)});
+    axes.push_back({remainder, Expr(block)});
+  }
+  kernel.reduce = std::move(axes);
+}
+
+int contiguous_reduced_axis(const LinearKernel& kernel) {
+  for (size_t i = kernel.reduce.size(); i-- > 0;) {
+    bool contiguous = false;
+    bool linear = true;
+    walk(kernel.reduce_value, [&](const Expr& node) {
+      if (node->kind != ExprKind::kLoad) return;
+      const auto c = linear_coefficient(node->operands[0], kernel.reduce[i].var, kernel.bounds);
+      linear &= c.has_value();
+      contiguous |= c == 1;
+    });
+    if (contiguous && linear) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void merge_loops(LinearKernel& kernel,
+                 const std::function<bool(const OutputLoop& outer, const OutputLoop& inner)>& may_merge) {
+  for (size_t i = kernel.loops.size(); i-- > 1;) {
+    const OutputLoop outer = kernel.loops[i - 1];
+    const OutputLoop inner = kernel.loops[i];
+    const bool trivial = outer.extent == 1 || inner.extent == 1;
+    if (!may_merge(outer, inner)) continue;
+    if (outer.stride != inner.stride * inner.extent) continue;
+    if (!trivial && (!merges_in(kernel.value, outer, inner, kernel.bounds) ||
+                     (kernel.reduce_value && !merges_in(kernel.reduce_value, outer, inner, kernel.bounds))))
+      continue;
+    if (trivial && outer.extent != 1) {
+      // The inner loop runs once: its variable is 0 everywhere.
+      kernel.bounds.set(inner.var, 0, 0);
+      kernel.loops.erase(kernel.loops.begin() + static_cast<std::ptrdiff_t>(i));
+    } else if (trivial) {
+      kernel.bounds.set(outer.var, 0, 0);
+      kernel.loops.erase(kernel.loops.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+    } else {
+      OutputLoop merged = inner;
+      merged.var = make_var(outer.var->name + inner.var->name);
+      merged.extent = outer.extent * inner.extent;
+      kernel.bounds.set(merged.var, 0, merged.extent - 1);
+      kernel.value = merge_in(kernel.value, outer, inner, merged.var, kernel.bounds);
+      if (kernel.reduce_value)
+        kernel.reduce_value = merge_in(kernel.reduce_value, outer, inner, merged.var, kernel.bounds);
+      kernel.out_index = merge_in(kernel.out_index, outer, inner, merged.var, kernel.bounds);
+      // Logical indices of the two axes are no longer needed one by one: only unpadded loops merge.
+      for (Expr& index : kernel.logical)
+        index = simplify(substitute(index, {{outer.var.get(), Expr(0)}, {inner.var.get(), Expr(0)}}), kernel.bounds);
+      kernel.loops[i - 1] = merged;
+      kernel.loops.erase(kernel.loops.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    kernel.value = simplify(kernel.value, kernel.bounds);
+    if (kernel.reduce_value) kernel.reduce_value = simplify(kernel.reduce_value, kernel.bounds);
+    kernel.out_index = simplify(kernel.out_index, kernel.bounds);
+  }
+}
+
+}  // namespace tessera::inline schedule

@@ -1,0 +1,68 @@
+// The common start of every schedule rule: the kernel's stages with all memory addressed by one flat index, so that a
+// rule reasons about coefficients of loop variables instead of layouts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arith/simplify.h"
+#include "loop/stmt.h"
+#include "te/tensor_program.h"
+
+namespace tessera::inline schedule {
+
+// One loop of the output: a whole logical axis, or the quotient or remainder part of a blocked one.
+struct OutputLoop {
+  Var var;
+  int64_t extent = 1;
+  int axis = 0;
+  LayoutDim::Part part = LayoutDim::Part::kWhole;
+  int64_t stride = 0;  // elements of the output per step
+};
+
+// REQUIRES (make_linear_kernel): static shapes, at most one reduction and one epilogue, no zero-sized output.
+struct LinearKernel {
+  std::vector<BufferPtr> params;     // one-dimensional; kernel parameters, then the output
+  std::vector<int64_t> param_block;  // the layout's inner block of each parameter; 1 when row-major
+  std::vector<bool> is_constant;
+  std::vector<OutputLoop> loops;  // one per physical dimension of the output, outermost first
+  std::vector<Expr> logical;      // the output's logical index in terms of the loops
+  std::vector<int64_t> extents;   // of the logical axes
+  Expr out_index;                 // flat
+  bool padded = false;            // some loop values lie beyond the logical extents
+  Expr value;                     // injective value, or the epilogue with `result_var` for the reduction
+  Var result_var;                 // stands for the finished reduction; null when injective
+  // The reduction, in terms of `loops` and `reduce`:
+  Combiner combiner = Combiner::kNone;
+  std::vector<Axis> reduce;
+  Expr reduce_value;
+  DType reduce_dtype = DType::kF32;
+  Bounds bounds;  // of all loop and reduce variables
+
+  const BufferPtr& out() const { return params.back(); }
+  // Condition under which the loops' values are inside the logical extents; null when always.
+  Expr inside() const;
+};
+
+// Empty with a reason in `why` when the kernel does not meet the requirements.
+std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why);
+// The same of a kernel that reduces, whose output has no padding.
+std::optional<LinearKernel> make_flat_reduction(const TensorProgram& program, std::string& why);
+
+// Whether every load in `e` stays inside its buffer for all values within `bounds`.
+bool loads_in_bounds(const Expr& e, const Bounds& bounds);
+
+// Makes two axes, blocks and places in a block, of each reduced axis along which an operand in blocks is not linear: so
+// that its places are contiguous. Axes that do not end with a whole block stay.
+void split_blocked_reductions(LinearKernel& kernel);
+
+// The reduced axis along which some load is contiguous and every other load linear: the last such, else -1.
+int contiguous_reduced_axis(const LinearKernel& kernel);
+
+// Merges neighbouring loops whose combined variable addresses all memory linearly, innermost first. Only loops for
+// which `may_merge` says so.
+void merge_loops(LinearKernel& kernel,
+                 const std::function<bool(const OutputLoop& outer, const OutputLoop& inner)>& may_merge);
+
+}  // namespace tessera::inline schedule

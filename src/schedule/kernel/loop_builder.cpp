@@ -1,0 +1,56 @@
+#include "schedule/kernel/loop_builder.h"
+
+namespace tessera::inline schedule {
+
+Stmt outer_nest(const std::vector<OutputLoop>& loops, int64_t enough, const std::function<Stmt(const VarMap&)>& body) {
+  size_t joined = 0;
+  int64_t iterations = 1, before_last = 1;
+  // More than half of what is asked for is as good when the alternative is to cut a loop.
+  for (; joined < loops.size() && iterations <= enough / 2; iterations *= loops[joined++].extent)
+    before_last = iterations;
+  // Of the innermost joined loop only as much as is needed: what it takes to find one's place is paid once a piece.
+  int64_t piece = 1;
+  if (joined > 0 && iterations > enough) {
+    const int64_t extent = loops[joined - 1].extent, needed = (enough + before_last - 1) / before_last;
+    int64_t pieces = needed;
+    while (extent % pieces != 0) ++pieces;
+    piece = extent / pieces;
+    iterations /= piece;
+  }
+
+  VarMap at;
+  const Var t = make_var("t"), within = make_var("r");
+  Expr rest = t;
+  for (size_t i = joined; i-- > 0;) {
+    const bool is_cut = piece > 1 && i + 1 == joined;
+    const int64_t extent = is_cut ? loops[i].extent / piece : loops[i].extent;
+    const Expr place = i == 0 ? rest : floormod(rest, extent);
+    at[loops[i].var.get()] = is_cut ? place * Expr(piece) + within : place;
+    rest = floordiv(rest, extent);
+  }
+  std::vector<Var> serial;
+  for (size_t i = joined; i < loops.size(); ++i) {
+    serial.push_back(make_var(loops[i].var->name));
+    at[loops[i].var.get()] = serial.back();
+  }
+  if (iterations == 1 && joined > 0)
+    for (size_t i = 0; i < joined; ++i) at[loops[i].var.get()] = 0;
+  Stmt nest = body(at);
+  for (size_t i = loops.size(); i-- > joined;)
+    nest = for_loop(serial[i - joined], 0, loops[i].extent, ForKind::kSerial, nest);
+  if (piece > 1) nest = for_loop(within, 0, piece, ForKind::kSerial, nest);
+  if (iterations > 1) nest = for_loop(t, 0, iterations, ForKind::kParallel, nest);
+  return nest;
+}
+
+Stmt unrolled(const std::string& name, int64_t begin, int64_t extent, const std::function<Stmt(const Var&)>& body) {
+  const Var var = make_var(name);
+  return for_loop(var, begin, extent, ForKind::kUnrolled, body(var));
+}
+
+Stmt vectorized(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {
+  const Var var = make_var(name);
+  return for_loop(var, 0, extent, ForKind::kVectorized, body(var));
+}
+
+}  // namespace tessera::inline schedule

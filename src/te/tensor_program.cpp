@@ -1,0 +1,237 @@
+#include "te/tensor_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "arith/simplify.h"
+#include "support/error.h"
+
+namespace tessera::inline tensor_programs {
+namespace {
+
+// Replaces loads from `stage` in `e` by the stage's value at the loaded index.
+class Inliner {
+ public:
+  explicit Inliner(const Stage& stage) : stage_(stage) {}
+
+  Expr run(const Expr& e) {
+    return transform(e, [&](const Expr& node) -> Expr {
+      if (node->kind != ExprKind::kLoad || node->buffer != stage_.out) return {};
+      for (const auto& [indices, value] : done_)
+        if (same(indices, node->operands)) return value;
+      VarMap map;
+      for (size_t i = 0; i < stage_.body.axes.size(); ++i) map[stage_.body.axes[i].var.get()] = node->operands[i];
+      Expr value = simplify(substitute(stage_.body.value, map));
+      done_.emplace_back(node->operands, value);
+      return value;
+    });
+  }
+
+ private:
+  static bool same(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+    for (size_t i = 0; i < a.size(); ++i)
+      if (!structurally_equal(a[i], b[i])) return false;
+    return true;
+  }
+
+  const Stage& stage_;
+  std::vector<std::pair<std::vector<Expr>, Expr>> done_;
+};
+
+// Makes equal parts of an expression the same node (hash consing). What two producers read at the same place is inlined
+// from each of them, and would be computed as often.
+class Sharer {
+ public:
+  Expr run(const Expr& e) {
+    return transform(e, [&](const Expr& node) -> Expr {
+      if (node->operands.empty() && node->kind == ExprKind::kVar) return {};
+      std::vector<Expr>& others = seen_[hash(node)];
+      for (const Expr& other : others)
+        if (equal(node, other)) return other;
+      others.push_back(node);
+      return {};
+    });
+  }
+
+ private:
+  // Their operands are shared already.
+  static size_t hash(const Expr& e) {
+    size_t h = static_cast<size_t>(e->kind) * 31 + static_cast<size_t>(e->dtype);
+    const auto mix = [&](size_t x) { h = (h ^ x) * 0x9E3779B97F4A7C15 + (h >> 29); };
+    mix(static_cast<size_t>(e->unary));
+    mix(static_cast<size_t>(e->binary));
+    mix(static_cast<size_t>(e->int_value));
+    mix(std::hash<double>()(e->float_value));
+    mix(std::hash<const void*>()(e->buffer.get()));
+    for (const Expr& operand : e->operands) mix(std::hash<const void*>()(operand.get()));
+    return h;
+  }
+  static bool equal(const Expr& a, const Expr& b) {
+    if (a->operands.empty()) return structurally_equal(a, b);
+    return a->kind == b->kind && a->dtype == b->dtype && a->unary == b->unary && a->binary == b->binary &&
+           a->buffer == b->buffer &&
+           std::equal(a->operands.begin(), a->operands.end(), b->operands.begin(), b->operands.end(),
+                      [](const Expr& x, const Expr& y) { return x.same_node(y); });
+  }
+
+  std::unordered_map<size_t, std::vector<Expr>> seen_;
+};
+
+int64_t extent_of(const std::vector<Axis>& axes) {
+  int64_t count = 1;
+  for (const Axis& axis : axes) {
+    const auto extent = as_int(axis.extent);
+    if (!extent) return -1;
+    count *= *extent;
+  }
+  return count;
+}
+
+int64_t bytes_of(const BufferPtr& buffer, const Layout& layout) {
+  const auto dims = static_dims(physical_shape(buffer->shape, layout));
+  if (!dims) return -1;
+  int64_t count = 1;
+  for (int64_t dim : *dims) count *= dim;
+  return dtype_bytes(buffer->dtype, count);
+}
+
+// Adds the terms `place mod stride = 0` of a conjunction that `found` has not yet.
+void add_gaps(const Expr& condition, std::vector<Expr>& found) {
+  if (condition->kind != ExprKind::kBinary) return;
+  if (condition->binary == BinaryOp::kAnd) {
+    add_gaps(condition->operands[0], found);
+    add_gaps(condition->operands[1], found);
+  }
+  const Expr& place = condition->operands[0];
+  if (condition->binary != BinaryOp::kEq || place->kind != ExprKind::kBinary || place->binary != BinaryOp::kFloorMod ||
+      !is_const_int(condition->operands[1], 0) || !as_int(place->operands[1]))
+    return;
+  const auto is_same = [&](const Expr& other) { return structurally_equal(other, condition); };
+  if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(condition);
+}
+
+// One of how many iterations of a reduction folds something in: those of a transposed convolution that meet a gap
+// between the input's elements multiply by zero, which the operator as a model states it does not do.
+int64_t dilution(const Body& body) {
+  std::vector<Expr> gaps;
+  walk(body.value, [&](const Expr& node) {
+    if (node->kind == ExprKind::kSelect && structurally_equal(node->operands[2], const_of(node->dtype, 0)))
+      add_gaps(node->operands[0], gaps);
+  });
+  int64_t total = 1;
+  for (const Expr& gap : gaps) total *= std::max<int64_t>(1, *as_int(gap->operands[0]->operands[1]));
+  return total;
+}
+
+}  // namespace
+
+const Stage* TensorProgram::reduction() const {
+  for (const Stage& stage : stages)
+    if (stage.body.is_reduction()) return &stage;
+  return nullptr;
+}
+
+void inline_injective_stages(TensorProgram& program) {
+  for (size_t i = 0; i + 1 < program.stages.size();) {
+    if (program.stages[i].body.is_reduction()) {
+      ++i;
+      continue;
+    }
+    const Stage producer = program.stages[i];
+    program.stages.erase(program.stages.begin() + static_cast<std::ptrdiff_t>(i));
+    for (size_t j = i; j < program.stages.size(); ++j) {
+      Inliner inliner(producer);
+      program.stages[j].body.value = inliner.run(program.stages[j].body.value);
+    }
+  }
+  for (Stage& stage : program.stages) stage.body.value = Sharer().run(stage.body.value);
+}
+
+int64_t function_flops(UnaryOp function) {
+  switch (function) {
+    case UnaryOp::kExp: return 23;
+    case UnaryOp::kLog: return 30;
+    case UnaryOp::kTanh: return 39;
+    case UnaryOp::kErf: return 57;
+    case UnaryOp::kSin: return 45;
+    case UnaryOp::kCos: return 45;
+    case UnaryOp::kTan: return 46;
+    case UnaryOp::kAsin: return 35;
+    case UnaryOp::kAcos: return 35;
+    case UnaryOp::kAtan: return 32;
+    case UnaryOp::kSinh: return 61;
+    case UnaryOp::kCosh: return 42;
+    case UnaryOp::kAsinh: return 73;
+    case UnaryOp::kAcosh: return 70;
+    case UnaryOp::kAtanh: return 42;
+    case UnaryOp::kBitcast: return 0;
+    default: return 1;
+  }
+}
+
+int64_t count_flops(const Expr& e) {
+  // A power that is known is a product or a root.
+  const auto power = [](const Expr& node) { return node->operands[1]->kind == ExprKind::kConst ? 1 : 210; };
+  int64_t count = 0;
+  walk(e, [&](const Expr& node) {
+    if (!is_float(node->dtype)) return;
+    if (node->kind == ExprKind::kFma) count += 2;
+    if (node->kind == ExprKind::kUnary) count += function_flops(node->unary);
+    if (node->kind == ExprKind::kBinary) count += node->binary == BinaryOp::kPow ? power(node) : 1;
+  });
+  return count;
+}
+
+int64_t count_flops(const TensorProgram& program) {
+  int64_t total = 0;
+  for (const Stage& stage : program.stages) {
+    const int64_t points = extent_of(stage.body.axes);
+    const int64_t reduced = extent_of(stage.body.reduce_axes);
+    if (points < 0 || reduced < 0) return -1;
+    const bool combines = stage.body.is_reduction() && is_float(stage.out->dtype);
+    const int64_t folded = combines ? points * reduced / dilution(stage.body) : points * reduced;
+    total += folded * (count_flops(stage.body.value) + (combines ? 1 : 0));
+  }
+  return total;
+}
+
+int64_t count_bytes(const TensorProgram& program) {
+  int64_t total = bytes_of(program.output().out, program.output().layout);
+  for (const TensorParam& param : program.params) {
+    const int64_t bytes = bytes_of(param.buffer, param.layout);
+    if (bytes < 0 || total < 0) return -1;
+    total += bytes;
+  }
+  return total;
+}
+
+int64_t count_constant_bytes(const TensorProgram& program) {
+  int64_t total = 0;
+  for (const TensorParam& param : program.params) {
+    if (!param.is_constant) continue;
+    const int64_t bytes = bytes_of(param.buffer, param.layout);
+    if (bytes < 0) return -1;
+    total += bytes;
+  }
+  return total;
+}
+
+std::string to_string(const TensorProgram& program) {
+  std::string text = "compute @" + program.name + "(";
+  for (size_t i = 0; i < program.params.size(); ++i) {
+    const TensorParam& param = program.params[i];
+    text += fmt::format("{}{}: {}{}{}{}", i ? ", " : "", param.buffer->name, dtype_name(param.buffer->dtype),
+                        to_string(param.buffer->shape), param.layout.to_string(), param.is_constant ? " const" : "");
+  }
+  text += ") {\n";
+  for (const Stage& stage : program.stages)
+    text += fmt::format("  {}: {}{}{} where {}\n", stage.out->name, dtype_name(stage.out->dtype),
+                        to_string(stage.out->shape), stage.layout.to_string(), to_string(stage.body));
+  return text + "}\n";
+}
+
+}  // namespace tessera::inline tensor_programs

@@ -1,0 +1,70 @@
+// What one kernel computes, before any loop is written: its parameters and a short list of stages. Fusion decides
+// which stages share a kernel; injective stages are already inlined into their readers, so what is left is at most
+// one reduction followed by the injective stage that produces the output.
+//
+// Invariants: bodies load parameters and earlier stages by logical index; the last stage is the output and its layout
+// decides how it is stored; a stage that is not the last is read only at the index of its own axes (an epilogue).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "te/body.h"
+#include "types/layout.h"
+
+namespace tessera::inline tensor_programs {
+
+struct TensorParam {
+  BufferPtr buffer;  // logical shape
+  Layout layout;     // of the memory that is passed
+  bool is_constant = false;
+};
+
+struct Stage {
+  BufferPtr out;  // logical shape
+  Layout layout;
+  Body body;
+};
+
+// Only some of the output is computed: `extent` places of an axis from `base` on, which is between lo and hi. With no
+// axis, `base` is a variable of that range which bodies use beside their axes.
+struct Window {
+  static constexpr size_t kNoAxis = SIZE_MAX;
+  size_t axis = 0;  // of the output
+  Var base;
+  int64_t extent = 1;
+  int64_t lo = 0, hi = 0;
+};
+
+struct TensorProgram {
+  std::string name;
+  std::vector<TensorParam> params;  // in call order; the output follows them
+  std::vector<Stage> stages;
+  std::vector<Window> windows = {};  // empty: all of the output; schedule rules may decline others
+
+  const Stage& output() const { return stages.back(); }
+  // The reduction, or null when the kernel is injective.
+  const Stage* reduction() const;
+};
+
+// Removes injective stages other than the last by substituting their values into the stages that read them. A value
+// read several times at one index becomes one shared expression.
+void inline_injective_stages(TensorProgram& program);
+
+// Floating-point operations of one evaluation of `e`, parts that are shared counted once: multiply and add count
+// separately, a transcendental function counts those of its evaluation (function_flops). Comparisons, selects, casts
+// and integers count nothing.
+int64_t count_flops(const Expr& e);
+// Of the code that stands for the function where it is computed in f32 (exp, log, tanh, erf) or f64 (the rest); 1 for
+// what is an instruction of its own.
+int64_t function_flops(UnaryOp function);
+// Of one call. -1 when a shape is symbolic.
+int64_t count_flops(const TensorProgram& program);
+// Bytes of all parameters and the output, each once, in their physical shapes. -1 when a shape is symbolic.
+int64_t count_bytes(const TensorProgram& program);
+int64_t count_constant_bytes(const TensorProgram& program);  // of its weights alone
+
+std::string to_string(const TensorProgram& program);
+
+}  // namespace tessera::inline tensor_programs
