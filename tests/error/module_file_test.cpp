@@ -406,6 +406,18 @@ TEST_F(ModuleFileErrors, CodeThatCannotBeLoaded) {
             "tessera_module_run; compile the model again");
 }
 
+TEST_F(ModuleFileErrors, ValuesWithoutTheirLibrary) {  // this program is not linked with it
+  const Bytes bytes = flow_spec().build();
+  EXPECT_EQ(load_outcome(bytes),
+            "TSR-7018: 'm.so' has strings, sequences, maps or tensors of sizes that a run decides, and "
+            "libtessera_values, which they need, cannot be loaded: libtessera_values.so.0: cannot open shared object "
+            "file: No such file or directory; install libtessera_values.so.0 beside libtessera_runtime.so, or link "
+            "libtessera_values.a into the program (-Wl,-u,tessera_values_library -ltessera_values -ltessera_runtime)");
+  EXPECT_EQ(check_outcome(bytes), "ok");
+  tessera_module* module = nullptr;
+  EXPECT_EQ(tessera_module_load("m.so", nullptr, &module, nullptr), TESSERA_UNSUPPORTED);
+}
+
 TEST_F(ModuleFileErrors, InMemory) {
   const Bytes bytes = ModuleSpec().build();
   tessera_module* module = nullptr;

@@ -100,6 +100,53 @@ TEST(Allocation, RunsAllocateNothing) {
   }
 }
 
+// Memory of a run with values: pieces of a block, as malloc would align them.
+struct Pool {
+  alignas(64) uint8_t block[1 << 16];
+  size_t used = 0, taken = 0, given = 0;
+
+  static void* allocate(void* self, size_t size) {
+    Pool& pool = *static_cast<Pool*>(self);
+    const size_t begin = pool.used;
+    if (size > sizeof(pool.block) - begin) return nullptr;
+    pool.used += (size + 63) / 64 * 64;
+    ++pool.taken;
+    return pool.block + begin;
+  }
+  static void release(void* self, void*) { ++static_cast<Pool*>(self)->given; }
+};
+
+TEST(Allocation, RunsWithValuesUseTheAllocatorOfTheCallerAlone) {
+  if (!kHooked) GTEST_SKIP() << "sanitizers bring their own allocator";
+  const ModulePtr module = load_bytes(flow_spec().build());
+  const SessionPtr session = make_session(module, 1);
+  const float numbers[4] = {1, 10, 100, 1000};
+  const tessera_string text = {"ab", 2};
+  tessera_value x = {}, s = {};
+  x.dtype = TESSERA_F32;
+  x.rank = 1;
+  x.dims[0] = 4;
+  x.data = numbers;
+  s.dtype = TESSERA_STRING;
+  s.data = &text;
+  const tessera_value* inputs[] = {&x, &s};
+  tessera_value* outputs[2] = {};
+  static Pool pool;
+  const tessera_allocator allocator = {&pool, Pool::allocate, Pool::release};
+  tessera_error error = {};
+  const int64_t before = allocations;
+  const tessera_status status = tessera_session_run_values(session.get(), inputs, 2, outputs, 2, &allocator, &error);
+  const int64_t after = allocations;
+  ASSERT_EQ(outcome(status, error), "ok");
+  EXPECT_EQ(after - before, 0);
+  EXPECT_EQ(static_cast<const float*>(outputs[0]->data)[3], 7000);
+  const tessera_string& twice = *static_cast<const tessera_string*>(outputs[1]->data);
+  EXPECT_EQ(std::string(twice.data, twice.size), "abab");
+  EXPECT_EQ(pool.taken, pool.given + 2) << "all but the outputs is given back";
+  for (tessera_value* output : outputs) tessera_value_free(output, &allocator);
+  EXPECT_EQ(pool.taken, pool.given);
+}
+
 TEST(Allocation, RefusedMemoryIsReported) {
   if (!kHooked) GTEST_SKIP() << "sanitizers bring their own allocator";
   const Bytes bytes = loops_spec().build();

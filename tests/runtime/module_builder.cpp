@@ -35,6 +35,23 @@ __attribute__((visibility("default"))) int32_t tessera_module_run(const tsr_call
 }
 )";
 
+constexpr char kFlowSource[] = R"(
+#include "abi/module_abi.h"
+static int32_t piece(const tsr_call* call) {
+  const float *x = call->inputs[0], *w = (const float*)call->weights;
+  float* y = call->outputs[0];
+  int64_t* check = call->outputs[1];
+  for (int i = 0; i < 4; ++i) y[i] = x[i] * w[i];
+  check[0] = x[0] >= 0;
+  check[1] = (int64_t)x[0];
+  return 0;
+}
+__attribute__((visibility("default"))) int32_t tessera_module_run(const tsr_call* call) {
+  const tsr_host* host = call->host;
+  return host->step(host->self, 0, piece) < 0 || host->step(host->self, 1, 0) < 0;
+}
+)";
+
 Bytes read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return Bytes(std::istreambuf_iterator<char>(file), {});
@@ -57,10 +74,15 @@ class DescriptorWriter {
     head.num_kernels = static_cast<uint32_t>(spec_.kernels.size());
     head.num_checks = static_cast<uint32_t>(spec_.checks.size());
     head.num_aliases = static_cast<uint32_t>(spec_.aliases.size());
+    head.num_value_inputs = static_cast<uint32_t>(spec_.value_inputs.size());
+    head.num_value_outputs = static_cast<uint32_t>(spec_.value_outputs.size());
+    head.num_steps = static_cast<uint32_t>(spec_.steps.size());
+    head.num_pieces = static_cast<uint32_t>(spec_.pieces.size());
+    head.num_slots = spec_.num_slots;
     uint32_t end = sizeof(head);
     auto place = [&end](size_t bytes) {
       const uint32_t at = end;
-      end += static_cast<uint32_t>(bytes);
+      end += static_cast<uint32_t>((bytes + TSR_SECTION_ALIGN - 1) / TSR_SECTION_ALIGN * TSR_SECTION_ALIGN);
       return at;
     };
     head.inputs = place(spec_.inputs.size() * sizeof(tsr_tensor_descr));
@@ -69,6 +91,17 @@ class DescriptorWriter {
     head.kernels = place(spec_.kernels.size() * sizeof(tsr_kernel_descr));
     head.checks = place(spec_.checks.size() * sizeof(tsr_check_descr));
     head.aliases = place(spec_.aliases.size() * sizeof(tsr_alias_descr));
+    head.value_inputs = place(spec_.value_inputs.size() * sizeof(tsr_value_descr));
+    head.value_outputs = place(spec_.value_outputs.size() * sizeof(tsr_value_descr));
+    head.steps = place(spec_.steps.size() * sizeof(tsr_step_descr));
+    head.pieces = place(spec_.pieces.size() * sizeof(tsr_piece_descr));
+    std::vector<tsr_step_descr> steps;
+    for (const StepSpec& step : spec_.steps) {
+      steps.push_back({step.op, 0, step.piece, static_cast<uint32_t>(step.inputs.size()),
+                       place(step.inputs.size() * sizeof(int32_t)), static_cast<uint32_t>(step.outputs.size()),
+                       place(step.outputs.size() * sizeof(int32_t)), static_cast<uint32_t>(step.ints.size()),
+                       place(step.ints.size() * sizeof(int64_t))});
+    }
     bytes_.resize(end);
     head.target = text(spec_.target);
     head.features = text(spec_.features);
@@ -94,6 +127,18 @@ class DescriptorWriter {
     }
     for (size_t i = 0; i < spec_.aliases.size(); ++i)
       write_at(bytes_, head.aliases + i * sizeof(tsr_alias_descr), spec_.aliases[i]);
+    write_values(spec_.value_inputs, head.value_inputs);
+    write_values(spec_.value_outputs, head.value_outputs);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const StepSpec& step = spec_.steps[i];
+      steps[i].name = text(step.name);
+      write_at(bytes_, head.steps + i * sizeof(tsr_step_descr), steps[i]);
+      for (size_t k = 0; k < step.inputs.size(); ++k) write_at(bytes_, steps[i].inputs + 4 * k, step.inputs[k]);
+      for (size_t k = 0; k < step.outputs.size(); ++k) write_at(bytes_, steps[i].outputs + 4 * k, step.outputs[k]);
+      for (size_t k = 0; k < step.ints.size(); ++k) write_at(bytes_, steps[i].ints + 8 * k, step.ints[k]);
+    }
+    for (size_t i = 0; i < spec_.pieces.size(); ++i)
+      write_at(bytes_, head.pieces + i * sizeof(tsr_piece_descr), spec_.pieces[i]);
     return bytes_;
   }
 
@@ -103,6 +148,18 @@ class DescriptorWriter {
     bytes_.insert(bytes_.end(), value.begin(), value.end());
     bytes_.push_back(0);
     return at;
+  }
+  void write_values(const std::vector<ValueSpec>& values, uint32_t offset) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      tsr_value_descr value = {};
+      value.name = text(values[i].name);
+      value.dtype = values[i].dtype;
+      value.key = TSR_I64;
+      value.rank = values[i].any_rank ? -1 : static_cast<int32_t>(values[i].dims.size());
+      value.slot = values[i].slot;
+      for (size_t axis = 0; axis < values[i].dims.size(); ++axis) value.dims[axis] = values[i].dims[axis];
+      write_at(bytes_, offset + i * sizeof(value), value);
+    }
   }
   void write_tensors(const std::vector<TensorSpec>& tensors, uint32_t offset) {
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -136,6 +193,19 @@ ModuleSpec::ModuleSpec()
       weights(16) {
   const float values[4] = {2, 3, 5, 7};
   std::memcpy(weights.data(), values, sizeof(values));
+}
+
+ModuleSpec flow_spec() {
+  ModuleSpec spec;
+  spec.source = kFlowSource;
+  spec.checks = {{"the first of 'x'", "0 or more", 2}};
+  spec.value_inputs = {{"x", TSR_F32, 0, {4}}, {"s", TSR_STRING, 1, {}, true}};
+  spec.value_outputs = {{"y", TSR_F32, 2, {4}}, {"t", TSR_STRING, 3, {}, true}};
+  spec.num_slots = 4;
+  spec.pieces = {{0, 1, 0, 1, 0, 1, 0, 0}};
+  spec.steps = {{TSR_FLOW_PIECE, "Mul 'm'", {0}, {2}, {0}, 0},
+                {TSR_FLOW_STRING_CONCAT, "StringConcat 'c'", {1, 1}, {3}, {}}};
+  return spec;
 }
 
 Bytes ModuleSpec::build() const {

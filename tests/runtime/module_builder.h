@@ -35,6 +35,22 @@ struct CheckSpec {
   uint32_t count = 2;
 };
 
+// An input or output of a module with values: a tensor of any rank, or of these dimensions.
+struct ValueSpec {
+  std::string name;
+  uint32_t dtype, slot;
+  std::vector<int64_t> dims;
+  bool any_rank = false;
+};
+
+struct StepSpec {
+  uint32_t op;
+  std::string name;
+  std::vector<int32_t> inputs, outputs;  // slots
+  std::vector<int64_t> ints;
+  int32_t piece = -1;
+};
+
 // y[i] = x[i] * w[i] for f32[4], by one kernel, in parallel; all fields may be changed before build().
 struct ModuleSpec {
   ModuleSpec();
@@ -46,6 +62,10 @@ struct ModuleSpec {
   std::vector<KernelSpec> kernels;
   std::vector<CheckSpec> checks;
   std::vector<tsr_alias_descr> aliases;
+  std::vector<ValueSpec> value_inputs, value_outputs;
+  std::vector<StepSpec> steps;
+  std::vector<tsr_piece_descr> pieces;
+  uint32_t num_slots = 0;
   uint64_t arena_bytes = 256, scratch_bytes = 64;
   Bytes weights;
   std::string metadata = R"({"producer": "module_builder"})";
@@ -56,6 +76,10 @@ struct ModuleSpec {
 
   Bytes build() const;
 };
+
+// A module with values: y[i] = x[i] * w[i] for f32[4] by a piece, with a check that x[0] is not negative; and the
+// strings t[i] = s[i] + s[i] for any shape by a step.
+ModuleSpec flow_spec();
 
 // A shared object without any dependency, from C source; compiled once per process and source.
 const Bytes& compile_shared_object(const std::string& source);

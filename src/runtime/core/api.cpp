@@ -6,7 +6,6 @@
 #include "runtime/core/module_loader.h"
 #include "runtime/core/session.h"
 #include "runtime/cpu/affinity.h"
-#include "runtime/values/flow_run.h"
 #include "tessera/tessera.h"
 
 using namespace tessera;
@@ -270,7 +269,12 @@ tessera_status tessera_session_run_values(tessera_session* session, const tesser
   return run_values(session, inputs, num_inputs, outputs, num_outputs, allocator, error);
 }
 
-void tessera_value_free(tessera_value* value, const tessera_allocator* allocator) { free_value(value, allocator); }
+// A value is one piece of memory, that of the run's allocator or of malloc (values/transfer.cpp).
+void tessera_value_free(tessera_value* value, const tessera_allocator* allocator) {
+  if (!value) return;
+  if (allocator) allocator->release(allocator->user, value);
+  else free(value);
+}
 
 void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace, void* user) {
   if (session) set_session_trace(session, trace, user);

@@ -29,6 +29,7 @@ inline constexpr RuntimeErrorKind kErrCpuFeatures{"TSR-7014", TESSERA_UNSUPPORTE
 inline constexpr RuntimeErrorKind kErrCodeLoad{"TSR-7015", TESSERA_BAD_MODULE, "code part cannot be loaded"};
 inline constexpr RuntimeErrorKind kErrMemory{"TSR-7016", TESSERA_OUT_OF_MEMORY, "not enough memory"};
 inline constexpr RuntimeErrorKind kErrMemoryFile{"TSR-7017", TESSERA_UNSUPPORTED, "no anonymous file for a module"};
+inline constexpr RuntimeErrorKind kErrNoValuesLibrary{"TSR-7018", TESSERA_UNSUPPORTED, "no library for its values"};
 inline constexpr RuntimeErrorKind kErrNullArgument{"TSR-7020", TESSERA_INVALID_ARGUMENT, "null pointer given"};
 inline constexpr RuntimeErrorKind kErrOptionsSize{"TSR-7021", TESSERA_INVALID_ARGUMENT, "options without their size"};
 inline constexpr RuntimeErrorKind kErrThreadCount{"TSR-7022", TESSERA_INVALID_ARGUMENT, "thread count out of range"};

@@ -27,9 +27,7 @@ struct Section {
 };
 
 bool all_zero(const uint8_t* begin, const uint8_t* end) {
-  uint8_t any = 0;
-  for (; begin != end; ++begin) any |= *begin;
-  return any == 0;
+  return begin == end || (*begin == 0 && memcmp(begin, begin + 1, static_cast<size_t>(end - begin - 1)) == 0);
 }
 
 // Everything at once if the kernel lets us; errno tells when it did not.

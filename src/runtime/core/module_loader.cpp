@@ -11,8 +11,11 @@ namespace {
 
 tessera_status finish(ModuleFile* file, tessera_module** result, tessera_error* error) {
   CodeImage code;
-  const tessera_status status = code.load(*file, error);
+  tessera_status status = code.load(*file, error);
+  const ValuesLibrary* values = nullptr;
+  if (status == TESSERA_OK && file->has_values()) status = find_values_library(file->name, &values, error);
   if (status != TESSERA_OK) {
+    code.unload();
     file->close();
     return status;
   }
@@ -23,7 +26,7 @@ tessera_status finish(ModuleFile* file, tessera_module** result, tessera_error* 
     return fail(error, kErrMemory, "not enough memory to load a module: %zu bytes were refused",
                 sizeof(tessera_module));
   }
-  *result = new (memory) tessera_module{*file, code};
+  *result = new (memory) tessera_module{*file, code, values};
   return TESSERA_OK;
 }
 

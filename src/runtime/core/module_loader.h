@@ -5,12 +5,14 @@
 
 #include "runtime/core/code_image.h"
 #include "runtime/core/module_file.h"
+#include "runtime/core/values_library.h"
 #include "tessera/tessera.h"
 
 // Immutable after loading; may be shared by threads and sessions.
 struct tessera_module {
   tessera::ModuleFile file;
   tessera::CodeImage code;
+  const tessera::ValuesLibrary* values;  // null without values
 };
 
 namespace tessera {

@@ -9,7 +9,6 @@
 #include "runtime/cpu/affinity.h"
 #include "runtime/cpu/float_state.h"
 #include "runtime/cpu/thread_pool.h"
-#include "runtime/values/flow_run.h"
 
 namespace tessera {
 
@@ -177,7 +176,7 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   session->host.self = session;
   session->host.num_workers = threads;
   session->host.parallel_for = host_parallel_for;
-  session->host.step = host_step;
+  if (module->values) session->host.step = module->values->step;
   session->call.host = &session->host;
   session->call.weights = module->file.weights();
   session->call.inputs = session->bound.inputs;
@@ -276,7 +275,8 @@ tessera_status run_values(tessera_session* session, const tessera_value* const* 
   if (status != TESSERA_OK) return status;
   status = begin_call(session, error);
   if (status != TESSERA_OK) return status;
-  status = run_session_values(session, inputs, num_inputs, outputs, num_outputs, allocator, error);
+  static constexpr CoreFunctions kCore = {run_code, read_checks};
+  status = session->module->values->run(kCore, session, inputs, outputs, allocator, error);
   session->running.store(false, std::memory_order_release);
   return status;
 }

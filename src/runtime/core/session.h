@@ -34,7 +34,7 @@ struct tessera_session {
   tessera_worker_trace_fn worker_trace = nullptr;
   void* worker_trace_user = nullptr;
   int32_t traced_kernel = -1;        // that runs now; set while either trace is
-  tessera::FlowRun* flow = nullptr;  // of the run of a module with steps
+  tessera::FlowRun* flow = nullptr;  // of the run of a module with values; libtessera_values knows what it is
 };
 
 namespace tessera {
@@ -55,8 +55,6 @@ tessera_status run_values(tessera_session* session, const tessera_value* const* 
 int32_t run_code(tessera_session* session);
 // Of `count` checks from `first` on. The outputs are void when one does not hold.
 tessera_status read_checks(const tessera_session& session, uint32_t first, uint32_t count, tessera_error* error);
-// The host's side of tsr_host.step (values/flow_run.cpp).
-int32_t host_step(void* self, uint32_t number, tsr_run_fn piece);
 void set_session_trace(tessera_session* session, tessera_trace_fn trace, void* user);
 void set_session_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user);
 

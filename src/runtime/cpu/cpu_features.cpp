@@ -25,7 +25,7 @@ enum Word : uint8_t { k1c, k1d, k7b, k7c, k7d, k71a, k71d, kD1a, kE1c, kE1d, kNu
 enum State : uint8_t { kNone, kYmm, kZmm, kTile };
 
 struct Feature {
-  const char* name;
+  char name[19];  // not a pointer, which would have to be relocated
   Word word;
   uint8_t bit;
   State state;

@@ -175,7 +175,7 @@ int32_t run_piece(Step& step, tsr_run_fn code) {
                                run.module->name, failure);
     result = -1;
   } else {
-    run.status = read_checks(*run.session, piece.first_check, piece.num_checks, run.error);
+    run.status = run.core.read_checks(*run.session, piece.first_check, piece.num_checks, run.error);
     result = run.status == TESSERA_OK ? 0 : -1;
   }
   for (uint32_t i = 0; i < count; ++i) {
@@ -304,9 +304,7 @@ int32_t runs_again(Step& step) {
   return condition ? truth(step, condition) : 1;
 }
 
-}  // namespace
-
-int32_t host_step(void* self, uint32_t number, tsr_run_fn piece) {
+int32_t run_step(void* self, uint32_t number, tsr_run_fn piece) {
   tessera_session* session = static_cast<tessera_session*>(self);
   FlowRun& run = *session->flow;
   Step step{run, run.module->steps()[number]};
@@ -337,12 +335,11 @@ int32_t host_step(void* self, uint32_t number, tsr_run_fn piece) {
   return op < TSR_FLOW_ZIP_MAP ? string_step(step) : map_step(step);
 }
 
-tessera_status run_session_values(tessera_session* session, const tessera_value* const* inputs, int32_t num_inputs,
-                                  tessera_value** outputs, int32_t num_outputs, const tessera_allocator* allocator,
-                                  tessera_error* error) {
+tessera_status run_flow(const CoreFunctions& core, tessera_session* session, const tessera_value* const* inputs,
+                        tessera_value** outputs, const tessera_allocator* allocator, tessera_error* error) {
   const ModuleFile& module = session->module->file;
   const tsr_descriptor& descriptor = *module.descriptor;
-  FlowRun run(heap_of(allocator));
+  FlowRun run(core, heap_of(allocator));
   run.session = session;
   run.module = &module;
   run.error = error;
@@ -360,7 +357,7 @@ tessera_status run_session_values(tessera_session* session, const tessera_value*
   }
   if (run.status == TESSERA_OK) {
     session->flow = &run;
-    const int32_t code = run_code(session);
+    const int32_t code = core.run_code(session);
     session->flow = nullptr;
     if (code != 0 && run.status == TESSERA_OK) {
       run.status = fail(error, kErrModuleCode,
@@ -386,8 +383,16 @@ tessera_status run_session_values(tessera_session* session, const tessera_value*
   return run.status;
 }
 
-void free_value(tessera_value* value, const tessera_allocator* allocator) {
-  if (value) heap_of(allocator).give(value);
-}
+}  // namespace
 
 }  // namespace tessera
+
+extern "C" {
+extern const tessera::ValuesLibrary tessera_values_library;
+const tessera::ValuesLibrary tessera_values_library = {sizeof(tessera::ValuesLibrary),
+                                                       sizeof(tessera_session),
+                                                       sizeof(tessera_module),
+                                                       TESSERA_VERSION,
+                                                       tessera::run_flow,
+                                                       tessera::run_step};
+}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/core/module_file.h"
+#include "runtime/core/values_library.h"
 #include "runtime/values/object.h"
 #include "runtime/values/string_table.h"
 
@@ -10,6 +11,7 @@ struct tessera_session;
 namespace tessera {
 
 struct FlowRun {
+  const CoreFunctions& core;
   tessera_session* session = nullptr;
   const ModuleFile* module = nullptr;
   Heap heap = {};
@@ -18,7 +20,7 @@ struct FlowRun {
   tessera_error* error = nullptr;
   tessera_status status = TESSERA_OK;  // of the first step that failed
 
-  FlowRun(const Heap& memory) : heap(memory) {}
+  FlowRun(const CoreFunctions& functions, const Heap& memory) : core(functions), heap(memory) {}
   FlowRun(const FlowRun&) = delete;
 };
 
@@ -56,10 +58,5 @@ int32_t read_number(Step& step, const Object* tensor, const char* what, int64_t*
 // Elements as i64. REQUIRES: a tensor of i32 or i64.
 int64_t int_at(const Object& tensor, int64_t index);
 bool is_int_tensor(const Object* object);
-
-tessera_status run_session_values(tessera_session* session, const tessera_value* const* inputs, int32_t num_inputs,
-                                  tessera_value** outputs, int32_t num_outputs, const tessera_allocator* allocator,
-                                  tessera_error* error);
-void free_value(tessera_value* value, const tessera_allocator* allocator);
 
 }  // namespace tessera
