@@ -22,7 +22,7 @@ typedef enum tessera_status {
   TESSERA_INVALID_ARGUMENT = 1, /* the caller's mistake: wrong name, shape, dtype, null pointer */
   TESSERA_NOT_FOUND = 2,        /* no such file or input */
   TESSERA_BAD_MODULE = 3,       /* damaged, truncated or foreign module file, or one of another ABI version */
-  TESSERA_UNSUPPORTED = 4,      /* this machine lacks a CPU feature the module needs */
+  TESSERA_UNSUPPORTED = 4,      /* this machine lacks a CPU feature or a library that the module needs */
   TESSERA_OUT_OF_MEMORY = 5,
   TESSERA_INTERNAL = 64 /* a bug of ours */
 } tessera_status;
@@ -214,7 +214,8 @@ tessera_status tessera_session_run(tessera_session* session, const tessera_tenso
                                    const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
 
 /* A module has values when one of its inputs or outputs, or something between them, is no tensor of numbers of a shape
- * that is known before the run. Such a module runs with tessera_session_run_values alone; of the functions above,
+ * that is known before the run. To load one takes the library libtessera_values beside the runtime, linked to the
+ * program or in the runtime's folder (TSR-7018). It runs with tessera_session_run_values alone; of the functions above,
  * tessera_module_input and _output answer TESSERA_UNSUPPORTED for it. The two below answer for every module. */
 int32_t tessera_module_has_values(const tessera_module* module);
 tessera_status tessera_module_input_value(const tessera_module* module, int32_t index, tessera_value_info* info);
