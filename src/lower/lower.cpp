@@ -7,6 +7,7 @@
 #include <set>
 
 #include "arith/simplify.h"
+#include "graph/control_flow.h"
 #include "graph/op_def.h"
 #include "graph/slices.h"
 #include "loop/naive_loops.h"
@@ -144,6 +145,9 @@ class GraphLowering {
   Program run() {
     program_.name = graph_.name;
     program_.checks = graph_.checks;
+    if (!graph_.states.empty())
+      throw UserError({"TSR-5025", fmt::format("graph {} has state {}", graph_.name, graph_.states[0].name), "",
+                       "graphs without state, in compiled code", "run it in the interpreter"});
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       const BufferId id =
           add_buffer(graph_.value(graph_.inputs[i]).name, BufferKind::kInput, graph_.type(graph_.inputs[i]));
@@ -270,6 +274,9 @@ class GraphLowering {
       }
       return;
     }
+    if (is_control_flow(node))
+      throw UserError({"TSR-5026", fmt::format("{} cannot be compiled yet", node.op->name), node.loc,
+                       "graphs without if, loop and call, in compiled code", "run it in the interpreter"});
     check(node.outputs.size() == 1, "a kernel has one result");
     if (node.op->kind == OpKind::kProcedure) return lower_procedure(node);
     std::vector<size_t> kept;
