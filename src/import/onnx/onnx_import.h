@@ -40,9 +40,9 @@ ImportedModel import_onnx_model(const std::string& path, const OnnxImportOptions
 ImportedModel import_onnx_model_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
                                       Evaluator& evaluator, const std::string& folder = "");
 
-// The graph, for whoever can only use one: UserError TSR-1046 when it takes a flow to say what the model does.
+// The graph of a model that is one; UserError TSR-1046 when it takes a flow to say what the model does.
 Graph graph_alone(ImportedModel model);
-// The same for whoever can only use a graph: UserError TSR-1046 when it takes a flow to say what the model does.
+// Both steps in one.
 Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
                        Evaluator& evaluator);
 
