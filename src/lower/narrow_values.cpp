@@ -6,6 +6,7 @@
 
 #include "loop/naive_loops.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 
 namespace tessera::inline lower {
 namespace {
@@ -79,6 +80,11 @@ class Narrower {
     // Views are stored as what they are views of.
     for (size_t b = 0; b < program_.buffers.size(); ++b)
       families_[root_buffer(program_, static_cast<BufferId>(b))].push_back(static_cast<BufferId>(b));
+    // What steps hand on keeps its type, and so does what views of loops move in.
+    const auto keep = [&](BufferId id) { families_.erase(root_buffer(program_, id)); };
+    for_each_step(program_.steps, [&](const ProgramStep& step) { for_each_step_buffer(step, keep); });
+    for (size_t b = 0; b < program_.buffers.size(); ++b)
+      if (program_.buffers[b].view_offset_formula) keep(static_cast<BufferId>(b));
     for (const auto& [root, members] : families_)
       if (const auto dtype = type_of_values(root, members)) narrow(members, *dtype);
     for (const auto& [root, members] : families_)
