@@ -188,7 +188,7 @@ class Verifier {
     for_each_step(program_.steps, [&](const ProgramStep& step) {
       if (step.kind != StepKind::kLoop) return;
       if (!step.index.var) return report("a loop", "it has no index");
-      if (!names.insert(step.index.var->name).second)
+      if (!names.insert(step.index.var->name).second && !program_.flow)
         report(name_of(step), "another loop or a dimension has the name of its index");
       if (step.index.lo != 0 || step.index.step != 1 || step.index.hi < -1)
         report(name_of(step), fmt::format("its index is {}..{}", step.index.lo, step.index.hi));
