@@ -122,6 +122,12 @@ TEST(ControlFlow, LoweredProgramsComputeTheSame) {
       ProgramRun run;
       run.poison_dead = true;
       expect_same(interpret(program, inputs, run), want, what + ", planned");
+      Program passed = lower_graph(graph);
+      for (const ProgramPass& pass : program_pipeline()) {
+        pass.run(passed, target);
+        ASSERT_THAT(verify(passed), testing::IsEmpty()) << what << ", " << pass.name;
+        expect_same(interpret(passed, inputs, run), want, what + ", " + std::string(pass.name));
+      }
     }
   }
   EXPECT_GT(loops, 100u);
