@@ -43,6 +43,10 @@ namespace {
 constexpr std::string_view kImport = "import", kLower = "lower", kSchedule = "schedule", kPlanMemory = "plan_memory",
                            kKernels = "kernels", kJoinPieces = "join_pieces", kCodegen = "codegen", kLink = "link";
 
+// A part of the import: without it If, Loop, Scan, LSTM, GRU and RNN become nodes with regions, and these branches and
+// loops of the compiled code.
+constexpr std::string_view kUnroll = "unroll_control_flow";
+
 bool contains(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
@@ -78,6 +82,8 @@ OnnxImportOptions import_options(const CompileOptions& options) {
   OnnxImportOptions result;
   for (const auto& [name, bounds] : options.dims) result.dims[name] = {bounds.lo, bounds.hi};
   result.shapes = options.shapes;
+  // Ranges of sizes are read for several choices of their values, which must be of one structure.
+  result.control_flow = options.disabled_passes.contains(std::string(kUnroll)) && open_ranges(options).empty();
   return result;
 }
 
@@ -523,6 +529,7 @@ void check_options(const DriverOptions& options) {
   std::vector<std::string> names = pass_names();
   std::vector<std::string> can_be_disabled = names;
   for (const std::string_view name : schedule_step_names()) can_be_disabled.emplace_back(name);
+  can_be_disabled.emplace_back(kUnroll);
   for (const std::string& name : options.compile.disabled_passes) {
     if (!contains(can_be_disabled, name)) fail_unknown("--disable-pass", name, can_be_disabled);
     if (is_needed(name)) {

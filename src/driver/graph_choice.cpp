@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "program/merge_kernels.h"
+#include "program/steps.h"
 #include "support/hash.h"
 #include "te/canonical.h"
 
@@ -83,6 +84,13 @@ std::string model_hash(const Program& program) {
     hasher.add(kernels[static_cast<size_t>(call.kernel)]);
     for_each_buffer(call, [&](BufferId buffer, int) { hasher.add(std::to_string(buffer)); });
   }
+  for_each_step(program.steps, [&](const ProgramStep& step) {
+    for (const int64_t part : {static_cast<int64_t>(step.kind), static_cast<int64_t>(step.first_call),
+                               static_cast<int64_t>(step.num_calls), step.index.hi})
+      hasher.add(std::to_string(part));
+    if (step.count) hasher.add(to_string(step.count));
+    for_each_step_buffer(step, [&](BufferId buffer) { hasher.add(std::to_string(buffer)); });
+  });
   return fmt::format("{:016x}", hasher.value());
 }
 

@@ -21,7 +21,7 @@ class Runner {
       : program_(program), point_(point), inputs_(inputs), own_(program.buffers.size()) {}
 
   bool is_small() const {
-    return program_.calls.size() <= kMostCalls && program_.checks.empty() &&
+    return program_.calls.size() <= kMostCalls && program_.steps.empty() && program_.checks.empty() &&
            std::all_of(program_.calls.begin(), program_.calls.end(),
                        [](const KernelCall& call) { return call.only_if.empty(); }) &&
            std::all_of(program_.buffers.begin(), program_.buffers.end(), [this](const ProgramBuffer& buffer) {

@@ -21,6 +21,7 @@ class Attrs {
   Attrs(std::initializer_list<std::pair<const std::string, Attr>> values) : values_(values) {}
 
   void set(const std::string& name, Attr value) { values_[name] = std::move(value); }
+  void erase(const std::string& name) { values_.erase(name); }
   bool has(const std::string& name) const { return values_.count(name) != 0; }
   const std::map<std::string, Attr>& all() const { return values_; }
 

@@ -9,6 +9,13 @@
 
 namespace tessera::inline graph {
 
+void Graph::copy_header(const Graph& other) {
+  name = other.name;
+  symbols = other.symbols;
+  states = other.states;
+  checks = other.checks;
+}
+
 ValueId Graph::add_input(std::string name, TensorType type) {
   const auto id = static_cast<ValueId>(values_.size());
   const std::string unique = unique_name(name.empty() ? "input" : name);
@@ -83,9 +90,7 @@ ValueId GraphBuilder::add(const OpDef& op, std::vector<ValueId> inputs, Attrs at
 }
 
 GraphRewriter::GraphRewriter(const Graph& source) : source_(source), map_(source.values().size(), -1) {
-  target_.name = source.name;
-  target_.symbols = source.symbols;
-  target_.checks = source.checks;
+  target_.copy_header(source);
 }
 
 Graph GraphRewriter::run(const std::function<Visit>& visit) {

@@ -8,7 +8,13 @@
 // - `nodes` is in topological order: every input of a node is a graph input or an output of an earlier node.
 // - Each value has one definition; value names are unique and not empty.
 // - Every value has the type that its operator infers from its inputs, up to layout.
-// - A region's graph uses only its own inputs (no captures yet); composites pass their operands in order.
+// - A region's graph uses only its own inputs: a node passes the values of its graph that a region needs as operands
+//   (graph/control_flow.h says which operand is which input of which region). Symbols of the graph around a region are
+//   known in it.
+//
+// State: a graph stays pure. The value that a state has before a call is an input, the value after it an output, and
+// whoever calls the graph again hands the one over as the other (interp/graph_session.h). Both are among the graph's
+// inputs and outputs, at known places, so that passes treat them as they treat any other input and output.
 #pragma once
 
 #include <cstdint>
@@ -45,16 +51,29 @@ struct Node {
   std::string loc;  // the model's own node name; follows the node through every pass. Several are joined by '+'.
 };
 
+// A value that lives from one call of a graph to the next, under a name that no other state of the graph has. Its type
+// is that of its input and of its output.
+struct State {
+  std::string name;
+  TensorPtr initial;  // before the first call; null: zeros
+};
+
 class Graph {
  public:
   std::string name = "main";
-  std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;
+  std::vector<ValueId> inputs;   // the graph's own, then one for each state
+  std::vector<ValueId> outputs;  // the graph's own, then one for each state, then one for each check
   std::vector<SymbolRange> symbols;
-  // Of the last checks.size() outputs, in their order (runtime_check.h). Regions have none.
-  std::vector<RuntimeCheck> checks;
+  std::vector<State> states;         // regions have none
+  std::vector<RuntimeCheck> checks;  // runtime_check.h; regions have none
 
-  size_t num_own_outputs() const { return outputs.size() - checks.size(); }  // without checks
+  size_t num_own_inputs() const { return inputs.size() - states.size(); }
+  size_t num_own_outputs() const { return outputs.size() - states.size() - checks.size(); }
+  size_t first_check() const { return outputs.size() - checks.size(); }  // its place among the outputs
+  ValueId state_input(size_t i) const { return inputs[num_own_inputs() + i]; }
+  ValueId state_output(size_t i) const { return outputs[num_own_outputs() + i]; }
+  // Takes over everything but values and nodes: the name, symbols, states and checks of `other`.
+  void copy_header(const Graph& other);
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Node>& nodes() const { return nodes_; }

@@ -50,6 +50,10 @@ uint64_t structural_hash(const Graph& graph) {
   }
   whole.add(static_cast<uint64_t>(graph.outputs.size()));
   for (const ValueId output : graph.outputs) whole.add(hashes[static_cast<size_t>(output)]);
+  for (const State& state : graph.states) {
+    whole.add(state.name);
+    whole.add(state.initial ? state.initial->content_hash() : 0);
+  }
   for (const RuntimeCheck& check : graph.checks) {
     whole.add(check.what);
     whole.add(check.legal);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "graph/control_flow.h"
 #include "support/error.h"
 
 namespace tessera::inline graph {
@@ -46,24 +47,43 @@ void check_attrs(const OpContext& ctx) {
   }
 }
 
-void check_regions(const OpContext& ctx) {
-  const bool has_region = ctx.op.kind == OpKind::kComposite || ctx.op.kind == OpKind::kGroup;
-  if (!has_region) {
-    if (!ctx.regions.empty()) ctx.fail("TSR-2005", fmt::format("{} regions", ctx.regions.size()), "no regions");
-    return;
+size_t num_regions(OpKind kind) {
+  switch (kind) {
+    case OpKind::kComposite:
+    case OpKind::kGroup:
+    case OpKind::kLoop:
+    case OpKind::kCall: return 1;
+    case OpKind::kIf: return 2;
+    case OpKind::kExpression:
+    case OpKind::kProcedure:
+    case OpKind::kView:
+    case OpKind::kConstant: return 0;
   }
-  if (ctx.regions.size() != 1 || !ctx.regions[0])
-    ctx.fail("TSR-2005", fmt::format("{} regions", ctx.regions.size()), "exactly one region");
-  const Graph& region = *ctx.regions[0];
-  if (region.inputs.size() != ctx.inputs.size())
-    ctx.fail("TSR-2005", fmt::format("{} operands for a region of {} inputs", ctx.inputs.size(), region.inputs.size()),
-             "one operand for each input of the region, in order");
-  for (size_t i = 0; i < ctx.inputs.size(); ++i) {
-    TensorType want = region.type(region.inputs[i]);
-    want.layout = {};
-    if (!(want == ctx.inputs[i]))
-      ctx.fail("TSR-2005", fmt::format("operand {} is {}", i, ctx.inputs[i].to_string()),
-               fmt::format("{}, as input %{} of the region", want.to_string(), region.value(region.inputs[i]).name));
+  return 0;
+}
+
+void check_regions(const OpContext& ctx) {
+  const size_t wanted = num_regions(ctx.op.kind), found = ctx.regions.size();
+  if (found != wanted || std::count(ctx.regions.begin(), ctx.regions.end(), nullptr) > 0)
+    ctx.fail("TSR-2005", fmt::format("{} regions", found),
+             wanted == 0   ? "no regions"
+             : wanted == 1 ? "exactly one region"
+                           : "two regions, the first for true");
+  if (ctx.op.kind == OpKind::kLoop) return;  // whose operands are not the inputs of its body
+  const size_t first = first_captured(ctx.op);
+  for (const GraphPtr& region : ctx.regions) {
+    if (region->inputs.size() != ctx.inputs.size() - first)
+      ctx.fail("TSR-2005",
+               fmt::format("{} operands for a region of {} inputs", ctx.inputs.size() - first, region->inputs.size()),
+               "one operand for each input of the region, in order");
+    for (size_t i = first; i < ctx.inputs.size(); ++i) {
+      const ValueId input = region->inputs[i - first];
+      TensorType want = region->type(input);
+      want.layout = {};
+      if (!(want == ctx.inputs[i]))
+        ctx.fail("TSR-2005", fmt::format("operand {} is {}", i, ctx.inputs[i].to_string()),
+                 fmt::format("{}, as input %{} of the region", want.to_string(), region->value(input).name));
+    }
   }
 }
 

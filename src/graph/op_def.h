@@ -35,6 +35,9 @@ enum class OpKind : uint8_t {
   kConstant,    // attribute `value`
   kComposite,   // attribute `name`, one region of primitives
   kGroup,       // made by the fusion pass: one region that becomes one kernel
+  kIf,          // one of two regions (graph/control_flow.h, also for the two below)
+  kLoop,        // a region, again and again
+  kCall,        // attribute `name`, one region that other calls of that name share
 };
 
 enum class AttrKind : uint8_t { kBool, kInt, kFloat, kString, kInts, kFloats, kDType, kLayout, kTensor };

@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "graph/printer.h"
 #include "graph/tensor_text.h"
 #include "graph/verify.h"
 #include "support/error.h"
@@ -33,19 +34,28 @@ class GraphParser {
       const std::string name = new_name(scope, "an input");
       reader_.expect(":");
       scope.values[name] = graph.add_input(name, parse_type(reader_, scope.symbols));
+      if (!graph.states.empty() || reader_.peek_is("state")) graph.states.push_back(parse_state(graph));
     }
     reader_.expect(")");
     reader_.expect("->");
     reader_.expect("(");
     std::vector<Result> results;
+    size_t states = 0;
     while (!reader_.peek_is(")")) {
       if (!results.empty()) reader_.expect(",");
       std::string at = reader_.position();
       std::string name = reader_.name('%', "a result");
       reader_.expect(":");
       results.push_back({std::move(at), std::move(name), parse_type(reader_, scope.symbols)});
+      if (states < graph.states.size() && (states > 0 || reader_.peek_is("state"))) {
+        parse_state_output(graph.states[states++]);
+        continue;
+      }
       if (!graph.checks.empty() || reader_.peek_is("check")) graph.checks.push_back(parse_check());
     }
+    if (states < graph.states.size())
+      reader_.fail("TSR-3010", fmt::format("state \"{}\" has an input and no output", graph.states[states].name),
+                   "an output for each state, behind the graph's own, in the order of the inputs");
     reader_.expect(")");
     reader_.expect("{");
     while (!reader_.peek_is("}")) parse_node(graph, scope, depth);
@@ -88,7 +98,42 @@ class GraphParser {
     return name;
   }
 
-  // Checks follow the graph's own results, so that behind the first one each result has one.
+  // States follow the graph's own inputs, so that behind the first one each input has one.
+  State parse_state(const Graph& graph) {
+    State state;
+    reader_.expect("state");
+    reader_.expect("(");
+    const std::string at = reader_.position();
+    state.name = reader_.quoted("the name of the state");
+    for (const State& other : graph.states)
+      if (other.name == state.name) fail_at(at, "TSR-3004", fmt::format("state \"{}\" is defined twice", state.name));
+    if (reader_.accept(",")) {
+      const std::string value_at = reader_.position();
+      const Attr value = parse_attr();
+      const TensorPtr* tensor = std::get_if<TensorPtr>(&value);
+      const TensorType& type = graph.type(graph.inputs.back());
+      if (!tensor || (*tensor)->dtype() != type.dtype || static_dims(type.shape) != (*tensor)->dims())
+        fail_at(value_at, "TSR-3010",
+                fmt::format("the initial value of state \"{}\" is no tensor of its type", state.name),
+                type.to_string());
+      state.initial = *tensor;
+    }
+    reader_.expect(")");
+    return state;
+  }
+
+  void parse_state_output(const State& state) {
+    reader_.expect("state");
+    reader_.expect("(");
+    const std::string at = reader_.position();
+    if (const std::string name = reader_.quoted("the name of the state"); name != state.name)
+      fail_at(at, "TSR-3010",
+              fmt::format("the output of state \"{}\" stands where that of \"{}\" is expected", name, state.name),
+              "an output for each state, behind the graph's own, in the order of the inputs");
+    reader_.expect(")");
+  }
+
+  // Checks follow the graph's own results and its states, so that behind the first one each result has one.
   RuntimeCheck parse_check() {
     RuntimeCheck check;
     reader_.expect("check");
@@ -139,8 +184,7 @@ class GraphParser {
       regions_follow = true;
     }
     if (regions_follow) {
-      while (!reader_.peek_is("}"))
-        node.regions.push_back(std::make_shared<const Graph>(parse(scope.symbols, depth + 1)));
+      while (!reader_.peek_is("}")) node.regions.push_back(region(*node.op, parse(scope.symbols, depth + 1)));
       reader_.expect("}");
       reader_.expect(")");
     }
@@ -170,6 +214,12 @@ class GraphParser {
     if (const auto problems = verify_node(graph, graph.node(id)); !problems.empty())
       fail_at(at, "TSR-3009", problems[0]);
     for (size_t i = 0; i < names.size(); ++i) scope.values[names[i]] = graph.node(id).outputs[i];
+  }
+
+  // Calls of one function share its region.
+  GraphPtr region(const OpDef& op, Graph graph) {
+    auto region = std::make_shared<const Graph>(std::move(graph));
+    return op.kind == OpKind::kCall ? functions_.emplace(print(*region), region).first->second : region;
   }
 
   // Operators that share the first letters with an unknown one, or all when there are none.
@@ -281,6 +331,7 @@ class GraphParser {
   TextReader& reader_;
   const OpTable& ops_;
   int64_t splat_bytes_ = 0;
+  std::unordered_map<std::string, GraphPtr> functions_;  // that calls share, by their text
 };
 
 }  // namespace

@@ -39,17 +39,18 @@ void print_node_to(const Graph& graph, const Node& node, const PrintOptions& opt
   if (options.locs && !node.loc.empty()) out += " loc(" + quoted_text(node.loc) + ")";
 }
 
-// `checks` belong to the last values.
-void print_values(const Graph& graph, const std::vector<ValueId>& values, const std::vector<RuntimeCheck>& checks,
-                  std::string& out) {
+template <typename Suffix>
+void print_values(const Graph& graph, const std::vector<ValueId>& values, const Suffix& suffix, std::string& out) {
   out += "(";
-  for (size_t i = 0; i < values.size(); ++i) {
-    out += fmt::format("{}{}: {}", i ? ", " : "", value_text(graph, values[i]), graph.type(values[i]).to_string());
-    if (values.size() - i > checks.size()) continue;
-    const RuntimeCheck& check = checks[checks.size() - (values.size() - i)];
-    out += fmt::format(" check({}, {})", quoted_text(check.what), quoted_text(check.legal));
-  }
+  for (size_t i = 0; i < values.size(); ++i)
+    out += fmt::format("{}{}: {}{}", i ? ", " : "", value_text(graph, values[i]), graph.type(values[i]).to_string(),
+                       suffix(i));
   out += ")";
+}
+
+std::string state_text(const State& state, const PrintOptions& options) {
+  const std::string initial = state.initial ? ", " + tensor_text(*state.initial, options.elide_constants) : "";
+  return fmt::format(" state({}{})", quoted_text(state.name), initial);
 }
 
 void print_graph(const Graph& graph, const PrintOptions& options, int indent, std::string& out) {
@@ -65,9 +66,20 @@ void print_graph(const Graph& graph, const PrintOptions& options, int indent, st
     }
     out += "]";
   }
-  print_values(graph, graph.inputs, {}, out);
+  const size_t own_inputs = graph.num_own_inputs(), own_outputs = graph.num_own_outputs();
+  print_values(
+      graph, graph.inputs,
+      [&](size_t i) { return i < own_inputs ? "" : state_text(graph.states[i - own_inputs], options); }, out);
   out += " -> ";
-  print_values(graph, graph.outputs, graph.checks, out);
+  print_values(
+      graph, graph.outputs,
+      [&](size_t i) -> std::string {
+        if (i < own_outputs) return "";
+        if (i < graph.first_check()) return fmt::format(" state({})", quoted_text(graph.states[i - own_outputs].name));
+        const RuntimeCheck& check = graph.checks[i - graph.first_check()];
+        return fmt::format(" check({}, {})", quoted_text(check.what), quoted_text(check.legal));
+      },
+      out);
   out += " {\n";
   for (const Node& node : graph.nodes()) {
     out += margin + "  ";

@@ -3,6 +3,9 @@
 //     %w = constant {value = dense<f32[3,4] 1 2 3 ...>} : f32[3,4]
 //     %y = matmul(%x, %w) {transpose_a = false} : f32[n,4] loc("MatMul_0")
 //   }
+// A state stands behind its input, with its initial value unless that is zeros, and behind its output, a check behind
+// its:
+//   graph @count(%x: i64[], %n: i64[] state("count", dense<i64[] 1>)) -> (%y: i64[], %m: i64[] state("count")) { ... }
 // Names that are not [A-Za-z0-9_./]+ are quoted: %"input:0". Several results: `%a, %b = op(...) : T, U`. Regions stand
 // behind the attributes: `({ graph @relu(...) -> (...) { ... } })`.
 #pragma once

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "arith/simplify.h"
+#include "graph/control_flow.h"
 #include "graph/op_def.h"
 #include "graph/tensor_text.h"
 #include "support/error.h"
@@ -78,20 +79,42 @@ class Verifier {
       for (const GraphPtr& region : node.regions) {
         if (!region) continue;
         if (!region->checks.empty()) problems_.push_back(here + "its region has checks");
+        if (!region->states.empty()) problems_.push_back(here + "its region has states");
         this->graph(*region, symbols, here + "in its region: ");
       }
     }
     for (const ValueId output : graph.outputs)
       if (!exists(graph, output) || !defined[static_cast<size_t>(output)]) report("a graph output is not defined");
+    states(graph, report);
     checks(graph, report);
     for (size_t i = 0; i < defined.size(); ++i)
       if (!defined[i]) report(fmt::format("%{} has no definition", graph.values()[i].name));
   }
 
  private:
+  void states(const Graph& graph, const std::function<void(const std::string&)>& report) {
+    const size_t count = graph.states.size();
+    if (count > graph.inputs.size() || count + graph.checks.size() > graph.outputs.size())
+      return report("more states than inputs or outputs");
+    std::unordered_set<std::string> names;
+    for (size_t i = 0; i < count; ++i) {
+      const State& state = graph.states[i];
+      if (state.name.empty()) report("a state has no name");
+      else if (!names.insert(state.name).second) report(fmt::format("two states are named {}", state.name));
+      if (!exists(graph, graph.state_input(i)) || !exists(graph, graph.state_output(i))) continue;
+      const TensorType &before = graph.type(graph.state_input(i)), &after = graph.type(graph.state_output(i));
+      if (!types_agree(before, after))
+        report(fmt::format("state {} is {} before a call and {} after it", state.name, before.to_string(),
+                           after.to_string()));
+      if (state.initial &&
+          (state.initial->dtype() != before.dtype || static_dims(before.shape) != state.initial->dims()))
+        report(fmt::format("the initial value of state {} does not have the type {}", state.name, before.to_string()));
+    }
+  }
+
   void checks(const Graph& graph, const std::function<void(const std::string&)>& report) {
     if (graph.checks.size() > graph.outputs.size()) return report("more checks than outputs");
-    for (size_t i = graph.num_own_outputs(); i < graph.outputs.size(); ++i) {
+    for (size_t i = graph.first_check(); i < graph.outputs.size(); ++i) {
       if (!exists(graph, graph.outputs[i])) continue;
       const TensorType& type = graph.type(graph.outputs[i]);
       const auto count = type.rank() == 1 ? as_int(type.shape[0]) : std::nullopt;
@@ -129,10 +152,18 @@ class Verifier {
 
 // Layouts: who may have one that is not row-major, and whose layouts must agree.
 void verify_layouts(const Graph& graph, const Node& node, const std::function<void(const std::string&)>& report) {
-  if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kView || node.op->kind == OpKind::kProcedure) {
+  if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kView || node.op->kind == OpKind::kProcedure ||
+      is_control_flow(node)) {
     for (const auto* list : {&node.inputs, &node.outputs})
       for (const ValueId id : *list)
         if (!graph.type(id).layout.row_major()) report(fmt::format("%{} must be row-major", graph.value(id).name));
+  }
+  if (is_control_flow(node)) {
+    for (const GraphPtr& region : node.regions)
+      for (const auto* list : {&region->inputs, &region->outputs})
+        for (const ValueId id : *list)
+          if (exists(*region, id) && !region->type(id).layout.row_major())
+            report(fmt::format("%{} of its region must be row-major", region->value(id).name));
   }
   if (node.op->kind == OpKind::kGroup && node.regions.size() == 1 && node.regions[0]) {
     const Graph& region = *node.regions[0];

@@ -22,12 +22,16 @@ struct PassContext {
 };
 
 // A pure function of the graph and the context. The result verifies, has the same inputs and outputs (names, types and
-// order) and computes the same values, up to the rounding that the pass's header states.
+// order), states and checks, and computes the same values, up to the rounding that the pass's header states.
 struct GraphPass {
   std::string_view name;
   std::string_view summary;  // one sentence
   int min_level;             // the lowest optimisation level that runs it
-  Graph (*run)(const Graph& graph, const PassContext& ctx);
+  // Of one graph; nodes with control flow (graph/control_flow.h) are nodes like others.
+  Graph (*rewrite)(const Graph& graph, const PassContext& ctx);
+
+  // `rewrite` of the graph, then of the regions of its control flow, however deep. Calls that share a region still do.
+  Graph run(const Graph& graph, const PassContext& ctx) const;
 };
 
 // In execution order. A pass may stand in it more than once.

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <unordered_map>
 
+#include "graph/control_flow.h"
 #include "graph_passes/fusion/concat_in_place.h"
 #include "graph_passes/fusion/fuse_groups.h"
 #include "graph_passes/fusion/merge_matmuls.h"
@@ -71,7 +73,30 @@ constexpr GraphPass kPipeline[] = {
     {"fuse_groups", "Collects the nodes that become one kernel", 1, fuse_groups},
 };
 
+using Rewritten = std::unordered_map<GraphPtr, GraphPtr>;  // regions, by what they were
+
+Graph rewrite_all(const GraphPass& pass, const Graph& graph, const PassContext& ctx, Rewritten& rewritten) {
+  Graph result = pass.rewrite(graph, ctx);
+  for (NodeId id = 0; id < std::ssize(result.nodes()); ++id) {
+    if (!is_control_flow(result.node(id))) continue;
+    for (GraphPtr& region : result.node(id).regions) {
+      auto known = rewritten.find(region);
+      if (known == rewritten.end()) {
+        auto made = std::make_shared<const Graph>(rewrite_all(pass, *region, ctx, rewritten));
+        known = rewritten.emplace(region, std::move(made)).first;
+      }
+      region = known->second;
+    }
+  }
+  return result;
+}
+
 }  // namespace
+
+Graph GraphPass::run(const Graph& graph, const PassContext& ctx) const {
+  Rewritten rewritten;
+  return rewrite_all(*this, graph, ctx, rewritten);
+}
 
 std::span<const GraphPass> graph_pipeline() { return kPipeline; }
 

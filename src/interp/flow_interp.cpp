@@ -189,7 +189,7 @@ class FlowRunner {
     for (size_t i = 0; i < step.inputs.size(); ++i)
       inputs.push_back(as_graph_input(step, input(step, i), graph.type(graph.inputs[i]), false));
     std::vector<Tensor> results = GraphInterpreter().evaluate(graph, inputs);
-    const size_t own = graph.num_own_outputs();
+    const size_t own = graph.first_check();
     for (size_t i = 0; i < graph.checks.size(); ++i) require_check(graph.checks[i], results[own + i]);
     for (size_t i = 0; i < own; ++i) slot(step.outputs[i]) = from_graph(results[i], step.ints[i] != 0);
   }

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "graph/control_flow.h"
 #include "graph/op_def.h"
 #include "support/error.h"
 
@@ -63,6 +65,29 @@ Tensor view(const Tensor& x, std::vector<int64_t> dims) {
   auto owner = std::make_shared<const Tensor>(x);
   const void* data = owner->bytes();
   return Tensor(x.dtype(), std::move(dims), std::move(owner), data);
+}
+
+std::vector<Tensor> copies(const std::vector<const Tensor*>& tensors, size_t first) {
+  std::vector<Tensor> result;
+  for (size_t i = first; i < tensors.size(); ++i) result.push_back(*tensors[i]);
+  return result;
+}
+
+// Copies `count` elements; a row of elements of less than a byte need not begin at a byte.
+void copy_elements(const Tensor& from, int64_t from_index, Tensor& to, int64_t to_index, int64_t count) {
+  if (dtype_bytes(from.dtype(), 2) != 2 * dtype_bytes(from.dtype(), 1)) {
+    for (int64_t i = 0; i < count; ++i) to.set_int(to_index + i, from.get_int(from_index + i));
+  } else {
+    const int64_t size = dtype_bytes(from.dtype(), 1);
+    std::copy_n(from.bytes() + from_index * size, count * size, to.mutable_bytes() + to_index * size);
+  }
+}
+
+// Row `row` of dimension 0.
+Tensor slice_of(const Tensor& x, int64_t row) {
+  Tensor result(x.dtype(), std::vector<int64_t>(x.dims().begin() + 1, x.dims().end()));
+  copy_elements(x, row * result.num_elements(), result, 0, result.num_elements());
+  return result;
 }
 
 }  // namespace
@@ -142,18 +167,61 @@ std::vector<Tensor> GraphInterpreter::run_node(const Graph& graph, const Node& n
       return {std::move(result)};
     }
     case OpKind::kComposite:
-    case OpKind::kGroup: {
-      const Graph& region = *node.regions.at(0);
-      std::vector<Tensor> operands;
-      for (const Tensor* input : inputs) operands.push_back(*input);
-      SymbolValues inner = symbols;
-      bind_symbols(region, operands, inner);
-      return run(region, operands, std::move(inner));
-    }
+    case OpKind::kGroup:
+    case OpKind::kCall: return run_region(*node.regions.at(0), copies(inputs, 0), symbols);
+    case OpKind::kIf:
+      return run_region(*node.regions.at(inputs[0]->get_int(0) != 0 ? 0 : 1), copies(inputs, first_captured(*node.op)),
+                        symbols);
+    case OpKind::kLoop: return run_loop(graph, node, inputs, symbols);
     case OpKind::kProcedure: return {evaluate_procedure(graph, node, inputs)};
     case OpKind::kExpression: return {evaluate_body(node_body(graph, node), inputs, symbols)};
   }
   throw InternalError("unknown kind of operator");
+}
+
+std::vector<Tensor> GraphInterpreter::run_region(const Graph& region, const std::vector<Tensor>& operands,
+                                                 const SymbolValues& symbols) {
+  SymbolValues inner = symbols;
+  bind_symbols(region, operands, inner);
+  return run(region, operands, std::move(inner));
+}
+
+std::vector<Tensor> GraphInterpreter::run_loop(const Graph& graph, const Node& node,
+                                               const std::vector<const Tensor*>& inputs, const SymbolValues& symbols) {
+  const LoopParts parts = loop_parts(node);
+  std::vector<Tensor> results;  // the carried values, then the stacked ones
+  for (size_t i = 0; i < parts.carried; ++i) results.push_back(*inputs[parts.first_carried() + i]);
+  for (size_t i = 0; i < parts.stacked; ++i) {
+    const TensorType& type = graph.type(node.outputs[parts.carried + i]);
+    std::vector<int64_t> dims;
+    for (const Expr& extent : type.shape) dims.push_back(evaluate_index(extent, symbols));
+    results.emplace_back(type.dtype, std::move(dims));
+  }
+  // How many iterations there are when no condition ends the loop.
+  std::optional<int64_t> trip = parts.max_trip;
+  if (parts.scanned > 0) trip = inputs[parts.first_scanned()]->dims()[0];
+  int64_t count = trip.value_or(INT64_MAX);
+  if (parts.counted) count = std::min(count, inputs[0]->get_int(0));
+  bool goes_on = !parts.has_condition || inputs[parts.condition()]->get_int(0) != 0;
+  for (int64_t iteration = 0; goes_on && iteration < count; ++iteration) {
+    const auto row = [&](int64_t reversed) { return reversed != 0 ? *trip - 1 - iteration : iteration; };
+    Tensor number(DType::kI64, {});
+    number.set_int(0, iteration);
+    std::vector<Tensor> operands = {std::move(number)};
+    for (size_t i = 0; i < parts.carried; ++i) operands.push_back(results[i]);
+    for (size_t i = 0; i < parts.scanned; ++i)
+      operands.push_back(slice_of(*inputs[parts.first_scanned() + i], row(parts.scan_reversed[i])));
+    for (size_t i = 0; i < parts.invariants; ++i) operands.push_back(*inputs[parts.first_invariant() + i]);
+    const std::vector<Tensor> next = run_region(*node.regions[0], operands, symbols);
+    if (parts.has_condition) goes_on = next[0].get_int(0) != 0;
+    for (size_t i = 0; i < parts.carried; ++i) results[i] = next[parts.first_carried_result() + i];
+    for (size_t i = 0; i < parts.stacked; ++i) {
+      const Tensor& part = next[parts.first_stacked_result() + i];
+      copy_elements(part, 0, results[parts.carried + i], row(parts.stack_reversed[i]) * part.num_elements(),
+                    part.num_elements());
+    }
+  }
+  return results;
 }
 
 }  // namespace tessera::inline interp

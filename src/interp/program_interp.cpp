@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
+#include "arith/simplify.h"
 #include "interp/loop_interp.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 #include "support/error.h"
 
 namespace tessera::inline interp {
 namespace {
 
 constexpr auto kUnwritten = static_cast<std::byte>(0xff);
+
+// The present values of loops' indices.
+using Indices = std::unordered_map<const ExprNode*, int64_t>;
 
 class Memory {
  public:
@@ -29,11 +35,25 @@ class Memory {
 
   // The bytes of a buffer; `writable` receives whether a kernel may store to them.
   std::byte* bytes(BufferId id, bool& writable) {
-    const auto [root, begin] = place_in_root(program_, id);
-    check(root >= 0, "a call uses a buffer without a root");
+    const BufferId root = root_buffer(program_, id);
+    check(root >= 0, "a step uses a buffer without a root");
+    int64_t begin = 0;
+    for (BufferId view = id; view != root; view = at(view).alias_of) begin += begin_of(at(view));
     const ProgramBuffer& buffer = at(root);
     check(begin >= 0 && at(id).bytes <= buffer.bytes - begin, "view " + at(id).name + " is outside its buffer");
     return storage(id, buffer, writable) + begin;
+  }
+
+  std::byte* bytes(BufferId id) {
+    bool writable = false;
+    return bytes(id, writable);
+  }
+
+  void set_index(const Var& index, int64_t value) { indices_[index.get()] = value; }
+  int64_t index(const Var& symbol) const {
+    const auto value = indices_.find(symbol.get());
+    check(value != indices_.end(), "a symbol without a value: " + symbol->name);
+    return value->second;
   }
 
   // Makes the memory of storage `id`, which is in the arena, unwritten again.
@@ -45,6 +65,14 @@ class Memory {
   std::vector<Tensor> take_outputs() { return std::move(outputs_); }
 
  private:
+  int64_t begin_of(const ProgramBuffer& view) const {
+    if (!view.view_offset_formula) return view.view_offset;
+    const auto begin = as_int(simplify(transform(
+        view.view_offset_formula, [&](const Expr& e) { return e->kind == ExprKind::kVar ? Expr(index(e)) : Expr(); })));
+    check(begin.has_value(), "view " + view.name + " begins nowhere");
+    return *begin;
+  }
+
   // The first byte of `buffer`, the root of `id`.
   std::byte* storage(BufferId id, const ProgramBuffer& buffer, bool& writable) {
     writable = buffer.kind == BufferKind::kArena || buffer.kind == BufferKind::kOutput;
@@ -72,6 +100,7 @@ class Memory {
   std::vector<std::byte> arena_;
   std::vector<std::vector<std::byte>> own_;  // of unplanned buffers
   std::vector<Tensor> outputs_;
+  Indices indices_;
 };
 
 // The dimensions that the kernel declares, which may flatten those of the buffer.
@@ -87,12 +116,154 @@ std::vector<int64_t> dims_of(const LoopProgram& kernel, const Buffer& param, con
   return *dims;
 }
 
-bool takes_place(const KernelCall& call, Memory& memory) {
-  return std::all_of(call.only_if.begin(), call.only_if.end(), [&](const CallCondition& condition) {
-    bool writable = false;
-    return (*memory.bytes(condition.buffer, writable) != std::byte{0}) == condition.value;
-  });
-}
+class Interpreter {
+ public:
+  Interpreter(const Program& program, const std::vector<Tensor>& inputs, const ProgramRun& run)
+      : program_(program), run_(run), memory_(program, inputs), time_(timeline_of(program)) {
+    for (size_t m = 0; m < time_.moments.size(); ++m) {
+      const Moment& moment = time_.moments[m];
+      if (moment.kind == Moment::kCall) when_called_[moment.call] = static_cast<int32_t>(m);
+      if (moment.kind == Moment::kLoopBegin) begin_of_[moment.step] = static_cast<int32_t>(m);
+      if (moment.kind == Moment::kLoopEnd) end_of_[moment.step] = static_cast<int32_t>(m);
+      if (moment.kind == Moment::kBranch) begin_of_[moment.step] = static_cast<int32_t>(m);
+    }
+    dying_.resize(time_.moments.size());
+    if (!run.poison_dead) return;
+    for (const Lifetime& lifetime : arena_lifetimes(program))
+      dying_[static_cast<size_t>(lifetime.last)].push_back(lifetime);
+  }
+
+  std::vector<Tensor> run() {
+    if (program_.steps.empty()) calls(0, program_.calls.size());
+    else block(program_.steps);
+    return memory_.take_outputs();
+  }
+
+ private:
+  void block(const StepBlock& steps) {
+    for (const ProgramStep& step : steps) {
+      switch (step.kind) {
+        case StepKind::kCalls: calls(step.first_call, step.num_calls); break;
+        case StepKind::kBranch: branch(step); break;
+        case StepKind::kLoop: loop(step); break;
+      }
+    }
+  }
+
+  void branch(const ProgramStep& step) {
+    const bool taken = is_true(step.condition);
+    const int32_t begin = begin_of_.at(&step);
+    const int32_t middle = begin + moments_in(step.blocks[0]), end = middle + moments_in(step.blocks[1]);
+    poison(begin, begin);
+    // Also what is there before the branch and only the other block would have used last. Its bytes are free in the
+    // second block when that was the first one, and taken all through the first when it is the second.
+    if (!taken) poison_older(begin + 1, middle, begin);
+    block(step.blocks.at(taken ? 0 : 1));
+    if (taken) poison_older(middle + 1, end, begin);
+  }
+
+  void loop(const ProgramStep& step) {
+    int64_t trips = step.index.hi == INT64_MAX ? INT64_MAX : step.index.hi + 1;
+    if (step.count) {
+      const auto count = as_int(simplify(step.count));
+      check(count.has_value(), "a loop without a fixed count");
+      trips = std::min(trips, *count);
+    }
+    if (step.count_buffer >= 0) {
+      int64_t count = 0;
+      std::memcpy(&count, memory_.bytes(step.count_buffer), sizeof(count));
+      trips = std::min(trips, count);
+    }
+    const int32_t end = end_of_.at(&step);
+    for (int64_t i = 0; i < trips && (step.condition < 0 || is_true(step.condition)); ++i) {
+      memory_.set_index(step.index.var, i);
+      block(step.blocks.at(0));
+      carry(step);
+      for (const Lifetime& lifetime : dying_[static_cast<size_t>(end)])
+        if (lifetime.first > begin_of_.at(&step)) memory_.poison(lifetime.buffer);
+    }
+    poison(end, end);
+  }
+
+  // All at the same time: everything is read before anything is written.
+  void carry(const ProgramStep& step) {
+    std::vector<std::vector<std::byte>> contents;
+    for (const CarriedValue& carried : step.carried) {
+      const std::byte* next = memory_.bytes(carried.next);
+      contents.emplace_back(next, next + at(carried.next).bytes);
+    }
+    for (size_t i = 0; i < contents.size(); ++i)
+      std::copy(contents[i].begin(), contents[i].end(), memory_.bytes(step.carried[i].current));
+  }
+
+  void calls(size_t first, size_t count) {
+    for (size_t i = first; i < first + count; ++i) call(i);
+  }
+
+  void call(size_t number) {
+    const KernelCall& call = program_.calls[number];
+    const LoopProgram& kernel = program_.kernels.at(static_cast<size_t>(call.kernel)).program;
+    check(call.args.size() == kernel.params.size(), "call of " + kernel.name + " with a wrong number of parameters");
+    if (takes_place(call)) {
+      std::vector<int64_t> symbols;
+      for (const Var& symbol : kernel.symbols) symbols.push_back(memory_.index(symbol));
+      std::vector<BufferView> views;
+      for (size_t i = 0; i < call.args.size(); ++i) {
+        BufferView view{kernel.params[i]->dtype, dims_of(kernel, *kernel.params[i], at(call.args[i])), nullptr, false};
+        view.data = memory_.bytes(call.args[i], view.writable);
+        view.writable = view.writable && i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
+        views.push_back(std::move(view));
+      }
+      interpret(kernel, std::span<const BufferView>(views), symbols);
+      if (run_.observe) {
+        Tensor output(views.back().dtype, views.back().dims);
+        std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
+        run_.observe(call, output);
+      }
+    }
+    const int32_t moment = when_called_.at(number);
+    poison(moment, moment);
+  }
+
+  bool takes_place(const KernelCall& call) {
+    return std::all_of(call.only_if.begin(), call.only_if.end(),
+                       [&](const CallCondition& condition) { return is_true(condition.buffer) == condition.value; });
+  }
+
+  bool is_true(BufferId id) { return *memory_.bytes(id) != std::byte{0}; }
+
+  static int32_t moments_in(const StepBlock& block) {
+    int32_t count = 0;
+    for_each_step(block, [&](const ProgramStep& step) {
+      count += step.kind == StepKind::kCalls  ? static_cast<int32_t>(step.num_calls)
+               : step.kind == StepKind::kLoop ? 2
+                                              : 1;
+    });
+    return count;
+  }
+
+  void poison(int32_t first, int32_t last) {
+    for (int32_t m = first; m <= last; ++m)
+      for (const Lifetime& lifetime : dying_[static_cast<size_t>(m)]) memory_.poison(lifetime.buffer);
+  }
+
+  // What lives since `since` or longer.
+  void poison_older(int32_t first, int32_t last, int32_t since) {
+    for (int32_t m = first; m <= last; ++m)
+      for (const Lifetime& lifetime : dying_[static_cast<size_t>(m)])
+        if (lifetime.first <= since) memory_.poison(lifetime.buffer);
+  }
+
+  const ProgramBuffer& at(BufferId id) const { return program_.buffers.at(static_cast<size_t>(id)); }
+
+  const Program& program_;
+  const ProgramRun& run_;
+  Memory memory_;
+  const Timeline time_;
+  std::unordered_map<size_t, int32_t> when_called_;
+  std::unordered_map<const ProgramStep*, int32_t> begin_of_, end_of_;  // moments
+  std::vector<std::vector<Lifetime>> dying_;                           // by moment: what is used last there
+};
 
 }  // namespace
 
@@ -105,34 +276,7 @@ std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>&
               inputs[i].dims() == buffer.type.dims(),
           fmt::format("input {} is not {}", buffer.name, buffer.type.to_string()));
   }
-  Memory memory(program, inputs);
-  std::vector<std::vector<BufferId>> dying(program.calls.size());  // the storage that is used last by each call
-  if (run.poison_dead)
-    for (const Lifetime& lifetime : arena_lifetimes(program))
-      dying[static_cast<size_t>(lifetime.last)].push_back(lifetime.buffer);
-  for (size_t number = 0; number < program.calls.size(); ++number) {
-    const KernelCall& call = program.calls[number];
-    const LoopProgram& kernel = program.kernels.at(static_cast<size_t>(call.kernel)).program;
-    check(call.args.size() == kernel.params.size(), "call of " + kernel.name + " with a wrong number of parameters");
-    if (takes_place(call, memory)) {
-      std::vector<BufferView> views;
-      for (size_t i = 0; i < call.args.size(); ++i) {
-        const ProgramBuffer& buffer = program.buffers.at(static_cast<size_t>(call.args[i]));
-        BufferView view{kernel.params[i]->dtype, dims_of(kernel, *kernel.params[i], buffer), nullptr, false};
-        view.data = memory.bytes(call.args[i], view.writable);
-        view.writable = view.writable && i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
-        views.push_back(std::move(view));
-      }
-      interpret(kernel, std::span<const BufferView>(views));
-      if (run.observe) {
-        Tensor output(views.back().dtype, views.back().dims);
-        std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
-        run.observe(call, output);
-      }
-    }
-    for (const BufferId dead : dying[number]) memory.poison(dead);
-  }
-  return memory.take_outputs();
+  return Interpreter(program, inputs, run).run();
 }
 
 std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const CallObserver& observe) {

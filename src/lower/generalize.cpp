@@ -38,6 +38,8 @@ class Generalizer {
     result.name = first.name;
     result.symbols = formulas_.symbols();
     where_ = "the whole model";
+    for (const Program* program : programs_)
+      if (!program->steps.empty()) differ("loops or branches, which are not compared");
     same(of_all(programs_, &Program::inputs), "signature");
     same(of_all(programs_, &Program::outputs), "signature");
     result.inputs = first.inputs;

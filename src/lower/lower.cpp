@@ -2,15 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "arith/simplify.h"
+#include "graph/control_flow.h"
 #include "graph/op_def.h"
 #include "graph/slices.h"
 #include "loop/naive_loops.h"
 #include "lower/narrow_values.h"
+#include "program/steps.h"
 #include "support/error.h"
 
 namespace tessera::inline lower {
@@ -136,20 +140,30 @@ void lower_region(KernelLowering& kernel, const Graph& region, std::vector<Kerne
   check(out.buffer != nullptr, "a kernel whose result is a constant");
 }
 
-// Assigns buffers to values and collects calls.
+// What the graphs of one program share: the program, and names that are taken.
+struct LoweredProgram {
+  Program program;
+  std::map<std::string, int> names;
+};
+
+// Assigns buffers to the values of one graph, the model's or a region, and collects calls and steps.
 class GraphLowering {
  public:
-  explicit GraphLowering(const Graph& graph) : graph_(graph) {}
+  GraphLowering(const Graph& graph, LoweredProgram& shared, StepBlock& block, std::vector<SymbolRange> indices = {})
+      : graph_(graph), shared_(shared), program_(shared.program), block_(block), indices_(std::move(indices)) {}
 
-  Program run() {
+  // The model's graph: its inputs and outputs are the program's.
+  void run() {
     program_.name = graph_.name;
     program_.checks = graph_.checks;
+    if (!graph_.states.empty())
+      throw UserError({"TSR-5025", fmt::format("graph {} has state {}", graph_.name, graph_.states[0].name), "",
+                       "graphs without state, in compiled code", "run it in the interpreter"});
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       const BufferId id =
           add_buffer(graph_.value(graph_.inputs[i]).name, BufferKind::kInput, graph_.type(graph_.inputs[i]));
       program_.buffers[static_cast<size_t>(id)].index = static_cast<int32_t>(i);
       program_.inputs.push_back(id);
-      buffer_of_[graph_.inputs[i]] = id;
     }
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       TensorType type = graph_.type(graph_.outputs[i]);
@@ -158,17 +172,27 @@ class GraphLowering {
       program_.buffers[static_cast<size_t>(id)].index = static_cast<int32_t>(i);
       program_.outputs.push_back(id);
       program_.output_names.push_back(graph_.value(graph_.outputs[i]).name);
+    }
+    run(program_.inputs, program_.outputs);
+  }
+
+  // `inputs` hold the values of the graph's inputs; those of its outputs are written to `outputs`, which nothing else
+  // reads or writes in these steps. An output of which nobody wants a copy is -1.
+  void run(const std::vector<BufferId>& inputs, const std::vector<BufferId>& outputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) buffer_of_[graph_.inputs[i]] = inputs[i];
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i] < 0) continue;
       // The first output whose bytes this storage is writes into it directly; others are copied at the end.
       const ValueId root = storage_value(graph_, graph_.outputs[i]);
       const Node* producer = graph_.producer(root);
-      if (producer && producer->op->kind != OpKind::kConstant && !is_slice_view(*producer) && !direct_.count(root))
-        direct_[root] = id;
-      else copies_.push_back({graph_.outputs[i], id});
+      if (producer && producer->op->kind != OpKind::kConstant && !is_slice_view(*producer) && !direct_.count(root) &&
+          !may_carry_twice(*producer, root))
+        direct_[root] = outputs[i];
+      else copies_.push_back({graph_.outputs[i], outputs[i]});
     }
     place_concats();
     for (size_t i = 0; i < graph_.nodes().size(); ++i) lower(graph_.nodes()[i], placed_[i]);
     for (const auto& [value, output] : copies_) copy(value, output);
-    return std::move(program_);
   }
 
  private:
@@ -188,8 +212,10 @@ class GraphLowering {
     return static_cast<BufferId>(program_.buffers.size() - 1);
   }
 
+  ProgramBuffer& buffer(BufferId id) { return program_.buffers[static_cast<size_t>(id)]; }
+
   std::string unique(const std::string& name) {
-    int& count = names_[name];
+    int& count = shared_.names[name];
     return count++ ? fmt::format("{}.{}", name, count - 1) : name;
   }
 
@@ -200,15 +226,15 @@ class GraphLowering {
     return !producer || producer->op->kind != OpKind::kConstant;
   }
 
-  // The part of buffer `whole` from byte `begin` on, as a buffer of its own.
-  BufferId add_view(const std::string& name, const TensorType& type, BufferId whole, int64_t begin = 0) {
-    for (BufferId of = whole; of >= 0; of = program_.buffers[static_cast<size_t>(of)].alias_of) {
-      begin += program_.buffers[static_cast<size_t>(of)].view_offset;
+  // The part of buffer `whole` from byte `begin` on, as a buffer of its own. `begin` may depend on indices of loops.
+  BufferId add_view(const std::string& name, const TensorType& type, BufferId whole, Expr begin = 0) {
+    for (BufferId of = whole; of >= 0; of = buffer(of).alias_of) {
+      begin = begin + (buffer(of).view_offset_formula ? buffer(of).view_offset_formula : Expr(buffer(of).view_offset));
       whole = of;
     }
-    const BufferId id = add_buffer(name, program_.buffers[static_cast<size_t>(whole)].kind, type);
-    program_.buffers[static_cast<size_t>(id)].alias_of = whole;
-    program_.buffers[static_cast<size_t>(id)].view_offset = begin;
+    const BufferId id = add_buffer(name, buffer(whole).kind, type);
+    buffer(id).alias_of = whole;
+    check(set_view_offset(buffer(id), begin, program_.symbols, indices_), "a view whose begin has no bounds: " + name);
     return id;
   }
 
@@ -270,6 +296,12 @@ class GraphLowering {
       }
       return;
     }
+    switch (node.op->kind) {
+      case OpKind::kIf: return lower_if(node);
+      case OpKind::kLoop: return lower_loop(node);
+      case OpKind::kCall: return inline_region(*node.regions[0], operand_buffers(node, 0), result_buffers(node));
+      default: break;
+    }
     check(node.outputs.size() == 1, "a kernel has one result");
     if (node.op->kind == OpKind::kProcedure) return lower_procedure(node);
     std::vector<size_t> kept;
@@ -297,8 +329,153 @@ class GraphLowering {
     args.push_back(buffer_of_[result]);
     kernel.bytes = 0;
     for (const BufferId arg : args) kernel.bytes += program_.buffers[static_cast<size_t>(arg)].bytes;
-    program_.kernels.push_back(std::move(kernel));
-    program_.calls.push_back({static_cast<int32_t>(program_.kernels.size() - 1), std::move(args), node.loc});
+    add_call(std::move(kernel), std::move(args), node.loc);
+  }
+
+  std::vector<BufferId> operand_buffers(const Node& node, size_t first) {
+    std::vector<BufferId> buffers;
+    for (size_t i = first; i < node.inputs.size(); ++i) buffers.push_back(buffer_of_.at(node.inputs[i]));
+    return buffers;
+  }
+
+  std::vector<BufferId> result_buffers(const Node& node) {
+    std::vector<BufferId> buffers;
+    for (const ValueId result : node.outputs) buffers.push_back(buffer_of_[result] = result_buffer(result));
+    return buffers;
+  }
+
+  void inline_region(const Graph& region, const std::vector<BufferId>& inputs, const std::vector<BufferId>& outputs) {
+    GraphLowering(region, shared_, block_, indices_).run(inputs, outputs);
+  }
+
+  void lower_if(const Node& node) {
+    const std::vector<BufferId> operands = operand_buffers(node, first_captured(*node.op)),
+                                results = result_buffers(node);
+    ProgramStep branch;
+    branch.kind = StepKind::kBranch;
+    branch.condition = buffer_of_.at(node.inputs[0]);
+    branch.loc = node.loc;
+    branch.blocks.resize(2);
+    for (size_t i = 0; i < 2; ++i)
+      GraphLowering(*node.regions[i], shared_, branch.blocks[i], indices_).run(operands, results);
+    block_.push_back(std::move(branch));
+  }
+
+  // Row i of `whole`, of type `type`, where i is the number of the iteration, or from the end.
+  BufferId row_view(const std::string& name, const TensorType& type, BufferId whole, const Var& index, int64_t trip,
+                    bool reversed) {
+    const int64_t bytes = dtype_bytes(type.dtype, type.num_elements());
+    if (dtype_bits(type.dtype) < 8)
+      throw UserError({"TSR-5026", fmt::format("a loop reads or writes slices of type {}", type.to_string()), "",
+                       "elements of whole bytes, in compiled code", "insert a cast around the loop"});
+    return add_view(name, type, whole, (reversed ? Expr(trip - 1) - index : Expr(index)) * Expr(bytes));
+  }
+
+  // Carried values have a buffer that the block reads, and one that it writes; scanned operands and stacked results are
+  // views that move with the index.
+  void lower_loop(const Node& node) {
+    const LoopParts parts = loop_parts(node);
+    const Graph& body = *node.regions[0];
+    std::optional<int64_t> trip = parts.max_trip;
+    if (parts.scanned > 0) trip = graph_.type(node.inputs[parts.first_scanned()]).dims()[0];
+
+    // Steps before the loop.
+    const std::vector<BufferId> results = result_buffers(node);
+    for (size_t i = 0; i < parts.carried; ++i) copy(node.inputs[parts.first_carried() + i], results[i]);
+    if (trip == 0) return;
+    for (size_t i = parts.carried; i < results.size(); ++i)
+      if (parts.has_condition || parts.counted) fill_with_zeros(graph_.type(node.outputs[i]), results[i]);
+    std::vector<BufferId> scanned;
+    for (size_t i = 0; i < parts.scanned; ++i)
+      scanned.push_back(row_major_bytes(node.inputs[parts.first_scanned() + i]));
+    ProgramStep loop;
+    loop.kind = StepKind::kLoop;
+    loop.loc = node.loc;
+    loop.index = {make_var(kernel_name("t")), 0, trip.value_or(std::numeric_limits<int64_t>::max()) - 1};
+    if (parts.counted) loop.count_buffer = buffer_of_.at(node.inputs[0]);
+    else if (trip) loop.count = Expr(*trip);
+    if (parts.has_condition) {
+      const ValueId condition = node.inputs[parts.condition()];
+      loop.condition = add_buffer(graph_.value(condition).name, BufferKind::kArena, graph_.type(condition));
+      copy(condition, loop.condition);
+    }
+
+    // The block.
+    const Var& index = loop.index.var;
+    std::vector<SymbolRange> indices = indices_;
+    indices.push_back(loop.index);
+    StepBlock block;
+    GraphLowering inner(body, shared_, block, indices);
+    const auto input_name = [&](size_t i) { return body.value(body.inputs[i]).name; };
+    std::vector<BufferId> inputs = {inner.is_read(body.inputs[0]) ? inner.add_number(input_name(0), index, node.loc)
+                                                                  : -1};
+    for (size_t i = 0; i < parts.carried; ++i) inputs.push_back(results[i]);
+    for (size_t i = 0; i < parts.scanned; ++i) {
+      const size_t at = parts.first_slice() + i;
+      inputs.push_back(inner.row_view(input_name(at), body.type(body.inputs[at]), scanned[i], index, *trip,
+                                      parts.scan_reversed[i] != 0));
+    }
+    for (size_t i = 0; i < parts.invariants; ++i)
+      inputs.push_back(buffer_of_.at(node.inputs[parts.first_invariant() + i]));
+
+    std::vector<BufferId> outputs;
+    const auto carry = [&](size_t result, BufferId current) {
+      const ValueId value = body.outputs[result];
+      const BufferId next = add_buffer(body.value(value).name, BufferKind::kArena, buffer(current).type);
+      loop.carried.push_back({current, next});
+      outputs.push_back(next);
+    };
+    if (parts.has_condition) carry(0, loop.condition);
+    for (size_t i = 0; i < parts.carried; ++i) {
+      const size_t at = parts.first_carried_result() + i;
+      if (body.outputs[at] == body.inputs[parts.kFirstCarriedInput + i]) outputs.push_back(-1);
+      else carry(at, results[i]);
+    }
+    for (size_t i = 0; i < parts.stacked; ++i) {
+      const ValueId value = body.outputs[parts.first_stacked_result() + i];
+      outputs.push_back(inner.row_view(body.value(value).name, body.type(value), results[parts.carried + i], index,
+                                       *trip, parts.stack_reversed[i] != 0));
+    }
+    inner.run(inputs, outputs);
+    loop.blocks.push_back(std::move(block));
+    block_.push_back(std::move(loop));
+  }
+
+  // What a loop carries has a buffer of its own inside of another loop, which may carry what is written there.
+  bool may_carry_twice(const Node& node, ValueId result) const {
+    if (node.op->kind != OpKind::kLoop || indices_.empty()) return false;
+    const auto carried = node.outputs.begin() + static_cast<ptrdiff_t>(loop_parts(node).carried);
+    return std::find(node.outputs.begin(), carried, result) != carried;
+  }
+
+  bool is_read(ValueId input) const {
+    return !graph_.users()[static_cast<size_t>(input)].empty() ||
+           std::find(graph_.outputs.begin(), graph_.outputs.end(), input) != graph_.outputs.end();
+  }
+
+  // A buffer with the number of the iteration.
+  BufferId add_number(const std::string& name, const Var& index, const std::string& loc) {
+    const BufferId id = add_buffer(name, BufferKind::kArena, {DType::kI64, {}, {}});
+    Kernel kernel;
+    kernel.program.name = kernel_name("number");
+    kernel.program.params = {make_buffer("y", DType::kI64, {})};
+    kernel.program.symbols = {index};
+    kernel.program.body = store(kernel.program.params[0], {}, index);
+    kernel.rule = "procedure";
+    kernel.loc = loc;
+    kernel.bytes = buffer(id).bytes;
+    add_call(std::move(kernel), {id}, loc);
+    return id;
+  }
+
+  // Where the rows of a value stand one after the other: constants are stored in the order of whoever reads them.
+  BufferId row_major_bytes(ValueId value) {
+    const BufferId id = buffer_of_.at(value);
+    const Node* producer = graph_.producer(storage_value(graph_, value));
+    if (!producer || producer->op->kind != OpKind::kConstant) return id;
+    const BufferId rows = add_buffer(graph_.value(value).name + ".rows", BufferKind::kArena, graph_.type(value));
+    copy(value, rows);
+    return rows;
   }
 
   std::string kernel_name(const std::string& wish) {
@@ -315,8 +492,12 @@ class GraphLowering {
     kernel.flops = count_flops(*definition);
     kernel.bytes = count_bytes(*definition);
     kernel.definition = std::move(definition);
+    add_call(std::move(kernel), std::move(args), loc);
+  }
+
+  void add_call(Kernel kernel, std::vector<BufferId> args, const std::string& loc) {
     program_.kernels.push_back(std::move(kernel));
-    program_.calls.push_back({static_cast<int32_t>(program_.kernels.size() - 1), std::move(args), loc});
+    program::add_call(program_, block_, {static_cast<int32_t>(program_.kernels.size() - 1), std::move(args), loc});
   }
 
   // An identity kernel from a value's buffer to another that cannot be the same bytes.
@@ -334,14 +515,27 @@ class GraphLowering {
     add_call(std::move(definition), {buffer_of_.at(value), output}, graph_.value(value).name);
   }
 
+  void fill_with_zeros(const TensorType& type, BufferId output) {
+    auto definition = std::make_shared<TensorProgram>();
+    definition->name = identifier("zeros_" + buffer(output).name);
+    KernelLowering kernel(*definition);
+    Body body;
+    body.axes = make_axes("i", type.shape);
+    body.value = const_of(type.dtype, 0);
+    kernel.add_stage("y", type, body, {});
+    add_call(std::move(definition), {output}, buffer(output).name);
+  }
+
   const Graph& graph_;
-  Program program_;
+  LoweredProgram& shared_;
+  Program& program_;
+  StepBlock& block_;
+  std::vector<SymbolRange> indices_;  // of the loops around the graph
   std::map<ValueId, BufferId> buffer_of_;
   std::map<ValueId, BufferId> direct_;
   std::vector<std::pair<ValueId, BufferId>> copies_;
   std::vector<std::vector<PlacedOperand>> placed_;           // by node
   std::map<ValueId, std::pair<BufferId, int64_t>> part_of_;  // the concat's buffer and the place in it, in bytes
-  std::map<std::string, int> names_;
 };
 
 }  // namespace
@@ -378,9 +572,14 @@ TensorProgram lower_node(const Graph& graph, const Node& node, std::vector<size_
 }
 
 Program lower_graph(const Graph& graph) {
-  Program program = GraphLowering(graph).run();
-  narrow_values(program);
-  return program;
+  LoweredProgram lowered;
+  StepBlock steps;
+  GraphLowering(graph, lowered, steps).run();
+  const bool plain =
+      std::all_of(steps.begin(), steps.end(), [](const ProgramStep& s) { return s.kind == StepKind::kCalls; });
+  if (!plain) lowered.program.steps = std::move(steps);
+  narrow_values(lowered.program);
+  return std::move(lowered.program);
 }
 
 }  // namespace tessera::inline lower

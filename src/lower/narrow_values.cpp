@@ -6,6 +6,7 @@
 
 #include "loop/naive_loops.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 
 namespace tessera::inline lower {
 namespace {
@@ -79,6 +80,12 @@ class Narrower {
     // Views are stored as what they are views of.
     for (size_t b = 0; b < program_.buffers.size(); ++b)
       families_[root_buffer(program_, static_cast<BufferId>(b))].push_back(static_cast<BufferId>(b));
+    // What a step reads has the type that it needs, what is carried changes with what it becomes, and views that move
+    // with an index do so by the bytes of their elements.
+    const auto keep = [&](BufferId id) { families_.erase(root_buffer(program_, id)); };
+    for_each_step(program_.steps, [&](const ProgramStep& step) { for_each_step_buffer(step, keep); });
+    for (size_t b = 0; b < program_.buffers.size(); ++b)
+      if (program_.buffers[b].view_offset_formula) keep(static_cast<BufferId>(b));
     for (const auto& [root, members] : families_)
       if (const auto dtype = type_of_values(root, members)) narrow(members, *dtype);
     for (const auto& [root, members] : families_)
@@ -160,6 +167,8 @@ class Narrower {
       const int64_t ratio = dtype_bits(wide_type(dtype)) / dtype_bits(dtype);
       buffer.bytes /= ratio;
       buffer.view_offset /= ratio;
+      buffer.view_travel /= ratio;
+      if (buffer.view_offset_formula) buffer.view_offset_formula = floordiv(buffer.view_offset_formula, ratio);
       if (buffer.data) buffer.data = narrowed(*buffer.data, dtype);
     }
     for_uses(members, [&](const KernelCall& call, size_t arg) {

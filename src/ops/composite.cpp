@@ -1,21 +1,13 @@
 // composite and group: nodes whose meaning is their region. A composite keeps a larger operator recognisable (softmax);
 // a group is what fusion makes one kernel of.
-#include "ops/op_util.h"
+#include "ops/control_flow.h"
 #include "ops/primitives.h"
 
 namespace tessera::inline ops {
 namespace {
 
 // That the operands fit the region's inputs has been checked for every operator with a region (graph/op_def.cpp).
-std::vector<TensorType> infer(const OpContext& ctx) {
-  const Graph& region = *ctx.regions[0];
-  std::vector<TensorType> types;
-  for (ValueId output : region.outputs) {
-    types.push_back(region.type(output));
-    types.back().layout = {};
-  }
-  return types;
-}
+std::vector<TensorType> infer(const OpContext& ctx) { return region_results(*ctx.regions[0]); }
 
 }  // namespace
 

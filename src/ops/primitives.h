@@ -15,6 +15,7 @@ const std::vector<OpDef>& compare_ops();  // compare.cpp
 
 const OpDef& bitcast_op();          // bitcast.cpp
 const OpDef& broadcast_op();        // broadcast.cpp
+const OpDef& call_op();             // call.cpp
 const OpDef& cast_op();             // cast.cpp
 const OpDef& channel_shuffle_op();  // channel_shuffle.cpp
 const OpDef& composite_op();        // composite.cpp
@@ -25,10 +26,13 @@ const OpDef& cumulate_op();         // cumulate.cpp
 const OpDef& gather_op();           // gather.cpp
 const OpDef& gather_elements_op();  // gather_elements.cpp
 const OpDef& group_op();            // composite.cpp
+const OpDef& if_op();               // if.cpp
 const OpDef& iota_op();             // iota.cpp
+const OpDef& loop_op();             // loop.cpp
 const OpDef& matmul_op();           // matmul.cpp
 const OpDef& order_op();            // order.cpp
 const OpDef& pad_op();              // pad.cpp
+const OpDef& random_bits_op();      // random_bits.cpp
 const OpDef& reduce_op();           // reduce.cpp
 const OpDef& reduce_window_op();    // reduce_window.cpp
 const OpDef& region_pool_op();      // region_pool.cpp

@@ -5,17 +5,19 @@
 
 #include "program/in_place.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 
 namespace tessera::inline program {
 namespace {
 
 constexpr size_t kNever = std::numeric_limits<size_t>::max();
 
+// Moments.
 struct Access {
   size_t first_write = kNever;
   size_t last_read = 0;
   bool is_read = false;
-  bool whole = true;  // every call names all of the buffer
+  bool whole = true;  // every use names all of the buffer
 };
 
 size_t num_inputs(const Program& program, const KernelCall& call) {
@@ -41,23 +43,25 @@ bool in_place(const Program& program, const KernelCall& call, BufferId input, Bu
 }  // namespace
 
 std::vector<std::pair<int, int>> output_aliases(const Program& program) {
+  // What happens inside a loop happens from its begin to its end: inputs and outputs are there before and after it.
   std::vector<Access> accesses(program.buffers.size());
-  for (size_t number = 0; number < program.calls.size(); ++number) {
-    const KernelCall& call = program.calls[number];
-    const size_t inputs = num_inputs(program, call);
-    for_each_buffer(call, [&](BufferId id, int arg) {
-      const BufferId root = root_buffer(program, id);
-      Access& access = accesses[static_cast<size_t>(root)];
-      if (arg >= 0 && static_cast<size_t>(arg) >= inputs) {
-        access.first_write = std::min(access.first_write, number);
-      } else {
-        access.is_read = true;
-        access.last_read = number;
-      }
-      access.whole &=
-          program.buffers[static_cast<size_t>(id)].bytes == program.buffers[static_cast<size_t>(root)].bytes;
-    });
-  }
+  const Timeline time = timeline_of(program);
+  for_each_access(program, time, [&](BufferId id, int32_t at, int32_t loop, AccessKind kind) {
+    size_t first = static_cast<size_t>(at), last = first;
+    for (; loop >= 0; loop = time.loops[static_cast<size_t>(loop)].parent) {
+      first = static_cast<size_t>(time.loops[static_cast<size_t>(loop)].begin);
+      last = static_cast<size_t>(time.loops[static_cast<size_t>(loop)].end);
+    }
+    const BufferId root = root_buffer(program, id);
+    Access& access = accesses[static_cast<size_t>(root)];
+    if (kind == AccessKind::kWrite) {
+      access.first_write = std::min(access.first_write, first);
+    } else {
+      access.is_read = true;
+      access.last_read = std::max(access.last_read, last);
+    }
+    access.whole &= program.buffers[static_cast<size_t>(id)].bytes == program.buffers[static_cast<size_t>(root)].bytes;
+  });
   std::vector<std::pair<int, int>> result;
   const size_t own_outputs = program.outputs.size() - program.checks.size();
   for (size_t o = 0; o < own_outputs; ++o) {
@@ -73,8 +77,9 @@ std::vector<std::pair<int, int>> output_aliases(const Program& program) {
         continue;
       const Access& reads = accesses[static_cast<size_t>(input)];
       bool safe = !reads.is_read || reads.last_read < writes.first_write;
-      if (!safe && reads.last_read == writes.first_write && reads.whole && writes.whole)
-        safe = in_place(program, program.calls[writes.first_write], input, output);
+      const Moment& moment = time.moments[writes.first_write];
+      if (!safe && reads.last_read == writes.first_write && reads.whole && writes.whole && moment.kind == Moment::kCall)
+        safe = in_place(program, program.calls[moment.call], input, output);
       if (safe) result.emplace_back(static_cast<int>(o), static_cast<int>(i));
     }
   }

@@ -6,6 +6,7 @@
 
 #include "graph/flow.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 #include "support/error.h"
 
 namespace tessera::inline program {
@@ -15,6 +16,8 @@ Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> piece
   Program result;
   result.name = flow->name;
   std::vector<BufferId> checks;  // the outputs behind all others
+  const bool has_steps =
+      std::any_of(pieces.begin(), pieces.end(), [](const Program& piece) { return !piece.steps.empty(); });
   for (size_t p = 0; p < pieces.size(); ++p) {
     Program& piece = pieces[p];
     const auto first_buffer = static_cast<BufferId>(result.buffers.size());
@@ -22,6 +25,16 @@ Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> piece
     const size_t own = piece.outputs.size() - piece.checks.size();
     result.pieces.push_back(
         {result.calls.size(), piece.calls.size(), piece.inputs.size(), own, piece.checks.size(), piece.symbols.size()});
+    if (has_steps) {
+      StepBlock steps = steps_of(piece);
+      for_each_step(steps, [&](ProgramStep& step) {
+        step.first_call += result.calls.size();
+        for_each_step_buffer(step, [&](BufferId& id) { id += first_buffer; });
+      });
+      result.pieces.back().first_step = result.steps.size();
+      result.pieces.back().num_steps = steps.size();
+      result.steps.insert(result.steps.end(), steps.begin(), steps.end());
+    }
     for (SymbolRange& symbol : piece.symbols) result.symbols.push_back(std::move(symbol));
     const int64_t first_weight = result.weight_bytes;
     for (ProgramBuffer& buffer : piece.buffers) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "program/steps.h"
 #include "support/error.h"
 
 namespace tessera::inline program {
@@ -119,21 +120,14 @@ BufferId storage_buffer(const Program& program, BufferId id) {
 }
 
 std::vector<Lifetime> arena_lifetimes(const Program& program) {
-  std::map<BufferId, Lifetime> lifetimes;
-  std::vector<BufferId> storage(program.buffers.size(), -1);  // chains are followed once
-  for (size_t call = 0; call < program.calls.size(); ++call)
-    for_each_buffer(program.calls[call], [&](BufferId arg, int) {
-      BufferId& root = storage[static_cast<size_t>(arg)];
-      if (root < 0) root = storage_buffer(program, arg);
-      check(root >= 0, "a call uses a buffer without a root");
-      const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(root)];
-      if (buffer.kind != BufferKind::kArena) return;
-      const auto at = static_cast<int32_t>(call);
-      Lifetime& lifetime = lifetimes.try_emplace(root, Lifetime{root, at, at, aligned(buffer.bytes)}).first->second;
-      lifetime.last = at;
-    });
+  const std::vector<LiveRange> ranges =
+      live_ranges(program, timeline_of(program), [&](BufferId id) { return storage_buffer(program, id); });
   std::vector<Lifetime> result;
-  for (const auto& [root, lifetime] : lifetimes) result.push_back(lifetime);
+  for (size_t id = 0; id < ranges.size(); ++id) {
+    const ProgramBuffer& buffer = program.buffers[id];
+    if (ranges[id].first < 0 || buffer.kind != BufferKind::kArena) continue;
+    result.push_back({static_cast<BufferId>(id), ranges[id].first, ranges[id].last, aligned(buffer.bytes)});
+  }
   return result;
 }
 

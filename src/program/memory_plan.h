@@ -1,9 +1,11 @@
 // Places the buffers of a program: arena buffers whose lifetimes do not meet share bytes, weights of equal contents are
 // stored once.
 //
-// A buffer lives from the first to the last call that uses it or one of its views, both included: a call's inputs and
+// A buffer lives from the first to the last moment that uses it or one of its views, both included: a call's inputs and
 // outputs share no bytes, unless the output is `over` the input; then the two are one piece of memory that lives as
-// long as both. Inputs and outputs of the program are the caller's memory and not in the arena.
+// long as both. Moments are those of program/steps.h: what a loop's block shares with the steps around it lives all
+// through the loop, what it uses alone shares bytes with the rest of the block, and the blocks of a branch share bytes.
+// Inputs and outputs of the program are the caller's memory and not in the arena.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,7 @@ void plan_memory(Program& program);
 
 struct Lifetime {
   BufferId buffer = -1;         // as storage_buffer gives it
-  int32_t first = 0, last = 0;  // calls
+  int32_t first = 0, last = 0;  // moments (program/steps.h); of a program without steps, calls
   int64_t bytes = 0;            // rounded up to kBufferAlign
 };
 

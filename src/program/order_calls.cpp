@@ -7,6 +7,7 @@
 #include <set>
 
 #include "program/memory_plan.h"
+#include "program/steps.h"
 #include "support/error.h"
 
 namespace tessera::inline program {
@@ -69,18 +70,38 @@ class Accesses {
   Pieces pieces_;
 };
 
-// Sizes and uses of the roots in the arena, and what an order of calls makes of them.
+// Which pieces of memory one run of calls alone uses: for each storage the run, or what stands for several.
+constexpr int32_t kNoRun = -1, kManyRuns = -2;
+std::vector<int32_t> runs_of_storage(const Program& program) {
+  std::vector<int32_t> runs(program.buffers.size(), kNoRun);
+  const std::vector<int32_t> run_of = run_of_calls(program);
+  for (size_t call = 0; call < program.calls.size(); ++call)
+    for_each_buffer(program.calls[call], [&](BufferId arg, int) {
+      const BufferId storage = storage_buffer(program, arg);
+      check(storage >= 0, "a call uses a buffer without a root");
+      int32_t& run = runs[static_cast<size_t>(storage)];
+      run = run == kNoRun || run == run_of[call] ? run_of[call] : kManyRuns;
+    });
+  for_each_step(program.steps, [&](const ProgramStep& step) {
+    for_each_step_buffer(step,
+                         [&](BufferId id) { runs[static_cast<size_t>(storage_buffer(program, id))] = kManyRuns; });
+  });
+  return runs;
+}
+
+// Sizes and uses of the roots in the arena that a run of calls alone uses, and what an order of these calls makes of
+// them.
 class Memory {
  public:
-  explicit Memory(const Program& program) : roots_of_(program.calls.size()) {
+  Memory(const Program& program, const std::vector<int32_t>& runs, int32_t number_of_run, const CallRun& run)
+      : roots_of_(run.count) {
     std::vector<int32_t> number(program.buffers.size(), -1);
-    for (size_t call = 0; call < program.calls.size(); ++call) {
+    for (size_t call = 0; call < run.count; ++call) {
       std::vector<int32_t>& roots = roots_of_[call];
-      for_each_buffer(program.calls[call], [&](BufferId arg, int) {
+      for_each_buffer(program.calls[run.first + call], [&](BufferId arg, int) {
         const BufferId root = storage_buffer(program, arg);
-        check(root >= 0, "a call uses a buffer without a root");
         const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(root)];
-        if (buffer.kind != BufferKind::kArena) return;
+        if (buffer.kind != BufferKind::kArena || runs[static_cast<size_t>(root)] != number_of_run) return;
         int32_t& id = number[static_cast<size_t>(root)];
         if (id < 0) {
           id = static_cast<int32_t>(bytes_.size());
@@ -232,13 +253,11 @@ Order depth_first(const Memory& memory, const std::vector<std::vector<CallId>>& 
   return order;
 }
 
-}  // namespace
-
-std::vector<std::vector<int32_t>> call_dependencies(const Program& program) {
+std::vector<std::vector<int32_t>> dependencies(const Program& program, const CallRun& run) {
   std::map<BufferId, Accesses> roots;
-  std::vector<std::vector<CallId>> before(program.calls.size());
-  for (size_t call = 0; call < program.calls.size(); ++call) {
-    const KernelCall& c = program.calls[call];
+  std::vector<std::vector<CallId>> before(run.count);
+  for (size_t call = 0; call < run.count; ++call) {
+    const KernelCall& c = program.calls[run.first + call];
     const auto outputs = static_cast<size_t>(program.kernels[static_cast<size_t>(c.kernel)].program.num_outputs);
     std::vector<CallId>& list = before[call];
     for_each_buffer(c, [&](BufferId id, int arg) {
@@ -246,7 +265,7 @@ std::vector<std::vector<int32_t>> call_dependencies(const Program& program) {
       const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(storage)];
       if (buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kInput) return;
       const int64_t begin = place_in_root(program, id).begin;
-      const int64_t end = begin + program.buffers[static_cast<size_t>(id)].bytes;
+      const int64_t end = begin + travel_in_root(program, id) + program.buffers[static_cast<size_t>(id)].bytes;
       if (begin == end) return;
       const bool writes = arg >= 0 && static_cast<size_t>(arg) + outputs >= c.args.size();
       if (writes) roots[storage].write(begin, end, static_cast<CallId>(call), list);
@@ -260,21 +279,35 @@ std::vector<std::vector<int32_t>> call_dependencies(const Program& program) {
   return before;
 }
 
-void order_calls(Program& program) {
-  const std::vector<std::vector<CallId>> before = call_dependencies(program);
-  const Memory memory(program);
-  Order best(program.calls.size());
+Order best_order(const Memory& memory, const std::vector<std::vector<CallId>>& before) {
+  Order best(before.size());
   std::iota(best.begin(), best.end(), 0);
   int64_t least = memory.peak(best);
   for (Order order : {ListScheduler(memory, before).run(), depth_first(memory, before)}) {
-    check(order.size() == program.calls.size(), "an order without all calls");
+    check(order.size() == before.size(), "an order without all calls");
     if (const int64_t peak = memory.peak(order); peak < least) {
       least = peak;
       best = std::move(order);
     }
   }
+  return best;
+}
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> call_dependencies(const Program& program) {
+  return dependencies(program, {0, program.calls.size()});
+}
+
+void order_calls(Program& program) {
+  const std::vector<int32_t> runs_of = runs_of_storage(program);
+  const std::vector<CallRun> runs = call_runs(program);
   std::vector<KernelCall> calls;
-  for (const CallId call : best) calls.push_back(std::move(program.calls[static_cast<size_t>(call)]));
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const Memory memory(program, runs_of, static_cast<int32_t>(r), runs[r]);
+    for (const CallId call : best_order(memory, dependencies(program, runs[r])))
+      calls.push_back(std::move(program.calls[runs[r].first + static_cast<size_t>(call)]));
+  }
   program.calls = std::move(calls);
 }
 

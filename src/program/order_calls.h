@@ -1,4 +1,5 @@
-// order_calls: brings calls into an order in which less memory is alive at once. Finding the best order is NP-hard;
+// order_calls: brings calls into an order in which less memory is alive at once, each run of calls between branches and
+// loops for itself. Finding the best order is NP-hard;
 // three are compared, and the given one stays unless another has a lower peak:
 //   - the given order;
 //   - list scheduling: of the calls whose operands are there, the one after which least memory is alive (the usual
@@ -52,7 +53,7 @@ namespace tessera::inline program {
 
 void order_calls(Program& program);
 
-// For each call the calls that must run before it, since they write what it reads or overwrites, or read what it
+// Of a program without steps: for each call the calls that must run before it, since they write what it reads or overwrites, or read what it
 // overwrites. Ascending, without repetitions. Views that do not overlap are independent.
 std::vector<std::vector<int32_t>> call_dependencies(const Program& program);
 

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "graph/tensor_text.h"
 #include "loop/parser.h"
+#include "program/steps.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 #include "support/text_reader.h"
@@ -38,6 +40,8 @@ class Parser {
     program_.arena_bytes = size("arena");
     program_.weight_bytes = size("weights");
     program_.scratch_bytes = size("scratch");
+    view_scope_ = scope_;
+    while (reader_.accept("index")) index();
     while (reader_.accept("check")) {
       RuntimeCheck& check = program_.checks.emplace_back();
       check.what = reader_.quoted("what is checked");
@@ -45,6 +49,8 @@ class Parser {
       check.legal = reader_.quoted("what is legal");
     }
     while (!reader_.accept("}")) statement();
+    const auto has_blocks = [](const ProgramStep& step) { return step.kind != StepKind::kCalls; };
+    if (std::any_of(body_.begin(), body_.end(), has_blocks)) program_.steps = std::move(body_);
     if (!reader_.at_end()) reader_.fail_expected("the end of the text");
     for (const std::string& name : inputs) program_.inputs.push_back(find_buffer(after_signature, name));
     for (const std::string& name : outputs) program_.outputs.push_back(find_buffer(after_signature, name));
@@ -93,8 +99,82 @@ class Parser {
   void statement() {
     if (reader_.accept("buffer")) return buffer();
     if (reader_.accept("define")) return kernel();
-    if (reader_.accept("call")) return call();
-    reader_.fail_expected("buffer, define, call or '}'");
+    if (step(body_)) return;
+    reader_.fail_expected("buffer, define, call, branch, loop or '}'");
+  }
+
+  // "index t < 10": the symbol of a loop further down.
+  void index() {
+    TextReader start = reader_;
+    SymbolRange range{{}, 0, INT64_MAX, 1};
+    const std::string name = reader_.word("an index");
+    if (view_scope_.count(name) != 0) start.fail("TSR-3203", fmt::format("symbol {} is declared twice", name));
+    if (reader_.accept("<")) range.hi = not_negative("a largest number of iterations") - 1;
+    range.var = make_var(name);
+    view_scope_[name] = range.var;
+    symbols_.push_back(range.var);
+    indices_.push_back(range);
+  }
+
+  bool step(StepBlock& block) {
+    if (reader_.accept("call")) call(block);
+    else if (reader_.accept("branch")) branch(block);
+    else if (reader_.accept("loop")) loop(block);
+    else return false;
+    return true;
+  }
+
+  StepBlock block() {
+    StepBlock result;
+    reader_.expect("{");
+    while (!reader_.accept("}"))
+      if (!step(result)) reader_.fail_expected("call, branch, loop or '}'");
+    return result;
+  }
+
+  BufferId step_buffer(const char* what) {
+    TextReader start = reader_;
+    return find_buffer(start, reader_.name('%', what));
+  }
+
+  void branch(StepBlock& block_around) {
+    ProgramStep step;
+    step.kind = StepKind::kBranch;
+    step.condition = step_buffer("a buffer of one bool");
+    step.loc = loc();
+    step.blocks.push_back(block());
+    step.blocks.push_back(reader_.accept("else") ? block() : StepBlock());
+    block_around.push_back(std::move(step));
+  }
+
+  void loop(StepBlock& block_around) {
+    ProgramStep step;
+    step.kind = StepKind::kLoop;
+    TextReader start = reader_;
+    const std::string name = reader_.word("an index");
+    const auto known =
+        std::find_if(indices_.begin(), indices_.end(), [&](const SymbolRange& i) { return i.var->name == name; });
+    if (known == indices_.end())
+      start.fail("TSR-3202", fmt::format("there is no index '{}'", name), "indices that are declared above");
+    step.index = *known;
+    if (reader_.accept("<")) {
+      if (reader_.peek_is("%")) step.count_buffer = step_buffer("a buffer of one i64");
+      else step.count = parse_size(reader_, scope_);
+    }
+    if (reader_.accept("while")) step.condition = step_buffer("a buffer of one bool");
+    if (reader_.accept("carry")) {
+      do {
+        CarriedValue carried;
+        carried.swap = reader_.accept("swap");
+        carried.current = step_buffer("a buffer");
+        reader_.expect("=");
+        carried.next = step_buffer("a buffer");
+        step.carried.push_back(carried);
+      } while (reader_.accept(","));
+    }
+    step.loc = loc();
+    step.blocks.push_back(block());
+    block_around.push_back(std::move(step));
   }
 
   void buffer() {
@@ -122,9 +202,11 @@ class Parser {
       buffer.alias_of = find_buffer(alias_start, reader_.name('%', "a buffer"));
       if (reader_.accept("from")) {
         TextReader from_start = reader_;
-        const Expr from = parse_size(reader_, scope_);
-        buffer.view_offset = value_at(from, program_.symbols, largest);
-        if (!as_int(from)) buffer.view_offset_formula = from;
+        const Expr from = parse_size(reader_, view_scope_);
+        if (!set_view_offset(buffer, from, program_.symbols, indices_))
+          from_start.fail("TSR-3204",
+                          fmt::format("the begin of a view, {}, has no smallest and largest value", to_string(from)),
+                          "symbols and indices with a largest value");
         if (buffer.view_offset < 0)
           from_start.fail("TSR-3201", fmt::format("the begin of a view of {}", buffer.view_offset), "0 or more");
       }
@@ -172,7 +254,7 @@ class Parser {
     program_.kernels.push_back(std::move(kernel));
   }
 
-  void call() {
+  void call(StepBlock& block) {
     KernelCall call;
     TextReader start = reader_;
     const std::string name = reader_.name('@', "a kernel");
@@ -190,15 +272,17 @@ class Parser {
       } while (reader_.accept(","));
     }
     call.loc = loc();
-    program_.calls.push_back(std::move(call));
+    add_call(program_, block, std::move(call));
   }
 
   static constexpr int64_t kMaxSymbol = int64_t{1} << 40;
 
   TextReader reader_;
   Program program_;
-  SymbolScope scope_;
-  std::vector<Var> symbols_;
+  SymbolScope scope_, view_scope_;  // where views begin, indices have a meaning, too
+  std::vector<Var> symbols_;        // those of the program, and indices
+  std::vector<SymbolRange> indices_;
+  StepBlock body_;
   std::unordered_map<std::string, BufferId> buffers_;
   std::unordered_map<std::string, int32_t> kernels_;
 };

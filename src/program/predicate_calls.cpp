@@ -223,6 +223,8 @@ class SkipUntaken {
 
 }  // namespace
 
-void predicate_calls(Program& program) { SkipUntaken(program).run(); }
+void predicate_calls(Program& program) {
+  if (program.steps.empty()) SkipUntaken(program).run();
+}
 
 }  // namespace tessera::inline program

@@ -6,6 +6,7 @@
 
 #include "graph/tensor_text.h"
 #include "loop/printer.h"
+#include "program/steps.h"
 #include "support/text_reader.h"
 
 namespace tessera::inline program {
@@ -72,6 +73,9 @@ std::string print(const Program& program, const PrintOptions& options) {
                                 list(program.inputs), list(program.outputs));
   out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes,
                      program.scratch_bytes);
+  for (const SymbolRange& index : loop_indices(program))
+    out += index.hi == INT64_MAX ? fmt::format("  index {}\n", index.var->name)
+                                 : fmt::format("  index {} < {}\n", index.var->name, index.hi + 1);
   for (const RuntimeCheck& check : program.checks)
     out += fmt::format("  check {}, {}\n", quoted_text(check.what), quoted_text(check.legal));
   for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -98,15 +102,46 @@ std::string print(const Program& program, const PrintOptions& options) {
     named.name = kernels.name(i);
     indented(print(named), out);
   }
-  for (const KernelCall& call : program.calls) {
-    out += fmt::format("  call {}({})", kernels.text('@', call.kernel), list(call.args));
+  const auto print_call = [&](const KernelCall& call, const std::string& indent) {
+    out += fmt::format("{}call {}({})", indent, kernels.text('@', call.kernel), list(call.args));
     const char* separator = " if ";
     for (const CallCondition& condition : call.only_if) {
       out += fmt::format("{}{}{}", separator, condition.value ? "" : "not ", buffers.text('%', condition.buffer));
       separator = ", ";
     }
     out += loc_text(call.loc, options) + '\n';
-  }
+  };
+  const auto print_block = [&](const auto& self, const StepBlock& block, const std::string& indent) -> void {
+    for (const ProgramStep& step : block) {
+      if (step.kind == StepKind::kCalls) {
+        for (size_t i = step.first_call; i < step.first_call + step.num_calls; ++i)
+          if (i < program.calls.size()) print_call(program.calls[i], indent);
+        continue;
+      }
+      if (step.kind == StepKind::kBranch) {
+        out += fmt::format("{}branch {}", indent, buffers.text('%', step.condition));
+      } else {
+        out += fmt::format("{}loop {}", indent, step.index.var->name);
+        if (step.count_buffer >= 0) out += " < " + buffers.text('%', step.count_buffer);
+        else if (step.count) out += " < " + to_string(step.count);
+        if (step.condition >= 0) out += " while " + buffers.text('%', step.condition);
+        const char* separator = " carry ";
+        for (const CarriedValue& carried : step.carried) {
+          out += fmt::format("{}{}{} = {}", separator, carried.swap ? "swap " : "", buffers.text('%', carried.current),
+                             buffers.text('%', carried.next));
+          separator = ", ";
+        }
+      }
+      out += loc_text(step.loc, options) + " {\n";
+      self(self, step.blocks.at(0), indent + "  ");
+      if (step.kind == StepKind::kBranch && !step.blocks.at(1).empty()) {
+        out += indent + "} else {\n";
+        self(self, step.blocks[1], indent + "  ");
+      }
+      out += indent + "}\n";
+    }
+  };
+  print_block(print_block, steps_of(program), "  ");
   return out + "}\n";
 }
 

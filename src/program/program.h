@@ -1,13 +1,29 @@
-// The program IR: what one call of a module does. Buffers with their place in memory, kernels, and the order of calls.
+// The program IR: what one call of a module does. Buffers with their place in memory, kernels, and the steps that call
+// them.
 //
-// Semantics: steps run in order; a kernel call runs the named loop program with the given buffers as its parameters. A
+// Semantics: steps run in order. A kernel call runs the named loop program with the given buffers as its parameters. A
 // call with conditions takes place when all of them hold; otherwise the contents of what it writes are unspecified.
-// Arena buffers whose lifetimes do not overlap may share bytes; a buffer's contents are unspecified before its first
-// write. A buffer with `alias_of` is a view: it names `bytes` bytes of another buffer, from `view_offset` on. Views of
-// a buffer may overlap; a kernel may write one view while it reads another that it does not overlap.
-// A buffer with `over` takes the bytes of another one of the same size at the call that writes it first, which is the
-// last that reads the other: the kernel writes each element after it has read that element (program/in_place.h).
-// Offsets are in bytes: multiples of 64, those of views multiples of the element.
+//
+// A *branch* reads one bool and runs its first block when it is true, else the second. A buffer that only the other
+// block writes has unspecified contents afterwards.
+//
+// A *loop* runs its block again and again, in iterations that are numbered from 0. Before each iteration, number i, it
+// reads the condition buffer (one bool), if it has one, and ends when that is false; it ends when i has reached the
+// count, which is read once, before the first iteration; and it ends when i has reached `index.hi` + 1, so that views
+// which move with the index stay inside their buffers whatever a run's count is. In the block, the index is a symbol:
+// kernels take it as one of theirs, and offsets of views that are used there may be formulas of it. At the end of each
+// iteration, the contents of every carried value's `next` become those of its `current`, of all at the same time; the
+// contents of `next` are unspecified then. What the block needs before its first iteration, it finds in `current`,
+// which the steps before the loop have written; what is left there is for the steps behind it. Every other buffer that
+// the block writes has in the next iteration, and behind the loop, the contents that were written last; what no
+// iteration wrote is unspecified. No buffer carries twice.
+//
+// Memory: arena buffers whose lifetimes do not overlap may share bytes; a buffer's contents are unspecified before its
+// first write. A buffer with `alias_of` is a view: it names `bytes` bytes of another buffer, from `view_offset` on.
+// Views of a buffer may overlap; a kernel may write one view while it reads another that it does not overlap. A buffer
+// with `over` takes the bytes of another one of the same size at the call that writes it first, which is the last that
+// reads the other: the kernel writes each element after it has read that element (program/in_place.h). Offsets are in
+// bytes: multiples of 64, those of views multiples of the element.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +56,9 @@ struct ProgramBuffer {
   int64_t offset = -1;       // kArena: in the arena; kWeight: in the weights region; -1 before planning
   int32_t index = -1;        // kInput, kOutput: number in the module's signature
   BufferId alias_of = -1;    // another buffer of which this one is a view
-  int64_t view_offset = 0;   // where the view begins, from the begin of `alias_of`
-  Expr view_offset_formula;  // of the program's symbols; null when it does not depend on them
+  int64_t view_offset = 0;   // where the view begins, from the begin of `alias_of`; with an index: the least of all
+  Expr view_offset_formula;  // of the program's symbols and of loops' indices; null when it depends on neither
+  int64_t view_travel = 0;   // how far the begin moves in all iterations: at most view_offset + view_travel
   BufferId over = -1;        // kArena, no view: the buffer, no view either, whose bytes it takes when that one dies
   TensorPtr data;            // kWeight: physical bytes (u8 or the element type); dims = physical shape
 };
@@ -78,11 +95,38 @@ void for_each_buffer(const KernelCall& call, const Visit& visit) {
   for (const CallCondition& condition : call.only_if) visit(condition.buffer, -1);
 }
 
+enum class StepKind : uint8_t { kCalls, kBranch, kLoop };
+
+struct CarriedValue {
+  BufferId current = -1, next = -1;  // of the same type and size
+  // Instead of copying, the two change places after each iteration: both are whole arena buffers, and both are alive
+  // all through the loop.
+  bool swap = false;
+};
+
+struct ProgramStep;
+using StepBlock = std::vector<ProgramStep>;
+
+// One step, or, of calls, a run of steps one after the other without branches and loops between them. Passes that know
+// nothing of blocks work within such a run (program/steps.h).
+struct ProgramStep {
+  StepKind kind = StepKind::kCalls;
+  size_t first_call = 0, num_calls = 0;  // kCalls: numbers in Program::calls
+  BufferId condition = -1;               // kBranch, kLoop: one bool; a loop may have none (-1)
+  Expr count = {};                       // kLoop: of the program's symbols; null: none
+  BufferId count_buffer = -1;            // kLoop: one i64 instead; a loop has a count, a condition, or both
+  SymbolRange index = {};                // kLoop: from 0 to the last iteration that may happen
+  std::vector<CarriedValue> carried = {};
+  std::vector<StepBlock> blocks = {};  // kBranch: where the bool is true, where it is false; kLoop: its block
+  std::string loc = {};
+};
+
 // What one of a flow's pieces has become: calls one after another, and numbers of the program's inputs and outputs.
 struct ProgramPiece {
   size_t first_call = 0, num_calls = 0;
   size_t num_inputs = 0, num_outputs = 0, num_checks = 0;  // the pieces' own stand one behind the other, in order
   size_t num_symbols = 0;                                  // so do these; a piece with symbols has an arena of its own
+  size_t first_step = 0, num_steps = 0;                    // of a program with steps
 };
 
 // Of a program with symbols, sizes are expressions of those in the types; the numbers (bytes, offsets, the arena's
@@ -94,7 +138,8 @@ struct Program {
   std::string name = "main";
   std::vector<ProgramBuffer> buffers;
   std::vector<Kernel> kernels;
-  std::vector<KernelCall> calls;
+  std::vector<KernelCall> calls;  // in the order in which the steps name them
+  StepBlock steps;                // name each call once; empty: all calls, one after the other
   std::vector<BufferId> inputs, outputs;
   std::vector<SymbolRange> symbols;  // named dimensions, which the inputs of a run give values
   // The model's names of the outputs where they differ from their buffers' (a value that is an input and an output, or

@@ -6,27 +6,25 @@
 
 #include "program/in_place.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 
 namespace tessera::inline program {
 namespace {
 
-// Where a root is used.
-struct Uses {
-  int32_t first = -1, last = -1;  // calls
-};
-
 class Reuse {
  public:
-  explicit Reuse(Program& program) : program_(program), uses_(program.buffers.size()), taken_(program.buffers.size()) {}
+  explicit Reuse(Program& program) : program_(program), taken_(program.buffers.size()) {}
 
   void run() {
-    for (size_t call = 0; call < program_.calls.size(); ++call)
-      for_each_buffer(program_.calls[call], [&](BufferId id, int) {
-        Uses& uses = uses_[static_cast<size_t>(root_buffer(program_, id))];
-        if (uses.first < 0) uses.first = static_cast<int32_t>(call);
-        uses.last = static_cast<int32_t>(call);
-      });
-    for (size_t call = 0; call < program_.calls.size(); ++call) visit(static_cast<int32_t>(call));
+    const Timeline time = timeline_of(program_);
+    uses_ = live_ranges(program_, time, [&](BufferId id) { return root_buffer(program_, id); });
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      for (const CarriedValue& carried : step.carried)
+        if (carried.swap) taken_[static_cast<size_t>(carried.next)] = true;
+    });
+    for (size_t moment = 0; moment < time.moments.size(); ++moment)
+      if (time.moments[moment].kind == Moment::kCall)
+        visit(program_.calls[time.moments[moment].call], static_cast<int32_t>(moment));
   }
 
  private:
@@ -38,8 +36,8 @@ class Reuse {
     return at(root).kind == BufferKind::kArena && begin == 0 && at(id).bytes == at(root).bytes ? root : -1;
   }
 
-  void visit(int32_t number) {
-    const KernelCall& call = program_.calls[static_cast<size_t>(number)];
+  // `number`: the moment of the call.
+  void visit(const KernelCall& call, int32_t number) {
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(call.kernel)].program;
     const size_t num_inputs = call.args.size() - static_cast<size_t>(kernel.num_outputs);
     for (size_t i = num_inputs; i < call.args.size(); ++i) {
@@ -77,8 +75,8 @@ class Reuse {
   }
 
   Program& program_;
-  std::vector<Uses> uses_;   // of roots
-  std::vector<bool> taken_;  // roots whose bytes another buffer takes over
+  std::vector<LiveRange> uses_;  // of roots
+  std::vector<bool> taken_;      // roots whose bytes another buffer takes over, or must not
   std::map<std::tuple<int32_t, size_t, size_t>, bool> proofs_;
 };
 

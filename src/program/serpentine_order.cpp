@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "program/memory_plan.h"
+#include "program/steps.h"
 
 namespace tessera::inline program {
 namespace {
@@ -47,7 +48,9 @@ class Sweeps {
     const size_t num_kernels = program_.kernels.size();
     std::vector<int32_t> turned(num_kernels, -1);
     std::map<std::pair<int32_t, BufferId>, Sweep> sweeps;  // by kernel and weights: the last
+    const std::vector<int32_t> runs = run_of_calls(program_);
     for (size_t i = 0; i < program_.calls.size(); ++i) {
+      if (i > 0 && runs[i] != runs[i - 1]) sweeps.clear();  // what ran before is another matter each time
       KernelCall& call = program_.calls[i];
       const int32_t kernel = call.kernel;
       const BufferId weights = swept_weights(call);

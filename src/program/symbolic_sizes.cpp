@@ -68,8 +68,9 @@ std::vector<ArenaPart> arena_parts(const Program& program) {
   const auto offset = [&](const Lifetime& l) { return program.buffers[static_cast<size_t>(l.buffer)].offset; };
   std::vector<size_t> pieces(program.buffers.size());
   if (program.flow) {
-    for (const Lifetime& l : lifetimes)
-      pieces[static_cast<size_t>(l.buffer)] = piece_of_call(program, static_cast<size_t>(l.first));
+    for (size_t call = 0; call < program.calls.size(); ++call)
+      for (const BufferId arg : program.calls[call].args)
+        pieces[static_cast<size_t>(storage_buffer(program, arg))] = piece_of_call(program, call);
     std::erase_if(lifetimes, [&](const Lifetime& l) {
       return program.pieces[pieces[static_cast<size_t>(l.buffer)]].num_symbols == 0;
     });

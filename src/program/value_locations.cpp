@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "program/memory_plan.h"
+#include "program/steps.h"
 #include "support/error.h"
 
 namespace tessera::inline program {
@@ -56,6 +57,12 @@ std::vector<AxisSteps> steps_of(const TensorType& type) {
 std::vector<ValuePlace> value_locations(const Program& program) {
   if (!program.symbols.empty()) return {};                         // where things are is a matter of the run's sizes
   std::vector<std::vector<Write>> writes(program.buffers.size());  // by root
+  std::vector<bool> in_block(program.calls.size(), false);
+  for (const ProgramStep& step : program.steps)
+    for (const StepBlock& block : step.blocks)
+      for_each_step(block, [&](const ProgramStep& inner) {
+        for (size_t i = 0; i < inner.num_calls; ++i) in_block[inner.first_call + i] = true;
+      });
   for (size_t i = 0; i < program.calls.size(); ++i) {
     const KernelCall& call = program.calls[i];
     const auto results = static_cast<size_t>(program.kernels[static_cast<size_t>(call.kernel)].program.num_outputs);
@@ -64,7 +71,7 @@ std::vector<ValuePlace> value_locations(const Program& program) {
       if (root < 0) continue;
       const int64_t bytes = program.buffers[static_cast<size_t>(call.args[k])].bytes;
       writes[static_cast<size_t>(root)].push_back(
-          {static_cast<int32_t>(i), begin, begin + bytes, !call.only_if.empty()});
+          {static_cast<int32_t>(i), begin, begin + bytes, !call.only_if.empty() || in_block[i]});
     }
   }
   std::vector<ValuePlace> places;

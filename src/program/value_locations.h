@@ -22,7 +22,8 @@ struct ValuePlace {
 };
 
 // In the order of calls. Values that are written in parts count once the last part is there; values that no call writes
-// (inputs, weights, views of those), or that a call writes which need not take place, have no place. REQUIRES: a
+// (inputs, weights, views of those), or that a call writes which need not take place or
+// that is in a block, have no place. REQUIRES: a
 // planned program.
 std::vector<ValuePlace> value_locations(const Program& program);
 

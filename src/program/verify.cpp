@@ -7,10 +7,13 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
+#include "arith/simplify.h"
 #include "loop/verify.h"
 #include "program/in_place.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 
@@ -30,17 +33,26 @@ class Verifier {
       for (std::string& violation : verify(kernel.program)) violations_.push_back(std::move(violation));
     if (!violations_.empty()) return std::move(violations_);  // the rest relies on sound ids
     for (const KernelCall& c : program_.calls) signature(c);
+    if (!program_.steps.empty()) structure();
     if (violations_.empty()) placement();
     if (!violations_.empty()) return std::move(violations_);
-    for (const KernelCall& c : program_.calls) call(c);
+    if (program_.steps.empty())
+      for (const KernelCall& c : program_.calls) call(c);
+    else run(program_.steps);
     for (const BufferId output : program_.outputs)
       if (at(output).bytes > 0 && !contents(output).empty()) report(at(output).name, "the output is never written");
     return std::move(violations_);
   }
 
  private:
+  using Pieces = std::map<int64_t, std::pair<int64_t, BufferId>>;  // begin -> end, owner
+  static constexpr BufferId kUnwritten = -1, kDiffers = -2;        // owners
+
+  // Once each: blocks of loops are followed twice.
   void report(const std::string& where, const std::string& rule) {
-    violations_.push_back(fmt::format("program {}: {}: {}", program_.name, where, rule));
+    std::string text = fmt::format("program {}: {}: {}", program_.name, where, rule);
+    if (std::find(violations_.begin(), violations_.end(), text) == violations_.end())
+      violations_.push_back(std::move(text));
   }
 
   bool valid(BufferId id) const { return id >= 0 && static_cast<size_t>(id) < program_.buffers.size(); }
@@ -55,9 +67,10 @@ class Verifier {
       report(where, fmt::format("{} bytes for the type {}", b.bytes, b.type.to_string()));
     const auto [root, begin] = place_in_root(program_, id);
     if (root < 0) return report(where, "the alias leads to no buffer");
-    if (b.view_offset < 0 || b.bytes > at(root).bytes - begin)
-      report(where,
-             fmt::format("{} bytes from {} on, its root {} has {}", b.bytes, begin, at(root).name, at(root).bytes));
+    const int64_t travel = travel_in_root(program_, id);
+    if (b.view_offset < 0 || b.view_travel < 0 || b.bytes + travel > at(root).bytes - begin)
+      report(where, fmt::format("{} bytes from {}{} on, its root {} has {}", b.bytes, begin,
+                                travel == 0 ? "" : fmt::format("..{}", begin + travel), at(root).name, at(root).bytes));
     if (b.bytes > 0 && begin * 8 % std::max(8, dtype_bits(b.type.dtype)) != 0)
       report(where, fmt::format("begins at byte {} of {}, inside an element", begin, at(root).name));
     if (b.over >= 0) takes_over(id);
@@ -161,6 +174,209 @@ class Verifier {
     for (size_t i = num_inputs; i < c.args.size(); ++i) write(c.args[i]);
   }
 
+  // ---- steps ----
+
+  static std::string name_of(const ProgramStep& step) {
+    return (step.kind == StepKind::kLoop ? "loop " + step.index.var->name : std::string("branch")) +
+           (step.loc.empty() ? "" : " of " + step.loc);
+  }
+
+  // Blocks and headers of steps, apart from the bytes.
+  void structure() {
+    std::set<std::string> names;
+    for (const SymbolRange& symbol : program_.symbols) names.insert(symbol.var->name);
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      if (step.kind != StepKind::kLoop) return;
+      if (!step.index.var) return report("a loop", "it has no index");
+      if (!names.insert(step.index.var->name).second && !program_.flow)
+        report(name_of(step), "another loop or a dimension has the name of its index");
+      if (step.index.lo != 0 || step.index.step != 1 || step.index.hi < -1)
+        report(name_of(step), fmt::format("its index is {}..{}", step.index.lo, step.index.hi));
+    });
+    if (!violations_.empty()) return;
+    block_structure(program_.steps);
+    if (next_call_ != program_.calls.size())
+      report("steps", fmt::format("they make {} of {} calls", next_call_, program_.calls.size()));
+    std::vector<BufferId> carried;
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      for (const CarriedValue& c : step.carried)
+        if (violations_.empty()) carried_value(step, c, carried);
+    });
+  }
+
+  void block_structure(const StepBlock& block) {
+    for (const ProgramStep& step : block) {
+      const size_t blocks = step.kind == StepKind::kCalls ? 0 : step.kind == StepKind::kBranch ? 2 : 1;
+      const std::string where = step.kind == StepKind::kCalls ? "calls" : name_of(step);
+      if (step.blocks.size() != blocks)
+        return report(where, fmt::format("{} blocks instead of {}", step.blocks.size(), blocks));
+      for_each_step_buffer(step, [&](BufferId id) {
+        if (!valid(id)) report(where, fmt::format("no buffer {}", id));
+        else in_scope(where, id);
+      });
+      if (!violations_.empty()) return;
+      if (step.kind == StepKind::kCalls) {
+        if (step.first_call != next_call_ || step.num_calls > program_.calls.size() - next_call_)
+          return report(where, fmt::format("{} from {} on, behind {} of {}", step.num_calls, step.first_call,
+                                           next_call_, program_.calls.size()));
+        for (size_t i = 0; i < step.num_calls; ++i) in_scope(program_.calls[next_call_ + i]);
+        next_call_ += step.num_calls;
+        continue;
+      }
+      if (step.kind == StepKind::kBranch && step.condition < 0) report(where, "it has no condition");
+      if (step.condition >= 0 && (at(step.condition).type.dtype != DType::kBool || at(step.condition).bytes != 1))
+        report(where, fmt::format("the condition {} is {} instead of one bool", at(step.condition).name,
+                                  at(step.condition).type.to_string()));
+      if (step.kind == StepKind::kLoop) {
+        if (step.count && step.count_buffer >= 0) report(where, "it has two counts");
+        if (!step.count && step.count_buffer < 0 && step.condition < 0) report(where, "it never ends");
+        if (step.count && !is_size(step.count)) report(where, "the count is no expression of the symbols");
+        if (step.count_buffer >= 0 &&
+            (at(step.count_buffer).type.dtype != DType::kI64 || at(step.count_buffer).bytes != 8))
+          report(where, fmt::format("the count {} is {} instead of one i64", at(step.count_buffer).name,
+                                    at(step.count_buffer).type.to_string()));
+        if (!violations_.empty()) return;
+        if (step.count && value_at(step.count, program_.symbols, largest_) - 1 > step.index.hi)
+          report(where, fmt::format("{} iterations, the index ends at {}",
+                                    value_at(step.count, program_.symbols, largest_), step.index.hi));
+        scope_.push_back(step.index.var);
+      }
+      for (const StepBlock& inner : step.blocks) block_structure(inner);
+      if (step.kind == StepKind::kLoop) scope_.pop_back();
+    }
+  }
+
+  bool is_index_out_of_scope(const Expr& e) const {
+    const auto same = [&](const Expr& var) { return var.same_node(e); };
+    const auto is_symbol = [&](const SymbolRange& symbol) { return symbol.var.same_node(e); };
+    return e->kind == ExprKind::kVar && std::none_of(scope_.begin(), scope_.end(), same) &&
+           std::none_of(program_.symbols.begin(), program_.symbols.end(), is_symbol);
+  }
+
+  // Views that move with an index have a meaning inside its loop alone.
+  void in_scope(const std::string& where, BufferId id) {
+    for (; id >= 0; id = at(id).alias_of)
+      if (at(id).view_offset_formula)
+        walk(at(id).view_offset_formula, [&](const Expr& e) {
+          if (is_index_out_of_scope(e))
+            report(where, fmt::format("{} begins where {} says, which has no value here", at(id).name, e->name));
+        });
+  }
+
+  void in_scope(const KernelCall& c) {
+    const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
+    for_each_buffer(c, [&](BufferId id, int) { in_scope("call of " + kernel.name, id); });
+    for (const Var& symbol : kernel.symbols)
+      if (is_index_out_of_scope(symbol))
+        report("call of " + kernel.name, fmt::format("it takes {}, which has no value here", symbol->name));
+  }
+
+  void carried_value(const ProgramStep& loop, const CarriedValue& c, std::vector<BufferId>& seen) {
+    const ProgramBuffer &current = at(c.current), &next = at(c.next);
+    const std::string where = name_of(loop);
+    if (current.bytes != next.bytes || current.type.dtype != next.type.dtype)
+      report(where, fmt::format("{} is {}, its next contents {} are {}", current.name, current.type.to_string(),
+                                next.name, next.type.to_string()));
+    const BufferId roots[] = {root_buffer(program_, c.current), root_buffer(program_, c.next)};
+    for (const BufferId id : {c.current, c.next}) {
+      if (at(id).kind == BufferKind::kInput || at(id).kind == BufferKind::kWeight)
+        report(where, fmt::format("the {} {} is written", buffer_kind_name(at(id).kind), at(id).name));
+      for (const BufferId other : seen)
+        if (share_bytes(id, other))
+          report(where, fmt::format("{} is carried, and so is {} of the same bytes", at(id).name, at(other).name));
+      seen.push_back(id);
+    }
+    if (!c.swap) return;
+    for (const BufferId id : {c.current, c.next})
+      if (at(id).kind != BufferKind::kArena || at(id).alias_of >= 0)
+        report(where, fmt::format("{} changes places, but only whole arena buffers do that", at(id).name));
+    for (const ProgramBuffer& b : program_.buffers)
+      if (b.over == roots[1]) report(where, fmt::format("{} changes places, and {} is over it", next.name, b.name));
+    if (next.over >= 0) report(where, fmt::format("{} changes places, and is over {}", next.name, at(next.over).name));
+  }
+
+  bool share_bytes(BufferId a, BufferId b) const {
+    const Range x = range_of(a), y = range_of(b);
+    return x.owner == y.owner && x.begin < y.end && y.begin < x.end;
+  }
+
+  // Follows the bytes.
+  void run(const StepBlock& block) {
+    for (const ProgramStep& step : block) {
+      if (step.kind == StepKind::kCalls) {
+        for (size_t i = 0; i < step.num_calls; ++i) call(program_.calls[step.first_call + i]);
+        continue;
+      }
+      const std::string where = name_of(step);
+      if (step.count_buffer >= 0) read(where, step.count_buffer);
+      if (step.condition >= 0) read(where, step.condition);
+      if (step.kind == StepKind::kBranch) {
+        const auto before = memory_;
+        run(step.blocks[0]);
+        const auto taken = std::exchange(memory_, before);
+        run(step.blocks[1]);
+        join(before, taken);
+      } else {
+        loop(step, where);
+      }
+    }
+  }
+
+  void loop(const ProgramStep& step, const std::string& where) {
+    for (const CarriedValue& c : step.carried) read(where, c.current);
+    // The second time finds what the first has left behind; later ones find the same.
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      run(step.blocks[0]);
+      // One after the other, as compiled code does it.
+      for (const CarriedValue& c : step.carried) {
+        read(where, c.next);
+        if (c.swap) change_places(c);
+        write(c.current);
+      }
+      if (step.condition >= 0) read(where, step.condition);
+    }
+  }
+
+  void change_places(const CarriedValue& c) {
+    const auto place = [&](BufferId id) {
+      const auto it = moved_.find(id);
+      return it == moved_.end() ? id : it->second;
+    };
+    const BufferId current = place(c.current), next = place(c.next);
+    moved_[c.current] = next;
+    moved_[c.next] = current;
+  }
+
+  // What follows a branch finds what either block has written; where both wrote, it must be the same buffer.
+  void join(const std::map<BufferId, Pieces>& before, const std::map<BufferId, Pieces>& taken) {
+    std::set<BufferId> spaces;
+    for (const auto& memory : {&taken, const_cast<const std::map<BufferId, Pieces>*>(&memory_)})
+      for (const auto& [space, pieces] : *memory) spaces.insert(space);
+    const auto owner_at = [](const std::map<BufferId, Pieces>& memory, BufferId space, int64_t place) {
+      const auto pieces = memory.find(space);
+      if (pieces == memory.end()) return kUnwritten;
+      auto it = pieces->second.upper_bound(place);
+      if (it == pieces->second.begin()) return kUnwritten;
+      --it;
+      return it->second.first > place ? it->second.second : kUnwritten;
+    };
+    std::map<BufferId, Pieces> joined;
+    for (const BufferId space : spaces) {
+      std::set<int64_t> borders;
+      for (const std::map<BufferId, Pieces>* memory :
+           {&before, &taken, const_cast<const std::map<BufferId, Pieces>*>(&memory_)})
+        if (const auto it = memory->find(space); it != memory->end())
+          for (const auto& [begin, piece] : it->second) borders.insert(begin), borders.insert(piece.first);
+      for (auto it = borders.begin(); it != borders.end() && std::next(it) != borders.end(); ++it) {
+        const BufferId old = owner_at(before, space, *it), a = owner_at(taken, space, *it),
+                       b = owner_at(memory_, space, *it);
+        const BufferId owner = a == b || b == old ? a : a == old ? b : kDiffers;
+        if (owner != kUnwritten) joined[space][*it] = {*std::next(it), owner};
+      }
+    }
+    memory_ = std::move(joined);
+  }
+
   // ---- bytes ----
 
   // A piece of memory: the arena once it is planned (space -1), else the storage of a buffer.
@@ -170,12 +386,29 @@ class Verifier {
     BufferId owner = -1;  // the root whose contents these are
   };
 
+  // Of a view that moves with an index: all that it covers.
   Range range_of(BufferId id) const {
     const auto [root, begin] = place_in_root(program_, id);
-    const ProgramBuffer& r = at(root);
+    const auto moved = moved_.find(root);
+    const BufferId home = moved == moved_.end() ? root : moved->second;
+    const ProgramBuffer& r = at(home);
     const bool in_arena = r.kind == BufferKind::kArena && r.offset >= 0;
     const int64_t first = begin + (in_arena ? r.offset : 0);
-    return {in_arena ? -1 : storage_buffer(program_, id), first, first + at(id).bytes, root};
+    return {in_arena ? -1 : storage_buffer(program_, home), first, first + travel_in_root(program_, id) + at(id).bytes,
+            root};
+  }
+
+  // Whether two views of one root, which move with an index, share no bytes in any iteration.
+  bool move_apart(BufferId a, BufferId b) const {
+    const auto formula = [this](BufferId id) {
+      Expr sum = 0;
+      for (; at(id).alias_of >= 0; id = at(id).alias_of)
+        sum = sum + (at(id).view_offset_formula ? at(id).view_offset_formula : Expr(at(id).view_offset));
+      return sum;
+    };
+    if (root_buffer(program_, a) != root_buffer(program_, b)) return false;
+    const auto distance = as_int(simplify(formula(b) - formula(a)));
+    return distance && (*distance >= at(a).bytes || -*distance >= at(b).bytes);
   }
 
   void write(BufferId id) {
@@ -189,7 +422,6 @@ class Verifier {
   }
 
   // Makes `at` a border between pieces.
-  using Pieces = std::map<int64_t, std::pair<int64_t, BufferId>>;  // begin -> end, owner
   static void split(Pieces& space, int64_t at) {
     auto it = space.lower_bound(at);
     if (it == space.begin()) return;
@@ -209,6 +441,8 @@ class Verifier {
       if (it != space->second.begin()) --it;
       for (; place < range.end && it != space->second.end() && it->first <= place; ++it) {
         if (it->second.first <= place) continue;
+        if (it->second.second == kDiffers)
+          return fmt::format("{} is read after a branch whose blocks write other buffers there", at(id).name);
         if (it->second.second != range.owner)
           return fmt::format("{} is read after {} was written over it", at(id).name, at(it->second.second).name);
         place = it->second.first;
@@ -228,6 +462,7 @@ class Verifier {
     const Range out = range_of(c.args[i]);
     const Range other = range_of(c.args[j]);
     if (out.space != other.space || out.begin >= other.end || other.begin >= out.end) return;
+    if (move_apart(c.args[i], c.args[j])) return;
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
     const size_t num_inputs = kernel.params.size() - static_cast<size_t>(kernel.num_outputs);
     const std::string what =
@@ -257,6 +492,11 @@ class Verifier {
     for (const KernelCall& c : program_.calls)
       for (const BufferId arg : c.args)
         if (at(arg).kind == BufferKind::kArena) used.insert(root_buffer(program_, arg));
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      for_each_step_buffer(step, [&](BufferId id) {
+        if (at(id).kind == BufferKind::kArena) used.insert(root_buffer(program_, id));
+      });
+    });
     for (const BufferId id : used) planned = planned || at(id).offset >= 0;
     if (!planned) return;
     std::set<BufferId> apart;
@@ -285,7 +525,10 @@ class Verifier {
   const Program& program_;
   const SizePoint largest_;
   std::vector<std::string> violations_;
-  std::map<BufferId, Pieces> memory_;  // by space
+  std::map<BufferId, Pieces> memory_;   // by space
+  std::map<BufferId, BufferId> moved_;  // where buffers that change places lie
+  std::vector<Var> scope_;              // indices of the loops around
+  size_t next_call_ = 0;
   std::set<BufferId> taken_over_;
   std::map<std::tuple<int32_t, size_t, size_t>, std::string> in_place_;  // kernel, output, input: what the proof said
 };

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "program/memory_plan.h"
+#include "program/steps.h"
 #include "schedule/dynamic/dynamic_tiles.h"
 #include "schedule/fusion/fuse_rows.h"
 #include "schedule/fusion/overlapped_tiles.h"
@@ -148,6 +149,7 @@ void drop_unused_buffers(Program& program) {
       used[static_cast<size_t>(id)] = true;
   };
   for (const KernelCall& call : program.calls) for_each_buffer(call, [&](BufferId id, int) { mark(id); });
+  for_each_step(program.steps, [&](const ProgramStep& step) { for_each_step_buffer(step, mark); });
   for (BufferId id : program.inputs) mark(id);
   for (BufferId id : program.outputs) mark(id);
   std::vector<BufferId> renumber(program.buffers.size(), -1);
@@ -168,6 +170,7 @@ void drop_unused_buffers(Program& program) {
     for (BufferId& id : call.args) apply(id);
     for (CallCondition& condition : call.only_if) apply(condition.buffer);
   }
+  for_each_step(program.steps, [&](ProgramStep& step) { for_each_step_buffer(step, apply); });
   for (BufferId& id : program.inputs) apply(id);
   for (BufferId& id : program.outputs) apply(id);
   program.buffers = std::move(kept);
@@ -251,9 +254,10 @@ KnobPoint essential(const KnobPoint& point, const TensorProgram& kernel, const T
 
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel) {
   std::vector<SymbolRange> result;
-  for (const SymbolRange& symbol : program.symbols)
-    for (const Var& own : kernel.program.symbols)
-      if (own.same_node(symbol.var)) result.push_back(symbol);
+  for (const auto& symbols : {program.symbols, loop_indices(program)})
+    for (const SymbolRange& symbol : symbols)
+      for (const Var& own : kernel.program.symbols)
+        if (own.same_node(symbol.var)) result.push_back(symbol);
   return result;
 }
 
@@ -291,6 +295,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     Kernel& kernel = program.kernels[k];
     if (!kernel.definition) continue;
     const auto take = [&](ScheduledKernel scheduled, std::string rule) {
+      if (scheduled.program.symbols.empty()) scheduled.program.symbols = kernel.program.symbols;
       kernel.program = std::move(scheduled.program);
       kernel.rule = std::move(rule);
       for (const PackedParam& packed : scheduled.packed) use_packed(program, static_cast<int32_t>(k), packed, uses);

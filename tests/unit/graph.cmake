@@ -4,3 +4,6 @@ tessera_test(graph_passes_test SOURCES graph_passes_test.cpp random_graph.cpp
 tessera_test(algebra_rules_test SOURCES algebra_rules_test.cpp LINKS tessera_graph_passes tessera_ops tessera_interp WHOLE)
 tessera_test(raise_to_composites_test SOURCES raise_to_composites_test.cpp LINKS tessera_graph_passes tessera_ops tessera_interp WHOLE)
 tessera_test(passes_doc_test SOURCES passes_doc_test.cpp LINKS tessera_graph_passes tessera_loop_passes tessera_program tessera_schedule tessera_ops)
+tessera_test(control_flow_test SOURCES control_flow_test.cpp random_control_flow.cpp ../support/test_data.cpp
+  LINKS tessera_graph_passes tessera_ops tessera_interp tessera_lower tessera_program WHOLE)
+target_include_directories(control_flow_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)

@@ -95,6 +95,19 @@ TEST(Procedures, Cumulate) {
   }
 }
 
+TEST(Procedures, RandomBits) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 12; ++round) {
+    const Dims shape = {pick(random, {0, 1, 3}), pick(random, {1, 2, 17, 700})};
+    Tensor key(DType::kU32, {2}), first(DType::kI64, {});
+    for (int64_t i = 0; i < 2; ++i) key.set_int(i, static_cast<int64_t>(random()));
+    first.set_int(0, static_cast<int64_t>(random()) << (round % 2 ? 31 : 0));
+    std::vector<Tensor> inputs = {key};
+    if (round % 3) inputs.push_back(first);
+    expect_same("random_bits", inputs, {{"shape", shape}}, round % 3 == 0, 0);
+  }
+}
+
 TEST(Procedures, Scatter) {
   std::mt19937 random(2);
   for (int round = 0; round < 60; ++round) {

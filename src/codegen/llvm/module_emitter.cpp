@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <numeric>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "codegen/common/abi_fields.h"
@@ -14,6 +16,7 @@
 #include "graph/flow.h"
 #include "program/donation.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 
@@ -25,12 +28,12 @@ using llvm::Value;
 // Where a buffer's bytes are: views are followed to what they are views of.
 struct Place {
   const ProgramBuffer& root;
-  int64_t begin, end;  // in the arena or the weights; of inputs and outputs, in the buffer itself
+  int64_t begin, end;  // in the arena or the weights; of inputs and outputs, in the buffer itself; over all iterations
 };
 
 Place place_of(const Program& program, BufferId id) {
   check(id >= 0 && static_cast<size_t>(id) < program.buffers.size(), "kernel call with an unknown buffer");
-  const int64_t bytes = program.buffers[static_cast<size_t>(id)].bytes;
+  const int64_t bytes = program.buffers[static_cast<size_t>(id)].bytes + travel_in_root(program, id);
   int64_t begin = 0;
   for (size_t steps = 0; steps <= program.buffers.size(); ++steps) {
     const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(id)];
@@ -82,12 +85,23 @@ std::vector<std::vector<int>> alias_classes(const Program& program) {
 }
 
 // The exported function: int32_t tessera_module_run(const tsr_call*). It calls functions that make a few of the calls
-// each: the time that LLVM takes for a function grows faster than its length. Of a flow, the exported function has the
-// steps, which the host does, and what decides between them; the pieces are functions that the host is given.
+// each: the time that LLVM takes for a function grows faster than its length. Of a program with steps, the exported
+// function has the branches and loops, and those functions get a frame besides: the indices of loops, and where the
+// carried values that change places lie. Of a flow, the exported function has the steps of the flow, which the host
+// does, and what decides between them; the pieces are functions that the host is given.
 class EntryEmitter {
  public:
   EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
       : module_(module), b_(module.getContext()), program_(program), kernels_(std::move(kernels)) {
+    for_each_step(program.steps, [&](const ProgramStep& step) {
+      if (step.kind != StepKind::kLoop) return;
+      index_slots_[step.index.var.get()] = num_slots_++;
+      for (const CarriedValue& carried : step.carried) {
+        if (!carried.swap) continue;
+        place_slots_[carried.current] = num_slots_++;
+        place_slots_[carried.next] = num_slots_++;
+      }
+    });
     if (program.symbols.empty()) return;
     parts_ = arena_parts(program);
     derived_ = derived_dims(program);
@@ -97,14 +111,19 @@ class EntryEmitter {
     if (!program_.symbols.empty()) emit_prepare();
     if (!program_.flow) {
       open_ = !program_.symbols.empty();
-      emit_calls(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.calls.size());
+      if (program_.steps.empty())
+        emit_calls(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.calls.size());
+      else emit_steps(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.steps.size());
       return;
     }
     for (size_t i = 0; i < program_.pieces.size(); ++i) {
       const ProgramPiece& piece = program_.pieces[i];
       open_ = piece.num_symbols > 0;
-      pieces_.push_back(emit_calls(fmt::format("piece_{}", i), llvm::Function::InternalLinkage, piece.first_call,
-                                   piece.first_call + piece.num_calls));
+      const std::string name = fmt::format("piece_{}", i);
+      const auto linkage = llvm::Function::InternalLinkage;
+      pieces_.push_back(program_.steps.empty()
+                            ? emit_calls(name, linkage, piece.first_call, piece.first_call + piece.num_calls)
+                            : emit_steps(name, linkage, piece.first_step, piece.first_step + piece.num_steps));
     }
     function_ = llvm::Function::Create(run_type(), llvm::Function::ExternalLinkage, TSR_ENTRY_SYMBOL, module_);
     b_.SetInsertPoint(new_block("entry"));
@@ -121,6 +140,7 @@ class EntryEmitter {
 
  private:
   static constexpr size_t kCallsPerPart = 16;
+  static constexpr llvm::Align kElement = llvm::Align::Constant<8>();
 
   llvm::FunctionType* run_type() { return llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy()}, false); }
   llvm::BasicBlock* new_block(const char* name) {
@@ -139,6 +159,165 @@ class EntryEmitter {
     b_.CreateRet(b_.getInt32(0));
     return function_;
   }
+
+  // ---- branches and loops ----
+
+  // int32_t name(const tsr_call*), which does these of the program's steps.
+  llvm::Function* emit_steps(const std::string& name, llvm::GlobalValue::LinkageTypes linkage, size_t first,
+                             size_t end) {
+    // The functions with the calls of each run come first: one function is written at a time.
+    std::map<size_t, std::vector<llvm::Function*>> parts;  // by the first call of the run
+    const auto parts_of = [&](const ProgramStep& step) {
+      if (step.kind != StepKind::kCalls) return;
+      for (size_t begin = 0; begin < step.num_calls; begin += kCallsPerPart)
+        parts[step.first_call].push_back(
+            emit_part(step.first_call + begin, step.first_call + std::min(step.num_calls, begin + kCallsPerPart)));
+    };
+    for (size_t i = first; i < end; ++i) {
+      parts_of(program_.steps[i]);
+      for (const StepBlock& block : program_.steps[i].blocks) for_each_step(block, parts_of);
+    }
+    function_ = llvm::Function::Create(run_type(), linkage, name, module_);
+    call_ = function_->getArg(0);
+    b_.SetInsertPoint(new_block("entry"));
+    frame_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(std::max(1, num_slots_))),
+                             nullptr, "frame");
+    load_fields();
+    for (const auto& [id, slot] : place_slots_) b_.CreateStore(home_pointer(id), frame_slot(slot));
+    for (size_t i = first; i < end; ++i) emit_step_of(program_.steps[i], parts);
+    b_.CreateRet(b_.getInt32(0));
+    return function_;
+  }
+
+  using Parts = std::map<size_t, std::vector<llvm::Function*>>;
+
+  void emit_step_of(const ProgramStep& step, const Parts& parts) {
+    switch (step.kind) {
+      case StepKind::kCalls:
+        if (const auto own = parts.find(step.first_call); own != parts.end() && step.num_calls > 0)
+          for (llvm::Function* part : own->second) b_.CreateCall(part, {call_, frame_});
+        break;
+      case StepKind::kBranch: emit_branch(step, parts); break;
+      case StepKind::kLoop: emit_loop(step, parts); break;
+    }
+  }
+
+  void emit_block_of(const StepBlock& block, const Parts& parts) {
+    for (const ProgramStep& step : block) emit_step_of(step, parts);
+  }
+
+  Value* is_true(BufferId condition) {
+    return b_.CreateIsNotNull(b_.CreateLoad(b_.getInt8Ty(), pointer_to(condition)), "holds");
+  }
+
+  void emit_branch(const ProgramStep& step, const Parts& parts) {
+    llvm::BasicBlock *taken = new_block("taken"), *other = new_block("else"), *after = new_block("after");
+    b_.CreateCondBr(is_true(step.condition), taken, other);
+    b_.SetInsertPoint(taken);
+    emit_block_of(step.blocks[0], parts);
+    b_.CreateBr(after);
+    b_.SetInsertPoint(other);
+    emit_block_of(step.blocks[1], parts);
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
+
+  void emit_loop(const ProgramStep& step, const Parts& parts) {
+    const auto least = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b); };
+    Value* trips = step.index.hi == INT64_MAX ? nullptr : b_.getInt64(static_cast<uint64_t>(step.index.hi + 1));
+    Value* count = nullptr;
+    if (step.count_buffer >= 0) count = b_.CreateAlignedLoad(b_.getInt64Ty(), pointer_to(step.count_buffer), kElement);
+    else if (step.count) count = size_value(step.count);
+    if (count) trips = trips ? least(count, trips) : count;
+    Value* index = frame_slot(index_slots_.at(step.index.var.get()));
+    b_.CreateStore(b_.getInt64(0), index);
+    llvm::BasicBlock *head = new_block("loop"), *body = new_block("body"), *after = new_block("done");
+    b_.CreateBr(head);
+    b_.SetInsertPoint(head);
+    if (trips) {
+      llvm::BasicBlock* next = step.condition < 0 ? body : new_block("while");
+      b_.CreateCondBr(b_.CreateICmpSLT(b_.CreateLoad(b_.getInt64Ty(), index), trips), next, after);
+      b_.SetInsertPoint(next);
+    }
+    if (step.condition >= 0) {
+      b_.CreateCondBr(is_true(step.condition), body, after);
+      b_.SetInsertPoint(body);
+    }
+    check(trips || step.condition >= 0, "a loop that never ends");
+    emit_block_of(step.blocks[0], parts);
+    for (const CarriedValue& carried : step.carried) emit_carry(carried);
+    b_.CreateStore(b_.CreateAdd(b_.CreateLoad(b_.getInt64Ty(), index), b_.getInt64(1)), index);
+    b_.CreateBr(head);
+    b_.SetInsertPoint(after);
+    for (const CarriedValue& carried : step.carried)
+      if (carried.swap) emit_return_home(carried);
+  }
+
+  void emit_carry(const CarriedValue& carried) {
+    if (!carried.swap) return emit_copy(pointer_to(carried.current), pointer_to(carried.next), carried.current);
+    Value *current = frame_slot(place_slots_.at(carried.current)), *next = frame_slot(place_slots_.at(carried.next));
+    Value *from = b_.CreateLoad(b_.getPtrTy(), current), *to = b_.CreateLoad(b_.getPtrTy(), next);
+    b_.CreateStore(to, current);
+    b_.CreateStore(from, next);
+  }
+
+  // Behind the loop, what was carried lies where everybody else looks for it.
+  void emit_return_home(const CarriedValue& carried) {
+    Value* home = home_pointer(carried.current);
+    Value* place = pointer_to(carried.current);
+    llvm::BasicBlock *away = new_block("away"), *after = new_block("home");
+    b_.CreateCondBr(b_.CreateICmpNE(home, place), away, after);
+    b_.SetInsertPoint(away);
+    emit_copy(home, place, carried.current);
+    b_.CreateStore(home, frame_slot(place_slots_.at(carried.current)));
+    b_.CreateStore(home_pointer(carried.next), frame_slot(place_slots_.at(carried.next)));
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
+
+  // As many bytes as `id` has.
+  void emit_copy(Value* to, Value* from, BufferId id) {
+    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(id)];
+    Value* bytes = open_ ? size_value(bytes_formula(buffer.type)) : b_.getInt64(static_cast<uint64_t>(buffer.bytes));
+    b_.CreateCall(copy_function(), {to, from, bytes});
+  }
+
+  // void copy(ptr to, ptr from, i64 bytes): 32 bytes at a time, then one by one.
+  llvm::Function* copy_function() {
+    if (copy_) return copy_;
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty()}, false);
+    copy_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, "copy", module_);
+    copy_->addFnAttr(llvm::Attribute::NoInline);
+    llvm::IRBuilder<> b(module_.getContext());
+    const auto block = [&](const char* name) { return llvm::BasicBlock::Create(module_.getContext(), name, copy_); };
+    llvm::BasicBlock* from = block("entry");
+    b.SetInsertPoint(from);
+    Value* place = b.getInt64(0);
+    Value* end = copy_->getArg(2);
+    Value* whole = b.CreateAnd(end, b.getInt64(~uint64_t{31}));
+    llvm::Type* const chunks[] = {llvm::FixedVectorType::get(b.getInt8Ty(), 32), b.getInt8Ty()};
+    for (llvm::Type* chunk : chunks) {
+      const bool wide = chunk->isVectorTy();
+      llvm::BasicBlock *head = block("head"), *body = block("body"), *after = block("after");
+      b.CreateBr(head);
+      b.SetInsertPoint(head);
+      auto* at = b.CreatePHI(b.getInt64Ty(), 2);
+      at->addIncoming(place, from);
+      b.CreateCondBr(b.CreateICmpULT(at, wide ? whole : end), body, after);
+      b.SetInsertPoint(body);
+      Value* value = b.CreateAlignedLoad(chunk, b.CreateGEP(b.getInt8Ty(), copy_->getArg(1), at), llvm::Align(1));
+      b.CreateAlignedStore(value, b.CreateGEP(b.getInt8Ty(), copy_->getArg(0), at), llvm::Align(1));
+      at->addIncoming(b.CreateAdd(at, b.getInt64(wide ? 32 : 1)), body);
+      b.CreateBr(head);
+      b.SetInsertPoint(after);
+      place = at;
+      from = after;
+    }
+    b.CreateRetVoid();
+    return copy_;
+  }
+
+  Value* frame_slot(int slot) { return offset(frame_, int64_t{8} * slot); }
 
   // uint64_t tessera_module_prepare(int64_t* sizes, uint32_t piece): derived dimensions, then where each part of the
   // arena begins; of a flow, those of the piece.
@@ -186,6 +365,8 @@ class EntryEmitter {
   Value* size_value(const Expr& e) {
     if (const auto value = as_int(e)) return b_.getInt64(static_cast<uint64_t>(*value));
     if (e->kind == ExprKind::kVar) {
+      if (const auto slot = index_slots_.find(e.get()); slot != index_slots_.end())
+        return b_.CreateLoad(b_.getInt64Ty(), frame_slot(slot->second), e->name);
       const auto number = std::find_if(program_.symbols.begin(), program_.symbols.end(),
                                        [&](const SymbolRange& symbol) { return symbol.var.same_node(e); });
       check(number != program_.symbols.end(), "a size of an unknown symbol " + e->name);
@@ -250,15 +431,25 @@ class EntryEmitter {
   }
 
   llvm::Function* emit_part(size_t begin, size_t end) {
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
+    std::vector<llvm::Type*> params(program_.steps.empty() ? 1 : 2, b_.getPtrTy());
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), params, false);
     function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, fmt::format("calls_{}", begin), module_);
     call_ = function_->getArg(0);
+    if (params.size() > 1) frame_ = function_->getArg(1);
     b_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
     int slots = 1;
     for (size_t i = begin; i < end; ++i)
       slots = std::max(
           slots, KernelEmitter::num_slots(program_.kernels[static_cast<size_t>(program_.calls[i].kernel)].program));
     args_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(slots)), nullptr, "args");
+    load_fields();
+    for (size_t i = begin; i < end; ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
+    b_.CreateRetVoid();
+    return function_;
+  }
+
+  // At the begin of a function that is given a tsr_call.
+  void load_fields() {
     host_ = field(call_, abi::kCallHost, "host");
     arena_ = field(call_, abi::kCallArena, "arena");
     weights_ = field(call_, abi::kCallWeights, "weights");
@@ -269,9 +460,6 @@ class EntryEmitter {
     self_ = field(host_, abi::kHostSelf, "self");
     tracing_ = b_.CreateIsNotNull(trace_, "tracing");
     if (open_) sizes_ = field(call_, abi::kCallSymbols, "sizes");
-    for (size_t i = begin; i < end; ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
-    b_.CreateRetVoid();
-    return function_;
   }
 
   Value* offset(Value* base, int64_t bytes) {
@@ -281,8 +469,8 @@ class EntryEmitter {
     return b_.CreateLoad(b_.getPtrTy(), offset(base, bytes), name);
   }
 
-  // In a program with symbols: its part of the arena, or the buffer itself, and the way from there.
-  Value* moved_pointer_to(BufferId id) {
+  // The way from where a buffer's root begins.
+  Value* distance_to(BufferId id) {
     Value* distance = b_.getInt64(0);
     for (BufferId at = id; program_.buffers[static_cast<size_t>(at)].alias_of >= 0;) {
       const ProgramBuffer& view = program_.buffers[static_cast<size_t>(at)];
@@ -290,10 +478,21 @@ class EntryEmitter {
       distance = b_.CreateAdd(distance, size_value(step));
       at = view.alias_of;
     }
+    return distance;
+  }
+
+  // In a program with symbols, and of views that move with an index: its part of the arena, or the buffer itself, and
+  // the way from there.
+  Value* moved_pointer_to(BufferId id) {
+    Value* distance = distance_to(id);
     const ProgramBuffer& root = program_.buffers[static_cast<size_t>(root_buffer(program_, id))];
     Value* base = nullptr;
     switch (root.kind) {
       case BufferKind::kArena: {
+        if (!open_) {
+          base = offset(arena_, root.offset);
+          break;
+        }
         const BufferId storage = storage_buffer(program_, id);
         const auto part =
             std::find_if(parts_.begin(), parts_.end(), [&](const ArenaPart& p) { return p.storage == storage; });
@@ -310,7 +509,15 @@ class EntryEmitter {
   }
 
   Value* pointer_to(BufferId id) {
-    if (open_) return moved_pointer_to(id);
+    const auto slot = place_slots_.find(root_buffer(program_, id));
+    if (slot == place_slots_.end()) return home_pointer(id);
+    Value* base = b_.CreateLoad(b_.getPtrTy(), frame_slot(slot->second), "place");
+    return b_.CreateInBoundsGEP(b_.getInt8Ty(), base, distance_to(id));
+  }
+
+  // Where the plan puts it.
+  Value* home_pointer(BufferId id) {
+    if (open_ || travel_in_root(program_, id) > 0) return moved_pointer_to(id);
     const Place place = place_of(program_, id);
     switch (place.root.kind) {
       case BufferKind::kArena: return offset(arena_, place.begin);
@@ -372,6 +579,11 @@ class EntryEmitter {
   std::vector<llvm::Function*> kernels_;
   std::vector<ArenaPart> parts_;  // of a program with symbols
   std::vector<Expr> derived_;
+  std::unordered_map<const ExprNode*, int> index_slots_;  // of the frame
+  std::map<BufferId, int> place_slots_;
+  int num_slots_ = 0;
+  Value* frame_ = nullptr;  // of a program with steps
+  llvm::Function* copy_ = nullptr;
   Value* sizes_ = nullptr;
   bool open_ = false;  // what is being written has sizes that come with a call
   std::vector<llvm::Function*> pieces_;

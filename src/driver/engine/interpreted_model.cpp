@@ -8,6 +8,7 @@
 #include "graph/op_def.h"
 #include "interp/flow_interp.h"
 #include "interp/graph_interp.h"
+#include "interp/graph_session.h"
 #include "support/error.h"
 
 namespace tessera::inline driver {
@@ -72,8 +73,9 @@ class InterpretedModel : public Model {
   InterpretedModel(Graph graph, std::string name)
       : name_(std::move(name)),
         graph_(std::move(graph)),
-        inputs_(infos_of(graph_, graph_.inputs)),
-        outputs_(infos_of(graph_, std::span(graph_.outputs).first(graph_.num_own_outputs()))) {}
+        inputs_(infos_of(graph_, std::span(graph_.inputs).first(graph_.num_own_inputs()))),
+        outputs_(infos_of(graph_, std::span(graph_.outputs).first(graph_.num_own_outputs()))),
+        session_(graph_, interpreter_) {}
 
   const std::string& name() const override { return name_; }
   const std::vector<TensorInfo>& inputs() const override { return inputs_; }
@@ -108,7 +110,8 @@ class InterpretedModel : public Model {
     }
     results_.clear();
     try {
-      results_ = GraphInterpreter(std::move(observer)).evaluate(graph_, bound_);
+      interpreter_.set_observer(std::move(observer));
+      results_ = session_.call(bound_);
     } catch (const SeenEnough&) {
       return;
     }
@@ -123,6 +126,8 @@ class InterpretedModel : public Model {
   std::vector<TensorInfo> inputs_, outputs_;
   std::vector<KernelInfo> kernels_;  // none
   std::vector<Tensor> bound_, results_;
+  GraphInterpreter interpreter_;
+  GraphSession session_;
 };
 
 }  // namespace

@@ -17,9 +17,7 @@ class Rebuilder {
       : graph_(graph), plan_(plan), ops_(ops), map_(graph.values().size(), -1) {}
 
   Graph run() {
-    result_.name = graph_.name;
-    result_.symbols = graph_.symbols;
-    result_.checks = graph_.checks;
+    result_.copy_header(graph_);
     for (const ValueId input : graph_.inputs)
       map_[static_cast<size_t>(input)] = result_.add_input(graph_.value(input).name, graph_.type(input));
     std::vector<std::vector<NodeId>> members(static_cast<size_t>(plan_.num_groups));

@@ -2,34 +2,37 @@
 
 #include <algorithm>
 
+#include "graph_passes/support/regions.h"
+
 namespace tessera::inline graph_passes {
 
 Graph dce(const Graph& graph, const PassContext&) {
   std::vector<bool> needed(graph.values().size(), false);
   for (const ValueId output : graph.outputs) needed[static_cast<size_t>(output)] = true;
-  std::vector<bool> keep(graph.nodes().size(), false);
+  std::vector<std::optional<TrimmedNode>> kept(graph.nodes().size());
   for (size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
-    keep[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
-                          [&](ValueId v) { return needed[static_cast<size_t>(v)]; });
-    if (!keep[i]) continue;
-    for (const ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
+    std::vector<bool> used;
+    for (const ValueId output : node.outputs) used.push_back(needed[static_cast<size_t>(output)]);
+    if (std::find(used.begin(), used.end(), true) == used.end()) continue;
+    kept[i] = trim(node, used);
+    for (const ValueId input : kept[i]->node.inputs) needed[static_cast<size_t>(input)] = true;
   }
 
   Graph result;
-  result.name = graph.name;
-  result.symbols = graph.symbols;
-  result.checks = graph.checks;
+  result.copy_header(graph);
   std::vector<ValueId> map(graph.values().size(), -1);
   for (const ValueId input : graph.inputs)
     map[static_cast<size_t>(input)] = result.add_input(graph.value(input).name, graph.type(input));
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    if (!keep[i]) continue;
-    Node node = graph.nodes()[i];
+    if (!kept[i]) continue;
+    Node node = std::move(kept[i]->node);
     std::vector<TensorType> types;
     std::vector<std::string> names;
-    const std::vector<ValueId> old_outputs = node.outputs;
-    for (const ValueId output : old_outputs) {
+    std::vector<ValueId> old_outputs;
+    for (const size_t place : kept[i]->results) {
+      const ValueId output = graph.nodes()[i].outputs[place];
+      old_outputs.push_back(output);
       types.push_back(graph.type(output));
       names.push_back(graph.value(output).name);
     }

@@ -1,4 +1,5 @@
-// dce: nodes whose results nobody needs go away. Graph inputs stay: they are the model's interface.
+// dce: nodes whose results nobody needs go away, and so do results and operands of control flow: those of an `if`,
+// stacked results, slices and invariants of a `loop`. Graph inputs stay: they are the model's interface.
 //
 // before:
 //   graph @main(%x: f32[4]) -> (%y: f32[4]) {

@@ -6,6 +6,7 @@
 #include "graph/tensor_text.h"
 #include "graph_passes/support/graph_util.h"
 #include "graph_passes/support/operand_access.h"
+#include "graph_passes/support/regions.h"
 
 namespace tessera::inline graph_passes {
 namespace {
@@ -73,6 +74,17 @@ Graph alone(const Graph& graph, const Node& node) {
   return single;
 }
 
+std::vector<ValueId> fold_node(GraphRewriter& rewriter, const PassContext& ctx, const Node& node,
+                               const std::vector<ValueId>& inputs) {
+  std::vector<ValueId> results = fold_control_flow(rewriter.target(), ctx.ops, rewriter.source(), node, inputs);
+  if (!results.empty()) {
+    if (ctx.remarks) ctx.remarks->done("fold_constants", node.loc, "its condition or count is known");
+    return results;
+  }
+  auto changed = with_constants_inside(rewriter.target(), node, inputs);
+  return changed ? rewriter.copy(*changed, changed->inputs) : std::vector<ValueId>{};
+}
+
 }  // namespace
 
 Graph fold_constants(const Graph& graph, const PassContext& ctx) {
@@ -81,6 +93,7 @@ Graph fold_constants(const Graph& graph, const PassContext& ctx) {
       [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
         if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup) return {};
         Graph& target = rewriter.target();
+        if (is_control_flow(node)) return fold_node(rewriter, ctx, node, inputs);
         std::vector<Tensor> operands;
         for (const ValueId input : inputs) {
           const Tensor* tensor = constant_value(target, input);

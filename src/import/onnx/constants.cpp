@@ -17,7 +17,9 @@ void ConstantFinder::update() {
   constant_.resize(graph_.values().size(), false);
   for (; nodes_seen_ < graph_.nodes().size(); ++nodes_seen_) {
     const Node& node = graph_.nodes()[nodes_seen_];
-    const bool constant = std::all_of(node.inputs.begin(), node.inputs.end(),
+    // How long a loop runs is not known before it is run.
+    const bool constant = node.op->kind != OpKind::kLoop &&
+                          std::all_of(node.inputs.begin(), node.inputs.end(),
                                       [this](ValueId id) { return constant_[static_cast<size_t>(id)]; });
     for (const ValueId output : node.outputs) constant_[static_cast<size_t>(output)] = constant;
   }

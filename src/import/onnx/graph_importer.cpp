@@ -36,6 +36,7 @@ struct ImportShared {
   FailureList failures = {};
   FlowParts parts = {};
   OpenNodes open_nodes = {};
+  bool control_flow = false;  // OnnxImportOptions
 };
 
 // While it lives, what is known of elements counts for nothing.
@@ -75,13 +76,17 @@ class GraphImporter {
                [this](const onnx::GraphProto& graph, const FlatNode& node) { return try_subgraph(graph, node); },
                [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
                       std::vector<FlowStep> first) { return open_block(graph, node, inputs, std::move(first)); },
+               [this](const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
+                      const RegionBody& body) { return open_region(node, name, inputs, body); },
                [this] { return checkpoint(); },
                [this](const FlatNode& node, std::vector<SlotId>& inputs, std::vector<FlowType>& results) {
                  return elementwise_piece(node, inputs, results);
                },
                [this](const std::string& name) {
                  return declared_shapes_.find(name, [this](const std::string& other) { return one_element(other); });
-               }} {}
+               }} {
+    state_.control_flow = shared.control_flow;
+  }
 
   ImportedModel run(const OnnxImportOptions& options) {
     read_initializers();
@@ -274,12 +279,45 @@ class GraphImporter {
         if (strings) flow_.mark_string(value);
         return value;
       }
+      if (is_region_) return captured_by_region(outer.value, strings);
       return flow_.value_of(parent_->flow_.slot_of(outer.value), strings ? DType::kString : type.dtype, type.dims());
     }
+    if (is_region_)
+      throw UnsupportedNode{"a region that reads a sequence, an optional or a tensor without fixed shape"};
     if (outer.parts->kind == Structure::Kind::kSlot) return outer;
     Structure parts = *outer.parts;
     for (Binding& item : parts.items) item = captured(item);
     return Binding(std::move(parts));
+  }
+
+  // A value of the graph around a region as an input of the region.
+  ValueId captured_by_region(ValueId outer, bool strings) {
+    if (strings) throw UnsupportedNode{"a region that reads strings"};
+    const auto [it, added] = region_inputs_.emplace(outer, -1);
+    if (added) {
+      it->second = graph_.add_input(parent_->graph_.value(outer).name, parent_->graph_.type(outer));
+      captured_.push_back(outer);
+    }
+    return it->second;
+  }
+
+  ImportedRegion open_region(const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
+                             const RegionBody& body) {
+    GraphImporter child(shared_, this);
+    child.is_region_ = true;
+    child.graph_.name = name;
+    std::vector<ValueId> values;
+    for (const TensorType& type : inputs) values.push_back(child.graph_.add_input("in", type));
+    child.builder_.set_loc(node.label);
+    NodeContext context(child.state_, node, opset_version(node), "");
+    child.graph_.outputs = body(context, values);
+    if (!child.state_.checks.empty()) throw UnsupportedNode{"a region whose values a run has to check"};
+    if (child.flow_.num_steps() > 0) throw UnsupportedNode{"a region with values that only a run knows"};
+    for (const ValueId output : child.graph_.outputs)
+      if (child.flow_.is_string(output)) throw UnsupportedNode{"a region that gives strings"};
+    ImportedRegion region{child.live_part(), child.captured_};
+    region.graph.name = name;
+    return region;
   }
 
   bool is_failed(const std::string& name) const {
@@ -785,7 +823,10 @@ class GraphImporter {
 
   ImportShared& shared_;
   GraphImporter* parent_;
-  bool is_block_ = false;  // an operator on one block of elements: shapes are known
+  bool is_region_ = false;                              // of a node with control flow in the parent's graph
+  std::unordered_map<ValueId, ValueId> region_inputs_;  // by the parent's value
+  std::vector<ValueId> captured_;                       // the parent's values, in the order of the inputs
+  bool is_block_ = false;                               // an operator on one block of elements: shapes are known
   const onnx::GraphProto& proto_;
   std::shared_ptr<LoadedModel> model_;
   Graph graph_;
@@ -809,6 +850,7 @@ class GraphImporter {
 ImportedModel build_model(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
                           Evaluator& evaluator) {
   ImportShared shared{std::move(model), ops, evaluator};
+  shared.control_flow = options.control_flow;
   return GraphImporter(shared).run(options);
 }
 

@@ -298,6 +298,14 @@ ValueId NodeContext::composite(std::string_view name, std::vector<ValueId> input
   return result;
 }
 
+std::vector<ValueId> NodeContext::with_regions(std::string_view name, std::vector<ValueId> inputs, Attrs attrs,
+                                               std::vector<GraphPtr> regions) {
+  const std::vector<ValueId> results =
+      state_.builder.add_multi(state_.ops.get(name), std::move(inputs), std::move(attrs), std::move(regions));
+  for (const ValueId result : results) check_size(result);
+  return results;
+}
+
 ValueId NodeContext::constant_value(Tensor tensor) {
   return op("constant", {}, {{"value", std::make_shared<const Tensor>(std::move(tensor))}});
 }

@@ -48,6 +48,18 @@ struct OpenBlock {
   std::function<FlowBlock(std::vector<FlowStep> last)> finish;  // adds steps behind the others; call it once
 };
 
+class NodeContext;
+
+// A graph for a node with control flow: its inputs are those that were asked for, then one for each value of the graph
+// around it that it reads.
+struct ImportedRegion {
+  Graph graph;
+  std::vector<ValueId> captured;  // those values
+};
+
+// Adds nodes through a context of the region's graph and answers the region's results.
+using RegionBody = std::function<std::vector<ValueId>(NodeContext& inner, const std::vector<ValueId>& inputs)>;
+
 // What all nodes of one block of an import share.
 struct ImportState {
   const OpTable& ops;
@@ -72,6 +84,10 @@ struct ImportState {
   std::function<OpenBlock(const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
                           std::vector<FlowStep> first)>
       open_block;
+  // Throws UnsupportedNode for what a region cannot say.
+  std::function<ImportedRegion(const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
+                               const RegionBody& body)>
+      open_region;
   // What it answers takes back everything that was imported since, errors included.
   std::function<std::function<void()>()> checkpoint;
   // The node with its operands under other names and values, in a graph of its own: every operand that is no constant
@@ -80,6 +96,7 @@ struct ImportState {
   // The shape that the model declares for a value, itself or through values of the same shape; empty without a fixed
   // one.
   std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared;
+  bool control_flow = false;                                  // OnnxImportOptions
   std::vector<std::pair<ValueId, RuntimeCheck>> checks = {};  // of the graph so far
   // Steps are tried before pieces for operands of which some elements are known (FlowType::numbers).
   bool keeps_numbers = true;
@@ -179,6 +196,9 @@ class NodeContext {
                        std::vector<FlowStep> first = {}) {
     return state_.open_block(subgraph, node_, inputs, std::move(first));
   }
+  ImportedRegion open_region(const std::string& name, const std::vector<TensorType>& inputs, const RegionBody& body) {
+    return state_.open_region(node_, name, inputs, body);
+  }
   std::function<void()> checkpoint() { return state_.checkpoint(); }
   const FlatNode& node() const { return node_; }
   ImportState& state() { return state_; }
@@ -195,6 +215,9 @@ class NodeContext {
   const OpDef* find_op(const std::string& name) const { return state_.ops.find(name); }
   ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
   ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
+  // A node with regions; all its results.
+  std::vector<ValueId> with_regions(std::string_view name, std::vector<ValueId> inputs, Attrs attrs,
+                                    std::vector<GraphPtr> regions);
   ValueId constant_value(Tensor tensor);
   ValueId scalar(DType dtype, double value);  // one node per value and graph
   ValueId integer(int64_t value);             // of dtype i64, exactly; one node as well

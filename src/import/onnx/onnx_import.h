@@ -26,6 +26,9 @@ struct OnnxImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape INPUT=1x3x640x640
   // Dimensions with a range of values stay open, and the model becomes a flow.
   bool leave_open = false;
+  // If, Loop, Scan, LSTM, GRU and RNN become nodes with regions (graph/control_flow.h) where these can say what they
+  // do; otherwise, and by default, their steps are written out.
+  bool control_flow = false;
 };
 
 // UserError TSR-1xxx for files that are no models, models that are malformed, and options that do not fit; all nodes

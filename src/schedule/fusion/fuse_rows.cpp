@@ -40,7 +40,7 @@ class ChainMaker {
       if (!chain.columns) find_masked(program_, chain);
       join(chain, gone);
     }
-    if (!gone.empty()) remove_calls(program_, gone);
+    if (!gone.empty()) remove_joined(program_, gone);
   }
 
  private:
@@ -98,8 +98,7 @@ class ChainMaker {
         for (const BufferId arg : chain.members[m].args) {
           const auto b = static_cast<size_t>(arg);
           if (!uses_.plain[b] || uses_.writer[b] == SIZE_MAX || chain.inner.contains(arg)) continue;
-          if (taken_[uses_.writer[b]] || uses_.writer[b] >= last ||
-              piece_of(program_, uses_.writer[b]) != piece_of(program_, last))
+          if (taken_[uses_.writer[b]] || uses_.writer[b] >= last || !may_join(program_, uses_, uses_.writer[b], last))
             continue;
           Chain larger = chain;
           larger.inner.insert(arg);

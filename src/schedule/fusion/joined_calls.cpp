@@ -1,9 +1,9 @@
 #include "schedule/fusion/joined_calls.h"
 
-#include <iterator>
 #include <utility>
 
 #include "program/memory_plan.h"
+#include "program/steps.h"
 
 namespace tessera::inline schedule {
 
@@ -17,6 +17,10 @@ BufferUses uses_of_buffers(const Program& program) {
     uses.plain[b] = uses.plain[b] && buffer.kind == BufferKind::kArena && buffer.alias_of < 0 && buffer.over < 0;
     if (buffer.alias_of >= 0) uses.plain[static_cast<size_t>(root_buffer(program, buffer.alias_of))] = false;
   }
+  for_each_step(program.steps, [&](const ProgramStep& step) {
+    for_each_step_buffer(step, [&](BufferId id) { uses.plain[static_cast<size_t>(id)] = false; });
+  });
+  uses.run = run_of_calls(program);
   for (size_t c = 0; c < program.calls.size(); ++c) {
     const KernelCall& call = program.calls[c];
     for (const CallCondition& condition : call.only_if) uses.plain[static_cast<size_t>(condition.buffer)] = false;
@@ -35,24 +39,17 @@ BufferUses uses_of_buffers(const Program& program) {
   return uses;
 }
 
-size_t piece_of(const Program& program, size_t call) {
-  for (size_t p = 0; p < program.pieces.size(); ++p)
-    if (call < program.pieces[p].first_call + program.pieces[p].num_calls) return p;
-  return 0;
+bool may_join(const Program& program, const BufferUses& uses, size_t a, size_t b) {
+  const auto piece_of = [&](size_t call) {
+    for (size_t p = 0; p < program.pieces.size(); ++p)
+      if (call < program.pieces[p].first_call + program.pieces[p].num_calls) return p;
+    return size_t{0};
+  };
+  return uses.run[a] == uses.run[b] && piece_of(a) == piece_of(b);
 }
 
-std::vector<int32_t> remove_calls(Program& program, const std::set<size_t>& gone) {
-  std::vector<KernelCall> calls;
-  for (size_t c = 0; c < program.calls.size(); ++c)
-    if (!gone.contains(c)) calls.push_back(std::move(program.calls[c]));
-  program.calls = std::move(calls);
-  for (ProgramPiece& piece : program.pieces) {
-    const auto first = gone.lower_bound(piece.first_call);
-    const auto end = gone.lower_bound(piece.first_call + piece.num_calls);
-    piece.num_calls -= static_cast<size_t>(std::distance(first, end));
-    piece.first_call -= static_cast<size_t>(std::distance(gone.begin(), first));
-  }
-
+std::vector<int32_t> remove_joined(Program& program, const std::set<size_t>& gone) {
+  remove_calls(program, gone);
   std::vector<int32_t> renumber(program.kernels.size(), -1);
   for (const KernelCall& call : program.calls) renumber[static_cast<size_t>(call.kernel)] = 0;
   std::vector<Kernel> kernels;

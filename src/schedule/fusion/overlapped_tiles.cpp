@@ -182,7 +182,7 @@ class StripMaker {
                        [&](const TiledKernel& m) { return taken_[m.call]; }))
         join(chain, gone);
     if (gone.empty()) return {};
-    const std::vector<int32_t> renumber = remove_calls(program_, gone);
+    const std::vector<int32_t> renumber = remove_joined(program_, gone);
     std::vector<PackedStrips> result;
     for (auto& [kernel, packed] : packed_)
       if (const int32_t number = renumber[static_cast<size_t>(kernel)]; number >= 0 && !packed.empty())
@@ -233,8 +233,7 @@ class StripMaker {
       if (std::count(call.args.begin(), call.args.end(), call.args[p]) != 1) continue;
       if (!uses_.plain[b] || uses_.writer[b] == SIZE_MAX || uses_.readers[b].size() != 1) continue;
       const size_t writer = uses_.writer[b];
-      if (taken_[writer] || writer >= first.call || piece_of(program_, writer) != piece_of(program_, first.call))
-        continue;
+      if (taken_[writer] || writer >= first.call || !may_join(program_, uses_, writer, first.call)) continue;
       const Buffer* param = first.definition->params[p].buffer.get();
       const auto reads = reads_along(*first.definition, param, first.row_axis);
       if (!reads || reads->dim == 0) continue;

@@ -1,5 +1,5 @@
-// If, Scan, Loop. A graph has no loops: the steps of a body are written out, one after the other. What the steps share
-// (weights, kernels) exists once in the compiled module.
+// If, Scan, Loop: nodes with regions (region_nodes.h) where the import asks for them. Otherwise the steps of a body are
+// written out, one after the other; what the steps share (weights, kernels) exists once in the compiled module.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/failure_list.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/region_nodes.h"
 #include "import/onnx/operators/structures.h"
 #include "import/onnx/read/tensor_reader.h"
 
@@ -293,6 +294,7 @@ void import_if(NodeContext& c) {
     for (int i = 0; i < c.num_outputs(); ++i) c.out(i, results[static_cast<size_t>(i)]);
     return;
   }
+  if (given.is_value() && as_regions(c, [&] { if_node(c, given.value, then_branch, else_branch); })) return;
   in_graph_or_as_blocks(
       c,
       [&] {
@@ -341,6 +343,11 @@ void import_scan(NodeContext& c) {
       c.malformed(fmt::format("sequences of {} and {} elements", plan.steps, extent), "equal lengths");
     plan.steps = extent;
   }
+  if (!batched && as_regions(c, [&] {
+        scan_node(c, body,
+                  {values, scanned, plan.input_axes, plan.output_axes, plan.input_backwards, plan.output_backwards});
+      }))
+    return;
   check_steps(c, plan.steps, body);
   if (!batched) {
     const auto results = plan.run(c, values, scanned, std::nullopt);
@@ -587,6 +594,7 @@ void import_loop(NodeContext& c) {
   c.require_inputs(0, -1);
   if (const auto carried = std::max(c.num_inputs() - 2, 0); body.output_size() < carried + 1)
     c.malformed(fmt::format("a body of {} results", body.output_size()), fmt::format("{} or more", carried + 1));
+  if (as_regions(c, [&] { loop_node(c, body); })) return;
   in_graph_or_as_blocks(c, [&] { unroll_loop(c, body); }, [&] { run_loop(c, body); });
 }
 

@@ -1,5 +1,6 @@
-// LSTM, GRU, RNN: the products with the input for all times at once, then the steps one after the other, written out.
-// What the steps share (weights, kernels) exists once in the compiled module.
+// LSTM, GRU, RNN: the products with the input for all times at once, then the steps one after the other: a loop where
+// the import asks for regions, otherwise written out. What the steps share (weights, kernels) exists once in the
+// compiled module.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -111,11 +112,11 @@ struct Direction {
   bool reverse = false, input_forget = false, linear_before_reset = false;
   int64_t hidden = 0;
 
-  ValueId apply(size_t i, ValueId v, bool clipped = true) {
-    if (clip > 0 && clipped) v = c.op("min", {c.op("max", {v, c.scalar_like(v, -clip)}), c.scalar_like(v, clip)});
-    return activation(c, functions[i], alphas[i], betas[i], v);
+  ValueId apply(NodeContext& in, size_t i, ValueId v, bool clipped = true) const {
+    if (clip > 0 && clipped) v = in.op("min", {in.op("max", {v, in.scalar_like(v, -clip)}), in.scalar_like(v, clip)});
+    return activation(in, functions[i], alphas[i], betas[i], v);
   }
-  ValueId one_minus(ValueId v) { return c.sub(c.scalar_like(v, 1), v); }
+  static ValueId one_minus(NodeContext& in, ValueId v) { return in.sub(in.scalar_like(v, 1), v); }
 
   void require(ValueId v, const Ints& dims, const char* what) {
     if (c.dims(v) != dims)
@@ -131,73 +132,139 @@ struct Direction {
     if (peepholes) require(*peepholes, {3 * hidden}, "peepholes");
   }
 
-  // The next states from the old ones and the products with the input at this time.
-  std::vector<ValueId> lstm(const std::vector<ValueId>& old, ValueId from_input, ValueId weights) {
-    const ValueId gates = c.add(c.op("matmul", {old[0], weights}), from_input);
-    const auto with_cell = [&](int64_t which, ValueId cell) {  // ONNX's order: input, output, forget, cell
-      const ValueId g = gate(c, gates, hidden, which);
-      return peepholes ? c.add(g, c.mul(gate(c, *peepholes, hidden, which), cell)) : g;
-    };
-    const ValueId input = apply(0, with_cell(0, old[1]));
-    const ValueId forget = input_forget ? one_minus(input) : apply(0, with_cell(2, old[1]));
-    const ValueId candidate = apply(1, gate(c, gates, hidden, 3));
-    const ValueId cell = c.add(c.mul(forget, old[1]), c.mul(input, candidate));
-    const ValueId output = apply(0, with_cell(1, cell));
-    return {c.mul(output, apply(2, cell, false)), cell};
-  }
-  std::vector<ValueId> gru(const std::vector<ValueId>& old, ValueId from_input, ValueId weights) {
-    const ValueId h = old[0];
-    const ValueId product = c.op("matmul", {h, linear_before_reset ? weights : gate(c, weights, hidden, 0, 2)});
-    const auto sum = [&](int64_t which) {
-      return c.add(gate(c, from_input, hidden, which), gate(c, product, hidden, which));
-    };
-    const ValueId update = apply(0, sum(0)), reset = apply(0, sum(1));
-    ValueId from_state;
-    if (linear_before_reset) {
-      from_state = c.mul(reset, c.add(gate(c, product, hidden, 2), gate(c, bias, hidden, 5)));
-    } else {
-      from_state = c.op("matmul", {c.mul(reset, h), gate(c, weights, hidden, 2)});
+  // What all steps read of the weights.
+  std::vector<ValueId> shared_operands() {
+    const ValueId weights = c.transpose(r, {1, 0});
+    if (kind.gates == 4 && peepholes) {
+      std::vector<ValueId> all = {weights};
+      for (int64_t which = 0; which < 3; ++which) all.push_back(gate(c, *peepholes, hidden, which));
+      return all;
     }
-    const ValueId candidate = apply(1, c.add(from_state, gate(c, from_input, hidden, 2)));
-    return {c.add(c.mul(one_minus(update), candidate), c.mul(update, h))};
-  }
-  std::vector<ValueId> step(const std::vector<ValueId>& old, ValueId from_input, ValueId weights) {
-    if (kind.gates == 4) return lstm(old, from_input, weights);
-    if (kind.gates == 3) return gru(old, from_input, weights);
-    return {apply(0, c.add(c.op("matmul", {old[0], weights}), from_input))};
+    if (kind.gates != 3) return {weights};
+    if (linear_before_reset) return {weights, gate(c, bias, hidden, 5)};
+    return {gate(c, weights, hidden, 0, 2), gate(c, weights, hidden, 2)};
   }
 
-  // Outputs at all times [T, B, H], then the last states.
-  std::vector<ValueId> run() {
+  // The next states, added through `in`, from the old ones, the products with the input at this time, and what
+  // shared_operands gives.
+  std::vector<ValueId> lstm(NodeContext& in, const std::vector<ValueId>& old, ValueId from_input,
+                            const std::vector<ValueId>& shared) const {
+    const ValueId gates = in.add(in.op("matmul", {old[0], shared[0]}), from_input);
+    const auto with_cell = [&](int64_t which, ValueId cell) {  // ONNX's order: input, output, forget, cell
+      const ValueId g = gate(in, gates, hidden, which);
+      return peepholes ? in.add(g, in.mul(shared[static_cast<size_t>(which) + 1], cell)) : g;
+    };
+    const ValueId input = apply(in, 0, with_cell(0, old[1]));
+    const ValueId forget = input_forget ? one_minus(in, input) : apply(in, 0, with_cell(2, old[1]));
+    const ValueId candidate = apply(in, 1, gate(in, gates, hidden, 3));
+    const ValueId cell = in.add(in.mul(forget, old[1]), in.mul(input, candidate));
+    const ValueId output = apply(in, 0, with_cell(1, cell));
+    return {in.mul(output, apply(in, 2, cell, false)), cell};
+  }
+  std::vector<ValueId> gru(NodeContext& in, const std::vector<ValueId>& old, ValueId from_input,
+                           const std::vector<ValueId>& shared) const {
+    const ValueId h = old[0];
+    const ValueId product = in.op("matmul", {h, shared[0]});
+    const auto sum = [&](int64_t which) {
+      return in.add(gate(in, from_input, hidden, which), gate(in, product, hidden, which));
+    };
+    const ValueId update = apply(in, 0, sum(0)), reset = apply(in, 0, sum(1));
+    ValueId from_state;
+    if (linear_before_reset) {
+      from_state = in.mul(reset, in.add(gate(in, product, hidden, 2), shared[1]));
+    } else {
+      from_state = in.op("matmul", {in.mul(reset, h), shared[1]});
+    }
+    const ValueId candidate = apply(in, 1, in.add(from_state, gate(in, from_input, hidden, 2)));
+    return {in.add(in.mul(one_minus(in, update), candidate), in.mul(update, h))};
+  }
+  std::vector<ValueId> step(NodeContext& in, const std::vector<ValueId>& old, ValueId from_input,
+                            const std::vector<ValueId>& shared) const {
+    if (kind.gates == 4) return lstm(in, old, from_input, shared);
+    if (kind.gates == 3) return gru(in, old, from_input, shared);
+    return {apply(in, 0, in.add(in.op("matmul", {old[0], shared[0]}), from_input))};
+  }
+  // A sequence that has ended before time `t` keeps its states and gives zeros. Changes `next`, answers the output.
+  static ValueId within_length(NodeContext& in, ValueId length, ValueId t, const std::vector<ValueId>& old,
+                               std::vector<ValueId>& next) {
+    const ValueId inside = in.op("gt", {length, t});
+    const ValueId y = in.op("select", {inside, next[0], in.scalar_like(next[0], 0)});
+    for (size_t s = 0; s < next.size(); ++s) next[s] = in.op("select", {inside, next[s], old[s]});
+    return y;
+  }
+
+  // The products with the input at all times, with the biases: [T, B, gates * H].
+  ValueId products() {
     const Ints dims = c.dims(x);
-    const int64_t time = dims[0], batch = dims[1];
-    if (time > kMostSteps) c.unsupported(fmt::format("more than {} time steps", kMostSteps));
-    const int64_t width = kind.gates * hidden;
     // The biases of the state go with those of the input, but where the reset gate multiplies one of them.
     const int64_t with_state = kind.gates == 3 && linear_before_reset ? 2 : kind.gates;
     ValueId of_state = gate(c, bias, hidden, kind.gates, with_state);
     if (with_state < kind.gates)
       of_state = c.op("concat", {of_state, c.zeros(c.dtype(x), {hidden})}, {{"axis", int64_t{0}}});
     const ValueId both = c.add(gate(c, bias, hidden, 0, kind.gates), of_state);
-    const ValueId product = c.op("matmul", {c.reshape(x, {time * batch, dims[2]}), w}, {{"transpose_b", true}});
-    const ValueId from_input = c.reshape(c.add(product, both), {time, batch, width});
-    const ValueId weights = c.transpose(r, {1, 0});
+    const ValueId product = c.op("matmul", {c.reshape(x, {dims[0] * dims[1], dims[2]}), w}, {{"transpose_b", true}});
+    return c.reshape(c.add(product, both), {dims[0], dims[1], kind.gates * hidden});
+  }
+
+  // Outputs at all times [T, B, H], then the last states.
+  std::vector<ValueId> run() {
+    const ValueId from_input = products();
+    const std::vector<ValueId> shared = shared_operands();
+    const int64_t time = c.dims(x)[0];
+    if (c.state().control_flow && time > 1) return as_loop(from_input, shared);
+    if (time > kMostSteps) c.unsupported(fmt::format("more than {} time steps", kMostSteps));
+    return written_out(from_input, shared);
+  }
+
+  std::vector<ValueId> written_out(ValueId from_input, const std::vector<ValueId>& shared) {
+    const int64_t time = c.dims(x)[0], batch = c.dims(x)[1], width = kind.gates * hidden;
     std::vector<ValueId> outputs(static_cast<size_t>(time));
     for (int64_t i = 0; i < time; ++i) {
       const int64_t t = reverse ? time - 1 - i : i;
       const ValueId now = c.reshape(c.slice(from_input, {t, 0, 0}, {1, batch, width}, {1, 1, 1}), {batch, width});
-      std::vector<ValueId> next = step(states, now, weights);
-      ValueId y = next[0];
-      if (lengths) {  // a sequence that has ended keeps its states and gives zeros
-        const ValueId inside = c.op("gt", {*lengths, c.integer(t)});
-        y = c.op("select", {inside, y, c.scalar_like(y, 0)});
-        for (size_t s = 0; s < next.size(); ++s) next[s] = c.op("select", {inside, next[s], states[s]});
-      }
+      std::vector<ValueId> next = step(c, states, now, shared);
+      const ValueId y = lengths ? within_length(c, *lengths, c.integer(t), states, next) : next[0];
       states = next;
       outputs[static_cast<size_t>(t)] = c.reshape(y, {1, batch, hidden});
     }
     std::vector<ValueId> results = {outputs.size() == 1 ? outputs[0] : c.op("concat", outputs, {{"axis", int64_t{0}}})};
     results.insert(results.end(), states.begin(), states.end());
+    return results;
+  }
+
+  // A scan over the products with the input; what the steps share are its invariants.
+  std::vector<ValueId> as_loop(ValueId from_input, const std::vector<ValueId>& shared) {
+    const int64_t time = c.dims(x)[0], batch = c.dims(x)[1], width = kind.gates * hidden;
+    std::vector<ValueId> operands = states;
+    operands.push_back(from_input);
+    operands.insert(operands.end(), shared.begin(), shared.end());
+    if (lengths) operands.push_back(*lengths);
+    std::vector<TensorType> inputs = {{DType::kI64, {}, {}}};
+    for (const ValueId operand : operands) inputs.push_back(c.type(operand));
+    inputs[1 + states.size()] = {c.dtype(from_input), make_shape({batch, width}), {}};
+    ImportedRegion region = c.open_region("step", inputs, [&](NodeContext& in, const std::vector<ValueId>& given) {
+      const auto part = [&](size_t first, size_t count) {
+        const auto begin = given.begin() + static_cast<ptrdiff_t>(first);
+        return std::vector<ValueId>(begin, begin + static_cast<ptrdiff_t>(count));
+      };
+      const std::vector<ValueId> old = part(1, states.size());
+      std::vector<ValueId> next = step(in, old, given[1 + states.size()], part(2 + states.size(), shared.size()));
+      ValueId y = next[0];
+      if (lengths) {
+        const ValueId t = reverse ? in.sub(in.integer(time - 1), given[0]) : given[0];
+        y = within_length(in, given.back(), t, old, next);
+      }
+      next.push_back(y);
+      return next;
+    });
+    Attrs attrs{{"num_carried", static_cast<int64_t>(states.size())}, {"num_scanned", int64_t{1}}};
+    if (reverse) {
+      attrs.set("scan_reversed", Ints{1});
+      attrs.set("stack_reversed", Ints{1});
+    }
+    std::vector<ValueId> results =
+        c.with_regions("loop", operands, attrs, {std::make_shared<const Graph>(std::move(region.graph))});
+    std::rotate(results.begin(), results.end() - 1, results.end());
     return results;
   }
 };
