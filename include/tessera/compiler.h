@@ -18,6 +18,10 @@
 
 #include "tessera/tessera.h"
 
+namespace tessera::builder {
+class Graph;  // graph.h
+}
+
 namespace tessera {
 
 // The values that a dimension may take: lo, lo + step, ..., up to hi.
@@ -66,20 +70,25 @@ class CompileError : public std::runtime_error {
   Details details_;
 };
 
-// Compiles the ONNX model at `model_path` to a module file at `module_path`, which appears whole or not at all.
+// Compiles the model at `model_path` (ONNX, or a graph as text) to a module file at `module_path`, which appears whole or not at all.
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options = {});
 
 // The same with the module in memory, ready for tessera_module_load_memory or to be written to a file.
 std::vector<std::byte> compile_to_memory(const std::string& model_path, const CompileOptions& options = {});
 
-// An ONNX model in memory.
+// A model in memory.
 struct ModelBytes {
-  std::string_view bytes;      // a serialised ModelProto; not kept
+  std::string_view bytes;      // a serialised ModelProto, or the text of a graph; not kept
   std::string folder;          // external data is read from here, and only from here; empty: there may be none
   std::string name = "model";  // that the module gets, and that messages use
 };
 void compile_file(const ModelBytes& model, const std::string& module_path, const CompileOptions& options = {});
 std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileOptions& options = {});
+
+// The same of a graph that the program built (tessera/graph.h). Its symbols without a value in `options.dims` stay open in
+// their range; the interpreter needs a value for each. TSR-2069 for a graph without outputs.
+void compile_file(const builder::Graph& graph, const std::string& module_path, const CompileOptions& options = {});
+std::vector<std::byte> compile_to_memory(const builder::Graph& graph, const CompileOptions& options = {});
 
 // A model run by the reference interpreter: slow and obvious, to compare compiled code with. Of the options only `dims`
 // and `shapes` matter. One thread at a time.
@@ -87,6 +96,7 @@ class Interpreter {
  public:
   explicit Interpreter(const std::string& model_path, const CompileOptions& options = {});
   explicit Interpreter(const ModelBytes& model, const CompileOptions& options = {});
+  explicit Interpreter(const builder::Graph& graph, const CompileOptions& options = {});
   ~Interpreter();
   Interpreter(Interpreter&& other) noexcept;
   Interpreter& operator=(Interpreter&& other) noexcept;

@@ -1,7 +1,6 @@
 #include "driver/compile.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
@@ -10,12 +9,12 @@
 #include "codegen/llvm/target.h"
 #include "driver/api/version.h"
 #include "driver/declared_kernels.h"
+#include "driver/formats.h"
 #include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
 #include "driver/text/schedule_tool.h"
 #include "graph/printer.h"
 #include "graph_passes/pass.h"
-#include "import/onnx/onnx_import.h"
 #include "interp/graph_interp.h"
 #include "loop/intrinsic.h"
 #include "loop/printer.h"
@@ -259,10 +258,11 @@ ImportedModel named(ImportedModel model, const std::string& name) {
 }
 
 // With the ranges of --dim left open: the model for one choice of their values, and how to read it for another.
-ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
-                             const std::function<ImportedModel(const OnnxImportOptions&)>& read) {
-  const OnnxImportOptions import = import_options(options.compile);
-  const std::vector<SymbolRange> symbols = open_ranges(options.compile);
+ImportedModel read_for_sizes(const CompileOptions& options, PassRunner& runner, const ModelReader& reader,
+                             const std::string& name) {
+  const auto read = [read = reader.read, name](const OnnxImportOptions& import) { return named(read(import), name); };
+  const OnnxImportOptions import = import_options(options);
+  const std::vector<SymbolRange> symbols = open_ranges(options);
   if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
   const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
     OnnxImportOptions fixed = import;
@@ -286,37 +286,50 @@ ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
     if (at_values.flow) refuse_open_flow(symbols);
     return std::move(at_values.graph);
   };
-  model.as_flow = as_flow;
+  if (reader.reads_open) model.as_flow = as_flow;
   return model;
 }
 
 }  // namespace
 
-ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
+ImportedModel read_model(const ModelReader& reader, const std::string& name, const DriverOptions& options,
+                         PassRunner& runner) {
   check_options(options);
-  // The name says more than what exporters write there.
-  return read_for_sizes(options, runner, [path](const OnnxImportOptions& import) {
-    GraphInterpreter evaluator;
-    return named(import_onnx_model(path, import, standard_ops(), evaluator), std::filesystem::path(path).stem());
-  });
+  const CompileOptions& given = options.compile;
+  return read_for_sizes(reader.with_declared_ranges ? reader.with_declared_ranges(given) : given, runner, reader, name);
+}
+
+namespace {
+
+// The name says more than what exporters write there.
+ImportedModel read_source(const ModelSource& source, const DriverOptions& options, PassRunner& runner) {
+  check_options(options);
+  return read_model(format_of(source).open(source), source.name(), options, runner);
+}
+
+Graph one_graph(ImportedModel model) {
+  refuse_ranges(model, "what is asked for");
+  return graph_alone(std::move(model));
+}
+
+}  // namespace
+
+ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
+  return read_source({path, {}}, options, runner);
 }
 
 ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
-  check_options(options);
-  return read_for_sizes(options, runner, [model](const OnnxImportOptions& import) {
-    GraphInterpreter evaluator;
-    return named(import_onnx_model_bytes(model.bytes, import, standard_ops(), evaluator, model.folder), model.name);
-  });
+  return read_source({"", model}, options, runner);
 }
 
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   refuse_ranges(options.compile, "what is asked for");
-  return graph_alone(read_model(path, options, runner));
+  return one_graph(read_model(path, options, runner));
 }
 
 Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
   refuse_ranges(options.compile, "what is asked for");
-  return graph_alone(read_model(model, options, runner));
+  return one_graph(read_model(model, options, runner));
 }
 
 Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "driver/formats.h"
 #include "driver/options.h"
 #include "driver/pass_runner.h"
 #include "graph/flow.h"
@@ -25,7 +26,8 @@ struct Compiled {
   std::vector<StepTime> times;
 };
 
-// Compiles the ONNX file at `path`. UserError for what the user can mend, InternalError otherwise. Thread-safe.
+// Compiles the model at `path`, of any format of formats.h. UserError for what the user can mend, InternalError
+// otherwise. Thread-safe.
 Compiled compile_model(const std::string& path, const DriverOptions& options);
 Compiled compile_model(const ModelBytes& model, const DriverOptions& options);
 
@@ -33,6 +35,8 @@ Compiled compile_model(const ModelBytes& model, const DriverOptions& options);
 // What import_model and compile_graph cannot say takes a flow: the first refuses such models with UserError TSR-1046.
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
 ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
+ImportedModel read_model(const ModelReader& reader, const std::string& name, const DriverOptions& options,
+                         PassRunner& runner);
 Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);

@@ -88,6 +88,14 @@ void refuse_ranges(const CompileOptions& options, const std::string& what) {
                      fmt::format("give --dim {}={}", symbol.var->name, symbol.hi)});
 }
 
+void refuse_ranges(const ImportedModel& model, const std::string& what) {
+  for (const SymbolRange& symbol : model.symbols)
+    throw UserError({"TSR-1025",
+                     fmt::format("the model leaves '{}' open in {}..{}", symbol.var->name, symbol.lo, symbol.hi), "",
+                     fmt::format("one value: {} works on one size", what),
+                     fmt::format("give --dim {}={}", symbol.var->name, symbol.hi)});
+}
+
 void refuse_open_flow(const std::vector<SymbolRange>& symbols) {
   throw UserError(
       {"TSR-5022",

@@ -18,6 +18,8 @@ std::vector<SymbolRange> open_ranges(const CompileOptions& options);
 
 // UserError TSR-1025: what works on one size, with ranges.
 void refuse_ranges(const CompileOptions& options, const std::string& what);
+// The same of a model that declares ranges itself.
+void refuse_ranges(const ImportedModel& model, const std::string& what);
 
 // An error of reading a model for these values: operators whose shapes do not fit are UserError TSR-5023, others stay
 // what they are.

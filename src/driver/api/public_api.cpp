@@ -6,11 +6,13 @@
 
 #include "driver/api/api_support.h"
 #include "driver/api/api_values.h"
+#include "driver/api/graph_access.h"
 #include "driver/compile.h"
 #include "driver/engine/interpreted_model.h"
 #include "driver/open_sizes.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
+#include "tessera/graph.h"
 
 namespace tessera {
 
@@ -22,12 +24,30 @@ DriverOptions driver_options(const CompileOptions& options) {
   return driver;
 }
 
+ImportedModel read(const std::string& path, const DriverOptions& options, PassRunner& runner) {
+  return read_model(path, options, runner);
+}
+ImportedModel read(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
+  return read_model(model, options, runner);
+}
+ImportedModel read(const builder::Graph& graph, const DriverOptions& options, PassRunner& runner) {
+  return read_model(reader_of(graph), graph.name(), options, runner);
+}
+
+template <typename Source>
+Compiled compile(const Source& source, const CompileOptions& options) {
+  const DriverOptions driver = driver_options(options);
+  PassRunner runner(driver.runner);
+  return compile_imported(read(source, driver, runner), driver, runner);
+}
+
 template <typename Source>
 std::unique_ptr<Model> interpret(const Source& source, const std::string& name, const CompileOptions& options) {
   const DriverOptions driver = driver_options(options);
   PassRunner runner(driver.runner);
   refuse_ranges(options, "the interpreter");
-  ImportedModel model = read_model(source, driver, runner);
+  ImportedModel model = read(source, driver, runner);
+  refuse_ranges(model, "the interpreter");
   return model.flow ? interpret_flow(*model.flow, name) : interpret_graph(std::move(model.graph), name);
 }
 
@@ -47,20 +67,27 @@ RunValue own_copy(const RunValue& value) {
 }  // namespace
 
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options) {
-  translate_errors([&] { write_module(compile_model(model_path, driver_options(options)), module_path); });
+  translate_errors([&] { write_module(compile(model_path, options), module_path); });
 }
 
 void compile_file(const ModelBytes& model, const std::string& module_path, const CompileOptions& options) {
-  translate_errors([&] { write_module(compile_model(model, driver_options(options)), module_path); });
+  translate_errors([&] { write_module(compile(model, options), module_path); });
+}
+
+void compile_file(const builder::Graph& graph, const std::string& module_path, const CompileOptions& options) {
+  translate_errors([&] { write_module(compile(graph, options), module_path); });
 }
 
 std::vector<std::byte> compile_to_memory(const std::string& model_path, const CompileOptions& options) {
-  return translate_errors(
-      [&] { return module_in_memory(compile_model(model_path, driver_options(options))).contents(); });
+  return translate_errors([&] { return module_in_memory(compile(model_path, options)).contents(); });
 }
 
 std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileOptions& options) {
-  return translate_errors([&] { return module_in_memory(compile_model(model, driver_options(options))).contents(); });
+  return translate_errors([&] { return module_in_memory(compile(model, options)).contents(); });
+}
+
+std::vector<std::byte> compile_to_memory(const builder::Graph& graph, const CompileOptions& options) {
+  return translate_errors([&] { return module_in_memory(compile(graph, options)).contents(); });
 }
 
 struct Interpreter::State {
@@ -83,6 +110,9 @@ Interpreter::Interpreter(const std::string& model_path, const CompileOptions& op
 
 Interpreter::Interpreter(const ModelBytes& model, const CompileOptions& options)
     : state_(translate_errors([&] { return std::make_unique<State>(interpret(model, model.name, options)); })) {}
+
+Interpreter::Interpreter(const builder::Graph& graph, const CompileOptions& options)
+    : state_(translate_errors([&] { return std::make_unique<State>(interpret(graph, graph.name(), options)); })) {}
 
 Interpreter::~Interpreter() = default;
 Interpreter::Interpreter(Interpreter&& other) noexcept = default;

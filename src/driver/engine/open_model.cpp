@@ -1,9 +1,6 @@
 #include "driver/engine/open_model.h"
 
-#include <array>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -68,13 +65,14 @@ void store(const ModuleCache& cache, const std::string& key, const Compiled& com
   }
 }
 
-OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
+OpenedModel open_source(const std::string& path, const OpenOptions& options) {
   OpenedModel opened;
   const StopWatch compile_watch;
   PassRunner runner(options.driver.runner);
   if (options.engine == Engine::kInterp) refuse_ranges(options.driver.compile, "the interpreter");
   ImportedModel model = read_model(path, options.driver, runner);
   if (options.engine == Engine::kInterp) {
+    refuse_ranges(model, "the interpreter");
     opened.model = model.flow ? interpret_flow(*model.flow, path) : interpret_graph(std::move(model.graph), path);
     opened.times = runner.times();
     return opened;
@@ -108,19 +106,13 @@ OpenedModel open_onnx(const std::string& path, const OpenOptions& options) {
 
 }  // namespace
 
-bool looks_like_module(const std::string& path) {
-  std::array<char, 4> magic = {};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(magic.data(), magic.size()) && std::memcmp(magic.data(), "\177ELF", magic.size()) == 0;
-}
-
 OpenedModel open_model(const std::string& path, const OpenOptions& options) {
-  if (!looks_like_module(path) && !path.ends_with(".so")) return open_onnx(path, options);
+  if (!looks_like_module(path) && !path.ends_with(".so")) return open_source(path, options);
   if (options.engine == Engine::kInterp) {
     throw UserError({.id = "TSR-4030",
                      .message = fmt::format("'{}' is a compiled module, which the interpreter cannot run", path),
                      .node = {},
-                     .legal = "an ONNX model with --engine interp, or a module with --engine native",
+                     .legal = "a model with --engine interp, or a module with --engine native",
                      .hint = "give the model that the module was compiled from"});
   }
   OpenedModel opened;

@@ -1,4 +1,4 @@
-// A model to run, from whatever file the user has: a module, or an ONNX model that is compiled (or interpreted) first.
+// A model to run, from whatever file the user has: a module, or a model that is compiled (or interpreted) first.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "driver/engine/cache.h"
 #include "driver/engine/model.h"
+#include "driver/formats.h"
 #include "driver/options.h"
 #include "driver/pass_runner.h"
 
@@ -14,7 +15,7 @@ namespace tessera::inline driver {
 
 enum class Engine : uint8_t { kNative, kInterp };
 
-// What the cache of compiled modules is asked for when an ONNX model is opened.
+// What the cache of compiled modules is asked for when a model is opened.
 enum class CacheUse : uint8_t {
   kNone,         // nothing: the module is only in memory
   kKeep,         // compile in every case, and keep the module
@@ -36,9 +37,6 @@ struct OpenedModel {
   bool from_cache = false;
   std::vector<StepTime> times;  // of the compile's steps, as far as there was one
 };
-
-// True when the file begins as a module does (ELF). False for everything else, files that cannot be read included.
-bool looks_like_module(const std::string& path);
 
 OpenedModel open_model(const std::string& path, const OpenOptions& options);
 

@@ -1,0 +1,398 @@
+// include/tessera/graph.h over the graph room: GraphBuilder infers, composites come from their definitions.
+#include "tessera/graph.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "driver/api/api_support.h"
+#include "driver/api/graph_access.h"
+#include "driver/graph_reader.h"
+#include "graph/hash.h"
+#include "graph/op_def.h"
+#include "graph/parser.h"
+#include "graph/printer.h"
+#include "graph/tensor_text.h"
+#include "ops/composites/composites.h"
+#include "ops/op_table.h"
+#include "support/error.h"
+#include "support/nearest_names.h"
+#include "support/text_reader.h"
+
+namespace tessera::builder {
+
+namespace {
+
+using IrGraph = tessera::Graph;
+
+[[noreturn]] void fail(const char* id, std::string message, std::string node, std::string legal,
+                       std::string hint = "") {
+  throw UserError({id, std::move(message), std::move(node), std::move(legal), std::move(hint)});
+}
+
+}  // namespace
+
+struct GraphState {
+  IrGraph graph;
+  SymbolScope symbols;
+};
+
+struct GraphAccess {
+  static const std::shared_ptr<GraphState>& state(const Graph& graph) { return graph.state_; }
+  static Graph graph(std::shared_ptr<GraphState> state) { return Graph(std::move(state)); }
+  static Value value(std::shared_ptr<GraphState> state, ValueId id) { return Value(std::move(state), id); }
+  static ValueId id(const Value& value) { return value.id_; }
+  static const GraphState* owner(const Value& value) { return value.state_.get(); }
+};
+
+namespace {
+
+const tessera::Value& ir_value(const std::shared_ptr<GraphState>& state, ValueId id) { return state->graph.value(id); }
+
+// What operators() does not list: constants have a function of their own, and the others stand for regions.
+bool is_listed(const OpDef& op) {
+  return op.kind != OpKind::kConstant && op.kind != OpKind::kComposite && op.kind != OpKind::kGroup &&
+         op.name != "relayout";
+}
+
+const char* kind_name(AttrKind kind) {
+  static constexpr const char* kNames[] = {"bool",   "int",   "float",  "string", "ints",
+                                           "floats", "dtype", "layout", "tensor"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::vector<OperatorAttribute> listed_attributes(const std::vector<AttrDef>& attrs) {
+  std::vector<OperatorAttribute> result;
+  for (const AttrDef& attr : attrs) result.push_back({attr.name, kind_name(attr.kind), attr.required, attr.doc});
+  return result;
+}
+
+// The attribute as the operator wants it: what `kind` cannot be made of stays as it is, and the operator refuses it.
+Attr attribute_as(const Attribute& attribute, const AttrKind* kind, const std::string& name, const std::string& node) {
+  const Attribute::Content& content = attribute.content();
+  if (kind) {
+    if (const auto* number = std::get_if<int64_t>(&content); number && *kind == AttrKind::kFloat)
+      return static_cast<double>(*number);
+    if (const auto* list = std::get_if<std::vector<int64_t>>(&content); list && *kind == AttrKind::kFloats)
+      return std::vector<double>(list->begin(), list->end());
+    if (const auto* list = std::get_if<std::vector<double>>(&content);
+        list && list->empty() && *kind == AttrKind::kInts)
+      return std::vector<int64_t>();
+    if (const auto* text = std::get_if<std::string>(&content)) {
+      if (*kind == AttrKind::kDType)
+        if (const auto dtype = parse_dtype(*text)) return *dtype;
+      if (*kind == AttrKind::kLayout) {
+        TextReader reader(*text, fmt::format("attribute '{}' of {}", name, node));
+        return parse_layout(reader);
+      }
+    }
+  }
+  return std::visit([](const auto& value) { return Attr(value); }, content);
+}
+
+Attrs attributes_as(const Attributes& attributes, const std::vector<AttrDef>& defs, const std::string& node) {
+  Attrs attrs;
+  for (const auto& [name, attribute] : attributes) {
+    const auto def =
+        std::find_if(defs.begin(), defs.end(), [&name = name](const AttrDef& known) { return known.name == name; });
+    attrs.set(name, attribute_as(attribute, def == defs.end() ? nullptr : &def->kind, name, node));
+  }
+  return attrs;
+}
+
+std::vector<ValueId> ids_of(const std::shared_ptr<GraphState>& state, const Values& operands, const std::string& node) {
+  std::vector<ValueId> ids;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (GraphAccess::owner(operands[i]) != state.get())
+      fail("TSR-2060", fmt::format("operand {} is a value of another graph", i + 1), node, "values of this graph");
+    ids.push_back(GraphAccess::id(operands[i]));
+  }
+  return ids;
+}
+
+Values values_of(const std::shared_ptr<GraphState>& state, const std::vector<ValueId>& ids) {
+  Values values;
+  for (const ValueId id : ids) values.push_back(GraphAccess::value(state, id));
+  return values;
+}
+
+[[noreturn]] void fail_unknown(const std::string& kind, const std::string& node) {
+  if (kind == "constant") fail("TSR-2062", "'constant' is made by a function of its own", node, "Graph::constant");
+  std::vector<std::string> known;
+  for (const Operator& op : operators()) known.push_back(op.name);
+  const std::vector<std::string> near = nearest_names(kind, known, 5);
+  fail("TSR-2062", fmt::format("there is no operator '{}'", kind), node,
+       near.empty() ? "those of operators()" : fmt::format("{}, ...: operators() lists all", fmt::join(near, ", ")));
+}
+
+bool has_name(const IrGraph& graph, const std::vector<ValueId>& ids, const std::string& name) {
+  return std::any_of(ids.begin(), ids.end(), [&](ValueId id) { return graph.value(id).name == name; });
+}
+
+// Gives `id` the name; whoever has it gets another.
+void take_name(IrGraph& graph, ValueId id, const std::string& name) {
+  if (graph.value(id).name == name) return;
+  for (size_t i = 0; i < graph.values().size(); ++i)
+    if (graph.values()[i].name == name) graph.rename(static_cast<ValueId>(i), graph.unique_name(name));
+  graph.rename(id, name);
+}
+
+std::string place_of(const IrGraph& graph, const std::string& kind, const std::string& name) {
+  return name.empty() ? fmt::format("{}_{}", kind, graph.nodes().size()) : name;
+}
+
+ValueId add_constant(const std::shared_ptr<GraphState>& state, Tensor tensor, const std::string& name) {
+  GraphBuilder b(state->graph);
+  b.set_loc(place_of(state->graph, "constant", name));
+  return b.add(standard_ops().get("constant"), {}, {{"value", TensorPtr(std::make_shared<Tensor>(std::move(tensor)))}},
+               name);
+}
+
+// TSR-2064, or the type of the tensor.
+DType checked_dtype(const tessera_tensor& tensor, const std::string& name) {
+  const std::string known = tessera_dtype_name(tensor.dtype);
+  const auto dtype = parse_dtype(known);
+  if (!dtype || *dtype == DType::kString)
+    fail("TSR-2064", fmt::format("a constant of the type {}", known), name, "a tensor of numbers");
+  if (tensor.rank < 0 || tensor.rank > TESSERA_MAX_RANK)
+    fail("TSR-2064", fmt::format("a constant of {} dimensions", tensor.rank), name,
+         fmt::format("0 to {} dimensions", TESSERA_MAX_RANK));
+  const auto bytes = checked_bytes(*dtype, {tensor.dims, tensor.dims + tensor.rank});
+  if (!bytes)
+    fail("TSR-2064", "a constant with a negative dimension, or of too many elements", name, "sizes in memory");
+  if (*bytes > 0 && !tensor.data) fail("TSR-2064", "a constant without data", name, "a pointer to its elements");
+  return *dtype;
+}
+
+}  // namespace
+
+const std::string& Value::name() const { return ir_value(state_, id_).name; }
+
+tessera_dtype Value::dtype() const { return static_cast<tessera_dtype>(ir_value(state_, id_).type.dtype); }
+
+Dims Value::dims() const {
+  Dims dims;
+  for (const Expr& dim : ir_value(state_, id_).type.shape) dims.emplace_back(to_string(dim));
+  return dims;
+}
+
+std::string Value::type() const { return ir_value(state_, id_).type.to_string(); }
+
+Graph::Graph(const std::string& name) : state_(std::make_shared<GraphState>()) { state_->graph.name = name; }
+
+Graph Graph::from_text(std::string_view text, const std::string& file) {
+  return translate_errors([&] {
+    const auto state = std::make_shared<GraphState>();
+    state->graph = read_graph_text(text, file);
+    for (const SymbolRange& symbol : state->graph.symbols) state->symbols.emplace(symbol.var->name, symbol.var);
+    return GraphAccess::graph(state);
+  });
+}
+
+void Graph::symbol(const std::string& name, int64_t lo, int64_t hi, int64_t step) {
+  translate_errors([&] {
+    TextReader reader(name, fmt::format("symbol '{}'", name));
+    if (name.empty() || reader.word("a word") != name || parse_dtype(name))
+      fail("TSR-2061", fmt::format("'{}' cannot be the name of a dimension", name), "",
+           "letters, digits and '_', not beginning with a digit, and no element type");
+    if (state_->symbols.count(name))
+      fail("TSR-2061", fmt::format("there is a dimension '{}' already", name), "", "one range for each name");
+    if (lo < 0 || hi < lo || step < 1)
+      fail("TSR-2065", fmt::format("the dimension '{}' is in {}..{}:{}", name, lo, hi, step), "",
+           "0 <= least <= greatest, and steps of 1 or more");
+    const Var var = make_var(name);
+    state_->graph.symbols.push_back({var, lo, hi, step});
+    state_->symbols.emplace(name, var);
+  });
+}
+
+Value Graph::input(const std::string& name, tessera_dtype dtype, const Dims& dims) {
+  std::vector<std::string> texts;
+  for (const Dim& dim : dims) texts.push_back(dim.text());
+  return input(name, fmt::format("{}[{}]", tessera_dtype_name(dtype), fmt::join(texts, ",")));
+}
+
+Value Graph::input(const std::string& name, const std::string& type) {
+  return translate_errors([&] {
+    if (name.empty()) fail("TSR-2061", "an input without a name", "", "a name that no other value has");
+    for (const tessera::Value& value : state_->graph.values())
+      if (value.name == name)
+        fail("TSR-2061", fmt::format("there is a value '{}' already", name), name, "a name that no other value has",
+             "declare inputs before operators");
+    TextReader reader(type, fmt::format("the type of input '{}'", name));
+    TensorType parsed = parse_type(reader, state_->symbols);
+    if (!reader.at_end()) reader.fail_expected("the end of the type");
+    if (!parsed.layout.row_major())
+      fail("TSR-2068", fmt::format("the input '{}' has a layout", name), name, "row-major inputs");
+    return GraphAccess::value(state_, state_->graph.add_input(name, std::move(parsed)));
+  });
+}
+
+Value Graph::constant(const tessera_tensor& tensor, const std::string& name) {
+  return translate_errors([&] {
+    const DType dtype = checked_dtype(tensor, name);
+    Tensor copy(dtype, {tensor.dims, tensor.dims + tensor.rank});
+    if (copy.num_bytes() > 0) std::memcpy(copy.mutable_bytes(), tensor.data, static_cast<size_t>(copy.num_bytes()));
+    return GraphAccess::value(state_, add_constant(state_, std::move(copy), name));
+  });
+}
+
+Value Graph::constant(const tessera_tensor& tensor, std::shared_ptr<const void> owner, const std::string& name) {
+  return translate_errors([&] {
+    const DType dtype = checked_dtype(tensor, name);
+    Tensor borrowed(dtype, {tensor.dims, tensor.dims + tensor.rank}, std::move(owner), tensor.data);
+    return GraphAccess::value(state_, add_constant(state_, std::move(borrowed), name));
+  });
+}
+
+Value Graph::constant(const void* elements, size_t count, tessera_dtype dtype, const std::vector<int64_t>& dims,
+                      const std::string& name) {
+  translate_errors([&] {
+    if (dims.size() > TESSERA_MAX_RANK)
+      fail("TSR-2064", fmt::format("a constant of {} dimensions", dims.size()), name,
+           fmt::format("0 to {} dimensions", TESSERA_MAX_RANK));
+    const auto bytes = checked_bytes(static_cast<DType>(dtype), dims);
+    if (!bytes || *bytes != dtype_bytes(static_cast<DType>(dtype), static_cast<int64_t>(count)))
+      fail("TSR-2064", fmt::format("{} elements for a constant [{}]", count, fmt::join(dims, ",")), name,
+           "as many as the dimensions say");
+  });
+  tessera_tensor tensor = {};
+  tensor.data = const_cast<void*>(elements);
+  tensor.dtype = dtype;
+  tensor.rank = static_cast<int32_t>(dims.size());
+  std::copy(dims.begin(), dims.end(), tensor.dims);
+  return constant(tensor, name);
+}
+
+Value Graph::scalar(double value, tessera_dtype dtype, const std::string& name) {
+  return translate_errors([&] {
+    tessera_tensor tensor = {};
+    tensor.data = &tensor;  // read by nobody
+    tensor.dtype = dtype;
+    Tensor one(checked_dtype(tensor, name), {});
+    one.set_double(0, value);
+    return GraphAccess::value(state_, add_constant(state_, std::move(one), name));
+  });
+}
+
+Values Graph::ops(const std::string& kind, const Values& operands, const Attributes& attributes,
+                  const std::string& name) {
+  return translate_errors([&] {
+    IrGraph& graph = state_->graph;
+    const std::string node = place_of(graph, kind, name);
+    const std::vector<ValueId> inputs = ids_of(state_, operands, node);
+    GraphBuilder b(graph);
+    b.set_loc(node);
+    std::vector<ValueId> results;
+    if (const OpDef* op = standard_ops().find(kind); op && is_listed(*op)) {
+      results = b.add_multi(*op, inputs, attributes_as(attributes, op->attrs, node), {}, {name});
+    } else if (const CompositeDef* composite = find_composite(kind)) {
+      results = add_composite(b, standard_ops(), kind, inputs, attributes_as(attributes, composite->attrs, node));
+      graph.rename(results[0], graph.unique_name(name.empty() ? kind : name));
+    } else {
+      fail_unknown(kind, node);
+    }
+    return values_of(state_, results);
+  });
+}
+
+Value Graph::op(const std::string& kind, const Values& operands, const Attributes& attributes,
+                const std::string& name) {
+  const Values results = ops(kind, operands, attributes, name);
+  translate_errors([&] {
+    if (results.size() != 1)
+      fail("TSR-2063", fmt::format("{} has {} results", kind, results.size()), name, "Graph::ops for such operators");
+  });
+  return results[0];
+}
+
+Values Graph::composite(const std::string& kind, const Graph& body, const Values& operands,
+                        const Attributes& attributes, const std::string& name) {
+  return translate_errors([&] {
+    IrGraph& graph = state_->graph;
+    const std::string node = place_of(graph, kind, name);
+    if (kind.empty() || find_composite(kind) || standard_ops().find(kind))
+      fail("TSR-2066", fmt::format("'{}' is an operator of the compiler", kind), node, "a name that no operator has");
+    if (body.state_->graph.outputs.empty())
+      fail("TSR-2069", fmt::format("the body of '{}' has no outputs", kind), node, "one output or more");
+    if (!body.state_->graph.symbols.empty())
+      fail("TSR-2005", fmt::format("the body of '{}' declares dimensions of its own", kind), node,
+           "a body for the operands' sizes, as numbers");
+    const std::vector<ValueId> inputs = ids_of(state_, operands, node);
+    auto region = std::make_shared<IrGraph>(body.state_->graph);
+    region->name = kind;
+    Attrs attrs = attributes_as(attributes, {}, node);
+    attrs.set("name", kind);
+    GraphBuilder b(graph);
+    b.set_loc(node);
+    return values_of(state_, b.add_multi(standard_ops().get("composite"), inputs, std::move(attrs), {region},
+                                         {name.empty() ? kind : name}));
+  });
+}
+
+void Graph::output(const std::string& name, const Value& value) {
+  translate_errors([&] {
+    IrGraph& graph = state_->graph;
+    ValueId id = ids_of(state_, {value}, name)[0];
+    if (name.empty() || has_name(graph, graph.outputs, name) || has_name(graph, graph.inputs, name))
+      fail("TSR-2061", fmt::format("'{}' cannot be the name of an output", name), name,
+           "a name that no input and no other output has");
+    const auto is_taken = [&](const std::vector<ValueId>& ids) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end();
+    };
+    // A value has one name: an output that is an input, or another output too, becomes a value of its own.
+    if (is_taken(graph.inputs) || is_taken(graph.outputs)) {
+      GraphBuilder b(graph);
+      b.set_loc(name);
+      const TensorType& type = graph.type(id);
+      id = type.is_static() ? b.add(standard_ops().get("reshape"), {id}, {{"shape", type.dims()}})
+                            : b.add(standard_ops().get("cast"), {id}, {{"to", type.dtype}});
+    }
+    take_name(graph, id, name);
+    graph.outputs.push_back(id);
+  });
+}
+
+const std::string& Graph::name() const { return state_->graph.name; }
+Values Graph::inputs() const { return values_of(state_, state_->graph.inputs); }
+Values Graph::outputs() const { return values_of(state_, state_->graph.outputs); }
+
+std::string Graph::text(bool elide_constants) const {
+  return translate_errors([&] { return print(state_->graph, {.elide_constants = elide_constants}); });
+}
+
+std::string Graph::hash() const {
+  return translate_errors([&] { return fmt::format("{:016x}", structural_hash(state_->graph)); });
+}
+
+const std::vector<Operator>& operators() {
+  static const std::vector<Operator> list = [] {
+    std::vector<Operator> result;
+    for (const OpDef* op : standard_ops().all()) {
+      if (!is_listed(*op)) continue;
+      result.push_back(
+          {op->name, op->doc, op->min_inputs, op->max_inputs, listed_attributes(op->attrs), false, op->example});
+    }
+    for (const CompositeDef* composite : all_composites())
+      result.push_back({composite->name, composite->doc, composite->min_operands, composite->max_operands,
+                        listed_attributes(composite->attrs), true, composite->example});
+    std::sort(result.begin(), result.end(), [](const Operator& a, const Operator& b) { return a.name < b.name; });
+    return result;
+  }();
+  return list;
+}
+
+}  // namespace tessera::builder
+
+namespace tessera::inline driver {
+
+ModelReader reader_of(const builder::Graph& graph) {
+  const std::shared_ptr<builder::GraphState>& state = builder::GraphAccess::state(graph);
+  if (state->graph.outputs.empty())
+    throw UserError({"TSR-2069", "the graph has no outputs", "", "one output or more", "call Graph::output"});
+  return reader_of_graph(std::make_shared<const Graph>(state->graph));
+}
+
+}  // namespace tessera::inline driver

@@ -1,0 +1,72 @@
+#include "driver/formats.h"
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "driver/graph_reader.h"
+#include "interp/graph_interp.h"
+#include "ops/op_table.h"
+#include "support/mapped_file.h"
+
+namespace tessera::inline driver {
+namespace {
+
+// The first bytes; none of a file that cannot be read.
+std::string beginning_of(const std::string& path, size_t count) {
+  std::string bytes(count, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes.data(), static_cast<std::streamsize>(count));
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
+}
+
+ModelReader open_graph_text(const ModelSource& source) {
+  std::shared_ptr<const Graph> graph;
+  if (source.path.empty()) {
+    graph = std::make_shared<const Graph>(read_graph_text(source.memory.bytes, source.place()));
+  } else {
+    const auto file = MappedFile::open(source.path, "model", "TSR-1001");
+    graph = std::make_shared<const Graph>(read_graph_text(file->text(), source.place()));
+  }
+  return reader_of_graph(std::move(graph));
+}
+
+ModelReader open_onnx_model(const ModelSource& source) {
+  return {[source](const OnnxImportOptions& options) {
+    GraphInterpreter evaluator;
+    return source.path.empty()
+               ? import_onnx_model_bytes(source.memory.bytes, options, standard_ops(), evaluator, source.memory.folder)
+               : import_onnx_model(source.path, options, standard_ops(), evaluator);
+  }};
+}
+
+constexpr std::array kFormats = {
+    ModelFormat{"graph text", looks_like_graph, open_graph_text},
+    ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model},
+};
+
+}  // namespace
+
+std::string ModelSource::name() const {
+  return path.empty() ? memory.name : std::filesystem::path(path).stem().string();
+}
+
+std::string ModelSource::place() const { return path.empty() ? memory.name : path; }
+
+std::span<const ModelFormat> model_formats() { return kFormats; }
+
+const ModelFormat& format_of(const ModelSource& source) {
+  const std::string of_file = source.path.empty() ? "" : beginning_of(source.path, kBeginning);
+  const std::string_view beginning = source.path.empty() ? source.memory.bytes.substr(0, kBeginning) : of_file;
+  for (const ModelFormat& format : kFormats)
+    if (format.recognize(beginning)) return format;
+  return kFormats.back();
+}
+
+bool looks_like_module(const std::string& path) { return beginning_of(path, 4) == "\177ELF"; }
+
+bool looks_like_graph_file(const std::string& path) { return looks_like_graph(beginning_of(path, kBeginning)); }
+
+}  // namespace tessera::inline driver

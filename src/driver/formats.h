@@ -1,0 +1,50 @@
+// The files that models come in: which format a file has, and who reads it. A further format is a row of the list.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graph/flow.h"
+#include "import/onnx/onnx_import.h"
+#include "tessera/compiler.h"
+
+namespace tessera::inline driver {
+
+// A model that can be read for one choice of sizes after another.
+struct ModelReader {
+  std::function<ImportedModel(const OnnxImportOptions& options)> read;
+  // Adds the ranges that the model itself declares for dimensions that the options do not mention; null: it declares
+  // none.
+  std::function<CompileOptions(const CompileOptions& options)> with_declared_ranges = nullptr;
+  bool reads_open = true;  // whether `read` takes OnnxImportOptions::leave_open
+};
+
+// A file, or bytes that a program has.
+struct ModelSource {
+  std::string path;           // empty: the bytes
+  ModelBytes memory;          // borrowed by whoever opens the source
+  std::string name() const;   // of the model: the file's without its ending, or that of the bytes
+  std::string place() const;  // for messages: the path or the name
+};
+
+struct ModelFormat {
+  std::string_view name;                          // "graph text"
+  bool (*recognize)(std::string_view beginning);  // by the first bytes of a file (kBeginning at most)
+  ModelReader (*open)(const ModelSource& source);
+};
+
+inline constexpr size_t kBeginning = 1 << 16;
+
+// In the order in which they are asked. The last is ONNX, which has no magic and takes everything: its reader says what
+// a file that is none may be.
+std::span<const ModelFormat> model_formats();
+const ModelFormat& format_of(const ModelSource& source);
+
+// True when the file begins as a module does (ELF). False for everything else, files that cannot be read included.
+bool looks_like_module(const std::string& path);
+// True when the file is a graph as text.
+bool looks_like_graph_file(const std::string& path);
+
+}  // namespace tessera::inline driver

@@ -1,0 +1,52 @@
+#include "graph/bind_symbols.h"
+
+#include "arith/simplify.h"
+#include "graph/op_def.h"
+
+namespace tessera::inline graph {
+namespace {
+
+TensorType bound_type(TensorType type, const VarMap& values) {
+  for (Expr& dim : type.shape) dim = simplify(substitute(dim, values));
+  return type;
+}
+
+Graph bound_graph(const Graph& source, const VarMap& values) {
+  Graph result;
+  result.name = source.name;
+  for (const SymbolRange& symbol : source.symbols)
+    if (!values.count(symbol.var.get())) result.symbols.push_back(symbol);
+  std::vector<ValueId> map(source.values().size(), -1);
+  for (const ValueId input : source.inputs)
+    map[static_cast<size_t>(input)] =
+        result.add_input(source.value(input).name, bound_type(source.type(input), values));
+  GraphBuilder builder(result);
+  for (const Node& node : source.nodes()) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(map[static_cast<size_t>(input)]);
+    std::vector<GraphPtr> regions;
+    for (const GraphPtr& region : node.regions)
+      regions.push_back(std::make_shared<const Graph>(bound_graph(*region, values)));
+    std::vector<std::string> names;
+    for (const ValueId output : node.outputs) names.push_back(source.value(output).name);
+    builder.set_loc(node.loc);
+    const std::vector<ValueId> outputs =
+        builder.add_multi(*node.op, std::move(inputs), node.attrs, std::move(regions), std::move(names));
+    for (size_t i = 0; i < outputs.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = outputs[i];
+  }
+  for (const ValueId output : source.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
+  result.checks = source.checks;
+  return result;
+}
+
+}  // namespace
+
+Graph bind_symbols(const Graph& graph, const std::map<std::string, int64_t>& values) {
+  VarMap by_variable;
+  for (const SymbolRange& symbol : graph.symbols)
+    if (const auto it = values.find(symbol.var->name); it != values.end())
+      by_variable.emplace(symbol.var.get(), Expr(it->second));
+  return by_variable.empty() ? graph : bound_graph(graph, by_variable);
+}
+
+}  // namespace tessera::inline graph
