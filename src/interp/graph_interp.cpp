@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "arith/simplify.h"
 #include "graph/control_flow.h"
 #include "graph/op_def.h"
 #include "support/error.h"
@@ -30,7 +31,7 @@ bool is_bound(const Expr& e, const SymbolValues& symbols) {
 }
 
 // Gives the named dimensions of the inputs their values and checks what is already known.
-void bind_symbols(const Graph& graph, const std::vector<Tensor>& inputs, SymbolValues& symbols) {
+void bind_inputs(const Graph& graph, const std::vector<Tensor>& inputs, SymbolValues& symbols) {
   if (inputs.size() != graph.inputs.size())
     throw UserError({"TSR-2050", fmt::format("{} inputs for graph {}", inputs.size(), graph.name), "",
                      fmt::format("{} inputs", graph.inputs.size()), ""});
@@ -93,8 +94,9 @@ Tensor slice_of(const Tensor& x, int64_t row) {
 }  // namespace
 
 std::vector<Tensor> GraphInterpreter::evaluate(const Graph& graph, const std::vector<Tensor>& inputs) {
+  const KnownSymbols known(graph.symbols);
   SymbolValues symbols;
-  bind_symbols(graph, inputs, symbols);
+  bind_inputs(graph, inputs, symbols);
   return run(graph, inputs, std::move(symbols));
 }
 
@@ -182,7 +184,7 @@ std::vector<Tensor> GraphInterpreter::run_node(const Graph& graph, const Node& n
 std::vector<Tensor> GraphInterpreter::run_region(const Graph& region, const std::vector<Tensor>& operands,
                                                  const SymbolValues& symbols) {
   SymbolValues inner = symbols;
-  bind_symbols(region, operands, inner);
+  bind_inputs(region, operands, inner);
   return run(region, operands, std::move(inner));
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "arith/simplify.h"
 #include "graph/control_flow.h"
@@ -15,6 +16,7 @@
 #include "loop/naive_loops.h"
 #include "lower/narrow_values.h"
 #include "program/steps.h"
+#include "program/symbolic_sizes.h"
 #include "support/error.h"
 
 namespace tessera::inline lower {
@@ -103,9 +105,16 @@ Body reshape_body(const TensorType& from, const TensorType& to) {
     index[i] = i == 0 ? flat : floormod(flat, from.shape[i]);
     flat = floordiv(flat, from.shape[i]);
   }
+  std::vector<std::pair<Var, Expr>> axes;
+  for (const Axis& axis : body.axes) axes.emplace_back(axis.var, axis.extent);
+  const auto is_number = [](const Axis& axis) { return as_int(axis.extent).has_value(); };
+  if (!std::all_of(body.axes.begin(), body.axes.end(), is_number) || !static_dims(from.shape)) {
+    for (Expr& i : index) i = normalize_size(i, axes);
+    body.value = load(body.inputs[0], index);
+    return body;
+  }
   Bounds bounds;
-  for (const Axis& axis : body.axes)
-    if (const auto extent = as_int(axis.extent)) bounds.set(axis.var, 0, *extent - 1);
+  for (const Axis& axis : body.axes) bounds.set(axis.var, 0, *as_int(axis.extent) - 1);
   body.value = simplify(load(body.inputs[0], index), bounds);
   return body;
 }
@@ -140,6 +149,46 @@ void lower_region(KernelLowering& kernel, const Graph& region, std::vector<Kerne
   check(out.buffer != nullptr, "a kernel whose result is a constant");
 }
 
+std::vector<Var> those_seen(const std::unordered_set<const ExprNode*>& seen, const std::vector<SymbolRange>& symbols) {
+  std::vector<Var> used;
+  for (const SymbolRange& symbol : symbols)
+    if (seen.count(symbol.var.get())) used.push_back(symbol.var);
+  return used;
+}
+
+// Those of the symbols that sizes or the body of the kernel depend on.
+std::vector<Var> used_symbols(const TensorProgram& program, const std::vector<SymbolRange>& symbols) {
+  std::unordered_set<const ExprNode*> seen;
+  const auto look = [&](const Expr& e) {
+    walk(e, [&](const Expr& node) {
+      seen.insert(node.get());
+      if (node->kind == ExprKind::kLoad)
+        for (const Expr& extent : node->buffer->shape) seen.insert(extent.get());
+    });
+  };
+  const auto look_at_buffer = [&](const BufferPtr& buffer) {
+    std::for_each(buffer->shape.begin(), buffer->shape.end(), look);
+  };
+  for (const TensorParam& param : program.params) look_at_buffer(param.buffer);
+  for (const Stage& stage : program.stages) {
+    look_at_buffer(stage.out);
+    for (const auto* axes : {&stage.body.axes, &stage.body.reduce_axes})
+      for (const Axis& axis : *axes) look(axis.extent);
+    look(stage.body.value);
+  }
+  return those_seen(seen, symbols);
+}
+
+// The same of loops.
+std::vector<Var> used_symbols(const LoopProgram& program, const std::vector<SymbolRange>& symbols) {
+  std::unordered_set<const ExprNode*> seen;
+  const auto look = [&](const Expr& e) { seen.insert(e.get()); };
+  walk(program.body, nullptr, look);
+  for (const BufferPtr& param : program.params)
+    for (const Expr& dim : param->shape) walk(dim, look);
+  return those_seen(seen, symbols);
+}
+
 // What the graphs of one program share: the program, and names that are taken.
 struct LoweredProgram {
   Program program;
@@ -154,7 +203,12 @@ class GraphLowering {
 
   // The model's graph: its inputs and outputs are the program's.
   void run() {
+    for (const SymbolRange& symbol : graph_.symbols)
+      if (symbol.hi == INT64_MAX)
+        throw UserError({"TSR-5020", fmt::format("the range of symbol {} has no end", symbol.var->name), "",
+                         "ranges with a largest value, for which memory is planned", "give a range with --dim"});
     program_.name = graph_.name;
+    program_.symbols = graph_.symbols;
     program_.checks = graph_.checks;
     if (!graph_.states.empty())
       throw UserError({"TSR-5025", fmt::format("graph {} has state {}", graph_.name, graph_.states[0].name), "",
@@ -201,13 +255,7 @@ class GraphLowering {
     buffer.name = unique(name);
     buffer.kind = kind;
     buffer.type = type;
-    int64_t count = 1;
-    const auto dims = static_dims(physical_shape(type.shape, type.layout));
-    if (!dims)
-      throw UserError({"TSR-5020", fmt::format("the shape {} of value {} is not fixed", type.to_string(), name), "",
-                       "fixed dimensions", "fix the free dimensions with --shape or --dim"});
-    for (int64_t dim : *dims) count *= dim;
-    buffer.bytes = dtype_bytes(type.dtype, count);
+    buffer.bytes = bytes_at(type, program_.symbols, largest_sizes(program_.symbols));
     program_.buffers.push_back(std::move(buffer));
     return static_cast<BufferId>(program_.buffers.size() - 1);
   }
@@ -232,6 +280,7 @@ class GraphLowering {
       begin = begin + (buffer(of).view_offset_formula ? buffer(of).view_offset_formula : Expr(buffer(of).view_offset));
       whole = of;
     }
+    if (indices_.empty()) begin = normalize_size(begin);
     const BufferId id = add_buffer(name, buffer(whole).kind, type);
     buffer(id).alias_of = whole;
     check(set_view_offset(buffer(id), begin, program_.symbols, indices_), "a view whose begin has no bounds: " + name);
@@ -327,8 +376,10 @@ class GraphLowering {
     const ValueId result = node.outputs[0];
     buffer_of_[result] = result_buffer(result);
     args.push_back(buffer_of_[result]);
-    kernel.bytes = 0;
-    for (const BufferId arg : args) kernel.bytes += program_.buffers[static_cast<size_t>(arg)].bytes;
+    kernel.program.symbols = used_symbols(kernel.program, program_.symbols);
+    kernel.bytes = kernel.program.symbols.empty() ? 0 : -1;
+    for (const BufferId arg : args)
+      if (kernel.bytes >= 0) kernel.bytes += program_.buffers[static_cast<size_t>(arg)].bytes;
     add_call(std::move(kernel), std::move(args), node.loc);
   }
 
@@ -488,9 +539,11 @@ class GraphLowering {
     definition->name = kernel_name(definition->name);
     Kernel kernel;
     kernel.program = naive_loops(*definition);
+    kernel.program.symbols = used_symbols(*definition, program_.symbols);
     kernel.loc = loc;
-    kernel.flops = count_flops(*definition);
-    kernel.bytes = count_bytes(*definition);
+    const bool fixed = kernel.program.symbols.empty();
+    kernel.flops = fixed ? count_flops(*definition) : -1;
+    kernel.bytes = fixed ? count_bytes(*definition) : -1;
     kernel.definition = std::move(definition);
     add_call(std::move(kernel), std::move(args), loc);
   }
@@ -534,8 +587,8 @@ class GraphLowering {
   std::map<ValueId, BufferId> buffer_of_;
   std::map<ValueId, BufferId> direct_;
   std::vector<std::pair<ValueId, BufferId>> copies_;
-  std::vector<std::vector<PlacedOperand>> placed_;           // by node
-  std::map<ValueId, std::pair<BufferId, int64_t>> part_of_;  // the concat's buffer and the place in it, in bytes
+  std::vector<std::vector<PlacedOperand>> placed_;        // by node
+  std::map<ValueId, std::pair<BufferId, Expr>> part_of_;  // the concat's buffer and the place in it, in bytes
 };
 
 }  // namespace

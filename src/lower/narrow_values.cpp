@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "arith/simplify.h"
 #include "loop/naive_loops.h"
 #include "program/memory_plan.h"
 #include "program/steps.h"
@@ -168,7 +169,8 @@ class Narrower {
       buffer.bytes /= ratio;
       buffer.view_offset /= ratio;
       buffer.view_travel /= ratio;
-      if (buffer.view_offset_formula) buffer.view_offset_formula = floordiv(buffer.view_offset_formula, ratio);
+      if (buffer.view_offset_formula)
+        buffer.view_offset_formula = normalize_size(floordiv(buffer.view_offset_formula, ratio));
       if (buffer.data) buffer.data = narrowed(*buffer.data, dtype);
     }
     for_uses(members, [&](const KernelCall& call, size_t arg) {

@@ -55,6 +55,12 @@ std::string plural(size_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
+std::string join(const Shape& sizes) {
+  std::vector<std::string> texts;
+  for (const Expr& size : sizes) texts.push_back(to_string(size));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
 std::string join(const std::vector<int64_t>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
 
 const std::vector<int64_t>& require_ints(const OpContext& ctx, const std::string& attr, size_t count, int64_t lo,
@@ -67,6 +73,22 @@ const std::vector<int64_t>& require_ints(const OpContext& ctx, const std::string
     if (value < lo || value > hi)
       ctx.fail("TSR-2025", fmt::format("{} = {}", attr, join(values)), fmt::format("entries from {} to {}", lo, hi));
   return values;
+}
+
+Shape require_sizes(const OpContext& ctx, const std::string& attr, size_t count, int64_t lo, int64_t hi) {
+  const auto it = ctx.attrs.all().find(attr);
+  if (it == ctx.attrs.all().end() || !std::holds_alternative<Shape>(it->second))
+    return make_shape(require_ints(ctx, attr, count, lo, hi));
+  const Shape& sizes = std::get<Shape>(it->second);
+  if (sizes.size() != count)
+    ctx.fail("TSR-2027", fmt::format("{} = {} ({})", attr, join(sizes), plural(sizes.size(), "entry", "entries")),
+             plural(count, "entry", "entries"));
+  for (const Expr& size : sizes) {
+    const Interval range = size_range(size);
+    if ((range.hi && *range.hi < lo) || (range.lo && *range.lo > hi))
+      ctx.fail("TSR-2025", fmt::format("{} = {}", attr, join(sizes)), fmt::format("entries from {} to {}", lo, hi));
+  }
+  return sizes;
 }
 
 const std::vector<int64_t>& require_axes(const OpContext& ctx, const std::string& attr, int rank) {
@@ -96,13 +118,7 @@ void require_elements(const OpContext& ctx, size_t axis, const Shape& indices) {
              "a dimension with elements to choose from");
 }
 
-bool equal_extents(const Expr& a, const Expr& b) {
-  const auto ca = as_int(a);
-  const auto cb = as_int(b);
-  if (ca && cb) return *ca == *cb;
-  if (structurally_equal(a, b)) return true;
-  return is_const_int(simplify(a - b), 0);
-}
+bool equal_extents(const Expr& a, const Expr& b) { return equal_sizes(a, b); }
 
 Shape broadcast_shapes(const OpContext& ctx, const Shape& a, const Shape& b) {
   const size_t rank = std::max(a.size(), b.size());

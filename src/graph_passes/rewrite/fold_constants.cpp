@@ -91,7 +91,8 @@ Graph fold_constants(const Graph& graph, const PassContext& ctx) {
   std::optional<std::vector<bool>> weights;  // of `graph`; found when the first node asks
   return GraphRewriter(graph).run(
       [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
-        if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup) return {};
+        if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup || has_symbolic_attrs(node))
+          return {};
         Graph& target = rewriter.target();
         if (is_control_flow(node)) return fold_node(rewriter, ctx, node, inputs);
         std::vector<Tensor> operands;
