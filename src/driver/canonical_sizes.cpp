@@ -20,7 +20,9 @@
 namespace tessera::inline driver {
 namespace {
 
-constexpr size_t kMostNodes = 3000;           // of an expression that is written into its readers
+// Nodes of an expression that is written into its readers. Where kernels are alike none need be; where they are fused in
+// other ways, what one program computes in a kernel of its own must be seen through.
+constexpr size_t kMostNodes[] = {0, 3000};
 constexpr int64_t kMostMade = int64_t{1} << 22;  // elements of a constant that a kernel computes from weights
 constexpr int64_t kVectorLanes = 16;
 
@@ -94,8 +96,8 @@ struct Array {
 // The values of one program.
 class Form {
  public:
-  Form(SizeProver& prover, CanonicalExprs& exprs, const Program& program, const SizePoint& point)
-      : prover_(prover), exprs_(exprs), program_(program), point_(point), memory_(program.buffers.size()) {
+  Form(SizeProver& prover, CanonicalExprs& exprs, size_t most_nodes, const Program& program, const SizePoint& point)
+      : prover_(prover), exprs_(exprs), most_nodes_(most_nodes), program_(program), memory_(program.buffers.size()) {
     for (size_t i = 0; i < program.symbols.size(); ++i) symbols_[program.symbols[i].var.get()] = point[i];
   }
 
@@ -104,7 +106,6 @@ class Form {
     for (const KernelCall& call : program_.calls) {
       if (!call.only_if.empty()) throw NoForm{"calls that are made under conditions"};
       const Kernel& kernel = program_.kernels.at(static_cast<size_t>(call.kernel));
-      where_ = call.loc;
       if (makes_constant(call, kernel)) continue;
       if (kernel.definition) write(call.args.back(), output_of(call, *kernel.definition));
       else procedure(call, kernel.program);
@@ -286,7 +287,7 @@ class Form {
                                                      exprs_.number(tidy)),
                                          array.dtype, count);
         tidy = load(leaf, {flat});
-      } else if (exprs_.nodes(tidy) > kMostNodes) {
+      } else if (exprs_.nodes(tidy) > most_nodes_) {
         tidy = load(leaf_of(tidy, array.dtype, count), {flat});
       }
       const std::vector<Expr> own(array.axes.begin(), array.axes.end());
@@ -381,20 +382,27 @@ class Form {
 
   SizeProver& prover_;
   CanonicalExprs& exprs_;
+  const size_t most_nodes_;
   const Program& program_;
-  const SizePoint& point_;
   VarMap symbols_;
   std::vector<std::vector<Piece>> memory_;  // of roots
-  std::string where_;
 };
 
 }  // namespace
 
 std::string SizeProver::difference(const Program& general, const SizePoint& point, const Program& own) {
+  std::string what;
+  for (const size_t most_nodes : kMostNodes)
+    if ((what = difference(general, point, own, most_nodes)).empty()) break;
+  return what;
+}
+
+std::string SizeProver::difference(const Program& general, const SizePoint& point, const Program& own,
+                                   size_t most_nodes) {
   try {
     CanonicalExprs exprs;
     const SizePoint none;
-    Form wanted(*this, exprs, own, none), found(*this, exprs, general, point);
+    Form wanted(*this, exprs, most_nodes, own, none), found(*this, exprs, most_nodes, general, point);
     if (general.outputs.size() != own.outputs.size() || general.inputs.size() != own.inputs.size())
       return "another number of inputs or outputs";
     for (const auto list : {&Program::inputs, &Program::outputs})

@@ -28,6 +28,8 @@ class SizeProver {
   void forget(const TensorPtr& weight) { hashes_.erase(weight.get()); }
 
  private:
+  std::string difference(const Program& general, const SizePoint& point, const Program& own, size_t most_nodes);
+
   std::unordered_map<const Tensor*, std::pair<TensorPtr, uint64_t>> hashes_;
 };
 

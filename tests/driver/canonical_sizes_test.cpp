@@ -187,7 +187,7 @@ OnnxModel deciding(const std::string& op, int64_t number, int64_t modulo = 0) {
   OnnxModel model;
   model.open_input("x", {OnnxModel::named("n"), {4, ""}}).output("y");
   model.ints("zero", {}, {0}).ints("number", {}, {number}).floats("three", {}, {3}).floats("five", {}, {5});
-  model.node("Shape", {"x"}, {"shape"}).ints("modulo", {}, {modulo});
+  model.ints("modulo", {}, {modulo}).node("Shape", {"x"}, {"shape"});
   model.node("Gather", {"shape", "zero"}, {"size"});
   if (modulo) model.node("Mod", {"size", "modulo"}, {"rest"});
   model.node(op, {modulo ? "rest" : "size", "number"}, {"decision"});
