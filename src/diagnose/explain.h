@@ -80,6 +80,7 @@ struct NodeNote {
 struct Explanation {
   std::string model, target;
   int opt_level = 3;
+  std::string sizes;  // of a range: at how many of its sizes the program was held against the model's; "" without one
   std::vector<NodeNote> nodes;  // in the model's order
   std::vector<KernelNote> kernels;
 };

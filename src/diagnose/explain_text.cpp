@@ -132,8 +132,9 @@ std::string to_text(const Explanation& explanation, const TextStyle& style) {
     constants += node.fate == "constant";
     removed += node.fate == "removed" || node.fate == "unused";
   }
-  std::string text = fmt::format("{}: for {} at -O{}\n{} became {}: {} in kernels, {}, {}, {} removed\n\n",
+  std::string text = fmt::format("{}: for {} at -O{}\n{}{} became {}: {} in kernels, {}, {}, {} removed\n\n",
                                  painted(explanation.model, "1", style), explanation.target, explanation.opt_level,
+                                 explanation.sizes.empty() ? "" : explanation.sizes + "\n",
                                  plural(explanation.nodes.size(), "node"), plural(explanation.kernels.size(), "kernel"),
                                  in_kernels, plural(views, "view"), plural(constants, "constant"), removed);
 
@@ -188,11 +189,13 @@ nlohmann::json to_json(const Explanation& explanation) {
   for (const NodeNote& node : explanation.nodes) nodes.push_back(json_of(explanation, node));
   for (size_t i = 0; i < explanation.kernels.size(); ++i)
     kernels.push_back(json_of(static_cast<int>(i), explanation.kernels[i]));
-  return {{"model", explanation.model},
-          {"target", explanation.target},
-          {"opt_level", explanation.opt_level},
-          {"nodes", std::move(nodes)},
-          {"kernels", std::move(kernels)}};
+  nlohmann::json json = {{"model", explanation.model},
+                         {"target", explanation.target},
+                         {"opt_level", explanation.opt_level},
+                         {"nodes", std::move(nodes)},
+                         {"kernels", std::move(kernels)}};
+  if (!explanation.sizes.empty()) json["sizes"] = explanation.sizes;
+  return json;
 }
 
 nlohmann::json to_json(const Explanation& explanation, const NodeNote& node) {

@@ -143,6 +143,8 @@ std::string module_text(const json& inspection, const TextStyle& style) {
     options += fmt::format("{}{}={}", options.empty() ? "" : " ", name, value.get<std::string>());
   text += line("options", options);
   text += tensor_lines(inspection, "inputs", "inputs") + tensor_lines(inspection, "outputs", "outputs");
+  if (inspection.contains("sizes") && inspection.at("sizes").is_string())
+    text += line("sizes", text_of(inspection, "sizes"));
   const json& memory = inspection.at("memory");
   text += line("memory", fmt::format("weights {}, arena {}, scratch {} a thread",
                                      bytes_text(memory.at("weight_bytes").get<double>()),
@@ -257,7 +259,7 @@ json inspect_module(const std::string& path) {
     result["model"]["digest"] = meta("model")["digest"];
   for (const char* key : {"cpu", "threads"})
     if (meta("target").is_object() && meta("target").contains(key)) result["target"][key] = meta("target")[key];
-  for (const char* key : {"operators", "weights", "arena", "calls"})
+  for (const char* key : {"operators", "weights", "arena", "calls", "sizes"})
     if (metadata.contains(key)) result[key] = metadata.at(key);
   if (result.contains("arena") && result.contains("calls")) {
     try {

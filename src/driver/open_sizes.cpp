@@ -1,59 +1,27 @@
 #include "driver/open_sizes.h"
 
 #include <algorithm>
-#include <chrono>
-#include <memory>
 #include <optional>
-#include <random>
 #include <variant>
 
 #include <fmt/format.h>
 
-#include "driver/size_check.h"
+#include "driver/size_search.h"
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
-#include "lower/generalize.h"
+#include "program/switch_by_size.h"
 #include "support/error.h"
 
 namespace tessera::inline driver {
 namespace {
 
-constexpr size_t kMaxPoints = 64;  // sizes for which a model is read and lowered, at most
+constexpr int kMostSwitches = 3;  // one less than the programs that a range is made of, at most
 
 std::string sizes_text(const std::vector<SymbolRange>& symbols, const SizePoint& point) {
   std::string text;
   for (size_t i = 0; i < symbols.size(); ++i)
     text += fmt::format("{}{}={}", i ? ", " : "", symbols[i].var->name, point[i]);
   return text;
-}
-
-// Equal weights are kept once.
-void forget_weights(Program& program, const Program& first) {
-  for (size_t i = 0; i < program.buffers.size() && i < first.buffers.size(); ++i) {
-    ProgramBuffer& buffer = program.buffers[i];
-    const TensorPtr& known = first.buffers[i].data;
-    if (!buffer.data || !known || buffer.data->dims() != known->dims()) continue;
-    const uint64_t hash = buffer.data->content_hash();
-    if (hash == known->content_hash())
-      buffer.data = std::make_shared<Tensor>(Tensor::without_data(buffer.data->dtype(), buffer.data->dims(), hash));
-  }
-}
-
-// The formulas of the outputs' shapes against what the model's own shapes are.
-void check_outputs(const Program& program, const Graph& graph, const SizePoint& point) {
-  for (size_t i = 0; i < program.outputs.size(); ++i) {
-    const Shape& shape = program.buffers[static_cast<size_t>(program.outputs[i])].type.shape;
-    const std::vector<int64_t> dims = graph.type(graph.outputs[i]).dims();
-    for (size_t d = 0; d < dims.size(); ++d)
-      if (const int64_t formula = value_at(shape[d], program.symbols, point); formula != dims[d])
-        throw UserError(
-            {"TSR-5022",
-             fmt::format("the sizes of output '{}' follow no formula: dimension {} is {} for {} and {} "
-                         "would be expected from other sizes",
-                         graph.value(graph.outputs[i]).name, d, dims[d], sizes_text(program.symbols, point), formula),
-             "", "sizes that are sums, products and quotients of the named dimensions",
-             "give a smaller range, or one value"});
-  }
 }
 
 }  // namespace
@@ -107,196 +75,143 @@ void refuse_open_flow(const std::vector<SymbolRange>& symbols) {
 
 namespace {
 
-// A model that does something else below some size does so for the smallest ones. Of nothing at all it may read what is
-// not there, and not use it; where it would write there, a run refuses it.
-void check_small_sizes(const ImportedModel& model, Program& program, const std::function<Program(Graph)>& lower) {
-  for (const int64_t more : {0, 1, 2, 3, 5}) {
-    SizePoint point;
-    for (const SymbolRange& symbol : model.symbols)
-      point.push_back(std::min(symbol.lo + more * symbol.step, symbol.hi));
-    SizeDifference difference = SizeDifference::kNone;
-    try {
-      difference = difference_at(program, point, lower(model.at(point)));
-    } catch (const UserError&) {
-      continue;  // a size that the model has no meaning for
-    }
-    const bool empty = std::find(point.begin(), point.end(), 0) != point.end();
-    if (difference == SizeDifference::kNone || (empty && difference == SizeDifference::kReads)) continue;
-    if (empty && difference == SizeDifference::kWrites && point.size() == 1) {
-      program.symbols[0].lo = std::min(program.symbols[0].lo + program.symbols[0].step, program.symbols[0].hi);
-      continue;
-    }
-    throw UserError({"TSR-5022",
-                     fmt::format("the model cannot be compiled for a range of sizes: for {} it does something else "
-                                 "than for larger ones",
-                                 sizes_text(model.symbols, point)),
-                     "", "models whose sizes alone depend on the named dimensions",
-                     "leave small sizes out of the range, or give one value for each dimension"});
-  }
+[[noreturn]] void refuse(const std::vector<SymbolRange>& symbols, const std::string& what, const std::string& where) {
+  throw UserError({"TSR-5022", fmt::format("the model cannot be compiled for a range of sizes: {}", what), where,
+                   "models whose sizes alone depend on the named dimensions",
+                   symbols.size() > 1 ? "give a smaller range, or leave only the batch open"
+                                      : "give a smaller range, or one value for each dimension"});
 }
 
-// Programs of some sizes, and what they have in common.
-class Search {
+// The programs of a box of sizes and of the boxes that it is cut into.
+class Boxes {
  public:
-  Search(const ImportedModel& model, const LowerGraph& lower, const std::set<std::string>& left_out, double seconds)
-      : model_(model), lower_(lower), left_out_(left_out), seconds_(seconds), points_(first_points(model.symbols)) {}
+  Boxes(const ImportedModel& model, const LowerGraph& lower, double seconds)
+      : model_(model), lower_(lower), seconds_(seconds) {}
 
-  const std::vector<SizePoint>& points() const { return points_; }
-
-  // The program of all sizes, or how the programs of some differ.
-  std::variant<Program, Unlike> run() {
-    const auto begin = std::chrono::steady_clock::now();
-    programs_.push_back(std::make_unique<Program>(lower_(model_.graph, left_out_)));
-    for (size_t i = 1; i < points_.size(); ++i) programs_.push_back(program_at(points_[i]));
-    auto result = settle();
-    // Formulas that fit are held against sizes that had no part in finding them: every size of short ranges, else as
-    // many as there is time for. One that is wrong is found anew.
-    std::mt19937_64 random(1);
-    for (const SizePoint& point : sizes_to_check(random)) {
-      if (std::holds_alternative<Unlike>(result)) return result;
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-      if (taken.count() > seconds_ && checked_ >= kFewestChecks) break;
-      if (is_known(point)) continue;
-      ++checked_;
-      insert(point, program_at(point));
-      // Nothing new, or a size at which something falls away, which says nothing about formulas.
-      const auto with_it = generalized().first;
-      const auto* unlike = std::get_if<Unlike>(&with_it);
-      if (unlike && unlike->no_formula) result = settle();
-      else remove_second();
-    }
-    return result;
-  }
+  SizedProgram run() { return of_box(model_.symbols, true); }
 
  private:
-  static constexpr size_t kFewestChecks = 4, kMostChecks = 200;
-
-  std::unique_ptr<Program> program_at(const SizePoint& point) {
-    auto program = std::make_unique<Program>(lower_(model_.at(point), left_out_));
-    forget_weights(*program, *programs_[0]);
-    return program;
-  }
-
-  bool is_known(const SizePoint& point) const {
-    return std::find(points_.begin(), points_.end(), point) != points_.end();
-  }
-
-  // Behind the first: the largest sizes stay the last.
-  void insert(const SizePoint& point, std::unique_ptr<Program> program) {
-    points_.insert(points_.begin() + 1, point);
-    programs_.insert(programs_.begin() + 1, std::move(program));
-  }
-  void remove_second() {
-    points_.erase(points_.begin() + 1);
-    programs_.erase(programs_.begin() + 1);
-  }
-
-  std::pair<std::variant<Program, Unlike>, std::optional<SizePoint>> generalized() {
-    SizeFormulas formulas(model_.symbols, points_, avoided_);
-    std::vector<const Program*> all;
-    for (const auto& program : programs_) all.push_back(program.get());
-    auto result = generalize(all, formulas);
-    return {std::move(result), formulas.doubt()};
-  }
-
-  // Looks at more sizes as long as several formulas fit what is known.
-  std::variant<Program, Unlike> settle() {
-    bool second_is_doubt = false;
-    while (true) {
-      auto [result, doubt] = generalized();
-      const bool unlike = std::holds_alternative<Unlike>(result);
-      if (unlike && second_is_doubt && !std::get<Unlike>(result).no_formula && avoided_.size() < kMaxPoints) {
-        // What falls away at the end of a range decides nothing: an axis of extent 1, a slice of all of a table.
-        avoided_.push_back(points_[1]);
-        remove_second();
-        second_is_doubt = false;
-        continue;
-      }
-      if (doubt && points_.size() < kMaxPoints) {
-        try {
-          insert(*doubt, program_at(*doubt));
-          second_is_doubt = true;
-        } catch (const UserError&) {
-          avoided_.push_back(*doubt);  // beyond the range, and beyond what the model can do
-        }
-        continue;
-      }
-      if (doubt && !unlike)
-        return Unlike{"the whole model", fmt::format("{} sizes do not tell which formula is right", points_.size()),
-                      true};
-      if (unlike && points_.back() == largest_sizes(model_.symbols) && points_.size() > 2) {
-        points_.pop_back();
-        programs_.pop_back();
-        continue;
-      }
-      return std::move(result);
-    }
-  }
-
-  std::vector<SizePoint> sizes_to_check(std::mt19937_64& random) const {
-    std::vector<SizePoint> points;
-    uint64_t all = 1;
-    for (const SymbolRange& s : model_.symbols) {
-      const auto count = static_cast<uint64_t>((s.hi - s.lo) / s.step + 1);
-      all = all > kMostChecks ? all : all * std::min<uint64_t>(count, kMostChecks + 1);
-    }
-    for (uint64_t i = 0; i < std::min<uint64_t>(all, kMostChecks); ++i) {
+  // The model with fewer sizes: dimensions of one value have that, and are no symbols.
+  ImportedModel part_of_model(const std::vector<SymbolRange>& box) const {
+    ImportedModel part;
+    for (const SymbolRange& s : box)
+      if (s.lo != s.hi) part.symbols.push_back(s);
+    part.at = [this, box](const SizePoint& open) {
       SizePoint point;
-      uint64_t rest = i;
-      for (const SymbolRange& s : model_.symbols) {
-        const auto count = static_cast<uint64_t>((s.hi - s.lo) / s.step + 1);
-        const uint64_t number = all <= kMostChecks ? rest % count : random() % count;
-        rest /= count;
-        point.push_back(s.lo + static_cast<int64_t>(number) * s.step);
+      size_t next = 0;
+      for (const SymbolRange& s : box) point.push_back(s.lo == s.hi ? s.lo : open[next++]);
+      return model_.at(point);
+    };
+    return part;
+  }
+
+  SizedProgram of_box(const std::vector<SymbolRange>& box, bool whole) {
+    ImportedModel part = part_of_model(box);
+    if (part.symbols.empty()) return {lower_(part.at({}), {}), {1, 0, 1}};
+    const std::vector<SizePoint> first = whole ? first_points(part.symbols) : inner_points(part.symbols);
+    part.graph = whole ? model_.graph : part.at(first[0]);
+    // The first multiply weights by what a mean divides by; the last makes tables of what windows at the borders have.
+    static constexpr const char* kMergeConstants[] = {"fold_batch_norm_forward", "fold_batch_norm", "fold_constants"};
+    std::set<std::string> left_out;
+    for (size_t i = 0;; ++i) {
+      SizeSearch search(part, lower_, left_out, prover_, seconds_, whole);
+      auto result = search.run();
+      if (auto* found = std::get_if<SizedProgram>(&result)) return std::move(*found);
+      const auto* unlike = std::get_if<Unlike>(&result);
+      if (unlike && unlike->in_constants && i < std::size(kMergeConstants)) {
+        left_out.insert(kMergeConstants[i]);
+        continue;
       }
-      points.push_back(std::move(point));
+      // What a short range's sizes do not show may be shown by those behind it, and the other way round.
+      if (whole && std::any_of(part.symbols.begin(), part.symbols.end(), is_short)) return of_box(box, false);
+      return of_parts(box, part, search, std::move(result));
     }
-    std::shuffle(points.begin(), points.end(), random);
-    return points;
+  }
+
+  static bool is_short(const SymbolRange& s) { return inner_points({s}) != first_points({s}); }
+
+  SizedProgram of_parts(const std::vector<SymbolRange>& box, const ImportedModel& part, SizeSearch& search,
+                        std::variant<SizedProgram, Unlike, DiffersAt> result) {
+    std::vector<SymbolRange> open = part.symbols;
+    std::string what, where;
+    std::vector<DiffersAt> known;
+    if (auto* differs = std::get_if<DiffersAt>(&result)) {
+      what = fmt::format("for {} it does something else than for {} ({})", sizes_text(open, differs->point),
+                         sizes_text(open, differs->others), differs->what);
+      known.push_back(std::move(*differs));
+    } else {
+      const Unlike& unlike = std::get<Unlike>(result);
+      what = fmt::format("{} ({}; {})", unlike.what, sizes_text(open, search.points()[0]),
+                         search.points().size() > 1 ? sizes_text(open, search.points()[1]) : "");
+      where = unlike.where;
+      for (size_t s = 0; s < open.size(); ++s)
+        if (auto found = search.part(s)) known.push_back(std::move(*found));
+    }
+    for (const DiffersAt& difference : known)
+      for (size_t s = 0; s < open.size(); ++s)
+        if (const auto cut = border(open[s], s, difference, search)) {
+          if (++switches_ > kMostSwitches) refuse(model_.symbols, what, where);
+          std::vector<SymbolRange> below = box, above = box;
+          for (size_t i = 0; i < box.size(); ++i) {
+            if (!box[i].var.same_node(open[s].var)) continue;
+            below[i].hi = *cut - box[i].step;
+            above[i].lo = *cut;
+          }
+          SizedProgram low = of_box(below, false), high = of_box(above, false);
+          SizedProgram both;
+          both.evidence = {low.evidence.proved + high.evidence.proved, low.evidence.run + high.evidence.run,
+                           low.evidence.of + high.evidence.of};
+          auto joined = switch_by_size(std::move(low.program), std::move(high.program), box, open[s].var, *cut,
+                                       [this](const TensorPtr& weight) { return prover_.hash_of(weight); });
+          if (const auto* reason = std::get_if<std::string>(&joined))
+            refuse(model_.symbols, fmt::format("{}; {}", what, *reason), where);
+          both.program = std::move(std::get<Program>(joined));
+          return both;
+        }
+    refuse(model_.symbols, what, where);
+  }
+
+  // The first value of a dimension on the upper side of the border between the size that differs and the others, where
+  // that dimension alone makes the difference.
+  std::optional<int64_t> border(const SymbolRange& symbol, size_t s, const DiffersAt& difference, SizeSearch& search) {
+    SizePoint point = difference.point;
+    int64_t differs = point[s], equal = std::clamp(difference.others[s], symbol.lo, symbol.hi);
+    if (differs == equal) return {};
+    const auto is_equal = [&](int64_t value) {
+      point[s] = value;
+      try {
+        return search.verdict(difference.program, point) != SizeSearch::Verdict::kDiffers;
+      } catch (const UserError&) {
+        return false;
+      }
+    };
+    if (!is_equal(equal)) return {};
+    while (std::abs(equal - differs) > symbol.step) {
+      const int64_t middle = std::min(equal, differs) + std::abs(equal - differs) / symbol.step / 2 * symbol.step;
+      (is_equal(middle) ? equal : differs) = middle;
+    }
+    return std::max(equal, differs);
   }
 
   const ImportedModel& model_;
   const LowerGraph& lower_;
-  const std::set<std::string>& left_out_;
   const double seconds_;
-  std::vector<SizePoint> points_, avoided_;
-  std::vector<std::unique_ptr<Program>> programs_;
-  size_t checked_ = 0;
+  SizeProver prover_;
+  int switches_ = 0;
 };
 
 }  // namespace
 
-Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, double seconds) {
-  // The first multiply weights by what a mean divides by; the last makes tables of what windows at the borders have.
-  static constexpr const char* kMergeConstants[] = {"fold_batch_norm_forward", "fold_batch_norm", "fold_constants"};
-  std::set<std::string> left_out;
-  std::vector<SizePoint> points;
-  const auto search = [&] {
-    Search of_model(model, lower, left_out, seconds);
-    auto found = of_model.run();
-    points = of_model.points();
-    return found;
-  };
-  auto result = search();
-  for (const char* pass : kMergeConstants) {
-    const auto* unlike = std::get_if<Unlike>(&result);
-    if (!unlike || !unlike->in_constants) break;
-    left_out.insert(pass);
-    result = search();
-  }
-  if (const auto* unlike = std::get_if<Unlike>(&result))
-    throw UserError({"TSR-5022",
-                     fmt::format("the model cannot be compiled for a range of sizes: {} ({})", unlike->what,
-                                 sizes_text(model.symbols, points[0]) + "; " + sizes_text(model.symbols, points[1])),
-                     unlike->where, "models whose sizes alone depend on the named dimensions",
-                     "give one value for each dimension, or leave only the batch open"});
-  Program program = std::move(std::get<Program>(result));
-  SizePoint smallest;
-  for (const SymbolRange& symbol : model.symbols) smallest.push_back(symbol.lo);
-  for (const SizePoint& point : {smallest, largest_sizes(model.symbols)})
-    check_outputs(program, model.at(point), point);
-  check_small_sizes(model, program, [&](Graph graph) { return lower(std::move(graph), left_out); });
-  return program;
+std::string to_string(const SizeEvidence& evidence) {
+  if (evidence.of == 0) return "";
+  return fmt::format("proved at {}, run at {}, of {} sizes", evidence.proved, evidence.run, evidence.of);
+}
+
+Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, SizeEvidence& evidence, double seconds) {
+  SizedProgram sized = Boxes(model, lower, seconds).run();
+  sized.program.symbols = model.symbols;
+  evidence = sized.evidence;
+  return std::move(sized.program);
 }
 
 namespace {
@@ -322,6 +237,7 @@ Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& low
     model.graph = model.at(first_points(piece.symbols)[0]);
     // What passes decide by a size, they need not do.
     static const std::vector<std::set<std::string>> kWithout = {{}, {"fold_constants"}, optional_graph_passes()};
+    SizeEvidence evidence;
     for (size_t i = 0;; ++i) {
       const std::set<std::string>& without = kWithout[i];
       try {
@@ -331,7 +247,7 @@ Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& low
               left_out.insert(without.begin(), without.end());
               return lower(std::move(graph), left_out);
             },
-            kSeconds);
+            evidence, kSeconds);
       } catch (const UserError& error) {
         if (error.diagnostic().id != "TSR-5022" || i + 1 == kWithout.size()) throw;
       }

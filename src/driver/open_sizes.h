@@ -29,11 +29,24 @@ void refuse_ranges(const ImportedModel& model, const std::string& what);
 // UserError TSR-5022: a model that is a flow for some sizes, and a graph for others, has no program for all.
 [[noreturn]] void refuse_open_flow(const std::vector<SymbolRange>& symbols);
 
-// The program of all sizes. `lower` makes the program of a graph without the passes of these names. UserError TSR-5022
-// when programs of some sizes differ in more than sizes.
+// What is known of a program for a range: at how many of its sizes it was held against the model's own program for that
+// size, and how.
+struct SizeEvidence {
+  int64_t proved = 0;  // by their canonical forms (canonical_sizes.h)
+  int64_t run = 0;     // by the results of both (size_check.h), where the forms differ
+  int64_t of = 0;      // sizes in the range; 0: there is no range
+};
+
+// "proved at 62, run at 2, of 64 sizes"; "" without a range.
+std::string to_string(const SizeEvidence& evidence);
+
+// The program of all sizes, which does what the model does at every size that is looked at. Where the model does
+// something else for some sizes, their program and that of the others are behind a switch. `lower` makes the program of
+// a graph without the passes of these names. UserError TSR-5022 when a few programs are not enough.
 using LowerGraph = std::function<Program(Graph graph, const std::set<std::string>& left_out)>;
-constexpr double kSearchSeconds = 4;  // for sizes against which formulas are held
-Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, double seconds = kSearchSeconds);
+constexpr double kSearchSeconds = 4;  // for sizes at which the program is looked at
+Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, SizeEvidence& evidence,
+                         double seconds = kSearchSeconds);
 
 // The same of a piece of a flow. UserError TSR-5024.
 Program program_of_piece(const Flow& flow, int32_t piece, const LowerGraph& lower);

@@ -11,8 +11,8 @@
 namespace tessera::inline driver {
 namespace {
 
-constexpr int64_t kMostBytes = 1 << 15;  // of a buffer
-constexpr size_t kMostCalls = 64;
+constexpr int64_t kMostBytes = int64_t{1} << 26;  // of all buffers
+constexpr int64_t kMostWork = 1 << 22;            // operations and elements: some tenths of a second
 
 // Calls one after the other through the loop interpreter, every buffer with memory of its own.
 class Runner {
@@ -21,14 +21,18 @@ class Runner {
       : program_(program), point_(point), inputs_(inputs), own_(program.buffers.size()) {}
 
   bool is_small() const {
-    return program_.calls.size() <= kMostCalls && program_.steps.empty() && program_.checks.empty() &&
-           std::all_of(program_.calls.begin(), program_.calls.end(),
-                       [](const KernelCall& call) { return call.only_if.empty(); }) &&
-           std::all_of(program_.buffers.begin(), program_.buffers.end(), [this](const ProgramBuffer& buffer) {
-             return bytes_at(buffer.type, program_.symbols, point_) <= kMostBytes &&
-                    (buffer.kind != BufferKind::kWeight || buffer.alias_of >= 0 ||
-                     (buffer.data && buffer.data->has_data()));
-           });
+    if (!program_.checks.empty() || !program_.steps.empty()) return false;
+    int64_t bytes = 0, work = 0;
+    for (const ProgramBuffer& buffer : program_.buffers) {
+      const bool weight = buffer.kind == BufferKind::kWeight && buffer.alias_of < 0;
+      if (weight && (!buffer.data || !buffer.data->has_data())) return false;
+      if (!weight) bytes += bytes_at(buffer.type, program_.symbols, point_);
+    }
+    for (const KernelCall& call : program_.calls) {
+      if (!call.only_if.empty()) return false;
+      work += work_of(program_.kernels.at(static_cast<size_t>(call.kernel)));
+    }
+    return bytes <= kMostBytes && work <= kMostWork;
   }
 
   std::vector<Tensor> run() {
@@ -62,6 +66,26 @@ class Runner {
  private:
   const ProgramBuffer& at(BufferId id) const { return program_.buffers.at(static_cast<size_t>(id)); }
   int64_t value(const Expr& e) const { return value_at(e, program_.symbols, point_); }
+
+  // Iterations, about.
+  int64_t work_of(const Kernel& kernel) const {
+    int64_t most = 0;
+    if (!kernel.definition) {
+      for (const BufferPtr& param : kernel.program.params) most = std::max(most, elements(param->shape));
+      return 64 * most;  // sorts and their like
+    }
+    for (const Stage& stage : kernel.definition->stages) {
+      int64_t steps = elements(stage.out->shape);
+      for (const Axis& axis : stage.body.reduce_axes) steps *= std::max<int64_t>(value(axis.extent), 1);
+      most += steps;
+    }
+    return most;
+  }
+  int64_t elements(const Shape& shape) const {
+    int64_t count = 1;
+    for (const Expr& extent : shape) count *= value(extent);
+    return count;
+  }
 
   std::byte* memory(BufferId id) {
     int64_t begin = 0;
@@ -114,13 +138,15 @@ bool same(const Tensor& a, const Tensor& b) {
 SizeDifference difference_at(const Program& general, const SizePoint& point, const Program& own) {
   std::vector<Tensor> inputs;
   const SizePoint none;
+  if (general.inputs.size() != own.inputs.size() || general.outputs.size() != own.outputs.size())
+    return SizeDifference::kValues;
   for (const BufferId id : own.inputs) {
     const TensorType& type = own.buffers.at(static_cast<size_t>(id)).type;
-    if (bytes_at(type, own.symbols, none) > kMostBytes) return SizeDifference::kNone;
+    if (bytes_at(type, own.symbols, none) > kMostBytes) return SizeDifference::kTooLarge;
     inputs.push_back(made_up(type.dtype, type.dims()));
   }
   Runner wanted(own, none, inputs), found(general, point, inputs);
-  if (!wanted.is_small() || !found.is_small()) return SizeDifference::kNone;
+  if (!wanted.is_small() || !found.is_small()) return SizeDifference::kTooLarge;
   const std::vector<Tensor> want = wanted.run();
   try {
     const std::vector<Tensor> got = found.run();

@@ -1,8 +1,5 @@
-// Whether the program of all sizes computes what the model's own program for one size does.
-//
-// Programs of a few sizes become one (lower/generalize.h) although something may fall away at a size: a slice of all of
-// a table, an axis of extent 1. That something else happens instead below some size, no formula shows; running both
-// does.
+// Whether the program of all sizes computes what the model's own program for one size does, by running both on values
+// that are made up: where their canonical forms (canonical_sizes.h) do not show it.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +10,11 @@
 namespace tessera::inline driver {
 
 enum class SizeDifference : uint8_t {
-  kNone,    // or the programs are too large to be interpreted in a moment
-  kValues,  // the results differ, on values that are made up
-  kReads,   // the general program reads outside of a value
-  kWrites,  // it writes there
+  kNone,
+  kTooLarge,  // to be interpreted in a moment: nothing is known
+  kValues,    // the results differ, on values that are made up
+  kReads,     // the general program reads outside of a value
+  kWrites,    // it writes there
 };
 
 // `general` has symbols, with these values; `own` has none; neither is scheduled or planned.

@@ -25,6 +25,7 @@ struct ModuleInfo {
   int num_threads = 1;                         // that parallel loops are cut for
   std::map<std::string, std::string> options;  // compile options that change the code, as on the command line
   std::map<std::string, int64_t> operators;    // of the imported graph: how many nodes each has
+  std::string sizes;  // of a range: at how many of its sizes the program was held against the model's; "" without one
 };
 
 // A module about to be written. Borrows everything.

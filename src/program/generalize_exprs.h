@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -312,7 +313,7 @@ class ExprGeneralizer {
   }
 
  public:
-  // A number that is the same for all sizes, or a number of elements, or one divided by it; null for another.
+  // A number that is the same for all sizes, or a number of elements, or one divided by it; null for others.
   Expr float_formula(DType dtype, const std::vector<std::optional<double>>& all) {
     std::optional<double> first;
     bool equal = true;
@@ -322,6 +323,12 @@ class ExprGeneralizer {
       equal &= std::bit_cast<uint64_t>(*value) == std::bit_cast<uint64_t>(*first);
     }
     if (equal) return const_of(dtype, *first);
+    // One number up to some size and another from there on is a decision, not a size: kernels that compute it would not
+    // be what the kernels of either are.
+    std::set<double> different;
+    for (const auto& value : all)
+      if (value) different.insert(*value);
+    if (different.size() == 2 && all.size() > 4) return {};
     for (const bool inverse : {false, true}) {
       Known values;
       for (const auto& given : all) {

@@ -60,9 +60,36 @@ std::vector<SizePoint> first_points(const std::vector<SymbolRange>& symbols) {
   return unique;
 }
 
+std::vector<SizePoint> inner_points(const std::vector<SymbolRange>& symbols) {
+  if (std::all_of(symbols.begin(), symbols.end(),
+                  [](const SymbolRange& s) { return (s.hi - s.lo) / s.step >= kFewSteps; }))
+    return first_points(symbols);
+  SizePoint middle;
+  for (const SymbolRange& s : symbols) middle.push_back(s.lo + (s.hi - s.lo) / s.step / 2 * s.step);
+  std::vector<SizePoint> points{middle};
+  const SizePoint largest = largest_sizes(symbols);
+  const auto add = [&](const SizePoint& point) {
+    if (point != largest && std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
+  };
+  SizePoint smallest;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const SymbolRange& s = symbols[i];
+    smallest.push_back(s.lo);
+    const int64_t steps = (s.hi - s.lo) / s.step;
+    for (int64_t n = 0; n <= steps; n += std::max<int64_t>(steps / 7, 1)) {
+      SizePoint point = middle;
+      point[i] = s.lo + n * s.step;
+      add(point);
+    }
+  }
+  add(smallest);
+  if (middle != largest) points.push_back(largest);
+  return points;
+}
+
 SizeFormulas::SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoint> points,
-                           std::vector<SizePoint> avoided)
-    : symbols_(std::move(symbols)), points_(std::move(points)), avoided_(std::move(avoided)) {
+                           std::vector<SizePoint> avoided, bool beyond)
+    : symbols_(std::move(symbols)), points_(std::move(points)), avoided_(std::move(avoided)), beyond_(beyond) {
   check(!points_.empty(), "no size is known");
 }
 
@@ -244,7 +271,8 @@ bool SizeFormulas::too_few(const Known& values) {
       if (doubt_) break;
       SizePoint point = points_[known[0]];
       point[s] += steps * symbols_[s].step;
-      const int64_t end = std::max(symbols_[s].hi, symbols_[s].lo + kFarSteps * symbols_[s].step);
+      const int64_t far = symbols_[s].lo + kFarSteps * symbols_[s].step;
+      const int64_t end = beyond_ ? std::max(symbols_[s].hi, far) : symbols_[s].hi;
       const bool inside = point[s] >= symbols_[s].lo && point[s] <= end;
       if (inside && std::find(points_.begin(), points_.end(), point) == points_.end() &&
           std::find(avoided_.begin(), avoided_.end(), point) == avoided_.end())

@@ -19,8 +19,9 @@ namespace tessera::inline program {
 class SizeFormulas : public SizeFinder {
  public:
   // REQUIRES: the first point, and for every symbol two more that differ from it in that symbol alone; others are free.
-  // `avoided` are no doubts.
-  SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoint> points, std::vector<SizePoint> avoided = {});
+  // `avoided` are no doubts; without `beyond`, neither are sizes behind the range.
+  SizeFormulas(std::vector<SymbolRange> symbols, std::vector<SizePoint> points, std::vector<SizePoint> avoided = {},
+               bool beyond = true);
 
   const std::vector<SymbolRange>& symbols() const { return symbols_; }
   const std::vector<SizePoint>& points() const { return points_; }
@@ -52,11 +53,14 @@ class SizeFormulas : public SizeFinder {
 
   std::vector<SymbolRange> symbols_;
   std::vector<SizePoint> points_, avoided_;
+  bool beyond_ = true;
   std::optional<SizePoint> doubt_;
 };
 
 // Where a model is looked at first: generic values of the range or, when it is short, beyond; no two of them equal. The
 // last is that of the largest sizes.
 std::vector<SizePoint> first_points(const std::vector<SymbolRange>& symbols);
+// The same within the ranges: of a short one all values, not all of them generic.
+std::vector<SizePoint> inner_points(const std::vector<SymbolRange>& symbols);
 
 }  // namespace tessera::inline program

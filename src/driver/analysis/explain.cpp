@@ -49,11 +49,12 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
     if (step == "plan_memory" || step == "join_pieces")
       program = seen;  // buffers, calls and definitions; constants are shared, not copied
   };
-  compile_model(path, options);
+  const Compiled compiled = compile_model(path, options);
   say_refused_records(program, remarks);
   result.explanation =
       explain(result.model, trail, program, remarks,
               {resolve_target(options.compile), options.compile.opt_level, options.compile.disabled_passes});
+  result.explanation.sizes = compiled.info.sizes;
   return result;
 }
 
