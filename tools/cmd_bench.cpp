@@ -108,11 +108,14 @@ int bench(const BenchCommand& command) {
     // compile_s is part of the answer; what runs is a file then, as where the model will be used.
     options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kKeep;
     options.warn = print_warning;
+    options.input_shapes = shapes_of(command.run);
+    const bool is_module = is_module_path(command.model);
+    if (is_module) refuse_compile_flags(command.compile, command.model);
     opened = open_model(command.model, options);
     watch.reset();  // what follows is no compiling
     times = time_report(command.compile, opened.times);
     std::vector<std::string> random;
-    const std::vector<RunValue> values = make_values(opened.model->inputs(), command.run, random);
+    const std::vector<RunValue> values = make_values(*opened.model, options.driver.compile, is_module, command.run, random);
     std::vector<Tensor> inputs;
     for (const RunValue& value : values) inputs.push_back(value.tensor);
     opened.model->bind_values(values);
@@ -149,6 +152,7 @@ int bench(const BenchCommand& command) {
     }
   }
   std::cerr << times;
+  for (const std::string& line : opened.taken) fmt::print(stderr, "{}\n", line);
   if (opened.from_cache || opened.compile_seconds > 0) print_lines(use, command.compile);
   std::sort(samples.begin(), samples.end());
   const auto count = static_cast<double>(samples.size());

@@ -66,7 +66,8 @@ class CompileError : public std::runtime_error {
   Details details_;
 };
 
-// Compiles the ONNX model at `model_path` to a module file at `module_path`, which appears whole or not at all.
+// Compiles the ONNX model at `model_path` to a module file at `module_path`, which appears whole or not at all
+// and is none of the model's own files (TSR-4062).
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options = {});
 
 // The same with the module in memory, ready for tessera_module_load_memory or to be written to a file.

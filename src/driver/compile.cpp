@@ -10,6 +10,7 @@
 #include "codegen/llvm/target.h"
 #include "driver/api/version.h"
 #include "driver/declared_kernels.h"
+#include "driver/engine/input_sizes.h"
 #include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
 #include "driver/text/schedule_tool.h"
@@ -252,11 +253,19 @@ ImportedModel named(ImportedModel model, const std::string& name) {
   return model;
 }
 
+// With the names that the model gives its dimensions.
+CompileOptions with_dim_names(const CompileOptions& options,
+                              const std::function<std::optional<OnnxDeclarations>()>& declared) {
+  if (!has_axis_names(options)) return options;
+  const std::optional<OnnxDeclarations> declarations = declared();
+  return declarations ? with_dim_names(declarations->inputs, options) : options;
+}
+
 // With the ranges of --dim left open: the model for one choice of their values, and how to read it for another.
-ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
+ImportedModel read_for_sizes(const CompileOptions& options, PassRunner& runner,
                              const std::function<ImportedModel(const OnnxImportOptions&)>& read) {
-  const OnnxImportOptions import = import_options(options.compile);
-  const std::vector<SymbolRange> symbols = open_ranges(options.compile);
+  const OnnxImportOptions import = import_options(options);
+  const std::vector<SymbolRange> symbols = open_ranges(options);
   if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
   const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
     OnnxImportOptions fixed = import;
@@ -288,8 +297,9 @@ ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
 
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
+  const auto declared = [&] { return read_declarations_of_file(path); };
   // The name says more than what exporters write there.
-  return read_for_sizes(options, runner, [path](const OnnxImportOptions& import) {
+  return read_for_sizes(with_dim_names(options.compile, declared), runner, [path](const OnnxImportOptions& import) {
     GraphInterpreter evaluator;
     return named(import_onnx_model(path, import, standard_ops(), evaluator), std::filesystem::path(path).stem());
   });
@@ -297,7 +307,8 @@ ImportedModel read_model(const std::string& path, const DriverOptions& options, 
 
 ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
-  return read_for_sizes(options, runner, [model](const OnnxImportOptions& import) {
+  const auto declared = [&] { return read_declarations(model.bytes); };
+  return read_for_sizes(with_dim_names(options.compile, declared), runner, [model](const OnnxImportOptions& import) {
     GraphInterpreter evaluator;
     return named(import_onnx_model_bytes(model.bytes, import, standard_ops(), evaluator, model.folder), model.name);
   });

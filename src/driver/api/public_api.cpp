@@ -8,6 +8,7 @@
 #include "driver/api/api_values.h"
 #include "driver/compile.h"
 #include "driver/engine/interpreted_model.h"
+#include "driver/engine/output_guard.h"
 #include "driver/open_sizes.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
@@ -47,7 +48,10 @@ RunValue own_copy(const RunValue& value) {
 }  // namespace
 
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options) {
-  translate_errors([&] { write_module(compile_model(model_path, driver_options(options)), module_path); });
+  translate_errors([&] {
+    refuse_to_overwrite(module_path, files_of_model(model_path));
+    write_module(compile_model(model_path, driver_options(options)), module_path);
+  });
 }
 
 void compile_file(const ModelBytes& model, const std::string& module_path, const CompileOptions& options) {

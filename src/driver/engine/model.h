@@ -37,6 +37,12 @@ struct KernelInfo {
   std::string rule = {};  // that scheduled it, or the point or sketch of tuning records; empty: not known
 };
 
+// A dimension that a module leaves open, and the values that it may take.
+struct OpenDim {
+  std::string name;
+  int64_t lo = 0, hi = 0;
+};
+
 // Thread safety: one thread at a time.
 class Model {
  public:
@@ -44,6 +50,8 @@ class Model {
   virtual const std::string& name() const = 0;
   virtual const std::vector<TensorInfo>& inputs() const = 0;
   virtual const std::vector<TensorInfo>& outputs() const = 0;
+  // What dims < 0 of inputs stand for, by number; none for the interpreter, and for models with values.
+  virtual std::vector<OpenDim> open_dims() const { return {}; }
 
   // Fixes the tensors of later runs. Keeps references to their bytes, allocates the outputs. UserError when a shape or
   // dtype does not fit (check_inputs), or the runtime refuses.

@@ -59,6 +59,13 @@ class NativeModel : public Model {
   const std::vector<TensorInfo>& inputs() const override { return inputs_; }
   const std::vector<TensorInfo>& outputs() const override { return outputs_; }
   const std::vector<Tensor>& results() const override { return results_; }
+  std::vector<OpenDim> open_dims() const override {
+    std::vector<OpenDim> dims;
+    tessera_symbol_info symbol;
+    for (int i = 0; tessera_module_symbol(module_.get(), i, &symbol) == TESSERA_OK; ++i)
+      dims.push_back({symbol.name, symbol.lo, symbol.hi});
+    return dims;
+  }
   int num_threads() const override { return tessera_session_num_threads(session_.get()); }
 
   void bind(std::vector<Tensor> inputs) override {
