@@ -10,6 +10,7 @@
 #include "driver/engine/interpreted_model.h"
 #include "driver/engine/output_guard.h"
 #include "driver/open_sizes.h"
+#include "import/onnx/read/declarations.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
 
@@ -20,6 +21,14 @@ namespace {
 DriverOptions driver_options(const CompileOptions& options) {
   DriverOptions driver;
   driver.compile = options;
+  if (options.is_cancelled) driver.runner.on_step = [ask = options.is_cancelled](std::string_view step) {
+    if (!ask()) return;
+    throw UserError({.id = "TSR-5111",
+                     .message = fmt::format("the compile was cancelled before '{}'", step),
+                     .node = {},
+                     .legal = {},
+                     .hint = {}});
+  };
   return driver;
 }
 
@@ -30,6 +39,26 @@ std::unique_ptr<Model> interpret(const Source& source, const std::string& name, 
   refuse_ranges(options, "the interpreter");
   ImportedModel model = read_model(source, driver, runner);
   return model.flow ? interpret_flow(*model.flow, name) : interpret_graph(std::move(model.graph), name);
+}
+
+ModelBorder border_of(const std::optional<OnnxDeclarations>& declared, const std::string& what) {
+  if (!declared)
+    throw UserError({"TSR-1002", fmt::format("{} is not an ONNX model", what), "", "a serialised ONNX ModelProto", ""});
+  const auto tensors = [](const std::vector<DeclaredTensor>& list) {
+    std::vector<ModelTensor> result;
+    for (const DeclaredTensor& tensor : list) {
+      ModelTensor& entry = result.emplace_back();
+      entry.name = tensor.name;
+      if (tensor.dtype) entry.dtype = static_cast<int32_t>(*tensor.dtype);
+      entry.has_rank = tensor.has_rank;
+      for (size_t axis = 0; axis < tensor.dims.size(); ++axis) {
+        entry.dims.push_back(tensor.dims[axis].value);
+        entry.dim_names.push_back(tensor.dims[axis].value < 0 ? tensor.dim_name(axis) : "");
+      }
+    }
+    return result;
+  };
+  return {tensors(declared->inputs), tensors(declared->outputs)};
 }
 
 // With tensors of its own: those of a model may be its constants.
@@ -67,6 +96,15 @@ std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileO
   return translate_errors([&] { return module_in_memory(compile_model(model, driver_options(options))).contents(); });
 }
 
+ModelBorder read_border(const std::string& model_path) {
+  return translate_errors(
+      [&] { return border_of(read_declarations_of_file(model_path), fmt::format("'{}'", model_path)); });
+}
+
+ModelBorder read_border(const ModelBytes& model) {
+  return translate_errors([&] { return border_of(read_declarations(model.bytes), "the model"); });
+}
+
 struct Interpreter::State {
   explicit State(std::unique_ptr<Model> interpreted) : model(std::move(interpreted)) {
     for (const TensorInfo& info : model->inputs()) input_values.push_back(api_info_of(info));
@@ -92,6 +130,7 @@ Interpreter::~Interpreter() = default;
 Interpreter::Interpreter(Interpreter&& other) noexcept = default;
 Interpreter& Interpreter::operator=(Interpreter&& other) noexcept = default;
 
+void Interpreter::cancel() { state_->model->cancel(); }
 bool Interpreter::has_values() const { return state_->model->has_values(); }
 const std::vector<tessera_tensor_info>& Interpreter::inputs() const { return state_->inputs; }
 const std::vector<tessera_tensor_info>& Interpreter::outputs() const { return state_->outputs; }

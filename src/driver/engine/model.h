@@ -58,9 +58,13 @@ class Model {
   virtual void bind(std::vector<Tensor> inputs) = 0;
   // Runs once on the bound tensors. Compiled code allocates nothing here.
   virtual void run() = 0;
+  // Ends a run in progress soon, with UserError TSR-5111 there. Any thread may call it; compiled code goes on.
+  virtual void cancel() {}
   // Of the last run; valid until the next bind() or run().
   virtual const std::vector<Tensor>& results() const = 0;
   virtual int num_threads() const = 0;
+  // The same compiled code with memory and threads of its own, for running at the same time; null for the interpreter.
+  virtual std::unique_ptr<Model> another() const { return nullptr; }
 
   // Models with strings, sequences, optionals, maps, or shapes that only a run knows: they are bound to values, and
   // their results are values. bind() takes their tensors, and results() has an empty tensor where the result is none.
