@@ -17,6 +17,7 @@ import json
 import math
 import os
 import pathlib
+import tempfile
 import statistics
 import subprocess
 import sys
@@ -57,7 +58,9 @@ def measure(path, threads, peers, args):
     command = [common.TESSERA, "bench", str(path), "--threads", str(threads), "--against", ",".join(peers), "--rounds",
                str(args.rounds), "--precision", args.precision, "--against-limit", str(args.limit), "--json",
                *common.input_flags(path, args.work)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as cache:  # what was compiled before would cost nothing
+        environment = os.environ | {"TESSERA_CACHE_DIR": cache}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
     origin = {"date": common.today(), "commit": common.commit()}
     if done.returncode == 1 and len(peers) == 1 and done.stderr.startswith("error TSR-4044: "):
         reason = done.stderr.splitlines()[0].partition(" cannot be used beside us: ")[2]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times compiled models beside ONNX Runtime in alternating rounds, and checks that their outputs agree.
 
-    bench_vs_ort.py [MODEL...] [--threads 1,2] [--rounds 5] [--repeat 10] [--json OUT.json] [--max-ratio NAME=R]...
+    bench_vs_ort.py [MODEL...] [--threads 1,2] [--rounds 5] [--repeat 10] [--json OUT.json] [--min-speedup NAME=S]...
 
 MODEL is a name below (default: the first three) or an .onnx file, with :INPUT=1x3x224x224 appended where shapes are open.
   text_detector   PP-OCR's detector (.deps/ppocr, fetched by scripts/setup.sh), at 1x3x640x640
@@ -9,7 +9,7 @@ MODEL is a name below (default: the first three) or an .onnx file, with :INPUT=1
   resnet50, ...   a network of tests/models/skeletons with seeded random weights and inputs
   suite           all of those networks (2.3 GB of models in out/bench)
 The compiler is build/bin/tessera, or what the variable TESSERA names.
-Exit code: 2 when outputs differ, 3 when a ratio is above its --max-ratio (on one thread)."""
+Exit code: 2 when outputs differ, 3 when a speedup (ONNX Runtime / ours) is below its --min-speedup (on one thread)."""
 import argparse
 import functools
 import json
@@ -140,19 +140,19 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=10)
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--max-ratio", action="append", default=[], metavar="NAME=R")
+    parser.add_argument("--min-speedup", action="append", default=[], metavar="NAME=S")
     args = parser.parse_args()
-    limits = {name: float(limit) for name, limit in (text.split("=") for text in args.max_ratio)}
+    limits = {name: float(limit) for name, limit in (text.split("=") for text in args.min_speedup)}
     WORK.mkdir(parents=True, exist_ok=True)
 
     report = {"date": time.strftime("%Y-%m-%d"), "cpu": cpu_name(), "onnxruntime": latency.onnxruntime.__version__,
               "rounds": args.rounds, "repeat": args.repeat, "models": []}
     print(f"{report['date']}, {report['cpu']}, ONNX Runtime {report['onnxruntime']}, {args.rounds} rounds of "
           f"{args.repeat} runs; medians in ms")
-    print(f"{'model':<22} {'thr':>3} {'tessera':>9} {'ort':>9} {'ratio':>6} {'difference':>10} {'compile s':>9} "
+    print(f"{'model':<22} {'thr':>3} {'tessera':>9} {'ort':>9} {'speedup':>7} {'difference':>10} {'compile s':>9} "
           f"{'module MB':>9}")
     status = 0
-    ratios = {}
+    speedups = {}
     for text in [model for text in args.models for model in (SUITE if text == "suite" else [text])]:
         name, path, shapes = find_model(text)
         if path is None:
@@ -179,16 +179,16 @@ def main():
             row |= {"model": name, "threads": threads, "difference": difference, "compile_s": compile_s,
                     "module_bytes": module.stat().st_size}
             report["models"].append(row)
-            ratios.setdefault(threads, []).append(row["ratio"])
-            over = threads == 1 and name in limits and row["ratio"] > limits[name]
-            status = max(status, 3 if over else 0)
-            print(f"{name:<22} {threads:>3} {row['tessera_ms']:>9.2f} {row['ort_ms']:>9.2f} {row['ratio']:>6.2f} "
+            speedups.setdefault(threads, []).append(row["speedup"])
+            under = threads == 1 and name in limits and row["speedup"] < limits[name]
+            status = max(status, 3 if under else 0)
+            print(f"{name:<22} {threads:>3} {row['tessera_ms']:>9.2f} {row['ort_ms']:>9.2f} {row['speedup']:>7.2f} "
                   f"{difference:>10.1e} {compile_s:>9.1f} {row['module_bytes'] / 1e6:>9.2f}"
-                  f"{'  ABOVE ' + str(limits[name]) if over else ''}", flush=True)
-    for threads, values in ratios.items():
+                  f"{'  BELOW ' + str(limits[name]) if under else ''}", flush=True)
+    for threads, values in speedups.items():
         if len(values) > 1:
             mean = math.exp(sum(map(math.log, values)) / len(values))
-            print(f"{'geometric mean':<22} {threads:>3} {'':>19} {mean:>6.2f}")
+            print(f"{'geometric mean':<22} {threads:>3} {'':>19} {mean:>7.2f}")
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")
     return status

@@ -62,7 +62,7 @@ def compare(command, ort, rounds, repeat):
         "ort_ms": statistics.median(theirs),
         "tessera_rounds_ms": ours,
         "ort_rounds_ms": theirs,
-        "ratio": statistics.median(ours) / statistics.median(theirs),
+        "speedup": statistics.median(theirs) / statistics.median(ours),
     }
 
 

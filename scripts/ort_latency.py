@@ -37,12 +37,12 @@ def main():
               f"{'ok' if fine else 'DIFFERS'}")
         status = 0 if fine else 2
     if command:
-        print(f"{'threads':>7}  {'tessera ms':>10}  {'onnxruntime ms':>14}  {'ratio':>6}")
+        print(f"{'threads':>7}  {'tessera ms':>10}  {'onnxruntime ms':>14}  {'speedup':>7}")
         for threads in sorted({1, latency.available_cpus()}):
             ort = latency.OrtSession(args.model, inputs, threads)
             filled = [part.format(threads=threads, repeat=args.repeat) for part in command]
             row = latency.compare(filled, ort, args.rounds, args.repeat)
-            print(f"{threads:>7}  {row['tessera_ms']:>10.2f}  {row['ort_ms']:>14.2f}  {row['ratio']:>6.2f}", flush=True)
+            print(f"{threads:>7}  {row['tessera_ms']:>10.2f}  {row['ort_ms']:>14.2f}  {row['speedup']:>7.2f}", flush=True)
     return status
 
 

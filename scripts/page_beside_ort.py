@@ -96,7 +96,7 @@ def compare(page, ort, letters):
 
 
 def time_both(page, models, command, rounds, repeat):
-    print(f"{'threads':>7}  {'stage':<10} {'tessera ms':>10}  {'onnxruntime ms':>14}  {'ratio':>6}")
+    print(f"{'threads':>7}  {'stage':<10} {'tessera ms':>10}  {'onnxruntime ms':>14}  {'speedup':>7}")
     for threads in sorted({1, latency.available_cpus()}):
         ort = Ort(models, threads)
         filled = [part.format(threads=threads, repeat=repeat) for part in command]
@@ -110,8 +110,8 @@ def time_both(page, models, command, rounds, repeat):
         for stage in MODELS:
             pair = [statistics.median(times[stage] for times in side) for side in (ours, theirs)]
             total = [a + b for a, b in zip(total, pair)]
-            print(f"{threads:>7}  {stage:<10} {pair[0]:>10.2f}  {pair[1]:>14.2f}  {pair[0] / pair[1]:>6.2f}")
-        print(f"{threads:>7}  {'all three':<10} {total[0]:>10.2f}  {total[1]:>14.2f}  {total[0] / total[1]:>6.2f}",
+            print(f"{threads:>7}  {stage:<10} {pair[0]:>10.2f}  {pair[1]:>14.2f}  {pair[1] / pair[0]:>7.2f}")
+        print(f"{threads:>7}  {'all three':<10} {total[0]:>10.2f}  {total[1]:>14.2f}  {total[1] / total[0]:>7.2f}",
               flush=True)
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <thread>
 
@@ -17,6 +18,8 @@ namespace {
 
 constexpr double kRoundMs = 200, kLongRunMs = 500, kSlowRunMs = 2000;
 constexpr int kWarmUp = 2, kSlowRounds = 2;
+// Probabilities near 0 are nothing but rounding: what is below this says nothing about either side.
+constexpr double kFloor = 1e-6;
 
 // The median of `samples`, which is added as a round.
 void add_round(AgainstTimes& times, std::vector<double> samples) {
@@ -47,10 +50,41 @@ int runs_a_round(double run_ms, int repeat) {
 void compare_outputs(const Model& model, const PeerProcess& process, double tolerance, AgainstPeer& peer) {
   for (size_t i = 0; i < model.results().size(); ++i) {
     const Comparison comparison =
-        compare(model.results()[i], process.outputs()[i], {.rtol = 0, .atol = 0, .mtol = tolerance});
+        compare(model.results()[i], process.outputs()[i], {.rtol = 0, .atol = kFloor, .mtol = tolerance});
     peer.agrees = peer.agrees && comparison.agrees;
     peer.comparisons.push_back(comparison.text);
   }
+}
+
+// The largest difference of any element of any output, relative to the output's largest magnitude; infinite where a
+// shape or dtype is another.
+double distance(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
+  double worst = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (i >= got.size() || got[i].dims() != want[i].dims() || got[i].dtype() != want[i].dtype()) return HUGE_VAL;
+    if (want[i].dtype() == DType::kString) continue;
+    double largest = 0, difference = 0;
+    for (int64_t k = 0; k < want[i].num_elements(); ++k) {
+      largest = std::max(largest, std::abs(want[i].get_double(k)));
+      difference = std::max(difference, std::abs(got[i].get_double(k) - want[i].get_double(k)));
+    }
+    worst = std::max(worst, largest > 0 ? difference / largest : difference);
+  }
+  return worst;
+}
+
+std::string nearer_text(const std::vector<Tensor>& ours, const std::vector<Tensor>& theirs,
+                        const std::vector<Tensor>& reference, std::string_view peer) {
+  if (reference.empty()) return "";
+  const double our_distance = distance(ours, reference), their_distance = distance(theirs, reference);
+  return fmt::format("{} is nearer to the interpreter: {:.2g} off, {} {:.2g} (of the largest magnitude)",
+                     our_distance <= their_distance ? std::string_view("tessera") : peer,
+                     std::min(our_distance, their_distance), our_distance <= their_distance ? peer : "tessera",
+                     std::max(our_distance, their_distance));
+}
+
+double speedup(const AgainstResult& result, const AgainstPeer& peer) {
+  return peer.times.median_ms / result.ours.median_ms;
 }
 
 }  // namespace
@@ -91,6 +125,7 @@ AgainstResult run_against(Model& model, const std::vector<Tensor>& inputs, const
   model.run();
   const double our_run_ms = milliseconds_of(model);
   std::vector<std::unique_ptr<PeerProcess>> processes;
+  std::vector<Tensor> reference;
   // Its reason becomes a row, unless there would be no other row.
   const auto fail = [&](size_t i, const PeerError& error) {
     result.peers[i].reason = error.reason();
@@ -113,6 +148,11 @@ AgainstResult run_against(Model& model, const std::vector<Tensor>& inputs, const
       peer.times.repeat = runs_a_round(peer.costs.run_ms, options.repeat);
       compare_outputs(model, *processes[i],
                       options.asked_tolerance.value_or(std::max(kinds[i]->tolerance, options.tolerance)), peer);
+      if (!peer.agrees && options.reference) {
+        step("asking the interpreter");
+        if (reference.empty()) reference = options.reference();
+        peer.nearer = nearer_text(model.results(), processes[i]->outputs(), reference, kinds[i]->name);
+      }
     } catch (const PeerError& error) {
       fail(i, error);
     }
@@ -164,13 +204,15 @@ nlohmann::json against_json(const AgainstResult& result, const Model& model) {
                  {"peer_ms", peer.times.median_ms},
                  {"peer_min_ms", peer.times.min_ms},
                  {"peer_rounds_ms", peer.times.rounds_ms},
-                 {"ratio", result.ours.median_ms / peer.times.median_ms},
+                 {"speedup", speedup(result, peer)},
+                 {"ratio", 1 / speedup(result, peer)},
                  {"import_s", peer.costs.import_seconds},
                  {"open_s", peer.costs.open_seconds},
                  {"first_ms", peer.costs.first_ms},
                  {"peak_bytes", peer.costs.peak_bytes},
                  {"agrees", peer.agrees},
                  {"outputs", std::move(outputs)}});
+    if (!peer.nearer.empty()) json["nearer"] = peer.nearer;
     peers.push_back(std::move(json));
   }
   nlohmann::json json = {{"rounds", result.ours.rounds_ms.size()},     {"repeats", result.ours.repeat},
@@ -185,26 +227,38 @@ std::string against_text(const AgainstResult& result, const Model& model) {
   std::string text;
   if (result.peers.size() == 1) {
     const AgainstPeer& peer = result.peers[0];
-    text = fmt::format("{} {}: {:.3f} ms, tessera {:.3f} ms: ratio {:.2f} ({} rounds of {} runs, in turn)\n",
-                       peer.kind->name, peer.version, peer.times.median_ms, result.ours.median_ms,
-                       result.ours.median_ms / peer.times.median_ms, peer.times.rounds_ms.size(), peer.times.repeat);
+    text = fmt::format("tessera {:.3f} ms, {} {} {:.3f} ms: {:.2f} times as fast ({} rounds of {} runs, in turn)\n",
+                       result.ours.median_ms, peer.kind->name, peer.version, peer.times.median_ms,
+                       speedup(result, peer), peer.times.rounds_ms.size(), peer.times.repeat);
   } else {
-    const auto row = [](std::string_view name, const AgainstTimes& times, double ours_ms, std::string_view version) {
+    const auto row = [](std::string_view name, const AgainstTimes& times, double times_as_fast,
+                        std::string_view version) {
       return fmt::format("{:<14} {:>10.3f} {:>10.3f} {:>12.2f}  {}\n", name, times.median_ms, times.min_ms,
-                         ours_ms / times.median_ms, version);
+                         times_as_fast, version);
     };
     text = fmt::format("{:<14} {:>10} {:>10} {:>12}  version ({} rounds, in turn)\n", "engine", "median ms", "min ms",
-                       "ratio", result.ours.rounds_ms.size());
-    text += row("tessera", result.ours, result.ours.median_ms, "");
+                       "theirs/ours", result.ours.rounds_ms.size());
+    text += row("tessera", result.ours, 1, "");
     while (text.ends_with(" \n")) text.erase(text.size() - 2, 1);
-    for (const AgainstPeer& peer : result.peers)
-      text += peer.reason.empty() ? row(peer.kind->name, peer.times, result.ours.median_ms, peer.version)
+    const AgainstPeer* fastest = nullptr;
+    std::string differing;
+    for (const AgainstPeer& peer : result.peers) {
+      text += peer.reason.empty() ? row(peer.kind->name, peer.times, speedup(result, peer), peer.version)
                                   : fmt::format("{:<14} not measured: {}\n", peer.kind->name, peer.reason);
+      if (!peer.reason.empty()) continue;
+      if (!peer.agrees)
+        differing += fmt::format("; {}, whose outputs differ: {:.2f}", peer.kind->name, speedup(result, peer));
+      else if (!fastest || peer.times.median_ms < fastest->times.median_ms) fastest = &peer;
+    }
+    if (fastest)
+      text += fmt::format("tessera is {:.2f} times as fast as the fastest of them, {}{}\n", speedup(result, *fastest),
+                          fastest->kind->name, differing);
   }
   for (const AgainstPeer& peer : result.peers) {
     const std::string who = result.peers.size() == 1 ? "" : std::string(peer.kind->name) + ", ";
     for (size_t i = 0; i < peer.comparisons.size() && peer.reason.empty(); ++i)
       text += fmt::format("{}output '{}': {}\n", who, model.outputs()[i].name, peer.comparisons[i]);
+    if (!peer.nearer.empty()) text += peer.nearer + "\n";
     if (!peer.agrees)
       text +=
           result.peers.size() == 1 ? "OUTPUTS DIFFER\n" : fmt::format("OUTPUTS DIFFER from {}'s\n", peer.kind->name);

@@ -21,6 +21,9 @@ struct AgainstOptions {
   int rounds = 5;
   double tolerance = 0;  // of our outputs, where that is wider than the peer's: what our own precision asks for
   std::optional<double> asked_tolerance = {};  // replaces that and the peers'
+  // The outputs as the interpreter has them, for saying who is nearer to them when outputs differ; may be null, and may
+  // give nothing.
+  std::function<std::vector<Tensor>()> reference = {};
   double limit_seconds = 120;                  // for a peer to be ready, and for each of its rounds; 0: none
   std::function<void(std::string_view what)> on_step = {};
 };
@@ -41,6 +44,7 @@ struct AgainstPeer {
   AgainstTimes times;
   bool agrees = true;
   std::vector<std::string> comparisons;  // of each output
+  std::string nearer;                    // where they differ: who is nearer to the interpreter, in words
 };
 
 struct AgainstResult {
@@ -53,7 +57,8 @@ struct AgainstResult {
 // twice.
 std::vector<const PeerKind*> parse_peers(std::string_view list);
 
-// Compares the outputs (max|d| <= 1e-4 max|ref|, or the wider bound of either side; integers exactly), then times. An
+// Compares the outputs (max|d| <= 1e-6 + 1e-4 max|ref|, or the wider bound of either side; integers exactly), then
+// times. An
 // engine that takes more than two seconds for a run gets one run in each of two rounds, without a warm-up. REQUIRES:
 // `model` is bound to `inputs`. PeerError when no engine can be used.
 AgainstResult run_against(Model& model, const std::vector<Tensor>& inputs, const std::vector<const PeerKind*>& kinds,

@@ -1,6 +1,5 @@
 // tessera bench MODULE.so|MODEL.onnx
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -21,8 +20,10 @@
 #include "flag_use.h"
 #include "progress.h"
 #include "run_flags.h"
+#include "runtime/cpu/affinity.h"
 #include "support/error.h"
 #include "terminal.h"
+#include "throughput.h"
 
 namespace tessera {
 
@@ -32,33 +33,16 @@ struct BenchCommand {
   CompileFlags compile;
   RunFlags run;
   std::string model;
-  int repeat = 0;   // 0: by time
-  int warm_up = 0;  // 0: by time
+  int repeat = -1;   // < 0: by time
+  int warm_up = -1;  // < 0: by time
+  double duration = 0;  // seconds; 0: one
+  int concurrency = 1;
   bool json = false, kernels = false;
   std::string against;  // names of peers
   int rounds = 5;
   double against_limit = 120;
   std::optional<double> mtol;
 };
-
-using Clock = std::chrono::steady_clock;
-
-double milliseconds_of(Model& model) {
-  const Clock::time_point begin = Clock::now();
-  model.run();
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-// Runs `times` times, or (0) until `budget_ms` are over, at least `at_least` times.
-std::vector<double> run_timed(Model& model, int times, double budget_ms, size_t at_least) {
-  std::vector<double> samples;
-  double total = 0;
-  while (times > 0 ? samples.size() < static_cast<size_t>(times) : samples.size() < at_least || total < budget_ms) {
-    samples.push_back(milliseconds_of(model));
-    total += samples.back();
-  }
-  return samples;
-}
 
 // REQUIRES: sorted and not empty. Between samples it interpolates.
 double quantile(const std::vector<double>& sorted, double q) {
@@ -84,14 +68,40 @@ std::vector<const PeerKind*> check_against(const BenchCommand& command) {
        .hint = "give the model that the module was compiled from"});
 }
 
+[[noreturn]] void refuse_interpreter() {
+  throw UserError({.id = "TSR-4066",
+                   .message = "--concurrency runs several sessions of compiled code, and the interpreter has none",
+                   .node = {},
+                   .legal = "--engine native",
+                   .hint = {}});
+}
+
+// The outputs as the interpreter has them; nothing for a model with which it would take minutes.
+std::vector<Tensor> interpreted(const BenchCommand& command, OpenOptions options, const Model& model,
+                                const std::vector<Tensor>& inputs) {
+  constexpr double kMostFlops = 1e9;
+  double flops = 0;
+  for (const KernelInfo& kernel : model.kernels()) flops += static_cast<double>(std::max<int64_t>(kernel.flops, 0));
+  if (flops > kMostFlops) return {};
+  options.engine = Engine::kInterp;
+  const OpenedModel interpreter = open_model(command.model, options);
+  interpreter.model->bind(inputs);
+  interpreter.model->run();
+  return interpreter.model->results();
+}
+
 int bench(const BenchCommand& command) {
   constexpr double kWarmUpMs = 200, kBudgetMs = 1000;
+  constexpr int kWarmUps = 2, kRuns = 5;
   OpenedModel opened;
   FlagUse use;
   std::string times;
-  std::vector<double> samples;
+  TimedRuns runs;
   nlohmann::json kernels = nlohmann::json::array(), roofline;
   std::optional<AgainstResult> against;
+  // Of the last minute, before we do anything.
+  double load = 0;
+  if (getloadavg(&load, 1) != 1) load = 0;
   std::vector<const PeerKind*> peers;
   if (!command.against.empty()) peers = check_against(command);
   {
@@ -105,26 +115,40 @@ int bench(const BenchCommand& command) {
     };
     options.engine = parse_engine(command.run.engine);
     options.num_threads = command.compile.threads;
-    // compile_s is part of the answer; what runs is a file then, as where the model will be used.
-    options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kKeep;
+    options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kFindAndKeep;
+    if (command.concurrency > 1 && command.compile.threads == 0)
+      options.num_threads = options.driver.compile.num_threads = 1;
     options.warn = print_warning;
+    options.input_shapes = shapes_of(command.run);
+    const bool is_module = is_module_path(command.model);
+    if (is_module) refuse_compile_flags(command.compile, command.model);
     opened = open_model(command.model, options);
     watch.reset();  // what follows is no compiling
     times = time_report(command.compile, opened.times);
     std::vector<std::string> random;
-    const std::vector<RunValue> values = make_values(opened.model->inputs(), command.run, random);
+    const std::vector<RunValue> values = make_values(*opened.model, options.driver.compile, is_module, command.run, random);
     std::vector<Tensor> inputs;
     for (const RunValue& value : values) inputs.push_back(value.tensor);
     opened.model->bind_values(values);
+    std::vector<std::unique_ptr<Model>> others;
+    std::vector<Model*> sessions = {opened.model.get()};
+    for (int i = 1; i < command.concurrency; ++i) {
+      others.push_back(opened.model->another());
+      if (!others.back()) refuse_interpreter();
+      others.back()->bind_values(values);
+      sessions.push_back(others.back().get());
+    }
     progress.update("warming up");
-    run_timed(*opened.model, command.warm_up, kWarmUpMs, 2);
+    time_runs(sessions, {command.warm_up, kWarmUpMs, kWarmUps * command.concurrency});
     progress.update("measuring");
-    samples = run_timed(*opened.model, command.repeat, kBudgetMs, 5);
+    const double budget_ms = command.duration > 0 ? 1e3 * command.duration : kBudgetMs;
+    runs = time_runs(sessions, {command.repeat, budget_ms, command.duration > 0 ? 1 : kRuns * command.concurrency});
+    others.clear();
     if ((command.kernels || command.json) && !opened.model->kernels().empty()) {
       progress.update("measuring kernels");
       // As many runs as take about as long as the measurement before, but not for ever.
-      const int runs = static_cast<int>(std::clamp<size_t>(samples.size(), 3, 50));
-      const std::vector<KernelTime> kernel_times = time_kernels(*opened.model, runs);
+      const int traced = static_cast<int>(std::clamp<size_t>(runs.samples_ms.size(), 3, 50));
+      const std::vector<KernelTime> kernel_times = time_kernels(*opened.model, traced);
       const int threads = opened.model->num_threads();
       const MachinePeaks peaks = measure_roofline(threads);
       kernels = kernels_json(*opened.model, kernel_times, peaks);
@@ -140,17 +164,23 @@ int bench(const BenchCommand& command) {
              .hint = "leave out --against"});
       against = run_against(*opened.model, inputs, peers,
                             {.model_path = command.model,
-                             .repeat = command.repeat,
+                             .repeat = std::max(command.repeat, 0),
                              .rounds = command.rounds,
                              .tolerance = tolerance_of(precision_of(options.driver.compile)),
                              .asked_tolerance = command.mtol,
+                             .reference = [&] { return interpreted(command, options, *opened.model, inputs); },
                              .limit_seconds = command.against_limit,
                              .on_step = [&](std::string_view what) { progress.update(std::string(what)); }});
     }
   }
   std::cerr << times;
+  for (const std::string& line : opened.taken) fmt::print(stderr, "{}\n", line);
   if (opened.from_cache || opened.compile_seconds > 0) print_lines(use, command.compile);
-  std::sort(samples.begin(), samples.end());
+  if (load > 0.5 * usable_cpus())
+    print_warning(fmt::format("other programs are running (load {:.1f} on {} CPUs): times are longer than need be, and "
+                              "vary more",
+                              load, usable_cpus()));
+  const std::vector<double>& samples = runs.samples_ms;
   const auto count = static_cast<double>(samples.size());
   const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / count;
   double squares = 0;
@@ -169,6 +199,9 @@ int bench(const BenchCommand& command) {
                            {"p90_ms", p90},
                            {"p99_ms", p99},
                            {"stddev_ms", deviation},
+                           {"runs_per_s", runs.runs_per_second()},
+                           {"concurrency", command.concurrency},
+                           {"from_cache", opened.from_cache},
                            {"compile_s", opened.compile_seconds},
                            {"load_s", opened.load_seconds},
                            {"kernels", std::move(kernels)},
@@ -181,8 +214,15 @@ int bench(const BenchCommand& command) {
     fmt::print("{}: median {:.3f} {}  (min {:.3f}, p90 {:.3f}, p99 {:.3f}, mean {:.3f}, stddev {:.3f})\n",
                command.model, median / unit, tiny ? "us" : "ms", samples.front() / unit, p90 / unit, p99 / unit,
                mean / unit, deviation / unit);
-    fmt::print("{} runs after warm-up, {} thread{}, compiled in {:.2f} s, loaded in {:.3f} s\n", samples.size(),
-               threads, threads == 1 ? "" : "s", opened.compile_seconds, opened.load_seconds);
+    const std::string sessions =
+        command.concurrency > 1 ? fmt::format("{} sessions at once, each with ", command.concurrency) : "";
+    const std::string origin = opened.compile_seconds > 0
+                                   ? fmt::format(", compiled in {:.2f} s", opened.compile_seconds)
+                               : opened.from_cache ? ", compiled before"
+                                                   : "";
+    fmt::print("{} runs after warm-up, {:.4g} runs a second, {}{} thread{}{}{}\n", samples.size(),
+               runs.runs_per_second(), sessions, threads, threads == 1 ? "" : "s", origin,
+               command.run.engine == "interp" ? "" : fmt::format(", loaded in {:.3f} s", opened.load_seconds));
     if (!kernels.empty()) std::cout << '\n' << kernels_text(kernels, roofline, {stdout_has_colour()});
     if (against) std::cout << '\n' << against_text(*against, *opened.model);
   }
@@ -195,11 +235,20 @@ Command add_bench_command(CLI::App& root) {
   const auto command = std::make_shared<BenchCommand>();
   CLI::App* app = root.add_subcommand("bench", "Measure how long a model takes");
   app->add_option("MODEL", command->model, "A module, or an ONNX file (compiled first)")->required()->type_name("");
-  app->add_option("--repeat", command->repeat, "Timed runs; default: for one second, at least 5")
-      ->check(CLI::Range(1, 100000000))
-      ->type_name("N");
+  CLI::Option* repeat =
+      app->add_option("--repeat", command->repeat, "Timed runs; default: for one second, at least 5")
+          ->check(CLI::Range(1, 100000000))
+          ->type_name("N");
+  app->add_option("--duration", command->duration, "Seconds of timed runs")
+      ->check(CLI::Range(0.001, 1e6))
+      ->excludes(repeat)
+      ->type_name("SECONDS");
   app->add_option("--warm-up", command->warm_up, "Runs before that; default: for 0.2 seconds, at least 2")
-      ->check(CLI::Range(1, 100000000))
+      ->check(CLI::Range(0, 100000000))
+      ->type_name("N");
+  app->add_option("--concurrency", command->concurrency,
+                  "Sessions that run at once, each with the inputs of its own and --threads (here: 1) threads")
+      ->check(CLI::Range(1, 1024))
       ->type_name("N");
   app->add_flag("--kernels", command->kernels, "Show each kernel's time, work and place under the machine's roofline");
   app->add_option(
@@ -228,6 +277,7 @@ Command add_bench_command(CLI::App& root) {
       "Examples:\n"
       "  tessera bench resnet50.so --threads 1\n"
       "  tessera bench model.onnx --repeat 100 --json\n"
+      "  tessera bench resnet50.so --duration 10 --concurrency 4\n"
       "  tessera bench resnet50.so --kernels\n"
       "  tessera bench resnet50.onnx --against onnxruntime --threads 1\n"
       "  tessera bench resnet50.onnx --against onnxruntime,openvino,mnn --json");

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "diff_flags.h"
 #include "driver/analysis/bisect.h"
+#include "driver/engine/output_guard.h"
 #include "package/atomic_file.h"
 #include "progress.h"
 #include "terminal.h"
@@ -33,6 +34,9 @@ void write_text(const std::string& path, const std::string& text) {
 
 int bisect(const BisectCommand& command) {
   BisectResult result;
+  const std::string folder =
+      command.folder.empty() ? default_case_folder(command.flags.model, "bisect") : command.folder;
+  refuse_to_overwrite(folder + "/model.onnx", files_of_model(command.flags.model));
   {
     Progress progress("searching " + std::filesystem::path(command.flags.model).filename().string());
     BisectRequest request;
@@ -42,8 +46,6 @@ int bisect(const BisectCommand& command) {
     request.reduce = !command.whole;
     result = bisect_model(request);
   }
-  const std::string folder =
-      command.folder.empty() ? default_case_folder(command.flags.model, "bisect") : command.folder;
   const auto& reproduction = result.difference.reproduction;
   if (reproduction) write_case(*reproduction, folder);
   const bool has_texts = reproduction && result.culprit && result.culprit->before != result.culprit->after;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -13,8 +14,11 @@
 #include "compile_watch.h"
 #include "driver/compile.h"
 #include "flag_use.h"
+#include "driver/engine/output_guard.h"
 #include "package/atomic_file.h"
 #include "progress.h"
+#include "support/error.h"
+#include "terminal.h"
 
 namespace tessera {
 
@@ -23,7 +27,7 @@ namespace {
 struct CompileCommand {
   CompileFlags flags;
   std::string model, output, emit = "module";
-  bool quiet = false;
+  bool quiet = false, force = false;
 };
 
 const std::map<std::string, Emit> kEmits = {{"module", Emit::kModule},   {"graph", Emit::kGraph}, {"loop", Emit::kLoop},
@@ -37,6 +41,7 @@ std::string default_output(const CompileCommand& command, Emit emit) {
   return path.replace_extension(emit == Emit::kObj ? ".o" : ".so");
 }
 
+// To standard output for "-".
 void write_text(const std::string& path, std::string_view text) {
   if (path == "-") {
     std::cout << text << std::flush;
@@ -51,6 +56,30 @@ std::string size_text(double bytes) {
   return bytes < 1e6 ? fmt::format("{:.1f} kB", bytes / 1e3) : fmt::format("{:.1f} MB", bytes / 1e6);
 }
 
+void write_bytes(const std::vector<std::byte>& bytes) {
+  std::cout.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  std::cout.flush();
+}
+
+void refuse_terminal() {
+  if (!stdout_is_terminal()) return;
+  throw UserError({.id = "TSR-4064",
+                   .message = "standard output is a terminal, and what is written is no text",
+                   .node = {},
+                   .legal = "-o FILE, or -o - into a file or a pipe",
+                   .hint = {}});
+}
+
+// Of a name that nobody chose: MODEL.so in the current folder.
+[[noreturn]] void refuse_to_replace(const std::string& output, const std::string& what) {
+  throw UserError({.id = "TSR-4065",
+                   .message = fmt::format("'{}', the default output, is {}", output,
+                                          what.empty() ? std::string("the module of another model") : what),
+                   .node = {},
+                   .legal = "a new file, or a module of the same model for the same kind of machine",
+                   .hint = fmt::format("name the file: -o {} replaces it, -o OTHER.so keeps it", output)});
+}
+
 int compile(const CompileCommand& command) {
   const auto begin = std::chrono::steady_clock::now();
   Progress progress("compiling " + std::filesystem::path(command.model).filename().string());
@@ -63,17 +92,31 @@ int compile(const CompileCommand& command) {
     watch.step(std::string(step));
   };
   const std::string output = command.output.empty() ? default_output(command, options.emit) : command.output;
+  const bool is_module = options.emit == Emit::kModule;
+  if (output == "-" && (is_module || options.emit == Emit::kObj)) refuse_terminal();
+  if (output != "-") refuse_to_overwrite(output, files_of_model(command.model));
+  std::optional<ReplacedModule> replaced;
+  if (output != "-" && is_module) replaced.emplace(output, command.force);
   const Compiled compiled = compile_model(command.model, options);
+  std::string note;
+  if (replaced) {
+    note = replaced->difference(compiled.info);
+    if (command.output.empty() && !command.force && replaced->is_foreign(compiled.program, compiled.info))
+      refuse_to_replace(output, note);
+  }
   if (options.emit == Emit::kModule) {
     progress.update("writing");
     watch.step("writing");
-    write_module(compiled, output);
+    if (output == "-") write_bytes(module_in_memory(compiled).contents());
+    else write_module(compiled, output);
   } else if (options.emit == Emit::kObj) {
     write_text(output, {reinterpret_cast<const char*>(compiled.code.data()), compiled.code.size()});
   } else {
     write_text(output, compiled.text);
   }
+  progress.finish();
   std::cerr << time_report(command.flags, compiled.times);
+  if (!note.empty() && !command.quiet) fmt::print(stderr, "replaced {}, {}\n", output, note);
   if (!command.quiet) print_lines(use, command.flags);
   if (options.emit == Emit::kModule && !command.quiet && std::filesystem::is_regular_file(output)) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
@@ -95,12 +138,14 @@ Command add_compile_command(CLI::App& root) {
   CLI::App* app = root.add_subcommand("compile", "Compile an ONNX model to a module");
   app->add_option("MODEL", command->model, "The ONNX file")->required()->type_name("");
   app->add_option("-o,--output", command->output,
-                  "Where to write; default: MODEL.so (.o for obj) in this folder, standard output for text")
+                  "Where to write, - for standard output; default: MODEL.so (.o for obj) in this folder, and\n"
+                  "standard output for text")
       ->type_name("FILE");
   app->add_option("--emit", command->emit, "What to write: module, graph, loop, program, llvm, asm, obj")
       ->capture_default_str()
       ->check(CLI::IsMember(kEmits))
       ->type_name("KIND");
+  app->add_flag("--force", command->force, "Replace the output also where it is no module, or of another model");
   app->add_flag("-q,--quiet", command->quiet, "Print nothing on success");
   add_compile_flags(*app, command->flags);
   add_time_limit_flag(*app, command->flags);

@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "diff_flags.h"
+#include "driver/engine/output_guard.h"
 #include "progress.h"
 #include "terminal.h"
 
@@ -25,6 +26,9 @@ struct DiffCommand {
 
 int diff(const DiffCommand& command) {
   Difference difference;
+  const std::string folder =
+      command.folder.empty() ? default_case_folder(command.flags.model, "diff") : command.folder;
+  refuse_to_overwrite(folder + "/model.onnx", files_of_model(command.flags.model));
   {
     Progress progress("comparing " + std::filesystem::path(command.flags.model).filename().string());
     DiffRequest request = diff_request(command.flags);
@@ -33,7 +37,6 @@ int diff(const DiffCommand& command) {
     request.driver.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
     difference = diff_model(request);
   }
-  const std::string folder = command.folder.empty() ? default_case_folder(command.flags.model, "diff") : command.folder;
   const std::string verify = verify_command(command.flags, folder);
   if (difference.reproduction) write_case(*difference.reproduction, folder);
   if (command.json) {

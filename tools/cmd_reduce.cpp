@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "diff_flags.h"
 #include "driver/analysis/reduce.h"
+#include "driver/engine/output_guard.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -27,10 +28,12 @@ int reduce(const ReduceCommand& command) {
   request.model = command.flags.model;
   request.output =
       command.output.empty() ? default_case_folder(command.flags.model, "reduced") + ".onnx" : command.output;
+  refuse_to_overwrite(request.output, files_of_model(request.model));
   request.command = command.command;
   request.against = command.flags.against;
   for (const std::string& text : command.flags.run.inputs) parse_tensor_spec(text);
   request.driver = driver_options(command.flags.compile);
+  take_input_sizes(request.model, command.flags.run, request.driver.compile);
   request.num_threads = command.flags.compile.threads;
   request.tolerance = command.flags.tolerance;
   request.seconds = command.seconds;

@@ -13,6 +13,7 @@
 #include "diagnose/compare.h"
 #include "driver/analysis/trace_file.h"
 #include "driver/compile.h"
+#include "driver/engine/output_guard.h"
 #include "flag_use.h"
 #include "progress.h"
 #include "run_flags.h"
@@ -89,9 +90,14 @@ int run(const RunCommand& command) {
                                 expect_specs = parse_files(command.expected);
   for (const std::string& text : command.run.inputs) parse_tensor_spec(text);
 
+  const std::vector<std::string> read = files_of_model(command.model);
+  for (const TensorSpec& spec : write_specs) refuse_to_overwrite(spec.path, read);
+  if (!command.profile.empty()) refuse_to_overwrite(command.profile, read);
   OpenedModel opened;
   FlagUse use;
   std::string times;
+  CompileOptions sizes;
+  bool is_module = false;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
@@ -105,6 +111,10 @@ int run(const RunCommand& command) {
     options.num_threads = command.compile.threads;
     options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kFindAndKeep;
     options.warn = print_warning;
+    options.input_shapes = shapes_of(command.run);
+    is_module = is_module_path(command.model);
+    if (is_module) refuse_compile_flags(command.compile, command.model);
+    sizes = options.driver.compile;
     opened = open_model(command.model, options);
     times = time_report(command.compile, opened.times);
   }
@@ -114,7 +124,8 @@ int run(const RunCommand& command) {
   const auto writes = specs_of_outputs(write_specs, model, "--output");
   const auto expectations = specs_of_outputs(expect_specs, model, "--expected-output");
   std::vector<std::string> random;
-  std::vector<RunValue> inputs = make_values(model.inputs(), command.run, random);
+  for (const std::string& line : opened.taken) fmt::print(stderr, "{}\n", line);
+  std::vector<RunValue> inputs = make_values(model, sizes, is_module, command.run, random);
   for (const std::string& name : random) {
     fmt::print(stderr, "input '{}': random (seed 0); give a tensor with --input\n", name);
   }

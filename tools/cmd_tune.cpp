@@ -113,6 +113,7 @@ int run_tune(const TuneCommand& command) {
   options.db = flags.db.empty() ? "tessera-tune.db" : flags.db;
   flags.db.clear();  // what is tuned is compared with what the rules choose
   options.driver = driver_options(flags);
+  take_input_sizes(command.model, command.run, options.driver.compile);
   const Target target = resolve_target(options.driver.compile);
   const bool here = runs_here(target);
   if (!here && command.workers.empty())

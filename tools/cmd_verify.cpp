@@ -31,6 +31,7 @@ std::string verdict_text(CaseVerdict verdict) {
   switch (verdict) {
     case CaseVerdict::kPass: return coloured("PASS", "32", colour);
     case CaseVerdict::kFail: return coloured("FAIL", "31", colour);
+    case CaseVerdict::kNoData: return coloured("NO DATA", "33", colour);
     case CaseVerdict::kUnsupported: return coloured("UNSUPPORTED", "33", colour);
   }
   return "";
@@ -48,18 +49,21 @@ int verify(const VerifyCommand& command) {
   RunnerSettings settings = command.runner;
   if (settings.jobs == 0) settings.jobs = tessera_default_num_threads();
 
-  int passed = 0, failed = 0;
+  int passed = 0, failed = 0, without_data = 0;
   run_isolated(
       find_cases(command.dirs), settings, [&](const std::string& folder) { return run_case(folder, options); },
       [&](const std::string& folder, const CaseResult& result, double seconds) {
-        ++(result.verdict == CaseVerdict::kPass ? passed : failed);
+        ++(result.verdict == CaseVerdict::kPass     ? passed
+           : result.verdict == CaseVerdict::kNoData ? without_data
+                                                    : failed);
         if (result.verdict == CaseVerdict::kPass && command.quiet) return;
         fmt::print("{} {} ({:.2f} s){}{}\n", verdict_text(result.verdict), folder, seconds,
                    result.reason.empty() ? "" : ": ", result.reason);
         std::fflush(stdout);
       });
-  fmt::print("{} passed, {} failed\n", passed, failed);
-  return failed == 0 ? kExitOk : kExitMismatch;
+  fmt::print("{} passed, {} failed{}\n", passed, failed,
+             without_data > 0 ? fmt::format(", {} without data", without_data) : "");
+  return failed > 0 ? kExitMismatch : without_data > 0 ? kExitUserError : kExitOk;
 }
 
 }  // namespace
@@ -85,10 +89,11 @@ Command add_verify_command(CLI::App& root) {
   add_tolerance_flags(*app, command->tolerance);
   add_compile_flags(*app, command->compile);
   app->footer(
-      "A case is compiled from its model.onnx alone before any of its other files is opened. Each runs in a process\n"
+      "A case is compiled from its model.onnx alone before any of its other files is opened; where the model leaves\n"
+      "sizes open, for the shapes of a data set's inputs. Each runs in a process\n"
       "of its own, on one thread unless --threads says otherwise. Operators that are not supported count as failures.\n"
       "Of outputs that Bernoulli, Multinomial or Random... decide about, type and shape alone are compared.\n"
-      "The last line is 'N passed, N failed'; exit code 2 when any failed.\n"
+      "The last line is 'N passed, N failed'; exit code 2 when any failed, else 1 when a case has no data.\n"
       "Examples:\n"
       "  tessera verify onnx-cases/node\n"
       "  tessera verify resnet50 --mtol 1e-4 --threads 2");

@@ -1,4 +1,5 @@
-// The verbs of the command line: each file cmd_*.cpp declares its flags and does its work.
+// The verbs of the command line: each file cmd_*.cpp declares its flags and does its work. A new verb is such a file and
+// two lines here: its declaration, and its place among the others.
 #pragma once
 
 #include <functional>
@@ -27,6 +28,7 @@ Command add_verify_command(CLI::App& root);
 Command add_bench_command(CLI::App& root);
 Command add_explain_command(CLI::App& root);
 Command add_inspect_command(CLI::App& root);
+Command add_operators_command(CLI::App& root);
 Command add_doctor_command(CLI::App& root);
 Command add_diff_command(CLI::App& root);
 Command add_bisect_command(CLI::App& root);
@@ -36,5 +38,15 @@ Command add_schedule_command(CLI::App& root);
 Command add_tune_command(CLI::App& root);
 Command add_db_command(CLI::App& root);
 Command add_worker_command(CLI::App& root);
+Command add_completion_command(CLI::App& root);
+Command add_man_command(CLI::App& root);
+
+// In the order of the help.
+inline constexpr Command (*kVerbs[])(CLI::App& root) = {
+    add_compile_command, add_run_command,       add_verify_command,     add_bench_command,  add_explain_command,
+    add_inspect_command, add_operators_command, add_doctor_command,     add_diff_command,   add_bisect_command,
+    add_reduce_command,  add_opt_command,       add_schedule_command,   add_tune_command,   add_db_command,
+    add_worker_command,  add_completion_command, add_man_command,
+};
 
 }  // namespace tessera

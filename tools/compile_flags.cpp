@@ -1,11 +1,16 @@
 #include "compile_flags.h"
 
+#include <algorithm>
 #include <charconv>
 #include <iostream>
+#include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
+#include "diagnose/inspect.h"
 #include "driver/compile.h"
 #include "flag_use.h"
 #include "support/error.h"
@@ -38,39 +43,55 @@ std::pair<std::string, std::string> split_at_last_equals(const std::string& flag
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
+// VALUE, LOW..HIGH or LOW..HIGH:STEP; a value may be as small as `least`, LOW is at least 1.
+std::optional<DimBounds> parse_bounds(const std::string& text, int64_t least) {
+  const size_t dots = text.find("..");
+  const size_t colon = dots == std::string::npos ? text.size() : std::min(text.find(':', dots), text.size());
+  DimBounds bounds;
+  bounds.lo = parse_count(text.substr(0, dots));
+  bounds.hi = dots == std::string::npos ? bounds.lo : parse_count(text.substr(dots + 2, colon - dots - 2));
+  if (colon < text.size()) bounds.step = parse_count(text.substr(colon + 1));
+  if (bounds.lo < (dots == std::string::npos ? least : 1) || bounds.hi < bounds.lo) return std::nullopt;
+  if (bounds.step < 1 || bounds.step > UINT32_MAX) return std::nullopt;
+  return bounds;
+}
+
 DimBounds parse_dim(const std::string& text, std::string& name) {
   constexpr char kLegal[] = "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 1 <= LOW <= HIGH and 1 <= STEP";
   const auto [left, right] = split_at_last_equals("--dim", text, kLegal);
   name = left;
-  const size_t dots = right.find("..");
-  const size_t colon = dots == std::string::npos ? right.size() : std::min(right.find(':', dots), right.size());
-  DimBounds bounds;
-  bounds.lo = parse_count(right.substr(0, dots));
-  bounds.hi = dots == std::string::npos ? bounds.lo : parse_count(right.substr(dots + 2, colon - dots - 2));
-  if (colon < right.size()) bounds.step = parse_count(right.substr(colon + 1));
-  if (bounds.lo < 1 || bounds.hi < bounds.lo || bounds.step < 1 || bounds.step > UINT32_MAX)
-    fail("--dim", text, kLegal);
-  return bounds;
+  const std::optional<DimBounds> bounds = parse_bounds(right, 1);
+  if (!bounds) fail("--dim", text, kLegal);
+  return *bounds;
 }
 
-std::vector<int64_t> parse_shape(const std::string& text, std::string& name) {
-  constexpr char kLegal[] = "INPUT=1x3x224x224: whole numbers with 'x' between them";
-  const auto [left, right] = split_at_last_equals("--shape", text, kLegal);
-  name = left;
-  std::vector<int64_t> dims;
+// Without a range the shape goes to options.shapes, with one each of its dimensions to options.dims.
+void parse_shape(const std::string& text, CompileOptions& options) {
+  constexpr char kLegal[] =
+      "INPUT=1x3x224x224: whole numbers or ranges LOW..HIGH[:STEP] with 'x' between them";
+  const auto [name, right] = split_at_last_equals("--shape", text, kLegal);
+  std::vector<DimBounds> dims;
   for (size_t begin = 0; begin <= right.size();) {
     const size_t end = std::min(right.find('x', begin), right.size());
-    dims.push_back(parse_count(right.substr(begin, end - begin)));
-    if (dims.back() < 0) fail("--shape", text, kLegal);
+    const std::optional<DimBounds> bounds = parse_bounds(right.substr(begin, end - begin), 0);
+    if (!bounds) fail("--shape", text, kLegal);
+    dims.push_back(*bounds);
     begin = end + 1;
   }
-  return dims;
+  if (std::all_of(dims.begin(), dims.end(), [](const DimBounds& dim) { return dim.lo == dim.hi; })) {
+    std::vector<int64_t>& shape = options.shapes[name];
+    shape.clear();
+    for (const DimBounds& dim : dims) shape.push_back(dim.lo);
+    return;
+  }
+  for (size_t axis = 0; axis < dims.size(); ++axis) options.dims[fmt::format("{}[{}]", name, axis)] = dims[axis];
 }
 
 }  // namespace
 
 void add_compile_flags(CLI::App& app, CompileFlags& flags) {
   const std::string group = "Compiling";
+  flags.app = &app;
   app.add_option("-O", flags.opt_level, "Optimisation level: 0 to 3")
       ->capture_default_str()
       ->type_name("LEVEL")
@@ -100,14 +121,9 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("NAME=V|LO..HI[:STEP]")
       ->group(group);
-  app.add_option("--shape", flags.shapes, "Shape of an input whose dimensions the model leaves open")
+  app.add_option("--shape", flags.shapes, "Shape of an input whose dimensions the model leaves open; a dimension may be a range: 1x3x32..960:32x640")
       ->allow_extra_args(false)
       ->type_name("INPUT=1x3x640x640")
-      ->group(group);
-  app.add_option("--disable-pass", flags.disabled_passes,
-                 "Leave out a pass or a schedule rule (may be given several times)")
-      ->allow_extra_args(false)
-      ->type_name("PASS")
       ->group(group);
   app.add_option(
          "--kernel", flags.kernels,
@@ -119,19 +135,24 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
                  "Tuning records; kernels that 'tessera tune' has tuned for this machine run as found there")
       ->type_name("FILE")
       ->group(group);
+  app.add_option("--disable-pass", flags.disabled_passes,
+                 "Leave out a pass or a schedule rule (may be given several times)")
+      ->allow_extra_args(false)
+      ->type_name("PASS")
+      ->group(kInsideGroup);
   app.add_option("--pass-limit", flags.max_applications,
                  "Leave out every optional pass, rule and optimisation behind the first N; see 'tessera bisect'")
       ->check(CLI::Range(int64_t{0}, INT64_MAX - 1))
       ->type_name("N")
-      ->group(group);
+      ->group(kInsideGroup);
   app.add_option("--print-ir-after", flags.print_ir_after, "Print the program after a pass, or after all, to stderr")
       ->type_name("PASS|all")
-      ->group(group);
+      ->group(kInsideGroup);
   app.add_option("--save-temps", flags.save_temps, "Folder for the program after every pass and the object code")
       ->type_name("DIR")
-      ->group(group);
-  app.add_flag("--time-passes", flags.time_passes, "Print how long each step took, to stderr")->group(group);
-  app.add_flag("--verify-each", flags.verify_each, "Verify the program after every pass")->group(group);
+      ->group(kInsideGroup);
+  app.add_flag("--time-passes", flags.time_passes, "Print how long each step took, to stderr")->group(kInsideGroup);
+  app.add_flag("--verify-each", flags.verify_each, "Verify the program after every pass")->group(kInsideGroup);
 }
 
 void add_time_limit_flag(CLI::App& app, CompileFlags& flags) {
@@ -139,6 +160,35 @@ void add_time_limit_flag(CLI::App& app, CompileFlags& flags) {
       ->check(CLI::Range(0.001, 1e6))
       ->type_name("SECONDS")
       ->group("Compiling");
+}
+
+std::vector<std::string> given_compile_flags(const CompileFlags& flags) {
+  // What a run follows as well.
+  constexpr std::string_view kOfRuns[] = {"--threads", "--dim", "--shape", "--max-compile-time"};
+  std::vector<std::string> names;
+  for (const CLI::Option* option : flags.app->get_options()) {
+    const std::string name = option->get_name();
+    const bool compiles = option->get_group() == "Compiling" || option->get_group() == kInsideGroup;
+    if (compiles && option->count() > 0 && std::ranges::find(kOfRuns, name) == std::end(kOfRuns)) names.push_back(name);
+  }
+  return names;
+}
+
+void refuse_compile_flags(const CompileFlags& flags, const std::string& module) {
+  const std::vector<std::string> names = given_compile_flags(flags);
+  if (names.empty()) return;
+  const nlohmann::json inspection = inspect_module(module);
+  const nlohmann::json& options = inspection.at("options");
+  const std::string legal = fmt::format(
+      "this module was compiled with -O{} {} for {}", options.value("opt-level", "?"),
+      options.value("precision", "f32"),
+      inspection.at("target").value("cpu", inspection.at("target").at("triple").get<std::string>()));
+  throw UserError({.id = "TSR-4060",
+                   .message = fmt::format("{} belong{} to compile: '{}' is compiled already", fmt::join(names, ", "),
+                                          names.size() == 1 ? "s" : "", module),
+                   .node = {},
+                   .legal = legal,
+                   .hint = "leave the option out, or give the ONNX model"});
 }
 
 std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times) {
@@ -157,10 +207,7 @@ DriverOptions driver_options(const CompileFlags& flags, FlagUse* use) {
     const DimBounds bounds = parse_dim(text, name);
     options.compile.dims[name] = bounds;
   }
-  for (const std::string& text : flags.shapes) {
-    std::vector<int64_t> shape = parse_shape(text, name);
-    options.compile.shapes[name] = std::move(shape);
-  }
+  for (const std::string& text : flags.shapes) parse_shape(text, options.compile);
   options.compile.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
   options.compile.kernels = flags.kernels;
   options.max_applications = flags.max_applications;

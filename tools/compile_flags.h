@@ -21,6 +21,7 @@ class FlagUse;
 
 // Values as parsed; `driver_options` makes sense of them.
 struct CompileFlags {
+  const CLI::App* app = nullptr;  // the verb, which knows what was given
   int opt_level = 3;
   std::string target = "native";
   std::string precision = "f32";
@@ -38,8 +39,16 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags);
 // --max-compile-time, for verbs that keep a CompileWatch while they compile.
 void add_time_limit_flag(CLI::App& app, CompileFlags& flags);
 
+// The flags above that were given and that only a compile can follow: not --threads, --dim, --shape.
+std::vector<std::string> given_compile_flags(const CompileFlags& flags);
+// UserError TSR-4060 when there are any: `module` is compiled already.
+void refuse_compile_flags(const CompileFlags& flags, const std::string& module);
+
 // What --time-passes prints; empty without it.
 std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times);
+
+// The flags for debugging a compile stand in a group of their own.
+inline constexpr char kInsideGroup[] = "Looking into a compile";
 
 // UserError TSR-4022 for a --dim or --shape that cannot be read, TSR-640x for --db. `use` (may be null; outlives the
 // options) is told what a compile with them makes of --db and --kernel.

@@ -43,6 +43,7 @@ DiffRequest diff_request(const DiffFlags& flags) {
   for (const std::string& text : flags.run.inputs) parse_tensor_spec(text);  // before anything is compiled
   request.model = flags.model;
   request.driver = driver_options(flags.compile);
+  if (!is_module_path(flags.model)) take_input_sizes(flags.model, flags.run, request.driver.compile);
   request.num_threads = flags.compile.threads;
   request.against = flags.against;
   request.find.tolerance = flags.tolerance;

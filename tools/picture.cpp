@@ -39,10 +39,9 @@ double of_channel(const std::vector<double>& values, int64_t channel, double fal
   return values[values.size() == 1 ? 0 : static_cast<size_t>(channel)];
 }
 
-example::Image load_and_resize(const std::string& path, const PictureShape& shape) {
+example::Image load(const std::string& path) {
   try {
-    const example::Image image = example::load_image(path);
-    return example::resize_bilinear(image, static_cast<int>(shape.width), static_cast<int>(shape.height));
+    return example::load_image(path);
   } catch (const std::runtime_error& error) {
     throw UserError({.id = "TSR-6201",
                      .message = error.what(),
@@ -58,6 +57,22 @@ bool is_picture(const std::string& path) {
   std::string extension = std::filesystem::path(path).extension();
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
+}
+
+std::optional<std::vector<int64_t>> picture_dims(const std::string& path, const TensorInfo& info) {
+  std::vector<int64_t> dims = info.dims;
+  if (info.any_rank || dims.size() < 3 || dims.size() > 4) return {};
+  const size_t first = dims.size() - 3;
+  const bool channels_last = !is_channel_count(dims[first]) && is_channel_count(dims[first + 2]);
+  const example::Image image = load(path);
+  const auto fill = [&](size_t axis, int64_t size) {
+    if (dims[axis] < 0) dims[axis] = size;
+  };
+  if (first == 1) fill(0, 1);
+  if (!channels_last) fill(first, 3);
+  fill(first + (channels_last ? 0 : 1), image.height);
+  fill(first + (channels_last ? 1 : 2), image.width);
+  return dims;
 }
 
 Tensor read_picture(const std::string& path, const TensorInfo& info, const PictureOptions& options) {
@@ -80,7 +95,8 @@ Tensor read_picture(const std::string& path, const TensorInfo& info, const Pictu
                      .legal = "one value for all channels, or one for each",
                      .hint = {}});
   }
-  const example::Image image = load_and_resize(path, *shape);
+  const example::Image image =
+      example::resize_bilinear(load(path), static_cast<int>(shape->width), static_cast<int>(shape->height));
   Tensor tensor(info.dtype, info.dims);
   for (int64_t y = 0; y < shape->height; ++y) {
     for (int64_t x = 0; x < shape->width; ++x) {

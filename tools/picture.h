@@ -1,6 +1,7 @@
 // Pictures as inputs of models.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ struct PictureOptions {
 };
 
 bool is_picture(const std::string& path);  // by extension
+
+// The dims of `info` with a size for each that is open (< 0): the picture's height and width, and 1 for the batch. None
+// when no picture fits there.
+std::optional<std::vector<int64_t>> picture_dims(const std::string& path, const TensorInfo& info);
 
 // The picture at `path`, resized (bilinear, without keeping its proportions) to what the input asks: [1,]CxHxW or
 // [1,]HxWxC with 3 channels or 1 (grey), f32, f16 or u8 (u8: pixel values as they are). UserError TSR-6201 when the

@@ -13,7 +13,9 @@ Progress::Progress(std::string what) : what_(std::move(what)) {
   if (stderr_is_terminal()) shower_ = std::thread([this] { show(); });
 }
 
-Progress::~Progress() {
+Progress::~Progress() { finish(); }
+
+void Progress::finish() {
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
@@ -42,7 +44,9 @@ void Progress::show() {
     std::fflush(stderr);
     shown = true;
   }
-  if (shown) std::fprintf(stderr, "\r%s\r", std::string(kColumns, ' ').c_str());
+  if (!shown) return;
+  std::fprintf(stderr, "\r%s\r", std::string(kColumns, ' ').c_str());
+  std::fflush(stderr);
 }
 
 }  // namespace tessera

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Shows nothing when standard error is not a terminal. The line is removed when the object goes away.
+// Shows nothing when standard error is not a terminal. The line is removed by finish(), or when the object goes away.
 // Thread safety: update() may be called from any thread.
 class Progress {
  public:
@@ -18,6 +18,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(std::string step);
+  // Removes the line; nothing is shown any more. Before anything else is printed.
+  void finish();
 
  private:
   void show();

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "open_sizes.h"
+#include "support/error.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -66,10 +68,57 @@ void add_tolerance_flags(CLI::App& app, Tolerance& tolerance) {
   app.add_option("--mtol", tolerance.mtol, "See --rtol")->capture_default_str()->type_name("M")->group(group);
 }
 
-std::vector<RunValue> make_values(const std::vector<TensorInfo>& infos, const RunFlags& flags,
-                                  std::vector<std::string>& random) {
+namespace {
+
+std::vector<TensorSpec> specs_of(const RunFlags& flags) {
   std::vector<TensorSpec> specs;
   for (const std::string& text : flags.inputs) specs.push_back(parse_tensor_spec(text));
+  return specs;
+}
+
+}  // namespace
+
+ShapesOf shapes_of(const RunFlags& flags) {
+  return [&flags](const std::vector<DeclaredTensor>& inputs) {
+    std::vector<TensorInfo> infos;
+    for (const DeclaredTensor& input : inputs) {
+      TensorInfo& info = infos.emplace_back();
+      info.name = input.name;
+      info.dtype = input.dtype.value_or(DType::kF32);
+      for (const DeclaredDim& dim : input.dims) info.dims.push_back(dim.value);
+      info.any_rank = !input.has_rank;
+    }
+    const std::vector<TensorSpec> specs = specs_of(flags);
+    const std::vector<int> chosen = match_specs(specs, infos, "--input");
+    GivenShapes shapes(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].dtype && chosen[i] >= 0) shapes[i] = shape_of(specs[static_cast<size_t>(chosen[i])], infos[i]);
+    return shapes;
+  };
+}
+
+void take_input_sizes(const std::string& path, const RunFlags& flags, CompileOptions& options) {
+  if (flags.inputs.empty()) return;
+  const auto declared = read_declarations_of_file(path);
+  if (!declared) return;
+  for (const std::string& line : take_sizes(declared->inputs, shapes_of(flags)(declared->inputs), options))
+    fmt::print(stderr, "{}\n", line);
+}
+
+std::vector<RunValue> make_values(const Model& model, const CompileOptions& sizes, bool is_module,
+                                  const RunFlags& flags, std::vector<std::string>& random) {
+  OpenSizes open(model.inputs(), model.open_dims());
+  open.follow(sizes, is_module);
+  const std::vector<TensorSpec> specs = specs_of(flags);
+  const std::vector<int> chosen = match_specs(specs, model.inputs(), "--input");
+  for (size_t i = 0; i < chosen.size(); ++i)
+    if (chosen[i] >= 0) open.take(i, shape_of(specs[static_cast<size_t>(chosen[i])], open.infos()[i]));
+  return make_values(open.infos(), flags, random);
+}
+
+std::vector<RunValue> make_values(const std::vector<TensorInfo>& infos, const RunFlags& flags,
+                                  std::vector<std::string>& random) {
+  const std::vector<TensorSpec> specs = specs_of(flags);
   const std::vector<int> chosen = match_specs(specs, infos, "--input");
   const PictureOptions pictures{flags.scale, flags.mean, flags.std, flags.bgr};
   std::vector<RunValue> inputs;

@@ -238,6 +238,26 @@ namespace {
 
 }  // namespace
 
+namespace {
+
+// "x=1x3x224x224", with sizes of the usual kind for those that are open.
+std::string example_shape(const TensorInfo& info) {
+  const std::vector<int64_t>& dims = info.dims;
+  const auto is_channels = [&](size_t axis) { return dims[axis] >= 1 && dims[axis] <= 4; };
+  const bool picture = dims.size() == 4 && (is_channels(1) || is_channels(3));
+  std::string text;
+  for (size_t i = 0; i < dims.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : "x", dims[i] >= 0 ? dims[i] : i == 0 ? 1 : picture ? 224 : 128);
+  return fmt::format("{}={}", info.name, text);
+}
+
+// The same with the dtype.
+std::string example_of(const TensorInfo& info) {
+  return fmt::format("{}{}{}", example_shape(info), info.dims.empty() ? "" : "x", dtype_name(info.dtype));
+}
+
+}  // namespace
+
 RunValue random_value(const TensorInfo& info, uint64_t seed) {
   if (!info.is_tensor() || info.any_rank || info.dtype == DType::kString) fail_needs_file(info);
   return random_tensor(info, seed);
@@ -258,8 +278,8 @@ Tensor random_tensor(const TensorInfo& info, uint64_t seed) {
         {.id = "TSR-4012",
          .message = fmt::format("input '{}' is {}: its open dimensions need values", info.name, info.type_text()),
          .node = {},
-         .legal = "a spec with a shape, such as 1x3x224x224xf32=random:0",
-         .hint = {}});
+         .legal = fmt::format("a tensor of one size, such as --input {}=random:0", example_of(info)),
+         .hint = fmt::format("or choose the size alone: --shape {}", example_shape(info))});
   }
   Tensor tensor(info.dtype, info.dims);
   // The engine's numbers are defined by the language; the distributions' are not, so they are made here.
@@ -276,6 +296,16 @@ Tensor random_tensor(const TensorInfo& info, uint64_t seed) {
     }
   }
   return tensor;
+}
+
+std::optional<std::vector<int64_t>> shape_of(const TensorSpec& spec, const TensorInfo& info) {
+  if (spec.kind == TensorSpec::Kind::kFile && is_picture(spec.path)) return picture_dims(spec.path, info);
+  if (spec.kind == TensorSpec::Kind::kFile) {
+    if (!info.is_tensor()) return std::nullopt;
+    return read_tensor_file(spec.path).dims();
+  }
+  if (!spec.dtype) return std::nullopt;
+  return spec.dims;
 }
 
 Tensor make_tensor(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures) {

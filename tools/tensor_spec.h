@@ -41,6 +41,10 @@ std::vector<int> match_specs(const std::vector<TensorSpec>& specs, const std::ve
 // to fit pictures. UserError TSR-60xx, TSR-62xx for files that cannot be used.
 Tensor make_tensor(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures);
 
+// The shape of that tensor, as far as `spec` says it: none for random numbers of the model's own shape. A picture fills
+// whatever height and width the input leaves open with its own.
+std::optional<std::vector<int64_t>> shape_of(const TensorSpec& spec, const TensorInfo& info);
+
 // Floats uniform in [0, 1) (in [-1, 1) would make log and sqrt of inputs meaningless more often), integers in [0, 10),
 // bools. UserError TSR-4012 when a dimension is not known.
 Tensor random_tensor(const TensorInfo& info, uint64_t seed);

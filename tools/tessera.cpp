@@ -1,18 +1,27 @@
 // The command line. What the verbs do stands in cmd_*.cpp; here is what they share: parsing, errors, signals.
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <iostream>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
+#include "command_line.h"
 #include "commands.h"
+#include "compile_flags.h"
 #include "driver/api/version.h"
 #include "package/atomic_file.h"
+#include "run_flags.h"
 #include "support/error.h"
 #include "terminal.h"
 
@@ -42,35 +51,70 @@ void install_signal_handlers() {
   std::signal(SIGPIPE, SIG_DFL);
 }
 
-int run(int argc, char** argv) {
+// A number of threads that the runtime would pass over is probably a slip.
+void check_environment() {
+  for (const char* name : {"TESSERA_NUM_THREADS", "TESSERA_BIND_THREADS"}) {
+    const char* value = std::getenv(name);
+    if (!value || !*value) continue;
+    const bool is_flag = std::string_view(name) == "TESSERA_BIND_THREADS";
+    const int least = is_flag ? 0 : 1, most = is_flag ? 1 : kMostThreads;
+    int number = -1;
+    const char* end = value + std::strlen(value);
+    const auto [stop, error] = std::from_chars(value, end, number);
+    if (error == std::errc() && stop == end && number >= least && number <= most) continue;
+    print_warning(fmt::format("{}='{}' is no whole number from {} to {}, and is not used", name, value, least, most));
+  }
+}
+
+// What was written has arrived: UserError TSR-6101 when it has not ("tessera inspect m.so > /dev/full").
+void flush_output() {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
+  throw UserError({.id = "TSR-6101",
+                   .message = fmt::format("standard output cannot be written: {}", std::strerror(errno)),
+                   .node = {},
+                   .legal = "a place with room for it",
+                   .hint = {}});
+}
+
+int run(std::vector<std::string> arguments) {
   CLI::App app("Tessera compiles neural networks ahead of time", "tessera");
-  app.set_version_flag("--version", version_text());
+  app.set_version_flag("-V,--version", version_text());
   app.require_subcommand(0, 1);  // none is reported below, so that an unknown verb is named
   app.failure_message(CLI::FailureMessage::simple);
-  app.get_formatter()->column_width(34);
+  use_wrapped_help(app);
   app.footer(
-      "Each verb has its own --help. Exit codes: 0 ok, 1 an error of the model, the options or the machine,\n"
-      "2 outputs that differ, 3 a missed performance bound, 64 a bug in tessera, 130 interrupted by Ctrl-C.");
-  const std::array commands = {add_compile_command(app), add_run_command(app),     add_verify_command(app),
-                               add_bench_command(app),   add_explain_command(app), add_inspect_command(app),
-                               add_doctor_command(app),  add_diff_command(app),    add_bisect_command(app),
-                               add_reduce_command(app),  add_opt_command(app),     add_schedule_command(app),
-                               add_tune_command(app),    add_db_command(app),      add_worker_command(app)};
+      "Each verb has its own --help ('tessera help VERB'). Exit codes: 0 ok, 1 an error of the model, the options\n"
+      "or the machine, 2 outputs that differ, 3 a missed performance bound, 64 a bug in tessera, 130 interrupted\n"
+      "by Ctrl-C.");
+  std::vector<Command> commands;
+  for (const auto& add : kVerbs) commands.push_back(add(app));
+  arguments = with_help_as_flag(std::move(arguments));
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the end
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    const auto parsed = app.get_subcommands();
-    const std::string help = parsed.empty() ? "tessera --help" : "tessera " + parsed[0]->get_name() + " --help";
-    throw UserError({.id = "TSR-4001", .message = error.what(), .node = {}, .legal = {}, .hint = "see '" + help + "'"});
+    throw_usage_error(app, error, arguments);
   }
   for (const Command& command : commands) {
-    if (command.app->parsed()) return command.run();
+    if (!command.app->parsed()) continue;
+    check_environment();
+    const int code = command.run();
+    flush_output();
+    return code;
   }
-  std::string verbs;
-  for (const Command& command : commands) verbs += (verbs.empty() ? "" : ", ") + command.app->get_name();
-  throw UserError(
-      {.id = "TSR-4001", .message = "a verb is required", .node = {}, .legal = verbs, .hint = "see 'tessera --help'"});
+  throw_no_verb(app);
+}
+
+// With --json programs read standard output: what went wrong stands there too.
+void print_json_error(const Diagnostic& diagnostic, const std::vector<std::string>& arguments) {
+  if (std::find(arguments.begin(), arguments.end(), "--json") == arguments.end()) return;
+  fmt::print("{}", json_line({{"error",
+                               {{"id", diagnostic.id},
+                                {"message", diagnostic.message},
+                                {"node", diagnostic.node},
+                                {"legal", diagnostic.legal},
+                                {"hint", diagnostic.hint}}}}));
 }
 
 }  // namespace
@@ -79,16 +123,22 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   tessera::install_signal_handlers();
+  const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
   try {
-    return tessera::run(argc, argv);
+    return tessera::run(arguments);
   } catch (const tessera::UserError& error) {
+    tessera::print_json_error(error.diagnostic(), arguments);
     tessera::print_error(error.what());
     return tessera::kExitUserError;
   } catch (const std::bad_alloc&) {
-    tessera::print_error(
-        "error TSR-5100: not enough memory\n"
-        "  legal: a model whose weights and tensors fit in this machine's memory\n"
-        "  hint:  give smaller dimensions, close other programs, or take a machine with more memory");
+    const tessera::Diagnostic diagnostic{
+        .id = "TSR-5100",
+        .message = "not enough memory",
+        .node = {},
+        .legal = "a model whose weights and tensors fit in this machine's memory",
+        .hint = "give smaller dimensions, close other programs, or take a machine with more memory"};
+    tessera::print_json_error(diagnostic, arguments);
+    tessera::print_error(diagnostic.to_string());
     return tessera::kExitUserError;
   } catch (const std::exception& error) {
     std::string command;

@@ -14,7 +14,7 @@ struct CaseOptions {
   Tolerance tolerance;
 };
 
-enum class CaseVerdict : char { kPass = 'P', kFail = 'F', kUnsupported = 'U' };
+enum class CaseVerdict : char { kPass = 'P', kFail = 'F', kUnsupported = 'U', kNoData = 'N' };
 
 struct CaseResult {
   CaseVerdict verdict = CaseVerdict::kFail;
@@ -25,7 +25,8 @@ struct CaseResult {
 // TSR-6220 for one that is no folder or has none.
 std::vector<std::string> find_cases(const std::vector<std::string>& dirs);
 
-// Compiles the model, then opens the data sets, runs and compares each. Never throws for what the case does.
+// Compiles the model, then opens the data sets, runs and compares each; a model that leaves sizes open is compiled for
+// the shapes of each data set's inputs. Never throws for what the case does.
 CaseResult run_case(const std::string& folder, const CaseOptions& options);
 
 // The number, dtypes and shapes of tensors must be equal, booleans and integers too; floats within the tolerance. bf16

@@ -49,6 +49,9 @@ struct CompileOptions {
   std::vector<std::string> kernels = {};
   // Passes and schedule rules to leave out, by name; for looking for faults. `tessera opt --list-passes` lists passes.
   std::set<std::string> disabled_passes = {};
+  // Asked before every step, from the thread that compiles; true ends the compile with CompileError TSR-5111. May be
+  // null.
+  std::function<bool()> is_cancelled = {};
 };
 
 // What went wrong. what() is the whole text.
@@ -70,7 +73,8 @@ class CompileError : public std::runtime_error {
   Details details_;
 };
 
-// Compiles the model at `model_path` (ONNX, or a graph as text) to a module file at `module_path`, which appears whole or not at all.
+// Compiles the model at `model_path` (ONNX, or a graph as text) to a module file at `module_path`, which appears whole or
+// not at all and is none of the model's own files (TSR-4062).
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options = {});
 
 // The same with the module in memory, ready for tessera_module_load_memory or to be written to a file.
@@ -89,6 +93,22 @@ std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileO
 // their range; the interpreter needs a value for each. TSR-2069 for a graph without outputs.
 void compile_file(const builder::Graph& graph, const std::string& module_path, const CompileOptions& options = {});
 std::vector<std::byte> compile_to_memory(const builder::Graph& graph, const CompileOptions& options = {});
+
+// What an ONNX model declares at its border, before anything is compiled: for choosing the sizes that it leaves open.
+struct ModelTensor {
+  std::string name;
+  int32_t dtype = -1;      // tessera_dtype; < 0: no tensor, or of a type that is not supported
+  bool has_rank = false;
+  std::vector<int64_t> dims;           // < 0: open
+  std::vector<std::string> dim_names;  // of each dimension, as CompileOptions::dims calls it; "" where it is fixed
+};
+struct ModelBorder {
+  std::vector<ModelTensor> inputs;  // those that a caller provides
+  std::vector<ModelTensor> outputs;
+};
+// Reads no weights. CompileError TSR-1002 for what is no ONNX model.
+ModelBorder read_border(const std::string& model_path);
+ModelBorder read_border(const ModelBytes& model);
 
 // A model run by the reference interpreter: slow and obvious, to compare compiled code with. Of the options only `dims`
 // and `shapes` matter. One thread at a time.
@@ -115,6 +135,8 @@ class Interpreter {
   // Every model: inputs in the model's order, which are checked and copied; the outputs, which share memory with
   // nothing.
   std::vector<std::shared_ptr<const tessera_value>> run_values(const std::vector<const tessera_value*>& inputs);
+  // Ends a run in progress after its current node, with CompileError TSR-5111 there. Any thread may call it.
+  void cancel();
 
  private:
   struct State;

@@ -55,6 +55,8 @@ class Engine {
   virtual std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>& inputs) = 0;
   // RunError or CompileError.
   virtual void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) = 0;
+  // Ends the runs in progress soon, with CompileError TSR-5111; compiled code goes on. Any thread.
+  virtual void cancel() {}
   // The outputs. RunError or CompileError.
   virtual std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) = 0;
 };

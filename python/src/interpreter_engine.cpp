@@ -22,6 +22,7 @@ class InterpreterEngine : public Engine {
   std::vector<tessera_tensor_info> outputs_for(const std::vector<tessera_tensor>&) override {
     return interpreter_.outputs();
   }
+  void cancel() override { interpreter_.cancel(); }
   void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) override {
     const std::lock_guard lock(mutex_);
     interpreter_.run(inputs, outputs);

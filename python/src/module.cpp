@@ -12,6 +12,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "arrays.h"
 #include "engine.h"
@@ -27,6 +28,7 @@ namespace tessera::python {
 namespace {
 
 using Dims = std::map<std::string, std::pair<int64_t, int64_t>>;
+using Bounds = std::map<std::string, std::vector<int64_t>>;  // the least, the greatest, and the step
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
 // ---- errors
@@ -55,7 +57,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 // ----------------------------------------------------------------------------------------------------------
 
 CompileOptions make_options(const std::string& target, const std::string& precision, const std::string& fp32,
-                            int opt_level, int threads, const Dims& dims, const Shapes& shapes,
+                            int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
                             const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels) {
   CompileOptions options;
   options.target = target;
@@ -63,12 +65,17 @@ CompileOptions make_options(const std::string& target, const std::string& precis
   options.fp32 = fp32;
   options.opt_level = opt_level;
   options.num_threads = threads;
-  for (const auto& [name, bounds] : dims) options.dims[name] = {bounds.first, bounds.second};
+  for (const auto& [name, bounds] : dims) options.dims[name] = {bounds.at(0), bounds.at(1), bounds.at(2)};
   options.shapes = shapes;
   options.disabled_passes = disabled_passes;
   options.kernels = kernels;
   return options;
 }
+
+// Ends a compile before its next step. Set by one thread while another compiles.
+struct CancelFlag {
+  std::atomic<bool> set = false;
+};
 
 // A path, or the bytes of a model with its folder and name.
 class Source {
@@ -99,10 +106,12 @@ class Source {
 
 std::unique_ptr<Engine> compile(const nb::object& model, const std::string& folder, const std::string& name,
                                 const std::string& target, const std::string& precision, const std::string& fp32,
-                                int opt_level, int threads, const Dims& dims, const Shapes& shapes,
-                                const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels) {
-  const CompileOptions options =
+                                int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
+                                const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels,
+                                const std::shared_ptr<CancelFlag>& cancel) {
+  CompileOptions options =
       make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels);
+  options.is_cancelled = [cancel] { return cancel->set.load(); };
   return Source(model, folder, name).use([&](const auto& source) {
     return load_module_bytes(compile_to_memory(source, options), threads);
   });
@@ -110,19 +119,35 @@ std::unique_ptr<Engine> compile(const nb::object& model, const std::string& fold
 
 void compile_to_file(const nb::object& model, const std::string& folder, const std::string& name,
                      const std::string& path, const std::string& target, const std::string& precision,
-                     const std::string& fp32, int opt_level, int threads, const Dims& dims, const Shapes& shapes,
-                     const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels) {
-  const CompileOptions options =
+                     const std::string& fp32, int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
+                     const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels,
+                     const std::shared_ptr<CancelFlag>& cancel) {
+  CompileOptions options =
       make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels);
+  options.is_cancelled = [cancel] { return cancel->set.load(); };
   Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
 }
 
 std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& folder, const std::string& name,
-                                  const Dims& dims, const Shapes& shapes) {
+                                  const Bounds& dims, const Shapes& shapes) {
   const CompileOptions options = make_options("native", "f32", "fma", 0, 1, dims, shapes, {}, {});
   return Source(model, folder, name).use([&](const auto& source) {
     return make_interpreter(Interpreter(source, options));
   });
+}
+
+// (name, dtype number or -1, dims or None, names of the open ones) of each input, and of each output.
+nb::tuple border(const nb::object& model, const std::string& folder, const std::string& name) {
+  const ModelBorder found = Source(model, folder, name).use([](const auto& source) { return read_border(source); });
+  const auto list = [](const std::vector<ModelTensor>& tensors) {
+    nb::list result;
+    for (const ModelTensor& tensor : tensors) {
+      const nb::object dims = tensor.has_rank ? nb::cast(tensor.dims) : nb::object(nb::none());
+      result.append(nb::make_tuple(tensor.name, tensor.dtype, dims, tensor.dim_names));
+    }
+    return result;
+  };
+  return nb::make_tuple(list(found.inputs), list(found.outputs));
 }
 
 std::unique_ptr<Engine> load(const std::string& path, int threads) {
@@ -213,6 +238,10 @@ NB_MODULE(_native, m) {
   m.doc() = "The compiler and the runtime behind the package tessera; not for direct use.";
   nb::register_exception_translator(translate, nullptr);
 
+  nb::class_<CancelFlag>(m, "CancelFlag", "Ends a compile before its next step.")
+      .def(nb::init<>())
+      .def("set", [](CancelFlag& flag) { flag.set = true; }, "From another thread than that which compiles.");
+
   nb::class_<Value>(m, "Value", "A tensor, or a sequence, optional or map of tensors, for a run of values.")
       .def_static("of_array", &Value::of_array, "array"_a, "dtype"_a,
                   nb::sig("def of_array(array: numpy.typing.NDArray, dtype: int) -> Value"),
@@ -265,14 +294,20 @@ NB_MODULE(_native, m) {
            nb::sig("def run(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int], "
                    "outputs: list[numpy.typing.NDArray], output_dtypes: list[int]) -> None"),
            "Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.")
+      .def("cancel", &Engine::cancel, "Ends the runs in progress, if it is the interpreter that runs.")
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 
   m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "opt_level"_a,
-        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
+        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "cancel"_a,
         "Compiles a path or the bytes of a model, and loads the module.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
         "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
-        "Compiles to a module file.");
+        "cancel"_a, "Compiles to a module file.");
+  m.def("border", &border, "model"_a, "folder"_a, "name"_a,
+        nb::sig("def border(model: object, folder: str, name: str) -> tuple[list[tuple[str, int, list[int] | None, "
+                "list[str]]], list[tuple[str, int, list[int] | None, list[str]]]]"),
+        "What a model declares: name, dtype number (-1: no tensor), dims (-1: open) and names of open dims of each "
+        "input, and of each output.");
   m.def("interpret", &interpret, "model"_a, "folder"_a, "name"_a, "dims"_a, "shapes"_a,
         "The interpreter for a path or the bytes of a model.");
   m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");

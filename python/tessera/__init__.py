@@ -18,17 +18,20 @@ from typing import TYPE_CHECKING, Union
 from . import _native, _options, te
 from ._errors import Error, InternalError
 from ._info import TensorInfo
+from ._interrupt import interruptible
 from ._model import Model
+from ._open_model import OpenModel, is_open
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Error", "InternalError", "Model", "TensorInfo", "compile", "compile_file", "load", "te"]
+__all__ = ["Error", "InternalError", "Model", "OpenModel", "TensorInfo", "compile", "compile_file", "load", "te"]
 __version__ = _native.version()
 
 Source = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto"]
-Dims = Mapping[str, Union[int, tuple[int, int]]]
-Shapes = Mapping[str, Sequence[int]]
+Size = Union[int, tuple[int, int], tuple[int, int, int]]
+Dims = Mapping[str, Size]
+Shapes = Mapping[str, Sequence[Size]]
 
 
 def compile(
@@ -53,8 +56,10 @@ def compile(
     ``target`` is a processor as in ``tessera compile --target``; None is this machine's. ``precision`` ("f32", "bf16" or
     "f16") is what convolutions and products with weights read; they sum in f32. ``fp32`` ("fma", "pieces" or "auto") is how products
     of f32 with weights are computed, as ``tessera compile --fp32``. ``threads`` is the number of threads to
-    compile for and to run on; None leaves it to the environment. ``dims`` gives values, or the least and the greatest, to
-    dimensions that the model leaves open, by their names; ``shapes`` gives shapes to whole inputs. ``disable_passes``
+    compile for and to run on; None leaves it to the environment. ``dims`` gives values, or the least and the greatest (and a
+    step), to dimensions that the model leaves open, by their names or "INPUT[AXIS]"; ``shapes`` gives shapes to whole inputs,
+    whose dimensions may be such ranges as well. Sizes that neither fixes are those of the arrays of a run: an
+    :class:`OpenModel` is compiled for them then. ``disable_passes``
     names passes to leave out. ``kernels`` are files that declare C functions for kernels of the model, which are called where
     they are faster (docs/kernels.md). ``engine="interp"`` compiles nothing: the reference interpreter runs the model, slowly and
     obviously.
@@ -62,12 +67,32 @@ def compile(
     Raises :class:`tessera.Error` for what the user can mend and :class:`tessera.InternalError` for bugs.
     """
     source = _source(model)
-    if engine == "interp":
-        return Model(_native.interpret(*source, _options.bounds(dims), _options.sizes(shapes)), is_interpreted=True)
-    if engine != "native":
+    if engine not in ("native", "interp"):
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
-    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes, kernels)
-    return Model(_native.compile(*source, *options))
+    given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
+    options = _options.compile_options(target, precision, fp32, opt_level, threads, {}, {}, disable_passes, kernels)
+
+    def make(sizes: Mapping[str, int], more: Mapping[str, Sequence[int]]) -> Model:
+        all_dims = {**given_dims, **{name: (size, size, 1) for name, size in sizes.items()}}
+        all_shapes = {**given_shapes, **{name: list(shape) for name, shape in more.items()}}
+        if engine == "interp":
+            return Model(_native.interpret(*source, all_dims, all_shapes), is_interpreted=True)
+        cancel = _native.CancelFlag()
+        arguments = (*source, *options[:5], all_dims, all_shapes, *options[7:], cancel)
+        return Model(interruptible(lambda: _native.compile(*arguments), cancel.set))
+
+    try:
+        return make({}, {})
+    except Error as error:
+        if not is_open(error):
+            raise
+    border = _native.border(*source)
+    fixed = {name for name in given_dims}
+    for name, _, tensor_dims, names in border[0]:
+        if name in given_shapes and tensor_dims is not None:
+            fixed |= set(names)
+        fixed |= {dim for axis, dim in enumerate(names) if f"{name}[{axis}]" in given_dims}
+    return OpenModel(border, fixed, make, engine=engine, threads=options[4])
 
 
 def compile_file(
@@ -89,7 +114,9 @@ def compile_file(
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
     options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes, kernels)
-    _native.compile_to_file(*_source(model), os.fspath(path), *options)
+    cancel = _native.CancelFlag()
+    source = _source(model)
+    interruptible(lambda: _native.compile_to_file(*source, os.fspath(path), *options, cancel), cancel.set)
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:

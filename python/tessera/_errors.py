@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
+
+def _in_python(hint: str) -> str:
+    """The command line's options as arguments of `tessera.compile`."""
+    hint = re.sub(r"--shape (\S+)=(\d+(?:x\d+)*)", lambda found: f"shapes={{{found[1]!r}: ({', '.join(found[2].split('x'))},)}}", hint)
+    return re.sub(r"--dim (\S+?)=(\d+)\.\.(\d+)", lambda found: f"dims={{{found[1]!r}: ({found[2]}, {found[3]})}}", hint)
+
 
 class _Diagnostic(Exception):
     def __init__(self, message: str, *, id: str = "", node: str = "", legal: str = "", hint: str = "") -> None:
+        hint = _in_python(hint)
         lines = [f"{id}: {message}" if id else message]
         lines += [f"  {label + ':':<6} {text}" for label, text in (("node", node), ("legal", legal), ("hint", hint)) if text]
         super().__init__("\n".join(lines))

@@ -54,14 +54,15 @@ def infos(described: Iterable[tuple]) -> tuple[TensorInfo, ...]:
     """As the extension module describes inputs and outputs."""
     return tuple(
         TensorInfo(
-            name, _numpy(number), dims, tuple(KINDS[kind] for kind in wrappers),
-            _numpy(key) if KINDS.index("map") in wrappers else None,
+            name, dtype_of(number), dims, tuple(KINDS[kind] for kind in wrappers),
+            dtype_of(key) if KINDS.index("map") in wrappers else None,
         )
         for name, number, dims, wrappers, key in described
     )
 
 
-def _numpy(number: int) -> np.dtype:
+def dtype_of(number: int) -> np.dtype:
+    """By the number that the extension module has for it."""
     return OBJECT if number == STRING else NUMPY[number]
 
 

@@ -15,6 +15,7 @@ from ._arrays import carrier, check_output, to_array
 from ._dtypes import NUMBER, OBJECT
 from ._errors import Error
 from ._info import TensorInfo, infos
+from ._interrupt import interruptible
 from ._values import from_value, to_value
 
 Arrays = Mapping[str, Any] | Sequence[Any]
@@ -86,15 +87,17 @@ class Model:
 
         Returns all outputs in the order of ``self.outputs``.
         """
-        values = _in_order(inputs, self._input_names, "input", required=[info.kind != "optional" for info in self.inputs])
+        values = in_order(inputs, self._input_names, "input", required=[info.kind != "optional" for info in self.inputs])
         if self._has_values:
             return self._run_values(values, outputs)
         given = [to_array(value, info) for value, info in zip(values, self.inputs)]
         numbers = [NUMBER[array.dtype] for array in given]
         results = self._make_outputs(outputs, given)
-        self._engine.run(
-            [carrier(array) for array in given], numbers, [carrier(array) for array in results], self._output_numbers
-        )
+        arrays = ([carrier(array) for array in given], numbers, [carrier(array) for array in results], self._output_numbers)
+        if self._is_interpreted:
+            interruptible(lambda: self._engine.run(*arrays), self._engine.cancel)
+        else:
+            self._engine.run(*arrays)
         return results
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -132,7 +135,11 @@ class Model:
             if array is not None:
                 check_output(array, info, np.shape(array))
         given = [to_value(value, info) for value, info in zip(inputs, self.inputs)]
-        results = [from_value(value) for value in self._engine.run_values(given)]
+        if self._is_interpreted:
+            values = interruptible(lambda: self._engine.run_values(given), self._engine.cancel)
+        else:
+            values = self._engine.run_values(given)
+        results = [from_value(value) for value in values]
         for array, info, result in zip(places, self.outputs, results):
             if array is not None:
                 check_output(array, info, result.shape)
@@ -146,7 +153,7 @@ class Model:
         """The array of the caller for each output, or None."""
         if outputs is None:
             return [None] * len(self.outputs)
-        return _in_order(outputs, self._output_names, "output", required=[False] * len(self.outputs))
+        return in_order(outputs, self._output_names, "output", required=[False] * len(self.outputs))
 
     def _make_outputs(self, outputs: Arrays | None, inputs: list[np.ndarray]) -> list[np.ndarray]:
         if self._is_static:
@@ -163,7 +170,7 @@ class Model:
         return results
 
 
-def _in_order(arrays: Arrays, names: list[str], kind: str, *, required: list[bool]) -> list[Any]:
+def in_order(arrays: Arrays, names: list[str], kind: str, *, required: list[bool]) -> list[Any]:
     """One entry for each name; None where nothing was given."""
     plural = f"the model has {len(names)} {kind}s"
     if isinstance(arrays, Mapping):

@@ -7,6 +7,14 @@ from collections.abc import Mapping, Sequence, Set
 import numpy.typing
 
 
+class CancelFlag:
+    """Ends a compile before its next step."""
+
+    def __init__(self) -> None: ...
+
+    def set(self) -> None:
+        """From another thread than that which compiles."""
+
 class Value:
     """
     A tensor, or a sequence, optional or map of tensors, for a run of values.
@@ -91,16 +99,24 @@ class Engine:
         Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.
         """
 
+    def cancel(self) -> None:
+        """Ends the runs in progress, if it is the interpreter that runs."""
+
     def run_values(self, inputs: Sequence[Value]) -> list[Value]:
         """Runs once, and gives what a model with values makes."""
 
-def compile(model: object, folder: str, name: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str]) -> Engine:
+def compile(model: object, folder: str, name: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], cancel: CancelFlag) -> Engine:
     """Compiles a path or the bytes of a model, and loads the module."""
 
-def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str]) -> None:
+def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], cancel: CancelFlag) -> None:
     """Compiles to a module file."""
 
-def interpret(model: object, folder: str, name: str, dims: Mapping[str, tuple[int, int]], shapes: Mapping[str, Sequence[int]]) -> Engine:
+def border(model: object, folder: str, name: str) -> tuple[list[tuple[str, int, list[int] | None, list[str]]], list[tuple[str, int, list[int] | None, list[str]]]]:
+    """
+    What a model declares: name, dtype number (-1: no tensor), dims (-1: open) and names of open dims of each input, and of each output.
+    """
+
+def interpret(model: object, folder: str, name: str, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]) -> Engine:
     """The interpreter for a path or the bytes of a model."""
 
 def load(path: str, threads: int) -> Engine:

@@ -30,28 +30,44 @@ def text(argument: str, value: Any) -> str:
     return value
 
 
-def bounds(dims: Any) -> dict[str, tuple[int, int]]:
+def bounds(dims: Any) -> dict[str, tuple[int, int, int]]:
+    """The least, the greatest and the step of each."""
     if not isinstance(dims, Mapping):
         raise _wrong("dims", dims, "a mapping from names of dimensions, {'batch': 4}")
-    result = {}
-    for name, value in dims.items():
-        pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-        if len(pair) != 2:
-            raise _wrong(f"dims[{name!r}]", value, "a number, or the least and the greatest")
-        low, high = (number(f"dims[{name!r}]", end, 64) for end in pair)
-        result[text("a name in dims", name)] = (low, high)
-    return result
+    return {text("a name in dims", name): _bounds(f"dims[{name!r}]", value) for name, value in dims.items()}
 
 
-def sizes(shapes: Any) -> dict[str, list[int]]:
+def _bounds(argument: str, value: Any) -> tuple[int, int, int]:
+    parts = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(parts) not in (2, 3):
+        raise _wrong(argument, value, "a number, the least and the greatest, or these and a step")
+    low, high, step = (number(argument, part, 64) for part in (*parts, 1)[:3])
+    if isinstance(value, (tuple, list)) and not 1 <= low <= high or step < 1:
+        raise _wrong(argument, value, "1 <= least <= greatest, and 1 <= step")
+    return low, high, step
+
+
+def sizes(shapes: Any) -> tuple[dict[str, list[int]], dict[str, tuple[int, int, int]]]:
+    """Shapes without a range, and the dimensions of those with one, by the names INPUT[AXIS]."""
     if not isinstance(shapes, Mapping):
         raise _wrong("shapes", shapes, "a mapping from names of inputs, {'x': (1, 3)}")
-    result = {}
+    fixed, ranges = {}, {}
     for name, shape in shapes.items():
         if isinstance(shape, str) or not isinstance(shape, Iterable):
-            raise _wrong(f"shapes[{name!r}]", shape, "a sequence of numbers")
-        result[text("a name in shapes", name)] = [number(f"shapes[{name!r}]", dim, 64) for dim in shape]
-    return result
+            raise _wrong(f"shapes[{name!r}]", shape, "a sequence of numbers, or of ranges (least, greatest)")
+        dims = list(shape)
+        text("a name in shapes", name)
+        if any(isinstance(dim, (tuple, list)) for dim in dims):
+            ranges |= {f"{name}[{axis}]": _bounds(f"shapes[{name!r}]", dim) for axis, dim in enumerate(dims)}
+        else:
+            fixed[name] = [number(f"shapes[{name!r}]", dim, 64) for dim in dims]
+    return fixed, ranges
+
+
+def dims_and_shapes(dims: Any, shapes: Any) -> tuple[dict[str, tuple[int, int, int]], dict[str, list[int]]]:
+    given = bounds(dims)
+    fixed, ranges = sizes(shapes)
+    return {**ranges, **given}, fixed
 
 
 def names(passes: Any) -> set[str]:
@@ -80,8 +96,7 @@ def compile_options(
         text("fp32", fp32),
         number("opt_level", opt_level),
         0 if threads is None else number("threads", threads),
-        bounds(dims),
-        sizes(shapes),
+        *dims_and_shapes(dims, shapes),
         names(disable_passes),
         files(kernels),
     )

@@ -20,30 +20,19 @@ import tessera
 
 # Of tessera.compile; other keyword arguments (the suite's rtol and atol) are for somebody else.
 _OPTIONS = ("target", "precision", "fp32", "opt_level", "threads", "dims", "shapes", "disable_passes", "engine")
-_OPEN_DIMENSIONS = "TSR-1020"
 # "We do not do this", as opposed to "this model is wrong": opsets, kinds of inputs, dtypes, operators.
 _UNSUPPORTED = ("TSR-1006", "TSR-1024", "TSR-1031", "TSR-1040")
-_KEPT_SHAPES = 16
 
 
 class TesseraRep(BackendRep):
-    """A prepared model. One with open dimensions is compiled when it runs, once for each shape of its inputs."""
+    """A prepared model. One with open sizes is compiled when it runs (`tessera.OpenModel`)."""
 
     def __init__(self, model: onnx.ModelProto, options: dict[str, Any]) -> None:
-        self._source = model
-        self._options = options
         defaults = {tensor.name for tensor in model.graph.initializer}
         defaults |= {tensor.values.name for tensor in model.graph.sparse_initializer}
         self._all_inputs = [info.name for info in model.graph.input]
-        self._tensors = {info.name for info in model.graph.input if info.type.HasField("tensor_type")}
         self._inputs = [name for name in self._all_inputs if name not in defaults]
-        self._by_shape: dict[tuple, tessera.Model] = {}  # in the order of their last use
-        self._model: tessera.Model | None = None
-        try:
-            self._model = tessera.compile(model, **options)
-        except tessera.Error as error:
-            if error.id != _OPEN_DIMENSIONS:
-                raise
+        self._model = tessera.compile(model, **options)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Runs the model: a sequence of inputs in the order of the graph's, or a mapping from names. Inputs and outputs
@@ -52,8 +41,7 @@ class TesseraRep(BackendRep):
             inputs = [inputs]
         if not isinstance(inputs, dict):
             inputs = self._named(list(inputs))
-        model = self._model or self._model_for(inputs)
-        return tuple(model.run(inputs))
+        return tuple(self._model.run(inputs))
 
     def _named(self, inputs: list[Any]) -> dict[str, Any]:
         for names in (self._inputs, self._all_inputs):
@@ -63,18 +51,6 @@ class TesseraRep(BackendRep):
             f"the model has {len(self._inputs)} inputs and {len(inputs)} were given", id="TSR-6301",
             legal="one array for each input",
         )
-
-    def _model_for(self, inputs: dict[str, Any]) -> tessera.Model:
-        shapes = {name: tuple(np.shape(inputs[name])) for name in self._inputs if name in inputs and name in self._tensors}
-        key = tuple(sorted(shapes.items()))
-        model = self._by_shape.pop(key, None)
-        if model is None:
-            options = {**self._options, "shapes": {**shapes, **self._options.get("shapes", {})}}
-            model = tessera.compile(self._source, **options)
-        self._by_shape[key] = model
-        if len(self._by_shape) > _KEPT_SHAPES:
-            del self._by_shape[next(iter(self._by_shape))]
-        return model
 
 
 class TesseraBackend(Backend):

@@ -18,9 +18,9 @@ using nlohmann::json;
 
 class OpenModule {
  public:
-  explicit OpenModule(const std::string& path) {
+  explicit OpenModule(const std::string& path, bool check_digest = true) {
     tessera_error error = {};
-    const tessera_status status = file_.open_path(path.c_str(), true, &error);
+    const tessera_status status = file_.open_path(path.c_str(), check_digest, &error);
     if (status != TESSERA_OK) {
       throw UserError({.id = error.id, .message = error.message, .node = {}, .legal = {}, .hint = {}});
     }
@@ -207,6 +207,11 @@ std::string onnx_text(const json& inspection, const TextStyle& style) {
 }
 
 }  // namespace
+
+std::string module_metadata_of(const std::string& path) {
+  const OpenModule module(path, false);
+  return {module.file().metadata(), static_cast<size_t>(module.file().footer.metadata_size)};
+}
 
 json inspect_module(const std::string& path) {
   const OpenModule module(path);

@@ -13,6 +13,9 @@ namespace tessera::inline diagnose {
 // UserError TSR-70xx, in the runtime's words, when the file is missing, damaged or no module.
 nlohmann::json inspect_module(const std::string& path);
 
+// The metadata section of a module, JSON; nothing else of it is checked. The same errors.
+std::string module_metadata_of(const std::string& path);
+
 // UserError TSR-10xx when the file is missing or no ONNX model.
 nlohmann::json inspect_onnx(const std::string& path);
 

@@ -298,7 +298,7 @@ ImportedModel read_model(const ModelReader& reader, const std::string& name, con
                          PassRunner& runner) {
   check_options(options);
   const CompileOptions& given = options.compile;
-  return read_for_sizes(reader.with_declared_ranges ? reader.with_declared_ranges(given) : given, runner, reader, name);
+  return read_for_sizes(reader.with_declared_sizes ? reader.with_declared_sizes(given) : given, runner, reader, name);
 }
 
 namespace {
@@ -395,12 +395,15 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       const PassLimit before = limit;  // the same decisions for all sizes
       SizeEvidence evidence;
       try {
-        program = program_of_sizes(model, [&](Graph graph, const std::set<std::string>& left_out) {
-          limit = before;
-          DriverOptions fewer = options;
-          fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
-          return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
-        }, evidence);
+        program = program_of_sizes(
+            model,
+            [&](Graph graph, const std::set<std::string>& left_out) {
+              limit = before;
+              DriverOptions fewer = options;
+              fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
+              return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
+            },
+            evidence);
         result.info.sizes = to_string(evidence);
       } catch (const UserError& error) {
         if (error.diagnostic().id != "TSR-5022" || !model.as_flow) throw;

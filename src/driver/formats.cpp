@@ -4,8 +4,11 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 
+#include "driver/engine/input_sizes.h"
 #include "driver/graph_reader.h"
+#include "import/onnx/read/declarations.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "support/mapped_file.h"
@@ -34,12 +37,20 @@ ModelReader open_graph_text(const ModelSource& source) {
 }
 
 ModelReader open_onnx_model(const ModelSource& source) {
-  return {[source](const OnnxImportOptions& options) {
+  ModelReader reader;
+  reader.read = [source](const OnnxImportOptions& options) {
     GraphInterpreter evaluator;
     return source.path.empty()
                ? import_onnx_model_bytes(source.memory.bytes, options, standard_ops(), evaluator, source.memory.folder)
                : import_onnx_model(source.path, options, standard_ops(), evaluator);
-  }};
+  };
+  reader.with_declared_sizes = [source](const CompileOptions& options) {
+    if (!has_axis_names(options)) return options;
+    const std::optional<OnnxDeclarations> declared =
+        source.path.empty() ? read_declarations(source.memory.bytes) : read_declarations_of_file(source.path);
+    return declared ? with_dim_names(declared->inputs, options) : options;
+  };
+  return reader;
 }
 
 constexpr std::array kFormats = {

@@ -15,9 +15,9 @@ namespace tessera::inline driver {
 // A model that can be read for one choice of sizes after another.
 struct ModelReader {
   std::function<ImportedModel(const OnnxImportOptions& options)> read;
-  // Adds the ranges that the model itself declares for dimensions that the options do not mention; null: it declares
-  // none.
-  std::function<CompileOptions(const CompileOptions& options)> with_declared_ranges = nullptr;
+  // The options in the model's own words: with the ranges that it declares for dimensions that they do not mention, and
+  // its names of dimensions for INPUT[AXIS]; null: it declares nothing.
+  std::function<CompileOptions(const CompileOptions& options)> with_declared_sizes = nullptr;
   bool reads_open = true;  // whether `read` takes OnnxImportOptions::leave_open
 };
 

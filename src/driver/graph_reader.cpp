@@ -188,7 +188,7 @@ Graph read_graph_text(std::string_view text, const std::string& file) {
   return graph;
 }
 
-CompileOptions with_declared_ranges(const Graph& graph, const CompileOptions& options) {
+CompileOptions with_declared_sizes(const Graph& graph, const CompileOptions& options) {
   CompileOptions result = options;
   std::map<std::string, int64_t> fixed;
   for (const auto& [name, dims] : options.shapes) take_shape(graph, name, dims, fixed);
@@ -247,9 +247,7 @@ ModelReader reader_of_graph(std::shared_ptr<const Graph> graph) {
     model.graph = bind_options(*graph, options);
     return model;
   };
-  reader.with_declared_ranges = [graph](const CompileOptions& options) {
-    return with_declared_ranges(*graph, options);
-  };
+  reader.with_declared_sizes = [graph](const CompileOptions& options) { return with_declared_sizes(*graph, options); };
   reader.reads_open = false;
   return reader;
 }

@@ -484,6 +484,14 @@ class Roofline(CliTest):
         self.assertRegex(text, r"(?m)^ *# +time +% +FLOP +bytes +GFLOP/s +% of peak +GB/s +bound +% of bound +rule +nodes$")
         self.assertRegex(text, r"(?m) (compute|memory \(\w+\)) +\d+  \w+  Conv_0\+Relu_1$")
         self.assertRegex(text, r"(?m)^measured peak on 1 thread: [\d.]+ GFLOP/s; reading L1 [\d.]+ .*memory [\d.]+ GB/s$")
+        self.assertNotIn("?", text)
+        self.save(make_model([helper.make_node("Tanh", ["x"], ["y"], name="t")], [("x", TensorProto.FLOAT, ["n", 64])],
+                             [("y", TensorProto.FLOAT, ["n", 64])]), "open.onnx")
+        self.tessera("compile", "open.onnx", "--dim", "n=1..64", "-o", "open.so")
+        text, _ = self.tessera("bench", "open.so", "--dim", "n=7", "--kernels", "--repeat", 3, "--threads", 1)
+        self.assertRegex(text, r"(?m)^ *\d+ +[\d.]+ us +100\.0 +\? +\? +\? +\? +\? +\? +\? ")
+        told = json.loads(self.tessera("bench", "open.so", "--dim", "n=7", "--json", "--repeat", 3)[0])
+        self.assertEqual({told["kernels"][0][key] for key in ("gflops", "gbytes", "bound", "percent_of_peak")}, {None})
         told = json.loads(self.tessera("bench", "conv.onnx", "--engine", "interp", "--json", "--repeat", 1)[0])
         self.assertEqual((told["kernels"], told["roofline"]), ([], None))
 
@@ -500,12 +508,13 @@ class Against(CliTest):
         against = json.loads(text)["against"]
         self.assertEqual((against["peer"], against["agrees"], against["rounds"]), ("onnxruntime", True, 5))
         self.assertEqual([len(against[key]) for key in ("tessera_rounds_ms", "peer_rounds_ms")], [5, 5])
-        self.assertAlmostEqual(against["ratio"], against["tessera_ms"] / against["peer_ms"])
+        self.assertAlmostEqual(against["speedup"], against["peer_ms"] / against["tessera_ms"])
+        self.assertAlmostEqual(against["ratio"] * against["speedup"], 1)
         self.assertEqual(against["outputs"][0]["name"], "y")
         text, _ = self.tessera(
             *("bench", "conv.onnx", "--against", "onnxruntime", "--repeat", 3), TESSERA_PYTHON=sys.executable
         )
-        self.assertRegex(text, r"(?m)^onnxruntime [\d.]+: [\d.]+ ms, tessera [\d.]+ ms: ratio [\d.]+ \(5 rounds of 3 runs")
+        self.assertRegex(text, r"(?m)^tessera [\d.]+ ms, onnxruntime [\d.]+ [\d.]+ ms: [\d.]+ times as fast \(5 rounds of 3 runs")
 
     def test_mistakes(self):
         self.save(affine_model())
@@ -607,13 +616,14 @@ class AgainstSeveral(CliTest):
             self.assertEqual((peer["agrees"], peer["repeats"], len(peer["peer_rounds_ms"])), (True, 3, 2))
             self.assertEqual([output["name"] for output in peer["outputs"]], ["y", "z"])
             self.assertLessEqual(peer["peer_min_ms"], peer["peer_ms"])
-            self.assertAlmostEqual(peer["ratio"], told["tessera_ms"] / peer["peer_ms"])
+            self.assertAlmostEqual(peer["speedup"], peer["peer_ms"] / told["tessera_ms"])
             self.assertGreater(peer["peak_bytes"], 1 << 20)
         self.assertEqual(told["peers"][1]["version"], "1.2.3")
         text, _ = self.bench("--against", "onnxruntime,openvino")
-        self.assertRegex(text, r"(?m)^engine +median ms +min ms +ratio  version \(5 rounds, in turn\)\n"
+        self.assertRegex(text, r"(?m)^engine +median ms +min ms +theirs/ours  version \(5 rounds, in turn\)\n"
                                r"tessera +[\d.]+ +[\d.]+ +1\.00\n"
-                               r"onnxruntime +[\d.]+ +[\d.]+ +[\d.]+  [\d.]+\nopenvino +[\d.]+ +[\d.]+ +[\d.]+  1\.2\.3\n")
+                               r"onnxruntime +[\d.]+ +[\d.]+ +[\d.]+  [\d.]+\nopenvino +[\d.]+ +[\d.]+ +[\d.]+  1\.2\.3\n"
+                               r"tessera is [\d.]+ times as fast as the fastest of them, (onnxruntime|openvino)\n")
         self.assertIn("openvino, output 'z': equal", text)
 
     def test_one_differs(self):
@@ -621,6 +631,9 @@ class AgainstSeveral(CliTest):
         self.assertEqual((told["agrees"], told["peers"][1]["agrees"]), (False, False))
         text, _ = self.bench("--against", "onnxruntime,openvino", code=2, STAND_IN_SHIFT="0.01")
         self.assertTrue(text.endswith("OUTPUTS DIFFER from openvino's\n"), text)
+        self.assertRegex(text, r"(?m)^tessera is [\d.]+ times as fast as the fastest of them, onnxruntime; openvino, whose outputs differ: [\d.]+$")
+        self.assertIn("\ntessera is nearer to the interpreter: 0 off, openvino 0.002 (of the largest magnitude)\n", text)
+        self.bench("--against", "openvino", STAND_IN_SHIFT="5e-7")
         # The bound of bf16 is wider.
         self.bench("--against", "openvino-bf16", STAND_IN_SHIFT="0.01")
         self.bench("--against", "openvino-bf16", code=2, STAND_IN_SHIFT="1")

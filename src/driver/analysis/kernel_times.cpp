@@ -64,6 +64,15 @@ MachinePeaks measure_roofline(int threads) {
   return measure_machine(options);
 }
 
+namespace {
+
+template <typename Value>
+json known(bool is_known, const Value& value) {
+  return is_known ? json(value) : json();
+}
+
+}  // namespace
+
 json kernels_json(const Model& model, const std::vector<KernelTime>& times, const MachinePeaks& peaks) {
   double total = 0;
   int64_t constants = 0;
@@ -77,6 +86,8 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
     const KernelInfo& kernel = model.kernels().at(static_cast<size_t>(time.kernel));
     // A clock's tick is the least that can have passed.
     const double seconds = std::max(time.median_us, 1e-3) / 1e6;
+    // Of sizes that only a run knows the module has no counts.
+    const bool has_bound = kernel.flops >= 0 && kernel.bytes >= 0;
     const KernelWork work = {kernel.flops, kernel.bytes, kernel.constant_bytes,
                              aged(kernel.traffic, call_seconds, peaks)};
     const Roofline roof =
@@ -90,12 +101,12 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
                     {"flops", kernel.flops < 0 ? -1 : kernel.flops * time.calls},
                     {"bytes", kernel.bytes < 0 ? -1 : kernel.bytes * time.calls},
                     {"constant_bytes", kernel.constant_bytes < 0 ? -1 : kernel.constant_bytes * time.calls},
-                    {"gflops", roof.gflops},
-                    {"gbytes", roof.gbytes},
-                    {"percent_of_peak", roof.percent_of_peak},
-                    {"percent_of_bound", roof.percent_of_bound},
-                    {"bound", roof.compute_bound ? "compute" : "memory"},
-                    {"level", roof.level}});
+                    {"gflops", known(kernel.flops >= 0, roof.gflops)},
+                    {"gbytes", known(kernel.bytes >= 0, roof.gbytes)},
+                    {"percent_of_peak", known(kernel.flops >= 0, roof.percent_of_peak)},
+                    {"percent_of_bound", known(has_bound, roof.percent_of_bound)},
+                    {"bound", known(has_bound, roof.compute_bound ? "compute" : "memory")},
+                    {"level", known(has_bound, roof.level)}});
   }
   return list;
 }
@@ -129,16 +140,18 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
   const auto number = [](const json& value, std::string (*text)(double)) {
     return value.get<double>() < 0 ? std::string("?") : text(value.get<double>());
   };
+  const auto figure = [](const json& value, int digits) {
+    return value.is_null() ? std::string("?") : fmt::format("{:.{}f}", value.get<double>(), digits);
+  };
   for (const json& row : rows) {
-    const bool computes = row.at("bound") == "compute";
+    const std::string bound = row.at("bound").is_null()      ? "?"
+                              : row.at("bound") == "compute" ? "compute"
+                                                             : "memory (" + row.at("level").get<std::string>() + ")";
     table.add({std::to_string(row.at("index").get<int>()), time_text(row.at("us").get<double>()),
                fmt::format("{:.1f}", row.at("percent").get<double>()), number(row.at("flops"), count_text),
-               number(row.at("bytes"), bytes_text), fmt::format("{:.1f}", row.at("gflops").get<double>()),
-               fmt::format("{:.1f}", row.at("percent_of_peak").get<double>()),
-               fmt::format("{:.1f}", row.at("gbytes").get<double>()),
-               computes ? "compute" : "memory (" + row.at("level").get<std::string>() + ")",
-               fmt::format("{:.0f}", row.at("percent_of_bound").get<double>()), row.at("rule").get<std::string>(),
-               row.at("nodes").get<std::string>()});
+               number(row.at("bytes"), bytes_text), figure(row.at("gflops"), 1), figure(row.at("percent_of_peak"), 1),
+               figure(row.at("gbytes"), 1), bound, figure(row.at("percent_of_bound"), 0),
+               row.at("rule").get<std::string>(), row.at("nodes").get<std::string>()});
   }
   std::string text = table.to_string(style);
   text += fmt::format("measured peak on {} thread{}: {:.1f} GFLOP/s; reading", roofline.at("threads").get<int>(),

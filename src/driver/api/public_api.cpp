@@ -9,7 +9,9 @@
 #include "driver/api/graph_access.h"
 #include "driver/compile.h"
 #include "driver/engine/interpreted_model.h"
+#include "driver/engine/output_guard.h"
 #include "driver/open_sizes.h"
+#include "import/onnx/read/declarations.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
 #include "tessera/graph.h"
@@ -21,6 +23,15 @@ namespace {
 DriverOptions driver_options(const CompileOptions& options) {
   DriverOptions driver;
   driver.compile = options;
+  if (options.is_cancelled)
+    driver.runner.on_step = [ask = options.is_cancelled](std::string_view step) {
+      if (!ask()) return;
+      throw UserError({.id = "TSR-5111",
+                       .message = fmt::format("the compile was cancelled before '{}'", step),
+                       .node = {},
+                       .legal = {},
+                       .hint = {}});
+    };
   return driver;
 }
 
@@ -51,6 +62,26 @@ std::unique_ptr<Model> interpret(const Source& source, const std::string& name, 
   return model.flow ? interpret_flow(*model.flow, name) : interpret_graph(std::move(model.graph), name);
 }
 
+ModelBorder border_of(const std::optional<OnnxDeclarations>& declared, const std::string& what) {
+  if (!declared)
+    throw UserError({"TSR-1002", fmt::format("{} is not an ONNX model", what), "", "a serialised ONNX ModelProto", ""});
+  const auto tensors = [](const std::vector<DeclaredTensor>& list) {
+    std::vector<ModelTensor> result;
+    for (const DeclaredTensor& tensor : list) {
+      ModelTensor& entry = result.emplace_back();
+      entry.name = tensor.name;
+      if (tensor.dtype) entry.dtype = static_cast<int32_t>(*tensor.dtype);
+      entry.has_rank = tensor.has_rank;
+      for (size_t axis = 0; axis < tensor.dims.size(); ++axis) {
+        entry.dims.push_back(tensor.dims[axis].value);
+        entry.dim_names.push_back(tensor.dims[axis].value < 0 ? tensor.dim_name(axis) : "");
+      }
+    }
+    return result;
+  };
+  return {tensors(declared->inputs), tensors(declared->outputs)};
+}
+
 // With tensors of its own: those of a model may be its constants.
 RunValue own_copy(const RunValue& value) {
   RunValue result(value.kind, {});
@@ -67,7 +98,10 @@ RunValue own_copy(const RunValue& value) {
 }  // namespace
 
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options) {
-  translate_errors([&] { write_module(compile(model_path, options), module_path); });
+  translate_errors([&] {
+    refuse_to_overwrite(module_path, files_of_model(model_path));
+    write_module(compile(model_path, options), module_path);
+  });
 }
 
 void compile_file(const ModelBytes& model, const std::string& module_path, const CompileOptions& options) {
@@ -88,6 +122,15 @@ std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileO
 
 std::vector<std::byte> compile_to_memory(const builder::Graph& graph, const CompileOptions& options) {
   return translate_errors([&] { return module_in_memory(compile(graph, options)).contents(); });
+}
+
+ModelBorder read_border(const std::string& model_path) {
+  return translate_errors(
+      [&] { return border_of(read_declarations_of_file(model_path), fmt::format("'{}'", model_path)); });
+}
+
+ModelBorder read_border(const ModelBytes& model) {
+  return translate_errors([&] { return border_of(read_declarations(model.bytes), "the model"); });
 }
 
 struct Interpreter::State {
@@ -118,6 +161,7 @@ Interpreter::~Interpreter() = default;
 Interpreter::Interpreter(Interpreter&& other) noexcept = default;
 Interpreter& Interpreter::operator=(Interpreter&& other) noexcept = default;
 
+void Interpreter::cancel() { state_->model->cancel(); }
 bool Interpreter::has_values() const { return state_->model->has_values(); }
 const std::vector<tessera_tensor_info>& Interpreter::inputs() const { return state_->inputs; }
 const std::vector<tessera_tensor_info>& Interpreter::outputs() const { return state_->outputs; }

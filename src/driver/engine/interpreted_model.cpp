@@ -1,6 +1,7 @@
 #include "driver/engine/interpreted_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 
 #include <fmt/format.h>
@@ -90,6 +91,7 @@ class InterpretedModel : public Model {
 
   void bind(std::vector<Tensor> inputs) override { bound_ = fitting_inputs(inputs_, std::move(inputs)); }
   void run() override { run_watched({}, {}); }
+  void cancel() override { cancelled_ = true; }
 
   std::vector<std::string> watchable() const override {
     std::vector<std::string> names;
@@ -101,9 +103,11 @@ class InterpretedModel : public Model {
   }
 
   void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) override {
-    GraphInterpreter::Observer observer;
+    cancelled_ = false;
+    GraphInterpreter::Observer observer = [&](const Graph&, ValueId, const Tensor&) { end_if_cancelled(); };
     if (watcher) {
       observer = [&](const Graph& graph, ValueId id, const Tensor& tensor) {
+        end_if_cancelled();
         if (&graph != &graph_ || !wanted(graph.value(id).name)) return;
         if (!watcher(graph.value(id).name, tensor)) throw SeenEnough{};
       };
@@ -125,9 +129,15 @@ class InterpretedModel : public Model {
   Graph graph_;
   std::vector<TensorInfo> inputs_, outputs_;
   std::vector<KernelInfo> kernels_;  // none
+  void end_if_cancelled() const {
+    if (!cancelled_) return;
+    throw UserError({.id = "TSR-5111", .message = "the run was cancelled", .node = {}, .legal = {}, .hint = {}});
+  }
+
   std::vector<Tensor> bound_, results_;
   GraphInterpreter interpreter_;
   GraphSession session_;
+  std::atomic<bool> cancelled_ = false;
 };
 
 }  // namespace

@@ -37,6 +37,12 @@ struct KernelInfo {
   std::string rule = {};  // that scheduled it, or the point or sketch of tuning records; empty: not known
 };
 
+// A dimension that a module leaves open, and the values that it may take.
+struct OpenDim {
+  std::string name;
+  int64_t lo = 0, hi = 0;
+};
+
 // Thread safety: one thread at a time.
 class Model {
  public:
@@ -44,15 +50,21 @@ class Model {
   virtual const std::string& name() const = 0;
   virtual const std::vector<TensorInfo>& inputs() const = 0;
   virtual const std::vector<TensorInfo>& outputs() const = 0;
+  // What dims < 0 of inputs stand for, by number; none for the interpreter, and for models with values.
+  virtual std::vector<OpenDim> open_dims() const { return {}; }
 
   // Fixes the tensors of later runs. Keeps references to their bytes, allocates the outputs. UserError when a shape or
   // dtype does not fit (check_inputs), or the runtime refuses.
   virtual void bind(std::vector<Tensor> inputs) = 0;
   // Runs once on the bound tensors. Compiled code allocates nothing here.
   virtual void run() = 0;
+  // Ends a run in progress soon, with UserError TSR-5111 there. Any thread may call it; compiled code goes on.
+  virtual void cancel() {}
   // Of the last run; valid until the next bind() or run().
   virtual const std::vector<Tensor>& results() const = 0;
   virtual int num_threads() const = 0;
+  // The same compiled code with memory and threads of its own, for running at the same time; null for the interpreter.
+  virtual std::unique_ptr<Model> another() const { return nullptr; }
 
   // Models with strings, sequences, optionals, maps, or shapes that only a run knows: they are bound to values, and
   // their results are values. bind() takes their tensors, and results() has an empty tensor where the result is none.

@@ -28,13 +28,10 @@ TensorInfo tensor_info_of(const tessera_tensor_info& info) {
   return {info.name, static_cast<DType>(info.dtype), {info.dims, info.dims + info.rank}};
 }
 
-struct ModuleDeleter {
-  void operator()(tessera_module* module) const { tessera_module_free(module); }
-};
 struct SessionDeleter {
   void operator()(tessera_session* session) const { tessera_session_free(session); }
 };
-using ModulePtr = std::unique_ptr<tessera_module, ModuleDeleter>;
+using ModulePtr = std::shared_ptr<tessera_module>;  // shared by the sessions of one module
 using SessionPtr = std::unique_ptr<tessera_session, SessionDeleter>;
 
 class NativeModel : public Model {
@@ -59,7 +56,17 @@ class NativeModel : public Model {
   const std::vector<TensorInfo>& inputs() const override { return inputs_; }
   const std::vector<TensorInfo>& outputs() const override { return outputs_; }
   const std::vector<Tensor>& results() const override { return results_; }
+  std::vector<OpenDim> open_dims() const override {
+    std::vector<OpenDim> dims;
+    tessera_symbol_info symbol;
+    for (int i = 0; tessera_module_symbol(module_.get(), i, &symbol) == TESSERA_OK; ++i)
+      dims.push_back({symbol.name, symbol.lo, symbol.hi});
+    return dims;
+  }
   int num_threads() const override { return tessera_session_num_threads(session_.get()); }
+  std::unique_ptr<Model> another() const override {
+    return std::make_unique<NativeModel>(module_, name_, num_threads());
+  }
 
   void bind(std::vector<Tensor> inputs) override {
     bound_ = fitting_inputs(inputs_, std::move(inputs));
@@ -253,6 +260,9 @@ class NativeValueModel : public NativeModel {
   }
 
   bool has_values() const override { return true; }
+  std::unique_ptr<Model> another() const override {
+    return std::make_unique<NativeValueModel>(module_, name(), num_threads());
+  }
   // Pieces are not looked into.
   std::vector<std::string> watchable() const override { return {}; }
   void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) override {
@@ -302,14 +312,14 @@ std::unique_ptr<Model> load_module(const std::string& path, int num_threads) {
   tessera_module* module = nullptr;
   tessera_error error = {};
   throw_unless_ok(tessera_module_load(path.c_str(), nullptr, &module, &error), error);
-  return model_of(ModulePtr(module), path, num_threads);
+  return model_of(ModulePtr(module, tessera_module_free), path, num_threads);
 }
 
 std::unique_ptr<Model> load_module(AnonymousFile file, const std::string& name, int num_threads) {
   tessera_module* module = nullptr;
   tessera_error error = {};
   throw_unless_ok(load_from_fd(file.release(), name.c_str(), true, &module, &error), error);
-  return model_of(ModulePtr(module), name, num_threads);
+  return model_of(ModulePtr(module, tessera_module_free), name, num_threads);
 }
 
 }  // namespace tessera::inline driver

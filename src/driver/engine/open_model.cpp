@@ -104,10 +104,28 @@ OpenedModel open_source(const std::string& path, const OpenOptions& options) {
   return opened;
 }
 
+// The same with the sizes that the inputs have, where the model leaves sizes open that nothing else fixes.
+OpenedModel open_for_inputs(const std::string& path, const OpenOptions& options) {
+  try {
+    return open_source(path, options);
+  } catch (const UserError& error) {
+    if (error.diagnostic().id != "TSR-1020" || !options.input_shapes) throw;
+  }
+  OpenOptions sized = options;
+  std::vector<std::string> taken;
+  if (const auto declared = read_declarations_of_file(path))
+    taken = take_sizes(declared->inputs, options.input_shapes(declared->inputs), sized.driver.compile);
+  OpenedModel opened = open_source(path, sized);
+  opened.taken = std::move(taken);
+  return opened;
+}
+
 }  // namespace
 
+bool is_module_path(const std::string& path) { return looks_like_module(path) || path.ends_with(".so"); }
+
 OpenedModel open_model(const std::string& path, const OpenOptions& options) {
-  if (!looks_like_module(path) && !path.ends_with(".so")) return open_source(path, options);
+  if (!is_module_path(path)) return open_for_inputs(path, options);
   if (options.engine == Engine::kInterp) {
     throw UserError({.id = "TSR-4030",
                      .message = fmt::format("'{}' is a compiled module, which the interpreter cannot run", path),

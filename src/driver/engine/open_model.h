@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "driver/engine/cache.h"
+#include "driver/engine/input_sizes.h"
 #include "driver/engine/model.h"
 #include "driver/formats.h"
 #include "driver/options.h"
@@ -28,6 +29,9 @@ struct OpenOptions {
   int num_threads = 0;  // of the session; 0: as the runtime decides
   CacheUse cache = CacheUse::kFindAndKeep;
   Warn warn;  // must be set
+  // The shapes of what the model will be run on: they fix sizes that it leaves open and `driver` does not fix. May be
+  // null.
+  ShapesOf input_shapes = {};
 };
 
 struct OpenedModel {
@@ -36,7 +40,11 @@ struct OpenedModel {
   double load_seconds = 0;     // mapping and checking the module
   bool from_cache = false;
   std::vector<StepTime> times;  // of the compile's steps, as far as there was one
+  std::vector<std::string> taken;  // what input_shapes decided, for people: lines of take_sizes
 };
+
+// A module by its contents, or, when it cannot be read, by its name.
+bool is_module_path(const std::string& path);
 
 OpenedModel open_model(const std::string& path, const OpenOptions& options);
 

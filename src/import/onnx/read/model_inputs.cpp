@@ -85,29 +85,20 @@ std::string quoted_list(const std::set<std::string>& names) {
   return names.empty() ? "none" : fmt::format("'{}'", fmt::join(names, "', '"));
 }
 
-// The option that fixes all open dimensions of the input.
-std::string option_for(const OpenInput& input) {
-  if (!input.has_rank) return fmt::format("--shape {}=D0xD1x...", input.name);
-  std::set<std::string> named;
-  bool unnamed = false;
-  for (const Dim& dim : input.dims) {
-    if (dim.value) continue;
-    if (dim.name.empty()) unnamed = true;
-    else named.insert(dim.name);
-  }
-  if (!unnamed) {
-    std::vector<std::string> options;
-    for (const std::string& name : named) options.push_back(fmt::format("--dim {}=V", name));
-    return fmt::format("{}", fmt::join(options, " "));
-  }
-  std::vector<std::string> parts;
+// The option that fixes all open dimensions of the input, with sizes of the usual kind in their places. `sizes` has those
+// of the named dimensions so far: the same name stands for the same size.
+std::string option_for(const OpenInput& input, std::map<std::string, int64_t>& sizes) {
+  if (!input.has_rank) return fmt::format("--shape {}=1x3x224x224", input.name);
   const size_t rank = input.dims.size();
+  const auto is_channels = [&](size_t axis) { return input.dims[axis].value && *input.dims[axis].value <= 4; };
+  const bool picture = rank == 4 && (is_channels(1) || is_channels(3));
+  std::vector<int64_t> parts;
   for (size_t i = 0; i < rank; ++i) {
     const Dim& dim = input.dims[i];
-    if (dim.value) parts.push_back(fmt::format("{}", *dim.value));
-    else if (!dim.name.empty()) parts.push_back(dim.name);
-    else if (i == 0) parts.push_back("N");
-    else parts.push_back(rank == 4 && i >= 2 ? (i == 2 ? "H" : "W") : fmt::format("D{}", i));
+    const int64_t usual = i == 0 ? 1 : picture ? 224 : 128;
+    if (dim.value) parts.push_back(*dim.value);
+    else if (dim.name.empty()) parts.push_back(usual);
+    else parts.push_back(sizes.emplace(dim.name, usual).first->second);
   }
   return fmt::format("--shape {}={}", input.name, fmt::join(parts, "x"));
 }
@@ -232,20 +223,23 @@ class Resolver {
   }
 
   void require_fixed() const {
-    std::string found, hint;
+    std::string found, hint, range;
+    std::map<std::string, int64_t> sizes;
     for (const OpenInput& input : inputs_) {
       if (!input.wrappers.empty()) continue;
       bool open = !input.has_rank;
-      for (size_t i = 0; i < input.dims.size(); ++i)
-        open = open || (!input.dims[i].value.has_value() && !ranges_.count(name_of(input, i)));
+      for (size_t i = 0; i < input.dims.size(); ++i) {
+        if (input.dims[i].value.has_value() || ranges_.count(name_of(input, i))) continue;
+        open = true;
+        if (range.empty()) range = fmt::format(", or a range of sizes: --dim {}=1..8", name_of(input, i));
+      }
       if (!open) continue;
       found += fmt::format("\n    input '{}': {}", input.name, shape_text(input));
-      const std::string option = option_for(input);
-      if (hint.find(option) == std::string::npos) hint += (hint.empty() ? "" : " ") + option;
+      hint += (hint.empty() ? "" : " ") + option_for(input, sizes);
     }
     if (!found.empty())
       throw UserError({"TSR-1020", "the model leaves dimensions open that have no value yet:" + found, "",
-                       "a value for every dimension", "add " + hint});
+                       "a value for every dimension", fmt::format("add {}, with your sizes{}", hint, range)});
   }
 
   std::vector<OpenInput> inputs_;

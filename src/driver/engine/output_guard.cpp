@@ -1,0 +1,98 @@
+#include "driver/engine/output_guard.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "diagnose/inspect.h"
+#include "import/onnx/read/declarations.h"
+#include "support/error.h"
+
+namespace tessera::inline driver {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using nlohmann::json;
+
+// What tells one model from another, whatever sizes it is compiled for: its name, and names and dtypes of its border.
+json identity(const json& metadata) {
+  json result = {metadata.at("model").at("name"), metadata.at("target").at("triple")};
+  for (const char* side : {"inputs", "outputs"})
+    for (const json& tensor : metadata.at(side)) {
+      const std::string type = tensor.at("type").get<std::string>();
+      result.push_back({tensor.at("name"), type.substr(0, type.find('['))});
+    }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> files_of_model(const std::string& model) {
+  std::vector<std::string> files = {model};
+  const auto declared = read_declarations_of_file(model);
+  if (!declared) return files;
+  for (const std::string& name : declared->external_files) files.push_back(fs::path(model).parent_path() / name);
+  return files;
+}
+
+void refuse_to_overwrite(const std::string& output, const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    if (!fs::is_regular_file(input, error) || !fs::equivalent(output, input, error) || error) continue;
+    throw UserError(
+        {.id = "TSR-4062",
+         .message = output == input
+                        ? fmt::format("'{}' would be written over, and it is read", output)
+                        : fmt::format("'{}' would be written over, and it is '{}', which is read", output, input),
+         .node = {},
+         .legal = "a file that the command does not read",
+         .hint = "give another name to -o"});
+  }
+}
+
+ReplacedModule::ReplacedModule(const std::string& output, bool force) {
+  std::error_code error;
+  if (!fs::is_regular_file(output, error) || fs::file_size(output, error) == 0 || error) return;
+  try {
+    metadata_ = module_metadata_of(output);
+  } catch (const UserError&) {
+    if (force) return;
+    throw UserError({.id = "TSR-4063",
+                     .message = fmt::format("'{}' exists and is no module of Tessera's", output),
+                     .node = {},
+                     .legal = "a new file, or a module that is replaced",
+                     .hint = "give another name to -o, or --force to replace it"});
+  }
+}
+
+bool ReplacedModule::is_foreign(const Program& program, const ModuleInfo& info) const {
+  if (metadata_.empty()) return false;
+  try {
+    return identity(json::parse(metadata_)) != identity(json::parse(module_metadata(program, info)));
+  } catch (const json::exception&) {
+    return false;  // the metadata of another version: what it says cannot be compared
+  }
+}
+
+std::string ReplacedModule::difference(const ModuleInfo& info) const {
+  if (metadata_.empty()) return "";
+  const json metadata = json::parse(metadata_, nullptr, false);
+  if (!metadata.is_object()) return "a module of another version";
+  const auto text = [&](const char* section, const char* key) {
+    const auto found = metadata.find(section);
+    return found != metadata.end() && found->is_object() ? found->value(key, std::string()) : std::string();
+  };
+  const std::string name = text("model", "name"), triple = text("target", "triple"), cpu = text("target", "cpu");
+  const bool same_model = name == info.model_name && text("model", "digest") == info.model_digest;
+  if (same_model && triple == info.target_triple && cpu == info.target_cpu) return "";
+  return fmt::format("a module of {} for {}{}{}",
+                     name != info.model_name ? fmt::format("'{}'", name)
+                     : same_model            ? "this model"
+                                             : fmt::format("'{}' with other weights or sizes", name),
+                     triple, cpu.empty() ? "" : ", ", cpu);
+}
+
+}  // namespace tessera::inline driver
