@@ -303,7 +303,6 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
   const double clip = c.attrs.get_float("clip", 0);
 
   // Behind x, w, r: bias, lengths, first state, and for the LSTM first cell and peepholes.
-  const std::optional<ValueId> lengths = c.has(4) ? std::optional(c.in(4)) : std::nullopt;
   const auto state = [&](int i) -> std::optional<ValueId> {
     if (!c.has(i)) return std::nullopt;
     if (c.rank(c.in(i)) != 3) c.malformed(fmt::format("a state of type {}", c.type(c.in(i)).to_string()), "rank 3");
@@ -338,7 +337,7 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
     for (const auto& first : states)
       run.states.push_back(first ? of_direction(c, *first, d) : zeros(c, x, {batch, hidden}));
     if (peepholes) run.peepholes = of_direction(c, c.in(7), d);
-    if (lengths) run.lengths = c.reshape(c.cast(*lengths, DType::kI64), {batch, 1});
+    if (c.has(4)) run.lengths = c.reshape(c.cast(c.in(4), DType::kI64), {batch, 1});
     run.functions = names;
     run.alphas = direction_alphas;
     run.betas = direction_betas;

@@ -108,6 +108,9 @@ class Exporter {
     model.set_ir_version(10);
     model.set_producer_name("tessera");
     context_.graph().set_name(graph.name);
+    if (!graph.states.empty())
+      throw UserError({"TSR-1060", fmt::format("the graph has state {}", graph.states[0].name), "",
+                       "graphs without state", "export its calls as a graph whose inputs and outputs are the states"});
     std::vector<std::string> names(graph.values().size());
     // Inputs and outputs keep their names, so they come first.
     for (const ValueId input : graph.inputs) {
@@ -169,7 +172,10 @@ class Exporter {
         throw UserError({"TSR-1060",
                          fmt::format("{} has a result of type {}", node.op->name, graph.type(output).to_string()),
                          node.loc, "row-major values", "export the graph before layouts are chosen"});
-    const bool opened = node.op->kind == OpKind::kGroup ||
+    if (node.op->kind == OpKind::kIf || node.op->kind == OpKind::kLoop)
+      throw UserError({"TSR-1060", fmt::format("{} is a node with control flow", node.op->name), node.loc,
+                       "graphs without if and loop", "import the model with its steps written out"});
+    const bool opened = node.op->kind == OpKind::kGroup || node.op->kind == OpKind::kCall ||
                         (node.op->kind == OpKind::kComposite && !find_composite(node.attrs.get<std::string>("name")));
     if (opened) return open(node, names);
     if (node.op->kind == OpKind::kConstant)
