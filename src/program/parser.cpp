@@ -128,9 +128,11 @@ class Parser {
 
   StepBlock block() {
     StepBlock result;
+    if (++depth_ > kMaxDepth) reader_.fail("TSR-3201", fmt::format("more than {} blocks inside each other", kMaxDepth));
     reader_.expect("{");
     while (!reader_.accept("}"))
       if (!step(result)) reader_.fail_expected("call, branch, loop or '}'");
+    --depth_;
     return result;
   }
 
@@ -278,6 +280,7 @@ class Parser {
   }
 
   static constexpr int64_t kMaxSymbol = int64_t{1} << 40;
+  static constexpr int kMaxDepth = 16;  // the verifier goes through the block of each loop twice
 
   TextReader reader_;
   Program program_;
@@ -285,6 +288,7 @@ class Parser {
   std::vector<Var> symbols_;        // those of the program, and indices
   std::vector<SymbolRange> indices_;
   StepBlock body_;
+  int depth_ = 0;
   struct TakesOver {
     BufferId id = -1;
     std::string name;  // may be defined further down

@@ -337,6 +337,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"Statement", "    call @neg(", "    buffer @neg(", "TSR-3001", "expected call, branch, loop or '}'"},
         Mistake{"NoLargest", "index t < 4", "index t", "TSR-3204", "has no smallest and largest value"},
         Mistake{"ShapeOfIndex", "x_t: f32[2] input alias", "x_t: f32[t] input alias", "TSR-3003", "unknown symbol 't'"},
+        Mistake{"Depth", "branch %positive loc(\"If_2\") {",
+                "branch %positive { branch %positive { branch %positive { branch %positive { branch %positive { branch "
+                "%positive { branch %positive { branch %positive { branch %positive { branch %positive { branch "
+                "%positive { branch %positive { branch %positive { branch %positive { branch %positive { branch "
+                "%positive { branch %positive {",
+                "TSR-3201", "more than 16 blocks inside each other"},
         Mistake{"Negative", "index t < 4", "index t < -4", "TSR-3201", "a largest number of iterations of -4"}),
     [](const auto& info) { return std::string(info.param.name); });
 
