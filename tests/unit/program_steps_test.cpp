@@ -9,7 +9,9 @@
 #include <iostream>
 #include <random>
 
+#include "graph/flow.h"
 #include "interp/program_interp.h"
+#include "program/join_pieces.h"
 #include "program/memory_plan.h"
 #include "program/parser.h"
 #include "program/pass.h"
@@ -299,6 +301,36 @@ TEST(RandomSteps, TheVerifierCatchesBrokenPlans) {
   std::cout << fmt::format("[ info     ] {} broken plans caught, {} changes were harmless\n", caught, harmless);
   EXPECT_GT(caught, 100);
   EXPECT_GT(harmless, 5);
+}
+
+// The pieces of a flow keep their steps, and each knows which are its own.
+TEST(ProgramSteps, PiecesOfAFlowKeepThem) {
+  auto flow = std::make_shared<Flow>();
+  flow->pieces.resize(3);
+  std::vector<Program> pieces;
+  for (const uint64_t seed : {4, 5, 6}) pieces.push_back(random_steps(seed));
+  pieces[1] = parse_program(R"(program @straight(%x) -> (%y) {
+  plan arena 0 weights 0 scratch 0
+  buffer %x: f32[2] input 0
+  buffer %y: f32[2] output 0
+  define rule "naive"
+  kernel @copy(a: f32[2]) -> (b: f32[2]) { for i in 0..2 { b[i] = a[i] } }
+  call @copy(%x, %y)
+}
+)");
+  size_t steps = 1;
+  for (Program& piece : pieces) {
+    plan_memory(piece);
+    steps += piece.steps.size();
+  }
+  const Program joined = join_pieces(flow, pieces);
+  EXPECT_THAT(verify(joined), IsEmpty());
+  ASSERT_EQ(joined.steps.size(), steps);
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const ProgramPiece& piece = joined.pieces[p];
+    EXPECT_EQ(piece.num_steps, p == 1 ? 1U : pieces[p].steps.size());
+    EXPECT_EQ(joined.steps[piece.first_step].first_call, piece.first_call);
+  }
 }
 
 struct Mistake {
