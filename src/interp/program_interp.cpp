@@ -154,7 +154,7 @@ class Interpreter {
     const bool taken = is_true(step.condition);
     const int32_t begin = begin_of_.at(&step);
     const int32_t middle = begin + moments_in(step.blocks[0]), end = middle + moments_in(step.blocks[1]);
-    poison(begin, begin);
+    poison(begin);
     // Also what is there before the branch and only the other block would have used last. Its bytes are free in the
     // second block when that was the first one, and taken all through the first when it is the second.
     if (!taken) poison_older(begin + 1, middle, begin);
@@ -182,7 +182,7 @@ class Interpreter {
       for (const Lifetime& lifetime : dying_[static_cast<size_t>(end)])
         if (lifetime.first > begin_of_.at(&step)) memory_.poison(lifetime.buffer);
     }
-    poison(end, end);
+    poison(end);
   }
 
   // All at the same time: everything is read before anything is written.
@@ -221,8 +221,7 @@ class Interpreter {
         run_.observe(call, output);
       }
     }
-    const int32_t moment = when_called_.at(number);
-    poison(moment, moment);
+    poison(when_called_.at(number));
   }
 
   bool takes_place(const KernelCall& call) {
@@ -242,9 +241,8 @@ class Interpreter {
     return count;
   }
 
-  void poison(int32_t first, int32_t last) {
-    for (int32_t m = first; m <= last; ++m)
-      for (const Lifetime& lifetime : dying_[static_cast<size_t>(m)]) memory_.poison(lifetime.buffer);
+  void poison(int32_t moment) {
+    for (const Lifetime& lifetime : dying_[static_cast<size_t>(moment)]) memory_.poison(lifetime.buffer);
   }
 
   // What lives since `since` or longer.
