@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/dtypes.h"
 
@@ -52,7 +53,7 @@ void check_round_mode(NodeContext& c, DType to) {
 
 // A scalar operand may also be given as a tensor of one element.
 ValueId as_scalar(NodeContext& c, ValueId v) {
-  if (c.type(v).num_elements() != 1)
+  if (!c.has_one_element(v))
     c.malformed(fmt::format("an operand of type {}", c.type(v).to_string()), "one element");
   return c.reshape(v, {});
 }
@@ -68,17 +69,17 @@ ValueId aligned_operand(NodeContext& c, ValueId a, ValueId b) {
   const int64_t last = std::max(0, rank_a - rank_b);
   const int64_t given = c.attrs.get_int("axis", last);
   const int64_t axis = given < 0 ? given + rank_a : given;
-  std::vector<int64_t> shape = c.dims(b);
+  Shape shape = c.shape(b);
   if (!broadcast) {
-    if (shape == c.dims(a)) return b;
-  } else if (c.type(b).num_elements() == 1) {
+    if (same_shape(shape, c.shape(a))) return b;
+  } else if (c.has_one_element(b)) {
     return c.reshape(b, {});
   } else if (rank_b <= rank_a && axis >= 0 && axis <= last) {
     shape.resize(shape.size() + static_cast<size_t>(last - axis), 1);
-    const std::vector<int64_t> dims = c.dims(a);
+    const Shape& dims = c.shape(a);
     bool fits = true;
     for (size_t d = 0; d < shape.size(); ++d)
-      fits = fits && (shape[d] == 1 || shape[d] == dims[dims.size() - shape.size() + d]);
+      fits = fits && (is_const_int(shape[d], 1) || equal_sizes(shape[d], dims[dims.size() - shape.size() + d]));
     if (fits) return c.reshape(b, shape);
   }
   c.malformed(
@@ -218,12 +219,12 @@ void import_dropout(NodeContext& c) {
   const ValueId x = c.in(0);
   const auto pass = [&] {
     c.out(0, x);
-    if (c.wants(1)) c.out(1, c.broadcast(c.scalar(c.version() >= 10 ? DType::kBool : c.dtype(x), 1), c.dims(x)));
+    if (c.wants(1)) c.out(1, c.broadcast(c.scalar(c.version() >= 10 ? DType::kBool : c.dtype(x), 1), c.shape(x)));
   };
   if (c.version() < 12 || !c.has(2)) return pass();
   const auto known = [&](int i) { return c.has(i) && !c.is_runtime(i); };
   if (known(1) && c.const_float(1, "ratio") == 0) return pass();
-  if (c.type(c.in(2)).num_elements() != 1)
+  if (c.num_elements(c.in(2)) != 1)
     c.malformed(fmt::format("training_mode of type {}", c.type(c.in(2)).to_string()), "one element");
   if (known(2) && c.const_tensor(2, "training_mode").get_int(0) == 0) return pass();
   const ValueId training = c.reshape(c.cast(c.in(2), DType::kBool), {});
@@ -231,7 +232,7 @@ void import_dropout(NodeContext& c) {
   const ValueId off =
       c.op("logical_or", {c.op("logical_not", {training}), c.op("eq", {ratio, c.scalar(DType::kF64, 0)})});
   constexpr int64_t kMostNumbers = 1 << 22;  // they are stored
-  if (!seeded || c.type(x).num_elements() > kMostNumbers) {
+  if (!seeded || c.num_elements(x) > kMostNumbers) {
     if (known(2) && (known(1) || !c.has(1)))
       c.unsupported(fmt::format("training_mode is true without a seed, or for more than {} elements", kMostNumbers));
     c.check_when_run(2, "training_mode", off, c.reshape(training, {1}), "inference, or a ratio of 0");
@@ -253,7 +254,7 @@ void import_is_inf(NodeContext& c) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (negative && positive) return c.out(0, c.op("is_inf", {x}));
   if (negative || positive) return c.out(0, c.op("eq", {x, c.scalar_like(x, positive ? kInfinity : -kInfinity)}));
-  c.out(0, c.broadcast(c.scalar(DType::kBool, 0), c.dims(x)));
+  c.out(0, c.broadcast(c.scalar(DType::kBool, 0), c.shape(x)));
 }
 
 void import_is_nan(NodeContext& c) {
