@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "arith/expr_order.h"
 #include "arith/int_ops.h"
 #include "support/error.h"
 
@@ -22,25 +23,6 @@ int64_t floor_mod(int64_t a, int64_t b) {
 }
 
 int64_t negated(int64_t a) { return static_cast<int64_t>(0 - static_cast<uint64_t>(a)); }
-
-// A total order on expressions that does not depend on addresses.
-int compare(const Expr& a, const Expr& b) {
-  if (a.same_node(b)) return 0;
-  if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
-  if (a->dtype != b->dtype) return a->dtype < b->dtype ? -1 : 1;
-  if (a->kind == ExprKind::kVar) return a->int_value < b->int_value ? -1 : 1;
-  if (a->int_value != b->int_value) return a->int_value < b->int_value ? -1 : 1;
-  if (a->unary != b->unary) return a->unary < b->unary ? -1 : 1;
-  if (a->binary != b->binary) return a->binary < b->binary ? -1 : 1;
-  if (a->buffer != b->buffer) {
-    const int by_name = a->buffer->name.compare(b->buffer->name);
-    if (by_name != 0) return by_name;
-  }
-  if (a->operands.size() != b->operands.size()) return a->operands.size() < b->operands.size() ? -1 : 1;
-  for (size_t i = 0; i < a->operands.size(); ++i)
-    if (const int c = compare(a->operands[i], b->operands[i])) return c;
-  return 0;
-}
 
 bool is_binary(const Expr& e, BinaryOp op) { return e->kind == ExprKind::kBinary && e->binary == op; }
 
@@ -63,8 +45,9 @@ struct Linear {
   }
   void add_term(const Expr& term, int64_t coefficient) {
     if (coefficient == 0) return;
-    const auto it = std::lower_bound(terms.begin(), terms.end(), term,
-                                     [](const auto& entry, const Expr& t) { return compare(entry.first, t) < 0; });
+    const auto it = std::lower_bound(terms.begin(), terms.end(), term, [](const auto& entry, const Expr& t) {
+      return compare_exprs(entry.first, t) < 0;
+    });
     if (it != terms.end() && structurally_equal(it->first, term)) {
       it->second = sum(it->second, coefficient);
       if (it->second == 0) terms.erase(it);

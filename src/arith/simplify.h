@@ -7,8 +7,10 @@
 
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "arith/expr.h"
+#include "arith/tensor_type.h"
 
 namespace tessera::inline arith {
 
@@ -41,5 +43,39 @@ bool can_prove(const Expr& condition, const Bounds& bounds);
 
 // c when e = c * var + (terms without var), for simplified i64 expressions; empty when e is not linear in var.
 std::optional<int64_t> linear_coefficient(const Expr& e, const Var& var, const Bounds& bounds = {});
+
+// ---- sizes: expressions of symbols ----
+
+// What normalize_size and the proofs about sizes know of symbols beyond what they are given: the ranges that a graph
+// declares, for as long as the object lives, in this thread. Objects nest; an inner one adds to the outer ones.
+class KnownSymbols {
+ public:
+  explicit KnownSymbols(const std::vector<SymbolRange>& symbols);
+  ~KnownSymbols();
+  KnownSymbols(const KnownSymbols&) = delete;
+  KnownSymbols& operator=(const KnownSymbols&) = delete;
+
+  // Of the innermost object that knows `var`; null when none does.
+  static const SymbolRange* find(const ExprNode* var);
+
+ private:
+  size_t count_ = 0;
+};
+
+// The normal form of a size: a polynomial of symbols (products multiplied out, factors and terms in a stable order) and
+// of quotients, remainders, minima and maxima that the symbols' ranges and steps do not decide. Equal sizes mostly have
+// equal normal forms. `axes` are variables from 0 to their extent - 1: indices of tensors of such sizes.
+Expr normalize_size(const Expr& size, const std::vector<std::pair<Var, Expr>>& axes = {});
+// Whether a == b, a <= b for all values of the symbols; false when there is no proof.
+bool equal_sizes(const Expr& a, const Expr& b);
+bool size_at_most(const Expr& a, const Expr& b);
+// Whether a != b for all values of the symbols.
+bool sizes_differ(const Expr& a, const Expr& b);
+// The least and largest value that the ranges of the symbols allow.
+Interval size_range(const Expr& size);
+// A value to decide by what pays: that of symbols in the middle of their ranges, in the geometric sense.
+int64_t typical_size(const Expr& size);
+// The value where all symbols are as small as they may be; empty when a range is not known.
+std::optional<int64_t> value_at_least_sizes(const Expr& size);
 
 }  // namespace tessera::inline arith

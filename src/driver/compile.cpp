@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "arith/simplify.h"
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
 #include "driver/api/version.h"
@@ -143,6 +144,7 @@ std::optional<Program> make_program(Graph graph, const Target& target, const Dri
                                     PassLimit& limit, std::vector<Graph>& graphs) {
   const int opt_level = options.compile.opt_level;
   GraphInterpreter evaluator;
+  const KnownSymbols known(graph.symbols);
 
   // Simplify the graph and group operators that become one kernel.
   using Kind = PassApplication::Kind;

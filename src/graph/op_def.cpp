@@ -4,22 +4,27 @@
 
 #include <algorithm>
 
+#include "arith/simplify.h"
 #include "support/error.h"
 
 namespace tessera::inline graph {
 namespace {
 
 const char* kind_name(AttrKind kind) {
-  static constexpr const char* kNames[] = {"a bool",   "an integer",         "a number",
-                                           "a string", "a list of integers", "a list of numbers",
-                                           "a dtype",  "a layout",           "a tensor"};
+  static constexpr const char* kNames[] = {
+      "a bool",  "an integer", "a number", "a string",       "a list of integers", "a list of numbers",
+      "a dtype", "a layout",   "a tensor", "a list of sizes"};
   return kNames[static_cast<int>(kind)];
 }
 
 // The alternatives of Attr stand in the order of AttrKind.
 AttrKind kind_of(const Attr& attr) { return static_cast<AttrKind>(attr.index()); }
-static_assert(std::variant_size_v<Attr> == static_cast<size_t>(AttrKind::kTensor) + 1);
+static_assert(std::variant_size_v<Attr> == static_cast<size_t>(AttrKind::kSizes) + 1);
 static_assert(std::is_same_v<std::variant_alternative_t<static_cast<size_t>(AttrKind::kLayout), Attr>, Layout>);
+
+bool is_of_kind(const Attr& attr, AttrKind kind) {
+  return kind_of(attr) == kind || (kind == AttrKind::kSizes && kind_of(attr) == AttrKind::kInts);
+}
 
 void check_attrs(const OpContext& ctx) {
   for (const AttrDef& def : ctx.op.attrs) {
@@ -28,7 +33,7 @@ void check_attrs(const OpContext& ctx) {
       if (def.required)
         ctx.fail("TSR-2002", fmt::format("attribute '{}' is missing", def.name),
                  fmt::format("'{}' is {}{}{}", def.name, kind_name(def.kind), def.doc.empty() ? "" : ": ", def.doc));
-    } else if (kind_of(it->second) != def.kind) {
+    } else if (!is_of_kind(it->second, def.kind)) {
       ctx.fail("TSR-2003", fmt::format("attribute '{}' is {}", def.name, kind_name(kind_of(it->second))),
                fmt::format("'{}' is {}", def.name, kind_name(def.kind)));
     } else if (const auto* tensor = std::get_if<TensorPtr>(&it->second); tensor && *tensor == nullptr) {
@@ -106,7 +111,11 @@ std::vector<TensorType> infer_types(const OpDef& op, const std::vector<TensorTyp
   }
   check_attrs(ctx);
   check_regions(ctx);
-  return op.infer(ctx);
+  std::vector<TensorType> types = op.infer(ctx);
+  // In normal form, so that equal sizes are equal expressions.
+  for (TensorType& type : types)
+    for (Expr& dim : type.shape) dim = normalize_size(dim);
+  return types;
 }
 
 namespace {

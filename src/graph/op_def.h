@@ -37,7 +37,18 @@ enum class OpKind : uint8_t {
   kGroup,       // made by the fusion pass: one region that becomes one kernel
 };
 
-enum class AttrKind : uint8_t { kBool, kInt, kFloat, kString, kInts, kFloats, kDType, kLayout, kTensor };
+enum class AttrKind : uint8_t {
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kInts,
+  kFloats,
+  kDType,
+  kLayout,
+  kTensor,
+  kSizes,  // integers or expressions of the graph's symbols; see Attr
+};
 
 struct AttrDef {
   std::string name;
@@ -60,8 +71,8 @@ struct OpDef {
   // REQUIRES: kind == kProcedure and types that `infer` accepted; one result. What it means, written plainly: the
   // reference of `loops`, which shares no code with them.
   std::function<Tensor(const OpContext& ctx, const std::vector<const Tensor*>& inputs)> evaluate{};
-  // The same for static shapes as loops: a parameter for each operand in order, row-major (any shape with as many
-  // elements), then the result.
+  // The same as loops: a parameter for each operand in order, row-major (any shape with as many elements), then the
+  // result. UserError TSR-2030 where a size that the loops need as a number is symbolic.
   std::function<LoopProgram(const OpContext& ctx)> loops{};
   // A graph in text form with one node of this operator, and its `run` lines: executed as a test. See ops/README.md.
   std::string example;

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
+#include "arith/simplify.h"
 #include "graph/tensor_text.h"
 #include "graph/verify.h"
 #include "support/error.h"
@@ -27,12 +29,13 @@ class GraphParser {
     reader_.expect("graph");
     graph.name = reader_.name('@', "the name of the graph");
     if (reader_.accept("[")) graph.symbols = parse_symbols(reader_, scope.symbols);
+    const KnownSymbols known(graph.symbols);
     reader_.expect("(");
     while (!reader_.peek_is(")")) {
       if (!graph.inputs.empty()) reader_.expect(",");
       const std::string name = new_name(scope, "an input");
       reader_.expect(":");
-      scope.values[name] = graph.add_input(name, parse_type(reader_, scope.symbols));
+      scope.values[name] = graph.add_input(name, normalized(parse_type(reader_, scope.symbols)));
     }
     reader_.expect(")");
     reader_.expect("->");
@@ -73,6 +76,11 @@ class GraphParser {
     std::string at, name;
     TensorType type;
   };
+
+  static TensorType normalized(TensorType type) {
+    for (Expr& dim : type.shape) dim = normalize_size(dim);
+    return type;
+  }
 
   [[noreturn]] static void fail_at(const std::string& at, const std::string& id, const std::string& message,
                                    const std::string& legal = "") {
@@ -133,7 +141,7 @@ class GraphParser {
         reader_.expect(")");
       }
     }
-    if (!regions_follow && reader_.accept("{")) node.attrs = parse_attrs(*node.op);
+    if (!regions_follow && reader_.accept("{")) node.attrs = parse_attrs(*node.op, scope.symbols);
     if (!regions_follow && reader_.accept("(")) {
       reader_.expect("{");
       regions_follow = true;
@@ -164,7 +172,7 @@ class GraphParser {
       if (!types_agree(given[i], types[i]))
         fail_at(types_at, "TSR-3007", fmt::format("%{} is declared as {}", names[i], given[i].to_string()),
                 fmt::format("{}, which {} gives for its operands", types[i].to_string(), op_name));
-      types[i] = given[i];
+      types[i] = normalized(given[i]);
     }
     const NodeId id = graph.add_node(std::move(node), std::move(types), names);
     if (const auto problems = verify_node(graph, graph.node(id)); !problems.empty())
@@ -182,7 +190,7 @@ class GraphParser {
     return near.empty() ? all : near;
   }
 
-  Attrs parse_attrs(const OpDef& op) {
+  Attrs parse_attrs(const OpDef& op, const SymbolScope& symbols) {
     Attrs attrs;
     bool first = true;
     while (!reader_.peek_is("}")) {
@@ -192,13 +200,28 @@ class GraphParser {
       const std::string name = reader_.word("an attribute");
       if (attrs.has(name)) fail_at(at, "TSR-3004", fmt::format("attribute {} is given twice", name));
       reader_.expect("=");
+      const auto def = std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrDef& d) { return d.name == name; });
+      if (def != op.attrs.end() && def->kind == AttrKind::kSizes && reader_.peek() == '[') {
+        attrs.set(name, parse_sizes(symbols));
+        continue;
+      }
       Attr value = parse_attr();
-      for (const AttrDef& def : op.attrs)
-        if (def.name == name) convert_numbers(value, def.kind);
+      if (def != op.attrs.end()) convert_numbers(value, def->kind);
       attrs.set(name, std::move(value));
     }
     reader_.expect("}");
     return attrs;
+  }
+
+  Attr parse_sizes(const SymbolScope& symbols) {
+    Shape sizes;
+    reader_.expect("[");
+    while (!reader_.peek_is("]")) {
+      if (!sizes.empty()) reader_.expect(",");
+      sizes.push_back(normalize_size(parse_size(reader_, symbols)));
+    }
+    reader_.expect("]");
+    return sizes;
   }
 
   // `1` where a number is wanted means 1.0.

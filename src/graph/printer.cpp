@@ -100,6 +100,9 @@ std::string attr_text(const Attr& attr, bool elide_constants) {
     std::string operator()(const std::vector<double>& value) const {
       return value.empty() ? "floats[]" : list_text(value, double_text);
     }
+    std::string operator()(const Shape& value) const {
+      return list_text(value, [](const Expr& size) { return to_string(size); });
+    }
     std::string operator()(DType value) const { return std::string(dtype_name(value)); }
     std::string operator()(const Layout& value) const { return value.row_major() ? "{}" : value.to_string(); }
     std::string operator()(const TensorPtr& value) const { return value ? tensor_text(*value, elide) : "null"; }

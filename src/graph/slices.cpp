@@ -1,49 +1,48 @@
 #include "graph/slices.h"
 
+#include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "support/error.h"
 
 namespace tessera::inline graph {
 
-std::optional<int64_t> contiguous_part(const TensorType& whole, const TensorType& part, int axis, int64_t start) {
+std::optional<Expr> contiguous_part(const TensorType& whole, const TensorType& part, int axis, const Expr& start) {
   if (!(whole.layout == part.layout) || whole.dtype != part.dtype || dtype_bits(whole.dtype) < 8) return std::nullopt;
-  const auto physical = static_dims(physical_shape(whole.shape, whole.layout));
-  const auto dims = static_dims(whole.shape);
-  const auto sizes = static_dims(part.shape);
-  if (!physical || !dims || !sizes || sizes->size() != dims->size()) return std::nullopt;
-  for (size_t d = 0; d < dims->size(); ++d)
-    if (static_cast<int>(d) != axis && (*dims)[d] != (*sizes)[d]) return std::nullopt;
+  const Shape physical = physical_shape(whole.shape, whole.layout);
+  const Shape &dims = whole.shape, &sizes = part.shape;
+  if (sizes.size() != dims.size()) return std::nullopt;
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (static_cast<int>(d) != axis && !equal_sizes(dims[d], sizes[d])) return std::nullopt;
   const auto from = static_cast<size_t>(axis);
-  for (size_t p = 0; p < physical->size(); ++p) {
+  for (size_t p = 0; p < physical.size(); ++p) {
     const LayoutDim dim =
         whole.layout.row_major() ? LayoutDim{static_cast<int>(p), LayoutDim::Part::kWhole, 1} : whole.layout.dims[p];
     if (dim.axis != axis) {
-      if ((*physical)[p] != 1) return std::nullopt;
+      if (!is_const_int(physical[p], 1)) return std::nullopt;
       continue;
     }
     if (dim.part == LayoutDim::Part::kRemainder) return std::nullopt;
     const int64_t block = dim.part == LayoutDim::Part::kQuotient ? dim.block : 1;
-    const bool to_the_end = start + (*sizes)[from] == (*dims)[from];
-    if (start % block != 0 || ((*sizes)[from] % block != 0 && !to_the_end)) return std::nullopt;
-    int64_t elements = start / block;
-    for (size_t inner = p + 1; inner < physical->size(); ++inner) elements *= (*physical)[inner];
-    return dtype_bytes(whole.dtype, elements);
+    const auto in_blocks = [&](const Expr& size) { return equal_sizes(floormod(size, block), 0); };
+    if (!in_blocks(start) || (!in_blocks(sizes[from]) && !equal_sizes(start + sizes[from], dims[from])))
+      return std::nullopt;
+    Expr elements = floordiv(start, block);
+    for (size_t inner = p + 1; inner < physical.size(); ++inner) elements = elements * physical[inner];
+    return normalize_size(elements * Expr(dtype_bytes(whole.dtype, 1)));
   }
   return std::nullopt;
 }
 
-std::optional<int64_t> contiguous_slice(const Graph& graph, const Node& slice) {
+std::optional<Expr> contiguous_slice(const Graph& graph, const Node& slice) {
   const TensorType& whole = graph.type(slice.inputs.at(0));
   const TensorType& part = graph.type(slice.outputs.at(0));
-  const auto& starts = slice.attrs.get_ints("starts");
+  const Shape starts = slice.attrs.get_sizes("starts");
   const auto& steps = slice.attrs.get_ints("steps");
-  const auto dims = static_dims(whole.shape);
-  const auto sizes = static_dims(part.shape);
-  if (!dims || !sizes) return std::nullopt;
   int axis = -1;
-  for (size_t d = 0; d < dims->size(); ++d) {
-    if ((*sizes)[d] > 1 && steps[d] != 1) return std::nullopt;
-    if ((*sizes)[d] == (*dims)[d]) continue;
+  for (size_t d = 0; d < whole.shape.size(); ++d) {
+    const auto size = as_int(part.shape[d]);
+    if (steps[d] != 1 && !(size && *size <= 1)) return std::nullopt;
+    if (equal_sizes(part.shape[d], whole.shape[d])) continue;
     if (axis >= 0) return std::nullopt;
     axis = static_cast<int>(d);
   }
@@ -69,11 +68,11 @@ std::vector<std::vector<PlacedOperand>> place_operands(const Graph& graph) {
     const Node& node = graph.nodes()[i];
     if (node.op->name != "concat" || !is_in_place(node)) continue;
     const auto axis = static_cast<int>(node.attrs.get_int("axis"));
-    int64_t start = 0;
+    Expr start = 0;
     for (const ValueId operand : node.inputs) {
       const auto offset = contiguous_part(graph.type(node.outputs[0]), graph.type(operand), axis, start);
       check(offset.has_value(), "an in-place concat of parts that are not contiguous: " + node.loc);
-      start += graph.type(operand).dims()[static_cast<size_t>(axis)];
+      start = normalize_size(start + graph.type(operand).shape[static_cast<size_t>(axis)]);
       PlacedOperand placed{-1, *offset};
       const ValueId storage = storage_value(graph, operand);
       const Node* producer = graph.producer(storage);

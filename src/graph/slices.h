@@ -10,13 +10,13 @@
 namespace tessera::inline graph {
 
 // Where `part`, the elements of `whole` from `start` on along `axis` (all of them along the other axes), begins in the
-// buffer of `whole`, in bytes; empty when its elements are not contiguous there in the order of `part`'s own layout.
-// Contiguous means that the buffer's dimensions outside of the axis have the extent 1: the batch of one image, whose
-// channels (or blocks of channels, when the part begins and ends with one) follow each other.
-std::optional<int64_t> contiguous_part(const TensorType& whole, const TensorType& part, int axis, int64_t start);
+// buffer of `whole`, in bytes, a size like any other; empty when its elements are not contiguous there in the order of
+// `part`'s own layout. Contiguous means that the buffer's dimensions outside of the axis have the extent 1: the batch
+// of one image, whose channels (or blocks of channels, when the part begins and ends with one) follow each other.
+std::optional<Expr> contiguous_part(const TensorType& whole, const TensorType& part, int axis, const Expr& start);
 
 // The same for the result of a slice node within its operand.
-std::optional<int64_t> contiguous_slice(const Graph& graph, const Node& slice);
+std::optional<Expr> contiguous_slice(const Graph& graph, const Node& slice);
 
 // Whether concat_in_place has decided that the node, a concat or a slice, moves no bytes: it has `in_place` = 1.
 bool is_in_place(const Node& node);
@@ -28,7 +28,7 @@ ValueId storage_value(const Graph& graph, ValueId id);
 // copied there.
 struct PlacedOperand {
   ValueId storage = -1;  // the value that is computed into the result's buffer; -1: the operand is copied
-  int64_t offset = 0;    // in bytes
+  Expr offset;           // in bytes
 };
 
 // For every in-place concat (by its node) where its operands are. A value is placed in one concat at most, the last of

@@ -195,6 +195,7 @@ std::vector<std::string> verify_node(const Graph& graph, const Node& node) {
 
 std::vector<std::string> verify(const Graph& graph) {
   std::vector<std::string> problems;
+  const KnownSymbols known(graph.symbols);
   Verifier(problems).graph(graph, {}, "");
   return problems;
 }

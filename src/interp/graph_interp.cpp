@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "support/error.h"
 
@@ -28,7 +29,7 @@ bool is_bound(const Expr& e, const SymbolValues& symbols) {
 }
 
 // Gives the named dimensions of the inputs their values and checks what is already known.
-void bind_symbols(const Graph& graph, const std::vector<Tensor>& inputs, SymbolValues& symbols) {
+void bind_inputs(const Graph& graph, const std::vector<Tensor>& inputs, SymbolValues& symbols) {
   if (inputs.size() != graph.inputs.size())
     throw UserError({"TSR-2050", fmt::format("{} inputs for graph {}", inputs.size(), graph.name), "",
                      fmt::format("{} inputs", graph.inputs.size()), ""});
@@ -68,8 +69,9 @@ Tensor view(const Tensor& x, std::vector<int64_t> dims) {
 }  // namespace
 
 std::vector<Tensor> GraphInterpreter::evaluate(const Graph& graph, const std::vector<Tensor>& inputs) {
+  const KnownSymbols known(graph.symbols);
   SymbolValues symbols;
-  bind_symbols(graph, inputs, symbols);
+  bind_inputs(graph, inputs, symbols);
   return run(graph, inputs, std::move(symbols));
 }
 

@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "graph/slices.h"
 #include "loop/naive_loops.h"
 #include "lower/narrow_values.h"
+#include "program/symbolic_sizes.h"
 #include "support/error.h"
 
 namespace tessera::inline lower {
@@ -99,9 +102,16 @@ Body reshape_body(const TensorType& from, const TensorType& to) {
     index[i] = i == 0 ? flat : floormod(flat, from.shape[i]);
     flat = floordiv(flat, from.shape[i]);
   }
+  std::vector<std::pair<Var, Expr>> axes;
+  for (const Axis& axis : body.axes) axes.emplace_back(axis.var, axis.extent);
+  const auto is_number = [](const Axis& axis) { return as_int(axis.extent).has_value(); };
+  if (!std::all_of(body.axes.begin(), body.axes.end(), is_number) || !static_dims(from.shape)) {
+    for (Expr& i : index) i = normalize_size(i, axes);
+    body.value = load(body.inputs[0], index);
+    return body;
+  }
   Bounds bounds;
-  for (const Axis& axis : body.axes)
-    if (const auto extent = as_int(axis.extent)) bounds.set(axis.var, 0, *extent - 1);
+  for (const Axis& axis : body.axes) bounds.set(axis.var, 0, *as_int(axis.extent) - 1);
   body.value = simplify(load(body.inputs[0], index), bounds);
   return body;
 }
@@ -136,13 +146,44 @@ void lower_region(KernelLowering& kernel, const Graph& region, std::vector<Kerne
   check(out.buffer != nullptr, "a kernel whose result is a constant");
 }
 
+// Those of the symbols that sizes or the body of the kernel depend on.
+std::vector<Var> used_symbols(const TensorProgram& program, const std::vector<SymbolRange>& symbols) {
+  std::unordered_set<const ExprNode*> seen;
+  const auto look = [&](const Expr& e) {
+    walk(e, [&](const Expr& node) {
+      seen.insert(node.get());
+      if (node->kind == ExprKind::kLoad)
+        for (const Expr& extent : node->buffer->shape) seen.insert(extent.get());
+    });
+  };
+  const auto look_at_buffer = [&](const BufferPtr& buffer) {
+    std::for_each(buffer->shape.begin(), buffer->shape.end(), look);
+  };
+  for (const TensorParam& param : program.params) look_at_buffer(param.buffer);
+  for (const Stage& stage : program.stages) {
+    look_at_buffer(stage.out);
+    for (const auto* axes : {&stage.body.axes, &stage.body.reduce_axes})
+      for (const Axis& axis : *axes) look(axis.extent);
+    look(stage.body.value);
+  }
+  std::vector<Var> used;
+  for (const SymbolRange& symbol : symbols)
+    if (seen.count(symbol.var.get())) used.push_back(symbol.var);
+  return used;
+}
+
 // Assigns buffers to values and collects calls.
 class GraphLowering {
  public:
-  explicit GraphLowering(const Graph& graph) : graph_(graph) {}
+  explicit GraphLowering(const Graph& graph) : graph_(graph), largest_(largest_sizes(graph.symbols)) {}
 
   Program run() {
+    for (const SymbolRange& symbol : graph_.symbols)
+      if (symbol.hi == INT64_MAX)
+        throw UserError({"TSR-5020", fmt::format("the range of symbol {} has no end", symbol.var->name), "",
+                         "ranges with a largest value, for which memory is planned", "give a range with --dim"});
     program_.name = graph_.name;
+    program_.symbols = graph_.symbols;
     program_.checks = graph_.checks;
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       const BufferId id =
@@ -177,13 +218,7 @@ class GraphLowering {
     buffer.name = unique(name);
     buffer.kind = kind;
     buffer.type = type;
-    int64_t count = 1;
-    const auto dims = static_dims(physical_shape(type.shape, type.layout));
-    if (!dims)
-      throw UserError({"TSR-5020", fmt::format("the shape {} of value {} is not fixed", type.to_string(), name), "",
-                       "fixed dimensions", "fix the free dimensions with --shape or --dim"});
-    for (int64_t dim : *dims) count *= dim;
-    buffer.bytes = dtype_bytes(type.dtype, count);
+    buffer.bytes = bytes_at(type, graph_.symbols, largest_);
     program_.buffers.push_back(std::move(buffer));
     return static_cast<BufferId>(program_.buffers.size() - 1);
   }
@@ -201,14 +236,17 @@ class GraphLowering {
   }
 
   // The part of buffer `whole` from byte `begin` on, as a buffer of its own.
-  BufferId add_view(const std::string& name, const TensorType& type, BufferId whole, int64_t begin = 0) {
+  BufferId add_view(const std::string& name, const TensorType& type, BufferId whole, Expr begin = 0) {
     for (BufferId of = whole; of >= 0; of = program_.buffers[static_cast<size_t>(of)].alias_of) {
-      begin += program_.buffers[static_cast<size_t>(of)].view_offset;
+      const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(of)];
+      begin = begin + (buffer.view_offset_formula ? buffer.view_offset_formula : Expr(buffer.view_offset));
       whole = of;
     }
+    begin = normalize_size(begin);
     const BufferId id = add_buffer(name, program_.buffers[static_cast<size_t>(whole)].kind, type);
     program_.buffers[static_cast<size_t>(id)].alias_of = whole;
-    program_.buffers[static_cast<size_t>(id)].view_offset = begin;
+    program_.buffers[static_cast<size_t>(id)].view_offset = value_at(begin, graph_.symbols, largest_);
+    if (!as_int(begin)) program_.buffers[static_cast<size_t>(id)].view_offset_formula = begin;
     return id;
   }
 
@@ -285,6 +323,13 @@ class GraphLowering {
 
   // Its loops are written already: no schedule rule is asked.
   void lower_procedure(const Node& node) {
+    for (const auto* values : {&node.inputs, &node.outputs})
+      for (const ValueId id : *values)
+        if (!graph_.type(id).is_static())
+          throw UserError({"TSR-5020",
+                           fmt::format("operator {} with %{} of type {}: its loops are written for fixed sizes",
+                                       node.op->name, graph_.value(id).name, graph_.type(id).to_string()),
+                           node.loc, "fixed dimensions", "fix the free dimensions with --shape or --dim"});
     Kernel kernel;
     kernel.program = node_loops(graph_, node);
     kernel.program.name = kernel_name(identifier(node.loc.empty() ? node.op->name : node.loc));
@@ -311,9 +356,11 @@ class GraphLowering {
     definition->name = kernel_name(definition->name);
     Kernel kernel;
     kernel.program = naive_loops(*definition);
+    kernel.program.symbols = used_symbols(*definition, graph_.symbols);
     kernel.loc = loc;
-    kernel.flops = count_flops(*definition);
-    kernel.bytes = count_bytes(*definition);
+    const bool fixed = kernel.program.symbols.empty();
+    kernel.flops = fixed ? count_flops(*definition) : -1;
+    kernel.bytes = fixed ? count_bytes(*definition) : -1;
     kernel.definition = std::move(definition);
     program_.kernels.push_back(std::move(kernel));
     program_.calls.push_back({static_cast<int32_t>(program_.kernels.size() - 1), std::move(args), loc});
@@ -335,12 +382,13 @@ class GraphLowering {
   }
 
   const Graph& graph_;
+  const SizePoint largest_;
   Program program_;
   std::map<ValueId, BufferId> buffer_of_;
   std::map<ValueId, BufferId> direct_;
   std::vector<std::pair<ValueId, BufferId>> copies_;
-  std::vector<std::vector<PlacedOperand>> placed_;           // by node
-  std::map<ValueId, std::pair<BufferId, int64_t>> part_of_;  // the concat's buffer and the place in it, in bytes
+  std::vector<std::vector<PlacedOperand>> placed_;        // by node
+  std::map<ValueId, std::pair<BufferId, Expr>> part_of_;  // the concat's buffer and the place in it, in bytes
   std::map<std::string, int> names_;
 };
 

@@ -7,7 +7,9 @@
 
 namespace tessera::inline lower {
 
-// REQUIRES: static shapes; a verified graph whose nodes are constants, views, expressions or groups of those.
+// Sizes of a graph with symbols become expressions of those in the types of buffers and in kernels, which get the
+// symbols as arguments.
+// REQUIRES: a verified graph whose nodes are constants, views, expressions or groups of those.
 Program lower_graph(const Graph& graph);
 
 // The kernel definition of one node (a group or a single expression operator); parameters are the node's inputs in

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "arith/simplify.h"
 #include "loop/naive_loops.h"
 #include "program/memory_plan.h"
 
@@ -160,6 +161,8 @@ class Narrower {
       const int64_t ratio = dtype_bits(wide_type(dtype)) / dtype_bits(dtype);
       buffer.bytes /= ratio;
       buffer.view_offset /= ratio;
+      if (buffer.view_offset_formula)
+        buffer.view_offset_formula = normalize_size(floordiv(buffer.view_offset_formula, ratio));
       if (buffer.data) buffer.data = narrowed(*buffer.data, dtype);
     }
     for_uses(members, [&](const KernelCall& call, size_t arg) {

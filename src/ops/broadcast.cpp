@@ -9,12 +9,12 @@ namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
   require_dtype(ctx, 0, is_movable, kMovableTypes);
-  const auto& shape = ctx.attrs.get_ints("shape");
-  require_ints(ctx, "shape", shape.size(), 0, kMaxExtent);
-  const Shape target = make_shape(shape);
+  const Shape target = require_sizes(ctx, "shape", ctx.attrs.get_sizes("shape").size(), 0, kMaxExtent);
   const Shape joint = broadcast_shapes(ctx, ctx.inputs[0].shape, target);
-  if (!same_shape(joint, target))
-    ctx.fail("TSR-2023", fmt::format("{} to be stretched to {}", describe_operand(ctx, 0), join(shape)),
+  bool fits = joint.size() == target.size();
+  for (size_t d = 0; fits && d < joint.size(); ++d) fits = equal_extents(joint[d], target[d]);
+  if (!fits)
+    ctx.fail("TSR-2023", fmt::format("{} to be stretched to {}", describe_operand(ctx, 0), to_string(target)),
              "extents of the operand that are 1 or those of `shape`");
   return {TensorType{ctx.inputs[0].dtype, target, {}}};
 }
@@ -31,7 +31,7 @@ const OpDef& broadcast_op() {
       .doc = "x stretched to `shape` by numpy's rule.",
       .min_inputs = 1,
       .max_inputs = 1,
-      .attrs = {{"shape", AttrKind::kInts, true, "the result's extents"}},
+      .attrs = {{"shape", AttrKind::kSizes, true, "the result's extents"}},
       .infer = infer,
       .body = body,
       .example = R"(

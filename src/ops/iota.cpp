@@ -6,12 +6,11 @@ namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
-  const auto& shape = ctx.attrs.get_ints("shape");
-  require_ints(ctx, "shape", shape.size(), 0, kMaxExtent);
+  const Shape shape = require_sizes(ctx, "shape", ctx.attrs.get_sizes("shape").size(), 0, kMaxExtent);
   require_int(ctx, "axis", 0, static_cast<int64_t>(shape.size()) - 1);
   const DType dtype = ctx.attrs.get<DType>("dtype");
   if (!is_arithmetic(dtype)) ctx.fail("TSR-2020", "dtype = " + std::string(dtype_name(dtype)), kArithmeticTypes);
-  return {TensorType{dtype, make_shape(shape), {}}};
+  return {TensorType{dtype, shape, {}}};
 }
 
 Body body(const OpContext& ctx) {
@@ -28,7 +27,7 @@ const OpDef& iota_op() {
       .doc = "A tensor whose every element is its own index along `axis`.",
       .min_inputs = 0,
       .max_inputs = 0,
-      .attrs = {{"shape", AttrKind::kInts, true, "the result's extents"},
+      .attrs = {{"shape", AttrKind::kSizes, true, "the result's extents"},
                 {"axis", AttrKind::kInt, true, "the dimension that is counted"},
                 {"dtype", AttrKind::kDType, true, "the result's element type"}},
       .infer = infer,

@@ -16,6 +16,7 @@ std::vector<const OpDef*> list_ops() {
       &select_op(),    &slice_op(),       &transpose_op(),
       &cumulate_op(),  &order_op(),       &scatter_op(),
       &suppress_op(),  &region_pool_op(), &channel_shuffle_op(),
+      &sizes_op(),
   };
   for (const auto* family : {&unary_ops(), &binary_ops(), &compare_ops()})
     for (const OpDef& op : *family) ops.push_back(&op);

@@ -69,6 +69,23 @@ const std::vector<int64_t>& require_ints(const OpContext& ctx, const std::string
   return values;
 }
 
+Shape require_sizes(const OpContext& ctx, const std::string& attr, size_t count, int64_t lo, int64_t hi) {
+  const auto it = ctx.attrs.all().find(attr);
+  if (it == ctx.attrs.all().end() || !std::holds_alternative<Shape>(it->second))
+    return make_shape(require_ints(ctx, attr, count, lo, hi));
+  const Shape& sizes = std::get<Shape>(it->second);
+  if (sizes.size() != count)
+    ctx.fail("TSR-2027", fmt::format("{} = {} ({})", attr, to_string(sizes), plural(sizes.size(), "entry", "entries")),
+             plural(count, "entry", "entries"));
+  for (const Expr& size : sizes) {
+    const Interval range = size_range(size);
+    if ((range.hi && *range.hi < lo) || (range.lo && *range.lo > hi))
+      ctx.fail("TSR-2025", fmt::format("{} = {}", attr, to_string(sizes)),
+               fmt::format("entries from {} to {}", lo, hi));
+  }
+  return sizes;
+}
+
 const std::vector<int64_t>& require_axes(const OpContext& ctx, const std::string& attr, int rank) {
   const auto& axes = ctx.attrs.get_ints(attr);
   std::vector<bool> seen(static_cast<size_t>(rank), false);
@@ -96,13 +113,7 @@ void require_elements(const OpContext& ctx, size_t axis, const Shape& indices) {
              "a dimension with elements to choose from");
 }
 
-bool equal_extents(const Expr& a, const Expr& b) {
-  const auto ca = as_int(a);
-  const auto cb = as_int(b);
-  if (ca && cb) return *ca == *cb;
-  if (structurally_equal(a, b)) return true;
-  return is_const_int(simplify(a - b), 0);
-}
+bool equal_extents(const Expr& a, const Expr& b) { return equal_sizes(a, b); }
 
 Shape broadcast_shapes(const OpContext& ctx, const Shape& a, const Shape& b) {
   const size_t rank = std::max(a.size(), b.size());

@@ -56,6 +56,9 @@ const std::vector<int64_t>& require_axes(const OpContext& ctx, const std::string
 size_t require_word(const OpContext& ctx, const std::string& attr, const std::string& value,
                     const std::vector<std::string_view>& words);
 
+// The sizes of an attribute of kind kSizes; TSR-2027 and TSR-2025 as require_ints. What is symbolic is not held against
+// the bounds, unless its range is known to lie outside of them.
+Shape require_sizes(const OpContext& ctx, const std::string& attr, size_t count, int64_t lo, int64_t hi);
 std::string join(const std::vector<int64_t>& values);                           // "[1, 2]"
 std::string plural(size_t count, std::string_view one, std::string_view many);  // "2 entries"
 

@@ -19,8 +19,8 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   const TensorType& x = ctx.inputs[0];
   require_dtype(ctx, 0, is_movable, kMovableTypes);
   const Mode mode = mode_of(ctx);
-  const auto& low = require_ints(ctx, "low", x.shape.size(), -kMaxExtent, kMaxExtent);
-  const auto& high = require_ints(ctx, "high", x.shape.size(), -kMaxExtent, kMaxExtent);
+  const Shape low = require_sizes(ctx, "low", x.shape.size(), -kMaxExtent, kMaxExtent);
+  const Shape high = require_sizes(ctx, "high", x.shape.size(), -kMaxExtent, kMaxExtent);
   const size_t operands = mode == kConstantMode ? 2 : 1;
   if (ctx.inputs.size() != operands)
     ctx.fail("TSR-2034", plural(ctx.inputs.size(), "operand", "operands"),
@@ -31,10 +31,11 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   }
   Shape shape;
   for (size_t d = 0; d < x.shape.size(); ++d) {
-    const Expr extent = simplify(x.shape[d] + Expr(low[d]) + Expr(high[d]));
+    const Expr extent = normalize_size(x.shape[d] + low[d] + high[d]);
     const auto known = as_int(extent);
-    if (known && *known < 0)
-      ctx.fail("TSR-2025", fmt::format("low = {}, high = {} for {}", join(low), join(high), describe_operand(ctx, 0)),
+    if (size_at_most(extent, -1))
+      ctx.fail("TSR-2025",
+               fmt::format("low = {}, high = {} for {}", to_string(low), to_string(high), describe_operand(ctx, 0)),
                "amounts that leave no dimension negative");
     if (mode != kConstantMode && is_const_int(x.shape[d], 0) && known != 0)
       ctx.fail("TSR-2024", fmt::format("padding of dimension {} of {}", d, describe_operand(ctx, 0)),
@@ -47,21 +48,21 @@ std::vector<TensorType> infer(const OpContext& ctx) {
 Body body(const OpContext& ctx) {
   Body body = start_body(ctx);
   const Mode mode = mode_of(ctx);
-  const auto& low = ctx.attrs.get_ints("low");
-  const auto& high = ctx.attrs.get_ints("high");
+  const Shape low = ctx.attrs.get_sizes("low"), high = ctx.attrs.get_sizes("high");
   std::vector<Expr> index;
   Expr inside = const_int(DType::kBool, 1);
   for (size_t d = 0; d < low.size(); ++d) {
     const Expr extent = ctx.inputs[0].shape[d];
-    const Expr i = body.axes[d].var - Expr(low[d]);
-    if (low[d] <= 0 && high[d] <= 0) {
+    const Expr i = body.axes[d].var - low[d];
+    const bool adds_low = !size_at_most(low[d], 0), adds_high = !size_at_most(high[d], 0);
+    if (!adds_low && !adds_high) {
       index.push_back(i);
       continue;
     }
     switch (mode) {
       case kConstantMode:
-        if (low[d] > 0) inside = logical_and(inside, Expr(0) <= i);
-        if (high[d] > 0) inside = logical_and(inside, i < extent);
+        if (adds_low) inside = logical_and(inside, Expr(0) <= i);
+        if (adds_high) inside = logical_and(inside, i < extent);
         index.push_back(i);
         break;
       case kEdge: index.push_back(min(max(i, 0), extent - Expr(1))); break;
@@ -88,8 +89,8 @@ const OpDef& pad_op() {
       .doc = "x with elements added before and after each dimension; negative amounts cut off.",
       .min_inputs = 1,
       .max_inputs = 2,
-      .attrs = {{"low", AttrKind::kInts, true, "elements added before, per dimension"},
-                {"high", AttrKind::kInts, true, "elements added after, per dimension"},
+      .attrs = {{"low", AttrKind::kSizes, true, "elements added before, per dimension"},
+                {"high", AttrKind::kSizes, true, "elements added after, per dimension"},
                 {"mode", AttrKind::kString, true,
                  "constant: the second operand, a scalar; edge: the nearest element; reflect: mirrored at the end "
                  "elements; wrap: from the other end"}},

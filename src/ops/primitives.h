@@ -37,8 +37,9 @@ const OpDef& reshape_op();          // reshape.cpp
 const OpDef& resize_op();           // resize.cpp
 const OpDef& scatter_op();          // scatter.cpp
 const OpDef& select_op();           // select.cpp
-const OpDef& slice_op();            // slice.cpp
-const OpDef& suppress_op();         // suppress.cpp
-const OpDef& transpose_op();        // transpose.cpp
+const OpDef& sizes_op();
+const OpDef& slice_op();      // slice.cpp
+const OpDef& suppress_op();   // suppress.cpp
+const OpDef& transpose_op();  // transpose.cpp
 
 }  // namespace tessera::inline ops

@@ -9,18 +9,17 @@ namespace tessera::inline ops {
 namespace {
 
 std::vector<TensorType> infer(const OpContext& ctx) {
-  const auto& shape = ctx.attrs.get_ints("shape");
-  require_ints(ctx, "shape", shape.size(), 0, kMaxExtent);
+  const Shape shape = require_sizes(ctx, "shape", ctx.attrs.get_sizes("shape").size(), 0, kMaxExtent);
   Expr from = 1;
   for (const Expr& dim : ctx.inputs[0].shape) from = from * dim;
   Expr to = 1;
-  for (int64_t dim : shape) to = to * Expr(dim);
+  for (const Expr& dim : shape) to = to * dim;
   if (!equal_extents(from, to))
     ctx.fail("TSR-2028",
-             fmt::format("shape = {} ({} elements) for {} ({} elements)", join(shape), to_string(to),
-                         describe_operand(ctx, 0), to_string(simplify(from))),
+             fmt::format("shape = {} ({} elements) for {} ({} elements)", to_string(shape),
+                         to_string(normalize_size(to)), describe_operand(ctx, 0), to_string(normalize_size(from))),
              "a shape of as many elements as the operand's");
-  return {TensorType{ctx.inputs[0].dtype, make_shape(shape), {}}};
+  return {TensorType{ctx.inputs[0].dtype, shape, {}}};
 }
 
 }  // namespace
@@ -32,7 +31,7 @@ const OpDef& reshape_op() {
       .kind = OpKind::kView,
       .min_inputs = 1,
       .max_inputs = 1,
-      .attrs = {{"shape", AttrKind::kInts, true, "the result's extents, all given"}},
+      .attrs = {{"shape", AttrKind::kSizes, true, "the result's extents, all given"}},
       .infer = infer,
       .body = {},
       .example = R"(

@@ -57,38 +57,44 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   } else {
     require_dtype(ctx, 0, is_real, kRealTypes);
   }
-  const auto& sizes = require_ints(ctx, "sizes", x.shape.size(), 0, kMaxExtent);
+  const Shape sizes = require_sizes(ctx, "sizes", x.shape.size(), 0, kMaxExtent);
   const auto& scales = ctx.attrs.get<std::vector<double>>("scales");
   if (scales.size() != x.shape.size())
     ctx.fail("TSR-2027",
              fmt::format("scales = [{}] ({})", fmt::join(scales, ", "), plural(scales.size(), "entry", "entries")),
              plural(x.shape.size(), "entry", "entries"));
   for (size_t d = 0; d < scales.size(); ++d) {
-    if (!(scales[d] > 0) || std::isinf(scales[d]))
-      ctx.fail("TSR-2025", fmt::format("scales = [{}]", fmt::join(scales, ", ")), "finite scales above 0");
-    if (is_const_int(x.shape[d], 0) && sizes[d] != 0)
-      ctx.fail("TSR-2024", fmt::format("dimension {} of {} resized to {}", d, describe_operand(ctx, 0), sizes[d]),
+    if (!(scales[d] >= 0) || std::isinf(scales[d]))
+      ctx.fail("TSR-2025", fmt::format("scales = [{}]", fmt::join(scales, ", ")), "finite scales from 0");
+    if (is_const_int(x.shape[d], 0) && !is_const_int(sizes[d], 0))
+      ctx.fail("TSR-2024",
+               fmt::format("dimension {} of {} resized to {}", d, describe_operand(ctx, 0), to_string(sizes[d])),
                "a dimension with elements to interpolate");
   }
-  return {TensorType{x.dtype, make_shape(sizes), {}}};
+  return {TensorType{x.dtype, sizes, {}}};
 }
 
-// p / q when `scale`, to the precision of an f32, is that ratio with a small q or the ratio of the extents; else {0,
-// 0}.
-std::pair<int64_t, int64_t> as_ratio(double scale, int64_t output, const Expr& input) {
+// p / q when `scale`, to the precision of an f32, is that ratio with a small q or the ratio of the extents, or when it
+// is 0; else null.
+std::pair<Expr, Expr> as_ratio(double scale, const Expr& output, const Expr& input) {
+  const auto out = as_int(output), in = as_int(input);
+  if (scale == 0) {
+    const int64_t divisor = out && in ? std::max<int64_t>(std::gcd(*out, *in), 1) : 1;
+    return {normalize_size(floordiv(max(output, 1), divisor)), normalize_size(floordiv(max(input, 1), divisor))};
+  }
   const auto same = [&](int64_t p, int64_t q) {
     return static_cast<float>(static_cast<double>(p) / static_cast<double>(q)) == static_cast<float>(scale);
   };
   if (scale < 1e6)
     for (int64_t q = 1; q <= 1024; ++q) {
       const int64_t p = std::llround(scale * static_cast<double>(q));
-      if (p > 0 && same(p, q)) return {p, q};
+      if (p > 0 && same(p, q)) return {Expr(p), Expr(q)};
     }
-  if (const auto extent = as_int(input); extent && *extent > 0 && output > 0 && same(output, *extent)) {
-    const int64_t divisor = std::gcd(output, *extent);
-    return {output / divisor, *extent / divisor};
+  if (in && out && *in > 0 && *out > 0 && same(*out, *in)) {
+    const int64_t divisor = std::gcd(*out, *in);
+    return {Expr(*out / divisor), Expr(*in / divisor)};
   }
-  return {0, 0};
+  return {};
 }
 
 // A coordinate: floor, the part above it, and its rounding, in whichever arithmetic it has.
@@ -96,6 +102,8 @@ class Place {
  public:
   static Place ratio(Expr numerator, Expr denominator) { return Place(std::move(numerator), std::move(denominator)); }
   static Place real(Expr value) { return Place(std::move(value), {}); }
+
+  void be_zero_if(const Expr& condition) { value_ = select(condition, const_of(value_.dtype(), 0), value_); }
 
   Expr floor() const {
     return denominator_ ? floordiv(value_, denominator_) : to_index(unary(UnaryOp::kFloor, value_));
@@ -132,24 +140,27 @@ class Place {
   Expr denominator_;  // i64, positive; null for an f64 coordinate
 };
 
-Place place_of(Coordinate mode, const Expr& o, int64_t output, const Expr& input, double scale) {
+Place place_of(Coordinate mode, const Expr& o, const Expr& output, const Expr& input, double scale) {
+  const bool one = size_at_most(output, 1);
   if (mode == kPytorchHalfPixel) {
-    if (output <= 1) return Place::ratio(0, 1);
-    mode = kHalfPixel;
+    if (one) return Place::ratio(0, 1);
+    Place place = place_of(kHalfPixel, o, output, input, scale);
+    if (!size_at_most(2, output)) place.be_zero_if(output <= Expr(1));
+    return place;
   }
   if (mode == kAlignCorners) {
-    if (output <= 1) return Place::ratio(0, 1);
-    return Place::ratio(o * (input - Expr(1)), output - 1);
+    if (one) return Place::ratio(0, 1);
+    return Place::ratio(o * (input - Expr(1)), normalize_size(max(output - Expr(1), 1)));
   }
   const auto [p, q] = as_ratio(scale, output, input);
   // The middles agree when the scale is the ratio of the extents.
-  if (mode == kHalfPixelSymmetric && p && equal_extents(input * Expr(p), Expr(output) * Expr(q))) mode = kHalfPixel;
+  if (mode == kHalfPixelSymmetric && p && equal_extents(input * p, output * q)) mode = kHalfPixel;
   if (p && mode != kHalfPixelSymmetric) {
-    const Expr middle = (Expr(2) * o + Expr(1)) * Expr(q);
+    const Expr middle = (Expr(2) * o + Expr(1)) * q;
     switch (mode) {
-      case kAsymmetric: return Place::ratio(o * Expr(q), p);
-      case kTfHalfPixel: return Place::ratio(middle, 2 * p);
-      default: return Place::ratio(middle - Expr(p), 2 * p);
+      case kAsymmetric: return Place::ratio(o * q, p);
+      case kTfHalfPixel: return Place::ratio(middle, Expr(2) * p);
+      default: return Place::ratio(middle - p, Expr(2) * p);
     }
   }
   const auto real = [](double value) { return const_float(DType::kF64, value); };
@@ -160,7 +171,8 @@ Place place_of(Coordinate mode, const Expr& o, int64_t output, const Expr& input
     case kTfHalfPixel: return Place::real(over_scale(x + real(0.5)));
     case kHalfPixelSymmetric: {
       const Expr extent = cast(DType::kF64, input);
-      const Expr covered = binary(BinaryOp::kDiv, real(static_cast<double>(output)), extent * real(scale));
+      const Expr size = as_int(output) ? real(static_cast<double>(*as_int(output))) : cast(DType::kF64, output);
+      const Expr covered = binary(BinaryOp::kDiv, size, extent * real(scale));
       const Expr offset = extent * real(0.5) * (real(1) - covered);
       return Place::real(offset + over_scale(x + real(0.5)) - real(0.5));
     }
@@ -188,11 +200,12 @@ std::vector<Tap> taps_of(const OpContext& ctx, size_t d, const Axis& axis, DType
   const Mode mode = mode_of(ctx);
   const Coordinate coordinate = coordinate_of(ctx);
   const Expr extent = ctx.inputs[0].shape[d];
-  const int64_t output = ctx.attrs.get_ints("sizes")[d];
+  const Expr output = ctx.attrs.get_sizes("sizes")[d];
   const double scale = ctx.attrs.get<std::vector<double>>("scales")[d];
-  if (is_const_int(extent, output) && scale == 1 && coordinate != kTfHalfPixel) return {{axis.var, {}}};
+  if (equal_extents(extent, output) && (scale == 1 || scale == 0) && coordinate != kTfHalfPixel)
+    return {{axis.var, {}}};
   Bounds bounds;
-  bounds.set(axis.var, 0, output - 1);
+  if (const auto most = size_range(output).hi) bounds.set(axis.var, 0, *most - 1);
   const auto clamp = [&](const Expr& i) { return simplify(min(max(i, 0), extent - Expr(1)), bounds); };
   const Place place = place_of(coordinate, axis.var, output, extent, scale);
   if (mode == kNearest) return {{clamp(place.nearest(nearest_of(ctx))), {}}};
@@ -254,8 +267,9 @@ const OpDef& resize_op() {
                 {"coordinate", AttrKind::kString, true, "how output indices become input coordinates, see resize.cpp"},
                 {"nearest_mode", AttrKind::kString, false,
                  "round_prefer_floor (the default), round_prefer_ceil, floor or ceil"},
-                {"scales", AttrKind::kFloats, true, "output extent per input extent, for every dimension"},
-                {"sizes", AttrKind::kInts, true, "the result's extents, all of them"},
+                {"scales", AttrKind::kFloats, true,
+                 "output extent per input extent, for every dimension; 0: the ratio of the two"},
+                {"sizes", AttrKind::kSizes, true, "the result's extents, all of them"},
                 {"cubic_coeff", AttrKind::kFloat, false, "the cubic's parameter; default -0.75"},
                 {"exclude_outside", AttrKind::kBool, false,
                  "cubic: places outside the input get no weight, instead of the nearest element's; default false"}},

@@ -1,6 +1,7 @@
 // slice: every steps[d]-th element of dimension d, sizes[d] of them, from starts[d] on; steps may be negative.
 #include <fmt/format.h>
 
+#include "arith/simplify.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -11,32 +12,41 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   const TensorType& x = ctx.inputs[0];
   require_dtype(ctx, 0, is_movable, kMovableTypes);
   const size_t rank = x.shape.size();
-  const auto& starts = require_ints(ctx, "starts", rank, 0, kMaxExtent);
-  const auto& sizes = require_ints(ctx, "sizes", rank, 0, kMaxExtent);
+  const Shape starts = require_sizes(ctx, "starts", rank, 0, kMaxExtent);
+  const Shape sizes = require_sizes(ctx, "sizes", rank, 0, kMaxExtent);
   const auto& steps = require_ints(ctx, "steps", rank, -kMaxExtent, kMaxExtent);
   for (size_t d = 0; d < rank; ++d) {
     if (steps[d] == 0) ctx.fail("TSR-2025", fmt::format("steps = {}", join(steps)), "steps other than 0");
     const auto extent = as_int(x.shape[d]);
-    if (sizes[d] == 0) continue;
-    // Products of two extents may overflow 64 bits; a double tells whether the last index is anywhere near.
-    const double last =
-        static_cast<double>(starts[d]) + static_cast<double>(sizes[d] - 1) * static_cast<double>(steps[d]);
-    const bool after = extent && (starts[d] >= *extent || last >= static_cast<double>(*extent));
-    if (last < 0 || after)
+    if (is_const_int(sizes[d], 0)) continue;
+    const auto start = as_int(starts[d]), size = as_int(sizes[d]);
+    bool inside = true;
+    if (start && size) {
+      // Products of two extents may overflow 64 bits; a double tells whether the last index is anywhere near.
+      const double last = static_cast<double>(*start) + static_cast<double>(*size - 1) * static_cast<double>(steps[d]);
+      inside = last >= 0 && (!extent || (*start < *extent && last < static_cast<double>(*extent)));
+    }
+    if (inside && !(start && size && extent)) {
+      // Of no elements, neither end counts.
+      const Expr last = starts[d] + (sizes[d] - Expr(1)) * Expr(steps[d]);
+      inside = steps[d] > 0 ? size_at_most(0, starts[d]) && size_at_most(last, x.shape[d] - Expr(1))
+                            : size_at_most(0, last) && size_at_most(starts[d], x.shape[d] - Expr(1));
+    }
+    if (!inside)
       ctx.fail("TSR-2032",
                fmt::format("dimension {} of {}: {} elements from {} on in steps of {}", d, describe_operand(ctx, 0),
-                           sizes[d], starts[d], steps[d]),
-               fmt::format("indices within 0 to {}", extent ? std::to_string(*extent - 1) : "the extent"));
+                           to_string(sizes[d]), to_string(starts[d]), steps[d]),
+               fmt::format("indices within 0 to {}", to_string(normalize_size(x.shape[d] - Expr(1)))));
   }
-  return {TensorType{x.dtype, make_shape(sizes), {}}};
+  return {TensorType{x.dtype, sizes, {}}};
 }
 
 Body body(const OpContext& ctx) {
   Body body = start_body(ctx);
-  const auto& starts = ctx.attrs.get_ints("starts");
+  const Shape starts = ctx.attrs.get_sizes("starts");
   const auto& steps = ctx.attrs.get_ints("steps");
   std::vector<Expr> index;
-  for (size_t d = 0; d < body.axes.size(); ++d) index.push_back(body.axes[d].var * Expr(steps[d]) + Expr(starts[d]));
+  for (size_t d = 0; d < body.axes.size(); ++d) index.push_back(body.axes[d].var * Expr(steps[d]) + starts[d]);
   body.value = load(body.inputs[0], index);
   return body;
 }
@@ -49,8 +59,8 @@ const OpDef& slice_op() {
       .doc = "A regular part of x: per dimension a start, a number of elements and a step.",
       .min_inputs = 1,
       .max_inputs = 1,
-      .attrs = {{"starts", AttrKind::kInts, true, "index of the first element, per dimension"},
-                {"sizes", AttrKind::kInts, true, "the result's extents"},
+      .attrs = {{"starts", AttrKind::kSizes, true, "index of the first element, per dimension"},
+                {"sizes", AttrKind::kSizes, true, "the result's extents"},
                 {"steps", AttrKind::kInts, true, "distance between elements, not 0; negative walks backwards"},
                 {"in_place", AttrKind::kInt, false, "1: set by the compiler where the result is a view of x"}},
       .infer = infer,

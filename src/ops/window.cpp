@@ -42,12 +42,14 @@ Expr window_count(const OpContext& ctx, const WindowDim& dim, size_t spatial_dim
   require_reach(dim.extent, dim.input_dilation);
   require_reach(dim.window, dim.dilation);
   const Expr padded = dilated_extent(dim) + Expr(dim.pad_begin) + Expr(dim.pad_end);
-  const Expr count = simplify(floordiv(padded - window_span(dim), dim.stride) + Expr(1));
-  if (const auto known = as_int(count); known && *known <= 0)
+  const Expr count = normalize_size(floordiv(padded - window_span(dim), dim.stride) + Expr(1));
+  const auto at_least_sizes = value_at_least_sizes(count);
+  if (at_least_sizes && *at_least_sizes <= 0)
     ctx.fail("TSR-2026",
              fmt::format("spatial dimension {}: a window spanning {} over an input of {}, padding included",
-                         spatial_dim, to_string(simplify(window_span(dim))), to_string(simplify(padded))),
-             "a window that fits into the padded input");
+                         spatial_dim, to_string(normalize_size(window_span(dim))), to_string(normalize_size(padded))),
+             "a window that fits into the padded input",
+             as_int(count) ? "" : "leave small sizes out of the range of the dimension");
   return count;
 }
 
@@ -60,7 +62,8 @@ WindowPlace window_place(const WindowDim& dim, const Expr& output, const Expr& k
   // it, the last window may still not reach it.
   bool reaches_end = dim.pad_end > 0;
   const Expr last = (output_extent - Expr(1)) * Expr(dim.stride) + window_span(dim) - Expr(1) - Expr(dim.pad_begin);
-  if (const auto known = as_int(last); known && as_int(end)) reaches_end = *known >= *as_int(end);
+  if (as_int(last) && as_int(end)) reaches_end = *as_int(last) >= *as_int(end);
+  else if (reaches_end) reaches_end = !size_at_most(last, end - Expr(1));
   if (reaches_end) inside = logical_and(inside, place < end);
   if (dim.input_dilation == 1) return {place, inside};
   inside = logical_and(inside, equal(floormod(place, dim.input_dilation), 0));

@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <map>
 
+#include "arith/simplify.h"
 #include "graph/slices.h"
 #include "graph_passes/support/graph_util.h"
 
 namespace tessera::inline graph_passes {
 namespace {
+
+int64_t typical_elements(const TensorType& type) {
+  int64_t count = 1;
+  for (const Expr& dim : type.shape) count *= typical_size(dim);
+  return count;
+}
 
 class Placer {
  public:
@@ -79,16 +86,17 @@ class Placer {
   bool concat_is_in_place(const Node& node) const {
     const TensorType& whole = source().type(node.outputs[0]);
     const auto axis = static_cast<int>(node.attrs.get_int("axis"));
-    int64_t start = 0, direct = 0, all = 0;
+    Expr start = 0;
+    int64_t direct = 0, all = 0;
     bool computed_element_by_element = false;
     for (const ValueId operand : node.inputs) {
       const TensorType& type = source().type(operand);
-      if (!type.is_static() || !whole.is_static() || !contiguous_part(whole, type, axis, start)) return false;
-      start += type.dims()[static_cast<size_t>(axis)];
-      all += type.num_elements();
+      if (!contiguous_part(whole, type, axis, start)) return false;
+      start = normalize_size(start + type.shape[static_cast<size_t>(axis)]);
+      all += typical_elements(type);
       const Node* producer = source().producer(storage_value(source(), operand));
       if (!producer || producer->op->kind != OpKind::kExpression || producer->outputs.size() != 1) continue;
-      direct += type.num_elements();
+      direct += typical_elements(type);
       computed_element_by_element |= producer->op->name != "concat" && is_injective(source(), *producer);
     }
     // Within a kernel every element asks part by part where it belongs.
@@ -129,7 +137,7 @@ class Placer {
         const Node& node = graph.nodes()[i];
         int64_t direct = 0, all = 0;
         for (size_t operand = 0; operand < placed[i].size(); ++operand) {
-          const int64_t count = graph.type(node.inputs[operand]).num_elements();
+          const int64_t count = typical_elements(graph.type(node.inputs[operand]));
           all += count;
           if (placed[i][operand].storage >= 0) direct += count;
         }

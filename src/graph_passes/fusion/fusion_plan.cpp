@@ -146,7 +146,7 @@ class Planner {
   bool is_branch(NodeId id) const {
     if (node(id).op->name != "select") return false;
     const ValueId condition = node(id).inputs[0];
-    return graph_.type(condition).num_elements() == 1 && graph_.type(result(id)).num_elements() != 1 &&
+    return is_one_element(graph_.type(condition)) && !is_one_element(graph_.type(result(id))) &&
            !constant_value(graph_, condition);
   }
 

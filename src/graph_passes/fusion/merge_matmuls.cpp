@@ -55,17 +55,17 @@ class Merger {
     const Node& node = graph_.node(id);
     if (!is_op(&node, "matmul") || node.attrs.get_or<bool>("transpose_a", false)) return std::nullopt;
     const Tensor* weights = constant_value(graph_, node.inputs[1]);
-    const TensorType& type = graph_.type(node.outputs[0]);
-    if (!weights || weights->dims().size() != 2 || dtype_bits(weights->dtype()) < 8 || !type.is_static() ||
+    if (!weights || weights->dims().size() != 2 || dtype_bits(weights->dtype()) < 8 ||
         constant_value(graph_, node.inputs[0]))
       return std::nullopt;
+    const bool transposed = node.attrs.get_or<bool>("transpose_b", false);
     Product found{id, -1};
     const auto& readers = users_[static_cast<size_t>(node.outputs[0])];
     if (readers.size() == 1 && is_op(&graph_.node(readers[0]), "add") &&
         !outputs_[static_cast<size_t>(node.outputs[0])]) {
       const Node& add = graph_.node(readers[0]);
       const Tensor* bias = constant_value(graph_, add.inputs[add.inputs[0] == node.outputs[0] ? 1 : 0]);
-      if (bias && bias->dims() == Ints{type.dims().back()}) found.bias = readers[0];
+      if (bias && bias->dims() == Ints{weights->dims()[transposed ? 0 : 1]}) found.bias = readers[0];
     }
     return is_moved(result(found.bias >= 0 ? found.bias : id)) ? std::optional(found) : std::nullopt;
   }
@@ -145,10 +145,10 @@ class Merger {
     int64_t start = 0;
     for (const Product& p : products) {
       const NodeId last = biased ? p.bias : p.matmul;
-      const Ints sizes = graph_.type(result(last)).dims();
+      const Shape& sizes = graph_.type(result(last)).shape;
       Ints starts(sizes.size(), 0);
       starts.back() = start;
-      start += sizes.back();
+      start += constant_value(graph_, graph_.node(p.matmul).inputs[1])->dims()[transposed ? 0 : 1];
       builder.set_loc(graph_.node(p.matmul).loc);
       parts_[last] = builder.add(ctx_.ops.get("slice"), {joint},
                                  {{"starts", starts}, {"sizes", sizes}, {"steps", Ints(sizes.size(), 1)}},

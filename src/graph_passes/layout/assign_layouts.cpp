@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "arith/simplify.h"
 #include "graph_passes/layout/images.h"
 #include "graph_passes/support/graph_util.h"
 #include "graph_passes/support/operand_access.h"
@@ -139,9 +140,8 @@ class LayoutAssigner {
     const Shape& to = source_.type(node.outputs[0]).shape;
     double growth = 1;
     for (size_t d = 0; d < to.size(); ++d) {
-      const auto before = as_int(from[d]), after = as_int(to[d]);
-      if (!before || !after) return false;
-      growth *= static_cast<double>(*after) / static_cast<double>(std::max<int64_t>(*before, 1));
+      growth *=
+          static_cast<double>(typical_size(to[d])) / static_cast<double>(std::max<int64_t>(typical_size(from[d]), 1));
     }
     return growth > 1;
   }
@@ -181,14 +181,14 @@ class LayoutAssigner {
   // Channels of a blocked image, all their pixels: whole blocks, its last ones from the start of a block on, or enough
   // that a shuffle of two blocks for each of the result's is cheaper than to turn all to rows.
   bool slices_blocks(const Node& node, ValueId input) {
-    const auto& starts = node.attrs.get_ints("starts");
+    const Shape starts = node.attrs.get_sizes("starts");
     const auto& steps = node.attrs.get_ints("steps");
     const Shape& from = source_.type(node.inputs[0]).shape;
     const Shape& to = source_.type(node.outputs[0]).shape;
     if (!is_blocked(input) || steps[1] != 1) return false;
-    const auto channels = as_int(from[1]), taken = as_int(to[1]);
-    const bool last = channels && taken && starts[1] + *taken == *channels;
-    const bool contiguous = starts[1] % block_ == 0 && (last || whole_blocks(to[1]));
+    const auto start = as_int(starts[1]);
+    const bool last = equal_sizes(starts[1] + to[1], from[1]);
+    const bool contiguous = start && *start % block_ == 0 && (last || whole_blocks(to[1]));
     Shape all = from;
     all[1] = to[1];
     return (contiguous || has_a_block(to[1])) && same_shape(all, to);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "arith/simplify.h"
 #include "graph_passes/support/elementwise.h"
 #include "graph_passes/support/graph_util.h"
 
@@ -16,7 +17,7 @@ using Ints = std::vector<int64_t>;
 // Rows of fewer pixels are too short for the product's vectors.
 constexpr int64_t kFewestPixels = 128;
 
-bool is_image(const TensorType& type) { return type.rank() == 4 && type.dtype == DType::kF32 && type.is_static(); }
+bool is_image(const TensorType& type) { return type.rank() == 4 && type.dtype == DType::kF32; }
 
 // A 1x1 convolution of one image that neither pads nor leaves out pixels.
 bool is_pointwise(const Graph& graph, const Node& node) {
@@ -24,10 +25,10 @@ bool is_pointwise(const Graph& graph, const Node& node) {
   const TensorType& x = graph.type(node.inputs[0]);
   const TensorType& w = graph.type(node.inputs[1]);
   if (!is_image(x) || !is_image(w) || !x.layout.row_major()) return false;
-  const Ints image = x.dims(), weights = w.dims();
-  return image[0] == 1 && image[2] * image[3] >= kFewestPixels && weights[2] == 1 && weights[3] == 1 &&
-         all_of_list(node, "strides", 1) && all_of_list(node, "input_dilations", 1) &&
-         all_of_list(node, "pads_begin", 0) && all_of_list(node, "pads_end", 0);
+  return is_const_int(x.shape[0], 1) && typical_size(x.shape[2] * x.shape[3]) >= kFewestPixels &&
+         is_const_int(w.shape[2], 1) && is_const_int(w.shape[3], 1) && all_of_list(node, "strides", 1) &&
+         all_of_list(node, "input_dilations", 1) && all_of_list(node, "pads_begin", 0) &&
+         all_of_list(node, "pads_end", 0);
 }
 
 // The sets of images that nodes connect, and the convolutions at each.
@@ -79,27 +80,28 @@ class PixelMultiplier {
  private:
   Graph& target() { return rewriter_.target(); }
 
-  ValueId reshape(GraphBuilder& builder, ValueId value, const Ints& shape, const std::string& name) {
+  ValueId reshape(GraphBuilder& builder, ValueId value, const Shape& shape, const std::string& name) {
     return builder.add(ctx_.ops.get("reshape"), {value}, {{"shape", shape}}, name);
   }
 
   // `flat` as the image that `node` gives.
   std::vector<ValueId> as_image(GraphBuilder& builder, const Node& node, ValueId flat) {
     const Value& result = source_.value(node.outputs[0]);
-    const ValueId image = reshape(builder, flat, result.type.dims(), result.name);
+    const ValueId image = reshape(builder, flat, result.type.shape, result.name);
     flat_[image] = flat;
     return {image};
   }
 
   std::vector<ValueId> multiply(const Node& node, const std::vector<ValueId>& inputs) {
     const std::string name = source_.value(node.outputs[0]).name;
-    const Ints image = target().type(inputs[0]).dims(), weights = target().type(inputs[1]).dims();
+    const Shape image = target().type(inputs[0]).shape, weights = target().type(inputs[1]).shape;
     if (ctx_.remarks)
       ctx_.remarks->done("conv1x1_to_matmul", node.loc,
                          "no other convolution reads or writes its images: a product of its weights and the pixels");
     GraphBuilder builder(target());
     builder.set_loc(node.loc);
-    const ValueId pixels = reshape(builder, inputs[0], {image[1], image[2] * image[3]}, name + ".pixels");
+    const ValueId pixels =
+        reshape(builder, inputs[0], {image[1], normalize_size(image[2] * image[3])}, name + ".pixels");
     const ValueId matrix = reshape(builder, inputs[1], {weights[0], weights[1]}, name + ".weights");
     return as_image(builder, node, builder.add(ctx_.ops.get("matmul"), {matrix, pixels}, {}, name + ".product"));
   }
@@ -109,13 +111,12 @@ class PixelMultiplier {
     const auto is_flat = [&](ValueId id) { return flat_.contains(id); };
     if (!is_elementwise(node) || std::none_of(inputs.begin(), inputs.end(), is_flat)) return {};
     const TensorType& type = source_.type(node.outputs[0]);
-    const auto is_static = [&](ValueId id) { return target().type(id).is_static(); };
-    if (type.rank() != 4 || !type.is_static() || !std::all_of(inputs.begin(), inputs.end(), is_static)) return {};
-    const Ints full = type.dims();
-    std::vector<std::optional<Ints>> shapes;
+    if (type.rank() != 4) return {};
+    const Shape& full = type.shape;
+    std::vector<std::optional<Shape>> shapes;
     for (const ValueId input : inputs) {
-      if (is_flat(input) && target().type(input).dims() != full) return {};
-      shapes.push_back(flat_shape(target().type(input).dims(), full));
+      if (is_flat(input) && !equal_shapes(target().type(input).shape, full)) return {};
+      shapes.push_back(flat_shape(target().type(input).shape, full));
       if (!is_flat(input) && !shapes.back()) return {};
     }
     GraphBuilder builder(target());
@@ -131,10 +132,11 @@ class PixelMultiplier {
 
   // The shape that an operand of shape `dims`, stretched to `full`, has beside [channels, pixels]; none where it is
   // stretched along one of the two dimensions of the pixels alone.
-  static std::optional<Ints> flat_shape(Ints dims, const Ints& full) {
-    dims.insert(dims.begin(), full.size() - dims.size(), 1);
-    if (dims[2] == full[2] && dims[3] == full[3]) return Ints{dims[1], dims[2] * dims[3]};
-    if (dims[2] == 1 && dims[3] == 1) return Ints{dims[1], 1};
+  static std::optional<Shape> flat_shape(Shape dims, const Shape& full) {
+    dims.insert(dims.begin(), full.size() - dims.size(), Expr(1));
+    if (equal_sizes(dims[2], full[2]) && equal_sizes(dims[3], full[3]))
+      return Shape{dims[1], normalize_size(dims[2] * dims[3])};
+    if (is_const_int(dims[2], 1) && is_const_int(dims[3], 1)) return Shape{dims[1], 1};
     return std::nullopt;
   }
 

@@ -41,8 +41,7 @@ std::optional<Groups> narrow_groups(const Graph& graph, const Node& node, const 
   const auto needed = [&](int64_t width) { return block / std::gcd(block, width); };
   groups.joined = std::min(groups.count, std::lcm(needed(groups.inputs), needed(groups.outputs)));
   if (groups.joined == 1) return std::nullopt;
-  const bool even = groups.count % groups.joined == 0;
-  return even || x.is_static() ? std::optional(groups) : std::nullopt;
+  return groups;
 }
 
 class GroupWidener {
@@ -115,7 +114,8 @@ class GroupWidener {
 
   ValueId slice(GraphBuilder& builder, ValueId value, size_t axis, int64_t start, int64_t size,
                 const std::string& name) {
-    Ints sizes = target().type(value).dims(), starts(sizes.size(), 0), steps(sizes.size(), 1);
+    Shape sizes = target().type(value).shape;
+    Ints starts(sizes.size(), 0), steps(sizes.size(), 1);
     starts[axis] = start;
     sizes[axis] = size;
     return builder.add(ctx_.ops.get("slice"), {value}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}, name);
@@ -145,7 +145,7 @@ class GroupWidener {
     int64_t start = 0;
     for (const ValueId image : images) {
       const std::string part_name = fmt::format("{}.part{}", name, results.size());
-      const int64_t channels = target().type(image).dims()[kChannels];
+      const int64_t channels = *as_int(target().type(image).shape[kChannels]);
       std::vector<ValueId> operands;
       for (const ValueId input : inputs)
         operands.push_back(input == *in_parts ? image : channels_of(builder, input, rank, start, channels, part_name));

@@ -24,7 +24,7 @@ struct Shifted {
 
 std::optional<Shifted> shifted_bytes(const Graph& graph, ValueId id) {
   const Node* sub = graph.producer(id);
-  if (is_op(sub, "reshape") && static_dims(graph.type(id).shape)) {
+  if (is_op(sub, "reshape")) {
     auto viewed = shifted_bytes(graph, sub->inputs[0]);
     if (viewed) viewed->reshaped = true;
     return viewed;
@@ -180,8 +180,7 @@ class Mover {
     const OpDef &cast = ctx_.ops.get("cast"), &add = ctx_.ops.get("add"), &pad = ctx_.ops.get("pad");
     ValueId bytes = rewriter_.mapped(shifted->bytes);
     if (shifted->reshaped)
-      bytes =
-          builder_.add(ctx_.ops.get("reshape"), {bytes}, {{"shape", *static_dims(graph_.type(node.inputs[0]).shape)}});
+      bytes = builder_.add(ctx_.ops.get("reshape"), {bytes}, {{"shape", graph_.type(node.inputs[0]).shape}});
     if (changes_type) {
       const ValueId wide = builder_.add(cast, {bytes}, {{"to", DType::kI32}});
       bytes = builder_.add(add, {wide, number(more, node)}, {});

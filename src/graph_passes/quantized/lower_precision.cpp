@@ -49,9 +49,8 @@ bool rounds_weights(const Graph& graph, const Node& node, const PassContext& ctx
 bool pairs_columns(const Graph& graph, const Node& node, const PassContext& ctx) {
   if (ctx.precision != DType::kBF16 || !best_dot_intrinsic(ctx.target, DType::kBF16)) return false;
   if (!is_op(&node, "conv") || !has_weights(graph, node) || node.attrs.get_int("groups") != 1) return false;
-  const auto x = static_dims(graph.type(node.inputs[0]).shape), w = static_dims(graph.type(node.inputs[1]).shape);
-  if (!x || !w || w->size() != 4 || (*w)[1] >= kLeastTerms || (*w)[3] < 3 || suits_winograd(graph, node, ctx))
-    return false;
+  const auto w = static_dims(graph.type(node.inputs[1]).shape);
+  if (!w || w->size() != 4 || (*w)[1] >= kLeastTerms || (*w)[3] < 3 || suits_winograd(graph, node, ctx)) return false;
   if (!all_of_list(node, "dilations", 1) || !all_of_list(node, "input_dilations", 1)) return false;
   for (const char* name : {"pads_begin", "pads_end"})
     for (const int64_t value : node.attrs.get_ints(name))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arith/simplify.h"
 #include "graph_passes/support/graph_util.h"
 #include "graph_passes/support/operand_access.h"
 #include "support/error.h"
@@ -35,11 +36,11 @@ bool all_elements(const Tensor& tensor, const Test& test) {
 
 bool is_regular(double v) { return std::fabs(v) >= 0x1p-60 && std::fabs(v) <= 0x1p60; }
 
-bool all_zero(const Ints& list) {
-  return std::all_of(list.begin(), list.end(), [](int64_t v) { return v == 0; });
+bool all_zero(const Shape& list) {
+  return std::all_of(list.begin(), list.end(), [](const Expr& v) { return is_const_int(v, 0); });
 }
 
-Attrs reshape_to_result(const Match& m) { return {{"shape", m.type.dims()}}; }
+Attrs reshape_to_result(const Match& m) { return {{"shape", m.type.shape}}; }
 
 bool never_negative(const Graph& graph, ValueId id, int depth) {
   if (const Tensor* tensor = constant_value(graph, id)) {
@@ -134,7 +135,7 @@ bool steps_forward(Match& m) {
 }
 
 bool pads_nothing(Match& m) {
-  return all_zero(m.node("p").attrs.get_ints("low")) && all_zero(m.node("p").attrs.get_ints("high"));
+  return all_zero(m.node("p").attrs.get_sizes("low")) && all_zero(m.node("p").attrs.get_sizes("high"));
 }
 
 bool keep_outer(Match& m) {
@@ -151,42 +152,49 @@ bool compose_transposes(Match& m) {
 }
 
 bool transposes_only_ones(Match& m) {
-  const auto dims = static_dims(m.type.shape);
-  if (!dims || !m.type.layout.row_major() || !m.type_of("x").layout.row_major()) return false;
+  if (!m.type.layout.row_major() || !m.type_of("x").layout.row_major()) return false;
   int64_t last = -1;
-  for (size_t i = 0; i < dims->size(); ++i) {
-    if ((*dims)[i] == 1) continue;
+  for (size_t i = 0; i < m.type.shape.size(); ++i) {
+    if (is_const_int(m.type.shape[i], 1)) continue;
     const int64_t axis = m.node("t").attrs.get_ints("perm")[i];
     if (axis < last) return false;
     last = axis;
   }
-  m.attrs["o"] = {{"shape", *dims}};
+  m.attrs["o"] = reshape_to_result(m);
   return true;
 }
 
 bool compose_slices(Match& m) {
   const Attrs& inner = m.node("i").attrs;
-  Ints starts = m.root.attrs.get_ints("starts"), steps = m.root.attrs.get_ints("steps");
+  Shape starts = m.root.attrs.get_sizes("starts");
+  const Shape sizes = m.root.attrs.get_sizes("sizes"), inner_starts = inner.get_sizes("starts");
+  Ints steps = m.root.attrs.get_ints("steps");
   for (size_t d = 0; d < starts.size(); ++d) {
     const int64_t step = inner.get_ints("steps")[d];
     // Where no element is taken, start and step are anything: products might overflow.
-    const bool empty = m.root.attrs.get_ints("sizes")[d] == 0;
-    starts[d] = empty ? 0 : inner.get_ints("starts")[d] + starts[d] * step;
-    steps[d] = empty || m.root.attrs.get_ints("sizes")[d] == 1 ? 1 : steps[d] * step;
+    const bool empty = is_const_int(sizes[d], 0);
+    // With no elements of the inner slice to choose from, no place within its operand is sure to be there.
+    if (!empty && !as_int(sizes[d]) && (step < 0 || steps[d] < 0)) return false;
+    starts[d] = empty ? Expr(0) : normalize_size(inner_starts[d] + starts[d] * Expr(step));
+    steps[d] = empty || is_const_int(sizes[d], 1) ? 1 : steps[d] * step;
+    const Expr last = starts[d] + (sizes[d] - Expr(1)) * Expr(steps[d]);
+    if (!as_int(last) && (!size_at_most(0, starts[d]) || !size_at_most(last, m.type_of("x").shape[d] - Expr(1))))
+      return false;
   }
-  m.attrs["o"] = {{"starts", starts}, {"sizes", m.root.attrs.get_ints("sizes")}, {"steps", steps}};
+  m.attrs["o"] = {{"starts", starts}, {"sizes", sizes}, {"steps", steps}};
   return true;
 }
 
 bool compose_pads(Match& m) {
   const Attrs& inner = m.node("i").attrs;
-  Ints low = m.root.attrs.get_ints("low"), high = m.root.attrs.get_ints("high");
+  Shape low = m.root.attrs.get_sizes("low"), high = m.root.attrs.get_sizes("high");
+  const Shape inner_lows = inner.get_sizes("low"), inner_highs = inner.get_sizes("high");
   if (inner.get<std::string>("mode") != "constant" || m.root.attrs.get<std::string>("mode") != "constant") return false;
   for (size_t d = 0; d < low.size(); ++d) {
-    const int64_t inner_low = inner.get_ints("low")[d], inner_high = inner.get_ints("high")[d];
-    if (std::min({low[d], high[d], inner_low, inner_high}) < 0) return false;
-    low[d] += inner_low;
-    high[d] += inner_high;
+    for (const Expr& amount : {low[d], high[d], inner_lows[d], inner_highs[d]})
+      if (!size_at_most(0, amount)) return false;
+    low[d] = normalize_size(low[d] + inner_lows[d]);
+    high[d] = normalize_size(high[d] + inner_highs[d]);
   }
   m.attrs["o"] = {{"low", low}, {"high", high}, {"mode", std::string("constant")}};
   return true;
@@ -194,16 +202,17 @@ bool compose_pads(Match& m) {
 
 bool slice_inside_pad(Match& m) {
   const Attrs& pad = m.node("i").attrs;
-  Ints starts = m.root.attrs.get_ints("starts");
-  const Ints& sizes = m.root.attrs.get_ints("sizes");
+  Shape starts = m.root.attrs.get_sizes("starts");
+  const Shape sizes = m.root.attrs.get_sizes("sizes"), lows = pad.get_sizes("low");
   const Ints& steps = m.root.attrs.get_ints("steps");
-  const auto dims = static_dims(m.type_of("x").shape);
-  if (!dims || pad.get<std::string>("mode") != "constant") return false;
+  const Shape& x = m.type_of("x").shape;
+  if (pad.get<std::string>("mode") != "constant") return false;
   for (size_t d = 0; d < starts.size(); ++d) {
-    if (sizes[d] == 0) return false;
-    starts[d] -= pad.get_ints("low")[d];
-    const int64_t last = starts[d] + (sizes[d] - 1) * steps[d];
-    if (std::min(starts[d], last) < 0 || std::max(starts[d], last) >= (*dims)[d]) return false;
+    if (!size_at_most(1, sizes[d])) return false;
+    starts[d] = normalize_size(starts[d] - lows[d]);
+    const Expr last = normalize_size(starts[d] + (sizes[d] - Expr(1)) * Expr(steps[d]));
+    for (const Expr& end : {starts[d], last})
+      if (!size_at_most(0, end) || !size_at_most(end, x[d] - Expr(1))) return false;
   }
   m.attrs["o"] = {{"starts", starts}, {"sizes", sizes}, {"steps", steps}};
   return true;
@@ -211,22 +220,23 @@ bool slice_inside_pad(Match& m) {
 
 bool slice_of_one_piece(Match& m) {
   const auto axis = static_cast<size_t>(m.node("k").attrs.get_int("axis"));
-  Ints starts = m.root.attrs.get_ints("starts");
-  const int64_t size = m.root.attrs.get_ints("sizes")[axis];
-  const int64_t last = starts[axis] + (size - 1) * m.root.attrs.get_ints("steps")[axis];
-  if (size == 0) return false;
-  int64_t begin = 0;
+  Shape starts = m.root.attrs.get_sizes("starts");
+  const Expr size = m.root.attrs.get_sizes("sizes")[axis];
+  const int64_t step = m.root.attrs.get_ints("steps")[axis];
+  if (!size_at_most(1, size)) return false;
+  const Expr first = starts[axis], last = normalize_size(first + (size - Expr(1)) * Expr(step));
+  const Expr &low = step > 0 ? first : last, &high = step > 0 ? last : first;
+  Expr begin = 0;
   for (const ValueId piece : m.rest) {
-    const auto extent = as_int(m.graph.type(piece).shape[axis]);
-    if (!extent) return false;
-    if (std::min(starts[axis], last) >= begin && std::max(starts[axis], last) < begin + *extent) {
-      starts[axis] -= begin;
+    const Expr end = normalize_size(begin + m.graph.type(piece).shape[axis]);
+    if (size_at_most(begin, low) && size_at_most(high + Expr(1), end)) {
+      starts[axis] = normalize_size(first - begin);
       m.values["p"] = piece;
       m.attrs["o"] = m.root.attrs;
       m.attrs["o"].set("starts", starts);
       return true;
     }
-    begin += *extent;
+    begin = end;
   }
   return false;
 }
@@ -258,14 +268,15 @@ bool join_neighbour_slices(Match& m) {
     const Node* first = slice_at(i);
     const Node* second = slice_at(i + 1);
     if (!first || !second || first->inputs != second->inputs) continue;
-    Ints starts = first->attrs.get_ints("starts"), sizes = first->attrs.get_ints("sizes");
-    const Ints& next_starts = second->attrs.get_ints("starts");
-    const Ints& next_sizes = second->attrs.get_ints("sizes");
-    bool neighbours = next_starts[axis] == starts[axis] + sizes[axis];
+    const Shape starts = first->attrs.get_sizes("starts"), next_starts = second->attrs.get_sizes("starts");
+    Shape sizes = first->attrs.get_sizes("sizes");
+    const Shape next_sizes = second->attrs.get_sizes("sizes");
+    bool neighbours = equal_sizes(next_starts[axis], starts[axis] + sizes[axis]);
     for (size_t d = 0; d < starts.size(); ++d)
-      neighbours &= d == axis || (starts[d] == next_starts[d] && sizes[d] == next_sizes[d]);
+      neighbours =
+          neighbours && (d == axis || (equal_sizes(starts[d], next_starts[d]) && equal_sizes(sizes[d], next_sizes[d])));
     if (!neighbours) continue;
-    sizes[axis] += next_sizes[axis];
+    sizes[axis] = normalize_size(sizes[axis] + next_sizes[axis]);
     const ValueId source = first->inputs[0];
     GraphBuilder builder(m.graph);
     builder.set_loc(m.root.loc);
@@ -279,15 +290,14 @@ bool join_neighbour_slices(Match& m) {
 
 bool gather_one(Match& m) {
   const auto axis = static_cast<size_t>(m.root.attrs.get_int("axis"));
-  const auto dims = static_dims(m.type_of("x").shape);
-  if (m.constant("c").num_elements() != 1 || !dims || (*dims)[axis] == 0) return false;
-  int64_t index = m.constant("c").get_int(0);
-  if (index < 0) index += (*dims)[axis];
-  index = std::clamp<int64_t>(index, 0, (*dims)[axis] - 1);
-  Ints starts(dims->size(), 0), sizes = *dims;
-  starts[axis] = index;
+  Shape sizes = m.type_of("x").shape;
+  const Expr extent = sizes[axis];
+  if (m.constant("c").num_elements() != 1 || !size_at_most(1, extent)) return false;
+  const int64_t index = m.constant("c").get_int(0);
+  Shape starts(sizes.size(), Expr(0));
+  starts[axis] = normalize_size(max(min(index < 0 ? Expr(index) + extent : Expr(index), extent - Expr(1)), 0));
   sizes[axis] = 1;
-  m.attrs["s"] = {{"starts", starts}, {"sizes", sizes}, {"steps", Ints(dims->size(), 1)}};
+  m.attrs["s"] = {{"starts", starts}, {"sizes", sizes}, {"steps", Ints(sizes.size(), 1)}};
   m.attrs["o"] = reshape_to_result(m);
   return true;
 }
@@ -296,7 +306,7 @@ bool reduces_ones(Match& m) {
   const TensorType& x = m.type_of("x");
   for (const int64_t axis : m.root.attrs.get_ints("axes"))
     if (!is_const_int(x.shape[static_cast<size_t>(axis)], 1)) return false;
-  if (!static_dims(m.type.shape) || !x.layout.row_major()) return false;
+  if (!x.layout.row_major()) return false;
   m.attrs["o"] = reshape_to_result(m);
   return true;
 }

@@ -25,7 +25,7 @@ Graph open(const Graph& graph, const OpTable& ops, std::span<const std::string_v
           Node view;
           view.op = &ops.get("reshape");
           view.inputs = {result};
-          view.attrs.set("shape", target.type(result).dims());
+          view.attrs.set("shape", target.type(result).shape);
           view.loc = node.loc;
           const TensorType type = target.type(result);
           result = target.node(target.add_node(std::move(view), {type}, {name})).outputs[0];

@@ -79,7 +79,8 @@ Graph fold_constants(const Graph& graph, const PassContext& ctx) {
   std::optional<std::vector<bool>> weights;  // of `graph`; found when the first node asks
   return GraphRewriter(graph).run(
       [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
-        if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup) return {};
+        if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup || has_symbolic_attrs(node))
+          return {};
         Graph& target = rewriter.target();
         std::vector<Tensor> operands;
         for (const ValueId input : inputs) {

@@ -1,5 +1,6 @@
 #include "graph_passes/rewrite/lower_conv_transpose.h"
 
+#include "arith/simplify.h"
 #include "graph_passes/support/graph_util.h"
 
 namespace tessera::inline graph_passes {
@@ -11,7 +12,7 @@ bool applies(const Graph& graph, const Node& node) {
   if (node.op->name != "conv" || node.attrs.get_int("groups") != 1) return false;
   const TensorType& x = graph.type(node.inputs[0]);
   const TensorType& w = graph.type(node.inputs[1]);
-  if (!x.is_static() || !w.is_static() || !x.layout.row_major()) return false;
+  if (!w.is_static() || !x.layout.row_major()) return false;
   const Ints kernel = w.dims();
   bool gaps = false;
   for (size_t d = 0; d + 2 < kernel.size(); ++d) {
@@ -27,9 +28,10 @@ bool applies(const Graph& graph, const Node& node) {
 
 ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& name, const Node& node, ValueId x,
                 ValueId w) {
-  const Ints image = builder.graph().type(x).dims();
+  const Shape image = builder.graph().type(x).shape;
   const Ints weights = builder.graph().type(w).dims();
-  const int64_t batch = image[0], out = weights[0], in = weights[1];
+  const Expr batch = image[0];
+  const int64_t out = weights[0], in = weights[1];
   const size_t rank = image.size() - 2;
   const auto add = [&](const char* op, ValueId operand, Attrs attrs, const std::string& suffix) {
     return builder.add(ops.get(op), {operand}, std::move(attrs), name + suffix);
@@ -37,8 +39,8 @@ ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& na
 
   // weights[o, c, k - 1 - a] becomes row (a, o), column c: window position k - 1 - a of the gapped input is where
   // output place a of a patch finds its pixel.
-  Ints starts(weights.size(), 0), steps(weights.size(), 1), perm, split = {batch},
-                                                                  place = {0, static_cast<int64_t>(rank) + 1};
+  Ints starts(weights.size(), 0), steps(weights.size(), 1), perm, place = {0, static_cast<int64_t>(rank) + 1};
+  Shape split = {batch};
   int64_t positions = 1;
   for (size_t d = 0; d < rank; ++d) {
     starts[d + 2] = weights[d + 2] - 1;
@@ -69,8 +71,8 @@ ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& na
   // [N, k..., O, D...] -> [N, O, D1, k1, D2, k2, ...] -> [N, O, D1 * k1, ...]
   split.push_back(out);
   split.insert(split.end(), image.begin() + 2, image.end());
-  Ints result = {batch, out};
-  for (size_t d = 0; d < rank; ++d) result.push_back(image[d + 2] * weights[d + 2]);
+  Shape result = {batch, out};
+  for (size_t d = 0; d < rank; ++d) result.push_back(normalize_size(image[d + 2] * Expr(weights[d + 2])));
   const ValueId apart = add("reshape", patches, {{"shape", split}}, ".split");
   const ValueId placed = add("transpose", apart, {{"perm", place}}, ".placed");
   return add("reshape", placed, {{"shape", result}}, "");

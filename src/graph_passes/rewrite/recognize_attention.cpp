@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "arith/simplify.h"
 #include "graph_passes/rewrite/recognizers.h"
 #include "graph_passes/support/graph_util.h"
 
@@ -50,29 +51,31 @@ std::optional<ValueId> repeated(const Graph& graph, ValueId id) {
   const Node* stretch = is_op(merge, "reshape") ? graph.producer(merge->inputs[0]) : nullptr;
   const Node* split = is_op(stretch, "broadcast") ? graph.producer(stretch->inputs[0]) : nullptr;
   if (!is_op(split, "reshape")) return std::nullopt;
-  const auto from = static_dims(graph.type(split->inputs[0]).shape), to = static_dims(graph.type(id).shape);
-  const auto one = static_dims(graph.type(stretch->inputs[0]).shape),
-             many = static_dims(graph.type(merge->inputs[0]).shape);
-  if (!from || !to || !one || !many || from->size() < 3 || to->size() != from->size()) return std::nullopt;
-  const auto heads = static_cast<std::ptrdiff_t>(from->size()) - 3;
-  Ints want = *from;
-  want.insert(want.begin() + heads + 1, 1);
-  if (*one != want || many->size() != want.size()) return std::nullopt;
-  want[static_cast<size_t>(heads) + 1] = (*many)[static_cast<size_t>(heads) + 1];
-  if (*many != want) return std::nullopt;
-  Ints merged = *from;
-  merged[static_cast<size_t>(heads)] *= want[static_cast<size_t>(heads) + 1];
-  return *to == merged ? std::optional(split->inputs[0]) : std::nullopt;
+  const Shape &from = graph.type(split->inputs[0]).shape, &to = graph.type(id).shape;
+  const Shape &one = graph.type(stretch->inputs[0]).shape, &many = graph.type(merge->inputs[0]).shape;
+  if (from.size() < 3 || to.size() != from.size()) return std::nullopt;
+  const auto heads = static_cast<std::ptrdiff_t>(from.size()) - 3;
+  Shape want = from;
+  want.insert(want.begin() + heads + 1, Expr(1));
+  if (!equal_shapes(one, want) || many.size() != want.size()) return std::nullopt;
+  want[static_cast<size_t>(heads) + 1] = many[static_cast<size_t>(heads) + 1];
+  if (!equal_shapes(many, want)) return std::nullopt;
+  Shape merged = from;
+  Expr& together = merged[static_cast<size_t>(heads)];
+  together = together * want[static_cast<size_t>(heads) + 1];
+  return equal_shapes(to, merged) ? std::optional(split->inputs[0]) : std::nullopt;
 }
 
 // Whether q, k and v (k as [.., T, D] in dims) are what the composite takes.
-bool fits(const Ints& q, const Ints& k, const Ints& v) {
+bool fits(const Shape& q, const Shape& k, const Shape& v) {
   const size_t rank = q.size();
   if (k.size() != rank || v.size() != rank || rank < 2) return false;
-  if (k[rank - 1] != q[rank - 1] || v[rank - 2] != k[rank - 2]) return false;
+  if (!equal_sizes(k[rank - 1], q[rank - 1]) || !equal_sizes(v[rank - 2], k[rank - 2])) return false;
   for (size_t d = 0; d + 2 < rank; ++d) {
-    const bool heads = d + 3 == rank;
-    if (k[d] != v[d] || (heads ? k[d] == 0 || q[d] % k[d] != 0 : k[d] != q[d])) return false;
+    if (!equal_sizes(k[d], v[d])) return false;
+    if (equal_sizes(k[d], q[d])) continue;
+    const auto heads = as_int(k[d]), all = as_int(q[d]);
+    if (d + 3 != rank || !heads || !all || *heads == 0 || *all % *heads != 0) return false;
   }
   return true;
 }
@@ -131,21 +134,20 @@ std::optional<Recognized> recognize_attention(const Graph& graph, const Node& no
       v = *single_v;
     }
   }
-  const auto q_dims = static_dims(graph.type(scores->q).shape), v_dims = static_dims(graph.type(v).shape);
-  auto k_dims = static_dims(graph.type(k).shape);
-  if (!q_dims || !k_dims || !v_dims) return std::nullopt;
+  const Shape& q_shape = graph.type(scores->q).shape;
+  Shape k_shape = graph.type(k).shape;
   if (!order.empty()) {
-    Ints dims;
-    for (const int64_t axis : order) dims.push_back((*k_dims)[static_cast<size_t>(axis)]);
-    k_dims = dims;
+    Shape turned;
+    for (const int64_t axis : order) turned.push_back(k_shape[static_cast<size_t>(axis)]);
+    k_shape = turned;
     result.transposed[1] = order;
   }
-  if (!fits(*q_dims, *k_dims, *v_dims)) return std::nullopt;
+  if (!fits(q_shape, k_shape, graph.type(v).shape)) return std::nullopt;
   result.operands = {scores->q, k, v};
   if (mask >= 0) {
     // The scores have the result's shape but for the last dimension; a mask must not stretch them.
     if (!same_shape(graph.type(masked).shape, graph.type(node.inputs[0]).shape)) return std::nullopt;
-    Shape want = make_shape(*q_dims);
+    Shape want = q_shape;
     want.back() = graph.type(node.inputs[0]).shape.back();
     if (!same_shape(graph.type(masked).shape, want) || graph.type(mask).rank() > rank) return std::nullopt;
     result.operands.push_back(mask);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arith/simplify.h"
 #include "graph_passes/rewrite/recognizers.h"
 #include "graph_passes/support/graph_util.h"
 
@@ -30,6 +31,15 @@ std::optional<int64_t> last_dimensions(const Ints& axes, int rank) {
   return axes[0];
 }
 
+// A value that is this size.
+bool is_size(const Graph& graph, ValueId id, const Expr& size) {
+  const Node* node = graph.producer(id);
+  while (is_op(node, "reshape") || is_op(node, "cast")) node = graph.producer(node->inputs[0]);
+  if (!is_op(node, "sizes")) return false;
+  const Shape sizes = node->attrs.get_sizes("sizes");
+  return sizes.size() == 1 && equal_sizes(sizes[0], size);
+}
+
 struct Mean {
   ValueId of;
   Ints axes;
@@ -42,14 +52,15 @@ std::optional<Mean> mean(const Graph& graph, ValueId id) {
   const bool divides = node->op->name == "div";
   for (size_t i = 0; i < (divides ? 1 : 2); ++i) {
     const Node* sum = kept_reduce(graph, node->inputs[i], "sum");
-    const auto factor = splat_number(graph, node->inputs[1 - i]);
-    if (!sum || !factor) continue;
+    if (!sum) continue;
     const TensorType& type = graph.type(sum->inputs[0]);
-    const auto dims = static_dims(type.shape);
-    if (!dims) return std::nullopt;
-    double count = 1;
-    for (const int64_t axis : sorted_axes(*sum)) count *= static_cast<double>((*dims)[static_cast<size_t>(axis)]);
-    if (near(divides ? *factor : 1 / *factor, count, type.dtype)) return Mean{sum->inputs[0], sorted_axes(*sum)};
+    Expr size = 1;
+    for (const int64_t axis : sorted_axes(*sum)) size = size * type.shape[static_cast<size_t>(axis)];
+    const auto known = as_int(normalize_size(size));
+    const auto factor = splat_number(graph, node->inputs[1 - i]);
+    const bool fits = known ? factor && near(divides ? *factor : 1 / *factor, static_cast<double>(*known), type.dtype)
+                            : divides && is_size(graph, node->inputs[1 - i], size);
+    if (fits) return Mean{sum->inputs[0], sorted_axes(*sum)};
   }
   return std::nullopt;
 }

@@ -1,7 +1,9 @@
 #include "graph_passes/rewrite/separate_max_pool.h"
 
+#include <algorithm>
 #include <string_view>
 
+#include "arith/simplify.h"
 #include "graph_passes/support/graph_util.h"
 
 namespace tessera::inline graph_passes {
@@ -17,9 +19,12 @@ Graph separate_max_pool(const Graph& graph, const PassContext& ctx) {
         if (node.op->name != "reduce_window" || node.attrs.get<std::string>("kind") == "sum") return {};
         const TensorType& result = graph.type(node.outputs[0]);
         const TensorType& x = graph.type(node.inputs[0]);
-        if (!x.is_static() || !result.is_static() || x.num_elements() == 0 || result.num_elements() == 0) return {};
-        const std::vector<int64_t> window = node.attrs.get_ints("window"), to = result.dims();
-        const std::vector<int64_t> from = x.dims();
+        const std::vector<int64_t> window = node.attrs.get_ints("window");
+        std::vector<int64_t> from, to;
+        for (const Expr& dim : x.shape) from.push_back(typical_size(dim));
+        for (const Expr& dim : result.shape) to.push_back(typical_size(dim));
+        for (const auto* dims : {&from, &to})
+          if (std::count(dims->begin(), dims->end(), 0) > 0) return {};
         const size_t rank = window.size();
 
         // Comparisons for each image: of the window as it is, and step by step over what is left of the image.

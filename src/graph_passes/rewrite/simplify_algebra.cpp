@@ -85,7 +85,6 @@ class Simplifier {
       return std::nullopt;
     if (!in_row_major(match) && rule.pattern.name != "relayout") return std::nullopt;
     if (rule.rule->where && !rule.rule->where(match)) return std::nullopt;
-    if (rule.replacement.kind == Term::Kind::kNumber && !result.type.is_static()) return std::nullopt;
     Replacement replacement = build_replacement(rule.replacement, match);
     if (replacement.value >= 0) {
       if (!(target().type(replacement.value) == result.type)) return std::nullopt;

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "arith/simplify.h"
 #include "graph_passes/support/elementwise.h"
 #include "graph_passes/support/graph_util.h"
 
 namespace tessera::inline graph_passes {
 namespace {
-
-using Ints = std::vector<int64_t>;
 
 class Mover {
  public:
@@ -36,12 +35,12 @@ class Mover {
   }
 
   std::vector<ValueId> visit(const Node& node, const std::vector<ValueId>& inputs) {
-    if (!is_elementwise(node) || !graph_.type(node.outputs[0]).is_static()) return {};
+    if (!is_elementwise(node)) return {};
     const Shape full = graph_.type(node.outputs[0]).shape;
     for (const ValueId input : inputs) {
       const ValueId x = reshaped(input, full);
-      if (x < 0 || !target().type(x).is_static()) continue;
-      if (auto results = move(node, inputs, target().producer(input)->loc, target().type(x).dims()); !results.empty())
+      if (x < 0) continue;
+      if (auto results = move(node, inputs, target().producer(input)->loc, target().type(x).shape); !results.empty())
         return results;
     }
     return {};
@@ -50,34 +49,35 @@ class Mover {
   // What happens to one operand: taken as it is, or seen in another shape.
   struct Follow {
     ValueId value;
-    std::optional<Ints> shape{};
+    std::optional<Shape> shape{};
   };
 
-  std::optional<Follow> follow(ValueId operand, const Ints& full, const Ints& dims) {
+  std::optional<Follow> follow(ValueId operand, const Shape& full, const Shape& dims) {
     const Node* producer = target().producer(operand);
-    Ints own = target().type(operand).dims();
-    if (own == full) {
-      if (is_op(producer, "reshape") && target().type(producer->inputs[0]).dims() == dims)
+    Shape own = target().type(operand).shape;
+    if (equal_shapes(own, full)) {
+      if (is_op(producer, "reshape") && equal_shapes(target().type(producer->inputs[0]).shape, dims))
         return Follow{producer->inputs[0]};
       const bool computed = !constant_value(target(), operand);
       if (computed && images_ && (full.size() == 4 || dims.size() == 4)) return std::nullopt;
       return Follow{operand, dims};
     }
-    own.erase(own.begin(), std::find_if(own.begin(), own.end(), [](int64_t d) { return d != 1; }));
+    own.erase(own.begin(), std::find_if(own.begin(), own.end(), [](const Expr& d) { return !is_const_int(d, 1); }));
     const auto length = static_cast<std::ptrdiff_t>(own.size());
-    const bool alike = own.size() <= dims.size() && std::equal(full.end() - length, full.end(), dims.end() - length);
+    const bool alike =
+        own.size() <= dims.size() && std::equal(full.end() - length, full.end(), dims.end() - length, equal_sizes);
     if (!alike) return std::nullopt;
-    if (target().type(operand).dims().size() <= dims.size()) return Follow{operand};
+    if (target().type(operand).shape.size() <= dims.size()) return Follow{operand};
     return Follow{operand, own};
   }
 
   std::vector<ValueId> move(const Node& node, const std::vector<ValueId>& inputs,
                             std::string loc,  // a copy: the graph it comes from grows
-                            const Ints& dims) {
+                            const Shape& dims) {
     const Value& result = graph_.value(node.outputs[0]);
     std::vector<Follow> operands;
     for (const ValueId input : inputs) {
-      auto operand = follow(input, result.type.dims(), dims);
+      auto operand = follow(input, result.type.shape, dims);
       if (!operand) return {};
       operands.push_back(*operand);
     }
@@ -93,7 +93,7 @@ class Mover {
     }
     const ValueId moved = rebuild_elementwise(builder, ctx_.ops, node, values, result.name + ".moved");
     builder.set_loc(join_locs({loc, node.loc}));
-    return {builder.add(ctx_.ops.get("reshape"), {moved}, {{"shape", result.type.dims()}}, result.name)};
+    return {builder.add(ctx_.ops.get("reshape"), {moved}, {{"shape", result.type.shape}}, result.name)};
   }
 
   const Graph& graph_;

@@ -1,5 +1,6 @@
 #include "graph_passes/rewrite/split_resizes.h"
 
+#include "arith/simplify.h"
 #include "graph_passes/support/graph_util.h"
 
 namespace tessera::inline graph_passes {
@@ -10,19 +11,19 @@ Graph split_resizes(const Graph& graph, const PassContext& ctx) {
     if (node.op->name != "resize" || node.attrs.get<std::string>("mode") == "nearest") return {};
     const TensorType& x = graph.type(node.inputs[0]);
     // Of tf_half_pixel even a dimension that keeps its extent moves.
-    if (!x.is_static() || (x.dtype != DType::kF32 && x.dtype != DType::kF64) ||
+    if ((x.dtype != DType::kF32 && x.dtype != DType::kF64) ||
         node.attrs.get<std::string>("coordinate") == "tf_half_pixel_for_nn")
       return {};
-    const std::vector<int64_t> from = x.dims(), &to = node.attrs.get_ints("sizes");
+    const Shape &from = x.shape, to = node.attrs.get_sizes("sizes");
     const auto& scales = node.attrs.get<std::vector<double>>("scales");
     std::vector<size_t> resized;
     for (size_t d = 0; d < from.size(); ++d)
-      if (from[d] != to[d] || scales[d] != 1) resized.push_back(d);
+      if (!equal_sizes(from[d], to[d]) || (scales[d] != 1 && scales[d] != 0)) resized.push_back(d);
     if (resized.size() < 2) return {};
     GraphBuilder builder(rewriter.target());
     builder.set_loc(node.loc);
     const std::string& name = graph.value(node.outputs[0]).name;
-    std::vector<int64_t> sizes = from;
+    Shape sizes = from;
     ValueId y = inputs[0];
     for (const size_t d : resized) {
       std::vector<double> scale(from.size(), 1);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "arith/simplify.h"
 #include "support/error.h"
 
 namespace tessera::inline graph_passes {
@@ -37,6 +38,20 @@ ValueId add_constant(Graph& graph, const OpTable& ops, Tensor value, const std::
   node.attrs.set("value", std::make_shared<const Tensor>(std::move(value)));
   node.loc = loc;
   return graph.node(graph.add_node(std::move(node), {std::move(type)}, {name})).outputs[0];
+}
+
+bool has_symbolic_attrs(const Node& node) {
+  for (const auto& [name, attr] : node.attrs.all())
+    if (std::holds_alternative<Shape>(attr)) return true;
+  return false;
+}
+
+bool is_one_element(const TensorType& type) {
+  return std::all_of(type.shape.begin(), type.shape.end(), [](const Expr& dim) { return is_const_int(dim, 1); });
+}
+
+bool equal_shapes(const Shape& a, const Shape& b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), equal_sizes);
 }
 
 std::optional<double> splat_value(const Tensor& tensor) {
@@ -129,8 +144,9 @@ bool suits_minimal_filtering(const Graph& graph, const Node& conv) {
   constexpr int64_t kLeastPlaces = 14 * 14;  // of a picture from which on it is faster
   constexpr int64_t kLeastExtent = 4;        // of each of its dimensions
   constexpr int64_t kBlock = 16;             // of channels, which those of a group should fill
-  const auto w = static_dims(graph.type(conv.inputs[1]).shape), y = static_dims(graph.type(conv.outputs[0]).shape);
-  if (!w || !y || w->size() < 4 || !all_of_list(conv, "input_dilations", 1)) return false;
+  const auto w = static_dims(graph.type(conv.inputs[1]).shape);
+  const Shape& y = graph.type(conv.outputs[0]).shape;
+  if (!w || w->size() < 4 || !all_of_list(conv, "input_dilations", 1)) return false;
   const int64_t groups = conv.attrs.get_int("groups");
   if ((*w)[1] % kBlock != 0 || (*w)[0] < kBlock || (groups != 1 && (*w)[0] / groups % kBlock != 0)) return false;
   // Of a volume's window, each frame.
@@ -140,7 +156,7 @@ bool suits_minimal_filtering(const Graph& graph, const Node& conv) {
   const auto &strides = conv.attrs.get_ints("strides"), &gaps = conv.attrs.get_ints("dilations");
   for (size_t i = 1; i <= 2; ++i) {
     if (strides[strides.size() - i] != 1) return false;
-    const int64_t extent = (*y)[y->size() - i] / gaps[gaps.size() - i];
+    const int64_t extent = typical_size(y[y.size() - i]) / gaps[gaps.size() - i];
     if (extent < kLeastExtent) return false;
     places *= extent;
   }

@@ -20,6 +20,11 @@ Attrs composite_attrs(const Node& node);
 // The tensor of a constant; null when `id` is computed or its data was elided.
 const Tensor* constant_value(const Graph& graph, ValueId id);
 ValueId add_constant(Graph& graph, const OpTable& ops, Tensor value, const std::string& name, const std::string& loc);
+// Whether the node has sizes that depend on symbols among its attributes.
+bool has_symbolic_attrs(const Node& node);
+// Whether all extents are the constant 1.
+bool is_one_element(const TensorType& type);
+bool equal_shapes(const Shape& a, const Shape& b);
 // A float or integer scalar for every element of a constant; empty when they differ.
 std::optional<double> splat_value(const Tensor& tensor);
 
@@ -38,7 +43,7 @@ std::vector<int64_t> swap_of_last_two(int rank);
 std::vector<bool> output_mask(const Graph& graph);
 // Whether all numbers of the node's list `name` are `value`.
 bool all_of_list(const Node& node, const char* name, int64_t value);
-// Whether minimal filtering is expected to take this convolution, of static sizes, and to save more than a factor of
+// Whether minimal filtering is expected to take this convolution, of typical sizes, and to save more than a factor of
 // two: windows of 3x3 or 5x5 (of each frame of a volume), of stride 1, over a picture of at least 14x14 (of so many
 // places between gaps), of whole blocks of channels. The rule that decides (schedule/rules/winograd/winograd_match.h)
 // sees kernels, after layouts are chosen, and cannot be asked by graph passes: a wrong guess costs time or accuracy, no

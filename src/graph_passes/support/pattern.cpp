@@ -153,7 +153,7 @@ class Builder {
     if (term.kind == Term::Kind::kNumber) {
       // A number in place of a whole tensor: stretched to its shape.
       Node node = make("broadcast", {constant(number(term, match_.type.dtype))});
-      node.attrs.set("shape", match_.type.dims());
+      node.attrs.set("shape", match_.type.shape);
       return {-1, std::move(node)};
     }
     if (term.kind != Term::Kind::kNode) return {match_.value(term.name), {}};

@@ -3,6 +3,7 @@
 // two) as k and v, G neighbouring heads of q share one of theirs.
 #include <fmt/format.h>
 
+#include "arith/simplify.h"
 #include "ops/composites/composites.h"
 #include "ops/composites/softmax.h"
 #include "ops/op_util.h"
@@ -13,18 +14,20 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 struct Extents {
-  Ints batch;          // the dimensions before the heads
-  int64_t heads = 1;   // of k and v
+  Shape batch;         // the dimensions before the heads
+  Expr heads = 1;      // of k and v
   int64_t groups = 1;  // heads of q for each
-  int64_t rows, columns, depth, result_depth;
+  Expr rows, columns, depth, result_depth;
   bool has_heads = false;
 };
 
-Ints dims_of(CompositeBody& b, size_t operand) {
-  Ints dims;
-  for (const Expr& extent : b.type(b.operand(operand)).shape)
-    dims.push_back(b.static_extent(extent, fmt::format("an extent of {}", describe_operand(b.context(), operand))));
-  return dims;
+const Shape& shape_of(CompositeBody& b, size_t operand) { return b.type(b.operand(operand)).shape; }
+
+// q = groups * k, groups being a number; 0 when there is none.
+int64_t groups_of(const Expr& q, const Expr& k) {
+  if (equal_extents(q, k)) return 1;
+  const auto groups = as_int(normalize_size(floordiv(q, max(k, 1))));
+  return groups && equal_extents(q, k * Expr(*groups)) ? *groups : 0;
 }
 
 Extents extents_of(CompositeBody& b) {
@@ -33,7 +36,7 @@ Extents extents_of(CompositeBody& b) {
     const int rank = b.type(b.operand(0)).rank();
     require_rank(b.context(), i, i == 0 ? 2 : rank, i == 0 ? std::numeric_limits<int>::max() : rank);
   }
-  const Ints q = dims_of(b, 0), k = dims_of(b, 1), v = dims_of(b, 2);
+  const Shape &q = shape_of(b, 0), &k = shape_of(b, 1), &v = shape_of(b, 2);
   const size_t rank = q.size();
   Extents e;
   e.rows = q[rank - 2];
@@ -41,13 +44,13 @@ Extents extents_of(CompositeBody& b) {
   e.columns = k[rank - 2];
   e.result_depth = v[rank - 1];
   e.has_heads = rank >= 3;
-  bool fits = k[rank - 1] == e.depth && v[rank - 2] == e.columns;
+  bool fits = equal_extents(k[rank - 1], e.depth) && equal_extents(v[rank - 2], e.columns);
   if (e.has_heads) {
     e.batch.assign(q.begin(), q.end() - 3);
     e.heads = k[rank - 3];
-    e.groups = e.heads > 0 ? q[rank - 3] / e.heads : 1;
-    fits = fits && v[rank - 3] == e.heads && e.heads * e.groups == q[rank - 3];
-    for (size_t d = 0; d + 3 < rank; ++d) fits = fits && q[d] == k[d] && q[d] == v[d];
+    e.groups = groups_of(q[rank - 3], e.heads);
+    fits = fits && e.groups > 0 && equal_extents(v[rank - 3], e.heads);
+    for (size_t d = 0; d + 3 < rank; ++d) fits = fits && equal_extents(q[d], k[d]) && equal_extents(q[d], v[d]);
   }
   if (!fits)
     b.context().fail("TSR-2024",
@@ -59,20 +62,20 @@ Extents extents_of(CompositeBody& b) {
 }
 
 // batch, then heads and groups apart, then the matrix.
-Ints split(const Extents& e, int64_t groups, int64_t rows, int64_t columns) {
-  Ints dims = e.batch;
-  for (const int64_t d : {e.heads, groups, rows, columns}) dims.push_back(d);
+Shape split(const Extents& e, int64_t groups, const Expr& rows, const Expr& columns) {
+  Shape dims = e.batch;
+  for (const Expr& d : {e.heads, Expr(groups), rows, columns}) dims.push_back(d);
   return dims;
 }
 
 // The mask as it broadcasts to the scores with heads and groups apart.
 ValueId split_mask(CompositeBody& b, const Extents& e) {
   const ValueId mask = b.operand(3);
-  Ints dims = dims_of(b, 3);
+  Shape dims = shape_of(b, 3);
   if (dims.size() < 3) return mask;
   const size_t heads = dims.size() - 3;
-  const bool shared = dims[heads] == 1;
-  dims[heads] = shared ? 1 : e.heads;
+  const bool shared = is_const_int(dims[heads], 1);
+  if (!shared) dims[heads] = e.heads;
   dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(heads) + 1, shared ? 1 : e.groups);
   return b.add("reshape", {mask}, {{"shape", dims}});
 }
@@ -80,7 +83,7 @@ ValueId split_mask(CompositeBody& b, const Extents& e) {
 std::vector<ValueId> attention(CompositeBody& b) {
   const Extents e = extents_of(b);
   ValueId q = b.operand(0), k = b.operand(1), v = b.operand(2);
-  const Ints q_dims = b.type(q).dims();
+  const Shape q_shape = b.type(q).shape;
   const bool grouped = e.groups > 1;
   if (grouped) {
     q = b.add("reshape", {q}, {{"shape", split(e, e.groups, e.rows, e.depth)}});
@@ -95,9 +98,8 @@ std::vector<ValueId> attention(CompositeBody& b) {
   const double scale = b.attrs().get<double>("scale");
   if (scale != 1) scores = b.add_scalar("mul", scores, scale);
   if (b.num_operands() == 4) {
-    Ints full = q_dims;
-    full.back() = e.columns;
-    const Shape wanted = make_shape(full);
+    Shape wanted = q_shape;
+    wanted.back() = e.columns;
     if (!same_shape(broadcast_shapes(b.context(), wanted, b.type(b.operand(3)).shape), wanted))
       b.context().fail("TSR-2023", describe_operand(b.context(), 3),
                        fmt::format("a mask that broadcasts to the scores {}", to_string(wanted)));
@@ -113,7 +115,7 @@ std::vector<ValueId> attention(CompositeBody& b) {
   const ValueId weights = divide_by_total(b, exps, b.reduce("sum", exps, {rank - 1}));
   ValueId result = b.add("matmul", {weights, v});
   if (grouped) {
-    Ints dims = q_dims;
+    Shape dims = q_shape;
     dims.back() = e.result_depth;
     result = b.add("reshape", {result}, {{"shape", dims}});
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "arith/simplify.h"
 #include "ops/op_util.h"
 
 namespace tessera::inline ops {
@@ -16,6 +17,19 @@ ValueId CompositeBody::scalar(double value, DType dtype) {
 
 ValueId CompositeBody::reduce(std::string_view kind, ValueId value, std::vector<int64_t> axes) {
   return add("reduce", {value}, {{"kind", std::string(kind)}, {"axes", std::move(axes)}, {"keepdims", true}});
+}
+
+ValueId CompositeBody::divide_by_count(ValueId value, ValueId of, const std::vector<int64_t>& axes) {
+  Expr count = 1;
+  double known = 1;
+  for (const int64_t axis : axes) {
+    const Expr& extent = type(of).shape[static_cast<size_t>(axis)];
+    count = count * extent;
+    known *= static_cast<double>(as_int(extent).value_or(0));
+  }
+  if (as_int(normalize_size(count))) return add_scalar("div", value, known);
+  const ValueId sizes = add("sizes", {}, {{"sizes", Shape{normalize_size(count)}}, {"dtype", type(value).dtype}});
+  return add("div", {value, type(value).rank() > 0 ? sizes : add("reshape", {sizes}, {{"shape", Shape{}}})});
 }
 
 int64_t CompositeBody::static_extent(const Expr& extent, const std::string& what) const {

@@ -53,6 +53,8 @@ class CompositeBody {
   }
   // reduce over `axes` with keepdims.
   ValueId reduce(std::string_view kind, ValueId value, std::vector<int64_t> axes);
+  // value / the product of its extents along `axes`: a mean from a sum. `of` is what the sum was taken of.
+  ValueId divide_by_count(ValueId value, ValueId of, const std::vector<int64_t>& axes);
   // The extent as an integer; TSR-2030 when it is symbolic.
   int64_t static_extent(const Expr& extent, const std::string& what) const;
 

@@ -38,14 +38,10 @@ Result batch_norm(CompositeBody& b) {
 
 // (x - mean) / sqrt(variance + epsilon) with both taken over `axes`.
 ValueId normalize(CompositeBody& b, ValueId x, const std::vector<int64_t>& axes) {
-  double count = 1;
-  for (int64_t axis : axes)
-    count *= static_cast<double>(
-        b.static_extent(b.type(x).shape[static_cast<size_t>(axis)], fmt::format("dimension {}", axis)));
-  const ValueId mean = b.add_scalar("div", b.reduce("sum", x, axes), count);
+  const ValueId mean = b.divide_by_count(b.reduce("sum", x, axes), x, axes);
   const ValueId centred = b.add("sub", {x, mean});
   const ValueId squares = b.reduce("sum", b.add("mul", {centred, centred}), axes);
-  const ValueId variance = b.add_scalar("add", b.add_scalar("div", squares, count), b.attrs().get<double>("epsilon"));
+  const ValueId variance = b.add_scalar("add", b.divide_by_count(squares, x, axes), b.attrs().get<double>("epsilon"));
   return b.add("div", {centred, b.add("sqrt", {variance})});
 }
 
@@ -78,12 +74,8 @@ Result rms_norm(CompositeBody& b) {
   require_image(b, 1);
   const ValueId x = b.operand(0);
   const int rank = b.type(x).rank();
-  double count = 1;
   const auto axes = axes_from(require_int(b.context(), "axis", 0, rank - 1), rank);
-  for (int64_t axis : axes)
-    count *= static_cast<double>(
-        b.static_extent(b.type(x).shape[static_cast<size_t>(axis)], fmt::format("dimension {}", axis)));
-  const ValueId squares = b.add_scalar("div", b.reduce("sum", b.add("mul", {x, x}), axes), count);
+  const ValueId squares = b.divide_by_count(b.reduce("sum", b.add("mul", {x, x}), axes), x, axes);
   ValueId y = b.add("div", {x, b.add("sqrt", {b.add_scalar("add", squares, b.attrs().get<double>("epsilon"))})});
   if (b.num_operands() > 1) y = b.add("mul", {y, b.operand(1)});
   if (!same_shape(b.type(y).shape, b.type(x).shape))

@@ -1,6 +1,7 @@
 // Pooling over the spatial dimensions of x[N,C,spatial...].
 #include <fmt/format.h>
 
+#include "arith/simplify.h"
 #include "ops/composites/composites.h"
 #include "ops/window.h"
 
@@ -43,8 +44,13 @@ Window window_of(CompositeBody& b) {
       require_ints(ctx, "dilations", rank, 1, kMaxWindowInt),  Ints(rank, 0)};
   if (!b.attrs().get_or<bool>("ceil_mode", false)) return w;
   for (size_t d = 0; d < rank; ++d) {
-    const int64_t extent = b.static_extent(x[d + 2], fmt::format("dimension {} (with ceil_mode)", d + 2));
     const int64_t span = (w.window[d] - 1) * w.dilations[d] + 1;
+    if (!as_int(x[d + 2]) && w.pads_end[d] + w.strides[d] <= span) {
+      // However much of the last window there is, it begins within the input: the place for one more is never too much.
+      w.extra_end[d] = w.strides[d] - 1;
+      continue;
+    }
+    const int64_t extent = b.static_extent(x[d + 2], fmt::format("dimension {} (with ceil_mode)", d + 2));
     const int64_t rest = extent + w.pads_begin[d] + w.pads_end[d] - span;
     // A single window may reach over the end too; reduce_window reports one that is longer still.
     if (rest <= -w.strides[d]) continue;
@@ -74,10 +80,10 @@ Result average_pool(CompositeBody& b) {
     for (int64_t extent : w.window) count *= static_cast<double>(extent);
     return {b.add_scalar("div", sum, count)};
   }
-  Ints ones_shape = {1, 1};
+  Shape ones_shape = {1, 1};
   for (size_t d = 0; d < w.window.size(); ++d)
-    ones_shape.push_back(b.static_extent(b.type(b.operand(0)).shape[d + 2], fmt::format("dimension {}", d + 2)) +
-                         (include ? w.pads_begin[d] + w.pads_end[d] : 0));
+    ones_shape.push_back(
+        normalize_size(b.type(b.operand(0)).shape[d + 2] + Expr(include ? w.pads_begin[d] + w.pads_end[d] : 0)));
   const ValueId ones = b.add("broadcast", {b.scalar(1)}, {{"shape", ones_shape}});
   const Attrs counting = include ? w.attrs("sum", Ints(w.window.size(), 0), w.extra_end)
                                  : w.attrs("sum", w.pads_begin, w.end_with_extra());
@@ -113,11 +119,8 @@ std::vector<CompositeDef> definitions() {
        {},
        [](CompositeBody& b) -> Result {
          require_dtype(b.context(), 0, is_real, kRealTypes);
-         double count = 1;
-         for (int64_t axis : spatial_axes(b))
-           count *= static_cast<double>(b.static_extent(b.type(b.operand(0)).shape[static_cast<size_t>(axis)],
-                                                        fmt::format("dimension {}", axis)));
-         return {b.add_scalar("div", b.reduce("sum", b.operand(0), spatial_axes(b)), count)};
+         const Ints axes = spatial_axes(b);
+         return {b.divide_by_count(b.reduce("sum", b.operand(0), axes), b.operand(0), axes)};
        },
        "global_average_pool(x: f32[1,2,2])\nrun x = 1 2 4 3 -> y = 1.5 3.5"},
   };

@@ -21,11 +21,7 @@ ValueId square(CompositeBody& b, ValueId x) { return b.add("mul", {x, x}); }
 // The mean; integers truncate.
 ValueId mean(CompositeBody& b, ValueId x) {
   const auto& axes = require_axes(b.context(), "axes", b.type(x).rank());
-  double count = 1;
-  for (int64_t axis : axes)
-    count *= static_cast<double>(
-        b.static_extent(b.type(x).shape[static_cast<size_t>(axis)], fmt::format("dimension {}", axis)));
-  return b.add_scalar("div", reduce(b, "sum", x), count);
+  return b.divide_by_count(reduce(b, "sum", x), x, axes);
 }
 
 // log of the sum of exp, the maximum taken out first. Where the maximum is infinite, x - max would be NaN.

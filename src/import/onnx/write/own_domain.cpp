@@ -42,6 +42,7 @@ struct AttributeWriter {
   }
   void operator()(DType value) { operator()(std::string(dtype_name(value))); }
   void operator()(const Layout&) { throw InternalError("a layout attribute in an exported graph"); }
+  void operator()(const Shape&) { throw InternalError("a symbolic size in an exported graph"); }
   void operator()(const TensorPtr& value) {
     attribute.set_type(AttributeProto::TENSOR);
     tensor_to_proto(*value, *attribute.mutable_t());
@@ -62,7 +63,8 @@ Attr read_attr(NodeContext& c, const AttrDef& def) {
       return value.get_double(0);
     }
     case AttrKind::kString: return c.attrs.get_string(def.name, "");
-    case AttrKind::kInts: return c.attrs.get_ints(def.name);
+    case AttrKind::kInts:
+    case AttrKind::kSizes: return c.attrs.get_ints(def.name);
     case AttrKind::kFloats: {
       const Tensor value = tensor();
       if (value.dims().size() != 1 || !is_float(value.dtype())) break;
