@@ -171,7 +171,6 @@ class NodeContext : public Emitter {
   const FlatNode& node() const { return node_; }
   ImportState& state() { return state_; }
 
-  // ---- errors ----
  protected:
   Diagnostic malformed_diagnostic(const std::string& found, const std::string& legal,
                                   const std::string& hint) const override;
