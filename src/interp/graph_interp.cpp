@@ -149,7 +149,7 @@ std::vector<Tensor> GraphInterpreter::run_node(const Graph& graph, const Node& n
       std::vector<Tensor> operands;
       for (const Tensor* input : inputs) operands.push_back(*input);
       SymbolValues inner = symbols;
-      bind_symbols(region, operands, inner);
+      bind_inputs(region, operands, inner);
       return run(region, operands, std::move(inner));
     }
     case OpKind::kProcedure: return {evaluate_procedure(graph, node, inputs)};
