@@ -20,7 +20,9 @@ std::vector<std::string> elements(const std::string& body, const std::string& sy
   std::vector<std::string> texts;
   for (const KnownElement& element : *found) {
     if (!element.value) texts.push_back("?");
-    else texts.push_back(to_string(element.value) + (is_const_int(element.divisor, 1) ? "" : "/" + to_string(element.divisor)));
+    else
+      texts.push_back(to_string(element.value) +
+                      (is_const_int(element.divisor, 1) ? "" : "/" + to_string(element.divisor)));
   }
   return texts;
 }
@@ -79,9 +81,11 @@ TEST(KnownSizes, FollowsFloatsAsFarAsTheyAreExact) {
     return elements(R"(
       %s = sizes {sizes = [n, m], dtype = i64}
       %f = cast(%s) {to = f32}
-      %k = constant {value = dense<f32[] )" + factor + R"(>}
+      %k = constant {value = dense<f32[] )" +
+                    factor + R"(>}
       %p = mul(%f, %k)
-      %q = )" + round + R"((%p)
+      %q = )" + round +
+                    R"((%p)
       %r = cast(%q) {to = i64})");
   };
   EXPECT_THAT(scaled("2.0", "floor"), ElementsAre("(n * 2)", "(m * 2)"));
@@ -113,7 +117,8 @@ TEST(KnownSizes, KnowsNothingOfInputsAndWrappingNumbers) {
   EXPECT_THAT(elements("%r = reduce(%x) {kind = \"sum\", axes = [0, 1], keepdims = false}"), ElementsAre("?"));
   EXPECT_THAT(elements(R"(
     %s = sizes {sizes = [n], dtype = i64}
-    %r = cast(%s) {to = i32})", "n in 1.., m in 1..4"),
+    %r = cast(%s) {to = i32})",
+                       "n in 1.., m in 1..4"),
               ElementsAre("?"));
   EXPECT_THAT(elements(R"(
     %s = sizes {sizes = [(n - 8)], dtype = i64}

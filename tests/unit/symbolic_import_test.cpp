@@ -1,5 +1,5 @@
-// A model is read once for all sizes: what the graph with symbols computes for some sizes is what the model read at just
-// these sizes computes.
+// A model is read once for all sizes: what the graph with symbols computes for some sizes is what the model read at
+// just these sizes computes.
 #include <gmock/gmock.h>
 
 #include "import/onnx/onnx_import.h"
@@ -197,8 +197,7 @@ TEST(SymbolicImport, FindsThatASizeIsTheSumOfOthers) {
 
 TEST(SymbolicImport, ReadsNamesThatAreExpressions) {
   const Ranges ranges = {{"b", {1, 4}}, {"len", {1, 8}}, {"past", {0, 32}}};
-  const Graph graph =
-      check(cached("past + len"), ranges, {{{"b", 2}, {"len", 3}, {"past", 5}, {"past + len", 8}}});
+  const Graph graph = check(cached("past + len"), ranges, {{{"b", 2}, {"len", 3}, {"past", 5}, {"past + len", 8}}});
   EXPECT_EQ(graph.type(graph.inputs[2]).to_string(), "f32[b,1,(len + past)]");
 }
 

@@ -1,5 +1,5 @@
-// Models with open dimensions, as people export them: which are read once for all sizes, and that those compute for some
-// sizes what the model read at these sizes computes.
+// Models with open dimensions, as people export them: which are read once for all sizes, and that those compute for
+// some sizes what the model read at these sizes computes.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -9,8 +9,8 @@
 #include <random>
 
 #include "arith/simplify.h"
-#include "graph_passes/support/bind_symbols.h"
 #include "graph/verify.h"
+#include "graph_passes/support/bind_symbols.h"
 #include "import/onnx/onnx_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
@@ -21,10 +21,10 @@ namespace tessera {
 namespace {
 
 struct ModelCase {
-  std::string path;                    // below open-sizes
+  std::string path;  // below open-sizes
   Ranges ranges;
-  std::vector<Sizes> sizes;            // with the values of all names
-  std::string refusal = "";            // a part of the reason why there is no graph with symbols
+  std::vector<Sizes> sizes;  // with the values of all names
+  std::string refusal = "";  // a part of the reason why there is no graph with symbols
 };
 
 const DimRange kBatch{1, 8}, kLength{1, 128}, kPicture{16, 160};
@@ -33,9 +33,8 @@ std::vector<ModelCase> model_cases() {
   const Ranges decoder = {{"batch", kBatch}, {"len", kLength}};
   const Ranges picture = {{"batch", kBatch}, {"h", kPicture}, {"w", kPicture}};
   const std::vector<Sizes> texts = {{{"batch", 1}, {"len", 1}}, {{"batch", 2}, {"len", 3}}};
-  const std::vector<Sizes> pictures = {{{"batch", 1}, {"h", 16}, {"w", 16}},
-                                       {{"batch", 1}, {"h", 17}, {"w", 31}},
-                                       {{"batch", 2}, {"h", 28}, {"w", 45}}};
+  const std::vector<Sizes> pictures = {
+      {{"batch", 1}, {"h", 16}, {"w", 16}}, {{"batch", 1}, {"h", 17}, {"w", 31}}, {{"batch", 2}, {"h", 28}, {"w", 45}}};
   const Ranges single_picture = {{"h", kPicture}, {"w", kPicture}};
   const std::vector<Sizes> single_pictures = {{{"h", 16}, {"w", 16}}, {{"h", 17}, {"w", 31}}, {{"h", 40}, {"w", 33}}};
   const Ranges signal = {{"n", {400, 4000}}};
@@ -69,7 +68,9 @@ std::vector<ModelCase> model_cases() {
       {"x_multiscale_w1.onnx", picture, pictures},
       {"x_pointnet_w1.onnx", {{"batch", kBatch}, {"pts", {4, 64}}}, {{{"batch", 2}, {"pts", 9}}}},
       {"x_cumctc_w1.onnx", decoder, texts},
-      {"x_yolonms_w0.onnx", {{"batch", kBatch}, {"h", {96, 256}}, {"w", {96, 256}}}, {{{"batch", 1}, {"h", 96}, {"w", 128}}}},
+      {"x_yolonms_w0.onnx",
+       {{"batch", kBatch}, {"h", {96, 256}}, {"w", {96, 256}}},
+       {{{"batch", 1}, {"h", 96}, {"w", 128}}}},
       {"minimal/min_conv_stride129.onnx", signal, signals},
       {"minimal/min_conv_stride160_k160.onnx", signal, signals},
       {"minimal/min_conv_stride160_k400.onnx", signal, signals},

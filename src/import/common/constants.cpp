@@ -23,9 +23,9 @@ void ConstantFinder::update() {
   constant_.resize(graph_.values().size(), false);
   for (; nodes_seen_ < graph_.nodes().size(); ++nodes_seen_) {
     const Node& node = graph_.nodes()[nodes_seen_];
-    const bool constant = !depends_on_symbols(node) &&
-                          std::all_of(node.inputs.begin(), node.inputs.end(),
-                                      [this](ValueId id) { return constant_[static_cast<size_t>(id)]; });
+    const bool constant =
+        !depends_on_symbols(node) && std::all_of(node.inputs.begin(), node.inputs.end(),
+                                                 [this](ValueId id) { return constant_[static_cast<size_t>(id)]; });
     for (const ValueId output : node.outputs) constant_[static_cast<size_t>(output)] = constant;
   }
 }

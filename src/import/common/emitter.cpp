@@ -115,8 +115,7 @@ std::optional<EqualSizes> solve(const Expr& a, const Expr& b, const std::vector<
   for (auto symbol = symbols.rbegin(); symbol != symbols.rend(); ++symbol) {
     const auto factor = linear_coefficient(difference, symbol->var);
     if (!factor || (*factor != 1 && *factor != -1)) continue;
-    const Expr size =
-        normalize_size(*factor == 1 ? Expr(symbol->var) - difference : Expr(symbol->var) + difference);
+    const Expr size = normalize_size(*factor == 1 ? Expr(symbol->var) - difference : Expr(symbol->var) + difference);
     const Interval range = size_range(size);
     if (range.lo && *range.lo >= std::min<int64_t>(symbol->lo, 1)) return EqualSizes{symbol->var->name, size};
   }

@@ -17,8 +17,8 @@ using Elements = std::vector<KnownElement>;
 constexpr size_t kMaxChain = 20000;  // nodes between a value and what it is computed from
 
 constexpr std::string_view kUnary[] = {"neg", "abs", "floor", "ceil", "round", "logical_not"};
-constexpr std::string_view kBinary[] = {"add", "sub", "mul", "div", "rem", "min", "max", "eq", "ne",
-                                        "lt",  "le",  "gt",  "ge",  "logical_and", "logical_or", "logical_xor"};
+constexpr std::string_view kBinary[] = {"add", "sub", "mul", "div", "rem", "min",         "max",        "eq",
+                                        "ne",  "lt",  "le",  "gt",  "ge",  "logical_and", "logical_or", "logical_xor"};
 
 template <typename List>
 bool contains(const List& names, const std::string& name) {
@@ -63,7 +63,8 @@ KnownElement fitted(KnownElement e, DType dtype) {
   if (!e.value || dtype == DType::kI64) return e;
   if (dtype == DType::kI32 && within(e.value, INT32_MIN, INT32_MAX)) return e;
   if (dtype == DType::kBool && as_int(e.value)) return truth(*as_int(e.value) != 0);
-  if (is_int(dtype) && dtype_bits(dtype) < 64 && within(e.value, 0, (int64_t{1} << (dtype_bits(dtype) - 1)) - 1)) return e;
+  if (is_int(dtype) && dtype_bits(dtype) < 64 && within(e.value, 0, (int64_t{1} << (dtype_bits(dtype) - 1)) - 1))
+    return e;
   return {};
 }
 
@@ -125,9 +126,12 @@ KnownElement integer_binary(const std::string& op, const KnownElement& a, const 
     if (const auto p = as_int(x), q = as_int(y); p && q && *q != 0 && *q != -1)
       return {Expr(op == "div" ? *p / *q : *p % *q)};
     if (!at_least(y, 1)) return {};
-    if (at_least(x, 0)) return integer(op == "div" ? floordiv(x, y) : floormod(x, y));
-    if (at_least(-x, 0)) return integer(op == "div" ? -floordiv(-x, y) : -floormod(-x, y));
-    return {};
+    Expr quotient;
+    if (at_least(x, 0)) quotient = floordiv(x, y);
+    else if (at_least(-x, 0)) quotient = -floordiv(-x, y);
+    else return {};
+    // A remainder by its quotient: sizes that are padded to a multiple are seen to be one.
+    return integer(op == "div" ? quotient : x - y * quotient);
   }
   return {};
 }
@@ -263,8 +267,7 @@ Elements KnownSizes::compute(const Graph& graph, const Node& node, size_t result
   if (op == "iota") {
     const auto axis = static_cast<size_t>(node.attrs.get_int("axis"));
     if (!is_int(type.dtype)) return elements;
-    for (size_t i = 0; i < elements.size(); ++i)
-      elements[i] = {Expr(out.index(static_cast<int64_t>(i))[axis])};
+    for (size_t i = 0; i < elements.size(); ++i) elements[i] = {Expr(out.index(static_cast<int64_t>(i))[axis])};
     return elements;
   }
   // The others read small operands only.

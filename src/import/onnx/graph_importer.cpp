@@ -105,7 +105,9 @@ class GraphImporter {
     if (found.at_border || options.leave_open || flow_.num_steps() > 0 || any_parts_in_outputs())
       return {{}, finished_flow()};
     set_outputs();
-    return {live_part(), nullptr};
+    Graph graph = live_part();
+    if (symbolic_) keep_bound_symbols(graph);
+    return {std::move(graph), nullptr};
   }
 
  private:
@@ -263,6 +265,29 @@ class GraphImporter {
     return values_[name] = constant(std::move(tensor), name);
   }
 
+  // A run learns a symbol from an input that has it as a dimension. Others may only have been meant for names that are
+  // expressions.
+  static void keep_bound_symbols(Graph& graph) {
+    std::unordered_set<const ExprNode*> used, bound;
+    const auto read = [&](const Shape& shape) {
+      for (const Expr& size : shape)
+        walk(size, [&](const Expr& e) {
+          if (e->kind == ExprKind::kVar) used.insert(e.get());
+        });
+    };
+    for (const Value& value : graph.values()) read(value.type.shape);
+    for (const Node& node : graph.nodes())
+      for (const auto& [name, attr] : node.attrs.all())
+        if (const Shape* sizes = std::get_if<Shape>(&attr)) read(*sizes);
+    for (const ValueId input : graph.inputs)
+      for (const Expr& size : graph.type(input).shape)
+        if (size->kind == ExprKind::kVar) bound.insert(size.get());
+    std::erase_if(graph.symbols, [&](const SymbolRange& symbol) { return !used.count(symbol.var.get()); });
+    for (const SymbolRange& symbol : graph.symbols)
+      if (!bound.count(symbol.var.get()))
+        throw NeedsFixedSizes("", fmt::format("no input has the dimension {} by itself", symbol.var->name));
+  }
+
   ValueId constant(Tensor tensor, const std::string& name) {
     const bool strings = tensor.dtype() == DType::kString;
     if (strings) tensor = string_numbers(tensor, shared_.parts);
@@ -336,9 +361,9 @@ class GraphImporter {
     } catch (const UserError& error) {
       // What does not fit for symbols may fit for numbers.
       if (symbolic_)
-        throw NeedsFixedSizes(node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), error.diagnostic().message,
-                                                      error.diagnostic().legal.empty() ? "" : "; legal: ",
-                                                      error.diagnostic().legal));
+        throw NeedsFixedSizes(
+            node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), error.diagnostic().message,
+                                    error.diagnostic().legal.empty() ? "" : "; legal: ", error.diagnostic().legal));
       failures_.add(node, error.diagnostic());
       mark_failed(node);
     }

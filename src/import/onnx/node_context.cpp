@@ -76,8 +76,8 @@ std::string NodeContext::input_name(int i, const std::string& name) const {
 Tensor NodeContext::const_tensor(int i, const std::string& name) {
   if (!is_runtime(i)) return constant(in(i)).value_or(Tensor(dtype(in(i)), dims(in(i))));
   if (known_sizes(in(i)))
-    throw NeedsFixedSizes(label(), fmt::format("{} needs {} as numbers, but it depends on sizes", op_type(),
-                                               input_name(i, name)));
+    throw NeedsFixedSizes(
+        label(), fmt::format("{} needs {} as numbers, but it depends on sizes", op_type(), input_name(i, name)));
   unsupported(
       fmt::format("{} must be known while compiling, but it depends on the model's inputs", input_name(i, name)));
 }
@@ -98,8 +98,7 @@ Shape NodeContext::const_sizes(int i, const std::string& name) {
 
 Expr NodeContext::const_size(int i, const std::string& name) {
   const Shape sizes = const_sizes(i, name);
-  if (sizes.size() != 1)
-    malformed(fmt::format("{} has {} elements", input_name(i, name), sizes.size()), "one element");
+  if (sizes.size() != 1) malformed(fmt::format("{} has {} elements", input_name(i, name), sizes.size()), "one element");
   return sizes[0];
 }
 

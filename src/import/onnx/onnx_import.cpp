@@ -87,8 +87,8 @@ ImportedModel import_onnx_model_bytes(std::string_view bytes, const ImportOption
       [&] { return build([&] { return load_model(bytes, "the model", folder); }, options, ops, evaluator); });
 }
 
-Graph import_onnx_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops,
-                        Evaluator& evaluator, const std::string& folder) {
+Graph import_onnx_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator,
+                        const std::string& folder) {
   return graph_alone(import_onnx_model_bytes(bytes, options, ops, evaluator, folder));
 }
 

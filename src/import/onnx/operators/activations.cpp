@@ -108,9 +108,7 @@ void import_softmax(NodeContext& c) {
     return c.out(0, c.composite(c.primitive(), {x}, {{"axis", int64_t{c.axis(given, rank)}}}));
   // An axis of `rank` makes the whole tensor one column of rows with one element.
   const int axis = given == rank ? rank : c.axis(given, rank);
-  const auto product = [&](int from, int to) {
-    return Emitter::count(Shape(dims.begin() + from, dims.begin() + to));
-  };
+  const auto product = [&](int from, int to) { return Emitter::count(Shape(dims.begin() + from, dims.begin() + to)); };
   const ValueId matrix = c.reshape(x, {product(0, axis), product(axis, rank)});
   c.out(0, c.reshape(c.composite(c.primitive(), {matrix}, {{"axis", int64_t{1}}}), dims));
 }

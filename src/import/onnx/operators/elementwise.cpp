@@ -53,8 +53,7 @@ void check_round_mode(NodeContext& c, DType to) {
 
 // A scalar operand may also be given as a tensor of one element.
 ValueId as_scalar(NodeContext& c, ValueId v) {
-  if (!c.has_one_element(v))
-    c.malformed(fmt::format("an operand of type {}", c.type(v).to_string()), "one element");
+  if (!c.has_one_element(v)) c.malformed(fmt::format("an operand of type {}", c.type(v).to_string()), "one element");
   return c.reshape(v, {});
 }
 
@@ -106,10 +105,31 @@ void import_bit_shift(NodeContext& c) {
   c.out(0, c.op(direction == "LEFT" ? "shift_left" : "shift_right", {c.in(0), c.in(1)}));
 }
 
+namespace {
+
+// The remainders of sizes by positive numbers, which are sizes again; empty for other operands.
+std::optional<ValueId> size_remainders(NodeContext& c, ValueId a, ValueId b) {
+  if (c.attrs.get_int("fmod", 0) != 0 || c.dtype(a) != DType::kI64 || c.dtype(b) != DType::kI64) return std::nullopt;
+  if (c.constant(a) && c.constant(b)) return std::nullopt;
+  const auto x = c.known_sizes(a), y = c.known_sizes(b);
+  if (!x || !y || x->empty() || (x->size() != y->size() && y->size() != 1)) return std::nullopt;
+  Shape rests;
+  for (size_t i = 0; i < x->size(); ++i) {
+    const Expr& divisor = (*y)[y->size() == 1 ? 0 : i];
+    if (!size_at_most(1, divisor)) return std::nullopt;
+    rests.push_back((*x)[i] - divisor * floordiv((*x)[i], divisor));
+  }
+  const ValueId values = c.size_values(rests);
+  return c.rank(a) == 0 && c.rank(b) == 0 ? c.reshape(values, {}) : values;
+}
+
+}  // namespace
+
 // fmod = 1 keeps the sign of a (C's fmod); otherwise the result has the sign of b.
 void import_mod(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId a = c.in(0), b = c.in(1);
+  if (const auto sizes = size_remainders(c, a, b)) return c.out(0, *sizes);
   ValueId rest = c.op("rem", {a, b});
   const bool is_signed = is_float(c.dtype(a)) || is_signed_int(c.dtype(a));
   if (c.attrs.get_int("fmod", 0) == 0 && is_signed) {

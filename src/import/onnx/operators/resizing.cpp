@@ -25,8 +25,8 @@ struct Target {
 // The extents of a form that is made for numbers.
 Ints fixed_sizes(NodeContext& c, const Shape& sizes) {
   if (auto dims = static_dims(sizes)) return *std::move(dims);
-  throw NeedsFixedSizes(c.label(), fmt::format("this form of {} needs the extents {} as numbers", c.op_type(),
-                                               to_string(sizes)));
+  throw NeedsFixedSizes(c.label(),
+                        fmt::format("this form of {} needs the extents {} as numbers", c.op_type(), to_string(sizes)));
 }
 
 // floor(extent * scale) where single precision computes it without rounding; empty elsewhere.
@@ -65,8 +65,8 @@ Target from_scales(NodeContext& c, const Shape& dims, const Ints& axes, const st
     if (!as_int(dims[d]) && scales[i] > 0) {
       const auto extent = scaled_extent(dims[d], scales[i]);
       if (!extent)
-        throw NeedsFixedSizes(c.label(), fmt::format("the extent {} times {} may be rounded", to_string(dims[d]),
-                                                     scales[i]));
+        throw NeedsFixedSizes(c.label(),
+                              fmt::format("the extent {} times {} may be rounded", to_string(dims[d]), scales[i]));
       target.scales[d] = scales[i];
       target.sizes[d] = *extent;
       continue;
@@ -86,8 +86,7 @@ Target from_sizes(NodeContext& c, const Shape& dims, const Ints& axes, const Sha
   Ints least;
   for (const Expr& size : sizes) least.push_back(as_int(size).value_or(size_range(size).lo.value_or(-1)));
   if (sizes.size() != axes.size() || !checked_num_elements(least))
-    c.malformed(fmt::format("sizes = {}", to_string(sizes)),
-                fmt::format("{} extents of at least 0", axes.size()));
+    c.malformed(fmt::format("sizes = {}", to_string(sizes)), fmt::format("{} extents of at least 0", axes.size()));
   Target target{std::vector<double>(dims.size(), 1.0), dims};
   std::vector<double> ratios;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -105,8 +104,8 @@ Target from_sizes(NodeContext& c, const Shape& dims, const Ints& axes, const Sha
     const auto d = static_cast<size_t>(axis);
     const double extent = std::floor(scale * static_cast<double>(known[d]) + 0.5);
     if (!(extent <= static_cast<double>(kMaxTensorElements)))
-      c.malformed(fmt::format("sizes = {} for {} with keep_aspect_ratio_policy = {}", to_string(sizes),
-                              to_string(dims), policy),
+      c.malformed(fmt::format("sizes = {} for {} with keep_aspect_ratio_policy = {}", to_string(sizes), to_string(dims),
+                              policy),
                   "extents of up to 2^40");
     target.scales[d] = scale;
     target.sizes[d] = static_cast<int64_t>(extent);
@@ -281,8 +280,12 @@ void import_resize(NodeContext& c) {
       known.set_double(static_cast<int64_t>(k), target.scales[static_cast<size_t>(axes[k])]);
     scales = c.constant_value(known);
   }
-  RuntimeResize r{axes,        fixed_sizes(c, target.sizes), *scales,   mode, coordinate,   nearest,
-                  cubic_coeff, exclude_outside, antialias, {},   extrapolation};
+  RuntimeResize r{axes,         fixed_sizes(c, target.sizes),
+                  *scales,      mode,
+                  coordinate,   nearest,
+                  cubic_coeff,  exclude_outside,
+                  antialias,    {},
+                  extrapolation};
   if (crops) {
     if (!given(1) || c.num_elements(c.in(1)) != 2 * std::ssize(axes) || !is_float(c.dtype(c.in(1))))
       c.malformed(given(1) ? fmt::format("roi is {}", c.type(c.in(1)).to_string()) : "no roi",

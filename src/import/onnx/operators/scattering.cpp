@@ -117,8 +117,8 @@ void import_scatter_nd(NodeContext& c) {
   Shape want(shape.begin(), shape.end() - 1);
   want.insert(want.end(), dims.begin() + static_cast<ptrdiff_t>(depth), dims.end());
   const Shape update_shape = c.shape(updates);
-  require_updates(c, update_shape.size() == want.size() &&
-                         std::equal(want.begin(), want.end(), update_shape.begin(), equal_sizes));
+  require_updates(
+      c, update_shape.size() == want.size() && std::equal(want.begin(), want.end(), update_shape.begin(), equal_sizes));
   // x as [places, inner], updates as [count, inner].
   const auto split = dims.begin() + static_cast<ptrdiff_t>(depth);
   const Expr places = Emitter::count(Shape(dims.begin(), split)), inner = Emitter::count(Shape(split, dims.end()));

@@ -202,8 +202,7 @@ void import_unsqueeze(NodeContext& c) {
   const ValueId x = c.in(0);
   if (c.version() >= 13 && c.is_runtime(1)) {
     const Ints dims = c.dims(x);
-    AxisChoice choice{
-        c.rank(x) + static_cast<int>(c.num_elements(c.in(1))), c.require_declared(1, "axes"), {}, {}, {}};
+    AxisChoice choice{c.rank(x) + static_cast<int>(c.num_elements(c.in(1))), c.require_declared(1, "axes"), {}, {}, {}};
     choice.shape_of = [&](const Ints& axes) {
       Ints shape = dims;
       for (const int64_t axis : axes) shape.insert(shape.begin() + axis, 1);

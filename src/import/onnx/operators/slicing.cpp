@@ -110,8 +110,8 @@ void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
   for (const ValueId list : {ends, axes, steps})
     if (c.num_elements(list) != count || count > rank || declared.size() != dims.size())
       c.malformed(fmt::format("{} starts, {} ends, {} axes and {} steps for {} and the declared shape {}", count,
-                              c.num_elements(ends), c.num_elements(axes), c.num_elements(steps),
-                              c.type(x).to_string(), dims_text(declared)),
+                              c.num_elements(ends), c.num_elements(axes), c.num_elements(steps), c.type(x).to_string(),
+                              dims_text(declared)),
                   "as many of each, for dimensions of the operand");
   const PerAxis given = per_axis(c, axes, {starts, ends, steps}, rank);
   const ValueId extent = c.ints(dims), zero = c.integer(0), one = c.integer(1);
@@ -157,8 +157,8 @@ void import_runtime_pad(NodeContext& c, ValueId x, const std::string& mode, cons
   const ValueId pads = runtime_ints(c, 1, "pads");
   const int64_t count = c.num_elements(pads) / 2;
   const ValueId axes = axes_or_first(c, 3, count);
-  if (c.num_elements(pads) != 2 * c.num_elements(axes) || declared.size() != dims.size() ||
-      count > rank || (!c.has(3) && count != rank))
+  if (c.num_elements(pads) != 2 * c.num_elements(axes) || declared.size() != dims.size() || count > rank ||
+      (!c.has(3) && count != rank))
     c.malformed(fmt::format("{} pads for {} axes of {} and the declared shape {}", c.num_elements(pads),
                             c.has(3) ? c.num_elements(axes) : rank, c.type(x).to_string(), dims_text(declared)),
                 "two for each axis");
@@ -321,8 +321,8 @@ void import_pad(NodeContext& c) {
   for (const int i : {1, 3})
     if (as_inputs && c.is_runtime(i))
       return import_runtime_pad(c, x, mode, c.require_declared(i, i == 1 ? "pads" : "axes"));
-  const Shape pads = as_inputs ? c.const_sizes(1, "pads")
-                               : make_shape(c.attrs.require_ints(c.version() < 2 ? "paddings" : "pads"));
+  const Shape pads =
+      as_inputs ? c.const_sizes(1, "pads") : make_shape(c.attrs.require_ints(c.version() < 2 ? "paddings" : "pads"));
   Ints axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
   if (c.has(3)) axes = c.axes(c.const_ints(3, "axes"), c.rank(x));

@@ -180,8 +180,8 @@ class Resolver {
     for (size_t i = 0; i < input.dims.size(); ++i) {
       const auto size = input.dims[i].value ? std::make_optional(Expr(*input.dims[i].value)) : size_of(input, i);
       if (!size)
-        throw NeedsFixedSizes("", fmt::format("dimension {} of input '{}' has neither a value nor a range", i,
-                                              input.name));
+        throw NeedsFixedSizes("",
+                              fmt::format("dimension {} of input '{}' has neither a value nor a range", i, input.name));
       shape.push_back(*size);
     }
     return shape;
@@ -264,8 +264,7 @@ class Resolver {
       if (!input.wrappers.empty()) continue;
       bool open = !input.has_rank;
       for (size_t i = 0; i < input.dims.size(); ++i)
-        open = open ||
-               (!input.dims[i].value.has_value() && !ranges_.count(name_of(input, i)) && !size_of(input, i));
+        open = open || (!input.dims[i].value.has_value() && !ranges_.count(name_of(input, i)) && !size_of(input, i));
       if (!open) continue;
       found += fmt::format("\n    input '{}': {}", input.name, shape_text(input));
       const std::string option = option_for(input);
@@ -287,8 +286,8 @@ class Resolver {
 }  // namespace
 
 std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
-                                       const ImportOptions& options,
-                                       const std::map<std::string, std::string>& readers, bool allow_open) {
+                                       const ImportOptions& options, const std::map<std::string, std::string>& readers,
+                                       bool allow_open) {
   std::vector<OpenInput> inputs;
   for (const auto& info : graph.input())
     if (!initializers.count(info.name())) {

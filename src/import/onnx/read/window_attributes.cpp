@@ -73,11 +73,10 @@ WindowAttributes read_window(NodeContext& c, const Shape& extents, Ints kernel, 
     // As many outputs as strides fit into the input; the odd element goes to the end (UPPER) or the beginning.
     const Expr outputs = floordiv(extents[d] + Expr(w.strides[d] - 1), w.strides[d]);
     const int64_t span = (w.kernel[d] - 1) * w.dilations[d] + 1;
-    const Expr needed =
-        normalize_size(max((outputs - Expr(1)) * Expr(w.strides[d]) + Expr(span) - extents[d], 0));
+    const Expr needed = normalize_size(max((outputs - Expr(1)) * Expr(w.strides[d]) + Expr(span) - extents[d], 0));
     if (!as_int(needed))
-      throw NeedsFixedSizes(c.label(), fmt::format("auto_pad = {} asks for {} elements of padding", mode,
-                                                   to_string(needed)));
+      throw NeedsFixedSizes(c.label(),
+                            fmt::format("auto_pad = {} asks for {} elements of padding", mode, to_string(needed)));
     const int64_t total = *as_int(needed);
     w.pads_begin[d] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     w.pads_end[d] = total - w.pads_begin[d];
