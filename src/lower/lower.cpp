@@ -146,6 +146,13 @@ void lower_region(KernelLowering& kernel, const Graph& region, std::vector<Kerne
   check(out.buffer != nullptr, "a kernel whose result is a constant");
 }
 
+std::vector<Var> those_seen(const std::unordered_set<const ExprNode*>& seen, const std::vector<SymbolRange>& symbols) {
+  std::vector<Var> used;
+  for (const SymbolRange& symbol : symbols)
+    if (seen.count(symbol.var.get())) used.push_back(symbol.var);
+  return used;
+}
+
 // Those of the symbols that sizes or the body of the kernel depend on.
 std::vector<Var> used_symbols(const TensorProgram& program, const std::vector<SymbolRange>& symbols) {
   std::unordered_set<const ExprNode*> seen;
@@ -166,10 +173,17 @@ std::vector<Var> used_symbols(const TensorProgram& program, const std::vector<Sy
       for (const Axis& axis : *axes) look(axis.extent);
     look(stage.body.value);
   }
-  std::vector<Var> used;
-  for (const SymbolRange& symbol : symbols)
-    if (seen.count(symbol.var.get())) used.push_back(symbol.var);
-  return used;
+  return those_seen(seen, symbols);
+}
+
+// The same of loops.
+std::vector<Var> used_symbols(const LoopProgram& program, const std::vector<SymbolRange>& symbols) {
+  std::unordered_set<const ExprNode*> seen;
+  const auto look = [&](const Expr& e) { seen.insert(e.get()); };
+  walk(program.body, nullptr, look);
+  for (const BufferPtr& param : program.params)
+    for (const Expr& dim : param->shape) walk(dim, look);
+  return those_seen(seen, symbols);
 }
 
 // Assigns buffers to values and collects calls.
@@ -323,13 +337,6 @@ class GraphLowering {
 
   // Its loops are written already: no schedule rule is asked.
   void lower_procedure(const Node& node) {
-    for (const auto* values : {&node.inputs, &node.outputs})
-      for (const ValueId id : *values)
-        if (!graph_.type(id).is_static())
-          throw UserError({"TSR-5020",
-                           fmt::format("operator {} with %{} of type {}: its loops are written for fixed sizes",
-                                       node.op->name, graph_.value(id).name, graph_.type(id).to_string()),
-                           node.loc, "fixed dimensions", "fix the free dimensions with --shape or --dim"});
     Kernel kernel;
     kernel.program = node_loops(graph_, node);
     kernel.program.name = kernel_name(identifier(node.loc.empty() ? node.op->name : node.loc));
@@ -340,8 +347,10 @@ class GraphLowering {
     const ValueId result = node.outputs[0];
     buffer_of_[result] = result_buffer(result);
     args.push_back(buffer_of_[result]);
-    kernel.bytes = 0;
-    for (const BufferId arg : args) kernel.bytes += program_.buffers[static_cast<size_t>(arg)].bytes;
+    kernel.program.symbols = used_symbols(kernel.program, graph_.symbols);
+    kernel.bytes = kernel.program.symbols.empty() ? 0 : -1;
+    if (kernel.bytes == 0)
+      for (const BufferId arg : args) kernel.bytes += program_.buffers[static_cast<size_t>(arg)].bytes;
     program_.kernels.push_back(std::move(kernel));
     program_.calls.push_back({static_cast<int32_t>(program_.kernels.size() - 1), std::move(args), node.loc});
   }

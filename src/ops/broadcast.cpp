@@ -14,7 +14,7 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   bool fits = joint.size() == target.size();
   for (size_t d = 0; fits && d < joint.size(); ++d) fits = equal_extents(joint[d], target[d]);
   if (!fits)
-    ctx.fail("TSR-2023", fmt::format("{} to be stretched to {}", describe_operand(ctx, 0), to_string(target)),
+    ctx.fail("TSR-2023", fmt::format("{} to be stretched to {}", describe_operand(ctx, 0), join(target)),
              "extents of the operand that are 1 or those of `shape`");
   return {TensorType{ctx.inputs[0].dtype, target, {}}};
 }

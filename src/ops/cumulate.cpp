@@ -3,6 +3,7 @@
 // Along a long contiguous axis the additions would wait for each other. There the axis is cut into equal parts: first
 // the total of each part, which is a vector reduction, then all parts side by side, each from where the one before
 // ends. The loops are the same for every extent, so that one kernel can serve a range of them.
+#include "arith/simplify.h"
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -17,7 +18,8 @@ struct Plan {
   BinaryOp op;
   DType dtype, wide;  // of the elements, of the totals
   bool exclusive, reverse;
-  int64_t outer, extent, inner;
+  Expr outer, extent;
+  int64_t inner;
 };
 
 DType wide_type(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype; }
@@ -30,9 +32,9 @@ Plan plan_of(const OpContext& ctx) {
           wide_type(x.dtype),
           ctx.attrs.get_or<bool>("exclusive", false),
           ctx.attrs.get_or<bool>("reverse", false),
-          extent_of(x.shape, 0, axis),
-          extent_of(x.shape, axis, axis + 1),
-          extent_of(x.shape, axis + 1, x.shape.size())};
+          size_of(x.shape, 0, axis),
+          size_of(x.shape, axis, axis + 1),
+          extent_of(ctx, x.shape, axis + 1, x.shape.size())};
 }
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -90,7 +92,7 @@ Stmt beside(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Ex
   const BufferPtr total = make_buffer("total", plan.wide, {lanes}, MemoryScope::kRegister);
   const Expr identity = constant(plan.wide, plan.op == BinaryOp::kAdd ? 0 : 1);
   const auto at = [&](const Var& i) {
-    return start + (plan.reverse ? Expr(plan.extent - 1) - i : Expr(i)) * Expr(plan.inner);
+    return start + (plan.reverse ? (plan.extent - Expr(1)) - i : Expr(i)) * Expr(plan.inner);
   };
   return with({total}, {vector_loop("l", lanes, [&](const Var& l) { return store(total, {l}, identity); }),
                         serial_loop("i", plan.extent, [&](const Var& i) {
@@ -101,46 +103,45 @@ Stmt beside(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Ex
 
 // One contiguous line from `start` on.
 Stmt along(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Expr& start) {
-  const int64_t length = plan.extent / kParts;
+  const Expr length = floordiv(plan.extent, kParts);
   const BufferPtr total = make_buffer("total", plan.wide, {kParts}, MemoryScope::kRegister);
   const Expr identity = constant(plan.wide, plan.op == BinaryOp::kAdd ? 0 : 1);
-  const auto at = [&](const Expr& i) { return start + (plan.reverse ? Expr(plan.extent - 1) - i : i); };
+  const auto at = [&](const Expr& i) { return start + (plan.reverse ? (plan.extent - Expr(1)) - i : i); };
   std::vector<Stmt> body = {store(total, {0}, identity)};
   for (int64_t p = 1; p < kParts; ++p) {
     body.push_back(store(total, {p}, identity));
     body.push_back(vector_loop("i", length, [&](const Var& i) {
       // Of the part before, whichever way it runs: a reduction has no order.
-      const Expr first = plan.reverse ? at(Expr(p * length) - Expr(1)) : at(Expr((p - 1) * length));
+      const Expr first = plan.reverse ? at(Expr(p) * length - Expr(1)) : at(Expr(p - 1) * length);
       return store(total, {p}, binary(plan.op, load(total, {p}), cast(plan.wide, load(x, {first + i}))));
     }));
     body.push_back(store(total, {p}, binary(plan.op, load(total, {p - 1}), load(total, {p}))));
   }
   body.push_back(serial_loop("i", length, [&](const Var& i) {
-    return unrolled_loop("p", kParts,
-                         [&](const Var& p) { return step(plan, x, out, total, p, at(p * Expr(length) + i)); });
+    return unrolled_loop("p", kParts, [&](const Var& p) { return step(plan, x, out, total, p, at(p * length + i)); });
   }));
   body.push_back(serial_loop("i", kParts - 1, [&](const Var& i) {
-    const Expr place = Expr(kParts * length) + i;
-    return if_then(place < Expr(plan.extent), step(plan, x, out, total, kParts - 1, at(place)));
+    const Expr place = Expr(kParts) * length + i;
+    return if_then(place < plan.extent, step(plan, x, out, total, kParts - 1, at(place)));
   }));
   return with({total}, body);
 }
 
 LoopProgram loops(const OpContext& ctx) {
   const Plan plan = plan_of(ctx);
-  LoopProgram program = start_loops(ctx, plan.dtype, plan.outer * plan.extent * plan.inner);
+  const Expr elements = normalize_size(plan.outer * plan.extent * Expr(plan.inner));
+  LoopProgram program = start_loops(ctx, plan.dtype, elements);
   const BufferPtr &x = program.params[0], &out = program.params[1];
-  if (plan.outer * plan.extent * plan.inner == 0) {
+  if (is_const_int(elements, 0)) {
     program.body = seq({});
   } else if (plan.inner == 1) {
-    program.body =
-        parallel_loop("o", plan.outer, [&](const Var& o) { return along(plan, x, out, o * Expr(plan.extent)); });
+    program.body = parallel_loop("o", plan.outer, [&](const Var& o) { return along(plan, x, out, o * plan.extent); });
   } else {
     const int64_t whole = plan.inner / kLanes, rest = plan.inner % kLanes;
-    const Expr line = plan.extent * plan.inner;
+    const Expr line = plan.extent * Expr(plan.inner);
     std::vector<Stmt> parts;
     if (whole > 0)
-      parts.push_back(parallel_loop("t", plan.outer * whole, [&](const Var& t) {
+      parts.push_back(parallel_loop("t", plan.outer * Expr(whole), [&](const Var& t) {
         return beside(plan, x, out, floordiv(t, Expr(whole)) * line + floormod(t, Expr(whole)) * Expr(kLanes), kLanes);
       }));
     if (rest > 0)

@@ -1,27 +1,35 @@
 #include "ops/loop_util.h"
 
+#include "arith/simplify.h"
 #include "ops/op_util.h"
 #include "support/error.h"
 
 namespace tessera::inline ops {
 
-int64_t extent_of(const Shape& shape, size_t first, size_t end) {
-  int64_t product = 1;
-  for (size_t d = first; d < end; ++d) {
-    const auto extent = as_int(shape[d]);
-    check(extent.has_value(), "the loops of a procedure for a shape that is not static");
-    product *= *extent;
-  }
-  return product;
+Expr size_of(const Shape& shape, size_t first, size_t end) {
+  Expr product = 1;
+  for (size_t d = first; d < end; ++d) product = product * shape[d];
+  return normalize_size(product);
 }
 
-LoopProgram start_loops(const OpContext& ctx, DType result, int64_t elements) {
+int64_t extent_of(const OpContext& ctx, const Shape& shape, size_t first, size_t end) {
+  const Expr size = size_of(shape, first, end);
+  const auto known = as_int(size);
+  if (!known)
+    ctx.fail(
+        "TSR-2030",
+        "its loops need the size " + to_string(size) + ", which is not known while compiling, of " + to_string(shape),
+        "a number", "fix the dimension with --shape or --dim");
+  return *known;
+}
+
+LoopProgram start_loops(const OpContext& ctx, DType result, const Expr& elements) {
   LoopProgram program;
   program.name = ctx.op.name;
   for (size_t i = 0; i < ctx.inputs.size(); ++i) {
     const TensorType& type = ctx.inputs[i];
     program.params.push_back(
-        make_buffer("in" + std::to_string(i), type.dtype, {extent_of(type.shape, 0, type.shape.size())}));
+        make_buffer("in" + std::to_string(i), type.dtype, {size_of(type.shape, 0, type.shape.size())}));
   }
   program.params.push_back(make_buffer("out", result, {elements}));
   return program;
@@ -41,12 +49,13 @@ Stmt serial_loop(const std::string& name, Expr extent, const std::function<Stmt(
   return make_loop(name, std::move(extent), ForKind::kSerial, body);
 }
 
-Stmt parallel_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body, bool pays) {
-  return make_loop(name, extent, pays && extent > 1 ? ForKind::kParallel : ForKind::kSerial, body);
+Stmt parallel_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body, bool pays) {
+  const bool parallel = pays && as_int(extent).value_or(2) > 1;
+  return make_loop(name, std::move(extent), parallel ? ForKind::kParallel : ForKind::kSerial, body);
 }
 
-Stmt vector_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {
-  return make_loop(name, extent, ForKind::kVectorized, body);
+Stmt vector_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body) {
+  return make_loop(name, std::move(extent), ForKind::kVectorized, body);
 }
 
 Stmt unrolled_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {

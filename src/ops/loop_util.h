@@ -10,16 +10,17 @@
 namespace tessera::inline ops {
 
 // The number of elements of dimensions first .. end - 1. REQUIRES: a static shape.
-int64_t extent_of(const Shape& shape, size_t first, size_t end);
+Expr size_of(const Shape& shape, size_t first, size_t end);
+// The same as a number; TSR-2030 when it is symbolic.
+int64_t extent_of(const OpContext& ctx, const Shape& shape, size_t first, size_t end);
 
 // A parameter for each operand, named as in bodies, and one for the result; all of them flat.
-LoopProgram start_loops(const OpContext& ctx, DType result, int64_t elements);
+LoopProgram start_loops(const OpContext& ctx, DType result, const Expr& elements);
 
 Stmt serial_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body);
 // Over 0 .. extent - 1, in pieces for threads; a plain loop for one iteration, or when `pays` is false.
-Stmt parallel_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body,
-                   bool pays = true);
-Stmt vector_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body);
+Stmt parallel_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body, bool pays = true);
+Stmt vector_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body);
 Stmt unrolled_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body);
 // The buffers around the statements.
 Stmt with(const std::vector<BufferPtr>& buffers, const std::vector<Stmt>& body);

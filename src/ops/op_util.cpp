@@ -55,6 +55,12 @@ std::string plural(size_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
+std::string join(const Shape& sizes) {
+  std::vector<std::string> texts;
+  for (const Expr& size : sizes) texts.push_back(to_string(size));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
 std::string join(const std::vector<int64_t>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
 
 const std::vector<int64_t>& require_ints(const OpContext& ctx, const std::string& attr, size_t count, int64_t lo,
@@ -75,13 +81,12 @@ Shape require_sizes(const OpContext& ctx, const std::string& attr, size_t count,
     return make_shape(require_ints(ctx, attr, count, lo, hi));
   const Shape& sizes = std::get<Shape>(it->second);
   if (sizes.size() != count)
-    ctx.fail("TSR-2027", fmt::format("{} = {} ({})", attr, to_string(sizes), plural(sizes.size(), "entry", "entries")),
+    ctx.fail("TSR-2027", fmt::format("{} = {} ({})", attr, join(sizes), plural(sizes.size(), "entry", "entries")),
              plural(count, "entry", "entries"));
   for (const Expr& size : sizes) {
     const Interval range = size_range(size);
     if ((range.hi && *range.hi < lo) || (range.lo && *range.lo > hi))
-      ctx.fail("TSR-2025", fmt::format("{} = {}", attr, to_string(sizes)),
-               fmt::format("entries from {} to {}", lo, hi));
+      ctx.fail("TSR-2025", fmt::format("{} = {}", attr, join(sizes)), fmt::format("entries from {} to {}", lo, hi));
   }
   return sizes;
 }

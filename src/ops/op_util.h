@@ -60,6 +60,7 @@ size_t require_word(const OpContext& ctx, const std::string& attr, const std::st
 // the bounds, unless its range is known to lie outside of them.
 Shape require_sizes(const OpContext& ctx, const std::string& attr, size_t count, int64_t lo, int64_t hi);
 std::string join(const std::vector<int64_t>& values);                           // "[1, 2]"
+std::string join(const Shape& sizes);                                           // "[n, 2]"
 std::string plural(size_t count, std::string_view one, std::string_view many);  // "2 entries"
 
 // TSR-2024 when dimension `axis` of operand 1 has no elements to be chosen by indices of shape `indices`.

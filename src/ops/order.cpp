@@ -3,11 +3,14 @@
 // How it is done depends on how many are asked for: a few are kept in a sorted list of vectors, which most elements do
 // not get into; of more, counts over parts of the range of values say which elements can be among the first, and those
 // are sorted.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <numeric>
 
+#include "arith/simplify.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 #include "ops/sort_loops.h"
@@ -25,9 +28,14 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   require_dtype(ctx, 0, is_movable, kMovableTypes);
   require_rank(ctx, 0, 3, 3);
   const auto extent = as_int(x.shape[1]);
-  if (!extent) ctx.fail("TSR-2030", describe_operand(ctx, 0), "a dimension 1 of static extent");
   require_sortable(ctx, 0, 1);
-  require_int(ctx, "count", 0, *extent);
+  const int64_t count = require_int(ctx, "count", 0, extent ? *extent : kFew);
+  if (!extent && !(is_const_int(x.shape[2], 1) && size_at_most(count, x.shape[1])))
+    ctx.fail(
+        "TSR-2030", describe_operand(ctx, 0) + fmt::format(" and count = {}", count),
+        fmt::format("a dimension 1 of static extent, or one that is never below the count, which is at most {}, of "
+                    "single elements",
+                    kFew));
   return {TensorType{DType::kI64, {x.shape[0], ctx.attrs.get_int("count")}, {}}};
 }
 
@@ -66,7 +74,9 @@ Tensor evaluate(const OpContext& ctx, const std::vector<const Tensor*>& inputs) 
 
 struct Loops {
   BufferPtr x, out;
-  int64_t extent, width, count;
+  Expr size;       // the extent
+  int64_t extent;  // -1: symbolic
+  int64_t width, count;
   bool descending;
   DType key_type = sort_key_type(x->dtype);
 
@@ -99,7 +109,7 @@ struct Loops {
     const BufferPtr sums = make_buffer("sums", DType::kI32, {count}, MemoryScope::kRegister),
                     ranks = local_buffer("ranks", DType::kI32, {count});
     const Cell worst("worst", key_type), low("low", key_type), candidate("candidate", key_type);
-    const Expr start = row * Expr(extent);
+    const Expr start = row * size;
     const int64_t below =
         key_type == DType::kI32 ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
     const auto insert = [&](const Expr& number) {
@@ -119,7 +129,7 @@ struct Loops {
                               }),
                   worst.set(load(best, {count}))});
     };
-    const int64_t blocks = (extent - count) / kBlock;
+    const Expr blocks = floordiv(size - Expr(count), kBlock);
     return with(
         {best, chosen, new_best, new_chosen, first, block, sums, ranks, worst.buffer, low.buffer, candidate.buffer},
         {vector_loop("e", count, [&](const Var& e) { return store(first, {e}, key(start + e)); }),
@@ -149,10 +159,9 @@ struct Loops {
          // As many steps for every extent, so that one kernel can serve a range of them.
          serial_loop("e", kBlock - 1,
                      [&](const Var& e) {
-                       const Expr number = Expr(count + blocks * kBlock) + e;
-                       return if_then(number < Expr(extent),
-                                      seq({candidate.set(key(start + number)),
-                                           if_then(candidate.get() < worst.get(), insert(number))}));
+                       const Expr number = Expr(count) + blocks * Expr(kBlock) + e;
+                       return if_then(number < size, seq({candidate.set(key(start + number)),
+                                                          if_then(candidate.get() < worst.get(), insert(number))}));
                      }),
          vector_loop("p", count, [&](const Var& p) {
            return store(out, {row * Expr(count) + p}, index_of(load(chosen, {p + Expr(1)})));
@@ -242,6 +251,7 @@ struct Loops {
   }
 
   Stmt one_row(const Expr& row) const {
+    if (extent < 0) return few(row);
     if (width > 1) return all(row);
     if (extent <= kTiny) return tiny(row);
     if (count <= kFew) return few(row);
@@ -251,15 +261,17 @@ struct Loops {
 
 LoopProgram loops(const OpContext& ctx) {
   const Shape& shape = ctx.inputs[0].shape;
-  const int64_t rows = extent_of(shape, 0, 1), count = ctx.attrs.get_int("count");
-  LoopProgram program = start_loops(ctx, DType::kI64, rows * count);
+  const Expr rows = shape[0];
+  const int64_t count = ctx.attrs.get_int("count");
+  LoopProgram program = start_loops(ctx, DType::kI64, rows * Expr(count));
   const Loops make{program.params[0],
                    program.params[1],
-                   extent_of(shape, 1, 2),
-                   extent_of(shape, 2, 3),
+                   shape[1],
+                   as_int(shape[1]).value_or(-1),
+                   extent_of(ctx, shape, 2, 3),
                    count,
                    ctx.attrs.get_or<bool>("descending", false)};
-  if (rows * count == 0) {
+  if (is_const_int(rows, 0) || count == 0) {
     program.body = seq({});
   } else if (make.width == 0) {  // all are equal
     program.body = serial_loop("row", rows, [&](const Var& row) {

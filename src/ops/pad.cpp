@@ -34,8 +34,7 @@ std::vector<TensorType> infer(const OpContext& ctx) {
     const Expr extent = normalize_size(x.shape[d] + low[d] + high[d]);
     const auto known = as_int(extent);
     if (size_at_most(extent, -1))
-      ctx.fail("TSR-2025",
-               fmt::format("low = {}, high = {} for {}", to_string(low), to_string(high), describe_operand(ctx, 0)),
+      ctx.fail("TSR-2025", fmt::format("low = {}, high = {} for {}", join(low), join(high), describe_operand(ctx, 0)),
                "amounts that leave no dimension negative");
     if (mode != kConstantMode && is_const_int(x.shape[d], 0) && known != 0)
       ctx.fail("TSR-2024", fmt::format("padding of dimension {} of {}", d, describe_operand(ctx, 0)),

@@ -29,11 +29,11 @@ struct Plan {
 Plan plan_of(const OpContext& ctx) {
   const TensorType &x = ctx.inputs[0], &boxes = ctx.inputs[1];
   const bool narrow = x.dtype == DType::kF16 || x.dtype == DType::kBF16;
-  return {extent_of(x.shape, 0, 1),
-          extent_of(x.shape, 1, 2),
-          extent_of(x.shape, 2, 3),
-          extent_of(x.shape, 3, 4),
-          extent_of(boxes.shape, 0, 1),
+  return {extent_of(ctx, x.shape, 0, 1),
+          extent_of(ctx, x.shape, 1, 2),
+          extent_of(ctx, x.shape, 2, 3),
+          extent_of(ctx, x.shape, 3, 4),
+          extent_of(ctx, boxes.shape, 0, 1),
           ctx.attrs.get_int("rows"),
           ctx.attrs.get_int("columns"),
           ctx.attrs.get<double>("scale"),

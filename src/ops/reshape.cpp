@@ -16,8 +16,8 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   for (const Expr& dim : shape) to = to * dim;
   if (!equal_extents(from, to))
     ctx.fail("TSR-2028",
-             fmt::format("shape = {} ({} elements) for {} ({} elements)", to_string(shape),
-                         to_string(normalize_size(to)), describe_operand(ctx, 0), to_string(normalize_size(from))),
+             fmt::format("shape = {} ({} elements) for {} ({} elements)", join(shape), to_string(normalize_size(to)),
+                         describe_operand(ctx, 0), to_string(normalize_size(from))),
              "a shape of as many elements as the operand's");
   return {TensorType{ctx.inputs[0].dtype, shape, {}}};
 }

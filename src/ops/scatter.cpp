@@ -1,4 +1,5 @@
 // scatter: updates that arrive at places which other values name.
+#include "arith/simplify.h"
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -70,20 +71,20 @@ Tensor evaluate(const OpContext& ctx, const std::vector<const Tensor*>& inputs) 
 }
 
 // out[begin ..] = x[begin ..]
-Stmt copied(const BufferPtr& x, const BufferPtr& out, const Expr& begin, int64_t count) {
+Stmt copied(const BufferPtr& x, const BufferPtr& out, const Expr& begin, const Expr& count) {
   return vector_loop("e", count, [&](const Var& e) { return store(out, {begin + e}, load(x, {begin + e})); });
 }
 
 LoopProgram loops(const OpContext& ctx) {
   const TensorType& x_type = ctx.inputs[0];
-  const int64_t batch = extent_of(x_type.shape, 0, 1), extent = extent_of(x_type.shape, 1, 2),
-                inner = extent_of(x_type.shape, 2, 3), count = extent_of(ctx.inputs[1].shape, 1, 2);
+  const Expr &batch = x_type.shape[0], &extent = x_type.shape[1], &inner = x_type.shape[2],
+             &count = ctx.inputs[1].shape[1];
   const std::string& join = ctx.attrs.get<std::string>("join");
   LoopProgram program = start_loops(ctx, x_type.dtype, batch * extent * inner);
   const BufferPtr &x = program.params[0], &places = program.params[1], &updates = program.params[2],
                   &out = program.params[3];
-  const int64_t member = extent * inner;
-  if (batch * member == 0) {
+  const Expr member = normalize_size(extent * inner);
+  if (is_const_int(batch, 0) || is_const_int(member, 0)) {
     program.body = seq({});
     return program;
   }
@@ -98,10 +99,10 @@ LoopProgram loops(const OpContext& ctx) {
   const auto updated = [&](const Expr& b) {
     return serial_loop("u", count, [&](const Var& u) {
       const Cell place("place", DType::kI64);
-      const Expr from = (b * Expr(count) + u) * Expr(inner);
-      const Expr to = b * Expr(member) + place.get() * Expr(inner);
-      const Expr fits = logical_and(Expr(0) <= place.get(), place.get() < Expr(extent));
-      return with({place.buffer}, {place.set(index_of(load(places, {b * Expr(count) + u}))),
+      const Expr from = (b * count + u) * inner;
+      const Expr to = b * member + place.get() * inner;
+      const Expr fits = logical_and(Expr(0) <= place.get(), place.get() < extent);
+      return with({place.buffer}, {place.set(index_of(load(places, {b * count + u}))),
                                    if_then(fits, vector_loop("i", inner, [&](const Var& i) {
                                              return store(out, {to + i},
                                                           combined(load(out, {to + i}), load(updates, {from + i})));
@@ -109,21 +110,21 @@ LoopProgram loops(const OpContext& ctx) {
     });
   };
   const bool bytes = dtype_bits(x_type.dtype) >= 8;  // threads would share bytes otherwise
-  if (batch > 1) {
+  if (!is_const_int(batch, 1)) {
     program.body = parallel_loop(
-        "b", batch, [&](const Var& b) { return seq({copied(x, out, b * Expr(member), member), updated(b)}); }, bytes);
+        "b", batch, [&](const Var& b) { return seq({copied(x, out, b * member, member), updated(b)}); }, bytes);
   } else {
     // The same loops for every extent, so that one kernel can serve a range of them.
-    const int64_t rows = extent / kParts;
-    const bool pays = bytes && member >= kWorthThreads;
+    const Expr rows = floordiv(extent, kParts);
+    const bool pays = bytes && typical_size(member) >= kWorthThreads;
     std::vector<Stmt> parts;
-    parts.push_back(parallel_loop(
-        "p", kParts, [&](const Var& p) { return copied(x, out, p * Expr(rows * inner), rows * inner); }, pays));
+    parts.push_back(
+        parallel_loop("p", kParts, [&](const Var& p) { return copied(x, out, p * rows * inner, rows * inner); }, pays));
     parts.push_back(parallel_loop(
         "r", kParts - 1,
         [&](const Var& r) {
-          const Expr row = Expr(kParts * rows) + r;
-          return if_then(row < Expr(extent), copied(x, out, row * Expr(inner), inner));
+          const Expr row = Expr(kParts) * rows + r;
+          return if_then(row < extent, copied(x, out, row * inner, inner));
         },
         pays));
     parts.push_back(updated(0));

@@ -105,7 +105,8 @@ Edges edges_of(const std::array<Expr, 4>& v, bool centres) {
 
 LoopProgram loops(const OpContext& ctx) {
   const Shape& shape = ctx.inputs[1].shape;
-  const int64_t images = extent_of(shape, 0, 1), classes = extent_of(shape, 1, 2), n = extent_of(shape, 2, 3);
+  const int64_t images = extent_of(ctx, shape, 0, 1), classes = extent_of(ctx, shape, 1, 2),
+                n = extent_of(ctx, shape, 2, 3);
   const int64_t most = std::min(ctx.attrs.get_int("most"), n), places = ctx.attrs.get_int("most");
   const bool centres = ctx.attrs.get_or<bool>("centres", false);
   LoopProgram program = start_loops(ctx, DType::kI64, images * classes * places);

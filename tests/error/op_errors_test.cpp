@@ -366,11 +366,11 @@ TEST(OpErrors, Attributes) {
   EXPECT_EQ(op_error("resize", {{kF, {2}}},
                      {{"mode", Words("nearest")},
                       {"coordinate", Words("asymmetric")},
-                      {"scales", std::vector<double>{0}},
+                      {"scales", std::vector<double>{-1}},
                       {"sizes", Dims{4}}}),
-            "error TSR-2025: operator resize: scales = [0]\n"
+            "error TSR-2025: operator resize: scales = [-1]\n"
             "  node:  n1\n"
-            "  legal: finite scales above 0");
+            "  legal: finite scales from 0");
   EXPECT_EQ(op_error("relayout", {{kF, {2}}}, {{"layout", Layout::blocked(2, 1, 8)}}),
             "error TSR-2025: operator relayout: layout = {0,1/8,1%8} for operand 1 of type f32[2]\n"
             "  node:  n1\n"

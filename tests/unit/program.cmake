@@ -4,3 +4,6 @@ tessera_test(program_memory_test SOURCES program_memory_test.cpp random_graph.cp
 tessera_test(size_formula_test SOURCES size_formula_test.cpp LINKS tessera_program WHOLE)
 tessera_test(symbolic_lowering_test SOURCES symbolic_lowering_test.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops WHOLE)
+tessera_test(symbolic_module_test SOURCES symbolic_module_test.cpp
+  LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops tessera_schedule tessera_loop_passes
+    tessera_codegen_llvm tessera_package tessera_runtime WHOLE)
