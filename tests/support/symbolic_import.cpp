@@ -67,8 +67,11 @@ void expect_same(const Graph& graph, const Reader& read, const Sizes& sizes, dou
   }
   const std::vector<Tensor> want = GraphInterpreter().evaluate(wanted, inputs);
   const std::vector<Tensor> found = GraphInterpreter().evaluate(bound, inputs);
-  for (size_t i = 0; i < want.size(); ++i)
+  const std::vector<Tensor> unbound = GraphInterpreter().evaluate(graph, inputs);
+  for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_TRUE(tensors_agree(found[i], want[i], tolerance)) << wanted.value(wanted.outputs[i]).name;
+    EXPECT_TRUE(tensors_agree(unbound[i], want[i], tolerance)) << wanted.value(wanted.outputs[i]).name << ", unbound";
+  }
 }
 
 Graph import_once(const Reader& read, const Ranges& ranges) {

@@ -38,7 +38,7 @@ TEST(KnownSizes, FollowsMovesAndArithmetic) {
     %p = mul(%l, %two)
     %c = concat(%p, %s) {axis = 0}
     %r = reduce(%c) {kind = "prod", axes = [0], keepdims = false})"),
-              ElementsAre("(((m * m) * n) * 2)"));
+              ElementsAre("(((n * m) * m) * 2)"));
 }
 
 TEST(KnownSizes, DecidesOnlyWhatHoldsForTheWholeRange) {

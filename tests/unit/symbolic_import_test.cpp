@@ -36,8 +36,7 @@ TEST(SymbolicImport, ReshapesWithWhatIsComputedFromTheShape) {
   model.ints("zero", {}, {0}).ints("minus", {1}, {-1}).ints("eight", {1}, {8}).ints("axes", {1}, {0});
   model.node("Gather", {"s", "zero"}, {"n"});
   model.node("Unsqueeze", {"n", "axes"}, {"n1"});
-  model.node("Concat", {"n1", "minus", "eight"}, {"to"});
-  set_attribute(*model.graph().mutable_node(2 + 0), "axis", int64_t{0});
+  set_attribute(model.node("Concat", {"n1", "minus", "eight"}, {"to"}), "axis", int64_t{0});
   model.node("Reshape", {"x", "to"}, {"y"});
   model.node("Flatten", {"y"}, {"z"});
   const Graph graph = check(model, kBatch, kBatches);

@@ -54,7 +54,7 @@ std::vector<ModelCase> model_cases() {
          {"sequence_length", 3},
          {"past_sequence_length", 4},
          {"past_sequence_length + sequence_length", 7}}}},
-      {"x_lasttok_w1.onnx", decoder, texts},
+      {"x_lasttok_w1.onnx", decoder, {}, "GRU"},
       {"x_unet_w1.onnx", picture, pictures},
       {"x_crnn_w0.onnx", {{"batch", kBatch}, {"width", {8, 256}}}, {}, "LSTM"},
       {"x_crnn_w1.onnx", {{"batch", kBatch}, {"width", {8, 256}}}, {}, "LSTM"},
@@ -98,8 +98,8 @@ std::vector<ModelCase> model_cases() {
       {"works/min_stft_hop64_f256.onnx", signal, signals},
       {"works/min_swin_pad.onnx", single_picture, single_pictures},
       {"works/min_topk_hw.onnx", single_picture, single_pictures},
-      {"works/min_topk_open1.onnx", {{"n", {8, 64}}}, {{{"n", 8}}, {{"n", 31}}}},
-      {"works/min_topk_openb.onnx", {{"b", kBatch}, {"n", {8, 64}}}, {{{"b", 3}, {"n", 31}}}},
+      {"works/min_topk_open1.onnx", {{"n", {20, 64}}}, {{{"n", 20}}, {{"n", 31}}}},
+      {"works/min_topk_openb.onnx", {{"b", kBatch}, {"n", {20, 64}}}, {{{"b", 3}, {"n", 31}}}},
       {"works/min_unet_pad_cat0_c1.onnx", single_picture, single_pictures},
   };
 }

@@ -1,6 +1,6 @@
-// Adds the nodes of one node of a model to a graph: operators, constants, casts and moves, with the reader's own messages
-// where they do not fit. Knows nothing of the format that is read; a reader's class for the node it is at derives from
-// Emitter.
+// Adds the nodes of one node of a model to a graph: operators, constants, casts and moves, with the reader's own
+// messages where they do not fit. Knows nothing of the format that is read; a reader's class for the node it is at
+// derives from Emitter.
 #pragma once
 
 #include <initializer_list>
@@ -28,8 +28,8 @@ class SizeList {
  public:
   SizeList() = default;
   SizeList(std::initializer_list<Expr> sizes) : sizes_(sizes) {}
-  SizeList(Shape sizes) : sizes_(std::move(sizes)) {}                                     // NOLINT: a Shape is one
-  SizeList(const std::vector<int64_t>& sizes) : sizes_(sizes.begin(), sizes.end()) {}     // NOLINT: so are numbers
+  SizeList(Shape sizes) : sizes_(std::move(sizes)) {}                                  // NOLINT: a Shape is one
+  SizeList(const std::vector<int64_t>& sizes) : sizes_(sizes.begin(), sizes.end()) {}  // NOLINT: so are numbers
   template <typename It>
   SizeList(It begin, It end) : sizes_(begin, end) {}
 

@@ -232,7 +232,7 @@ ValueId NodeContext::strings(const std::vector<std::string>& texts, std::vector<
 FlowType NodeContext::flow_type(const Binding& binding) const {
   if (!binding.is_value()) return binding.parts->type;
   const TensorType& type = state_.graph.type(binding.value);
-  return {{}, is_string(binding.value) ? DType::kString : type.dtype, DType::kI64, dims(binding.value)};
+  return {{}, is_string(binding.value) ? DType::kString : type.dtype, DType::kI64, static_dims(type.shape)};
 }
 
 SlotId NodeContext::slot(const Binding& binding) {

@@ -28,11 +28,10 @@ ImportedModel import_onnx_model_bytes(std::string_view bytes, const ImportOption
 // The graph, for whoever can only use one: UserError TSR-1046 when it takes a flow to say what the model does.
 Graph graph_alone(ImportedModel model);
 // The same for whoever can only use a graph: UserError TSR-1046 when it takes a flow to say what the model does.
-Graph import_onnx_file(const std::string& path, const ImportOptions& options, const OpTable& ops,
-                       Evaluator& evaluator);
+Graph import_onnx_file(const std::string& path, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator);
 
 // The same for a model in memory, which is copied; it may have no external data unless `folder` is given.
-Graph import_onnx_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops,
-                        Evaluator& evaluator, const std::string& folder = "");
+Graph import_onnx_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator,
+                        const std::string& folder = "");
 
 }  // namespace tessera::inline onnx_import

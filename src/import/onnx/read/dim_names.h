@@ -10,8 +10,8 @@
 
 namespace tessera::inline onnx_import {
 
-// The value of `name` as sums, differences, products and floored quotients (//) of integers and of the names in `sizes`;
-// empty when it is something else, or a single name.
+// The value of `name` as sums, differences, products and floored quotients (//) of integers and of the names in
+// `sizes`; empty when it is something else, or a single name.
 std::optional<Expr> parse_dim_name(const std::string& name, const std::map<std::string, Expr>& sizes);
 
 }  // namespace tessera::inline onnx_import

@@ -26,7 +26,7 @@ struct ModelInput {
 // With options.symbols a dimension whose name is an expression of others ("past + length") is that expression.
 // `allow_open`: dimensions of tensors may stay open (-1), and ranks; those of the elements of others always may.
 std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
-                                       const ImportOptions& options,
-                                       const std::map<std::string, std::string>& readers, bool allow_open);
+                                       const ImportOptions& options, const std::map<std::string, std::string>& readers,
+                                       bool allow_open);
 
 }  // namespace tessera::inline onnx_import
