@@ -196,6 +196,15 @@ class GraphLowering {
       if (symbol.hi == INT64_MAX)
         throw UserError({"TSR-5020", fmt::format("the range of symbol {} has no end", symbol.var->name), "",
                          "ranges with a largest value, for which memory is planned", "give a range with --dim"});
+    for (const SymbolRange& symbol : graph_.symbols) {
+      const auto is_dim = [&](ValueId input) {
+        const Shape& shape = graph_.type(input).shape;
+        return std::any_of(shape.begin(), shape.end(), [&](const Expr& dim) { return dim.same_node(symbol.var); });
+      };
+      if (std::none_of(graph_.inputs.begin(), graph_.inputs.end(), is_dim))
+        throw UserError({"TSR-5020", fmt::format("symbol {} is no dimension of an input by itself", symbol.var->name),
+                         "", "symbols that the inputs of a run give values", "declare an input with such a dimension"});
+    }
     program_.name = graph_.name;
     program_.symbols = graph_.symbols;
     program_.checks = graph_.checks;
@@ -435,6 +444,7 @@ TensorProgram lower_node(const Graph& graph, const Node& node, std::vector<size_
 }
 
 Program lower_graph(const Graph& graph) {
+  const KnownSymbols known(graph.symbols);
   Program program = GraphLowering(graph).run();
   narrow_values(program);
   return program;

@@ -5,6 +5,11 @@
 #include "support/error.h"
 
 namespace tessera::inline ops {
+namespace {
+
+constexpr int64_t kOpenLanes = 16;  // of vectors where a loop's extent is symbolic
+
+}  // namespace
 
 Expr size_of(const Shape& shape, size_t first, size_t end) {
   Expr product = 1;
@@ -55,7 +60,13 @@ Stmt parallel_loop(const std::string& name, Expr extent, const std::function<Stm
 }
 
 Stmt vector_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body) {
-  return make_loop(name, std::move(extent), ForKind::kVectorized, body);
+  if (as_int(extent)) return make_loop(name, std::move(extent), ForKind::kVectorized, body);
+  const Expr vectors = floordiv(extent, kOpenLanes);
+  const Stmt whole = serial_loop(name + "v", vectors, [&](const Var& v) {
+    return vector_loop(name + "l", kOpenLanes, [&](const Var& l) { return body(v * Expr(kOpenLanes) + l); });
+  });
+  const Expr done = vectors * Expr(kOpenLanes);
+  return seq({whole, serial_loop(name + "r", extent - done, [&](const Var& r) { return body(done + r); })});
 }
 
 Stmt unrolled_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {

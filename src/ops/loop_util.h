@@ -20,6 +20,7 @@ LoopProgram start_loops(const OpContext& ctx, DType result, const Expr& elements
 Stmt serial_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body);
 // Over 0 .. extent - 1, in pieces for threads; a plain loop for one iteration, or when `pays` is false.
 Stmt parallel_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body, bool pays = true);
+// Of a symbolic extent: whole vectors, then one step after the other. `body` is given the place.
 Stmt vector_loop(const std::string& name, Expr extent, const std::function<Stmt(const Var&)>& body);
 Stmt unrolled_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body);
 // The buffers around the statements.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "arith/simplify.h"
 
 namespace tessera::inline ops {
@@ -113,7 +115,10 @@ size_t require_word(const OpContext& ctx, const std::string& attr, const std::st
 void require_elements(const OpContext& ctx, size_t axis, const Shape& indices) {
   for (const Expr& dim : indices)
     if (is_const_int(dim, 0)) return;
-  if (is_const_int(ctx.inputs[0].shape[axis], 0))
+  const auto least = value_at_least_sizes(ctx.inputs[0].shape[axis]);
+  const auto any_index = [](const Expr& dim) { return value_at_least_sizes(dim).value_or(0) > 0; };
+  const bool symbolic = !as_int(ctx.inputs[0].shape[axis]);
+  if (least == 0 && (!symbolic || std::all_of(indices.begin(), indices.end(), any_index)))
     ctx.fail("TSR-2024", fmt::format("dimension {} of {}, which has no elements", axis, describe_operand(ctx, 0)),
              "a dimension with elements to choose from");
 }

@@ -99,6 +99,37 @@ int64_t bytes_of(const BufferPtr& buffer, const Layout& layout) {
   return dtype_bytes(buffer->dtype, count);
 }
 
+bool divides_by_symbols(const Expr& e) {
+  bool found = false;
+  walk(e, [&](const Expr& node) {
+    const bool divides = node->kind == ExprKind::kBinary && node->dtype == DType::kI64 &&
+                         (node->binary == BinaryOp::kFloorDiv || node->binary == BinaryOp::kFloorMod);
+    found = found || (divides && !as_int(node->operands[1]));
+  });
+  return found;
+}
+
+bool has_load(const Expr& e) {
+  bool found = false;
+  walk(e, [&](const Expr& node) { found = found || node->kind == ExprKind::kLoad; });
+  return found;
+}
+
+// Indices of views of views: quotients by symbolic extents that the axes' extents decide fall away.
+Expr with_short_indices(const Body& body) {
+  std::vector<std::pair<Var, Expr>> axes;
+  for (const auto* list : {&body.axes, &body.reduce_axes})
+    for (const Axis& axis : *list) axes.emplace_back(axis.var, axis.extent);
+  return transform(body.value, [&](const Expr& node) -> Expr {
+    if (node->kind != ExprKind::kLoad || std::none_of(node->operands.begin(), node->operands.end(), divides_by_symbols))
+      return {};
+    std::vector<Expr> index = node->operands;
+    for (Expr& i : index)
+      if (divides_by_symbols(i) && !has_load(i)) i = normalize_size(i, axes);
+    return load(node->buffer, std::move(index));
+  });
+}
+
 // Adds the terms `place mod stride = 0` of a conjunction that `found` has not yet.
 void add_gaps(const Expr& condition, std::vector<Expr>& found) {
   if (condition->kind != ExprKind::kBinary) return;
@@ -148,7 +179,7 @@ void inline_injective_stages(TensorProgram& program) {
       program.stages[j].body.value = inliner.run(program.stages[j].body.value);
     }
   }
-  for (Stage& stage : program.stages) stage.body.value = Sharer().run(stage.body.value);
+  for (Stage& stage : program.stages) stage.body.value = Sharer().run(with_short_indices(stage.body));
 }
 
 int64_t function_flops(UnaryOp function) {

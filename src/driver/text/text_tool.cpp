@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "arith/simplify.h"
 #include "driver/compile.h"
 #include "graph/parser.h"
 #include "graph/printer.h"
@@ -102,6 +103,7 @@ class Pipeline {
  private:
   void apply(const std::string& pass) {
     if (auto* graph = std::get_if<Graph>(&ir_)) {
+      const KnownSymbols known(graph->symbols);
       if (const GraphPass* found = find_graph_pass(pass)) {
         ir_ = found->run(*graph, context_);
         return;
