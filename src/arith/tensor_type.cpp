@@ -1,7 +1,5 @@
 #include "arith/tensor_type.h"
 
-#include "support/error.h"
-
 namespace tessera::inline arith {
 
 Shape make_shape(const std::vector<int64_t>& dims) { return {dims.begin(), dims.end()}; }
@@ -31,7 +29,7 @@ std::string to_string(const Shape& shape) {
 
 std::vector<int64_t> TensorType::dims() const {
   auto dims = static_dims(shape);
-  check(dims.has_value(), "static shape needed, found " + to_string());
+  if (!dims) throw StaticShapeNeeded("static shape needed, found " + to_string());
   return *dims;
 }
 

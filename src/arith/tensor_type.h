@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arith/expr.h"
+#include "support/error.h"
 #include "types/layout.h"
 
 namespace tessera::inline arith {
@@ -25,13 +26,19 @@ struct SymbolRange {
   int64_t step = 1;
 };
 
+// A symbolic shape where numbers are needed. Whoever can do without catches it.
+class StaticShapeNeeded : public InternalError {
+ public:
+  using InternalError::InternalError;
+};
+
 struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;
   Layout layout;
 
   int rank() const { return static_cast<int>(shape.size()); }
-  // REQUIRES: static shape.
+  // REQUIRES: static shape. StaticShapeNeeded otherwise.
   std::vector<int64_t> dims() const;
   int64_t num_elements() const;
   bool is_static() const { return static_dims(shape).has_value(); }

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <variant>
 
+#include "arith/simplify.h"
 #include "import/onnx/dynamic/declared_shapes.h"
 #include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/dynamic/open_operator.h"
@@ -61,12 +62,8 @@ class GraphImporter {
         model_(shared.model),
         builder_(graph_),
         flow_(graph_, shared.parts),
-        state_{shared.ops,
+        state_{{shared.ops, graph_, builder_, ConstantFinder(graph_, shared.evaluator)},
                model_,
-               graph_,
-               builder_,
-               ConstantFinder(graph_, shared.evaluator),
-               {},
                flow_,
                shared.failures,
                [this](const std::string& name) { return lookup(name); },
@@ -88,7 +85,10 @@ class GraphImporter {
     state_.control_flow = shared.control_flow;
   }
 
-  ImportedModel run(const OnnxImportOptions& options) {
+  ImportedModel run(const ImportOptions& options) {
+    symbolic_ = !options.symbols.empty();
+    graph_.symbols = options.symbols;
+    const KnownSymbols known(graph_.symbols);
     read_initializers();
     const std::set<std::string> defined = read_input_names();
     std::vector<FlatNode> nodes = flatten_nodes(*model_, defined, [](const FlatNode& node) {
@@ -98,15 +98,21 @@ class GraphImporter {
     nodes = needed(std::move(nodes));
     for (const FlatNode& node : nodes) check_supported(node);
     const RunTimeValues found = find_run_time_values(proto_, nodes);
+    if (symbolic_ && found.at_border)
+      throw NeedsFixedSizes("", "the model has strings, sequences, optionals or maps as inputs or outputs");
     add_inputs(options, nodes, found);
     declared_shapes_.add_graph(proto_);
     const DeclaredShapes::Scope scope(declared_shapes_, nodes);
     for (const FlatNode& node : nodes) import(node);
     if (!failures_.empty()) failures_.raise();
+    if (symbolic_ && (flow_.num_steps() > 0 || any_parts_in_outputs()))
+      throw NeedsFixedSizes("", "parts of the model are steps of a run");
     if (found.at_border || options.leave_open || flow_.num_steps() > 0 || any_parts_in_outputs())
       return {{}, finished_flow()};
     set_outputs();
-    return {live_part(), nullptr};
+    Graph graph = live_part();
+    if (symbolic_) keep_bound_symbols(graph);
+    return {std::move(graph), nullptr};
   }
 
  private:
@@ -205,7 +211,7 @@ class GraphImporter {
     return readers;
   }
 
-  void add_inputs(const OnnxImportOptions& options, const std::vector<FlatNode>& nodes, const RunTimeValues& found) {
+  void add_inputs(const ImportOptions& options, const std::vector<FlatNode>& nodes, const RunTimeValues& found) {
     std::set<std::string> constants;
     for (const auto& [name, tensor] : initializers_) constants.insert(name);
     std::vector<ModelInput> inputs;
@@ -217,6 +223,12 @@ class GraphImporter {
       throw;
     }
     for (ModelInput& input : inputs) {
+      if (symbolic_) {
+        if (!input.shape) throw NeedsFixedSizes("", fmt::format("input '{}' is of unknown rank", input.name));
+        declared_shapes_.bind_dims(proto_, input.name, *input.type.dims);
+        values_[input.name] = graph_.add_input(input.name, {input.type.dtype, *input.shape, {}});
+        continue;
+      }
       const SlotId slot = shared_.parts.new_slot(input.type);
       flow_inputs_.push_back({input.name, input.type, slot});
       if (!input.type.is_fixed()) {
@@ -236,8 +248,9 @@ class GraphImporter {
   // Whether a value that was imported already is a single number, which broadcasts to every shape.
   bool one_element(const std::string& name) {
     const auto found = lookup(name);
-    return found && found->is_value() && graph_.type(found->value).num_elements() == 1 &&
-           graph_.type(found->value).rank() <= 1;
+    if (!found || !found->is_value()) return false;
+    const auto dims = static_dims(graph_.type(found->value).shape);
+    return dims && (dims->empty() || *dims == std::vector<int64_t>{1});
   }
 
   std::optional<Binding> lookup(const std::string& name) {
@@ -255,6 +268,29 @@ class GraphImporter {
     it->second->set_name(name);
     Tensor tensor = tensor_from_proto(*own, own, model_->external, name);
     return values_[name] = constant(std::move(tensor), name);
+  }
+
+  // A run learns a symbol from an input that has it as a dimension. Others may only have been meant for names that are
+  // expressions.
+  static void keep_bound_symbols(Graph& graph) {
+    std::unordered_set<const ExprNode*> used, bound;
+    const auto read = [&](const Shape& shape) {
+      for (const Expr& size : shape)
+        walk(size, [&](const Expr& e) {
+          if (e->kind == ExprKind::kVar) used.insert(e.get());
+        });
+    };
+    for (const Value& value : graph.values()) read(value.type.shape);
+    for (const Node& node : graph.nodes())
+      for (const auto& [name, attr] : node.attrs.all())
+        if (const Shape* sizes = std::get_if<Shape>(&attr)) read(*sizes);
+    for (const ValueId input : graph.inputs)
+      for (const Expr& size : graph.type(input).shape)
+        if (size->kind == ExprKind::kVar) bound.insert(size.get());
+    std::erase_if(graph.symbols, [&](const SymbolRange& symbol) { return !used.count(symbol.var.get()); });
+    for (const SymbolRange& symbol : graph.symbols)
+      if (!bound.count(symbol.var.get()))
+        throw NeedsFixedSizes("", fmt::format("no input has the dimension {} by itself", symbol.var->name));
   }
 
   ValueId constant(Tensor tensor, const std::string& name) {
@@ -338,7 +374,7 @@ class GraphImporter {
           importer ? importer->handler(context) : import_own_node(context);
         });
       } catch (const UnsupportedNode& first) {
-        if (is_block_) throw;
+        if (is_block_ || symbolic_) throw;
         // Shapes may be values that only a run knows.
         const auto take_back = [&] {
           state_.checks.resize(checks);
@@ -352,11 +388,20 @@ class GraphImporter {
         }
       }
     } catch (const UnsupportedNode& unsupported) {
+      if (symbolic_) throw NeedsFixedSizes(node.label, unsupported.reason);
       failures_.add(node, unsupported.reason);
       mark_failed(node);
     } catch (const UnsupportedSubgraph&) {
       mark_failed(node);
+    } catch (const StaticShapeNeeded& needed) {
+      if (!symbolic_) throw;
+      throw NeedsFixedSizes(node.label, fmt::format("{}: {}", node.proto->op_type(), needed.what()));
     } catch (const UserError& error) {
+      // What does not fit for symbols may fit for numbers.
+      if (symbolic_)
+        throw NeedsFixedSizes(
+            node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), error.diagnostic().message,
+                                    error.diagnostic().legal.empty() ? "" : "; legal: ", error.diagnostic().legal));
       failures_.add(node, error.diagnostic());
       mark_failed(node);
     }
@@ -733,11 +778,11 @@ class GraphImporter {
     for (const auto& output : proto_.output()) {
       ValueId value = lookup(output.name())->value;
       const TensorType& type = graph_.type(value);
-      check_declared(output, {{}, type.dtype, DType::kI64, type.dims()});
+      check_declared(output, {{}, type.dtype, DType::kI64, static_dims(type.shape)});
       // A value has one name: an output that is an input, or another output too, becomes a value of its own.
       if (!taken.insert(value).second) {
         builder_.set_loc(output.name());
-        value = builder_.add(state_.ops.get("reshape"), {value}, {{"shape", graph_.type(value).dims()}});
+        value = builder_.add(state_.ops.get("reshape"), {value}, {{"shape", graph_.type(value).shape}});
         taken.insert(value);
       }
       graph_.outputs.push_back(value);
@@ -799,6 +844,7 @@ class GraphImporter {
       pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
     }
     Graph result;
+    result.symbols = graph_.symbols;
     std::vector<ValueId> map(graph_.values().size(), -1);
     for (const ValueId id : graph_.inputs)
       map[static_cast<size_t>(id)] = result.add_input(graph_.value(id).name, graph_.type(id));
@@ -827,6 +873,7 @@ class GraphImporter {
   std::unordered_map<ValueId, ValueId> region_inputs_;  // by the parent's value
   std::vector<ValueId> captured_;                       // the parent's values, in the order of the inputs
   bool is_block_ = false;                               // an operator on one block of elements: shapes are known
+  bool symbolic_ = false;  // shapes are expressions of the graph's symbols, and nothing becomes a step of a run
   const onnx::GraphProto& proto_;
   std::shared_ptr<LoadedModel> model_;
   Graph graph_;
@@ -847,7 +894,7 @@ class GraphImporter {
 
 }  // namespace
 
-ImportedModel build_model(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
+ImportedModel build_model(std::shared_ptr<LoadedModel> model, const ImportOptions& options, const OpTable& ops,
                           Evaluator& evaluator) {
   ImportShared shared{std::move(model), ops, evaluator};
   shared.control_flow = options.control_flow;

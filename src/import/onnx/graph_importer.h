@@ -8,7 +8,7 @@
 
 namespace tessera::inline onnx_import {
 
-ImportedModel build_model(std::shared_ptr<LoadedModel> model, const OnnxImportOptions& options, const OpTable& ops,
+ImportedModel build_model(std::shared_ptr<LoadedModel> model, const ImportOptions& options, const OpTable& ops,
                           Evaluator& evaluator);
 
 }  // namespace tessera::inline onnx_import

@@ -4,19 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "import/onnx/read/tensor_reader.h"
-#include "ops/composites/composites.h"
 #include "support/error.h"
 
 namespace tessera::inline onnx_import {
 
 NodeContext::NodeContext(ImportState& state, const FlatNode& node, int64_t version, std::string_view primitive)
-    : attrs(node), state_(state), node_(node), version_(version), primitive_(primitive) {}
+    : Emitter(state), attrs(node), state_(state), node_(node), version_(version), primitive_(primitive) {}
 
-void NodeContext::malformed(const std::string& found, const std::string& legal, const std::string& hint) const {
-  throw UserError({"TSR-1044", fmt::format("{}: {}", op_type(), found), label(), legal, hint});
+Diagnostic NodeContext::malformed_diagnostic(const std::string& found, const std::string& legal,
+                                             const std::string& hint) const {
+  return {"TSR-1044", fmt::format("{}: {}", op_type(), found), label(), legal, hint};
 }
 
 int NodeContext::num_inputs() const {
@@ -70,34 +69,38 @@ void NodeContext::require_inputs(int min, int max) {
   for (int i = 0; i < min; ++i) binding(i);
 }
 
-int NodeContext::axis(int64_t axis, int rank, const std::string& name) {
-  if (axis < -rank || axis >= rank)
-    malformed(fmt::format("{} is {} for a tensor of rank {}", name, axis, rank),
-              rank == 0 ? "a tensor with dimensions" : fmt::format("{} to {}", -rank, rank - 1));
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
-
-std::vector<int64_t> NodeContext::axes(std::vector<int64_t> axes, int rank) {
-  std::vector<bool> seen(static_cast<size_t>(rank), false);
-  for (int64_t& a : axes) {
-    a = axis(a, rank, "an entry of axes");
-    if (seen[static_cast<size_t>(a)]) malformed(fmt::format("axis {} is named twice", a), "each axis once");
-    seen[static_cast<size_t>(a)] = true;
-  }
-  return axes;
-}
-
 std::string NodeContext::input_name(int i, const std::string& name) const {
   return fmt::format("'{}' (input {}, value '{}')", name, i, node_.proto->input(i));
 }
 
 Tensor NodeContext::const_tensor(int i, const std::string& name) {
   if (!is_runtime(i)) return constant(in(i)).value_or(Tensor(dtype(in(i)), dims(in(i))));
+  if (known_sizes(in(i)))
+    throw NeedsFixedSizes(
+        label(), fmt::format("{} needs {} as numbers, but it depends on sizes", op_type(), input_name(i, name)));
   unsupported(
       fmt::format("{} must be known while compiling, but it depends on the model's inputs", input_name(i, name)));
 }
 
-bool NodeContext::is_runtime(int i) { return has(i) && type(in(i)).num_elements() > 0 && !constant(in(i)); }
+bool NodeContext::is_runtime(int i) {
+  if (!has(i)) return false;
+  const ValueId v = in(i);
+  const Shape extents = shape(v);
+  const bool empty = std::any_of(extents.begin(), extents.end(), [](const Expr& e) { return is_const_int(e, 0); });
+  return !empty && !constant(v) && !known_sizes(v);
+}
+
+Shape NodeContext::const_sizes(int i, const std::string& name) {
+  if (const auto sizes = is_runtime(i) ? std::nullopt : known_sizes(in(i))) return *sizes;
+  const std::vector<int64_t> values = const_ints(i, name);
+  return {values.begin(), values.end()};
+}
+
+Expr NodeContext::const_size(int i, const std::string& name) {
+  const Shape sizes = const_sizes(i, name);
+  if (sizes.size() != 1) malformed(fmt::format("{} has {} elements", input_name(i, name), sizes.size()), "one element");
+  return sizes[0];
+}
 
 std::optional<std::vector<int64_t>> NodeContext::declared_dims(int output) const {
   if (!wants(output)) return std::nullopt;
@@ -116,7 +119,7 @@ std::vector<int64_t> NodeContext::require_declared(int i, const std::string& nam
 void NodeContext::check_when_run(const std::string& what, ValueId holds, ValueId shown, const std::string& legal) {
   ValueId ok = reshape(holds, {1});
   for (const ValueId counts : state_.conditions) ok = op("logical_or", {ok, op("logical_not", {reshape(counts, {1})})});
-  const int64_t count = type(shown).num_elements();
+  const int64_t count = num_elements(shown);
   if (count > kMaxCheckedValues) unsupported(fmt::format("{} of {} elements", what, count));
   const ValueId values = cast(reshape(shown, {count}), DType::kI64);
   const ValueId check = op("concat", {cast(ok, DType::kI64), values}, {{"axis", int64_t{0}}});
@@ -209,6 +212,12 @@ std::optional<std::vector<int64_t>> NodeContext::ints_attr_or_input(const std::s
   return const_ints(i, name);
 }
 
+std::optional<Shape> NodeContext::sizes_attr_or_input(const std::string& name, int64_t since, int i) {
+  if (version_ >= since && has(i)) return const_sizes(i, name);
+  const auto values = ints_attr_or_input(name, since, i);
+  return values ? std::make_optional(make_shape(*values)) : std::nullopt;
+}
+
 ValueId NodeContext::mark_string(ValueId v) {
   state_.flow.mark_string(v);
   return v;
@@ -223,7 +232,7 @@ ValueId NodeContext::strings(const std::vector<std::string>& texts, std::vector<
 FlowType NodeContext::flow_type(const Binding& binding) const {
   if (!binding.is_value()) return binding.parts->type;
   const TensorType& type = state_.graph.type(binding.value);
-  return {{}, is_string(binding.value) ? DType::kString : type.dtype, DType::kI64, type.dims()};
+  return {{}, is_string(binding.value) ? DType::kString : type.dtype, DType::kI64, static_dims(type.shape)};
 }
 
 SlotId NodeContext::slot(const Binding& binding) {
@@ -266,122 +275,6 @@ void NodeContext::out(int i, Binding binding) {
 void NodeContext::no_outputs_from(int first, const std::string& what) {
   for (int i = first; i < num_outputs(); ++i)
     if (wants(i)) unsupported(fmt::format("output {} ({}) is not supported", i, what));
-}
-
-void NodeContext::check_shape(const std::vector<int64_t>& dims) const {
-  if (!checked_num_elements(dims))
-    malformed(fmt::format("a result would have the shape [{}]", fmt::join(dims, ",")), "at most 2^40 elements");
-}
-
-void NodeContext::check_size(ValueId v) const {
-  const Shape& shape = type(v).shape;
-  const auto dims = static_dims(shape);
-  check(dims.has_value(), "an imported value has a symbolic shape");
-  if (dims->size() > kMostDims)
-    throw UserError({"TSR-1023", fmt::format("a result of {} has {} dimensions", op_type(), dims->size()), label(),
-                     fmt::format("at most {} dimensions", kMostDims), ""});
-  if (!checked_num_elements(*dims))
-    throw UserError({"TSR-1023", fmt::format("a result of {} has the shape {}", op_type(), to_string(shape)), label(),
-                     "at most 2^40 elements",
-                     "give the model smaller inputs, with --dim or --shape where they are open"});
-}
-
-ValueId NodeContext::op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
-  const ValueId result = state_.builder.add(state_.ops.get(name), std::move(inputs), std::move(attrs));
-  check_size(result);
-  return result;
-}
-
-ValueId NodeContext::composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
-  const ValueId result = add_composite(state_.builder, state_.ops, name, std::move(inputs), std::move(attrs)).at(0);
-  check_size(result);
-  return result;
-}
-
-std::vector<ValueId> NodeContext::with_regions(std::string_view name, std::vector<ValueId> inputs, Attrs attrs,
-                                               std::vector<GraphPtr> regions) {
-  const std::vector<ValueId> results =
-      state_.builder.add_multi(state_.ops.get(name), std::move(inputs), std::move(attrs), std::move(regions));
-  for (const ValueId result : results) check_size(result);
-  return results;
-}
-
-ValueId NodeContext::constant_value(Tensor tensor) {
-  return op("constant", {}, {{"value", std::make_shared<const Tensor>(std::move(tensor))}});
-}
-
-ValueId NodeContext::scalar(DType dtype, double value) {
-  Tensor tensor(dtype, {});
-  tensor.set_double(0, value);
-  if (dtype == DType::kI64) return integer(tensor.get_int(0));
-  const auto key = std::make_pair(dtype, std::bit_cast<uint64_t>(value));
-  if (const auto it = state_.scalars.find(key); it != state_.scalars.end()) return it->second;
-  return state_.scalars[key] = constant_value(std::move(tensor));
-}
-
-ValueId NodeContext::integer(int64_t value) {
-  const auto key = std::make_pair(DType::kI64, static_cast<uint64_t>(value));
-  if (const auto it = state_.scalars.find(key); it != state_.scalars.end()) return it->second;
-  Tensor tensor(DType::kI64, {});
-  tensor.set_int(0, value);
-  return state_.scalars[key] = constant_value(std::move(tensor));
-}
-
-ValueId NodeContext::reshape(ValueId v, std::vector<int64_t> dims) {
-  if (this->dims(v) == dims) return v;
-  check_shape(dims);
-  const Node* producer = state_.graph.producer(v);
-  if (producer && producer->op->kind == OpKind::kConstant && checked_num_elements(dims) == type(v).num_elements()) {
-    const TensorPtr data = producer->attrs.get<TensorPtr>("value");
-    return constant_value(Tensor(data->dtype(), std::move(dims), data, data->bytes()));
-  }
-  return op("reshape", {v}, {{"shape", std::move(dims)}});
-}
-
-ValueId NodeContext::cast(ValueId v, DType to) { return dtype(v) == to ? v : op("cast", {v}, {{"to", to}}); }
-
-ValueId NodeContext::transpose(ValueId v, std::vector<int64_t> perm) {
-  if (std::is_sorted(perm.begin(), perm.end())) return v;
-  return op("transpose", {v}, {{"perm", std::move(perm)}});
-}
-
-ValueId NodeContext::broadcast(ValueId v, std::vector<int64_t> dims) {
-  if (this->dims(v) == dims) return v;
-  check_shape(dims);
-  return op("broadcast", {v}, {{"shape", std::move(dims)}});
-}
-
-ValueId NodeContext::slice(ValueId v, std::vector<int64_t> starts, std::vector<int64_t> sizes,
-                           std::vector<int64_t> steps) {
-  const bool whole = std::all_of(starts.begin(), starts.end(), [](int64_t s) { return s == 0; }) && sizes == dims(v) &&
-                     std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
-  if (whole) return v;
-  return op("slice", {v}, {{"starts", std::move(starts)}, {"sizes", std::move(sizes)}, {"steps", std::move(steps)}});
-}
-
-ValueId NodeContext::reduce(const std::string& kind, ValueId v, std::vector<int64_t> axes, bool keepdims) {
-  std::sort(axes.begin(), axes.end());
-  return op("reduce", {v}, {{"kind", kind}, {"axes", std::move(axes)}, {"keepdims", keepdims}});
-}
-
-ValueId NodeContext::iota(std::vector<int64_t> dims, int64_t axis, DType dtype) {
-  check_shape(dims);
-  return op("iota", {}, {{"shape", std::move(dims)}, {"axis", axis}, {"dtype", dtype}});
-}
-
-ValueId NodeContext::zeros(DType dtype, std::vector<int64_t> dims) {
-  constexpr int64_t kMostStored = int64_t{1} << 20;
-  check_shape(dims);
-  if (*checked_num_elements(dims) <= kMostStored) return constant_value(Tensor(dtype, std::move(dims)));
-  return broadcast(scalar(dtype, 0), std::move(dims));
-}
-
-ValueId NodeContext::per_channel(ValueId vector, int rank) {
-  if (this->rank(vector) != 1)
-    malformed(fmt::format("a per-channel operand has the shape [{}]", fmt::join(dims(vector), ",")), "one dimension");
-  std::vector<int64_t> shape(static_cast<size_t>(std::max(rank, 2)), 1);
-  shape[1] = dims(vector)[0];
-  return reshape(vector, std::move(shape));
 }
 
 }  // namespace tessera::inline onnx_import

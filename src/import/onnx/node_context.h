@@ -13,7 +13,8 @@
 
 #include "graph/graph.h"
 #include "graph/op_def.h"
-#include "import/onnx/constants.h"
+#include "import/common/emitter.h"
+#include "import/common/options.h"
 #include "import/onnx/dynamic/flow_builder.h"
 #include "import/onnx/read/attributes.h"
 #include "import/onnx/read/node_list.h"
@@ -21,11 +22,6 @@
 namespace tessera::inline onnx_import {
 
 class FailureList;
-
-// The node is legal ONNX that we cannot import; reported together with all others of the model.
-struct UnsupportedNode {
-  std::string reason;
-};
 
 // A node in one of this node's subgraphs cannot be imported; that one is reported.
 struct UnsupportedSubgraph {};
@@ -61,13 +57,8 @@ struct ImportedRegion {
 using RegionBody = std::function<std::vector<ValueId>(NodeContext& inner, const std::vector<ValueId>& inputs)>;
 
 // What all nodes of one block of an import share.
-struct ImportState {
-  const OpTable& ops;
+struct ImportState : EmitState {
   std::shared_ptr<LoadedModel> model;
-  Graph& graph;
-  GraphBuilder& builder;
-  ConstantFinder constants;
-  std::map<std::pair<DType, uint64_t>, ValueId> scalars;  // by the bits of the double, of an i64 by its own
   FlowBuilder& flow;
   FailureList& failures;  // of the whole import
   // What an ONNX name stands for; materialises initializers. Empty when its node could not be imported.
@@ -103,12 +94,12 @@ struct ImportState {
   std::vector<ValueId> conditions = {};  // one bool each, of the branches around this node that may not be taken
 };
 
-class NodeContext {
+class NodeContext : public Emitter {
  public:
   NodeContext(ImportState& state, const FlatNode& node, int64_t version, std::string_view primitive);
 
-  const std::string& op_type() const { return node_.proto->op_type(); }
-  const std::string& label() const { return node_.label; }
+  const std::string& op_type() const override { return node_.proto->op_type(); }
+  const std::string& label() const override { return node_.label; }
   int64_t version() const { return version_; }                       // of the opset that the operator comes from
   std::string primitive() const { return std::string(primitive_); }  // as given in the operator table
   AttributeReader attrs;
@@ -122,21 +113,16 @@ class NodeContext {
   Binding binding(int i);                 // the same for whatever it is
   std::vector<ValueId> all_inputs();      // each must be there
   void require_inputs(int min, int max);  // max < 0: any number
-  const TensorType& type(ValueId v) const { return state_.graph.type(v); }
-  DType dtype(ValueId v) const { return type(v).dtype; }
-  std::vector<int64_t> dims(ValueId v) const { return type(v).dims(); }
-  int rank(ValueId v) const { return type(v).rank(); }
-  // `axis` counted from the front, UserError TSR-1044 when it is not in -rank .. rank-1.
-  int axis(int64_t axis, int rank, const std::string& name = "axis");
-  std::vector<int64_t> axes(std::vector<int64_t> axes, int rank);  // also refuses repeated ones; keeps the order
 
   // ---- operands that must be known while compiling; UnsupportedNode when they depend on the model's inputs ----
-  std::optional<Tensor> constant(ValueId v) { return state_.constants.find(v); }
   Tensor const_tensor(int i, const std::string& name);
   std::vector<int64_t> const_ints(int i, const std::string& name);  // a scalar counts as one element
   int64_t const_int(int i, const std::string& name);
   std::vector<double> const_floats(int i, const std::string& name);
   double const_float(int i, const std::string& name);
+  // Those that may be computed from sizes: as expressions of the graph's symbols.
+  Shape const_sizes(int i, const std::string& name);
+  Expr const_size(int i, const std::string& name);
   // Operands whose values may come when the model runs (runtime_parameter.h).
   bool is_runtime(int i);  // false for operands that are left out, and for those without elements
   std::string input_name(int i, const std::string& name) const;  // "'axes' (input 1, value 'a')"
@@ -151,6 +137,8 @@ class NodeContext {
   void check_when_run(const std::string& what, ValueId holds, ValueId shown, const std::string& legal);
   // An attribute of older opsets that became operand `i` in opset `since`.
   std::optional<std::vector<int64_t>> ints_attr_or_input(const std::string& name, int64_t since, int i);
+
+  std::optional<Shape> sizes_attr_or_input(const std::string& name, int64_t since, int i);
 
   Tensor tensor(const onnx::TensorProto& proto);  // of an attribute
   // The subgraph's nodes become nodes of the graph around it; `inputs` has a value for each of its inputs. May be
@@ -203,44 +191,11 @@ class NodeContext {
   const FlatNode& node() const { return node_; }
   ImportState& state() { return state_; }
 
-  // ---- errors ----
-  [[noreturn]] void malformed(const std::string& found, const std::string& legal, const std::string& hint = "") const;
-  [[noreturn]] void unsupported(const std::string& reason) const { throw UnsupportedNode{reason}; }
-
-  // UserError TSR-1023 unless `v` has at most 2^40 elements, its empty dimensions not counted, and 64 dimensions.
-  void check_size(ValueId v) const;
-
-  // ---- building ----
-  // Each value that is made passes check_size: products of extents of one value do not overflow.
-  const OpDef* find_op(const std::string& name) const { return state_.ops.find(name); }
-  ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
-  ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
-  // A node with regions; all its results.
-  std::vector<ValueId> with_regions(std::string_view name, std::vector<ValueId> inputs, Attrs attrs,
-                                    std::vector<GraphPtr> regions);
-  ValueId constant_value(Tensor tensor);
-  ValueId scalar(DType dtype, double value);  // one node per value and graph
-  ValueId integer(int64_t value);             // of dtype i64, exactly; one node as well
-  ValueId scalar_like(ValueId v, double value) { return scalar(dtype(v), value); }
-  ValueId ints(std::vector<int64_t> values) { return constant_value(Tensor::from_ints(std::move(values))); }
-  ValueId reshape(ValueId v, std::vector<int64_t> dims);  // a constant is given the other shape
-  ValueId cast(ValueId v, DType dtype);
-  ValueId transpose(ValueId v, std::vector<int64_t> perm);
-  ValueId broadcast(ValueId v, std::vector<int64_t> dims);
-  ValueId slice(ValueId v, std::vector<int64_t> starts, std::vector<int64_t> sizes, std::vector<int64_t> steps);
-  ValueId reduce(const std::string& kind, ValueId v, std::vector<int64_t> axes, bool keepdims);
-  ValueId iota(std::vector<int64_t> dims, int64_t axis, DType dtype = DType::kI64);
-  ValueId zeros(DType dtype, std::vector<int64_t> dims);  // a constant unless that is large
-  ValueId add(ValueId a, ValueId b) { return op("add", {a, b}); }
-  ValueId sub(ValueId a, ValueId b) { return op("sub", {a, b}); }
-  ValueId mul(ValueId a, ValueId b) { return op("mul", {a, b}); }
-  ValueId div(ValueId a, ValueId b) { return op("div", {a, b}); }
-  // A vector of `channels` as an operand that is broadcast over axis 1 of a rank-`rank` tensor: [1,C,1,...].
-  ValueId per_channel(ValueId vector, int rank);
+ protected:
+  Diagnostic malformed_diagnostic(const std::string& found, const std::string& legal,
+                                  const std::string& hint) const override;
 
  private:
-  void check_shape(const std::vector<int64_t>& dims) const;
-
   ImportState& state_;
   const FlatNode& node_;
   int64_t version_;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
 
 #include "import/onnx/graph_importer.h"
 #include "support/error.h"
@@ -27,6 +30,29 @@ ImportedModel with_advice(Import&& import) {
   }
 }
 
+// Reads the model until no two sizes are left that it needs to be equal; each time a symbol is gone.
+ImportedModel build(const std::function<std::shared_ptr<LoadedModel>()>& load, ImportOptions options,
+                    const OpTable& ops, Evaluator& evaluator) {
+  if (options.symbols.empty()) return build_model(load(), options, ops, evaluator);
+  while (true) {
+    std::optional<EqualSizes> equal;
+    try {
+      return build_model(load(), options, ops, evaluator);
+    } catch (const EqualSizes& found) {
+      equal = found;
+    }
+    VarMap map;
+    std::erase_if(options.symbols, [&](const SymbolRange& symbol) {
+      if (symbol.var->name != equal->symbol) return false;
+      map[symbol.var.get()] = equal->size;
+      return true;
+    });
+    check(!map.empty(), "an import asks twice for the value of a symbol");
+    for (auto& [name, size] : options.equal) size = substitute(size, map);
+    options.equal[equal->symbol] = equal->size;
+  }
+}
+
 }  // namespace
 
 Graph graph_alone(ImportedModel model) {
@@ -36,33 +62,33 @@ Graph graph_alone(ImportedModel model) {
                    "use 'tessera compile', 'run' or 'verify', which know them"});
 }
 
-ImportedModel import_onnx_model(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
+ImportedModel import_onnx_model(const std::string& path, const ImportOptions& options, const OpTable& ops,
                                 Evaluator& evaluator) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   return with_advice([&] {
-    std::shared_ptr<LoadedModel> model;
-    {
+    const auto load = [&] {
       // The mapping is given back as protobuf makes its own copy of the weights: they are in memory once.
       const auto file = MappedFile::open(path, "model", "TSR-1001");
-      model = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string(),
-                         [&](size_t consumed) { file->forget(consumed); });
-    }
-    return build_model(std::move(model), options, ops, evaluator);
+      return load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string(),
+                        [&](size_t consumed) { file->forget(consumed); });
+    };
+    return build(load, options, ops, evaluator);
   });
 }
 
-Graph import_onnx_file(const std::string& path, const OnnxImportOptions& options, const OpTable& ops,
+Graph import_onnx_file(const std::string& path, const ImportOptions& options, const OpTable& ops,
                        Evaluator& evaluator) {
   return graph_alone(import_onnx_model(path, options, ops, evaluator));
 }
 
-ImportedModel import_onnx_model_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
+ImportedModel import_onnx_model_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops,
                                       Evaluator& evaluator, const std::string& folder) {
-  return with_advice([&] { return build_model(load_model(bytes, "the model", folder), options, ops, evaluator); });
+  return with_advice(
+      [&] { return build([&] { return load_model(bytes, "the model", folder); }, options, ops, evaluator); });
 }
 
-Graph import_onnx_bytes(std::string_view bytes, const OnnxImportOptions& options, const OpTable& ops,
-                        Evaluator& evaluator, const std::string& folder) {
+Graph import_onnx_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator,
+                        const std::string& folder) {
   return graph_alone(import_onnx_model_bytes(bytes, options, ops, evaluator, folder));
 }
 

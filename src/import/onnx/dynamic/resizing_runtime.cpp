@@ -143,7 +143,7 @@ ValueId resize_when_run(NodeContext& c, ValueId x, const RuntimeResize& r) {
   const DType stored = c.dtype(x);
   const Ints dims = c.dims(x);
   if (checked_num_elements(r.sizes) == 0) return c.broadcast(c.scalar(stored, 0), r.sizes);
-  if (c.type(x).num_elements() == 0)
+  if (c.num_elements(x) == 0)
     c.unsupported(fmt::format("an operand of type {} for the shape {}", c.type(x).to_string(), dims_text(r.sizes)));
   if (r.mode != "nearest" && (!is_float(stored) || dtype_bits(stored) < 16))
     c.unsupported(fmt::format("mode {} for elements of type {}", r.mode, dtype_name(stored)));

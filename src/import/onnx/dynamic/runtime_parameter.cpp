@@ -59,7 +59,7 @@ ValueId runtime_ints(NodeContext& c, int i, const std::string& name) {
   const ValueId value = c.in(i);
   if (!is_int(c.dtype(value)) || c.rank(value) > 1)
     c.malformed(fmt::format("{} is {}", c.input_name(i, name), c.type(value).to_string()), "a list of integers");
-  return c.reshape(c.cast(value, DType::kI64), {c.type(value).num_elements()});
+  return c.reshape(c.cast(value, DType::kI64), {c.num_elements(value)});
 }
 
 ValueId all_among(NodeContext& c, ValueId values, const std::vector<Ints>& legal) {
@@ -82,8 +82,8 @@ ValueId all_equal(NodeContext& c, ValueId a, ValueId b) {
 void require_among(NodeContext& c, int i, const std::string& name, const std::vector<Ints>& legal,
                    const std::string& text) {
   const ValueId values = runtime_ints(c, i, name);
-  if (c.type(values).num_elements() != std::ssize(legal))
-    c.malformed(fmt::format("{} has {} elements", c.input_name(i, name), c.type(values).num_elements()),
+  if (c.num_elements(values) != std::ssize(legal))
+    c.malformed(fmt::format("{} has {} elements", c.input_name(i, name), c.num_elements(values)),
                 fmt::format("{} elements", legal.size()));
   c.check_when_run(i, name, all_among(c, values, legal), values, text);
 }
@@ -91,7 +91,7 @@ void require_among(NodeContext& c, int i, const std::string& name, const std::ve
 void require_ints(NodeContext& c, int i, const std::string& name, const Ints& legal) {
   const ValueId value = c.in(i);
   const auto count = static_cast<int64_t>(legal.size());
-  if (c.type(value).num_elements() != count || c.rank(value) > 1)
+  if (c.num_elements(value) != count || c.rank(value) > 1)
     c.malformed(fmt::format("{} is {}", c.input_name(i, name), c.type(value).to_string()),
                 fmt::format("{} element{}", count, count == 1 ? "" : "s"));
   const ValueId values = c.reshape(c.cast(value, DType::kI64), {count});
@@ -104,6 +104,11 @@ Ints ints_or_expected(NodeContext& c, int i, const std::string& name, const std:
   const Ints values = expected();
   require_ints(c, i, name, values);
   return values;
+}
+
+Shape sizes_or_expected(NodeContext& c, int i, const std::string& name, const std::function<Ints()>& expected) {
+  if (!c.is_runtime(i)) return c.const_sizes(i, name);
+  return make_shape(ints_or_expected(c, i, name, expected));
 }
 
 void require_count(NodeContext& c, int output, int axis, ValueId found, int64_t declared) {
@@ -121,7 +126,7 @@ void require_shape(NodeContext& c, int output, ValueId shape, const Ints& declar
 }
 
 PerAxis per_axis(NodeContext& c, ValueId axes, const std::vector<ValueId>& lists, int rank) {
-  const int64_t count = c.type(axes).num_elements();
+  const int64_t count = c.num_elements(axes);
   const ValueId zero = c.integer(0);
   const ValueId place = c.op("select", {c.op("lt", {axes, zero}), c.add(axes, c.integer(rank)), axes});
   const ValueId here = c.op("eq", {c.reshape(place, {count, 1}), c.iota({1, rank}, 1)});  // [n, rank]
@@ -145,7 +150,7 @@ ValueId choose_axes(NodeContext& c, int i, const std::string& name, const AxisCh
   constexpr size_t kMostResults = 8;
   constexpr int kLargestRank = 16;
   const ValueId axes = runtime_ints(c, i, name);
-  const int64_t count = c.type(axes).num_elements();
+  const int64_t count = c.num_elements(axes);
   const std::string wanted = fmt::format("the declared shape {} of '{}'", dims_text(choice.shape), c.output_name(0));
   if (choice.rank > kLargestRank) c.unsupported(fmt::format("run-time axes of more than {} dimensions", kLargestRank));
   const std::vector<Ints> sets = candidates(choice, count);

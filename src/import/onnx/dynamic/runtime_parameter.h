@@ -31,6 +31,9 @@ void require_ints(NodeContext& c, int i, const std::string& name, const std::vec
 // Operand `i`, a list of integers: what it holds where that is known, else `expected` and a check that it is just that.
 std::vector<int64_t> ints_or_expected(NodeContext& c, int i, const std::string& name,
                                       const std::function<std::vector<int64_t>()>& expected);
+// The same for sizes, which may be expressions of the graph's symbols.
+Shape sizes_or_expected(NodeContext& c, int i, const std::string& name,
+                        const std::function<std::vector<int64_t>()>& expected);
 // The shape that operands known only when the model runs give the result `output`, i64[rank], must be `declared`;
 // `holds`, one bool, must hold too.
 void require_shape(NodeContext& c, int output, ValueId shape, const std::vector<int64_t>& declared,

@@ -1,8 +1,6 @@
 // Activation functions and softmax.
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "import/onnx/operators/handlers.h"
 
 namespace tessera::inline onnx_import {
@@ -45,13 +43,13 @@ void import_prelu(NodeContext& c) {
   const ValueId x = c.in(0);
   ValueId slope = c.in(1);
   // Before opset 7 there is one slope, or one for each channel.
-  if (c.version() < 7 && c.dims(slope) != c.dims(x)) {
-    const bool per_channel = c.rank(x) >= 2 && c.dims(slope) == std::vector<int64_t>{c.dims(x)[1]};
-    if (c.type(slope).num_elements() != 1 && !per_channel)
+  if (c.version() < 7 && !same_shape(c.shape(slope), c.shape(x))) {
+    const bool per_channel = c.rank(x) >= 2 && same_shape(c.shape(slope), {c.shape(x)[1]});
+    if (!c.has_one_element(slope) && !per_channel)
       c.malformed(
           fmt::format("slopes of type {} for an operand of type {}", c.type(slope).to_string(), c.type(x).to_string()),
           "one element, or one for each channel");
-    slope = c.type(slope).num_elements() == 1 ? c.reshape(slope, {}) : c.per_channel(slope, c.rank(x));
+    slope = c.has_one_element(slope) ? c.reshape(slope, {}) : c.per_channel(slope, c.rank(x));
   }
   c.out(0, c.composite("prelu", {x, slope}));
 }
@@ -92,7 +90,7 @@ void import_swish(NodeContext& c) {
 void import_swiglu(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId gate = c.in(0), value = c.in(1);
-  if (c.dims(gate) != c.dims(value))
+  if (!same_shape(c.shape(gate), c.shape(value)))
     c.malformed(fmt::format("operands of type {} and {}", c.type(gate).to_string(), c.type(value).to_string()),
                 "operands of one shape");
   c.out(0, c.mul(swish(c, gate), value));
@@ -103,16 +101,14 @@ void import_swiglu(NodeContext& c) {
 void import_softmax(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  const std::vector<int64_t> dims = c.dims(x);
+  const Shape dims = c.shape(x);
   const int rank = c.rank(x);
   const int64_t given = c.attrs.get_int("axis", c.version() < 13 ? 1 : -1);
   if (c.version() >= 13 || given == rank - 1 || given == -1)
     return c.out(0, c.composite(c.primitive(), {x}, {{"axis", int64_t{c.axis(given, rank)}}}));
   // An axis of `rank` makes the whole tensor one column of rows with one element.
   const int axis = given == rank ? rank : c.axis(given, rank);
-  const auto product = [&](int from, int to) {
-    return std::accumulate(dims.begin() + from, dims.begin() + to, int64_t{1}, std::multiplies<>());
-  };
+  const auto product = [&](int from, int to) { return Emitter::count(Shape(dims.begin() + from, dims.begin() + to)); };
   const ValueId matrix = c.reshape(x, {product(0, axis), product(axis, rank)});
   c.out(0, c.reshape(c.composite(c.primitive(), {matrix}, {{"axis", int64_t{1}}}), dims));
 }
@@ -121,13 +117,16 @@ void import_softmax(NodeContext& c) {
 void import_hardmax(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  const std::vector<int64_t> dims = c.dims(x);
+  const Shape dims = c.shape(x);
   const int rank = c.rank(x);
   const int axis = c.axis(c.attrs.get_int("axis", c.version() < 13 ? 1 : -1), rank);
-  std::vector<int64_t> work = dims;
+  Shape work = dims;
   if (c.version() < 13 && axis != rank - 1) {
     work = {1, 1};
-    for (int d = 0; d < rank; ++d) work[d < axis ? 0 : 1] *= dims[static_cast<size_t>(d)];
+    for (int d = 0; d < rank; ++d) {
+      Expr& extent = work[d < axis ? 0 : 1];
+      extent = extent * dims[static_cast<size_t>(d)];
+    }
   }
   const int64_t over = c.version() < 13 ? static_cast<int64_t>(work.size()) - 1 : axis;
   const ValueId flat = c.reshape(x, work);

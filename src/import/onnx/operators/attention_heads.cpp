@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "arith/simplify.h"
+
 namespace tessera::inline onnx_import {
 namespace {
 
@@ -14,15 +16,15 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 }  // namespace
 
 ValueId split_heads(NodeContext& c, ValueId x, int64_t heads) {
-  const Ints dims = c.dims(x);
-  if (dims.size() != 3 || heads < 1 || dims[2] % heads != 0)
+  const Shape dims = c.shape(x);
+  if (dims.size() != 3 || heads < 1 || !equal_sizes(floormod(dims[2], heads), 0))
     c.malformed(fmt::format("{} heads for an operand of type {}", heads, c.type(x).to_string()),
                 "a number of heads that divides the last of three dimensions");
-  return c.transpose(c.reshape(x, {dims[0], dims[1], heads, dims[2] / heads}), {0, 2, 1, 3});
+  return c.transpose(c.reshape(x, {dims[0], dims[1], heads, floordiv(dims[2], heads)}), {0, 2, 1, 3});
 }
 
 ValueId merge_heads(NodeContext& c, ValueId x) {
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
   return c.reshape(c.transpose(x, {0, 2, 1, 3}), {dims[0], dims[2], dims[1] * dims[3]});
 }
 
@@ -41,8 +43,10 @@ ValueId guarded_softmax(NodeContext& c, ValueId scores) {
 }
 
 ValueId rotated(NodeContext& c, ValueId x, ValueId cosine, ValueId sine, bool interleaved) {
-  const Ints dims = c.dims(x);
-  const int64_t half = c.dims(cosine)[3], turned = 2 * half;
+  const Shape dims = c.shape(x);
+  const auto known = as_int(c.shape(cosine)[3]), last = as_int(dims[3]);
+  if (!known || !last) c.unsupported("a number of features that only a run knows");
+  const int64_t half = *known, turned = 2 * half;
   const auto features = [&](int64_t start, int64_t count, int64_t step) {
     return c.slice(x, {0, 0, 0, start}, {dims[0], dims[1], dims[2], count}, {1, 1, 1, step});
   };
@@ -58,7 +62,7 @@ ValueId rotated(NodeContext& c, ValueId x, ValueId cosine, ValueId sine, bool in
   } else {
     y = c.op("concat", {real, imaginary}, {{"axis", int64_t{3}}});
   }
-  if (turned < dims[3]) y = c.op("concat", {y, features(turned, dims[3] - turned, 1)}, {{"axis", int64_t{3}}});
+  if (turned < *last) y = c.op("concat", {y, features(turned, *last - turned, 1)}, {{"axis", int64_t{3}}});
   return y;
 }
 

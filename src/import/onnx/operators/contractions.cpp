@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "arith/simplify.h"
+
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "import/onnx/read/window_attributes.h"
@@ -32,16 +34,15 @@ int64_t read_groups(NodeContext& c) {
 ValueId add_bias(NodeContext& c, ValueId y, int input) {
   if (!c.has(input)) return y;
   const ValueId bias = c.in(input);
-  const Ints dims = c.dims(bias);
-  const int64_t channels = c.dims(y)[1];
-  if (dims != Ints{channels})
+  const Expr channels = c.shape(y)[1];
+  if (c.rank(bias) != 1 || !equal_sizes(c.shape(bias)[0], channels))
     c.malformed(fmt::format("a bias of type {}", c.type(bias).to_string()),
-                fmt::format("{} elements, one per output channel", channels));
+                fmt::format("{} elements, one per output channel", to_string(channels)));
   return c.add(y, c.per_channel(bias, c.rank(y)));
 }
 
 ValueId conv(NodeContext& c, ValueId x, ValueId w) {
-  const Ints extents = spatial_extents(c, x);
+  const Shape extents = spatial_extents(c, x);
   const WindowAttributes window = read_window(c, extents, kernel_of(c, x, w));
   return c.op("conv", {x, w},
               {{"strides", window.strides},
@@ -58,7 +59,7 @@ ValueId centred(NodeContext& c, ValueId x, int input, int axis) {
   if (!c.has(input)) return wide;
   ValueId zero = c.cast(c.in(input), DType::kI32);
   const Ints dims = c.dims(zero);
-  if (c.type(zero).num_elements() == 1) {
+  if (c.num_elements(zero) == 1) {
     zero = c.reshape(zero, {});
   } else if (dims.size() == 1 && axis < c.rank(x)) {
     Ints shape(static_cast<size_t>(c.rank(x)), 1);
@@ -77,10 +78,10 @@ ValueId matmul(NodeContext& c, ValueId a, ValueId b) {
   if (rank_a == 0 || rank_b == 0)
     c.malformed(fmt::format("operands of type {} and {}", c.type(a).to_string(), c.type(b).to_string()),
                 "vectors, matrices or batches of matrices");
-  if (rank_a == 1) a = c.reshape(a, {1, c.dims(a)[0]});
-  if (rank_b == 1) b = c.reshape(b, {c.dims(b)[0], 1});
+  if (rank_a == 1) a = c.reshape(a, {1, c.shape(a)[0]});
+  if (rank_b == 1) b = c.reshape(b, {c.shape(b)[0], 1});
   const ValueId y = c.op("matmul", {a, b});
-  Ints dims = c.dims(y);
+  Shape dims = c.shape(y);
   if (rank_b == 1) dims.pop_back();
   if (rank_a == 1) dims.erase(dims.end() - (rank_b == 1 ? 1 : 2));
   return c.reshape(y, dims);
@@ -104,9 +105,9 @@ void import_conv_integer(NodeContext& c) {
 void import_conv_transpose(NodeContext& c) {
   c.require_inputs(2, 3);
   const ValueId x = c.in(0), w = c.in(1);
-  const Ints extents = spatial_extents(c, x);
-  const size_t rank = extents.size();
-  WindowAttributes window = read_window(c, extents, kernel_of(c, x, w), false);
+  const Shape sizes = spatial_extents(c, x);
+  const size_t rank = sizes.size();
+  WindowAttributes window = read_window(c, sizes, kernel_of(c, x, w), false);
   const std::string auto_pad = c.attrs.get_string("auto_pad", "NOTSET");
   Ints more = c.attrs.get_ints("output_padding", Ints(rank, 0));
   if (more.empty()) more.assign(rank, 0);
@@ -119,10 +120,15 @@ void import_conv_transpose(NodeContext& c) {
   };
   check_list("output_padding", more);
   for (size_t d = 0; d < rank; ++d)
-    if (extents[d] > kMaxTensorElements / window.strides[d])
+    if (as_int(sizes[d]).value_or(0) > kMaxTensorElements / window.strides[d])
       c.malformed(fmt::format("strides = [{}] for {}", fmt::join(window.strides, ","), c.type(x).to_string()),
                   "a result of at most 2^40 elements");
   const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  Ints extents;
+  if (!wanted.empty() || same) {
+    const Ints dims = c.dims(x);
+    extents.assign(dims.begin() + 2, dims.end());
+  }
   if (wanted.empty() && same)
     for (size_t d = 0; d < rank; ++d) wanted.push_back(extents[d] * window.strides[d]);
   if (!wanted.empty()) {
@@ -152,10 +158,11 @@ void import_gemm(NodeContext& c) {
     const ValueId a = c.in(0), b = c.in(1), bias = c.in(2);
     const bool broadcast = c.attrs.get_int("broadcast", 0) != 0;
     if (c.rank(a) == 2 && c.rank(b) == 2 && !broadcast) {
-      const Ints wanted = {c.dims(a)[c.attrs.get_int("transA", 0) != 0], c.dims(b)[c.attrs.get_int("transB", 0) == 0]};
-      if (c.dims(bias) != wanted)
+      const Shape wanted = {c.shape(a)[c.attrs.get_int("transA", 0) != 0],
+                            c.shape(b)[c.attrs.get_int("transB", 0) == 0]};
+      if (!same_shape(c.shape(bias), wanted))
         c.malformed(fmt::format("a third operand of type {} with broadcast = 0", c.type(bias).to_string()),
-                    fmt::format("the shape [{}], or broadcast = 1", fmt::join(wanted, ",")));
+                    fmt::format("the shape {}, or broadcast = 1", to_string(wanted)));
     }
   }
   c.out(0, c.composite("gemm", c.all_inputs(),
@@ -184,7 +191,7 @@ void import_qlinear_conv(NodeContext& c) {
   ValueId y = conv(c, centred(c, x, 2, 0), centred(c, w, 5, 0));
   if (c.has(8)) y = c.add(y, c.per_channel(c.in(8), c.rank(y)));
   ValueId scale = c.in(4);
-  scale = c.type(scale).num_elements() == 1 ? c.reshape(scale, {}) : c.per_channel(scale, c.rank(y));
+  scale = c.num_elements(scale) == 1 ? c.reshape(scale, {}) : c.per_channel(scale, c.rank(y));
   scale = c.div(c.mul(scale, c.reshape(c.in(1), {})), c.reshape(c.in(6), {}));
   const ValueId real = c.mul(c.cast(y, DType::kF32), scale);
   c.out(0, quantized(c, real, c.scalar_like(real, 1), c.reshape(c.in(7), {})));
@@ -198,7 +205,7 @@ void import_qlinear_matmul(NodeContext& c) {
       matmul(c, centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 5, std::max(0, c.rank(b) - 1)));
   const auto factor = [&](int i, bool row) {
     const ValueId scale = c.in(i);
-    if (c.type(scale).num_elements() == 1) return c.reshape(scale, {});
+    if (c.num_elements(scale) == 1) return c.reshape(scale, {});
     return row && c.rank(scale) == 1 ? c.reshape(scale, {c.dims(scale)[0], 1}) : scale;
   };
   const ValueId scale = c.div(c.mul(c.cast(factor(1, true), DType::kF32), c.cast(factor(4, false), DType::kF32)),

@@ -236,7 +236,7 @@ void import_contrib_rotary_embedding(NodeContext& c) {
                 "half as many values as features are turned");
   ValueId positions = c.cast(c.in(1), DType::kI64);
   if (c.dims(positions) == Ints{dims[0], dims[2]}) {
-  } else if (c.type(positions).num_elements() == 1) {
+  } else if (c.num_elements(positions) == 1) {
     positions = c.add(c.reshape(positions, {1, 1}), c.iota({1, dims[2]}, 1));
   } else {
     c.malformed(fmt::format("positions of type {}", c.type(positions).to_string()),
@@ -291,7 +291,7 @@ void import_group_query_attention(NodeContext& c) {
   scores.scale = scale_or(c, features);
   scores.softcap = c.attrs.get_float("softcap", 0);
   if (!c.has(5) || !c.has(6)) c.malformed("no lengths of the keys", "seqlens_k and total_sequence_length");
-  if (c.type(c.in(5)).num_elements() != batch || c.type(c.in(6)).num_elements() != 1)
+  if (c.num_elements(c.in(5)) != batch || c.num_elements(c.in(6)) != 1)
     c.malformed(fmt::format("lengths of types {} and {}", c.type(c.in(5)).to_string(), c.type(c.in(6)).to_string()),
                 "one for each member of the batch, and one");
   const ValueId last = c.reshape(c.cast(c.in(5), DType::kI64), {batch, 1});  // the place of the last key

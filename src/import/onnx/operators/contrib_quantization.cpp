@@ -13,7 +13,7 @@ using Ints = std::vector<int64_t>;
 
 // A scale or zero point: one value, or one for each entry of `axis` of x.
 ValueId along(NodeContext& c, ValueId parameter, ValueId x, int axis) {
-  if (c.type(parameter).num_elements() == 1) return c.reshape(parameter, {});
+  if (c.num_elements(parameter) == 1) return c.reshape(parameter, {});
   Ints shape(static_cast<size_t>(c.rank(x)), 1);
   if (axis < 0 || axis >= c.rank(x))
     c.malformed(fmt::format("a scale or zero point of type {} for an operand of type {}", c.type(parameter).to_string(),
@@ -93,12 +93,12 @@ void import_matmul_nbits(NodeContext& c) {
                 "positive, a power of two from 16 on, and at most 2^40 weights");
   const ValueId a = c.in(0);
   const int64_t blocks = (k + block - 1) / block, bytes = block * bits / 8;
-  if (c.type(c.in(1)).num_elements() != n * blocks * bytes || c.dtype(c.in(1)) != DType::kU8)
+  if (c.num_elements(c.in(1)) != n * blocks * bytes || c.dtype(c.in(1)) != DType::kU8)
     c.malformed(fmt::format("weights of type {}", c.type(c.in(1)).to_string()),
                 fmt::format("u8[{},{},{}]", n, blocks, bytes));
   const DType dtype = c.dtype(a);
   const auto per_block = [&](ValueId x, const char* what) {
-    if (c.type(x).num_elements() != n * blocks)
+    if (c.num_elements(x) != n * blocks)
       c.malformed(fmt::format("{} of type {}", what, c.type(x).to_string()), fmt::format("{} elements", n * blocks));
     return c.reshape(x, {n, blocks, 1});
   };
@@ -107,7 +107,7 @@ void import_matmul_nbits(NodeContext& c) {
     w = c.sub(w, c.cast(per_block(c.in(3), "zero points"), DType::kF32));
   } else if (c.has(3)) {
     const int64_t row = (blocks * bits + 7) / 8;
-    if (c.type(c.in(3)).num_elements() != n * row)
+    if (c.num_elements(c.in(3)) != n * row)
       c.malformed(fmt::format("zero points of type {}", c.type(c.in(3)).to_string()), fmt::format("u8[{},{}]", n, row));
     const ValueId zeros = unpacked(c, c.reshape(c.in(3), {n, row}), bits);
     const ValueId used = c.reshape(c.slice(zeros, {0, 0}, {n, blocks}, {1, 1}), {n, blocks, 1});
@@ -192,7 +192,7 @@ void import_qgemm(NodeContext& c) {
   ValueId y =
       c.op("matmul", {centred(a, 2, 0), centred(b, 5, column)}, {{"transpose_a", trans_a}, {"transpose_b", trans_b}});
   if (c.has(6)) y = c.add(y, c.in(6));
-  ValueId scale = c.mul(c.reshape(c.in(1), {}), c.type(c.in(4)).num_elements() == 1 ? c.reshape(c.in(4), {}) : c.in(4));
+  ValueId scale = c.mul(c.reshape(c.in(1), {}), c.num_elements(c.in(4)) == 1 ? c.reshape(c.in(4), {}) : c.in(4));
   if (alpha != 1) scale = c.mul(scale, c.scalar_like(scale, alpha));
   const ValueId sum = c.mul(c.cast(y, DType::kF32), scale);
   c.out(0, c.has(7) ? stored(c, sum, 7, 8, c.dtype(a)) : sum);
@@ -220,7 +220,7 @@ void import_matmul_integer_to_float(NodeContext& c) {
   ValueId wide = c.cast(b, DType::kI32);
   if (c.has(b_zero)) wide = c.sub(wide, c.cast(along(c, c.in(b_zero), b, c.rank(b) - 1), DType::kI32));
   ValueId y = c.cast(c.op("matmul", {a, wide}), DType::kF32);
-  y = c.mul(y, c.mul(scale, c.type(c.in(b_scale)).num_elements() == 1 ? c.reshape(c.in(b_scale), {}) : c.in(b_scale)));
+  y = c.mul(y, c.mul(scale, c.num_elements(c.in(b_scale)) == 1 ? c.reshape(c.in(b_scale), {}) : c.in(b_scale)));
   c.out(0, c.has(bias) ? c.add(y, c.in(bias)) : y);
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/dtypes.h"
 
@@ -52,8 +53,7 @@ void check_round_mode(NodeContext& c, DType to) {
 
 // A scalar operand may also be given as a tensor of one element.
 ValueId as_scalar(NodeContext& c, ValueId v) {
-  if (c.type(v).num_elements() != 1)
-    c.malformed(fmt::format("an operand of type {}", c.type(v).to_string()), "one element");
+  if (!c.has_one_element(v)) c.malformed(fmt::format("an operand of type {}", c.type(v).to_string()), "one element");
   return c.reshape(v, {});
 }
 
@@ -68,17 +68,17 @@ ValueId aligned_operand(NodeContext& c, ValueId a, ValueId b) {
   const int64_t last = std::max(0, rank_a - rank_b);
   const int64_t given = c.attrs.get_int("axis", last);
   const int64_t axis = given < 0 ? given + rank_a : given;
-  std::vector<int64_t> shape = c.dims(b);
+  Shape shape = c.shape(b);
   if (!broadcast) {
-    if (shape == c.dims(a)) return b;
-  } else if (c.type(b).num_elements() == 1) {
+    if (same_shape(shape, c.shape(a))) return b;
+  } else if (c.has_one_element(b)) {
     return c.reshape(b, {});
   } else if (rank_b <= rank_a && axis >= 0 && axis <= last) {
     shape.resize(shape.size() + static_cast<size_t>(last - axis), 1);
-    const std::vector<int64_t> dims = c.dims(a);
+    const Shape& dims = c.shape(a);
     bool fits = true;
     for (size_t d = 0; d < shape.size(); ++d)
-      fits = fits && (shape[d] == 1 || shape[d] == dims[dims.size() - shape.size() + d]);
+      fits = fits && (is_const_int(shape[d], 1) || equal_sizes(shape[d], dims[dims.size() - shape.size() + d]));
     if (fits) return c.reshape(b, shape);
   }
   c.malformed(
@@ -105,10 +105,31 @@ void import_bit_shift(NodeContext& c) {
   c.out(0, c.op(direction == "LEFT" ? "shift_left" : "shift_right", {c.in(0), c.in(1)}));
 }
 
+namespace {
+
+// The remainders of sizes by positive numbers, which are sizes again; empty for other operands.
+std::optional<ValueId> size_remainders(NodeContext& c, ValueId a, ValueId b) {
+  if (c.attrs.get_int("fmod", 0) != 0 || c.dtype(a) != DType::kI64 || c.dtype(b) != DType::kI64) return std::nullopt;
+  if (c.constant(a) && c.constant(b)) return std::nullopt;
+  const auto x = c.known_sizes(a), y = c.known_sizes(b);
+  if (!x || !y || x->empty() || (x->size() != y->size() && y->size() != 1)) return std::nullopt;
+  Shape rests;
+  for (size_t i = 0; i < x->size(); ++i) {
+    const Expr& divisor = (*y)[y->size() == 1 ? 0 : i];
+    if (!size_at_most(1, divisor)) return std::nullopt;
+    rests.push_back((*x)[i] - divisor * floordiv((*x)[i], divisor));
+  }
+  const ValueId values = c.size_values(rests);
+  return c.rank(a) == 0 && c.rank(b) == 0 ? c.reshape(values, {}) : values;
+}
+
+}  // namespace
+
 // fmod = 1 keeps the sign of a (C's fmod); otherwise the result has the sign of b.
 void import_mod(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId a = c.in(0), b = c.in(1);
+  if (const auto sizes = size_remainders(c, a, b)) return c.out(0, *sizes);
   ValueId rest = c.op("rem", {a, b});
   const bool is_signed = is_float(c.dtype(a)) || is_signed_int(c.dtype(a));
   if (c.attrs.get_int("fmod", 0) == 0 && is_signed) {
@@ -218,12 +239,12 @@ void import_dropout(NodeContext& c) {
   const ValueId x = c.in(0);
   const auto pass = [&] {
     c.out(0, x);
-    if (c.wants(1)) c.out(1, c.broadcast(c.scalar(c.version() >= 10 ? DType::kBool : c.dtype(x), 1), c.dims(x)));
+    if (c.wants(1)) c.out(1, c.broadcast(c.scalar(c.version() >= 10 ? DType::kBool : c.dtype(x), 1), c.shape(x)));
   };
   if (c.version() < 12 || !c.has(2)) return pass();
   const auto known = [&](int i) { return c.has(i) && !c.is_runtime(i); };
   if (known(1) && c.const_float(1, "ratio") == 0) return pass();
-  if (c.type(c.in(2)).num_elements() != 1)
+  if (c.num_elements(c.in(2)) != 1)
     c.malformed(fmt::format("training_mode of type {}", c.type(c.in(2)).to_string()), "one element");
   if (known(2) && c.const_tensor(2, "training_mode").get_int(0) == 0) return pass();
   const ValueId training = c.reshape(c.cast(c.in(2), DType::kBool), {});
@@ -231,7 +252,7 @@ void import_dropout(NodeContext& c) {
   const ValueId off =
       c.op("logical_or", {c.op("logical_not", {training}), c.op("eq", {ratio, c.scalar(DType::kF64, 0)})});
   constexpr int64_t kMostNumbers = 1 << 22;  // they are stored
-  if (!seeded || c.type(x).num_elements() > kMostNumbers) {
+  if (!seeded || c.num_elements(x) > kMostNumbers) {
     if (known(2) && (known(1) || !c.has(1)))
       c.unsupported(fmt::format("training_mode is true without a seed, or for more than {} elements", kMostNumbers));
     c.check_when_run(2, "training_mode", off, c.reshape(training, {1}), "inference, or a ratio of 0");
@@ -253,7 +274,7 @@ void import_is_inf(NodeContext& c) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (negative && positive) return c.out(0, c.op("is_inf", {x}));
   if (negative || positive) return c.out(0, c.op("eq", {x, c.scalar_like(x, positive ? kInfinity : -kInfinity)}));
-  c.out(0, c.broadcast(c.scalar(DType::kBool, 0), c.dims(x)));
+  c.out(0, c.broadcast(c.scalar(DType::kBool, 0), c.shape(x)));
 }
 
 void import_is_nan(NodeContext& c) {

@@ -8,6 +8,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/dtypes.h"
@@ -47,6 +48,12 @@ int64_t radix_of(int64_t n) {
   return n;
 }
 
+// An extent as a number, where others of the value may be expressions.
+int64_t fixed_extent(NodeContext& c, ValueId x, size_t axis) {
+  const auto known = as_int(c.shape(x)[axis]);
+  return known ? *known : c.dims(x)[axis];
+}
+
 // Values are [batch, parts, n], where the parts are the real one, or the real and the imaginary one. sign is -1 for the
 // transform and +1 for its inverse, which is not scaled.
 struct Transform {
@@ -62,7 +69,7 @@ struct Transform {
   }
   // x [batch, 2, n] times n complex constants, by element.
   ValueId times(ValueId x, int64_t n, const std::function<Complex(int64_t)>& factor) {
-    const int64_t batch = c.dims(x)[0];
+    const Expr batch = c.shape(x)[0];
     const ValueId re = filled({1, 1, n}, [&](int64_t i) { return factor(i).re; });
     const ValueId im = filled({1, 2, n}, [&](int64_t i) { return i < n ? -factor(i).im : factor(i - n).im; });
     const auto part = [&](int64_t i) { return c.slice(x, {0, i, 0}, {batch, 1, n}, {1, 1, 1}); };
@@ -81,8 +88,8 @@ struct Transform {
 
   // The first `kept` values of the transform: [batch, 2, kept].
   ValueId run(ValueId x, int64_t kept) {
-    const Ints dims = c.dims(x);
-    const int64_t batch = dims[0], parts = dims[1], n = dims[2];
+    const Expr batch = c.shape(x)[0];
+    const int64_t parts = fixed_extent(c, x, 1), n = fixed_extent(c, x, 2);
     const int64_t radix = radix_of(n);
     if (n <= kWhole * (parts == 1 ? 2 : 1) || (radix == n && n <= kLargestPrime)) {
       const ValueId product = c.op("matmul", {c.reshape(x, {batch, parts * n}), matrix(n, parts, kept)});
@@ -98,25 +105,25 @@ struct Transform {
               [&](int64_t i) { return root_of_unity(sign * (i / rest) * (i % rest), n); });
     y = c.transpose(c.reshape(y, {batch, 2, radix, rest}), {0, 2, 1, 3});
     const int64_t kept_rest = (kept + radix - 1) / radix;
-    y = run(c.reshape(y, {batch * radix, 2, rest}), kept_rest);
+    y = run(c.reshape(y, {batch * Expr(radix), 2, rest}), kept_rest);
     y = c.transpose(c.reshape(y, {batch, radix, 2, kept_rest}), {0, 2, 3, 1});
     return first(c.reshape(y, {batch, 2, kept_rest * radix}), kept);
   }
 
  private:
   ValueId first(ValueId x, int64_t kept) {
-    const Ints dims = c.dims(x);
+    const Shape dims = c.shape(x);
     return c.slice(x, {0, 0, 0}, {dims[0], dims[1], kept}, {1, 1, 1});
   }
   ValueId both_parts(ValueId x) {
-    if (c.dims(x)[1] == 2) return x;
+    if (fixed_extent(c, x, 1) == 2) return x;
     return c.op("pad", {x, c.scalar(dtype, 0)},
                 {{"low", Ints{0, 0, 0}}, {"high", Ints{0, 1, 0}}, {"mode", std::string("constant")}});
   }
   // j k = (j^2 + k^2 - (k - j)^2) / 2 makes a transform of any length a convolution with turns by squares, which is a
   // product between two transforms of a length that is a power of two.
   ValueId convolved(ValueId x) {
-    const int64_t n = c.dims(x)[2];
+    const int64_t n = fixed_extent(c, x, 2);
     int64_t m = 1;
     while (m < 2 * n - 1) m *= 2;
     const auto chirp = [&](int64_t j) { return root_of_unity(sign * (j * j % (2 * n)), 2 * n); };
@@ -304,17 +311,18 @@ int64_t declared_frame(NodeContext& c, int64_t extent, bool onesided) {
 void import_stft(NodeContext& c) {
   c.require_inputs(2, 4);
   const ValueId signal = c.in(0);
-  const Ints dims = c.dims(signal);
+  const Shape dims = c.shape(signal);
   const bool onesided = c.attrs.get_int("onesided", 1) != 0;
-  if (dims.size() != 3 || dims[2] < 1 || dims[2] > 2 || (onesided && dims[2] == 2))
+  const int64_t parts = dims.size() == 3 ? fixed_extent(c, signal, 2) : 0;
+  if (dims.size() != 3 || parts < 1 || parts > 2 || (onesided && parts == 2))
     c.malformed(fmt::format("a signal of type {} with onesided = {}", c.type(signal).to_string(), onesided ? 1 : 0),
                 "[batch, length, 1], or with 2 parts when both sides are asked for");
   if (c.has(2) && c.rank(c.in(2)) != 1)
     c.malformed(fmt::format("a window of type {}", c.type(c.in(2)).to_string()), "a list");
-  int64_t length = c.has(2) ? c.dims(c.in(2))[0] : dims[1];
+  int64_t length = c.has(2) ? c.dims(c.in(2))[0] : c.has(3) ? 0 : fixed_extent(c, signal, 1);
   if (c.is_runtime(3)) {
     // The window's, or the one that gives the declared number of values.
-    if (!c.has(2)) length = declared_frame(c, dims[1], onesided);
+    if (!c.has(2)) length = declared_frame(c, fixed_extent(c, signal, 1), onesided);
     require_ints(c, 3, "frame_length", {length});
   } else if (c.has(3)) {
     length = c.const_int(3, "frame_length");
@@ -322,26 +330,28 @@ void import_stft(NodeContext& c) {
   check_length(c, length);
   if (c.has(2) && c.dims(c.in(2)) != Ints{length})
     c.malformed(fmt::format("a window of type {}", c.type(c.in(2)).to_string()), fmt::format("[{}]", length));
-  if (length > dims[1]) c.malformed(fmt::format("frames of {} values of {}", length, dims[1]), "shorter frames");
+  if (!size_at_most(length, dims[1]))
+    c.malformed(fmt::format("frames of {} values of {}", length, to_string(dims[1])), "shorter frames");
   // Where each value of each frame stands in the signal; a step that only the run knows gives as many frames as the
   // result is declared to have.
-  int64_t frames = 0;
+  Expr frames = 0;
   const auto step = c.constant(c.in(1));
   const auto declared = c.declared_dims(0);
   if (step || !declared || declared->size() != 4) {
     const int64_t known = c.const_int(1, "frame_step");
     if (known < 1) c.malformed(fmt::format("frame_step = {}", known), "1 or more");
-    frames = (dims[1] - length) / known + 1;
+    frames = normalize_size(floordiv(dims[1] - Expr(length), known) + Expr(1));
   } else {
     frames = declared->at(1);
   }
-  if (frames < 1 || frames > kMostFrames / length) c.unsupported(fmt::format("{} frames of {} values", frames, length));
+  if (!size_at_most(1, frames) || !size_at_most(frames, kMostFrames / length))
+    c.unsupported(fmt::format("{} frames of {} values", to_string(frames), length));
   const ValueId starts = c.mul(c.iota({frames, 1}, 0), c.reshape(c.cast(c.in(1), DType::kI64), {}));
   const ValueId places = c.add(starts, c.iota({1, length}, 1));
   const DType dtype = computing(c.dtype(signal));
   ValueId x = c.op("gather", {c.transpose(c.cast(signal, dtype), {0, 2, 1}), places}, {{"axis", int64_t{2}}});
   if (c.has(2)) x = c.mul(x, c.cast(c.in(2), dtype));
-  x = c.reshape(c.transpose(x, {0, 2, 1, 3}), {dims[0] * frames, dims[2], length});
+  x = c.reshape(c.transpose(x, {0, 2, 1, 3}), {dims[0] * frames, parts, length});
   const int64_t kept = onesided ? length / 2 + 1 : length;
   const ValueId y = c.transpose(Transform{c, dtype, -1}.run(x, kept), {0, 2, 1});
   c.out(0, c.cast(c.reshape(y, {dims[0], frames, kept, 2}), c.dtype(signal)));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/dtypes.h"
@@ -74,7 +75,7 @@ void import_runtime_range(NodeContext& c, int i, const std::string& name) {
   const auto shape = c.require_declared(i, name);
   const DType dtype = c.dtype(c.in(0));
   for (int k = 0; k < 3; ++k)
-    if (c.type(c.in(k)).num_elements() != 1 || c.dtype(c.in(k)) != dtype || dtype == DType::kBool || shape.size() != 1)
+    if (c.num_elements(c.in(k)) != 1 || c.dtype(c.in(k)) != dtype || dtype == DType::kBool || shape.size() != 1)
       c.malformed("start, limit and delta are not scalars of one type", "three scalars of one type");
   const DType counting = is_float(dtype) ? DType::kF64 : DType::kI64;
   const auto operand = [&](int k, DType as) { return c.cast(c.reshape(c.in(k), {}), as); };
@@ -84,6 +85,20 @@ void import_runtime_range(NodeContext& c, int i, const std::string& name) {
   const DType computing = is_float(dtype) && dtype_bits(dtype) < 32 ? DType::kF32 : dtype;
   const ValueId steps = c.mul(c.iota(shape, 0, computing), operand(2, computing));
   c.out(0, c.cast(c.add(steps, operand(0, computing)), dtype));
+}
+
+// A range of integers whose length is an expression of sizes.
+void import_symbolic_range(NodeContext& c) {
+  const Expr start = c.const_size(0, "start"), limit = c.const_size(1, "limit");
+  const int64_t step = c.const_int(2, "delta");
+  const DType dtype = c.dtype(c.in(0));
+  if (dtype != c.dtype(c.in(1)) || dtype != c.dtype(c.in(2)))
+    c.malformed("start, limit and delta are not scalars of one type", "three scalars of one type");
+  if (step == 0) c.malformed("a range with a delta of 0, or of more than 2^40 elements", "a finite range");
+  const Expr way = step > 0 ? limit - start + Expr(step - 1) : start - limit + Expr(-step - 1);
+  ValueId places = c.iota({max(floordiv(way, step > 0 ? step : -step), 0)}, 0, dtype);
+  if (step != 1) places = c.mul(places, c.reshape(c.in(2), {}));
+  c.out(0, is_const_int(start, 0) ? places : c.add(places, c.reshape(c.in(0), {})));
 }
 
 }  // namespace
@@ -114,10 +129,11 @@ void import_constant(NodeContext& c) {
 
 void import_constant_of_shape(NodeContext& c) {
   c.require_inputs(1, 1);
-  const std::vector<int64_t> shape = ints_or_expected(c, 0, "input", [&] { return c.require_declared(0, "input"); });
-  if (!checked_num_elements(shape))
-    c.malformed(fmt::format("the shape [{}]", fmt::join(shape, ",")),
-                "extents of 0 or more, and at most 2^40 elements");
+  const Shape shape = sizes_or_expected(c, 0, "input", [&] { return c.require_declared(0, "input"); });
+  std::vector<int64_t> least;
+  for (const Expr& extent : shape) least.push_back(as_int(extent).value_or(size_range(extent).lo.value_or(-1)));
+  if (!checked_num_elements(least))
+    c.malformed(fmt::format("the shape {}", to_string(shape)), "extents of 0 or more, and at most 2^40 elements");
   ValueId value;
   if (const auto* proto = c.attrs.get_tensor("value")) {
     const Tensor tensor = c.tensor(*proto);
@@ -137,6 +153,7 @@ void import_range(NodeContext& c) {
   constexpr const char* kNames[] = {"start", "limit", "delta"};
   for (int i = 0; i < 3; ++i)
     if (c.is_runtime(i)) return import_runtime_range(c, i, kNames[i]);
+  if (!c.constant(c.in(0)) || !c.constant(c.in(1)) || !c.constant(c.in(2))) return import_symbolic_range(c);
   const Tensor start = c.const_tensor(0, "start"), limit = c.const_tensor(1, "limit"),
                delta = c.const_tensor(2, "delta");
   if (start.num_elements() != 1 || limit.num_elements() != 1 || delta.num_elements() != 1 ||
@@ -156,7 +173,7 @@ void import_range(NodeContext& c) {
 void import_eye_like(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId like = c.in(0);
-  const std::vector<int64_t> dims = c.dims(like);
+  const Shape dims = c.shape(like);
   if (dims.size() != 2) c.malformed(fmt::format("an operand of type {}", c.type(like).to_string()), "a matrix");
   const DType dtype = dtype_attribute(c, "dtype", c.dtype(like));
   const int64_t k = c.attrs.get_int("k", 0);

@@ -249,7 +249,8 @@ void import_deform_conv(NodeContext& c) {
   c.require_inputs(3, 5);
   const ValueId x = c.in(0), w = c.in(1);
   const Ints dims = c.dims(x), w_dims = c.dims(w), offset_dims = c.dims(c.in(2));
-  const Ints image = spatial_extents(c, x);
+  spatial_extents(c, x);
+  const Ints all_extents = c.dims(x), image(all_extents.begin() + 2, all_extents.end());
   const size_t rank = image.size();
   const int64_t groups = c.attrs.get_int("group", 1), offset_groups = c.attrs.get_int("offset_group", 1);
   if (w_dims.size() != dims.size() || offset_dims.size() != dims.size() || groups < 1 || offset_groups < 1 ||
@@ -258,7 +259,7 @@ void import_deform_conv(NodeContext& c) {
                             c.type(w).to_string(), c.type(c.in(2)).to_string(), groups, offset_groups),
                 "one rank, and channels as the groups have them");
   const Ints kernel(w_dims.begin() + 2, w_dims.end());
-  const WindowAttributes window = read_window(c, image, kernel);
+  const WindowAttributes window = read_window(c, make_shape(image), kernel);
   Ints places;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t room =

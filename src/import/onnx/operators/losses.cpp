@@ -49,7 +49,7 @@ ValueId loss(NodeContext& c, ValueId log_probability) {
   const ValueId sum = c.reduce("sum", losses, axes, false);
   if (reduction == "sum") return sum;
   if (weights) return c.div(sum, c.reduce("sum", *weights, axes, false));
-  return c.div(sum, c.scalar_like(sum, static_cast<double>(c.type(losses).num_elements())));
+  return c.div(sum, c.scalar_like(sum, static_cast<double>(c.num_elements(losses))));
 }
 
 }  // namespace

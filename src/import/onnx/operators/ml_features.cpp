@@ -149,7 +149,7 @@ void import_array_feature_extractor(NodeContext& c) {
   c.require_inputs(2, 2);
   ValueId x = c.in(0);
   if (c.rank(x) == 1) x = c.reshape(x, {1, c.dims(x)[0]});
-  const int64_t count = c.type(c.in(1)).num_elements();
+  const int64_t count = c.num_elements(c.in(1));
   if (c.rank(x) == 0 || count < 1)
     c.malformed(fmt::format("operands of types {} and {}", c.type(x).to_string(), c.type(c.in(1)).to_string()),
                 "a dimension to choose from, and an index or more");

@@ -108,7 +108,7 @@ ValueId joined_probabilities(NodeContext& c, const std::vector<std::vector<Value
       const ValueId twice = c.mul(column(qp, t), number(2));
       pqp = c.div(c.add(pqp, c.mul(step, c.add(c.mul(step, q[t][t]), twice))), c.mul(whole, whole));
       qp = c.div(c.add(qp, c.mul(step, rows[t])), whole);
-      const ValueId here = c.op("eq", {c.iota({1, classes}, 1), c.integer(t)});
+      const ValueId here = c.op("eq", {c.iota({1, classes}, 1), c.integer(static_cast<int64_t>(t))});
       next = c.div(c.op("select", {here, c.add(next, step), next}), whole);
     }
     p = c.op("select", {*running, next, p});

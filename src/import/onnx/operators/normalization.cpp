@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "arith/simplify.h"
+
 #include "import/onnx/operators/handlers.h"
 
 namespace tessera::inline onnx_import {
@@ -100,15 +102,14 @@ void import_layer_normalization(NodeContext& c) {
 void import_group_normalization(NodeContext& c) {
   c.require_inputs(3, 3);
   const ValueId given = c.in(0);
-  const Ints dims = c.dims(given);
+  const Shape dims = c.shape(given);
   const int64_t groups = c.attrs.require_int("num_groups");
-  if (dims.size() < 3 || groups < 1 || dims[1] % groups != 0)
+  if (dims.size() < 3 || groups < 1 || !equal_sizes(floormod(dims[1], groups), 0))
     c.malformed(fmt::format("num_groups = {} for an operand of type {}", groups, c.type(given).to_string()),
                 "[batch, channels, spatial dimensions...] with channels that the groups divide");
   const double epsilon = c.attrs.get_float("epsilon", kEpsilon);
   const ValueId x = stashed(c, given);
-  int64_t inner = dims[1] / groups;
-  for (size_t d = 2; d < dims.size(); ++d) inner *= dims[d];
+  const Expr inner = floordiv(dims[1], groups) * Emitter::count(Shape(dims.begin() + 2, dims.end()));
   const Normalised n = normalise(c, c.reshape(x, {dims[0], groups, inner}), {2}, epsilon);
   const ValueId y = c.cast(c.reshape(n.values, dims), c.dtype(given));
   c.out(0, c.add(c.mul(y, c.per_channel(c.in(1), c.rank(y))), c.per_channel(c.in(2), c.rank(y))));
@@ -153,13 +154,12 @@ void import_mean_variance_normalization(NodeContext& c) {
 void import_lrn(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
   if (dims.size() < 2)
     c.malformed(fmt::format("an operand of type {}", c.type(x).to_string()), "[batch, channels, ...]");
   const int64_t size = c.attrs.require_int("size");
   if (size < 1 || size > (int64_t{1} << 31)) c.malformed(fmt::format("size = {}", size), "1 or more");
-  int64_t inner = 1;
-  for (size_t d = 2; d < dims.size(); ++d) inner *= dims[d];
+  const Expr inner = Emitter::count(Shape(dims.begin() + 2, dims.end()));
   const ValueId squares = c.reshape(c.mul(x, x), {dims[0], 1, dims[1], inner});
   const ValueId sums = c.op("reduce_window", {squares},
                             {{"kind", std::string("sum")},

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <numeric>
 
+#include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/structures.h"
@@ -33,7 +34,7 @@ void import_cumulative(NodeContext& c) {
     return cumulated(c, x, static_cast<size_t>(axis), c.primitive(), exclusive, reverse);
   };
   if (!c.is_runtime(1)) return c.out(0, along(c.axis(c.const_int(1, "axis"), c.rank(x))));
-  if (c.type(c.in(1)).num_elements() != 1)
+  if (c.num_elements(c.in(1)) != 1)
     c.malformed(fmt::format("{} is {}", c.input_name(1, "axis"), c.type(c.in(1)).to_string()), "one element");
   AxisChoice choice{c.rank(x), c.dims(x), {}, {}, {}};
   choice.shape_of = [&](const Ints&) { return std::make_optional(choice.shape); };
@@ -72,7 +73,7 @@ void import_reverse_sequence(NodeContext& c) {
 void import_top_k(NodeContext& c) {
   c.require_inputs(c.version() < 10 ? 1 : 2, c.version() < 10 ? 1 : 2);
   const ValueId x = c.in(0);
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
   const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", -1), c.rank(x)));
   const auto declared = [&]() -> Ints {
     const Ints shape = c.require_declared(1, "K", c.declared_dims(0) ? 0 : 1);
@@ -83,25 +84,25 @@ void import_top_k(NodeContext& c) {
   };
   // Without a declaration all are put in order, and a step of the run cuts off those beyond the K-th.
   const bool open = c.version() >= 10 && c.is_runtime(1) && !c.declared_dims(0) && !c.declared_dims(1);
-  if (open && (c.dtype(c.in(1)) != DType::kI64 || c.type(c.in(1)).num_elements() != 1))
+  if (open && (c.dtype(c.in(1)) != DType::kI64 || c.num_elements(c.in(1)) != 1))
     c.malformed(fmt::format("{} is {}", c.input_name(1, "K"), c.type(c.in(1)).to_string()), "one i64");
   const int64_t k = c.version() < 10  ? c.attrs.require_int("k")
-                    : open            ? dims[axis]
+                    : open            ? c.dims(x)[axis]
                     : c.is_runtime(1) ? ints_or_expected(c, 1, "K", declared)[0]
                                       : c.const_int(1, "K");
   const bool largest = c.attrs.get_int("largest", 1) != 0;
   c.attrs.ignore("sorted");  // sorted is a legal order of what is not
-  const int64_t extent = dims[axis];
-  if (k < 0 || k > extent)
+  const Expr extent = dims[axis];
+  if (k < 0 || !size_at_most(k, extent))
     c.malformed(fmt::format("k = {} for dimension {} of {}", k, axis, c.type(x).to_string()),
-                fmt::format("0 to {}", extent));
+                fmt::format("0 to {}", to_string(extent)));
   // The axis last, each line along it a row.
   Ints perm(dims.size());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[axis], perm.back());
-  Ints result = c.dims(c.transpose(x, perm));
+  Shape result = c.shape(c.transpose(x, perm));
   result.back() = k;
-  const int64_t rows = std::accumulate(result.begin(), result.end() - 1, int64_t{1}, std::multiplies<>());
+  const Expr rows = Emitter::count(Shape(result.begin(), result.end() - 1));
   const ValueId lines = c.reshape(c.transpose(x, perm), {rows, extent, 1});
   const ValueId first = c.op("order", {lines}, {{"count", k}, {"descending", largest}});
   const ValueId chosen = c.transpose(c.reshape(first, result), perm);
@@ -229,7 +230,8 @@ Labelled summed(NodeContext& c, const Labelled& x, const std::string& keep) {
 
 // The dimensions in the order of `labels`, those that are missing with extent 1.
 ValueId arranged(NodeContext& c, const Labelled& x, const std::string& labels) {
-  Ints perm, dims;
+  Ints perm;
+  Shape dims;
   for (const char label : labels) {
     const size_t d = x.labels.find(label);
     if (d == std::string::npos) {
@@ -237,7 +239,7 @@ ValueId arranged(NodeContext& c, const Labelled& x, const std::string& labels) {
       continue;
     }
     perm.push_back(static_cast<int64_t>(d));
-    dims.push_back(c.dims(x.value)[d]);
+    dims.push_back(c.shape(x.value)[d]);
   }
   return c.reshape(c.transpose(x.value, perm), dims);
 }
@@ -254,28 +256,28 @@ Labelled multiplied(NodeContext& c, const Labelled& a, const Labelled& b, const 
   for (const char label : b.labels)
     if (!has(a.labels, label)) right += label;
   const auto extent = [&](const Labelled& x, const std::string& labels) {
-    int64_t product = 1;
-    for (const char label : labels) product *= c.dims(x.value)[x.labels.find(label)];
-    return product;
+    Shape extents;
+    for (const char label : labels) extents.push_back(c.shape(x.value)[x.labels.find(label)]);
+    return Emitter::count(extents);
   };
   if (inner.empty() || std::any_of(batch.begin(), batch.end(), [&](char label) {
-        return extent(a, std::string(1, label)) != extent(b, std::string(1, label));
+        return !equal_sizes(extent(a, std::string(1, label)), extent(b, std::string(1, label)));
       })) {
     const std::string labels = batch + inner + left + right;
     return summed(c, {c.mul(arranged(c, a, labels), arranged(c, b, labels)), labels}, keep);
   }
   for (const char label : inner)
-    if (extent(a, std::string(1, label)) != extent(b, std::string(1, label)))
+    if (!equal_sizes(extent(a, std::string(1, label)), extent(b, std::string(1, label))))
       c.malformed("a label of two extents", "equal extents");
-  const int64_t depth = extent(a, inner);
-  const auto shape = [&](const std::string& labels, const Labelled& x, Ints dims) {
+  const Expr depth = extent(a, inner);
+  const auto shape = [&](const std::string& labels, const Labelled& x, Shape dims) {
     for (auto label = labels.rbegin(); label != labels.rend(); ++label)
-      dims.insert(dims.begin(), c.dims(x.value)[x.labels.find(*label)]);
+      dims.insert(dims.begin(), c.shape(x.value)[x.labels.find(*label)]);
     return dims;
   };
   const ValueId rows = c.reshape(arranged(c, a, batch + left + inner), shape(batch, a, {extent(a, left), depth}));
   const ValueId columns = c.reshape(arranged(c, b, batch + inner + right), shape(batch, b, {depth, extent(b, right)}));
-  const Ints result = shape(batch, a, shape(left, a, shape(right, b, {})));
+  const Shape result = shape(batch, a, shape(left, a, shape(right, b, {})));
   return {c.reshape(c.op("matmul", {rows, columns}), result), batch + left + right};
 }
 

@@ -15,7 +15,7 @@ using Ints = std::vector<int64_t>;
 // `block` entries along it.
 ValueId spread(NodeContext& c, ValueId parameter, ValueId x, int64_t block) {
   const Ints dims = c.dims(x);
-  if (c.type(parameter).num_elements() == 1 && block == 0) return c.reshape(parameter, {});
+  if (c.num_elements(parameter) == 1 && block == 0) return c.reshape(parameter, {});
   const int axis = c.axis(c.attrs.get_int("axis", 1), c.rank(x));
   const auto a = static_cast<size_t>(axis);
   Ints shape = c.dims(parameter);

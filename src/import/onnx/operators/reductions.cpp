@@ -20,11 +20,11 @@ void import_over_axes(NodeContext& c,
   const int64_t since = c.op_type() == "ReduceSum" ? 13 : 18;
   c.require_inputs(1, c.version() < since ? 1 : 2);
   const ValueId x = c.in(0);
-  const Ints dims = c.dims(x);
   const int rank = c.rank(x);
   const bool none = c.version() >= since && c.attrs.get_int("noop_with_empty_axes", 0) != 0;
   const bool keepdims = c.attrs.get_int("keepdims", 1) != 0;
   if (c.version() >= since && c.is_runtime(1)) {
+    const Ints dims = c.dims(x);
     AxisChoice choice{rank, c.require_declared(1, "axes"), {}, {}, {}};
     choice.shape_of = [&](const Ints& axes) {
       Ints shape;
@@ -68,13 +68,13 @@ void import_reduce_composite(NodeContext& c) {
 void import_arg_reduce(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  const std::vector<int64_t> dims = c.dims(x);
+  const Shape shape = c.shape(x);
   const int axis = c.axis(c.attrs.get_int("axis", 0), c.rank(x));
   const bool keepdims = c.attrs.get_int("keepdims", 1) != 0;
   const bool last = c.attrs.get_int("select_last_index", 0) != 0;
   const ValueId extremum = c.reduce(c.primitive(), x, {axis}, true);
-  const ValueId places = c.iota(dims, axis);
-  const ValueId outside = c.integer(last ? -1 : dims[static_cast<size_t>(axis)]);
+  const ValueId places = c.iota(shape, axis);
+  const ValueId outside = c.integer(last ? Expr(-1) : shape[static_cast<size_t>(axis)]);
   const ValueId candidates = c.op("select", {c.op("eq", {x, extremum}), places, outside});
   c.out(0, c.reduce(last ? "max" : "min", candidates, {axis}, keepdims));
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "arith/simplify.h"
 #include "import/onnx/dynamic/resizing_runtime.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
@@ -17,21 +18,60 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 struct Target {
-  std::vector<double> scales;  // of every dimension
-  Ints sizes;
+  std::vector<double> scales;  // of every dimension; 0 for the ratio of symbolic extents
+  Shape sizes;
 };
+
+// The extents of a form that is made for numbers.
+Ints fixed_sizes(NodeContext& c, const Shape& sizes) {
+  if (auto dims = static_dims(sizes)) return *std::move(dims);
+  throw NeedsFixedSizes(c.label(),
+                        fmt::format("this form of {} needs the extents {} as numbers", c.op_type(), to_string(sizes)));
+}
+
+// floor(extent * scale) where single precision computes it without rounding; empty elsewhere.
+std::optional<Expr> scaled_extent(const Expr& extent, double scale) {
+  int64_t divisor = 1;
+  double factor = static_cast<double>(static_cast<float>(scale));
+  for (; factor != std::floor(factor) && divisor < 4096; factor *= 2) divisor *= 2;
+  if (factor != std::floor(factor) || factor > 4096) return std::nullopt;
+  const Expr product = extent * Expr(static_cast<int64_t>(factor));
+  if (size_range(product).hi.value_or(INT64_MAX) > (1 << 24)) return std::nullopt;
+  return normalize_size(floordiv(product, divisor));
+}
+
+// size / extent; 0 where it is no number.
+double ratio_of(const Expr& size, const Expr& extent) {
+  const auto s = as_int(size), e = as_int(extent);
+  if (s && e) return *e > 0 ? static_cast<double>(*s) / static_cast<double>(*e) : 1;
+  if (equal_sizes(size, extent)) return 1;
+  const auto times = as_int(normalize_size(floordiv(size, max(extent, 1))));
+  if (times && *times > 0 && equal_sizes(size, extent * Expr(*times))) return static_cast<double>(*times);
+  const auto part = as_int(normalize_size(floordiv(extent, max(size, 1))));
+  if (part && *part > 0 && equal_sizes(extent, size * Expr(*part))) return 1 / static_cast<double>(*part);
+  return 0;
+}
 
 [[noreturn]] void bad_scales(NodeContext& c, const std::vector<double>& scales, size_t count) {
   c.malformed(fmt::format("scales = [{}]", fmt::join(scales, ",")), fmt::format("{} finite numbers above 0", count));
 }
 
 // Extents are floor(extent * scale) in single precision, as the exporters that choose scales compute it.
-Target from_scales(NodeContext& c, const Ints& dims, const Ints& axes, const std::vector<double>& scales) {
+Target from_scales(NodeContext& c, const Shape& dims, const Ints& axes, const std::vector<double>& scales) {
   if (scales.size() != axes.size()) bad_scales(c, scales, axes.size());
   Target target{std::vector<double>(dims.size(), 1.0), dims};
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto d = static_cast<size_t>(axes[i]);
-    const float extent = std::floor(static_cast<float>(dims[d]) * static_cast<float>(scales[i]));
+    if (!as_int(dims[d]) && scales[i] > 0) {
+      const auto extent = scaled_extent(dims[d], scales[i]);
+      if (!extent)
+        throw NeedsFixedSizes(c.label(),
+                              fmt::format("the extent {} times {} may be rounded", to_string(dims[d]), scales[i]));
+      target.scales[d] = scales[i];
+      target.sizes[d] = *extent;
+      continue;
+    }
+    const float extent = std::floor(static_cast<float>(as_int(dims[d]).value_or(0)) * static_cast<float>(scales[i]));
     if (!(scales[i] > 0) || !(extent < 1e12f)) bad_scales(c, scales, axes.size());
     target.scales[d] = scales[i];
     target.sizes[d] = static_cast<int64_t>(extent);
@@ -39,30 +79,33 @@ Target from_scales(NodeContext& c, const Ints& dims, const Ints& axes, const std
   return target;
 }
 
-Target from_sizes(NodeContext& c, const Ints& dims, const Ints& axes, const Ints& sizes) {
+Target from_sizes(NodeContext& c, const Shape& dims, const Ints& axes, const Shape& sizes) {
   const std::string policy = c.attrs.get_string("keep_aspect_ratio_policy", "stretch");
   if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller")
     c.malformed(fmt::format("keep_aspect_ratio_policy is '{}'", policy), "stretch, not_larger or not_smaller");
-  if (sizes.size() != axes.size() || !checked_num_elements(sizes))
-    c.malformed(fmt::format("sizes = [{}]", fmt::join(sizes, ",")),
-                fmt::format("{} extents of at least 0", axes.size()));
+  Ints least;
+  for (const Expr& size : sizes) least.push_back(as_int(size).value_or(size_range(size).lo.value_or(-1)));
+  if (sizes.size() != axes.size() || !checked_num_elements(least))
+    c.malformed(fmt::format("sizes = {}", to_string(sizes)), fmt::format("{} extents of at least 0", axes.size()));
   Target target{std::vector<double>(dims.size(), 1.0), dims};
   std::vector<double> ratios;
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto d = static_cast<size_t>(axes[i]);
     target.sizes[d] = sizes[i];
-    if (dims[d] > 0) target.scales[d] = static_cast<double>(sizes[i]) / static_cast<double>(dims[d]);
+    target.scales[d] = ratio_of(sizes[i], dims[d]);
     ratios.push_back(target.scales[d]);
   }
   if (policy == "stretch" || ratios.empty()) return target;
   const double scale = policy == "not_larger" ? *std::min_element(ratios.begin(), ratios.end())
                                               : *std::max_element(ratios.begin(), ratios.end());
+  const Ints known = fixed_sizes(c, dims);
+  fixed_sizes(c, sizes);
   for (const int64_t axis : axes) {
     const auto d = static_cast<size_t>(axis);
-    const double extent = std::floor(scale * static_cast<double>(dims[d]) + 0.5);
+    const double extent = std::floor(scale * static_cast<double>(known[d]) + 0.5);
     if (!(extent <= static_cast<double>(kMaxTensorElements)))
-      c.malformed(fmt::format("sizes = [{}] for [{}] with keep_aspect_ratio_policy = {}", fmt::join(sizes, ","),
-                              fmt::join(dims, ","), policy),
+      c.malformed(fmt::format("sizes = {} for {} with keep_aspect_ratio_policy = {}", to_string(sizes), to_string(dims),
+                              policy),
                   "extents of up to 2^40");
     target.scales[d] = scale;
     target.sizes[d] = static_cast<int64_t>(extent);
@@ -73,7 +116,7 @@ Target from_sizes(NodeContext& c, const Ints& dims, const Ints& axes, const Ints
 // Attributes that have no meaning in a mode are left out, so that equal operations are equal nodes.
 ValueId resize(NodeContext& c, ValueId x, const Target& target, const std::string& mode, const std::string& coordinate,
                const std::string& nearest_mode, double cubic_coeff = -0.75, bool exclude_outside = false) {
-  if (target.sizes == c.dims(x) &&
+  if (same_shape(target.sizes, c.shape(x)) &&
       std::all_of(target.scales.begin(), target.scales.end(), [](double s) { return s == 1; }))
     return x;
   Attrs attrs = {{"mode", mode}, {"coordinate", coordinate}, {"scales", target.scales}, {"sizes", target.sizes}};
@@ -121,7 +164,7 @@ Ints declared_sizes(NodeContext& c, int i, const std::string& name, const Ints& 
 // Operand `i`, one scale for each axis, as f64[axes], for the declared shape.
 ValueId runtime_scales(NodeContext& c, int i, const Ints& dims, const Ints& axes, const Ints& declared) {
   const auto count = std::ssize(axes);
-  if (c.type(c.in(i)).num_elements() != count || !is_float(c.dtype(c.in(i))))
+  if (c.num_elements(c.in(i)) != count || !is_float(c.dtype(c.in(i))))
     c.malformed(fmt::format("{} is {}", c.input_name(i, "scales"), c.type(c.in(i)).to_string()),
                 fmt::format("{} numbers", count));
   Tensor extents(DType::kF32, {count});  // as from_scales computes them
@@ -138,7 +181,7 @@ ValueId runtime_aspect_scales(NodeContext& c, int i, const Ints& dims, const Int
                               bool smallest) {
   const auto count = std::ssize(axes);
   const ValueId wanted = runtime_ints(c, i, "sizes");
-  if (c.type(wanted).num_elements() != count)
+  if (c.num_elements(wanted) != count)
     c.malformed(fmt::format("{} is {}", c.input_name(i, "sizes"), c.type(c.in(i)).to_string()),
                 fmt::format("{} extents", count));
   Tensor extents(DType::kF64, {count});
@@ -175,13 +218,13 @@ void import_upsample(NodeContext& c) {
     scales = c.const_floats(1, "scales");
   }
   const std::string mode = read_mode(c);
-  c.out(0, resize(c, x, from_scales(c, c.dims(x), all_axes(c.rank(x)), scales), mode, "asymmetric", "floor"));
+  c.out(0, resize(c, x, from_scales(c, c.shape(x), all_axes(c.rank(x)), scales), mode, "asymmetric", "floor"));
 }
 
 void import_resize(NodeContext& c) {
   c.require_inputs(1, 4);
   const ValueId x = c.in(0);
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
   const std::string mode = read_mode(c);
   if (c.version() < 11) {
     c.require_inputs(2, 2);
@@ -197,7 +240,7 @@ void import_resize(NodeContext& c) {
   axes = axes.empty() ? all_axes(c.rank(x)) : c.axes(axes, c.rank(x));
 
   // Exactly one of scales and sizes counts; the other is left out or empty.
-  const auto given = [&](int i) { return c.has(i) && c.type(c.in(i)).num_elements() > 0; };
+  const auto given = [&](int i) { return c.has(i) && c.num_elements(c.in(i)) > 0; };
   if (given(2) == given(3) && !axes.empty())
     c.malformed(given(2) ? "both scales and sizes are given" : "neither scales nor sizes is given", "one of the two");
   Target target;
@@ -205,19 +248,21 @@ void import_resize(NodeContext& c) {
   if (!given(3)) c.attrs.ignore("keep_aspect_ratio_policy");
   const std::string policy = given(3) ? c.attrs.get_string("keep_aspect_ratio_policy", "stretch") : "";
   if (given(3) && c.is_runtime(3) && (policy == "not_larger" || policy == "not_smaller")) {
-    target = {{}, declared_sizes(c, 3, "sizes", dims, axes)};
-    scales = runtime_aspect_scales(c, 3, dims, axes, target.sizes, policy == "not_larger");
+    const Ints known = fixed_sizes(c, dims), declared = declared_sizes(c, 3, "sizes", known, axes);
+    target = {{}, make_shape(declared)};
+    scales = runtime_aspect_scales(c, 3, known, axes, declared, policy == "not_larger");
   } else if (given(3)) {
     const auto expected = [&] {
-      const Ints declared = declared_sizes(c, 3, "sizes", dims, axes);
+      const Ints declared = declared_sizes(c, 3, "sizes", fixed_sizes(c, dims), axes);
       Ints sizes;
       for (const int64_t axis : axes) sizes.push_back(declared[static_cast<size_t>(axis)]);
       return sizes;
     };
-    target = from_sizes(c, dims, axes, ints_or_expected(c, 3, "sizes", expected));
+    target = from_sizes(c, dims, axes, sizes_or_expected(c, 3, "sizes", expected));
   } else if (given(2) && c.is_runtime(2)) {
-    target = {{}, declared_sizes(c, 2, "scales", dims, axes)};
-    scales = runtime_scales(c, 2, dims, axes, target.sizes);
+    const Ints known = fixed_sizes(c, dims), declared = declared_sizes(c, 2, "scales", known, axes);
+    target = {{}, make_shape(declared)};
+    scales = runtime_scales(c, 2, known, axes, declared);
   } else {
     target = from_scales(c, dims, axes, c.const_floats(2, "scales"));
   }
@@ -235,10 +280,14 @@ void import_resize(NodeContext& c) {
       known.set_double(static_cast<int64_t>(k), target.scales[static_cast<size_t>(axes[k])]);
     scales = c.constant_value(known);
   }
-  RuntimeResize r{axes,        target.sizes,    *scales,   mode, coordinate,   nearest,
-                  cubic_coeff, exclude_outside, antialias, {},   extrapolation};
+  RuntimeResize r{axes,         fixed_sizes(c, target.sizes),
+                  *scales,      mode,
+                  coordinate,   nearest,
+                  cubic_coeff,  exclude_outside,
+                  antialias,    {},
+                  extrapolation};
   if (crops) {
-    if (!given(1) || c.type(c.in(1)).num_elements() != 2 * std::ssize(axes) || !is_float(c.dtype(c.in(1))))
+    if (!given(1) || c.num_elements(c.in(1)) != 2 * std::ssize(axes) || !is_float(c.dtype(c.in(1))))
       c.malformed(given(1) ? fmt::format("roi is {}", c.type(c.in(1)).to_string()) : "no roi",
                   fmt::format("{} numbers: where each axis starts, then where each ends", 2 * axes.size()));
     r.roi = c.cast(c.reshape(c.in(1), {2 * std::ssize(axes)}), DType::kF64);

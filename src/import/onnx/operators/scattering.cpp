@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
 
 namespace tessera::inline onnx_import {
@@ -35,7 +36,7 @@ int64_t place_of(NodeContext& c, int64_t index, int64_t extent, int64_t axis, Va
   return index < 0 ? index + extent : index;
 }
 
-ValueId counted_from_front(NodeContext& c, ValueId indices, int64_t extent) {
+ValueId counted_from_front(NodeContext& c, ValueId indices, const Expr& extent) {
   const ValueId wide = c.cast(indices, DType::kI64);
   const ValueId negative = c.op("lt", {wide, c.integer(0)});
   return c.op("select", {negative, c.add(wide, c.integer(extent)), wide});
@@ -74,14 +75,14 @@ std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId update
 // x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside is left
 // out.
 ValueId at_places(NodeContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join) {
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
   const size_t rank = dims.size();
-  const int64_t rows = std::accumulate(dims.begin(), dims.end() - 2, int64_t{1}, std::multiplies<>());
-  const int64_t n = dims[rank - 2], inner = dims[rank - 1], m = c.dims(updates)[rank - 2];
-  if (m == 0) return x;
+  const Expr rows = Emitter::count(Shape(dims.begin(), dims.end() - 2));
+  const Expr n = dims[rank - 2], inner = dims[rank - 1], m = c.shape(updates)[rank - 2];
+  if (is_const_int(m, 0)) return x;
   const DType dtype = c.dtype(x);
   const DType joined = dtype == DType::kBool && !join.empty() ? DType::kU8 : dtype;  // an order for bool, too
-  const auto as_joined = [&](ValueId v, const Ints& to) { return c.reshape(c.cast(v, joined), to); };
+  const auto as_joined = [&](ValueId v, const Shape& to) { return c.reshape(c.cast(v, joined), to); };
   const ValueId y = c.op(
       "scatter", {as_joined(x, {rows, n, inner}), c.reshape(places, {rows, m}), as_joined(updates, {rows, m, inner})},
       {{"join", join.empty() ? std::string("none") : join}});
@@ -98,7 +99,7 @@ void require_updates(NodeContext& c, bool fits) {
 }  // namespace
 
 ValueId scattered(NodeContext& c, ValueId x, ValueId places, ValueId updates) {
-  const Ints dims = {c.dims(x)[0], 1}, update_dims = {c.dims(updates)[0], 1};
+  const Shape dims = {c.shape(x)[0], 1}, update_dims = {c.shape(updates)[0], 1};
   const ValueId y = at_places(c, c.reshape(x, dims), places, c.reshape(updates, update_dims), "");
   return c.reshape(y, {dims[0]});
 }
@@ -108,34 +109,34 @@ void import_scatter_nd(NodeContext& c) {
   const ValueId x = c.in(0), indices = c.in(1), updates = c.in(2);
   require_index_type(c, indices);
   const std::string join = joining_op(c);
-  const Ints dims = c.dims(x), shape = c.dims(indices);
+  const Shape dims = c.shape(x), shape = c.shape(indices);
   const auto rank = static_cast<int64_t>(dims.size());
-  require_updates(c, !shape.empty() && shape.back() >= 1 && shape.back() <= rank && c.dtype(updates) == c.dtype(x));
-  const auto depth = static_cast<size_t>(shape.back());
-  Ints want(shape.begin(), shape.end() - 1);
+  const int64_t addressing = shape.empty() ? 0 : as_int(shape.back()).value_or(0);
+  require_updates(c, addressing >= 1 && addressing <= rank && c.dtype(updates) == c.dtype(x));
+  const auto depth = static_cast<size_t>(addressing);
+  Shape want(shape.begin(), shape.end() - 1);
   want.insert(want.end(), dims.begin() + static_cast<ptrdiff_t>(depth), dims.end());
-  require_updates(c, c.dims(updates) == want);
+  const Shape update_shape = c.shape(updates);
+  require_updates(
+      c, update_shape.size() == want.size() && std::equal(want.begin(), want.end(), update_shape.begin(), equal_sizes));
   // x as [places, inner], updates as [count, inner].
-  const auto product = [](auto first, auto last) {
-    return std::accumulate(first, last, int64_t{1}, std::multiplies<>());
-  };
   const auto split = dims.begin() + static_cast<ptrdiff_t>(depth);
-  const int64_t places = product(dims.begin(), split), inner = product(split, dims.end());
-  const int64_t count = product(shape.begin(), shape.end() - 1);
-  if (count == 0 || places == 0 || inner == 0) return c.out(0, x);
+  const Expr places = Emitter::count(Shape(dims.begin(), split)), inner = Emitter::count(Shape(split, dims.end()));
+  const Expr count = Emitter::count(Shape(shape.begin(), shape.end() - 1));
+  if (is_const_int(count, 0) || is_const_int(places, 0) || is_const_int(inner, 0)) return c.out(0, x);
   const ValueId rows = c.reshape(x, {places, inner}), update_rows = c.reshape(updates, {count, inner});
-  if (const auto known = c.constant(indices)) {
-    Ints at(static_cast<size_t>(count), 0);
-    for (int64_t u = 0; u < count; ++u)
+  if (const auto known = c.constant(indices); known && as_int(places) && as_int(inner)) {
+    Ints at(static_cast<size_t>(known->num_elements() / addressing), 0);
+    for (int64_t u = 0; u < std::ssize(at); ++u)
       for (size_t d = 0; d < depth; ++d) {
-        const int64_t raw = known->get_int(u * shape.back() + static_cast<int64_t>(d));
+        const int64_t raw = known->get_int(u * addressing + static_cast<int64_t>(d)), extent = *as_int(dims[d]);
         at[static_cast<size_t>(u)] =
-            at[static_cast<size_t>(u)] * dims[d] + place_of(c, raw, dims[d], static_cast<int64_t>(d), x);
+            at[static_cast<size_t>(u)] * extent + place_of(c, raw, extent, static_cast<int64_t>(d), x);
       }
     if (const auto y = at_known_places(c, rows, update_rows, at, join)) return c.out(0, c.reshape(*y, dims));
   }
   // The place as one number; -1 when one of the indices is outside.
-  const ValueId table = c.reshape(indices, {count, shape.back()});
+  const ValueId table = c.reshape(indices, {count, addressing});
   std::optional<ValueId> place, inside;
   for (size_t d = 0; d < depth; ++d) {
     const ValueId column = c.reshape(c.slice(table, {0, static_cast<int64_t>(d)}, {count, 1}, {1, 1}), {count});

@@ -238,7 +238,7 @@ void import_non_max_suppression(NodeContext& c) {
   const bool centres = c.attrs.get_int("center_point_box", 0) != 0;
   const auto scalar = [&](int i) {
     const ValueId v = c.in(i);
-    if (c.type(v).num_elements() != 1)
+    if (c.num_elements(v) != 1)
       c.malformed(fmt::format("input {} of type {}", i, c.type(v).to_string()), "one element");
     return c.reshape(v, {});
   };

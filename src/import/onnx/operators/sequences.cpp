@@ -184,7 +184,7 @@ void import_split_to_sequence(NodeContext& c) {
     const int64_t extent = c.dims(c.in(0))[axis];
     if (!c.has(1)) return extent > kMostParts;
     return c.rank(c.in(1)) == 0 ? extent / std::max<int64_t>(c.const_int(1, "split"), 1) > kMostParts
-                                : c.type(c.in(1)).num_elements() > kMostParts;
+                                : c.num_elements(c.in(1)) > kMostParts;
   };
   if (!c.binding(0).is_value() || !known_split || many()) {
     if (!type.is_tensor()) c.malformed(fmt::format("an operand that is {}", type.to_string()), "a tensor");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/tensor_reader.h"
@@ -37,8 +38,44 @@ Range clamp_range(int64_t start, int64_t end, int64_t step, int64_t extent) {
   return {size ? start : 0, size, size > 1 ? step : 1};
 }
 
-ValueId slice_axis(NodeContext& c, ValueId x, int axis, int64_t start, int64_t size) {
-  Ints starts(static_cast<size_t>(c.rank(x)), 0), sizes = c.dims(x), steps(starts.size(), 1);
+struct SymbolicRange {
+  Expr start, size;
+  int64_t step;
+};
+
+// The same where a place or the extent is an expression. UnsupportedNode where it is not certain from which end a
+// negative place counts.
+SymbolicRange clamp_range(NodeContext& c, const Expr& start, const Expr& end, int64_t step, const Expr& extent) {
+  if (as_int(start) && as_int(end) && as_int(extent)) {
+    const Range range = clamp_range(*as_int(start), *as_int(end), step, *as_int(extent));
+    return {range.start, range.size, range.step};
+  }
+  if (size_range(extent).lo.value_or(0) < 1)
+    c.unsupported(fmt::format("a slice of an extent {}, which may be 0", to_string(extent)));
+  step = std::clamp<int64_t>(step, -kMaxTensorElements, kMaxTensorElements);
+  const auto clamped = [&](const Expr& place, const Expr& lo, const Expr& hi) -> Expr {
+    // Writers say "to the end" by very large numbers.
+    if (const auto known = as_int(place); known && *known >= kMaxTensorElements) return hi;
+    if (const auto known = as_int(place); known && *known <= -kMaxTensorElements) return lo;
+    Expr from_front = place;
+    if (size_at_most(place, -1)) from_front = place + extent;
+    else if (!size_at_most(0, place))
+      c.unsupported(fmt::format("a slice at {}, which may be negative and then counts from the end", to_string(place)));
+    return normalize_size(max(min(from_front, hi), lo));
+  };
+  const bool forward = step > 0;
+  const Expr last = extent - Expr(1);
+  const Expr first = forward ? clamped(start, 0, extent) : clamped(start, 0, last);
+  const Expr stop = forward ? clamped(end, 0, extent) : clamped(end, -1, last);
+  const Expr way = forward ? stop - first + Expr(step - 1) : first - stop + Expr(-step - 1);
+  const Expr size = normalize_size(max(floordiv(way, forward ? step : -step), 0));
+  if (is_const_int(size, 0)) return {0, 0, 1};
+  return {first, size, is_const_int(size, 1) ? 1 : step};
+}
+
+ValueId slice_axis(NodeContext& c, ValueId x, int axis, const Expr& start, const Expr& size) {
+  Ints steps(static_cast<size_t>(c.rank(x)), 1);
+  Shape starts(steps.size(), 0), sizes = c.shape(x);
   starts[static_cast<size_t>(axis)] = start;
   sizes[static_cast<size_t>(axis)] = size;
   return c.slice(x, starts, sizes, steps);
@@ -67,14 +104,14 @@ void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
   const Ints dims = c.dims(x);
   const int rank = c.rank(x);
   const ValueId starts = runtime_ints(c, 1, "starts"), ends = runtime_ints(c, 2, "ends");
-  const int64_t count = c.type(starts).num_elements();
+  const int64_t count = c.num_elements(starts);
   const ValueId steps = c.has(4) ? runtime_ints(c, 4, "steps") : c.broadcast(c.integer(1), Ints{count});
   const ValueId axes = axes_or_first(c, 3, count);
   for (const ValueId list : {ends, axes, steps})
-    if (c.type(list).num_elements() != count || count > rank || declared.size() != dims.size())
+    if (c.num_elements(list) != count || count > rank || declared.size() != dims.size())
       c.malformed(fmt::format("{} starts, {} ends, {} axes and {} steps for {} and the declared shape {}", count,
-                              c.type(ends).num_elements(), c.type(axes).num_elements(), c.type(steps).num_elements(),
-                              c.type(x).to_string(), dims_text(declared)),
+                              c.num_elements(ends), c.num_elements(axes), c.num_elements(steps), c.type(x).to_string(),
+                              dims_text(declared)),
                   "as many of each, for dimensions of the operand");
   const PerAxis given = per_axis(c, axes, {starts, ends, steps}, rank);
   const ValueId extent = c.ints(dims), zero = c.integer(0), one = c.integer(1);
@@ -118,12 +155,12 @@ void import_runtime_pad(NodeContext& c, ValueId x, const std::string& mode, cons
   const Ints dims = c.dims(x);
   const int rank = c.rank(x);
   const ValueId pads = runtime_ints(c, 1, "pads");
-  const int64_t count = c.type(pads).num_elements() / 2;
+  const int64_t count = c.num_elements(pads) / 2;
   const ValueId axes = axes_or_first(c, 3, count);
-  if (c.type(pads).num_elements() != 2 * c.type(axes).num_elements() || declared.size() != dims.size() ||
-      count > rank || (!c.has(3) && count != rank))
-    c.malformed(fmt::format("{} pads for {} axes of {} and the declared shape {}", c.type(pads).num_elements(),
-                            c.has(3) ? c.type(axes).num_elements() : rank, c.type(x).to_string(), dims_text(declared)),
+  if (c.num_elements(pads) != 2 * c.num_elements(axes) || declared.size() != dims.size() || count > rank ||
+      (!c.has(3) && count != rank))
+    c.malformed(fmt::format("{} pads for {} axes of {} and the declared shape {}", c.num_elements(pads),
+                            c.has(3) ? c.num_elements(axes) : rank, c.type(x).to_string(), dims_text(declared)),
                 "two for each axis");
   if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap")
     c.malformed(fmt::format("mode is '{}'", mode), "constant, edge, reflect, wrap");
@@ -135,11 +172,11 @@ void import_runtime_pad(NodeContext& c, ValueId x, const std::string& mode, cons
 
   ValueId filler = c.scalar_like(x, 0);
   if (c.has(2)) {
-    if (c.type(c.in(2)).num_elements() != 1)
+    if (c.num_elements(c.in(2)) != 1)
       c.malformed(fmt::format("constant_value of type {}", c.type(c.in(2)).to_string()), "one element");
     filler = c.reshape(c.in(2), {});
   }
-  if (c.type(x).num_elements() == 0 || checked_num_elements(declared) == 0) {
+  if (c.num_elements(x) == 0 || checked_num_elements(declared) == 0) {
     if (mode != "constant" && checked_num_elements(declared) != 0)
       c.unsupported(fmt::format("mode {} for an operand without elements", mode));
     return c.out(0, c.broadcast(filler, declared));
@@ -190,51 +227,55 @@ void import_split(NodeContext& c) {
   c.require_inputs(1, as_input ? 2 : 1);
   const ValueId x = c.in(0);
   const int axis = c.axis(c.attrs.get_int("axis", 0), c.rank(x));
-  const int64_t extent = c.dims(x)[static_cast<size_t>(axis)];
+  const Expr extent = c.shape(x)[static_cast<size_t>(axis)];
   const int64_t parts = c.num_outputs();
-  Ints sizes;
+  Shape sizes;
   if (c.version() < 2 && c.has(1)) {
+    const int64_t most = c.dims(x)[static_cast<size_t>(axis)];
     // Opset 1 has the sizes as either, and the operand in the type of what is split.
     for (const double size : c.const_floats(1, "split")) {
-      if (!(size >= 0 && size <= static_cast<double>(extent)) || size != std::floor(size))
-        c.malformed(fmt::format("split has the entry {}", size), fmt::format("integers from 0 to {}", extent));
+      if (!(size >= 0 && size <= static_cast<double>(most)) || size != std::floor(size))
+        c.malformed(fmt::format("split has the entry {}", size), fmt::format("integers from 0 to {}", most));
       sizes.push_back(static_cast<int64_t>(size));
     }
   } else if (c.version() >= 13 && c.is_runtime(1)) {
+    Ints declared;
     for (int i = 0; i < parts; ++i) {
       const Ints shape = c.require_declared(1, "split", i);
       if (std::ssize(shape) != c.rank(x))
         c.unsupported(fmt::format("the declared shape {} of '{}'", dims_text(shape), c.output_name(i)));
-      sizes.push_back(shape[static_cast<size_t>(axis)]);
+      declared.push_back(shape[static_cast<size_t>(axis)]);
     }
-    require_ints(c, 1, "split", sizes);
-  } else if (const auto given = c.ints_attr_or_input("split", 13, 1); given && !given->empty()) {
+    require_ints(c, 1, "split", declared);
+    sizes = make_shape(declared);
+  } else if (const auto given = c.sizes_attr_or_input("split", 13, 1); given && !given->empty()) {
     sizes = *given;
   } else {
     const int64_t declared = c.attrs.get_int("num_outputs", parts);
-    const int64_t part = (extent + parts - 1) / parts;
-    if (declared != parts || (c.version() < 18 && part * parts != extent) || part * (parts - 1) > extent)
-      c.malformed(
-          fmt::format("{} of extent {} in {} parts (num_outputs = {})", c.type(x).to_string(), extent, parts, declared),
-          "a number of parts that divides the extent");
+    const Expr part = normalize_size(floordiv(extent + Expr(parts - 1), parts));
+    const Expr rest = normalize_size(extent - part * Expr(parts - 1));
+    if (declared != parts || (c.version() < 18 && !equal_sizes(part, rest)) || !size_at_most(0, rest))
+      c.malformed(fmt::format("{} of extent {} in {} parts (num_outputs = {})", c.type(x).to_string(),
+                              to_string(extent), parts, declared),
+                  "a number of parts that divides the extent");
     sizes.assign(static_cast<size_t>(parts), part);
-    sizes.back() = extent - part * (parts - 1);
+    sizes.back() = rest;
   }
-  int64_t total = 0;
+  Expr total = 0;
   bool legal = static_cast<int64_t>(sizes.size()) >= parts;
-  for (const int64_t size : sizes) {
-    legal = legal && size >= 0 && size <= extent - total;
-    if (legal) total += size;
+  for (const Expr& size : sizes) {
+    legal = legal && size_at_most(0, size) && size_at_most(size, extent - total);
+    if (legal) total = normalize_size(total + size);
   }
-  if (!legal || total != extent)
-    c.malformed(fmt::format("split = [{}] for {} outputs of dimension {} of {}", fmt::join(sizes, ","), parts, axis,
+  if (!legal || !equal_sizes(total, extent))
+    c.malformed(fmt::format("split = {} for {} outputs of dimension {} of {}", to_string(sizes), parts, axis,
                             c.type(x).to_string()),
-                fmt::format("{} sizes that add up to {}", parts, extent));
-  int64_t start = 0;
+                fmt::format("{} sizes that add up to {}", parts, to_string(extent)));
+  Expr start = 0;
   for (int i = 0; i < parts; ++i) {
-    const int64_t size = sizes[static_cast<size_t>(i)];
+    const Expr& size = sizes[static_cast<size_t>(i)];
     if (c.wants(i)) c.out(i, slice_axis(c, x, axis, start, size));
-    start += size;
+    start = start + size;
   }
 }
 
@@ -242,12 +283,12 @@ void import_slice(NodeContext& c) {
   const bool as_inputs = c.version() >= 10;
   c.require_inputs(as_inputs ? 3 : 1, as_inputs ? 5 : 1);
   const ValueId x = c.in(0);
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
   constexpr const char* kNames[] = {"", "starts", "ends", "axes", "steps"};
   for (int i = 1; as_inputs && i < 5; ++i)
     if (c.is_runtime(i)) return import_runtime_slice(c, x, c.require_declared(i, kNames[i]));
-  const Ints starts = as_inputs ? c.const_ints(1, "starts") : c.attrs.require_ints("starts");
-  const Ints ends = as_inputs ? c.const_ints(2, "ends") : c.attrs.require_ints("ends");
+  const Shape starts = as_inputs ? c.const_sizes(1, "starts") : make_shape(c.attrs.require_ints("starts"));
+  const Shape ends = as_inputs ? c.const_sizes(2, "ends") : make_shape(c.attrs.require_ints("ends"));
   Ints axes(starts.size());
   std::iota(axes.begin(), axes.end(), 0);
   if (as_inputs ? c.has(3) : c.attrs.has("axes")) axes = as_inputs ? c.const_ints(3, "axes") : c.attrs.get_ints("axes");
@@ -258,11 +299,12 @@ void import_slice(NodeContext& c) {
         fmt::format("{} starts, {} ends, {} axes and {} steps", starts.size(), ends.size(), axes.size(), steps.size()),
         "as many of each");
   axes = c.axes(axes, c.rank(x));
-  Ints first(dims.size(), 0), sizes = dims, by(dims.size(), 1);
+  Shape first(dims.size(), 0), sizes = dims;
+  Ints by(dims.size(), 1);
   for (size_t i = 0; i < axes.size(); ++i) {
     if (steps[i] == 0) c.malformed("a step of 0", "steps other than 0");
     const auto d = static_cast<size_t>(axes[i]);
-    const Range range = clamp_range(starts[i], ends[i], steps[i], dims[d]);
+    const SymbolicRange range = clamp_range(c, starts[i], ends[i], steps[i], dims[d]);
     first[d] = range.start;
     sizes[d] = range.size;
     by[d] = range.step;
@@ -279,19 +321,21 @@ void import_pad(NodeContext& c) {
   for (const int i : {1, 3})
     if (as_inputs && c.is_runtime(i))
       return import_runtime_pad(c, x, mode, c.require_declared(i, i == 1 ? "pads" : "axes"));
-  const Ints pads = as_inputs ? c.const_ints(1, "pads") : c.attrs.require_ints(c.version() < 2 ? "paddings" : "pads");
+  const Shape pads =
+      as_inputs ? c.const_sizes(1, "pads") : make_shape(c.attrs.require_ints(c.version() < 2 ? "paddings" : "pads"));
   Ints axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
   if (c.has(3)) axes = c.axes(c.const_ints(3, "axes"), c.rank(x));
   if (pads.size() != 2 * axes.size())
-    c.malformed(fmt::format("pads = [{}]", fmt::join(pads, ",")),
+    c.malformed(fmt::format("pads = {}", to_string(pads)),
                 fmt::format("{} entries, two for each axis", 2 * axes.size()));
-  Ints low(rank, 0), high(rank, 0);
+  Shape low(rank, 0), high(rank, 0);
   bool any = false;
   for (size_t i = 0; i < axes.size(); ++i) {
-    low[static_cast<size_t>(axes[i])] = pads[i];
-    high[static_cast<size_t>(axes[i])] = pads[i + axes.size()];
-    any = any || pads[i] != 0 || pads[i + axes.size()] != 0;
+    const Expr &before = pads[i], &after = pads[i + axes.size()];
+    low[static_cast<size_t>(axes[i])] = before;
+    high[static_cast<size_t>(axes[i])] = after;
+    any = any || !is_const_int(before, 0) || !is_const_int(after, 0);
   }
   std::vector<ValueId> operands = {x};
   if (mode == "constant") {
@@ -299,7 +343,7 @@ void import_pad(NodeContext& c) {
       operands.push_back(c.scalar_like(x, c.attrs.get_float("value", 0)));
     } else if (c.has(2)) {
       const ValueId value = c.in(2);
-      if (c.type(value).num_elements() != 1)
+      if (c.num_elements(value) != 1)
         c.malformed(fmt::format("constant_value of type {}", c.type(value).to_string()), "one element");
       operands.push_back(c.reshape(value, {}));
     } else {

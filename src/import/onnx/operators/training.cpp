@@ -19,7 +19,7 @@ struct Update {
       c.malformed(fmt::format("{} inputs", c.num_inputs()), fmt::format("2 and a multiple of {}", groups));
     count = (c.num_inputs() - 2) / groups;
     for (int i = 0; i < 2; ++i)
-      if (c.type(c.in(i)).num_elements() != 1)
+      if (c.num_elements(c.in(i)) != 1)
         c.malformed(fmt::format("input {} of type {}", i, c.type(c.in(i)).to_string()), "one element");
   }
   ValueId tensor(int group, int i) { return c.in(2 + group * count + i); }

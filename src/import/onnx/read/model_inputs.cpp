@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "import/onnx/dynamic/flow_types.h"
+#include "import/onnx/read/dim_names.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "support/error.h"
@@ -105,7 +106,7 @@ std::string option_for(const OpenInput& input, std::map<std::string, int64_t>& s
 
 class Resolver {
  public:
-  Resolver(std::vector<OpenInput> inputs, const OnnxImportOptions& options, bool allow_open)
+  Resolver(std::vector<OpenInput> inputs, const ImportOptions& options, bool allow_open)
       : inputs_(std::move(inputs)), options_(options), allow_open_(allow_open) {}
 
   std::vector<ModelInput> run() {
@@ -117,6 +118,9 @@ class Resolver {
         if (Dim& dim = input.dims[i]; !dim.value)
           if (const auto given = symbols_.find(name_of(input, i)); given != symbols_.end())
             dim.value = given->second.first;
+    for (const SymbolRange& symbol : options_.symbols) sizes_[symbol.var->name] = symbol.var;
+    for (const auto& [name, given] : symbols_) sizes_.emplace(name, given.first);
+    for (const auto& [name, size] : options_.equal) sizes_[name] = size;
     if (!allow_open_) require_fixed();
     std::vector<ModelInput> result;
     for (const OpenInput& input : inputs_) {
@@ -129,6 +133,7 @@ class Resolver {
       }
       ModelInput resolved{input.name, {input.wrappers, input.dtype, input.key, std::nullopt}};
       if (input.has_rank) resolved.type.dims = dims;
+      if (input.has_rank && input.wrappers.empty() && !options_.symbols.empty()) resolved.shape = shape_of(input);
       if (input.has_rank && !resolved.type.is_fixed()) resolved.type.most = most;
       // Of open dimensions, and those of what a sequence holds, the known ones count.
       std::vector<int64_t> known;
@@ -151,6 +156,28 @@ class Resolver {
     return name.empty() ? fmt::format("{}[{}]", input.name, axis) : name;
   }
 
+  // The extent that a symbol, or an expression of symbols as a name, gives a dimension; empty when there is none.
+  std::optional<Expr> size_of(const OpenInput& input, size_t axis) const {
+    if (options_.symbols.empty()) return std::nullopt;
+    const std::string name = name_of(input, axis);
+    if (const auto given = options_.equal.find(name); given != options_.equal.end()) return given->second;
+    if (const auto size = parse_dim_name(name, sizes_)) return size;
+    const auto known = sizes_.find(name);
+    return known == sizes_.end() ? std::nullopt : std::make_optional(known->second);
+  }
+
+  Shape shape_of(const OpenInput& input) const {
+    Shape shape;
+    for (size_t i = 0; i < input.dims.size(); ++i) {
+      const auto size = input.dims[i].value ? std::make_optional(Expr(*input.dims[i].value)) : size_of(input, i);
+      if (!size)
+        throw NeedsFixedSizes("",
+                              fmt::format("dimension {} of input '{}' has neither a value nor a range", i, input.name));
+      shape.push_back(*size);
+    }
+    return shape;
+  }
+
   void check_names() const {
     std::set<std::string> input_names, dim_names;
     for (const OpenInput& input : inputs_) {
@@ -170,7 +197,7 @@ class Resolver {
   }
 
   void bind_dim(const std::string& name, DimRange range) {
-    if (range.lo != range.hi && options_.leave_open) {
+    if (range.lo != range.hi && (options_.leave_open || !options_.symbols.empty())) {
       check_range(fmt::format("--dim {}={}..{}", name, range.lo, range.hi), range.hi);
       ranges_[name] = range.hi;
       return;
@@ -229,7 +256,7 @@ class Resolver {
       if (!input.wrappers.empty()) continue;
       bool open = !input.has_rank;
       for (size_t i = 0; i < input.dims.size(); ++i) {
-        if (input.dims[i].value.has_value() || ranges_.count(name_of(input, i))) continue;
+        if (input.dims[i].value.has_value() || ranges_.count(name_of(input, i)) || size_of(input, i)) continue;
         open = true;
         if (range.empty()) range = fmt::format(", or a range of sizes: --dim {}=1..8", name_of(input, i));
       }
@@ -243,17 +270,18 @@ class Resolver {
   }
 
   std::vector<OpenInput> inputs_;
-  const OnnxImportOptions& options_;
+  const ImportOptions& options_;
   bool allow_open_;
   std::map<std::string, std::pair<int64_t, std::string>> symbols_;  // name -> value and the option that gave it
   std::map<std::string, int64_t> ranges_;                           // name -> the largest value
+  std::map<std::string, Expr> sizes_;                               // name -> what it stands for in expressions
 };
 
 }  // namespace
 
 std::vector<ModelInput> resolve_inputs(const onnx::GraphProto& graph, const std::set<std::string>& initializers,
-                                       const OnnxImportOptions& options,
-                                       const std::map<std::string, std::string>& readers, bool allow_open) {
+                                       const ImportOptions& options, const std::map<std::string, std::string>& readers,
+                                       bool allow_open) {
   std::vector<OpenInput> inputs;
   for (const auto& info : graph.input())
     if (!initializers.count(info.name())) {

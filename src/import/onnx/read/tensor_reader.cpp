@@ -93,17 +93,6 @@ Tensor from_typed_field(const TensorProto& proto, DType dtype, std::vector<int64
 
 }  // namespace
 
-std::optional<int64_t> checked_num_elements(const std::vector<int64_t>& dims) {
-  int64_t count = 1;
-  bool empty = false;
-  for (const int64_t dim : dims) {
-    if (dim < 0 || dim > kMaxTensorElements) return std::nullopt;
-    if (dim == 0) empty = true;
-    else if (__builtin_mul_overflow(count, dim, &count) || count > kMaxTensorElements) return std::nullopt;
-  }
-  return empty ? 0 : count;
-}
-
 Tensor tensor_from_proto(const TensorProto& proto, const std::shared_ptr<const void>& owner, ExternalData& external,
                          const std::string& label) {
   const auto dtype = dtype_of_onnx(proto.data_type());

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "import/common/limits.h"
 #include "import/onnx/read/external_data.h"
 #include "types/tensor.h"
 
@@ -12,15 +13,6 @@ class TensorProto;
 }
 
 namespace tessera::inline onnx_import {
-
-// No tensor of a model may have more elements: no machine could hold it, and sizes in bits still fit an int64.
-constexpr int64_t kMaxTensorElements = int64_t{1} << 40;
-
-// Nor more dimensions.
-constexpr size_t kMostDims = 64;
-
-// The product of `dims`; empty when one is negative or the product exceeds kMaxTensorElements.
-std::optional<int64_t> checked_num_elements(const std::vector<int64_t>& dims);
 
 // The tensor of `proto`, which `owner` keeps alive: its bytes are borrowed where their encoding is ours, otherwise
 // decoded once. Sizes are checked before anything is allocated. `label` names the tensor in errors: TSR-1030 for data

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "arith/simplify.h"
+
 namespace tessera::inline onnx_import {
 namespace {
 
@@ -28,8 +30,8 @@ Ints read_list(NodeContext& c, const std::string& name, size_t count, int64_t lo
 
 }  // namespace
 
-std::vector<int64_t> spatial_extents(NodeContext& c, ValueId x) {
-  const Ints dims = c.dims(x);
+Shape spatial_extents(NodeContext& c, ValueId x) {
+  const Shape dims = c.shape(x);
   if (dims.size() < 3)
     c.malformed(fmt::format("an operand of type {}", c.type(x).to_string()),
                 "[batch, channels, one or more spatial dimensions]");
@@ -37,7 +39,7 @@ std::vector<int64_t> spatial_extents(NodeContext& c, ValueId x) {
   return {dims.begin() + 2, dims.end()};
 }
 
-WindowAttributes read_window(NodeContext& c, const Ints& extents, Ints kernel, bool pad_for_output) {
+WindowAttributes read_window(NodeContext& c, const Shape& extents, Ints kernel, bool pad_for_output) {
   const size_t rank = extents.size();
   WindowAttributes w;
   if (kernel.empty()) {
@@ -69,9 +71,13 @@ WindowAttributes read_window(NodeContext& c, const Ints& extents, Ints kernel, b
     w.pads_begin[d] = w.pads_end[d] = 0;
     if (mode == "VALID" || !pad_for_output) continue;
     // As many outputs as strides fit into the input; the odd element goes to the end (UPPER) or the beginning.
-    const int64_t outputs = (extents[d] + w.strides[d] - 1) / w.strides[d];
+    const Expr outputs = floordiv(extents[d] + Expr(w.strides[d] - 1), w.strides[d]);
     const int64_t span = (w.kernel[d] - 1) * w.dilations[d] + 1;
-    const int64_t total = std::max<int64_t>(0, (outputs - 1) * w.strides[d] + span - extents[d]);
+    const Expr needed = normalize_size(max((outputs - Expr(1)) * Expr(w.strides[d]) + Expr(span) - extents[d], 0));
+    if (!as_int(needed))
+      throw NeedsFixedSizes(c.label(),
+                            fmt::format("auto_pad = {} asks for {} elements of padding", mode, to_string(needed)));
+    const int64_t total = *as_int(needed);
     w.pads_begin[d] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     w.pads_end[d] = total - w.pads_begin[d];
   }

@@ -14,10 +14,10 @@ struct WindowAttributes {
 // Reads kernel_shape, strides, dilations, pads and auto_pad of a node whose operand has the spatial extents `extents`.
 // `kernel` is what the weights say; empty for pooling, where kernel_shape is required. With `pad_for_output` false
 // auto_pad SAME leaves the pads 0 (transposed convolutions have their own rule).
-WindowAttributes read_window(NodeContext& c, const std::vector<int64_t>& extents, std::vector<int64_t> kernel,
+WindowAttributes read_window(NodeContext& c, const Shape& extents, std::vector<int64_t> kernel,
                              bool pad_for_output = true);
 
 // The extents after batch and channels. UnsupportedNode for less than one or more than three of them.
-std::vector<int64_t> spatial_extents(NodeContext& c, ValueId x);
+Shape spatial_extents(NodeContext& c, ValueId x);
 
 }  // namespace tessera::inline onnx_import

@@ -8,33 +8,39 @@
 
 #include "graph/evaluator.h"
 #include "graph/graph.h"
+#include "import/common/known_sizes.h"
 
-namespace tessera::inline onnx_import {
+namespace tessera::inline import_common {
 
 class ConstantFinder {
  public:
   // Both must outlive the finder; `graph` may grow.
-  ConstantFinder(const Graph& graph, Evaluator& evaluator) : graph_(graph), evaluator_(evaluator) {}
+  ConstantFinder(const Graph& graph, Evaluator& evaluator) : graph_(graph), evaluator_(evaluator), sizes_(graph) {}
 
-  // True when nothing that `value` is computed from is a graph input.
+  // True when nothing that `value` is computed from is a graph input or depends on a symbol.
   bool is_constant(ValueId value);
   // The value of a constant; empty when it depends on a graph input, or when one of the tensors that it is computed
   // from has more than kMaxElements elements (constants themselves may be of any size), or when kTotalElements have
   // been computed already: no file may keep the importer busy for long.
+  // With symbols also a value of at most KnownSizes::kMaxElements numbers that are the same for all values of them.
   std::optional<Tensor> find(ValueId value);
+  // The elements of integers as expressions of the graph's symbols; empty when one of them depends on more than sizes.
+  std::optional<Shape> find_sizes(ValueId value);
 
   static constexpr int64_t kMaxElements = 1 << 16;
   static constexpr int64_t kTotalElements = 1 << 26;
 
  private:
   void update();
+  std::optional<Tensor> decided(ValueId value);
 
   const Graph& graph_;
   Evaluator& evaluator_;
+  KnownSizes sizes_;
   std::vector<bool> constant_;  // by value, for the nodes seen so far
   size_t nodes_seen_ = 0;
   std::unordered_map<ValueId, Tensor> known_;
   int64_t computed_ = 0;  // elements so far
 };
 
-}  // namespace tessera::inline onnx_import
+}  // namespace tessera::inline import_common

@@ -1,14 +1,20 @@
-#include "import/onnx/constants.h"
+#include "import/common/constants.h"
 
 #include <algorithm>
 
 #include "graph/op_def.h"
 
-namespace tessera::inline onnx_import {
+namespace tessera::inline import_common {
 namespace {
 
 const Tensor* constant_tensor(const Node& node) {
   return node.op->kind == OpKind::kConstant ? node.attrs.get<TensorPtr>("value").get() : nullptr;
+}
+
+// Has a shape or an amount that is an expression.
+bool depends_on_symbols(const Node& node) {
+  return std::any_of(node.attrs.all().begin(), node.attrs.all().end(),
+                     [](const auto& attr) { return std::holds_alternative<Shape>(attr.second); });
 }
 
 }  // namespace
@@ -18,7 +24,7 @@ void ConstantFinder::update() {
   for (; nodes_seen_ < graph_.nodes().size(); ++nodes_seen_) {
     const Node& node = graph_.nodes()[nodes_seen_];
     // How long a loop runs is not known before it is run.
-    const bool constant = node.op->kind != OpKind::kLoop &&
+    const bool constant = node.op->kind != OpKind::kLoop && !depends_on_symbols(node) &&
                           std::all_of(node.inputs.begin(), node.inputs.end(),
                                       [this](ValueId id) { return constant_[static_cast<size_t>(id)]; });
     for (const ValueId output : node.outputs) constant_[static_cast<size_t>(output)] = constant;
@@ -30,8 +36,38 @@ bool ConstantFinder::is_constant(ValueId value) {
   return constant_[static_cast<size_t>(value)];
 }
 
+std::optional<Shape> ConstantFinder::find_sizes(ValueId value) {
+  if (graph_.symbols.empty() || !is_int(graph_.type(value).dtype)) return std::nullopt;
+  const auto elements = sizes_.find(value);
+  if (!elements) return std::nullopt;
+  Shape sizes;
+  for (const KnownElement& element : *elements) {
+    if (!element.value) return std::nullopt;
+    sizes.push_back(element.value);
+  }
+  return sizes;
+}
+
+std::optional<Tensor> ConstantFinder::decided(ValueId value) {
+  const TensorType& type = graph_.type(value);
+  const bool is_number = is_int(type.dtype) || type.dtype == DType::kBool;
+  if (graph_.symbols.empty() || (!is_number && !is_float(type.dtype))) return std::nullopt;
+  const auto elements = sizes_.find(value);
+  if (!elements) return std::nullopt;
+  Tensor tensor(type.dtype, type.dims());
+  for (size_t i = 0; i < elements->size(); ++i) {
+    const KnownElement& element = (*elements)[i];
+    const auto number = element.value ? as_int(element.value) : std::nullopt;
+    const auto divisor = as_int(element.divisor);
+    if (!number || !divisor || element.rounded) return std::nullopt;
+    if (is_number) tensor.set_int(static_cast<int64_t>(i), *number);
+    else tensor.set_double(static_cast<int64_t>(i), static_cast<double>(*number) / static_cast<double>(*divisor));
+  }
+  return tensor;
+}
+
 std::optional<Tensor> ConstantFinder::find(ValueId value) {
-  if (!is_constant(value)) return std::nullopt;
+  if (!is_constant(value)) return decided(value);
   if (const auto it = known_.find(value); it != known_.end()) return it->second;
   if (const Tensor* tensor = constant_tensor(*graph_.producer(value))) return *tensor;
 
@@ -83,4 +119,4 @@ std::optional<Tensor> ConstantFinder::find(ValueId value) {
   return result;
 }
 
-}  // namespace tessera::inline onnx_import
+}  // namespace tessera::inline import_common
