@@ -16,8 +16,10 @@
 
 #include "arrays.h"
 #include "engine.h"
+#include "graph.h"
 #include "packed.h"
 #include "schedule.h"
+#include "tessera/graph.h"
 #include "value.h"
 
 namespace nb = nanobind;
@@ -77,7 +79,7 @@ struct CancelFlag {
   std::atomic<bool> set = false;
 };
 
-// A path, or the bytes of a model with its folder and name.
+// A path, a graph, or the bytes of a model with its folder and name.
 class Source {
  public:
   Source(const nb::object& model, std::string folder, std::string name) {
@@ -86,21 +88,29 @@ class Source {
       path_ = nb::cast<std::string>(model);
       return;
     }
+    if (nb::isinstance<builder::Graph>(model)) {
+      graph_ = nb::cast<builder::Graph*>(model);
+      object_ = model;
+      return;
+    }
     bytes_ = nb::cast<nb::bytes>(model);
     model_ = {{bytes_.c_str(), bytes_.size()}, std::move(folder), std::move(name)};
   }
 
-  // The answer of `work`, which gets a path or a ModelBytes; Python may go on meanwhile.
+  // The answer of `work`, which gets a path, a graph or a ModelBytes; Python may go on meanwhile.
   template <typename Work>
   auto use(const Work& work) const {
     const nb::gil_scoped_release release;
+    if (graph_) return work(*graph_);
     return is_path_ ? work(path_) : work(model_);
   }
 
  private:
   bool is_path_ = false;
   std::string path_;
-  nb::bytes bytes_;  // keeps what model_ borrows
+  const builder::Graph* graph_ = nullptr;
+  nb::object object_;  // keeps the graph
+  nb::bytes bytes_;    // keeps what model_ borrows
   ModelBytes model_;
 };
 
@@ -311,6 +321,7 @@ NB_MODULE(_native, m) {
   m.def("interpret", &interpret, "model"_a, "folder"_a, "name"_a, "dims"_a, "shapes"_a,
         "The interpreter for a path or the bytes of a model.");
   m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");
+  add_graph(m);
   add_schedule(m);
   m.def("version", [] { return std::string(tessera::compiler_version()); }, "The compiler's version.");
   m.def(

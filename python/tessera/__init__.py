@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Union
 
-from . import _native, _options, te
+from . import _native, _options, graph, te
 from ._errors import Error, InternalError
 from ._info import TensorInfo
 from ._interrupt import interruptible
@@ -25,10 +25,10 @@ from ._open_model import OpenModel, is_open
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Error", "InternalError", "Model", "OpenModel", "TensorInfo", "compile", "compile_file", "load", "te"]
+__all__ = ["Error", "InternalError", "Model", "OpenModel", "TensorInfo", "compile", "compile_file", "graph", "load", "te"]
 __version__ = _native.version()
 
-Source = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto"]
+Source = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto", graph.Graph]
 Size = Union[int, tuple[int, int], tuple[int, int, int]]
 Dims = Mapping[str, Size]
 Shapes = Mapping[str, Sequence[Size]]
@@ -48,9 +48,10 @@ def compile(
     kernels: Iterable[str | os.PathLike[str]] = (),
     engine: str = "native",
 ) -> Model:
-    """Compiles an ONNX model and loads the result.
+    """Compiles a model and loads the result.
 
-    ``model`` is a path, the bytes of an ONNX file, or an ``onnx.ModelProto``; external data is read only for a path, from
+    ``model`` is a path (of an ONNX model, or of a graph as text), the bytes of such a file, an ``onnx.ModelProto``, or a
+    :class:`tessera.graph.Graph`; external data is read only for a path, from
     the folder of the model.
 
     ``target`` is a processor as in ``tessera compile --target``; None is this machine's. ``precision`` ("f32", "bf16" or
@@ -109,7 +110,7 @@ def compile_file(
     disable_passes: Iterable[str] = (),
     kernels: Iterable[str | os.PathLike[str]] = (),
 ) -> None:
-    """Compiles an ONNX model to a module file without loading it: the way to compile for another machine.
+    """Compiles a model to a module file without loading it: the way to compile for another machine.
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
@@ -127,8 +128,10 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     return Model(_native.load(os.fspath(path), 0 if threads is None else _options.number("threads", threads)))
 
 
-def _source(model: Source) -> tuple[str | bytes, str, str]:
-    """The model as a path or bytes, the folder of external data, and a name."""
+def _source(model: Source) -> tuple[str | bytes | _native.Graph, str, str]:
+    """The model as a path, bytes or a graph, the folder of external data, and a name."""
+    if isinstance(model, graph.Graph):
+        return model._native, "", model.name
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model), "", ""
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -136,5 +139,6 @@ def _source(model: Source) -> tuple[str | bytes, str, str]:
     if hasattr(model, "SerializeToString") and hasattr(model, "graph"):
         return model.SerializeToString(), "", model.graph.name or "model"
     raise Error(
-        f"the model is of the type {type(model).__name__}", id="TSR-4032", legal="a path, bytes, or an onnx.ModelProto",
+        f"the model is of the type {type(model).__name__}", id="TSR-4032",
+        legal="a path, bytes, an onnx.ModelProto, or a tessera.graph.Graph",
     )

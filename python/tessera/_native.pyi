@@ -122,6 +122,78 @@ def interpret(model: object, folder: str, name: str, dims: Mapping[str, Sequence
 def load(path: str, threads: int) -> Engine:
     """Loads a module file."""
 
+class GraphValue:
+    """A value of a graph."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the graph."""
+
+    @property
+    def dtype(self) -> int:
+        """Its number."""
+
+    @property
+    def dims(self) -> list[str]:
+        """Numbers and expressions of symbols as text."""
+
+    @property
+    def type(self) -> str:
+        """The type as graph texts write it."""
+
+class Graph:
+    """A graph that is built operator by operator."""
+
+    def __init__(self, name: str) -> None: ...
+
+    @staticmethod
+    def from_text(text: str, file: str) -> Graph:
+        """The graph of a text."""
+
+    def symbol(self, name: str, lo: int, hi: int, step: int) -> None:
+        """Declares a named dimension."""
+
+    def input(self, name: str, type: str) -> GraphValue:
+        """An input of a type in text form."""
+
+    def constant(self, array: numpy.typing.NDArray, dtype: int, name: str) -> GraphValue:
+        """A copy of a C-contiguous array with the number of its dtype."""
+
+    def scalar(self, value: float, dtype: int, name: str) -> GraphValue:
+        """One element without dimensions."""
+
+    def ops(self, kind: str, operands: Sequence[GraphValue], attributes: dict[str, object], name: str) -> list[GraphValue]:
+        """An operator's results."""
+
+    def composite(self, kind: str, body: Graph, operands: Sequence[GraphValue], attributes: dict[str, object], name: str) -> list[GraphValue]:
+        """An operator of one's own."""
+
+    def output(self, name: str, value: GraphValue) -> None:
+        """The next output."""
+
+    @property
+    def name(self) -> str:
+        """The name that modules get."""
+
+    @property
+    def inputs(self) -> list[GraphValue]:
+        """In order."""
+
+    @property
+    def outputs(self) -> list[GraphValue]:
+        """In order."""
+
+    def text(self, elide_constants: bool) -> str:
+        """The graph as text."""
+
+    def hash(self) -> str:
+        """Of what the graph computes."""
+
+def operators() -> list[tuple[str, str, int, int, list[tuple[str, str, bool, str]], bool, str]]:
+    """
+    Name, sentence, least and most operands, attributes, whether it is made of others, and an example of each.
+    """
+
 class LoopSchedule:
     """A loop program and its schedule."""
 

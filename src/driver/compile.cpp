@@ -321,7 +321,7 @@ ImportedModel read_model(const std::string& path, const DriverOptions& options, 
 }
 
 ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
-  return read_source({"", model}, options, runner);
+  return read_source({std::nullopt, model}, options, runner);
 }
 
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {

@@ -27,10 +27,10 @@ std::string beginning_of(const std::string& path, size_t count) {
 
 ModelReader open_graph_text(const ModelSource& source) {
   std::shared_ptr<const Graph> graph;
-  if (source.path.empty()) {
+  if (!source.path) {
     graph = std::make_shared<const Graph>(read_graph_text(source.memory.bytes, source.place()));
   } else {
-    const auto file = MappedFile::open(source.path, "model", "TSR-1001");
+    const auto file = MappedFile::open(*source.path, "model", "TSR-1001");
     graph = std::make_shared<const Graph>(read_graph_text(file->text(), source.place()));
   }
   return reader_of_graph(std::move(graph));
@@ -40,14 +40,14 @@ ModelReader open_onnx_model(const ModelSource& source) {
   ModelReader reader;
   reader.read = [source](const OnnxImportOptions& options) {
     GraphInterpreter evaluator;
-    return source.path.empty()
+    return !source.path
                ? import_onnx_model_bytes(source.memory.bytes, options, standard_ops(), evaluator, source.memory.folder)
-               : import_onnx_model(source.path, options, standard_ops(), evaluator);
+               : import_onnx_model(*source.path, options, standard_ops(), evaluator);
   };
   reader.with_declared_sizes = [source](const CompileOptions& options) {
     if (!has_axis_names(options)) return options;
     const std::optional<OnnxDeclarations> declared =
-        source.path.empty() ? read_declarations(source.memory.bytes) : read_declarations_of_file(source.path);
+        source.path ? read_declarations_of_file(*source.path) : read_declarations(source.memory.bytes);
     return declared ? with_dim_names(declared->inputs, options) : options;
   };
   return reader;
@@ -60,17 +60,15 @@ constexpr std::array kFormats = {
 
 }  // namespace
 
-std::string ModelSource::name() const {
-  return path.empty() ? memory.name : std::filesystem::path(path).stem().string();
-}
+std::string ModelSource::name() const { return !path ? memory.name : std::filesystem::path(*path).stem().string(); }
 
-std::string ModelSource::place() const { return path.empty() ? memory.name : path; }
+std::string ModelSource::place() const { return !path ? memory.name : *path; }
 
 std::span<const ModelFormat> model_formats() { return kFormats; }
 
 const ModelFormat& format_of(const ModelSource& source) {
-  const std::string of_file = source.path.empty() ? "" : beginning_of(source.path, kBeginning);
-  const std::string_view beginning = source.path.empty() ? source.memory.bytes.substr(0, kBeginning) : of_file;
+  const std::string of_file = !source.path ? "" : beginning_of(*source.path, kBeginning);
+  const std::string_view beginning = !source.path ? source.memory.bytes.substr(0, kBeginning) : of_file;
   for (const ModelFormat& format : kFormats)
     if (format.recognize(beginning)) return format;
   return kFormats.back();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,10 +24,10 @@ struct ModelReader {
 
 // A file, or bytes that a program has.
 struct ModelSource {
-  std::string path;           // empty: the bytes
-  ModelBytes memory;          // borrowed by whoever opens the source
-  std::string name() const;   // of the model: the file's without its ending, or that of the bytes
-  std::string place() const;  // for messages: the path or the name
+  std::optional<std::string> path;  // none: the bytes
+  ModelBytes memory;                // borrowed by whoever opens the source
+  std::string name() const;         // of the model: the file's without its ending, or that of the bytes
+  std::string place() const;        // for messages: the path or the name
 };
 
 struct ModelFormat {

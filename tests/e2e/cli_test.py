@@ -41,6 +41,44 @@ class Compile(CliTest):
         self.tessera("compile", "sub/tiny.onnx", "--emit", "obj")
         self.assertEqual(self.files("*.o"), ["tiny.o"])
 
+    def test_a_graph_as_text_is_a_model(self):
+        text = """// A classifier of any batch.
+graph @main[n in 1..8](%x: f32[n,3]) -> (%y: f32[n,2]) {
+  %w = constant {value = dense<f32[3,2] 1 -1 2 -2 3 -3>}
+  %t = matmul(%x, %w) loc("product")
+  %c = constant {value = dense<f32[] 0>}
+  %y = max(%t, %c)
+}
+"""
+        (self.folder / "small.graph").write_text(text)
+        (self.folder / "nameless").write_text(text)
+        x = numpy.array([[1, 2, 3], [-1, -1, 0]], numpy.float32)
+        want = [[14, 0], [0, 3]]
+        given = self.save_npy("x.npy", x)
+        self.tessera("compile", "small.graph", "-q")
+        self.tessera("run", "small.so", "-i", given, "-o", "y=@y.npy")
+        self.assertEqual(self.load_npy("y.npy").tolist(), want)
+        for arguments in (["small.graph"], ["nameless", "--dim", "n=2"], ["small.graph", "--shape", "x=2x3", "--engine", "interp"]):
+            self.tessera("run", *arguments, "-i", given, "-o", "y=@z.npy")
+            self.assertEqual(self.load_npy("z.npy").tolist(), want, arguments)
+        self.assertIn("product", self.tessera("explain", "small.graph", "--dim", "n=2")[0])
+        self.assertIn("agrees", self.tessera("diff", "small.graph", "--dim", "n=2")[0])
+        for arguments, ident in (
+            (["run", "small.graph", "--engine", "interp"], "TSR-1025"),
+            (["diff", "small.graph"], "TSR-1025"),
+            (["compile", "small.graph", "--dim", "n=9"], "TSR-1022"),
+            (["compile", "small.graph", "--dim", "m=2"], "TSR-1021"),
+            (["compile", "small.graph", "--shape", "x=2x4"], "TSR-1022"),
+        ):
+            _, errors = self.tessera(*arguments, code=1)
+            self.assertIn(f"error {ident}: ", errors)
+        (self.folder / "open.graph").write_text(text.replace("1..8", "1.."))
+        _, errors = self.tessera("compile", "open.graph", code=1)
+        self.assertTrue(errors.startswith("error TSR-1020: "), errors)
+        (self.folder / "bad.graph").write_text(text.replace("matmul", "matmull"))
+        _, errors = self.tessera("compile", "bad.graph", code=1)
+        self.assertTrue(errors.startswith("error TSR-3002: ") and "bad.graph:4:8" in errors, errors)
+
     def test_every_level_can_be_printed(self):
         self.save(conv_model())
         begins = {

@@ -232,7 +232,7 @@ class Explain(CliTest):
             error(
                 "TSR-4041",
                 "'story.so' is a compiled module, which no longer knows why it became so",
-                "an ONNX model",
+                "a model",
                 "give the model that it was compiled from, or use 'tessera inspect' on the module",
             ),
         )

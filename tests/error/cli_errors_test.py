@@ -344,7 +344,7 @@ class CommandLine(CliTest):
             ["run", "m.so", "--engine", "interp"],
             "TSR-4030",
             "'m.so' is a compiled module, which the interpreter cannot run",
-            "an ONNX model with --engine interp, or a module with --engine native",
+            "a model with --engine interp, or a module with --engine native",
             "give the model that the module was compiled from",
         )
         data = (self.folder / "m.so").read_bytes()

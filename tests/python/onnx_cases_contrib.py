@@ -166,7 +166,35 @@ def add_quantized(contrib):
     contrib("quantize_16", "QuantizeLinear", [(3, 7), np.float32(0.0002), np.uint16(30000)])
 
 
+def add_standard_domain(b):
+    """What ONNX Runtime's optimiser writes into the standard domain, in opsets that do not have it, and what only it
+    computes."""
+    for opset in (7, 11, 13, 16):
+        b.op(f"layer_norm_opset_{opset}", "LayerNormalization", [(3, 5, 8), (8,), (8,)], opset=opset, axis=-1, epsilon=1e-3)
+    b.op("layer_norm_opset_12_axis", "LayerNormalization", [(3, 5, 8), (5, 8)], opset=12, axis=1)
+    b.op("layer_norm_opset_12_statistics", "LayerNormalization", [(3, 5, 7), (7,), (7,)], opset=12, outputs=3, axis=-1)
+    half = [b.random(f"simplified {i}").standard_normal(shape).astype(np.float16) for i, shape in enumerate(((2, 3, 9), (9,)))]
+    for opset in (9, 13, 17, 21):
+        b.op(f"simplified_layer_norm_{opset}", "SimplifiedLayerNormalization", [(2, 3, 8), (8,)], opset=opset, axis=-1,
+             epsilon=1e-6)
+    b.op("simplified_layer_norm_f16", "SimplifiedLayerNormalization", half, opset=13, axis=-1)
+    b.op("simplified_layer_norm_inverse", "SimplifiedLayerNormalization", [(4, 1, 5), (5,)], opset=13, outputs=2, axis=-1)
+    b.op("simplified_layer_norm_axis", "SimplifiedLayerNormalization", [(1, 3, 5), (3, 5)], opset=13, axis=1)
+
+    r = b.random("max roi pool")
+    for name, dims, count, pooled, scale, opset in (
+        ("plain", (1, 3, 10, 12), 4, [3, 2], 1.0, 1), ("scaled", (2, 5, 9, 7), 6, [2, 2], 0.25, 11),
+        ("one", (3, 1, 5, 5), 3, [1, 1], 0.5, 17), ("fine", (2, 4, 6, 6), 5, [7, 9], 0.0625, 21),
+        ("tiny", (1, 2, 1, 1), 3, [2, 2], 1.0, 17), ("none", (1, 2, 4, 4), 0, [2, 2], 1.0, 17)):
+        n, _, height, width = dims
+        edges = r.uniform(-3, [width / scale + 3, height / scale + 3, width / scale + 3, height / scale + 3], (count, 4))
+        halves = np.round(edges * 2) / 2  # ties, corners in the wrong order, boxes beyond the image
+        rois = np.concatenate([r.integers(0, n, (count, 1)), halves], 1).astype(np.float32)
+        b.op(f"max_roi_pool_{name}", "MaxRoiPool", [dims, rois], opset=opset, pooled_shape=pooled, spatial_scale=scale)
+
+
 def add_cases(b):
+    add_standard_domain(b)
     contrib = Contrib(b)
     add_small(contrib)
     add_attention(contrib)

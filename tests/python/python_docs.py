@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the Python blocks of docs/python.md, in order, in a folder of its own; the lines that a comment shows as printed
-must be what is printed."""
+"""Runs the Python blocks of a file of docs/ (python_docs.py python.md), in order, in a folder of its own; the lines that a
+comment shows as printed must be what is printed."""
 import contextlib
 import io
 import os
@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 
-DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs/python.md"
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / sys.argv[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.S | re.M)
 
 
@@ -24,10 +24,10 @@ def main():
             with contextlib.redirect_stdout(printed):
                 exec(compile("\n" * line + code, str(DOCUMENT), "exec"), names)
     lines = printed.getvalue().splitlines()
-    wrong = [f"docs/python.md says '{want}' is printed; it is '{got}'" for want, got in zip(expected, lines)
+    wrong = [f"{DOCUMENT.name} says '{want}' is printed; it is '{got}'" for want, got in zip(expected, lines)
              if not got.startswith(want)]
     if len(lines) != len(expected) or not lines:
-        wrong.append(f"{len(lines)} lines are printed, and docs/python.md shows {len(expected)}")
+        wrong.append(f"{len(lines)} lines are printed, and {DOCUMENT.name} shows {len(expected)}")
     print("\n".join(wrong) or f"{len(blocks)} blocks run, {len(lines)} lines printed as shown")
     return 1 if wrong else 0
 

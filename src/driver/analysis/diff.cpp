@@ -14,6 +14,7 @@
 #include "graph/op_def.h"
 #include "import/onnx/onnx_import.h"
 #include "import/onnx/read/tensor_proto.h"
+#include "import/onnx/write/onnx_export.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "package/atomic_file.h"
@@ -117,12 +118,18 @@ DiffSubject open_subject(const DiffRequest& request) {
     throw UserError({.id = "TSR-4043",
                      .message = fmt::format("'{}' is a compiled module", request.model),
                      .node = {},
-                     .legal = "an ONNX model",
+                     .legal = "a model",
                      .hint = "give the model that the module was compiled from; a module can be what it is compared "
                              "with: --against MODULE.so"});
   }
   PassRunner runner(request.driver.runner);
-  DiffSubject subject{ModelParts::read(request.model), import_model(request.model, request.driver, runner), {}, {}, {}};
+  Graph graph = import_model(request.model, request.driver, runner);
+  // What is no ONNX model is cut as the one that says the same.
+  const bool is_graph = looks_like_graph_file(request.model);
+  const std::string bytes = is_graph ? export_onnx_bytes(graph) : "";
+  if (is_graph) graph = import_model(ModelBytes{bytes, "", graph.name}, {}, runner);
+  DiffSubject subject{
+      is_graph ? ModelParts::of_bytes(bytes) : ModelParts::read(request.model), std::move(graph), {}, {}, {}};
   const std::unique_ptr<Model> interpreted = interpret_graph(subject.graph, request.model);
   subject.inputs = interpreted->inputs();
   subject.tensors = request.make_inputs(subject.inputs);

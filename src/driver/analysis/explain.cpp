@@ -6,6 +6,7 @@
 
 #include "driver/compile.h"
 #include "driver/engine/open_model.h"
+#include "import/onnx/write/onnx_export.h"
 #include "support/error.h"
 
 namespace tessera::inline driver {
@@ -21,6 +22,13 @@ void say_refused_records(const Program& program, Remarks& remarks) {
         remarks.refused(std::string(kTuned), call.loc, reason.substr(reason.find(' ') + 1));
 }
 
+// Of a model whose dimensions have their values.
+DriverOptions without_dims(DriverOptions options) {
+  options.compile.dims.clear();
+  options.compile.shapes.clear();
+  return options;
+}
+
 }  // namespace
 
 ModelExplanation explain_model(const std::string& path, DriverOptions options) {
@@ -29,11 +37,16 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
     throw UserError({.id = "TSR-4041",
                      .message = fmt::format("'{}' is a compiled module, which no longer knows why it became so", path),
                      .node = {},
-                     .legal = "an ONNX model",
+                     .legal = "a model",
                      .hint = "give the model that it was compiled from, or use 'tessera inspect' on the module"});
   }
   ModelExplanation result;
-  result.model = read_onnx_statistics(path);
+  // What is no ONNX model is explained as the one that says the same.
+  const bool is_graph = looks_like_graph_file(path);
+  const RunnerOptions nobody;
+  PassRunner unwatched(nobody);
+  const std::string bytes = is_graph ? export_onnx_bytes(import_model(path, options, unwatched)) : "";
+  result.model = is_graph ? onnx_statistics_of_bytes(bytes) : read_onnx_statistics(path);
   result.model.graph_name = std::filesystem::path(path).stem();
 
   std::set<std::string> labels;
@@ -49,7 +62,9 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
     if (step == "plan_memory" || step == "join_pieces")
       program = seen;  // buffers, calls and definitions; constants are shared, not copied
   };
-  const Compiled compiled = compile_model(path, options);
+  const Compiled compiled =
+      is_graph ? compile_model(ModelBytes{bytes, "", result.model.graph_name}, without_dims(options))
+               : compile_model(path, options);
   say_refused_records(program, remarks);
   result.explanation =
       explain(result.model, trail, program, remarks,

@@ -6,6 +6,9 @@
 #include "import/onnx/operators/handlers.h"
 
 namespace tessera::inline onnx_import {
+
+void import_max_roi_pool(NodeContext& c);  // sampling.cpp
+
 namespace {
 
 // Sorted by name.
@@ -95,7 +98,7 @@ constexpr std::array kTable = {
     OperatorImporter{"IsNaN", 9, import_is_nan},
     OperatorImporter{"LRN", 1, import_lrn},
     OperatorImporter{"LSTM", 1, import_lstm},
-    OperatorImporter{"LayerNormalization", 17, import_layer_normalization},
+    OperatorImporter{"LayerNormalization", 1, import_layer_normalization},
     OperatorImporter{"LeakyRelu", 1, import_alpha_activation, "leaky_relu"},
     OperatorImporter{"Less", 1, import_binary, "lt"},
     OperatorImporter{"LessOrEqual", 12, import_binary, "le"},
@@ -109,6 +112,7 @@ constexpr std::array kTable = {
     OperatorImporter{"MatMulInteger", 10, import_matmul_integer},
     OperatorImporter{"Max", 1, import_variadic, "max"},
     OperatorImporter{"MaxPool", 1, import_max_pool},
+    OperatorImporter{"MaxRoiPool", 1, import_max_roi_pool},
     OperatorImporter{"MaxUnpool", 9, import_max_unpool},
     OperatorImporter{"Mean", 1, import_mean},
     OperatorImporter{"MeanVarianceNormalization", 9, import_mean_variance_normalization},
@@ -176,6 +180,7 @@ constexpr std::array kTable = {
     OperatorImporter{"Shrink", 9, import_shrink},
     OperatorImporter{"Sigmoid", 1, import_activation, "sigmoid"},
     OperatorImporter{"Sign", 9, import_unary, "sign"},
+    OperatorImporter{"SimplifiedLayerNormalization", 1, import_rms_normalization},
     OperatorImporter{"Sin", 7, import_unary, "sin"},
     OperatorImporter{"Sinh", 9, import_unary, "sinh"},
     OperatorImporter{"Size", 1, import_size},

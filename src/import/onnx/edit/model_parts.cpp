@@ -45,36 +45,37 @@ void copy_weight(const onnx::TensorProto& from, const std::shared_ptr<LoadedMode
 }  // namespace
 
 ModelParts ModelParts::read(const std::string& path) {
-  ModelParts parts;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  {
-    const auto file = MappedFile::open(path, "model", "TSR-1001");
-    parts.model_ = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string());
-  }
-  const onnx::GraphProto& graph = parts.model_->proto.graph();
+  const auto file = MappedFile::open(path, "model", "TSR-1001");
+  return ModelParts(load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string()));
+}
+
+ModelParts ModelParts::of_bytes(std::string_view bytes) { return ModelParts(load_model(bytes, "the model", "")); }
+
+ModelParts::ModelParts(std::shared_ptr<LoadedModel> model) : model_(std::move(model)) {
+  const onnx::GraphProto& graph = model_->proto.graph();
   std::set<std::string> defined;
   for (int i = 0; i < graph.initializer_size(); ++i) {
-    parts.weights_[graph.initializer(i).name()] = i;
+    weights_[graph.initializer(i).name()] = i;
     defined.insert(graph.initializer(i).name());
   }
   for (const auto& input : graph.input())
-    if (defined.insert(input.name()).second) parts.inputs_.push_back(input.name());
-  for (const auto& output : graph.output()) parts.outputs_.push_back(output.name());
+    if (defined.insert(input.name()).second) inputs_.push_back(input.name());
+  for (const auto& output : graph.output()) outputs_.push_back(output.name());
   std::unordered_map<const onnx::NodeProto*, int> index;
   for (int i = 0; i < graph.node_size(); ++i) index[&graph.node(i)] = i;
   // Every operator counts as known: calls of functions stay closed.
-  for (const FlatNode& node : flatten_nodes(*parts.model_, defined, [](const FlatNode&) { return true; })) {
+  for (const FlatNode& node : flatten_nodes(*model_, defined, [](const FlatNode&) { return true; })) {
     const std::string domain = standard_domain(node.proto->domain());
     PartNode entry{node.label, domain.empty() ? node.proto->op_type() : domain + "." + node.proto->op_type(),
                    unique_names(read_names(*node.proto)),
                    unique_names({node.proto->output().begin(), node.proto->output().end()})};
-    const auto number = static_cast<int>(parts.nodes_.size());
-    for (const std::string& name : entry.reads) parts.readers_[name].push_back(number);
-    for (const std::string& name : entry.gives) parts.producers_[name] = number;
-    parts.nodes_.push_back(std::move(entry));
-    parts.index_.push_back(index.at(node.proto));
+    const auto number = static_cast<int>(nodes_.size());
+    for (const std::string& name : entry.reads) readers_[name].push_back(number);
+    for (const std::string& name : entry.gives) producers_[name] = number;
+    nodes_.push_back(std::move(entry));
+    index_.push_back(index.at(node.proto));
   }
-  return parts;
 }
 
 int ModelParts::producer(const std::string& name) const {

@@ -38,6 +38,8 @@ class ModelParts {
  public:
   // UserError TSR-10xx when the file is missing or no sound ONNX model.
   static ModelParts read(const std::string& path);
+  // The same of a model in memory, which has no external data.
+  static ModelParts of_bytes(std::string_view bytes);
 
   // In an order in which each node reads only what earlier ones give.
   const std::vector<PartNode>& nodes() const { return nodes_; }
@@ -62,6 +64,8 @@ class ModelParts {
   std::optional<std::string> write(const Part& part, const std::map<std::string, PartType>& types) const;
 
  private:
+  explicit ModelParts(std::shared_ptr<LoadedModel> model);
+
   std::shared_ptr<LoadedModel> model_;
   std::vector<PartNode> nodes_;
   std::vector<int> index_;  // of each node in the file

@@ -58,15 +58,11 @@ void add_weight(OnnxStatistics& statistics, const onnx::TensorProto& tensor) {
 
 }  // namespace
 
-OnnxStatistics read_onnx_statistics(const std::string& path) {
+namespace {
+
+OnnxStatistics statistics_of(const std::shared_ptr<LoadedModel>& model, size_t bytes) {
   OnnxStatistics statistics;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::shared_ptr<LoadedModel> model;
-  {
-    const auto file = MappedFile::open(path, "model", "TSR-1001");
-    statistics.file_bytes = static_cast<int64_t>(file->size());
-    model = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string());
-  }
+  statistics.file_bytes = static_cast<int64_t>(bytes);
   const onnx::ModelProto& proto = model->proto;
   const onnx::GraphProto& graph = proto.graph();
   statistics.ir_version = proto.ir_version();
@@ -102,6 +98,19 @@ OnnxStatistics read_onnx_statistics(const std::string& path) {
   }
   statistics.unsupported.assign(unsupported.begin(), unsupported.end());
   return statistics;
+}
+
+}  // namespace
+
+OnnxStatistics read_onnx_statistics(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const auto file = MappedFile::open(path, "model", "TSR-1001");
+  return statistics_of(load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string()),
+                       file->size());
+}
+
+OnnxStatistics onnx_statistics_of_bytes(std::string_view bytes) {
+  return statistics_of(load_model(bytes, "the model", ""), bytes.size());
 }
 
 }  // namespace tessera::inline onnx_import

@@ -115,7 +115,8 @@ void import_group_normalization(NodeContext& c) {
   c.out(0, c.add(c.mul(y, c.per_channel(c.in(1), c.rank(y))), c.per_channel(c.in(2), c.rank(y))));
 }
 
-// x / sqrt(mean(x^2) + epsilon) * scale
+// x / sqrt(mean(x^2) + epsilon) * scale, and the inverse of that root for those who ask. The result has the scale's
+// type.
 void import_rms_normalization(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId given = c.in(0);
@@ -124,7 +125,8 @@ void import_rms_normalization(NodeContext& c) {
   const ValueId x = stashed(c, given);
   const ValueId square = mean(c, c.mul(x, x), axes_from(axis, rank));
   const ValueId root = c.op("sqrt", {c.add(square, c.scalar_like(x, c.attrs.get_float("epsilon", kEpsilon)))});
-  c.out(0, c.mul(c.cast(c.div(x, root), c.dtype(given)), c.in(1)));
+  c.out(0, c.mul(c.cast(c.div(x, root), c.dtype(c.in(1))), c.in(1)));
+  if (c.wants(1)) c.out(1, c.div(c.scalar_like(root, 1), root));
 }
 
 // x divided by its L1 or L2 norm along the axis; 0 where the norm is 0.

@@ -1,8 +1,9 @@
-// Images read between their pixels: GridSample, RoiAlign; and places that a pooling remembered: MaxUnpool.
+// Images read between their pixels: GridSample, RoiAlign, MaxRoiPool; and places that a pooling remembered: MaxUnpool.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
@@ -241,6 +242,69 @@ void import_roi_align(NodeContext& c) {
   ValueId result = c.reduce(mode == "avg" ? "sum" : "max", bins, {2, 4}, false);
   if (mode == "avg") result = c.div(result, c.scalar_like(result, static_cast<double>(samples * samples)));
   c.out(0, c.transpose(result, {0, 3, 1, 2}));
+}
+
+void import_max_roi_pool(NodeContext& c);
+
+// Boxes [R, 5] as image, x1, y1, x2, y2, in whole pixels with both ends, each cut into bins; the largest pixel of each
+// bin, and 0 for a bin without pixels. A bin is a rectangle: the columns are reduced first, then the rows.
+void import_max_roi_pool(NodeContext& c) {
+  c.require_inputs(2, 2);
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x), boxes = c.dims(c.in(1)), pooled = c.attrs.require_ints("pooled_shape");
+  if (dims.size() != 4 || boxes.size() != 2 || boxes[1] != 5)
+    c.malformed(fmt::format("operands of types {} and {}", c.type(x).to_string(), c.type(c.in(1)).to_string()),
+                "an image of rank 4 and boxes [R, 5]");
+  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1 ||
+      !checked_num_elements({std::max<int64_t>(boxes[0], 1), dims[1] + 1, dims[2] + pooled[0], pooled[1]}))
+    c.malformed(fmt::format("pooled_shape = [{}]", fmt::join(pooled, ",")),
+                "two extents of at least 1, and at most 2^40 bins in all boxes");
+  const int64_t count = boxes[0], channels = dims[1];
+  const ValueId rois = c.cast(c.in(1), DType::kF32);
+  const auto constant = [&](double value) { return c.scalar(DType::kF32, value); };
+  const auto column = [&](int64_t i) { return c.slice(rois, {0, i}, {count, 1}, {1, 1}); };
+  // In whole pixels, halves away from zero.
+  const auto edge = [&](int64_t i) {
+    const ValueId place = c.mul(column(i), constant(c.attrs.get_float("spatial_scale", 1)));
+    const ValueId size = c.op("abs", {place}), whole = c.op("floor", {size});
+    const ValueId more = c.op("select", {c.op("ge", {c.sub(size, whole), constant(0.5)}), constant(1), constant(0)});
+    return c.mul(c.op("sign", {place}), c.add(whole, more));
+  };
+  struct Line {
+    ValueId covered;  // bool [R, bins, extent]
+    ValueId empty;    // bool [R, bins]
+  };
+  const auto line = [&](int64_t first, int64_t bins, int64_t extent) -> Line {
+    const ValueId start = edge(first);
+    const ValueId length = c.op("max", {c.add(c.sub(edge(first + 2), start), constant(1)), constant(1)});
+    const ValueId bin = c.div(length, constant(static_cast<double>(bins)));  // [R, 1]
+    const ValueId number = c.iota({1, bins}, 1, DType::kF32);
+    const auto within = [&](ValueId place) {
+      const ValueId moved = c.add(place, start);
+      return c.op("min", {c.op("max", {moved, constant(0)}), constant(static_cast<double>(extent))});
+    };
+    const ValueId low = within(c.op("floor", {c.mul(number, bin)}));
+    const ValueId high = within(c.op("ceil", {c.mul(c.add(number, constant(1)), bin)}));
+    const ValueId pixel = c.iota({1, 1, extent}, 2, DType::kF32);
+    const auto each_pixel = [&](ValueId v) { return c.reshape(v, {count, bins, 1}); };
+    return {c.op("logical_and", {c.op("ge", {pixel, each_pixel(low)}), c.op("lt", {pixel, each_pixel(high)})}),
+            c.op("le", {high, low})};
+  };
+  const Line down = line(2, pooled[0], dims[2]), across = line(1, pooled[1], dims[3]);
+  const ValueId image = c.reshape(c.cast(column(0), DType::kI64), {count});
+  const ValueId images = c.op("gather", {x, image}, {{"axis", int64_t{0}}});  // [R, C, H, W]
+  const ValueId nothing = c.scalar_like(x, -std::numeric_limits<double>::infinity());
+  const ValueId columns = c.reduce("max",
+                                   c.op("select", {c.reshape(across.covered, {count, 1, 1, pooled[1], dims[3]}),
+                                                   c.reshape(images, {count, channels, dims[2], 1, dims[3]}), nothing}),
+                                   {4}, false);
+  const ValueId bins = c.reduce("max",
+                                c.op("select", {c.reshape(down.covered, {count, 1, pooled[0], dims[2], 1}),
+                                                c.reshape(columns, {count, channels, 1, dims[2], pooled[1]}), nothing}),
+                                {3}, false);
+  const ValueId empty = c.op("logical_or", {c.reshape(down.empty, {count, 1, pooled[0], 1}),
+                                            c.reshape(across.empty, {count, 1, 1, pooled[1]})});
+  c.out(0, c.op("select", {empty, c.scalar_like(x, 0), bins}));
 }
 
 // Values go back to the places that MaxPool's second result names: flat places of the whole result.

@@ -1,0 +1,520 @@
+"""Models that are built in Python, without a file. Written by scripts/write-graph-stub."""
+
+from collections.abc import Sequence
+
+from numpy.typing import DTypeLike
+
+from ._graph import Attribute as Attribute
+from ._graph import Graph as Graph
+from ._graph import Operand
+from ._graph import Operator as Operator
+from ._graph import Value as Value
+from ._graph import operators as operators
+
+def abs(x0: Operand, /, *, name: str = "") -> Value:
+    """|x|; the smallest integer stays itself."""
+
+def acos(x0: Operand, /, *, name: str = "") -> Value:
+    """The angle whose cosine is x."""
+
+def acosh(x0: Operand, /, *, name: str = "") -> Value:
+    """The inverse of cosh."""
+
+def add(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a + b; integers wrap."""
+
+def asin(x0: Operand, /, *, name: str = "") -> Value:
+    """The angle whose sine is x."""
+
+def asinh(x0: Operand, /, *, name: str = "") -> Value:
+    """The inverse of sinh."""
+
+def atan(x0: Operand, /, *, name: str = "") -> Value:
+    """The angle whose tangent is x."""
+
+def atanh(x0: Operand, /, *, name: str = "") -> Value:
+    """The inverse of tanh."""
+
+def attention(x0: Operand, x1: Operand, x2: Operand, x3: Operand | None = None, /, *, scale: float, fill: float | None = None, name: str = "") -> Value:
+    """softmax(q k^T * scale) v over the last two dimensions; a fourth operand is added to the scores, or, a bool, says which of them count. q may have a multiple of the heads of k and v.
+
+    scale (float): the factor of the scores, mostly 1 / sqrt(D)
+    fill (float, may be left out): what stands where a bool mask is false; default -inf
+    """
+
+def average_pool(x0: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], window: Sequence[int], ceil_mode: bool | None = None, count_include_pad: bool | None = None, name: str = "") -> Value:
+    """The mean of every window.
+
+    strides (ints): distance between neighbouring windows, per spatial dimension
+    pads_begin (ints): padding before the first element; negative cuts off
+    pads_end (ints): padding after the last element; negative cuts off
+    dilations (ints): distance between neighbouring places of a window
+    window (ints): the window's extents
+    ceil_mode (bool, may be left out): whether a last window may reach over the end; default false
+    count_include_pad (bool, may be left out): whether padding counts as elements of value 0; default false
+    """
+
+def batch_norm(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand, /, *, epsilon: float, name: str = "") -> Value:
+    """(x - mean) * scale / sqrt(var + epsilon) + bias, the operands x, scale, bias, mean, var.
+
+    epsilon (float): added to the variance
+    """
+
+def bitcast(x0: Operand, /, *, to: DTypeLike, name: str = "") -> Value:
+    """The bits of x as another element type of the same width. Floats of 16 bits and fewer may get another NaN for a NaN.
+
+    to (dtype): the result's element type
+    """
+
+def bitwise_and(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """The bits set in both."""
+
+def bitwise_not(x0: Operand, /, *, name: str = "") -> Value:
+    """x with every bit inverted."""
+
+def bitwise_or(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """The bits set in either."""
+
+def bitwise_xor(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """The bits set in one of the two."""
+
+def broadcast(x0: Operand, /, *, shape: Sequence[int], name: str = "") -> Value:
+    """x stretched to `shape` by numpy's rule.
+
+    shape (ints): the result's extents
+    """
+
+def cast(x0: Operand, /, *, to: DTypeLike, name: str = "") -> Value:
+    """x converted to another element type.
+
+    to (dtype): the result's element type
+    """
+
+def ceil(x0: Operand, /, *, name: str = "") -> Value:
+    """The smallest integer not below x."""
+
+def celu(x0: Operand, /, *, alpha: float, name: str = "") -> Value:
+    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    alpha (float): not 0
+    """
+
+def channel_shuffle(x0: Operand, /, *, groups: int, name: str = "") -> Value:
+    """Dimension 1 of x as `groups` groups, of which one element each comes in turn.
+
+    groups (int): how many groups; divides the extent of dimension 1
+    """
+
+def clip(x0: Operand, x1: Operand, x2: Operand, /, *, name: str = "") -> Value:
+    """min(max(x, lo), hi); lo and hi broadcast to x."""
+
+def concat(x0: Operand, /, *operands: Operand, axis: int, in_place: int | None = None, name: str = "") -> Value:
+    """The operands one after the other along `axis`.
+
+    axis (int): the dimension along which they are joined
+    in_place (int, may be left out): 1: set by the compiler where operands are computed into the result
+    """
+
+def conv(x0: Operand, x1: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], input_dilations: Sequence[int], groups: int, name: str = "") -> Value:
+    """The convolution of x[N,C,spatial...] with the weights w[O,C/groups,kernel...]: y[n,o,p...] = sum over c, k of x[n, c of o's group, p * stride + k * dilation - pad] * w[o,c,k...].
+
+    strides (ints): distance between neighbouring windows, per spatial dimension
+    pads_begin (ints): padding before the first element; negative cuts off
+    pads_end (ints): padding after the last element; negative cuts off
+    dilations (ints): distance between neighbouring places of a window
+    input_dilations (ints): distance at which the input's elements are laid out
+    groups (int): groups of channels that do not see each other
+    """
+
+def conv_transpose(x0: Operand, x1: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], output_padding: Sequence[int], groups: int, name: str = "") -> Value:
+    """The transposed convolution of x[N,C,spatial...] with w[C,O/groups,kernel...].
+
+    strides (ints): distance in the output between neighbouring input elements
+    pads_begin (ints): elements cut off before the output
+    pads_end (ints): elements cut off after the output
+    dilations (ints): distance between neighbouring places of the kernel
+    output_padding (ints): elements added after the output
+    groups (int): groups of channels that do not see each other
+    """
+
+def cos(x0: Operand, /, *, name: str = "") -> Value:
+    """The cosine of an angle in radians."""
+
+def cosh(x0: Operand, /, *, name: str = "") -> Value:
+    """The hyperbolic cosine."""
+
+def cumulate(x0: Operand, /, *, axis: int, kind: str, exclusive: bool | None = None, reverse: bool | None = None, name: str = "") -> Value:
+    """The running sum or product along an axis. f16 and bf16 are accumulated in f32.
+
+    axis (int): the dimension along which it runs
+    kind (string): sum or prod
+    exclusive (bool, may be left out): without the element itself; default false
+    reverse (bool, may be left out): from the end; default false
+    """
+
+def div(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a / b; integers truncate towards zero, and division by zero gives 0."""
+
+def elu(x0: Operand, /, *, alpha: float, name: str = "") -> Value:
+    """x, but alpha * (exp(x) - 1) where x < 0.
+
+    alpha (float): minus the limit at -infinity
+    """
+
+def eq(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a = b."""
+
+def erf(x0: Operand, /, *, name: str = "") -> Value:
+    """The error function."""
+
+def exp(x0: Operand, /, *, name: str = "") -> Value:
+    """e to the power x."""
+
+def floor(x0: Operand, /, *, name: str = "") -> Value:
+    """The largest integer not above x."""
+
+def gather(x0: Operand, x1: Operand, /, *, axis: int, name: str = "") -> Value:
+    """Slices of x along `axis`, one per element of indices, whose dimensions take the axis's place. A negative index counts from the end; what is still outside is clamped into the range.
+
+    axis (int): the dimension of x that is indexed
+    """
+
+def gather_elements(x0: Operand, x1: Operand, /, *, axis: int, name: str = "") -> Value:
+    """y[i, j, ...] = x[indices[i, j, ...], j, ...] for axis 0, and so on. A negative index counts from the end; what is still outside is clamped into the range.
+
+    axis (int): the dimension of x that is indexed
+    """
+
+def ge(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a >= b."""
+
+def gelu(x0: Operand, /, *, approximate: str | None = None, name: str = "") -> Value:
+    """x times the normal distribution's probability of values below x.
+
+    approximate (string, may be left out): none (the default, with erf) or tanh
+    """
+
+def gemm(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, alpha: float | None = None, beta: float | None = None, trans_a: bool | None = None, trans_b: bool | None = None, name: str = "") -> Value:
+    """alpha * a * b + beta * c, where c is optional and broadcasts.
+
+    alpha (float, may be left out): factor of the product; default 1
+    beta (float, may be left out): factor of c; default 1
+    trans_a (bool, may be left out): a is given transposed; default false
+    trans_b (bool, may be left out): b is given transposed; default false
+    """
+
+def global_average_pool(x0: Operand, /, *, name: str = "") -> Value:
+    """The mean over all spatial dimensions, which stay with extent 1."""
+
+def global_max_pool(x0: Operand, /, *, name: str = "") -> Value:
+    """The maximum over all spatial dimensions, which stay with extent 1."""
+
+def gt(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a > b."""
+
+def hard_sigmoid(x0: Operand, /, *, alpha: float, beta: float, name: str = "") -> Value:
+    """alpha * x + beta, held within 0 and 1.
+
+    alpha (float): the slope
+    beta (float): the value at 0
+    """
+
+def hard_swish(x0: Operand, /, *, name: str = "") -> Value:
+    """x * max(0, min(1, x / 6 + 1/2))."""
+
+def instance_norm(x0: Operand, x1: Operand, x2: Operand, /, *, epsilon: float, name: str = "") -> Value:
+    """Each channel of each sample of x with mean 0 and variance 1, times scale plus bias.
+
+    epsilon (float): added to the variance
+    """
+
+def is_inf(x0: Operand, /, *, name: str = "") -> Value:
+    """Whether x is an infinity of either sign."""
+
+def is_nan(x0: Operand, /, *, name: str = "") -> Value:
+    """Whether x is NaN."""
+
+def layer_norm(x0: Operand, x1: Operand | None = None, x2: Operand | None = None, /, *, epsilon: float, axis: int, name: str = "") -> Value:
+    """x with mean 0 and variance 1 over the dimensions from axis on, times scale and plus bias if given.
+
+    epsilon (float): added to the variance
+    axis (int): the first dimension that is normalised over
+    """
+
+def le(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a <= b."""
+
+def leaky_relu(x0: Operand, /, *, alpha: float, name: str = "") -> Value:
+    """x, times alpha where x < 0.
+
+    alpha (float): the slope below 0
+    """
+
+def log(x0: Operand, /, *, name: str = "") -> Value:
+    """The natural logarithm."""
+
+def log_softmax(x0: Operand, /, *, axis: int, name: str = "") -> Value:
+    """The logarithm of softmax.
+
+    axis (int): the dimension that sums to 1
+    """
+
+def logical_and(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a and b."""
+
+def logical_not(x0: Operand, /, *, name: str = "") -> Value:
+    """not x."""
+
+def logical_or(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a or b."""
+
+def logical_xor(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a or b but not both."""
+
+def lt(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a < b."""
+
+def matmul(x0: Operand, x1: Operand, /, *, transpose_a: bool | None = None, transpose_b: bool | None = None, name: str = "") -> Value:
+    """Matrix products over the last two dimensions; the dimensions before them broadcast.
+
+    transpose_a (bool, may be left out): swap the last two dimensions of a first; default false
+    transpose_b (bool, may be left out): swap the last two dimensions of b first; default false
+    """
+
+def max(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """The larger; NaN when either is NaN."""
+
+def max_pool(x0: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], window: Sequence[int], ceil_mode: bool | None = None, name: str = "") -> Value:
+    """The maximum of every window; padding does not take part.
+
+    strides (ints): distance between neighbouring windows, per spatial dimension
+    pads_begin (ints): padding before the first element; negative cuts off
+    pads_end (ints): padding after the last element; negative cuts off
+    dilations (ints): distance between neighbouring places of a window
+    window (ints): the window's extents
+    ceil_mode (bool, may be left out): whether a last window may reach over the end; default false
+    """
+
+def min(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """The smaller; NaN when either is NaN."""
+
+def mish(x0: Operand, /, *, name: str = "") -> Value:
+    """x * tanh(softplus(x))."""
+
+def mul(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a * b; integers wrap."""
+
+def ne(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """Whether a and b differ."""
+
+def neg(x0: Operand, /, *, name: str = "") -> Value:
+    """-x; integers wrap."""
+
+def order(x0: Operand, /, *, count: int, descending: bool | None = None, name: str = "") -> Value:
+    """The numbers of the first `count` elements of each row of x [rows, elements, width] when the elements, compared value by value, are sorted. Equal elements stay in order, 0 equals -0, NaN equals itself and is the largest value.
+
+    count (int): how many
+    descending (bool, may be left out): the largest first; default false
+    """
+
+def pad(x0: Operand, x1: Operand | None = None, /, *, low: Sequence[int], high: Sequence[int], mode: str, name: str = "") -> Value:
+    """x with elements added before and after each dimension; negative amounts cut off.
+
+    low (ints): elements added before, per dimension
+    high (ints): elements added after, per dimension
+    mode (string): constant: the second operand, a scalar; edge: the nearest element; reflect: mirrored at the end elements; wrap: from the other end
+    """
+
+def pow(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a to the power b; integers wrap, and a negative power of an integer is its truncated reciprocal."""
+
+def prelu(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """x, times the slope (which broadcasts to x) where x < 0."""
+
+def reduce(x0: Operand, /, *, kind: str, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
+    """The elements of x combined over the dimensions in `axes`; over no elements, the combiner's identity (0, 1, the largest or the smallest value).
+
+    kind (string): sum, prod, min or max
+    axes (ints): the dimensions to reduce
+    keepdims (bool): whether a reduced dimension stays with extent 1
+    """
+
+def reduce_l1(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
+    """The sum of absolute values over the axes.
+
+    axes (ints): the dimensions to reduce
+    keepdims (bool): whether a reduced dimension stays with extent 1
+    """
+
+def reduce_l2(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
+    """The square root of the sum of squares over the axes.
+
+    axes (ints): the dimensions to reduce
+    keepdims (bool): whether a reduced dimension stays with extent 1
+    """
+
+def reduce_log_sum(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
+    """The logarithm of the sum over the axes.
+
+    axes (ints): the dimensions to reduce
+    keepdims (bool): whether a reduced dimension stays with extent 1
+    """
+
+def reduce_log_sum_exp(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
+    """The logarithm of the sum of exponentials over the axes.
+
+    axes (ints): the dimensions to reduce
+    keepdims (bool): whether a reduced dimension stays with extent 1
+    """
+
+def reduce_mean(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
+    """The mean over the axes.
+
+    axes (ints): the dimensions to reduce
+    keepdims (bool): whether a reduced dimension stays with extent 1
+    """
+
+def reduce_sum_square(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
+    """The sum of squares over the axes.
+
+    axes (ints): the dimensions to reduce
+    keepdims (bool): whether a reduced dimension stays with extent 1
+    """
+
+def reduce_window(x0: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], kind: str, window: Sequence[int], name: str = "") -> Value:
+    """The sum, maximum or minimum over a window that slides over the spatial dimensions of x[N,C,spatial...]; padded places do not take part.
+
+    strides (ints): distance between neighbouring windows, per spatial dimension
+    pads_begin (ints): padding before the first element; negative cuts off
+    pads_end (ints): padding after the last element; negative cuts off
+    dilations (ints): distance between neighbouring places of a window
+    kind (string): sum, max or min
+    window (ints): the window's extents, per spatial dimension
+    """
+
+def region_pool(x0: Operand, x1: Operand, x2: Operand, /, *, rows: int, columns: int, scale: float, kind: str, half_pixel: bool | None = None, name: str = "") -> Value:
+    """Regions [R, 4] (x, y of two corners, times `scale`) of images x [N, H, W, C], whose numbers are [R], cut into rows by columns of bins: the mean or maximum of values read bilinearly at ceil(bin height) by ceil(bin width) places of each bin, zeros outside of the image. 16-bit floats are summed in f32.
+
+    rows (int): bins of a region, from top to bottom
+    columns (int): bins of a region, from left to right
+    scale (float): pixels per unit of a region's corners
+    kind (string): average, or max: the largest of the four weighted pixels of all places
+    half_pixel (bool, may be left out): corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false
+    """
+
+def relu(x0: Operand, /, *, name: str = "") -> Value:
+    """max(x, 0)."""
+
+def rem(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """What truncating division leaves, with the sign of a; a itself for an integer b of 0."""
+
+def reshape(x0: Operand, /, *, shape: Sequence[int], name: str = "") -> Value:
+    """The elements of x in row-major order under another shape.
+
+    shape (ints): the result's extents, all given
+    """
+
+def resize(x0: Operand, /, *, mode: str, coordinate: str, scales: Sequence[float], sizes: Sequence[int], nearest_mode: str | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, name: str = "") -> Value:
+    """x interpolated to other extents.
+
+    mode (string): nearest, linear or cubic
+    coordinate (string): how output indices become input coordinates, see resize.cpp
+    nearest_mode (string, may be left out): round_prefer_floor (the default), round_prefer_ceil, floor or ceil
+    scales (floats): output extent per input extent, for every dimension
+    sizes (ints): the result's extents, all of them
+    cubic_coeff (float, may be left out): the cubic's parameter; default -0.75
+    exclude_outside (bool, may be left out): cubic: places outside the input get no weight, instead of the nearest element's; default false
+    """
+
+def rms_norm(x0: Operand, x1: Operand | None = None, /, *, epsilon: float, axis: int, name: str = "") -> Value:
+    """x divided by the root of the mean of its squares over the dimensions from axis on, times scale if given.
+
+    epsilon (float): added to the variance
+    axis (int): the first dimension that is normalised over
+    """
+
+def round(x0: Operand, /, *, name: str = "") -> Value:
+    """The nearest integer, halves to even."""
+
+def scatter(x0: Operand, x1: Operand, x2: Operand, /, *, join: str, name: str = "") -> Value:
+    """x [B, P, I] with updates [B, U, I] at places [B, U] of dimension 1, one after the other; a place that does not exist takes none.
+
+    join (string): none (the update replaces what is there), add, mul, min or max (NaN wins)
+    """
+
+def select(x0: Operand, x1: Operand, x2: Operand, /, *, name: str = "") -> Value:
+    """a where cond holds, else b; the three broadcast."""
+
+def selu(x0: Operand, /, *, alpha: float, gamma: float, name: str = "") -> Value:
+    """gamma times elu with alpha.
+
+    alpha (float): as in elu
+    gamma (float): the factor
+    """
+
+def shift_left(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a shifted left by b bits; 0 when b is not in 0 .. bits - 1."""
+
+def shift_right(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a shifted right by b bits, keeping the sign; all sign bits when b is not in 0 .. bits - 1."""
+
+def sigmoid(x0: Operand, /, *, name: str = "") -> Value:
+    """1 / (1 + exp(-x))."""
+
+def sign(x0: Operand, /, *, name: str = "") -> Value:
+    """-1, 0 or 1; NaN for NaN."""
+
+def silu(x0: Operand, /, *, name: str = "") -> Value:
+    """x * sigmoid(x)."""
+
+def sin(x0: Operand, /, *, name: str = "") -> Value:
+    """The sine of an angle in radians."""
+
+def sinh(x0: Operand, /, *, name: str = "") -> Value:
+    """The hyperbolic sine."""
+
+def slice(x0: Operand, /, *, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int], in_place: int | None = None, name: str = "") -> Value:
+    """A regular part of x: per dimension a start, a number of elements and a step.
+
+    starts (ints): index of the first element, per dimension
+    sizes (ints): the result's extents
+    steps (ints): distance between elements, not 0; negative walks backwards
+    in_place (int, may be left out): 1: set by the compiler where the result is a view of x
+    """
+
+def softmax(x0: Operand, /, *, axis: int, name: str = "") -> Value:
+    """exp(x) divided by its sum along axis.
+
+    axis (int): the dimension that sums to 1
+    """
+
+def softplus(x0: Operand, /, *, name: str = "") -> Value:
+    """log(1 + exp(x))."""
+
+def softsign(x0: Operand, /, *, name: str = "") -> Value:
+    """x / (1 + |x|)."""
+
+def sqrt(x0: Operand, /, *, name: str = "") -> Value:
+    """The square root."""
+
+def sub(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
+    """a - b; integers wrap."""
+
+def suppress(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand | None = None, /, *, most: int, centres: bool | None = None, name: str = "") -> Value:
+    """Numbers of boxes [images, boxes, 4] for each class of scores [images, classes, boxes]: the one with the highest score, the next one whose overlap (intersection over union) with those before is not above a threshold, and so on, up to a limit; -1 behind them. With a fifth operand only boxes whose scores are above it; never those whose scores are NaN.
+
+    most (int): places for each class
+    centres (bool, may be left out): boxes are x, y of the centre, width, height; else two corners as y, x, y, x (the default)
+    """
+
+def tan(x0: Operand, /, *, name: str = "") -> Value:
+    """The tangent of an angle in radians."""
+
+def tanh(x0: Operand, /, *, name: str = "") -> Value:
+    """The hyperbolic tangent."""
+
+def transpose(x0: Operand, /, *, perm: Sequence[int], name: str = "") -> Value:
+    """Dimension i of the result is dimension perm[i] of x.
+
+    perm (ints): a permutation of the dimensions
+    """

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""tessera.graph: models built in Python, beside numpy, beside the same model from ONNX, and what is refused."""
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import unittest
+
+import ml_dtypes
+import numpy as np
+
+import tessera
+from tessera import graph
+
+RANDOM = np.random.default_rng(0)
+
+
+def floats(*shape):
+    return RANDOM.standard_normal(shape, np.float32)
+
+
+def classifier(weights, bias):
+    g = graph.Graph("classifier")
+    n = g.symbol("n", 1, 64)
+    x = g.input("x", np.float32, (n, 12))
+    g.output("y", graph.softmax(x @ weights + bias, axis=1))
+    return g
+
+
+def softmax(scores):
+    shares = np.exp(scores - scores.max(1, keepdims=True))
+    return shares / shares.sum(1, keepdims=True)
+
+
+class Building(unittest.TestCase):
+    def test_a_model_of_ten_lines_runs_at_every_size(self):
+        weights, bias = floats(12, 5), floats(5)
+        g = classifier(weights, bias)
+        model = tessera.compile(g)
+        self.assertEqual(model.inputs[0].shape, ("n", 12))
+        self.assertEqual(model.symbols, {"n": (1, 64)})
+        for n in (1, 3, 64):
+            x = floats(n, 12)
+            want = softmax(x @ weights + bias)
+            np.testing.assert_allclose(model.run([x])[0], want, rtol=1e-4, atol=1e-6)
+            by_interpreter = tessera.compile(g, dims={"n": n}, engine="interp")
+            np.testing.assert_allclose(by_interpreter.run([x])[0], want, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(tessera.compile(g, dims={"n": n}).run([x])[0], want, rtol=1e-4, atol=1e-6)
+
+    def test_is_the_imported_model(self):
+        import onnx
+        from onnx import TensorProto, helper
+
+        weights, bias = floats(12, 5), floats(5)
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["t"]), helper.make_node("Add", ["t", "b"], ["u"]),
+                 helper.make_node("Softmax", ["u"], ["y"], axis=1)]
+        initializers = [onnx.numpy_helper.from_array(weights, "w"), onnx.numpy_helper.from_array(bias, "b")]
+        proto = helper.make_graph(
+            nodes, "classifier", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 12])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 5])], initializers)
+        model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        g = graph.Graph("classifier")
+        x = g.input("x", np.float32, (4, 12))
+        g.output("y", graph.softmax(x @ weights + bias, axis=1))
+        of_onnx = tessera.compile(model).metadata
+        self.assertEqual(of_onnx["operators"], tessera.compile(g).metadata["operators"])
+        given = floats(4, 12)
+        self.assertTrue(np.array_equal(tessera.compile(model).run([given])[0], tessera.compile(g).run([given])[0]))
+
+    def test_text_is_a_model(self):
+        g = classifier(floats(12, 5), floats(5))
+        again = graph.Graph.from_text(g.text())
+        self.assertEqual((again.hash(), again.text(), again.name), (g.hash(), g.text(), "classifier"))
+        self.assertRegex(g.hash(), "^[0-9a-f]{16}$")
+        self.assertIn("elided<", big_graph().text(elide_constants=True))
+        x = floats(2, 12)
+        want = tessera.compile(g).run([x])[0]
+        with tempfile.NamedTemporaryFile(suffix=".graph") as file:
+            g.save(file.name)
+            self.assertTrue(np.array_equal(tessera.compile(file.name).run([x])[0], want))
+        self.assertTrue(np.array_equal(tessera.compile(g.text().encode()).run([x])[0], want))
+
+    def test_every_dtype_is_a_constant(self):
+        for dtype in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.int64, np.int32,
+                      np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_, ml_dtypes.int4,
+                      ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2):
+            g = graph.Graph()
+            values = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
+            x = g.input("x", np.int64, ())
+            y = graph.gather(g.constant(values), x, axis=0)
+            self.assertEqual((y.dtype, y.shape), (np.dtype(dtype), (3,)), dtype)
+            g.output("y", y)
+            got = tessera.compile(g, engine="interp").run([np.array(1)])[0]
+            self.assertTrue(np.array_equal(got, values[1]), (dtype, got))
+
+    def test_numbers_take_the_dtype_of_the_value_beside_them(self):
+        g = graph.Graph()
+        x = g.input("x", np.float16, (2,))
+        y = 1 - (2 * x + 0.5) / 4
+        self.assertEqual(y.dtype, np.float16)
+        i = g.input("i", np.int32, (2,))
+        self.assertEqual((i * 3).dtype, np.int32)
+        self.assertEqual((floats(2, 2) @ g.input("m", np.float32, (2, 3))).shape, (2, 3))
+        g.output("y", y)
+        x, i, m = np.array([1, 2], np.float16), np.zeros(2, np.int32), floats(2, 3)
+        self.assertEqual(tessera.compile(g).run([x, i, m])[0].tolist(), [0.375, -0.125])
+
+    def test_an_operator_of_ones_own(self):
+        body = graph.Graph("swap_sign")
+        body.output("b", graph.neg(body.input("a", np.float32, (2,))))
+        g = graph.Graph()
+        g.output("y", g.composite("swap_sign", body, g.input("x", np.float32, (2,)), note="own"))
+        self.assertIn('name = "swap_sign"', g.text())
+        self.assertEqual(tessera.compile(g).run([np.array([1, -2], np.float32)])[0].tolist(), [-1, 2])
+
+    def test_threads_compile_one_graph(self):
+        g, results = classifier(floats(12, 5), floats(5)), []
+        x = floats(3, 12)
+        threads = [threading.Thread(target=lambda: results.append(tessera.compile(g).run([x])[0])) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(results), 3)
+        self.assertTrue(all(np.array_equal(result, results[0]) for result in results))
+
+
+def big_graph():
+    g = graph.Graph()
+    g.output("y", g.input("x", np.float32, (100, 1)) + floats(100, 7))
+    return g
+
+
+class Operators(unittest.TestCase):
+    def test_each_has_a_function_with_a_signature(self):
+        listed = graph.operators()
+        self.assertGreater(len(listed), 80)
+        for op in listed:
+            self.assertTrue(op.doc and op.example, op.name)
+            self.assertFalse({attribute.name for attribute in op.attributes} & {"name", "operands"}, op.name)
+            if op.max_operands == 0:
+                continue
+            function = getattr(graph, op.name)
+            self.assertTrue(function.__doc__.startswith(op.doc), op.name)
+            names = inspect.signature(function).parameters
+            for attribute in op.attributes:
+                self.assertIn(attribute.name, names)
+        self.assertIn("axis (int)", graph.softmax.__doc__)
+
+    def test_the_stub_is_of_these_operators(self):
+        script = pathlib.Path(__file__).resolve().parents[2] / "scripts/write-graph-stub"
+        done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_documents_cpp_block_is_compiled(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        block = re.search(r"^```cpp\n(.*?)^```$", (root / "docs/graph-api.md").read_text(), re.S | re.M)[1]
+        self.assertIn(textwrap.indent(block, "  "), (root / "tests/driver/graph_api_test.cpp").read_text())
+
+
+class Refusals(unittest.TestCase):
+    def test_errors_have_ids_and_the_callers_names(self):
+        g = graph.Graph()
+        x = g.input("x", np.float32, (2, 3))
+        other = graph.Graph().input("x", np.float32, (2, 3))
+
+        def wrong_operands():
+            graph.matmul(x, x, name="projection")
+
+        with self.assertRaises(tessera.Error) as caught:
+            wrong_operands()
+        self.assertEqual((caught.exception.id, caught.exception.node), ("TSR-2024", "projection"))
+        cases = [
+            ("TSR-2060", lambda: graph.add(x, other)),
+            ("TSR-2060", lambda: graph.add(1, 2)),
+            ("TSR-2061", lambda: g.input("x", np.float32, ())),
+            ("TSR-2062", lambda: g.op("sofmax", x)),
+            ("TSR-2064", lambda: g.constant(["text"])),
+            ("TSR-2065", lambda: g.symbol("n", 2, 1)),
+            ("TSR-2003", lambda: graph.softmax(x, axis="last")),
+            ("TSR-4034", lambda: graph.softmax(x, axis=object())),
+            ("TSR-4034", lambda: g.input("u", "no dtype", ())),
+            ("TSR-3003", lambda: g.input("u", np.float32, ("m",))),
+            ("TSR-2069", lambda: tessera.compile(g)),
+            ("TSR-2066", lambda: g.composite("softmax", g, x)),
+        ]
+        for id, call in cases:
+            with self.assertRaises(tessera.Error, msg=id) as caught:
+                call()
+            self.assertEqual(caught.exception.id, id, caught.exception)
+        with self.assertRaisesRegex(TypeError, "softmax: missing a required .*'axis'"):
+            graph.softmax(x)
+        with self.assertRaisesRegex(TypeError, "softmax: .*unexpected keyword argument 'axes'"):
+            graph.softmax(x, axis=1, axes=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
