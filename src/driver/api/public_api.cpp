@@ -21,14 +21,15 @@ namespace {
 DriverOptions driver_options(const CompileOptions& options) {
   DriverOptions driver;
   driver.compile = options;
-  if (options.is_cancelled) driver.runner.on_step = [ask = options.is_cancelled](std::string_view step) {
-    if (!ask()) return;
-    throw UserError({.id = "TSR-5111",
-                     .message = fmt::format("the compile was cancelled before '{}'", step),
-                     .node = {},
-                     .legal = {},
-                     .hint = {}});
-  };
+  if (options.is_cancelled)
+    driver.runner.on_step = [ask = options.is_cancelled](std::string_view step) {
+      if (!ask()) return;
+      throw UserError({.id = "TSR-5111",
+                       .message = fmt::format("the compile was cancelled before '{}'", step),
+                       .node = {},
+                       .legal = {},
+                       .hint = {}});
+    };
   return driver;
 }
 

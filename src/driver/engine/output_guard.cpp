@@ -42,14 +42,14 @@ void refuse_to_overwrite(const std::string& output, const std::vector<std::strin
   for (const std::string& input : inputs) {
     std::error_code error;
     if (!fs::is_regular_file(input, error) || !fs::equivalent(output, input, error) || error) continue;
-    throw UserError({.id = "TSR-4062",
-                     .message = output == input
-                                    ? fmt::format("'{}' would be written over, and it is read", output)
-                                    : fmt::format("'{}' would be written over, and it is '{}', which is read", output,
-                                                  input),
-                     .node = {},
-                     .legal = "a file that the command does not read",
-                     .hint = "give another name to -o"});
+    throw UserError(
+        {.id = "TSR-4062",
+         .message = output == input
+                        ? fmt::format("'{}' would be written over, and it is read", output)
+                        : fmt::format("'{}' would be written over, and it is '{}', which is read", output, input),
+         .node = {},
+         .legal = "a file that the command does not read",
+         .hint = "give another name to -o"});
   }
 }
 
