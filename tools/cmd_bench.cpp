@@ -33,8 +33,8 @@ struct BenchCommand {
   CompileFlags compile;
   RunFlags run;
   std::string model;
-  int repeat = -1;   // < 0: by time
-  int warm_up = -1;  // < 0: by time
+  int repeat = -1;      // < 0: by time
+  int warm_up = -1;     // < 0: by time
   double duration = 0;  // seconds; 0: one
   int concurrency = 1;
   bool json = false, kernels = false;
@@ -126,7 +126,8 @@ int bench(const BenchCommand& command) {
     watch.reset();  // what follows is no compiling
     times = time_report(command.compile, opened.times);
     std::vector<std::string> random;
-    const std::vector<RunValue> values = make_values(*opened.model, options.driver.compile, is_module, command.run, random);
+    const std::vector<RunValue> values =
+        make_values(*opened.model, options.driver.compile, is_module, command.run, random);
     std::vector<Tensor> inputs;
     for (const RunValue& value : values) inputs.push_back(value.tensor);
     opened.model->bind_values(values);
@@ -177,9 +178,10 @@ int bench(const BenchCommand& command) {
   for (const std::string& line : opened.taken) fmt::print(stderr, "{}\n", line);
   if (opened.from_cache || opened.compile_seconds > 0) print_lines(use, command.compile);
   if (load > 0.5 * usable_cpus())
-    print_warning(fmt::format("other programs are running (load {:.1f} on {} CPUs): times are longer than need be, and "
-                              "vary more",
-                              load, usable_cpus()));
+    print_warning(
+        fmt::format("other programs are running (load {:.1f} on {} CPUs): times are longer than need be, and "
+                    "vary more",
+                    load, usable_cpus()));
   const std::vector<double>& samples = runs.samples_ms;
   const auto count = static_cast<double>(samples.size());
   const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / count;
@@ -235,10 +237,9 @@ Command add_bench_command(CLI::App& root) {
   const auto command = std::make_shared<BenchCommand>();
   CLI::App* app = root.add_subcommand("bench", "Measure how long a model takes");
   app->add_option("MODEL", command->model, "A module, or an ONNX file (compiled first)")->required()->type_name("");
-  CLI::Option* repeat =
-      app->add_option("--repeat", command->repeat, "Timed runs; default: for one second, at least 5")
-          ->check(CLI::Range(1, 100000000))
-          ->type_name("N");
+  CLI::Option* repeat = app->add_option("--repeat", command->repeat, "Timed runs; default: for one second, at least 5")
+                            ->check(CLI::Range(1, 100000000))
+                            ->type_name("N");
   app->add_option("--duration", command->duration, "Seconds of timed runs")
       ->check(CLI::Range(0.001, 1e6))
       ->excludes(repeat)

@@ -8,13 +8,14 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "compile_flags.h"
 #include "compile_watch.h"
 #include "driver/compile.h"
-#include "flag_use.h"
 #include "driver/engine/output_guard.h"
+#include "flag_use.h"
 #include "package/atomic_file.h"
 #include "progress.h"
 #include "support/error.h"
@@ -27,7 +28,7 @@ namespace {
 struct CompileCommand {
   CompileFlags flags;
   std::string model, output, emit = "module";
-  bool quiet = false, force = false;
+  bool quiet = false, force = false, json = false;
 };
 
 const std::map<std::string, Emit> kEmits = {{"module", Emit::kModule},   {"graph", Emit::kGraph}, {"loop", Emit::kLoop},
@@ -59,6 +60,15 @@ std::string size_text(double bytes) {
 void write_bytes(const std::vector<std::byte>& bytes) {
   std::cout.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   std::cout.flush();
+}
+
+// --json where standard output holds what was compiled.
+void refuse_json_beside_output() {
+  throw UserError({.id = "TSR-4069",
+                   .message = "--json, and the output itself, would both go to standard output",
+                   .node = {},
+                   .legal = "-o FILE with --json",
+                   .hint = {}});
 }
 
 void refuse_terminal() {
@@ -93,6 +103,7 @@ int compile(const CompileCommand& command) {
   };
   const std::string output = command.output.empty() ? default_output(command, options.emit) : command.output;
   const bool is_module = options.emit == Emit::kModule;
+  if (output == "-" && command.json) refuse_json_beside_output();
   if (output == "-" && (is_module || options.emit == Emit::kObj)) refuse_terminal();
   if (output != "-") refuse_to_overwrite(output, files_of_model(command.model));
   std::optional<ReplacedModule> replaced;
@@ -118,6 +129,22 @@ int compile(const CompileCommand& command) {
   std::cerr << time_report(command.flags, compiled.times);
   if (!note.empty() && !command.quiet) fmt::print(stderr, "replaced {}, {}\n", output, note);
   if (!command.quiet) print_lines(use, command.flags);
+  if (command.json) {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    nlohmann::json json = {
+        {"model", command.model}, {"output", output}, {"emit", command.emit}, {"seconds", taken.count()}};
+    if (std::filesystem::is_regular_file(output)) json["bytes"] = std::filesystem::file_size(output);
+    if (is_module)
+      json.update({{"kernels", compiled.program.calls.size()},
+                   {"different_kernels", compiled.program.kernels.size()},
+                   {"code_bytes", compiled.code.size()},
+                   {"weight_bytes", compiled.program.weight_bytes},
+                   {"arena_bytes", compiled.program.arena_bytes}});
+    if (!note.empty()) json["replaced"] = note;
+    if (!command.flags.db.empty()) json["tuned"] = use.tuned();
+    std::cout << json_line(json);
+    return kExitOk;
+  }
   if (options.emit == Emit::kModule && !command.quiet && std::filesystem::is_regular_file(output)) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     const Program& program = compiled.program;
@@ -146,6 +173,7 @@ Command add_compile_command(CLI::App& root) {
       ->check(CLI::IsMember(kEmits))
       ->type_name("KIND");
   app->add_flag("--force", command->force, "Replace the output also where it is no module, or of another model");
+  app->add_flag("--json", command->json, "Print one line of JSON instead of text: bytes, kernels, seconds, ...");
   app->add_flag("-q,--quiet", command->quiet, "Print nothing on success");
   add_compile_flags(*app, command->flags);
   add_time_limit_flag(*app, command->flags);

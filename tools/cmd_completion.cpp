@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 // For a shell, in single quotes.
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
@@ -45,15 +45,17 @@ std::string bash_script(const CLI::App& root) {
       for (const std::string& name : own)
         if (!choices.empty())
           values += fmt::format("    {} {}) words={} ;;\n", verb->get_name(), name,
-                                quoted(fmt::format("{}", fmt::join(choices, " "))));
+                                shell_quoted(fmt::format("{}", fmt::join(choices, " "))));
     }
-    names += fmt::format("      {}) words={} ;;\n", verb->get_name(), quoted(fmt::format("{}", fmt::join(flags, " "))));
+    names += fmt::format("      {}) words={} ;;\n", verb->get_name(),
+                         shell_quoted(fmt::format("{}", fmt::join(flags, " "))));
   }
   // Patterns of `case` are words with a blank between them, which must be quoted.
   std::string cases;
   for (size_t begin = 0; begin < values.size();) {
     const size_t end = values.find('\n', begin), paren = values.find(") words=", begin);
-    cases += fmt::format("    '{}'{}\n", values.substr(begin + 4, paren - begin - 4), values.substr(paren, end - paren));
+    cases +=
+        fmt::format("    '{}'{}\n", values.substr(begin + 4, paren - begin - 4), values.substr(paren, end - paren));
     begin = end + 1;
   }
   return fmt::format(R"(# bash completion of tessera; load it with: source <(tessera completion bash)
@@ -77,7 +79,7 @@ _tessera() {{
 }}
 complete -o filenames -F _tessera tessera
 )",
-                     quoted(fmt::format("{}", fmt::join(verbs, " "))), cases, names);
+                     shell_quoted(fmt::format("{}", fmt::join(verbs, " "))), cases, names);
 }
 
 std::string zsh_script(const CLI::App& root) {
@@ -92,7 +94,7 @@ std::string zsh_script(const CLI::App& root) {
   };
   std::string verbs, cases;
   for (const CLI::App* verb : verbs_of(root)) {
-    verbs += fmt::format("    {}\n", quoted(verb->get_name() + ":" + first_line(verb->get_description())));
+    verbs += fmt::format("    {}\n", shell_quoted(verb->get_name() + ":" + first_line(verb->get_description())));
     cases += fmt::format("    {}) _arguments", verb->get_name());
     for (const CLI::Option* option : flags_of(*verb)) {
       const std::vector<std::string> choices = choices_of(*option);
@@ -101,7 +103,7 @@ std::string zsh_script(const CLI::App& root) {
         if (takes_value(*option))
           spec += fmt::format(":{}:{}", plain(option->get_type_name()),
                               choices.empty() ? "_files" : fmt::format("({})", fmt::join(choices, " ")));
-        cases += " \\\n        " + quoted(spec);
+        cases += " \\\n        " + shell_quoted(spec);
       }
     }
     cases += " \\\n        '*:file:_files' ;;\n";
@@ -129,15 +131,15 @@ std::string fish_script(const CLI::App& root) {
       "complete -c tessera -n __fish_use_subcommand -f\n";
   for (const CLI::App* verb : verbs_of(root)) {
     text += fmt::format("complete -c tessera -n __fish_use_subcommand -a {} -d {}\n", verb->get_name(),
-                        quoted(first_line(verb->get_description())));
+                        shell_quoted(first_line(verb->get_description())));
     for (const CLI::Option* option : flags_of(*verb)) {
       text += fmt::format("complete -c tessera -n '__fish_seen_subcommand_from {}'", verb->get_name());
       for (const std::string& name : option->get_snames()) text += " -s " + name;
       for (const std::string& name : option->get_lnames()) text += " -l " + name;
       const std::vector<std::string> choices = choices_of(*option);
       if (takes_value(*option)) text += " -r";
-      if (!choices.empty()) text += fmt::format(" -f -a {}", quoted(fmt::format("{}", fmt::join(choices, " "))));
-      text += fmt::format(" -d {}\n", quoted(first_line(option->get_description())));
+      if (!choices.empty()) text += fmt::format(" -f -a {}", shell_quoted(fmt::format("{}", fmt::join(choices, " "))));
+      text += fmt::format(" -d {}\n", shell_quoted(first_line(option->get_description())));
     }
   }
   return text;
@@ -157,10 +159,11 @@ Command add_completion_command(CLI::App& root) {
       "  source <(tessera completion bash)\n"
       "  tessera completion bash > ~/.local/share/bash-completion/completions/tessera\n"
       "  tessera completion fish > ~/.config/fish/completions/tessera.fish");
-  return {app, [shell, &root] {
-            std::cout << (*shell == "bash" ? bash_script(root) : *shell == "zsh" ? zsh_script(root) : fish_script(root));
-            return kExitOk;
-          }};
+  return {
+      app, [shell, &root] {
+        std::cout << (*shell == "bash" ? bash_script(root) : *shell == "zsh" ? zsh_script(root) : fish_script(root));
+        return kExitOk;
+      }};
 }
 
 }  // namespace tessera

@@ -26,8 +26,7 @@ struct DiffCommand {
 
 int diff(const DiffCommand& command) {
   Difference difference;
-  const std::string folder =
-      command.folder.empty() ? default_case_folder(command.flags.model, "diff") : command.folder;
+  const std::string folder = command.folder.empty() ? default_case_folder(command.flags.model, "diff") : command.folder;
   refuse_to_overwrite(folder + "/model.onnx", files_of_model(command.flags.model));
   {
     Progress progress("comparing " + std::filesystem::path(command.flags.model).filename().string());

@@ -68,7 +68,8 @@ Command add_operators_command(CLI::App& root) {
   app->add_option("NAME", command->name, "Only this one: Conv, Gelu")->type_name("");
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
   app->footer(
-      "Limits of single operators are in docs/operators.md; 'tessera inspect MODEL.onnx' names those of a model that are\n"
+      "Limits of single operators are in docs/operators.md; 'tessera inspect MODEL.onnx' names those of a model that "
+      "are\n"
       "not supported.\n"
       "Examples:\n"
       "  tessera operators\n"

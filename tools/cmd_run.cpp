@@ -1,4 +1,7 @@
 // tessera run MODULE.so|MODEL.onnx
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -17,6 +20,7 @@
 #include "flag_use.h"
 #include "progress.h"
 #include "run_flags.h"
+#include "support/error.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -26,7 +30,7 @@ namespace {
 struct RunCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, profile;
+  std::string model, profile, output_dir;
   std::vector<std::string> outputs, expected;
   Tolerance tolerance;
   bool json = false;
@@ -68,7 +72,49 @@ void print_text(const OutputReport& report) {
              report.comparison->text);
 }
 
-void print_json(const std::string& model, const std::vector<OutputReport>& reports) {
+// The range and the mean of what is finite, and the first elements; numbers that JSON does not have are null.
+void describe_elements(const Tensor& tensor, nlohmann::json& entry) {
+  constexpr int64_t kShown = 16;
+  const int64_t count = tensor.num_elements();
+  nlohmann::json values = nlohmann::json::array();
+  if (tensor.dtype() == DType::kString) {
+    for (int64_t i = 0; i < std::min(count, kShown); ++i) values.push_back(tensor.strings()[static_cast<size_t>(i)]);
+    entry["values"] = std::move(values);
+    return;
+  }
+  double low = HUGE_VAL, high = -HUGE_VAL, sum = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = tensor.get_double(i);
+    const bool is_finite = std::isfinite(value);
+    if (i < kShown) values.push_back(is_finite ? nlohmann::json(value) : nlohmann::json());
+    if (!is_finite) continue;
+    low = std::min(low, value), high = std::max(high, value), sum += value, ++finite;
+  }
+  if (finite > 0) entry["min"] = low, entry["max"] = high, entry["mean"] = sum / static_cast<double>(finite);
+  entry["not_finite"] = count - finite;
+  entry["values"] = std::move(values);
+}
+
+// DIR/NAME.npy for each output, .pb for what is no tensor. Names may hold slashes, which no file name can.
+void write_all(const std::string& folder, const std::vector<OutputReport>& reports) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw UserError({.id = "TSR-6103",
+                     .message = fmt::format("folder '{}' cannot be made: {}", folder, error.message()),
+                     .node = {},
+                     .legal = "a folder that exists or can be made",
+                     .hint = "give another folder to --output-dir"});
+  for (const OutputReport& report : reports) {
+    std::string name = report.name;
+    std::replace(name.begin(), name.end(), '/', '_');
+    write_value_file(fmt::format("{}/{}{}", folder, name, report.value->is_tensor() ? ".npy" : ".pb"), *report.value,
+                     report.name);
+  }
+}
+
+void print_json(const std::string& model, double run_ms, const std::vector<OutputReport>& reports) {
   nlohmann::json outputs = nlohmann::json::array();
   for (const OutputReport& report : reports) {
     nlohmann::json entry = {{"name", report.name}};
@@ -78,10 +124,11 @@ void print_json(const std::string& model, const std::vector<OutputReport>& repor
     } else {
       entry["type"] = value_type_text(*report.value);
     }
+    if (report.value->is_tensor()) describe_elements(report.value->tensor, entry);
     if (report.comparison) entry["agrees"] = report.comparison->agrees, entry["comparison"] = report.comparison->text;
     outputs.push_back(std::move(entry));
   }
-  std::cout << dump({{"model", model}, {"outputs", outputs}}) << '\n';
+  std::cout << dump({{"model", model}, {"run_ms", run_ms}, {"outputs", outputs}}) << '\n';
 }
 
 int run(const RunCommand& command) {
@@ -98,6 +145,7 @@ int run(const RunCommand& command) {
   std::string times;
   CompileOptions sizes;
   bool is_module = false;
+  double run_ms = 0;  // this first run; `bench` measures
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
@@ -132,8 +180,10 @@ int run(const RunCommand& command) {
   {
     Progress progress("running " + std::filesystem::path(command.model).filename().string());
     model.bind_values(std::move(inputs));
+    const auto begin = std::chrono::steady_clock::now();
     if (command.profile.empty()) model.run();
     else profile_run(model, command.profile);
+    run_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   }
 
   bool all_agree = true;
@@ -152,7 +202,8 @@ int run(const RunCommand& command) {
     reports.push_back(report);
     if (!command.json) print_text(report);
   }
-  if (command.json) print_json(command.model, reports);
+  if (command.json) print_json(command.model, run_ms, reports);
+  if (!command.output_dir.empty()) write_all(command.output_dir, reports);
   return all_agree ? kExitOk : kExitMismatch;
 }
 
@@ -166,6 +217,8 @@ Command add_run_command(CLI::App& root) {
   app->add_option("-o,--output", command->outputs, "Write an output: [NAME=]@FILE.npy or @FILE.pb")
       ->allow_extra_args(false)
       ->type_name("SPEC");
+  app->add_option("--output-dir", command->output_dir, "Write every output to DIR/NAME.npy (.pb for what is no tensor)")
+      ->type_name("DIR");
   app->add_option("--expected-output", command->expected,
                   "Compare an output with [NAME=]@FILE.npy or @FILE.pb; exit code 2 when one differs")
       ->allow_extra_args(false)

@@ -1,12 +1,22 @@
 #include "command_line.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <map>
 #include <regex>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "package/anonymous_file.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
 
@@ -75,14 +85,16 @@ std::vector<std::string> verb_names(const CLI::App& root) {
 [[noreturn]] void throw_unexpected(const CLI::App& root, const CLI::App* verb, const CLI::ParseError& error,
                                    const std::vector<std::string>& arguments) {
   const std::vector<std::string> left = verb ? verb->remaining() : root.remaining();
-  const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& text) { return text.starts_with('-'); });
+  const auto flag =
+      std::find_if(left.begin(), left.end(), [](const std::string& text) { return text.starts_with('-'); });
   if (flag != left.end()) {
     const std::string name = flag->substr(0, flag->find('='));
     std::vector<std::string> names;
     for (const CLI::Option* option : (verb ? *verb : root).get_options())
       for (const std::string& known : names_of(*option))
         if (known.size() > 2) names.push_back(known);
-    fail(fmt::format("there is no option '{}'", name), "", did_you_mean(nearest_names(name, names, 1), help_hint(verb)));
+    fail(fmt::format("there is no option '{}'", name), "",
+         did_you_mean(nearest_names(name, names, 1), help_hint(verb)));
   }
   if (!verb) {
     // CLI11 lists what it could not place; the verb is the first that is none of an option.
@@ -116,7 +128,8 @@ std::vector<std::string> wrapped(const std::string& text, size_t width) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     std::string rest = text.substr(begin, end - begin);
-    const std::string indent = rest.substr(0, rest.find_first_not_of(' ') == std::string::npos ? 0 : rest.find_first_not_of(' '));
+    const std::string indent =
+        rest.substr(0, rest.find_first_not_of(' ') == std::string::npos ? 0 : rest.find_first_not_of(' '));
     while (rest.size() > width) {
       size_t at = rest.rfind(' ', width);
       if (at == std::string::npos || at <= indent.size()) break;
@@ -127,6 +140,56 @@ std::vector<std::string> wrapped(const std::string& text, size_t width) {
     begin = end + 1;
   }
   return lines;
+}
+
+namespace {
+
+// The descriptor that the path names; -1 for other paths.
+int descriptor_of(const std::string& path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    int number = -1;
+    const char *begin = path.data() + std::min(folder.size(), path.size()), *end = path.data() + path.size();
+    if (path.starts_with(folder) && std::from_chars(begin, end, number).ptr == end && begin != end) return number;
+  }
+  return -1;
+}
+
+bool is_pipe_to_read(int descriptor) {
+  struct stat info = {};
+  if (descriptor < 0 || fstat(descriptor, &info) != 0 || !S_ISFIFO(info.st_mode)) return false;
+  return (fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY;  // that of >(...) is to be written to
+}
+
+// The path of a file in memory with all that comes out of the pipe. It lives as long as the process.
+std::string copy_of_pipe(int descriptor) {
+  const int copy = memfd_create("tessera-input", MFD_CLOEXEC);
+  check(copy >= 0, "no file in memory for a pipe");
+  std::vector<std::byte> buffer(1 << 20);
+  while (true) {
+    const ssize_t count = read(descriptor, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    write_fully(copy, std::span(buffer).first(static_cast<size_t>(count)), "a file in memory");
+  }
+  return fmt::format("/proc/self/fd/{}", copy);
+}
+
+}  // namespace
+
+std::vector<std::string> with_pipes_read(std::vector<std::string> arguments) {
+  std::map<int, std::string> copies;
+  for (std::string& argument : arguments) {
+    const size_t at = argument.starts_with('@')                  ? 1
+                      : argument.find("=@") == std::string::npos ? 0
+                                                                 : argument.find("=@") + 2;
+    const int descriptor = descriptor_of(argument.substr(at));
+    if (!is_pipe_to_read(descriptor)) continue;
+    const auto [copy, is_new] = copies.try_emplace(descriptor);
+    if (is_new) copy->second = copy_of_pipe(descriptor);
+    argument = argument.substr(0, at) + copy->second;
+  }
+  return arguments;
 }
 
 std::vector<std::string> with_help_as_flag(std::vector<std::string> arguments) {
@@ -150,7 +213,8 @@ void throw_usage_error(const CLI::App& root, const CLI::ParseError& error, const
     if (!choices.empty())
       fail(fmt::format("{}: '{}' is none of its values", name, value), fmt::format("{}", fmt::join(choices, ", ")),
            did_you_mean(nearest_names(value, choices, 1), help_hint(verb)));
-    if (message.starts_with("Could not convert")) fail(fmt::format("{}: '{}' is no number", name, value), "", help_hint(verb));
+    if (message.starts_with("Could not convert"))
+      fail(fmt::format("{}: '{}' is no number", name, value), "", help_hint(verb));
   }
   // "--json Needs: --check": the name of an option, and what CLI11 says of it.
   fail(std::regex_replace(message, std::regex("^(--?[\\w-]+) (requires|excludes|Needs: |Excludes: )"), "$1 $2"), "",

@@ -18,8 +18,12 @@ void use_wrapped_help(CLI::App& root);
 // "help VERB" as "VERB --help", "help" and "version" as the flags of that name.
 std::vector<std::string> with_help_as_flag(std::vector<std::string> arguments);
 
-// UserError TSR-4001 in words that name what was written and what it is nearest to. `arguments` are those of the program,
-// without its name.
+// Arguments that name a pipe to read from (/dev/stdin, and /dev/fd/N of a shell's <(...)), alone or behind '@', name a
+// copy in memory instead, which can be read several times and mapped.
+std::vector<std::string> with_pipes_read(std::vector<std::string> arguments);
+
+// UserError TSR-4001 in words that name what was written and what it is nearest to. `arguments` are those of the
+// program, without its name.
 [[noreturn]] void throw_usage_error(const CLI::App& root, const CLI::ParseError& error,
                                     const std::vector<std::string>& arguments);
 [[noreturn]] void throw_no_verb(const CLI::App& root);

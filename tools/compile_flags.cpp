@@ -67,8 +67,7 @@ DimBounds parse_dim(const std::string& text, std::string& name) {
 
 // Without a range the shape goes to options.shapes, with one each of its dimensions to options.dims.
 void parse_shape(const std::string& text, CompileOptions& options) {
-  constexpr char kLegal[] =
-      "INPUT=1x3x224x224: whole numbers or ranges LOW..HIGH[:STEP] with 'x' between them";
+  constexpr char kLegal[] = "INPUT=1x3x224x224: whole numbers or ranges LOW..HIGH[:STEP] with 'x' between them";
   const auto [name, right] = split_at_last_equals("--shape", text, kLegal);
   std::vector<DimBounds> dims;
   for (size_t begin = 0; begin <= right.size();) {
@@ -121,7 +120,9 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("NAME=V|LO..HI[:STEP]")
       ->group(group);
-  app.add_option("--shape", flags.shapes, "Shape of an input whose dimensions the model leaves open; a dimension may be a range: 1x3x32..960:32x640")
+  app.add_option(
+         "--shape", flags.shapes,
+         "Shape of an input whose dimensions the model leaves open; a dimension may be a range: 1x3x32..960:32x640")
       ->allow_extra_args(false)
       ->type_name("INPUT=1x3x640x640")
       ->group(group);
@@ -179,10 +180,10 @@ void refuse_compile_flags(const CompileFlags& flags, const std::string& module) 
   if (names.empty()) return;
   const nlohmann::json inspection = inspect_module(module);
   const nlohmann::json& options = inspection.at("options");
-  const std::string legal = fmt::format(
-      "this module was compiled with -O{} {} for {}", options.value("opt-level", "?"),
-      options.value("precision", "f32"),
-      inspection.at("target").value("cpu", inspection.at("target").at("triple").get<std::string>()));
+  const std::string legal =
+      fmt::format("this module was compiled with -O{} {} for {}", options.value("opt-level", "?"),
+                  options.value("precision", "f32"),
+                  inspection.at("target").value("cpu", inspection.at("target").at("triple").get<std::string>()));
   throw UserError({.id = "TSR-4060",
                    .message = fmt::format("{} belong{} to compile: '{}' is compiled already", fmt::join(names, ", "),
                                           names.size() == 1 ? "s" : "", module),

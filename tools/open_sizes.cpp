@@ -41,8 +41,10 @@ void OpenSizes::follow(const CompileOptions& sizes, bool strict) {
       for (size_t axis = 0; axis < info.dims.size() && !symbol; ++axis)
         if (info.dims[axis] < 0 && name == fmt::format("{}[{}]", info.name, axis))
           symbol = static_cast<size_t>(-(info.dims[axis] + 1));
-    if (!symbol || *symbol >= dims_.size()) fail(fmt::format("--dim {}: the module has no open dimension of that name", name));
-    else if (bounds.lo != bounds.hi) fail(fmt::format("--dim {}={}..{}: a run has one size", name, bounds.lo, bounds.hi));
+    if (!symbol || *symbol >= dims_.size())
+      fail(fmt::format("--dim {}: the module has no open dimension of that name", name));
+    else if (bounds.lo != bounds.hi)
+      fail(fmt::format("--dim {}={}..{}: a run has one size", name, bounds.lo, bounds.hi));
     else choose(*symbol, bounds.lo);
   }
   for (const auto& [name, shape] : sizes.shapes) {

@@ -17,8 +17,8 @@ void add_tensor_flag(CLI::App& app, RunFlags& flags) {
   app.add_option("-i,--input", flags.inputs,
                  "A tensor for an input, in the model's order where there is no NAME; random where nothing is given:\n"
                  "[NAME=]@FILE.npy, @FILE.pb, @FILE.png, @FILE.jpg\n"
-                 "[NAME=]1x3x224x224xf32=0 (one value, or all of them: 3xi64=1,2,3)\n"
-                 "[NAME=]1x3x224x224xf32=random:SEED, [NAME=]random:SEED")
+                 "NAME=16000, [NAME=]1x3x224x224xf32=0 (one value, or all of them: 3xi64=1,2,3)\n"
+                 "[NAME=]1x3x224x224xf32=random:SEED, [NAME=]1x3x224x224, [NAME=]random:SEED")
       ->allow_extra_args(false)
       ->type_name("SPEC");
 }
@@ -116,6 +116,21 @@ std::vector<RunValue> make_values(const Model& model, const CompileOptions& size
   return make_values(open.infos(), flags, random);
 }
 
+namespace {
+
+// What a run would refuse, with the name of the file that it is in.
+void check_file(const std::string& path, const TensorInfo& info, const RunValue& value) {
+  try {
+    fitting_values({info}, {value});
+  } catch (const UserError& error) {
+    Diagnostic diagnostic = error.diagnostic();
+    diagnostic.message += fmt::format(" from '{}'", path);
+    throw UserError(std::move(diagnostic));
+  }
+}
+
+}  // namespace
+
 std::vector<RunValue> make_values(const std::vector<TensorInfo>& infos, const RunFlags& flags,
                                   std::vector<std::string>& random) {
   const std::vector<TensorSpec> specs = specs_of(flags);
@@ -124,7 +139,9 @@ std::vector<RunValue> make_values(const std::vector<TensorInfo>& infos, const Ru
   std::vector<RunValue> inputs;
   for (size_t i = 0; i < infos.size(); ++i) {
     if (chosen[i] >= 0) {
-      inputs.push_back(make_value(specs[static_cast<size_t>(chosen[i])], infos[i], pictures));
+      const TensorSpec& spec = specs[static_cast<size_t>(chosen[i])];
+      inputs.push_back(make_value(spec, infos[i], pictures));
+      if (spec.kind == TensorSpec::Kind::kFile) check_file(spec.path, infos[i], inputs.back());
     } else {
       inputs.push_back(random_value(infos[i], 0));
       random.push_back(infos[i].name);

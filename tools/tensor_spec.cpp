@@ -17,7 +17,8 @@ namespace tessera {
 namespace {
 
 constexpr char kForms[] =
-    "[NAME=]@FILE, [NAME=]1x3x224x224xf32=0, [NAME=]1x3x224x224xf32=random:SEED or [NAME=]random:SEED";
+    "[NAME=]@FILE, NAME=0.5, [NAME=]1x3x224x224[xf32][=0], [NAME=]1x3x224x224[xf32]=random:SEED or [NAME=]random:SEED";
+constexpr char kFileForms[] = "[NAME=]@FILE.npy or [NAME=]@FILE.pb";
 
 [[noreturn]] void fail_to_parse(const std::string& text, const std::string& why, const std::string& legal) {
   throw UserError({.id = "TSR-4010",
@@ -39,13 +40,14 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// "1x3xf32": dims, then the dtype. False when `text` has another form.
+// "1x3xf32": dims, then the dtype, which may be missing behind two dims or more ("3" alone is a number). False when
+// `text` has another form.
 bool parse_type(const std::string& text, TensorSpec& spec) {
   const std::vector<std::string> parts = split(text, 'x');
   const std::optional<DType> dtype = parse_dtype(parts.back());
-  if (!dtype) return false;
+  if (!dtype && parts.size() < 2) return false;
   std::vector<int64_t> dims;
-  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+  for (size_t i = 0; i + (dtype ? 1 : 0) < parts.size(); ++i) {
     int64_t dim = 0;
     const char* end = parts[i].data() + parts[i].size();
     const auto [stop, error] = std::from_chars(parts[i].data(), end, dim);
@@ -53,8 +55,21 @@ bool parse_type(const std::string& text, TensorSpec& spec) {
     dims.push_back(dim);
   }
   spec.dtype = dtype;
+  spec.has_dims = true;
   spec.dims = std::move(dims);
   return true;
+}
+
+// Numbers with commas between them, or true and false.
+bool is_list_of_values(const std::string& text) {
+  static const std::regex kValues(
+      "[-+]?[0-9.][-+.0-9eE]*(,[-+]?[0-9.][-+.0-9eE]*)*|(true|false)(,(true|false))*|-?inf|nan");
+  return std::regex_match(text, kValues);
+}
+
+bool is_tensor_file(const std::string& text) {
+  const std::string extension = std::filesystem::path(text).extension();
+  return extension == ".npy" || extension == ".pb" || is_picture(text);
 }
 
 bool parse_random(const std::string& text, TensorSpec& spec) {
@@ -133,10 +148,25 @@ TensorSpec parse_tensor_spec(const std::string& text, bool files_only) {
     if (spec.path.empty()) fail_to_parse(text, "there is no file name behind '@'", kForms);
     return spec;
   }
-  if (files_only) fail_to_parse(text, "it does not name a file", "[NAME=]@FILE.npy or [NAME=]@FILE.pb");
+  if (is_tensor_file(text)) {
+    const size_t at = text.rfind('=');
+    const std::string name = at == std::string::npos ? "" : text.substr(0, at + 1);
+    fail_to_parse(text,
+                  fmt::format("a file is written with '@': did you mean '{}@{}'?", name, text.substr(name.size())),
+                  files_only ? kFileForms : kForms);
+  }
+  if (files_only) fail_to_parse(text, "it does not name a file", kFileForms);
+  spec.kind = TensorSpec::Kind::kRandom;
   const size_t last = text.rfind('=');
   const std::string value = last == std::string::npos ? text : text.substr(last + 1);
-  std::string left = last == std::string::npos ? "" : text.substr(0, last);
+  const std::string left = last == std::string::npos ? "" : text.substr(0, last);
+  const auto is_string = [&] { return spec.dtype == DType::kString; };
+  // A type alone, with a name or without: random numbers of it.
+  if (parse_type(value, spec)) {
+    spec.name = left;
+    if (is_string()) fail_to_parse(text, "strings cannot be drawn", "values, or a file");
+    return spec;
+  }
   const bool random = parse_random(value, spec);
   if (last == std::string::npos) {
     if (!random) fail_to_parse(text, "it has none of the known forms", kForms);
@@ -146,7 +176,7 @@ TensorSpec parse_tensor_spec(const std::string& text, bool files_only) {
   const size_t middle = left.rfind('=');
   if (parse_type(middle == std::string::npos ? left : left.substr(middle + 1), spec)) {
     if (middle != std::string::npos) spec.name = left.substr(0, middle);
-  } else if (random) {
+  } else if (!left.empty() && (random || is_list_of_values(value))) {
     spec.name = left;
   } else {
     fail_to_parse(text, "there is no shape and dtype before '='", kForms);
@@ -155,7 +185,7 @@ TensorSpec parse_tensor_spec(const std::string& text, bool files_only) {
     spec.kind = TensorSpec::Kind::kValues;
     spec.values = split(value, ',');
   }
-  if (spec.dtype == DType::kString && random) fail_to_parse(text, "strings cannot be drawn", "values, or a file");
+  if (is_string() && random) fail_to_parse(text, "strings cannot be drawn", "values, or a file");
   return spec;
 }
 
@@ -304,20 +334,38 @@ std::optional<std::vector<int64_t>> shape_of(const TensorSpec& spec, const Tenso
     if (!info.is_tensor()) return std::nullopt;
     return read_tensor_file(spec.path).dims();
   }
-  if (!spec.dtype) return std::nullopt;
+  if (!spec.has_dims) return std::nullopt;
   return spec.dims;
 }
+
+namespace {
+
+// What the spec leaves out as the input has it. Where the input leaves one size open, as many as there are values.
+TensorSpec completed(TensorSpec spec, const TensorInfo& info) {
+  if (!spec.dtype) spec.dtype = info.dtype;
+  if (spec.has_dims) return spec;
+  spec.dims = info.dims;
+  const auto open = std::count_if(spec.dims.begin(), spec.dims.end(), [](int64_t dim) { return dim < 0; });
+  if (info.any_rank || open > 1) random_tensor(info, 0);  // refuses: the size is not known
+  int64_t others = 1;
+  for (const int64_t dim : spec.dims) others *= dim < 0 ? 1 : dim;
+  for (int64_t& dim : spec.dims)
+    if (dim < 0) dim = others > 0 ? static_cast<int64_t>(spec.values.size()) / others : 0;
+  return spec;
+}
+
+}  // namespace
 
 Tensor make_tensor(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures) {
   switch (spec.kind) {
     case TensorSpec::Kind::kFile:
       return is_picture(spec.path) ? read_picture(spec.path, info, pictures) : read_tensor_file(spec.path);
-    case TensorSpec::Kind::kValues: return tensor_of_values(spec);
+    case TensorSpec::Kind::kValues: return tensor_of_values(completed(spec, info));
     case TensorSpec::Kind::kRandom: break;
   }
-  if (!spec.dtype) return random_tensor(info, spec.seed);
+  if (!spec.has_dims) return random_tensor(info, spec.seed);
   element_count(spec);
-  return random_tensor({info.name, *spec.dtype, spec.dims}, spec.seed);
+  return random_tensor({info.name, spec.dtype.value_or(info.dtype), spec.dims}, spec.seed);
 }
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 //   [NAME=]SHAPExDTYPE=VALUE            1x3x224x224xf32=0; one value for every element, or all of them: 3xi64=1,2,3
 //   [NAME=]SHAPExDTYPE=random[:SEED]    the same numbers for the same seed on every machine
 //   [NAME=]random[:SEED]                with the model's own shape and dtype
+//   [NAME=]SHAPE=VALUE, NAME=VALUE      with what is left out as the model has it: x=1x3x4x4=0, sr=16000
+//   [NAME=]SHAPE[xDTYPE]                the same as SHAPExDTYPE=random
 // Without a NAME a spec stands for the model's inputs (outputs) in order, those named elsewhere left out.
 #pragma once
 
@@ -22,9 +24,10 @@ struct TensorSpec {
   std::string text;  // as given, for messages
   std::string name;  // empty: by position
   enum class Kind : uint8_t { kFile, kValues, kRandom } kind = Kind::kFile;
-  std::string path;                 // kFile
-  std::optional<DType> dtype;       // kValues; kRandom when given
-  std::vector<int64_t> dims;        // with dtype
+  std::string path;            // kFile
+  std::optional<DType> dtype;  // kValues; kRandom when given
+  bool has_dims = false;       // of kValues and kRandom; always with dtype
+  std::vector<int64_t> dims;
   std::vector<std::string> values;  // kValues: one, or as many as elements
   uint64_t seed = 0;                // kRandom
 };

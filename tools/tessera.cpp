@@ -89,7 +89,7 @@ int run(std::vector<std::string> arguments) {
       "by Ctrl-C.");
   std::vector<Command> commands;
   for (const auto& add : kVerbs) commands.push_back(add(app));
-  arguments = with_help_as_flag(std::move(arguments));
+  arguments = with_pipes_read(with_help_as_flag(std::move(arguments)));
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the end
   } catch (const CLI::ParseError& error) {

@@ -311,8 +311,8 @@ NB_MODULE(_native, m) {
         "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "cancel"_a,
         "Compiles a path or the bytes of a model, and loads the module.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
-        "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
-        "cancel"_a, "Compiles to a module file.");
+        "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "cancel"_a,
+        "Compiles to a module file.");
   m.def("border", &border, "model"_a, "folder"_a, "name"_a,
         nb::sig("def border(model: object, folder: str, name: str) -> tuple[list[tuple[str, int, list[int] | None, "
                 "list[str]]], list[tuple[str, int, list[int] | None, list[str]]]]"),

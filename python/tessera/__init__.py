@@ -77,7 +77,8 @@ def compile(
         all_dims = {**given_dims, **{name: (size, size, 1) for name, size in sizes.items()}}
         all_shapes = {**given_shapes, **{name: list(shape) for name, shape in more.items()}}
         if engine == "interp":
-            return Model(_native.interpret(*source, all_dims, all_shapes), is_interpreted=True)
+            read = interruptible(lambda: _native.interpret(*source, all_dims, all_shapes), lambda: None)
+            return Model(read, is_interpreted=True)
         cancel = _native.CancelFlag()
         arguments = (*source, *options[:5], all_dims, all_shapes, *options[7:], cancel)
         return Model(interruptible(lambda: _native.compile(*arguments), cancel.set))

@@ -155,9 +155,11 @@ std::string module_text(const json& inspection, const TextStyle& style) {
   using Align = TextTable::Align;
   TextTable kernels({{"#", Align::kRight}, {"rule"}, {"FLOP", Align::kRight}, {"bytes", Align::kRight}, {"nodes"}});
   const json& list = inspection.at("kernels");
+  constexpr size_t kNodesWidth = 60;  // JSON has all of them
   for (size_t i = 0; i < list.size(); ++i) {
     kernels.add({std::to_string(i), text_of(list[i], "rule"), number_text(list[i].at("flops"), count_text),
-                 number_text(list[i].at("bytes"), bytes_text), list[i].at("nodes").get<std::string>()});
+                 number_text(list[i].at("bytes"), bytes_text),
+                 shortened(list[i].at("nodes").get<std::string>(), kNodesWidth)});
   }
   text += "\n" + kernels.to_string(style) + arena_text(inspection, style);
 
@@ -179,10 +181,12 @@ std::string module_text(const json& inspection, const TextStyle& style) {
 
 std::string onnx_text(const json& inspection, const TextStyle& style) {
   const json& weights = inspection.at("weights");
-  std::string text = fmt::format("{}: an ONNX model of {}: {} nodes, {} weights\n",
-                                 painted(inspection.at("path").get<std::string>(), "1", style),
-                                 bytes_text(inspection.at("bytes").get<double>()),
-                                 inspection.at("nodes").get<int64_t>(), weights.at("count").get<int64_t>());
+  const int64_t inner = inspection.at("inner_nodes").get<int64_t>();
+  std::string text =
+      fmt::format("{}: an ONNX model of {}: {} nodes{}, {} weights\n",
+                  painted(inspection.at("path").get<std::string>(), "1", style),
+                  bytes_text(inspection.at("bytes").get<double>()), inspection.at("nodes").get<int64_t>(),
+                  inner > 0 ? fmt::format(" and {} in their bodies", inner) : "", weights.at("count").get<int64_t>());
   text += line("graph", text_of(inspection, "graph"));
   text += line("made by", text_of(inspection, "producer"));
   std::string opsets;
@@ -293,6 +297,7 @@ json inspect_onnx(const std::string& path) {
           {"inputs", tensors(model.inputs)},
           {"outputs", tensors(model.outputs)},
           {"nodes", model.nodes.size()},
+          {"inner_nodes", model.inner_nodes},
           {"operators", model.operators},
           {"unsupported", model.unsupported},
           {"functions", model.functions},

@@ -38,13 +38,6 @@ std::string_view trailing(std::string_view text, size_t count) {
   return text.substr(begin);
 }
 
-// Names differ at their ends more often than at their beginnings: both are kept.
-std::string cut(const std::string& text, size_t width) {
-  if (width_of(text) <= width) return text;
-  const size_t tail = (width - 2) / 2;
-  return fmt::format("{}..{}", leading(text, width - 2 - tail), trailing(text, tail));
-}
-
 std::string scaled(double value, double base, std::initializer_list<const char*> units) {
   auto unit = units.begin();
   while (std::next(unit) != units.end() && std::abs(value) >= 999.5) {
@@ -60,13 +53,19 @@ std::string scaled(double value, double base, std::initializer_list<const char*>
 
 }  // namespace
 
+std::string shortened(const std::string& text, size_t width) {
+  if (width_of(text) <= width) return text;
+  const size_t tail = (width - 2) / 2;
+  return fmt::format("{}..{}", leading(text, width - 2 - tail), trailing(text, tail));
+}
+
 std::string painted(std::string_view text, std::string_view colour, const TextStyle& style) {
   return style.colour && !colour.empty() ? fmt::format("\x1b[{}m{}\x1b[0m", colour, text) : std::string(text);
 }
 
 void TextTable::add(std::vector<std::string> cells, std::string_view colour) {
   check(cells.size() == columns_.size(), "a table's row has another number of cells than the table has columns");
-  for (size_t i = 0; i + 1 < cells.size(); ++i) cells[i] = cut(cells[i], columns_[i].max_width);
+  for (size_t i = 0; i + 1 < cells.size(); ++i) cells[i] = shortened(cells[i], columns_[i].max_width);
   rows_.push_back({std::move(cells), std::string(colour)});
 }
 

@@ -15,6 +15,9 @@ struct TextStyle {
 // `text` in an ANSI colour ("1" is bold, "31" red, "32" green, "33" yellow, "2" faint) when the style has colours.
 std::string painted(std::string_view text, std::string_view colour, const TextStyle& style);
 
+// `text` in at most `width` columns, cut in the middle: names differ at their ends more often than at their beginnings.
+std::string shortened(const std::string& text, size_t width);
+
 // Cells are UTF-8; a character counts as one column. The last column is never padded.
 class TextTable {
  public:

@@ -509,7 +509,8 @@ class Bench(CliTest):
     def test_json(self):
         self.save(affine_model())
         text, errors = self.tessera("bench", "model.onnx", "--json", "--repeat", 7, "--threads", 1)
-        self.assertEqual((errors, text.count("\n")), ("", 1))
+        self.assertRegex(errors, r"^(warning: other programs are running .*\n)?$")
+        self.assertEqual(text.count("\n"), 1)
         result = json.loads(text)
         self.assertEqual((result["repeats"], result["threads"], result["model"]), (7, 1, "model.onnx"))
         self.assertGreater(result["compile_s"], 0)
@@ -523,8 +524,23 @@ class Bench(CliTest):
         self.assertRegex(
             text,
             r"^model\.so: median [\d.]+ (us|ms)  \(min [\d.]+, p90 [\d.]+, p99 [\d.]+, mean [\d.]+, stddev [\d.]+\)\n"
-            r"5 runs after warm-up, \d+ threads?, compiled in 0\.00 s, loaded in [\d.]+ s\n$",
+            r"5 runs after warm-up, [\d.e+]+ runs a second, \d+ threads?, loaded in [\d.]+ s\n$",
         )
+
+    def test_duration_warm_up_and_concurrency(self):
+        self.save(affine_model())
+        bench = lambda *arguments: json.loads(self.tessera("bench", "model.onnx", "--json", *arguments)[0])
+        begin = time.monotonic()
+        told = bench("--duration", 0.5, "--warm-up", 0)
+        self.assertLess(time.monotonic() - begin, 30)
+        self.assertGreater(told["repeats"], 100)
+        self.assertAlmostEqual(told["runs_per_s"] * 0.5, told["repeats"], delta=0.5 * told["repeats"])
+        told = bench("--concurrency", 3, "--repeat", 50)
+        self.assertEqual((told["concurrency"], told["repeats"], told["threads"]), (3, 50, 1))
+        text, _ = self.tessera("bench", "model.onnx", "--concurrency", 2, "--repeat", 4)
+        self.assertRegex(text, r"\n4 runs after warm-up, [\d.e+]+ runs a second, 2 sessions at once, each with 1 thread, ")
+        text, _ = self.tessera("bench", "model.onnx", "--no-cache", "--repeat", 4)
+        self.assertRegex(text, r", compiled in [\d.]+ s, loaded in ")
 
     def test_thread_numbers_come_from_the_environment(self):
         self.save(affine_model())

@@ -631,7 +631,8 @@ class AgainstSeveral(CliTest):
         self.assertEqual((told["agrees"], told["peers"][1]["agrees"]), (False, False))
         text, _ = self.bench("--against", "onnxruntime,openvino", code=2, STAND_IN_SHIFT="0.01")
         self.assertTrue(text.endswith("OUTPUTS DIFFER from openvino's\n"), text)
-        self.assertRegex(text, r"(?m)^tessera is [\d.]+ times as fast as the fastest of them, onnxruntime; openvino, whose outputs differ: [\d.]+$")
+        self.assertRegex(text, r"(?m)^tessera is [\d.]+ times as fast as the fastest of them, onnxruntime; "
+                               r"openvino, whose outputs differ: [\d.]+$")
         self.assertIn("\ntessera is nearer to the interpreter: 0 off, openvino 0.002 (of the largest magnitude)\n", text)
         self.bench("--against", "openvino", STAND_IN_SHIFT="5e-7")
         # The bound of bf16 is wider.

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What the command line says to mistakes: every message in full.    cli_errors_test.py TESSERA [unittest options]"""
 
+import json
 import os
 import pathlib
 import struct
+import subprocess
 import sys
 import unittest
 
@@ -22,7 +24,7 @@ def error(ident, message, legal="", hint="", node=""):
 
 
 RUN_HELP = "see 'tessera run --help' for examples"
-FORMS = "[NAME=]@FILE, [NAME=]1x3x224x224xf32=0, [NAME=]1x3x224x224xf32=random:SEED or [NAME=]random:SEED"
+FORMS = "[NAME=]@FILE, NAME=0.5, [NAME=]1x3x224x224[xf32][=0], [NAME=]1x3x224x224[xf32]=random:SEED or [NAME=]random:SEED"
 
 
 class CommandLine(CliTest):
@@ -35,14 +37,53 @@ class CommandLine(CliTest):
         self.assertEqual(errors, error(*expected, **more))
 
     def test_usage(self):
-        verbs = "compile, run, verify, bench, explain, inspect, doctor, diff, bisect, reduce, opt, schedule, tune, db, worker"
+        verbs = (
+            "compile, run, verify, bench, explain, inspect, operators, doctor, diff, bisect, reduce, opt, schedule, tune, db, "
+            "worker, completion, man"
+        )
         self.refuses([], "TSR-4001", "a verb is required", verbs, "see 'tessera --help'")
-        self.refuses(["fly"], "TSR-4001", "The following argument was not expected: fly", hint="see 'tessera --help'")
+        self.refuses(["fly"], "TSR-4001", "there is no verb 'fly'", verbs, "see 'tessera --help'")
+        for arguments in (["complie", "model.onnx"], ["complie"], ["man", "complie"]):
+            _, errors = self.tessera(*arguments, code=1)
+            self.assertRegex(errors, r"^error TSR-4001: there is no verb 'complie'\n")
+            self.assertIn("\n  hint:  did you mean 'compile'?", errors)
+        self.refuses(
+            ["compile", "model.onnx", "--shapes", "x:2x3"],
+            "TSR-4001",
+            "there is no option '--shapes'",
+            hint="did you mean '--shape'? see 'tessera compile --help'",
+        )
+        self.refuses(
+            ["compile", "model.onnx", "more.onnx"],
+            "TSR-4001",
+            "'more.onnx' is one argument too many for 'tessera compile'",
+            hint="see 'tessera compile --help'",
+        )
+        self.refuses(
+            ["run", "model.onnx", "--engine", "nativ"],
+            "TSR-4001",
+            "--engine: 'nativ' is none of its values",
+            "native, interp",
+            "did you mean 'native'? see 'tessera run --help'",
+        )
+        self.refuses(
+            ["compile", "model.onnx", "-O", "fast"],
+            "TSR-4001",
+            "-O: 'fast' is no number",
+            hint="see 'tessera compile --help'",
+        )
+        self.refuses(
+            ["operators", "Conb"],
+            "TSR-4068",
+            "there is no operator 'Conb' among those that are supported",
+            "what 'tessera operators' lists",
+            "nearest are Conv, And, ConvTranspose",
+        )
         self.refuses(["compile"], "TSR-4001", "MODEL is required", hint="see 'tessera compile --help'")
         self.refuses(
             ["compile", "model.onnx", "--fast"],
             "TSR-4001",
-            "The following argument was not expected: --fast",
+            "there is no option '--fast'",
             hint="see 'tessera compile --help'",
         )
         self.refuses(["opt"], "TSR-4001", "FILE is required", hint="see 'tessera opt --help'")
@@ -79,13 +120,14 @@ class CommandLine(CliTest):
         ]:
             _, errors = self.tessera(*arguments, code=1)
             self.assertRegex(
-                errors, rf"^error TSR-4001: .*{words}.*\n  hint:  see 'tessera {arguments[0]} --help'\n$"
+                errors, rf"^error TSR-4001: .*{words}.*\n(  legal: .*\n)?  hint:  .*see 'tessera {arguments[0]} --help'\n$"
             )
 
     def test_options(self):
         self.refuses(["compile", "model.onnx", "-O4"], "TSR-4021", "there is no optimisation level 4", "0, 1, 2, 3")
-        shapes = "INPUT=1x3x224x224: whole numbers with 'x' between them"
-        for text in ("x", "x=", "=1x2", "x=1x", "x=1xx2", "x=axb", "x=-1x2", "x=99999999999999999999"):
+        shapes = "INPUT=1x3x224x224: whole numbers or ranges LOW..HIGH[:STEP] with 'x' between them"
+        wrong = ("x", "x=", "=1x2", "x=1x", "x=1xx2", "x=axb", "x=-1x2", "x=99999999999999999999", "x=0..3x2", "x=4..3", "x=1..4:0")
+        for text in wrong:
             self.refuses(
                 ["compile", "model.onnx", "--shape", text], "TSR-4022", f"--shape '{text}' cannot be read", shapes
             )
@@ -143,9 +185,11 @@ class CommandLine(CliTest):
             ("", "it has none of the known forms", FORMS),
             ("zeros", "it has none of the known forms", FORMS),
             ("@", "there is no file name behind '@'", FORMS),
-            ("2x3=1", "there is no shape and dtype before '='", FORMS),
-            ("2xf31=1", "there is no shape and dtype before '='", FORMS),
-            ("2x-3xf32=1", "there is no shape and dtype before '='", FORMS),
+            ("x=one", "there is no shape and dtype before '='", FORMS),
+            ("=1", "there is no shape and dtype before '='", FORMS),
+            ("x.npy", "a file is written with '@': did you mean '@x.npy'?", FORMS),
+            ("x=x.npy", "a file is written with '@': did you mean 'x=@x.npy'?", FORMS),
+            ("photo.png", "a file is written with '@': did you mean '@photo.png'?", FORMS),
             ("2xstring=random", "strings cannot be drawn", "values, or a file"),
         ]:
             self.refuses(
@@ -163,9 +207,52 @@ class CommandLine(CliTest):
         self.refuses(
             ["run", "model.onnx", "-o", "y.npy"],
             "TSR-4010",
-            "'y.npy' is not a tensor: it does not name a file",
+            "'y.npy' is not a tensor: a file is written with '@': did you mean '@y.npy'?",
             "[NAME=]@FILE.npy or [NAME=]@FILE.pb",
             RUN_HELP,
+        )
+
+        self.refuses(
+            ["run", "model.onnx", "-o", "y"],
+            "TSR-4010",
+            "'y' is not a tensor: it does not name a file",
+            "[NAME=]@FILE.npy or [NAME=]@FILE.pb",
+            RUN_HELP,
+        )
+
+    def test_json(self):
+        text, errors = self.tessera("run", "missing.onnx", "--json", code=1)
+        self.assertRegex(errors, r"^error TSR-1001: ")
+        told = json.loads(text)["error"]
+        self.assertEqual(told["id"], "TSR-1001")
+        self.assertEqual(errors, error(told["id"], told["message"], told["legal"], told["hint"]))
+        text, _ = self.tessera("bench", "model.onnx", "--jsen", "--json", code=1)
+        self.assertEqual(json.loads(text)["error"]["message"], "there is no option '--jsen'")
+        text, errors = self.tessera("compile", "model.onnx", "-o", "-", "--json", code=1)
+        self.assertEqual(json.loads(text)["error"]["id"], "TSR-4069")
+
+    def test_standard_output_without_room(self):
+        for arguments in (["inspect", "model.onnx"], ["operators"], ["run", "model.onnx"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(
+                    [cli_support.TESSERA, *arguments], cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True,
+                    env=self.environment,
+                )
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn("error TSR-6101: standard output cannot be written: No space left on device\n", done.stderr)
+
+    def test_environment(self):
+        for name, value in (("TESSERA_NUM_THREADS", "abc"), ("TESSERA_NUM_THREADS", "1000"), ("TESSERA_BIND_THREADS", "yes")):
+            _, errors = self.tessera("inspect", "model.onnx", **{name: value})
+            self.assertRegex(errors, rf"^warning: {name}='{value}' is no whole number from \d to \d+, and is not used\n$")
+        self.assertEqual(self.tessera("inspect", "model.onnx", TESSERA_NUM_THREADS="2")[1], "")
+
+    def test_concurrency_of_the_interpreter(self):
+        self.refuses(
+            ["bench", "model.onnx", "--engine", "interp", "--concurrency", 2],
+            "TSR-4066",
+            "--concurrency runs several sessions of compiled code, and the interpreter has none",
+            "--engine native",
         )
 
     def test_tensors_and_names(self):
@@ -212,6 +299,24 @@ class CommandLine(CliTest):
                     "f32[2,3], its declared type",
                     "give a tensor of that shape, or compile the model for this one with --shape",
                 )
+
+    def test_files_that_do_not_fit(self):
+        self.save_npy("d.npy", numpy.zeros((2, 3), numpy.float64))
+        self.refuses(
+            ["run", "model.onnx", "-i", "@d.npy"],
+            "TSR-6302",
+            "input 'x' got f64[2,3] from 'd.npy'",
+            "f32[2,3], its declared type",
+            "convert the values to that dtype; nothing is converted silently",
+        )
+        self.save_npy("e.npy", numpy.zeros((4, 3), numpy.float64))
+        self.refuses(
+            ["run", "model.onnx", "-i", "@e.npy"],
+            "TSR-6302",
+            "input 'x' got f64[4,3] from 'e.npy'",
+            "f32[2,3], its declared type",
+            "convert the values to that dtype, and give a tensor of that shape; nothing is converted silently",
+        )
 
     def test_tensor_files(self):
         _, errors = self.tessera("run", "model.onnx", "-i", "@missing.npy", code=1)

@@ -23,7 +23,7 @@ TEST(OnnxNodeErrors, AllUnsupportedNodesAtOnce) {
                        "ImageDecoder (ai.onnx:17): the operator is not supported\n      2 nodes: Na, ImageDecoder#2",
                        "Twist (com.example:3): the operator is not supported\n      node: Nz",
                        "MaxPool (ai.onnx:17): the indices of maxima among 1156 elements, more than 256\n      node: Nm",
-                       "Relu (ai.onnx:17): attribute 'slope' is not supported\n      node: Nv", "docs/operators.md"});
+                       "Relu (ai.onnx:17): attribute 'slope' is not supported\n      node: Nv", "'tessera operators'"});
 }
 
 TEST(OnnxNodeErrors, MalformedNodesJoinTheList) {

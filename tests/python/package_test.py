@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The Python package: compiling, running on arrays of every kind, results in the caller's arrays, errors, threads."""
+import concurrent.futures
 import pathlib
 import pickle
 import subprocess
@@ -83,7 +84,87 @@ class Compile(PackageTest):
         model = affine_model(("n", 3))
         for options in ({"dims": {"n": 2}}, {"dims": {"n": (2, 2)}}, {"shapes": {"x": (2, 3)}}):
             np.testing.assert_array_equal(tessera.compile(model, **options).run([X]), affine(X))
-        self.assert_raises("TSR-1020", lambda: tessera.compile(model), "--dim n=")
+        for options in ({"dims": {"x[0]": 2}}, {"dims": {"n": (1, 9, 4)}}, {"shapes": {"x": ((1, 4), 3)}},
+                        {"shapes": {"x": ((2, 8, 2), 3)}}):
+            x = X[:1] if options.get("dims", {}).get("n") else X
+            np.testing.assert_array_equal(tessera.compile(model, **options).run([x]), [y[: len(x)] for y in affine(X)])
+        with self.assertRaises(tessera.Error) as caught:
+            tessera.compile_file(model, self.folder / "m.so")
+        self.assertEqual(caught.exception.id, "TSR-1020")
+        self.assertIn("add shapes={'x': (1, 3,)}, with your sizes, or a range of sizes: dims={'n': (1, 8)}", caught.exception.hint)
+
+    def test_open_sizes_are_those_of_the_arrays(self):
+        for engine in ("native", "interp"):
+            model = tessera.compile(affine_model(("n", 3)), threads=1, engine=engine)
+            self.assertIsInstance(model, tessera.OpenModel)
+            self.assertEqual((str(model.inputs[0]), model.engine, model.symbols), ("x: float32[n,3]", engine, {}))
+            for rows in (1, 2, 5, 2, 0):
+                x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3) - 4
+                for y, want in zip(model.run({"x": x}), affine(x)):
+                    np.testing.assert_array_equal(y, want)
+            self.assertEqual(len(model._models), 4)
+            self.assert_raises("TSR-6303", lambda: model.run([X[0]]))
+            self.assert_raises("TSR-6303", lambda: model.run([X[:, :2]]))
+            self.assert_raises("TSR-6302", lambda: model.run([X.astype(np.float64)]))
+            self.assert_raises("TSR-4067", lambda: model.save(self.folder / "m.so"))
+        for rows in range(1, 20):
+            model.run([np.zeros((rows, 3), np.float32)])
+        self.assertEqual(len(model._models), 8)
+        partly = tessera.compile(affine_model(("n", "m")), dims={"m": 3})
+        self.assertIsInstance(partly, tessera.OpenModel)
+        np.testing.assert_array_equal(partly.run([X]), affine(X))
+
+    def test_threads_share_an_open_model(self):
+        model = tessera.compile(affine_model(("n", 3)), threads=1)
+        arrays = [np.full((rows, 3), rows, np.float32) for rows in (1, 2, 3, 4)] * 3
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for x, results in zip(arrays, pool.map(lambda x: model.run([x]), arrays)):
+                for y, want in zip(results, affine(x)):
+                    np.testing.assert_array_equal(y, want)
+
+    def test_the_model_is_not_written_over(self):
+        path = self.folder / "model.onnx"
+        onnx.save(affine_model(), path)
+        before = path.read_bytes()
+        (self.folder / "link.so").symlink_to(path)
+        for output in (path, self.folder / "link.so"):
+            self.assert_raises("TSR-4062", lambda: tessera.compile_file(path, output))
+        self.assertEqual(path.read_bytes(), before)
+
+    def test_interrupts_are_heard_at_once(self):
+        """In the interpreter, on a product that takes it seconds, and in a compile of many layers."""
+        program = """
+import os, signal, sys, threading, time
+import numpy as np, onnx, tessera
+from onnx import helper, numpy_helper
+size, layers = (700, 40) if sys.argv[1] == "interp" else (64, 400)
+w = numpy_helper.from_array(np.ones((size, size), np.float32), "w")
+nodes = [helper.make_node(op, inputs, [output]) for i in range(layers)
+         for op, inputs, output in (("MatMul", [f"x{i}", "w"], f"t{i}"), ("Sin" if i % 2 else "Cos", [f"t{i}"], f"x{i + 1}"))]
+info = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [size, size])
+model = helper.make_model(helper.make_graph(nodes, "g", [info("x0")], [info(f"x{layers}")], [w]),
+                          opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+sent = []
+def interrupt():
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+if sys.argv[1] == "interp":
+    ready = tessera.compile(model, engine="interp")
+    work = lambda: ready.run([np.ones((size, size), np.float32)])
+else:
+    work = lambda: tessera.compile(model)
+threading.Timer(0.25, interrupt).start()
+try:
+    work()
+    print("ended")
+except KeyboardInterrupt:
+    print("heard", time.monotonic() - sent[0])
+"""
+        for what in ("interp", "compile"):
+            done = subprocess.run([sys.executable, "-c", program, what], capture_output=True, text=True, timeout=100)
+            self.assertRegex(done.stdout, r"^heard [\d.e-]+\n$", done.stderr)
+            self.assertLess(float(done.stdout.split()[1]), 0.5, what)  # 0.1 on a machine that does nothing else
+            self.assertIn(done.returncode, (0, 130), done.stderr)
 
     def test_options_reach_the_compiler(self):
         model = tessera.compile(conv_model(), opt_level=1, target="x86-64-v2", disable_passes=["cse"], threads=1)
@@ -97,7 +178,8 @@ class Compile(PackageTest):
 
     def test_arguments_of_the_wrong_kind(self):
         model = affine_model(("n", 3))
-        for arguments, text in (({"dims": {"n": "x"}}, "dims['n'] is 'x'"), ({"dims": {"n": (1, 2, 3)}}, "(1, 2, 3)"),
+        for arguments, text in (({"dims": {"n": "x"}}, "dims['n'] is 'x'"), ({"dims": {"n": (1, 2, 3, 4)}}, "(1, 2, 3, 4)"),
+                                ({"dims": {"n": (5, 2)}}, "1 <= least <= greatest"), ({"dims": {"n": (1, 2, 0)}}, "1 <= step"),
                                 ({"dims": {"n": 2**70}}, "64 bits"), ({"dims": {3: 2}}, "a name in dims is 3"),
                                 ({"dims": 3}, "a mapping"), ({"shapes": {"x": 5}}, "shapes['x'] is 5"),
                                 ({"shapes": {"x": (2, "a")}}, "'a'"), ({"shapes": "x"}, "a mapping"),

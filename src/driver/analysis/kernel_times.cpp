@@ -135,7 +135,7 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
                    {"GB/s", Align::kRight},
                    {"bound"},
                    {"% of bound", Align::kRight},
-                   {"rule", Align::kLeft, 40},
+                   {"rule", Align::kLeft, 24},
                    {"nodes"}});
   const auto number = [](const json& value, std::string (*text)(double)) {
     return value.get<double>() < 0 ? std::string("?") : text(value.get<double>());
@@ -143,6 +143,7 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
   const auto figure = [](const json& value, int digits) {
     return value.is_null() ? std::string("?") : fmt::format("{:.{}f}", value.get<double>(), digits);
   };
+  constexpr size_t kNodesWidth = 60;  // JSON has all of them
   for (const json& row : rows) {
     const std::string bound = row.at("bound").is_null()      ? "?"
                               : row.at("bound") == "compute" ? "compute"
@@ -151,7 +152,7 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
                fmt::format("{:.1f}", row.at("percent").get<double>()), number(row.at("flops"), count_text),
                number(row.at("bytes"), bytes_text), figure(row.at("gflops"), 1), figure(row.at("percent_of_peak"), 1),
                figure(row.at("gbytes"), 1), bound, figure(row.at("percent_of_bound"), 0),
-               row.at("rule").get<std::string>(), row.at("nodes").get<std::string>()});
+               row.at("rule").get<std::string>(), shortened(row.at("nodes").get<std::string>(), kNodesWidth)});
   }
   std::string text = table.to_string(style);
   text += fmt::format("measured peak on {} thread{}: {:.1f} GFLOP/s; reading", roofline.at("threads").get<int>(),

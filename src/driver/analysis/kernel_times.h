@@ -28,8 +28,8 @@ double seconds_of_a_call(const std::vector<KernelTime>& times);
 MachinePeaks measure_roofline(int threads);
 
 // One entry for each kernel: index, nodes, rule, calls, us, percent (of the sum), flops, bytes (of all calls), gflops,
-// gbytes, percent_of_peak, percent_of_bound, bound ("compute", or "memory"), level. What follows from counts that the module does not have (sizes
-// that only a run knows) is null.
+// gbytes, percent_of_peak, percent_of_bound, bound ("compute", or "memory"), level. What follows from counts that the
+// module does not have (sizes that only a run knows) is null.
 nlohmann::json kernels_json(const Model& model, const std::vector<KernelTime>& times, const MachinePeaks& peaks);
 // The machine's side of it: threads, peak_gflops, and the bandwidth of each level.
 nlohmann::json roofline_json(const MachinePeaks& peaks, int threads);

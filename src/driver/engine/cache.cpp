@@ -70,13 +70,13 @@ ModuleCache::ModuleCache(std::string folder, uint64_t capacity_bytes, Warn warn)
 
 std::string ModuleCache::path_of(const std::string& key) const { return folder_ + "/" + key + kSuffix; }
 
-std::unique_ptr<Model> ModuleCache::find(const std::string& key, int num_threads) const {
+std::unique_ptr<Model> ModuleCache::find(const std::string& key, const std::string& name, int num_threads) const {
   if (!enabled()) return nullptr;
   const std::string path = path_of(key);
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) return nullptr;
   try {
-    std::unique_ptr<Model> model = load_module(path, num_threads);
+    std::unique_ptr<Model> model = load_module(path, num_threads, name);
     utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // used now; a read-only cache just ages
     return model;
   } catch (const UserError& error) {

@@ -27,8 +27,9 @@ class ModuleCache {
   const std::string& folder() const { return folder_; }
   uint64_t capacity_bytes() const { return capacity_; }
   bool enabled() const { return !folder_.empty() && capacity_ > 0; }
-  // The entry for `key` (hexadecimal digits), loaded; null when there is none or it is damaged (then it is removed).
-  std::unique_ptr<Model> find(const std::string& key, int num_threads) const;
+  // The entry for `key` (hexadecimal digits), loaded and called `name`; null when there is none or it is damaged (then
+  // it is removed).
+  std::unique_ptr<Model> find(const std::string& key, const std::string& name, int num_threads) const;
   // Where to write the module for `key`; empty when the folder cannot be used.
   std::string place_for(const std::string& key) const;
   // Makes room after something was written: the entry `key` stays.

@@ -118,7 +118,10 @@ std::vector<Tensor> fitting_inputs(const std::vector<TensorInfo>& infos, std::ve
                        .message = fmt::format("input '{}' got {}", info.name, given),
                        .node = {},
                        .legal = fmt::format("{}, its declared type", info.type_text()),
-                       .hint = "convert the values to that dtype; nothing is converted silently"});
+                       .hint = shape_fits(info.dims, inputs[i].dims())
+                                   ? "convert the values to that dtype; nothing is converted silently"
+                                   : "convert the values to that dtype, and give a tensor of that shape; nothing is "
+                                     "converted silently"});
     }
     if (info.dims.empty() && inputs[i].num_elements() == 1 && !inputs[i].dims().empty()) {
       inputs[i] = inputs[i].with_dims({});

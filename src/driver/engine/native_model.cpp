@@ -308,11 +308,11 @@ std::unique_ptr<Model> model_of(ModulePtr module, const std::string& name, int n
 
 }  // namespace
 
-std::unique_ptr<Model> load_module(const std::string& path, int num_threads) {
+std::unique_ptr<Model> load_module(const std::string& path, int num_threads, const std::string& name) {
   tessera_module* module = nullptr;
   tessera_error error = {};
   throw_unless_ok(tessera_module_load(path.c_str(), nullptr, &module, &error), error);
-  return model_of(ModulePtr(module, tessera_module_free), path, num_threads);
+  return model_of(ModulePtr(module, tessera_module_free), name.empty() ? path : name, num_threads);
 }
 
 std::unique_ptr<Model> load_module(AnonymousFile file, const std::string& name, int num_threads) {

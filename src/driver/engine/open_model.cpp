@@ -85,7 +85,7 @@ OpenedModel open_source(const std::string& path, const OpenOptions& options) {
                                 : ModuleCache("", 0, options.warn);
   const std::string key = cache.enabled() ? cache_key(model, options.driver) : "";
   const StopWatch find_watch;
-  if (options.cache == CacheUse::kFindAndKeep) opened.model = cache.find(key, options.num_threads);
+  if (options.cache == CacheUse::kFindAndKeep) opened.model = cache.find(key, path, options.num_threads);
   if (opened.model) {
     opened.load_seconds = find_watch.seconds();
     opened.from_cache = true;
@@ -98,7 +98,7 @@ OpenedModel open_source(const std::string& path, const OpenOptions& options) {
   if (cache.enabled()) store(cache, key, compiled, options.warn);
   const StopWatch load_watch;
   // The first run is as the next ones are, from the file: its pages are large ones, and the weights are in memory once.
-  opened.model = cache.find(key, options.num_threads);
+  opened.model = cache.find(key, path, options.num_threads);
   if (!opened.model) opened.model = load_module(module_in_memory(compiled), path, options.num_threads);
   opened.load_seconds = load_watch.seconds();
   return opened;

@@ -67,7 +67,7 @@ void FailureList::raise() const {
         fmt::format("\n    {}\n      {}: {}", reason,
                     labels.size() == 1 ? "node" : fmt::format("{} nodes", labels.size()), fmt::join(labels, ", "));
   throw UserError({"TSR-1040", message, count == 1 ? entries_[0].label : "",
-                   "the operators listed in docs/operators.md",
+                   "the operators that 'tessera operators' lists",
                    "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
 }
 

@@ -56,6 +56,24 @@ void add_weight(OnnxStatistics& statistics, const onnx::TensorProto& tensor) {
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) ++statistics.external_weights;
 }
 
+// Constants that stand in nodes, and everything in the bodies of nodes.
+void add_inner(OnnxStatistics& statistics, const onnx::GraphProto& graph, int depth) {
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (node.op_type() == "Constant" && attribute.has_t()) add_weight(statistics, attribute.t());
+      std::vector<const onnx::GraphProto*> bodies;
+      if (attribute.has_g()) bodies.push_back(&attribute.g());
+      for (const onnx::GraphProto& body : attribute.graphs()) bodies.push_back(&body);
+      for (const onnx::GraphProto* body : bodies) {
+        statistics.inner_nodes += body->node_size();
+        for (const auto& tensor : body->initializer()) add_weight(statistics, tensor);
+        constexpr int kDeepest = 200;  // as the file's reader
+        if (depth < kDeepest) add_inner(statistics, *body, depth + 1);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 namespace {
@@ -77,6 +95,7 @@ OnnxStatistics statistics_of(const std::shared_ptr<LoadedModel>& model, size_t b
     defined.insert(tensor.name());
     add_weight(statistics, tensor);
   }
+  add_inner(statistics, graph, 0);
   for (const auto& input : graph.input()) {
     if (defined.insert(input.name()).second) statistics.inputs.push_back(entry_of(input));
   }

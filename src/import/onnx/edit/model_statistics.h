@@ -31,7 +31,8 @@ struct OnnxStatistics {
   std::map<std::string, int64_t> operators;  // how many nodes each operator has
   std::vector<std::string> unsupported;      // operators that cannot be imported, sorted
   int64_t functions = 0;                     // model-local ones
-  int64_t weights = 0;                       // initializers
+  int64_t inner_nodes = 0;                   // in the bodies of If, Loop and Scan, at any depth
+  int64_t weights = 0;                       // initializers and the values of Constant nodes, those of bodies included
   int64_t weight_elements = 0, weight_bytes = 0;
   int64_t external_weights = 0;                    // those in other files
   std::map<std::string, int64_t> weight_bytes_of;  // by element type

@@ -78,8 +78,9 @@ std::string DeclaredTensor::dim_name(size_t axis) const {
 std::string DeclaredTensor::type_text() const {
   std::string text;
   for (const DeclaredDim& dim : dims)
-    text += (text.empty() ? "" : ",") +
-            (dim.value >= 0 ? std::to_string(dim.value) : dim.name.empty() ? std::string("?") : dim.name);
+    text += (text.empty() ? "" : ",") + (dim.value >= 0     ? std::to_string(dim.value)
+                                         : dim.name.empty() ? std::string("?")
+                                                            : dim.name);
   return fmt::format("{}[{}]", dtype ? dtype_name(*dtype) : "?", has_rank ? text : "...");
 }
 

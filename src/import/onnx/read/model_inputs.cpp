@@ -86,8 +86,8 @@ std::string quoted_list(const std::set<std::string>& names) {
   return names.empty() ? "none" : fmt::format("'{}'", fmt::join(names, "', '"));
 }
 
-// The option that fixes all open dimensions of the input, with sizes of the usual kind in their places. `sizes` has those
-// of the named dimensions so far: the same name stands for the same size.
+// The option that fixes all open dimensions of the input, with sizes of the usual kind in their places. `sizes` has
+// those of the named dimensions so far: the same name stands for the same size.
 std::string option_for(const OpenInput& input, std::map<std::string, int64_t>& sizes) {
   if (!input.has_rank) return fmt::format("--shape {}=1x3x224x224", input.name);
   const size_t rank = input.dims.size();
