@@ -328,7 +328,7 @@ class ExprGeneralizer {
     std::set<double> different;
     for (const auto& value : all)
       if (value) different.insert(*value);
-    if (different.size() == 2 && all.size() > 4) return {};
+    if (different.size() == 2 && all.size() > 2) return {};
     for (const bool inverse : {false, true}) {
       Known values;
       for (const auto& given : all) {

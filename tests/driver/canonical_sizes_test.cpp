@@ -120,7 +120,7 @@ TEST(CanonicalSizes, CopiesAndKernelsOfTheirOwn) {
   const auto exp_at = [](const BufferPtr& a, const std::vector<Expr>& i) { return exp_of(load(a, {i[0], i[1]})); };
   two.call(two.view(t, {2, 4}), two.view(y, {2, 4}), exp_at);
   two.call(two.view(t, {1, 4}, 2 * 16), two.view(y, {1, 4}, 2 * 16), exp_at);
-  EXPECT_EQ(difference(exponentials(), 3, two), "'y' has another form") << "pieces of exp are no exp of pieces";
+  EXPECT_EQ(difference(exponentials(), 3, two), "");
   // One kernel reads the pieces that another two have written.
   Calls joined({3, 4}, false);
   const BufferId whole = joined.arena({3, 4});
