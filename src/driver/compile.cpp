@@ -75,8 +75,8 @@ bool is_needed(std::string_view name) {
                    .hint = {}});
 }
 
-OnnxImportOptions import_options(const CompileOptions& options) {
-  OnnxImportOptions result;
+ImportOptions import_options(const CompileOptions& options) {
+  ImportOptions result;
   for (const auto& [name, bounds] : options.dims) result.dims[name] = {bounds.lo, bounds.hi};
   result.shapes = options.shapes;
   return result;
@@ -256,12 +256,12 @@ ImportedModel named(ImportedModel model, const std::string& name) {
 
 // With the ranges of --dim left open: the model for one choice of their values, and how to read it for another.
 ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
-                             const std::function<ImportedModel(const OnnxImportOptions&)>& read) {
-  const OnnxImportOptions import = import_options(options.compile);
+                             const std::function<ImportedModel(const ImportOptions&)>& read) {
+  const ImportOptions import = import_options(options.compile);
   const std::vector<SymbolRange> symbols = open_ranges(options.compile);
   if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
   const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
-    OnnxImportOptions fixed = import;
+    ImportOptions fixed = import;
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
     try {
       return read(fixed);
@@ -270,7 +270,7 @@ ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
     }
   };
   const auto as_flow = [read, import] {
-    OnnxImportOptions open = import;
+    ImportOptions open = import;
     open.leave_open = true;
     return read(open);
   };
@@ -291,7 +291,7 @@ ImportedModel read_for_sizes(const DriverOptions& options, PassRunner& runner,
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
   // The name says more than what exporters write there.
-  return read_for_sizes(options, runner, [path](const OnnxImportOptions& import) {
+  return read_for_sizes(options, runner, [path](const ImportOptions& import) {
     GraphInterpreter evaluator;
     return named(import_onnx_model(path, import, standard_ops(), evaluator), std::filesystem::path(path).stem());
   });
@@ -299,7 +299,7 @@ ImportedModel read_model(const std::string& path, const DriverOptions& options, 
 
 ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
-  return read_for_sizes(options, runner, [model](const OnnxImportOptions& import) {
+  return read_for_sizes(options, runner, [model](const ImportOptions& import) {
     GraphInterpreter evaluator;
     return named(import_onnx_model_bytes(model.bytes, import, standard_ops(), evaluator, model.folder), model.name);
   });
