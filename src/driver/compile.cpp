@@ -78,8 +78,8 @@ bool is_needed(std::string_view name) {
                    .hint = {}});
 }
 
-OnnxImportOptions import_options(const CompileOptions& options) {
-  OnnxImportOptions result;
+ImportOptions import_options(const CompileOptions& options) {
+  ImportOptions result;
   for (const auto& [name, bounds] : options.dims) result.dims[name] = {bounds.lo, bounds.hi};
   result.shapes = options.shapes;
   // Ranges of sizes are read for several choices of their values, which must be of one structure.
@@ -262,12 +262,12 @@ ImportedModel named(ImportedModel model, const std::string& name) {
 // With the ranges of --dim left open: the model for one choice of their values, and how to read it for another.
 ImportedModel read_for_sizes(const CompileOptions& options, PassRunner& runner, const ModelReader& reader,
                              const std::string& name) {
-  const auto read = [read = reader.read, name](const OnnxImportOptions& import) { return named(read(import), name); };
-  const OnnxImportOptions import = import_options(options);
+  const auto read = [read = reader.read, name](const ImportOptions& import) { return named(read(import), name); };
+  const ImportOptions import = import_options(options);
   const std::vector<SymbolRange> symbols = open_ranges(options);
   if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
   const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
-    OnnxImportOptions fixed = import;
+    ImportOptions fixed = import;
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
     try {
       return read(fixed);
@@ -276,7 +276,7 @@ ImportedModel read_for_sizes(const CompileOptions& options, PassRunner& runner, 
     }
   };
   const auto as_flow = [read, import] {
-    OnnxImportOptions open = import;
+    ImportOptions open = import;
     open.leave_open = true;
     return read(open);
   };

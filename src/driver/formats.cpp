@@ -38,7 +38,7 @@ ModelReader open_graph_text(const ModelSource& source) {
 
 ModelReader open_onnx_model(const ModelSource& source) {
   ModelReader reader;
-  reader.read = [source](const OnnxImportOptions& options) {
+  reader.read = [source](const ImportOptions& options) {
     GraphInterpreter evaluator;
     return !source.path
                ? import_onnx_model_bytes(source.memory.bytes, options, standard_ops(), evaluator, source.memory.folder)

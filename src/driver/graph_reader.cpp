@@ -134,7 +134,7 @@ void take_shape(const Graph& graph, const std::string& name, const std::vector<i
   }
 }
 
-void require_shapes(const Graph& bound, const OnnxImportOptions& options) {
+void require_shapes(const Graph& bound, const ImportOptions& options) {
   for (const ValueId input : bound.inputs) {
     const auto it = options.shapes.find(bound.value(input).name);
     if (it == options.shapes.end() || bound.type(input).dims() == it->second) continue;
@@ -205,7 +205,7 @@ CompileOptions with_declared_sizes(const Graph& graph, const CompileOptions& opt
   return result;
 }
 
-Graph bind_options(const Graph& graph, const OnnxImportOptions& options) {
+Graph bind_options(const Graph& graph, const ImportOptions& options) {
   std::map<std::string, int64_t> values;
   for (const auto& [name, range] : options.dims) {
     if (!find_symbol(graph, name))
@@ -242,7 +242,7 @@ Graph bind_options(const Graph& graph, const OnnxImportOptions& options) {
 
 ModelReader reader_of_graph(std::shared_ptr<const Graph> graph) {
   ModelReader reader;
-  reader.read = [graph](const OnnxImportOptions& options) {
+  reader.read = [graph](const ImportOptions& options) {
     ImportedModel model;
     model.graph = bind_options(*graph, options);
     return model;

@@ -29,7 +29,7 @@ void require_model_graph(const Graph& graph);
 CompileOptions with_declared_ranges(const Graph& graph, const CompileOptions& options);
 
 // The graph with every symbol replaced by its value. UserError TSR-1020 to TSR-1025, as for ONNX models.
-Graph bind_options(const Graph& graph, const OnnxImportOptions& options);
+Graph bind_options(const Graph& graph, const ImportOptions& options);
 
 // A graph in memory as a model.
 ModelReader reader_of_graph(std::shared_ptr<const Graph> graph);

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-Graph import(const std::filesystem::path& path, const OnnxImportOptions& options = {}) {
+Graph import(const std::filesystem::path& path, const ImportOptions& options = {}) {
   GraphInterpreter evaluator;
   Graph graph = import_onnx_file(path.string(), options, standard_ops(), evaluator);
   EXPECT_THAT(verify(graph), testing::IsEmpty());
@@ -64,7 +64,7 @@ TEST(ImportE2E, UltraFaceKeepsNamesAndLeavesNoShapeArithmetic) {
 TEST(ImportE2E, TextDetectorNeedsItsDims) {
   const auto path = source_path(".deps/ppocr/ch_PP-OCRv4_det_infer.onnx");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path << ": scripts/setup.sh fetches it";
-  OnnxImportOptions options;
+  ImportOptions options;
   options.shapes["x"] = {1, 3, 96, 160};
   const Graph graph = import(path, options);
   EXPECT_EQ(graph.type(graph.outputs[0]).to_string(), "f32[1,1,96,160]");

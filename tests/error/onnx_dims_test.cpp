@@ -17,7 +17,7 @@ OnnxModel open_model(const std::vector<OnnxModel::Dim>& x, const std::vector<Onn
 
 const OnnxModel::Dim kUnnamed = OnnxModel::named("?");
 
-std::string shape_of(const OnnxModel& model, const OnnxImportOptions& options, size_t input = 0) {
+std::string shape_of(const OnnxModel& model, const ImportOptions& options, size_t input = 0) {
   const Graph graph = model.import(options);
   return to_string(graph.type(graph.inputs[input]).shape);
 }
@@ -47,7 +47,7 @@ TEST(OnnxDims, AnEmptyDimensionIsOpenToo) {
 
 TEST(OnnxDims, OptionsCloseThem) {
   const OnnxModel model = open_model({OnnxModel::named("n"), {3, ""}, {-1, ""}}, {OnnxModel::named("n")});
-  OnnxImportOptions options;
+  ImportOptions options;
   options.shapes["x"] = {2, 3, 8};
   EXPECT_EQ(shape_of(model, options, 0), "[2,3,8]");
   EXPECT_EQ(shape_of(model, options, 1), "[2]");  // the name is one dimension everywhere

@@ -27,7 +27,7 @@ void expect_user_error(const std::string& id, const std::vector<std::string>& pa
 }
 
 inline void expect_import_error(const OnnxModel& model, const std::string& id, const std::vector<std::string>& parts,
-                                const OnnxImportOptions& options = {}) {
+                                const ImportOptions& options = {}) {
   expect_user_error(id, parts, [&] { model.import(options); });
 }
 

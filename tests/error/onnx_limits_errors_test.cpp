@@ -182,7 +182,7 @@ TEST(OnnxLimits, NumbersOfARun) {
     m.open_input("x", {{0, "n"}, {2, ""}}).ints("p", {4}, {INT64_MAX, 0, INT64_MAX, 0});
   });
   const std::string text = "amounts of up to 2^40";
-  OnnxImportOptions open;
+  ImportOptions open;
   open.leave_open = true;
   open.dims["n"] = {1, 8};
   expect_import_error(pads.model, "TSR-1044", {"pads of 9223372036854775807", text}, open);

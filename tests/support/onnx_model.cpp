@@ -79,7 +79,7 @@ onnx::NodeProto& OnnxModel::node(const std::string& op, const std::vector<std::s
   return node;
 }
 
-Graph OnnxModel::import(const OnnxImportOptions& options) const {
+Graph OnnxModel::import(const ImportOptions& options) const {
   GraphInterpreter evaluator;
   return import_onnx_bytes(bytes(), options, standard_ops(), evaluator);
 }

@@ -32,7 +32,7 @@ class OnnxModel {
                         const std::vector<std::string>& outputs);
 
   std::string bytes() const { return proto.SerializeAsString(); }
-  Graph import(const OnnxImportOptions& options = {}) const;  // with the standard operators and the interpreter
+  Graph import(const ImportOptions& options = {}) const;  // with the standard operators and the interpreter
 };
 
 void set_attribute(onnx::NodeProto& node, const std::string& name, int64_t value);

@@ -142,7 +142,7 @@ TEST(OnnxExport, EveryComposite) {
 TEST(OnnxExport, RealModelsAreStandardOnnx) {
   const auto folder = find_test_data("real/ultraface-rfb-320/model.onnx");
   const auto detector = source_path(".deps/ppocr/ch_PP-OCRv4_det_infer.onnx");
-  std::vector<std::pair<std::string, OnnxImportOptions>> models;
+  std::vector<std::pair<std::string, ImportOptions>> models;
   if (folder) models.push_back({folder->string(), {}});
   if (std::filesystem::exists(detector)) models.push_back({detector.string(), {{}, {{"x", {1, 3, 64, 96}}}}});
   if (models.empty()) GTEST_SKIP() << missing_test_data("real/ultraface-rfb-320/model.onnx");

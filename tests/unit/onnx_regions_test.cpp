@@ -51,7 +51,7 @@ size_t count_nodes(const Graph& graph, OpKind kind) {
 // `loops`, `ifs`: how many there must be, in regions as well.
 void expect_same(const OnnxModel& model, size_t loops, size_t ifs, const std::string& what, int rounds = 3) {
   const Graph written_out = model.import();
-  OnnxImportOptions options;
+  ImportOptions options;
   options.control_flow = true;
   const Graph graph = model.import(options);
   ASSERT_THAT(verify(graph), testing::IsEmpty()) << what;
@@ -189,7 +189,7 @@ TEST(OnnxRegions, OneStepNeedsNoLoopAndManyHaveNoLimit) {
   expect_same(model_of(r), 0, 0, "one step");
   r.time = 3000;
   r.batch = 1;
-  OnnxImportOptions options;
+  ImportOptions options;
   options.control_flow = true;
   const Graph graph = model_of(r).import(options);
   EXPECT_LT(graph.nodes().size(), 40U);
@@ -251,7 +251,7 @@ TEST(OnnxRegions, CountedLoops) {
 }
 
 TEST(OnnxRegions, ALoopWhoseCountARunDecides) {
-  OnnxImportOptions options;
+  ImportOptions options;
   options.control_flow = true;
   const Graph graph = counted_loop(false, false).import(options);
   ASSERT_EQ(count_nodes(graph, OpKind::kLoop), 1U);
@@ -292,7 +292,7 @@ TEST(OnnxRegions, LoopsAndIfsInOneAnother) {
   add(outer, "Identity", {"go"}, {"still"});
   names(outer, {"i", "go", "a"}, {"still", "turned", "grown"});
   model.output("y").output("all");
-  OnnxImportOptions options;
+  ImportOptions options;
   options.control_flow = true;
   const Graph graph = model.import(options);
   ASSERT_EQ(count_nodes(graph, OpKind::kLoop), 2U);

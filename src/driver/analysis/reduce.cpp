@@ -74,7 +74,7 @@ class FailureProbe {
 
  private:
   Graph import(const std::string& onnx, bool open_dims) const {
-    OnnxImportOptions options;
+    ImportOptions options;
     if (open_dims) {
       for (const auto& [name, bounds] : request_.driver.compile.dims) options.dims[name] = {bounds.lo, bounds.hi};
       options.shapes = request_.driver.compile.shapes;

@@ -37,7 +37,7 @@ struct ImportShared {
   FailureList failures = {};
   FlowParts parts = {};
   OpenNodes open_nodes = {};
-  bool control_flow = false;  // OnnxImportOptions
+  bool control_flow = false;  // ImportOptions
 };
 
 // While it lives, what is known of elements counts for nothing.

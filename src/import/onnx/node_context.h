@@ -87,7 +87,7 @@ struct ImportState : EmitState {
   // The shape that the model declares for a value, itself or through values of the same shape; empty without a fixed
   // one.
   std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared;
-  bool control_flow = false;                                  // OnnxImportOptions
+  bool control_flow = false;                                  // ImportOptions
   std::vector<std::pair<ValueId, RuntimeCheck>> checks = {};  // of the graph so far
   // Steps are tried before pieces for operands of which some elements are known (FlowType::numbers).
   bool keeps_numbers = true;

@@ -13,8 +13,6 @@
 
 namespace tessera::inline onnx_import {
 
-using OnnxImportOptions = ImportOptions;
-
 // UserError TSR-1xxx for files that are no models, models that are malformed, and options that do not fit; all nodes
 // that cannot be imported are in one UserError TSR-1040. With `options.symbols` the model is one graph with symbolic
 // shapes, or NeedsFixedSizes says why there is none. `evaluator` computes shape arithmetic; it is used during the
