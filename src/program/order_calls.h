@@ -53,8 +53,8 @@ namespace tessera::inline program {
 
 void order_calls(Program& program);
 
-// Of a program without steps: for each call the calls that must run before it, since they write what it reads or overwrites, or read what it
-// overwrites. Ascending, without repetitions. Views that do not overlap are independent.
+// Of a program without steps: for each call the calls that must run before it, since they write what it reads or
+// overwrites, or read what it overwrites. Ascending, without repetitions. Views that do not overlap are independent.
 std::vector<std::vector<int32_t>> call_dependencies(const Program& program);
 
 }  // namespace tessera::inline program

@@ -52,6 +52,8 @@ class Parser {
     const auto has_blocks = [](const ProgramStep& step) { return step.kind != StepKind::kCalls; };
     if (std::any_of(body_.begin(), body_.end(), has_blocks)) program_.steps = std::move(body_);
     if (!reader_.at_end()) reader_.fail_expected("the end of the text");
+    for (TakesOver& over : overs_)
+      program_.buffers[static_cast<size_t>(over.id)].over = find_buffer(over.at, over.name);
     for (const std::string& name : inputs) program_.inputs.push_back(find_buffer(after_signature, name));
     for (const std::string& name : outputs) program_.outputs.push_back(find_buffer(after_signature, name));
     return std::move(program_);
@@ -126,9 +128,11 @@ class Parser {
 
   StepBlock block() {
     StepBlock result;
+    if (++depth_ > kMaxDepth) reader_.fail("TSR-3201", fmt::format("more than {} blocks inside each other", kMaxDepth));
     reader_.expect("{");
     while (!reader_.accept("}"))
       if (!step(result)) reader_.fail_expected("call, branch, loop or '}'");
+    --depth_;
     return result;
   }
 
@@ -212,8 +216,8 @@ class Parser {
       }
     }
     if (reader_.accept("over")) {
-      TextReader over_start = reader_;
-      buffer.over = find_buffer(over_start, reader_.name('%', "a buffer"));
+      const TextReader over_start = reader_;
+      overs_.push_back({static_cast<BufferId>(program_.buffers.size()), reader_.name('%', "a buffer"), over_start});
     }
     if (reader_.accept("=")) {
       for (const char* keyword : {"dense", "splat", "hex", "elided"})
@@ -276,6 +280,7 @@ class Parser {
   }
 
   static constexpr int64_t kMaxSymbol = int64_t{1} << 40;
+  static constexpr int kMaxDepth = 16;  // the verifier goes through the block of each loop twice
 
   TextReader reader_;
   Program program_;
@@ -283,6 +288,13 @@ class Parser {
   std::vector<Var> symbols_;        // those of the program, and indices
   std::vector<SymbolRange> indices_;
   StepBlock body_;
+  int depth_ = 0;
+  struct TakesOver {
+    BufferId id = -1;
+    std::string name;  // may be defined further down
+    TextReader at;
+  };
+  std::vector<TakesOver> overs_;
   std::unordered_map<std::string, BufferId> buffers_;
   std::unordered_map<std::string, int32_t> kernels_;
 };

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "program/carry_in_place.h"
 #include "program/merge_kernels.h"
 #include "program/order_calls.h"
 #include "program/pass.h"
@@ -22,6 +23,8 @@ constexpr std::array kPipeline = {
                 on_any_target<merge_kernels>},
     ProgramPass{"predicate_calls", "Computes what only one branch of a selection needs when it is taken", 1,
                 ProgramPhase::kLowered, on_any_target<predicate_calls>},
+    ProgramPass{"carry_in_place", "Lets loops write what they carry over what it was, or change places with it", 1,
+                ProgramPhase::kScheduled, on_any_target<carry_in_place>},
     ProgramPass{"order_calls", "Reorders calls where that needs less memory at once", 1, ProgramPhase::kScheduled,
                 on_any_target<order_calls>},
     ProgramPass{"reuse_buffers", "Lets kernels write over inputs that die there", 1, ProgramPhase::kScheduled,

@@ -4,8 +4,8 @@
 // Semantics: steps run in order. A kernel call runs the named loop program with the given buffers as its parameters. A
 // call with conditions takes place when all of them hold; otherwise the contents of what it writes are unspecified.
 //
-// A *branch* reads one bool and runs its first block when it is true, else the second. A buffer that only the other
-// block writes has unspecified contents afterwards.
+// A *branch* reads one bool and runs its first block when it is true, else the second. What only one of the blocks
+// writes has unspecified contents afterwards, and is not read.
 //
 // A *loop* runs its block again and again, in iterations that are numbered from 0. Before each iteration, number i, it
 // reads the condition buffer (one bool), if it has one, and ends when that is false; it ends when i has reached the

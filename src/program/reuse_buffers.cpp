@@ -13,14 +13,16 @@ namespace {
 
 class Reuse {
  public:
-  explicit Reuse(Program& program) : program_(program), taken_(program.buffers.size()) {}
+  explicit Reuse(Program& program)
+      : program_(program), taken_(program.buffers.size()), places_change_(program.buffers.size()) {}
 
   void run() {
     const Timeline time = timeline_of(program_);
     uses_ = live_ranges(program_, time, [&](BufferId id) { return root_buffer(program_, id); });
     for_each_step(program_.steps, [&](const ProgramStep& step) {
       for (const CarriedValue& carried : step.carried)
-        if (carried.swap) taken_[static_cast<size_t>(carried.next)] = true;
+        if (carried.swap)
+          taken_[static_cast<size_t>(carried.next)] = places_change_[static_cast<size_t>(carried.next)] = true;
     });
     for (size_t moment = 0; moment < time.moments.size(); ++moment)
       if (time.moments[moment].kind == Moment::kCall)
@@ -42,7 +44,9 @@ class Reuse {
     const size_t num_inputs = call.args.size() - static_cast<size_t>(kernel.num_outputs);
     for (size_t i = num_inputs; i < call.args.size(); ++i) {
       const BufferId out = whole(call.args[i]);
-      if (out < 0 || at(out).over >= 0 || uses_[static_cast<size_t>(out)].first != number) continue;
+      if (out < 0 || at(out).over >= 0 || places_change_[static_cast<size_t>(out)] ||
+          uses_[static_cast<size_t>(out)].first != number)
+        continue;
       for (size_t j = 0; j < num_inputs; ++j) {
         const BufferId in = whole(call.args[j]);
         if (in < 0 || at(in).bytes != at(out).bytes || taken_[static_cast<size_t>(in)]) continue;
@@ -75,8 +79,9 @@ class Reuse {
   }
 
   Program& program_;
-  std::vector<LiveRange> uses_;  // of roots
-  std::vector<bool> taken_;      // roots whose bytes another buffer takes over, or must not
+  std::vector<LiveRange> uses_;      // of roots
+  std::vector<bool> taken_;          // roots whose bytes another buffer takes over, or must not
+  std::vector<bool> places_change_;  // roots that take over nothing
   std::map<std::tuple<int32_t, size_t, size_t>, bool> proofs_;
 };
 

@@ -10,6 +10,8 @@
 namespace tessera::inline program {
 namespace {
 
+constexpr int64_t kLargestOffset = int64_t{1} << 56;  // of a view, in bytes
+
 class TimelineBuilder {
  public:
   Timeline run(const Program& program) {
@@ -129,7 +131,7 @@ bool set_view_offset(ProgramBuffer& view, const Expr& offset, const std::vector<
     bounds.set(index.var, hi == INT64_MAX ? Interval{index.lo, {}} : Interval{index.lo, hi});
   }
   const Interval range = bounds_of(simplify(substitute(offset, largest), bounds), bounds);
-  if (!range.lo || !range.hi) return false;
+  if (!range.lo || !range.hi || *range.lo < -kLargestOffset || *range.hi > kLargestOffset) return false;
   view.view_offset = *range.lo;
   view.view_travel = *range.hi - *range.lo;
   view.view_offset_formula = as_int(offset) ? Expr() : offset;

@@ -38,7 +38,7 @@ class Verifier {
     if (!violations_.empty()) return std::move(violations_);
     if (program_.steps.empty())
       for (const KernelCall& c : program_.calls) call(c);
-    else run(program_.steps);
+    else flow();
     for (const BufferId output : program_.outputs)
       if (at(output).bytes > 0 && !contents(output).empty()) report(at(output).name, "the output is never written");
     return std::move(violations_);
@@ -301,6 +301,12 @@ class Verifier {
   }
 
   // Follows the bytes.
+  void flow() {
+    time_ = timeline_of(program_);
+    alive_ = live_ranges(program_, time_, [&](BufferId id) { return root_buffer(program_, id); });
+    run(program_.steps);
+  }
+
   void run(const StepBlock& block) {
     for (const ProgramStep& step : block) {
       if (step.kind == StepKind::kCalls) {
@@ -315,7 +321,7 @@ class Verifier {
         run(step.blocks[0]);
         const auto taken = std::exchange(memory_, before);
         run(step.blocks[1]);
-        join(before, taken);
+        memory_ = joined(taken, memory_, [](BufferId a, BufferId b) { return a == b ? a : kDiffers; });
       } else {
         loop(step, where);
       }
@@ -324,8 +330,17 @@ class Verifier {
 
   void loop(const ProgramStep& step, const std::string& where) {
     for (const CarriedValue& c : step.carried) read(where, c.current);
+    const auto before = memory_;
+    const std::set<BufferId> known = written_;
     // The second time finds what the first has left behind; later ones find the same.
     for (int iteration = 0; iteration < 2; ++iteration) {
+      // What the block alone uses begins anew.
+      const Timeline::Loop& own = *std::find_if(time_.loops.begin(), time_.loops.end(),
+                                                [&](const Timeline::Loop& other) { return other.step == &step; });
+      std::erase_if(written_, [&](BufferId root) {
+        const LiveRange& range = alive_[static_cast<size_t>(root)];
+        return range.first > own.begin && range.last <= own.end;
+      });
       run(step.blocks[0]);
       // One after the other, as compiled code does it.
       for (const CarriedValue& c : step.carried) {
@@ -335,6 +350,10 @@ class Verifier {
       }
       if (step.condition >= 0) read(where, step.condition);
     }
+    if (step.condition < 0 && step.count && as_int(step.count).value_or(0) > 0) return;
+    // It may never run: what was there before it, is still there. What it alone writes counts as written.
+    memory_ =
+        joined(before, memory_, [&](BufferId a, BufferId b) { return a == b || !known.contains(b) ? b : kDiffers; });
   }
 
   void change_places(const CarriedValue& c) {
@@ -347,11 +366,10 @@ class Verifier {
     moved_[c.next] = current;
   }
 
-  // What follows a branch finds what either block has written; where both wrote, it must be the same buffer.
-  void join(const std::map<BufferId, Pieces>& before, const std::map<BufferId, Pieces>& taken) {
-    std::set<BufferId> spaces;
-    for (const auto& memory : {&taken, const_cast<const std::map<BufferId, Pieces>*>(&memory_)})
-      for (const auto& [space, pieces] : *memory) spaces.insert(space);
+  // What stands at each byte where two ways meet: what `choose` makes of the owners.
+  template <typename Choose>
+  static std::map<BufferId, Pieces> joined(const std::map<BufferId, Pieces>& a, const std::map<BufferId, Pieces>& b,
+                                           const Choose& choose) {
     const auto owner_at = [](const std::map<BufferId, Pieces>& memory, BufferId space, int64_t place) {
       const auto pieces = memory.find(space);
       if (pieces == memory.end()) return kUnwritten;
@@ -360,21 +378,17 @@ class Verifier {
       --it;
       return it->second.first > place ? it->second.second : kUnwritten;
     };
-    std::map<BufferId, Pieces> joined;
-    for (const BufferId space : spaces) {
-      std::set<int64_t> borders;
-      for (const std::map<BufferId, Pieces>* memory :
-           {&before, &taken, const_cast<const std::map<BufferId, Pieces>*>(&memory_)})
-        if (const auto it = memory->find(space); it != memory->end())
-          for (const auto& [begin, piece] : it->second) borders.insert(begin), borders.insert(piece.first);
-      for (auto it = borders.begin(); it != borders.end() && std::next(it) != borders.end(); ++it) {
-        const BufferId old = owner_at(before, space, *it), a = owner_at(taken, space, *it),
-                       b = owner_at(memory_, space, *it);
-        const BufferId owner = a == b || b == old ? a : a == old ? b : kDiffers;
-        if (owner != kUnwritten) joined[space][*it] = {*std::next(it), owner};
+    std::map<BufferId, std::set<int64_t>> borders;  // by space
+    for (const auto* memory : {&a, &b})
+      for (const auto& [space, pieces] : *memory)
+        for (const auto& [begin, piece] : pieces) borders[space].insert(begin), borders[space].insert(piece.first);
+    std::map<BufferId, Pieces> result;
+    for (const auto& [space, places] : borders)
+      for (auto it = places.begin(); std::next(it) != places.end(); ++it) {
+        const BufferId owner = choose(owner_at(a, space, *it), owner_at(b, space, *it));
+        if (owner != kUnwritten) result[space][*it] = {*std::next(it), owner};
       }
-    }
-    memory_ = std::move(joined);
+    return result;
   }
 
   // ---- bytes ----
@@ -414,10 +428,18 @@ class Verifier {
   void write(BufferId id) {
     const Range range = range_of(id);
     if (range.begin == range.end) return;
+    const bool is_known = !written_.insert(range.owner).second;
     auto& space = memory_[range.space];
     split(space, range.begin);
     split(space, range.end);
-    space.erase(space.lower_bound(range.begin), space.lower_bound(range.end));
+    const auto first = space.lower_bound(range.begin), end = space.lower_bound(range.end);
+    if (is_known && travel_in_root(program_, id) > 0) {
+      // Only a part of it is written at a time: what was written over the others is still there.
+      for (auto it = first; it != end; ++it)
+        if (it->second.second != range.owner) it->second.second = kDiffers;
+      return;
+    }
+    space.erase(first, end);
     space[range.begin] = {range.end, range.owner};
   }
 
@@ -442,7 +464,7 @@ class Verifier {
       for (; place < range.end && it != space->second.end() && it->first <= place; ++it) {
         if (it->second.first <= place) continue;
         if (it->second.second == kDiffers)
-          return fmt::format("{} is read after a branch whose blocks write other buffers there", at(id).name);
+          return fmt::format("{} is read behind a branch or loop that may leave something else there", at(id).name);
         if (it->second.second != range.owner)
           return fmt::format("{} is read after {} was written over it", at(id).name, at(it->second.second).name);
         place = it->second.first;
@@ -467,8 +489,8 @@ class Verifier {
     const size_t num_inputs = kernel.params.size() - static_cast<size_t>(kernel.num_outputs);
     const std::string what =
         fmt::format("the output {} shares bytes with parameter {}", at(c.args[i]).name, kernel.params[j]->name);
-    if (j >= num_inputs || at(out.owner).over != other.owner || out.begin != other.begin || out.end != other.end)
-      return report(where, what);
+    const bool is_over = at(out.owner).over == other.owner || out.owner == other.owner;
+    if (j >= num_inputs || !is_over || out.begin != other.begin || out.end != other.end) return report(where, what);
     const auto [proof, is_new] = in_place_.try_emplace({c.kernel, i, j}, "");
     if (is_new) {
       int64_t elements = 1;
@@ -527,6 +549,9 @@ class Verifier {
   std::vector<std::string> violations_;
   std::map<BufferId, Pieces> memory_;   // by space
   std::map<BufferId, BufferId> moved_;  // where buffers that change places lie
+  std::set<BufferId> written_;          // roots
+  Timeline time_;                       // of a program with steps
+  std::vector<LiveRange> alive_;        // roots
   std::vector<Var> scope_;              // indices of the loops around
   size_t next_call_ = 0;
   std::set<BufferId> taken_over_;

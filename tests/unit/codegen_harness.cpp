@@ -17,6 +17,7 @@
 #include "loop/parser.h"
 #include "loop_passes/expand_math.h"
 #include "package/link.h"
+#include "program/symbolic_sizes.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -128,7 +129,7 @@ std::vector<Tensor> NativeModule::run(const std::vector<Tensor>& inputs, const H
   for (const BufferId id : program_.outputs) {
     const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(id)];
     std::vector<int64_t> dims;
-    for (const Expr& extent : buffer.type.shape) dims.push_back(as_int(extent) ? *as_int(extent) : symbols.at(0));
+    for (const Expr& extent : buffer.type.shape) dims.push_back(value_at(extent, program_.symbols, symbols));
     outputs.emplace_back(buffer.type.dtype, dims);
     memory.emplace_back(outputs.back().num_bytes());
     std::memset(memory.back().data(), 0, static_cast<size_t>(outputs.back().num_bytes()));
@@ -143,7 +144,15 @@ std::vector<Tensor> NativeModule::run(const std::vector<Tensor>& inputs, const H
   call.scratch = reinterpret_cast<uint8_t*>(scratch.data());
   call.inputs = input_pointers.data();
   call.outputs = output_pointers.data();
-  call.symbols = symbols.data();
+  // The symbols, and behind them what the module computes from them.
+  std::vector<int64_t> sizes = symbols;
+  if (!symbols.empty()) {
+    sizes.resize(symbols.size() + derived_dims(program_).size() + arena_parts(program_).size());
+    const auto prepare = reinterpret_cast<tsr_prepare_fn>(dlsym(library_, TSR_PREPARE_SYMBOL));
+    check(prepare != nullptr, "the module has no function that computes sizes");
+    check(prepare(sizes.data(), 0) <= static_cast<uint64_t>(program_.arena_bytes), "the arena is larger than planned");
+  }
+  call.symbols = sizes.data();
   const auto entry = reinterpret_cast<tsr_run_fn>(dlsym(library_, TSR_ENTRY_SYMBOL));
   check(entry != nullptr, "the module has no entry function");
   const int32_t status = entry(&call);

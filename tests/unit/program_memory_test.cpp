@@ -201,6 +201,67 @@ TEST(ProgramPasses, LeaveRandomProgramsAsTheyWere) {
   EXPECT_GT(merged, 0);
 }
 
+// Parts of a program run three times, or twice by twice: they compute the same again.
+Program in_loops(Program program, std::mt19937& random) {
+  const size_t calls = program.calls.size();
+  std::vector<size_t> cuts = {0, calls, random() % (calls + 1), random() % (calls + 1), random() % (calls + 1)};
+  std::sort(cuts.begin(), cuts.end());
+  const auto run = [&](size_t part) {
+    ProgramStep step;
+    step.first_call = cuts[part];
+    step.num_calls = cuts[part + 1] - cuts[part];
+    return step;
+  };
+  const auto loop = [&](const char* index, int64_t count, ProgramStep body) {
+    ProgramStep step;
+    step.kind = StepKind::kLoop;
+    step.count = count;
+    step.index = {make_var(index), 0, count - 1, 1};
+    step.blocks = {{std::move(body)}};
+    return step;
+  };
+  program.steps = {run(0), loop("t", 3, run(1)), run(2), loop("u", 2, loop("v", 2, run(3)))};
+  return program;
+}
+
+TEST(ProgramPasses, KnowLoopsFromTheFirstToTheLast) {
+  std::mt19937 random(23);
+  for (uint64_t seed = 300; seed < 340; ++seed) {
+    const Graph graph = random_graph(seed, 25);
+    const std::vector<Tensor> inputs = random_inputs(graph, seed);
+    const Program plain = lowered(graph);
+    const std::vector<Tensor> expected = interpret(plain, inputs);
+    Program program = in_loops(plain, random);
+    ASSERT_THAT(verify(program), IsEmpty()) << print(program);
+    expect_same(interpret(program, inputs), expected, program);
+    Target target = machine();
+    target.num_threads = 1 + static_cast<int>(seed % 2);
+    const auto run = [&](ProgramPhase phase) {
+      for (const ProgramPass& pass : program_pipeline()) {
+        if (pass.phase != phase) continue;
+        pass.run(program, target);
+        ASSERT_THAT(verify(program), IsEmpty()) << pass.name << "\n" << print(program);
+      }
+    };
+    run(ProgramPhase::kLowered);
+    schedule_program(program, target, 3);
+    ASSERT_THAT(verify(program), IsEmpty()) << print(program);
+    const std::vector<Tensor> scheduled = interpret(program, inputs);
+    for (size_t i = 0; i < expected.size(); ++i)
+      for (int64_t k = 0; k < expected[i].num_elements(); ++k) {
+        const double want = expected[i].get_double(k), got = scheduled[i].get_double(k);
+        if (std::isnan(want) && std::isnan(got)) continue;
+        if (want == got) continue;
+        ASSERT_NEAR(got, want, 1e-3 * std::max(1.0, std::abs(want))) << print(program);
+      }
+    run(ProgramPhase::kScheduled);
+    plan_memory(program);
+    ASSERT_THAT(verify(program), IsEmpty()) << print(program);
+    expect_same(interpret(program, inputs, ProgramRun{{}, true}), scheduled, program);
+    ASSERT_EQ(print(parse_program(print(program))), print(program));
+  }
+}
+
 // Convolutions of one image, their results joined and cut along the channels in every way.
 Graph random_blocks(std::mt19937& random) {
   std::string text;

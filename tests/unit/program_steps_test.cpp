@@ -1,14 +1,24 @@
 // Programs of branches and loops: text form, verifier, what they compute.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <iostream>
+#include <random>
 
+#include "graph/flow.h"
 #include "interp/program_interp.h"
+#include "program/join_pieces.h"
 #include "program/memory_plan.h"
 #include "program/parser.h"
+#include "program/pass.h"
 #include "program/printer.h"
+#include "program/steps.h"
 #include "program/verify.h"
+#include "random_steps.h"
 #include "support/error.h"
 
 namespace tessera {
@@ -165,7 +175,7 @@ TEST(ProgramSteps, AreVerified) {
   EXPECT_THAT(violation("    call @less(%h_next, %most, %go_next)\n", ""),
               HasSubstr("loop t of Loop_0: go_next is read before it is written"));
   EXPECT_THAT(violation("branch %positive", "branch %go_next"), HasSubstr("none"));
-  EXPECT_THAT(violation("call @neg(%h, %y)", "call @neg(%h, %h_next)"), HasSubstr("none"));  // see the header
+  EXPECT_THAT(violation("call @neg(%h, %y)", "call @neg(%h, %h_next)"), HasSubstr("y: the output is never written"));
   Program program = parse_program(kScan);
   program.steps[1].blocks.emplace_back();
   EXPECT_THAT(verify(program)[0], HasSubstr("loop t of Loop_0: 2 blocks instead of 1"));
@@ -198,6 +208,129 @@ TEST(ProgramSteps, BytesAreFollowedThroughBlocks) {
   EXPECT_THAT(with("go_next", "h"), HasSubstr("loop t of Loop_0: go_next is read after h was written over it"));
   EXPECT_THAT(with("go", "h_next"), HasSubstr("none"));  // go is read before the iteration only
   EXPECT_THAT(with("go", "h"), HasSubstr("call of less: the output go shares bytes with parameter a"));
+}
+
+Target machine() {
+  Target target;
+  target.triple = "x86_64-unknown-linux-gnu";
+  return target;
+}
+
+void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b, const Program& program) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_EQ(std::memcmp(a[i].bytes(), b[i].bytes(), static_cast<size_t>(a[i].num_bytes())), 0) << i << print(program);
+}
+
+TEST(RandomSteps, PlansAndPassesLeaveWhatTheyCompute) {
+  int swaps = 0, in_place = 0, loops = 0, over = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const Program program = random_steps(seed);
+    const std::vector<Tensor> inputs = random_step_inputs(program, seed);
+    ASSERT_THAT(verify(program), IsEmpty()) << print(program);
+    ASSERT_EQ(print(parse_program(print(program))), print(program));
+    const std::vector<Tensor> expected = interpret(program, inputs);
+    for (const Tensor& output : expected)
+      for (int64_t i = 0; i < output.num_elements(); ++i)
+        ASSERT_FALSE(std::isnan(output.get_double(i))) << print(program);
+    Program planned = program;
+    plan_memory(planned);
+    ASSERT_THAT(verify(planned), IsEmpty()) << print(planned);
+    expect_same(interpret(planned, inputs, ProgramRun{{}, true}), expected, planned);
+    Program optimized = program;
+    for (const ProgramPass& pass : program_pipeline()) {
+      if (pass.phase != ProgramPhase::kScheduled) continue;
+      pass.run(optimized, machine());
+      ASSERT_THAT(verify(optimized), IsEmpty()) << pass.name << "\n" << print(optimized);
+      expect_same(interpret(optimized, inputs), expected, optimized);
+      ASSERT_EQ(print(parse_program(print(optimized))), print(optimized)) << pass.name;
+    }
+    plan_memory(optimized);
+    ASSERT_THAT(verify(optimized), IsEmpty()) << print(optimized);
+    expect_same(interpret(optimized, inputs, ProgramRun{{}, true}), expected, optimized);
+    const auto count = [](const Program& of, const auto& what) {
+      int result = 0;
+      for_each_step(of.steps, [&](const ProgramStep& step) {
+        for (const CarriedValue& carried : step.carried) result += what(carried) ? 1 : 0;
+      });
+      return result;
+    };
+    swaps += count(optimized, [](const CarriedValue& carried) { return carried.swap; });
+    in_place += count(program, [](const CarriedValue&) { return true; }) -
+                count(optimized, [](const CarriedValue&) { return true; });
+    for_each_step(program.steps, [&](const ProgramStep& step) { loops += step.kind == StepKind::kLoop ? 1 : 0; });
+    for (const ProgramBuffer& buffer : optimized.buffers) over += buffer.over >= 0 ? 1 : 0;
+  }
+  std::cout << fmt::format("[ info     ] {} loops; carried: {} in place, {} change places; {} buffers taken over\n",
+                           loops, in_place, swaps, over);
+  EXPECT_GT(swaps, 20);
+  EXPECT_GT(in_place, 20);
+  EXPECT_GT(over, 20);
+}
+
+// A plan is damaged at random; whenever the verifier has nothing to say, the results are right.
+TEST(RandomSteps, TheVerifierCatchesBrokenPlans) {
+  std::mt19937 random(11);
+  int caught = 0, harmless = 0;
+  for (uint64_t seed = 500; seed < 560; ++seed) {
+    Program program = random_steps(seed);
+    const std::vector<Tensor> inputs = random_step_inputs(program, seed);
+    const std::vector<Tensor> expected = interpret(program, inputs);
+    for (const ProgramPass& pass : program_pipeline())
+      if (pass.phase == ProgramPhase::kScheduled && seed % 2 == 0) pass.run(program, machine());
+    plan_memory(program);
+    std::vector<size_t> roots;
+    for (size_t i = 0; i < program.buffers.size(); ++i)
+      if (program.buffers[i].alias_of < 0 && program.buffers[i].kind == BufferKind::kArena &&
+          program.buffers[i].offset >= 0)
+        roots.push_back(i);
+    if (roots.size() < 2) continue;
+    for (int round = 0; round < 30; ++round) {
+      Program broken = program;
+      const size_t a = roots[random() % roots.size()], b = roots[random() % roots.size()];
+      broken.buffers[a].offset = broken.buffers[b].offset;
+      if (!verify(broken).empty()) {
+        ++caught;
+        continue;
+      }
+      ++harmless;
+      SCOPED_TRACE(fmt::format("{} at the place of {}", program.buffers[a].name, program.buffers[b].name));
+      expect_same(interpret(broken, inputs), expected, broken);
+    }
+  }
+  std::cout << fmt::format("[ info     ] {} broken plans caught, {} changes were harmless\n", caught, harmless);
+  EXPECT_GT(caught, 100);
+  EXPECT_GT(harmless, 5);
+}
+
+// The pieces of a flow keep their steps, and each knows which are its own.
+TEST(ProgramSteps, PiecesOfAFlowKeepThem) {
+  auto flow = std::make_shared<Flow>();
+  flow->pieces.resize(3);
+  std::vector<Program> pieces;
+  for (const uint64_t seed : {4, 5, 6}) pieces.push_back(random_steps(seed));
+  pieces[1] = parse_program(R"(program @straight(%x) -> (%y) {
+  plan arena 0 weights 0 scratch 0
+  buffer %x: f32[2] input 0
+  buffer %y: f32[2] output 0
+  define rule "naive"
+  kernel @copy(a: f32[2]) -> (b: f32[2]) { for i in 0..2 { b[i] = a[i] } }
+  call @copy(%x, %y)
+}
+)");
+  size_t steps = 1;
+  for (Program& piece : pieces) {
+    plan_memory(piece);
+    steps += piece.steps.size();
+  }
+  const Program joined = join_pieces(flow, pieces);
+  EXPECT_THAT(verify(joined), IsEmpty());
+  ASSERT_EQ(joined.steps.size(), steps);
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const ProgramPiece& piece = joined.pieces[p];
+    EXPECT_EQ(piece.num_steps, p == 1 ? 1U : pieces[p].steps.size());
+    EXPECT_EQ(joined.steps[piece.first_step].first_call, piece.first_call);
+  }
 }
 
 struct Mistake {
@@ -236,6 +369,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"Statement", "    call @neg(", "    buffer @neg(", "TSR-3001", "expected call, branch, loop or '}'"},
         Mistake{"NoLargest", "index t < 4", "index t", "TSR-3204", "has no smallest and largest value"},
         Mistake{"ShapeOfIndex", "x_t: f32[2] input alias", "x_t: f32[t] input alias", "TSR-3003", "unknown symbol 't'"},
+        Mistake{"Depth", "branch %positive loc(\"If_2\") {",
+                "branch %positive { branch %positive { branch %positive { branch %positive { branch %positive { branch "
+                "%positive { branch %positive { branch %positive { branch %positive { branch %positive { branch "
+                "%positive { branch %positive { branch %positive { branch %positive { branch %positive { branch "
+                "%positive { branch %positive {",
+                "TSR-3201", "more than 16 blocks inside each other"},
         Mistake{"Negative", "index t < 4", "index t < -4", "TSR-3201", "a largest number of iterations of -4"}),
     [](const auto& info) { return std::string(info.param.name); });
 
