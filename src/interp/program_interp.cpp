@@ -152,14 +152,9 @@ class Interpreter {
 
   void branch(const ProgramStep& step) {
     const bool taken = is_true(step.condition);
-    const int32_t begin = begin_of_.at(&step);
-    const int32_t middle = begin + moments_in(step.blocks[0]), end = middle + moments_in(step.blocks[1]);
-    poison(begin);
-    // Also what is there before the branch and only the other block would have used last. Its bytes are free in the
-    // second block when that was the first one, and taken all through the first when it is the second.
-    if (!taken) poison_older(begin + 1, middle, begin);
+    const int32_t moment = begin_of_.at(&step);
+    poison(moment);
     block(step.blocks.at(taken ? 0 : 1));
-    if (taken) poison_older(middle + 1, end, begin);
   }
 
   void loop(const ProgramStep& step) {
@@ -231,25 +226,8 @@ class Interpreter {
 
   bool is_true(BufferId id) { return *memory_.bytes(id) != std::byte{0}; }
 
-  static int32_t moments_in(const StepBlock& block) {
-    int32_t count = 0;
-    for_each_step(block, [&](const ProgramStep& step) {
-      count += step.kind == StepKind::kCalls  ? static_cast<int32_t>(step.num_calls)
-               : step.kind == StepKind::kLoop ? 2
-                                              : 1;
-    });
-    return count;
-  }
-
   void poison(int32_t moment) {
     for (const Lifetime& lifetime : dying_[static_cast<size_t>(moment)]) memory_.poison(lifetime.buffer);
-  }
-
-  // What lives since `since` or longer.
-  void poison_older(int32_t first, int32_t last, int32_t since) {
-    for (int32_t m = first; m <= last; ++m)
-      for (const Lifetime& lifetime : dying_[static_cast<size_t>(m)])
-        if (lifetime.first <= since) memory_.poison(lifetime.buffer);
   }
 
   const ProgramBuffer& at(BufferId id) const { return program_.buffers.at(static_cast<size_t>(id)); }

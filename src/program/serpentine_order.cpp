@@ -1,5 +1,6 @@
 #include "program/serpentine_order.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -40,6 +41,23 @@ LoopProgram backwards(const LoopProgram& kernel) {
   return result;
 }
 
+// In turns forwards and backwards, from one iteration of the loop around the call to the next: iteration i of the
+// kernel does what iteration j of its loop does, which is i or its mirror image.
+LoopProgram in_turns(const LoopProgram& kernel, const Var& index) {
+  const StmtNode& loop = *kernel.body.get();
+  const Expr first = loop.begin, last = loop.begin + loop.extent - 1;
+  const Var i = make_var(loop.var->name + "_turn");
+  const Expr mirrored = i + floormod(index, 2) * (first + last - Expr(2) * i);
+  LoopProgram result = kernel;
+  result.name += "_in_turns";
+  if (std::none_of(result.symbols.begin(), result.symbols.end(), [&](const Var& v) { return v.same_node(index); }))
+    result.symbols.push_back(index);
+  // The limits say what is true anyway, so that everybody sees it.
+  result.body = for_loop(i, loop.begin, loop.extent, loop.for_kind,
+                         for_loop(loop.var, min(max(mirrored, first), last), 1, ForKind::kSerial, loop.stmts[0]));
+  return result;
+}
+
 class Sweeps {
  public:
   Sweeps(Program& program, int64_t least_bytes) : program_(program), least_bytes_(least_bytes) {}
@@ -69,9 +87,53 @@ class Sweeps {
       }
       call.kernel = other;
     }
+    if (!program_.steps.empty()) in_loops();
   }
 
  private:
+  // A call in a loop sweeps once in each iteration, with the rest of the block in between.
+  void in_loops() {
+    const Timeline time = timeline_of(program_);
+    std::map<std::pair<int32_t, int32_t>, int32_t> turned;  // by kernel and loop
+    for (const Moment& moment : time.moments) {
+      if (moment.kind != Moment::kCall || moment.loop < 0) continue;
+      KernelCall& call = program_.calls[moment.call];
+      const BufferId weights = swept_weights(call);
+      if (weights < 0 || writes_over(call)) continue;
+      const Timeline::Loop& loop = time.loops[static_cast<size_t>(moment.loop)];
+      std::set<BufferId> touched;
+      bool alone = true;
+      for (int32_t m = loop.begin + 1; m < loop.end; ++m) {
+        const Moment& other = time.moments[static_cast<size_t>(m)];
+        if (other.kind != Moment::kCall || other.call == moment.call) continue;
+        const KernelCall& between = program_.calls[other.call];
+        touched.insert(between.args.begin(), between.args.end());
+        alone &= between.kernel != call.kernel ||
+                 std::find(between.args.begin(), between.args.end(), weights) == between.args.end();
+      }
+      int64_t bytes = 0;
+      for (const BufferId id : touched) bytes += at(id).bytes;
+      if (!alone || bytes > at(weights).bytes) continue;
+      const auto [other, is_new] =
+          turned.try_emplace({call.kernel, moment.loop}, static_cast<int32_t>(program_.kernels.size()));
+      if (is_new) {
+        Kernel copy = program_.kernels[static_cast<size_t>(call.kernel)];
+        copy.program = in_turns(copy.program, loop.step->index.var);
+        program_.kernels.push_back(std::move(copy));
+      }
+      call.kernel = other->second;
+    }
+  }
+
+  // Whether a result is where an operand is: in_place.h reasons about the loops as they stand.
+  bool writes_over(const KernelCall& call) const {
+    const size_t outputs = static_cast<size_t>(program_.kernels[static_cast<size_t>(call.kernel)].program.num_outputs);
+    for (size_t i = call.args.size() - outputs; i < call.args.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (storage_buffer(program_, call.args[i]) == storage_buffer(program_, call.args[j])) return true;
+    return false;
+  }
+
   struct Sweep {
     std::optional<size_t> call;
     bool forwards = true;

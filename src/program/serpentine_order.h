@@ -3,6 +3,7 @@
 // next begins with it; sweeps in one direction evict, when the weights are a little larger than the cache, each line
 // shortly before it is read again. (The order is known as boustrophedon, or serpentine.) The second direction is a copy
 // of the kernel whose outermost loop counts down; its iterations are independent, so the values are the same.
+// A call that is in a loop sweeps in turns from iteration to iteration: its kernel is given the loop's index.
 // For programs of one thread: among several, who computes an iteration follows from its number, and the weights shall
 // stay in the cache of the core that read them.
 //
