@@ -220,6 +220,13 @@ TEST(SymbolicImport, DoesNotDecideByASizeThatMayBeEither) {
   EXPECT_EQ(refusal(model, {{"n", {2, 64}}}), "");
 }
 
+TEST(SymbolicImport, DoesNotTakeANumberForASymbol) {
+  OnnxModel model;
+  model.open_input("x", {{1, ""}, OnnxModel::named("c"), OnnxModel::named("n")}).output("y");
+  model.floats("k", {4, 2, 3}, std::vector<float>(24, 1)).node("Conv", {"x", "k"}, {"y"});
+  EXPECT_THAT(refusal(model, {{"c", {1, 4}}, {"n", {8, 64}}}), testing::HasSubstr("Ny"));
+}
+
 TEST(SymbolicImport, DoesNotDivideByWhatMayLeaveARest) {
   OnnxModel model;
   model.open_input("x", {OnnxModel::named("n"), {3, ""}}).ints("to", {2}, {-1, 6}).output("y");

@@ -109,6 +109,12 @@ void Emitter::check_size(ValueId v) const {
 
 namespace {
 
+constexpr std::string_view kBroadcasting[] = {
+    "add",         "sub",        "mul",         "div",        "rem",         "pow",         "min",        "max",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "logical_and", "logical_or", "logical_xor",
+    "eq",          "ne",         "lt",          "le",         "gt",          "ge",          "select",
+};
+
 // The symbol that is an expression of others where a and b are equal.
 std::optional<EqualSizes> solve(const Expr& a, const Expr& b, const std::vector<SymbolRange>& symbols) {
   const Expr difference = normalize_size(a - b);
@@ -116,8 +122,10 @@ std::optional<EqualSizes> solve(const Expr& a, const Expr& b, const std::vector<
     const auto factor = linear_coefficient(difference, symbol->var);
     if (!factor || (*factor != 1 && *factor != -1)) continue;
     const Expr size = normalize_size(*factor == 1 ? Expr(symbol->var) - difference : Expr(symbol->var) + difference);
+    // A dimension that must be one number is no symbol.
     const Interval range = size_range(size);
-    if (range.lo && *range.lo >= std::min<int64_t>(symbol->lo, 1)) return EqualSizes{symbol->var->name, size};
+    if (!as_int(size) && range.lo && *range.lo >= std::min<int64_t>(symbol->lo, 1))
+      return EqualSizes{symbol->var->name, size};
   }
   return std::nullopt;
 }
@@ -126,9 +134,11 @@ std::optional<EqualSizes> solve(const Expr& a, const Expr& b, const std::vector<
 
 // Throws EqualSizes for the first two extents that the operator wants to be equal and that can be made so.
 void Emitter::find_equal_sizes(std::string_view name, const std::vector<ValueId>& inputs, const Attrs& attrs) const {
-  if (emit_.graph.symbols.empty() || inputs.size() < 2) return;
-  const auto require = [&](const Expr& a, const Expr& b, bool broadcasts) {
-    if (broadcasts && (is_const_int(a, 1) || is_const_int(b, 1))) return;
+  const bool broadcasts =
+      std::find(std::begin(kBroadcasting), std::end(kBroadcasting), name) != std::end(kBroadcasting);
+  if (emit_.graph.symbols.empty() || (!broadcasts && name != "concat" && name != "matmul")) return;
+  const auto require = [&](const Expr& a, const Expr& b, bool one_fits) {
+    if (one_fits && (is_const_int(a, 1) || is_const_int(b, 1))) return;
     if (as_int(a) && as_int(b)) return;
     if (equal_sizes(a, b)) return;
     if (const auto equal = solve(a, b, emit_.graph.symbols)) throw EqualSizes(*equal);
