@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ constexpr std::string_view kImport = "import", kLower = "lower", kSchedule = "sc
 
 // A part of the import: without it If, Loop, Scan, LSTM, GRU and RNN become nodes with regions, and these branches and
 // loops of the compiled code.
-constexpr std::string_view kUnroll = "unroll_control_flow";
+constexpr std::string_view kUnroll = "unroll_control_flow", kSymbolicSizes = "symbolic_sizes";
 
 bool contains(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -259,13 +260,11 @@ ImportedModel named(ImportedModel model, const std::string& name) {
   return model;
 }
 
-// With the ranges of --dim left open: the model for one choice of their values, and how to read it for another.
-ImportedModel read_for_sizes(const CompileOptions& options, PassRunner& runner, const ModelReader& reader,
-                             const std::string& name) {
-  const auto read = [read = reader.read, name](const ImportOptions& import) { return named(read(import), name); };
-  const ImportOptions import = import_options(options);
-  const std::vector<SymbolRange> symbols = open_ranges(options);
-  if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
+using ReadModel = std::function<ImportedModel(const ImportOptions&)>;
+
+// The model for one choice of the symbols' values, and how to read it for another.
+ImportedModel read_samples(const ImportOptions& import, const std::vector<SymbolRange>& symbols, PassRunner& runner,
+                           const ReadModel& read, bool reads_open) {
   const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
     ImportOptions fixed = import;
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
@@ -288,8 +287,39 @@ ImportedModel read_for_sizes(const CompileOptions& options, PassRunner& runner, 
     if (at_values.flow) refuse_open_flow(symbols);
     return std::move(at_values.graph);
   };
-  if (reader.reads_open) model.as_flow = as_flow;
+  if (reads_open) model.as_flow = as_flow;
   return model;
+}
+
+// With the ranges of --dim left open: one graph whose shapes are expressions of them, else the model for one choice of
+// their values, and how to read it for another.
+ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& options, PassRunner& runner,
+                             const ModelReader& reader, const std::string& name) {
+  const ReadModel read = [read = reader.read, name](const ImportOptions& import) { return named(read(import), name); };
+  const ImportOptions import = import_options(options);
+  const std::vector<SymbolRange> symbols = open_ranges(options);
+  if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
+  const bool reads_open = reader.reads_open;
+  if (reader.reads_symbols && !options.disabled_passes.contains(std::string(kSymbolicSizes))) {
+    try {
+      ImportOptions open = import;
+      open.symbols = symbols;
+      ImportedModel model = runner.run(kImport, [&] { return read(open); });
+      model.at_samples = [import, symbols, read, reads_open] {
+        const RunnerOptions nobody;
+        PassRunner unwatched(nobody);
+        return read_samples(import, symbols, unwatched, read, reads_open);
+      };
+      return model;
+    } catch (const NeedsFixedSizes& reason) {
+      if (driver.remarks) driver.remarks->refused(std::string(kSymbolicSizes), reason.node(), reason.reason());
+    } catch (const UserError& error) {
+      // It may be no error at fixed sizes; where it is one, it is said there.
+      if (driver.remarks)
+        driver.remarks->refused(std::string(kSymbolicSizes), error.diagnostic().node, error.diagnostic().message);
+    }
+  }
+  return read_samples(import, symbols, runner, read, reads_open);
 }
 
 }  // namespace
@@ -298,7 +328,8 @@ ImportedModel read_model(const ModelReader& reader, const std::string& name, con
                          PassRunner& runner) {
   check_options(options);
   const CompileOptions& given = options.compile;
-  return read_for_sizes(reader.with_declared_sizes ? reader.with_declared_sizes(given) : given, runner, reader, name);
+  return read_for_sizes(options, reader.with_declared_sizes ? reader.with_declared_sizes(given) : given, runner, reader,
+                        name);
 }
 
 namespace {
@@ -374,9 +405,24 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   if (options.tuned_graph) {
     DriverOptions chosen = options;
     chosen.tuned_graph = {};
-    if (!model.flow && model.symbols.empty())
+    if (!model.flow && model.symbols.empty() && model.graph.symbols.empty())
       chosen.graph_choice = options.tuned_graph(model_hash_of(model.graph, options)).choice;
     return compile_imported(std::move(model), chosen, runner);
+  }
+  if (model.at_samples && options.emit != Emit::kGraph) {
+    const std::function<ImportedModel()> at_samples = std::exchange(model.at_samples, nullptr);
+    std::optional<PassLimit> before;  // the same decisions
+    if (options.pass_limit) before = *options.pass_limit;
+    try {
+      Compiled compiled = compile_imported(std::move(model), options, runner);
+      compiled.info.sizes = "proved at all, by shapes that are expressions";
+      return compiled;
+    } catch (const UserError& error) {
+      if (options.remarks)
+        options.remarks->refused(std::string(kSymbolicSizes), error.diagnostic().node, error.diagnostic().message);
+    }
+    if (before) *options.pass_limit = *before;
+    return compile_imported(at_samples(), options, runner);
   }
   const int opt_level = options.compile.opt_level;
   const Target target = resolve_target(options.compile);
@@ -550,6 +596,7 @@ void check_options(const DriverOptions& options) {
   std::vector<std::string> can_be_disabled = names;
   for (const std::string_view name : schedule_step_names()) can_be_disabled.emplace_back(name);
   can_be_disabled.emplace_back(kUnroll);
+  can_be_disabled.emplace_back(kSymbolicSizes);
   for (const std::string& name : options.compile.disabled_passes) {
     if (!contains(can_be_disabled, name)) fail_unknown("--disable-pass", name, can_be_disabled);
     if (is_needed(name)) {

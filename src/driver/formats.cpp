@@ -44,6 +44,7 @@ ModelReader open_onnx_model(const ModelSource& source) {
                ? import_onnx_model_bytes(source.memory.bytes, options, standard_ops(), evaluator, source.memory.folder)
                : import_onnx_model(*source.path, options, standard_ops(), evaluator);
   };
+  reader.reads_symbols = true;
   reader.with_declared_sizes = [source](const CompileOptions& options) {
     if (!has_axis_names(options)) return options;
     const std::optional<OnnxDeclarations> declared =

@@ -19,7 +19,8 @@ struct ModelReader {
   // The options in the model's own words: with the ranges that it declares for dimensions that they do not mention, and
   // its names of dimensions for INPUT[AXIS]; null: it declares nothing.
   std::function<CompileOptions(const CompileOptions& options)> with_declared_sizes = nullptr;
-  bool reads_open = true;  // whether `read` takes ImportOptions::leave_open
+  bool reads_symbols = false;  // whether `read` takes ImportOptions::symbols
+  bool reads_open = true;      // whether `read` takes ImportOptions::leave_open
 };
 
 // A file, or bytes that a program has.

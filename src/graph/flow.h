@@ -149,6 +149,9 @@ struct ImportedModel {
   std::function<Graph(const std::vector<int64_t>& values)> at = nullptr;
   // The same model as a flow whose inputs have these dimensions open, for when no program serves all of the range.
   std::function<ImportedModel()> as_flow = nullptr;
+  // Of a graph with symbols that a reader made of a model with ranges: the same model in the form above, for when a
+  // later step needs fixed sizes.
+  std::function<ImportedModel()> at_samples = nullptr;
 };
 
 // In the order in which a module numbers them: each before the steps of its blocks.
