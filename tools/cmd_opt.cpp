@@ -108,6 +108,8 @@ Command add_opt_command(CLI::App& root) {
       "The text is verified when it is read and after every pass, and the result reads back to the same text.\n"
       "Examples:\n"
       "  tessera opt model.graph --pass=fold_constants,cse,dce\n"
+      "  tessera opt model.graph --pass=pipeline               (all graph passes of the level, as a compile runs "
+      "them)\n"
       "  tessera opt model.graph --pass=lower,schedule,plan_memory --target x86-64-v4\n"
       "  tessera compile model.onnx --emit graph | tessera opt - --kind graph");
   return {app, [command] { return opt(*command); }};

@@ -1,7 +1,7 @@
 // Tessera's compile-time C++ API: a model in, a module out, which is run with tessera.h; and the reference interpreter,
 // which runs a model without compiling it.
 //
-// Thread safety: every function may be called from several threads at once; there is no global state.
+// Thread safety: every function may be called from several threads at once; nothing that one call does shows in another.
 // Errors: CompileError. Nothing is printed.
 #pragma once
 

@@ -8,7 +8,7 @@
 // in a wider type; the interpreter accumulates f32 and narrower in f64, integers in their own type (wrapping). Sums and
 // products of f16 and bf16 are accumulated in f32 at least, and factors that are summed are multiplied in it (see
 // with_wide_accumulation): rounded after each step, a sum of thousands would have no digit right.
-// Scan, scatter and external bodies join this file when the first operator needs them.
+// Scans, scatters and orders are procedures instead (graph/op_def.h).
 #pragma once
 
 #include <vector>

@@ -57,10 +57,15 @@ Graph run_passes(Graph graph, const std::string& names, const std::string& on, b
   const PassContext ctx{standard_ops(), evaluator, target, 3, nullptr, bf16 ? DType::kBF16 : DType::kF32};
   std::stringstream stream(names);
   for (std::string name; std::getline(stream, name, ',');) {
-    const GraphPass* pass = find_graph_pass(name);
-    if (!pass) throw std::runtime_error("no pass is named " + name);
-    graph = pass->run(graph, ctx);
-    verify_or_throw(graph, name);
+    std::vector<const GraphPass*> passes;
+    if (const GraphPass* pass = find_graph_pass(name)) passes = {pass};
+    if (name == "pipeline")
+      for (const GraphPass& pass : graph_pipeline()) passes.push_back(&pass);
+    if (passes.empty()) throw std::runtime_error("no pass is named " + name);
+    for (const GraphPass* pass : passes) {
+      graph = pass->run(graph, ctx);
+      verify_or_throw(graph, std::string(pass->name));
+    }
   }
   return graph;
 }
@@ -165,7 +170,7 @@ bool is_pass_header(const fs::path& path) {
 
 std::vector<fs::path> pass_headers() {
   std::vector<fs::path> headers;
-  for (const auto& entry : fs::directory_iterator(TESSERA_SOURCE_DIR "/src/graph_passes"))
+  for (const auto& entry : fs::recursive_directory_iterator(TESSERA_SOURCE_DIR "/src/graph_passes"))
     if (is_pass_header(entry.path())) headers.push_back(entry.path());
   std::sort(headers.begin(), headers.end());
   return headers;

@@ -35,7 +35,8 @@ using Loops = std::vector<LoopProgram>;
 using Ir = std::variant<Graph, Loops, Program>;  // in the order of IrKind
 
 constexpr const char* kKindNames[] = {"graph", "loop", "program"};
-constexpr std::string_view kLower = "lower", kSchedule = "schedule", kPlanMemory = "plan_memory";
+constexpr std::string_view kLower = "lower", kSchedule = "schedule", kPlanMemory = "plan_memory",
+                           kPipeline = "pipeline";
 
 std::string print_ir(const Graph& graph, bool elide) { return print(graph, {.elide_constants = elide}); }
 std::string print_ir(const Program& program, bool elide) { return print(program, {.elide_constants = elide}); }
@@ -112,6 +113,7 @@ class Pipeline {
         ir_ = lower_graph(*graph);
         return;
       }
+      if (pass == kPipeline) return apply_pipeline();
     } else if (const LoopPass* found = find_loop_pass(pass)) {
       if (auto* loops = std::get_if<Loops>(&ir_)) {
         for (LoopProgram& loop : *loops) loop = found->run(loop, loop_context_);
@@ -126,6 +128,12 @@ class Pipeline {
       if (const ProgramPass* program_pass = find_program_pass(pass)) return program_pass->run(*program, target_);
     }
     fail_unknown(pass);
+  }
+
+  // All graph passes of the level, as a compile runs them.
+  void apply_pipeline() {
+    for (const GraphPass& pass : graph_pipeline())
+      if (job_.compile.opt_level >= pass.min_level) run(std::string(pass.name));
   }
 
   [[noreturn]] void fail_unknown(const std::string& pass) const {
@@ -170,6 +178,7 @@ std::vector<std::string> passes_of(IrKind kind) {
   };
   if (kind == IrKind::kGraph) {
     for (const GraphPass& pass : graph_pipeline()) add(pass.name);
+    add(kPipeline);
     add(kLower);
     return names;
   }

@@ -1,4 +1,4 @@
-// The schedule rules, one file each. See schedule.h for what a rule promises.
+// The schedule rules. See schedule.h for what a rule promises.
 #pragma once
 
 #include <variant>
