@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "arith/simplify.h"
 #include "ops/composites/composites.h"
 #include "ops/op_table.h"
 
@@ -535,11 +536,43 @@ TEST(OpErrors, SymbolicExtents) {
   GraphBuilder builder(graph);
   builder.set_loc("n1");
   const ValueId x = graph.add_input("x", TensorType{kF, {Expr(1), Expr(8), n, n}, {}});
-  EXPECT_EQ(error_of([&] { add_composite(builder, standard_ops(), "global_average_pool", {x}); }),
-            "error TSR-2030: operator global_average_pool: dimension 2 is n, which is not known while compiling\n"
+  const Attrs windows = {{"window", Dims{2, 2}},   {"strides", Dims{4, 4}},   {"pads_begin", Dims{0, 0}},
+                         {"pads_end", Dims{0, 0}}, {"dilations", Dims{1, 1}}, {"ceil_mode", true}};
+  EXPECT_EQ(error_of([&] { add_composite(builder, standard_ops(), "max_pool", {x}, windows); }),
+            "error TSR-2030: operator max_pool: dimension 2 (with ceil_mode) is n, which is not known while compiling\n"
             "  node:  n1\n"
             "  legal: a number\n"
             "  hint:  fix the dimension with --shape or --dim");
+  // With a range, what must hold must hold for all of it.
+  const KnownSymbols known({{n, 1, 9, 1}});
+  EXPECT_EQ(
+      error_of([&] {
+        infer("reduce_window", {{Expr(1), Expr(8), n}},
+              {{"kind", Words("max")},
+               {"window", Dims{3}},
+               {"strides", Dims{1}},
+               {"dilations", Dims{1}},
+               {"pads_begin", Dims{0}},
+               {"pads_end", Dims{0}}});
+      }),
+      "error TSR-2026: operator reduce_window: spatial dimension 0: a window spanning 3 over an input of n, padding "
+      "included\n"
+      "  node:  n1\n"
+      "  legal: a window that fits into the padded input\n"
+      "  hint:  leave small sizes out of the range of the dimension");
+  EXPECT_EQ(infer("slice", {{n}}, {{"starts", Dims{0}}, {"sizes", Shape{n}}, {"steps", Dims{1}}}), "f32[n]");
+  EXPECT_EQ(infer("slice", {{Expr(9)}}, {{"starts", Dims{0}}, {"sizes", Shape{n}}, {"steps", Dims{1}}}), "f32[n]");
+  EXPECT_EQ(
+      error_of([&] { infer("slice", {{Expr(8)}}, {{"starts", Dims{0}}, {"sizes", Shape{n}}, {"steps", Dims{1}}}); }),
+      "error TSR-2032: operator slice: dimension 0 of operand 1 of type f32[8]: n elements from 0 on in steps of 1\n"
+      "  node:  n1\n"
+      "  legal: indices within 0 to 7");
+  EXPECT_EQ(infer("resize", {{n}},
+                  {{"mode", Words("linear")},
+                   {"coordinate", Words("half_pixel")},
+                   {"scales", std::vector<double>{0}},
+                   {"sizes", Shape{n * Expr(3)}}}),
+            "f32[(n * 3)]");
 }
 
 }  // namespace

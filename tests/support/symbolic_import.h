@@ -21,8 +21,8 @@ ImportOptions symbolic(const Ranges& ranges);
 // The model with symbols, which must be a sound graph. NeedsFixedSizes when there is none.
 Graph import_once(const Reader& read, const Ranges& ranges);
 
-// `graph`, which is the model with symbols, computes for `sizes` what the model read at these sizes computes. `sizes` has
-// every name of a dimension, those that are no symbols of the graph too.
+// `graph`, which is the model with symbols, computes for `sizes` what the model read at these sizes computes. `sizes`
+// has every name of a dimension, those that are no symbols of the graph too.
 void expect_same(const Graph& graph, const Reader& read, const Sizes& sizes, double tolerance);
 
 }  // namespace tessera

@@ -128,6 +128,20 @@ TEST(SymbolicImport, ConvolvesAndPoolsPicturesOfAnySize) {
         {{{"n", 1}, {"h", 8}, {"w", 8}}, {{"n", 2}, {"h", 17}, {"w", 31}}, {{"n", 4}, {"h", 40}, {"w", 9}}});
 }
 
+TEST(SymbolicImport, PadsConvolutionsToTheStride) {
+  for (const char* mode : {"SAME_UPPER", "SAME_LOWER"}) {
+    OnnxModel model;
+    model.open_input("x", {{1, ""}, {1, ""}, OnnxModel::named("w")}).output("y").output("z");
+    model.floats("k", {2, 1, 4}, {1, 2, 3, 4, -1, 5, 2, 1});
+    onnx::NodeProto& conv = model.node("Conv", {"x", "k"}, {"y"});
+    set_attribute(conv, "auto_pad", std::string(mode));
+    set_attribute(conv, "strides", std::vector<int64_t>{3});
+    set_attribute(model.node("Conv", {"x", "k"}, {"z"}), "auto_pad", std::string(mode));
+    const Graph graph = check(model, {{"w", {4, 50}}}, {{{"w", 4}}, {{"w", 5}}, {{"w", 6}}, {{"w", 7}}, {{"w", 50}}});
+    EXPECT_EQ(graph.type(graph.outputs[1]).to_string(), "f32[1,2,w]");
+  }
+}
+
 TEST(SymbolicImport, PadsToAMultiple) {
   // pad = (4 - w % 4) % 4, then windows of 4.
   OnnxModel model;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 
 #include "../support/symbolic_graphs.h"
 #include "codegen/llvm/llvm_codegen.h"
@@ -19,7 +18,6 @@
 #include "package/module_writer.h"
 #include "program/memory_plan.h"
 #include "program/pass.h"
-#include "program/printer.h"
 #include "schedule/choose.h"
 #include "support/error.h"
 #include "tessera/tessera.h"
@@ -49,7 +47,6 @@ std::vector<std::byte> module_of(Program program, const Target& target, const st
     for (Kernel& kernel : program.kernels) kernel.program = pass.run(kernel.program, {target, 3});
   run(ProgramPhase::kScheduled);
   plan_memory(program);
-  if (std::getenv("TESSERA_PRINT_PROGRAM")) std::puts(print(program, {.elide_constants = true}).c_str());
   CodegenOptions options;
   options.opt_level = 3;
   options.module_name = "symbolic";

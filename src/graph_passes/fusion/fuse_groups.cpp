@@ -95,7 +95,9 @@ class Rebuilder {
     const NodeId producer = graph_.value(id).producer;
     return producer >= 0 && plan_.group_of[static_cast<size_t>(producer)] == group;
   }
+  // A number that each kernel has in its expressions: a constant, or a size.
   bool is_scalar(ValueId id) const {
+    if (is_op(graph_.producer(id), "sizes")) return is_one_element(graph_.type(id));
     const Tensor* tensor = constant_value(graph_, id);
     return tensor && tensor->num_elements() == 1;
   }

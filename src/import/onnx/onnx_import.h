@@ -26,8 +26,7 @@ ImportedModel import_onnx_model_bytes(std::string_view bytes, const ImportOption
 // The graph of a model that is one; UserError TSR-1046 when it takes a flow to say what the model does.
 Graph graph_alone(ImportedModel model);
 // Both steps in one.
-Graph import_onnx_file(const std::string& path, const ImportOptions& options, const OpTable& ops,
-                       Evaluator& evaluator);
+Graph import_onnx_file(const std::string& path, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator);
 
 // The same for a model in memory, which is copied; it may have no external data unless `folder` is given.
 Graph import_onnx_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator,

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "arith/simplify.h"
 #include "import/onnx/operators/attention_heads.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/dtypes.h"
@@ -37,17 +38,20 @@ void import_attention(NodeContext& c) {
     c.malformed(fmt::format("past keys of type {} and {}", c.type(c.in(4)).to_string(),
                             c.has(5) ? "past values of type " + c.type(c.in(5)).to_string() : "no past values"),
                 "both, of rank 4");
-  const int64_t past_length = past ? c.dims(c.in(4))[2] : 0;
+  const Expr past_length = past ? c.shape(c.in(4))[2] : Expr(0);
   if (past) {
     k = c.op("concat", {c.in(4), k}, {{"axis", int64_t{2}}});
     v = c.op("concat", {c.in(5), v}, {{"axis", int64_t{2}}});
   }
   c.out(1, k);
   c.out(2, v);
-  const Ints q_dims = c.dims(q), k_dims = c.dims(k), v_dims = c.dims(v);
-  const int64_t batch = q_dims[0], heads = q_dims[1], queries = q_dims[2], keys = k_dims[2];
-  if (k_dims[1] < 1 || heads % k_dims[1] != 0 || v_dims[1] != k_dims[1])
-    c.malformed(fmt::format("{} heads of queries, {} of keys, {} of values", heads, k_dims[1], v_dims[1]),
+  const Shape q_dims = c.shape(q), k_dims = c.shape(k), v_dims = c.shape(v);
+  const Expr batch = q_dims[0], queries = q_dims[2], keys = k_dims[2];
+  for (const Expr& fixed : {q_dims[1], k_dims[1], v_dims[1], q_dims[3]})
+    if (!as_int(fixed)) c.unsupported(fmt::format("an extent {} of heads or features", to_string(fixed)));
+  const int64_t heads = *as_int(q_dims[1]), kv_heads = *as_int(k_dims[1]), v_heads = *as_int(v_dims[1]);
+  if (kv_heads < 1 || heads % kv_heads != 0 || v_heads != kv_heads)
+    c.malformed(fmt::format("{} heads of queries, {} of keys, {} of values", heads, kv_heads, v_heads),
                 "as many heads of keys as of values, and a multiple of them for the queries");
 
   const bool plain = !c.has(3) && !c.has(6) && !c.wants(3) && c.attrs.get_int("is_causal", 0) == 0 &&
@@ -55,7 +59,7 @@ void import_attention(NodeContext& c) {
                      c.attrs.get_int("left_window_size", -1) < 0 && c.attrs.get_int("right_window_size", -1) < 0;
   // Scores. The scale is shared between both factors, as the standard has it.
   double scale = c.attrs.get_float("scale", 0);
-  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q_dims[3]));
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(*as_int(q_dims[3])));
   if (plain) {
     c.attrs.ignore("qk_matmul_output_mode");
     // Scores of 16-bit floats would lose digits before the softmax spreads their differences.
@@ -66,9 +70,9 @@ void import_attention(NodeContext& c) {
   }
   const double root = std::sqrt(scale);
   const auto scaled = [&](ValueId x) { return c.mul(x, c.scalar(dtype, root)); };
-  const int64_t group = heads / k_dims[1];
+  const Expr group = heads / kv_heads;
   // Queries that share keys become rows of one matrix.
-  const ValueId rows = c.reshape(scaled(q), {batch, k_dims[1], group * queries, q_dims[3]});
+  const ValueId rows = c.reshape(scaled(q), {batch, kv_heads, group * queries, q_dims[3]});
   ValueId scores = c.reshape(c.op("matmul", {rows, scaled(k)}, {{"transpose_b", true}}), {batch, heads, queries, keys});
   const int64_t mode = c.attrs.get_int("qk_matmul_output_mode", 0);
   if (mode == 0) c.out(3, scores);
@@ -80,9 +84,13 @@ void import_attention(NodeContext& c) {
   if (c.has(3)) {
     ValueId given = c.in(3);
     const bool is_bool = c.dtype(given) == DType::kBool;
-    Ints dims = c.dims(given);
-    if (!dims.empty() && dims.back() < keys && dims.back() != 1) {
-      Ints low(dims.size(), 0), high(dims.size(), 0);
+    const Shape dims = c.shape(given);
+    const bool whole = dims.empty() || is_const_int(dims.back(), 1) || size_at_most(keys, dims.back());
+    if (!whole && !size_at_most(dims.back() + Expr(1), keys) && !equal_sizes(dims.back(), keys))
+      c.unsupported(
+          fmt::format("a mask of {} keys of {}, which may be fewer or not", to_string(dims.back()), to_string(keys)));
+    if (!whole) {
+      Shape low(dims.size(), 0), high(dims.size(), 0);
       high.back() = keys - dims.back();
       given = c.op("pad", {given, c.scalar(c.dtype(given), is_bool ? 0 : -kInfinity)},
                    {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
@@ -120,7 +128,7 @@ void import_attention(NodeContext& c) {
   else weights = c.composite("softmax", {wide}, {{"axis", int64_t{3}}});
   weights = c.cast(weights, dtype);
   if (mode == 3) c.out(3, weights);
-  const ValueId by_key_head = c.reshape(weights, {batch, k_dims[1], group * queries, keys});
+  const ValueId by_key_head = c.reshape(weights, {batch, kv_heads, group * queries, keys});
   const ValueId y = c.reshape(c.op("matmul", {by_key_head, c.cast(v, dtype)}), {batch, heads, queries, v_dims[3]});
   c.out(0, flat ? merge_heads(c, y) : y);
 }
@@ -174,11 +182,12 @@ void import_rotary_embedding(NodeContext& c) {
   if (!flat && c.rank(given) != 4)
     c.malformed(fmt::format("an operand of type {}", c.type(given).to_string()), "rank 3 or 4");
   const ValueId x = flat ? split_heads(c, given, heads) : given;  // [B, heads, S, D]
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
+  const int64_t features = as_int(dims[3]) ? *as_int(dims[3]) : c.dims(x)[3];
   int64_t turned = c.attrs.get_int("rotary_embedding_dim", 0);
-  if (turned == 0) turned = dims[3];
-  if (turned < 0 || turned > dims[3] || turned % 2 != 0)
-    c.malformed(fmt::format("rotary_embedding_dim = {} for {} features", turned, dims[3]),
+  if (turned == 0) turned = features;
+  if (turned < 0 || turned > features || turned % 2 != 0)
+    c.malformed(fmt::format("rotary_embedding_dim = {} for {} features", turned, features),
                 "an even number up to the features");
   const int64_t half = turned / 2;
   // The caches as [B or 1, 1, S, half].
@@ -187,11 +196,11 @@ void import_rotary_embedding(NodeContext& c) {
     sine = c.op("gather", {sine, c.in(3)}, {{"axis", int64_t{0}}});
   }
   const auto with_heads = [&](ValueId cache) {
-    Ints shape = c.dims(cache);
+    Shape shape = c.shape(cache);
     if (shape.size() == 2) shape.insert(shape.begin(), 1);
-    if (shape.size() != 3 || shape[1] != dims[2] || shape[2] != half)
+    if (shape.size() != 3 || !equal_sizes(shape[1], dims[2]) || !equal_sizes(shape[2], half))
       c.malformed(fmt::format("a cache of type {}", c.type(cache).to_string()),
-                  fmt::format("[batch, {}, {}]", dims[2], half));
+                  fmt::format("[batch, {}, {}]", to_string(dims[2]), half));
     return c.reshape(cache, {shape[0], 1, shape[1], shape[2]});
   };
   cosine = with_heads(cosine);

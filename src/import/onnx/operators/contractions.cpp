@@ -44,6 +44,12 @@ ValueId add_bias(NodeContext& c, ValueId y, int input) {
 ValueId conv(NodeContext& c, ValueId x, ValueId w) {
   const Shape extents = spatial_extents(c, x);
   const WindowAttributes window = read_window(c, extents, kernel_of(c, x, w));
+  if (!window.more_begin.empty()) {
+    Shape low = {0, 0}, high = {0, 0};
+    low.insert(low.end(), window.more_begin.begin(), window.more_begin.end());
+    high.insert(high.end(), window.more_end.begin(), window.more_end.end());
+    x = c.op("pad", {x, c.scalar_like(x, 0)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  }
   return c.op("conv", {x, w},
               {{"strides", window.strides},
                {"pads_begin", window.pads_begin},

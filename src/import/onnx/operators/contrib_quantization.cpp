@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/tensor_reader.h"
 
@@ -19,12 +20,13 @@ ValueId along(NodeContext& c, ValueId parameter, ValueId x, int axis) {
     c.malformed(fmt::format("a scale or zero point of type {} for an operand of type {}", c.type(parameter).to_string(),
                             c.type(x).to_string()),
                 "one element");
-  const int64_t extent = c.dims(x)[static_cast<size_t>(axis)];
-  if (c.dims(parameter) != Ints{extent})
+  const Expr extent = c.shape(x)[static_cast<size_t>(axis)];
+  const Ints dims = c.dims(parameter);
+  if (dims.size() != 1 || !equal_sizes(dims[0], extent))
     c.malformed(fmt::format("a scale or zero point of type {} for an operand of type {}", c.type(parameter).to_string(),
                             c.type(x).to_string()),
-                fmt::format("one element, or {}", extent));
-  shape[static_cast<size_t>(axis)] = extent;
+                fmt::format("one element, or {}", to_string(extent)));
+  shape[static_cast<size_t>(axis)] = dims[0];
   return c.reshape(parameter, shape);
 }
 

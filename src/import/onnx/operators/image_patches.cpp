@@ -260,6 +260,7 @@ void import_deform_conv(NodeContext& c) {
                 "one rank, and channels as the groups have them");
   const Ints kernel(w_dims.begin() + 2, w_dims.end());
   const WindowAttributes window = read_window(c, make_shape(image), kernel);
+  require_fixed_pads(c, window);
   Ints places;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t room =

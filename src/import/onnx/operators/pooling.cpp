@@ -15,6 +15,7 @@ using Ints = std::vector<int64_t>;
 
 Attrs window_attrs_of(NodeContext& c, ValueId x) {
   const WindowAttributes window = read_window(c, spatial_extents(c, x), {});
+  require_fixed_pads(c, window);
   return {{"window", window.kernel},         {"strides", window.strides},
           {"pads_begin", window.pads_begin}, {"pads_end", window.pads_end},
           {"dilations", window.dilations},   {"ceil_mode", c.attrs.get_int("ceil_mode", 0) != 0}};

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/dtypes.h"
 
@@ -14,20 +15,21 @@ using Ints = std::vector<int64_t>;
 // A scale or zero point as an operand that broadcasts to x: one value, one per entry of `axis`, or one per block of
 // `block` entries along it.
 ValueId spread(NodeContext& c, ValueId parameter, ValueId x, int64_t block) {
-  const Ints dims = c.dims(x);
   if (c.num_elements(parameter) == 1 && block == 0) return c.reshape(parameter, {});
   const int axis = c.axis(c.attrs.get_int("axis", 1), c.rank(x));
   const auto a = static_cast<size_t>(axis);
   Ints shape = c.dims(parameter);
   if (block == 0) {
-    if (shape != Ints{dims[a]})
+    const Expr extent = c.shape(x)[a];
+    if (shape.size() != 1 || !equal_sizes(shape[0], extent))
       c.malformed(fmt::format("a scale or zero point of type {} for an operand of type {}",
                               c.type(parameter).to_string(), c.type(x).to_string()),
-                  fmt::format("{} elements, one for each entry of dimension {}", dims[a], axis));
-    Ints along(dims.size(), 1);
-    along[a] = dims[a];
+                  fmt::format("{} elements, one for each entry of dimension {}", to_string(extent), axis));
+    Ints along(static_cast<size_t>(c.rank(x)), 1);
+    along[a] = shape[0];
     return c.reshape(parameter, along);
   }
+  const Ints dims = c.dims(x);
   int64_t covered;
   bool fits = block > 0 && shape.size() == dims.size() && !__builtin_mul_overflow(shape[a], block, &covered) &&
               covered >= dims[a];

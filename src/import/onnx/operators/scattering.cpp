@@ -156,21 +156,22 @@ void import_scatter_elements(NodeContext& c) {
   ValueId updates = c.in(2);
   require_index_type(c, indices);
   const std::string join = joining_op(c);
-  const Ints dims = c.dims(x), shape = c.dims(indices);
+  const Shape dims = c.shape(x), shape = c.shape(indices);
   const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", 0), c.rank(x)));
-  bool fits = shape.size() == dims.size() && c.dims(updates) == shape && c.dtype(updates) == c.dtype(x);
-  Ints low(dims.size(), 0), high(dims.size(), 0);
+  bool fits = shape.size() == dims.size() && same_shape(c.shape(updates), shape) && c.dtype(updates) == c.dtype(x);
+  Shape low(dims.size(), 0), high(dims.size(), 0);
   for (size_t d = 0; fits && d < dims.size(); ++d) {
-    fits = d == axis || shape[d] <= dims[d];
-    if (d != axis) high[d] = dims[d] - shape[d];
+    fits = d == axis || size_at_most(shape[d], dims[d]);
+    if (d != axis) high[d] = normalize_size(dims[d] - shape[d]);
   }
   require_updates(c, fits);
   if (const auto known = c.constant(indices))
     for (int64_t i = 0; i < known->num_elements(); ++i)
-      place_of(c, known->get_int(i), dims[axis], static_cast<int64_t>(axis), x);
+      place_of(c, known->get_int(i), as_int(dims[axis]) ? *as_int(dims[axis]) : c.dims(x)[axis],
+               static_cast<int64_t>(axis), x);
   ValueId places = counted_from_front(c, indices, dims[axis]);
   // Rows without updates get some that arrive nowhere.
-  if (std::any_of(high.begin(), high.end(), [](int64_t v) { return v > 0; })) {
+  if (std::any_of(high.begin(), high.end(), [](const Expr& more) { return !is_const_int(more, 0); })) {
     const Attrs pads = {{"low", low}, {"high", high}, {"mode", std::string("constant")}};
     places = c.op("pad", {places, c.integer(-1)}, pads);
     updates = c.op("pad", {updates, c.scalar_like(updates, 0)}, pads);
@@ -180,13 +181,13 @@ void import_scatter_elements(NodeContext& c) {
   std::swap(perm[axis], perm.back());
   const auto turned = [&](ValueId v) {
     const ValueId t = c.transpose(v, perm);
-    Ints with_inner = c.dims(t);
+    Shape with_inner = c.shape(t);
     with_inner.push_back(1);
     return c.reshape(t, with_inner);
   };
   const ValueId rows = turned(x);
   const ValueId y = at_places(c, rows, c.transpose(places, perm), turned(updates), join);
-  Ints flat = c.dims(y);
+  Shape flat = c.shape(y);
   flat.pop_back();
   c.out(0, c.transpose(c.reshape(y, flat), perm));
 }

@@ -39,6 +39,12 @@ Shape spatial_extents(NodeContext& c, ValueId x) {
   return {dims.begin() + 2, dims.end()};
 }
 
+void require_fixed_pads(NodeContext& c, const WindowAttributes& window) {
+  if (window.more_begin.empty()) return;
+  throw NeedsFixedSizes(c.label(), fmt::format("auto_pad asks for {} and {} elements of padding",
+                                               to_string(window.more_begin), to_string(window.more_end)));
+}
+
 WindowAttributes read_window(NodeContext& c, const Shape& extents, Ints kernel, bool pad_for_output) {
   const size_t rank = extents.size();
   WindowAttributes w;
@@ -74,9 +80,14 @@ WindowAttributes read_window(NodeContext& c, const Shape& extents, Ints kernel, 
     const Expr outputs = floordiv(extents[d] + Expr(w.strides[d] - 1), w.strides[d]);
     const int64_t span = (w.kernel[d] - 1) * w.dilations[d] + 1;
     const Expr needed = normalize_size(max((outputs - Expr(1)) * Expr(w.strides[d]) + Expr(span) - extents[d], 0));
-    if (!as_int(needed))
-      throw NeedsFixedSizes(c.label(),
-                            fmt::format("auto_pad = {} asks for {} elements of padding", mode, to_string(needed)));
+    if (!as_int(needed)) {
+      w.more_begin.resize(rank, 0);
+      w.more_end.resize(rank, 0);
+      const Expr half = floordiv(needed, 2), rest = needed - half;
+      w.more_begin[d] = normalize_size(mode == "SAME_UPPER" ? half : rest);
+      w.more_end[d] = normalize_size(mode == "SAME_UPPER" ? rest : half);
+      continue;
+    }
     const int64_t total = *as_int(needed);
     w.pads_begin[d] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     w.pads_end[d] = total - w.pads_begin[d];
