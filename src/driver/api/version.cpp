@@ -7,9 +7,13 @@
 
 #include "tessera/compiler.h"
 
-namespace tessera::inline driver {
+namespace tessera {
 
 std::string_view compiler_version() { return TESSERA_VERSION; }
+
+}  // namespace tessera
+
+namespace tessera::inline driver {
 
 std::string version_text() { return fmt::format("tessera {} (LLVM {})", compiler_version(), TESSERA_LLVM_VERSION); }
 
