@@ -474,6 +474,7 @@ class GraphLowering {
       const size_t at = parts.first_slice() + i;
       inputs.push_back(inner.row_view(input_name(at), body.type(body.inputs[at]), scanned[i], index, *trip,
                                       parts.scan_reversed[i] != 0));
+      inner.bring_near(body.inputs[at], inputs.back());
     }
     for (size_t i = 0; i < parts.invariants; ++i)
       inputs.push_back(buffer_of_.at(node.inputs[parts.first_invariant() + i]));
@@ -506,6 +507,17 @@ class GraphLowering {
     if (node.op->kind != OpKind::kLoop || indices_.empty()) return false;
     const auto carried = node.outputs.begin() + static_cast<ptrdiff_t>(loop_parts(node).carried);
     return std::find(node.outputs.begin(), carried, result) != carried;
+  }
+
+  // A slice comes from memory in every iteration. Kernels that fuse its reader into their tiles read large ones line by
+  // line in an order that no prefetcher follows, so that a copy in order is cheaper (an LSTM of 16 sequences, 128 wide:
+  // 16.6 ms instead of 30.8 ms for 1,024 steps).
+  void bring_near(ValueId input, BufferId& slice) {
+    constexpr int64_t kLargeSlice = 16 << 10;
+    if (buffer(slice).bytes < kLargeSlice) return;
+    buffer_of_[input] = slice;
+    slice = add_buffer(graph_.value(input).name, BufferKind::kArena, graph_.type(input));
+    copy(input, slice);
   }
 
   bool is_read(ValueId input) const {

@@ -319,9 +319,13 @@ class Verifier {
       if (step.condition >= 0) read(where, step.condition);
       if (step.kind == StepKind::kBranch) {
         const auto before = memory_;
+        const std::set<BufferId> known = written_;
         run(step.blocks[0]);
         const auto taken = std::exchange(memory_, before);
+        // A view that moves may be the first to write its root in both blocks.
+        const std::set<BufferId> known_behind = std::exchange(written_, known);
         run(step.blocks[1]);
+        written_.insert(known_behind.begin(), known_behind.end());
         memory_ = joined(taken, memory_, [](BufferId a, BufferId b) { return a == b ? a : kDiffers; });
       } else {
         loop(step, where);

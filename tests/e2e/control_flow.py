@@ -80,7 +80,7 @@ def counted(rng, trips):
 
 def while_in_loop(rng, start, chosen):
     """An outer loop of a count that a run gives, in it a while loop, in it an If on an input."""
-    then = helper.make_graph([], "then", [], [value("small", F, [3])])
+    then = helper.make_graph([helper.make_node("Identity", ["small"], ["one"])], "then", [], [value("one", F, [3])])
     other = helper.make_graph([helper.make_node("Add", ["small", "large"], ["both"])], "else", [], [value("both", F, [3])])
     inner = helper.make_graph(
         [helper.make_node("If", ["chosen"], ["step"], then_branch=then, else_branch=other),
