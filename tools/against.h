@@ -24,7 +24,7 @@ struct AgainstOptions {
   // The outputs as the interpreter has them, for saying who is nearer to them when outputs differ; may be null, and may
   // give nothing.
   std::function<std::vector<Tensor>()> reference = {};
-  double limit_seconds = 120;                  // for a peer to be ready, and for each of its rounds; 0: none
+  double limit_seconds = 120;  // for a peer to be ready, and for each of its rounds; 0: none
   std::function<void(std::string_view what)> on_step = {};
 };
 

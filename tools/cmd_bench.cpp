@@ -84,6 +84,7 @@ std::vector<Tensor> interpreted(const BenchCommand& command, OpenOptions options
   for (const KernelInfo& kernel : model.kernels()) flops += static_cast<double>(std::max<int64_t>(kernel.flops, 0));
   if (flops > kMostFlops) return {};
   options.engine = Engine::kInterp;
+  options.driver.runner = {};  // whoever watched the compile has gone
   const OpenedModel interpreter = open_model(command.model, options);
   interpreter.model->bind(inputs);
   interpreter.model->run();

@@ -26,6 +26,24 @@ namespace {
 
 constexpr size_t kColumns = 100, kNameColumn = 34;
 
+// Sentences that were broken by hand in one line; lines of examples and lists keep their breaks.
+std::string reflowed(const std::string& text) {
+  std::string result;
+  std::string_view last;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line(text.data() + begin, end - begin);
+    constexpr size_t kBroken = 70;  // a shorter line ends where it ends
+    const bool goes_on =
+        last.size() > kBroken && !last.starts_with(' ') && !line.starts_with(' ') && !line.ends_with(':');
+    if (begin > 0) result += goes_on ? ' ' : '\n';
+    result += line;
+    last = line;
+    begin = end + 1;
+  }
+  return result;
+}
+
 class WrappingFormatter : public CLI::Formatter {
  public:
   WrappingFormatter() { column_width(kNameColumn); }
@@ -38,7 +56,7 @@ class WrappingFormatter : public CLI::Formatter {
   }
   std::string make_footer(const CLI::App* app) const override {
     std::string text;
-    for (const std::string& line : wrapped(app->get_footer(), kColumns)) text += "\n" + line;
+    for (const std::string& line : wrapped(reflowed(app->get_footer()), kColumns)) text += "\n" + line;
     return text + "\n";
   }
 
@@ -92,9 +110,12 @@ std::vector<std::string> verb_names(const CLI::App& root) {
     std::vector<std::string> names;
     for (const CLI::Option* option : (verb ? *verb : root).get_options())
       for (const std::string& known : names_of(*option))
-        if (known.size() > 2) names.push_back(known);
-    fail(fmt::format("there is no option '{}'", name), "",
-         did_you_mean(nearest_names(name, names, 1), help_hint(verb)));
+        if (known.starts_with("--")) names.push_back(known.substr(2));
+    // Without the dashes, which all of them share.
+    const size_t begin = std::min(name.find_first_not_of('-'), name.size());
+    std::vector<std::string> nearest = nearest_names(name.substr(begin), names, 1);
+    for (std::string& known : nearest) known = "--" + known;
+    fail(fmt::format("there is no option '{}'", name), "", did_you_mean(nearest, help_hint(verb)));
   }
   if (!verb) {
     // CLI11 lists what it could not place; the verb is the first that is none of an option.

@@ -1,5 +1,5 @@
-// The verbs of the command line: each file cmd_*.cpp declares its flags and does its work. A new verb is such a file and
-// two lines here: its declaration, and its place among the others.
+// The verbs of the command line: each file cmd_*.cpp declares its flags and does its work. A new verb is such a file
+// and two lines here: its declaration, and its place among the others.
 #pragma once
 
 #include <functional>
@@ -43,9 +43,9 @@ Command add_man_command(CLI::App& root);
 
 // In the order of the help.
 inline constexpr Command (*kVerbs[])(CLI::App& root) = {
-    add_compile_command, add_run_command,       add_verify_command,     add_bench_command,  add_explain_command,
-    add_inspect_command, add_operators_command, add_doctor_command,     add_diff_command,   add_bisect_command,
-    add_reduce_command,  add_opt_command,       add_schedule_command,   add_tune_command,   add_db_command,
+    add_compile_command, add_run_command,        add_verify_command,   add_bench_command, add_explain_command,
+    add_inspect_command, add_operators_command,  add_doctor_command,   add_diff_command,  add_bisect_command,
+    add_reduce_command,  add_opt_command,        add_schedule_command, add_tune_command,  add_db_command,
     add_worker_command,  add_completion_command, add_man_command,
 };
 

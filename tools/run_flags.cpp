@@ -112,7 +112,8 @@ std::vector<RunValue> make_values(const Model& model, const CompileOptions& size
   const std::vector<TensorSpec> specs = specs_of(flags);
   const std::vector<int> chosen = match_specs(specs, model.inputs(), "--input");
   for (size_t i = 0; i < chosen.size(); ++i)
-    if (chosen[i] >= 0) open.take(i, shape_of(specs[static_cast<size_t>(chosen[i])], open.infos()[i]));
+    if (chosen[i] >= 0 && !model.inputs()[i].is_static())
+      open.take(i, shape_of(specs[static_cast<size_t>(chosen[i])], open.infos()[i]));
   return make_values(open.infos(), flags, random);
 }
 

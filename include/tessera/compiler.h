@@ -1,8 +1,8 @@
 // Tessera's compile-time C++ API: a model in, a module out, which is run with tessera.h; and the reference interpreter,
 // which runs a model without compiling it.
 //
-// Thread safety: every function may be called from several threads at once; nothing that one call does shows in another.
-// Errors: CompileError. Nothing is printed.
+// Thread safety: every function may be called from several threads at once; nothing that one call does shows in
+// another. Errors: CompileError. Nothing is printed.
 #pragma once
 
 #include <cstddef>
@@ -97,7 +97,7 @@ std::vector<std::byte> compile_to_memory(const builder::Graph& graph, const Comp
 // What an ONNX model declares at its border, before anything is compiled: for choosing the sizes that it leaves open.
 struct ModelTensor {
   std::string name;
-  int32_t dtype = -1;      // tessera_dtype; < 0: no tensor, or of a type that is not supported
+  int32_t dtype = -1;  // tessera_dtype; < 0: no tensor, or of a type that is not supported
   bool has_rank = false;
   std::vector<int64_t> dims;           // < 0: open
   std::vector<std::string> dim_names;  // of each dimension, as CompileOptions::dims calls it; "" where it is fixed

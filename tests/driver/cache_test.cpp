@@ -50,19 +50,20 @@ TEST(ParseSize, KnowsItsUnits) {
 
 TEST_F(CacheTest, FindsWhatWasStoredAndNothingElse) {
   const ModuleCache cache = this->cache(1 << 20);
-  EXPECT_EQ(cache.find("a", 1), nullptr);
+  EXPECT_EQ(cache.find("a", "model", 1), nullptr);
   add(cache, "a");
-  const std::unique_ptr<Model> model = cache.find("a", 1);
+  const std::unique_ptr<Model> model = cache.find("a", "model", 1);
   ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->name(), "model");
   EXPECT_EQ(model->inputs().at(0).name, "x");
-  EXPECT_EQ(cache.find("b", 1), nullptr);
+  EXPECT_EQ(cache.find("b", "model", 1), nullptr);
   EXPECT_TRUE(warnings_.empty());
 }
 
 TEST_F(CacheTest, AnEntryThatIsTooLargeAloneIsNotKept) {
   const ModuleCache cache = this->cache(1000);
   add(cache, "a");
-  EXPECT_EQ(cache.find("a", 1), nullptr);
+  EXPECT_EQ(cache.find("a", "model", 1), nullptr);
 }
 
 TEST_F(CacheTest, OldTemporaryFilesAreSweptAndForeignFilesAreNot) {
@@ -90,7 +91,7 @@ TEST_F(CacheTest, ManyThreadsMayUseOneFolder) {
       for (int i = 0; i < 20; ++i) {
         const std::string key = std::to_string((t + i) % 5);
         // An entry may be gone again at once, but what is there is whole.
-        const std::unique_ptr<Model> found = cache.find(key, 1);
+        const std::unique_ptr<Model> found = cache.find(key, "model", 1);
         if (!found) {
           add(cache, key);
         } else if (found->outputs().at(0).name != "y") {

@@ -77,7 +77,7 @@ class CommandLine(CliTest):
             "TSR-4068",
             "there is no operator 'Conb' among those that are supported",
             "what 'tessera operators' lists",
-            "nearest are Conv, And, ConvTranspose",
+            "nearest are Conv, Cos, Cosh",
         )
         self.refuses(["compile"], "TSR-4001", "MODEL is required", hint="see 'tessera compile --help'")
         self.refuses(

@@ -39,7 +39,7 @@ struct OpenedModel {
   double compile_seconds = 0;  // 0 for modules and cached models
   double load_seconds = 0;     // mapping and checking the module
   bool from_cache = false;
-  std::vector<StepTime> times;  // of the compile's steps, as far as there was one
+  std::vector<StepTime> times;     // of the compile's steps, as far as there was one
   std::vector<std::string> taken;  // what input_shapes decided, for people: lines of take_sizes
 };
 
