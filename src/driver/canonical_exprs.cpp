@@ -107,8 +107,10 @@ std::string CanonicalExprs::line(const Expr& e) {
   std::string text(dtype_name(e.dtype()));
   switch (e->kind) {
     case ExprKind::kConst:
-      return is_float(e.dtype()) ? fmt::format("{} {:a}", text, e->float_value) : fmt::format("{} {}", text, e->int_value);
-    case ExprKind::kVar: return e.same_node(place_) ? "place" : e.same_node(summed_) ? "summed" : fmt::format("v{}", e->int_value);
+      return is_float(e.dtype()) ? fmt::format("{} {:a}", text, e->float_value)
+                                 : fmt::format("{} {}", text, e->int_value);
+    case ExprKind::kVar:
+      return e.same_node(place_) ? "place" : e.same_node(summed_) ? "summed" : fmt::format("v{}", e->int_value);
     case ExprKind::kLoad: {
       const auto leaf = leaf_numbers_.find(e->buffer.get());
       text = leaf != leaf_numbers_.end() ? fmt::format("load {}", leaf->second) : "load " + e->buffer->name;
@@ -217,6 +219,8 @@ class CanonicalExprs::Loops {
   std::unordered_map<const ExprNode*, int64_t> numbers_;
 };
 
-int64_t CanonicalExprs::number(const Stmt& s, const std::vector<BufferPtr>& params) { return Loops(*this, params).number(s); }
+int64_t CanonicalExprs::number(const Stmt& s, const std::vector<BufferPtr>& params) {
+  return Loops(*this, params).number(s);
+}
 
 }  // namespace tessera::inline driver

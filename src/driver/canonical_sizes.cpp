@@ -20,8 +20,8 @@
 namespace tessera::inline driver {
 namespace {
 
-// Nodes of an expression that is written into its readers. Where kernels are alike none need be; where they are fused in
-// other ways, what one program computes in a kernel of its own must be seen through.
+// Nodes of an expression that is written into its readers. Where kernels are alike none need be; where they are fused
+// in other ways, what one program computes in a kernel of its own must be seen through.
 constexpr size_t kMostNodes[] = {0, 3000};
 constexpr int64_t kMostMade = int64_t{1} << 22;  // elements of a constant that a kernel computes from weights
 constexpr int64_t kVectorLanes = 16;
@@ -88,9 +88,7 @@ struct Array {
     return at(index);
   }
 
-  std::vector<int64_t> physical_dims() const {
-    return *static_dims(physical_shape(make_shape(dims), layout));
-  }
+  std::vector<int64_t> physical_dims() const { return *static_dims(physical_shape(make_shape(dims), layout)); }
 };
 
 // The values of one program.
@@ -181,8 +179,8 @@ class Form {
     if (!pieces.empty()) return pieces;
     if (buffer.kind == BufferKind::kInput) {
       const std::vector<int64_t> dims = dims_of(root);
-      const LeafPtr leaf =
-          exprs_.leaf(fmt::format("input {} {}", buffer.index, dtype_name(buffer.type.dtype)), buffer.type.dtype, product(dims));
+      const LeafPtr leaf = exprs_.leaf(fmt::format("input {} {}", buffer.index, dtype_name(buffer.type.dtype)),
+                                       buffer.type.dtype, product(dims));
       pieces.push_back({0, product(dims), array_of(leaf, dims)});
     } else if (buffer.kind == BufferKind::kWeight && buffer.data) {
       Array array = weight(buffer.data, dims_of(root), buffer.type.layout);
@@ -278,14 +276,16 @@ class Form {
         }
         if (e->kind != ExprKind::kLoad) return {};
         if (const auto it = stages.find(e->buffer.get()); it != stages.end()) return it->second.at(e->operands);
-        const size_t param = params.at(e->buffer.get());
-        return read(call.args.at(param), dims(e->buffer->shape), definition.params[param].layout, e->operands);
+        const auto param = params.find(e->buffer.get());
+        if (param == params.end()) throw NoForm{"a kernel that reads what it writes"};
+        return read(call.args.at(param->second), dims(e->buffer->shape), definition.params[param->second].layout,
+                    e->operands);
       });
       Expr tidy = exprs_.tidy(value, count, sum);
       if (stage.body.is_reduction() && sum > 1) {
-        const LeafPtr leaf = exprs_.leaf(fmt::format("{} {} of {}: {}", combiner_name(stage.body.combiner), count, sum,
-                                                     exprs_.number(tidy)),
-                                         array.dtype, count);
+        const LeafPtr leaf = exprs_.leaf(
+            fmt::format("{} {} of {}: {}", combiner_name(stage.body.combiner), count, sum, exprs_.number(tidy)),
+            array.dtype, count);
         tidy = load(leaf, {flat});
       } else if (exprs_.nodes(tidy) > most_nodes_) {
         tidy = load(leaf_of(tidy, array.dtype, count), {flat});
@@ -343,7 +343,8 @@ class Form {
     std::string key = "loops";
     const size_t inputs = call.args.size() - static_cast<size_t>(loops.num_outputs);
     for (size_t i = 0; i < inputs; ++i)
-      key += fmt::format(" {}{}", exprs_.number_of(leaf(value_of(call.args[i]))), at(call.args[i]).type.layout.to_string());
+      key += fmt::format(" {}{}", exprs_.number_of(leaf(value_of(call.args[i]))),
+                         at(call.args[i]).type.layout.to_string());
     std::vector<BufferPtr> params = loops.params;
     for (const BufferPtr& param : params) key += fmt::format(" {}", fmt::join(dims(param->shape), ","));
     Stmt body = symbols_.empty() ? loops.body : substitute(loops.body, symbols_);
@@ -353,7 +354,8 @@ class Form {
       const BufferId id = call.args[i];
       const std::vector<int64_t> size = dims_of(id);
       if (!at(id).type.layout.row_major()) throw NoForm{"a procedure with a layout"};
-      write(id, array_of(exprs_.leaf(fmt::format("{} result {}", key, i - inputs), at(id).type.dtype, product(size)), size));
+      write(id, array_of(exprs_.leaf(fmt::format("{} result {}", key, i - inputs), at(id).type.dtype, product(size)),
+                         size));
     }
   }
 
@@ -374,9 +376,10 @@ class Form {
         return substitute(loop->stmts[0], {{loop->var.get(), loop->begin + place}});
       };
       const Var number = make_var("n"), lane = make_var("l"), rest = make_var("r");
-      return seq({for_loop(number, 0, whole, ForKind::kSerial,
-                           for_loop(lane, 0, kVectorLanes, ForKind::kSerial, at(number * Expr(kVectorLanes) + lane))),
-                  for_loop(rest, 0, *extent - whole * kVectorLanes, ForKind::kSerial, at(Expr(whole * kVectorLanes) + rest))});
+      return seq(
+          {for_loop(number, 0, whole, ForKind::kSerial,
+                    for_loop(lane, 0, kVectorLanes, ForKind::kSerial, at(number * Expr(kVectorLanes) + lane))),
+           for_loop(rest, 0, *extent - whole * kVectorLanes, ForKind::kSerial, at(Expr(whole * kVectorLanes) + rest))});
     });
   }
 

@@ -374,12 +374,15 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       const PassLimit before = limit;  // the same decisions for all sizes
       SizeEvidence evidence;
       try {
-        program = program_of_sizes(model, [&](Graph graph, const std::set<std::string>& left_out) {
-          limit = before;
-          DriverOptions fewer = options;
-          fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
-          return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
-        }, evidence);
+        program = program_of_sizes(
+            model,
+            [&](Graph graph, const std::set<std::string>& left_out) {
+              limit = before;
+              DriverOptions fewer = options;
+              fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
+              return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
+            },
+            evidence);
         result.info.sizes = to_string(evidence);
       } catch (const UserError& error) {
         if (error.diagnostic().id != "TSR-5022" || !model.as_flow) throw;
