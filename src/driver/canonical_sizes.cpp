@@ -276,8 +276,10 @@ class Form {
         }
         if (e->kind != ExprKind::kLoad) return {};
         if (const auto it = stages.find(e->buffer.get()); it != stages.end()) return it->second.at(e->operands);
-        const size_t param = params.at(e->buffer.get());
-        return read(call.args.at(param), dims(e->buffer->shape), definition.params[param].layout, e->operands);
+        const auto param = params.find(e->buffer.get());
+        if (param == params.end()) throw NoForm{"a kernel that reads what it writes"};
+        return read(call.args.at(param->second), dims(e->buffer->shape), definition.params[param->second].layout,
+                    e->operands);
       });
       Expr tidy = exprs_.tidy(value, count, sum);
       if (stage.body.is_reduction() && sum > 1) {

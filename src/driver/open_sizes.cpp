@@ -85,8 +85,8 @@ namespace {
 // The programs of a box of sizes and of the boxes that it is cut into.
 class Boxes {
  public:
-  Boxes(const ImportedModel& model, const LowerGraph& lower, double seconds)
-      : model_(model), lower_(lower), seconds_(seconds) {}
+  Boxes(const ImportedModel& model, const LowerGraph& lower, const SearchLimits& limits)
+      : model_(model), lower_(lower), limits_(limits) {}
 
   SizedProgram run() { return of_box(model_.symbols, true); }
 
@@ -114,7 +114,7 @@ class Boxes {
     static constexpr const char* kMergeConstants[] = {"fold_batch_norm_forward", "fold_batch_norm", "fold_constants"};
     std::set<std::string> left_out;
     for (size_t i = 0;; ++i) {
-      SizeSearch search(part, lower_, left_out, prover_, seconds_, whole);
+      SizeSearch search(part, lower_, left_out, prover_, limits_, whole);
       auto result = search.run();
       if (auto* found = std::get_if<SizedProgram>(&result)) return std::move(*found);
       const auto* unlike = std::get_if<Unlike>(&result);
@@ -195,7 +195,7 @@ class Boxes {
 
   const ImportedModel& model_;
   const LowerGraph& lower_;
-  const double seconds_;
+  const SearchLimits limits_;
   SizeProver prover_;
   int switches_ = 0;
 };
@@ -207,8 +207,9 @@ std::string to_string(const SizeEvidence& evidence) {
   return fmt::format("proved at {}, run at {}, of {} sizes", evidence.proved, evidence.run, evidence.of);
 }
 
-Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, SizeEvidence& evidence, double seconds) {
-  SizedProgram sized = Boxes(model, lower, seconds).run();
+Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, SizeEvidence& evidence,
+                         const SearchLimits& limits) {
+  SizedProgram sized = Boxes(model, lower, limits).run();
   sized.program.symbols = model.symbols;
   evidence = sized.evidence;
   return std::move(sized.program);
@@ -226,7 +227,7 @@ std::set<std::string> optional_graph_passes() {
 }  // namespace
 
 Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& lower) {
-  constexpr double kSeconds = 0.2;  // a piece is one node, and there may be many
+  constexpr SearchLimits kLimits{0.2, true};  // a piece is one node, and there may be many
   const OpenPiece& piece = flow.open.at(number);
   ImportedModel model{{}, nullptr, piece.symbols, nullptr};
   model.at = [&piece](const std::vector<int64_t>& values) {
@@ -247,7 +248,7 @@ Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& low
               left_out.insert(without.begin(), without.end());
               return lower(std::move(graph), left_out);
             },
-            evidence, kSeconds);
+            evidence, kLimits);
       } catch (const UserError& error) {
         if (error.diagnostic().id != "TSR-5022" || i + 1 == kWithout.size()) throw;
       }

@@ -44,9 +44,12 @@ std::string to_string(const SizeEvidence& evidence);
 // something else for some sizes, their program and that of the others are behind a switch. `lower` makes the program of
 // a graph without the passes of these names. UserError TSR-5022 when a few programs are not enough.
 using LowerGraph = std::function<Program(Graph graph, const std::set<std::string>& left_out)>;
-constexpr double kSearchSeconds = 4;  // for sizes at which the program is looked at
+struct SearchLimits {
+  double seconds = 4;                 // of the processor, for sizes at which the program is looked at
+  bool some_have_no_meaning = false;  // sizes near the ends, of several dimensions together: those are passed over
+};
 Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, SizeEvidence& evidence,
-                         double seconds = kSearchSeconds);
+                         const SearchLimits& limits = {});
 
 // The same of a piece of a flow. UserError TSR-5024.
 Program program_of_piece(const Flow& flow, int32_t piece, const LowerGraph& lower);

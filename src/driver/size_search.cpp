@@ -45,12 +45,12 @@ int64_t count_of(const SymbolRange& s) { return (s.hi - s.lo) / s.step + 1; }
 }  // namespace
 
 SizeSearch::SizeSearch(const ImportedModel& model, const LowerGraph& lower, const std::set<std::string>& left_out,
-                       SizeProver& prover, double seconds, bool beyond)
+                       SizeProver& prover, const SearchLimits& limits, bool beyond)
     : model_(model),
       lower_(lower),
       left_out_(left_out),
       prover_(prover),
-      seconds_(seconds),
+      limits_(limits),
       beyond_(beyond),
       points_(beyond ? first_points(model.symbols) : inner_points(model.symbols)) {}
 
@@ -107,14 +107,14 @@ std::variant<SizedProgram, Unlike, DiffersAt> SizeSearch::run() {
     for (size_t i = 0; i < points.size() && !again; ++i) {
       const SizePoint& point = points[i];
       if (!seen.insert(point).second) continue;
-      if (i >= points_.size() + always_ && seconds() > seconds_) break;
+      if (i >= points_.size() + always_ && seconds() > limits_.seconds) break;
       std::unique_ptr<Program> made;
       const Program* own = known_program(point);
       if (!own) {
         try {
           made = program_at(point);
         } catch (const UserError&) {
-          if (may_be_none_.count(point)) continue;
+          if (limits_.some_have_no_meaning && may_be_none_.count(point)) continue;
           throw;
         }
         own = made.get();

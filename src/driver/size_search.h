@@ -32,11 +32,11 @@ struct SizedProgram {
 
 class SizeSearch {
  public:
-  // Borrows everything. `lower` is asked without the passes `left_out`. Looks at sizes for about `seconds`, and always
-  // at the first and last values of the dimensions. With `beyond`, formulas of a short range are found from sizes
-  // behind it, too.
+  // Borrows everything. `lower` is asked without the passes `left_out`. Looks at sizes for about as long as `limits`
+  // say, and always at the first and last values of the dimensions. With `beyond`, formulas of a short range are found
+  // from sizes behind it, too.
   SizeSearch(const ImportedModel& model, const LowerGraph& lower, const std::set<std::string>& left_out,
-             SizeProver& prover, double seconds, bool beyond);
+             SizeProver& prover, const SearchLimits& limits, bool beyond);
 
   std::variant<SizedProgram, Unlike, DiffersAt> run();
 
@@ -68,7 +68,7 @@ class SizeSearch {
   const LowerGraph& lower_;
   const std::set<std::string>& left_out_;
   SizeProver& prover_;
-  const double seconds_;
+  const SearchLimits limits_;
   const bool beyond_;
   std::vector<SizePoint> points_, avoided_;
   std::vector<std::unique_ptr<Program>> programs_;

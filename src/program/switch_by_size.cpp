@@ -121,9 +121,8 @@ class Switch {
       return int64_t{1};
     }();
     const Expr nearest = below ? min(symbol_, Expr(border_ - step)) : max(symbol_, Expr(border_));
-    const bool fits = std::all_of(corners_.begin(), corners_.end(), [&](const SizePoint& corner) {
-      return value_at(size, symbols_, corner) >= 0;
-    });
+    const bool fits = std::all_of(corners_.begin(), corners_.end(),
+                                  [&](const SizePoint& corner) { return value_at(size, symbols_, corner) >= 0; });
     return below || !fits ? substitute(size, {{symbol_.get(), nearest}}) : size;
   }
 
@@ -135,8 +134,8 @@ class Switch {
       BufferId id = next;
       const bool whole = buffer.kind == BufferKind::kWeight && buffer.alias_of < 0 && buffer.data;
       if (whole) {
-        const auto [it, is_new] = weights_.try_emplace(
-            fmt::format("{:x} {}", hash_(buffer.data), buffer.type.to_string()), next);
+        const auto [it, is_new] =
+            weights_.try_emplace(fmt::format("{:x} {}", hash_(buffer.data), buffer.type.to_string()), next);
         id = it->second;
       }
       new_ids.push_back(id);

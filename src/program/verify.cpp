@@ -144,7 +144,7 @@ class Verifier {
       const Buffer& param = *kernel.params[i];
       const Shape physical = physical_shape(b.type.shape, b.type.layout);
       if (param.dtype != b.type.dtype || !(same_shape(param.shape, physical) || flattened(param.shape, physical) ||
-                                             (!c.only_if.empty() && agree_at_some_size(param.shape, physical))))
+                                           (!c.only_if.empty() && agree_at_some_size(param.shape, physical))))
         report(where, fmt::format("parameter {} is {}{}, given {} of {}{}", param.name, dtype_name(param.dtype),
                                   to_string(param.shape), b.name, dtype_name(b.type.dtype), to_string(physical)));
     }

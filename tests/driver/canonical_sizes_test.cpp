@@ -148,9 +148,12 @@ TEST(CanonicalSizes, ConditionsThatAlwaysHold) {
 
 TEST(CanonicalSizes, Sums) {
   const auto sum = [](Calls calls, const Shape& summed) {
-    calls.call(calls.x(), calls.output({4}), [&](const BufferPtr& a, const std::vector<Expr>& i) {
-      return summed.size() == 2 ? load(a, {i[1] * Expr(3) + i[2], i[0]}) : load(a, {i[1], i[0]});
-    }, summed);
+    calls.call(
+        calls.x(), calls.output({4}),
+        [&](const BufferPtr& a, const std::vector<Expr>& i) {
+          return summed.size() == 2 ? load(a, {i[1] * Expr(3) + i[2], i[0]}) : load(a, {i[1], i[0]});
+        },
+        summed);
     return calls;
   };
   const Calls general = sum(Calls({kSize, 4}), {kSize});
@@ -178,7 +181,8 @@ TEST(CanonicalSizes, OtherArithmetic) {
   };
   EXPECT_EQ(difference(general, 4, own(4, [&](const Expr& x) { return x * f32(0.25); })), "");
   EXPECT_EQ(difference(general, 3, own(3, [&](const Expr& x) { return binary(BinaryOp::kDiv, x, f32(3)); })), "");
-  EXPECT_NE(difference(general, 3, own(3, [&](const Expr& x) { return x * f32(1.0f / 3); })), "") << "rounded otherwise";
+  EXPECT_NE(difference(general, 3, own(3, [&](const Expr& x) { return x * f32(1.0f / 3); })), "")
+      << "rounded otherwise";
   EXPECT_NE(difference(general, 1, own(1, [&](const Expr& x) { return x + f32(2); })), "");
 }
 
@@ -214,7 +218,8 @@ TEST(OpenSizesThatDecide, EverySizeIsProved) {
 }
 
 TEST(OpenSizesThatDecide, TheRangeIsCut) {
-  for (const auto& [op, number, calls] : {std::tuple{"Equal", 1, 3}, {"Equal", 40, 3}, {"Less", 17, 3}, {"Equal", 11, 5}}) {
+  for (const auto& [op, number, calls] :
+       {std::tuple{"Equal", 1, 3}, {"Equal", 40, 3}, {"Less", 17, 3}, {"Equal", 11, 5}}) {
     const Compiled cut = compiled(deciding(op, number), {1, 40}, false);
     EXPECT_EQ(cut.info.sizes, "proved at 40, run at 0, of 40 sizes") << op << number;
     EXPECT_EQ(cut.program.calls.size(), static_cast<size_t>(calls)) << "programs and the switches before them";

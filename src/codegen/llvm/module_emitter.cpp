@@ -372,6 +372,13 @@ class EntryEmitter {
       check(number != program_.symbols.end(), "a size of an unknown symbol " + e->name);
       return b_.CreateLoad(b_.getInt64Ty(), offset(sizes_, 8 * (number - program_.symbols.begin())), e->name);
     }
+    if (e->kind == ExprKind::kSelect) {  // of programs behind a switch
+      const Expr& condition = e->operands[0];
+      check(condition->kind == ExprKind::kBinary && condition->binary == BinaryOp::kLt,
+            "a size under another condition: " + to_string(e));
+      Value* below = b_.CreateICmpSLT(size_value(condition->operands[0]), size_value(condition->operands[1]));
+      return b_.CreateSelect(below, size_value(e->operands[1]), size_value(e->operands[2]));
+    }
     check(e->kind == ExprKind::kBinary && e->dtype == DType::kI64, "a size of another kind: " + to_string(e));
     Value* x = size_value(e->operands[0]);
     Value* y = size_value(e->operands[1]);
@@ -386,6 +393,8 @@ class EntryEmitter {
       case BinaryOp::kMul: return b_.CreateMul(x, y);
       case BinaryOp::kFloorMod: return remainder();
       case BinaryOp::kFloorDiv: return b_.CreateSDiv(b_.CreateSub(x, remainder()), y);
+      case BinaryOp::kMin: return b_.CreateSelect(b_.CreateICmpSLT(x, y), x, y);
+      case BinaryOp::kMax: return b_.CreateSelect(b_.CreateICmpSGT(x, y), x, y);
       default: throw InternalError("a size with the operator " + std::string(binary_name(e->binary)));
     }
   }
