@@ -148,7 +148,11 @@ std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& fo
 
 // (name, dtype number or -1, dims or None, names of the open ones) of each input, and of each output.
 nb::tuple border(const nb::object& model, const std::string& folder, const std::string& name) {
-  const ModelBorder found = Source(model, folder, name).use([](const auto& source) { return read_border(source); });
+  // A graph says the ranges of its own sizes: it never waits for those of inputs.
+  const ModelBorder found = Source(model, folder, name).use([](const auto& source) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(source)>, builder::Graph>) return ModelBorder{};
+    else return read_border(source);
+  });
   const auto list = [](const std::vector<ModelTensor>& tensors) {
     nb::list result;
     for (const ModelTensor& tensor : tensors) {

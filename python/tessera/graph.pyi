@@ -209,6 +209,14 @@ def global_average_pool(x0: Operand, /, *, name: str = "") -> Value:
 def global_max_pool(x0: Operand, /, *, name: str = "") -> Value:
     """The maximum over all spatial dimensions, which stay with extent 1."""
 
+def group_norm(x0: Operand, x1: Operand, x2: Operand, /, *, epsilon: float, groups: int, stash: DTypeLike | None = None, name: str = "") -> Value:
+    """Groups of channels of each sample of x with mean 0 and variance 1, times scale plus bias, one for each channel.
+
+    epsilon (float): added to the variance
+    groups (int): how many groups the channels are in
+    stash (dtype, may be left out): the type in which x is normalised; its own if left out
+    """
+
 def gt(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a > b."""
 

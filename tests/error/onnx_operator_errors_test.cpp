@@ -143,6 +143,16 @@ TEST(OnnxOperatorErrors, Sampling) {
   expect_import_error(roi, "TSR-1044", {"RoiAlign: output 1 by 1, sampling_ratio = 9223372036854775807"});
   set_attribute(*roi.proto.mutable_graph()->mutable_node(0), "output_height", int64_t{0});
   expect_import_error(roi, "TSR-1044", {"RoiAlign: mode = avg, output 0 by 1, sampling_ratio = 9223372036854775807"});
+  OnnxModel largest;
+  largest.input("x", {1, 2, 4, 4}).input("r", {3, 5}).output("y");
+  largest.node("MaxRoiPool", {"x", "r"}, {"y"});
+  set_attribute(*largest.proto.mutable_graph()->mutable_node(0), "pooled_shape", std::vector<int64_t>{2, INT64_MAX});
+  expect_import_error(largest, "TSR-1044",
+                      {"MaxRoiPool: pooled_shape = [2,9223372036854775807]", "at most 2^40 bins in all boxes"});
+  OnnxModel boxes;
+  boxes.input("x", {1, 2, 4, 4}).input("r", {3, 4}).output("y");
+  set_attribute(boxes.node("MaxRoiPool", {"x", "r"}, {"y"}), "pooled_shape", std::vector<int64_t>{2, 2});
+  expect_import_error(boxes, "TSR-1044", {"MaxRoiPool: operands of types f32[1,2,4,4] and f32[3,4]", "boxes [R, 5]"});
 }
 
 TEST(OnnxOperatorErrors, Quantized) {

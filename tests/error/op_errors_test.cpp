@@ -473,6 +473,11 @@ TEST(OpErrors, Composites) {
             "error TSR-2024: operator batch_norm: operand 4 of type f32[2]\n"
             "  node:  n1\n"
             "  legal: one element for each of the 3 channels");
+  EXPECT_EQ(composite_error("group_norm", {{kF, {1, 3, 4}}, {kF, {3}}, {kF, {3}}},
+                            {{"epsilon", 1e-5}, {"groups", int64_t{2}}}),
+            "error TSR-2024: operator group_norm: 2 groups of 3 channels\n"
+            "  node:  n1\n"
+            "  legal: groups that divide the channels");
   EXPECT_EQ(composite_error("layer_norm", {{kF, {2, 3}}, {kF, {4, 2, 3}}}, {{"epsilon", 1e-5}, {"axis", int64_t{1}}}),
             "error TSR-2023: operator layer_norm: operand 2 of type f32[4,2,3]\n"
             "  node:  n1\n"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "import/onnx/read/model_file.h"
 
@@ -18,6 +19,13 @@ struct OperatorImporter {
   std::string_view primitive = "";  // for handlers that serve several operators: which of ours it stands for
   int64_t until = kNewestOpset;     // the last opset that has the operator
 };
+
+// What a file of operators/ exports: its rows of each domain.
+struct OperatorRows {
+  std::string_view domain;  // the standard one is empty
+  std::span<const OperatorImporter> rows;
+};
+using OperatorFamily = std::vector<OperatorRows>;
 
 // Operators of the standard domain, sorted by name.
 std::span<const OperatorImporter> operator_importers();

@@ -5,6 +5,8 @@
 
 namespace tessera::inline onnx_import {
 
+namespace {
+
 void import_activation(NodeContext& c) {
   c.require_inputs(1, 1);
   c.out(0, c.composite(c.primitive(), {c.in(0)}));
@@ -71,16 +73,12 @@ void import_shrink(NodeContext& c) {
   c.out(0, c.op("select", {c.op("lt", {x, c.scalar_like(x, -lambd)}), c.add(x, bias), high}));
 }
 
-namespace {
-
 // x * sigmoid(alpha * x)
 ValueId swish(NodeContext& c, ValueId x) {
   const double alpha = c.attrs.get_float("alpha", 1);
   if (alpha == 1) return c.composite("silu", {x});
   return c.mul(x, c.composite("sigmoid", {c.mul(x, c.scalar_like(x, alpha))}));
 }
-
-}  // namespace
 
 void import_swish(NodeContext& c) {
   c.require_inputs(1, 1);
@@ -135,6 +133,34 @@ void import_hardmax(NodeContext& c) {
   const ValueId candidates = c.op("select", {is_max, place, c.integer(work[static_cast<size_t>(over)])});
   const ValueId first = c.op("eq", {place, c.reduce("min", candidates, {over}, true)});
   c.out(0, c.reshape(c.cast(first, c.dtype(x)), dims));
+}
+
+}  // namespace
+
+OperatorFamily activations_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Celu", 12, import_alpha_activation, "celu"},
+      OperatorImporter{"Elu", 1, import_alpha_activation, "elu"},
+      OperatorImporter{"Gelu", 20, import_gelu},
+      OperatorImporter{"HardSigmoid", 1, import_hard_sigmoid},
+      OperatorImporter{"HardSwish", 14, import_activation, "hard_swish"},
+      OperatorImporter{"Hardmax", 1, import_hardmax},
+      OperatorImporter{"LeakyRelu", 1, import_alpha_activation, "leaky_relu"},
+      OperatorImporter{"LogSoftmax", 1, import_softmax, "log_softmax"},
+      OperatorImporter{"Mish", 18, import_activation, "mish"},
+      OperatorImporter{"PRelu", 1, import_prelu},
+      OperatorImporter{"Relu", 1, import_activation, "relu"},
+      OperatorImporter{"Selu", 1, import_selu},
+      OperatorImporter{"Shrink", 9, import_shrink},
+      OperatorImporter{"Sigmoid", 1, import_activation, "sigmoid"},
+      OperatorImporter{"Softmax", 1, import_softmax, "softmax"},
+      OperatorImporter{"Softplus", 1, import_activation, "softplus"},
+      OperatorImporter{"Softsign", 1, import_activation, "softsign"},
+      OperatorImporter{"SwiGLU", 28, import_swiglu},
+      OperatorImporter{"Swish", 24, import_swish},
+      OperatorImporter{"ThresholdedRelu", 10, import_thresholded_relu},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

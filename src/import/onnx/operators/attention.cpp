@@ -16,8 +16,6 @@ using Ints = std::vector<int64_t>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-}  // namespace
-
 void import_attention(NodeContext& c) {
   c.require_inputs(3, 7);
   ValueId q = c.in(0), k = c.in(1), v = c.in(2);
@@ -245,9 +243,7 @@ void import_skip_normalization(NodeContext& c) {
   const int64_t axis = c.rank(x) - 1;
   const double epsilon = c.attrs.get_float("epsilon", rms ? 1e-6 : 1e-12);
   if (rms) {
-    const ValueId square = c.composite("reduce_mean", {c.mul(x, x)}, {{"axes", Ints{axis}}, {"keepdims", true}});
-    const ValueId root = c.op("sqrt", {c.add(square, c.scalar_like(x, epsilon))});
-    c.out(0, c.mul(c.div(x, root), c.in(2)));
+    c.out(0, c.composite("rms_norm", {x, c.in(2)}, {{"axis", axis}, {"epsilon", epsilon}}));
   } else {
     std::vector<ValueId> operands = {x, c.in(2)};
     if (c.has(3)) operands.push_back(c.in(3));
@@ -255,6 +251,28 @@ void import_skip_normalization(NodeContext& c) {
   }
   c.out(3, x);
   if (c.wants(1) || c.wants(2)) c.unsupported("outputs 1 and 2 (mean and inverse deviation)");
+}
+
+}  // namespace
+
+OperatorFamily attention_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Attention", 23, import_attention},
+      OperatorImporter{"RotaryEmbedding", 23, import_rotary_embedding},
+  };
+  static constexpr OperatorImporter contrib[] = {
+      OperatorImporter{"BiasGelu", 1, import_fused_gelu, "none"},
+      OperatorImporter{"FastGelu", 1, import_fused_gelu, "tanh"},
+      OperatorImporter{"FusedMatMul", 1, import_fused_matmul},
+      OperatorImporter{"Gelu", 1, import_fused_gelu, "none"},
+      OperatorImporter{"QuickGelu", 1, import_quick_gelu},
+      OperatorImporter{"SkipLayerNormalization", 1, import_skip_normalization, "layer_norm"},
+      OperatorImporter{"SkipSimplifiedLayerNormalization", 1, import_skip_normalization, "rms_norm"},
+  };
+  static constexpr OperatorImporter preview[] = {
+      OperatorImporter{"FlexAttention", 1, import_flex_attention},
+  };
+  return {{"", standard}, {kContribDomain, contrib}, {kPreviewDomain, preview}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -97,6 +97,8 @@ ValueId matmul(NodeContext& c, ValueId a, ValueId b) {
 
 ValueId convolution(NodeContext& c) { return add_bias(c, conv(c, c.in(0), c.in(1)), 2); }
 
+namespace {
+
 void import_conv(NodeContext& c) {
   c.require_inputs(2, 3);
   c.out(0, convolution(c));
@@ -218,6 +220,22 @@ void import_qlinear_matmul(NodeContext& c) {
                               c.cast(factor(6, true), DType::kF32));
   const ValueId real = c.mul(c.cast(y, DType::kF32), scale);
   c.out(0, quantized(c, real, c.scalar_like(real, 1), factor(7, true)));
+}
+
+}  // namespace
+
+OperatorFamily contractions_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Conv", 1, import_conv},
+      OperatorImporter{"ConvInteger", 10, import_conv_integer},
+      OperatorImporter{"ConvTranspose", 1, import_conv_transpose},
+      OperatorImporter{"Gemm", 1, import_gemm},
+      OperatorImporter{"MatMul", 1, import_matmul},
+      OperatorImporter{"MatMulInteger", 10, import_matmul_integer},
+      OperatorImporter{"QLinearConv", 10, import_qlinear_conv},
+      OperatorImporter{"QLinearMatMul", 10, import_qlinear_matmul},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

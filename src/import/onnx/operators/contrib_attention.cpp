@@ -87,8 +87,6 @@ void require_rank(NodeContext& c, int i, int rank) {
 
 ValueId joined(NodeContext& c, ValueId a, ValueId b, int64_t axis) { return c.op("concat", {a, b}, {{"axis", axis}}); }
 
-}  // namespace
-
 // Self-attention with the projection in front: x [B, S, I], weights [I, hidden of q, k and v], their bias, a mask, past
 // keys and values [2, B, heads, P, D], a bias of the scores.
 void import_fused_attention(NodeContext& c) {
@@ -365,6 +363,18 @@ void import_group_query_attention(NodeContext& c) {
   if (window >= 0) allowed = c.op("logical_and", {allowed, c.op("gt", {other, c.sub(own, c.integer(window))})});
   scores.bias.add(c, minus_infinity_unless(c, allowed, DType::kF32));
   c.out(0, merge_heads(c, scores.attend(c)));
+}
+
+}  // namespace
+
+OperatorFamily contrib_attention_operators() {
+  static constexpr OperatorImporter contrib[] = {
+      OperatorImporter{"Attention", 1, import_fused_attention},
+      OperatorImporter{"GroupQueryAttention", 1, import_group_query_attention},
+      OperatorImporter{"MultiHeadAttention", 1, import_multi_head_attention},
+      OperatorImporter{"RotaryEmbedding", 1, import_contrib_rotary_embedding},
+  };
+  return {{kContribDomain, contrib}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -76,8 +76,6 @@ ValueId activated(NodeContext& c, ValueId x) {
   c.unsupported(fmt::format("activation = {} with {} parameters", name, parameters.size()));
 }
 
-}  // namespace
-
 // a [.., K] times weights of 2, 4 or 8 bits: B [N, blocks, bytes of a block], a scale for each block, zero points
 // packed like the weights or as floats (the middle of the range without them), a bias.
 void import_matmul_nbits(NodeContext& c) {
@@ -232,6 +230,29 @@ void import_fused_conv(NodeContext& c) {
   ValueId y = convolution(c);
   if (c.has(3)) y = c.add(y, c.in(3));
   c.out(0, activated(c, y));
+}
+
+}  // namespace
+
+OperatorFamily contrib_quantization_operators() {
+  static constexpr OperatorImporter contrib[] = {
+      OperatorImporter{"DynamicQuantizeMatMul", 1, import_matmul_integer_to_float, "dynamic"},
+      OperatorImporter{"FusedConv", 1, import_fused_conv},
+      OperatorImporter{"MatMulIntegerToFloat", 1, import_matmul_integer_to_float},
+      OperatorImporter{"MatMulNBits", 1, import_matmul_nbits},
+      OperatorImporter{"QGemm", 1, import_qgemm},
+      OperatorImporter{"QLinearAdd", 1, import_qlinear_binary, "add"},
+      OperatorImporter{"QLinearAveragePool", 1, import_qlinear_average_pool},
+      OperatorImporter{"QLinearConcat", 1, import_qlinear_concat},
+      OperatorImporter{"QLinearGlobalAveragePool", 1, import_qlinear_unary, "global_average_pool"},
+      OperatorImporter{"QLinearLeakyRelu", 1, import_qlinear_unary, "leaky_relu"},
+      OperatorImporter{"QLinearMul", 1, import_qlinear_binary, "mul"},
+      OperatorImporter{"QLinearReduceMean", 1, import_qlinear_unary, "reduce_mean"},
+      OperatorImporter{"QLinearSigmoid", 1, import_qlinear_unary, "sigmoid"},
+      OperatorImporter{"QLinearSoftmax", 1, import_qlinear_unary, "softmax"},
+      OperatorImporter{"QLinearWhere", 1, import_qlinear_where},
+  };
+  return {{kContribDomain, contrib}};
 }
 
 }  // namespace tessera::inline onnx_import

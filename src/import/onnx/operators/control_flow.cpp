@@ -157,10 +157,6 @@ Ints one_for_each(NodeContext& c, const std::string& name, size_t count) {
   return list;
 }
 
-}  // namespace
-
-namespace {
-
 // One of two values of the same kind and shape. NeedsBlock when they are not.
 Binding select_binding(NodeContext& c, int output, ValueId condition, const Binding& a, const Binding& b) {
   if (a.is_value() && b.is_value()) {
@@ -275,8 +271,6 @@ void in_graph_or_as_blocks(NodeContext& c, const InGraph& in_graph, const AsBloc
   std::rethrow_exception(reason);
 }
 
-}  // namespace
-
 // Shapes are known while importing, so that most conditions are constants: only the branch taken is imported.
 void import_if(NodeContext& c) {
   c.require_inputs(1, 1);
@@ -376,8 +370,6 @@ void import_scan(NodeContext& c) {
   }
   for (int i = 0; i < c.num_outputs(); ++i) c.out(i, stacked(c, members.at(static_cast<size_t>(i)), 0));
 }
-
-namespace {
 
 // The body runs until a count is reached or its condition is false. Where both are known the steps are written out as
 // they happen. Otherwise as many as there can be are, and each takes effect only while the loop still runs; a result
@@ -587,8 +579,6 @@ void run_loop(NodeContext& c, const onnx::GraphProto& body) {
   }
 }
 
-}  // namespace
-
 void import_loop(NodeContext& c) {
   const onnx::GraphProto& body = c.attrs.require_graph("body");
   c.require_inputs(0, -1);
@@ -596,6 +586,17 @@ void import_loop(NodeContext& c) {
     c.malformed(fmt::format("a body of {} results", body.output_size()), fmt::format("{} or more", carried + 1));
   if (as_regions(c, [&] { loop_node(c, body); })) return;
   in_graph_or_as_blocks(c, [&] { unroll_loop(c, body); }, [&] { run_loop(c, body); });
+}
+
+}  // namespace
+
+OperatorFamily control_flow_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"If", 1, import_if},
+      OperatorImporter{"Loop", 7, import_loop},
+      OperatorImporter{"Scan", 8, import_scan},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

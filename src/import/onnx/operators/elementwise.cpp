@@ -87,6 +87,8 @@ ValueId aligned_operand(NodeContext& c, ValueId a, ValueId b) {
       "before opset 7: equal shapes, or broadcast = 1 and a second operand whose shape is a part of the first's");
 }
 
+namespace {
+
 void import_unary(NodeContext& c) {
   c.require_inputs(1, 1);
   c.out(0, c.op(c.primitive(), {c.in(0)}));
@@ -213,8 +215,6 @@ void import_identity(NodeContext& c) {
   c.out(0, c.binding(0));
 }
 
-namespace {
-
 // Uniform numbers in [0, 1) of 53 bits from a Mersenne twister: those that the standard's reference draws for a seed.
 Tensor uniform_numbers(uint32_t seed, const std::vector<int64_t>& dims) {
   std::mt19937 twister(seed);
@@ -225,8 +225,6 @@ Tensor uniform_numbers(uint32_t seed, const std::vector<int64_t>& dims) {
   }
   return numbers;
 }
-
-}  // namespace
 
 // For inference the values pass, and the mask is all true, as it is with a ratio of 0. Training with a seed drops the
 // same elements in every run; without one a run that asks for it is refused.
@@ -304,6 +302,70 @@ void import_clip(NodeContext& c) {
   if (lo) return c.out(0, c.op("max", {x, *lo}));
   if (hi) return c.out(0, c.op("min", {x, *hi}));
   c.out(0, x);
+}
+
+}  // namespace
+
+OperatorFamily elementwise_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Abs", 1, import_unary, "abs"},
+      OperatorImporter{"Acos", 7, import_unary, "acos"},
+      OperatorImporter{"Acosh", 9, import_unary, "acosh"},
+      OperatorImporter{"Add", 1, import_binary, "add"},
+      OperatorImporter{"And", 1, import_binary, "logical_and"},
+      OperatorImporter{"Asin", 7, import_unary, "asin"},
+      OperatorImporter{"Asinh", 9, import_unary, "asinh"},
+      OperatorImporter{"Atan", 7, import_unary, "atan"},
+      OperatorImporter{"Atanh", 9, import_unary, "atanh"},
+      OperatorImporter{"BitCast", 26, import_bit_cast},
+      OperatorImporter{"BitShift", 11, import_bit_shift},
+      OperatorImporter{"BitwiseAnd", 18, import_binary, "bitwise_and"},
+      OperatorImporter{"BitwiseNot", 18, import_unary, "bitwise_not"},
+      OperatorImporter{"BitwiseOr", 18, import_binary, "bitwise_or"},
+      OperatorImporter{"BitwiseXor", 18, import_binary, "bitwise_xor"},
+      OperatorImporter{"Cast", 1, import_cast},
+      OperatorImporter{"CastLike", 15, import_cast_like},
+      OperatorImporter{"Ceil", 1, import_unary, "ceil"},
+      OperatorImporter{"Clip", 1, import_clip},
+      OperatorImporter{"Cos", 7, import_unary, "cos"},
+      OperatorImporter{"Cosh", 9, import_unary, "cosh"},
+      OperatorImporter{"Div", 1, import_binary, "div"},
+      OperatorImporter{"Dropout", 1, import_dropout},
+      OperatorImporter{"Equal", 1, import_binary, "eq"},
+      OperatorImporter{"Erf", 9, import_unary, "erf"},
+      OperatorImporter{"Exp", 1, import_unary, "exp"},
+      OperatorImporter{"Floor", 1, import_unary, "floor"},
+      OperatorImporter{"Greater", 1, import_binary, "gt"},
+      OperatorImporter{"GreaterOrEqual", 12, import_binary, "ge"},
+      OperatorImporter{"Identity", 1, import_identity},
+      OperatorImporter{"IsInf", 10, import_is_inf},
+      OperatorImporter{"IsNaN", 9, import_is_nan},
+      OperatorImporter{"Less", 1, import_binary, "lt"},
+      OperatorImporter{"LessOrEqual", 12, import_binary, "le"},
+      OperatorImporter{"Log", 1, import_unary, "log"},
+      OperatorImporter{"Max", 1, import_variadic, "max"},
+      OperatorImporter{"Mean", 1, import_mean},
+      OperatorImporter{"Min", 1, import_variadic, "min"},
+      OperatorImporter{"Mod", 10, import_mod},
+      OperatorImporter{"Mul", 1, import_binary, "mul"},
+      OperatorImporter{"Neg", 1, import_unary, "neg"},
+      OperatorImporter{"Not", 1, import_unary, "logical_not"},
+      OperatorImporter{"Or", 1, import_binary, "logical_or"},
+      OperatorImporter{"Pow", 1, import_pow},
+      OperatorImporter{"Reciprocal", 1, import_reciprocal},
+      OperatorImporter{"Round", 11, import_unary, "round"},
+      OperatorImporter{"Sign", 9, import_unary, "sign"},
+      OperatorImporter{"Sin", 7, import_unary, "sin"},
+      OperatorImporter{"Sinh", 9, import_unary, "sinh"},
+      OperatorImporter{"Sqrt", 1, import_unary, "sqrt"},
+      OperatorImporter{"Sub", 1, import_binary, "sub"},
+      OperatorImporter{"Sum", 1, import_variadic, "add"},
+      OperatorImporter{"Tan", 7, import_unary, "tan"},
+      OperatorImporter{"Tanh", 1, import_unary, "tanh"},
+      OperatorImporter{"Where", 9, import_where},
+      OperatorImporter{"Xor", 1, import_binary, "logical_xor"},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

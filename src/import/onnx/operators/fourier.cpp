@@ -229,8 +229,6 @@ struct DftPlan {
   }
 };
 
-}  // namespace
-
 void import_dft(NodeContext& c) {
   const bool axis_is_input = c.version() >= 20;
   c.require_inputs(1, axis_is_input ? 3 : 2);
@@ -282,8 +280,6 @@ void import_dft(NodeContext& c) {
   c.out(0, *result);
 }
 
-namespace {
-
 // The frame length, which a run knows, of which a one-sided transform has the declared number of values: of the two
 // there can be the one that gives the declared number of frames, too.
 int64_t declared_frame(NodeContext& c, int64_t extent, bool onesided) {
@@ -305,8 +301,6 @@ int64_t declared_frame(NodeContext& c, int64_t extent, bool onesided) {
                     c.input_name(3, "frame_length"), fitting.size(), c.output_name(0)));
   return fitting[0];
 }
-
-}  // namespace
 
 void import_stft(NodeContext& c) {
   c.require_inputs(2, 4);
@@ -399,6 +393,17 @@ void import_mel_weight_matrix(NodeContext& c) {
       both(c.op("gt", {right_width, zero}), both(c.op("ge", {line, centre}), c.op("lt", {line, right})));
   const ValueId down = c.div(c.sub(right, line), c.op("max", {right_width, number(1)}));
   c.out(0, c.cast(c.op("select", {falling, down, up}), *dtype));
+}
+
+}  // namespace
+
+OperatorFamily fourier_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"DFT", 17, import_dft},
+      OperatorImporter{"MelWeightMatrix", 17, import_mel_weight_matrix},
+      OperatorImporter{"STFT", 17, import_stft},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -101,8 +101,6 @@ void import_symbolic_range(NodeContext& c) {
   c.out(0, is_const_int(start, 0) ? places : c.add(places, c.reshape(c.in(0), {})));
 }
 
-}  // namespace
-
 void import_constant(NodeContext& c) {
   c.require_inputs(0, 0);
   if (const auto* proto = c.attrs.get_tensor("value")) {
@@ -200,6 +198,21 @@ void import_window_function(NodeContext& c) {
     window.set_double(i, a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
   }
   c.out(0, c.constant_value(std::move(window)));
+}
+
+}  // namespace
+
+OperatorFamily generators_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"BlackmanWindow", 17, import_window_function},
+      OperatorImporter{"Constant", 1, import_constant},
+      OperatorImporter{"ConstantOfShape", 9, import_constant_of_shape},
+      OperatorImporter{"EyeLike", 9, import_eye_like},
+      OperatorImporter{"HammingWindow", 17, import_window_function},
+      OperatorImporter{"HannWindow", 17, import_window_function},
+      OperatorImporter{"Range", 11, import_range},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -144,8 +144,6 @@ std::vector<Corner> corners(NodeContext& c, const std::vector<ValueId>& places, 
   return result;
 }
 
-}  // namespace
-
 void import_col2im(NodeContext& c) {
   c.require_inputs(3, 3);
   const ValueId x = c.in(0);
@@ -323,6 +321,17 @@ void import_deform_conv(NodeContext& c) {
   ValueId y = c.reshape(c.op("matmul", {weights, columns}), {batch, w_dims[0], count});
   if (c.has(3)) y = c.add(y, c.cast(c.per_channel(c.in(3), 3), dtype));
   c.out(0, c.cast(c.reshape(y, result), c.dtype(x)));
+}
+
+}  // namespace
+
+OperatorFamily image_patches_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"AffineGrid", 20, import_affine_grid},
+      OperatorImporter{"Col2Im", 18, import_col2im},
+      OperatorImporter{"DeformConv", 19, import_deform_conv},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -43,8 +43,6 @@ ValueId gather(NodeContext& c, ValueId x, ValueId indices, int64_t axis, std::st
   return c.op(op, {x, indices}, {{"axis", axis}});
 }
 
-}  // namespace
-
 void import_gather(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId x = c.in(0);
@@ -144,6 +142,19 @@ void import_one_hot(NodeContext& c) {
   const ValueId hot = c.op("eq", {wanted, c.iota(counting, axis)});
   const auto value = [&](int64_t i) { return c.reshape(c.slice(values, {i}, {1}, {1}), {}); };
   c.out(0, c.op("select", {hot, value(1), value(0)}));
+}
+
+}  // namespace
+
+OperatorFamily indexing_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Gather", 1, import_gather},
+      OperatorImporter{"GatherElements", 11, import_gather_elements},
+      OperatorImporter{"GatherND", 11, import_gather_nd},
+      OperatorImporter{"OneHot", 9, import_one_hot},
+      OperatorImporter{"Trilu", 14, import_trilu},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -10,8 +10,6 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kLargestMatrix = 64;
 
-}  // namespace
-
 // In each step the row with the largest first element becomes the first one; the determinant takes in that element, and
 // what remains is the matrix without the first row and column.
 void import_det(NodeContext& c) {
@@ -56,6 +54,15 @@ void import_det(NodeContext& c) {
     matrix = c.sub(part(others, 0, n - 1, 1, n - 1), c.mul(factors, part(row, 0, 1, 1, n - 1)));
   }
   c.out(0, c.reshape(c.cast(determinant, c.dtype(x)), batch));
+}
+
+}  // namespace
+
+OperatorFamily linear_algebra_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Det", 11, import_det},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

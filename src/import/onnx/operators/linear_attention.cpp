@@ -23,8 +23,6 @@ ValueId by_head(NodeContext& c, ValueId x, int64_t heads) {
   return c.transpose(c.reshape(c.cast(x, DType::kF32), {dims[0], dims[1], heads, dims[2] / heads}), {0, 2, 1, 3});
 }
 
-}  // namespace
-
 // For each step, with g = exp(decay): S = g S + k (x) d, where d is v or, with a delta rule, beta (v - k (g S)); the
 // result is q S, scaled. Everything is computed in f32, as the standard's function body does.
 void import_linear_attention(NodeContext& c) {
@@ -135,6 +133,16 @@ void import_causal_conv(NodeContext& c) {
   }
   c.out(0, y);
   c.out(1, c.slice(all, {0, 0, dims[2]}, state_dims, {1, 1, 1}));
+}
+
+}  // namespace
+
+OperatorFamily linear_attention_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"CausalConvWithState", 27, import_causal_conv},
+      OperatorImporter{"LinearAttention", 27, import_linear_attention},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -52,8 +52,6 @@ ValueId loss(NodeContext& c, ValueId log_probability) {
   return c.div(sum, c.scalar_like(sum, static_cast<double>(c.num_elements(losses))));
 }
 
-}  // namespace
-
 void import_negative_log_likelihood_loss(NodeContext& c) {
   c.require_inputs(2, 3);
   c.out(0, loss(c, c.in(0)));
@@ -64,6 +62,16 @@ void import_softmax_cross_entropy_loss(NodeContext& c) {
   const ValueId log_probability = c.composite("log_softmax", {c.in(0)}, {{"axis", int64_t{1}}});
   c.out(0, loss(c, log_probability));
   c.out(1, log_probability);
+}
+
+}  // namespace
+
+OperatorFamily losses_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"NegativeLogLikelihoodLoss", 12, import_negative_log_likelihood_loss},
+      OperatorImporter{"SoftmaxCrossEntropyLoss", 12, import_softmax_cross_entropy_loss},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

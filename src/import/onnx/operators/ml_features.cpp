@@ -136,8 +136,6 @@ ValueId feature_row(NodeContext& c, const std::vector<double>& values, int64_t f
   return float_table(c, DType::kF32, values, {count});
 }
 
-}  // namespace
-
 void import_binarizer(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
@@ -247,8 +245,6 @@ void import_one_hot_encoder(NodeContext& c) {
   c.out(0, c.cast(c.op("eq", {wide, c.ints(categories)}), DType::kF32));
 }
 
-namespace {
-
 // Each element of x, one of the keys, as the value of that key, or the default.
 void map_labels(NodeContext& c, ValueId x, const Numbers& keys, Numbers values) {
   if (keys.size() == 0 || keys.size() != values.size() || c.dtype(x) != keys.dtype || c.is_string(x) != keys.strings)
@@ -272,8 +268,6 @@ void map_labels(NodeContext& c, ValueId x, const Numbers& keys, Numbers values) 
       c.op("gather", {c.constant_value(tensor_of(values)), place_among(c, x, keys)}, {{"axis", int64_t{0}}});
   c.out(0, values.strings ? c.mark_string(y) : y);
 }
-
-}  // namespace
 
 void import_label_encoder(NodeContext& c) {
   c.require_inputs(1, 1);
@@ -318,16 +312,12 @@ void import_zip_map(NodeContext& c) {
   c.out(0, c.step(FlowOp::kZipMap, {c.slot(0), c.slot(Binding(keys))}, type, false));
 }
 
-namespace {
-
 FlowType map_type(NodeContext& c) {
   FlowType type = c.flow_type(c.binding(0));
   if (type.wrappers != std::vector<ValueKind>{ValueKind::kMap})
     c.malformed(fmt::format("an operand that is {}", type.to_string()), "a map");
   return type;
 }
-
-}  // namespace
 
 void import_dict_vectorizer(NodeContext& c) {
   c.require_inputs(1, 1);
@@ -360,6 +350,26 @@ void import_cast_map(NodeContext& c) {
   if (!cast.is_value() && map.dtype != dtype) c.unsupported("a dense map of another type than the result's");
   if (cast.is_value()) c.out(0, c.cast(cast.value, dtype));
   else c.out(0, cast);
+}
+
+}  // namespace
+
+OperatorFamily ml_features_operators() {
+  static constexpr OperatorImporter ml[] = {
+      OperatorImporter{"ArrayFeatureExtractor", 1, import_array_feature_extractor},
+      OperatorImporter{"Binarizer", 1, import_binarizer},
+      OperatorImporter{"CastMap", 1, import_cast_map},
+      OperatorImporter{"CategoryMapper", 1, import_category_mapper},
+      OperatorImporter{"DictVectorizer", 1, import_dict_vectorizer},
+      OperatorImporter{"FeatureVectorizer", 1, import_feature_vectorizer},
+      OperatorImporter{"Imputer", 1, import_imputer},
+      OperatorImporter{"LabelEncoder", 1, import_label_encoder},
+      OperatorImporter{"Normalizer", 1, import_normalizer},
+      OperatorImporter{"OneHotEncoder", 1, import_one_hot_encoder},
+      OperatorImporter{"Scaler", 1, import_scaler},
+      OperatorImporter{"ZipMap", 1, import_zip_map},
+  };
+  return {{kMlDomain, ml}};
 }
 
 }  // namespace tessera::inline onnx_import

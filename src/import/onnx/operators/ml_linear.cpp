@@ -116,8 +116,6 @@ ValueId joined_probabilities(NodeContext& c, const std::vector<std::vector<Value
   return p;
 }
 
-}  // namespace
-
 void import_linear_regressor(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId y = linear(c, feature_rows(c, c.in(0)), c.attrs.get_floats("coefficients"),
@@ -258,6 +256,18 @@ void import_svm_classifier(NodeContext& c) {
   give_labels(c, largest_column(c, votes), ints, strings);
   if (classes == 2 && a.empty()) result = c.op("concat", {c.op("neg", {scores}), scores}, {{"axis", int64_t{1}}});
   c.out(1, post_transformed(c, result, transform));
+}
+
+}  // namespace
+
+OperatorFamily ml_linear_operators() {
+  static constexpr OperatorImporter ml[] = {
+      OperatorImporter{"LinearClassifier", 1, import_linear_classifier},
+      OperatorImporter{"LinearRegressor", 1, import_linear_regressor},
+      OperatorImporter{"SVMClassifier", 1, import_svm_classifier},
+      OperatorImporter{"SVMRegressor", 1, import_svm_regressor},
+  };
+  return {{kMlDomain, ml}};
 }
 
 }  // namespace tessera::inline onnx_import

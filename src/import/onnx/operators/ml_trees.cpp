@@ -238,8 +238,6 @@ ValueId with_base(NodeContext& c, ValueId scores, const std::vector<double>& bas
   return c.add(scores, float_table(c, c.dtype(scores), base, {std::ssize(base)}));
 }
 
-}  // namespace
-
 void import_tree_regressor(NodeContext& c) {
   c.require_inputs(1, 1);
   Forest f = read_numbered(c, "target");
@@ -377,6 +375,17 @@ void import_tree_ensemble(NodeContext& c) {
   f.aggregate = kAggregates[aggregate];
   const ValueId y = scores_of(c, f, feature_rows(c, c.in(0), true));
   c.out(0, c.cast(post_transformed(c, y, kTransforms[transform]), c.dtype(c.in(0))));
+}
+
+}  // namespace
+
+OperatorFamily ml_trees_operators() {
+  static constexpr OperatorImporter ml[] = {
+      OperatorImporter{"TreeEnsemble", 5, import_tree_ensemble},
+      OperatorImporter{"TreeEnsembleClassifier", 1, import_tree_classifier},
+      OperatorImporter{"TreeEnsembleRegressor", 1, import_tree_regressor},
+  };
+  return {{kMlDomain, ml}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -19,8 +19,6 @@ Ints numbers_of(NodeContext& c, const std::vector<std::string>& texts) {
   return numbers;
 }
 
-}  // namespace
-
 // Every n-gram is compared at every place and for every number of skipped elements.
 void import_tfidf(NodeContext& c) {
   c.require_inputs(1, 1);
@@ -133,6 +131,15 @@ void import_tfidf(NodeContext& c) {
   }
   if (mode == "IDF" && weights.empty()) y = c.cast(c.op("gt", {y, c.scalar(DType::kF32, 0)}), DType::kF32);
   c.out(0, c.reshape(y, result));
+}
+
+}  // namespace
+
+OperatorFamily ngrams_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"TfIdfVectorizer", 9, import_tfidf},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

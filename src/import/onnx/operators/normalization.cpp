@@ -39,13 +39,13 @@ Normalised normalise(NodeContext& c, ValueId x, const Ints& axes, double epsilon
 }
 
 // 16-bit floats are normalised in f32 when stash_type says so, as it does by default.
-ValueId stashed(NodeContext& c, ValueId x) {
+DType stash_type(NodeContext& c, ValueId x) {
   const int64_t stash = c.attrs.get_int("stash_type", 1);
   if (stash != 1 && stash != 0) c.unsupported(fmt::format("stash_type = {}; only 1 (float) is supported", stash));
-  return stash == 1 && dtype_bits(c.dtype(x)) < 32 ? c.cast(x, DType::kF32) : x;
+  return stash == 1 && dtype_bits(c.dtype(x)) < 32 ? DType::kF32 : c.dtype(x);
 }
 
-}  // namespace
+ValueId stashed(NodeContext& c, ValueId x) { return c.cast(x, stash_type(c, x)); }
 
 void import_batch_normalization(NodeContext& c) {
   c.require_inputs(5, 5);
@@ -108,11 +108,16 @@ void import_group_normalization(NodeContext& c) {
     c.malformed(fmt::format("num_groups = {} for an operand of type {}", groups, c.type(given).to_string()),
                 "[batch, channels, spatial dimensions...] with channels that the groups divide");
   const double epsilon = c.attrs.get_float("epsilon", kEpsilon);
-  const ValueId x = stashed(c, given);
-  const Expr inner = floordiv(dims[1], groups) * Emitter::count(Shape(dims.begin() + 2, dims.end()));
-  const Normalised n = normalise(c, c.reshape(x, {dims[0], groups, inner}), {2}, epsilon);
-  const ValueId y = c.cast(c.reshape(n.values, dims), c.dtype(given));
-  c.out(0, c.add(c.mul(y, c.per_channel(c.in(1), c.rank(y))), c.per_channel(c.in(2), c.rank(y))));
+  if (!static_dims(dims)) {  // the composite wants sizes as numbers
+    const ValueId x = stashed(c, given);
+    const Expr inner = floordiv(dims[1], groups) * Emitter::count(Shape(dims.begin() + 2, dims.end()));
+    const Normalised n = normalise(c, c.reshape(x, {dims[0], groups, inner}), {2}, epsilon);
+    const ValueId y = c.cast(c.reshape(n.values, dims), c.dtype(given));
+    return c.out(0, c.add(c.mul(y, c.per_channel(c.in(1), c.rank(y))), c.per_channel(c.in(2), c.rank(y))));
+  }
+  Attrs attrs = {{"groups", groups}, {"epsilon", epsilon}};
+  if (const DType stash = stash_type(c, given); stash != c.dtype(given)) attrs.set("stash", stash);
+  c.out(0, c.composite("group_norm", c.all_inputs(), attrs));
 }
 
 // x / sqrt(mean(x^2) + epsilon) * scale, and the inverse of that root for those who ask. The result has the scale's
@@ -123,8 +128,11 @@ void import_rms_normalization(NodeContext& c) {
   const int rank = c.rank(given);
   const int axis = c.axis(c.attrs.get_int("axis", -1), rank);
   const ValueId x = stashed(c, given);
+  const double epsilon = c.attrs.get_float("epsilon", kEpsilon);
+  if (!c.wants(1) && x == given && c.dtype(c.in(1)) == c.dtype(x))
+    return c.out(0, c.composite("rms_norm", {x, c.in(1)}, {{"axis", int64_t{axis}}, {"epsilon", epsilon}}));
   const ValueId square = mean(c, c.mul(x, x), axes_from(axis, rank));
-  const ValueId root = c.op("sqrt", {c.add(square, c.scalar_like(x, c.attrs.get_float("epsilon", kEpsilon)))});
+  const ValueId root = c.op("sqrt", {c.add(square, c.scalar_like(x, epsilon))});
   c.out(0, c.mul(c.cast(c.div(x, root), c.dtype(c.in(1))), c.in(1)));
   if (c.wants(1)) c.out(1, c.div(c.scalar_like(root, 1), root));
 }
@@ -174,6 +182,23 @@ void import_lrn(NodeContext& c) {
   const ValueId scaled = c.mul(c.reshape(sums, dims), c.scalar_like(x, alpha / static_cast<double>(size)));
   const ValueId base = c.add(scaled, c.scalar_like(x, c.attrs.get_float("bias", 1)));
   c.out(0, c.div(x, c.op("pow", {base, c.scalar_like(x, c.attrs.get_float("beta", 0.75))})));
+}
+
+}  // namespace
+
+OperatorFamily normalization_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"BatchNormalization", 1, import_batch_normalization},
+      OperatorImporter{"GroupNormalization", 21, import_group_normalization},
+      OperatorImporter{"InstanceNormalization", 1, import_instance_normalization},
+      OperatorImporter{"LRN", 1, import_lrn},
+      OperatorImporter{"LayerNormalization", 1, import_layer_normalization},
+      OperatorImporter{"LpNormalization", 1, import_lp_normalization},
+      OperatorImporter{"MeanVarianceNormalization", 9, import_mean_variance_normalization},
+      OperatorImporter{"RMSNormalization", 23, import_rms_normalization},
+      OperatorImporter{"SimplifiedLayerNormalization", 1, import_rms_normalization},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -25,6 +25,8 @@ ValueId cumulated(NodeContext& c, ValueId x, size_t axis, const std::string& kin
 
 ValueId running_sum(NodeContext& c, ValueId x, size_t axis) { return cumulated(c, x, axis, "sum", false, false); }
 
+namespace {
+
 // CumSum and CumProd.
 void import_cumulative(NodeContext& c) {
   c.require_inputs(2, 2);
@@ -115,8 +117,6 @@ void import_top_k(NodeContext& c) {
   c.out(0, values);
   c.out(1, chosen);
 }
-
-namespace {
 
 // One operand of an einsum: its value and a label for each dimension.
 struct Labelled {
@@ -281,8 +281,6 @@ Labelled multiplied(NodeContext& c, const Labelled& a, const Labelled& b, const 
   return {c.reshape(c.op("matmul", {rows, columns}), result), batch + left + right};
 }
 
-}  // namespace
-
 void import_einsum(NodeContext& c) {
   c.require_inputs(1, -1);
   const std::vector<ValueId> operands = c.all_inputs();
@@ -300,6 +298,19 @@ void import_einsum(NodeContext& c) {
   for (size_t i = 1; i < operands.size(); ++i) x = multiplied(c, x, operand(i, needed(i) + x.labels), needed(i));
   x = summed(c, x, equation.result);
   c.out(0, arranged(c, x, equation.result));
+}
+
+}  // namespace
+
+OperatorFamily ordering_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"CumProd", 26, import_cumulative, "prod"},
+      OperatorImporter{"CumSum", 11, import_cumulative, "sum"},
+      OperatorImporter{"Einsum", 12, import_einsum},
+      OperatorImporter{"ReverseSequence", 10, import_reverse_sequence},
+      OperatorImporter{"TopK", 1, import_top_k},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

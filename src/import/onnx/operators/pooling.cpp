@@ -41,10 +41,6 @@ double read_p(NodeContext& c) {
   return p;
 }
 
-}  // namespace
-
-namespace {
-
 // For each window the place of its first maximum in x, counted over the whole tensor: the window's elements, one
 // strided slice of the padded operand each, are compared one after the other. `column_major` counts the spatial
 // dimensions the other way round.
@@ -107,8 +103,6 @@ ValueId places_of_maxima(NodeContext& c, ValueId x, ValueId maxima, const Attrs&
   return c.reduce("min", candidates, {rank}, false);
 }
 
-}  // namespace
-
 void import_max_pool(NodeContext& c) {
   c.require_inputs(1, 1);
   const bool column_major = c.attrs.get_int("storage_order", 0) != 0;  // of the indices
@@ -119,11 +113,15 @@ void import_max_pool(NodeContext& c) {
   if (c.wants(1)) c.out(1, places_of_maxima(c, x, y, attrs, column_major));
 }
 
+}  // namespace
+
 ValueId average_pool(NodeContext& c, ValueId x) {
   Attrs attrs = window_attrs_of(c, x);
   attrs.set("count_include_pad", c.attrs.get_int("count_include_pad", 0) != 0);
   return c.composite("average_pool", {x}, attrs);
 }
+
+namespace {
 
 void import_average_pool(NodeContext& c) {
   c.require_inputs(1, 1);
@@ -157,6 +155,20 @@ void import_global_lp_pool(NodeContext& c) {
   Ints axes;
   for (int d = 2; d < c.rank(x); ++d) axes.push_back(d);
   c.out(0, root(c, c.reduce("sum", power(c, x, p), axes, true), p));
+}
+
+}  // namespace
+
+OperatorFamily pooling_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"AveragePool", 1, import_average_pool},
+      OperatorImporter{"GlobalAveragePool", 1, import_global_pool, "global_average_pool"},
+      OperatorImporter{"GlobalLpPool", 1, import_global_lp_pool},
+      OperatorImporter{"GlobalMaxPool", 1, import_global_pool, "global_max_pool"},
+      OperatorImporter{"LpPool", 1, import_lp_pool},
+      OperatorImporter{"MaxPool", 1, import_max_pool},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

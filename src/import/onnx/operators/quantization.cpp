@@ -74,6 +74,8 @@ ValueId quantized(NodeContext& c, ValueId x, ValueId scale, ValueId zero) {
   return to_integer(c, c.div(x, scale), zero, c.dtype(zero));
 }
 
+namespace {
+
 void import_quantize_linear(NodeContext& c) {
   c.require_inputs(2, 3);
   const ValueId x = c.in(0);
@@ -111,6 +113,8 @@ void import_dequantize_linear(NodeContext& c) {
   c.out(0, c.cast(c.mul(centred, c.cast(scale, DType::kF32)), dtype));
 }
 
+}  // namespace
+
 DynamicRange dynamic_range(NodeContext& c, ValueId x) {
   Ints axes;
   for (int d = 0; d < c.rank(x); ++d) axes.push_back(d);
@@ -123,12 +127,29 @@ DynamicRange dynamic_range(NodeContext& c, ValueId x) {
   return {quantized(c, x, scale, zero_point), scale, zero_point};
 }
 
+namespace {
+
 void import_dynamic_quantize_linear(NodeContext& c) {
   c.require_inputs(1, 1);
   const DynamicRange range = dynamic_range(c, c.in(0));
   c.out(0, range.values);
   c.out(1, range.scale);
   c.out(2, range.zero);
+}
+
+}  // namespace
+
+OperatorFamily quantization_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"DequantizeLinear", 10, import_dequantize_linear},
+      OperatorImporter{"DynamicQuantizeLinear", 11, import_dynamic_quantize_linear},
+      OperatorImporter{"QuantizeLinear", 10, import_quantize_linear},
+  };
+  static constexpr OperatorImporter contrib[] = {
+      OperatorImporter{"DequantizeLinear", 1, import_dequantize_linear},
+      OperatorImporter{"QuantizeLinear", 1, import_quantize_linear},
+  };
+  return {{"", standard}, {kContribDomain, contrib}};
 }
 
 }  // namespace tessera::inline onnx_import

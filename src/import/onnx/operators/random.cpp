@@ -114,8 +114,6 @@ Result read_result(NodeContext& c) {
   return result;
 }
 
-}  // namespace
-
 void import_random_uniform(NodeContext& c) {
   const Result result = read_result(c);
   const double low = c.attrs.get_float("low", 0), high = c.attrs.get_float("high", 1);
@@ -165,6 +163,20 @@ void import_multinomial(NodeContext& c) {
   const ValueId index = c.reduce("sum", c.cast(passed, DType::kI32), {2}, false);
   const ValueId last = c.scalar(DType::kI32, static_cast<double>(dims[1] - 1));
   c.out(0, c.cast(c.op("min", {index, last}), to));
+}
+
+}  // namespace
+
+OperatorFamily random_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Bernoulli", 15, import_bernoulli},
+      OperatorImporter{"Multinomial", 7, import_multinomial},
+      OperatorImporter{"RandomNormal", 7, import_random_normal},
+      OperatorImporter{"RandomNormalLike", 7, import_random_normal, "like"},
+      OperatorImporter{"RandomUniform", 7, import_random_uniform},
+      OperatorImporter{"RandomUniformLike", 7, import_random_uniform, "like"},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

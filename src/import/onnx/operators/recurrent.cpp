@@ -369,8 +369,6 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
   }
 }
 
-}  // namespace
-
 void import_lstm(NodeContext& c) {
   c.require_inputs(3, 8);
   static const Kind kind{4, {"Sigmoid", "Tanh", "Tanh"}, true};
@@ -387,6 +385,17 @@ void import_rnn(NodeContext& c) {
   c.require_inputs(3, 6);
   static const Kind kind{1, {"Tanh"}, false};
   import_recurrent(c, kind);
+}
+
+}  // namespace
+
+OperatorFamily recurrent_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"GRU", 1, import_gru},
+      OperatorImporter{"LSTM", 1, import_lstm},
+      OperatorImporter{"RNN", 1, import_rnn},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -50,8 +50,6 @@ void import_over_axes(NodeContext& c,
   c.out(0, reduce(x, axes, keepdims));
 }
 
-}  // namespace
-
 void import_reduce(NodeContext& c) {
   import_over_axes(c, [&](ValueId x, const Ints& axes, bool keepdims) {
     return axes.empty() ? x : c.reduce(c.primitive(), x, axes, keepdims);
@@ -77,6 +75,26 @@ void import_arg_reduce(NodeContext& c) {
   const ValueId outside = c.integer(last ? Expr(-1) : shape[static_cast<size_t>(axis)]);
   const ValueId candidates = c.op("select", {c.op("eq", {x, extremum}), places, outside});
   c.out(0, c.reduce(last ? "max" : "min", candidates, {axis}, keepdims));
+}
+
+}  // namespace
+
+OperatorFamily reductions_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"ArgMax", 1, import_arg_reduce, "max"},
+      OperatorImporter{"ArgMin", 1, import_arg_reduce, "min"},
+      OperatorImporter{"ReduceL1", 1, import_reduce_composite, "reduce_l1"},
+      OperatorImporter{"ReduceL2", 1, import_reduce_composite, "reduce_l2"},
+      OperatorImporter{"ReduceLogSum", 1, import_reduce_composite, "reduce_log_sum"},
+      OperatorImporter{"ReduceLogSumExp", 1, import_reduce_composite, "reduce_log_sum_exp"},
+      OperatorImporter{"ReduceMax", 1, import_reduce, "max"},
+      OperatorImporter{"ReduceMean", 1, import_reduce_composite, "reduce_mean"},
+      OperatorImporter{"ReduceMin", 1, import_reduce, "min"},
+      OperatorImporter{"ReduceProd", 1, import_reduce, "prod"},
+      OperatorImporter{"ReduceSum", 1, import_reduce, "sum"},
+      OperatorImporter{"ReduceSumSquare", 1, import_reduce_composite, "reduce_sum_square"},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

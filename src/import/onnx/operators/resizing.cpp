@@ -195,8 +195,6 @@ ValueId runtime_aspect_scales(NodeContext& c, int i, const Ints& dims, const Int
   return c.broadcast(scale, {count});
 }
 
-}  // namespace
-
 void import_upsample(NodeContext& c) {
   const ValueId x = c.in(0);
   std::vector<double> scales;
@@ -293,6 +291,16 @@ void import_resize(NodeContext& c) {
     r.roi = c.cast(c.reshape(c.in(1), {2 * std::ssize(axes)}), DType::kF64);
   }
   c.out(0, resize_when_run(c, x, r));
+}
+
+}  // namespace
+
+OperatorFamily resizing_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Resize", 10, import_resize},
+      OperatorImporter{"Upsample", 1, import_upsample, "", 9},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -93,8 +93,6 @@ struct Sampler {
   }
 };
 
-}  // namespace
-
 void import_grid_sample(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId x = c.in(0);
@@ -244,8 +242,6 @@ void import_roi_align(NodeContext& c) {
   c.out(0, c.transpose(result, {0, 3, 1, 2}));
 }
 
-void import_max_roi_pool(NodeContext& c);
-
 // Boxes [R, 5] as image, x1, y1, x2, y2, in whole pixels with both ends, each cut into bins; the largest pixel of each
 // bin, and 0 for a bin without pixels. A bin is a rectangle: the columns are reduced first, then the rows.
 void import_max_roi_pool(NodeContext& c) {
@@ -255,7 +251,8 @@ void import_max_roi_pool(NodeContext& c) {
   if (dims.size() != 4 || boxes.size() != 2 || boxes[1] != 5)
     c.malformed(fmt::format("operands of types {} and {}", c.type(x).to_string(), c.type(c.in(1)).to_string()),
                 "an image of rank 4 and boxes [R, 5]");
-  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1 ||
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1 || pooled[0] > kMost || pooled[1] > kMost ||
       !checked_num_elements({std::max<int64_t>(boxes[0], 1), dims[1] + 1, dims[2] + pooled[0], pooled[1]}))
     c.malformed(fmt::format("pooled_shape = [{}]", fmt::join(pooled, ",")),
                 "two extents of at least 1, and at most 2^40 bins in all boxes");
@@ -353,6 +350,18 @@ void import_max_unpool(NodeContext& c) {
       y = c.op("pad", {y, c.scalar_like(y, 0)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
   }
   c.out(0, y);
+}
+
+}  // namespace
+
+OperatorFamily sampling_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"GridSample", 16, import_grid_sample},
+      OperatorImporter{"MaxRoiPool", 1, import_max_roi_pool},
+      OperatorImporter{"MaxUnpool", 9, import_max_unpool},
+      OperatorImporter{"RoiAlign", 10, import_roi_align},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -104,6 +104,8 @@ ValueId scattered(NodeContext& c, ValueId x, ValueId places, ValueId updates) {
   return c.reshape(y, {dims[0]});
 }
 
+namespace {
+
 void import_scatter_nd(NodeContext& c) {
   c.require_inputs(3, 3);
   const ValueId x = c.in(0), indices = c.in(1), updates = c.in(2);
@@ -225,6 +227,18 @@ void import_tensor_scatter(NodeContext& c) {
   const ValueId value =
       c.op("gather_elements", {updates, c.broadcast(index, dims)}, {{"axis", static_cast<int64_t>(axis)}});
   c.out(0, c.op("select", {arrives, value, x}));
+}
+
+}  // namespace
+
+OperatorFamily scattering_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Scatter", 9, import_scatter_elements, "", 10},
+      OperatorImporter{"ScatterElements", 11, import_scatter_elements},
+      OperatorImporter{"ScatterND", 11, import_scatter_nd},
+      OperatorImporter{"TensorScatter", 24, import_tensor_scatter},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

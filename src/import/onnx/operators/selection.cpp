@@ -89,6 +89,8 @@ void give_first(NodeContext& c, int i, ValueId value, int64_t axis, SlotId count
                   type, false, {1}));
 }
 
+namespace {
+
 void import_compress(NodeContext& c) {
   c.require_inputs(2, 2);
   ValueId x = c.in(0);
@@ -267,6 +269,18 @@ void import_non_max_suppression(NodeContext& c) {
            {column(c.div(group, c.integer(classes))), column(c.op("rem", {group, c.integer(classes)})), column(box)},
            {{"axis", int64_t{1}}});
   give(c, 0, rows, found, 0);
+}
+
+}  // namespace
+
+OperatorFamily selection_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"Compress", 9, import_compress},
+      OperatorImporter{"NonMaxSuppression", 10, import_non_max_suppression},
+      OperatorImporter{"NonZero", 9, import_non_zero},
+      OperatorImporter{"Unique", 11, import_unique},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -90,6 +90,8 @@ std::optional<Ints> common_dims(const std::optional<Ints>& a, const std::optiona
   return dims;
 }
 
+namespace {
+
 void import_sequence_construct(NodeContext& c) {
   c.require_inputs(1, -1);
   std::vector<Binding> items;
@@ -374,6 +376,26 @@ void import_sequence_map(NodeContext& c) {
   last.push_back({FlowOp::kCount, {step}, {step}, {}, -1, {}, c.step_loc()});
   loop.blocks.push_back(block.finish(std::move(last)));
   c.add_step(std::move(loop));
+}
+
+}  // namespace
+
+OperatorFamily sequences_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"ConcatFromSequence", 11, import_concat_from_sequence},
+      OperatorImporter{"Optional", 15, import_optional},
+      OperatorImporter{"OptionalGetElement", 15, import_optional_get_element},
+      OperatorImporter{"OptionalHasElement", 15, import_optional_has_element},
+      OperatorImporter{"SequenceAt", 11, import_sequence_at},
+      OperatorImporter{"SequenceConstruct", 11, import_sequence_construct},
+      OperatorImporter{"SequenceEmpty", 11, import_sequence_empty},
+      OperatorImporter{"SequenceErase", 11, import_sequence_erase},
+      OperatorImporter{"SequenceInsert", 11, import_sequence_insert},
+      OperatorImporter{"SequenceLength", 11, import_sequence_length},
+      OperatorImporter{"SequenceMap", 17, import_sequence_map},
+      OperatorImporter{"SplitToSequence", 11, import_split_to_sequence},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -97,8 +97,6 @@ Ints declared_repeats(NodeContext& c, const Ints& dims) {
   return repeats;
 }
 
-}  // namespace
-
 // 0 copies the operand's extent (unless allowzero), -1 takes what is left.
 void import_reshape(NodeContext& c) {
   const int operands = c.version() < 5 ? 1 : 2;  // the shape was an attribute
@@ -331,6 +329,25 @@ void import_space_to_depth(NodeContext& c) {
   const ValueId split = c.reshape(x, {dims[0], dims[1], rows, block, columns, block});
   const ValueId mixed = c.transpose(split, mode == "DCR" ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
   c.out(0, c.reshape(mixed, {dims[0], dims[1] * Expr(block * block), rows, columns}));
+}
+
+}  // namespace
+
+OperatorFamily shapes_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"DepthToSpace", 1, import_depth_to_space},
+      OperatorImporter{"Expand", 8, import_expand},
+      OperatorImporter{"Flatten", 1, import_flatten},
+      OperatorImporter{"Reshape", 1, import_reshape},
+      OperatorImporter{"Shape", 1, import_shape},
+      OperatorImporter{"Size", 1, import_size},
+      OperatorImporter{"SpaceToDepth", 1, import_space_to_depth},
+      OperatorImporter{"Squeeze", 1, import_squeeze},
+      OperatorImporter{"Tile", 1, import_tile},
+      OperatorImporter{"Transpose", 1, import_transpose},
+      OperatorImporter{"Unsqueeze", 1, import_unsqueeze},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -212,8 +212,6 @@ void import_runtime_pad(NodeContext& c, ValueId x, const std::string& mode, cons
   c.out(0, inside ? c.op("select", {*inside, y, filler}) : y);
 }
 
-}  // namespace
-
 void import_concat(NodeContext& c) {
   c.require_inputs(1, -1);
   const std::vector<ValueId> operands = c.all_inputs();
@@ -391,6 +389,19 @@ void import_center_crop_pad(NodeContext& c) {
   if (pads)
     y = c.op("pad", {y, c.scalar_like(x, 0)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
   c.out(0, y);
+}
+
+}  // namespace
+
+OperatorFamily slicing_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"CenterCropPad", 18, import_center_crop_pad},
+      OperatorImporter{"Concat", 1, import_concat},
+      OperatorImporter{"Pad", 1, import_pad},
+      OperatorImporter{"Slice", 1, import_slice},
+      OperatorImporter{"Split", 1, import_split},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -18,8 +18,6 @@ FlowType text_type(NodeContext& c, int i) {
   return type;
 }
 
-}  // namespace
-
 void import_string_concat(NodeContext& c) {
   c.require_inputs(2, 2);
   FlowType a = text_type(c, 0);
@@ -82,6 +80,8 @@ void import_string_normalizer(NodeContext& c) {
                   stopwords.empty() && c.binding(0).is_value() && type.dims->back() > 0, std::move(ints)));
 }
 
+}  // namespace
+
 ValueId cast_strings(NodeContext& c, ValueId x, DType to) {
   if (c.is_string(x) && to == DType::kString) return x;
   if (c.is_string(x)) {
@@ -101,6 +101,15 @@ ValueId cast_strings(NodeContext& c, ValueId x, DType to) {
   FlowType type = c.flow_type(x);
   type.dtype = DType::kString;
   return c.step(FlowOp::kToString, {c.slot(Binding(x))}, type, true).value;
+}
+
+OperatorFamily strings_operators() {
+  static constexpr OperatorImporter standard[] = {
+      OperatorImporter{"StringConcat", 20, import_string_concat},
+      OperatorImporter{"StringNormalizer", 10, import_string_normalizer},
+      OperatorImporter{"StringSplit", 20, import_string_split},
+  };
+  return {{"", standard}};
 }
 
 }  // namespace tessera::inline onnx_import

@@ -42,8 +42,6 @@ struct Update {
   }
 };
 
-}  // namespace
-
 void import_adagrad(NodeContext& c) {
   Update u(c, 1);
   const double decay = c.attrs.get_float("decay_factor", 0), epsilon = c.attrs.get_float("epsilon", 1e-6),
@@ -95,6 +93,17 @@ void import_momentum(NodeContext& c) {
     u.result(0, i, c.sub(u.tensor(0, i), c.mul(u.rate(i), direction)));
     u.result(1, i, momentum);
   }
+}
+
+}  // namespace
+
+OperatorFamily training_operators() {
+  static constexpr OperatorImporter training[] = {
+      OperatorImporter{"Adagrad", 1, import_adagrad},
+      OperatorImporter{"Adam", 1, import_adam},
+      OperatorImporter{"Momentum", 1, import_momentum},
+  };
+  return {{kTrainingDomain, training}};
 }
 
 }  // namespace tessera::inline onnx_import
