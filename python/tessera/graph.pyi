@@ -81,7 +81,7 @@ def bitwise_xor(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
 def broadcast(x0: Operand, /, *, shape: Sequence[int], name: str = "") -> Value:
     """x stretched to `shape` by numpy's rule.
 
-    shape (ints): the result's extents
+    shape (sizes): the result's extents
     """
 
 def cast(x0: Operand, /, *, to: DTypeLike, name: str = "") -> Value:
@@ -328,8 +328,8 @@ def order(x0: Operand, /, *, count: int, descending: bool | None = None, name: s
 def pad(x0: Operand, x1: Operand | None = None, /, *, low: Sequence[int], high: Sequence[int], mode: str, name: str = "") -> Value:
     """x with elements added before and after each dimension; negative amounts cut off.
 
-    low (ints): elements added before, per dimension
-    high (ints): elements added after, per dimension
+    low (sizes): elements added before, per dimension
+    high (sizes): elements added after, per dimension
     mode (string): constant: the second operand, a scalar; edge: the nearest element; reflect: mirrored at the end elements; wrap: from the other end
     """
 
@@ -338,6 +338,12 @@ def pow(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
 
 def prelu(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """x, times the slope (which broadcasts to x) where x < 0."""
+
+def random_bits(x0: Operand, x1: Operand | None = None, /, *, shape: Sequence[int], name: str = "") -> Value:
+    """Random words (Threefry-2x32, 20 rounds): element i, row-major, is word i mod 2 of block i / 2 of the key, counted from the number in operand 1, or from 0.
+
+    shape (ints): the result's extents
+    """
 
 def reduce(x0: Operand, /, *, kind: str, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
     """The elements of x combined over the dimensions in `axes`; over no elements, the combiner's identity (0, 1, the largest or the smallest value).
@@ -419,7 +425,7 @@ def rem(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
 def reshape(x0: Operand, /, *, shape: Sequence[int], name: str = "") -> Value:
     """The elements of x in row-major order under another shape.
 
-    shape (ints): the result's extents, all given
+    shape (sizes): the result's extents, all given
     """
 
 def resize(x0: Operand, /, *, mode: str, coordinate: str, scales: Sequence[float], sizes: Sequence[int], nearest_mode: str | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, name: str = "") -> Value:
@@ -428,8 +434,8 @@ def resize(x0: Operand, /, *, mode: str, coordinate: str, scales: Sequence[float
     mode (string): nearest, linear or cubic
     coordinate (string): how output indices become input coordinates, see resize.cpp
     nearest_mode (string, may be left out): round_prefer_floor (the default), round_prefer_ceil, floor or ceil
-    scales (floats): output extent per input extent, for every dimension
-    sizes (ints): the result's extents, all of them
+    scales (floats): output extent per input extent, for every dimension; 0: the ratio of the two
+    sizes (sizes): the result's extents, all of them
     cubic_coeff (float, may be left out): the cubic's parameter; default -0.75
     exclude_outside (bool, may be left out): cubic: places outside the input get no weight, instead of the nearest element's; default false
     """
@@ -484,8 +490,8 @@ def sinh(x0: Operand, /, *, name: str = "") -> Value:
 def slice(x0: Operand, /, *, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int], in_place: int | None = None, name: str = "") -> Value:
     """A regular part of x: per dimension a start, a number of elements and a step.
 
-    starts (ints): index of the first element, per dimension
-    sizes (ints): the result's extents
+    starts (sizes): index of the first element, per dimension
+    sizes (sizes): the result's extents
     steps (ints): distance between elements, not 0; negative walks backwards
     in_place (int, may be left out): 1: set by the compiler where the result is a view of x
     """

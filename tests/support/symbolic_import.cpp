@@ -4,8 +4,8 @@
 
 #include <random>
 
+#include "graph/bind_symbols.h"
 #include "graph/verify.h"
-#include "graph_passes/support/bind_symbols.h"
 #include "interp/graph_interp.h"
 #include "support/test_data.h"
 

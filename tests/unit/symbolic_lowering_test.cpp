@@ -4,16 +4,16 @@
 
 #include <cstring>
 
+#include "../support/symbolic_graphs.h"
+#include "graph/bind_symbols.h"
 #include "graph/printer.h"
 #include "graph/verify.h"
 #include "graph_passes/pass.h"
-#include "graph_passes/support/bind_symbols.h"
 #include "interp/graph_interp.h"
 #include "interp/loop_interp.h"
 #include "lower/lower.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
-#include "../support/symbolic_graphs.h"
 
 namespace tessera {
 namespace {

@@ -9,8 +9,8 @@
 #include <random>
 
 #include "arith/simplify.h"
+#include "graph/bind_symbols.h"
 #include "graph/verify.h"
-#include "graph_passes/support/bind_symbols.h"
 #include "import/onnx/onnx_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"

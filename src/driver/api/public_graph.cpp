@@ -53,13 +53,15 @@ const tessera::Value& ir_value(const std::shared_ptr<GraphState>& state, ValueId
 
 // What operators() does not list: constants have a function of their own, and the others stand for regions.
 bool is_listed(const OpDef& op) {
-  return op.kind != OpKind::kConstant && op.kind != OpKind::kComposite && op.kind != OpKind::kGroup &&
-         op.name != "relayout";
+  const bool has_regions = op.kind == OpKind::kComposite || op.kind == OpKind::kGroup || op.kind == OpKind::kIf ||
+                           op.kind == OpKind::kLoop || op.kind == OpKind::kCall;
+  return !has_regions && op.kind != OpKind::kConstant && op.name != "relayout";
 }
 
 const char* kind_name(AttrKind kind) {
   static constexpr const char* kNames[] = {"bool",   "int",   "float",  "string", "ints",
-                                           "floats", "dtype", "layout", "tensor"};
+                                           "floats", "dtype", "layout", "tensor", "sizes"};
+  static_assert(std::size(kNames) == static_cast<size_t>(AttrKind::kSizes) + 1);
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -78,7 +80,7 @@ Attr attribute_as(const Attribute& attribute, const AttrKind* kind, const std::s
     if (const auto* list = std::get_if<std::vector<int64_t>>(&content); list && *kind == AttrKind::kFloats)
       return std::vector<double>(list->begin(), list->end());
     if (const auto* list = std::get_if<std::vector<double>>(&content);
-        list && list->empty() && *kind == AttrKind::kInts)
+        list && list->empty() && (*kind == AttrKind::kInts || *kind == AttrKind::kSizes))
       return std::vector<int64_t>();
     if (const auto* text = std::get_if<std::string>(&content)) {
       if (*kind == AttrKind::kDType)
