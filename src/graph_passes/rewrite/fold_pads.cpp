@@ -53,8 +53,9 @@ Graph fold_pads(const Graph& graph, const PassContext& ctx) {
         if (!is_op(&node, "conv") && !is_op(&node, "reduce_window")) return {};
         const Node* pad = graph.producer(node.inputs[0]);
         if (!is_op(pad, "pad") || pad->attrs.get<std::string>("mode") != "constant") return {};
-        const Ints& low = pad->attrs.get_ints("low");
-        const Ints& high = pad->attrs.get_ints("high");
+        const auto lows = static_dims(pad->attrs.get_sizes("low")), highs = static_dims(pad->attrs.get_sizes("high"));
+        if (!lows || !highs) return {};  // a window's padding is a number
+        const Ints &low = *lows, &high = *highs;
         for (size_t d = 0; d < low.size(); ++d)
           if (low[d] < 0 || high[d] < 0 || (d < 2 && (low[d] != 0 || high[d] != 0))) return {};
         Ints begin = node.attrs.get_ints("pads_begin"), end = node.attrs.get_ints("pads_end");
