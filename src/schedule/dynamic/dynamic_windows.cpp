@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <random>
 
 #include "arith/int_ops.h"
 #include "arith/simplify.h"
@@ -18,21 +20,23 @@ namespace {
 
 using Answer = std::variant<ScheduledKernel, Declined>;
 
-constexpr size_t kPoints = 12;
-constexpr size_t kEnough = 3;          // sizes that must know a number: two for the formula, and one to check it
+constexpr size_t kPoints = 16;
+// Sizes that must know a number: what the formula is made of, and two to check it.
+constexpr size_t kEnough = 4, kEnoughForTwoTerms = 5;
 constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are done one by one
 
 // Sizes that a kernel is scheduled for: beyond what any window needs, and every remainder by 2, 3 and 4 several times,
-// since windows that stride over an axis end differently for each.
+// since windows that stride over an axis end differently for each. Each symbol has its sizes in an order of its own
+// that follows no rule: where one symbol's sizes are a linear function of another's at the few points that know a
+// number, a formula of the wrong symbol fits it.
 std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols) {
-  static constexpr int64_t kSteps[] = {180, 217, 254, 291, 328, 365, 402, 439, 476, 513, 550, 587};
-  std::vector<SizePoint> points;
-  for (size_t i = 0; i < kPoints; ++i) {
-    SizePoint point;
-    for (size_t s = 0; s < symbols.size(); ++s)
-      point.push_back(symbols[s].lo + symbols[s].step * (kSteps[(i * (s % 2 == 0 ? 5 : 7) + 3 * s) % kPoints] +
-                                                         static_cast<int64_t>(s)));
-    points.push_back(std::move(point));
+  std::vector<SizePoint> points(kPoints);
+  std::mt19937_64 random(1);
+  for (size_t s = 0; s < symbols.size(); ++s) {
+    std::array<int64_t, kPoints> steps;
+    for (size_t i = 0; i < kPoints; ++i) steps[i] = 180 + 37 * static_cast<int64_t>(i) + static_cast<int64_t>(s);
+    for (size_t i = kPoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
+    for (size_t i = 0; i < kPoints; ++i) points[i].push_back(symbols[s].lo + symbols[s].step * steps[i]);
   }
   return points;
 }
@@ -64,6 +68,9 @@ class StrideFinder : public SizeFinder {
       return std::all_of(known.begin(), known.end(), [&](size_t i) { return formula(i) == *values[i]; });
     };
     if (fits([&](size_t) { return at(0); })) return at(0);
+    // An extent as it is.
+    for (const Term& term : terms_)
+      if (fits([&](size_t i) { return term.values[i]; })) return term.expr;
     // scale * term + offset
     for (const Term& term : terms_) {
       const int64_t run = term.values[known[1]] - term.values[known[0]];
@@ -74,6 +81,7 @@ class StrideFinder : public SizeFinder {
         return term.expr * Expr(scale) + Expr(offset);
     }
     // two terms and an offset, by Cramer's rule on differences
+    if (known.size() < kEnoughForTwoTerms) return {};
     for (size_t a = 0; a < terms_.size(); ++a)
       for (size_t b = 0; b < a; ++b) {
         const auto& x = terms_[a].values;
