@@ -104,6 +104,8 @@ Stmt LoopGeneralizer::stmt(const Stmts& all) {
       const Expr begin = exprs_.expr(each(all, &StmtNode::begin));
       const Expr extent = exprs_.expr(each(all, &StmtNode::extent));
       exprs_.declare(each(all, &StmtNode::var));
+      // Its copies are written out: how many there are is a number.
+      if (first.for_kind == ForKind::kUnrolled && !as_int(extent)) differ("an unrolled loop of another extent");
       Stmt body = stmt(children(all, 0));
       if (first.for_kind == ForKind::kVectorized && !as_int(extent)) return in_vectors(first.var, begin, extent, body);
       // Where threads do not pay for all sizes, they are left out.
