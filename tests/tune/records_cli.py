@@ -4,6 +4,7 @@
 
     records_cli.py TESSERA"""
 
+import itertools
 import json
 import pathlib
 import shutil
@@ -16,6 +17,14 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tune_support import ROOT, expect, finish, run
+
+
+MODULES = itertools.count()
+
+
+def new_module(folder):
+    """A path where no module is yet: a compile that replaces another one says so."""
+    return folder / f"m{next(MODULES)}.so"
 
 
 def network(path, channels, read=8):
@@ -62,11 +71,11 @@ def check_declarations(folder, model):
     declaration = folder / "matmul.kernel"
     text = declaration.read_text()
     declaration.write_text(text.replace("call ", 'needs "no_such_feature"\n  call ') if "needs" not in text else text)
-    done = run("compile", model, "--kernel", declaration, "-o", folder / "m.so")
+    done = run("compile", model, "--kernel", declaration, "-o", new_module(folder))
     expect(f"{declaration}: no kernel of this model calls my.matmul: the target lacks one of" in done.stderr, done.stderr)
-    expect(run("compile", model, "--kernel", declaration, "-o", folder / "m.so", "-q").stderr == "", "--quiet")
+    expect(run("compile", model, "--kernel", declaration, "-o", new_module(folder), "-q").stderr == "", "--quiet")
     declaration.write_text(text.replace("call ", "use always\n  call "))
-    done = run("compile", model, "--kernel", declaration, "-o", folder / "m.so")
+    done = run("compile", model, "--kernel", declaration, "-o", new_module(folder))
     expect("no kernel of this model calls my.matmul: 'tessera explain' says why" in done.stderr or done.stderr == "", done.stderr)
 
 
@@ -120,13 +129,13 @@ def with_folder(folder):
         return changed(base, folder / name, "DELETE FROM choices", insertion, *statements)
 
     def compiled(db, *flags, of=model):
-        return run("compile", of, "--threads", 1, "--db", db, "-o", folder / "m.so", *flags)
+        return run("compile", of, "--threads", 1, "--db", db, "-o", new_module(folder), *flags)
 
     # What fits is used, and said in the summary alone.
     good = records("good.db")
     done = compiled(good)
     expect(done.stderr == "" and " 1 tuned)" in done.stdout, f"a record that fits: {done.stdout}{done.stderr}")
-    expect("tuned" not in run("compile", model, "--threads", 1, "-o", folder / "m.so").stdout, "no records were asked for")
+    expect("tuned" not in run("compile", model, "--threads", 1, "-o", new_module(folder)).stdout, "no records were asked for")
     for verb in (["run"], ["bench", "--repeat", 2, "--warm-up", 2]):
         done = run(*verb, model, "--threads", 1, "--db", good)
         expect("good.db" not in done.stderr, f"{verb[0]} with a record that fits: {done.stderr}")
@@ -148,10 +157,10 @@ def with_folder(folder):
         (faster, alone, "its records are of a machine like this one with a peak of"),
         (slower, alone, "its records are of a machine like this one with a peak of"),
     ):
-        done = run("compile", model, "--db", db, "-o", folder / "m.so", *flags)
+        done = run("compile", model, "--db", db, "-o", new_module(folder), *flags)
         expect(done.stderr.startswith(f"{db}: no choice for this model: {reason}"), f"{db.name} {flags}: {done.stderr}")
         expect(done.stderr.count("\n") == 1 and " 0 tuned)" in done.stdout, f"one line: {done.stdout}{done.stderr}")
-        done = run("compile", model, "--db", db, "-o", folder / "m.so", "--quiet", *flags)
+        done = run("compile", model, "--db", db, "-o", new_module(folder), "--quiet", *flags)
         expect(done.stdout + done.stderr == "", f"--quiet: {done.stderr}")
         for verb in (["run"], ["bench", "--repeat", 2, "--warm-up", 2]):
             done = run(*verb, model, "--db", db, "--json", *flags)
