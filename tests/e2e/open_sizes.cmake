@@ -2,5 +2,5 @@
 if(TARGET tessera)
   add_test(NAME e2e.open_sizes
     COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/open_sizes.py $<TARGET_FILE:tessera>)
-  set_tests_properties(e2e.open_sizes PROPERTIES LABELS "e2e" TIMEOUT 900 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  set_tests_properties(e2e.open_sizes PROPERTIES LABELS "e2e;slow" TIMEOUT 900 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()

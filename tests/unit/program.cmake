@@ -4,7 +4,7 @@ tessera_test(program_memory_test SOURCES program_memory_test.cpp random_graph.cp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_schedule tessera_ops WHOLE)
 tessera_test(size_formula_test SOURCES size_formula_test.cpp LINKS tessera_program WHOLE)
 tessera_test(symbolic_lowering_test SOURCES symbolic_lowering_test.cpp
-  LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops WHOLE)
+  LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops LABELS slow WHOLE)
 tessera_test(symbolic_module_test SOURCES symbolic_module_test.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops tessera_schedule tessera_loop_passes
-    tessera_codegen_llvm tessera_package tessera_runtime WHOLE)
+    tessera_codegen_llvm tessera_package tessera_runtime LABELS slow WHOLE)
