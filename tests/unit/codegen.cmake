@@ -4,7 +4,7 @@ target_link_libraries(codegen_harness PUBLIC tessera_codegen_llvm tessera_packag
 target_include_directories(codegen_harness PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 tessera_test(codegen_loops_test SOURCES codegen_loops_test.cpp LINKS codegen_harness WHOLE)
 tessera_test(codegen_ops_test SOURCES codegen_ops_test.cpp LINKS codegen_harness WHOLE)
-tessera_test(codegen_random_test SOURCES codegen_random_test.cpp LINKS codegen_harness WHOLE)
+tessera_test(codegen_random_test SOURCES codegen_random_test.cpp LINKS codegen_harness LABELS slow WHOLE)
 tessera_test(codegen_module_test SOURCES codegen_module_test.cpp LINKS codegen_harness WHOLE)
 tessera_test(codegen_steps_test SOURCES codegen_steps_test.cpp random_steps.cpp LINKS codegen_harness WHOLE)
 tessera_test(procedures_test SOURCES procedures_test.cpp LINKS codegen_harness tessera_ops WHOLE)
