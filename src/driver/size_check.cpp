@@ -42,9 +42,14 @@ class Runner {
       for (const Var& symbol : kernel.symbols) symbols.push_back(value(symbol));
       std::vector<BufferView> views;
       for (size_t i = 0; i < call.args.size(); ++i) {
-        BufferView view{kernel.params[i]->dtype, {}, memory(call.args[i]), false};
-        for (const Expr& extent : kernel.params[i]->shape) view.dims.push_back(value(extent));
+        BufferView view{kernel.params[i]->dtype, {}, nullptr, false};
+        int64_t elements = 1;
+        for (const Expr& extent : kernel.params[i]->shape) {
+          view.dims.push_back(value(extent));
+          elements *= view.dims.back();
+        }
         view.writable = i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
+        view.data = memory(call.args[i], dtype_bytes(view.dtype, elements), view.writable);
         views.push_back(std::move(view));
       }
       interpret(kernel, std::span<const BufferView>(views), symbols);
@@ -52,7 +57,8 @@ class Runner {
     std::vector<Tensor> outputs;
     for (const BufferId id : program_.outputs) {
       Tensor& output = outputs.emplace_back(at(id).type.dtype, dims(id));
-      std::memcpy(output.mutable_bytes(), memory(id), static_cast<size_t>(output.num_bytes()));
+      std::memcpy(output.mutable_bytes(), memory(id, output.num_bytes(), false),
+                  static_cast<size_t>(output.num_bytes()));
     }
     return outputs;
   }
@@ -87,17 +93,29 @@ class Runner {
     return count;
   }
 
-  std::byte* memory(BufferId id) {
+  // Where the buffer begins. InternalError unless it has `bytes` bytes from there on: formulas of a program that does
+  // something else at this size may place a view anywhere.
+  std::byte* memory(BufferId id, int64_t bytes, bool is_written) {
     int64_t begin = 0;
     for (; at(id).alias_of >= 0; id = at(id).alias_of)
       begin += at(id).view_offset_formula ? value(at(id).view_offset_formula) : at(id).view_offset;
     const ProgramBuffer& buffer = at(id);
-    if (buffer.kind == BufferKind::kInput)
-      return const_cast<std::byte*>(inputs_.at(static_cast<size_t>(buffer.index)).bytes()) + begin;
-    if (buffer.kind == BufferKind::kWeight) return const_cast<std::byte*>(buffer.data->bytes()) + begin;
-    auto& own = own_[static_cast<size_t>(id)];
-    if (own.empty()) own.resize(static_cast<size_t>(bytes_at(buffer.type, program_.symbols, point_)) + 64);
-    return own.data() + begin;
+    std::byte* first = nullptr;
+    int64_t size = 0;
+    if (buffer.kind == BufferKind::kInput || buffer.kind == BufferKind::kWeight) {
+      const Tensor& tensor =
+          buffer.kind == BufferKind::kInput ? inputs_.at(static_cast<size_t>(buffer.index)) : *buffer.data;
+      first = const_cast<std::byte*>(tensor.bytes());
+      size = tensor.num_bytes();
+    } else {
+      auto& own = own_[static_cast<size_t>(id)];
+      size = bytes_at(buffer.type, program_.symbols, point_);
+      if (own.empty()) own.resize(static_cast<size_t>(size) + 64);
+      first = own.data();
+    }
+    check(begin >= 0 && bytes >= 0 && begin + bytes <= size,
+          (is_written ? "a store outside of " : "a load outside of ") + buffer.name);
+    return first + begin;
   }
 
   const Program& program_;
