@@ -111,4 +111,19 @@ int64_t int_binary(BinaryOp op, DType dtype, int64_t a, int64_t b) {
 
 int64_t floor_div(int64_t a, int64_t b) { return floor_divide(DType::kI64, a, b); }
 
+bool commutes(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::kAdd:
+    case BinaryOp::kMul:
+    case BinaryOp::kMin:
+    case BinaryOp::kMax:
+    case BinaryOp::kAnd:
+    case BinaryOp::kOr:
+    case BinaryOp::kXor:
+    case BinaryOp::kEq:
+    case BinaryOp::kNe: return true;
+    default: return false;
+  }
+}
+
 }  // namespace tessera::inline arith

@@ -19,6 +19,9 @@ int64_t canonical_int(DType dtype, int64_t value);
 int64_t int_unary(UnaryOp op, DType dtype, int64_t a);
 int64_t int_binary(BinaryOp op, DType dtype, int64_t a, int64_t b);  // comparisons give 0 or 1
 
+// Whether the operation gives the same for its operands the other way round, on numbers of every type.
+bool commutes(BinaryOp op);
+
 // Modulo 2^64.
 inline int64_t wrap_add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));

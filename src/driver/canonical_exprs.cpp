@@ -7,6 +7,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "arith/int_ops.h"
 #include "arith/simplify.h"
 #include "loop/intrinsic.h"
 #include "loop_passes/simplify_loops.h"
@@ -16,21 +17,6 @@ namespace tessera::inline driver {
 namespace {
 
 bool is_binary(const Expr& e, BinaryOp op) { return e->kind == ExprKind::kBinary && e->binary == op; }
-
-bool commutes(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::kAdd:
-    case BinaryOp::kMul:
-    case BinaryOp::kMin:
-    case BinaryOp::kMax:
-    case BinaryOp::kAnd:
-    case BinaryOp::kOr:
-    case BinaryOp::kXor:
-    case BinaryOp::kEq:
-    case BinaryOp::kNe: return true;
-    default: return false;
-  }
-}
 
 // What the passes compute of constants, where they are constants.
 Expr folded(const Expr& e) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "arith/int_ops.h"
 #include "arith/simplify.h"
 #include "loop/printer.h"
 
@@ -12,21 +13,6 @@ Expr flat_address(const Buffer& buffer, const std::vector<Expr>& indices) {
   Expr address = 0;
   for (size_t i = 0; i < indices.size(); ++i) address = address * buffer.shape[i] + indices[i];
   return address;
-}
-
-bool commutes(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::kAdd:
-    case BinaryOp::kMul:
-    case BinaryOp::kMin:
-    case BinaryOp::kMax:
-    case BinaryOp::kAnd:
-    case BinaryOp::kOr:
-    case BinaryOp::kXor:
-    case BinaryOp::kEq:
-    case BinaryOp::kNe: return true;
-    default: return false;
-  }
 }
 
 bool same_constant(const Expr& a, const Expr& b) {

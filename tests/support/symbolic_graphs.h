@@ -155,66 +155,6 @@ inline Graph encoder() {
                 {{"starts", Shape{0, l - Expr(1), 0}}, {"sizes", Shape{n, 1, 48}}, {"steps", Ints{1, 1, 1}}})});
 }
 
-// As large as ResNet-50.
-inline Graph resnet50(const SymbolRange& n, const SymbolRange& h, const SymbolRange& w) {
-  std::vector<SymbolRange> symbols;
-  for (const SymbolRange& s : {n, h, w})
-    if (s.lo != s.hi) symbols.push_back(s);
-  Builder b(symbols);
-  const auto size = [](const SymbolRange& s) { return s.lo == s.hi ? Expr(s.lo) : Expr(s.var); };
-  ValueId x = b.input("x", {size(n), 3, size(h), size(w)});
-  const auto relu = [&](ValueId v) { return b.add("max", {v, b.weights({}, 0)}); };
-  const auto conv = [&](ValueId v, int64_t in, int64_t out, int64_t k, int64_t stride) {
-    return b.add("add", {b.conv(v, in, out, k, stride, k / 2), b.weights({out, 1, 1}, 0.1)});
-  };
-  x = relu(conv(x, 3, 64, 7, 2));
-  x = b.composite("max_pool", {x},
-                  {{"window", Ints{3, 3}},
-                   {"strides", Ints{2, 2}},
-                   {"pads_begin", Ints{1, 1}},
-                   {"pads_end", Ints{1, 1}},
-                   {"dilations", Ints{1, 1}}});
-  int64_t in = 64;
-  const int64_t blocks[] = {3, 4, 6, 3};
-  for (int64_t stage = 0; stage < 4; ++stage)
-    for (int64_t block = 0; block < blocks[stage]; ++block) {
-      const int64_t middle = int64_t{64} << stage, out = middle * 4, stride = stage > 0 && block == 0 ? 2 : 1;
-      ValueId y = relu(conv(x, in, middle, 1, 1));
-      y = relu(conv(y, middle, middle, 3, stride));
-      y = conv(y, middle, out, 1, 1);
-      x = relu(b.add("add", {y, block == 0 ? conv(x, in, out, 1, stride) : x}));
-      in = out;
-    }
-  x = b.composite("global_average_pool", {x});
-  return b.result({b.dense(b.reshape(x, {size(n), 2048}), 2048, 1000)});
-}
-
-// Of `layers` layers as in BERT-base.
-inline Graph bert(const SymbolRange& n, const SymbolRange& l, int layers) {
-  std::vector<SymbolRange> symbols;
-  for (const SymbolRange& s : {n, l})
-    if (s.lo != s.hi) symbols.push_back(s);
-  Builder b(symbols);
-  const Expr batch = n.lo == n.hi ? Expr(n.lo) : Expr(n.var), length = l.lo == l.hi ? Expr(l.lo) : Expr(l.var);
-  ValueId x = b.input("x", {batch, length, 768});
-  const ValueId mask = b.input("mask", {batch, 1, 1, length});
-  const auto norm = [&](ValueId v) {
-    return b.composite("layer_norm", {v, b.weights({768}), b.weights({768})},
-                       {{"axis", int64_t{2}}, {"epsilon", 1e-5}});
-  };
-  for (int layer = 0; layer < layers; ++layer) {
-    const auto heads = [&](ValueId v) {
-      return b.add("transpose", {b.reshape(b.dense(v, 768, 768), {batch, length, 12, 64})},
-                   {{"perm", Ints{0, 2, 1, 3}}});
-    };
-    ValueId y = b.composite("attention", {heads(x), heads(x), heads(x), mask}, {{"scale", 0.125}});
-    y = b.reshape(b.add("transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}}), {batch, length, 768});
-    x = norm(b.add("add", {x, b.dense(y, 768, 768)}));
-    x = norm(b.add("add", {x, b.dense(b.composite("gelu", {b.dense(x, 768, 3072)}), 3072, 768)}));
-  }
-  return b.result({x});
-}
-
 // Sizes as values, tables cut to a length, borders, parts, interpolation.
 inline std::vector<Graph> graphs_about_sizes() {
   const char* texts[] = {

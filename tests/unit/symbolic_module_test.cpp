@@ -2,8 +2,6 @@
 // sizes each, against the interpreter on the graph that is bound at these sizes.
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "../support/symbolic_graphs.h"
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
@@ -12,7 +10,6 @@
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
 #include "loop_passes/pass.h"
-#include "lower/generalize.h"
 #include "lower/lower.h"
 #include "package/link.h"
 #include "package/module_writer.h"
@@ -65,26 +62,6 @@ std::vector<std::byte> module_of(Program program, const Target& target, const st
 std::vector<std::byte> module_of(const Graph& graph, const std::set<std::string>& without = {}) {
   const Target target = parse_target("native");
   return module_of(program_of(graph, target, without), target, without);
-}
-
-// What the programs of a few sizes have in common, as it is made where the graph of a model cannot say its sizes.
-std::vector<std::byte> module_of_samples(const Graph& graph) {
-  const Target target = parse_target("native");
-  std::vector<SizePoint> points = first_points(graph.symbols);
-  while (true) {
-    SizeFormulas formulas(graph.symbols, points);
-    std::vector<Program> programs;
-    for (const SizePoint& point : points) programs.push_back(program_of(bind_symbols(graph, point), target, {}));
-    std::vector<const Program*> all;
-    for (const Program& program : programs) all.push_back(&program);
-    auto result = generalize(all, formulas);
-    if (formulas.doubt() && points.size() < 20) {
-      points.insert(points.begin() + 1, *formulas.doubt());
-      continue;
-    }
-    if (const auto* unlike = std::get_if<Unlike>(&result)) throw InternalError(unlike->where + ": " + unlike->what);
-    return module_of(std::move(std::get<Program>(result)), target, {});
-  }
 }
 
 class Session {
@@ -150,45 +127,6 @@ void check_module(const Graph& graph, size_t points, const std::set<std::string>
           << "at " << fmt::format("{}", fmt::join(point, ", ")) << ", output " << i << " of\n"
           << print(graph, {.elide_constants = true});
   }
-}
-
-// Least times in milliseconds of a module with symbols, of one that is made from samples and of one for the size alone,
-// run in turn.
-void print_times(const std::string& name, const Graph& graph, const std::vector<Ints>& points) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
-  Session symbolic(module_of(graph));
-  const double first = seconds();
-  Session samples(module_of_samples(graph));
-  fmt::print("{}: compiled in {:.1f} s, from samples in {:.1f} s\n", name, first, seconds() - first);
-  for (const Ints& point : points) {
-    const Graph bound = bind_symbols(graph, point);
-    Session fixed(module_of(bound));
-    const std::vector<Tensor> inputs = inputs_at(bound, 7);
-    std::vector<Tensor> outputs;
-    for (const ValueId id : bound.outputs) outputs.emplace_back(bound.type(id).dtype, bound.type(id).dims());
-    double least[3] = {1e9, 1e9, 1e9};
-    Session* sessions[] = {&symbolic, &samples, &fixed};
-    for (int round = 0; round < 30; ++round)
-      for (int i = 0; i < 3; ++i) {
-        const double start = seconds();
-        ASSERT_EQ(sessions[i]->run(inputs, outputs), "");
-        if (round > 1) least[i] = std::min(least[i], (seconds() - start) * 1e3);
-      }
-    fmt::print("  at {}: {:.2f} ms, from samples {:.2f} ms, fixed {:.2f} ms: {:.3f} of fixed, {:.3f} of samples\n",
-               fmt::join(point, ", "), least[0], least[1], least[2], least[0] / least[2], least[0] / least[1]);
-  }
-}
-
-TEST(SymbolicModules, DISABLED_TimesOfBatches) {
-  print_times("ResNet-50, batch", resnet50(range("n", 1, 16), range("h", 224, 224), range("w", 224, 224)), {{1}, {3}});
-}
-TEST(SymbolicModules, DISABLED_TimesOfPictures) {
-  print_times("ResNet-50, pictures", resnet50(range("n", 1, 1), range("h", 64, 512, 32), range("w", 64, 512, 32)),
-              {{224, 224}, {160, 320}});
-}
-TEST(SymbolicModules, DISABLED_TimesOfSentences) {
-  print_times("4 layers of BERT-base", bert(range("n", 1, 8), range("l", 8, 512), 4), {{1, 128}, {2, 100}, {8, 32}});
 }
 
 TEST(SymbolicModules, Networks) {
