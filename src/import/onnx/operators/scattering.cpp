@@ -125,9 +125,9 @@ void import_scatter_nd(NodeContext& c) {
   const auto split = dims.begin() + static_cast<ptrdiff_t>(depth);
   const Expr places = Emitter::count(Shape(dims.begin(), split)), inner = Emitter::count(Shape(split, dims.end()));
   const Expr count = Emitter::count(Shape(shape.begin(), shape.end() - 1));
-  if (is_const_int(count, 0) || is_const_int(places, 0) || is_const_int(inner, 0)) return c.out(0, x);
+  if (is_const_int(count, 0) || is_const_int(inner, 0)) return c.out(0, x);
   const ValueId rows = c.reshape(x, {places, inner}), update_rows = c.reshape(updates, {count, inner});
-  if (const auto known = c.constant(indices); known && as_int(places) && as_int(inner)) {
+  if (const auto known = c.constant(indices); known && as_int(places).value_or(0) > 0 && as_int(inner)) {
     Ints at(static_cast<size_t>(known->num_elements() / addressing), 0);
     for (int64_t u = 0; u < std::ssize(at); ++u)
       for (size_t d = 0; d < depth; ++d) {
