@@ -83,7 +83,7 @@ ImportOptions import_options(const CompileOptions& options) {
   ImportOptions result;
   for (const auto& [name, bounds] : options.dims) result.dims[name] = {bounds.lo, bounds.hi};
   result.shapes = options.shapes;
-  // Ranges of sizes are read for several choices of their values, which must be of one structure.
+  // Ranges of sizes that are read for several choices of their values must be of one structure.
   result.control_flow = options.disabled_passes.contains(std::string(kUnroll)) && open_ranges(options).empty();
   return result;
 }
@@ -304,6 +304,7 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
     try {
       ImportOptions open = import;
       open.symbols = symbols;
+      open.control_flow = true;
       ImportedModel model = runner.run(kImport, [&] { return read(open); });
       model.at_samples = [import, symbols, read, reads_open] {
         const RunnerOptions nobody;

@@ -10,7 +10,7 @@ LoopParts loop_parts(const Attrs& attrs, size_t num_operands, const Graph& body)
   parts.scanned = static_cast<size_t>(attrs.get_or<int64_t>("num_scanned", 0));
   parts.invariants = num_operands - parts.first_invariant();
   parts.stacked = body.outputs.size() - parts.first_stacked_result();
-  if (attrs.has("max_trip")) parts.max_trip = attrs.get_int("max_trip");
+  if (attrs.has("max_trip")) parts.max_trip = attrs.get_sizes("max_trip").at(0);
   const auto flags = [&](const char* name, size_t count) {
     return attrs.get_or<std::vector<int64_t>>(name, std::vector<int64_t>(count, 0));
   };

@@ -13,7 +13,7 @@
 //     num_scanned     operands of which each iteration receives one slice along dimension 0
 //     counted         operand 0 is the count, one i64; a negative one counts as 0
 //     has_condition   the next operand is the condition, one bool; without it the loop does not end early
-//     max_trip        at most so many iterations
+//     max_trip        at most so many iterations: a list of one size
 //     scan_reversed   for each scanned operand 0 or 1; 1: iteration i receives slice extent - 1 - i
 //     stack_reversed  for each stacked result 0 or 1; 1: iteration i gives row extent - 1 - i
 //   The body's inputs are the iteration's number (i64[], from 0), the carried values, the slices (without dimension 0)
@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "arith/expr.h"
 #include "graph/op_def.h"
 
 namespace tessera::inline graph {
@@ -49,7 +50,7 @@ inline size_t first_captured(const OpDef& op) { return op.kind == OpKind::kIf ? 
 struct LoopParts {
   bool counted = false, has_condition = false;
   size_t carried = 0, scanned = 0, invariants = 0, stacked = 0;
-  std::optional<int64_t> max_trip;
+  std::optional<Expr> max_trip;
   std::vector<int64_t> scan_reversed, stack_reversed;  // as many entries as scanned operands and stacked results
 
   // Places among the operands.

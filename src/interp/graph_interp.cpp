@@ -200,7 +200,8 @@ std::vector<Tensor> GraphInterpreter::run_loop(const Graph& graph, const Node& n
     results.emplace_back(type.dtype, std::move(dims));
   }
   // How many iterations there are when no condition ends the loop.
-  std::optional<int64_t> trip = parts.max_trip;
+  std::optional<int64_t> trip;
+  if (parts.max_trip) trip = evaluate_index(*parts.max_trip, symbols);
   if (parts.scanned > 0) trip = inputs[parts.first_scanned()]->dims()[0];
   int64_t count = trip.value_or(INT64_MAX);
   if (parts.counted) count = std::min(count, inputs[0]->get_int(0));

@@ -422,13 +422,13 @@ class GraphLowering {
   }
 
   // Row i of `whole`, of type `type`, where i is the number of the iteration, or from the end.
-  BufferId row_view(const std::string& name, const TensorType& type, BufferId whole, const Var& index, int64_t trip,
+  BufferId row_view(const std::string& name, const TensorType& type, BufferId whole, const Var& index, const Expr& trip,
                     bool reversed) {
-    const int64_t bytes = dtype_bytes(type.dtype, type.num_elements());
     if (dtype_bits(type.dtype) < 8)
       throw UserError({"TSR-5026", fmt::format("a loop reads or writes slices of type {}", type.to_string()), "",
                        "elements of whole bytes, in compiled code", "insert a cast around the loop"});
-    return add_view(name, type, whole, (reversed ? Expr(trip - 1) - index : Expr(index)) * Expr(bytes));
+    return add_view(name, type, whole,
+                    (reversed ? trip - 1 - index : Expr(index)) * normalize_size(bytes_formula(type)));
   }
 
   // Carried values have a buffer that the block reads, and one that it writes; scanned operands and stacked results are
@@ -436,13 +436,15 @@ class GraphLowering {
   void lower_loop(const Node& node) {
     const LoopParts parts = loop_parts(node);
     const Graph& body = *node.regions[0];
-    std::optional<int64_t> trip = parts.max_trip;
-    if (parts.scanned > 0) trip = graph_.type(node.inputs[parts.first_scanned()]).dims()[0];
+    std::optional<Expr> trip = parts.max_trip;
+    if (parts.scanned > 0) trip = graph_.type(node.inputs[parts.first_scanned()]).shape[0];
+    int64_t most = std::numeric_limits<int64_t>::max();
+    if (trip) most = value_at(*trip, program_.symbols, largest_sizes(program_.symbols));
 
     // Steps before the loop.
     const std::vector<BufferId> results = result_buffers(node);
     for (size_t i = 0; i < parts.carried; ++i) copy(node.inputs[parts.first_carried() + i], results[i]);
-    if (trip == 0) return;
+    if (most == 0) return;
     for (size_t i = parts.carried; i < results.size(); ++i)
       if (parts.has_condition || parts.counted) fill_with_zeros(graph_.type(node.outputs[i]), results[i]);
     std::vector<BufferId> scanned;
@@ -451,9 +453,9 @@ class GraphLowering {
     ProgramStep loop;
     loop.kind = StepKind::kLoop;
     loop.loc = node.loc;
-    loop.index = {make_var(kernel_name("t")), 0, trip.value_or(std::numeric_limits<int64_t>::max()) - 1};
-    if (parts.counted) loop.count_buffer = buffer_of_.at(node.inputs[0]);
-    else if (trip) loop.count = Expr(*trip);
+    loop.index = {make_var(index_name()), 0, most - 1};
+    if (parts.counted) loop.count_buffer = count_of(node.inputs[0], trip, node.loc);
+    else if (trip) loop.count = *trip;
     if (parts.has_condition) {
       const ValueId condition = node.inputs[parts.condition()];
       loop.condition = add_buffer(graph_.value(condition).name, BufferKind::kArena, graph_.type(condition));
@@ -525,6 +527,22 @@ class GraphLowering {
            std::find(graph_.outputs.begin(), graph_.outputs.end(), input) != graph_.outputs.end();
   }
 
+  // The buffer of a loop's count. A limit that is a number ends the loop's index; another one is put into the count.
+  BufferId count_of(ValueId count, const std::optional<Expr>& limit, const std::string& loc) {
+    if (!limit || as_int(*limit)) return buffer_of_.at(count);
+    const BufferId id = add_buffer(graph_.value(count).name + ".limited", BufferKind::kArena, {DType::kI64, {}, {}});
+    Kernel kernel;
+    kernel.program.name = kernel_name("limited_count");
+    kernel.program.params = {make_buffer("x", DType::kI64, {}), make_buffer("y", DType::kI64, {})};
+    kernel.program.body = store(kernel.program.params[1], {}, min(load(kernel.program.params[0], {}), *limit));
+    kernel.program.symbols = used_symbols(kernel.program, program_.symbols);
+    kernel.rule = "procedure";
+    kernel.loc = loc;
+    kernel.bytes = buffer(id).bytes;
+    add_call(std::move(kernel), {buffer_of_.at(count), id}, loc);
+    return id;
+  }
+
   // A buffer with the number of the iteration.
   BufferId add_number(const std::string& name, const Var& index, const std::string& loc) {
     const BufferId id = add_buffer(name, BufferKind::kArena, {DType::kI64, {}, {}});
@@ -554,6 +572,15 @@ class GraphLowering {
     std::string name = unique(wish);
     for (char& c : name) c = c == '.' ? '_' : c;
     return name;
+  }
+
+  // That nothing else in the program has, symbols included.
+  std::string index_name() {
+    for (;;) {
+      std::string name = kernel_name("t");
+      const auto same = [&](const SymbolRange& symbol) { return symbol.var->name == name; };
+      if (std::none_of(program_.symbols.begin(), program_.symbols.end(), same)) return name;
+    }
   }
 
   void add_call(std::shared_ptr<TensorProgram> definition, std::vector<BufferId> args, const std::string& loc) {

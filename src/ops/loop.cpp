@@ -40,7 +40,7 @@ LoopParts checked_parts(const OpContext& ctx) {
   const Graph& body = *ctx.regions[0];
   for (const char* name : {"num_carried", "num_scanned"})
     if (ctx.attrs.has(name)) require_int(ctx, name, 0, 1 << 20);
-  if (ctx.attrs.has("max_trip")) require_int(ctx, "max_trip", 0, std::numeric_limits<int64_t>::max());
+  if (ctx.attrs.has("max_trip")) require_sizes(ctx, "max_trip", 1, 0, std::numeric_limits<int64_t>::max());
   const LoopParts parts = loop_parts(ctx.attrs, ctx.inputs.size(), body);
   if (ctx.inputs.size() < parts.first_invariant())
     ctx.fail("TSR-2001", fmt::format("{} operands", ctx.inputs.size()),
@@ -72,7 +72,7 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   for (size_t i = 0; i < parts.carried; ++i)
     require_input(ctx, body, parts.kFirstCarriedInput + i, ctx.inputs[parts.first_carried() + i], "as it is carried");
   std::optional<Expr> trip;
-  if (parts.max_trip) trip = Expr(*parts.max_trip);
+  if (parts.max_trip) trip = *parts.max_trip;
   for (size_t i = 0; i < parts.scanned; ++i) {
     const size_t operand = parts.first_scanned() + i;
     require_input(ctx, body, parts.first_slice() + i, without_first(ctx, operand), "a slice of the scanned operand");
@@ -127,7 +127,7 @@ const OpDef& loop_op() {
                 {"num_scanned", AttrKind::kInt, false, "operands that are read slice by slice; default 0"},
                 {"counted", AttrKind::kBool, false, "operand 0 is the number of iterations; default false"},
                 {"has_condition", AttrKind::kBool, false, "it ends when a condition is false; default false"},
-                {"max_trip", AttrKind::kInt, false, "at most so many iterations"},
+                {"max_trip", AttrKind::kSizes, false, "at most so many iterations: a list of one size"},
                 {"scan_reversed", AttrKind::kInts, false, "1 for each scanned operand that is read backwards"},
                 {"stack_reversed", AttrKind::kInts, false, "1 for each stacked result that is written backwards"}},
       .infer = infer,

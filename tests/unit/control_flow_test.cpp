@@ -232,7 +232,7 @@ TEST(ControlFlow, WhatDoesNotFitIsRefused) {
     %y = loop(%n, %x) {counted = true} ({ graph @body(%i: i64[], %a: f32[2]) -> (%a: f32[2]) { } }) })"),
             "TSR-2030 operator loop: stacked results of a loop that nothing bounds");
   EXPECT_EQ(message(R"(graph @main(%x: f32[2]) -> (%y: f32[2]) {
-    %y = loop(%x) {max_trip = 2, num_carried = 1} ({ graph @body(%i: i64[], %a: f32[3]) -> (%a: f32[3]) { } }) })"),
+    %y = loop(%x) {max_trip = [2], num_carried = 1} ({ graph @body(%i: i64[], %a: f32[3]) -> (%a: f32[3]) { } }) })"),
             "TSR-2005 operator loop: input %a of the region is f32[3]");
   EXPECT_EQ(message(R"(graph @main(%x: f32[2], %y: f32[3]) -> (%z: f32[]) {
     %z = loop(%x, %y) {num_carried = 0, num_scanned = 2} ({

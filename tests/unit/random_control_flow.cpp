@@ -144,10 +144,10 @@ class Writer {
       attrs.set("has_condition", true);
       operands.push_back(any(kTruth));
       // So that it ends.
-      if (!counted && !max_trip && scanned == 0) attrs.set("max_trip", int64_t{7});
+      if (!counted && !max_trip && scanned == 0) attrs.set("max_trip", std::vector<int64_t>{7});
     }
     const int64_t extent = scanned > 0 ? 2 + static_cast<int64_t>(below(2)) : static_cast<int64_t>(below(4));
-    if (max_trip) attrs.set("max_trip", extent);
+    if (max_trip) attrs.set("max_trip", std::vector<int64_t>{extent});
     std::vector<TensorType> inputs = {kNumber}, results;
     for (const TensorType& type : carried) {
       operands.push_back(any(type));

@@ -43,6 +43,8 @@ std::vector<ModelCase> model_cases() {
   const std::vector<Sizes> matrices = {{{"b", 1}, {"l", 1}}, {{"b", 3}, {"l", 7}}};
   const Ranges rows = {{"b", kBatch}, {"n", {1, 64}}};
   const std::vector<Sizes> row_sizes = {{{"b", 1}, {"n", 1}}, {{"b", 3}, {"n", 9}}};
+  const Ranges lines = {{"batch", kBatch}, {"width", {8, 256}}};
+  const std::vector<Sizes> line_sizes = {{{"batch", 1}, {"width", 8}}, {{"batch", 3}, {"width", 45}}};
   return {
       {"qwen3_dyn.onnx", decoder, texts},
       {"llama_kv_dyn.onnx",
@@ -54,10 +56,10 @@ std::vector<ModelCase> model_cases() {
          {"sequence_length", 3},
          {"past_sequence_length", 4},
          {"past_sequence_length + sequence_length", 7}}}},
-      {"x_lasttok_w1.onnx", decoder, {}, "GRU"},
+      {"x_lasttok_w1.onnx", decoder, texts},
       {"x_unet_w1.onnx", picture, pictures},
-      {"x_crnn_w0.onnx", {{"batch", kBatch}, {"width", {8, 256}}}, {}, "LSTM"},
-      {"x_crnn_w1.onnx", {{"batch", kBatch}, {"width", {8, 256}}}, {}, "LSTM"},
+      {"x_crnn_w0.onnx", lines, line_sizes},
+      {"x_crnn_w1.onnx", lines, line_sizes},
       {"x_logmel_w1.onnx",
        {{"batch", kBatch}, {"samples", {4000, 16000}}},
        {{{"batch", 1}, {"samples", 4000}}, {{"batch", 2}, {"samples", 4567}}}},

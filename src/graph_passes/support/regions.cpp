@@ -165,14 +165,13 @@ bool take_count(const Graph& target, Node& node) {
   const LoopParts parts = loop_parts(node);
   const auto count = parts.counted ? known_number(target, node.inputs[0]) : std::nullopt;
   if (!count) return false;
-  std::optional<int64_t> trip = parts.max_trip;
-  if (parts.scanned > 0) {
-    trip = as_int(target.type(node.inputs[parts.first_scanned()]).shape[0]);
-    if (!trip) return false;
-  }
+  std::optional<Expr> limit = parts.max_trip;
+  if (parts.scanned > 0) limit = target.type(node.inputs[parts.first_scanned()]).shape[0];
+  const auto trip = limit ? as_int(*limit) : std::nullopt;
+  if (limit && !trip) return false;
   if (!trip || *count < *trip) {
     if (parts.stacked > 0 || parts.scanned > 0) return false;
-    node.attrs.set("max_trip", std::max<int64_t>(*count, 0));
+    node.attrs.set("max_trip", std::vector<int64_t>{std::max<int64_t>(*count, 0)});
   }
   node.attrs.erase("counted");
   node.inputs.erase(node.inputs.begin());
@@ -215,11 +214,11 @@ void name_results(Graph& target, const OpTable& ops, const Graph& source, const 
     const bool operand = std::find(inputs.begin(), inputs.end(), results[i]) != inputs.end();
     const bool repeated = std::find(results.begin(), results.begin() + static_cast<ptrdiff_t>(i), results[i]) !=
                           results.begin() + static_cast<ptrdiff_t>(i);
-    if ((!operand && !repeated) || !target.type(results[i]).is_static()) continue;
+    if (!operand && !repeated) continue;
     Node view;
     view.op = &ops.get("reshape");
     view.inputs = {results[i]};
-    view.attrs.set("shape", target.type(results[i]).dims());
+    view.attrs.set("shape", target.type(results[i]).shape);
     view.loc = node.loc;
     const TensorType type = target.type(results[i]);
     results[i] = target.node(target.add_node(std::move(view), {type}, {source.value(node.outputs[i]).name})).outputs[0];
@@ -267,7 +266,8 @@ std::vector<ValueId> fold_control_flow(Graph& target, const OpTable& ops, const 
     const auto number = [&](bool there, size_t operand) {
       return there ? known_number(target, inputs[operand]) : std::nullopt;
     };
-    const bool none = parts.max_trip == 0 || number(parts.counted, 0).value_or(1) <= 0 ||
+    const bool none = (parts.max_trip && is_const_int(*parts.max_trip, 0)) ||
+                      number(parts.counted, 0).value_or(1) <= 0 ||
                       number(parts.has_condition, parts.condition()).value_or(1) == 0 ||
                       (parts.scanned > 0 && is_const_int(target.type(inputs[parts.first_scanned()]).shape[0], 0));
     if (!none) return {};

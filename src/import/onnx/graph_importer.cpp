@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <unordered_map>
 #include <unordered_set>
 #include <variant>
@@ -280,10 +281,15 @@ class GraphImporter {
           if (e->kind == ExprKind::kVar) used.insert(e.get());
         });
     };
-    for (const Value& value : graph.values()) read(value.type.shape);
-    for (const Node& node : graph.nodes())
-      for (const auto& [name, attr] : node.attrs.all())
-        if (const Shape* sizes = std::get_if<Shape>(&attr)) read(*sizes);
+    const std::function<void(const Graph&)> read_graph = [&](const Graph& part) {
+      for (const Value& value : part.values()) read(value.type.shape);
+      for (const Node& node : part.nodes()) {
+        for (const auto& [name, attr] : node.attrs.all())
+          if (const Shape* sizes = std::get_if<Shape>(&attr)) read(*sizes);
+        for (const GraphPtr& region : node.regions) read_graph(*region);
+      }
+    };
+    read_graph(graph);
     for (const ValueId input : graph.inputs)
       for (const Expr& size : graph.type(input).shape)
         if (size->kind == ExprKind::kVar) bound.insert(size.get());
@@ -315,6 +321,8 @@ class GraphImporter {
         if (strings) flow_.mark_string(value);
         return value;
       }
+      if (const auto sizes = is_region_ ? parent_->state_.constants.find_sizes(outer.value) : std::nullopt)
+        return size_values(*sizes, type);
       if (is_region_) return captured_by_region(outer.value, strings);
       return flow_.value_of(parent_->flow_.slot_of(outer.value), strings ? DType::kString : type.dtype, type.dims());
     }
@@ -324,6 +332,13 @@ class GraphImporter {
     Structure parts = *outer.parts;
     for (Binding& item : parts.items) item = captured(item);
     return Binding(std::move(parts));
+  }
+
+  // Sizes that the graph around a region computes from its symbols: they are known in the region, too.
+  ValueId size_values(const Shape& sizes, const TensorType& type) {
+    const ValueId values = builder_.add(state_.ops.get("sizes"), {}, {{"sizes", sizes}, {"dtype", type.dtype}});
+    if (type.rank() == 1) return values;
+    return builder_.add(state_.ops.get("reshape"), {values}, {{"shape", type.shape}});
   }
 
   // A value of the graph around a region as an input of the region.
@@ -341,6 +356,8 @@ class GraphImporter {
                              const RegionBody& body) {
     GraphImporter child(shared_, this);
     child.is_region_ = true;
+    child.symbolic_ = symbolic_;
+    child.graph_.symbols = graph_.symbols;
     child.graph_.name = name;
     std::vector<ValueId> values;
     for (const TensorType& type : inputs) values.push_back(child.graph_.add_input("in", type));
@@ -353,6 +370,7 @@ class GraphImporter {
       if (child.flow_.is_string(output)) throw UnsupportedNode{"a region that gives strings"};
     ImportedRegion region{child.live_part(), child.captured_};
     region.graph.name = name;
+    region.graph.symbols.clear();  // those of the graph around it
     return region;
   }
 

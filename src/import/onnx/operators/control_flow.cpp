@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "arith/simplify.h"
 #include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/failure_list.h"
@@ -325,6 +326,7 @@ void import_scan(NodeContext& c) {
     plan.output_axes = one_for_each(c, "scan_output_axes", outputs);
     plan.output_backwards = one_for_each(c, "scan_output_directions", outputs);
   }
+  Expr steps = 0;
   const std::vector<ValueId> values(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(states));
   const std::vector<ValueId> scanned(inputs.begin() + static_cast<ptrdiff_t>(states), inputs.end());
   for (size_t i = 0; i < sequences; ++i) {
@@ -332,16 +334,17 @@ void import_scan(NodeContext& c) {
     if (c.rank(scanned[i]) <= skipped)
       c.malformed(fmt::format("a sequence of type {}", c.type(scanned[i]).to_string()), "a dimension to go along");
     plan.input_axes[i] = c.axis(plan.input_axes[i], c.rank(scanned[i]) - skipped, "an entry of scan_input_axes");
-    const int64_t extent = c.dims(scanned[i])[static_cast<size_t>(plan.input_axes[i] + skipped)];
-    if (i > 0 && extent != plan.steps)
-      c.malformed(fmt::format("sequences of {} and {} elements", plan.steps, extent), "equal lengths");
-    plan.steps = extent;
+    const Expr extent = c.shape(scanned[i])[static_cast<size_t>(plan.input_axes[i] + skipped)];
+    if (i > 0 && !equal_sizes(extent, steps))
+      c.malformed(fmt::format("sequences of {} and {} elements", to_string(steps), to_string(extent)), "equal lengths");
+    steps = extent;
   }
   if (!batched && as_regions(c, [&] {
         scan_node(c, body,
                   {values, scanned, plan.input_axes, plan.output_axes, plan.input_backwards, plan.output_backwards});
       }))
     return;
+  plan.steps = c.dims(scanned[0])[static_cast<size_t>(plan.input_axes[0] + first)];
   check_steps(c, plan.steps, body);
   if (!batched) {
     const auto results = plan.run(c, values, scanned, std::nullopt);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cctype>
 
+#include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
 
 namespace tessera::inline onnx_import {
@@ -60,14 +61,15 @@ std::string canonical(NodeContext& c, const std::string& name) {
 
 // One operand cut to direction `d`: its first dimension dropped.
 ValueId of_direction(NodeContext& c, ValueId x, int64_t d) {
-  Ints sizes = c.dims(x), starts(sizes.size(), 0);
+  Shape sizes = c.shape(x);
+  const Shape rest(sizes.begin() + 1, sizes.end());
+  Ints starts(sizes.size(), 0);
   starts[0] = d;
   sizes[0] = 1;
-  const Ints rest(sizes.begin() + 1, sizes.end());
   return c.reshape(c.slice(x, starts, sizes, Ints(sizes.size(), 1)), rest);
 }
 
-ValueId zeros(NodeContext& c, ValueId like, const Ints& dims) { return c.zeros(c.dtype(like), dims); }
+ValueId zeros(NodeContext& c, ValueId like, const Shape& sizes) { return c.zeros(c.dtype(like), sizes); }
 
 ValueId activation(NodeContext& c, const std::string& name, double alpha, double beta, ValueId x) {
   const auto scaled = [&](ValueId v, double factor) { return c.mul(v, c.scalar_like(v, factor)); };
@@ -92,7 +94,8 @@ ValueId activation(NodeContext& c, const std::string& name, double alpha, double
 
 // x[.., first gates .. first + count) of the last dimension.
 ValueId gate(NodeContext& c, ValueId x, int64_t hidden, int64_t first, int64_t count = 1) {
-  Ints starts(c.dims(x).size(), 0), sizes = c.dims(x);
+  Shape sizes = c.shape(x);
+  Ints starts(sizes.size(), 0);
   starts.back() = first * hidden;
   sizes.back() = count * hidden;
   return c.slice(x, starts, sizes, Ints(sizes.size(), 1));
@@ -118,14 +121,16 @@ struct Direction {
   }
   static ValueId one_minus(NodeContext& in, ValueId v) { return in.sub(in.scalar_like(v, 1), v); }
 
-  void require(ValueId v, const Ints& dims, const char* what) {
-    if (c.dims(v) != dims)
+  void require(ValueId v, const Shape& sizes, const char* what) {
+    const Shape found = c.shape(v);
+    if (!std::equal(found.begin(), found.end(), sizes.begin(), sizes.end(), equal_sizes))
       c.malformed(fmt::format("{} of type {} for each direction", what, c.type(v).to_string()),
-                  fmt::format("the shape [{}]", fmt::join(dims, ",")));
+                  fmt::format("the shape {}", to_string(sizes)));
   }
   void check_shapes() {
-    const int64_t rows = kind.gates * hidden, batch = c.dims(x)[1];
-    require(w, {rows, c.dims(x)[2]}, "input weights");
+    const int64_t rows = kind.gates * hidden;
+    const Expr batch = c.shape(x)[1];
+    require(w, {rows, c.shape(x)[2]}, "input weights");
     require(r, {rows, hidden}, "recurrent weights");
     require(bias, {2 * rows}, "a bias");
     for (const ValueId state : states) require(state, {batch, hidden}, "a state");
@@ -195,29 +200,30 @@ struct Direction {
 
   // The products with the input at all times, with the biases: [T, B, gates * H].
   ValueId products() {
-    const Ints dims = c.dims(x);
+    const Shape sizes = c.shape(x);
     // The biases of the state go with those of the input, but where the reset gate multiplies one of them.
     const int64_t with_state = kind.gates == 3 && linear_before_reset ? 2 : kind.gates;
     ValueId of_state = gate(c, bias, hidden, kind.gates, with_state);
     if (with_state < kind.gates)
       of_state = c.op("concat", {of_state, c.zeros(c.dtype(x), {hidden})}, {{"axis", int64_t{0}}});
     const ValueId both = c.add(gate(c, bias, hidden, 0, kind.gates), of_state);
-    const ValueId product = c.op("matmul", {c.reshape(x, {dims[0] * dims[1], dims[2]}), w}, {{"transpose_b", true}});
-    return c.reshape(c.add(product, both), {dims[0], dims[1], kind.gates * hidden});
+    const ValueId product = c.op("matmul", {c.reshape(x, {sizes[0] * sizes[1], sizes[2]}), w}, {{"transpose_b", true}});
+    return c.reshape(c.add(product, both), {sizes[0], sizes[1], kind.gates * hidden});
   }
 
   // Outputs at all times [T, B, H], then the last states.
   std::vector<ValueId> run() {
     const ValueId from_input = products();
     const std::vector<ValueId> shared = shared_operands();
+    if (c.state().control_flow && !is_const_int(c.shape(x)[0], 1)) return as_loop(from_input, shared);
     const int64_t time = c.dims(x)[0];
-    if (c.state().control_flow && time > 1) return as_loop(from_input, shared);
     if (time > kMostSteps) c.unsupported(fmt::format("more than {} time steps", kMostSteps));
     return written_out(from_input, shared);
   }
 
   std::vector<ValueId> written_out(ValueId from_input, const std::vector<ValueId>& shared) {
-    const int64_t time = c.dims(x)[0], batch = c.dims(x)[1], width = kind.gates * hidden;
+    const int64_t time = c.dims(x)[0], width = kind.gates * hidden;
+    const Expr batch = c.shape(x)[1];
     std::vector<ValueId> outputs(static_cast<size_t>(time));
     for (int64_t i = 0; i < time; ++i) {
       const int64_t t = reverse ? time - 1 - i : i;
@@ -234,14 +240,14 @@ struct Direction {
 
   // A scan over the products with the input; what the steps share are its invariants.
   std::vector<ValueId> as_loop(ValueId from_input, const std::vector<ValueId>& shared) {
-    const int64_t time = c.dims(x)[0], batch = c.dims(x)[1], width = kind.gates * hidden;
+    const Expr time = c.shape(x)[0], batch = c.shape(x)[1];
     std::vector<ValueId> operands = states;
     operands.push_back(from_input);
     operands.insert(operands.end(), shared.begin(), shared.end());
     if (lengths) operands.push_back(*lengths);
     std::vector<TensorType> inputs = {{DType::kI64, {}, {}}};
     for (const ValueId operand : operands) inputs.push_back(c.type(operand));
-    inputs[1 + states.size()] = {c.dtype(from_input), make_shape({batch, width}), {}};
+    inputs[1 + states.size()] = {c.dtype(from_input), {batch, kind.gates * hidden}, {}};
     ImportedRegion region = c.open_region("step", inputs, [&](NodeContext& in, const std::vector<ValueId>& given) {
       const auto part = [&](size_t first, size_t count) {
         const auto begin = given.begin() + static_cast<ptrdiff_t>(first);
@@ -279,11 +285,13 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
   const int64_t directions = direction == "bidirectional" ? 2 : 1;
   const bool batch_first = c.attrs.get_int("layout", 0) != 0;
   const ValueId x = batch_first && c.rank(c.in(0)) == 3 ? c.transpose(c.in(0), {1, 0, 2}) : c.in(0);
-  if (c.rank(x) != 3 || c.rank(w) != 3 || c.rank(r) != 3 || c.dims(w)[0] != directions || c.dims(r)[0] != directions)
+  if (c.rank(x) != 3 || c.rank(w) != 3 || c.rank(r) != 3 || !is_const_int(c.shape(w)[0], directions) ||
+      !is_const_int(c.shape(r)[0], directions))
     c.malformed(fmt::format("operands of types {}, {} and {}", c.type(x).to_string(), c.type(w).to_string(),
                             c.type(r).to_string()),
                 fmt::format("rank 3, and weights for {}", directions == 1 ? "one direction" : "two directions"));
-  const int64_t batch = c.dims(x)[1], hidden = c.dims(r)[2];
+  const Expr batch = c.shape(x)[1];
+  const int64_t hidden = c.dims(r)[2];
   if (const int64_t declared = c.attrs.get_int("hidden_size", hidden); declared != hidden)
     c.malformed(fmt::format("hidden_size = {} with weights of type {}", declared, c.type(r).to_string()),
                 "the last extent of the recurrent weights");
@@ -313,7 +321,7 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
   const bool peepholes = kind.has_cell && c.has(7);
   const bool input_forget = kind.gates == 4 && c.attrs.get_int("input_forget", 0) != 0;
   const bool linear_before_reset = kind.gates == 3 && c.attrs.get_int("linear_before_reset", 0) != 0;
-  if (c.dims(x)[0] == 0) c.unsupported("sequences without elements");
+  if (is_const_int(c.shape(x)[0], 0)) c.unsupported("sequences without elements");
 
   std::vector<std::vector<ValueId>> results;  // by direction: y, the last states
   for (int64_t d = 0; d < directions; ++d) {
@@ -354,9 +362,9 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
   const auto joined = [&](size_t i, int64_t at) {
     std::vector<ValueId> parts;
     for (const auto& of : results) {
-      Ints dims = c.dims(of[i]);
-      dims.insert(dims.begin() + at, 1);
-      parts.push_back(c.reshape(of[i], dims));
+      Shape sizes = c.shape(of[i]);
+      sizes.insert(sizes.begin() + at, 1);
+      parts.push_back(c.reshape(of[i], sizes));
     }
     return parts.size() == 1 ? parts[0] : c.op("concat", parts, {{"axis", at}});
   };

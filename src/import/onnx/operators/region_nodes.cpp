@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "arith/simplify.h"
+
 namespace tessera::inline onnx_import {
 namespace {
 
@@ -47,14 +49,16 @@ void align(NodeContext& c, ImportedRegion& region, const std::vector<ValueId>& v
 GraphPtr finished(ImportedRegion region) { return std::make_shared<const Graph>(std::move(region.graph)); }
 
 ValueId one(NodeContext& c, ValueId v, DType dtype, const char* what) {
-  if (c.dtype(v) != dtype || c.type(v).num_elements() != 1)
+  if (c.dtype(v) != dtype || !c.has_one_element(v))
     c.malformed(fmt::format("the {} is {}", what, c.type(v).to_string()), fmt::format("one {}", dtype_name(dtype)));
   return c.reshape(v, {});
 }
 
+Expr not_negative(const Expr& size) { return size_range(size).lo.value_or(-1) >= 0 ? size : max(size, 0); }
+
 // x with dimension `from` at place `to`.
 ValueId moved(NodeContext& c, ValueId x, int64_t from, int64_t to) {
-  Ints perm(c.dims(x).size());
+  Ints perm(static_cast<size_t>(c.rank(x)));
   std::iota(perm.begin(), perm.end(), 0);
   perm.erase(perm.begin() + from);
   perm.insert(perm.begin() + to, from);
@@ -95,8 +99,8 @@ void loop_node(NodeContext& c, const onnx::GraphProto& body) {
   bool bounded = c.has(0);
   if (c.has(0)) {
     const ValueId count = one(c, c.in(0), DType::kI64, "trip count");
-    if (const auto known = c.constant(count)) {
-      attrs.set("max_trip", std::max<int64_t>(known->get_int(0), 0));
+    if (const auto known = c.known_sizes(count)) {
+      attrs.set("max_trip", Shape{not_negative(known->at(0))});
     } else {
       attrs.set("counted", true);
       operands.push_back(count);

@@ -23,6 +23,7 @@ bool as_regions(NodeContext& c, const Build& build) {
   } catch (const UnsupportedNode&) {
   } catch (const UnsupportedSubgraph&) {
   } catch (const UserError&) {
+  } catch (const NeedsFixedSizes&) {
   }
   restore();
   c.forget_results();
