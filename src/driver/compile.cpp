@@ -44,9 +44,8 @@ namespace {
 constexpr std::string_view kImport = "import", kLower = "lower", kSchedule = "schedule", kPlanMemory = "plan_memory",
                            kKernels = "kernels", kJoinPieces = "join_pieces", kCodegen = "codegen", kLink = "link";
 
-// A part of the import: without it If, Loop, Scan, LSTM, GRU and RNN become nodes with regions, and these branches and
-// loops of the compiled code.
-constexpr std::string_view kUnroll = "unroll_control_flow", kSymbolicSizes = "symbolic_sizes";
+// A part of the import: without it ranges of sizes are read at samples of them.
+constexpr std::string_view kSymbolicSizes = "symbolic_sizes";
 
 bool contains(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -83,8 +82,6 @@ ImportOptions import_options(const CompileOptions& options) {
   ImportOptions result;
   for (const auto& [name, bounds] : options.dims) result.dims[name] = {bounds.lo, bounds.hi};
   result.shapes = options.shapes;
-  // Ranges of sizes that are read for several choices of their values must be of one structure.
-  result.control_flow = options.disabled_passes.contains(std::string(kUnroll)) && open_ranges(options).empty();
   return result;
 }
 
@@ -267,6 +264,7 @@ ImportedModel read_samples(const ImportOptions& import, const std::vector<Symbol
                            const ReadModel& read, bool reads_open) {
   const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
     ImportOptions fixed = import;
+    fixed.control_flow = false;  // programs of several sizes are compared call by call
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
     try {
       return read(fixed);
@@ -304,7 +302,6 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
     try {
       ImportOptions open = import;
       open.symbols = symbols;
-      open.control_flow = true;
       ImportedModel model = runner.run(kImport, [&] { return read(open); });
       model.at_samples = [import, symbols, read, reads_open] {
         const RunnerOptions nobody;
@@ -596,7 +593,6 @@ void check_options(const DriverOptions& options) {
   std::vector<std::string> names = pass_names();
   std::vector<std::string> can_be_disabled = names;
   for (const std::string_view name : schedule_step_names()) can_be_disabled.emplace_back(name);
-  can_be_disabled.emplace_back(kUnroll);
   can_be_disabled.emplace_back(kSymbolicSizes);
   for (const std::string& name : options.compile.disabled_passes) {
     if (!contains(can_be_disabled, name)) fail_unknown("--disable-pass", name, can_be_disabled);

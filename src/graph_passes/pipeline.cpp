@@ -28,6 +28,7 @@
 #include "graph_passes/rewrite/sink_casts.h"
 #include "graph_passes/rewrite/sink_reshapes.h"
 #include "graph_passes/rewrite/split_resizes.h"
+#include "graph_passes/rewrite/unroll_loops.h"
 
 namespace tessera::inline graph_passes {
 namespace {
@@ -37,6 +38,7 @@ constexpr GraphPass kPipeline[] = {
     {"lower_qdq_matmul", "Makes products of dequantised bytes products of bytes, where the machine multiplies such", 1,
      lower_qdq_matmul},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, fold_constants},
+    {"unroll_loops", "Writes loops of few iterations out", 1, unroll_loops},
     {"dce", "Removes nodes that no output needs", 0, dce},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"cse", "Merges equal nodes", 1, cse},

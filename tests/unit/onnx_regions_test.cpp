@@ -48,12 +48,15 @@ size_t count_nodes(const Graph& graph, OpKind kind) {
   return count;
 }
 
+ImportOptions steps_written_out() {
+  ImportOptions options;
+  options.control_flow = false;
+  return options;
+}
+
 // `loops`, `ifs`: how many there must be, in regions as well.
 void expect_same(const OnnxModel& model, size_t loops, size_t ifs, const std::string& what, int rounds = 3) {
-  const Graph written_out = model.import();
-  ImportOptions options;
-  options.control_flow = true;
-  const Graph graph = model.import(options);
+  const Graph written_out = model.import(steps_written_out()), graph = model.import();
   ASSERT_THAT(verify(graph), testing::IsEmpty()) << what;
   EXPECT_EQ(count_nodes(graph, OpKind::kLoop), loops) << what << "\n" << print(graph, {true});
   EXPECT_EQ(count_nodes(graph, OpKind::kIf), ifs) << what << "\n" << print(graph, {true});
@@ -62,23 +65,30 @@ void expect_same(const OnnxModel& model, size_t loops, size_t ifs, const std::st
   Target target;
   target.triple = "x86_64-unknown-linux-gnu";
   target.features = {"avx", "avx2", "fma"};
-  Graph optimised = graph;
-  for (const GraphPass& pass : graph_pipeline())
-    optimised = pass.run(optimised, {standard_ops(), interpreter, target, 3});
-  ASSERT_THAT(verify(optimised), testing::IsEmpty()) << what;
-  Program program = lower_graph(optimised);
-  plan_memory(program);
-  ASSERT_THAT(verify(program), testing::IsEmpty()) << what;
+  const auto compiled = [&](bool unrolled) {
+    Graph optimised = graph;
+    for (const GraphPass& pass : graph_pipeline())
+      if (unrolled || pass.name != "unroll_loops")
+        optimised = pass.run(optimised, {standard_ops(), interpreter, target, 3});
+    EXPECT_THAT(verify(optimised), testing::IsEmpty()) << what;
+    Program program = lower_graph(optimised);
+    plan_memory(program);
+    EXPECT_THAT(verify(program), testing::IsEmpty()) << what;
+    return program;
+  };
+  const Program looping = compiled(false), unrolled = compiled(true);
   std::mt19937 random(7);
   for (int round = 0; round < rounds; ++round) {
     std::vector<Tensor> inputs;
     for (const ValueId input : graph.inputs) inputs.push_back(random_input(graph.type(input), random));
     const std::vector<Tensor> want = interpreter.evaluate(written_out, inputs),
-                              found = interpreter.evaluate(graph, inputs), compiled = interpret(program, inputs);
+                              found = interpreter.evaluate(graph, inputs), in_loops = interpret(looping, inputs),
+                              in_line = interpret(unrolled, inputs);
     ASSERT_EQ(found.size(), graph.outputs.size());
     for (size_t i = 0; i < found.size(); ++i) {
       EXPECT_TRUE(tensors_agree(found[i], want[i])) << what << ", output " << i;
-      EXPECT_TRUE(tensors_agree(compiled[i], want[i])) << what << ", output " << i << " of the program";
+      EXPECT_TRUE(tensors_agree(in_loops[i], want[i])) << what << ", output " << i << " of the program";
+      EXPECT_TRUE(tensors_agree(in_line[i], want[i])) << what << ", output " << i << " with short loops written out";
     }
   }
 }
@@ -189,11 +199,9 @@ TEST(OnnxRegions, OneStepNeedsNoLoopAndManyHaveNoLimit) {
   expect_same(model_of(r), 0, 0, "one step");
   r.time = 3000;
   r.batch = 1;
-  ImportOptions options;
-  options.control_flow = true;
-  const Graph graph = model_of(r).import(options);
+  const Graph graph = model_of(r).import();
   EXPECT_LT(graph.nodes().size(), 40U);
-  EXPECT_THROW(model_of(r).import(), UserError);
+  EXPECT_THROW(model_of(r).import(steps_written_out()), UserError);
 }
 
 // ---- Scan ----
@@ -251,9 +259,7 @@ TEST(OnnxRegions, CountedLoops) {
 }
 
 TEST(OnnxRegions, ALoopWhoseCountARunDecides) {
-  ImportOptions options;
-  options.control_flow = true;
-  const Graph graph = counted_loop(false, false).import(options);
+  const Graph graph = counted_loop(false, false).import();
   ASSERT_EQ(count_nodes(graph, OpKind::kLoop), 1U);
   for (int64_t trips = -1; trips < 5; ++trips) {
     Tensor count(DType::kI64, {}), x(DType::kF32, {2}), y(DType::kF32, {2});
@@ -292,9 +298,7 @@ TEST(OnnxRegions, LoopsAndIfsInOneAnother) {
   add(outer, "Identity", {"go"}, {"still"});
   names(outer, {"i", "go", "a"}, {"still", "turned", "grown"});
   model.output("y").output("all");
-  ImportOptions options;
-  options.control_flow = true;
-  const Graph graph = model.import(options);
+  const Graph graph = model.import();
   ASSERT_EQ(count_nodes(graph, OpKind::kLoop), 2U);
   ASSERT_EQ(count_nodes(graph, OpKind::kIf), 1U);
   for (const bool chosen : {false, true}) {

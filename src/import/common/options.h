@@ -23,8 +23,9 @@ struct ImportOptions {
   // Dimensions with a range of values stay open, and the model becomes a flow.
   bool leave_open = false;
   // If, Loop, Scan, LSTM, GRU and RNN become nodes with regions (graph/control_flow.h) where these can say what they
-  // do; otherwise, and by default, their steps are written out.
-  bool control_flow = false;
+  // do. Without it, and otherwise, their steps are written out: programs of several sample sizes are compared call by
+  // call.
+  bool control_flow = true;
   // Not empty: dimensions with a range become these symbols, by name, and the model one graph whose shapes are
   // expressions of them. The reader throws NeedsFixedSizes when there is no such graph.
   std::vector<SymbolRange> symbols;

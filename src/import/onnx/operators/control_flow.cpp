@@ -1,5 +1,6 @@
-// If, Scan, Loop: nodes with regions (region_nodes.h) where the import asks for them. Otherwise the steps of a body are
-// written out, one after the other; what the steps share (weights, kernels) exists once in the compiled module.
+// If, Scan, Loop: nodes with regions (region_nodes.h). What a region cannot say (a carried value that changes its shape,
+// sequences, values that a run has to check), and what is read without regions, is written out step by step; what the
+// steps share (weights, kernels) exists once in the compiled module.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
-// LSTM, GRU, RNN: the products with the input for all times at once, then the steps one after the other: a loop where
-// the import asks for regions, otherwise written out. What the steps share (weights, kernels) exists once in the
-// compiled module.
+// LSTM, GRU, RNN: the products with the input for all times at once, then the steps one after the other: a loop, or,
+// where the import asks for no regions, written out.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -321,7 +320,7 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
   const bool peepholes = kind.has_cell && c.has(7);
   const bool input_forget = kind.gates == 4 && c.attrs.get_int("input_forget", 0) != 0;
   const bool linear_before_reset = kind.gates == 3 && c.attrs.get_int("linear_before_reset", 0) != 0;
-  if (is_const_int(c.shape(x)[0], 0)) c.unsupported("sequences without elements");
+  if (!c.state().control_flow && is_const_int(c.shape(x)[0], 0)) c.unsupported("sequences without elements");
 
   std::vector<std::vector<ValueId>> results;  // by direction: y, the last states
   for (int64_t d = 0; d < directions; ++d) {
