@@ -23,6 +23,7 @@
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/model_inputs.h"
 #include "import/onnx/read/tensor_reader.h"
+#include "import/onnx/region_scope.h"
 #include "import/onnx/write/own_domain.h"
 #include "support/error.h"
 
@@ -321,41 +322,20 @@ class GraphImporter {
         if (strings) flow_.mark_string(value);
         return value;
       }
-      if (const auto sizes = is_region_ ? parent_->state_.constants.find_sizes(outer.value) : std::nullopt)
-        return size_values(*sizes, type);
-      if (is_region_) return captured_by_region(outer.value, strings);
+      if (region_) return region_->captured(outer.value, strings);
       return flow_.value_of(parent_->flow_.slot_of(outer.value), strings ? DType::kString : type.dtype, type.dims());
     }
-    if (is_region_)
-      throw UnsupportedNode{"a region that reads a sequence, an optional or a tensor without fixed shape"};
+    if (region_) throw UnsupportedNode{"a region that reads a sequence, an optional or a tensor without fixed shape"};
     if (outer.parts->kind == Structure::Kind::kSlot) return outer;
     Structure parts = *outer.parts;
     for (Binding& item : parts.items) item = captured(item);
     return Binding(std::move(parts));
   }
 
-  // Sizes that the graph around a region computes from its symbols: they are known in the region, too.
-  ValueId size_values(const Shape& sizes, const TensorType& type) {
-    const ValueId values = builder_.add(state_.ops.get("sizes"), {}, {{"sizes", sizes}, {"dtype", type.dtype}});
-    if (type.rank() == 1) return values;
-    return builder_.add(state_.ops.get("reshape"), {values}, {{"shape", type.shape}});
-  }
-
-  // A value of the graph around a region as an input of the region.
-  ValueId captured_by_region(ValueId outer, bool strings) {
-    if (strings) throw UnsupportedNode{"a region that reads strings"};
-    const auto [it, added] = region_inputs_.emplace(outer, -1);
-    if (added) {
-      it->second = graph_.add_input(parent_->graph_.value(outer).name, parent_->graph_.type(outer));
-      captured_.push_back(outer);
-    }
-    return it->second;
-  }
-
   ImportedRegion open_region(const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
                              const RegionBody& body) {
     GraphImporter child(shared_, this);
-    child.is_region_ = true;
+    child.region_.emplace(graph_, state_.constants, shared_.ops, child.graph_, child.builder_);
     child.symbolic_ = symbolic_;
     child.graph_.symbols = graph_.symbols;
     child.graph_.name = name;
@@ -364,14 +344,8 @@ class GraphImporter {
     child.builder_.set_loc(node.label);
     NodeContext context(child.state_, node, opset_version(node), "");
     child.graph_.outputs = body(context, values);
-    if (!child.state_.checks.empty()) throw UnsupportedNode{"a region whose values a run has to check"};
-    if (child.flow_.num_steps() > 0) throw UnsupportedNode{"a region with values that only a run knows"};
-    for (const ValueId output : child.graph_.outputs)
-      if (child.flow_.is_string(output)) throw UnsupportedNode{"a region that gives strings"};
-    ImportedRegion region{child.live_part(), child.captured_};
-    region.graph.name = name;
-    region.graph.symbols.clear();  // those of the graph around it
-    return region;
+    check_region(child.state_);
+    return child.region_->finish(child.live_part());
   }
 
   bool is_failed(const std::string& name) const {
@@ -887,10 +861,8 @@ class GraphImporter {
 
   ImportShared& shared_;
   GraphImporter* parent_;
-  bool is_region_ = false;                              // of a node with control flow in the parent's graph
-  std::unordered_map<ValueId, ValueId> region_inputs_;  // by the parent's value
-  std::vector<ValueId> captured_;                       // the parent's values, in the order of the inputs
-  bool is_block_ = false;                               // an operator on one block of elements: shapes are known
+  std::optional<RegionScope> region_;  // of a node with control flow in the parent's graph
+  bool is_block_ = false;              // an operator on one block of elements: shapes are known
   bool symbolic_ = false;  // shapes are expressions of the graph's symbols, and nothing becomes a step of a run
   const onnx::GraphProto& proto_;
   std::shared_ptr<LoadedModel> model_;
