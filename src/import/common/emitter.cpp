@@ -167,10 +167,10 @@ ValueId Emitter::op(std::string_view name, std::vector<ValueId> inputs, Attrs at
   }
 }
 
-ValueId Emitter::composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
-  const ValueId result = add_composite(emit_.builder, emit_.ops, name, std::move(inputs), std::move(attrs)).at(0);
-  check_size(result);
-  return result;
+std::vector<ValueId> Emitter::composite_results(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
+  std::vector<ValueId> results = add_composite(emit_.builder, emit_.ops, name, std::move(inputs), std::move(attrs));
+  for (const ValueId result : results) check_size(result);
+  return results;
 }
 
 std::vector<ValueId> Emitter::with_regions(std::string_view name, std::vector<ValueId> inputs, Attrs attrs,

@@ -97,7 +97,10 @@ class Emitter {
   // Each value that is made passes check_size: products of extents of one value do not overflow.
   const OpDef* find_op(const std::string& name) const { return emit_.ops.find(name); }
   ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
-  ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
+  ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    return composite_results(name, std::move(inputs), std::move(attrs))[0];
+  }
+  std::vector<ValueId> composite_results(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
   // A node with regions; all its results.
   std::vector<ValueId> with_regions(std::string_view name, std::vector<ValueId> inputs, Attrs attrs,
                                     std::vector<GraphPtr> regions);
