@@ -31,6 +31,19 @@ Shape normalized(const SizeList& list) {
 
 }  // namespace
 
+UnsupportedNode refused_form(Refusal refusal, const std::string& reason, const std::string& cause) {
+  const auto known_by_a_run = [&] {
+    switch (refusal) {
+      case Refusal::kOperator: return "";
+      case Refusal::kOpenDimensions: return "dimensions that only a run knows: ";
+      case Refusal::kOpenLength: return "a length that only a run knows: ";
+      case Refusal::kOpenElements: return "elements of a shape that only a run knows: ";
+    }
+    return "";
+  };
+  return {known_by_a_run() + reason, refusal, cause};
+}
+
 void Emitter::needs_fixed_sizes(ValueId v) const {
   throw NeedsFixedSizes(label(), fmt::format("{} needs the extents of %{}, {}, as numbers", op_type(),
                                              emit_.graph.value(v).name, type(v).to_string()));
