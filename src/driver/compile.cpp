@@ -33,6 +33,7 @@
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/mapped_file.h"
+#include "support/symbolic_shape_error.h"
 #include "tessera/tessera.h"
 #include "types/own_features.h"
 
@@ -313,8 +314,7 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
       return model;
     } catch (const NeedsFixedSizes& reason) {
       if (driver.remarks) driver.remarks->refused(std::string(kSymbolicSizes), reason.node(), reason.reason());
-    } catch (const UserError& error) {
-      // It may be no error at fixed sizes; where it is one, it is said there.
+    } catch (const SymbolicShapeError& error) {
       if (driver.remarks)
         driver.remarks->refused(std::string(kSymbolicSizes), error.diagnostic().node, error.diagnostic().message);
     }
@@ -417,7 +417,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       Compiled compiled = compile_imported(std::move(model), options, runner);
       compiled.info.sizes = "proved at all, by shapes that are expressions";
       return compiled;
-    } catch (const UserError& error) {
+    } catch (const SymbolicShapeError& error) {
       if (options.remarks)
         options.remarks->refused(std::string(kSymbolicSizes), error.diagnostic().node, error.diagnostic().message);
     }
