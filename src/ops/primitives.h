@@ -1,5 +1,6 @@
-// The primitive operators, each defined in the file named behind it. Only op_table.cpp needs this list; everyone else
-// looks operators up by name. The objects live for the whole program and are immutable.
+// The primitive operators, each defined in the file named behind it. Only op_table.cpp needs them; everyone else looks
+// operators up by name. The objects live for the whole program and are immutable. A new one is two lines here: its
+// declaration, and its place in the list.
 #pragma once
 
 #include <vector>
@@ -41,9 +42,19 @@ const OpDef& reshape_op();          // reshape.cpp
 const OpDef& resize_op();           // resize.cpp
 const OpDef& scatter_op();          // scatter.cpp
 const OpDef& select_op();           // select.cpp
-const OpDef& sizes_op();
-const OpDef& slice_op();      // slice.cpp
-const OpDef& suppress_op();   // suppress.cpp
-const OpDef& transpose_op();  // transpose.cpp
+const OpDef& sizes_op();            // sizes.cpp
+const OpDef& slice_op();            // slice.cpp
+const OpDef& suppress_op();         // suppress.cpp
+const OpDef& transpose_op();        // transpose.cpp
+
+// All but the families.
+inline constexpr const OpDef& (*kPrimitives[])() = {
+    bitcast_op,  broadcast_op,   call_op,    cast_op,          channel_shuffle_op, composite_op,
+    concat_op,   constant_op,    conv_op,    cumulate_op,      gather_op,          gather_elements_op,
+    group_op,    if_op,          iota_op,    loop_op,          matmul_op,          order_op,
+    pad_op,      random_bits_op, reduce_op,  reduce_window_op, region_pool_op,     relayout_op,
+    reshape_op,  resize_op,      scatter_op, select_op,        sizes_op,           slice_op,
+    suppress_op, transpose_op,
+};
 
 }  // namespace tessera::inline ops
