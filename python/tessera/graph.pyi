@@ -108,6 +108,13 @@ def channel_shuffle(x0: Operand, /, *, groups: int, name: str = "") -> Value:
 def clip(x0: Operand, x1: Operand, x2: Operand, /, *, name: str = "") -> Value:
     """min(max(x, lo), hi); lo and hi broadcast to x."""
 
+def compute(*operands: Operand, body: str, sizes: Sequence[int] | None = None, name: str = "") -> Value:
+    """A body of one's own over the operands x0, x1, ...
+
+    body (string): "out[i<4] = expression" or "out[i<4] = sum[k<3] expression" (also prod, min, max)
+    sizes (sizes, may be left out): what s0, s1, ... in the body are; default none
+    """
+
 def concat(x0: Operand, /, *operands: Operand, axis: int, in_place: int | None = None, name: str = "") -> Value:
     """The operands one after the other along `axis`.
 

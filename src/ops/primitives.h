@@ -22,6 +22,7 @@ const OpDef& channel_shuffle_op();  // channel_shuffle.cpp
 const OpDef& composite_op();        // composite.cpp
 const OpDef& concat_op();           // concat.cpp
 const OpDef& constant_op();         // constant.cpp
+const OpDef& compute_op();          // compute.cpp
 const OpDef& conv_op();             // conv.cpp
 const OpDef& cumulate_op();         // cumulate.cpp
 const OpDef& gather_op();           // gather.cpp
@@ -49,12 +50,39 @@ const OpDef& transpose_op();        // transpose.cpp
 
 // All but the families.
 inline constexpr const OpDef& (*kPrimitives[])() = {
-    bitcast_op,  broadcast_op,   call_op,    cast_op,          channel_shuffle_op, composite_op,
-    concat_op,   constant_op,    conv_op,    cumulate_op,      gather_op,          gather_elements_op,
-    group_op,    if_op,          iota_op,    loop_op,          matmul_op,          order_op,
-    pad_op,      random_bits_op, reduce_op,  reduce_window_op, region_pool_op,     relayout_op,
-    reshape_op,  resize_op,      scatter_op, select_op,        sizes_op,           slice_op,
-    suppress_op, transpose_op,
+    bitcast_op,
+    broadcast_op,
+    call_op,
+    cast_op,
+    channel_shuffle_op,
+    composite_op,
+    compute_op,
+    concat_op,
+    constant_op,
+    conv_op,
+    cumulate_op,
+    gather_op,
+    gather_elements_op,
+    group_op,
+    if_op,
+    iota_op,
+    loop_op,
+    matmul_op,
+    order_op,
+    pad_op,
+    random_bits_op,
+    reduce_op,
+    reduce_window_op,
+    region_pool_op,
+    relayout_op,
+    reshape_op,
+    resize_op,
+    scatter_op,
+    select_op,
+    sizes_op,
+    slice_op,
+    suppress_op,
+    transpose_op,
 };
 
 }  // namespace tessera::inline ops
