@@ -14,39 +14,41 @@ const std::vector<OpDef>& unary_ops();    // unary.cpp
 const std::vector<OpDef>& binary_ops();   // binary.cpp
 const std::vector<OpDef>& compare_ops();  // compare.cpp
 
-const OpDef& bitcast_op();          // bitcast.cpp
-const OpDef& broadcast_op();        // broadcast.cpp
-const OpDef& call_op();             // call.cpp
-const OpDef& cast_op();             // cast.cpp
-const OpDef& channel_shuffle_op();  // channel_shuffle.cpp
-const OpDef& composite_op();        // composite.cpp
-const OpDef& concat_op();           // concat.cpp
-const OpDef& constant_op();         // constant.cpp
-const OpDef& compute_op();          // compute.cpp
-const OpDef& conv_op();             // conv.cpp
-const OpDef& cumulate_op();         // cumulate.cpp
-const OpDef& gather_op();           // gather.cpp
-const OpDef& gather_elements_op();  // gather_elements.cpp
-const OpDef& group_op();            // composite.cpp
-const OpDef& if_op();               // if.cpp
-const OpDef& iota_op();             // iota.cpp
-const OpDef& loop_op();             // loop.cpp
-const OpDef& matmul_op();           // matmul.cpp
-const OpDef& order_op();            // order.cpp
-const OpDef& pad_op();              // pad.cpp
-const OpDef& random_bits_op();      // random_bits.cpp
-const OpDef& reduce_op();           // reduce.cpp
-const OpDef& reduce_window_op();    // reduce_window.cpp
-const OpDef& region_pool_op();      // region_pool.cpp
-const OpDef& relayout_op();         // relayout.cpp
-const OpDef& reshape_op();          // reshape.cpp
-const OpDef& resize_op();           // resize.cpp
-const OpDef& scatter_op();          // scatter.cpp
-const OpDef& select_op();           // select.cpp
-const OpDef& sizes_op();            // sizes.cpp
-const OpDef& slice_op();            // slice.cpp
-const OpDef& suppress_op();         // suppress.cpp
-const OpDef& transpose_op();        // transpose.cpp
+const OpDef& bitcast_op();               // bitcast.cpp
+const OpDef& broadcast_op();             // broadcast.cpp
+const OpDef& call_op();                  // call.cpp
+const OpDef& cast_op();                  // cast.cpp
+const OpDef& channel_shuffle_op();       // channel_shuffle.cpp
+const OpDef& composite_op();             // composite.cpp
+const OpDef& concat_op();                // concat.cpp
+const OpDef& constant_op();              // constant.cpp
+const OpDef& compute_op();               // compute.cpp
+const OpDef& conv_op();                  // conv.cpp
+const OpDef& cumulate_op();              // cumulate.cpp
+const OpDef& dynamic_slice_op();         // dynamic_slice.cpp
+const OpDef& dynamic_update_slice_op();  // dynamic_slice.cpp
+const OpDef& gather_op();                // gather.cpp
+const OpDef& gather_elements_op();       // gather_elements.cpp
+const OpDef& group_op();                 // composite.cpp
+const OpDef& if_op();                    // if.cpp
+const OpDef& iota_op();                  // iota.cpp
+const OpDef& loop_op();                  // loop.cpp
+const OpDef& matmul_op();                // matmul.cpp
+const OpDef& order_op();                 // order.cpp
+const OpDef& pad_op();                   // pad.cpp
+const OpDef& random_bits_op();           // random_bits.cpp
+const OpDef& reduce_op();                // reduce.cpp
+const OpDef& reduce_window_op();         // reduce_window.cpp
+const OpDef& region_pool_op();           // region_pool.cpp
+const OpDef& relayout_op();              // relayout.cpp
+const OpDef& reshape_op();               // reshape.cpp
+const OpDef& resize_op();                // resize.cpp
+const OpDef& scatter_op();               // scatter.cpp
+const OpDef& select_op();                // select.cpp
+const OpDef& sizes_op();                 // sizes.cpp
+const OpDef& slice_op();                 // slice.cpp
+const OpDef& suppress_op();              // suppress.cpp
+const OpDef& transpose_op();             // transpose.cpp
 
 // All but the families.
 inline constexpr const OpDef& (*kPrimitives[])() = {
@@ -61,6 +63,8 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     constant_op,
     conv_op,
     cumulate_op,
+    dynamic_slice_op,
+    dynamic_update_slice_op,
     gather_op,
     gather_elements_op,
     group_op,

@@ -306,6 +306,27 @@ TEST(OpErrors, Attributes) {
             "error TSR-2025: operator reduce: axes = [0] of a tensor of rank 0\n"
             "  node:  n1\n"
             "  legal: an empty list");
+  EXPECT_EQ(op_error("dynamic_slice", {{kF, {4, 2}}, {DType::kI64, {1}}}, {{"sizes", Dims{1, 1}}}),
+            "error TSR-2024: operator dynamic_slice: operand 2 of type i64[1]\n"
+            "  node:  n1\n"
+            "  legal: 2 starts, one for each dimension of x");
+  EXPECT_EQ(op_error("dynamic_slice", {{kF, {4}}, {kF, {1}}}, {{"sizes", Dims{1}}}),
+            "error TSR-2020: operator dynamic_slice: operand 2 of type f32[1]\n"
+            "  node:  n1\n"
+            "  legal: i32, i64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("dynamic_slice", {{kF, {4}}, {DType::kI64, {1}}}, {{"sizes", Dims{5}}}),
+            "error TSR-2024: operator dynamic_slice: sizes = [5] for operand 1 of type f32[4]\n"
+            "  node:  n1\n"
+            "  legal: a box that is no larger than x");
+  EXPECT_EQ(op_error("dynamic_update_slice", {{kF, {4}}, {kF, {5}}, {DType::kI64, {1}}}),
+            "error TSR-2024: operator dynamic_update_slice: operand 2 of type f32[5] for operand 1 of type f32[4]\n"
+            "  node:  n1\n"
+            "  legal: a box that is no larger than x");
+  EXPECT_EQ(op_error("dynamic_update_slice", {{kF, {4}}, {DType::kI32, {1}}, {DType::kI64, {1}}}),
+            "error TSR-2021: operator dynamic_update_slice: operand 2 of type i32[1] for operand 1 of type f32[4]\n"
+            "  node:  n1\n"
+            "  legal: equal element types");
   EXPECT_EQ(op_error("slice", {{kF, {4}}}, {{"starts", Dims{0}}, {"sizes", Dims{2}}, {"steps", Dims{0}}}),
             "error TSR-2025: operator slice: steps = [0]\n"
             "  node:  n1\n"
