@@ -263,7 +263,7 @@ class Modules(CliTest):
 
 
 class Forms(CliTest):
-    """Tensors as people write them, and what is printed of them."""
+    """Tensors as people write them, what is printed of them, and models in other formats."""
 
     def setUp(self):
         super().setUp()
@@ -297,6 +297,35 @@ class Forms(CliTest):
         self.assertEqual((told["output"], told["bytes"]), ("m.so", (self.folder / "m.so").stat().st_size))
         self.assertGreater(told["kernels"], 0)
         self.assertGreater(told["seconds"], 0)
+
+    def test_a_model_in_other_formats(self):
+        x = ("-i", "x=1,2,3,4,5,-6")
+        want = self.elements(*x)
+        self.assertEqual(self.tessera("export", "model.onnx", "-o", "m.graph")[0].split(":")[0], "m.graph")
+        told = json.loads(self.tessera("export", "m.graph", "-o", "again.onnx", "--json")[0])
+        self.assertEqual((told["format"], told["inputs"]), ("onnx", [{"name": "x", "type": "f32[2,3]"}]))
+        for model in ("m.graph", "again.onnx"):
+            self.assertEqual(json.loads(self.tessera("run", model, "--json", *x)[0])["outputs"], want)
+        onnx.checker.check_model(str(self.folder / "again.onnx"))
+        text, _ = self.tessera("export", "again.onnx", "-o", "-")
+        self.assertEqual(text.split("\n", 1)[1], (self.folder / "m.graph").read_text().split("\n", 1)[1])
+        _, errors = self.tessera("export", "model.onnx", "-o", "m.txt", code=1)
+        self.assertIn("says no format", errors)
+        before = (self.folder / "m.graph").read_bytes()
+        _, errors = self.tessera("export", "m.graph", "-o", "./m.graph", code=1)
+        self.assertRegex(errors, "^error TSR-4062: ")
+        self.assertEqual((self.folder / "m.graph").read_bytes(), before)
+
+    def test_a_model_with_open_sizes_as_a_graph(self):
+        self.save(open_model(), "open.onnx")
+        sizes = ("--dim", "N=1..4", "--dim", "H=8", "--dim", "W=2..64:2")
+        self.tessera("export", "open.onnx", *sizes, "-o", "open.graph")
+        self.assertIn("f32[N,3,8,W]", (self.folder / "open.graph").read_text())
+        x = numpy.random.default_rng(0).standard_normal((3, 3, 8, 10)).astype(numpy.float32)
+        self.tessera("run", "open.graph", "-i", f"x={self.save_npy('x.npy', x)}", "--output-dir", "out")
+        numpy.testing.assert_array_equal(self.load_npy("out/y.npy"), want(x))
+        _, errors = self.tessera("export", "open.onnx", *sizes, "-o", "fixed.onnx", code=1)
+        self.assertRegex(errors, "^error TSR-1060: ")
 
     def test_all_outputs_at_once(self):
         self.tessera("run", "model.onnx", "-i", "x=1,2,3,4,5,-6", "--output-dir", "out/deep")
