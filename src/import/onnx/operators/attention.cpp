@@ -256,7 +256,7 @@ void import_skip_normalization(NodeContext& c) {
 // Embeddings of words, of their places and of their segments, summed and normalised: [batch, words] to
 // [batch, words, features]. Then how many words of each text a mask counts, and the sum.
 void import_embed_layer_normalization(NodeContext& c) {
-  c.require_inputs(7, 9);
+  c.require_inputs(1, 9);
   const auto table = [&](int i) {
     if (c.rank(c.in(i)) != 2) c.malformed(fmt::format("a table of type {}", c.type(c.in(i)).to_string()), "rank 2");
     return c.in(i);
