@@ -5,24 +5,24 @@
 // computes them for nothing; no operator fails.
 //
 // before:
-//   graph @main(%x: f32[9,4], %s: f32[4], %w: f32[4,4]) -> (%y: f32[4]) {
+//   graph @main(%x: f32[9,4], %s: f32[1,4], %w: f32[4,4]) -> (%y: f32[1,4]) {
 //     %y = loop(%s, %x, %w) {num_carried = 1, num_scanned = 1} ({
-//       graph @step(%i: i64[], %h: f32[4], %r: f32[4], %m: f32[4,4]) -> (%n: f32[4]) {
+//       graph @step(%i: i64[], %h: f32[1,4], %r: f32[4], %m: f32[4,4]) -> (%n: f32[1,4]) {
 //         %t = transpose(%m) {perm = [1, 0]} : f32[4,4] loc("Transpose_0")
-//         %p = matmul(%h, %t) : f32[4]
-//         %n = add(%p, %r) : f32[4]
+//         %p = matmul(%h, %t) : f32[1,4]
+//         %n = add(%p, %r) : f32[1,4]
 //       }
-//     }) : f32[4]
+//     }) : f32[1,4]
 //   }
 // after:
-//   graph @main(%x: f32[9,4], %s: f32[4], %w: f32[4,4]) -> (%y: f32[4]) {
+//   graph @main(%x: f32[9,4], %s: f32[1,4], %w: f32[4,4]) -> (%y: f32[1,4]) {
 //     %t = transpose(%w) {perm = [1, 0]} : f32[4,4] loc("Transpose_0")
 //     %y = loop(%s, %x, %w, %t) {num_carried = 1, num_scanned = 1} ({
-//       graph @step(%i: i64[], %h: f32[4], %r: f32[4], %m: f32[4,4], %t: f32[4,4]) -> (%n: f32[4]) {
-//         %p = matmul(%h, %t) : f32[4]
-//         %n = add(%p, %r) : f32[4]
+//       graph @step(%i: i64[], %h: f32[1,4], %r: f32[4], %m: f32[4,4], %t: f32[4,4]) -> (%n: f32[1,4]) {
+//         %p = matmul(%h, %t) : f32[1,4]
+//         %n = add(%p, %r) : f32[1,4]
 //       }
-//     }) : f32[4]
+//     }) : f32[1,4]
 //   }
 #pragma once
 
