@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -23,6 +24,7 @@ def error(ident, message, legal="", hint="", node=""):
     return "\n".join(lines) + "\n"
 
 
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs/cli.md"
 RUN_HELP = "see 'tessera run --help' for examples"
 FORMS = "[NAME=]@FILE, NAME=0.5, [NAME=]1x3x224x224[xf32][=0], [NAME=]1x3x224x224[xf32]=random:SEED or [NAME=]random:SEED"
 
@@ -37,10 +39,9 @@ class CommandLine(CliTest):
         self.assertEqual(errors, error(*expected, **more))
 
     def test_usage(self):
-        verbs = (
-            "compile, run, verify, bench, explain, inspect, operators, doctor, diff, bisect, reduce, opt, schedule, tune, db, "
-            "worker, completion, man"
-        )
+        # As docs/cli.md lists them, which a test holds against the program.
+        help_text = DOCUMENT.read_text().split("Subcommands:\n")[1].split("\n\n")[0]
+        verbs = ", ".join(re.findall(r"(?m)^  (\w+) {2,}", help_text))
         self.refuses([], "TSR-4001", "a verb is required", verbs, "see 'tessera --help'")
         self.refuses(["fly"], "TSR-4001", "there is no verb 'fly'", verbs, "see 'tessera --help'")
         for arguments in (["complie", "model.onnx"], ["complie"], ["man", "complie"]):
