@@ -7,6 +7,7 @@
 #include "program/memory_plan.h"
 #include "program/steps.h"
 #include "schedule/dynamic/dynamic_tiles.h"
+#include "schedule/dynamic/merge_open_axes.h"
 #include "schedule/fusion/fuse_rows.h"
 #include "schedule/fusion/overlapped_tiles.h"
 #include "schedule/rules/rules.h"
@@ -71,9 +72,10 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
     return Declined{"an operand is not contiguous along the reduced axis"};
   Knobs knobs;
   const bool directly = !symbolic || rule.apply == dynamic_loops;
-  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_by_tiles(rule, kernel, target);
+  const TensorProgram merged = directly ? TensorProgram() : merge_open_axes(kernel);
+  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_by_tiles(rule, merged, target);
   if (!directly && std::holds_alternative<Declined>(answer)) {
-    auto by_windows = apply_by_windows(rule, kernel, symbols, target);
+    auto by_windows = apply_by_windows(rule, merged, symbols, target);
     if (const auto* declined = std::get_if<Declined>(&by_windows)) {
       std::get<Declined>(answer).reason += "; " + declined->reason;
     } else {
