@@ -8,6 +8,7 @@
 
 #include "arith/simplify.h"
 #include "loop/fresh.h"
+#include "schedule/dynamic/cover.h"
 #include "schedule/kernel/size_polynomial.h"
 #include "support/error.h"
 
@@ -372,7 +373,10 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   const bool reduces = single->program.reduction() != nullptr;
   const int64_t rows = one.empty() ? 1 : elements / std::max<int64_t>(1, as_int(one.back()).value_or(1));
   std::vector<int64_t> sizes{1};
-  if (reduces ? rows < 16 && rule.name != "row_reduce" : elements < 256) sizes = {32, 8, 1};
+  if (reduces ? rows < 16 && rule.name != "row_reduce" : elements < 256) {
+    if (reduces) sizes = {32, 8, 4, 2, 1};
+    else sizes = elements == 1 ? std::vector<int64_t>{64, 16, 1} : std::vector<int64_t>{32, 8, 1};
+  }
 
   std::vector<Version> versions;
   for (const int64_t size : sizes) {
@@ -410,21 +414,33 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   }
 
   std::vector<Stmt> nests;
-  const SymbolicAxis& tiled = axes.back();
-  Expr done = 0;  // steps of the last axis
-  Expr left = tiled.size;
-  for (const Version& version : versions) {
-    const int64_t size = version.steps.back();
+  std::vector<int64_t> taken;
+  for (const Version& version : versions) taken.push_back(version.steps.back());
+  const std::vector<TileSegment> segments = cover_axis(axes.back().size, taken, fmt::format("w{}", axes.back().axis));
+  // Rows of an output that is no sum: their tiles follow one another, so that places are found once for each row.
+  const bool by_rows = !reduces && axes.size() > 1 && versions.size() > 1;
+  std::vector<Var> vars;
+  for (size_t a = 0; a + 1 < axes.size(); ++a) vars.push_back(make_var(fmt::format("w{}", axes[a].axis)));
+  const auto in_parallel = [&](const std::vector<Var>& over, const std::vector<Expr>& counts, Stmt body) {
+    const Var t = make_var("t");
+    VarMap split;
+    Expr rest = t, all = 1;
+    for (size_t a = over.size(); a-- > 0;) {
+      split[over[a].get()] = a == 0 ? rest : floormod(rest, counts[a]);
+      rest = floordiv(rest, counts[a]);
+    }
+    for (const Expr& count : counts) all = all * count;
+    return for_loop(t, 0, all, ForKind::kParallel, substitute(body, split));
+  };
+  std::vector<Expr> row_counts;
+  for (size_t a = 0; a + 1 < axes.size(); ++a) row_counts.push_back(axes[a].size);
+  for (size_t v = 0; v < versions.size(); ++v) {
+    const Version& version = versions[v];
+    const TileSegment& segment = segments[v];
     // Where the tile is.
     VarMap bases;
-    std::vector<Var> vars;
-    std::vector<Expr> counts;
-    for (size_t a = 0; a < axes.size(); ++a) {
-      const bool is_last = a + 1 == axes.size();
-      vars.push_back(make_var(fmt::format("w{}", axes[a].axis)));
-      counts.push_back(!is_last ? axes[a].size : size == 1 ? left : floordiv(left, size));
-      bases[axes[a].base.get()] = is_last ? done + vars.back() * Expr(size) : Expr(vars.back());
-    }
+    for (size_t a = 0; a + 1 < axes.size(); ++a) bases[axes[a].base.get()] = vars[a];
+    bases[axes.back().base.get()] = segment.base;
     const std::vector<BufferPtr>& own = version.scheduled.program.params;
     const auto param_of = [&](const BufferPtr& buffer) -> std::optional<size_t> {
       const auto it = std::find(own.begin(), own.end(), buffer);
@@ -454,29 +470,24 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
           return prefetching(loop, param, {moved(*p, node->indices[0])});
         });
     // Large tiles share their own work among threads, one after another; small ones are shared out.
-    const bool large = work_of(version.tile.program) >= kLargeTile;
+    const bool large = !by_rows && work_of(version.tile.program) >= kLargeTile;
     if (!large) body = without_threads(body);
-    Expr all = 1;
-    for (const Expr& count : counts) all = all * count;
     if (large) {
-      for (size_t a = axes.size(); a-- > 0;) body = for_loop(vars[a], 0, counts[a], ForKind::kSerial, body);
+      body = for_loop(segment.var, 0, segment.count, ForKind::kSerial, body);
+      for (size_t a = vars.size(); a-- > 0;) body = for_loop(vars[a], 0, row_counts[a], ForKind::kSerial, body);
+    } else if (by_rows) {
+      body = for_loop(segment.var, 0, segment.count, ForKind::kSerial, body);
     } else {
-      const Var t = make_var("t");
-      VarMap split;
-      Expr rest = t;
-      for (size_t a = axes.size(); a-- > 0;) {
-        split[vars[a].get()] = a == 0 ? rest : floormod(rest, counts[a]);
-        rest = floordiv(rest, counts[a]);
-      }
-      body = for_loop(t, 0, all, ForKind::kParallel, substitute(body, split));
+      std::vector<Var> over = vars;
+      std::vector<Expr> counts = row_counts;
+      over.push_back(segment.var);
+      counts.push_back(segment.count);
+      body = in_parallel(over, counts, body);
     }
     // Versions may have variables of the kernel in common.
     nests.push_back(nests.empty() ? std::move(body) : with_fresh_definitions(body));
-    if (size != 1) {
-      done = done + floordiv(left, size) * Expr(size);
-      left = floormod(left, size);
-    }
   }
+  if (by_rows) nests = {in_parallel(vars, row_counts, seq(std::move(nests)))};
   result.program.body = nests.size() == 1 ? nests[0] : seq(std::move(nests));
   return result;
 }
