@@ -58,7 +58,7 @@ class Builder:
         return self.linear(self.node("Reshape", [found, self.ints(0, 0, heads * depth)]), heads * depth, width)
 
     def layer(self, x, y, width):
-        kind = self.pick.choice(["attention", "attention", "norm", "inner", "softmax", "running", "column sums", "scores"])
+        kind = self.pick.choice(["attention", "attention", "norm", "inner", "wide", "softmax", "running", "column sums", "scores"])
         if kind == "attention":
             masked = self.pick.random() < 0.5
             return self.node("Add", [x, self.attention(x, y if masked else self.pick.choice([x, y]), width, masked)])
@@ -67,6 +67,10 @@ class Builder:
         if kind == "inner":
             inner = self.pick.choice([7, 48, 130])
             return self.node("Add", [x, self.linear(self.node("Relu", [self.linear(x, width, inner)]), inner, width)])
+        if kind == "wide":  # weights that all tiles of rows go over together
+            inner, outer = self.pick.choice([(500, 600), (384, 768)])
+            rows = self.node("Relu", [self.linear(self.linear(x, width, inner), inner, outer)])
+            return self.node("Add", [x, self.linear(rows, outer, width)])
         if kind == "softmax":
             return self.node("Softmax", [x], axis=self.pick.choice([1, 2]))
         if kind == "running":

@@ -297,14 +297,29 @@ int64_t fixed_product(const Shape& shape) {
   return count;
 }
 
-// Multiply-adds (or elements) above which a tile is worth threads of its own.
-constexpr int64_t kLargeTile = 4 << 20;
+// Multiply-adds (or elements) above which a tile is worth threads of its own; and of one of several rows of a tile, all
+// of which read the same weights.
+constexpr int64_t kLargeTile = 4 << 20, kLargeRow = 1 << 17;
 
 struct Version {
   std::vector<int64_t> steps;  // by symbolic axis
   Tile tile;
   ScheduledKernel scheduled;
 };
+
+// Whether the loops are parallel ones behind one another, of which none reads what another one writes.
+bool are_parallel(const Stmt& body, const Buffer* out) {
+  if (body->kind == StmtKind::kSeq)
+    return std::all_of(body->stmts.begin(), body->stmts.end(), [&](const Stmt& s) { return are_parallel(s, out); });
+  if (body->kind != StmtKind::kFor || body->for_kind != ForKind::kParallel) return false;
+  bool reads_output = false;
+  walk(
+      body, [](const Stmt&) {},
+      [&](const Expr& e) {
+        walk(e, [&](const Expr& node) { reads_output |= node->kind == ExprKind::kLoad && node->buffer.get() == out; });
+      });
+  return !reads_output;
+}
 
 int64_t work_of(const TensorProgram& program) {
   int64_t work = fixed_product(program.output().out->shape);
@@ -371,6 +386,7 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   const Shape& one = single->program.output().out->shape;
   const int64_t elements = fixed_product(one);
   const bool reduces = single->program.reduction() != nullptr;
+  const int64_t work = work_of(single->program);
   const int64_t rows = one.empty() ? 1 : elements / std::max<int64_t>(1, as_int(one.back()).value_or(1));
   std::vector<int64_t> sizes{1};
   if (reduces ? rows < 16 && rule.name != "row_reduce" : elements < 256) {
@@ -418,6 +434,7 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   for (const Version& version : versions) taken.push_back(version.steps.back());
   const std::vector<TileSegment> segments = cover_axis(axes.back().size, taken, fmt::format("w{}", axes.back().axis));
   // Rows of an output that is no sum: their tiles follow one another, so that places are found once for each row.
+  const bool shares_weights = reduces && sizes.size() > 1 && work >= kLargeRow;
   const bool by_rows = !reduces && axes.size() > 1 && versions.size() > 1;
   std::vector<Var> vars;
   for (size_t a = 0; a + 1 < axes.size(); ++a) vars.push_back(make_var(fmt::format("w{}", axes[a].axis)));
@@ -434,6 +451,20 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   };
   std::vector<Expr> row_counts;
   for (size_t a = 0; a + 1 < axes.size(); ++a) row_counts.push_back(axes[a].size);
+  // Whether version v and the next one cut their work alike: in parallel loops of which one's parts are some of the
+  // other's, enough for all threads.
+  const auto joins_next = [&](size_t v) {
+    if (v + 1 >= versions.size()) return false;
+    const Stmt &most = versions[v].scheduled.program.body, &rest = versions[v + 1].scheduled.program.body;
+    for (const size_t i : {v, v + 1}) {
+      const LoopProgram& program = versions[i].scheduled.program;
+      if (program.body->kind != StmtKind::kFor || !are_parallel(program.body, program.params.back().get()))
+        return false;
+    }
+    const auto parts = as_int(most->extent), few = as_int(rest->extent);
+    return parts && few && *few >= 8 * static_cast<int64_t>(target.num_threads) && *parts % *few == 0;
+  };
+  Stmt before;  // the first version's loop, to be joined with the next one's
   for (size_t v = 0; v < versions.size(); ++v) {
     const Version& version = versions[v];
     const TileSegment& segment = segments[v];
@@ -469,10 +500,42 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
           const Stmt loop = for_loop(node->var, node->begin, node->extent, node->for_kind, node->stmts[0]);
           return prefetching(loop, param, {moved(*p, node->indices[0])});
         });
-    // Large tiles share their own work among threads, one after another; small ones are shared out.
-    const bool large = !by_rows && work_of(version.tile.program) >= kLargeTile;
+    // Large tiles share their own work among threads; small ones are shared out.
+    const bool large = shares_weights || (!by_rows && work_of(version.tile.program) >= kLargeTile);
     if (!large) body = without_threads(body);
-    if (large) {
+    if (shares_weights && v == 0 && joins_next(0)) {
+      before = body;
+      continue;
+    }
+    if (before) {
+      // The largest tiles and what is left behind them: one pass over the weights.
+      body = with_fresh_definitions(body);
+      const Var part = make_var("p"), first = make_var("q");
+      const Expr each = floordiv(before->extent, body->extent);
+      const Stmt most = substitute(before->stmts[0], {{before->var.get(), before->begin + part * each + first}});
+      const Stmt rest = substitute(body->stmts[0], {{body->var.get(), body->begin + part}});
+      std::vector<Var> over = vars;
+      std::vector<Expr> counts = row_counts;
+      over.push_back(part);
+      counts.push_back(body->extent);
+      body = in_parallel(over, counts,
+                         seq({for_loop(first, 0, each, ForKind::kSerial,
+                                       for_loop(segments[0].var, 0, segments[0].count, ForKind::kSerial, most)),
+                              for_loop(segment.var, 0, segment.count, ForKind::kSerial, rest)}));
+      before = {};
+    } else if (shares_weights && are_parallel(body, result.program.params.back().get())) {
+      // What a tile reads of the weights at once stays near while all tiles go over it.
+      std::vector<Stmt> loops = body->kind == StmtKind::kSeq ? body->stmts : std::vector<Stmt>{body};
+      for (Stmt& loop : loops) {
+        std::vector<Var> over = vars;
+        std::vector<Expr> counts = row_counts;
+        const Var part = make_var("p");
+        over.insert(over.end(), {part, segment.var});
+        counts.insert(counts.end(), {loop->extent, segment.count});
+        loop = in_parallel(over, counts, substitute(loop->stmts[0], {{loop->var.get(), loop->begin + part}}));
+      }
+      body = seq(std::move(loops));
+    } else if (large) {
       body = for_loop(segment.var, 0, segment.count, ForKind::kSerial, body);
       for (size_t a = vars.size(); a-- > 0;) body = for_loop(vars[a], 0, row_counts[a], ForKind::kSerial, body);
     } else if (by_rows) {
