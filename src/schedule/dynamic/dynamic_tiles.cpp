@@ -411,6 +411,10 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
     version.scheduled = std::move(std::get<ScheduledKernel>(answer));
     versions.push_back(std::move(version));
   }
+  // A transposition moves evenly place by place alone: windows have vectors of it.
+  constexpr int64_t kFewElements = 16;
+  if (!reduces && elements < kFewElements && sizes.size() > 1 && versions.size() == 1)
+    return Declined{why.empty() ? "tiles would have few elements" : why};
   // Weights are stored once: larger tiles that want them otherwise are left out.
   const std::vector<PackedParam> packed = versions.back().scheduled.packed;
   std::erase_if(versions, [&](const Version& v) { return !same_packing(v.scheduled.packed, packed); });
