@@ -88,5 +88,6 @@ const std::vector<CompositeDef>& conv_transpose_composites();
 const std::vector<CompositeDef>& attention_composites();
 const std::vector<CompositeDef>& loss_composites();
 const std::vector<CompositeDef>& optimizer_composites();
+const std::vector<CompositeDef>& resizing_composites();
 
 }  // namespace tessera::inline ops
