@@ -140,6 +140,7 @@ TEST(OnnxExport, EveryComposite) {
         case AttrKind::kInt: attrs.set(attr.name, int64_t{std::stoll(value)}); break;
         case AttrKind::kFloat: attrs.set(attr.name, std::stod(value)); break;
         case AttrKind::kString: attrs.set(attr.name, value.substr(1, value.find('"', 1) - 1)); break;
+        case AttrKind::kSizes:
         case AttrKind::kInts: {
           std::vector<int64_t> numbers;
           for (size_t i = 1; i < value.find(']');) {
