@@ -502,7 +502,7 @@ class Verify(CliTest):
     def test_data_sets_are_needed(self):
         self.save(affine_model(), "empty/model.onnx")
         text, _ = self.tessera("verify", "empty", code=1)
-        self.assertIn("there is no test_data_set_* folder beside model.onnx", text)
+        self.assertIn("there is no test_data_set_* folder beside the model", text)
 
 
 class Bench(CliTest):

@@ -474,9 +474,9 @@ class CommandLine(CliTest):
             self.assertIn("\n  legal: ", errors)
 
     def test_folders_of_cases(self):
-        legal = "folders with ONNX test cases: model.onnx, test_data_set_0/input_0.pb, output_0.pb"
+        legal = "folders with test cases: model.onnx or model.graph, test_data_set_0/input_0.pb, output_0.pb"
         (self.folder / "void").mkdir()
-        self.refuses(["verify", "void"], "TSR-6220", "there is no model.onnx in or below 'void'", legal)
+        self.refuses(["verify", "void"], "TSR-6220", "there is no model.onnx or model.graph in or below 'void'", legal)
         self.refuses(
             ["verify", "gone"], "TSR-6220", "folder 'gone' cannot be searched: No such file or directory", legal
         )
