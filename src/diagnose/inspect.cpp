@@ -93,8 +93,11 @@ std::string operator_text(const json& operators, const TextStyle& style) {
   return table.empty() ? "" : "\n" + table.to_string(style);
 }
 
-std::string number_text(const json& value, std::string (*text)(double)) {
-  return value.get<double>() < 0 ? "?" : text(value.get<double>());
+// A kernel's count, or its formula where a run knows the sizes.
+std::string work_text(const json& kernel, const std::string& key, std::string (*text)(double)) {
+  if (const double count = kernel.at(key).get<double>(); count >= 0) return text(count);
+  const std::string formula = text_of(kernel, (key + "_formula").c_str());
+  return formula.empty() ? "?" : shortened(formula, 40);
 }
 
 // A bar a line; many calls share one, which then shows the most of them.
@@ -159,8 +162,8 @@ std::string module_text(const json& inspection, const TextStyle& style) {
   const json& list = inspection.at("kernels");
   constexpr size_t kNodesWidth = 60;  // JSON has all of them
   for (size_t i = 0; i < list.size(); ++i) {
-    kernels.add({std::to_string(i), text_of(list[i], "rule"), number_text(list[i].at("flops"), count_text),
-                 number_text(list[i].at("bytes"), bytes_text),
+    kernels.add({std::to_string(i), text_of(list[i], "rule"), work_text(list[i], "flops", count_text),
+                 work_text(list[i], "bytes", bytes_text),
                  shortened(list[i].at("nodes").get<std::string>(), kNodesWidth)});
   }
   text += "\n" + kernels.to_string(style) + arena_text(inspection, style);
@@ -282,7 +285,7 @@ json inspect_module(const std::string& path) {
     const tsr_kernel_descr& kernel = file.kernels()[i];
     json entry = {{"nodes", file.text(kernel.name)}, {"flops", kernel.flops}, {"bytes", kernel.bytes}};
     if (noted.is_array() && i < noted.size() && noted[i].is_object()) {
-      for (const char* key : {"name", "rule"})
+      for (const char* key : {"name", "rule", "flops_formula", "bytes_formula"})
         if (noted[i].contains(key) && noted[i].at(key).is_string()) entry[key] = noted[i].at(key);
     }
     kernels.push_back(std::move(entry));

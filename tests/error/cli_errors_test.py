@@ -139,6 +139,26 @@ class CommandLine(CliTest):
                 "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 1 <= LOW <= HIGH and 1 <= STEP",
             )
 
+    def test_did_you_mean(self):
+        """Names that are nearly right."""
+        for flag, name, near in (
+            ("--disable-pass", "winogard", "winograd"),
+            ("--disable-pass", "fold_constant", "fold_constants"),
+            ("--print-ir-after", "fold_constants1", "fold_constants"),
+            ("--precision", "bf61", "bf16"),
+            ("--fp32", "peices", "pieces"),
+            ("--target", "naitve", "native"),
+            ("--target", "x86-64-v5", "x86-64-v2"),
+            ("--target", "aarch64-unknown-linx-gn", "aarch64-unknown-linux-gnu"),
+            ("--target", "x86_64-unknown-linux-gnu,cpu=skylaek", "skylake"),
+            ("--target", "x86_64-unknown-linux-gnu,+avx521f", "avx512f"),
+        ):
+            _, errors = self.tessera("compile", "model.onnx", flag, name, code=1)
+            self.assertRegex(errors, rf"\n  hint:  did you mean '{near}'\?\n$")
+        (self.folder / "g.graph").write_text("graph @main(%x: f32[4]) -> (%x) {\n}\n")
+        _, errors = self.tessera("opt", "g.graph", "--pass", "fold_constant", code=1)
+        self.assertTrue(errors.endswith("\n  hint:  did you mean 'fold_constants'?\n"), errors)
+
     def test_passes(self):
         for flag in ("--disable-pass", "--print-ir-after"):
             _, errors = self.tessera("compile", "model.onnx", flag, "magic", code=1)
@@ -377,7 +397,7 @@ class CommandLine(CliTest):
         _, errors = self.tessera("run", "picture.onnx", "-i", "@p.png", code=1)
         self.assertRegex(
             errors,
-            r"^error TSR-6201: cannot decode 'p\.png': .*\n  legal: a readable PNG or JPEG file\n"
+            r"^error TSR-6201: cannot decode 'p\.png': .*\n  legal: a readable PNG, JPEG or BMP file\n"
             r"  hint:  convert the picture, or give the tensor as \.npy\n$",
         )
         self.refuses(
