@@ -152,6 +152,7 @@ void drop_unused_buffers(Program& program) {
   for_each_step(program.steps, [&](const ProgramStep& step) { for_each_step_buffer(step, mark); });
   for (BufferId id : program.inputs) mark(id);
   for (BufferId id : program.outputs) mark(id);
+  for (const ProgramState& state : program.states) mark(state.initial);
   std::vector<BufferId> renumber(program.buffers.size(), -1);
   std::vector<ProgramBuffer> kept;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -173,6 +174,7 @@ void drop_unused_buffers(Program& program) {
   for_each_step(program.steps, [&](ProgramStep& step) { for_each_step_buffer(step, apply); });
   for (BufferId& id : program.inputs) apply(id);
   for (BufferId& id : program.outputs) apply(id);
+  for (ProgramState& state : program.states) apply(state.initial);
   program.buffers = std::move(kept);
 }
 
