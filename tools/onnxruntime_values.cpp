@@ -91,10 +91,10 @@ class OnnxRuntimeValues : public ValueSource {
     const std::vector<std::string> input_names = part.input_names();
     std::vector<Tensor> inputs;
     for (const std::string& name : input_names) {
-      const auto at = std::find_if(subject_.inputs.begin(), subject_.inputs.end(),
-                                   [&](const TensorInfo& info) { return info.name == name; });
-      check(at != subject_.inputs.end(), "an input of the model is none of its graph: " + name);
-      inputs.push_back(subject_.tensors[static_cast<size_t>(at - subject_.inputs.begin())]);
+      const std::vector<std::string>& known = subject_.parts.inputs();
+      const auto at = std::find(known.begin(), known.end(), name);
+      check(at != known.end(), "an input of the model is none of its graph: " + name);
+      inputs.push_back(subject_.part_tensors[static_cast<size_t>(at - known.begin())]);
     }
     const TemporaryFolder folder;
     AtomicFile file(folder.file("model.onnx"), "model");
@@ -122,7 +122,7 @@ class OnnxRuntimeValues : public ValueSource {
 
 std::unique_ptr<ValueSource> onnxruntime_values(const std::string& model, const DiffSubject& subject, int threads,
                                                 int64_t batch_bytes) {
-  EditableModel onnx = looks_like_graph_file(model) ? EditableModel::of_bytes(export_onnx_bytes(subject.graph()))
+  EditableModel onnx = looks_like_graph_file(model) ? EditableModel::of_bytes(export_onnx_bytes(subject.parts.graph()))
                                                     : EditableModel::read(model);
   return std::make_unique<OnnxRuntimeValues>(std::move(onnx), subject, threads, batch_bytes);
 }

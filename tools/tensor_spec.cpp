@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kForms[] =
     "[NAME=]@FILE, NAME=0.5, [NAME=]1x3x224x224[xf32][=0], [NAME=]1x3x224x224[xf32]=random:SEED or [NAME=]random:SEED";
-constexpr char kFileForms[] = "[NAME=]@FILE.npy, [NAME=]@FILE.pb, or @FILE.npz";
+constexpr char kFileForms[] = "[NAME=]@FILE.npy or [NAME=]@FILE.pb";
 
 [[noreturn]] void fail_to_parse(const std::string& text, const std::string& why, const std::string& legal) {
   throw UserError({.id = "TSR-4010",

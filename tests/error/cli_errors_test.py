@@ -149,7 +149,7 @@ class CommandLine(CliTest):
             ("--fp32", "peices", "pieces"),
             ("--target", "naitve", "native"),
             ("--target", "x86-64-v5", "x86-64-v2"),
-            ("--target", "aarch64-unknown-linx-gn", "aarch64-unknown-linux-gnu"),
+            ("--target", "aarhc64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"),
             ("--target", "x86_64-unknown-linux-gnu,cpu=skylaek", "skylake"),
             ("--target", "x86_64-unknown-linux-gnu,+avx521f", "avx512f"),
         ):
@@ -347,7 +347,7 @@ class CommandLine(CliTest):
             ["run", "model.onnx", "-i", "@x.txt"],
             "TSR-6210",
             "'x.txt' is of no kind that is known by its extension",
-            ".npy, .pb; for inputs also .png, .jpg and .jpeg",
+            ".npy, .npz, .pb; for inputs also .png, .jpg, .jpeg and .bmp",
             "save the tensor with numpy.save",
         )
         numpy.save(self.folder / "good.npy", numpy.zeros((2, 3), numpy.float32))

@@ -238,8 +238,8 @@ BisectResult bisect_model(const BisectRequest& request) {
     failure.inputs = part->inputs;
     for (const Tensor& output : part->outputs) failure.expected.emplace_back(output);
   } else {
-    failure.graph = subject.graph();
-    failure.inputs = subject.tensors;
+    failure.graph = subject.parts.graph();
+    failure.inputs = subject.part_tensors;
     for (const std::string& name : subject.parts.outputs()) {
       const auto it = outputs.find(name);
       failure.expected.push_back(it == outputs.end() ? std::nullopt : std::optional<Tensor>(it->second));

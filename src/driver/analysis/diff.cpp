@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -132,20 +131,21 @@ DiffSubject open_subject(const DiffRequest& request) {
   }
   PassRunner runner(request.driver.runner);
   Graph graph = import_model(request.model, request.driver, runner);
-  const std::vector<State> states = std::exchange(graph.states, {});
-  DiffSubject subject{GraphParts(std::move(graph), op_types_of(request.model)), {}, {}, {}};
-  const std::unique_ptr<Model> interpreted = interpret_graph(subject.graph(), request.model);
+  Graph call = graph;
+  call.states.clear();
+  DiffSubject subject{std::move(graph), {}, {}, GraphParts(std::move(call), op_types_of(request.model)), {}, {}};
+  const std::unique_ptr<Model> interpreted = interpret_graph(subject.graph, request.model);
   subject.inputs = interpreted->inputs();
-  const auto first_state = subject.inputs.end() - std::ssize(states);
-  subject.tensors = request.make_inputs({subject.inputs.begin(), first_state});
-  for (size_t i = 0; i < states.size(); ++i) {
-    const TensorInfo& info = first_state[static_cast<std::ptrdiff_t>(i)];
-    subject.tensors.push_back(states[i].initial ? *states[i].initial : Tensor(info.dtype, info.dims));
+  subject.tensors = fitting_inputs(subject.inputs, request.make_inputs(subject.inputs));
+  subject.part_tensors = subject.tensors;
+  for (size_t i = 0; i < subject.graph.states.size(); ++i) {
+    const TensorType& type = subject.graph.type(subject.graph.state_input(i));
+    const TensorPtr& initial = subject.graph.states[i].initial;
+    subject.part_tensors.push_back(initial ? *initial : Tensor(type.dtype, type.dims()));
   }
-  subject.tensors = fitting_inputs(subject.inputs, std::move(subject.tensors));
   const std::vector<std::string> watchable = interpreted->watchable();
   const std::set<std::string> names(watchable.begin(), watchable.end());
-  for (const Value& value : subject.graph().values()) {
+  for (const Value& value : subject.graph.values()) {
     if (!names.count(value.name) || subject.parts.producer(value.name) < 0) continue;
     if (value.type.dtype == DType::kString || !value.type.is_static()) continue;
     subject.values.push_back({value.name, value.type.dtype, value.type.dims()});
@@ -155,13 +155,13 @@ DiffSubject open_subject(const DiffRequest& request) {
 
 std::unique_ptr<ValueSource> open_reference(const DiffRequest& request, const DiffSubject& subject) {
   if (request.against == "interp")
-    return std::make_unique<ModelValues>(interpret_graph(subject.graph(), request.model), subject.tensors);
+    return std::make_unique<ModelValues>(interpret_graph(subject.graph, request.model), subject.tensors);
   if (request.against == "O0") {
     DriverOptions options = request.driver;
     options.compile.opt_level = 0;
     options.compile.disabled_passes.clear();
     options.runner.save_temps.clear();
-    return open_compiled(subject.graph(), subject.tensors, options, request.num_threads, request.model);
+    return open_compiled(subject.graph, subject.tensors, options, request.num_threads, request.model);
   }
   if (request.against == "onnxruntime") {
     check(request.onnxruntime != nullptr, "nobody makes the reference of ONNX Runtime");
@@ -171,7 +171,7 @@ std::unique_ptr<ValueSource> open_reference(const DiffRequest& request, const Di
 }
 
 std::unique_ptr<ValueSource> open_tested(const DiffRequest& request, const DiffSubject& subject) {
-  return open_compiled(subject.graph(), subject.tensors, request.driver, request.num_threads, request.model);
+  return open_compiled(subject.graph, subject.tensors, request.driver, request.num_threads, request.model);
 }
 
 std::vector<Tensor> run_compiled(const Graph& part, const std::vector<Tensor>& inputs, const DriverOptions& options,
@@ -210,7 +210,7 @@ Difference diff_subject(const DiffRequest& request, const DiffSubject& subject, 
                               return run_compiled(part, inputs, request.driver, request.num_threads);
                             },
                             run_interpreted};
-  return find_difference(subject.parts, subject.tensors, reference, *tested, runners, options);
+  return find_difference(subject.parts, subject.part_tensors, reference, *tested, runners, options);
 }
 
 std::string write_case(const Reproduction& reproduction, const std::string& model, const std::string& folder,

@@ -21,13 +21,13 @@ using MakeInputs = std::function<std::vector<Tensor>(const std::vector<TensorInf
 
 // A model with what is known of it before it is compiled.
 struct DiffSubject {
-  // Of the graph as imported, its states with their initial values as inputs: what is looked at is one call.
-  GraphParts parts;
+  Graph graph;                     // as imported
   std::vector<TensorInfo> inputs;  // of the graph
   std::vector<Tensor> tensors;     // what it is run on
-  std::vector<TensorInfo> values;  // the values of nodes, constants excepted
-
-  const Graph& graph() const { return parts.graph(); }
+  // Of a graph with states the first call: they are inputs, with their initial values, and outputs.
+  GraphParts parts;
+  std::vector<Tensor> part_tensors;  // of the inputs of `parts`
+  std::vector<TensorInfo> values;    // the values of nodes, constants excepted
 };
 
 struct DiffRequest {
