@@ -155,7 +155,7 @@ class CommandLine(CliTest):
         ):
             _, errors = self.tessera("compile", "model.onnx", flag, name, code=1)
             self.assertRegex(errors, rf"\n  hint:  did you mean '{near}'\?\n$")
-        (self.folder / "g.graph").write_text("graph @main(%x: f32[4]) -> (%x) {\n}\n")
+        (self.folder / "g.graph").write_text("graph @main(%x: f32[4]) -> (%y: f32[4]) {\n  %y = neg(%x)\n}\n")
         _, errors = self.tessera("opt", "g.graph", "--pass", "fold_constant", code=1)
         self.assertTrue(errors.endswith("\n  hint:  did you mean 'fold_constants'?\n"), errors)
 
