@@ -6,7 +6,10 @@
 
 #include "program/memory_plan.h"
 #include "program/steps.h"
+#include "schedule/dynamic/axis_sizes.h"
 #include "schedule/dynamic/dynamic_tiles.h"
+#include "schedule/dynamic/merge_open_axes.h"
+#include "schedule/dynamic/open_products.h"
 #include "schedule/fusion/fuse_rows.h"
 #include "schedule/fusion/overlapped_tiles.h"
 #include "schedule/rules/rules.h"
@@ -61,6 +64,27 @@ bool gathers(const TensorProgram& kernel) {
   });
 }
 
+// By tiles, or as a product, with a variable for the size of each axis; or else by tiles of the kernel as it is.
+std::variant<ScheduledKernel, Declined> apply_to_open_axes(const ScheduleRule& rule, const TensorProgram& kernel,
+                                                           const Target& target) {
+  const SizedKernel sized = name_axis_sizes(kernel);
+  const auto by_tiles = [&](const SizedKernel& of) {
+    auto answer = apply_by_tiles(rule, of.program, target);
+    if (auto* scheduled = std::get_if<ScheduledKernel>(&answer))
+      scheduled->program = with_values(scheduled->program, values_of(of));
+    return answer;
+  };
+  const auto is_taken = [](const auto& answer) { return std::holds_alternative<ScheduledKernel>(answer); };
+  auto answer = by_tiles(sized);
+  if (is_taken(answer)) return answer;
+  if (rule.apply == register_tile)
+    if (auto product = apply_to_open_product(rule, sized, target); is_taken(product)) return product;
+  if (auto as_it_is = apply_by_tiles(rule, kernel, target); is_taken(as_it_is)) return as_it_is;
+  if (!kernel.reduction())
+    if (auto outside = by_tiles(name_axis_sizes(kernel, NamedAxes::kAllOutsideOpen)); is_taken(outside)) return outside;
+  return answer;
+}
+
 // The rule's answer, by tiles or windows when a run decides about sizes.
 std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
                                             const std::vector<SymbolRange>& symbols) {
@@ -71,9 +95,10 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
     return Declined{"an operand is not contiguous along the reduced axis"};
   Knobs knobs;
   const bool directly = !symbolic || rule.apply == dynamic_loops;
-  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_by_tiles(rule, kernel, target);
+  const TensorProgram merged = directly ? TensorProgram() : merge_open_axes(kernel);
+  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_to_open_axes(rule, merged, target);
   if (!directly && std::holds_alternative<Declined>(answer)) {
-    auto by_windows = apply_by_windows(rule, kernel, symbols, target);
+    auto by_windows = apply_by_windows(rule, merged, symbols, target);
     if (const auto* declined = std::get_if<Declined>(&by_windows)) {
       std::get<Declined>(answer).reason += "; " + declined->reason;
     } else {
