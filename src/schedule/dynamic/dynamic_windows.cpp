@@ -132,6 +132,7 @@ struct WindowAlong {
   int64_t size = 1;
   int64_t margin = 0;  // of an inner window; means nothing for single places
   WindowPlace place = WindowPlace::kInner;
+  std::optional<int64_t> remainder = std::nullopt;  // by 2 of AxisPlan::divided: for sizes where it is that
   auto operator<=>(const WindowAlong&) const = default;
 };
 
@@ -146,12 +147,7 @@ class WindowMaker {
  public:
   WindowMaker(const ScheduleRule& rule, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
               const Target& target)
-      : rule_(rule),
-        kernel_(kernel),
-        symbols_(symbols),
-        target_(target),
-        points_(sample_points(symbols)),
-        finder_(kernel, symbols, points_) {}
+      : rule_(rule), kernel_(kernel), symbols_(symbols), target_(target), points_(sample_points(symbols)) {}
 
   Answer run() {
     for (const Stage& stage : kernel_.stages)
@@ -211,6 +207,14 @@ class WindowMaker {
     return result;
   }
 
+  bool is_for(const SizePoint& point, const std::vector<WindowAlong>& windows) const {
+    for (size_t a = 0; a < axes_.size(); ++a)
+      if (const auto& remainder = windows[a].remainder;
+          remainder && value_at(plans_[a].divided, symbols_, point) % 2 != *remainder)
+        return false;
+    return true;
+  }
+
   // The rule's kernel of one window, of all sizes.
   std::optional<ScheduledKernel> window(const std::vector<WindowAlong>& windows, std::string& why) {
     Known& known = known_[windows];
@@ -224,7 +228,10 @@ class WindowMaker {
 
   std::optional<ScheduledKernel> make_window(const std::vector<WindowAlong>& windows, std::string& why) {
     std::vector<ScheduledKernel> answers;
-    for (const SizePoint& point : points_) {
+    std::vector<SizePoint> points;
+    for (const SizePoint& point : points_)
+      if (is_for(point, windows)) points.push_back(point);
+    for (const SizePoint& point : points) {
       Knobs knobs = Knobs::sharing_weights();
       auto answer = rule_.apply(at(point, windows), target_, knobs);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
@@ -251,8 +258,9 @@ class WindowMaker {
     if (!has_single_)
       for (const PackedParam& packed : answers[0].packed)
         params[packed.param] = answers[0].program.params[packed.param];
-    LoopGeneralizer generalizer(finder_, params, false);
-    for (const OpenAxis& axis : axes_) generalizer.same_var(axis.base, points_.size());
+    StrideFinder finder(kernel_, symbols_, points);
+    LoopGeneralizer generalizer(finder, params, false);
+    for (const OpenAxis& axis : axes_) generalizer.same_var(axis.base, points.size());
     try {
       ScheduledKernel result = answers[0];
       result.program.body = generalizer.run(programs);
@@ -274,6 +282,7 @@ class WindowMaker {
     std::vector<int64_t> sizes;  // that the rule takes, the last is 1
     int64_t margin = 0;
     bool ends = false;  // whether it takes windows of the smallest size at both ends
+    Expr divided;       // not null: the window at the second end depends on whether this is even
   };
 
   // Which windows along one axis the rule takes with single places along the others.
@@ -290,13 +299,33 @@ class WindowMaker {
         plan.margin = margin;
       }
     if (plan.margin > 0 && plan.sizes.back() >= 2 * plan.margin) {
-      const auto takes = [&](WindowPlace place) {
-        windows[a] = {plan.sizes.back(), 0, place};
+      const auto takes = [&](WindowPlace place, std::optional<int64_t> remainder = std::nullopt) {
+        windows[a] = {plan.sizes.back(), 0, place, remainder};
         return window(windows, why).has_value();
       };
       plan.ends = takes(WindowPlace::kBegin) && takes(WindowPlace::kEnd);
+      // A window of stride 2 sees padding behind an input of an odd number of places, or of an even one.
+      for (const Expr& dim : open_dims()) {
+        if (plan.ends || !takes(WindowPlace::kBegin)) break;
+        plan.divided = dim;
+        plan.ends = takes(WindowPlace::kEnd, 0) && takes(WindowPlace::kEnd, 1);
+        if (plan.ends) break;
+        std::erase_if(known_, [&](const auto& entry) { return entry.first[a].remainder.has_value(); });
+        plan.divided = {};
+      }
     }
     plan.sizes.push_back(1);
+  }
+
+  // The parameters' open extents, each once.
+  std::vector<Expr> open_dims() const {
+    std::vector<Expr> result;
+    for (const TensorParam& param : kernel_.params)
+      for (const Expr& dim : param.buffer->shape)
+        if (!as_int(dim) && std::none_of(result.begin(), result.end(),
+                                         [&](const Expr& known) { return structurally_equal(known, dim); }))
+          result.push_back(dim);
+    return result;
   }
 
   // What an axis consists of. Windows of each size are as many as there is room for; one more of the smallest ends
@@ -334,7 +363,14 @@ class WindowMaker {
       add({smallest, margin}, once(covered < inner),
           [&](const Var& var) { return max(Expr(margin), extent - Expr(2 * smallest)) + var; });
       add({smallest, 0, WindowPlace::kBegin}, once(fits), [](const Var& var) { return Expr(var); });
-      add({smallest, 0, WindowPlace::kEnd}, once(fits), [&](const Var& var) { return extent - Expr(smallest) + var; });
+      const auto last = [&](const Var& var) { return extent - Expr(smallest) + var; };
+      if (plan.divided) {
+        for (const int64_t remainder : {0, 1})
+          add({smallest, 0, WindowPlace::kEnd, remainder},
+              once(logical_and(fits, equal(floormod(plan.divided, 2), Expr(remainder)))), last);
+      } else {
+        add({smallest, 0, WindowPlace::kEnd}, once(fits), last);
+      }
       add({}, select(fits, Expr(0), extent), [](const Var& var) { return Expr(var); });
       return result;
     }
@@ -393,9 +429,37 @@ class WindowMaker {
       all = all * vars[a].second;
     }
     for (auto& [base, at] : bases) at = substitute(at, split);
-    const Stmt body = substitute(without_threads(scheduled->program.body), bases);
+    Stmt body = scheduled->program.body;
+    if (parts_first(body, all)) {
+      // Each part of the kernel for all windows, while its weights are in a cache.
+      const Var both = make_var("t");
+      for (auto& [base, at] : bases) at = substitute(at, {{t.get(), floormod(both, all)}});
+      bases[body->var.get()] = floordiv(both, all);
+      body =
+          for_loop(both, 0, body->extent * all, ForKind::kParallel, substitute(without_threads(body->stmts[0]), bases));
+    } else {
+      body = for_loop(t, 0, all, ForKind::kParallel, substitute(without_threads(body), bases));
+    }
     // One kernel may be in several nests.
-    nests_.push_back(with_fresh_definitions(for_loop(t, 0, all, ForKind::kParallel, body)));
+    nests_.push_back(with_fresh_definitions(body));
+  }
+
+  // Whether weights that do not stay in the second level of cache would be read more often, window by window, than all
+  // else is, part by part.
+  bool parts_first(const Stmt& body, const Expr& windows) const {
+    if (body->kind != StmtKind::kFor || body->for_kind != ForKind::kParallel || !is_const_int(body->begin, 0))
+      return false;
+    const auto parts = as_int(body->extent);
+    if (!parts || *parts == 1) return false;
+    const KnownSymbols known(symbols_);
+    double weights = 0, other = 0;
+    for (const TensorParam& param : kernel_.params) {
+      double bytes = static_cast<double>(dtype_bits(param.buffer->dtype)) / 8;
+      for (const Expr& dim : param.buffer->shape) bytes *= static_cast<double>(typical_size(dim));
+      (param.is_constant ? weights : other) += bytes;
+    }
+    return weights > static_cast<double>(target_.l2_bytes) / 2 &&
+           other * static_cast<double>(*parts) < weights * static_cast<double>(typical_size(windows));
   }
 
   const ScheduleRule& rule_;
@@ -403,7 +467,6 @@ class WindowMaker {
   const std::vector<SymbolRange>& symbols_;
   const Target& target_;
   std::vector<SizePoint> points_;
-  StrideFinder finder_;
   std::vector<OpenAxis> axes_;
   std::vector<AxisPlan> plans_;
   std::vector<BufferPtr> params_;
