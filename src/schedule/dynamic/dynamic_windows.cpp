@@ -33,15 +33,32 @@ constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are
 // Sizes that a kernel is scheduled for: beyond what any window needs, and every remainder by 2, 3 and 4 several times,
 // since windows that stride over an axis end differently for each. Each symbol has its sizes in an order of its own
 // that follows no rule: where one symbol's sizes are a linear function of another's at the few points that know a
-// number, a formula of the wrong symbol fits it.
-std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols) {
+// number, a formula of the wrong symbol fits it. `stretch` times as large as they need be.
+std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols, int64_t stretch) {
   std::vector<SizePoint> points(kPoints);
   std::mt19937_64 random(1);
   for (size_t s = 0; s < symbols.size(); ++s) {
     std::array<int64_t, kPoints> steps;
     for (size_t i = 0; i < kPoints; ++i) steps[i] = 180 + 37 * static_cast<int64_t>(i) + static_cast<int64_t>(s);
     for (size_t i = kPoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
-    for (size_t i = 0; i < kPoints; ++i) points[i].push_back(symbols[s].lo + symbols[s].step * steps[i]);
+    for (size_t i = 0; i < kPoints; ++i) points[i].push_back(symbols[s].lo + symbols[s].step * stretch * steps[i]);
+  }
+  return points;
+}
+
+// Such that the output's open extents are that large, too, where they are parts of the symbols: pictures made smaller.
+std::vector<SizePoint> sample_points(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols) {
+  constexpr int64_t kLargeEnough = 150;
+  std::vector<SizePoint> points;
+  for (const int64_t stretch : {1, 5, 11, 23, 47, 97}) {  // without factors of 2 and 3, so that all remainders occur
+    points = sample_points(symbols, stretch);
+    const auto is_large = [&](const Expr& extent) {
+      return as_int(extent) || std::all_of(points.begin(), points.end(), [&](const SizePoint& point) {
+               return value_at(extent, symbols, point) >= kLargeEnough;
+             });
+    };
+    const Shape& shape = kernel.output().out->shape;
+    if (std::all_of(shape.begin(), shape.end(), is_large)) break;
   }
   return points;
 }
@@ -147,7 +164,7 @@ class WindowMaker {
  public:
   WindowMaker(const ScheduleRule& rule, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
               const Target& target)
-      : rule_(rule), kernel_(kernel), symbols_(symbols), target_(target), points_(sample_points(symbols)) {}
+      : rule_(rule), kernel_(kernel), symbols_(symbols), target_(target), points_(sample_points(kernel, symbols)) {}
 
   Answer run() {
     for (const Stage& stage : kernel_.stages)

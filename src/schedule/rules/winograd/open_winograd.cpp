@@ -13,9 +13,10 @@
 namespace tessera::inline schedule {
 namespace {
 
-// Sizes at which the kernel is held against a convolution: what is linear in them is known from two.
+// Sizes at which the kernel is held against a convolution: what is linear in them is known from two. Small ones, and
+// one at which a picture that is halved a few times still has several places.
 constexpr int kPoints = 6;
-constexpr int64_t kLargestStep = 60;
+constexpr int64_t kSmallPlaces = 12, kManyPlaces = 130;
 // How much larger than the usual picture one is at most for which strips are chosen, along each axis.
 constexpr int64_t kLargest = 4;
 
@@ -24,16 +25,18 @@ int64_t at_most(const SymbolRange& symbol, int64_t value) {
   return symbol.lo + (hi - symbol.lo) / symbol.step * symbol.step;
 }
 
-// From small to larger ones, the last of which is the largest along every axis.
+// From small ones to one that is the largest along every axis.
 std::vector<SizePoint> points_of(const std::vector<SymbolRange>& symbols) {
   std::mt19937_64 random(1);
   std::vector<SizePoint> points(kPoints);
   for (int i = 0; i < kPoints; ++i)
     for (const SymbolRange& symbol : symbols) {
-      const int64_t steps = i == 0             ? (symbol.lo == 0 ? 1 : 0)
-                            : i + 1 == kPoints ? kLargestStep
-                                               : 1 + static_cast<int64_t>(random() % (kLargestStep - 1));
-      points[static_cast<size_t>(i)].push_back(at_most(symbol, symbol.lo + steps * symbol.step));
+      const auto steps = [&](int64_t places) { return std::max<int64_t>(places / symbol.step, 3); };
+      const int64_t step = i == 0 ? (symbol.lo == 0 ? 1 : 0)
+                           : i + 1 == kPoints
+                               ? steps(kManyPlaces)
+                               : 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(steps(kSmallPlaces)));
+      points[static_cast<size_t>(i)].push_back(at_most(symbol, symbol.lo + step * symbol.step));
     }
   return points;
 }
@@ -60,6 +63,22 @@ std::string match_open_conv(const TensorProgram& kernel, const std::vector<Symbo
   if ((conv.window_height > 1 && conv.out_height == 1) || (conv.window_width > 1 && conv.out_width == 1))
     return "the output has one place along an axis of the window";
   return "";
+}
+
+// The same convolution at another size.
+FilteredConv conv_at(FilteredConv conv, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+                     const SizePoint& point) {
+  const auto value = [&](const Expr& extent) { return value_at(extent, symbols, point); };
+  const Shape& x = kernel.params[conv.x].buffer->shape;
+  const Shape& y = kernel.output().out->shape;
+  conv.images = value(y[0]) * conv.groups;
+  conv.width = value(x.back());
+  conv.out_width = value(y.back());
+  if (conv.dims == FilteredConv::Dims::kRowColumn) {
+    conv.height = value(x[2]);
+    conv.out_height = value(y[2]);
+  }
+  return conv;
 }
 
 // What the loops of a blocked output read and write, addressed by expressions of the open extents.
@@ -129,8 +148,8 @@ std::variant<WinogradKernel, Declined> open_kernel(const TensorProgram& program,
 }
 
 // Tiles and strips of the open extents. A strip has as many tiles as all others, in steps that products come in.
-WinogradSizes open_sizes(const TensorProgram& program, const FilteredConv& conv, WinogradPlan& plan,
-                         const WinogradTile& tile, const Target& target) {
+WinogradSizes open_sizes(const TensorProgram& program, const FilteredConv& conv, const FilteredConv& usual,
+                         WinogradPlan& plan, const WinogradTile& tile, const Target& target) {
   constexpr int64_t kSteps = 4;  // heights of the last tile of products
   WinogradSizes sizes;
   sizes.step = (tile.rows + kSteps - 1) / kSteps;
@@ -159,13 +178,16 @@ WinogradSizes open_sizes(const TensorProgram& program, const FilteredConv& conv,
   sizes.strip = in_steps(ceildiv(sizes.tiles, max(strips, Expr(1))));
   sizes.strips = simplify(ceildiv(sizes.tiles, max(sizes.strip, Expr(1))));
   plan.strip = *as_int(in_steps(plan.strip));
+  const auto usual_tiles = as_int(simplify(tiles(usual.out_height, conv.row_gap, plan.m_rows) *
+                                           tiles(usual.out_width, conv.column_gap, plan.m_cols)));
+  sizes.usual_strip = std::clamp<int64_t>(usual_tiles.value_or(plan.strip), 1, plan.strip);
   return sizes;
 }
 
 }  // namespace
 
 RuleResult open_winograd(const TensorProgram& program, const std::vector<SymbolRange>& symbols, const Target& target) {
-  FilteredConv conv, usual, mean, large;
+  FilteredConv conv;
   if (std::string why = match_open_conv(program, symbols, points_of(symbols), conv); !why.empty()) return Declined{why};
   SizePoint middle, average, end;
   {
@@ -176,9 +198,9 @@ RuleResult open_winograd(const TensorProgram& program, const std::vector<SymbolR
       average.push_back(at_most(symbol, (std::max<int64_t>(symbol.lo, 1) + end.back()) / 2));
     }
   }
-  for (const auto& [point, at] : {std::pair(&middle, &usual), std::pair(&average, &mean), std::pair(&end, &large)})
-    if (std::string why = match_filtered_conv(kernel_at(program, symbols, *point), *at); !why.empty())
-      return Declined{why};
+  const FilteredConv usual = conv_at(conv, program, symbols, middle);
+  const FilteredConv mean = conv_at(conv, program, symbols, average);
+  const FilteredConv large = conv_at(conv, program, symbols, end);
   auto plan = choose_open_plan(usual, large, target);
   const auto other = choose_winograd_plan(mean, {2, 4, 6}, target);
   if (!plan || !other) return Declined{"no strip of tiles fits the caches"};
@@ -191,7 +213,7 @@ RuleResult open_winograd(const TensorProgram& program, const std::vector<SymbolR
   auto& parts = std::get<WinogradKernel>(kernel);
   Knobs knobs;
   const WinogradTile tile = ask_winograd_tile(conv, *plan, target, knobs);
-  const WinogradSizes sizes = open_sizes(program, conv, *plan, tile, target);
+  const WinogradSizes sizes = open_sizes(program, conv, usual, *plan, tile, target);
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.body = emit_winograd(conv, *plan, sizes, tile, parts, target);

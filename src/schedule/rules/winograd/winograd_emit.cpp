@@ -279,7 +279,7 @@ class WinogradEmitter {
 
   Stmt row_tiles(const Expr& place, const Expr& first_block, const Expr& block, int64_t vectors) {
     std::vector<Stmt> parts;
-    const int64_t tiles = (plan_.strip + tile_.rows - 1) / tile_.rows;
+    const int64_t tiles = (sizes_.usual_strip + tile_.rows - 1) / tile_.rows;
     const auto rows = [&](const Expr& begin, const Expr& count, int64_t height) {
       if (!is_const_int(count, 0))
         parts.push_back(serial("p", count, [&](const Expr& i) {
@@ -458,8 +458,10 @@ class WinogradEmitter {
 }  // namespace
 
 WinogradSizes fixed_sizes(const FilteredConv& conv, const WinogradPlan& plan) {
-  return {conv.images,  conv.height,     conv.width,  conv.out_height, conv.out_width,
-          plan.tiles(), plan.tiles_wide, plan.strips, plan.strip};
+  WinogradSizes sizes{conv.images,  conv.height,     conv.width,  conv.out_height, conv.out_width,
+                      plan.tiles(), plan.tiles_wide, plan.strips, plan.strip};
+  sizes.usual_strip = plan.strip;
+  return sizes;
 }
 
 WinogradTile ask_winograd_tile(const FilteredConv& conv, const WinogradPlan& plan, const Target& target, Knobs& knobs) {

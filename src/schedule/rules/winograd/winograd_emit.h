@@ -28,6 +28,7 @@ struct WinogradSizes {
   // Tiles of a strip are a multiple of the rows of a product's tile and, in the last of these, of `step`; 0 where they
   // are what the plan says.
   int64_t step = 0;
+  int64_t usual_strip = 0;  // what `strip` mostly is
 };
 
 // The sizes of a convolution whose every extent is fixed.
