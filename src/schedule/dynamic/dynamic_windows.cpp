@@ -26,6 +26,7 @@ namespace {
 using Answer = std::variant<ScheduledKernel, Declined>;
 
 constexpr size_t kPoints = 16;
+constexpr size_t kAllPoints = 2 * kPoints;  // so many where about half are left out
 // Sizes that must know a number: what the formula is made of, and two to check it.
 constexpr size_t kEnough = 4, kEnoughForTwoTerms = 5;
 constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are done one by one
@@ -35,13 +36,13 @@ constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are
 // that follows no rule: where one symbol's sizes are a linear function of another's at the few points that know a
 // number, a formula of the wrong symbol fits it. `stretch` times as large as they need be.
 std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols, int64_t stretch) {
-  std::vector<SizePoint> points(kPoints);
+  std::vector<SizePoint> points(kAllPoints);
   std::mt19937_64 random(1);
   for (size_t s = 0; s < symbols.size(); ++s) {
-    std::array<int64_t, kPoints> steps;
-    for (size_t i = 0; i < kPoints; ++i) steps[i] = 180 + 37 * static_cast<int64_t>(i) + static_cast<int64_t>(s);
-    for (size_t i = kPoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
-    for (size_t i = 0; i < kPoints; ++i) points[i].push_back(symbols[s].lo + symbols[s].step * stretch * steps[i]);
+    std::array<int64_t, kAllPoints> steps;
+    for (size_t i = 0; i < kAllPoints; ++i) steps[i] = 180 + 37 * static_cast<int64_t>(i) + static_cast<int64_t>(s);
+    for (size_t i = kAllPoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
+    for (size_t i = 0; i < kAllPoints; ++i) points[i].push_back(symbols[s].lo + symbols[s].step * stretch * steps[i]);
   }
   return points;
 }
@@ -247,7 +248,7 @@ class WindowMaker {
     std::vector<ScheduledKernel> answers;
     std::vector<SizePoint> points;
     for (const SizePoint& point : points_)
-      if (is_for(point, windows)) points.push_back(point);
+      if (points.size() < kPoints && is_for(point, windows)) points.push_back(point);
     for (const SizePoint& point : points) {
       Knobs knobs = Knobs::sharing_weights();
       auto answer = rule_.apply(at(point, windows), target_, knobs);
