@@ -38,30 +38,26 @@ constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are
 std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols, int64_t stretch) {
   std::vector<SizePoint> points(kAllPoints);
   std::mt19937_64 random(1);
-  for (size_t s = 0; s < symbols.size(); ++s) {
-    std::array<int64_t, kAllPoints> steps;
-    for (size_t i = 0; i < kAllPoints; ++i) steps[i] = 180 + 37 * static_cast<int64_t>(i) + static_cast<int64_t>(s);
-    for (size_t i = kAllPoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
-    for (size_t i = 0; i < kAllPoints; ++i) points[i].push_back(symbols[s].lo + symbols[s].step * stretch * steps[i]);
-  }
+  for (size_t first = 0; first < kAllPoints; first += kPoints)
+    for (size_t s = 0; s < symbols.size(); ++s) {
+      std::array<int64_t, kPoints> steps;
+      for (size_t i = 0; i < kPoints; ++i)
+        steps[i] = 180 + 37 * static_cast<int64_t>(first + i) + static_cast<int64_t>(s);
+      for (size_t i = kPoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
+      for (size_t i = 0; i < kPoints; ++i)
+        points[first + i].push_back(symbols[s].lo + symbols[s].step * stretch * steps[i]);
+    }
   return points;
 }
 
-// Such that the output's open extents are that large, too, where they are parts of the symbols: pictures made smaller.
-std::vector<SizePoint> sample_points(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols) {
-  constexpr int64_t kLargeEnough = 150;
-  std::vector<SizePoint> points;
-  for (const int64_t stretch : {1, 5, 11, 23, 47, 97}) {  // without factors of 2 and 3, so that all remainders occur
-    points = sample_points(symbols, stretch);
-    const auto is_large = [&](const Expr& extent) {
-      return as_int(extent) || std::all_of(points.begin(), points.end(), [&](const SizePoint& point) {
-               return value_at(extent, symbols, point) >= kLargeEnough;
-             });
-    };
-    const Shape& shape = kernel.output().out->shape;
-    if (std::all_of(shape.begin(), shape.end(), is_large)) break;
-  }
-  return points;
+// Whether the output's open extents are so large at all points that every window has room.
+bool has_room(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+              const std::vector<SizePoint>& points) {
+  constexpr int64_t kLargeEnough = 80;
+  for (const Expr& extent : kernel.output().out->shape)
+    for (const SizePoint& point : points)
+      if (!as_int(extent) && value_at(extent, symbols, point) < kLargeEnough) return false;
+  return true;
 }
 
 // Integers as sums of multiples of strides and extents.
@@ -164,8 +160,8 @@ struct OpenAxis {
 class WindowMaker {
  public:
   WindowMaker(const ScheduleRule& rule, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
-              const Target& target)
-      : rule_(rule), kernel_(kernel), symbols_(symbols), target_(target), points_(sample_points(kernel, symbols)) {}
+              std::vector<SizePoint> points, const Target& target)
+      : rule_(rule), kernel_(kernel), symbols_(symbols), target_(target), points_(std::move(points)) {}
 
   Answer run() {
     for (const Stage& stage : kernel_.stages)
@@ -503,7 +499,17 @@ class WindowMaker {
 
 Answer apply_by_windows(const ScheduleRule& rule, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
                         const Target& target) {
-  return WindowMaker(rule, kernel, symbols, target).run();
+  // Extents that are parts of the symbols (pictures made smaller) need larger symbols. A kernel that has no common
+  // program at some sizes may have one at others.
+  std::optional<Answer> first;
+  for (const int64_t stretch : {1, 5, 11, 23, 47, 97}) {  // without factors of 2 and 3, so that all remainders occur
+    std::vector<SizePoint> points = sample_points(symbols, stretch);
+    if (stretch < 97 && !has_room(kernel, symbols, points)) continue;
+    Answer answer = WindowMaker(rule, kernel, symbols, std::move(points), target).run();
+    if (std::holds_alternative<ScheduledKernel>(answer)) return answer;
+    if (!first) first = std::move(answer);
+  }
+  return std::move(*first);
 }
 
 }  // namespace tessera::inline schedule

@@ -32,6 +32,7 @@ class AnySize {
     const Stage* reduction = kernel_.reduction();
     if (!reduction) {
       value_ = flattened(substitute(output.body.value, places_));
+      if (!output.layout.row_major() && !in_lanes(false)) return Declined{"no lanes of the output's blocks"};
       result_.program.body = nest(false);
       return std::move(result_);
     }
@@ -59,6 +60,7 @@ class AnySize {
                                                   }),
                                         places_));
     if (elsewhere) return Declined{"the epilogue reads the reduction at another index than its own"};
+    if (!output.layout.row_major() && !in_lanes(true)) return Declined{"no lanes of the output's blocks"};
     result_.program.body = nest(true);
     return std::move(result_);
   }
@@ -134,16 +136,24 @@ class AnySize {
     return ok;
   }
 
+  // Whether results along the output's innermost axis are computed in the lanes of a vector.
+  bool in_lanes(bool reduces) const {
+    if (axes_.empty()) return false;
+    const Axis& last = axes_.back();
+    const auto lanes = std::max<int64_t>(4, target_.f32_lanes());
+    return contiguous(value_, last.var) && (!reduces || contiguous(reduce_value_, last.var)) &&
+           as_int(last.extent).value_or(lanes) >= lanes;
+  }
+
   Stmt nest(bool reduces) {
     const std::vector<Axis>& axes = axes_;
     const auto lanes = std::max<int64_t>(4, target_.f32_lanes());
     VarMap at;
     if (axes.empty()) return reduces ? one_result(at) : element(at);
     const Axis& last = axes.back();
-    const bool in_lanes = contiguous(value_, last.var) && (!reduces || contiguous(reduce_value_, last.var)) &&
-                          as_int(last.extent).value_or(lanes) >= lanes;
     // All other axes share one parallel loop.
-    const size_t joined = in_lanes ? axes.size() - 1 : axes.size();
+    const bool vectors_of_results = in_lanes(reduces);
+    const size_t joined = vectors_of_results ? axes.size() - 1 : axes.size();
     const Var t = make_var("t");
     Expr all = 1;
     Expr rest = t;
@@ -153,7 +163,7 @@ class AnySize {
       all = all * axes[i].extent;
     }
     Stmt body;
-    if (in_lanes) {
+    if (vectors_of_results) {
       const auto width = reduces ? lanes : lanes * 2;
       const Var step = make_var("s");
       const Var single = make_var("i");
