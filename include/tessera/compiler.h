@@ -73,8 +73,8 @@ class CompileError : public std::runtime_error {
   Details details_;
 };
 
-// Compiles the model at `model_path` (ONNX, or a graph as text) to a module file at `module_path`, which appears whole or
-// not at all and is none of the model's own files (TSR-4062).
+// Compiles the model at `model_path` (ONNX, or a graph as text) to a module file at `module_path`, which appears whole
+// or not at all and is none of the model's own files (TSR-4062).
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options = {});
 
 // The same with the module in memory, ready for tessera_module_load_memory or to be written to a file.
@@ -89,8 +89,8 @@ struct ModelBytes {
 void compile_file(const ModelBytes& model, const std::string& module_path, const CompileOptions& options = {});
 std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileOptions& options = {});
 
-// The same of a graph that the program built (tessera/graph.h). Its symbols without a value in `options.dims` stay open in
-// their range; the interpreter needs a value for each. TSR-2069 for a graph without outputs.
+// The same of a graph that the program built (tessera/graph.h). Its symbols without a value in `options.dims` stay open
+// in their range; the interpreter needs a value for each. TSR-2069 for a graph without outputs.
 void compile_file(const builder::Graph& graph, const std::string& module_path, const CompileOptions& options = {});
 std::vector<std::byte> compile_to_memory(const builder::Graph& graph, const CompileOptions& options = {});
 
@@ -135,6 +135,12 @@ class Interpreter {
   // Every model: inputs in the model's order, which are checked and copied; the outputs, which share memory with
   // nothing.
   std::vector<std::shared_ptr<const tessera_value>> run_values(const std::vector<const tessera_value*>& inputs);
+  // Values that live from run to run: what they are, the value of one, which is copied to or from `value`, and their
+  // initial values again. CompileError TSR-6302, TSR-6303 where `value` is of another type.
+  const std::vector<tessera_tensor_info>& states() const;
+  void read_state(size_t index, const tessera_tensor& value) const;
+  void write_state(size_t index, const tessera_tensor& value);
+  void reset_states();
   // Ends a run in progress after its current node, with CompileError TSR-5111 there. Any thread may call it.
   void cancel();
 

@@ -148,6 +148,15 @@ class Graph {
   // One element without dimensions, `value` rounded to the type.
   Value scalar(double value, tessera_dtype dtype, const std::string& name = "");
 
+  // A value that lives from call to call under this name, of a fixed shape: what it is before the call. It begins as
+  // `initial`, an array of its type, or as zeros where that is null, and stays what it is unless `assign` says
+  // otherwise. TSR-2061 for a name that another value has.
+  Value state(const std::string& name, tessera_dtype dtype, const std::vector<int64_t>& dims,
+              const void* initial = nullptr);
+  // What a state is after the call. TSR-2070 where `state` is none of this graph's, or has been given a value; TSR-2071
+  // for a value of another type.
+  void assign(const Value& state, const Value& value);
+
   // An operator with one result. `name` is what errors, `explain` and profiles call it, and its result. Errors:
   // TSR-2062 for an operator that does not exist, TSR-2060 for a value of another graph, TSR-2063 where the operator
   // has another number of results; what the operator itself refuses (TSR-20xx).

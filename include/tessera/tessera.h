@@ -177,6 +177,9 @@ tessera_status tessera_module_kernel(const tessera_module* module, int32_t index
 /* 1 when a run that is given one piece of memory for this output and this input writes the output there at once; 0 when
  * it would write it elsewhere and copy it, and for an index out of range. */
 int32_t tessera_module_writes_in_place(const tessera_module* module, int32_t output, int32_t input);
+/* A state is a value that lives from one run of a session to the next. NOT_FOUND for an index out of range. */
+int32_t tessera_module_num_states(const tessera_module* module);
+tessera_status tessera_module_state(const tessera_module* module, int32_t index, tessera_tensor_info* info);
 uint64_t tessera_module_arena_bytes(const tessera_module* module);
 uint64_t tessera_module_weights_bytes(const tessera_module* module);
 /* The metadata section, JSON, not NUL-terminated; `*size` is its length. */
@@ -212,6 +215,13 @@ uint64_t tessera_session_arena_bytes(const tessera_session* session);
  * denormal modes. */
 tessera_status tessera_session_run(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                                    const tessera_tensor* outputs, int32_t num_outputs, tessera_error* error);
+
+/* The value of a state: `tensor` is where it lies, in memory of the session, until the next run, which may move it. It
+ * may be read and written there by the thread that uses the session. A run that fails leaves the states what they were,
+ * or, where the module writes one in its place, void: later runs are refused (TSR-7025) until tessera_session_reset,
+ * which gives all states their initial values. */
+tessera_status tessera_session_state(const tessera_session* session, int32_t index, tessera_tensor* tensor);
+tessera_status tessera_session_reset(tessera_session* session, tessera_error* error);
 
 /* A module has values when one of its inputs or outputs, or something between them, is no tensor of numbers of a shape
  * that is known before the run. To load one takes the library libtessera_values beside the runtime, linked to the

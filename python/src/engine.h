@@ -35,7 +35,8 @@ struct Symbol {
 // What a run of values gave; freed with the last reference.
 using ResultPtr = std::shared_ptr<const tessera_value>;
 
-// Several threads may call `run` and `run_values` at once, each on tensors of its own.
+// Several threads may call `run` and `run_values` at once, each on tensors of its own. Runs of a model with states come
+// one after another.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -57,6 +58,11 @@ class Engine {
   virtual void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) = 0;
   // Ends the runs in progress soon, with CompileError TSR-5111; compiled code goes on. Any thread.
   virtual void cancel() {}
+  // Values that live from run to run; a tensor is copied to or from the caller's. RunError or CompileError.
+  virtual const std::vector<tessera_value_info>& states() const = 0;
+  virtual void read_state(size_t index, const tessera_tensor& value) = 0;
+  virtual void write_state(size_t index, const tessera_tensor& value) = 0;
+  virtual void reset_states() = 0;
   // The outputs. RunError or CompileError.
   virtual std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) = 0;
 };

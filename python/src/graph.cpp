@@ -47,14 +47,26 @@ Attributes attributes_of(const nb::dict& values) {
   return attributes;
 }
 
-GraphValue constant(Graph& graph, const InputArray& array, int dtype, const std::string& name) {
+// Calls `take` with the array as the graph stores it: types of less than a byte are packed.
+template <typename Take>
+GraphValue with_packed(const InputArray& array, int dtype, const Take& take) {
   tessera_tensor tensor = describe_array(array, dtype);
-  if (!is_packed(tensor.dtype)) return graph.constant(tensor, name);
+  if (!is_packed(tensor.dtype)) return take(tensor);
   const int32_t bits = tessera_dtype_bits(tensor.dtype);
   const auto packed = std::make_unique<uint8_t[]>(packed_bytes(array.size(), bits) + 1);
   pack(static_cast<const uint8_t*>(array.data()), array.size(), bits, packed.get());
   tensor.data = packed.get();
-  return graph.constant(tensor, name);
+  return take(tensor);
+}
+
+GraphValue constant(Graph& graph, const InputArray& array, int dtype, const std::string& name) {
+  return with_packed(array, dtype, [&](const tessera_tensor& tensor) { return graph.constant(tensor, name); });
+}
+
+GraphValue state_of(Graph& graph, const std::string& name, const InputArray& array, int dtype) {
+  return with_packed(array, dtype, [&](const tessera_tensor& tensor) {
+    return graph.state(name, tensor.dtype, {tensor.dims, tensor.dims + tensor.rank}, tensor.data);
+  });
 }
 
 // (name, sentence, least and most operands, [(attribute, kind, required, sentence)], is made of others, example)
@@ -121,6 +133,16 @@ void add_graph(nb::module_& m) {
           nb::sig("def composite(self, kind: str, body: Graph, operands: Sequence[GraphValue], "
                   "attributes: dict[str, object], name: str) -> list[GraphValue]"),
           "An operator of one's own.")
+      .def(
+          "state",
+          [](Graph& graph, const std::string& name, int dtype, const std::vector<int64_t>& dims) {
+            return graph.state(name, static_cast<tessera_dtype>(dtype), dims);
+          },
+          "name"_a, "dtype"_a, "dims"_a, "A value that lives from call to call, zeros at first.")
+      .def("initialised_state", &state_of, "name"_a, "initial"_a, "dtype"_a,
+           nb::sig("def initialised_state(self, name: str, initial: numpy.typing.NDArray, dtype: int) -> GraphValue"),
+           "One that begins as a copy of a C-contiguous array with the number of its dtype.")
+      .def("assign", &Graph::assign, "state"_a, "value"_a, "What a state is after the call.")
       .def("output", &Graph::output, "name"_a, "value"_a, "The next output.")
       .def_prop_ro("name", &Graph::name, "The name that modules get.")
       .def_prop_ro("inputs", &Graph::inputs, "In order.")

@@ -9,7 +9,9 @@ namespace {
 
 class InterpreterEngine : public Engine {
  public:
-  explicit InterpreterEngine(Interpreter interpreter) : interpreter_(std::move(interpreter)) {}
+  explicit InterpreterEngine(Interpreter interpreter) : interpreter_(std::move(interpreter)) {
+    for (const tessera_tensor_info& info : interpreter_.states()) states_.push_back(value_info_of(info));
+  }
 
   bool has_values() const override { return interpreter_.has_values(); }
   const std::vector<tessera_value_info>& inputs() const override { return interpreter_.input_values(); }
@@ -27,6 +29,19 @@ class InterpreterEngine : public Engine {
     const std::lock_guard lock(mutex_);
     interpreter_.run(inputs, outputs);
   }
+  const std::vector<tessera_value_info>& states() const override { return states_; }
+  void read_state(size_t index, const tessera_tensor& value) override {
+    const std::lock_guard lock(mutex_);
+    interpreter_.read_state(index, value);
+  }
+  void write_state(size_t index, const tessera_tensor& value) override {
+    const std::lock_guard lock(mutex_);
+    interpreter_.write_state(index, value);
+  }
+  void reset_states() override {
+    const std::lock_guard lock(mutex_);
+    interpreter_.reset_states();
+  }
   std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) override {
     const std::lock_guard lock(mutex_);
     return interpreter_.run_values(inputs);
@@ -34,6 +49,7 @@ class InterpreterEngine : public Engine {
 
  private:
   Interpreter interpreter_;
+  std::vector<tessera_value_info> states_;
   std::vector<Symbol> symbols_;  // none: shapes are fixed
   std::mutex mutex_;
 };

@@ -222,6 +222,29 @@ void run(Engine& engine, const std::vector<InputArray>& inputs, const std::vecto
   }
 }
 
+// Packed types go through whole bytes, as in `run`.
+void read_state(Engine& engine, size_t index, const OutputArray& array, int dtype) {
+  tessera_tensor value = describe_arrays(std::vector<OutputArray>{array}, {dtype})[0];
+  const nb::gil_scoped_release release;
+  if (!is_packed(value.dtype)) return engine.read_state(index, value);
+  const int bits = tessera_dtype_bits(value.dtype);
+  const auto bytes = std::make_unique<uint8_t[]>(packed_bytes(array.size(), bits) + 1);
+  value.data = bytes.get();
+  engine.read_state(index, value);
+  unpack(bytes.get(), array.size(), bits, is_packed_signed(value.dtype), static_cast<uint8_t*>(array.data()));
+}
+
+void write_state(Engine& engine, size_t index, const InputArray& array, int dtype) {
+  tessera_tensor value = describe_arrays(std::vector<InputArray>{array}, {dtype})[0];
+  const nb::gil_scoped_release release;
+  if (!is_packed(value.dtype)) return engine.write_state(index, value);
+  const int bits = tessera_dtype_bits(value.dtype);
+  const auto bytes = std::make_unique<uint8_t[]>(packed_bytes(array.size(), bits) + 1);
+  pack(static_cast<const uint8_t*>(value.data), array.size(), bits, bytes.get());
+  value.data = bytes.get();
+  engine.write_state(index, value);
+}
+
 std::vector<ValuePtr> run_values(Engine& engine, const std::vector<ValuePtr>& inputs) {
   std::vector<const tessera_value*> in;
   for (const ValuePtr& input : inputs) in.push_back(input ? input->view() : nullptr);  // which the run refuses
@@ -308,6 +331,17 @@ NB_MODULE(_native, m) {
            nb::sig("def run(self, inputs: list[numpy.typing.NDArray], input_dtypes: list[int], "
                    "outputs: list[numpy.typing.NDArray], output_dtypes: list[int]) -> None"),
            "Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.")
+      .def_prop_ro(
+          "states", [](const Engine& engine) { return describe(engine, engine.states()); },
+          nb::sig("def states(self) -> list[tuple[str, int, tuple[int | str, ...] | None, tuple[int, ...], int]]"),
+          "The same of each value that lives from run to run.")
+      .def("read_state", &read_state, "index"_a, "array"_a.noconvert(), "dtype"_a,
+           nb::sig("def read_state(self, index: int, array: numpy.typing.NDArray, dtype: int) -> None"),
+           "Copies a state to a C-contiguous array of its type.")
+      .def("write_state", &write_state, "index"_a, "array"_a, "dtype"_a,
+           nb::sig("def write_state(self, index: int, array: numpy.typing.NDArray, dtype: int) -> None"),
+           "Copies a C-contiguous array of its type to a state.")
+      .def("reset_states", &Engine::reset_states, "Initial values again.")
       .def("cancel", &Engine::cancel, "Ends the runs in progress, if it is the interpreter that runs.")
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 

@@ -1,4 +1,6 @@
-// Compiled code: a module, and as many sessions as there have been runs at once.
+// Compiled code: a module, and as many sessions as there have been runs at once; of a module with states, one.
+#include <condition_variable>
+#include <cstring>
 #include <mutex>
 
 #include "engine.h"
@@ -34,6 +36,9 @@ class NativeEngine : public Engine {
       for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i)
         outputs_.push_back(value_info_of(info));
     }
+    tessera_tensor_info state;
+    for (int i = 0; tessera_module_state(module_.get(), i, &state) == TESSERA_OK; ++i)
+      states_.push_back(value_info_of(state));
     tessera_symbol_info symbol;
     for (int i = 0; tessera_module_symbol(module_.get(), i, &symbol) == TESSERA_OK; ++i)
       symbols_.push_back({symbol.name, symbol.lo, symbol.hi});
@@ -79,6 +84,17 @@ class NativeEngine : public Engine {
     });
   }
 
+  const std::vector<tessera_value_info>& states() const override { return states_; }
+  void read_state(size_t index, const tessera_tensor& value) override {
+    with_state(index, [&](void* data, size_t bytes) { std::memcpy(value.data, data, bytes); });
+  }
+  void write_state(size_t index, const tessera_tensor& value) override {
+    with_state(index, [&](void* data, size_t bytes) { std::memcpy(data, value.data, bytes); });
+  }
+  void reset_states() override {
+    with_session([](tessera_session* session, tessera_error& error) { return tessera_session_reset(session, &error); });
+  }
+
   std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) override {
     std::vector<tessera_value*> outputs(outputs_.size(), nullptr);
     with_session([&](tessera_session* session, tessera_error& error) {
@@ -111,12 +127,27 @@ class NativeEngine : public Engine {
       const std::lock_guard lock(mutex_);
       idle_.push_back(std::move(session));
     }
+    returned_.notify_one();
     throw_unless_ok(status, error);
+  }
+
+  template <typename Copy>
+  void with_state(size_t index, const Copy& copy) {
+    with_session([&](tessera_session* session, tessera_error&) {
+      tessera_tensor state = {};
+      const tessera_status status = tessera_session_state(session, static_cast<int32_t>(index), &state);
+      if (status != TESSERA_OK) return status;
+      size_t bits = static_cast<size_t>(tessera_dtype_bits(state.dtype));
+      for (int32_t axis = 0; axis < state.rank; ++axis) bits *= static_cast<size_t>(state.dims[axis]);
+      copy(state.data, (bits + 7) / 8);
+      return status;
+    });
   }
 
   SessionPtr take_session() {
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
+      if (!states_.empty()) returned_.wait(lock, [this] { return !idle_.empty(); });
       if (!idle_.empty()) {
         SessionPtr session = std::move(idle_.back());
         idle_.pop_back();
@@ -128,9 +159,10 @@ class NativeEngine : public Engine {
 
   ModulePtr module_;
   int num_threads_;
-  std::vector<tessera_value_info> inputs_, outputs_;
+  std::vector<tessera_value_info> inputs_, outputs_, states_;
   std::vector<Symbol> symbols_;
   std::mutex mutex_;
+  std::condition_variable returned_;
   std::vector<SessionPtr> idle_;
 };
 

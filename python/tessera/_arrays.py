@@ -15,7 +15,7 @@ def type_text(array: np.ndarray) -> str:
     return f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
 
 
-def to_array(value: Any, info: TensorInfo) -> np.ndarray:
+def to_array(value: Any, info: TensorInfo, kind: str = "input") -> np.ndarray:
     """A C-contiguous array of a known dtype in native byte order, the given one where it is that already."""
     if isinstance(value, np.ndarray):
         array = value
@@ -24,18 +24,18 @@ def to_array(value: Any, info: TensorInfo) -> np.ndarray:
             array = np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise Error(
-                f"input '{info.name}' is a {type(value).__name__} that numpy cannot take over: {error}", id="TSR-6302",
+                f"{kind} '{info.name}' is a {type(value).__name__} that numpy cannot take over: {error}", id="TSR-6302",
                 legal=f"{info}", hint="convert it to a numpy array",
             ) from error
     elif isinstance(value, np.generic) or hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
         array = np.asarray(value)
     else:
-        array = _from_numbers(value, info)
+        array = _from_numbers(value, info, kind)
     if array.dtype not in NUMBER:
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype not in NUMBER:
         raise Error(
-            f"input '{info.name}' got {type_text(array)}", id="TSR-6302", legal=f"{info}, its declared type",
+            f"{kind} '{info.name}' got {type_text(array)}", id="TSR-6302", legal=f"{info}, its declared type",
             hint="convert the values to that dtype; nothing is converted silently",
         )
     if not (array.flags.c_contiguous and array.flags.aligned):
@@ -43,8 +43,8 @@ def to_array(value: Any, info: TensorInfo) -> np.ndarray:
     return array
 
 
-def _from_numbers(value: Any, info: TensorInfo) -> np.ndarray:
-    """Python's numbers have no dtype of their own: they get the input's where it holds their kind of value."""
+def _from_numbers(value: Any, info: TensorInfo, kind: str) -> np.ndarray:
+    """Python's numbers have no dtype of their own: they get the declared one where it holds their kind of value."""
     try:
         array = np.asarray(value)
         if np.can_cast(array.dtype, info.dtype, "same_kind") or array.size == 0 or (
@@ -52,7 +52,7 @@ def _from_numbers(value: Any, info: TensorInfo) -> np.ndarray:
         ):
             return np.asarray(value, info.dtype)
     except (OverflowError, TypeError, ValueError) as error:
-        raise Error(f"input '{info.name}': {error}", id="TSR-6302", legal=f"{info}, its declared type") from error
+        raise Error(f"{kind} '{info.name}': {error}", id="TSR-6302", legal=f"{info}, its declared type") from error
     return array
 
 

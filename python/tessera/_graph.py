@@ -136,6 +136,27 @@ class Graph:
 
         Python's numbers without a dtype become f32 (or i64, or bool).
         """
+        array, number = self._array(value, dtype, name)
+        return Value(self, self._native.constant(array, number, name))
+
+    def state(self, name: str, initial: Any = None, *, dtype: Any = None, shape: Sequence[int] = ()) -> Value:
+        """A value that lives from call to call: what it is before the call.
+
+        It begins as `initial`, an array, a number or nested lists, converted where a dtype is given, or else as zeros
+        of that dtype and shape. It stays what it is unless :meth:`assign` says otherwise.
+        """
+        if initial is not None:
+            array, number = self._array(initial, dtype, name)
+            return Value(self, self._native.initialised_state(name, array, number))
+        number = NUMBER.get(_dtype_of(np.float32 if dtype is None else dtype), 0)
+        return Value(self, self._native.state(name, number, list(shape)))
+
+    def assign(self, state: Value, value: Operand) -> None:
+        """What a state is after the call. Reading the state gives what it was before it."""
+        self._native.assign(state._native, self._operands([state, value])[1])
+
+    def _array(self, value: Any, dtype: Any, name: str) -> tuple[np.ndarray, int]:
+        """What the compiler's side takes for a constant: an array of bytes it knows, and the number of its dtype."""
         array = np.asarray(value)
         if dtype is not None:
             array = array.astype(_dtype_of(dtype))
@@ -148,7 +169,7 @@ class Graph:
         array = np.require(array, requirements="CA")
         number = NUMBER[array.dtype]
         carrier = CARRIER.get(array.dtype)
-        return Value(self, self._native.constant(array if carrier is None else array.view(carrier), number, name))
+        return array if carrier is None else array.view(carrier), number
 
     def op(self, kind: str, /, *operands: Operand, name: str = "", **attributes: Any) -> Any:
         """An operator: its result, or a tuple of its results where there are several.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._arrays import carrier, check_output, to_array
+from ._arrays import carrier, check_output, to_array, type_text
 from ._dtypes import NUMBER, OBJECT
 from ._errors import Error
 from ._info import TensorInfo, infos
@@ -25,6 +25,7 @@ class Model:
     """A compiled model, or one that the interpreter runs. Made by :func:`tessera.compile` and :func:`tessera.load`.
 
     Several threads may run a model at once; each run has memory of its own, and Python's lock is released meanwhile.
+    Runs of a model with states, values that live from run to run, come one after another.
     """
 
     def __init__(self, engine: _native.Engine, *, is_interpreted: bool = False) -> None:
@@ -34,6 +35,7 @@ class Model:
         """Name, dtype and shape of every input, in the order in which `run` takes them."""
         self.outputs: tuple[TensorInfo, ...] = infos(engine.outputs)
         """The same of every output, in the order of `run`'s results."""
+        self._states = infos(engine.states)
         self._input_names = [info.name for info in self.inputs]
         self._output_names = [info.name for info in self.outputs]
         self._has_values = engine.has_values
@@ -99,6 +101,38 @@ class Model:
         else:
             self._engine.run(*arrays)
         return results
+
+    @property
+    def states(self) -> dict[str, np.ndarray]:
+        """The values that live from run to run, by name: copies of what they are now."""
+        values = {}
+        for i, info in enumerate(self._states):
+            array = np.empty(info.shape, info.dtype)
+            self._engine.read_state(i, carrier(array), NUMBER[array.dtype])
+            values[info.name] = array
+        return values
+
+    def set_states(self, values: Mapping[str, Any]) -> None:
+        """Gives states other values: arrays of their dtypes and shapes, by name. The others keep theirs."""
+        numbers = {info.name: i for i, info in enumerate(self._states)}
+        unknown = next((name for name in values if name not in numbers), None)
+        if unknown is not None:
+            raise Error(f"there is no state '{unknown}'", id="TSR-4011", legal=", ".join(numbers) or "this model has no states")
+        arrays = {name: to_array(value, self._states[numbers[name]], "state") for name, value in values.items()}
+        for name, array in arrays.items():
+            info = self._states[numbers[name]]
+            if array.dtype != info.dtype or array.shape != info.shape:
+                raise Error(
+                    f"state '{name}' got {type_text(array)}", legal=f"{info}, its declared type",
+                    id="TSR-6302" if array.dtype != info.dtype else "TSR-6303",
+                    hint="give an array of that dtype and shape; nothing is converted silently",
+                )
+        for name, array in arrays.items():
+            self._engine.write_state(numbers[name], carrier(array), NUMBER[array.dtype])
+
+    def reset_states(self) -> None:
+        """Gives all states the values that they had before the first run."""
+        self._engine.reset_states()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the module to a file, which appears whole or not at all. `tessera.load` and the C API read it."""

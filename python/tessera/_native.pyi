@@ -99,6 +99,19 @@ class Engine:
         Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.
         """
 
+    @property
+    def states(self) -> list[tuple[str, int, tuple[int | str, ...] | None, tuple[int, ...], int]]:
+        """The same of each value that lives from run to run."""
+
+    def read_state(self, index: int, array: numpy.typing.NDArray, dtype: int) -> None:
+        """Copies a state to a C-contiguous array of its type."""
+
+    def write_state(self, index: int, array: numpy.typing.NDArray, dtype: int) -> None:
+        """Copies a C-contiguous array of its type to a state."""
+
+    def reset_states(self) -> None:
+        """Initial values again."""
+
     def cancel(self) -> None:
         """Ends the runs in progress, if it is the interpreter that runs."""
 
@@ -167,6 +180,17 @@ class Graph:
 
     def composite(self, kind: str, body: Graph, operands: Sequence[GraphValue], attributes: dict[str, object], name: str) -> list[GraphValue]:
         """An operator of one's own."""
+
+    def state(self, name: str, dtype: int, dims: Sequence[int]) -> GraphValue:
+        """A value that lives from call to call, zeros at first."""
+
+    def initialised_state(self, name: str, initial: numpy.typing.NDArray, dtype: int) -> GraphValue:
+        """
+        One that begins as a copy of a C-contiguous array with the number of its dtype.
+        """
+
+    def assign(self, state: GraphValue, value: GraphValue) -> None:
+        """What a state is after the call."""
 
     def output(self, name: str, value: GraphValue) -> None:
         """The next output."""

@@ -108,6 +108,13 @@ def channel_shuffle(x0: Operand, /, *, groups: int, name: str = "") -> Value:
 def clip(x0: Operand, x1: Operand, x2: Operand, /, *, name: str = "") -> Value:
     """min(max(x, lo), hi); lo and hi broadcast to x."""
 
+def compute(*operands: Operand, body: str, sizes: Sequence[int] | None = None, name: str = "") -> Value:
+    """A body of one's own over the operands x0, x1, ...
+
+    body (string): "out[i<4] = expression" or "out[i<4] = sum[k<3] expression" (also prod, min, max)
+    sizes (sizes, may be left out): what s0, s1, ... in the body are; default none
+    """
+
 def concat(x0: Operand, /, *operands: Operand, axis: int, in_place: int | None = None, name: str = "") -> Value:
     """The operands one after the other along `axis`.
 
@@ -428,16 +435,30 @@ def reshape(x0: Operand, /, *, shape: Sequence[int], name: str = "") -> Value:
     shape (sizes): the result's extents, all given
     """
 
-def resize(x0: Operand, /, *, mode: str, coordinate: str, scales: Sequence[float], sizes: Sequence[int], nearest_mode: str | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, name: str = "") -> Value:
+def resize(x0: Operand, x1: Operand | None = None, x2: Operand | None = None, /, *, mode: str, coordinate: str, sizes: Sequence[int], nearest_mode: str | None = None, scales: Sequence[float] | None = None, axes: Sequence[int] | None = None, extrapolation: float | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, name: str = "") -> Value:
     """x interpolated to other extents.
 
     mode (string): nearest, linear or cubic
-    coordinate (string): how output indices become input coordinates, see resize.cpp
+    coordinate (string): how output indices become input coordinates, see resize_places.h
     nearest_mode (string, may be left out): round_prefer_floor (the default), round_prefer_ceil, floor or ceil
-    scales (floats): output extent per input extent, for every dimension; 0: the ratio of the two
+    scales (floats, may be left out): output extent per input extent, for every dimension; 0: the ratio of the two; or else operand 2
+    axes (ints, may be left out): the dimensions that operands 2, f64[n], and 3, f64[2n], are about; default all
     sizes (sizes): the result's extents, all of them
+    extrapolation (float, may be left out): crop: what stands outside the input; operand 3 is where the region begins, and where it ends, in each dimension
     cubic_coeff (float, may be left out): the cubic's parameter; default -0.75
     exclude_outside (bool, may be left out): cubic: places outside the input get no weight, instead of the nearest element's; default false
+    """
+
+def resize_antialiased(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, mode: str, coordinate: str, sizes: Sequence[int], axes: Sequence[int] | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, extrapolation: float | None = None, name: str = "") -> Value:
+    """x resized so that each element of a smaller result is a mean of all that it stands for.
+
+    mode (string): linear or cubic
+    coordinate (string): as for resize
+    sizes (sizes): the result's extents, all of them
+    axes (ints, may be left out): the dimensions that the scales, f64[n], and the region, f64[2n], are about
+    cubic_coeff (float, may be left out): the cubic's parameter; default -0.75
+    exclude_outside (bool, may be left out): places outside the input get no weight; default false
+    extrapolation (float, may be left out): crop: what stands outside the input
     """
 
 def rms_norm(x0: Operand, x1: Operand | None = None, /, *, epsilon: float, axis: int, name: str = "") -> Value:

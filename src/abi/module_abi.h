@@ -21,13 +21,14 @@
 extern "C" {
 #endif
 
-#define TSR_ABI_VERSION 5u
+#define TSR_ABI_VERSION 6u
 #define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\1" /* 16 bytes with the trailing version byte */
 #define TSR_WEIGHTS_ALIGN 65536u              /* file alignment of the weights: the largest page size in use */
 #define TSR_SECTION_ALIGN 8u                  /* file alignment of the descriptor, and of tables inside it */
 #define TSR_BUFFER_ALIGN 64u                  /* alignment of arena, scratch and weights buffers, in bytes */
 #define TSR_ENTRY_SYMBOL "tessera_module_run" /* exported, default visibility */
 #define TSR_PREPARE_SYMBOL "tessera_module_prepare"
+#define TSR_NO_INITIAL UINT64_MAX
 #define TSR_MAX_COMPUTED (1u << 20)
 #define TSR_MAX_RANK 16
 #define TSR_MAX_CHECK_COUNT 4097
@@ -146,10 +147,11 @@ typedef struct tsr_host {
 typedef struct tsr_call {
   const tsr_host* host;
   const uint8_t* weights;
-  uint8_t* arena;   /* descriptor.arena_bytes */
-  uint8_t* scratch; /* host.num_workers * descriptor.scratch_bytes, worker after worker */
-  const void* const* inputs;
-  void* const* outputs;   /* the declared ones, then an int64_t[count] for each of the descriptor's checks */
+  uint8_t* arena;            /* descriptor.arena_bytes */
+  uint8_t* scratch;          /* host.num_workers * descriptor.scratch_bytes, worker after worker */
+  const void* const* inputs; /* the declared ones, then for each state what it was before the call */
+  void* const* outputs; /* the declared ones, then for each state what it is after the call, then an int64_t[count] for
+                           each of the descriptor's checks */
   const int64_t* symbols; /* the values of the named dimensions, in the descriptor's order, then the computed sizes; may
                              be null when there are none */
 } tsr_call;
@@ -190,6 +192,13 @@ typedef struct tsr_check_descr {
 typedef struct tsr_alias_descr {
   uint32_t output, input;
 } tsr_alias_descr;
+/* A value that lives from call to call of one session. */
+typedef struct tsr_state_descr {
+  tsr_tensor_descr tensor; /* of fixed dimensions */
+  uint32_t in_place;       /* 1: the call has one memory for what it was and what it is; 0: two, which do not overlap */
+  uint32_t reserved;
+  uint64_t initial; /* the value before the first call: where in the weights it begins; TSR_NO_INITIAL: zeros */
+} tsr_state_descr;
 /* An input or output of a module with steps, whose tensors are those of its pieces. */
 typedef struct tsr_value_descr {
   uint32_t name;
@@ -243,6 +252,7 @@ typedef struct tsr_descriptor {
   uint32_t num_pieces, pieces;               /* tsr_piece_descr[] */
   uint32_t num_strings, strings;             /* tsr_string_descr[] */
   uint32_t num_derived, reserved;            /* the first of the computed, which are dimensions of inputs and outputs */
+  uint32_t num_states, states;               /* tsr_state_descr[] */
   uint64_t arena_bytes;                      /* with the largest sizes, when tessera_module_prepare tells; of a module
                                                 with steps, of the pieces without symbols */
   uint64_t scratch_bytes;                    /* per worker; a multiple of TSR_BUFFER_ALIGN */

@@ -143,6 +143,7 @@ std::string module_text(const json& inspection, const TextStyle& style) {
     options += fmt::format("{}{}={}", options.empty() ? "" : " ", name, value.get<std::string>());
   text += line("options", options);
   text += tensor_lines(inspection, "inputs", "inputs") + tensor_lines(inspection, "outputs", "outputs");
+  if (inspection.contains("states")) text += tensor_lines(inspection, "states", "states");
   if (inspection.contains("sizes") && inspection.at("sizes").is_string())
     text += line("sizes", text_of(inspection, "sizes"));
   const json& memory = inspection.at("memory");
@@ -258,6 +259,11 @@ json inspect_module(const std::string& path) {
         {"weight_bytes", file.footer.weights_size},
         {"scratch_bytes_per_worker", head.scratch_bytes}}},
   };
+  for (uint32_t i = 0; i < head.num_states; ++i) {
+    json state = tensors_of(file, &file.states()[i].tensor, 1)[0];
+    state["in_place"] = file.states()[i].in_place == 1;
+    result["states"].push_back(std::move(state));
+  }
   const std::string features = file.text(head.features);
   for (size_t begin = 0; begin < features.size();) {
     const size_t end = std::min(features.find(',', begin), features.size());

@@ -1,6 +1,7 @@
 // A graph and the values of its states, from call to call.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "graph/evaluator.h"
@@ -19,6 +20,8 @@ class GraphSession {
   // The states go back to their initial values.
   void reset();
   const std::vector<Tensor>& states() const { return states_; }
+  // REQUIRES: a value of the state's type.
+  void set_state(size_t index, Tensor value) { states_.at(index) = std::move(value); }
 
  private:
   const Graph& graph_;

@@ -46,6 +46,8 @@ class Generalizer {
     result.outputs = first.outputs;
     result.output_names = first.output_names;
     result.checks = checks();
+    same(of_all(programs_, &Program::states), "state");
+    result.states = first.states;
     const auto buffers = of_all(programs_, &Program::buffers);
     for (size_t i = 0; i < common_size(buffers, "buffers"); ++i)
       result.buffers.push_back(buffer(static_cast<BufferId>(i), elements(buffers, i)));

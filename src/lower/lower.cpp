@@ -219,9 +219,12 @@ class GraphLowering {
     program_.name = graph_.name;
     program_.symbols = graph_.symbols;
     program_.checks = graph_.checks;
-    if (!graph_.states.empty())
-      throw UserError({"TSR-5025", fmt::format("graph {} has state {}", graph_.name, graph_.states[0].name), "",
-                       "graphs without state, in compiled code", "run it in the interpreter"});
+    for (size_t i = 0; i < graph_.states.size(); ++i) {
+      const TensorType& type = graph_.type(graph_.state_input(i));
+      if (type.is_static()) continue;
+      throw UserError({"TSR-5025", fmt::format("state {} is {}", graph_.states[i].name, type.to_string()), "",
+                       "states of fixed shapes, whose memory a session keeps", "give its dimensions numbers"});
+    }
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       const BufferId id =
           add_buffer(graph_.value(graph_.inputs[i]).name, BufferKind::kInput, graph_.type(graph_.inputs[i]));
@@ -235,6 +238,13 @@ class GraphLowering {
       program_.buffers[static_cast<size_t>(id)].index = static_cast<int32_t>(i);
       program_.outputs.push_back(id);
       program_.output_names.push_back(graph_.value(graph_.outputs[i]).name);
+    }
+    for (const State& state : graph_.states) {
+      ProgramState& kept = program_.states.emplace_back(ProgramState{state.name});
+      if (!state.initial) continue;
+      kept.initial = add_buffer(state.name + ".initial", BufferKind::kWeight,
+                                graph_.type(graph_.state_input(program_.states.size() - 1)));
+      buffer(kept.initial).data = state.initial;
     }
     run(program_.inputs, program_.outputs);
   }

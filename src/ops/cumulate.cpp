@@ -11,15 +11,15 @@
 namespace tessera::inline ops {
 namespace {
 
-constexpr int64_t kParts = 8;   // running totals side by side
-constexpr int64_t kLanes = 64;  // running totals in registers where the axis is not the last one
+constexpr int64_t kParts = 8;     // running totals side by side
+constexpr int64_t kLanes = 64;    // running totals in registers where the axis is not the last one
+constexpr int64_t kFewLanes = 8;  // of those that are left over, where only a run knows how many there are
 
 struct Plan {
   BinaryOp op;
   DType dtype, wide;  // of the elements, of the totals
   bool exclusive, reverse;
-  Expr outer, extent;
-  int64_t inner;
+  Expr outer, extent, inner;
 };
 
 DType wide_type(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype; }
@@ -34,7 +34,7 @@ Plan plan_of(const OpContext& ctx) {
           ctx.attrs.get_or<bool>("reverse", false),
           size_of(x.shape, 0, axis),
           size_of(x.shape, axis, axis + 1),
-          extent_of(ctx, x.shape, axis + 1, x.shape.size())};
+          size_of(x.shape, axis + 1, x.shape.size())};
 }
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -92,7 +92,7 @@ Stmt beside(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Ex
   const BufferPtr total = make_buffer("total", plan.wide, {lanes}, MemoryScope::kRegister);
   const Expr identity = constant(plan.wide, plan.op == BinaryOp::kAdd ? 0 : 1);
   const auto at = [&](const Var& i) {
-    return start + (plan.reverse ? (plan.extent - Expr(1)) - i : Expr(i)) * Expr(plan.inner);
+    return start + (plan.reverse ? (plan.extent - Expr(1)) - i : Expr(i)) * plan.inner;
   };
   return with({total}, {vector_loop("l", lanes, [&](const Var& l) { return store(total, {l}, identity); }),
                         serial_loop("i", plan.extent, [&](const Var& i) {
@@ -129,24 +129,37 @@ Stmt along(const Plan& plan, const BufferPtr& x, const BufferPtr& out, const Exp
 
 LoopProgram loops(const OpContext& ctx) {
   const Plan plan = plan_of(ctx);
-  const Expr elements = normalize_size(plan.outer * plan.extent * Expr(plan.inner));
+  const Expr elements = normalize_size(plan.outer * plan.extent * plan.inner);
   LoopProgram program = start_loops(ctx, plan.dtype, elements);
   const BufferPtr &x = program.params[0], &out = program.params[1];
   if (is_const_int(elements, 0)) {
     program.body = seq({});
-  } else if (plan.inner == 1) {
+  } else if (is_const_int(plan.inner, 1)) {
     program.body = parallel_loop("o", plan.outer, [&](const Var& o) { return along(plan, x, out, o * plan.extent); });
   } else {
-    const int64_t whole = plan.inner / kLanes, rest = plan.inner % kLanes;
-    const Expr line = plan.extent * Expr(plan.inner);
+    const Expr line = plan.extent * plan.inner;
     std::vector<Stmt> parts;
-    if (whole > 0)
-      parts.push_back(parallel_loop("t", plan.outer * Expr(whole), [&](const Var& t) {
-        return beside(plan, x, out, floordiv(t, Expr(whole)) * line + floormod(t, Expr(whole)) * Expr(kLanes), kLanes);
+    // Lines `first` to `first` + `count` * `lanes`, of those beside each other.
+    const auto blocks = [&](const Expr& first, const Expr& count, int64_t lanes) {
+      parts.push_back(parallel_loop("t", plan.outer * count, [&](const Var& t) {
+        const Expr start = floordiv(t, count) * line + floormod(t, count) * Expr(lanes);
+        return beside(plan, x, out, start + first, lanes);
       }));
-    if (rest > 0)
-      parts.push_back(parallel_loop(
-          "o", plan.outer, [&](const Var& o) { return beside(plan, x, out, o * line + Expr(whole * kLanes), rest); }));
+    };
+    const Expr whole = floordiv(plan.inner, kLanes);
+    if (const auto inner = as_int(plan.inner)) {
+      const int64_t rest = *inner % kLanes;
+      if (*inner >= kLanes) blocks(0, whole, kLanes);
+      if (rest > 0)
+        parts.push_back(parallel_loop("o", plan.outer, [&](const Var& o) {
+          return beside(plan, x, out, o * line + whole * Expr(kLanes), rest);
+        }));
+    } else {
+      const Expr rest = floormod(plan.inner, kLanes), few = floordiv(rest, kFewLanes);
+      blocks(0, whole, kLanes);
+      blocks(whole * Expr(kLanes), few, kFewLanes);
+      blocks(whole * Expr(kLanes) + few * Expr(kFewLanes), floormod(rest, kFewLanes), 1);
+    }
     program.body = seq(parts);
   }
   return program;

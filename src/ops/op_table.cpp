@@ -17,7 +17,7 @@ std::vector<const OpDef*> list_ops() {
       &cumulate_op(),    &order_op(),       &scatter_op(),
       &suppress_op(),    &region_pool_op(), &channel_shuffle_op(),
       &if_op(),          &loop_op(),        &call_op(),
-      &random_bits_op(), &sizes_op(),
+      &random_bits_op(), &sizes_op(),       &compute_op(),
   };
   for (const auto* family : {&unary_ops(), &binary_ops(), &compare_ops()})
     for (const OpDef& op : *family) ops.push_back(&op);

@@ -21,6 +21,7 @@ const OpDef& channel_shuffle_op();  // channel_shuffle.cpp
 const OpDef& composite_op();        // composite.cpp
 const OpDef& concat_op();           // concat.cpp
 const OpDef& constant_op();         // constant.cpp
+const OpDef& compute_op();          // compute.cpp
 const OpDef& conv_op();             // conv.cpp
 const OpDef& cumulate_op();         // cumulate.cpp
 const OpDef& gather_op();           // gather.cpp

@@ -202,19 +202,38 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   head.model_name = section.add_text(info.model_name);
   head.producer = section.add_text(info.producer);
 
-  const std::vector<tsr_tensor_descr> inputs = tensor_table(section, program, program.inputs, {});
+  std::vector<tsr_tensor_descr> inputs = tensor_table(section, program, program.inputs, {});
   std::vector<tsr_tensor_descr> outputs = tensor_table(section, program, program.outputs, program.output_names);
   std::vector<tsr_check_descr> checks;
-  check(program.checks.size() <= outputs.size(), "more checks than outputs");
-  const size_t own = outputs.size() - program.checks.size();
+  check(program.checks.size() + program.states.size() <= outputs.size() && program.states.size() <= inputs.size(),
+        "more checks and states than outputs, or more states than inputs");
+  const size_t own = program.num_own_outputs(), own_inputs = program.num_own_inputs();
   for (size_t i = 0; i < program.checks.size(); ++i) {
-    const tsr_tensor_descr& values = outputs[own + i];
+    const tsr_tensor_descr& values = outputs[own + program.states.size() + i];
     check(values.dtype == TSR_I64 && values.rank == 1 && values.dims[0] >= 1 && values.dims[0] <= TSR_MAX_CHECK_COUNT,
           "a check that is no list of i64");
     checks.push_back({section.add_text(program.checks[i].what), section.add_text(program.checks[i].legal),
                       static_cast<uint32_t>(values.dims[0]), 0});
   }
+  std::vector<tsr_alias_descr> aliases;
+  std::vector<tsr_state_descr> states;
+  for (size_t i = 0; i < program.states.size(); ++i) {
+    const ProgramState& state = program.states[i];
+    tsr_state_descr& row = states.emplace_back();
+    row.tensor = inputs[own_inputs + i];
+    row.tensor.name = section.add_text(state.name);
+    row.initial = TSR_NO_INITIAL;
+    if (state.initial < 0) continue;
+    row.initial = static_cast<uint64_t>(program.buffers.at(static_cast<size_t>(state.initial)).offset);
+  }
+  if (!program.flow) {  // a flow's pieces have memory of the run's own
+    for (const auto& [output, input] : output_aliases(program)) {
+      if (static_cast<size_t>(output) >= own) states[static_cast<size_t>(output) - own].in_place = 1;
+      else aliases.push_back({static_cast<uint32_t>(output), static_cast<uint32_t>(input)});
+    }
+  }
   outputs.resize(own);
+  inputs.resize(own_inputs);
   std::vector<tsr_kernel_descr> kernels;
   for (const KernelCall& call : program.calls) {
     const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
@@ -240,13 +259,10 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   }
   head.num_kernels = static_cast<uint32_t>(kernels.size());
   head.kernels = section.add_table(kernels);
-  std::vector<tsr_alias_descr> aliases;
-  if (!program.flow) {  // a flow's pieces have memory of the run's own
-    for (const auto& [output, input] : output_aliases(program))
-      aliases.push_back({static_cast<uint32_t>(output), static_cast<uint32_t>(input)});
-  }
   head.num_aliases = static_cast<uint32_t>(aliases.size());
   head.aliases = section.add_table(aliases);
+  head.num_states = static_cast<uint32_t>(states.size());
+  head.states = section.add_table(states);
   head.num_checks = static_cast<uint32_t>(checks.size());
   head.checks = section.add_table(checks);
   add_flow(section, program, head);

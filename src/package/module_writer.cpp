@@ -13,6 +13,7 @@
 #include "package/atomic_file.h"
 #include "package/descriptor.h"
 #include "package/value_json.h"
+#include "program/donation.h"
 #include "program/memory_plan.h"
 #include "program/reuse_distance.h"
 #include "support/error.h"
@@ -155,6 +156,25 @@ nlohmann::json describe_tensors(const Program& program, const std::vector<Buffer
   return list;
 }
 
+std::vector<BufferId> own(const std::vector<BufferId>& buffers, size_t count) {
+  return {buffers.begin(), buffers.begin() + static_cast<ptrdiff_t>(count)};
+}
+
+// "in_place": whether a run writes the state's new value over the old one.
+nlohmann::json describe_states(const Program& program) {
+  nlohmann::json list = nlohmann::json::array();
+  const auto aliases = output_aliases(program);
+  for (size_t i = 0; i < program.states.size(); ++i) {
+    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(program.inputs[program.num_own_inputs() + i])];
+    const std::pair<int, int> pair{program.num_own_outputs() + i, program.num_own_inputs() + i};
+    list.push_back({{"name", program.states[i].name},
+                    {"type", buffer.type.to_string()},
+                    {"bytes", buffer.bytes},
+                    {"in_place", std::find(aliases.begin(), aliases.end(), pair) != aliases.end()}});
+  }
+  return list;
+}
+
 nlohmann::json describe_ports(const std::vector<FlowPort>& ports) {
   nlohmann::json list = nlohmann::json::array();
   for (const FlowPort& port : ports) list.push_back({{"name", port.name}, {"type", port.type.to_string()}});
@@ -175,13 +195,16 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
         {"features", info.features},
         {"threads", info.num_threads}}},
       {"options", info.options},
-      {"inputs", program.flow ? describe_ports(program.flow->inputs) : describe_tensors(program, program.inputs)},
-      {"outputs", program.flow ? describe_ports(program.flow->outputs) : describe_tensors(program, program.outputs)},
+      {"inputs", program.flow ? describe_ports(program.flow->inputs)
+                              : describe_tensors(program, own(program.inputs, program.num_own_inputs()))},
+      {"outputs", program.flow ? describe_ports(program.flow->outputs)
+                               : describe_tensors(program, own(program.outputs, program.num_own_outputs()))},
       {"memory",
        {{"arena_bytes", program.arena_bytes},
         {"weight_bytes", program.weight_bytes},
         {"scratch_bytes_per_worker", program.scratch_bytes}}},
   };
+  if (!program.states.empty()) json["states"] = describe_states(program);
   nlohmann::json kernels = nlohmann::json::array();
   const auto traffic = known_traffic(program);
   for (size_t i = 0; i < program.calls.size(); ++i) {

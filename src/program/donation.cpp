@@ -63,13 +63,16 @@ std::vector<std::pair<int, int>> output_aliases(const Program& program) {
     access.whole &= program.buffers[static_cast<size_t>(id)].bytes == program.buffers[static_cast<size_t>(root)].bytes;
   });
   std::vector<std::pair<int, int>> result;
-  const size_t own_outputs = program.outputs.size() - program.checks.size();
-  for (size_t o = 0; o < own_outputs; ++o) {
+  const size_t own_outputs = program.num_own_outputs(), own_inputs = program.num_own_inputs();
+  const size_t states = program.checks.empty() ? program.states.size() : 0;
+  for (size_t o = 0; o < own_outputs + states; ++o) {
     const BufferId output = program.outputs[o];
     const ProgramBuffer& written = program.buffers[static_cast<size_t>(output)];
     const Access& writes = accesses[static_cast<size_t>(output)];
     if (written.bytes == 0 || writes.first_write == kNever || root_buffer(program, output) != output) continue;
-    for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const bool is_state = o >= own_outputs;
+    const size_t first = is_state ? own_inputs + o - own_outputs : 0, end = is_state ? first + 1 : own_inputs;
+    for (size_t i = first; i < end; ++i) {
       const BufferId input = program.inputs[i];
       const ProgramBuffer& read = program.buffers[static_cast<size_t>(input)];
       if (read.type.dtype != written.type.dtype || read.bytes != written.bytes ||

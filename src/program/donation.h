@@ -13,6 +13,9 @@ namespace tessera::inline program {
 // are one piece of memory: no call reads the input after the output was first written, and a call that reads one and
 // writes the other may do so in place (program/in_place.h). Each pair holds by itself, and so do several together that
 // have no input and no output in common. REQUIRES: a verified program with the loops that are generated.
+//
+// An own output is paired with own inputs. The output of a state is paired with its input alone, and only where the run
+// checks nothing: a check that does not hold leaves all states as they were.
 std::vector<std::pair<int, int>> output_aliases(const Program& program);
 
 }  // namespace tessera::inline program

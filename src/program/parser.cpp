@@ -48,12 +48,19 @@ class Parser {
       reader_.expect(",");
       check.legal = reader_.quoted("what is legal");
     }
+    std::vector<std::pair<size_t, std::string>> initial;  // of which state
+    TextReader before_states = reader_;
+    while (reader_.accept("state")) {
+      program_.states.push_back({reader_.quoted("the name of a state")});
+      if (reader_.accept("=")) initial.emplace_back(program_.states.size() - 1, reader_.name('%', "a buffer"));
+    }
     while (!reader_.accept("}")) statement();
     const auto has_blocks = [](const ProgramStep& step) { return step.kind != StepKind::kCalls; };
     if (std::any_of(body_.begin(), body_.end(), has_blocks)) program_.steps = std::move(body_);
     if (!reader_.at_end()) reader_.fail_expected("the end of the text");
     for (TakesOver& over : overs_)
       program_.buffers[static_cast<size_t>(over.id)].over = find_buffer(over.at, over.name);
+    for (const auto& [state, name] : initial) program_.states[state].initial = find_buffer(before_states, name);
     for (const std::string& name : inputs) program_.inputs.push_back(find_buffer(after_signature, name));
     for (const std::string& name : outputs) program_.outputs.push_back(find_buffer(after_signature, name));
     return std::move(program_);

@@ -78,6 +78,9 @@ std::string print(const Program& program, const PrintOptions& options) {
                                  : fmt::format("  index {} < {}\n", index.var->name, index.hi + 1);
   for (const RuntimeCheck& check : program.checks)
     out += fmt::format("  check {}, {}\n", quoted_text(check.what), quoted_text(check.legal));
+  for (const ProgramState& state : program.states)
+    out += fmt::format("  state {}{}\n", quoted_text(state.name),
+                       state.initial < 0 ? "" : " = " + buffers.text('%', state.initial));
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program.buffers[i];
     out += fmt::format("  buffer {}: {} {}", buffers.text('%', static_cast<int64_t>(i)), buffer.type.to_string(),

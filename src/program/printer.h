@@ -16,6 +16,10 @@
 //     call @conv_0(%x, %w, %t) loc("Conv_0")
 //   }
 //
+// A value that lives from call to call stands behind `plan`, with its initial value unless that is zeros:
+//
+//     state "count" = %n
+//
 // `define` says of the kernel behind it what is not in the kernel. `at` stands once memory is planned. A kernel's
 // TensorProgram has no text form: a program that was read back cannot be scheduled again. Names that occur twice are
 // told apart by a suffix.

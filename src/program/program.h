@@ -129,6 +129,16 @@ struct ProgramPiece {
   size_t first_step = 0, num_steps = 0;                    // of a program with steps
 };
 
+// A value that lives from call to call (graph.h, State). Its input holds what it was before the call, its output what
+// it is after it; the session that runs the module keeps the memory of both, or of one where the output may be written
+// over the input (donation.h).
+struct ProgramState {
+  std::string name;
+  BufferId initial = -1;  // kWeight, of the input's type and row-major: the value before the first call; -1: zeros
+
+  bool operator==(const ProgramState&) const = default;
+};
+
 // Of a program with symbols, sizes are expressions of those in the types; the numbers (bytes, offsets, the arena's
 // size) are those of the largest sizes.
 //
@@ -140,7 +150,10 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<KernelCall> calls;  // in the order in which the steps name them
   StepBlock steps;                // name each call once; empty: all calls, one after the other
+  // The module's own inputs, then one for each state; its own outputs, then one for each state, then one for each
+  // check.
   std::vector<BufferId> inputs, outputs;
+  std::vector<ProgramState> states;
   std::vector<SymbolRange> symbols;  // named dimensions, which the inputs of a run give values
   // The model's names of the outputs where they differ from their buffers' (a value that is an input and an output, or
   // two outputs); empty: the buffers' names.
@@ -151,6 +164,9 @@ struct Program {
   int64_t arena_bytes = 0;
   int64_t weight_bytes = 0;
   int64_t scratch_bytes = 0;  // per worker; set by code generation for kLocal allocations that do not fit the stack
+
+  size_t num_own_inputs() const { return inputs.size() - states.size(); }
+  size_t num_own_outputs() const { return outputs.size() - states.size() - checks.size(); }
 };
 
 }  // namespace tessera::inline program

@@ -37,6 +37,7 @@ class Switch {
         below.output_names != above.output_names)
       return "the programs take or give other values";
     if (!below.checks.empty() || !above.checks.empty()) return "the programs check values in a run";
+    if (!below.states.empty() || !above.states.empty()) return "the programs have states";
     result_.name = above.name;
     result_.symbols = symbols_;
     result_.output_names = above.output_names;

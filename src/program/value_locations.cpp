@@ -80,7 +80,9 @@ std::vector<ValuePlace> value_locations(const Program& program) {
     const auto [root_id, begin] = place_in_root(program, static_cast<BufferId>(id));
     if (root_id < 0 || !buffer.type.is_static()) continue;
     const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_id)];
-    if (root.kind != BufferKind::kArena && root.kind != BufferKind::kOutput) continue;
+    const bool is_result =
+        root.kind == BufferKind::kOutput && root.index < static_cast<int32_t>(program.num_own_outputs());
+    if (root.kind != BufferKind::kArena && !is_result) continue;
     int32_t last = -1;
     int64_t written = 0;
     for (const Write& write : writes[static_cast<size_t>(root_id)]) {

@@ -29,6 +29,7 @@ class Verifier {
     signature(program_.inputs, BufferKind::kInput);
     signature(program_.outputs, BufferKind::kOutput);
     checks();
+    states();
     for (const Kernel& kernel : program_.kernels)
       for (std::string& violation : verify(kernel.program)) violations_.push_back(std::move(violation));
     if (!violations_.empty()) return std::move(violations_);  // the rest relies on sound ids
@@ -128,6 +129,28 @@ class Verifier {
       const auto dims = static_dims(b.type.shape);
       if (b.type.dtype != DType::kI64 || !dims || dims->size() != 1 || dims->at(0) < 1)
         report("check " + b.name, fmt::format("{} instead of a list of i64", b.type.to_string()));
+    }
+  }
+
+  void states() {
+    if (program_.states.size() > program_.inputs.size() ||
+        program_.states.size() + program_.checks.size() > program_.outputs.size())
+      return report("states", "there are more than inputs or outputs");
+    if (program_.flow && !program_.states.empty()) report("states", "a flow has none");
+    for (size_t i = 0; i < program_.states.size(); ++i) {
+      const ProgramState& state = program_.states[i];
+      const BufferId before = program_.inputs[program_.num_own_inputs() + i],
+                     after = program_.outputs[program_.num_own_outputs() + i];
+      const std::string where = "state " + state.name;
+      if (!valid(before) || !valid(after)) continue;
+      const TensorType& type = at(before).type;
+      if (!type.is_static() || !type.layout.row_major())
+        report(where, fmt::format("{} instead of a fixed shape in row-major order", type.to_string()));
+      if (!(type == at(after).type))
+        report(where, fmt::format("it becomes {}, and was {}", at(after).type.to_string(), type.to_string()));
+      if (state.initial < 0) continue;
+      if (!valid(state.initial) || at(state.initial).kind != BufferKind::kWeight || !(at(state.initial).type == type))
+        report(where, fmt::format("its initial value is no weight of type {}", type.to_string()));
     }
   }
 

@@ -6,8 +6,10 @@
 
 #include "program/memory_plan.h"
 #include "program/steps.h"
+#include "schedule/dynamic/axis_sizes.h"
 #include "schedule/dynamic/dynamic_tiles.h"
 #include "schedule/dynamic/merge_open_axes.h"
+#include "schedule/dynamic/open_products.h"
 #include "schedule/fusion/fuse_rows.h"
 #include "schedule/fusion/overlapped_tiles.h"
 #include "schedule/rules/rules.h"
@@ -62,6 +64,27 @@ bool gathers(const TensorProgram& kernel) {
   });
 }
 
+// By tiles, or as a product, with a variable for the size of each axis; or else by tiles of the kernel as it is.
+std::variant<ScheduledKernel, Declined> apply_to_open_axes(const ScheduleRule& rule, const TensorProgram& kernel,
+                                                           const Target& target) {
+  const SizedKernel sized = name_axis_sizes(kernel);
+  const auto by_tiles = [&](const SizedKernel& of) {
+    auto answer = apply_by_tiles(rule, of.program, target);
+    if (auto* scheduled = std::get_if<ScheduledKernel>(&answer))
+      scheduled->program = with_values(scheduled->program, values_of(of));
+    return answer;
+  };
+  const auto is_taken = [](const auto& answer) { return std::holds_alternative<ScheduledKernel>(answer); };
+  auto answer = by_tiles(sized);
+  if (is_taken(answer)) return answer;
+  if (rule.apply == register_tile)
+    if (auto product = apply_to_open_product(rule, sized, target); is_taken(product)) return product;
+  if (auto as_it_is = apply_by_tiles(rule, kernel, target); is_taken(as_it_is)) return as_it_is;
+  if (!kernel.reduction())
+    if (auto outside = by_tiles(name_axis_sizes(kernel, NamedAxes::kAllOutsideOpen)); is_taken(outside)) return outside;
+  return answer;
+}
+
 // The rule's answer, by tiles or windows when a run decides about sizes.
 std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
                                             const std::vector<SymbolRange>& symbols) {
@@ -73,7 +96,7 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   Knobs knobs;
   const bool directly = !symbolic || rule.apply == dynamic_loops;
   const TensorProgram merged = directly ? TensorProgram() : merge_open_axes(kernel);
-  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_by_tiles(rule, merged, target);
+  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_to_open_axes(rule, merged, target);
   if (!directly && std::holds_alternative<Declined>(answer)) {
     auto by_windows = rule.apply == winograd ? open_winograd(kernel, symbols, target)
                                              : apply_by_windows(rule, merged, symbols, target);
@@ -155,6 +178,7 @@ void drop_unused_buffers(Program& program) {
   for_each_step(program.steps, [&](const ProgramStep& step) { for_each_step_buffer(step, mark); });
   for (BufferId id : program.inputs) mark(id);
   for (BufferId id : program.outputs) mark(id);
+  for (const ProgramState& state : program.states) mark(state.initial);
   std::vector<BufferId> renumber(program.buffers.size(), -1);
   std::vector<ProgramBuffer> kept;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -176,6 +200,7 @@ void drop_unused_buffers(Program& program) {
   for_each_step(program.steps, [&](ProgramStep& step) { for_each_step_buffer(step, apply); });
   for (BufferId& id : program.inputs) apply(id);
   for (BufferId& id : program.outputs) apply(id);
+  for (ProgramState& state : program.states) apply(state.initial);
   program.buffers = std::move(kept);
 }
 

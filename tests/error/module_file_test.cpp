@@ -241,6 +241,17 @@ TEST_F(DescriptorErrors, Aliases) {
   EXPECT_THAT(with({{0, inputs}}), StartsWith("alias 0 is of output 0 of "));
   EXPECT_EQ(with({{0, 0}, {0, 0}}), "alias 1 is not behind the one before it");
   spec.aliases.clear();
+  const auto with_state = [&](StateSpec state) {
+    spec.states = {std::move(state)};
+    const std::string result = reason(spec);
+    spec.states.clear();
+    return result;
+  };
+  EXPECT_EQ(with_state({{"s", TSR_F32, {-1}}}), "state 's' uses symbol 0 of 0");
+  EXPECT_EQ(with_state({{"s", TSR_F32, {4}}, false, 1u << 20}),
+            "the initial value of state 's' does not lie in the weights");
+  EXPECT_EQ(with_state({{"s", TSR_F32, {INT64_MAX / 2}}}), "the size of state 's' overflows");
+  spec.aliases.clear();
   EXPECT_THAT(reason_with(offsetof(tsr_descriptor, num_aliases), 0x10000000u),
               StartsWith("its table of 268435456 aliases"));
 }

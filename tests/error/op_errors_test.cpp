@@ -128,6 +128,17 @@ TEST(OpErrors, ElementTypes) {
             "error TSR-2020: operator iota: dtype = bool\n"
             "  node:  n1\n"
             "  legal: f64, f32, f16, bf16, i8 to i64, u8 to u64");
+  const Attrs by_operand = {
+      {"mode", Words("linear")}, {"coordinate", Words("half_pixel")}, {"axes", Dims{1}}, {"sizes", Dims{2, 6}}};
+  const auto resize_error = [&](const std::vector<Operand>& operands) {
+    const std::string text = op_error("resize", operands, by_operand);
+    return text.substr(0, text.find('\n'));
+  };
+  const Operand x{kF, {2, 3}}, one{DType::kF64, {1}}, two{DType::kF64, {2}};
+  EXPECT_EQ(resize_error({x, two}), "error TSR-2024: operator resize: operand 2 of type f64[2]");
+  EXPECT_EQ(resize_error({x, {kF, {1}}}), "error TSR-2020: operator resize: operand 2 of type f32[1]");
+  EXPECT_EQ(resize_error({x}), "error TSR-2034: operator resize: 1 operand and no attribute 'scales'");
+  EXPECT_EQ(resize_error({x, one, two}), "error TSR-2034: operator resize: 3 operands for coordinate = \"half_pixel\"");
   EXPECT_EQ(op_error("resize", {{DType::kU8, {2}}},
                      {{"mode", Words("linear")},
                       {"coordinate", Words("half_pixel")},
@@ -355,7 +366,8 @@ TEST(OpErrors, Attributes) {
                 {"sizes", Dims{4}}}),
       "error TSR-2031: operator resize: coordinate = \"tf_crop_and_resize\"\n"
       "  node:  n1\n"
-      "  legal: half_pixel, pytorch_half_pixel, half_pixel_symmetric, asymmetric, align_corners, tf_half_pixel_for_nn");
+      "  legal: half_pixel, pytorch_half_pixel, half_pixel_symmetric, asymmetric, align_corners, tf_half_pixel_for_nn, "
+      "crop");
   EXPECT_EQ(op_error("resize", {{kF, {2}}},
                      {{"mode", Words("nearest")},
                       {"coordinate", Words("asymmetric")},

@@ -117,6 +117,52 @@ class Building(unittest.TestCase):
         self.assertIn('name = "swap_sign"', g.text())
         self.assertEqual(tessera.compile(g).run([np.array([1, -2], np.float32)])[0].tolist(), [-1, 2])
 
+    def test_states_live_from_run_to_run(self):
+        weights, x = floats(12, 5), floats(3, 12)
+        g = graph.Graph("average")
+        calls = g.state("calls", dtype=np.int64)
+        mean = g.state("mean", np.full((3, 5), 2, np.float32))
+        small = g.state("small", np.array([1, -7, 3]), dtype=ml_dtypes.int4)
+        after = mean * 0.5 + g.input("x", np.float32, (3, 12)) @ weights
+        g.output("y", after - mean)
+        g.assign(mean, after)
+        g.assign(calls, calls + 1)
+        self.assertEqual([value.name for value in g.inputs + g.outputs], ["x", "y"])
+        self.assertEqual(graph.Graph.from_text(g.text()).hash(), g.hash())
+        native, interpreted = tessera.compile(g), tessera.compile(g, engine="interp")
+        for model in (native, interpreted):
+            self.assertEqual(list(model.states), ["calls", "mean", "small"])
+            expected = np.full((3, 5), 2, np.float32)
+            for call in range(1, 4):
+                (y,) = model.run([x])
+                before, expected = expected, expected / 2 + x @ weights
+                np.testing.assert_allclose(y, expected - before, atol=1e-5)
+                np.testing.assert_allclose(model.states["mean"], expected, atol=1e-5)
+                self.assertEqual(model.states["calls"], call)
+            np.testing.assert_array_equal(model.states["small"].astype(np.int8), [1, -7, 3])
+            model.set_states({"calls": 40, "small": np.array([0, 1, 2], ml_dtypes.int4)})
+            model.run([x])
+            self.assertEqual((model.states["calls"], model.states["small"].astype(int).tolist()), (41, [0, 1, 2]))
+            for values, id in [({"call": 1}, "TSR-4011"), ({"calls": np.float32(1)}, "TSR-6302"), ({"calls": [1]}, "TSR-6303")]:
+                with self.assertRaises(tessera.Error) as caught:
+                    model.set_states(values)
+                self.assertEqual(caught.exception.id, id, caught.exception)
+            model.reset_states()
+            np.testing.assert_array_equal(model.states["mean"], np.full((3, 5), 2))
+        self.assertEqual([state["in_place"] for state in native.metadata["states"]], [True, False, True])
+
+    def test_runs_of_states_come_one_after_another(self):
+        g = graph.Graph("counter")
+        calls = g.state("calls", dtype=np.int64, shape=(100,))
+        g.assign(calls, calls + 1)
+        model = tessera.compile(g)
+        threads = [threading.Thread(target=lambda: [model.run([]) for _ in range(50)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        np.testing.assert_array_equal(model.states["calls"], np.full(100, 200))
+
     def test_threads_compile_one_graph(self):
         g, results = classifier(floats(12, 5), floats(5)), []
         x = floats(3, 12)
@@ -185,7 +231,10 @@ class Refusals(unittest.TestCase):
             ("TSR-4034", lambda: graph.softmax(x, axis=object())),
             ("TSR-4034", lambda: g.input("u", "no dtype", ())),
             ("TSR-3003", lambda: g.input("u", np.float32, ("m",))),
-            ("TSR-2069", lambda: tessera.compile(g)),
+            ("TSR-2061", lambda: g.state("x", 1.0)),
+            ("TSR-2070", lambda: g.assign(x, x)),
+            ("TSR-2071", lambda: g.assign(g.state("s", 1.0), x)),
+            ("TSR-2069", lambda: tessera.compile(graph.Graph())),
             ("TSR-2066", lambda: g.composite("softmax", g, x)),
         ]
         for id, call in cases:

@@ -137,5 +137,39 @@ TEST(Resize, LinearAndCubic) {
         }
 }
 
+// Scales that are an operand give what the attribute gives, to the precision of their arithmetic.
+TEST(Resize, TakesScalesAsAnOperand) {
+  std::mt19937 random(7);
+  const Tensor x = random_tensor(random, DType::kF32, {2, 5, 6});
+  const std::vector<double> scales = {1.6, 2.5};
+  for (const char* coordinate : {"half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "asymmetric"})
+    for (const char* mode : {"nearest", "linear", "cubic"}) {
+      Attrs attrs{{"mode", std::string(mode)}, {"coordinate", std::string(coordinate)}, {"sizes", Dims{2, 8, 15}}};
+      if (mode == std::string("cubic")) attrs.set("exclude_outside", true);
+      Attrs known = attrs;
+      known.set("scales", std::vector<double>{1, scales[0], scales[1]});
+      attrs.set("axes", Dims{1, 2});
+      const Tensor want = run_op("resize", {x}, known)[0];
+      std::vector<double> values;
+      for (int64_t i = 0; i < want.num_elements(); ++i) values.push_back(want.get_double(i));
+      expect_close(run_op("resize", {x, tensor_of(DType::kF64, {2}, scales)}, attrs)[0], {2, 8, 15}, values,
+                   fmt::format("{} {}", mode, coordinate));
+    }
+}
+
+// A region between two elements, and one that reaches over the end.
+TEST(Resize, CropsARegion) {
+  const Tensor x = tensor_of(DType::kF32, {5}, {10, 20, 30, 40, 50});
+  const Attrs attrs{{"mode", std::string("linear")},
+                    {"coordinate", std::string("crop")},
+                    {"sizes", Dims{3}},
+                    {"extrapolation", -1.0}};
+  const Tensor scale = tensor_of(DType::kF64, {1}, {0.6});
+  expect_close(run_op("resize", {x, scale, tensor_of(DType::kF64, {2}, {0.125, 0.625})}, attrs)[0], {3}, {15, 25, 35},
+               "within");
+  expect_close(run_op("resize", {x, scale, tensor_of(DType::kF64, {2}, {0.5, 1.5})}, attrs)[0], {3}, {30, 50, -1},
+               "over the end");
+}
+
 }  // namespace
 }  // namespace tessera

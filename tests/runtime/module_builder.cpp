@@ -74,6 +74,7 @@ class DescriptorWriter {
     head.num_kernels = static_cast<uint32_t>(spec_.kernels.size());
     head.num_checks = static_cast<uint32_t>(spec_.checks.size());
     head.num_aliases = static_cast<uint32_t>(spec_.aliases.size());
+    head.num_states = static_cast<uint32_t>(spec_.states.size());
     head.num_value_inputs = static_cast<uint32_t>(spec_.value_inputs.size());
     head.num_value_outputs = static_cast<uint32_t>(spec_.value_outputs.size());
     head.num_steps = static_cast<uint32_t>(spec_.steps.size());
@@ -91,6 +92,7 @@ class DescriptorWriter {
     head.kernels = place(spec_.kernels.size() * sizeof(tsr_kernel_descr));
     head.checks = place(spec_.checks.size() * sizeof(tsr_check_descr));
     head.aliases = place(spec_.aliases.size() * sizeof(tsr_alias_descr));
+    head.states = place(spec_.states.size() * sizeof(tsr_state_descr));
     head.value_inputs = place(spec_.value_inputs.size() * sizeof(tsr_value_descr));
     head.value_outputs = place(spec_.value_outputs.size() * sizeof(tsr_value_descr));
     head.steps = place(spec_.steps.size() * sizeof(tsr_step_descr));
@@ -127,6 +129,15 @@ class DescriptorWriter {
     }
     for (size_t i = 0; i < spec_.aliases.size(); ++i)
       write_at(bytes_, head.aliases + i * sizeof(tsr_alias_descr), spec_.aliases[i]);
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      const StateSpec& state = spec_.states[i];
+      const uint32_t at = head.states + static_cast<uint32_t>(i * sizeof(tsr_state_descr));
+      tsr_state_descr row = {};
+      row.in_place = state.in_place ? 1 : 0;
+      row.initial = state.initial;
+      write_at(bytes_, at, row);
+      write_tensors({state.tensor}, at);
+    }
     write_values(spec_.value_inputs, head.value_inputs);
     write_values(spec_.value_outputs, head.value_outputs);
     for (size_t i = 0; i < steps.size(); ++i) {

@@ -35,6 +35,13 @@ struct CheckSpec {
   uint32_t count = 2;
 };
 
+// A value that lives from run to run.
+struct StateSpec {
+  TensorSpec tensor;
+  bool in_place = false;
+  uint64_t initial = TSR_NO_INITIAL;  // where in the weights
+};
+
 // An input or output of a module with values: a tensor of any rank, or of these dimensions.
 struct ValueSpec {
   std::string name;
@@ -62,6 +69,7 @@ struct ModuleSpec {
   std::vector<KernelSpec> kernels;
   std::vector<CheckSpec> checks;
   std::vector<tsr_alias_descr> aliases;
+  std::vector<StateSpec> states;
   std::vector<ValueSpec> value_inputs, value_outputs;
   std::vector<StepSpec> steps;
   std::vector<tsr_piece_descr> pieces;

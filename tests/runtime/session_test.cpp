@@ -5,6 +5,8 @@
 #include <cmath>
 #include <thread>
 
+#include <gmock/gmock.h>
+
 #include "module_fixture.h"
 
 #if defined(__x86_64__)
@@ -83,6 +85,106 @@ struct Rows {
   std::vector<float> x, y;
   int64_t seen[3] = {};
 };
+
+// Two states: `sum` f32[2] in its place, += x; `calls` i64 in two places, + 1. y = sum. Fails for x[0] == 13.
+constexpr char kStatesSource[] = R"(
+#include "abi/module_abi.h"
+__attribute__((visibility("default"))) int32_t tessera_module_run(const tsr_call* call) {
+  const float* x = call->inputs[0];
+  float* sum = call->outputs[1];
+  const float* old_sum = call->inputs[1];
+  const int64_t* old_calls = call->inputs[2];
+  int64_t* calls = call->outputs[2];
+  if (sum != old_sum || calls == old_calls) return 1;
+  float* y = call->outputs[0];
+  calls[0] = old_calls[0] + 1;
+  for (int i = 0; i < 2; ++i) y[i] = sum[i] = old_sum[i] + x[i];
+  return x[0] == 13 ? 77 : 0;
+}
+)";
+
+ModuleSpec states_spec() {
+  ModuleSpec spec;
+  spec.source = kStatesSource;
+  spec.inputs = {{"x", TSR_F32, {2}}};
+  spec.outputs = {{"y", TSR_F32, {2}}};
+  spec.weights = Bytes(64);
+  const int64_t first = 40;
+  std::memcpy(spec.weights.data() + 8, &first, sizeof(first));
+  spec.states = {{{"sum", TSR_F32, {2}}, true}, {{"calls", TSR_I64, {}}, false, 8}};
+  return spec;
+}
+
+TEST(Session, KeepsItsStatesFromRunToRun) {
+  const ModulePtr module = load_bytes(states_spec().build());
+  EXPECT_EQ(tessera_module_num_inputs(module.get()), 1);
+  EXPECT_EQ(tessera_module_num_outputs(module.get()), 1);
+  ASSERT_EQ(tessera_module_num_states(module.get()), 2);
+  tessera_tensor_info info = {};
+  ASSERT_EQ(tessera_module_state(module.get(), 1, &info), TESSERA_OK);
+  EXPECT_STREQ(info.name, "calls");
+  EXPECT_EQ(info.dtype, TESSERA_I64);
+  EXPECT_EQ(tessera_module_state(module.get(), 2, &info), TESSERA_NOT_FOUND);
+  const SessionPtr session = make_session(module, 1), other = make_session(module, 1);
+  float x[2] = {1, 2}, y[2] = {};
+  const auto run = [&](const SessionPtr& in) {
+    return run_outcome(in, {tensor(x, TESSERA_F32, {2})}, {tensor(y, TESSERA_F32, {2})});
+  };
+  const auto data = [](const SessionPtr& in, int32_t index) {
+    tessera_tensor state = {};
+    EXPECT_EQ(tessera_session_state(in.get(), index, &state), TESSERA_OK);
+    return state.data;
+  };
+  for (int call = 1; call <= 3; ++call) {
+    EXPECT_EQ(run(session), "ok");
+    EXPECT_EQ(y[1], 2 * call);
+    EXPECT_EQ(static_cast<float*>(data(session, 0))[1], 2 * call);
+    EXPECT_EQ(*static_cast<int64_t*>(data(session, 1)), 40 + call);
+  }
+  // Each session has its own.
+  EXPECT_EQ(run(other), "ok");
+  EXPECT_EQ(y[1], 2);
+  // What is written there is what the next run finds.
+  static_cast<float*>(data(session, 0))[1] = 100;
+  EXPECT_EQ(run(session), "ok");
+  EXPECT_EQ(y[1], 102);
+  // Their memory is no tensor of a run.
+  EXPECT_THAT(run_outcome(session, {tensor(data(session, 0), TESSERA_F32, {2})}, {tensor(y, TESSERA_F32, {2})}),
+              testing::StartsWith("TSR-7038: input 'x' shares memory with the states of the session"));
+  EXPECT_THAT(run_outcome(session, {tensor(x, TESSERA_F32, {2})}, {tensor(data(session, 0), TESSERA_F32, {2})}),
+              testing::StartsWith("TSR-7038: output 'y' shares memory with the states of the session"));
+  tessera_tensor none = {};
+  EXPECT_EQ(tessera_session_state(session.get(), -1, &none), TESSERA_NOT_FOUND);
+  EXPECT_EQ(tessera_session_state(nullptr, 0, &none), TESSERA_INVALID_ARGUMENT);
+}
+
+TEST(Session, AFailedRunLeavesStatesWhatTheyWereOrVoid) {
+  for (const bool in_place : {false, true}) {
+    ModuleSpec spec = states_spec();
+    if (!in_place) {
+      spec.source.replace(spec.source.find("sum != old_sum"), std::strlen("sum != old_sum"), "sum == old_sum");
+      spec.states[0].in_place = false;
+    }
+    const ModulePtr module = load_bytes(spec.build());
+    const SessionPtr session = make_session(module, 1);
+    float x[2] = {1, 2}, y[2] = {};
+    const auto run = [&] { return run_outcome(session, {tensor(x, TESSERA_F32, {2})}, {tensor(y, TESSERA_F32, {2})}); };
+    EXPECT_EQ(run(), "ok");
+    x[0] = 13;
+    EXPECT_THAT(run(), testing::HasSubstr("reported error 77"));
+    x[0] = 1;
+    if (in_place) {
+      EXPECT_THAT(run(), testing::StartsWith("TSR-7025: the states of the session hold nothing"));
+      tessera_error error = {};
+      EXPECT_EQ(tessera_session_reset(session.get(), &error), TESSERA_OK);
+      EXPECT_EQ(run(), "ok");
+      EXPECT_EQ(y[1], 2);
+    } else {
+      EXPECT_EQ(run(), "ok");
+      EXPECT_EQ(y[1], 4);
+    }
+  }
+}
 
 // y = x, and checks that all of x is 4, and that x[1] and x[2] are equal.
 constexpr char kCheckedSource[] = R"(

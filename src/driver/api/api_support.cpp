@@ -23,11 +23,6 @@ std::vector<int64_t> dims_of(const tessera_tensor& tensor) {
   return {tensor.dims, tensor.dims + rank};
 }
 
-// Of the caller, who keeps the data.
-Tensor borrow(const tessera_tensor& tensor) {
-  return Tensor(static_cast<DType>(tensor.dtype), dims_of(tensor), nullptr, tensor.data);
-}
-
 void check_outputs(const std::vector<TensorInfo>& infos, const std::vector<tessera_tensor>& outputs) {
   if (infos.size() != outputs.size()) {
     throw UserError(
@@ -49,6 +44,10 @@ void check_outputs(const std::vector<TensorInfo>& infos, const std::vector<tesse
 }
 
 }  // namespace
+
+Tensor borrow(const tessera_tensor& tensor) {
+  return Tensor(static_cast<DType>(tensor.dtype), dims_of(tensor), nullptr, tensor.data);
+}
 
 std::vector<tessera_tensor_info> public_infos(const std::vector<TensorInfo>& infos) {
   std::vector<tessera_tensor_info> result;

@@ -23,6 +23,9 @@ auto translate_errors(const Work& work) {
   }
 }
 
+// Of the caller, who keeps the data.
+Tensor borrow(const tessera_tensor& tensor);
+
 // Names are those of `infos`.
 std::vector<tessera_tensor_info> public_infos(const std::vector<TensorInfo>& infos);
 

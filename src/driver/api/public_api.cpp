@@ -137,6 +137,7 @@ struct Interpreter::State {
   explicit State(std::unique_ptr<Model> interpreted) : model(std::move(interpreted)) {
     for (const TensorInfo& info : model->inputs()) input_values.push_back(api_info_of(info));
     for (const TensorInfo& info : model->outputs()) output_values.push_back(api_info_of(info));
+    states = public_infos(model->states());
     if (model->has_values()) return;
     inputs = public_infos(model->inputs());
     outputs = public_infos(model->outputs());
@@ -144,7 +145,7 @@ struct Interpreter::State {
 
   std::unique_ptr<Model> model;
   // Names are those of `model`.
-  std::vector<tessera_tensor_info> inputs, outputs;
+  std::vector<tessera_tensor_info> inputs, outputs, states;
   std::vector<tessera_value_info> input_values, output_values;
 };
 
@@ -183,6 +184,22 @@ void Interpreter::run(const std::vector<tessera_tensor>& inputs, const std::vect
     run_on(model, inputs, outputs);
   });
 }
+
+const std::vector<tessera_tensor_info>& Interpreter::states() const { return state_->states; }
+
+void Interpreter::read_state(size_t index, const tessera_tensor& value) const {
+  translate_errors([&] {
+    const Tensor now = state_->model->state(index);
+    require_fits_state(state_->model->states().at(index), borrow(value));
+    std::memcpy(value.data, now.bytes(), static_cast<size_t>(now.num_bytes()));
+  });
+}
+
+void Interpreter::write_state(size_t index, const tessera_tensor& value) {
+  translate_errors([&] { state_->model->set_state(index, borrow(value)); });
+}
+
+void Interpreter::reset_states() { state_->model->reset_states(); }
 
 std::vector<std::shared_ptr<const tessera_value>> Interpreter::run_values(
     const std::vector<const tessera_value*>& inputs) {

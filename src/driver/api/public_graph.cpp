@@ -104,6 +104,20 @@ Attrs attributes_as(const Attributes& attributes, const std::vector<AttrDef>& de
   return attrs;
 }
 
+void require_new_name(const IrGraph& graph, const std::string& name) {
+  for (const tessera::Value& value : graph.values())
+    if (value.name == name)
+      fail("TSR-2061", fmt::format("there is a value '{}' already", name), name, "a name that no other value has",
+           "declare inputs and states before operators");
+}
+
+std::vector<ValueId> own_inputs(const IrGraph& graph) {
+  return {graph.inputs.begin(), graph.inputs.begin() + static_cast<ptrdiff_t>(graph.num_own_inputs())};
+}
+std::vector<ValueId> own_outputs(const IrGraph& graph) {
+  return {graph.outputs.begin(), graph.outputs.begin() + static_cast<ptrdiff_t>(graph.num_own_outputs())};
+}
+
 std::vector<ValueId> ids_of(const std::shared_ptr<GraphState>& state, const Values& operands, const std::string& node) {
   std::vector<ValueId> ids;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -219,16 +233,68 @@ Value Graph::input(const std::string& name, tessera_dtype dtype, const Dims& dim
 Value Graph::input(const std::string& name, const std::string& type) {
   return translate_errors([&] {
     if (name.empty()) fail("TSR-2061", "an input without a name", "", "a name that no other value has");
-    for (const tessera::Value& value : state_->graph.values())
-      if (value.name == name)
-        fail("TSR-2061", fmt::format("there is a value '{}' already", name), name, "a name that no other value has",
-             "declare inputs before operators");
+    require_new_name(state_->graph, name);
     TextReader reader(type, fmt::format("the type of input '{}'", name));
     TensorType parsed = parse_type(reader, state_->symbols);
     if (!reader.at_end()) reader.fail_expected("the end of the type");
     if (!parsed.layout.row_major())
       fail("TSR-2068", fmt::format("the input '{}' has a layout", name), name, "row-major inputs");
-    return GraphAccess::value(state_, state_->graph.add_input(name, std::move(parsed)));
+    IrGraph& graph = state_->graph;
+    const ValueId id = graph.add_input(name, std::move(parsed));
+    // The states' inputs stay the last.
+    std::rotate(graph.inputs.end() - 1 - std::ssize(graph.states), graph.inputs.end() - 1, graph.inputs.end());
+    return GraphAccess::value(state_, id);
+  });
+}
+
+Value Graph::state(const std::string& name, tessera_dtype dtype, const std::vector<int64_t>& dims,
+                   const void* initial) {
+  return translate_errors([&] {
+    if (name.empty()) fail("TSR-2061", "a state without a name", "", "a name that no other value has");
+    IrGraph& graph = state_->graph;
+    require_new_name(graph, name);
+    tessera_tensor tensor = {};
+    tensor.data = const_cast<void*>(initial ? initial : &tensor);
+    tensor.dtype = dtype;
+    if (dims.size() > TESSERA_MAX_RANK)
+      fail("TSR-2064", fmt::format("a state of {} dimensions", dims.size()), name,
+           fmt::format("0 to {} dimensions", TESSERA_MAX_RANK));
+    tensor.rank = static_cast<int32_t>(dims.size());
+    std::copy(dims.begin(), dims.end(), tensor.dims);
+    const DType checked = checked_dtype(tensor, name);
+    TensorPtr first;
+    if (initial) {
+      Tensor copy(checked, dims);
+      if (copy.num_bytes() > 0) std::memcpy(copy.mutable_bytes(), initial, static_cast<size_t>(copy.num_bytes()));
+      first = std::make_shared<const Tensor>(std::move(copy));
+    }
+    const ValueId id = graph.add_input(name, {checked, make_shape(dims), {}});
+    // Behind the graph's own outputs and the other states, before anything is assigned: it stays what it is.
+    graph.outputs.push_back(id);
+    graph.states.push_back({name, std::move(first)});
+    return GraphAccess::value(state_, id);
+  });
+}
+
+void Graph::assign(const Value& state, const Value& value) {
+  translate_errors([&] {
+    IrGraph& graph = state_->graph;
+    const std::string& name = state.name();
+    const std::vector<ValueId> ids = ids_of(state_, {state, value}, name);
+    const auto first = graph.inputs.begin() + static_cast<ptrdiff_t>(graph.num_own_inputs());
+    const auto at = std::find(first, graph.inputs.end(), ids[0]);
+    if (at == graph.inputs.end())
+      fail("TSR-2070", fmt::format("'{}' is no state of the graph", name), name, "a value that Graph::state gave");
+    ValueId& after = graph.outputs[graph.num_own_outputs() + static_cast<size_t>(at - first)];
+    if (after != ids[0])
+      fail("TSR-2070", fmt::format("the state '{}' has been given a value already", name), name,
+           "one value for each state");
+    if (!(graph.type(ids[1]) == graph.type(ids[0])))
+      fail("TSR-2071",
+           fmt::format("the state '{}' is {} and was given {}", name, graph.type(ids[0]).to_string(),
+                       graph.type(ids[1]).to_string()),
+           name, "a value of the state's type", "cast or reshape it");
+    after = ids[1];
   });
 }
 
@@ -319,6 +385,9 @@ Values Graph::composite(const std::string& kind, const Graph& body, const Values
       fail("TSR-2066", fmt::format("'{}' is an operator of the compiler", kind), node, "a name that no operator has");
     if (body.state_->graph.outputs.empty())
       fail("TSR-2069", fmt::format("the body of '{}' has no outputs", kind), node, "one output or more");
+    if (!body.state_->graph.states.empty())
+      fail("TSR-2070", fmt::format("the body of '{}' has states", kind), node, "states of the graph itself",
+           "pass their values in as operands");
     if (!body.state_->graph.symbols.empty())
       fail("TSR-2005", fmt::format("the body of '{}' declares dimensions of its own", kind), node,
            "a body for the operands' sizes, as numbers");
@@ -353,13 +422,13 @@ void Graph::output(const std::string& name, const Value& value) {
                             : b.add(standard_ops().get("cast"), {id}, {{"to", type.dtype}});
     }
     take_name(graph, id, name);
-    graph.outputs.push_back(id);
+    graph.outputs.insert(graph.outputs.begin() + static_cast<ptrdiff_t>(graph.num_own_outputs()), id);
   });
 }
 
 const std::string& Graph::name() const { return state_->graph.name; }
-Values Graph::inputs() const { return values_of(state_, state_->graph.inputs); }
-Values Graph::outputs() const { return values_of(state_, state_->graph.outputs); }
+Values Graph::inputs() const { return values_of(state_, own_inputs(state_->graph)); }
+Values Graph::outputs() const { return values_of(state_, own_outputs(state_->graph)); }
 
 std::string Graph::text(bool elide_constants) const {
   return translate_errors([&] { return print(state_->graph, {.elide_constants = elide_constants}); });
@@ -392,7 +461,7 @@ namespace tessera::inline driver {
 
 ModelReader reader_of(const builder::Graph& graph) {
   const std::shared_ptr<builder::GraphState>& state = builder::GraphAccess::state(graph);
-  if (state->graph.outputs.empty())
+  if (state->graph.num_own_outputs() == 0 && state->graph.states.empty())
     throw UserError({"TSR-2069", "the graph has no outputs", "", "one output or more", "call Graph::output"});
   return reader_of_graph(std::make_shared<const Graph>(state->graph));
 }

@@ -23,13 +23,6 @@ DriverOptions on_one_thread(DriverOptions options) {
   return options;
 }
 
-// Results of a model are its own until it runs again.
-Tensor copy_of(const Tensor& tensor) {
-  Tensor copy(tensor.dtype(), tensor.dims());
-  if (copy.num_bytes() > 0) std::memcpy(copy.mutable_bytes(), tensor.bytes(), static_cast<size_t>(copy.num_bytes()));
-  return copy;
-}
-
 double seconds_of_a_run(Model& model) {
   const auto begin = std::chrono::steady_clock::now();
   model.run();
@@ -67,7 +60,8 @@ CompiledEvaluator::~CompiledEvaluator() = default;
 
 std::shared_ptr<CompiledEvaluator::Entry> CompiledEvaluator::entry_of(const Graph& graph) {
   Graph plain = graph;
-  plain.checks.clear();  // what fails is the caller's affair
+  plain.checks.clear();  // what fails is the caller's affair, and so are states: inputs and outputs like the others
+  plain.states.clear();
   const uint64_t hash = structural_hash(plain);
   std::shared_ptr<Entry> entry;
   {

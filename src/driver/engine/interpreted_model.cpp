@@ -76,7 +76,12 @@ class InterpretedModel : public Model {
         graph_(std::move(graph)),
         inputs_(infos_of(graph_, std::span(graph_.inputs).first(graph_.num_own_inputs()))),
         outputs_(infos_of(graph_, std::span(graph_.outputs).first(graph_.num_own_outputs()))),
-        session_(graph_, interpreter_) {}
+        session_(graph_, interpreter_) {
+    for (size_t i = 0; i < graph_.states.size(); ++i) {
+      const TensorType& type = graph_.type(graph_.state_input(i));
+      states_.push_back({graph_.states[i].name, type.dtype, type.dims()});
+    }
+  }
 
   const std::string& name() const override { return name_; }
   const std::vector<TensorInfo>& inputs() const override { return inputs_; }
@@ -88,6 +93,14 @@ class InterpretedModel : public Model {
     run();
     return {};
   }
+
+  const std::vector<TensorInfo>& states() const override { return states_; }
+  Tensor state(size_t index) const override { return copy_of(session_.states().at(index)); }
+  void set_state(size_t index, const Tensor& value) override {
+    require_fits_state(states_.at(index), value);
+    session_.set_state(index, copy_of(value));
+  }
+  void reset_states() override { session_.reset(); }
 
   void bind(std::vector<Tensor> inputs) override { bound_ = fitting_inputs(inputs_, std::move(inputs)); }
   void run() override { run_watched({}, {}); }
@@ -134,6 +147,7 @@ class InterpretedModel : public Model {
     throw UserError({.id = "TSR-5111", .message = "the run was cancelled", .node = {}, .legal = {}, .hint = {}});
   }
 
+  std::vector<TensorInfo> states_;
   std::vector<Tensor> bound_, results_;
   GraphInterpreter interpreter_;
   GraphSession session_;

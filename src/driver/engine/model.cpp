@@ -1,6 +1,7 @@
 #include "driver/engine/model.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -42,6 +43,16 @@ void Model::bind_values(std::vector<RunValue> inputs) {
   std::vector<Tensor> tensors;
   for (RunValue& value : fitting_values(this->inputs(), std::move(inputs))) tensors.push_back(std::move(value.tensor));
   bind(std::move(tensors));
+}
+
+const std::vector<TensorInfo>& Model::states() const {
+  static const std::vector<TensorInfo> none;
+  return none;
+}
+
+Tensor Model::state(size_t index) const { throw InternalError("a model without states was asked for one"); }
+void Model::set_state(size_t index, const Tensor& value) {
+  throw InternalError("a model without states was given one");
 }
 
 std::vector<RunValue> Model::value_results() const { return {results().begin(), results().end()}; }
@@ -135,6 +146,22 @@ std::vector<Tensor> fitting_inputs(const std::vector<TensorInfo>& infos, std::ve
     }
   }
   return inputs;
+}
+
+Tensor copy_of(const Tensor& tensor) {
+  Tensor copy(tensor.dtype(), tensor.dims());
+  if (copy.num_bytes() > 0) std::memcpy(copy.mutable_bytes(), tensor.bytes(), static_cast<size_t>(copy.num_bytes()));
+  return copy;
+}
+
+void require_fits_state(const TensorInfo& info, const Tensor& value) {
+  if (value.dtype() == info.dtype && value.dims() == info.dims) return;
+  const TensorInfo given{info.name, value.dtype(), value.dims()};
+  throw UserError({.id = value.dtype() == info.dtype ? "TSR-6303" : "TSR-6302",
+                   .message = fmt::format("state '{}' got {}", info.name, given.type_text()),
+                   .node = {},
+                   .legal = fmt::format("{}, its declared type", info.type_text()),
+                   .hint = "give a tensor of that dtype and shape; nothing is converted silently"});
 }
 
 }  // namespace tessera::inline driver

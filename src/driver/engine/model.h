@@ -66,6 +66,13 @@ class Model {
   // The same compiled code with memory and threads of its own, for running at the same time; null for the interpreter.
   virtual std::unique_ptr<Model> another() const { return nullptr; }
 
+  // Values that live from run to run: name, dtype and shape of each, its value now, and another one in its place. They
+  // begin with the initial values that the model gives, and reset_states gives them again.
+  virtual const std::vector<TensorInfo>& states() const;
+  virtual Tensor state(size_t index) const;                   // a copy
+  virtual void set_state(size_t index, const Tensor& value);  // UserError TSR-6302, TSR-6303: it does not fit
+  virtual void reset_states() {}
+
   // Models with strings, sequences, optionals, maps, or shapes that only a run knows: they are bound to values, and
   // their results are values. bind() takes their tensors, and results() has an empty tensor where the result is none.
   virtual bool has_values() const { return false; }
@@ -87,6 +94,8 @@ class Model {
   virtual void run_watched(const std::function<bool(const std::string& name)>& wanted, const Watcher& watcher) = 0;
 };
 
+// With bytes of its own.
+Tensor copy_of(const Tensor& tensor);
 // "f32[2,3]", "a sequence of 3"
 std::string value_text(const RunValue& value);
 TensorInfo info_of(const FlowPort& port);
@@ -95,6 +104,8 @@ FlowType flow_type_of(const TensorInfo& info);
 // The inputs as the model takes them: a scalar may come as one element of any rank. UserError TSR-6301 (how many),
 // TSR-6302 (dtype), TSR-6303 (shape), each naming the input, what it is and what came.
 std::vector<Tensor> fitting_inputs(const std::vector<TensorInfo>& infos, std::vector<Tensor> inputs);
+// UserError TSR-6302, TSR-6303 unless the value is of the state's type.
+void require_fits_state(const TensorInfo& info, const Tensor& value);
 // The same for values, and TSR-6309 for another kind of value; shapes of tensors inside of others are not held against
 // the model.
 std::vector<RunValue> fitting_values(const std::vector<TensorInfo>& infos, std::vector<RunValue> inputs);

@@ -50,6 +50,8 @@ class NativeModel : public Model {
       inputs_.push_back(tensor_info_of(info));
     for (int i = 0; tessera_module_output(module_.get(), i, &info) == TESSERA_OK; ++i)
       outputs_.push_back(tensor_info_of(info));
+    for (int i = 0; tessera_module_state(module_.get(), i, &info) == TESSERA_OK; ++i)
+      states_.push_back(tensor_info_of(info));
   }
 
   const std::string& name() const override { return name_; }
@@ -63,6 +65,21 @@ class NativeModel : public Model {
       dims.push_back({symbol.name, symbol.lo, symbol.hi});
     return dims;
   }
+  const std::vector<TensorInfo>& states() const override { return states_; }
+  Tensor state(size_t index) const override {
+    Tensor copy(states_.at(index).dtype, states_.at(index).dims);
+    std::memcpy(copy.mutable_bytes(), state_bytes(index), static_cast<size_t>(copy.num_bytes()));
+    return copy;
+  }
+  void set_state(size_t index, const Tensor& value) override {
+    require_fits_state(states_.at(index), value);
+    std::memcpy(state_bytes(index), value.bytes(), static_cast<size_t>(value.num_bytes()));
+  }
+  void reset_states() override {
+    tessera_error error = {};
+    throw_unless_ok(tessera_session_reset(session_.get(), &error), error);
+  }
+
   int num_threads() const override { return tessera_session_num_threads(session_.get()); }
   std::unique_ptr<Model> another() const override {
     return std::make_unique<NativeModel>(module_, name_, num_threads());
@@ -223,6 +240,12 @@ class NativeModel : public Model {
     return *places_;
   }
 
+  void* state_bytes(size_t index) const {
+    tessera_tensor state = {};
+    tessera_session_state(session_.get(), static_cast<int32_t>(index), &state);
+    return state.data;
+  }
+
   static tessera_tensor describe(const Tensor& tensor, std::byte* data) {
     tessera_tensor result = {};
     result.data = data;
@@ -237,7 +260,7 @@ class NativeModel : public Model {
  protected:
   ModulePtr module_;
   SessionPtr session_;
-  std::vector<TensorInfo> inputs_, outputs_;
+  std::vector<TensorInfo> inputs_, outputs_, states_;
   std::vector<Tensor> results_;
 
  private:

@@ -8,7 +8,7 @@ namespace tessera::inline graph_passes {
 Graph split_resizes(const Graph& graph, const PassContext& ctx) {
   return GraphRewriter(graph).run([&](GraphRewriter& rewriter, const Node& node,
                                       const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
-    if (node.op->name != "resize" || node.attrs.get<std::string>("mode") == "nearest") return {};
+    if (node.op->name != "resize" || node.inputs.size() > 1 || node.attrs.get<std::string>("mode") == "nearest") return {};
     const TensorType& x = graph.type(node.inputs[0]);
     // Of tf_half_pixel even a dimension that keeps its extent moves.
     if ((x.dtype != DType::kF32 && x.dtype != DType::kF64) ||

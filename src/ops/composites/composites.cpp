@@ -43,9 +43,9 @@ int64_t CompositeBody::static_extent(const Expr& extent, const std::string& what
 std::span<const CompositeDef* const> all_composites() {
   static const std::vector<const CompositeDef*> list = [] {
     std::vector<const CompositeDef*> result;
-    for (const auto* family :
-         {&activation_composites(), &normalization_composites(), &softmax_composites(), &gemm_composites(),
-          &pooling_composites(), &reduction_composites(), &conv_transpose_composites(), &attention_composites()})
+    for (const auto* family : {&activation_composites(), &normalization_composites(), &softmax_composites(),
+                               &gemm_composites(), &pooling_composites(), &reduction_composites(),
+                               &conv_transpose_composites(), &attention_composites(), &resizing_composites()})
       for (const CompositeDef& def : *family) result.push_back(&def);
     std::sort(result.begin(), result.end(), [](auto* a, auto* b) { return a->name < b->name; });
     return result;

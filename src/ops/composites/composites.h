@@ -83,5 +83,6 @@ const std::vector<CompositeDef>& pooling_composites();
 const std::vector<CompositeDef>& reduction_composites();
 const std::vector<CompositeDef>& conv_transpose_composites();
 const std::vector<CompositeDef>& attention_composites();
+const std::vector<CompositeDef>& resizing_composites();
 
 }  // namespace tessera::inline ops

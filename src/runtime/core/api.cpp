@@ -1,10 +1,12 @@
 // The C API over the parts of the runtime: null checks and field access only.
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/core/dtypes.h"
 #include "runtime/core/errors.h"
 #include "runtime/core/module_loader.h"
 #include "runtime/core/session.h"
+#include "runtime/core/session_states.h"
 #include "runtime/cpu/affinity.h"
 #include "tessera/tessera.h"
 
@@ -138,6 +140,37 @@ int32_t tessera_module_num_symbols(const tessera_module* module) {
 
 int32_t tessera_module_num_kernels(const tessera_module* module) {
   return module ? static_cast<int32_t>(module->file.descriptor->num_kernels) : 0;
+}
+
+int32_t tessera_module_num_states(const tessera_module* module) {
+  return module ? static_cast<int32_t>(module->file.descriptor->num_states) : 0;
+}
+
+tessera_status tessera_module_state(const tessera_module* module, int32_t index, tessera_tensor_info* info) {
+  if (!module || !info) return TESSERA_INVALID_ARGUMENT;
+  if (index < 0 || index >= tessera_module_num_states(module)) return TESSERA_NOT_FOUND;
+  return tensor_info(module->file, &module->file.states()[index].tensor, 1, 0, info);
+}
+
+tessera_status tessera_session_state(const tessera_session* session, int32_t index, tessera_tensor* tensor) {
+  if (!session || !tensor) return TESSERA_INVALID_ARGUMENT;
+  tessera_tensor_info info;
+  const tessera_status status = tessera_module_state(session->module, index, &info);
+  if (status != TESSERA_OK) return status;
+  tensor->data = state_data(*session, static_cast<uint32_t>(index));
+  tensor->dtype = info.dtype;
+  tensor->rank = info.rank;
+  memcpy(tensor->dims, info.dims, sizeof(info.dims));
+  return TESSERA_OK;
+}
+
+tessera_status tessera_session_reset(tessera_session* session, tessera_error* error) {
+  if (!session) return null_argument("tessera_session_reset", "session", error);
+  if (session->running.exchange(true, std::memory_order_acquire))
+    return fail(error, kErrSessionBusy, "the session is running; reset it between runs");
+  reset_states(session);
+  session->running.store(false, std::memory_order_release);
+  return TESSERA_OK;
 }
 
 tessera_status tessera_module_input(const tessera_module* module, int32_t index, tessera_tensor_info* info) {

@@ -15,8 +15,9 @@ namespace {
 
 class DescriptorChecker {
  public:
-  DescriptorChecker(const uint8_t* bytes, uint64_t size, const char* module_name, tessera_error* error)
-      : bytes_(bytes), size_(size), module_name_(module_name), error_(error) {}
+  DescriptorChecker(const uint8_t* bytes, uint64_t size, uint64_t weights_size, const char* module_name,
+                    tessera_error* error)
+      : bytes_(bytes), size_(size), weights_size_(weights_size), module_name_(module_name), error_(error) {}
 
   tessera_status check();
 
@@ -28,6 +29,7 @@ class DescriptorChecker {
   tessera_status check_kernel(uint32_t index);
   tessera_status check_check(uint32_t index);
   tessera_status check_alias(uint32_t index);
+  tessera_status check_state(uint32_t index);
   tessera_status check_value(const char* kind, uint32_t index, const tsr_value_descr& value);
   tessera_status check_piece(uint32_t index);
   tessera_status check_step(uint32_t index);
@@ -45,6 +47,7 @@ class DescriptorChecker {
 
   const uint8_t* bytes_;
   uint64_t size_;
+  uint64_t weights_size_;
   const char* module_name_;
   tessera_error* error_;
   tsr_descriptor descriptor_ = {};
@@ -96,6 +99,7 @@ tessera_status DescriptorChecker::check() {
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_kernels; ++i) status = check_kernel(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_checks; ++i) status = check_check(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_aliases; ++i) status = check_alias(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_states; ++i) status = check_state(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_value_inputs; ++i) {
     status = check_value("input", i, table<tsr_value_descr>(descriptor_.value_inputs)[i]);
   }
@@ -119,6 +123,7 @@ tessera_status DescriptorChecker::check_tables() {
                 {"kernels", descriptor_.kernels, descriptor_.num_kernels, sizeof(tsr_kernel_descr)},
                 {"checks", descriptor_.checks, descriptor_.num_checks, sizeof(tsr_check_descr)},
                 {"aliases", descriptor_.aliases, descriptor_.num_aliases, sizeof(tsr_alias_descr)},
+                {"states", descriptor_.states, descriptor_.num_states, sizeof(tsr_state_descr)},
                 {"value inputs", descriptor_.value_inputs, descriptor_.num_value_inputs, sizeof(tsr_value_descr)},
                 {"value outputs", descriptor_.value_outputs, descriptor_.num_value_outputs, sizeof(tsr_value_descr)},
                 {"steps", descriptor_.steps, descriptor_.num_steps, sizeof(tsr_step_descr)},
@@ -255,6 +260,24 @@ tessera_status DescriptorChecker::check_alias(uint32_t index) {
   const bool in_order = index == 0 || rows[index - 1].output < row.output ||
                         (rows[index - 1].output == row.output && rows[index - 1].input < row.input);
   return in_order ? TESSERA_OK : wrong("alias %u is not behind the one before it", index);
+}
+
+tessera_status DescriptorChecker::check_state(uint32_t index) {
+  const tsr_state_descr& state = table<tsr_state_descr>(descriptor_.states)[index];
+  const tessera_status status = check_tensor("state", index, state.tensor);
+  if (status != TESSERA_OK) return status;
+  const ClippedText name = clip_name(text(state.tensor.name));
+  uint64_t bits = static_cast<uint64_t>(module_dtype_bits(state.tensor.dtype));
+  for (uint32_t axis = 0; axis < state.tensor.rank; ++axis) {
+    if (state.tensor.dims[axis] < 0) return wrong("state '%s' has a dimension that is not fixed", name.text);
+    bits *= static_cast<uint64_t>(state.tensor.dims[axis]);
+  }
+  if (state.in_place > 1) return wrong("state '%s' is in place %u times", name.text, state.in_place);
+  if (descriptor_.num_steps > 0) return wrong("it has steps and the state '%s'", name.text);
+  const uint64_t bytes = (bits + 7) / 8;
+  if (state.initial == TSR_NO_INITIAL || (bytes <= weights_size_ && state.initial <= weights_size_ - bytes))
+    return TESSERA_OK;
+  return wrong("the initial value of state '%s' does not lie in the weights", name.text);
 }
 
 tessera_status DescriptorChecker::check_value(const char* kind, uint32_t index, const tsr_value_descr& value) {
@@ -408,8 +431,9 @@ tessera_status DescriptorChecker::check_step(uint32_t index) {
 
 }  // namespace
 
-tessera_status check_descriptor(const uint8_t* bytes, uint64_t size, const char* module_name, tessera_error* error) {
-  return DescriptorChecker(bytes, size, module_name, error).check();
+tessera_status check_descriptor(const uint8_t* bytes, uint64_t size, uint64_t weights_size, const char* module_name,
+                                tessera_error* error) {
+  return DescriptorChecker(bytes, size, weights_size, module_name, error).check();
 }
 
 }  // namespace tessera

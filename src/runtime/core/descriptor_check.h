@@ -11,8 +11,10 @@ namespace tessera {
 // dtypes, ranks, dims, symbols, sizes. `bytes` is 8-byte aligned. Afterwards:
 //   - every tensor, at the upper end of its symbols' ranges, has at most INT64_MAX bytes;
 //   - every symbol used is a dim of an input, so that a run can bind it;
+//   - every state has fixed dimensions, and its initial value lies inside the weights, which have `weights_size` bytes;
 //   - every string is NUL-terminated UTF-8 inside the descriptor.
 // `module_name` is for messages.
-tessera_status check_descriptor(const uint8_t* bytes, uint64_t size, const char* module_name, tessera_error* error);
+tessera_status check_descriptor(const uint8_t* bytes, uint64_t size, uint64_t weights_size, const char* module_name,
+                                tessera_error* error);
 
 }  // namespace tessera

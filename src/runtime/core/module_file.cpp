@@ -15,7 +15,7 @@
 namespace tessera {
 
 static_assert(sizeof(void*) == 8, "modules are mapped whole; a 32-bit address space is too small");
-static_assert(sizeof(tsr_footer) == 120 && sizeof(tsr_descriptor) == 144, "these sizes are part of the file format");
+static_assert(sizeof(tsr_footer) == 120 && sizeof(tsr_descriptor) == 152, "these sizes are part of the file format");
 
 namespace {
 
@@ -154,7 +154,7 @@ tessera_status ModuleFile::check_all(bool check_weights, tessera_error* error) {
   if (status == TESSERA_OK) status = check_digests(check_weights, error);
   if (status != TESSERA_OK) return status;
   descriptor = reinterpret_cast<const tsr_descriptor*>(data + footer.descriptor_offset);
-  return check_descriptor(data + footer.descriptor_offset, footer.descriptor_size, name, error);
+  return check_descriptor(data + footer.descriptor_offset, footer.descriptor_size, footer.weights_size, name, error);
 }
 
 tessera_status ModuleFile::check_footer(tessera_error* error) {

@@ -34,6 +34,7 @@ struct ModuleFile {
   const tsr_symbol_descr* symbols() const { return table<tsr_symbol_descr>(descriptor->symbols); }
   const tsr_kernel_descr* kernels() const { return table<tsr_kernel_descr>(descriptor->kernels); }
   const tsr_check_descr* checks() const { return table<tsr_check_descr>(descriptor->checks); }
+  const tsr_state_descr* states() const { return table<tsr_state_descr>(descriptor->states); }
   // Whether the output may have the very memory of the input.
   bool may_alias(uint32_t output, uint32_t input) const;
   const tsr_value_descr* value_inputs() const { return table<tsr_value_descr>(descriptor->value_inputs); }

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "runtime/core/errors.h"
+#include "runtime/core/session_states.h"
 #include "runtime/cpu/affinity.h"
 #include "runtime/cpu/float_state.h"
 #include "runtime/cpu/thread_pool.h"
@@ -145,8 +146,8 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
 
   const tsr_descriptor& descriptor = *module->file.descriptor;
   const size_t slots = size_t{descriptor.num_inputs} + 2 * size_t{descriptor.num_outputs} + descriptor.num_checks +
-                       2 * size_t{descriptor.num_symbols} + descriptor.num_computed +
-                       count_checked_values(module->file);
+                       2 * size_t{descriptor.num_states} + 2 * size_t{descriptor.num_symbols} +
+                       descriptor.num_computed + count_checked_values(module->file);
   static_assert(sizeof(void*) == sizeof(int64_t) && alignof(tessera_session) >= alignof(int64_t));
   const size_t bytes = sizeof(tessera_session) + slots * sizeof(int64_t);
   void* memory = malloc(bytes);
@@ -155,8 +156,8 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
   session->module = module;
   session->num_threads = threads;
   session->bound.inputs = reinterpret_cast<const void**>(session + 1);
-  session->bound.outputs = const_cast<void**>(session->bound.inputs + descriptor.num_inputs);
-  void** const checks = session->bound.outputs + descriptor.num_outputs;
+  session->bound.outputs = const_cast<void**>(session->bound.inputs + descriptor.num_inputs + descriptor.num_states);
+  void** const checks = session->bound.outputs + descriptor.num_outputs + descriptor.num_states;
   session->bound.spare = checks + descriptor.num_checks;
   session->bound.symbols = reinterpret_cast<int64_t*>(session->bound.spare + descriptor.num_outputs);
   session->prepared_symbols = session->bound.symbols + descriptor.num_symbols + descriptor.num_computed;
@@ -168,6 +169,11 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
       free_session(session);
       return status;
     }
+  }
+  status = create_states(session, error);
+  if (status != TESSERA_OK) {
+    free_session(session);
+    return status;
   }
   int64_t* values = session->prepared_symbols + descriptor.num_symbols;
   for (uint32_t i = 0; i < descriptor.num_checks; values += module->file.checks()[i++].count) checks[i] = values;
@@ -190,7 +196,8 @@ tessera_status read_checks(const tessera_session& session, uint32_t first, uint3
   const ModuleFile& file = session.module->file;
   for (uint32_t i = first; i < first + count; ++i) {
     const tsr_check_descr& row = file.checks()[i];
-    const int64_t* values = static_cast<const int64_t*>(session.bound.outputs[file.descriptor->num_outputs + i]);
+    const int64_t* values = static_cast<const int64_t*>(
+        session.bound.outputs[file.descriptor->num_outputs + file.descriptor->num_states + i]);
     if (values[0] != 0) continue;
     return fail(error, kErrValueCheck, "%s is %s; this module was compiled for %s; the outputs are not valid",
                 clip_name(file.text(row.what)).text, print_values(values + 1, row.count - 1).text,
@@ -293,6 +300,7 @@ tessera_status prepare_session(tessera_session* session, const tessera_tensor* i
 
 void free_session(tessera_session* session) {
   session->memory.unmap();
+  session->states.unmap();
   free(session);  // trivially destructible
 }
 
@@ -306,6 +314,7 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
   if (status == TESSERA_OK) status = check_count("output", num_outputs, file.descriptor->num_outputs, error);
   if (status == TESSERA_OK) status = prepare_sizes(session, inputs, num_inputs, error);
   if (status == TESSERA_OK) status = check_and_bind(file, inputs, outputs, session->bound, error);
+  if (status == TESSERA_OK) status = check_states(*session, inputs, outputs, error);
   if (status == TESSERA_OK) {
     if (const int32_t code = run_code(session); code != 0) {
       status = fail(error, kErrModuleCode,
@@ -316,6 +325,7 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
       status = read_checks(*session, 0, file.descriptor->num_checks, error);
       if (status == TESSERA_OK) copy_spares(*session, outputs);
     }
+    finish_states(session, status == TESSERA_OK);
   }
   session->running.store(false, std::memory_order_release);
   return status;

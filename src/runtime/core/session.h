@@ -29,6 +29,9 @@ struct tessera_session {
   uint64_t arena_bytes = 0;             // of those
   bool sizes_known = false;             // some run or prepare has bound the symbols
   int64_t* prepared_symbols = nullptr;  // to these; what `memory` is for
+  tessera::MemoryRegion states;         // of a module with states: their values
+  uint64_t state_bytes = 0;             // of `states`
+  bool states_are_void = false;         // a run failed while it wrote them
   tessera_trace_fn trace = nullptr;
   void* trace_user = nullptr;
   tessera_worker_trace_fn worker_trace = nullptr;

@@ -8,6 +8,7 @@
 
 #include "arith/simplify.h"
 #include "loop/fresh.h"
+#include "schedule/dynamic/cover.h"
 #include "schedule/kernel/size_polynomial.h"
 #include "support/error.h"
 
@@ -296,14 +297,29 @@ int64_t fixed_product(const Shape& shape) {
   return count;
 }
 
-// Multiply-adds (or elements) above which a tile is worth threads of its own.
-constexpr int64_t kLargeTile = 4 << 20;
+// Multiply-adds (or elements) above which a tile is worth threads of its own; and of one of several rows of a tile, all
+// of which read the same weights.
+constexpr int64_t kLargeTile = 4 << 20, kLargeRow = 1 << 17;
 
 struct Version {
   std::vector<int64_t> steps;  // by symbolic axis
   Tile tile;
   ScheduledKernel scheduled;
 };
+
+// Whether the loops are parallel ones behind one another, of which none reads what another one writes.
+bool are_parallel(const Stmt& body, const Buffer* out) {
+  if (body->kind == StmtKind::kSeq)
+    return std::all_of(body->stmts.begin(), body->stmts.end(), [&](const Stmt& s) { return are_parallel(s, out); });
+  if (body->kind != StmtKind::kFor || body->for_kind != ForKind::kParallel) return false;
+  bool reads_output = false;
+  walk(
+      body, [](const Stmt&) {},
+      [&](const Expr& e) {
+        walk(e, [&](const Expr& node) { reads_output |= node->kind == ExprKind::kLoad && node->buffer.get() == out; });
+      });
+  return !reads_output;
+}
 
 int64_t work_of(const TensorProgram& program) {
   int64_t work = fixed_product(program.output().out->shape);
@@ -370,9 +386,13 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   const Shape& one = single->program.output().out->shape;
   const int64_t elements = fixed_product(one);
   const bool reduces = single->program.reduction() != nullptr;
+  const int64_t work = work_of(single->program);
   const int64_t rows = one.empty() ? 1 : elements / std::max<int64_t>(1, as_int(one.back()).value_or(1));
   std::vector<int64_t> sizes{1};
-  if (reduces ? rows < 16 && rule.name != "row_reduce" : elements < 256) sizes = {32, 8, 1};
+  if (reduces ? rows < 16 && rule.name != "row_reduce" : elements < 256) {
+    if (reduces) sizes = {32, 8, 4, 2, 1};
+    else sizes = elements == 1 ? std::vector<int64_t>{64, 16, 1} : std::vector<int64_t>{32, 8, 1};
+  }
 
   std::vector<Version> versions;
   for (const int64_t size : sizes) {
@@ -391,6 +411,10 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
     version.scheduled = std::move(std::get<ScheduledKernel>(answer));
     versions.push_back(std::move(version));
   }
+  // A transposition moves evenly place by place alone: windows have vectors of it.
+  constexpr int64_t kFewElements = 16;
+  if (!reduces && elements < kFewElements && sizes.size() > 1 && versions.size() == 1)
+    return Declined{why.empty() ? "tiles would have few elements" : why};
   // Weights are stored once: larger tiles that want them otherwise are left out.
   const std::vector<PackedParam> packed = versions.back().scheduled.packed;
   std::erase_if(versions, [&](const Version& v) { return !same_packing(v.scheduled.packed, packed); });
@@ -410,21 +434,48 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   }
 
   std::vector<Stmt> nests;
-  const SymbolicAxis& tiled = axes.back();
-  Expr done = 0;  // steps of the last axis
-  Expr left = tiled.size;
-  for (const Version& version : versions) {
-    const int64_t size = version.steps.back();
+  std::vector<int64_t> taken;
+  for (const Version& version : versions) taken.push_back(version.steps.back());
+  const std::vector<TileSegment> segments = cover_axis(axes.back().size, taken, fmt::format("w{}", axes.back().axis));
+  // Rows of an output that is no sum: their tiles follow one another, so that places are found once for each row.
+  const bool shares_weights = reduces && sizes.size() > 1 && work >= kLargeRow;
+  const bool by_rows = !reduces && axes.size() > 1 && versions.size() > 1;
+  std::vector<Var> vars;
+  for (size_t a = 0; a + 1 < axes.size(); ++a) vars.push_back(make_var(fmt::format("w{}", axes[a].axis)));
+  const auto in_parallel = [&](const std::vector<Var>& over, const std::vector<Expr>& counts, Stmt body) {
+    const Var t = make_var("t");
+    VarMap split;
+    Expr rest = t, all = 1;
+    for (size_t a = over.size(); a-- > 0;) {
+      split[over[a].get()] = a == 0 ? rest : floormod(rest, counts[a]);
+      rest = floordiv(rest, counts[a]);
+    }
+    for (const Expr& count : counts) all = all * count;
+    return for_loop(t, 0, all, ForKind::kParallel, substitute(body, split));
+  };
+  std::vector<Expr> row_counts;
+  for (size_t a = 0; a + 1 < axes.size(); ++a) row_counts.push_back(axes[a].size);
+  // Whether version v and the next one cut their work alike: in parallel loops of which one's parts are some of the
+  // other's, enough for all threads.
+  const auto joins_next = [&](size_t v) {
+    if (v + 1 >= versions.size()) return false;
+    const Stmt &most = versions[v].scheduled.program.body, &rest = versions[v + 1].scheduled.program.body;
+    for (const size_t i : {v, v + 1}) {
+      const LoopProgram& program = versions[i].scheduled.program;
+      if (program.body->kind != StmtKind::kFor || !are_parallel(program.body, program.params.back().get()))
+        return false;
+    }
+    const auto parts = as_int(most->extent), few = as_int(rest->extent);
+    return parts && few && *few >= 8 * static_cast<int64_t>(target.num_threads) && *parts % *few == 0;
+  };
+  Stmt before;  // the first version's loop, to be joined with the next one's
+  for (size_t v = 0; v < versions.size(); ++v) {
+    const Version& version = versions[v];
+    const TileSegment& segment = segments[v];
     // Where the tile is.
     VarMap bases;
-    std::vector<Var> vars;
-    std::vector<Expr> counts;
-    for (size_t a = 0; a < axes.size(); ++a) {
-      const bool is_last = a + 1 == axes.size();
-      vars.push_back(make_var(fmt::format("w{}", axes[a].axis)));
-      counts.push_back(!is_last ? axes[a].size : size == 1 ? left : floordiv(left, size));
-      bases[axes[a].base.get()] = is_last ? done + vars.back() * Expr(size) : Expr(vars.back());
-    }
+    for (size_t a = 0; a + 1 < axes.size(); ++a) bases[axes[a].base.get()] = vars[a];
+    bases[axes.back().base.get()] = segment.base;
     const std::vector<BufferPtr>& own = version.scheduled.program.params;
     const auto param_of = [&](const BufferPtr& buffer) -> std::optional<size_t> {
       const auto it = std::find(own.begin(), own.end(), buffer);
@@ -453,30 +504,57 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
           const Stmt loop = for_loop(node->var, node->begin, node->extent, node->for_kind, node->stmts[0]);
           return prefetching(loop, param, {moved(*p, node->indices[0])});
         });
-    // Large tiles share their own work among threads, one after another; small ones are shared out.
-    const bool large = work_of(version.tile.program) >= kLargeTile;
+    // Large tiles share their own work among threads; small ones are shared out.
+    const bool large = shares_weights || (!by_rows && work_of(version.tile.program) >= kLargeTile);
     if (!large) body = without_threads(body);
-    Expr all = 1;
-    for (const Expr& count : counts) all = all * count;
-    if (large) {
-      for (size_t a = axes.size(); a-- > 0;) body = for_loop(vars[a], 0, counts[a], ForKind::kSerial, body);
-    } else {
-      const Var t = make_var("t");
-      VarMap split;
-      Expr rest = t;
-      for (size_t a = axes.size(); a-- > 0;) {
-        split[vars[a].get()] = a == 0 ? rest : floormod(rest, counts[a]);
-        rest = floordiv(rest, counts[a]);
+    if (shares_weights && v == 0 && joins_next(0)) {
+      before = body;
+      continue;
+    }
+    if (before) {
+      // The largest tiles and what is left behind them: one pass over the weights.
+      body = with_fresh_definitions(body);
+      const Var part = make_var("p"), first = make_var("q");
+      const Expr each = floordiv(before->extent, body->extent);
+      const Stmt most = substitute(before->stmts[0], {{before->var.get(), before->begin + part * each + first}});
+      const Stmt rest = substitute(body->stmts[0], {{body->var.get(), body->begin + part}});
+      std::vector<Var> over = vars;
+      std::vector<Expr> counts = row_counts;
+      over.push_back(part);
+      counts.push_back(body->extent);
+      body = in_parallel(over, counts,
+                         seq({for_loop(first, 0, each, ForKind::kSerial,
+                                       for_loop(segments[0].var, 0, segments[0].count, ForKind::kSerial, most)),
+                              for_loop(segment.var, 0, segment.count, ForKind::kSerial, rest)}));
+      before = {};
+    } else if (shares_weights && are_parallel(body, result.program.params.back().get())) {
+      // What a tile reads of the weights at once stays near while all tiles go over it.
+      std::vector<Stmt> loops = body->kind == StmtKind::kSeq ? body->stmts : std::vector<Stmt>{body};
+      for (Stmt& loop : loops) {
+        std::vector<Var> over = vars;
+        std::vector<Expr> counts = row_counts;
+        const Var part = make_var("p");
+        over.insert(over.end(), {part, segment.var});
+        counts.insert(counts.end(), {loop->extent, segment.count});
+        loop = in_parallel(over, counts, substitute(loop->stmts[0], {{loop->var.get(), loop->begin + part}}));
       }
-      body = for_loop(t, 0, all, ForKind::kParallel, substitute(body, split));
+      body = seq(std::move(loops));
+    } else if (large) {
+      body = for_loop(segment.var, 0, segment.count, ForKind::kSerial, body);
+      for (size_t a = vars.size(); a-- > 0;) body = for_loop(vars[a], 0, row_counts[a], ForKind::kSerial, body);
+    } else if (by_rows) {
+      body = for_loop(segment.var, 0, segment.count, ForKind::kSerial, body);
+    } else {
+      std::vector<Var> over = vars;
+      std::vector<Expr> counts = row_counts;
+      over.push_back(segment.var);
+      counts.push_back(segment.count);
+      body = in_parallel(over, counts, body);
     }
     // Versions may have variables of the kernel in common.
     nests.push_back(nests.empty() ? std::move(body) : with_fresh_definitions(body));
-    if (size != 1) {
-      done = done + floordiv(left, size) * Expr(size);
-      left = floormod(left, size);
-    }
   }
+  if (by_rows) nests = {in_parallel(vars, row_counts, seq(std::move(nests)))};
   result.program.body = nests.size() == 1 ? nests[0] : seq(std::move(nests));
   return result;
 }

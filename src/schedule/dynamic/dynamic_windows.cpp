@@ -3,52 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <compare>
 #include <functional>
 #include <map>
-#include <random>
 
-#include "arith/int_ops.h"
 #include "arith/simplify.h"
 #include "loop/fresh.h"
 #include "program/generalize_loops.h"
 #include "program/symbolic_sizes.h"
 #include "schedule/dynamic/kernel_at.h"
+#include "schedule/dynamic/stride_finder.h"
 
 // Windows of an output of open extents. A rule is asked for the kernel that computes a few places of each open axis,
 // for some sizes of the whole; what it writes is alike for all of them but for strides, which become products of the
 // open extents. Places whose conditions (padding) hold everywhere in the window make large windows; those near the ends
-// of an axis are done one by one.
+// of an axis are done by small windows that lie there, or one by one.
 namespace tessera::inline schedule {
 namespace {
 
 using Answer = std::variant<ScheduledKernel, Declined>;
 
-constexpr size_t kPoints = 16;
-constexpr size_t kAllPoints = 2 * kPoints;  // so many where about half are left out
-// Sizes that must know a number: what the formula is made of, and two to check it.
-constexpr size_t kEnough = 4, kEnoughForTwoTerms = 5;
-constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are done one by one
-
-// Sizes that a kernel is scheduled for: beyond what any window needs, and every remainder by 2, 3 and 4 several times,
-// since windows that stride over an axis end differently for each. Each symbol has its sizes in an order of its own
-// that follows no rule: where one symbol's sizes are a linear function of another's at the few points that know a
-// number, a formula of the wrong symbol fits it. `stretch` times as large as they need be.
-std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols, int64_t stretch) {
-  std::vector<SizePoint> points(kAllPoints);
-  std::mt19937_64 random(1);
-  for (size_t first = 0; first < kAllPoints; first += kPoints)
-    for (size_t s = 0; s < symbols.size(); ++s) {
-      std::array<int64_t, kPoints> steps;
-      for (size_t i = 0; i < kPoints; ++i)
-        steps[i] = 180 + 37 * static_cast<int64_t>(first + i) + static_cast<int64_t>(s);
-      for (size_t i = kPoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
-      for (size_t i = 0; i < kPoints; ++i)
-        points[first + i].push_back(symbols[s].lo + symbols[s].step * stretch * steps[i]);
-    }
-  return points;
-}
+constexpr size_t kAllPoints = 2 * kSamplePoints;  // a remainder leaves out about half of them
+constexpr int64_t kLargestMargin = 4;             // places at the ends of an axis that are done one by one
 
 // Whether the output's open extents are so large at all points that every window has room.
 bool has_room(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
@@ -59,84 +35,6 @@ bool has_room(const TensorProgram& kernel, const std::vector<SymbolRange>& symbo
       if (!as_int(extent) && value_at(extent, symbols, point) < kLargeEnough) return false;
   return true;
 }
-
-// Integers as sums of multiples of strides and extents.
-class StrideFinder : public SizeFinder {
- public:
-  StrideFinder(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
-               const std::vector<SizePoint>& points) {
-    const auto add_shape = [&](const Shape& shape) {
-      Expr stride = 1;
-      for (size_t i = shape.size(); i-- > 0;) {
-        add(shape[i], symbols, points);
-        stride = stride * shape[i];
-        add(stride, symbols, points);
-      }
-    };
-    for (const TensorParam& param : kernel.params) add_shape(physical_shape(param.buffer->shape, param.layout));
-    add_shape(physical_shape(kernel.output().out->shape, kernel.output().layout));
-  }
-
-  Expr find(const Known& values) override {
-    std::vector<size_t> known;
-    for (size_t i = 0; i < values.size(); ++i)
-      if (values[i]) known.push_back(i);
-    if (known.size() < kEnough) return {};
-    const auto at = [&](size_t i) { return *values[known[i]]; };
-    const auto fits = [&](const auto& formula) {
-      return std::all_of(known.begin(), known.end(), [&](size_t i) { return formula(i) == *values[i]; });
-    };
-    if (fits([&](size_t) { return at(0); })) return at(0);
-    // An extent as it is.
-    for (const Term& term : terms_)
-      if (fits([&](size_t i) { return term.values[i]; })) return term.expr;
-    // scale * term + offset
-    for (const Term& term : terms_) {
-      const int64_t run = term.values[known[1]] - term.values[known[0]];
-      if (run == 0 || (at(1) - at(0)) % run != 0) continue;
-      const int64_t scale = (at(1) - at(0)) / run;
-      const int64_t offset = at(0) - scale * term.values[known[0]];
-      if (fits([&](size_t i) { return scale * term.values[i] + offset; }))
-        return term.expr * Expr(scale) + Expr(offset);
-    }
-    // two terms and an offset, by Cramer's rule on differences
-    if (known.size() < kEnoughForTwoTerms) return {};
-    for (size_t a = 0; a < terms_.size(); ++a)
-      for (size_t b = 0; b < a; ++b) {
-        const auto& x = terms_[a].values;
-        const auto& y = terms_[b].values;
-        const int64_t x1 = x[known[1]] - x[known[0]], x2 = x[known[2]] - x[known[0]];
-        const int64_t y1 = y[known[1]] - y[known[0]], y2 = y[known[2]] - y[known[0]];
-        const int64_t v1 = at(1) - at(0), v2 = at(2) - at(0);
-        const auto determinant = static_cast<Int128>(x1) * y2 - static_cast<Int128>(x2) * y1;
-        if (determinant == 0) continue;
-        const auto p = static_cast<Int128>(v1) * y2 - static_cast<Int128>(v2) * y1;
-        const auto q = static_cast<Int128>(x1) * v2 - static_cast<Int128>(x2) * v1;
-        if (p % determinant != 0 || q % determinant != 0) continue;
-        const auto s = static_cast<int64_t>(p / determinant), t = static_cast<int64_t>(q / determinant);
-        const int64_t offset = at(0) - s * x[known[0]] - t * y[known[0]];
-        if (fits([&](size_t i) { return s * x[i] + t * y[i] + offset; }))
-          return terms_[a].expr * Expr(s) + terms_[b].expr * Expr(t) + Expr(offset);
-      }
-    return {};
-  }
-
- private:
-  struct Term {
-    Expr expr;
-    std::vector<int64_t> values;
-  };
-
-  void add(const Expr& e, const std::vector<SymbolRange>& symbols, const std::vector<SizePoint>& points) {
-    if (as_int(e)) return;
-    Term term{e, {}};
-    for (const SizePoint& point : points) term.values.push_back(value_at(e, symbols, point));
-    if (std::none_of(terms_.begin(), terms_.end(), [&](const Term& known) { return known.values == term.values; }))
-      terms_.push_back(std::move(term));
-  }
-
-  std::vector<Term> terms_;
-};
 
 // Where a window lies along an axis: anywhere but in the margins, or at one of the ends, where a rule knows which of
 // its places see padding.
@@ -244,7 +142,7 @@ class WindowMaker {
     std::vector<ScheduledKernel> answers;
     std::vector<SizePoint> points;
     for (const SizePoint& point : points_)
-      if (points.size() < kPoints && is_for(point, windows)) points.push_back(point);
+      if (points.size() < kSamplePoints && is_for(point, windows)) points.push_back(point);
     for (const SizePoint& point : points) {
       Knobs knobs = Knobs::sharing_weights();
       auto answer = rule_.apply(at(point, windows), target_, knobs);
@@ -503,7 +401,7 @@ Answer apply_by_windows(const ScheduleRule& rule, const TensorProgram& kernel, c
   // program at some sizes may have one at others.
   std::optional<Answer> first;
   for (const int64_t stretch : {1, 5, 11, 23, 47, 97}) {  // without factors of 2 and 3, so that all remainders occur
-    std::vector<SizePoint> points = sample_points(symbols, stretch);
+    std::vector<SizePoint> points = sample_points(symbols, kAllPoints, stretch);
     if (stretch < 97 && !has_room(kernel, symbols, points)) continue;
     Answer answer = WindowMaker(rule, kernel, symbols, std::move(points), target).run();
     if (std::holds_alternative<ScheduledKernel>(answer)) return answer;

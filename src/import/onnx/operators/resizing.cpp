@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "arith/simplify.h"
-#include "import/onnx/dynamic/resizing_runtime.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/tensor_reader.h"
@@ -128,6 +127,34 @@ ValueId resize(NodeContext& c, ValueId x, const Target& target, const std::strin
   return c.op("resize", {x}, std::move(attrs));
 }
 
+// With scales that only a run knows, or of a part of the operand.
+struct RunResize {
+  Ints axes;            // that are resized
+  Shape sizes;          // of the result, for every dimension
+  ValueId scales = -1;  // f64[axes]: output extent per input extent
+  std::string coordinate, nearest_mode;
+  double cubic_coeff = -0.75;
+  bool exclude_outside = false, antialias = false;
+  std::optional<ValueId> region = {};  // f64[2 * axes], of "crop": where it begins, then where it ends
+  double extrapolation = 0;            // of "crop"
+};
+
+ValueId resize(NodeContext& c, ValueId x, const RunResize& r, const std::string& mode) {
+  if (mode != "nearest" && (!is_float(c.dtype(x)) || dtype_bits(c.dtype(x)) < 16))
+    c.unsupported(fmt::format("mode {} for elements of type {}", mode, dtype_name(c.dtype(x))));
+  Attrs attrs = {{"mode", mode}, {"coordinate", r.coordinate}, {"axes", r.axes}, {"sizes", r.sizes}};
+  if (mode == "nearest") attrs.set("nearest_mode", r.nearest_mode);
+  if (mode == "cubic" || r.antialias) {
+    attrs.set("cubic_coeff", r.cubic_coeff);
+    attrs.set("exclude_outside", r.exclude_outside);
+  }
+  if (r.region) attrs.set("extrapolation", r.extrapolation);
+  std::vector<ValueId> operands = {x, r.scales};
+  if (r.region) operands.push_back(*r.region);
+  if (r.antialias) return c.composite("resize_antialiased", operands, std::move(attrs));
+  return c.op("resize", operands, std::move(attrs));
+}
+
 std::string read_mode(NodeContext& c) {
   const std::string mode = c.attrs.get_string("mode", "nearest");
   return mode == "bilinear" || mode == "trilinear" ? "linear" : mode;
@@ -209,9 +236,10 @@ void import_upsample(NodeContext& c) {
     if (c.is_runtime(1)) {
       const Ints dims = c.dims(x), axes = all_axes(c.rank(x)), declared = declared_sizes(c, 1, "scales", dims, axes);
       const ValueId known = runtime_scales(c, 1, dims, axes, declared);
-      return c.out(
-          0, resize_when_run(c, x,
-                             {axes, declared, known, read_mode(c), "asymmetric", "floor", -0.75, false, false, {}, 0}));
+      RunResize r{axes, make_shape(declared), known};
+      r.coordinate = "asymmetric";
+      r.nearest_mode = "floor";
+      return c.out(0, resize(c, x, r, read_mode(c)));
     }
     scales = c.const_floats(1, "scales");
   }
@@ -278,19 +306,17 @@ void import_resize(NodeContext& c) {
       known.set_double(static_cast<int64_t>(k), target.scales[static_cast<size_t>(axes[k])]);
     scales = c.constant_value(known);
   }
-  RuntimeResize r{axes,         fixed_sizes(c, target.sizes),
-                  *scales,      mode,
-                  coordinate,   nearest,
-                  cubic_coeff,  exclude_outside,
-                  antialias,    {},
-                  extrapolation};
+  RunResize r{axes,    target.sizes, *scales,         coordinate,
+              nearest, cubic_coeff,  exclude_outside, antialias && mode != "nearest"};
   if (crops) {
     if (!given(1) || c.num_elements(c.in(1)) != 2 * std::ssize(axes) || !is_float(c.dtype(c.in(1))))
       c.malformed(given(1) ? fmt::format("roi is {}", c.type(c.in(1)).to_string()) : "no roi",
                   fmt::format("{} numbers: where each axis starts, then where each ends", 2 * axes.size()));
-    r.roi = c.cast(c.reshape(c.in(1), {2 * std::ssize(axes)}), DType::kF64);
+    r.region = c.cast(c.reshape(c.in(1), {2 * std::ssize(axes)}), DType::kF64);
+    r.coordinate = "crop";
+    r.extrapolation = extrapolation;
   }
-  c.out(0, resize_when_run(c, x, r));
+  c.out(0, resize(c, x, r, mode));
 }
 
 }  // namespace

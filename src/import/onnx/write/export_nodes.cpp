@@ -200,6 +200,7 @@ bool write_conv(NodeExport& e) {
 // By sizes when the scales are the ratios of the extents, by scales when these give the sizes.
 bool write_resize(NodeExport& e) {
   const Attrs& attrs = e.node.attrs;
+  if (e.inputs.size() > 1) return false;
   const std::string& mode = attrs.get<std::string>("mode");
   const bool nearest = mode == "nearest", cubic = mode == "cubic";
   const size_t wanted = nearest ? 5 : cubic ? 6 : 4;
