@@ -1,4 +1,4 @@
-// tessera bisect MODEL.onnx --against interp|O0|onnxruntime|MODULE
+// tessera bisect MODEL --against interp|O0|onnxruntime|MODULE
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -10,7 +10,6 @@
 #include "commands.h"
 #include "diff_flags.h"
 #include "driver/analysis/bisect.h"
-#include "driver/engine/output_guard.h"
 #include "package/atomic_file.h"
 #include "progress.h"
 #include "terminal.h"
@@ -36,7 +35,7 @@ int bisect(const BisectCommand& command) {
   BisectResult result;
   const std::string folder =
       command.folder.empty() ? default_case_folder(command.flags.model, "bisect") : command.folder;
-  refuse_to_overwrite(folder + "/model.onnx", files_of_model(command.flags.model));
+  refuse_to_overwrite_case(folder, command.flags.model);
   {
     Progress progress("searching " + std::filesystem::path(command.flags.model).filename().string());
     BisectRequest request;
@@ -47,7 +46,8 @@ int bisect(const BisectCommand& command) {
     result = bisect_model(request);
   }
   const auto& reproduction = result.difference.reproduction;
-  if (reproduction) write_case(*reproduction, folder);
+  std::string file;
+  if (reproduction) file = write_case(*reproduction, command.flags.model, folder, command.flags.cut_format());
   const bool has_texts = reproduction && result.culprit && result.culprit->before != result.culprit->after;
   if (has_texts) {
     write_text(folder + "/before.txt", result.culprit->before);
@@ -62,7 +62,7 @@ int bisect(const BisectCommand& command) {
   } else {
     std::cout << to_text(result, TextStyle{stdout_has_colour()});
     if (reproduction) {
-      std::cout << fmt::format("written to {}: model.onnx and the values it was given{}\n  {}\n", folder,
+      std::cout << fmt::format("written to {}: {} and the values it was given{}\n  {}\n", folder, file,
                                has_texts ? ", before.txt, after.txt" : "", verify_command(command.flags, folder));
     }
   }
@@ -79,6 +79,7 @@ Command add_bisect_command(CLI::App& root) {
                   "Folder for the smallest model that shows it and the program before and after the pass;\n"
                   "default: MODEL-bisect")
       ->type_name("DIR");
+  add_cut_format_flag(*app, command->flags);
   app->add_option("--budget", command->seconds, "Seconds after which no smaller model is looked for")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6))

@@ -1,4 +1,4 @@
-// tessera diff MODEL.onnx --against interp|O0|onnxruntime|MODULE
+// tessera diff MODEL --against interp|O0|onnxruntime|MODULE
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -9,7 +9,6 @@
 
 #include "commands.h"
 #include "diff_flags.h"
-#include "driver/engine/output_guard.h"
 #include "progress.h"
 #include "terminal.h"
 
@@ -27,7 +26,7 @@ struct DiffCommand {
 int diff(const DiffCommand& command) {
   Difference difference;
   const std::string folder = command.folder.empty() ? default_case_folder(command.flags.model, "diff") : command.folder;
-  refuse_to_overwrite(folder + "/model.onnx", files_of_model(command.flags.model));
+  refuse_to_overwrite_case(folder, command.flags.model);
   {
     Progress progress("comparing " + std::filesystem::path(command.flags.model).filename().string());
     DiffRequest request = diff_request(command.flags);
@@ -37,7 +36,9 @@ int diff(const DiffCommand& command) {
     difference = diff_model(request);
   }
   const std::string verify = verify_command(command.flags, folder);
-  if (difference.reproduction) write_case(*difference.reproduction, folder);
+  std::string file;
+  if (difference.reproduction)
+    file = write_case(*difference.reproduction, command.flags.model, folder, command.flags.cut_format());
   if (command.json) {
     nlohmann::json json = to_json(difference);
     json["model"] = command.flags.model;
@@ -47,7 +48,7 @@ int diff(const DiffCommand& command) {
   } else {
     std::cout << to_text(difference, TextStyle{stdout_has_colour()});
     if (difference.reproduction)
-      std::cout << fmt::format("written to {}: model.onnx and the values it was given\n  {}\n", folder, verify);
+      std::cout << fmt::format("written to {}: {} and the values it was given\n  {}\n", folder, file, verify);
   }
   return difference.first ? kExitMismatch : kExitOk;
 }
@@ -58,9 +59,11 @@ Command add_diff_command(CLI::App& root) {
   const auto command = std::make_shared<DiffCommand>();
   CLI::App* app = root.add_subcommand("diff", "Name the first node that a compiled model computes wrongly");
   add_diff_flags(*app, command->flags);
-  app->add_option("-o,--output", command->folder,
-                  "Folder for the smallest model that shows the difference, as an ONNX test case; default: MODEL-diff")
+  app->add_option(
+         "-o,--output", command->folder,
+         "Folder for the smallest model that shows the difference, as a test case for verify;\ndefault: MODEL-diff")
       ->type_name("DIR");
+  add_cut_format_flag(*app, command->flags);
   app->add_option("--budget", command->seconds, "Seconds after which no smaller model is looked for")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6))

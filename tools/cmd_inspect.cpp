@@ -1,4 +1,4 @@
-// tessera inspect MODULE.so|MODEL.onnx
+// tessera inspect MODULE.so|MODEL
 #include <iostream>
 #include <memory>
 
@@ -7,7 +7,9 @@
 
 #include "commands.h"
 #include "diagnose/inspect.h"
-#include "driver/engine/open_model.h"
+#include "driver/formats.h"
+#include "driver/graph_reader.h"
+#include "support/mapped_file.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -19,9 +21,15 @@ struct InspectCommand {
   bool json = false;
 };
 
+nlohmann::json inspection_of(const std::string& path) {
+  if (looks_like_module(path) || path.ends_with(".so")) return inspect_module(path);
+  if (!looks_like_graph_file(path)) return inspect_onnx(path);
+  const auto file = MappedFile::open(path, "model", "TSR-1001");
+  return inspect_graph(read_graph_text(file->text(), path), path, std::ssize(file->text()));
+}
+
 int inspect(const InspectCommand& command) {
-  const bool is_module = looks_like_module(command.file) || command.file.ends_with(".so");
-  const nlohmann::json inspection = is_module ? inspect_module(command.file) : inspect_onnx(command.file);
+  const nlohmann::json inspection = inspection_of(command.file);
   std::cout << (command.json ? json_line(inspection) : inspection_text(inspection, {stdout_has_colour()}));
   return kExitOk;
 }
@@ -30,13 +38,14 @@ int inspect(const InspectCommand& command) {
 
 Command add_inspect_command(CLI::App& root) {
   const auto command = std::make_shared<InspectCommand>();
-  CLI::App* app = root.add_subcommand("inspect", "Show what a module or an ONNX model holds; runs nothing of it");
-  app->add_option("FILE", command->file, "A module, or an ONNX file")->required()->type_name("");
+  CLI::App* app = root.add_subcommand("inspect", "Show what a module or a model holds; runs nothing of it");
+  app->add_option("FILE", command->file, "A module, an ONNX file, or a graph as text")->required()->type_name("");
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
   app->footer(
       "Examples:\n"
       "  tessera inspect resnet50.so\n"
-      "  tessera inspect model.onnx --json");
+      "  tessera inspect model.onnx --json\n"
+      "  tessera inspect model.graph");
   return {app, [command] { return inspect(*command); }};
 }
 

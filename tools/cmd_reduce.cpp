@@ -1,4 +1,4 @@
-// tessera reduce MODEL.onnx -o SMALL.onnx
+// tessera reduce MODEL -o SMALL.onnx|SMALL.graph
 #include <iostream>
 #include <memory>
 
@@ -10,6 +10,7 @@
 #include "diff_flags.h"
 #include "driver/analysis/reduce.h"
 #include "driver/engine/output_guard.h"
+#include "driver/formats.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -26,8 +27,9 @@ struct ReduceCommand {
 int reduce(const ReduceCommand& command) {
   ReduceRequest request;
   request.model = command.flags.model;
+  const char* ending = looks_like_graph_file(request.model) ? ".graph" : ".onnx";
   request.output =
-      command.output.empty() ? default_case_folder(command.flags.model, "reduced") + ".onnx" : command.output;
+      command.output.empty() ? default_case_folder(command.flags.model, "reduced") + ending : command.output;
   refuse_to_overwrite(request.output, files_of_model(request.model));
   request.command = command.command;
   request.against = command.flags.against;
@@ -49,6 +51,7 @@ int reduce(const ReduceCommand& command) {
     std::cout << json_line({{"model", request.model},
                             {"output", request.output},
                             {"failure", result.failure},
+                            {"cut", result.cut},
                             {"nodes_before", result.nodes_before},
                             {"nodes", result.nodes},
                             {"elements_before", result.elements_before},
@@ -68,7 +71,9 @@ int reduce(const ReduceCommand& command) {
 Command add_reduce_command(CLI::App& root) {
   const auto command = std::make_shared<ReduceCommand>();
   CLI::App* app = root.add_subcommand("reduce", "Make a failing model smaller while it keeps failing");
-  app->add_option("MODEL", command->flags.model, "The ONNX file")->required()->type_name("");
+  app->add_option("MODEL", command->flags.model, "The model: an ONNX file, or a graph as text")
+      ->required()
+      ->type_name("");
   app->add_option("--against", command->flags.against,
                   "What the compiled model must agree with: interp (the interpreter) or O0 (compiled without\n"
                   "optimisations)")
@@ -79,7 +84,9 @@ Command add_reduce_command(CLI::App& root) {
                   "A command for the shell, with {model} for the model's file: it fails as long as it ends with the\n"
                   "same code (not 0) as for MODEL")
       ->type_name("CMD");
-  app->add_option("-o,--output", command->output, "Where the smallest model is kept; default: MODEL-reduced.onnx")
+  app->add_option("-o,--output", command->output,
+                  "Where the smallest model is kept: FILE.graph is text, everything else ONNX; default:\n"
+                  "MODEL-reduced.onnx, or MODEL-reduced.graph for a graph")
       ->type_name("FILE");
   app->add_option("--budget", command->seconds, "Seconds for everything")
       ->capture_default_str()
@@ -95,9 +102,13 @@ Command add_reduce_command(CLI::App& root) {
   add_tolerance_flags(*app, command->flags.tolerance);
   add_compile_flags(*app, command->flags.compile);
   app->footer(
+      "What is made smaller is the graph that the model is imported as; an ONNX model that cannot be imported, or "
+      "that\n"
+      "no longer makes the command fail when its graph is written as ONNX, is cut as the file that it is.\n"
       "Examples:\n"
       "  tessera reduce model.onnx -o small.onnx\n"
       "  tessera reduce model.onnx --input @x.npy --budget 300\n"
+      "  tessera reduce model.onnx --dim n=1..64 -o small.graph\n"
       "  tessera reduce model.onnx --command 'tessera compile {model} -o /dev/null -q'");
   return {app, [command] { return reduce(*command); }};
 }

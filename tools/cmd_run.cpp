@@ -46,12 +46,6 @@ std::vector<const TensorSpec*> specs_of_outputs(const std::vector<TensorSpec>& s
   return result;
 }
 
-std::vector<TensorSpec> parse_files(const std::vector<std::string>& texts) {
-  std::vector<TensorSpec> specs;
-  for (const std::string& text : texts) specs.push_back(parse_tensor_spec(text, true));
-  return specs;
-}
-
 // Names may hold any bytes in ONNX; JSON wants UTF-8.
 std::string dump(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -133,8 +127,9 @@ void print_json(const std::string& model, double run_ms, const std::vector<Outpu
 
 int run(const RunCommand& command) {
   // What the command line says is checked before anything is compiled.
-  const std::vector<TensorSpec> write_specs = parse_files(command.outputs),
-                                expect_specs = parse_files(command.expected);
+  const std::vector<TensorSpec> expect_specs = parse_tensor_specs(command.expected, true);
+  std::vector<TensorSpec> write_specs;
+  for (const std::string& text : command.outputs) write_specs.push_back(parse_tensor_spec(text, true));
   for (const std::string& text : command.run.inputs) parse_tensor_spec(text);
 
   const std::vector<std::string> read = files_of_model(command.model);
@@ -195,7 +190,7 @@ int run(const RunCommand& command) {
     OutputReport report{model.outputs()[i].name, &result, nullptr};
     if (writes[i]) write_value_file(writes[i]->path, result, report.name);
     if (expectations[i]) {
-      comparisons[i] = compare(result, read_value_file(expectations[i]->path, model.outputs()[i]), command.tolerance);
+      comparisons[i] = compare(result, read_value_file(*expectations[i], model.outputs()[i]), command.tolerance);
       report.comparison = &comparisons[i];
       all_agree = all_agree && comparisons[i].agrees;
     }

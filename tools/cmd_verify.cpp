@@ -71,7 +71,8 @@ int verify(const VerifyCommand& command) {
 Command add_verify_command(CLI::App& root) {
   const auto command = std::make_shared<VerifyCommand>();
   CLI::App* app = root.add_subcommand("verify", "Run ONNX test cases and compare with their expected outputs");
-  app->add_option("DIR", command->dirs, "Folders; every folder in or below them with a model.onnx is a case")
+  app->add_option("DIR", command->dirs,
+                  "Folders; every folder in or below them with a model.onnx or a\nmodel.graph is a case")
       ->required()
       ->type_name("");
   app->add_option("--engine", command->engine, "native (compiled code) or interp (the interpreter, slow)")
@@ -89,7 +90,7 @@ Command add_verify_command(CLI::App& root) {
   add_tolerance_flags(*app, command->tolerance);
   add_compile_flags(*app, command->compile);
   app->footer(
-      "A case is compiled from its model.onnx alone before any of its other files is opened; where the model leaves\n"
+      "A case is compiled from its model alone before any of its other files is opened; where the model leaves\n"
       "sizes open, for the shapes of a data set's inputs. Each runs in a process\n"
       "of its own, on one thread unless --threads says otherwise. Operators that are not supported count as failures.\n"
       "Of outputs that Bernoulli, Multinomial or Random... decide about, type and shape alone are compared.\n"

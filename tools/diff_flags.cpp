@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "driver/engine/output_guard.h"
 #include "onnxruntime_values.h"
 #include "terminal.h"
 #include "tessera/tessera.h"
@@ -27,7 +28,7 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 void add_diff_flags(CLI::App& app, DiffFlags& flags) {
-  app.add_option("MODEL", flags.model, "The ONNX file")->required()->type_name("");
+  app.add_option("MODEL", flags.model, "The model: an ONNX file, or a graph as text")->required()->type_name("");
   app.add_option("--against", flags.against,
                  "What the compiled model is compared with: interp (the interpreter), O0 (compiled without\n"
                  "optimisations), onnxruntime (its Python package), or a module of the same model")
@@ -36,6 +37,22 @@ void add_diff_flags(CLI::App& app, DiffFlags& flags) {
   add_input_flags(app, flags.run);
   add_tolerance_flags(app, flags.tolerance);
   add_compile_flags(app, flags.compile);
+}
+
+CutFormat DiffFlags::cut_format() const {
+  return format == "onnx" ? CutFormat::kOnnx : format == "graph" ? CutFormat::kGraph : CutFormat::kLikeModel;
+}
+
+void add_cut_format_flag(CLI::App& app, DiffFlags& flags) {
+  app.add_option("--format", flags.format,
+                 "What the smallest model is written as; default: as MODEL is, but as a graph where ONNX has no words\n"
+                 "for it (loops and branches)")
+      ->check(CLI::IsMember({"onnx", "graph"}))
+      ->type_name("onnx|graph");
+}
+
+void refuse_to_overwrite_case(const std::string& folder, const std::string& model) {
+  for (const char* name : {"/model.onnx", "/model.graph"}) refuse_to_overwrite(folder + name, files_of_model(model));
 }
 
 DiffRequest diff_request(const DiffFlags& flags) {
@@ -55,8 +72,8 @@ DiffRequest diff_request(const DiffFlags& flags) {
     return inputs;
   };
   const int threads = flags.compile.threads > 0 ? flags.compile.threads : tessera_default_num_threads();
-  request.onnxruntime = [threads](const DiffSubject& subject) {
-    return onnxruntime_values(subject.parts, subject.inputs, subject.tensors, subject.values, threads);
+  request.onnxruntime = [threads, model = flags.model](const DiffSubject& subject) {
+    return onnxruntime_values(model, subject, threads);
   };
   return request;
 }

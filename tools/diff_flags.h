@@ -14,11 +14,17 @@ struct DiffFlags {
   CompileFlags compile;
   RunFlags run;
   Tolerance tolerance{.rtol = 0, .atol = 0, .mtol = 1e-4};
-  std::string model, against = "interp";
+  std::string model, against = "interp", format;
+  CutFormat cut_format() const;
 };
 
 // MODEL, --against, --input and those for pictures, --rtol and its like, the flags of compiling.
 void add_diff_flags(CLI::App& app, DiffFlags& flags);
+
+// --format: what the smallest model is written as.
+void add_cut_format_flag(CLI::App& app, DiffFlags& flags);
+// UserError TSR-4062 when a case in the folder would be written over the model.
+void refuse_to_overwrite_case(const std::string& folder, const std::string& model);
 
 // Says on standard error which inputs are random.
 DiffRequest diff_request(const DiffFlags& flags);

@@ -12,7 +12,9 @@
 #include "package/atomic_file.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
+#include "support/nearest_names.h"
 #include "support/utf8.h"
+#include "zip.h"
 
 namespace tessera {
 
@@ -193,15 +195,16 @@ void write_strings(const std::string& path, const Tensor& tensor) {
 
 }  // namespace
 
-Tensor read_npy(const std::string& path) {
-  const auto file = MappedFile::open(path, "tensor", "TSR-6211");
-  const Header header = read_header(path, file->text());
+namespace {
+
+Tensor read_array(const std::string& path, std::string_view file) {
+  const Header header = read_header(path, file);
   const std::optional<uint64_t> bytes = data_size(header);
-  const uint64_t available = file->size() - header.data_offset;
+  const uint64_t available = file.size() - header.data_offset;
   if (!bytes || *bytes > available) {
     fail(path, fmt::format("its header asks for more elements than its {} bytes of data hold", available));
   }
-  const std::byte* data = file->data() + header.data_offset;
+  const std::byte* data = reinterpret_cast<const std::byte*>(file.data()) + header.data_offset;
   if (header.dtype == DType::kString) {
     if (header.fortran && header.dims.size() > 1) fail(path, "strings in the order 'first axis fastest'");
     return strings_from(path, header, data);
@@ -219,6 +222,32 @@ Tensor read_npy(const std::string& path) {
     for (uint64_t i = 0; i < *bytes; i += size) std::reverse(element + i, element + i + size);
   }
   return tensor;
+}
+
+}  // namespace
+
+Tensor read_npy(const std::string& path) {
+  return read_array(path, MappedFile::open(path, "tensor", "TSR-6211")->text());
+}
+
+std::vector<std::string> names_in_npz(const std::string& path) {
+  const auto file = MappedFile::open(path, "tensor", "TSR-6211");
+  std::vector<std::string> names;
+  for (const ZipEntry& entry : zip_entries(path, file->text()))
+    if (entry.name.ends_with(".npy")) names.push_back(entry.name.substr(0, entry.name.size() - 4));
+  return names;
+}
+
+Tensor read_npz(const std::string& path, const std::string& name) {
+  const auto file = MappedFile::open(path, "tensor", "TSR-6211");
+  for (const ZipEntry& entry : zip_entries(path, file->text()))
+    if (entry.name == name + ".npy")
+      return read_array(fmt::format("{}:{}", path, name), unzipped(path, file->text(), entry));
+  throw UserError({.id = "TSR-6213",
+                   .message = fmt::format("'{}' has no array '{}'", path, name),
+                   .node = {},
+                   .legal = fmt::format("{}", fmt::join(names_in_npz(path), ", ")),
+                   .hint = did_you_mean(name, names_in_npz(path))});
 }
 
 void write_npy(const std::string& path, const Tensor& tensor) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -9,6 +10,9 @@
 
 #include <fmt/format.h>
 
+#include "driver/formats.h"
+#include "import/onnx/edit/model_edit.h"
+#include "import/onnx/write/onnx_export.h"
 #include "package/atomic_file.h"
 #include "peer_process.h"
 #include "support/error.h"
@@ -49,17 +53,15 @@ class TemporaryFolder {
 
 class OnnxRuntimeValues : public ValueSource {
  public:
-  OnnxRuntimeValues(const ModelParts& parts, const std::vector<TensorInfo>& infos, const std::vector<Tensor>& inputs,
-                    const std::vector<TensorInfo>& values, int threads, int64_t batch_bytes)
-      : parts_(parts), inputs_(inputs), threads_(threads), batch_bytes_(batch_bytes) {
-    for (const TensorInfo& info : infos) {
-      input_names_.push_back(info.name);
+  OnnxRuntimeValues(EditableModel model, const DiffSubject& subject, int threads, int64_t batch_bytes)
+      : model_(std::move(model)), subject_(subject), threads_(threads), batch_bytes_(batch_bytes) {
+    for (const TensorInfo& info : subject.inputs) types_[info.name] = {info.dtype, info.dims};
+    const std::set<std::string> given = model_.values_given();
+    for (const TensorInfo& info : subject.values) {  // in an order of the graph
+      if (!given.count(info.name)) continue;
       types_[info.name] = {info.dtype, info.dims};
+      names_.push_back(info.name);
     }
-    for (const TensorInfo& info : values) types_[info.name] = {info.dtype, info.dims};
-    for (const PartNode& node : parts.nodes())  // in an order of the graph
-      for (const std::string& name : node.gives)
-        if (types_.count(name)) names_.push_back(name);
   }
 
   std::vector<std::string> names() const override { return names_; }
@@ -69,7 +71,7 @@ class OnnxRuntimeValues : public ValueSource {
     int64_t bytes = 0;
     for (const std::string& name : names_) {
       if (!wanted.count(name)) continue;
-      const PartType& type = types_.at(name);
+      const EditType& type = types_.at(name);
       int64_t count = 1;
       for (const int64_t dim : type.dims) count *= dim;
       if (!batch.empty() && (bytes + dtype_bytes(type.dtype, count) > batch_bytes_ || batch.size() >= kMaxBatch)) {
@@ -85,34 +87,22 @@ class OnnxRuntimeValues : public ValueSource {
 
  private:
   bool run_batch(const std::vector<std::string>& names, const See& see) {
-    // What the outputs do not need is left out.
-    std::set<int> nodes;
-    std::vector<int> pending;
-    for (const std::string& name : names) pending.push_back(parts_.producer(name));
-    while (!pending.empty()) {
-      const int node = pending.back();
-      pending.pop_back();
-      if (node < 0 || !nodes.insert(node).second) continue;
-      for (const std::string& name : parts_.nodes()[static_cast<size_t>(node)].reads)
-        pending.push_back(parts_.producer(name));
-    }
-    ModelParts::Part part = parts_.part(nodes);
-    part.outputs = names;
+    const EditableModel part = model_.with_outputs(names, types_);
+    const std::vector<std::string> input_names = part.input_names();
     std::vector<Tensor> inputs;
-    for (const std::string& name : part.inputs) {
-      const auto at = std::find(input_names_.begin(), input_names_.end(), name);
-      check(at != input_names_.end(), "a part of the model reads what it does not compute: " + name);
-      inputs.push_back(inputs_[static_cast<size_t>(at - input_names_.begin())]);
+    for (const std::string& name : input_names) {
+      const std::vector<std::string>& known = subject_.parts.inputs();
+      const auto at = std::find(known.begin(), known.end(), name);
+      check(at != known.end(), "an input of the model is none of its graph: " + name);
+      inputs.push_back(subject_.part_tensors[static_cast<size_t>(at - known.begin())]);
     }
-    const auto model = parts_.write(part, types_);
-    check(model.has_value(), "an input of the model without a type");
     const TemporaryFolder folder;
     AtomicFile file(folder.file("model.onnx"), "model");
-    file.write(*model);
+    file.write(part.bytes());
     file.commit();
     std::vector<DType> types;
     for (const std::string& name : names) types.push_back(types_.at(name).dtype);
-    const PeerProcess peer(find_peer_kind("onnxruntime"), folder.file("model.onnx"), part.inputs, inputs, types,
+    const PeerProcess peer(find_peer_kind("onnxruntime"), folder.file("model.onnx"), input_names, inputs, types,
                            {.threads = threads_, .limit_seconds = 0});
     check(peer.outputs().size() == names.size(), "ONNX Runtime gives another number of outputs");
     for (size_t i = 0; i < names.size(); ++i)
@@ -120,21 +110,21 @@ class OnnxRuntimeValues : public ValueSource {
     return true;
   }
 
-  const ModelParts& parts_;
-  std::vector<Tensor> inputs_;
-  std::vector<std::string> input_names_, names_;
-  std::map<std::string, PartType> types_;
+  EditableModel model_;
+  const DiffSubject& subject_;
+  std::vector<std::string> names_;
+  EditableModel::Types types_;
   int threads_;
   int64_t batch_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<ValueSource> onnxruntime_values(const ModelParts& parts, const std::vector<TensorInfo>& infos,
-                                                const std::vector<Tensor>& inputs,
-                                                const std::vector<TensorInfo>& values, int threads,
+std::unique_ptr<ValueSource> onnxruntime_values(const std::string& model, const DiffSubject& subject, int threads,
                                                 int64_t batch_bytes) {
-  return std::make_unique<OnnxRuntimeValues>(parts, infos, inputs, values, threads, batch_bytes);
+  EditableModel onnx = looks_like_graph_file(model) ? EditableModel::of_bytes(export_onnx_bytes(subject.parts.graph()))
+                                                    : EditableModel::read(model);
+  return std::make_unique<OnnxRuntimeValues>(std::move(onnx), subject, threads, batch_bytes);
 }
 
 }  // namespace tessera

@@ -2,17 +2,16 @@
 #pragma once
 
 #include <memory>
-#include <vector>
+#include <string>
 
 #include "driver/analysis/diff.h"
 
 namespace tessera {
 
-// Values are made outputs, as many at a time as fit `batch_bytes`, of a copy of the model in a temporary folder. Its
-// run throws UserError TSR-4044 when ONNX Runtime cannot be used. `parts` must outlive it.
-std::unique_ptr<ValueSource> onnxruntime_values(const ModelParts& parts, const std::vector<TensorInfo>& infos,
-                                                const std::vector<Tensor>& inputs,
-                                                const std::vector<TensorInfo>& values, int threads,
+// Values are made outputs, as many at a time as fit `batch_bytes`, of a copy of the model in a temporary folder: of the
+// ONNX file `model`, or, where that is none, of the subject's graph as ONNX. Its run throws UserError TSR-4044 when
+// ONNX Runtime cannot be used. `subject` must outlive it.
+std::unique_ptr<ValueSource> onnxruntime_values(const std::string& model, const DiffSubject& subject, int threads,
                                                 int64_t batch_bytes = int64_t{128} << 20);
 
 }  // namespace tessera

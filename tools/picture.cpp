@@ -46,7 +46,7 @@ example::Image load(const std::string& path) {
     throw UserError({.id = "TSR-6201",
                      .message = error.what(),
                      .node = {},
-                     .legal = "a readable PNG or JPEG file",
+                     .legal = "a readable PNG, JPEG or BMP file",
                      .hint = "convert the picture, or give the tensor as .npy"});
   }
 }
@@ -56,7 +56,7 @@ example::Image load(const std::string& path) {
 bool is_picture(const std::string& path) {
   std::string extension = std::filesystem::path(path).extension();
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
+  return extension == ".png" || extension == ".jpg" || extension == ".jpeg" || extension == ".bmp";
 }
 
 std::optional<std::vector<int64_t>> picture_dims(const std::string& path, const TensorInfo& info) {

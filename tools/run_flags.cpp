@@ -16,7 +16,7 @@ namespace {
 void add_tensor_flag(CLI::App& app, RunFlags& flags) {
   app.add_option("-i,--input", flags.inputs,
                  "A tensor for an input, in the model's order where there is no NAME; random where nothing is given:\n"
-                 "[NAME=]@FILE.npy, @FILE.pb, @FILE.png, @FILE.jpg\n"
+                 "[NAME=]@FILE.npy, @FILE.pb, @FILE.png, @FILE.jpg, @FILE.bmp; @FILE.npz (arrays by their names)\n"
                  "NAME=16000, [NAME=]1x3x224x224xf32=0 (one value, or all of them: 3xi64=1,2,3)\n"
                  "[NAME=]1x3x224x224xf32=random:SEED, [NAME=]1x3x224x224, [NAME=]random:SEED")
       ->allow_extra_args(false)
@@ -70,11 +70,7 @@ void add_tolerance_flags(CLI::App& app, Tolerance& tolerance) {
 
 namespace {
 
-std::vector<TensorSpec> specs_of(const RunFlags& flags) {
-  std::vector<TensorSpec> specs;
-  for (const std::string& text : flags.inputs) specs.push_back(parse_tensor_spec(text));
-  return specs;
-}
+std::vector<TensorSpec> specs_of(const RunFlags& flags) { return parse_tensor_specs(flags.inputs); }
 
 }  // namespace
 

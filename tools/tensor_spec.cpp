@@ -69,7 +69,15 @@ bool is_list_of_values(const std::string& text) {
 
 bool is_tensor_file(const std::string& text) {
   const std::string extension = std::filesystem::path(text).extension();
-  return extension == ".npy" || extension == ".pb" || is_picture(text);
+  return extension == ".npy" || extension == ".npz" || extension == ".pb" || is_picture(text);
+}
+
+bool is_archive(const std::string& path) { return std::filesystem::path(path).extension() == ".npz"; }
+
+// numpy's names for arrays that were given none.
+bool is_numbered(const std::string& name) {
+  static const std::regex kNumbered("arr_[0-9]+");
+  return std::regex_match(name, kNumbered);
 }
 
 bool parse_random(const std::string& text, TensorSpec& spec) {
@@ -145,6 +153,12 @@ TensorSpec parse_tensor_spec(const std::string& text, bool files_only) {
     spec.kind = TensorSpec::Kind::kFile;
     spec.name = text.substr(0, file);
     spec.path = text.substr(file + (file == 0 && text.starts_with('@') ? 1 : 2));
+    if (const size_t array = spec.path.rfind(".npz:"); array != std::string::npos) {
+      spec.array = spec.path.substr(array + 5);
+      spec.path.resize(array + 4);
+    } else if (is_archive(spec.path)) {
+      spec.array = spec.name;
+    }
     if (spec.path.empty()) fail_to_parse(text, "there is no file name behind '@'", kForms);
     return spec;
   }
@@ -189,6 +203,24 @@ TensorSpec parse_tensor_spec(const std::string& text, bool files_only) {
   return spec;
 }
 
+std::vector<TensorSpec> parse_tensor_specs(const std::vector<std::string>& texts, bool files_only) {
+  std::vector<TensorSpec> specs;
+  for (const std::string& text : texts) {
+    const TensorSpec spec = parse_tensor_spec(text, files_only);
+    if (spec.kind != TensorSpec::Kind::kFile || !is_archive(spec.path) || !spec.array.empty()) {
+      specs.push_back(spec);
+      continue;
+    }
+    for (const std::string& array : names_in_npz(spec.path)) {
+      TensorSpec& one = specs.emplace_back(spec);
+      one.text = fmt::format("@{}:{}", spec.path, array);
+      one.array = array;
+      if (!is_numbered(array)) one.name = array;
+    }
+  }
+  return specs;
+}
+
 std::vector<int> match_specs(const std::vector<TensorSpec>& specs, const std::vector<TensorInfo>& infos,
                              const std::string& flag) {
   const auto fail = [&](const std::string& message) {
@@ -219,14 +251,16 @@ std::vector<int> match_specs(const std::vector<TensorSpec>& specs, const std::ve
   return chosen;
 }
 
-Tensor read_tensor_file(const std::string& path) {
+Tensor read_tensor_file(const TensorSpec& spec) {
+  const std::string& path = spec.path;
   const std::string extension = std::filesystem::path(path).extension();
   if (extension == ".npy") return read_npy(path);
+  if (extension == ".npz") return read_npz(path, spec.array);
   if (extension == ".pb") return read_tensor_proto_file(path);
   throw UserError({.id = "TSR-6210",
                    .message = fmt::format("'{}' is of no kind that is known by its extension", path),
                    .node = {},
-                   .legal = ".npy, .pb; for inputs also .png, .jpg and .jpeg",
+                   .legal = ".npy, .npz, .pb; for inputs also .png, .jpg, .jpeg and .bmp",
                    .hint = "save the tensor with numpy.save"});
 }
 
@@ -241,9 +275,10 @@ void write_tensor_file(const std::string& path, const Tensor& tensor, const std:
                    .hint = {}});
 }
 
-RunValue read_value_file(const std::string& path, const TensorInfo& info) {
-  if (std::filesystem::path(path).extension() == ".pb") return read_value_proto_file(path, flow_type_of(info));
-  return read_tensor_file(path);
+RunValue read_value_file(const TensorSpec& spec, const TensorInfo& info) {
+  if (std::filesystem::path(spec.path).extension() == ".pb")
+    return read_value_proto_file(spec.path, flow_type_of(info));
+  return read_tensor_file(spec);
 }
 
 void write_value_file(const std::string& path, const RunValue& value, const std::string& name) {
@@ -294,7 +329,7 @@ RunValue random_value(const TensorInfo& info, uint64_t seed) {
 }
 
 RunValue make_value(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures) {
-  if (spec.kind == TensorSpec::Kind::kFile && !is_picture(spec.path)) return read_value_file(spec.path, info);
+  if (spec.kind == TensorSpec::Kind::kFile && !is_picture(spec.path)) return read_value_file(spec, info);
   if (!info.is_tensor()) fail_needs_file(info);
   if (spec.kind == TensorSpec::Kind::kRandom && (info.any_rank || info.dtype == DType::kString) &&
       (!spec.dtype || *spec.dtype == DType::kString))
@@ -332,7 +367,7 @@ std::optional<std::vector<int64_t>> shape_of(const TensorSpec& spec, const Tenso
   if (spec.kind == TensorSpec::Kind::kFile && is_picture(spec.path)) return picture_dims(spec.path, info);
   if (spec.kind == TensorSpec::Kind::kFile) {
     if (!info.is_tensor()) return std::nullopt;
-    return read_tensor_file(spec.path).dims();
+    return read_tensor_file(spec).dims();
   }
   if (!spec.has_dims) return std::nullopt;
   return spec.dims;
@@ -359,7 +394,7 @@ TensorSpec completed(TensorSpec spec, const TensorInfo& info) {
 Tensor make_tensor(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures) {
   switch (spec.kind) {
     case TensorSpec::Kind::kFile:
-      return is_picture(spec.path) ? read_picture(spec.path, info, pictures) : read_tensor_file(spec.path);
+      return is_picture(spec.path) ? read_picture(spec.path, info, pictures) : read_tensor_file(spec);
     case TensorSpec::Kind::kValues: return tensor_of_values(completed(spec, info));
     case TensorSpec::Kind::kRandom: break;
   }

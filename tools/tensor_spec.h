@@ -1,6 +1,8 @@
 // Tensors as the command line names them: `--input`, `--output`, `--expected-output`.
 //
-//   [NAME=]@FILE                        .npy, .pb (an ONNX TensorProto), .png, .jpg, .jpeg
+//   [NAME=]@FILE                        .npy, .pb (an ONNX TensorProto), .png, .jpg, .jpeg, .bmp
+//   @FILE.npz                           every array of it, each for the input of its name; arr_0, arr_1, ... by
+//   position [NAME=]@FILE.npz:ARRAY              one of its arrays; NAME=@FILE.npz the one of that name
 //   [NAME=]SHAPExDTYPE=VALUE            1x3x224x224xf32=0; one value for every element, or all of them: 3xi64=1,2,3
 //   [NAME=]SHAPExDTYPE=random[:SEED]    the same numbers for the same seed on every machine
 //   [NAME=]random[:SEED]                with the model's own shape and dtype
@@ -25,6 +27,7 @@ struct TensorSpec {
   std::string name;  // empty: by position
   enum class Kind : uint8_t { kFile, kValues, kRandom } kind = Kind::kFile;
   std::string path;            // kFile
+  std::string array;           // kFile, .npz: which
   std::optional<DType> dtype;  // kValues; kRandom when given
   bool has_dims = false;       // of kValues and kRandom; always with dtype
   std::vector<int64_t> dims;
@@ -34,6 +37,8 @@ struct TensorSpec {
 
 // UserError TSR-4010 when `text` has none of the forms above. Only files when `files_only`.
 TensorSpec parse_tensor_spec(const std::string& text, bool files_only = false);
+// One for each, and of a whole .npz one for each of its arrays. UserError as the above, and TSR-6211 for the file.
+std::vector<TensorSpec> parse_tensor_specs(const std::vector<std::string>& texts, bool files_only = false);
 
 // For each of `infos` the index of the spec that stands for it, or -1. UserError TSR-4011 for a name that is none of
 // theirs, one given twice, or too many specs without a name. `flag` is for messages ("--input").
@@ -56,12 +61,12 @@ Tensor random_tensor(const TensorInfo& info, uint64_t seed);
 RunValue make_value(const TensorSpec& spec, const TensorInfo& info, const PictureOptions& pictures);
 // A tensor as above; TSR-4013 for anything else, and for strings: there is nothing sensible to draw.
 RunValue random_value(const TensorInfo& info, uint64_t seed);
-// A .npy or .pb file that holds a value of that type.
-RunValue read_value_file(const std::string& path, const TensorInfo& info);
+// A .npy, .npz or .pb file that holds a value of that type.
+RunValue read_value_file(const TensorSpec& spec, const TensorInfo& info);
 void write_value_file(const std::string& path, const RunValue& value, const std::string& name);
 
-// A .npy or .pb file.
-Tensor read_tensor_file(const std::string& path);
+// The tensor of a .npy, .npz or .pb file.
+Tensor read_tensor_file(const TensorSpec& spec);
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name);
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/formats.h"
 #include "import/onnx/edit/model_statistics.h"
 #include "import/onnx/read/tensor_proto.h"
 #include "support/error.h"
@@ -25,6 +26,13 @@ std::string one_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) text.replace(at, 1, "; ");
   return text;
+}
+
+// The model of a case; empty when there is none.
+std::string model_of_case(const fs::path& folder) {
+  for (const char* name : {"model.onnx", "model.graph"})
+    if (fs::exists(folder / name)) return (folder / name).string();
+  return "";
 }
 
 // input_0.pb, input_1.pb, ...: as many as there are without a gap.
@@ -67,6 +75,7 @@ std::vector<RunValue> read_inputs(const Model& model, const fs::path& folder) {
 
 // Whether a generator of random numbers decides about an output's elements. No two implementations draw the same ones.
 bool is_random_output(const std::string& model, const std::string& output) {
+  if (looks_like_graph_file(model)) return false;  // its random numbers follow from their key
   static const std::set<std::string> kGenerators = {"Bernoulli",        "Multinomial",   "RandomNormal",
                                                     "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
   std::set<std::string> random;
@@ -96,7 +105,7 @@ std::string run_data_set(Model& model, const fs::path& folder, const Tolerance& 
     const Comparison comparison = compare_case_output(results[i], want, tolerance);
     if (comparison.agrees) continue;
     if (value_type_text(results[i]) == value_type_text(want) &&
-        is_random_output(folder.parent_path() / "model.onnx", model.outputs()[i].name)) {
+        is_random_output(model_of_case(folder.parent_path()), model.outputs()[i].name)) {
       notes.insert(
           fmt::format("output '{}' is random: its type and shape alone were compared", model.outputs()[i].name));
       continue;
@@ -121,7 +130,7 @@ GivenShapes shapes_in(const fs::path& folder, const std::vector<DeclaredTensor>&
 }
 
 CaseResult run_case_or_throw(const std::string& folder, const CaseOptions& options) {
-  const std::string path = (fs::path(folder) / "model.onnx").string();
+  const std::string path = model_of_case(folder);
   OpenedModel opened;
   // Where the model leaves sizes open, each data set has its own, and a compile for them.
   std::optional<UserError> open_sizes;
@@ -137,7 +146,7 @@ CaseResult run_case_or_throw(const std::string& folder, const CaseOptions& optio
       data_sets.push_back(entry.path());
     }
   }
-  if (data_sets.empty()) return {CaseVerdict::kNoData, "there is no test_data_set_* folder beside model.onnx"};
+  if (data_sets.empty()) return {CaseVerdict::kNoData, "there is no test_data_set_* folder beside the model"};
   std::sort(data_sets.begin(), data_sets.end());
   std::set<std::string> notes;
   for (const fs::path& data_set : data_sets) {
@@ -159,18 +168,19 @@ std::vector<std::string> find_cases(const std::vector<std::string>& dirs) {
   for (const std::string& dir : dirs) {
     std::vector<std::string> found;
     std::error_code error;
-    if (fs::exists(fs::path(dir) / "model.onnx")) found.push_back(dir);
+    if (!model_of_case(dir).empty()) found.push_back(dir);
     for (auto it = fs::recursive_directory_iterator(dir, error); !error && it != fs::recursive_directory_iterator();
          it.increment(error)) {
-      if (it->is_directory() && fs::exists(it->path() / "model.onnx")) found.push_back(it->path());
+      if (it->is_directory() && !model_of_case(it->path()).empty()) found.push_back(it->path());
     }
     if (error || found.empty()) {
-      throw UserError({.id = "TSR-6220",
-                       .message = error ? fmt::format("folder '{}' cannot be searched: {}", dir, error.message())
-                                        : fmt::format("there is no model.onnx in or below '{}'", dir),
-                       .node = {},
-                       .legal = "folders with ONNX test cases: model.onnx, test_data_set_0/input_0.pb, output_0.pb",
-                       .hint = {}});
+      throw UserError(
+          {.id = "TSR-6220",
+           .message = error ? fmt::format("folder '{}' cannot be searched: {}", dir, error.message())
+                            : fmt::format("there is no model.onnx or model.graph in or below '{}'", dir),
+           .node = {},
+           .legal = "folders with test cases: model.onnx or model.graph, test_data_set_0/input_0.pb, output_0.pb",
+           .hint = {}});
     }
     std::sort(found.begin(), found.end());
     cases.insert(cases.end(), found.begin(), found.end());

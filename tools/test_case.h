@@ -1,4 +1,4 @@
-// ONNX test-case folders: model.onnx with test_data_set_*/input_*.pb and output_*.pb.
+// ONNX test-case folders: model.onnx (or model.graph, a graph as text) with test_data_set_*/input_*.pb and output_*.pb.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct CaseResult {
   std::string reason;  // one line; for kPass what was not compared, mostly empty
 };
 
-// The folders below `dirs` (or themselves) that hold a model.onnx, in order of their names within each. UserError
+// The folders below `dirs` (or themselves) that hold such a model, in order of their names within each. UserError
 // TSR-6220 for one that is no folder or has none.
 std::vector<std::string> find_cases(const std::vector<std::string>& dirs);
 

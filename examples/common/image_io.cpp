@@ -42,10 +42,11 @@ Image load_image(const std::string& path) {
   try {
     if (bytes.size() >= 8 && std::memcmp(bytes.data(), "\x89PNG\r\n\x1a\n", 8) == 0) return decode_png(bytes);
     if (bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0) return decode_jpeg(bytes);
+    if (bytes.size() >= 2 && std::memcmp(bytes.data(), "BM", 2) == 0) return decode_bmp(bytes);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error("cannot decode '" + path + "': " + error.what());
   }
-  throw std::runtime_error("'" + path + "' is neither a PNG nor a JPEG file");
+  throw std::runtime_error("'" + path + "' is neither a PNG nor a JPEG nor a BMP file");
 }
 
 void save_png(const Image& image, const std::string& path) {

@@ -20,6 +20,24 @@ def acos(x0: Operand, /, *, name: str = "") -> Value:
 def acosh(x0: Operand, /, *, name: str = "") -> Value:
     """The inverse of cosh."""
 
+def adagrad(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand, /, *, l2: float, epsilon: float, decay: float, name: str = "") -> Value:
+    """A step of Adagrad: the new weight and the new sum of squared gradients. The operands are weight, gradient, sum of squared gradients, learning rate, number of the step.
+
+    l2 (float): the gradient grows by this much of the weight
+    epsilon (float): added to the root that divides
+    decay (float): the rate is divided by 1 + this times the number of the step
+    """
+
+def adam(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand, x5: Operand, /, *, l2: float, epsilon: float, alpha: float, beta: float, shrink: float, name: str = "") -> Value:
+    """A step of Adam: the new weight and the new averages of gradients and of their squares. The operands are weight, gradient, average, average of squares, learning rate, number of the step: at 0 or below, the averages are not corrected.
+
+    l2 (float): the gradient grows by this much of the weight
+    epsilon (float): added to the root that divides
+    alpha (float): how much of the average stays
+    beta (float): how much of the average of squares stays
+    shrink (float): the part of the new weight that is taken away at the end
+    """
+
 def add(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a + b; integers wrap."""
 
@@ -58,6 +76,15 @@ def batch_norm(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand, 
     """(x - mean) * scale / sqrt(var + epsilon) + bias, the operands x, scale, bias, mean, var.
 
     epsilon (float): added to the variance
+    """
+
+def batch_norm_training(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand, /, *, epsilon: float, momentum: float, unbiased: bool | None = None, stash: DTypeLike | None = None, name: str = "") -> Value:
+    """x with mean 0 and variance 1 in each channel of the batch, times scale plus bias; then the running mean and variance, which take in the batch's; then the batch's mean and 1 / sqrt(variance + epsilon). The operands are x, scale, bias, running mean, running variance.
+
+    epsilon (float): added to the variance
+    momentum (float): the part of the running values that stays; the batch gives the rest
+    unbiased (bool, may be left out): the running variance divides by one less than the number of elements
+    stash (dtype, may be left out): the type in which x is normalised; its own if left out
     """
 
 def bitcast(x0: Operand, /, *, to: DTypeLike, name: str = "") -> Value:
@@ -162,6 +189,15 @@ def cumulate(x0: Operand, /, *, axis: int, kind: str, exclusive: bool | None = N
 def div(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a / b; integers truncate towards zero, and division by zero gives 0."""
 
+def dynamic_slice(x0: Operand, x1: Operand, /, *, sizes: Sequence[int], name: str = "") -> Value:
+    """A box of x from the place `starts` on, moved to lie inside x.
+
+    sizes (sizes): the box's extents, those of the result
+    """
+
+def dynamic_update_slice(x0: Operand, x1: Operand, x2: Operand, /, *, name: str = "") -> Value:
+    """x with the second operand in a box from the place `starts`, the third, on, moved to lie inside x."""
+
 def elu(x0: Operand, /, *, alpha: float, name: str = "") -> Value:
     """x, but alpha * (exp(x) - 1) where x < 0.
 
@@ -249,11 +285,13 @@ def is_inf(x0: Operand, /, *, name: str = "") -> Value:
 def is_nan(x0: Operand, /, *, name: str = "") -> Value:
     """Whether x is NaN."""
 
-def layer_norm(x0: Operand, x1: Operand | None = None, x2: Operand | None = None, /, *, epsilon: float, axis: int, name: str = "") -> Value:
+def layer_norm(x0: Operand, x1: Operand | None = None, x2: Operand | None = None, /, *, epsilon: float, axis: int, stash: DTypeLike | None = None, statistics: bool | None = None, name: str = "") -> Value:
     """x with mean 0 and variance 1 over the dimensions from axis on, times scale and plus bias if given.
 
     epsilon (float): added to the variance
     axis (int): the first dimension that is normalised over
+    stash (dtype, may be left out): the type in which x is normalised; its own if left out
+    statistics (bool, may be left out): mean and 1 / sqrt(variance + epsilon) are results, too
     """
 
 def le(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
@@ -316,6 +354,15 @@ def min(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
 def mish(x0: Operand, /, *, name: str = "") -> Value:
     """x * tanh(softplus(x))."""
 
+def momentum(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand, /, *, l2: float, alpha: float, beta: float, nesterov: bool | None = None, name: str = "") -> Value:
+    """A step of gradient descent with momentum: the new weight and the new momentum. The operands are weight, gradient, momentum, learning rate, number of the step: at 0 or below, the gradient counts in full.
+
+    l2 (float): the gradient grows by this much of the weight
+    alpha (float): how much of the momentum stays
+    beta (float): how much of the gradient the momentum takes in
+    nesterov (bool, may be left out): the weight follows the gradient and alpha times the new momentum
+    """
+
 def mul(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a * b; integers wrap."""
 
@@ -324,6 +371,13 @@ def ne(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
 
 def neg(x0: Operand, /, *, name: str = "") -> Value:
     """-x; integers wrap."""
+
+def nll_loss(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, reduction: str, ignore_index: int | None = None, name: str = "") -> Value:
+    """The negative log likelihood of targets t[N,...], given log probabilities x[N,C,...] of C classes and, as a third operand, a weight for each class.
+
+    reduction (string): none: a loss for each target; sum; mean: the sum divided by the weights of the targets that count
+    ignore_index (int, may be left out): targets of this number count nothing
+    """
 
 def order(x0: Operand, /, *, count: int, descending: bool | None = None, name: str = "") -> Value:
     """The numbers of the first `count` elements of each row of x [rows, elements, width] when the elements, compared value by value, are sorted. Equal elements stay in order, 0 equals -0, NaN equals itself and is the largest value.
@@ -461,11 +515,13 @@ def resize_antialiased(x0: Operand, x1: Operand, x2: Operand | None = None, /, *
     extrapolation (float, may be left out): crop: what stands outside the input
     """
 
-def rms_norm(x0: Operand, x1: Operand | None = None, /, *, epsilon: float, axis: int, name: str = "") -> Value:
-    """x divided by the root of the mean of its squares over the dimensions from axis on, times scale if given.
+def rms_norm(x0: Operand, x1: Operand | None = None, /, *, epsilon: float, axis: int, stash: DTypeLike | None = None, statistics: bool | None = None, name: str = "") -> Value:
+    """x divided by the root of the mean of its squares over the dimensions from axis on, times scale if given, and of scale's type.
 
     epsilon (float): added to the variance
     axis (int): the first dimension that is normalised over
+    stash (dtype, may be left out): the type in which x is normalised; its own if left out
+    statistics (bool, may be left out): 1 / sqrt(mean of squares + epsilon) is a result, too
     """
 
 def round(x0: Operand, /, *, name: str = "") -> Value:
@@ -521,6 +577,13 @@ def softmax(x0: Operand, /, *, axis: int, name: str = "") -> Value:
     """exp(x) divided by its sum along axis.
 
     axis (int): the dimension that sums to 1
+    """
+
+def softmax_cross_entropy(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, reduction: str, ignore_index: int | None = None, name: str = "") -> Value:
+    """The negative log likelihood of targets t[N,...] under the softmax of scores x[N,C,...] over C classes, and the logarithm of that softmax; a third operand is a weight for each class.
+
+    reduction (string): none: a loss for each target; sum; mean: the sum divided by the weights of the targets that count
+    ignore_index (int, may be left out): targets of this number count nothing
     """
 
 def softplus(x0: Operand, /, *, name: str = "") -> Value:

@@ -52,21 +52,21 @@ struct ModelFacts {
   std::vector<bool> needed, varies;
 };
 
-ModelFacts facts_of(const OnnxStatistics& model) {
+ModelFacts facts_of(const ModelOutline& model) {
   ModelFacts facts{std::vector<bool>(model.nodes.size(), false), std::vector<bool>(model.nodes.size(), false)};
   std::set<std::string> needed, varying;
-  for (const OnnxTensorEntry& input : model.inputs) varying.insert(input.name);
-  for (const OnnxTensorEntry& output : model.outputs) needed.insert(output.name);
+  varying.insert(model.inputs.begin(), model.inputs.end());
+  needed.insert(model.outputs.begin(), model.outputs.end());
   const auto any_in = [](const std::vector<std::string>& names, const std::set<std::string>& set) {
     return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return set.count(name) != 0; });
   };
   for (size_t i = 0; i < model.nodes.size(); ++i) {
-    const OnnxNodeEntry& node = model.nodes[i];
+    const OutlineNode& node = model.nodes[i];
     facts.varies[i] = any_in(node.inputs, varying) && node.op_type != "Shape" && node.op_type != "Size";
     if (facts.varies[i]) varying.insert(node.outputs.begin(), node.outputs.end());
   }
   for (size_t i = model.nodes.size(); i-- > 0;) {
-    const OnnxNodeEntry& node = model.nodes[i];
+    const OutlineNode& node = model.nodes[i];
     facts.needed[i] = any_in(node.outputs, needed);
     if (facts.needed[i]) needed.insert(node.inputs.begin(), node.inputs.end());
   }
@@ -199,10 +199,10 @@ std::string NodeTrail::gone_after(const std::string& label) const {
   return found == gone_.end() ? "import" : found->second;
 }
 
-Explanation explain(const OnnxStatistics& model, const NodeTrail& trail, const Program& program, const Remarks& remarks,
+Explanation explain(const ModelOutline& model, const NodeTrail& trail, const Program& program, const Remarks& remarks,
                     const ExplainedOptions& options) {
   Explanation result;
-  result.model = model.graph_name;
+  result.model = model.name;
   result.target = options.target.triple + "," + options.target.cpu;
   result.opt_level = options.opt_level;
   std::map<std::string, std::vector<int>> kernels_of;
@@ -226,7 +226,7 @@ Explanation explain(const OnnxStatistics& model, const NodeTrail& trail, const P
   }
   const ModelFacts facts = facts_of(model);
   for (size_t i = 0; i < model.nodes.size(); ++i) {
-    const OnnxNodeEntry& entry = model.nodes[i];
+    const OutlineNode& entry = model.nodes[i];
     NodeNote note;
     note.name = entry.label;
     note.op_type = entry.op_type;
@@ -251,7 +251,7 @@ Explanation explain(const OnnxStatistics& model, const NodeTrail& trail, const P
   return result;
 }
 
-const NodeNote& find_node(const Explanation& explanation, const OnnxStatistics& model, const std::string& name) {
+const NodeNote& find_node(const Explanation& explanation, const ModelOutline& model, const std::string& name) {
   for (const NodeNote& node : explanation.nodes) {
     if (node.name == name) return node;
   }

@@ -10,9 +10,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "diagnose/model_outline.h"
 #include "diagnose/text_table.h"
 #include "graph/graph.h"
-#include "import/onnx/edit/model_statistics.h"
 #include "program/program.h"
 #include "support/remarks.h"
 #include "types/target.h"
@@ -93,11 +93,11 @@ struct ExplainedOptions {
 };
 
 // `program` as planned. `remarks` of the whole compile.
-Explanation explain(const OnnxStatistics& model, const NodeTrail& trail, const Program& program, const Remarks& remarks,
+Explanation explain(const ModelOutline& model, const NodeTrail& trail, const Program& program, const Remarks& remarks,
                     const ExplainedOptions& options);
 
 // The node called `name`, or that gives the value `name`. UserError TSR-4040 with the nearest names when there is none.
-const NodeNote& find_node(const Explanation& explanation, const OnnxStatistics& model, const std::string& name);
+const NodeNote& find_node(const Explanation& explanation, const ModelOutline& model, const std::string& name);
 
 std::string to_text(const Explanation& explanation, const TextStyle& style);
 std::string to_text(const Explanation& explanation, const NodeNote& node, const TextStyle& style);

@@ -43,7 +43,7 @@ Tensor nudged(const Tensor& tensor, uint64_t seed) {
 
 class DifferenceFinder {
  public:
-  DifferenceFinder(const ModelParts& model, const std::vector<Tensor>& inputs, ValueSource& reference,
+  DifferenceFinder(const GraphParts& model, const std::vector<Tensor>& inputs, ValueSource& reference,
                    ValueSource& tested, const PartRunners& parts, const FindOptions& options)
       : model_(model), reference_(reference), tested_(tested), run_(parts), options_(options) {
     for (size_t i = 0; i < inputs.size(); ++i) values_[model.inputs().at(i)] = inputs[i];
@@ -159,9 +159,9 @@ class DifferenceFinder {
   }
 
   // With the nodes that give what the model cannot be cut at.
-  ModelParts::Part closed(std::set<int> nodes) const {
+  GraphParts::Part closed(std::set<int> nodes) const {
     while (true) {
-      const ModelParts::Part part = model_.part(nodes);
+      const GraphParts::Part part = model_.part(nodes);
       const size_t before = nodes.size();
       for (const std::string& name : part.inputs) {
         if (model_.producer(name) >= 0 && !can_cut(name)) nodes.insert(model_.producer(name));
@@ -177,23 +177,19 @@ class DifferenceFinder {
 
   // Compiles the part alone; whether it shows a difference.
   bool shows(std::set<int> nodes) {
-    ModelParts::Part part = closed(std::move(nodes));
+    GraphParts::Part part = closed(std::move(nodes));
     std::erase_if(part.outputs, [&](const std::string& name) { return !can_cut(name) && !values_.count(name); });
     if (part.outputs.empty() || out_of_budget() || !tried_.insert(part.nodes).second) return false;
     std::vector<std::string> names = part.inputs;
     names.insert(names.end(), part.outputs.begin(), part.outputs.end());
     if (!fetch(names)) return false;
-    std::map<std::string, PartType> types;
-    for (const std::string& name : names) types[name] = {values_.at(name).dtype(), values_.at(name).dims()};
     step(fmt::format("compiling {} node{} alone", part.nodes.size(), part.nodes.size() == 1 ? "" : "s"));
     ++parts_;
     try {
-      const auto model = model_.write(part, types);
-      if (!model) return false;
-      Reproduction found{part, {}, *model, {}, {}, {}};
+      Reproduction found{part, model_.labels(part.nodes), model_.graph_of(part), {}, {}, {}};
       for (const std::string& name : part.inputs) found.inputs.push_back(values_.at(name));
       for (const std::string& name : part.outputs) found.outputs.push_back(values_.at(name));
-      const std::vector<Tensor> results = run_.tested(*model, found.inputs);
+      const std::vector<Tensor> results = run_.tested(found.graph, found.inputs);
       std::optional<std::vector<double>> sensitivity;
       for (size_t i = 0; i < results.size(); ++i) {
         Comparison comparison =
@@ -205,7 +201,6 @@ class DifferenceFinder {
           continue;
         }
         found.output = report(part.outputs[i], found.outputs[i], std::move(comparison));
-        for (const int node : part.nodes) found.nodes.push_back(model_.nodes()[static_cast<size_t>(node)].label);
         result_.reproduction = std::move(found);
         return true;
       }
@@ -224,10 +219,10 @@ class DifferenceFinder {
   std::vector<double> changes_by_rounding(const Reproduction& found) const {
     std::vector<double> changes(found.outputs.size(), 0);
     try {
-      const std::vector<Tensor> base = run_.interpreted(found.model, found.inputs);
+      const std::vector<Tensor> base = run_.interpreted(found.graph, found.inputs);
       std::vector<Tensor> inputs;
       for (size_t i = 0; i < found.inputs.size(); ++i) inputs.push_back(nudged(found.inputs[i], i));
-      const std::vector<Tensor> moved = run_.interpreted(found.model, inputs);
+      const std::vector<Tensor> moved = run_.interpreted(found.graph, inputs);
       for (size_t i = 0; i < changes.size(); ++i)
         changes[i] = compare(moved[i], base[i], {.rtol = 0, .atol = 0, .mtol = 0}).max_difference;
     } catch (const UserError&) {
@@ -236,7 +231,7 @@ class DifferenceFinder {
     return changes;
   }
 
-  void note_rounding(const ModelParts::Part& part, const Comparison& comparison, const std::string& output) {
+  void note_rounding(const GraphParts::Part& part, const Comparison& comparison, const std::string& output) {
     const int node = model_.producer(output);
     if (!rounded_.insert(node).second || rounded_.size() > kMaxFurther) return;
     result_.notes.push_back(
@@ -386,7 +381,7 @@ class DifferenceFinder {
     }
   }
 
-  const ModelParts& model_;
+  const GraphParts& model_;
   ValueSource& reference_;
   ValueSource& tested_;
   const PartRunners& run_;
@@ -403,7 +398,7 @@ class DifferenceFinder {
 
 }  // namespace
 
-Difference find_difference(const ModelParts& model, const std::vector<Tensor>& inputs, ValueSource& reference,
+Difference find_difference(const GraphParts& model, const std::vector<Tensor>& inputs, ValueSource& reference,
                            ValueSource& tested, const PartRunners& parts, const FindOptions& options) {
   return DifferenceFinder(model, inputs, reference, tested, parts, options).find();
 }

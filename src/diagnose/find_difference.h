@@ -27,8 +27,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "diagnose/compare.h"
+#include "diagnose/graph_parts.h"
 #include "diagnose/text_table.h"
-#include "import/onnx/edit/model_parts.h"
 #include "types/tensor.h"
 
 namespace tessera::inline diagnose {
@@ -46,7 +46,7 @@ class ValueSource {
 };
 
 // Computes a part of the model: its results in order. May throw UserError or InternalError.
-using RunPart = std::function<std::vector<Tensor>(const std::string& onnx, const std::vector<Tensor>& inputs)>;
+using RunPart = std::function<std::vector<Tensor>(const Graph& part, const std::vector<Tensor>& inputs)>;
 
 struct PartRunners {
   RunPart tested;
@@ -69,9 +69,9 @@ struct ValueReport {
 
 // A part of the model that shows the difference when it is compiled alone.
 struct Reproduction {
-  ModelParts::Part part;
+  GraphParts::Part part;
   std::vector<std::string> nodes;       // labels
-  std::string model;                    // serialised ONNX
+  Graph graph;                          // of the part
   std::vector<Tensor> inputs, outputs;  // in the part's order: what it is given, and what the reference gives
   ValueReport output;                   // its first output that differs
 };
@@ -88,7 +88,7 @@ struct Difference {
 };
 
 // `inputs` are those of the model, in its order.
-Difference find_difference(const ModelParts& model, const std::vector<Tensor>& inputs, ValueSource& reference,
+Difference find_difference(const GraphParts& model, const std::vector<Tensor>& inputs, ValueSource& reference,
                            ValueSource& tested, const PartRunners& parts, const FindOptions& options);
 
 // The tolerance for values of a dtype: types with fewer bits than f32 cannot be held to f32's.

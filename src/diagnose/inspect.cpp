@@ -1,10 +1,12 @@
 #include "diagnose/inspect.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "graph/op_def.h"
 #include "import/onnx/edit/model_statistics.h"
 #include "runtime/core/dtypes.h"
 #include "runtime/core/module_file.h"
@@ -91,8 +93,11 @@ std::string operator_text(const json& operators, const TextStyle& style) {
   return table.empty() ? "" : "\n" + table.to_string(style);
 }
 
-std::string number_text(const json& value, std::string (*text)(double)) {
-  return value.get<double>() < 0 ? "?" : text(value.get<double>());
+// A kernel's count, or its formula where a run knows the sizes.
+std::string work_text(const json& kernel, const std::string& key, std::string (*text)(double)) {
+  if (const double count = kernel.at(key).get<double>(); count >= 0) return text(count);
+  const std::string formula = text_of(kernel, (key + "_formula").c_str());
+  return formula.empty() ? "?" : shortened(formula, 40);
 }
 
 // A bar a line; many calls share one, which then shows the most of them.
@@ -158,8 +163,8 @@ std::string module_text(const json& inspection, const TextStyle& style) {
   const json& list = inspection.at("kernels");
   constexpr size_t kNodesWidth = 60;  // JSON has all of them
   for (size_t i = 0; i < list.size(); ++i) {
-    kernels.add({std::to_string(i), text_of(list[i], "rule"), number_text(list[i].at("flops"), count_text),
-                 number_text(list[i].at("bytes"), bytes_text),
+    kernels.add({std::to_string(i), text_of(list[i], "rule"), work_text(list[i], "flops", count_text),
+                 work_text(list[i], "bytes", bytes_text),
                  shortened(list[i].at("nodes").get<std::string>(), kNodesWidth)});
   }
   text += "\n" + kernels.to_string(style) + arena_text(inspection, style);
@@ -180,6 +185,15 @@ std::string module_text(const json& inspection, const TextStyle& style) {
   return text;
 }
 
+// "224 elements: f32 0.9 kB"
+std::string weights_text(const json& weights) {
+  std::string types;
+  for (const auto& [type, bytes] : weights.at("bytes_of").items())
+    types += fmt::format("{}{} {}", types.empty() ? "" : ", ", type, bytes_text(bytes.get<double>()));
+  return fmt::format("{} elements{}{}", count_text(weights.at("elements").get<double>()), types.empty() ? "" : ": ",
+                     types);
+}
+
 std::string onnx_text(const json& inspection, const TextStyle& style) {
   const json& weights = inspection.at("weights");
   const int64_t inner = inspection.at("inner_nodes").get<int64_t>();
@@ -195,11 +209,7 @@ std::string onnx_text(const json& inspection, const TextStyle& style) {
     opsets += fmt::format("{}{} {}", opsets.empty() ? "" : ", ", domain, version.get<int64_t>());
   text += line("opsets", fmt::format("{} (IR version {})", opsets, inspection.at("ir_version").get<int64_t>()));
   text += tensor_lines(inspection, "inputs", "inputs") + tensor_lines(inspection, "outputs", "outputs");
-  std::string types;
-  for (const auto& [type, bytes] : weights.at("bytes_of").items())
-    types += fmt::format("{}{} {}", types.empty() ? "" : ", ", type, bytes_text(bytes.get<double>()));
-  text += line("weights", fmt::format("{} elements{}{}", count_text(weights.at("elements").get<double>()),
-                                      types.empty() ? "" : ": ", types));
+  text += line("weights", weights_text(weights));
   if (weights.at("external").get<int64_t>() > 0)
     text += line("", fmt::format("{} of them in other files", weights.at("external").get<int64_t>()));
   if (inspection.at("functions").get<int64_t>() > 0)
@@ -210,6 +220,49 @@ std::string onnx_text(const json& inspection, const TextStyle& style) {
   if (!unsupported.empty()) text += painted(line("unsupported", " " + unsupported), "33", style);
   return text + operator_text(inspection.at("operators"), style);
 }
+
+std::string graph_text(const json& inspection, const TextStyle& style) {
+  const int64_t inner = inspection.at("inner_nodes").get<int64_t>();
+  std::string text = fmt::format(
+      "{}: a graph as text of {}: {} nodes{}, {} constants\n",
+      painted(inspection.at("path").get<std::string>(), "1", style), bytes_text(inspection.at("bytes").get<double>()),
+      inspection.at("nodes").get<int64_t>(), inner > 0 ? fmt::format(" and {} in their regions", inner) : "",
+      inspection.at("weights").at("count").get<int64_t>());
+  text += line("graph", text_of(inspection, "graph"));
+  std::string symbols;
+  for (const json& symbol : inspection.at("symbols")) {
+    symbols += fmt::format("{}{} in {}..{}", symbols.empty() ? "" : ", ", symbol.at("name").get<std::string>(),
+                           symbol.at("lo").get<int64_t>(), text_of(symbol, "hi"));
+    if (symbol.at("step").get<int64_t>() != 1) symbols += fmt::format(":{}", symbol.at("step").get<int64_t>());
+  }
+  text += line("sizes", symbols);
+  for (const char* key : {"inputs", "outputs", "states"}) text += tensor_lines(inspection, key, key);
+  text += line("constants", weights_text(inspection.at("weights")));
+  return text + operator_text(inspection.at("operators"), style);
+}
+
+// Of a graph and of the regions of its nodes, those of composites excepted: a composite is an operator.
+struct GraphCount {
+  int64_t inner_nodes = 0, constants = 0, elements = 0, bytes = 0;
+  std::map<std::string, int64_t> operators, bytes_of;
+
+  void add(const Graph& graph, bool inner) {
+    for (const Node& node : graph.nodes()) {
+      if (node.op->kind == OpKind::kConstant) {
+        const Tensor& value = *node.attrs.get<TensorPtr>("value");
+        ++constants;
+        elements += value.num_elements();
+        bytes += value.num_bytes();
+        bytes_of[std::string(dtype_name(value.dtype()))] += value.num_bytes();
+        continue;
+      }
+      inner_nodes += inner;
+      const bool composite = node.op->kind == OpKind::kComposite;
+      ++operators[composite ? node.attrs.get_or<std::string>("name", node.op->name) : node.op->name];
+      for (size_t i = 0; !composite && i < node.regions.size(); ++i) add(*node.regions[i], true);
+    }
+  }
+};
 
 }  // namespace
 
@@ -233,7 +286,7 @@ json inspect_module(const std::string& path) {
     const tsr_kernel_descr& kernel = file.kernels()[i];
     json entry = {{"nodes", file.text(kernel.name)}, {"flops", kernel.flops}, {"bytes", kernel.bytes}};
     if (noted.is_array() && i < noted.size() && noted[i].is_object()) {
-      for (const char* key : {"name", "rule"})
+      for (const char* key : {"name", "rule", "flops_formula", "bytes_formula"})
         if (noted[i].contains(key) && noted[i].at(key).is_string()) entry[key] = noted[i].at(key);
     }
     kernels.push_back(std::move(entry));
@@ -315,8 +368,45 @@ json inspect_onnx(const std::string& path) {
             {"bytes_of", model.weight_bytes_of}}}};
 }
 
+json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes) {
+  const auto tensors = [&](const std::vector<ValueId>& values, size_t begin, size_t end) {
+    json list = json::array();
+    for (size_t i = begin; i < end; ++i)
+      list.push_back({{"name", graph.value(values[i]).name}, {"type", graph.type(values[i]).to_string()}});
+    return list;
+  };
+  json symbols = json::array();
+  for (const SymbolRange& symbol : graph.symbols) {
+    symbols.push_back({{"name", symbol.var->name}, {"lo", symbol.lo}, {"hi", nullptr}, {"step", symbol.step}});
+    if (symbol.hi != INT64_MAX) symbols.back()["hi"] = symbol.hi;
+  }
+  json states = tensors(graph.inputs, graph.num_own_inputs(), graph.inputs.size());
+  for (size_t i = 0; i < graph.states.size(); ++i) states[i]["name"] = graph.states[i].name;
+  GraphCount count;
+  count.add(graph, false);
+  const auto is_node = [](const Node& node) { return node.op->kind != OpKind::kConstant; };
+  return {{"kind", "graph"},
+          {"path", path},
+          {"bytes", bytes},
+          {"graph", graph.name},
+          {"symbols", std::move(symbols)},
+          {"inputs", tensors(graph.inputs, 0, graph.num_own_inputs())},
+          {"outputs", tensors(graph.outputs, 0, graph.num_own_outputs())},
+          {"states", std::move(states)},
+          {"nodes", std::count_if(graph.nodes().begin(), graph.nodes().end(), is_node)},
+          {"inner_nodes", count.inner_nodes},
+          {"operators", count.operators},
+          {"weights",
+           {{"count", count.constants},
+            {"elements", count.elements},
+            {"bytes", count.bytes},
+            {"bytes_of", count.bytes_of}}}};
+}
+
 std::string inspection_text(const json& inspection, const TextStyle& style) {
-  return inspection.at("kind") == "module" ? module_text(inspection, style) : onnx_text(inspection, style);
+  const json& kind = inspection.at("kind");
+  if (kind == "graph") return graph_text(inspection, style);
+  return kind == "module" ? module_text(inspection, style) : onnx_text(inspection, style);
 }
 
 }  // namespace tessera::inline diagnose

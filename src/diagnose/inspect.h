@@ -1,12 +1,14 @@
-// What a file holds: a module, read as data (its code is never mapped as code), or an ONNX model that need not be one
-// we can import. The JSON form is the stable one (docs/cli.md); the text is made from it.
+// What a file holds: a module, read as data (its code is never mapped as code), an ONNX model that need not be one we
+// can import, or a graph as text. The JSON form is the stable one (docs/cli.md); the text is made from it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "diagnose/text_table.h"
+#include "graph/graph.h"
 
 namespace tessera::inline diagnose {
 
@@ -19,7 +21,10 @@ std::string module_metadata_of(const std::string& path);
 // UserError TSR-10xx when the file is missing or no ONNX model.
 nlohmann::json inspect_onnx(const std::string& path);
 
-// Of what either of the two above returned.
+// Of a graph that was read from the text at `path`, of so many bytes.
+nlohmann::json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes);
+
+// Of what any of the three above returned.
 std::string inspection_text(const nlohmann::json& inspection, const TextStyle& style);
 
 }  // namespace tessera::inline diagnose

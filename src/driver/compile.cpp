@@ -33,6 +33,8 @@
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/mapped_file.h"
+#include "support/nearest_names.h"
+#include "support/symbolic_shape_error.h"
 #include "tessera/tessera.h"
 #include "types/own_features.h"
 
@@ -76,7 +78,7 @@ bool is_needed(std::string_view name) {
                    .message = fmt::format("{}: there is no pass '{}'", flag, name),
                    .node = {},
                    .legal = fmt::format("{}", fmt::join(known, ", ")),
-                   .hint = {}});
+                   .hint = did_you_mean(name, known)});
 }
 
 ImportOptions import_options(const CompileOptions& options) {
@@ -313,8 +315,7 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
       return model;
     } catch (const NeedsFixedSizes& reason) {
       if (driver.remarks) driver.remarks->refused(std::string(kSymbolicSizes), reason.node(), reason.reason());
-    } catch (const UserError& error) {
-      // It may be no error at fixed sizes; where it is one, it is said there.
+    } catch (const SymbolicShapeError& error) {
       if (driver.remarks)
         driver.remarks->refused(std::string(kSymbolicSizes), error.diagnostic().node, error.diagnostic().message);
     }
@@ -417,7 +418,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       Compiled compiled = compile_imported(std::move(model), options, runner);
       compiled.info.sizes = "proved at all, by shapes that are expressions";
       return compiled;
-    } catch (const UserError& error) {
+    } catch (const SymbolicShapeError& error) {
       if (options.remarks)
         options.remarks->refused(std::string(kSymbolicSizes), error.diagnostic().node, error.diagnostic().message);
     }
@@ -557,7 +558,7 @@ DType precision_of(const CompileOptions& options) {
                    .message = fmt::format("there is no precision '{}'", options.precision),
                    .node = {},
                    .legal = "f32, bf16, f16",
-                   .hint = {}});
+                   .hint = did_you_mean(options.precision, {"f32", "bf16", "f16"})});
 }
 
 Target resolve_target(const CompileOptions& options) {
@@ -567,7 +568,7 @@ Target resolve_target(const CompileOptions& options) {
                      .message = fmt::format("there is no way '{}' of computing f32", options.fp32),
                      .node = {},
                      .legal = "fma, pieces, auto",
-                     .hint = {}});
+                     .hint = did_you_mean(options.fp32, {"fma", "pieces", "auto"})});
   const bool has_tiles = best_tile_intrinsic(target) != nullptr;
   if (options.fp32 == "pieces" && !has_tiles && !best_dot_intrinsic(target, DType::kBF16))
     throw UserError(

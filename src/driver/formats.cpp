@@ -9,6 +9,7 @@
 #include "driver/engine/input_sizes.h"
 #include "driver/graph_reader.h"
 #include "import/onnx/read/declarations.h"
+#include "import/onnx_json/onnx_json.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "support/mapped_file.h"
@@ -54,8 +55,26 @@ ModelReader open_onnx_model(const ModelSource& source) {
   return reader;
 }
 
+// As the same model in binary form.
+ModelReader open_onnx_json(const ModelSource& source) {
+  const auto binary = std::make_shared<std::string>();
+  ModelBytes memory = source.memory;
+  if (source.path) {
+    *binary = onnx_of_json(MappedFile::open(*source.path, "model", "TSR-1001")->text(), source.place());
+    memory.folder = std::filesystem::path(*source.path).parent_path() / ".";
+    memory.name = source.name();
+  } else {
+    *binary = onnx_of_json(memory.bytes, source.place());
+  }
+  memory.bytes = *binary;
+  ModelReader reader = open_onnx_model({std::nullopt, memory});
+  reader.read = [binary, read = reader.read](const ImportOptions& options) { return read(options); };
+  return reader;
+}
+
 constexpr std::array kFormats = {
     ModelFormat{"graph text", looks_like_graph, open_graph_text},
+    ModelFormat{"ONNX model in JSON", looks_like_onnx_json, open_onnx_json},
     ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model},
 };
 

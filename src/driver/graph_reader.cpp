@@ -69,11 +69,13 @@ std::string range_text(const SymbolRange& symbol) {
   return text;
 }
 
-const SymbolRange* find_symbol(const Graph& graph, const std::string& name) {
-  for (const SymbolRange& symbol : graph.symbols)
+const SymbolRange* find_range(const std::vector<SymbolRange>& symbols, const std::string& name) {
+  for (const SymbolRange& symbol : symbols)
     if (symbol.var->name == name) return &symbol;
   return nullptr;
 }
+
+const SymbolRange* find_symbol(const Graph& graph, const std::string& name) { return find_range(graph.symbols, name); }
 
 bool is_value_of(const SymbolRange& symbol, int64_t value) {
   return value >= symbol.lo && value <= symbol.hi && (value - symbol.lo) % symbol.step == 0;
@@ -214,6 +216,7 @@ Graph bind_options(const Graph& graph, const ImportOptions& options) {
                        .node = {},
                        .legal = "named dimensions: " + names_of(graph, true),
                        .hint = "correct the name"});
+    if (find_range(options.symbols, name)) continue;
     if (range.lo != range.hi)
       throw UserError({.id = "TSR-1025",
                        .message = option_of(name, range) + " is a range",
@@ -225,7 +228,7 @@ Graph bind_options(const Graph& graph, const ImportOptions& options) {
   for (const auto& [name, dims] : options.shapes) take_shape(graph, name, dims, values);
   std::string open, hint;
   for (const SymbolRange& symbol : graph.symbols) {
-    if (values.count(symbol.var->name)) continue;
+    if (values.count(symbol.var->name) || find_range(options.symbols, symbol.var->name)) continue;
     open += fmt::format("\n    '{}' in {}", symbol.var->name, range_text(symbol));
     hint += fmt::format(" --dim {}=VALUE", symbol.var->name);
   }
@@ -236,6 +239,10 @@ Graph bind_options(const Graph& graph, const ImportOptions& options) {
                      .legal = "a value for every dimension",
                      .hint = "add" + hint});
   Graph bound = bind_symbols(graph, values);
+  for (SymbolRange& symbol : bound.symbols) {
+    const SymbolRange& asked = *find_range(options.symbols, symbol.var->name);
+    symbol.lo = asked.lo, symbol.hi = asked.hi, symbol.step = asked.step;
+  }
   require_shapes(bound, options);
   return bound;
 }
@@ -248,6 +255,7 @@ ModelReader reader_of_graph(std::shared_ptr<const Graph> graph) {
     return model;
   };
   reader.with_declared_sizes = [graph](const CompileOptions& options) { return with_declared_sizes(*graph, options); };
+  reader.reads_symbols = true;
   reader.reads_open = false;
   return reader;
 }

@@ -26,9 +26,10 @@ void require_model_graph(const Graph& graph);
 
 // The options with the ranges of the graph's symbols that they do not mention. UserError TSR-1022 for a value outside
 // of its symbol's range.
-CompileOptions with_declared_ranges(const Graph& graph, const CompileOptions& options);
+CompileOptions with_declared_sizes(const Graph& graph, const CompileOptions& options);
 
-// The graph with every symbol replaced by its value. UserError TSR-1020 to TSR-1025, as for ONNX models.
+// The graph with every symbol replaced by its value, those excepted that the options leave in a range
+// (ImportOptions::symbols). UserError TSR-1020 to TSR-1025, as for ONNX models.
 Graph bind_options(const Graph& graph, const ImportOptions& options);
 
 // A graph in memory as a model.

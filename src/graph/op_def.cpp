@@ -7,6 +7,7 @@
 #include "arith/simplify.h"
 #include "graph/control_flow.h"
 #include "support/error.h"
+#include "support/symbolic_shape_error.h"
 
 namespace tessera::inline graph {
 namespace {
@@ -96,7 +97,13 @@ void check_regions(const OpContext& ctx) {
 
 void OpContext::fail(const std::string& id, const std::string& found, const std::string& legal,
                      const std::string& hint) const {
-  throw UserError({id, fmt::format("operator {}: {}", op.name, found), loc, legal, hint});
+  const auto is_static = [](const TensorType& type) { return type.is_static(); };
+  const auto is_sizes = [](const auto& attr) { return std::holds_alternative<Shape>(attr.second); };
+  Diagnostic diagnostic{id, fmt::format("operator {}: {}", op.name, found), loc, legal, hint};
+  if (!std::all_of(inputs.begin(), inputs.end(), is_static) ||
+      std::any_of(attrs.all().begin(), attrs.all().end(), is_sizes))
+    throw SymbolicShapeError(std::move(diagnostic));
+  throw UserError(std::move(diagnostic));
 }
 
 OpTable::OpTable(std::vector<const OpDef*> ops) : ops_(std::move(ops)) {

@@ -3,6 +3,7 @@
 #include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "support/error.h"
+#include "te/index_map.h"
 
 namespace tessera::inline graph {
 
@@ -36,17 +37,22 @@ std::optional<Expr> contiguous_part(const TensorType& whole, const TensorType& p
 std::optional<Expr> contiguous_slice(const Graph& graph, const Node& slice) {
   const TensorType& whole = graph.type(slice.inputs.at(0));
   const TensorType& part = graph.type(slice.outputs.at(0));
-  const Shape starts = slice.attrs.get_sizes("starts");
-  const auto& steps = slice.attrs.get_ints("steps");
+  const Body body = node_body(graph, slice);
+  const std::vector<IndexMap> maps = index_maps(body);
+  if (body.is_reduction() || maps.size() != 1 || !maps[0].load.same_node(body.value)) return std::nullopt;
+  const std::vector<IndexDim>& dims = maps[0].dims;
   int axis = -1;
-  for (size_t d = 0; d < whole.shape.size(); ++d) {
+  for (size_t d = 0; d < dims.size(); ++d) {
     const auto size = as_int(part.shape[d]);
-    if (steps[d] != 1 && !(size && *size <= 1)) return std::nullopt;
+    const AxisUse* use = dims[d].use_of({false, d});
+    if (!dims[d].is_linear() || dims[d].uses.size() != (use ? 1 : 0)) return std::nullopt;
+    if ((!use || use->coefficient != 1) && !(size && *size <= 1)) return std::nullopt;
     if (equal_sizes(part.shape[d], whole.shape[d])) continue;
     if (axis >= 0) return std::nullopt;
     axis = static_cast<int>(d);
   }
-  return axis < 0 ? std::nullopt : contiguous_part(whole, part, axis, starts[static_cast<size_t>(axis)]);
+  if (axis < 0) return std::nullopt;
+  return contiguous_part(whole, part, axis, dims[static_cast<size_t>(axis)].offset(body));
 }
 
 bool is_in_place(const Node& node) { return node.attrs.get_or<int64_t>("in_place", 0) != 0; }

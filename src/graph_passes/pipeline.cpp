@@ -20,6 +20,7 @@
 #include "graph_passes/rewrite/fold_batch_norm_forward.h"
 #include "graph_passes/rewrite/fold_constants.h"
 #include "graph_passes/rewrite/fold_pads.h"
+#include "graph_passes/rewrite/hoist_loop_invariants.h"
 #include "graph_passes/rewrite/lower_conv_transpose.h"
 #include "graph_passes/rewrite/propagate_transposes.h"
 #include "graph_passes/rewrite/raise_to_composites.h"
@@ -40,6 +41,8 @@ constexpr GraphPass kPipeline[] = {
     {"dce", "Removes nodes that no output needs", 0, dce},
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, simplify_algebra},
     {"cse", "Merges equal nodes", 1, cse},
+    {"hoist_loop_invariants", "Computes before a loop what all its iterations would compute alike", 1,
+     hoist_loop_invariants},
     {"raise_to_composites", "Puts operators together that an exporter took apart", 2, raise_to_composites},
     {"sink_casts", "Moves casts to where they convert least", 2, sink_casts},
     {"propagate_transposes", "Moves transposes until they meet and cancel", 2, propagate_transposes},

@@ -52,9 +52,10 @@ class Machine {
 
   [[noreturn]] void index_error(const LoopInstr& in, int64_t index) const {
     const LoopCodeAccess& access = code_.accesses[static_cast<size_t>(in.b)];
-    throw LoopFault(fmt::format("kernel {}: {} outside its buffer {}: {} has index {} in dimension {}", code_.kernel,
-                                access.is_store ? "store" : "load", describe(access.buffer), text_of(access), index,
-                                in.c));
+    throw LoopFault(
+        access.is_store ? LoopFault::Kind::kStore : LoopFault::Kind::kLoad,
+        fmt::format("kernel {}: {} outside its buffer {}: {} has index {} in dimension {}", code_.kernel,
+                    access.is_store ? "store" : "load", describe(access.buffer), text_of(access), index, in.c));
   }
 
   [[noreturn]] void unwritten_error(const LoopInstr& in, int64_t at) const {
@@ -63,7 +64,8 @@ class Machine {
     std::string index;
     for (size_t d = dims.size(); d-- > 0; at /= dims[d])
       index = fmt::format("{}{}{}", at % dims[d], index.empty() ? "" : ", ", index);
-    throw LoopFault(fmt::format("kernel {}: load of {} from {} reads element [{}], which was never stored to",
+    throw LoopFault(LoopFault::Kind::kUnwritten,
+                    fmt::format("kernel {}: load of {} from {} reads element [{}], which was never stored to",
                                 code_.kernel, text_of(access), describe(access.buffer), index));
   }
 

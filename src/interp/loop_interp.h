@@ -21,11 +21,18 @@ namespace tessera::inline interp {
 
 class LoopFault : public InternalError {
  public:
-  explicit LoopFault(const std::string& message) : InternalError(message), message_(message) {}
+  enum class Kind : uint8_t {
+    kLoad,       // outside its buffer
+    kStore,      // outside its buffer
+    kUnwritten,  // a load of an element that was never stored to
+  };
+  LoopFault(Kind kind, const std::string& message) : InternalError(message), kind_(kind), message_(message) {}
+  Kind kind() const { return kind_; }
   // Without where it was found.
   const std::string& message() const { return message_; }
 
  private:
+  Kind kind_;
   std::string message_;
 };
 

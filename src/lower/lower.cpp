@@ -18,6 +18,7 @@
 #include "program/steps.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
+#include "support/symbolic_shape_error.h"
 
 namespace tessera::inline lower {
 namespace {
@@ -205,16 +206,18 @@ class GraphLowering {
   void run() {
     for (const SymbolRange& symbol : graph_.symbols)
       if (symbol.hi == INT64_MAX)
-        throw UserError({"TSR-5020", fmt::format("the range of symbol {} has no end", symbol.var->name), "",
-                         "ranges with a largest value, for which memory is planned", "give a range with --dim"});
+        throw SymbolicShapeError({"TSR-5020", fmt::format("the range of symbol {} has no end", symbol.var->name), "",
+                                  "ranges with a largest value, for which memory is planned",
+                                  "give a range with --dim"});
     for (const SymbolRange& symbol : graph_.symbols) {
       const auto is_dim = [&](ValueId input) {
         const Shape& shape = graph_.type(input).shape;
         return std::any_of(shape.begin(), shape.end(), [&](const Expr& dim) { return dim.same_node(symbol.var); });
       };
       if (std::none_of(graph_.inputs.begin(), graph_.inputs.end(), is_dim))
-        throw UserError({"TSR-5020", fmt::format("symbol {} is no dimension of an input by itself", symbol.var->name),
-                         "", "symbols that the inputs of a run give values", "declare an input with such a dimension"});
+        throw SymbolicShapeError(
+            {"TSR-5020", fmt::format("symbol {} is no dimension of an input by itself", symbol.var->name), "",
+             "symbols that the inputs of a run give values", "declare an input with such a dimension"});
     }
     program_.name = graph_.name;
     program_.symbols = graph_.symbols;

@@ -17,6 +17,7 @@
 #include "program/memory_plan.h"
 #include "program/reuse_distance.h"
 #include "support/error.h"
+#include "te/work_formulas.h"
 
 namespace tessera::inline package {
 
@@ -213,13 +214,17 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
     nlohmann::json arguments = nlohmann::json::array();
     for (const CallTraffic& argument : traffic[i])
       arguments.push_back({argument.bytes, argument.distance, argument.calls});
-    kernels.push_back({{"name", kernel.program.name},
-                       {"loc", call.loc},
-                       {"rule", kernel.rule},
-                       {"flops", kernel.flops},
-                       {"bytes", kernel.bytes},
-                       {"constant_bytes", kernel.definition ? count_constant_bytes(*kernel.definition) : -1},
-                       {"traffic", std::move(arguments)}});
+    nlohmann::json entry = {{"name", kernel.program.name},
+                            {"loc", call.loc},
+                            {"rule", kernel.rule},
+                            {"flops", kernel.flops},
+                            {"bytes", kernel.bytes},
+                            {"constant_bytes", kernel.definition ? count_constant_bytes(*kernel.definition) : -1},
+                            {"traffic", std::move(arguments)}};
+    // Of sizes that a run knows.
+    if (kernel.definition && kernel.flops < 0) entry["flops_formula"] = to_string(flops_formula(*kernel.definition));
+    if (kernel.definition && kernel.bytes < 0) entry["bytes_formula"] = to_string(bytes_formula(*kernel.definition));
+    kernels.push_back(std::move(entry));
   }
   json["kernels"] = std::move(kernels);
   json["operators"] = info.operators;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "program/memory_plan.h"
 #include "program/steps.h"
@@ -14,6 +15,7 @@ struct Write {
   int32_t call = 0;
   int64_t begin = 0, end = 0;  // bytes of the root
   bool conditional = false;
+  bool in_block = false;
 };
 
 // For each step along a logical axis how far the physical index moves: the stride of a whole axis, or those of its
@@ -71,9 +73,14 @@ std::vector<ValuePlace> value_locations(const Program& program) {
       if (root < 0) continue;
       const int64_t bytes = program.buffers[static_cast<size_t>(call.args[k])].bytes;
       writes[static_cast<size_t>(root)].push_back(
-          {static_cast<int32_t>(i), begin, begin + bytes, !call.only_if.empty() || in_block[i]});
+          {static_cast<int32_t>(i), begin, begin + bytes, !call.only_if.empty(), in_block[i]});
     }
   }
+  std::set<BufferId> carried;  // roots that a loop hands on, or whose bytes change places with others'
+  for_each_step(program.steps, [&](const ProgramStep& step) {
+    for (const CarriedValue& value : step.carried)
+      for (const BufferId id : {value.current, value.next}) carried.insert(place_in_root(program, id).root);
+  });
   std::vector<ValuePlace> places;
   for (size_t id = 0; id < program.buffers.size(); ++id) {
     const ProgramBuffer& buffer = program.buffers[id];
@@ -85,14 +92,17 @@ std::vector<ValuePlace> value_locations(const Program& program) {
     if (root.kind != BufferKind::kArena && !is_result) continue;
     int32_t last = -1;
     int64_t written = 0;
+    bool in_loop = carried.count(root_id) != 0;
     for (const Write& write : writes[static_cast<size_t>(root_id)]) {
       const int64_t common = std::min(write.end, begin + buffer.bytes) - std::max(write.begin, begin);
       if (common <= 0) continue;
+      // A block may write it again after that call, or not at all.
+      in_loop |= write.in_block;
       // What a call writes that need not take place is not known afterwards.
       written += write.conditional ? 0 : common;
       last = std::max(last, write.call);
     }
-    if (last < 0 || written < buffer.bytes) continue;
+    if (last < 0 || in_loop || written < buffer.bytes) continue;
     const bool in_arena = root.kind == BufferKind::kArena;
     places.push_back(
         {buffer.name, buffer.type, root.kind, in_arena ? -1 : root.index, begin + (in_arena ? root.offset : 0), last});

@@ -22,9 +22,8 @@ struct ValuePlace {
 };
 
 // In the order of calls. Values that are written in parts count once the last part is there; values that no call writes
-// (inputs, weights, views of those), or that a call writes which need not take place or
-// that is in a block, have no place. REQUIRES: a
-// planned program.
+// (inputs, weights, views of those), that a call writes which need not take place, or that a block writes or a loop
+// carries, have no place. REQUIRES: a planned program.
 std::vector<ValuePlace> value_locations(const Program& program);
 
 // The value whose buffer of type `type` begins at `bytes`, in logical, row-major order.

@@ -57,4 +57,9 @@ std::vector<std::string> nearest_names(std::string_view wanted, const std::vecto
   return result;
 }
 
+std::string did_you_mean(std::string_view wanted, const std::vector<std::string>& names, std::string otherwise) {
+  const std::vector<std::string> nearest = nearest_names(wanted, names, 1);
+  return nearest.empty() ? otherwise : "did you mean '" + nearest[0] + "'?";
+}
+
 }  // namespace tessera::inline support

@@ -11,4 +11,7 @@ namespace tessera::inline support {
 // all others, then those of the smallest edit distance. Names that have little in common with it are left out.
 std::vector<std::string> nearest_names(std::string_view wanted, const std::vector<std::string>& names, size_t count);
 
+// "did you mean 'winograd'?", for an error's hint; `otherwise` when no name is like it.
+std::string did_you_mean(std::string_view wanted, const std::vector<std::string>& names, std::string otherwise = "");
+
 }  // namespace tessera::inline support

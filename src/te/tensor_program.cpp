@@ -9,6 +9,7 @@
 
 #include "arith/simplify.h"
 #include "support/error.h"
+#include "te/work_formulas.h"
 
 namespace tessera::inline tensor_programs {
 namespace {
@@ -81,16 +82,6 @@ class Sharer {
   std::unordered_map<size_t, std::vector<Expr>> seen_;
 };
 
-int64_t extent_of(const std::vector<Axis>& axes) {
-  int64_t count = 1;
-  for (const Axis& axis : axes) {
-    const auto extent = as_int(axis.extent);
-    if (!extent) return -1;
-    count *= *extent;
-  }
-  return count;
-}
-
 int64_t bytes_of(const BufferPtr& buffer, const Layout& layout) {
   const auto dims = static_dims(physical_shape(buffer->shape, layout));
   if (!dims) return -1;
@@ -128,34 +119,6 @@ Expr with_short_indices(const Body& body) {
       if (divides_by_symbols(i) && !has_load(i)) i = normalize_size(i, axes);
     return load(node->buffer, std::move(index));
   });
-}
-
-// Adds the terms `place mod stride = 0` of a conjunction that `found` has not yet.
-void add_gaps(const Expr& condition, std::vector<Expr>& found) {
-  if (condition->kind != ExprKind::kBinary) return;
-  if (condition->binary == BinaryOp::kAnd) {
-    add_gaps(condition->operands[0], found);
-    add_gaps(condition->operands[1], found);
-  }
-  const Expr& place = condition->operands[0];
-  if (condition->binary != BinaryOp::kEq || place->kind != ExprKind::kBinary || place->binary != BinaryOp::kFloorMod ||
-      !is_const_int(condition->operands[1], 0) || !as_int(place->operands[1]))
-    return;
-  const auto is_same = [&](const Expr& other) { return structurally_equal(other, condition); };
-  if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(condition);
-}
-
-// One of how many iterations of a reduction folds something in: those of a transposed convolution that meet a gap
-// between the input's elements multiply by zero, which the operator as a model states it does not do.
-int64_t dilution(const Body& body) {
-  std::vector<Expr> gaps;
-  walk(body.value, [&](const Expr& node) {
-    if (node->kind == ExprKind::kSelect && structurally_equal(node->operands[2], const_of(node->dtype, 0)))
-      add_gaps(node->operands[0], gaps);
-  });
-  int64_t total = 1;
-  for (const Expr& gap : gaps) total *= std::max<int64_t>(1, *as_int(gap->operands[0]->operands[1]));
-  return total;
 }
 
 }  // namespace
@@ -217,28 +180,9 @@ int64_t count_flops(const Expr& e) {
   return count;
 }
 
-int64_t count_flops(const TensorProgram& program) {
-  int64_t total = 0;
-  for (const Stage& stage : program.stages) {
-    const int64_t points = extent_of(stage.body.axes);
-    const int64_t reduced = extent_of(stage.body.reduce_axes);
-    if (points < 0 || reduced < 0) return -1;
-    const bool combines = stage.body.is_reduction() && is_float(stage.out->dtype);
-    const int64_t folded = combines ? points * reduced / dilution(stage.body) : points * reduced;
-    total += folded * (count_flops(stage.body.value) + (combines ? 1 : 0));
-  }
-  return total;
-}
+int64_t count_flops(const TensorProgram& program) { return as_int(flops_formula(program)).value_or(-1); }
 
-int64_t count_bytes(const TensorProgram& program) {
-  int64_t total = bytes_of(program.output().out, program.output().layout);
-  for (const TensorParam& param : program.params) {
-    const int64_t bytes = bytes_of(param.buffer, param.layout);
-    if (bytes < 0 || total < 0) return -1;
-    total += bytes;
-  }
-  return total;
-}
+int64_t count_bytes(const TensorProgram& program) { return as_int(bytes_formula(program)).value_or(-1); }
 
 int64_t count_constant_bytes(const TensorProgram& program) {
   int64_t total = 0;

@@ -7,8 +7,10 @@
 
 #include "driver/compile.h"
 #include "loop/naive_loops.h"
+#include "ops/op_table.h"
 #include "support/error.h"
 #include "support/onnx_model.h"
+#include "support/symbolic_shape_error.h"
 #include "support/test_data.h"
 
 namespace tessera {
@@ -237,6 +239,54 @@ TEST(OpenSizesThatDecide, TooManyBordersAreRefused) {
         << error.diagnostic().message;
   }
   EXPECT_TRUE(compiled(deciding("Equal", 1, 3), {1, 40}, true).program.flow) << "a flow takes all sizes";
+}
+
+// A reader that negates x of any length, and throws `error` when it is asked for symbols.
+template <typename Error>
+Compiled compile_with(const Error& error, int& reads) {
+  ModelReader reader;
+  reader.reads_symbols = true;
+  reader.read = [&](const ImportOptions& options) -> ImportedModel {
+    ++reads;
+    if (!options.symbols.empty()) throw Error(error);
+    Graph graph;
+    GraphBuilder builder(graph);
+    const ValueId x = graph.add_input("x", {DType::kF32, make_shape({options.dims.at("n").lo}), {}});
+    graph.outputs = {builder.add(standard_ops().get("neg"), {x}, {}, "y")};
+    return {std::move(graph), nullptr};
+  };
+  DriverOptions options;
+  options.compile.dims["n"] = {1, 8};
+  PassRunner runner(options.runner);
+  return compile_imported(read_model(reader, "m", options, runner), options, runner);
+}
+
+TEST(OpenSizesThatDecide, OnlyErrorsAboutSymbolicShapesLeadToSamples) {
+  const Diagnostic wrong{"TSR-1044", "a wrong model", "node", "", ""};
+  int reads = 0;
+  EXPECT_EQ(compile_with(SymbolicShapeError(wrong), reads).info.sizes, "proved at 8, run at 0, of 8 sizes");
+  EXPECT_EQ(compile_with(NeedsFixedSizes("node", "a number"), reads).info.sizes, "proved at 8, run at 0, of 8 sizes");
+  reads = 0;
+  EXPECT_THROW(compile_with(UserError(wrong), reads), UserError);
+  EXPECT_EQ(reads, 1) << "what is wrong with the model is said at once";
+}
+
+TEST(OpenSizesThatDecide, OperatorsRefuseSymbolsByAnErrorOfTheirOwn) {
+  const auto infer = [](const Expr& extent) {
+    infer_types(
+        standard_ops().get("slice"), {{DType::kF32, Shape{extent}, {}}},
+        {{"starts", std::vector<int64_t>{3}}, {"sizes", std::vector<int64_t>{2}}, {"steps", std::vector<int64_t>{1}}},
+        {}, "part");
+  };
+  EXPECT_THROW(infer(kSize), SymbolicShapeError);
+  try {
+    infer(4);
+    FAIL() << "a slice outside of its operand";
+  } catch (const SymbolicShapeError&) {
+    FAIL() << "no size is symbolic";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.diagnostic().id, "TSR-2032");
+  }
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ class Modules(CliTest):
 
 
 class Forms(CliTest):
-    """Tensors as people write them, and what is printed of them."""
+    """Tensors as people write them, what is printed of them, and models in other formats."""
 
     def setUp(self):
         super().setUp()
@@ -297,6 +297,76 @@ class Forms(CliTest):
         self.assertEqual((told["output"], told["bytes"]), ("m.so", (self.folder / "m.so").stat().st_size))
         self.assertGreater(told["kernels"], 0)
         self.assertGreater(told["seconds"], 0)
+
+    def test_a_model_in_other_formats(self):
+        x = ("-i", "x=1,2,3,4,5,-6")
+        want = self.elements(*x)
+        self.assertEqual(self.tessera("export", "model.onnx", "-o", "m.graph")[0].split(":")[0], "m.graph")
+        told = json.loads(self.tessera("export", "m.graph", "-o", "again.onnx", "--json")[0])
+        self.assertEqual((told["format"], told["inputs"]), ("onnx", [{"name": "x", "type": "f32[2,3]"}]))
+        for model in ("m.graph", "again.onnx"):
+            self.assertEqual(json.loads(self.tessera("run", model, "--json", *x)[0])["outputs"], want)
+        onnx.checker.check_model(str(self.folder / "again.onnx"))
+        text, _ = self.tessera("export", "again.onnx", "-o", "-")
+        self.assertEqual(text.split("\n", 1)[1], (self.folder / "m.graph").read_text().split("\n", 1)[1])
+        _, errors = self.tessera("export", "model.onnx", "-o", "m.txt", code=1)
+        self.assertIn("says no format", errors)
+        before = (self.folder / "m.graph").read_bytes()
+        _, errors = self.tessera("export", "m.graph", "-o", "./m.graph", code=1)
+        self.assertRegex(errors, "^error TSR-4062: ")
+        self.assertEqual((self.folder / "m.graph").read_bytes(), before)
+
+    def test_a_model_in_json(self):
+        value = helper.make_tensor_value_info
+        body = helper.make_graph(
+            [helper.make_node("Mul", ["v", "w"], ["v_next"]), helper.make_node("Identity", ["go"], ["go_next"])],
+            "body",
+            [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, []), value("v", TensorProto.FLOAT, ["n", 3])],
+            [value("go_next", TensorProto.BOOL, []), value("v_next", TensorProto.FLOAT, ["n", 3])],
+        )
+        nodes = [
+            helper.make_node("Clip", ["x", "least"], ["c"], name="clip"),
+            helper.make_node("Cast", ["c"], ["d"], name="cast", to=TensorProto.DOUBLE),
+            helper.make_node("Cast", ["d"], ["e"], name="back", to=TensorProto.FLOAT),
+            helper.make_node("LeakyRelu", ["e"], ["f"], name="leaky", alpha=0.125),
+            helper.make_node("Loop", ["three", "", "f"], ["y"], name="loop", body=body),
+            helper.make_node("ReduceMean", ["y"], ["z"], name="mean", axes=[-1], keepdims=0),
+        ]
+        constants = {"w": numpy.array([1.5, -2, 0.25], numpy.float32), "three": numpy.int64(3), "least": numpy.float32(-numpy.inf)}
+        outputs = [("y", TensorProto.FLOAT, ["n", 3]), ("z", TensorProto.FLOAT, ["n"])]
+        model = make_model(nodes, [("x", TensorProto.FLOAT, ["n", 3])], outputs, constants)
+        for initializer in model.graph.initializer:  # one as a list of numbers, the others as bytes
+            if initializer.name == "w":
+                initializer.ClearField("raw_data")
+                initializer.float_data.extend(constants["w"])
+        self.save(model, "m.onnx")
+        onnx.save_model(model, self.folder / "m.onnxjson", format="json")
+        x = ("-i", "x=1,2,3,-4,5,-6", "--shape", "x=2x3")
+        want = json.loads(self.tessera("run", "m.onnx", "--json", *x)[0])["outputs"]
+        self.assertEqual(json.loads(self.tessera("run", "m.onnxjson", "--json", *x)[0])["outputs"], want)
+        text = (self.folder / "m.onnxjson").read_text()
+        again = json.loads(text)
+        self.assertTrue(again["graph"]["node"] and "initializer" in again["graph"])
+        for broken, says in (
+            (text[:-20], "the text is no JSON"),
+            (text.replace('"opset_import"', '"opset_imports"').replace('"opsetImport"', '"opsetImports"'), "is unknown"),
+            (text.replace('"LeakyRelu"', "7"), "op_?[tT]ype is no text"),
+            (text.replace('"FLOAT"', '"FLOTE"'), 'is "FLOTE"'),
+        ):
+            (self.folder / "broken.onnxjson").write_text(broken)
+            _, errors = self.tessera("run", "broken.onnxjson", *x, code=1)
+            self.assertRegex(errors, rf"^error TSR-1002: 'broken.onnxjson' is not an ONNX model in JSON: .*{says}")
+
+    def test_a_model_with_open_sizes_as_a_graph(self):
+        self.save(open_model(), "open.onnx")
+        sizes = ("--dim", "N=1..4", "--dim", "H=8", "--dim", "W=2..64:2")
+        self.tessera("export", "open.onnx", *sizes, "-o", "open.graph")
+        self.assertIn("f32[N,3,8,W]", (self.folder / "open.graph").read_text())
+        x = numpy.random.default_rng(0).standard_normal((3, 3, 8, 10)).astype(numpy.float32)
+        self.tessera("run", "open.graph", "-i", f"x={self.save_npy('x.npy', x)}", "--output-dir", "out")
+        numpy.testing.assert_array_equal(self.load_npy("out/y.npy"), want(x))
+        _, errors = self.tessera("export", "open.onnx", *sizes, "-o", "fixed.onnx", code=1)
+        self.assertRegex(errors, "^error TSR-1060: ")
 
     def test_all_outputs_at_once(self):
         self.tessera("run", "model.onnx", "-i", "x=1,2,3,4,5,-6", "--output-dir", "out/deep")

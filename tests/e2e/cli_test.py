@@ -7,6 +7,7 @@ import pathlib
 import pty
 import re
 import select
+import struct
 import subprocess
 import sys
 import time
@@ -198,10 +199,48 @@ class Run(CliTest):
             ("x=" + self.save_npy("named.npy", X), X),
             (self.save_npy("fortran.npy", numpy.asfortranarray(X)), X),
             (self.save_npy("big.npy", X.astype(">f4")), X),
+            *self.archives(),
         ]:
             self.tessera("run", "model.onnx", "-i", spec, "-o", "@y.npy", "--output", "z=@z.npy")
             numpy.testing.assert_allclose(self.load_npy("y.npy"), affine(x)[0], rtol=1e-6, err_msg=spec)
             numpy.testing.assert_allclose(self.load_npy("z.npy"), affine(x)[1], rtol=1e-6, err_msg=spec)
+
+    def archives(self):
+        """By the input's name, by position, an array of another name; stored and deflated."""
+        numpy.savez(self.folder / "named.npz", x=X)
+        numpy.savez_compressed(self.folder / "packed.npz", x=numpy.asfortranarray(X), other=X + 1)
+        numpy.savez(self.folder / "numbered.npz", X)
+        yield "@named.npz", X
+        yield "@numbered.npz", X
+        yield "x=@packed.npz", X
+        yield "@packed.npz:other", X + 1
+        yield "x=@packed.npz:other", X + 1
+
+    def test_archives_that_do_not_fit(self):
+        list(self.archives())
+        _, errors = self.tessera("run", "model.onnx", "-i", "@packed.npz", code=1)
+        self.assertIn("error TSR-4011: --input: there is no 'other'", errors)
+        _, errors = self.tessera("run", "model.onnx", "-i", "@packed.npz:othr", code=1)
+        self.assertEqual(
+            errors,
+            "error TSR-6213: 'packed.npz' has no array 'othr'\n  legal: x, other\n  hint:  did you mean 'other'?\n",
+        )
+        whole = (self.folder / "packed.npz").read_bytes()
+        for damaged in (b"", b"PK", whole[:-1], whole[: len(whole) // 2], whole[:60] + b"\xff" * 8 + whole[68:]):
+            (self.folder / "bad.npz").write_bytes(damaged)
+            _, errors = self.tessera("run", "model.onnx", "-i", "x=@bad.npz", code=1)
+            self.assertRegex(errors, r"^error TSR-62(11|12|13): ")
+
+    def test_a_bitmap_is_a_picture(self):
+        """Two pixels, blue and white: rows begin with the lowest, channels with blue."""
+        rows = bytes([255, 255, 255, 0, 255, 0, 0, 0])
+        header = b"BM" + struct.pack("<IIIIiiHHIIiiII", 54 + len(rows), 0, 54, 40, 1, 2, 1, 24, 0, 0, 0, 0, 0, 0)
+        (self.folder / "p.bmp").write_bytes(header + rows)
+        identity = [helper.make_node("Identity", ["x"], ["y"])]
+        shape = [("x", TensorProto.FLOAT, (1, 3, 2, 1))], [("y", TensorProto.FLOAT, (1, 3, 2, 1))]
+        self.save(make_model(identity, *shape), "picture.onnx")
+        self.tessera("run", "picture.onnx", "-i", "@p.bmp", "-o", "@y.npy")
+        numpy.testing.assert_allclose(self.load_npy("y.npy")[0, :, :, 0], [[0, 1], [0, 1], [1, 1]])
 
     def test_a_scalar_may_come_as_one_element(self):
         info = lambda name: (name, TensorProto.FLOAT, ())
@@ -502,7 +541,7 @@ class Verify(CliTest):
     def test_data_sets_are_needed(self):
         self.save(affine_model(), "empty/model.onnx")
         text, _ = self.tessera("verify", "empty", code=1)
-        self.assertIn("there is no test_data_set_* folder beside model.onnx", text)
+        self.assertIn("there is no test_data_set_* folder beside the model", text)
 
 
 class Bench(CliTest):

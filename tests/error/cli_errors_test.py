@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -23,6 +24,7 @@ def error(ident, message, legal="", hint="", node=""):
     return "\n".join(lines) + "\n"
 
 
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs/cli.md"
 RUN_HELP = "see 'tessera run --help' for examples"
 FORMS = "[NAME=]@FILE, NAME=0.5, [NAME=]1x3x224x224[xf32][=0], [NAME=]1x3x224x224[xf32]=random:SEED or [NAME=]random:SEED"
 
@@ -37,10 +39,9 @@ class CommandLine(CliTest):
         self.assertEqual(errors, error(*expected, **more))
 
     def test_usage(self):
-        verbs = (
-            "compile, run, verify, bench, explain, inspect, operators, doctor, diff, bisect, reduce, opt, schedule, tune, db, "
-            "worker, completion, man"
-        )
+        # As docs/cli.md lists them, which a test holds against the program.
+        help_text = DOCUMENT.read_text().split("Subcommands:\n")[1].split("\n\n")[0]
+        verbs = ", ".join(re.findall(r"(?m)^  (\w+) {2,}", help_text))
         self.refuses([], "TSR-4001", "a verb is required", verbs, "see 'tessera --help'")
         self.refuses(["fly"], "TSR-4001", "there is no verb 'fly'", verbs, "see 'tessera --help'")
         for arguments in (["complie", "model.onnx"], ["complie"], ["man", "complie"]):
@@ -138,6 +139,26 @@ class CommandLine(CliTest):
                 f"--dim '{text}' cannot be read",
                 "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 1 <= LOW <= HIGH and 1 <= STEP",
             )
+
+    def test_did_you_mean(self):
+        """Names that are nearly right."""
+        for flag, name, near in (
+            ("--disable-pass", "winogard", "winograd"),
+            ("--disable-pass", "fold_constant", "fold_constants"),
+            ("--print-ir-after", "fold_constants1", "fold_constants"),
+            ("--precision", "bf61", "bf16"),
+            ("--fp32", "peices", "pieces"),
+            ("--target", "naitve", "native"),
+            ("--target", "x86-64-v5", "x86-64-v2"),
+            ("--target", "aarhc64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"),
+            ("--target", "x86_64-unknown-linux-gnu,cpu=skylaek", "skylake"),
+            ("--target", "x86_64-unknown-linux-gnu,+avx521f", "avx512f"),
+        ):
+            _, errors = self.tessera("compile", "model.onnx", flag, name, code=1)
+            self.assertRegex(errors, rf"\n  hint:  did you mean '{near}'\?\n$")
+        (self.folder / "g.graph").write_text("graph @main(%x: f32[4]) -> (%y: f32[4]) {\n  %y = neg(%x)\n}\n")
+        _, errors = self.tessera("opt", "g.graph", "--pass", "fold_constant", code=1)
+        self.assertTrue(errors.endswith("\n  hint:  did you mean 'fold_constants'?\n"), errors)
 
     def test_passes(self):
         for flag in ("--disable-pass", "--print-ir-after"):
@@ -327,7 +348,7 @@ class CommandLine(CliTest):
             ["run", "model.onnx", "-i", "@x.txt"],
             "TSR-6210",
             "'x.txt' is of no kind that is known by its extension",
-            ".npy, .pb; for inputs also .png, .jpg and .jpeg",
+            ".npy, .npz, .pb; for inputs also .png, .jpg, .jpeg and .bmp",
             "save the tensor with numpy.save",
         )
         numpy.save(self.folder / "good.npy", numpy.zeros((2, 3), numpy.float32))
@@ -377,7 +398,7 @@ class CommandLine(CliTest):
         _, errors = self.tessera("run", "picture.onnx", "-i", "@p.png", code=1)
         self.assertRegex(
             errors,
-            r"^error TSR-6201: cannot decode 'p\.png': .*\n  legal: a readable PNG or JPEG file\n"
+            r"^error TSR-6201: cannot decode 'p\.png': .*\n  legal: a readable PNG, JPEG or BMP file\n"
             r"  hint:  convert the picture, or give the tensor as \.npy\n$",
         )
         self.refuses(
@@ -474,9 +495,9 @@ class CommandLine(CliTest):
             self.assertIn("\n  legal: ", errors)
 
     def test_folders_of_cases(self):
-        legal = "folders with ONNX test cases: model.onnx, test_data_set_0/input_0.pb, output_0.pb"
+        legal = "folders with test cases: model.onnx or model.graph, test_data_set_0/input_0.pb, output_0.pb"
         (self.folder / "void").mkdir()
-        self.refuses(["verify", "void"], "TSR-6220", "there is no model.onnx in or below 'void'", legal)
+        self.refuses(["verify", "void"], "TSR-6220", "there is no model.onnx or model.graph in or below 'void'", legal)
         self.refuses(
             ["verify", "gone"], "TSR-6220", "folder 'gone' cannot be searched: No such file or directory", legal
         )

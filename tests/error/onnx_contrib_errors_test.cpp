@@ -39,6 +39,19 @@ TEST(OnnxContribErrors, MatMulNBits) {
   expect_import_error(model(16, 16, 4, {4, 1, 8}), "TSR-1044", {});
 }
 
+TEST(OnnxContribErrors, EmbedLayerNormalization) {
+  const auto model = [](const std::vector<int64_t>& ids, const std::vector<int64_t>& words) {
+    OnnxModel result;
+    result.input("ids", ids, onnx::TensorProto::INT32).input("words", words).input("places", {9, 4});
+    result.input("scale", {4}).input("bias", {4});
+    contrib(result, "EmbedLayerNormalization", {"ids", "", "words", "places", "", "scale", "bias"});
+    return result;
+  };
+  expect_import_error(model({5}, {7, 4}), "TSR-1044",
+                      {"EmbedLayerNormalization: words of type i32[5]", "[batch, words]"});
+  expect_import_error(model({2, 5}, {7}), "TSR-1044", {"EmbedLayerNormalization: a table of type f32[7]", "rank 2"});
+}
+
 TEST(OnnxContribErrors, Attention) {
   OnnxModel heads;
   heads.input("q", {1, 3, 8}).input("k", {1, 3, 8}).input("v", {1, 3, 8});

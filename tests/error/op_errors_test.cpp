@@ -317,6 +317,27 @@ TEST(OpErrors, Attributes) {
             "error TSR-2025: operator reduce: axes = [0] of a tensor of rank 0\n"
             "  node:  n1\n"
             "  legal: an empty list");
+  EXPECT_EQ(op_error("dynamic_slice", {{kF, {4, 2}}, {DType::kI64, {1}}}, {{"sizes", Dims{1, 1}}}),
+            "error TSR-2024: operator dynamic_slice: operand 2 of type i64[1]\n"
+            "  node:  n1\n"
+            "  legal: 2 starts, one for each dimension of x");
+  EXPECT_EQ(op_error("dynamic_slice", {{kF, {4}}, {kF, {1}}}, {{"sizes", Dims{1}}}),
+            "error TSR-2020: operator dynamic_slice: operand 2 of type f32[1]\n"
+            "  node:  n1\n"
+            "  legal: i32, i64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(op_error("dynamic_slice", {{kF, {4}}, {DType::kI64, {1}}}, {{"sizes", Dims{5}}}),
+            "error TSR-2024: operator dynamic_slice: sizes = [5] for operand 1 of type f32[4]\n"
+            "  node:  n1\n"
+            "  legal: a box that is no larger than x");
+  EXPECT_EQ(op_error("dynamic_update_slice", {{kF, {4}}, {kF, {5}}, {DType::kI64, {1}}}),
+            "error TSR-2024: operator dynamic_update_slice: operand 2 of type f32[5] for operand 1 of type f32[4]\n"
+            "  node:  n1\n"
+            "  legal: a box that is no larger than x");
+  EXPECT_EQ(op_error("dynamic_update_slice", {{kF, {4}}, {DType::kI32, {1}}, {DType::kI64, {1}}}),
+            "error TSR-2021: operator dynamic_update_slice: operand 2 of type i32[1] for operand 1 of type f32[4]\n"
+            "  node:  n1\n"
+            "  legal: equal element types");
   EXPECT_EQ(op_error("slice", {{kF, {4}}}, {{"starts", Dims{0}}, {"sizes", Dims{2}}, {"steps", Dims{0}}}),
             "error TSR-2025: operator slice: steps = [0]\n"
             "  node:  n1\n"
@@ -490,6 +511,44 @@ TEST(OpErrors, Composites) {
             "error TSR-2024: operator group_norm: 2 groups of 3 channels\n"
             "  node:  n1\n"
             "  legal: groups that divide the channels");
+  EXPECT_EQ(composite_error("batch_norm_training", {{kF, {2, 3}}, {kF, {3}}, {kF, {3}}, {kF, {3}}, {kF, {2}}},
+                            {{"epsilon", 1e-5}, {"momentum", 0.9}}),
+            "error TSR-2024: operator batch_norm_training: operand 5 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: one element for each of the 3 channels");
+  EXPECT_EQ(
+      composite_error("layer_norm", {{kF, {2, 3}}}, {{"epsilon", 1e-5}, {"axis", int64_t{1}}, {"stash", DType::kI32}}),
+      "error TSR-2020: operator layer_norm: stash = i32\n"
+      "  node:  n1\n"
+      "  legal: f64, f32, f16, bf16");
+  const Attrs mean = {{"reduction", std::string("mean")}};
+  EXPECT_EQ(composite_error("nll_loss", {{kF, {2, 3}}, {DType::kI64, {3}}}, mean),
+            "error TSR-2024: operator nll_loss: operand 2 of type i64[3] for operand 1 of type f32[2,3]\n"
+            "  node:  n1\n"
+            "  legal: the scores' shape without dimension 1");
+  EXPECT_EQ(composite_error("nll_loss", {{kF, {2, 3}}, {kF, {2}}}, mean),
+            "error TSR-2020: operator nll_loss: operand 2 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: i32, i64\n"
+            "  hint:  insert a cast to one of these types");
+  EXPECT_EQ(composite_error("nll_loss", {{kF, {2, 3}}, {DType::kI64, {2}}, {kF, {2}}}, mean),
+            "error TSR-2024: operator nll_loss: operand 3 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: one element for each of the 3 classes");
+  EXPECT_EQ(composite_error("nll_loss", {{kF, {2, 3}}, {DType::kI64, {2}}, {DType::kF64, {3}}}, mean),
+            "error TSR-2021: operator nll_loss: operand 3 of type f64[3] for operand 1 of type f32[2,3]\n"
+            "  node:  n1\n"
+            "  legal: equal element types");
+  EXPECT_EQ(composite_error("softmax_cross_entropy", {{kF, {2, 3}}, {DType::kI64, {2}}},
+                            {{"reduction", std::string("average")}}),
+            "error TSR-2031: operator softmax_cross_entropy: reduction = \"average\"\n"
+            "  node:  n1\n"
+            "  legal: none, mean, sum");
+  EXPECT_EQ(composite_error("momentum", {{kF, {2}}, {kF, {2}}, {kF, {3}}, {kF, {}}, {DType::kI64, {}}},
+                            {{"l2", 0.0}, {"alpha", 0.9}, {"beta", 1.0}}),
+            "error TSR-2024: operator momentum: operand 3 of type f32[3] for operand 1 of type f32[2]\n"
+            "  node:  n1\n"
+            "  legal: a gradient and states of the weight's type");
   EXPECT_EQ(composite_error("layer_norm", {{kF, {2, 3}}, {kF, {4, 2, 3}}}, {{"epsilon", 1e-5}, {"axis", int64_t{1}}}),
             "error TSR-2023: operator layer_norm: operand 2 of type f32[4,2,3]\n"
             "  node:  n1\n"

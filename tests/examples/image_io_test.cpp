@@ -113,6 +113,50 @@ TEST_F(ImageIo, JpegIsTurnedUpright) {
   }
 }
 
+// A bitmap of these headers' fields; `rest` is the palette and the rows as they stand in the file.
+std::vector<std::uint8_t> bitmap(int width, int height, int bits, int colours, const std::vector<int>& rest) {
+  std::vector<std::uint8_t> bytes;
+  const auto number = [&](std::uint32_t value, int count) {
+    for (int i = 0; i < count; ++i) bytes.push_back(std::uint8_t(value >> (8 * i)));
+  };
+  bytes = {'B', 'M'};
+  number(std::uint32_t(54 + rest.size()), 4);
+  number(0, 4);
+  number(std::uint32_t(54 + 4 * colours), 4);
+  for (const int field : {40, width, height}) number(std::uint32_t(field), 4);
+  number(1, 2);
+  number(std::uint32_t(bits), 2);
+  for (const int field : {0, 0, 0, 0, colours, 0}) number(std::uint32_t(field), 4);
+  bytes.insert(bytes.end(), rest.begin(), rest.end());
+  return bytes;
+}
+
+TEST_F(ImageIo, ReadsBitmaps) {
+  // Two rows of three pixels, red green blue and white black grey; files begin with the lower row.
+  const std::vector<std::uint8_t> want = {255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 132, 132, 132};
+  const std::vector<int> rows24 = {255, 255, 255, 0, 0,   0, 132, 132, 132, 0, 0, 0,  // filled up to four bytes
+                                   0,   0,   255, 0, 255, 0, 255, 0,   0,   0, 0, 0};
+  EXPECT_EQ(decode_bmp(bitmap(3, 2, 24, 0, rows24)).rgb, want);
+  const std::vector<int> rows32 = {0,   0,   255, 9, 0, 255, 0, 9, 255, 0,   0,   9,
+                                   255, 255, 255, 9, 0, 0,   0, 9, 132, 132, 132, 9};
+  EXPECT_EQ(decode_bmp(bitmap(3, -2, 32, 0, rows32)).rgb, want) << "the upper row first";
+  const std::vector<int> palette = {0,   0,   255, 0, 0, 255, 0, 0, 255, 0,   0,   0,
+                                    255, 255, 255, 0, 0, 0,   0, 0, 132, 132, 132, 0};
+  std::vector<int> rows8 = palette, rows4 = palette;
+  for (const int byte : {3, 4, 5, 0, 0, 1, 2, 0}) rows8.push_back(byte);
+  for (const int byte : {0x34, 0x50, 0, 0, 0x01, 0x20, 0, 0}) rows4.push_back(byte);
+  EXPECT_EQ(decode_bmp(bitmap(3, 2, 8, 6, rows8)).rgb, want);
+  EXPECT_EQ(decode_bmp(bitmap(3, 2, 4, 6, rows4)).rgb, want);
+  const std::vector<int> rows16 = {0xff, 0x7f, 0, 0, 0x10, 0x42, 0, 0, 0x00, 0x7c, 0xe0, 0x03, 0x1f, 0, 0, 0};
+  EXPECT_EQ(decode_bmp(bitmap(3, 2, 16, 0, rows16)).rgb, want);
+  const std::vector<std::uint8_t> whole = bitmap(3, 2, 24, 0, rows24);
+  std::ofstream(file("p.bmp"), std::ios::binary).write(reinterpret_cast<const char*>(whole.data()), whole.size());
+  EXPECT_EQ(load_image(file("p.bmp")).rgb, want);
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_THROW(decode_bmp({whole.begin(), whole.begin() + std::ptrdiff_t(size)}), std::runtime_error) << size;
+  EXPECT_THROW(decode_bmp(bitmap(3, 2, 8, 2, rows8)), std::runtime_error) << "a colour that the palette lacks";
+}
+
 TEST_F(ImageIo, MistakesGetOneClearSentence) {
   EXPECT_NE(message_of(file("none.png")).find("No such file"), std::string::npos);
   std::ofstream(file("text.png")) << "hello";

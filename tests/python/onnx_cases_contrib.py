@@ -34,6 +34,14 @@ def add_small(contrib):
     contrib("quick_gelu", "QuickGelu", [(3, 20)])
     contrib("fused_matmul", "FusedMatMul", [(2, 4, 3), (2, 5, 4)], alpha=0.5, transA=1, transB=1)
     contrib("skip_layer_norm", "SkipLayerNormalization", [(2, 3, 16), (2, 3, 16), (16,), (16,), (16,)], epsilon=1e-5)
+    ids, segments = i32([3, 0, 6, 1, 1], [5, 2, 2, 0, 4]), i32([0, 0, 1, 1, 1], [0, 0, 0, 0, 1])
+    tables = [(7, 16), (9, 16), (2, 16), (16,), (16,)]
+    mask, places = i32([1, 1, 1, 0, 0], [1, 1, 1, 1, 1]), i32([8, 1, 0, 3, 3], [0, 1, 2, 3, 4])
+    contrib("embed", "EmbedLayerNormalization", [ids, segments, *tables], 2, epsilon=1e-5)
+    contrib("embed_mask", "EmbedLayerNormalization", [ids, segments, *tables, mask], 3)
+    contrib("embed_places", "EmbedLayerNormalization", [ids, segments, *tables, None, places], 2)
+    contrib("embed_words_alone", "EmbedLayerNormalization",
+            [ids, None, (7, 16), (9, 16), None, (16,), (16,), mask, places[:1]], 3, constants=[2, 3])
     for activation, parameters in (("Relu", []), ("Sigmoid", []), ("Tanh", []), ("LeakyRelu", [0.2]),
                                    ("Clip", [-0.5, 0.7]), ("HardSigmoid", [0.3, 0.4])):
         more = {"activation_params": parameters} if parameters else {}

@@ -107,7 +107,7 @@ def check_errors(text_read, folder, scratch):
     (swapped / "characters.txt").write_text("a\nb\n")
     cases = [
         ([folder, scratch / "none.png"], f"cannot read '{scratch / 'none.png'}': No such file or directory"),
-        ([folder, not_picture], f"'{not_picture}' is neither a PNG nor a JPEG file"),
+        ([folder, not_picture], f"'{not_picture}' is neither a PNG nor a JPEG nor a BMP file"),
         ([folder, small], "was compiled for an input of 1x3x736x992, but this picture needs 1x3x736x928; compile it with "
                           "--shape x=1x3x736x928"),
         ([empty, PICTURE], f"'{empty}/detector.so'"),

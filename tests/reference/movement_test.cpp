@@ -70,6 +70,37 @@ TEST(Movement, ChannelShuffle) {
     }
 }
 
+TEST(Movement, DynamicSliceAndUpdate) {
+  std::mt19937 random(17);
+  for (DType dtype : movable_dtypes())
+    for (DType index : {DType::kI64, DType::kI32})
+      for (const auto& [dims, sizes] : std::vector<std::pair<Dims, Dims>>{
+               {{}, {}}, {{5}, {1}}, {{4, 6}, {4, 2}}, {{2, 33, 3}, {1, 20, 3}}, {{3, 4}, {0, 4}}, {{0, 2}, {0, 1}}}) {
+        const Tensor x = random_tensor(random, dtype, dims), update = random_tensor(random, dtype, sizes);
+        const auto rank = static_cast<int64_t>(dims.size());
+        Tensor starts(index, {rank});
+        for (int64_t d = 0; d < rank; ++d) starts.set_int(d, static_cast<int64_t>(random() % 50) - 20);
+        const auto first = [&](size_t d) {
+          return std::clamp<int64_t>(starts.get_int(static_cast<int64_t>(d)), 0, dims[d] - sizes[d]);
+        };
+        const auto part = reference(sizes, [&](Dims i) {
+          for (size_t d = 0; d < i.size(); ++d) i[d] += first(d);
+          return at(x, i);
+        });
+        expect_close(run_op("dynamic_slice", {x, starts}, {{"sizes", sizes}})[0], sizes, part, name_of(dtype), 0);
+        const auto whole = reference(dims, [&](const Dims& i) {
+          Dims place = i;
+          bool inside = true;
+          for (size_t d = 0; d < i.size(); ++d) {
+            place[d] -= first(d);
+            inside = inside && place[d] >= 0 && place[d] < sizes[d];
+          }
+          return inside ? at(update, place) : at(x, i);
+        });
+        expect_close(run_op("dynamic_update_slice", {x, update, starts})[0], dims, whole, name_of(dtype), 0);
+      }
+}
+
 TEST(Movement, Slice) {
   struct Case {
     Dims dims, starts, sizes, steps;

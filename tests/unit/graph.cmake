@@ -7,3 +7,6 @@ tessera_test(passes_doc_test SOURCES passes_doc_test.cpp LINKS tessera_graph_pas
 tessera_test(control_flow_test SOURCES control_flow_test.cpp random_control_flow.cpp ../support/test_data.cpp
   LINKS tessera_graph_passes tessera_ops tessera_interp tessera_lower tessera_program WHOLE)
 target_include_directories(control_flow_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
+tessera_test(subgraph_test SOURCES subgraph_test.cpp random_graph.cpp random_control_flow.cpp ../support/test_data.cpp
+  LINKS tessera_diagnose tessera_ops tessera_interp WHOLE)
+target_include_directories(subgraph_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)

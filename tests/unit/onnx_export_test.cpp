@@ -140,6 +140,7 @@ TEST(OnnxExport, EveryComposite) {
         case AttrKind::kInt: attrs.set(attr.name, int64_t{std::stoll(value)}); break;
         case AttrKind::kFloat: attrs.set(attr.name, std::stod(value)); break;
         case AttrKind::kString: attrs.set(attr.name, value.substr(1, value.find('"', 1) - 1)); break;
+        case AttrKind::kSizes:
         case AttrKind::kInts: {
           std::vector<int64_t> numbers;
           for (size_t i = 1; i < value.find(']');) {
@@ -156,6 +157,28 @@ TEST(OnnxExport, EveryComposite) {
     graph.outputs = add_composite(builder, standard_ops(), def->name, operands, attrs);
     expect_round_trip(graph);
   }
+}
+
+TEST(OnnxExport, NormalisationsWithStatisticsAndInAnotherType) {
+  for (const DType dtype : {DType::kF32, DType::kF16})
+    for (const bool stash : {false, true})
+      for (const bool statistics : {false, true})
+        for (const char* name : {"layer_norm", "rms_norm", "group_norm"}) {
+          SCOPED_TRACE(fmt::format("{} of {}, stash {}, statistics {}", name, dtype_name(dtype), stash, statistics));
+          const bool groups = name == std::string("group_norm");
+          if (groups && statistics) continue;
+          Graph graph;
+          GraphBuilder builder(graph);
+          std::vector<ValueId> operands = {graph.add_input("x", {dtype, make_shape({2, 4, 3}), {}})};
+          operands.push_back(graph.add_input("scale", {dtype, make_shape({groups ? 4 : 3}), {}}));
+          if (groups) operands.push_back(graph.add_input("bias", {dtype, make_shape({4}), {}}));
+          Attrs attrs = {{"epsilon", 0.125}};
+          attrs.set(groups ? "groups" : "axis", int64_t{2});
+          if (stash) attrs.set("stash", dtype == DType::kF32 ? DType::kF64 : DType::kF32);
+          if (statistics) attrs.set("statistics", true);
+          graph.outputs = add_composite(builder, standard_ops(), name, operands, attrs);
+          expect_round_trip(graph);
+        }
 }
 
 TEST(OnnxExport, RealModelsAreStandardOnnx) {

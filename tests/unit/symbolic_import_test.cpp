@@ -225,6 +225,41 @@ std::string refusal(const OnnxModel& model, const Ranges& ranges) {
   }
 }
 
+TEST(SymbolicImport, NormalisesPicturesOfAnySize) {
+  OnnxModel model(21);
+  model.open_input("x", {OnnxModel::named("n"), {6, ""}, OnnxModel::named("h"), {5, ""}});
+  model.floats("scale", {6}, {1, 2, 3, 4, 5, 6}).floats("bias", {6}, {0, 1, 0, 1, 0, 1});
+  for (const char* name : {"groups", "batch", "mean", "var", "layer", "center", "inverse"}) model.output(name);
+  set_attribute(model.node("GroupNormalization", {"x", "scale", "bias"}, {"groups"}), "num_groups", int64_t{3});
+  set_attribute(model.node("BatchNormalization", {"x", "scale", "bias", "bias", "scale"}, {"batch", "mean", "var"}),
+                "training_mode", int64_t{1});
+  model.floats("rows", {5}, {1, 2, 3, 4, 5});
+  set_attribute(model.node("LayerNormalization", {"x", "rows"}, {"layer", "center", "inverse"}), "axis", int64_t{-1});
+  const Graph graph = check(model, {{"n", {1, 8}}, {"h", {1, 64}}},
+                            {{{"n", 1}, {"h", 1}}, {{"n", 3}, {"h", 7}}, {{"n", 8}, {"h", 64}}});
+  std::vector<std::string> composites;
+  for (const Node& node : graph.nodes())
+    if (node.op->kind == OpKind::kComposite) composites.push_back(node.attrs.get<std::string>("name"));
+  EXPECT_THAT(composites, testing::ElementsAre("group_norm", "batch_norm_training", "layer_norm"));
+}
+
+TEST(SymbolicImport, LossesOfABatchOfAnySize) {
+  OnnxModel model;
+  const auto n = OnnxModel::named("n");
+  model.open_input("x", {n, {3, ""}, {2, ""}}).open_input("t", {n, {2, ""}});
+  model.graph().mutable_input(1)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+  model.floats("weights", {3}, {1, 2, 3});
+  for (const char* name : {"mean", "sum", "each", "logs"}) model.output(name);
+  model.node("NegativeLogLikelihoodLoss", {"x", "t"}, {"mean"});
+  set_attribute(model.node("NegativeLogLikelihoodLoss", {"x", "t", "weights"}, {"sum"}), "reduction",
+                std::string("sum"));
+  onnx::NodeProto& each = model.node("SoftmaxCrossEntropyLoss", {"x", "t", "weights"}, {"each", "logs"});
+  set_attribute(each, "reduction", std::string("none"));
+  set_attribute(each, "ignore_index", int64_t{1});
+  const Graph graph = check(model, kBatch, kBatches);
+  EXPECT_EQ(graph.type(graph.outputs[2]).to_string(), "f32[n,2]");
+}
+
 TEST(SymbolicImport, DoesNotDecideByASizeThatMayBeEither) {
   // Squeeze without axes removes a dimension only where it is 1.
   OnnxModel model(11);

@@ -12,6 +12,7 @@
 #include "codegen/llvm/llvm_target.h"
 #include "support/cache_size.h"
 #include "support/error.h"
+#include "support/nearest_names.h"
 #include "support/tile_permission.h"
 #include "types/own_features.h"
 
@@ -121,7 +122,10 @@ const llvm::Target& find_llvm_target(const std::string& triple) {
        .legal = "native, x86-64-v2, x86-64-v3, x86-64-v4, or a triple of a 64-bit little-endian ELF system such as "
                 "x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, riscv64-unknown-linux-gnu, "
                 "followed by ,cpu=NAME and ,+feature or ,-feature",
-       .hint = "check the spelling of the target"});
+       .hint = did_you_mean(triple,
+                            {"native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "x86_64-unknown-linux-gnu",
+                             "aarch64-unknown-linux-gnu", "riscv64-unknown-linux-gnu"},
+                            "check the spelling of the target")});
 }
 
 std::string llvm_features(const Target& target) {
@@ -204,7 +208,7 @@ Target parse_target(std::string_view spec) {
            .message = fmt::format("the architecture of '{}' has no processor '{}'", target.triple, target.cpu),
            .node = {},
            .legal = join(names),
-           .hint = "leave cpu= out and name the features instead"});
+           .hint = did_you_mean(target.cpu, names, "leave cpu= out and name the features instead")});
     }
   }
   target.features = features_of(target.triple, target.cpu);
@@ -224,7 +228,7 @@ Target parse_target(std::string_view spec) {
                                : fmt::format("'{}' in a target is neither cpu=NAME nor a feature with its sign", item),
            .node = {},
            .legal = "each with + or - before it: " + join(names),
-           .hint = "check the spelling of the feature"});
+           .hint = did_you_mean(name, names, "check the spelling of the feature")});
     changes += (changes.empty() ? "" : ",") + item;
   }
   if (!changes.empty()) {

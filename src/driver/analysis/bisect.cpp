@@ -10,11 +10,9 @@
 #include "driver/compile.h"
 #include "driver/engine/native_model.h"
 #include "graph_passes/pass.h"
-#include "import/onnx/onnx_import.h"
 #include "interp/graph_interp.h"
 #include "interp/program_interp.h"
 #include "loop_passes/pass.h"
-#include "ops/op_table.h"
 #include "program/pass.h"
 #include "schedule/choose.h"
 #include "support/error.h"
@@ -236,13 +234,12 @@ BisectResult bisect_model(const BisectRequest& request) {
   options.runner.spoil_program = request.diff.driver.runner.spoil_program;
   const std::map<std::string, Tensor> outputs = values_of(*reference, subject.parts.outputs());
   if (const auto& part = result.difference.reproduction) {
-    GraphInterpreter evaluator;
-    failure.graph = import_onnx_bytes(part->model, {}, standard_ops(), evaluator);
+    failure.graph = part->graph;
     failure.inputs = part->inputs;
     for (const Tensor& output : part->outputs) failure.expected.emplace_back(output);
   } else {
-    failure.graph = subject.graph;
-    failure.inputs = subject.tensors;
+    failure.graph = subject.parts.graph();
+    failure.inputs = subject.part_tensors;
     for (const std::string& name : subject.parts.outputs()) {
       const auto it = outputs.find(name);
       failure.expected.push_back(it == outputs.end() ? std::nullopt : std::optional<Tensor>(it->second));

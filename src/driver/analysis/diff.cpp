@@ -12,11 +12,10 @@
 #include "driver/engine/native_model.h"
 #include "driver/engine/open_model.h"
 #include "graph/op_def.h"
-#include "import/onnx/onnx_import.h"
+#include "graph/printer.h"
+#include "import/onnx/edit/model_statistics.h"
 #include "import/onnx/read/tensor_proto.h"
 #include "import/onnx/write/onnx_export.h"
-#include "interp/graph_interp.h"
-#include "ops/op_table.h"
 #include "package/atomic_file.h"
 #include "support/error.h"
 
@@ -100,6 +99,14 @@ std::unique_ptr<ValueSource> open_module(const DiffRequest& request, const DiffS
   return std::make_unique<ModelValues>(std::move(module), std::move(inputs));
 }
 
+// By label, what the operators of an ONNX file are called; none for graphs, which have their own names.
+std::map<std::string, std::string> op_types_of(const std::string& model) {
+  std::map<std::string, std::string> types;
+  if (looks_like_graph_file(model)) return types;
+  for (const OnnxNodeEntry& node : read_onnx_statistics(model).nodes) types[node.label] = node.op_type;
+  return types;
+}
+
 void check_against(const std::string& against) {
   if (against == "interp" || against == "O0" || against == "onnxruntime") return;
   if (looks_like_module(against) || against.ends_with(".so")) return;
@@ -124,16 +131,18 @@ DiffSubject open_subject(const DiffRequest& request) {
   }
   PassRunner runner(request.driver.runner);
   Graph graph = import_model(request.model, request.driver, runner);
-  // What is no ONNX model is cut as the one that says the same.
-  const bool is_graph = looks_like_graph_file(request.model);
-  const std::string bytes = is_graph ? export_onnx_bytes(graph) : "";
-  if (is_graph) graph = import_model(ModelBytes{bytes, "", graph.name}, {}, runner);
-  DiffSubject subject{
-      is_graph ? ModelParts::of_bytes(bytes) : ModelParts::read(request.model), std::move(graph), {}, {}, {}};
+  Graph call = graph;
+  call.states.clear();
+  DiffSubject subject{std::move(graph), {}, {}, GraphParts(std::move(call), op_types_of(request.model)), {}, {}};
   const std::unique_ptr<Model> interpreted = interpret_graph(subject.graph, request.model);
   subject.inputs = interpreted->inputs();
-  subject.tensors = request.make_inputs(subject.inputs);
-  subject.tensors = fitting_inputs(subject.inputs, std::move(subject.tensors));
+  subject.tensors = fitting_inputs(subject.inputs, request.make_inputs(subject.inputs));
+  subject.part_tensors = subject.tensors;
+  for (size_t i = 0; i < subject.graph.states.size(); ++i) {
+    const TensorType& type = subject.graph.type(subject.graph.state_input(i));
+    const TensorPtr& initial = subject.graph.states[i].initial;
+    subject.part_tensors.push_back(initial ? *initial : Tensor(type.dtype, type.dims()));
+  }
   const std::vector<std::string> watchable = interpreted->watchable();
   const std::set<std::string> names(watchable.begin(), watchable.end());
   for (const Value& value : subject.graph.values()) {
@@ -165,29 +174,23 @@ std::unique_ptr<ValueSource> open_tested(const DiffRequest& request, const DiffS
   return open_compiled(subject.graph, subject.tensors, request.driver, request.num_threads, request.model);
 }
 
-std::vector<Tensor> run_compiled(const std::string& onnx, const std::vector<Tensor>& inputs,
-                                 const DriverOptions& options, int num_threads) {
+std::vector<Tensor> run_compiled(const Graph& part, const std::vector<Tensor>& inputs, const DriverOptions& options,
+                                 int num_threads) {
   DriverOptions quiet = options;
   quiet.emit = Emit::kModule;
   quiet.runner = {};
   quiet.runner.spoil_graph = options.runner.spoil_graph;
   quiet.runner.spoil_program = options.runner.spoil_program;
-  // Of a part's dimensions none is open.
-  quiet.compile.dims.clear();
-  quiet.compile.shapes.clear();
-  GraphInterpreter evaluator;
-  const Graph graph = import_onnx_bytes(onnx, {}, standard_ops(), evaluator);
   PassRunner runner(quiet.runner);
-  const Compiled compiled = compile_graph(graph, quiet, runner);
+  const Compiled compiled = compile_graph(part, quiet, runner);
   const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "part", num_threads);
   model->bind(inputs);
   model->run();
   return model->results();
 }
 
-std::vector<Tensor> run_interpreted(const std::string& onnx, const std::vector<Tensor>& inputs) {
-  GraphInterpreter evaluator;
-  const std::unique_ptr<Model> model = interpret_graph(import_onnx_bytes(onnx, {}, standard_ops(), evaluator), "part");
+std::vector<Tensor> run_interpreted(const Graph& part, const std::vector<Tensor>& inputs) {
+  const std::unique_ptr<Model> model = interpret_graph(part, "part");
   model->bind(inputs);
   model->run();
   return model->results();
@@ -203,23 +206,24 @@ Difference diff_subject(const DiffRequest& request, const DiffSubject& subject, 
   const std::unique_ptr<ValueSource> tested = open_tested(request, subject);
   FindOptions options = request.find;
   for (const TensorInfo& value : subject.values) options.cuts.insert(value.name);
-  const PartRunners runners{[&](const std::string& onnx, const std::vector<Tensor>& inputs) {
-                              return run_compiled(onnx, inputs, request.driver, request.num_threads);
+  const PartRunners runners{[&](const Graph& part, const std::vector<Tensor>& inputs) {
+                              return run_compiled(part, inputs, request.driver, request.num_threads);
                             },
                             run_interpreted};
-  // In the parts' order, which is the model's; the graph may have dropped inputs that nobody reads.
-  std::vector<Tensor> inputs;
-  for (const std::string& name : subject.parts.inputs()) {
-    const auto it = std::find_if(subject.inputs.begin(), subject.inputs.end(),
-                                 [&](const TensorInfo& info) { return info.name == name; });
-    check(it != subject.inputs.end(), "an input of the model is none of its graph: " + name);
-    inputs.push_back(subject.tensors[static_cast<size_t>(it - subject.inputs.begin())]);
-  }
-  return find_difference(subject.parts, inputs, reference, *tested, runners, options);
+  return find_difference(subject.parts, subject.part_tensors, reference, *tested, runners, options);
 }
 
-void write_case(const Reproduction& reproduction, const std::string& folder) {
+std::string write_case(const Reproduction& reproduction, const std::string& model, const std::string& folder,
+                       CutFormat format) {
   namespace fs = std::filesystem;
+  std::optional<std::string> onnx;
+  if (format == CutFormat::kOnnx || (format == CutFormat::kLikeModel && !looks_like_graph_file(model))) {
+    try {
+      onnx = export_onnx_bytes(reproduction.graph);
+    } catch (const UserError&) {
+      if (format == CutFormat::kOnnx) throw;  // control flow, or more than 2 GB
+    }
+  }
   const fs::path data = fs::path(folder) / "test_data_set_0";
   std::error_code error;
   fs::create_directories(data, error);
@@ -237,15 +241,18 @@ void write_case(const Reproduction& reproduction, const std::string& folder) {
     if (name.ends_with(".pb") && (name.starts_with("input_") || name.starts_with("output_"))) old.push_back(entry);
   }
   for (const fs::path& path : old) fs::remove(path, error);
-  AtomicFile file((fs::path(folder) / "model.onnx").string(), "model");
-  file.write(reproduction.model);
+  const std::string name = onnx ? "model.onnx" : "model.graph";
+  AtomicFile file((fs::path(folder) / name).string(), "model");
+  file.write(onnx ? *onnx : print(reproduction.graph));
   file.commit();
+  fs::remove(fs::path(folder) / (onnx ? "model.graph" : "model.onnx"), error);
   const auto write = [&](const char* stem, const std::vector<Tensor>& tensors, const std::vector<std::string>& names) {
     for (size_t i = 0; i < tensors.size(); ++i)
       write_tensor_proto_file((data / fmt::format("{}_{}.pb", stem, i)).string(), tensors[i], names[i]);
   };
   write("input", reproduction.inputs, reproduction.part.inputs);
   write("output", reproduction.outputs, reproduction.part.outputs);
+  return name;
 }
 
 }  // namespace tessera::inline driver

@@ -2,16 +2,17 @@
 // reduce use as well.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "diagnose/find_difference.h"
+#include "diagnose/graph_parts.h"
 #include "driver/engine/model.h"
 #include "driver/options.h"
 #include "graph/graph.h"
-#include "import/onnx/edit/model_parts.h"
 
 namespace tessera::inline driver {
 
@@ -20,15 +21,17 @@ using MakeInputs = std::function<std::vector<Tensor>(const std::vector<TensorInf
 
 // A model with what is known of it before it is compiled.
 struct DiffSubject {
-  ModelParts parts;
   Graph graph;                     // as imported
   std::vector<TensorInfo> inputs;  // of the graph
   std::vector<Tensor> tensors;     // what it is run on
-  std::vector<TensorInfo> values;  // the values of the model's own names that depend on its inputs
+  // Of a graph with states the first call: they are inputs, with their initial values, and outputs.
+  GraphParts parts;
+  std::vector<Tensor> part_tensors;  // of the inputs of `parts`
+  std::vector<TensorInfo> values;    // the values of nodes, constants excepted
 };
 
 struct DiffRequest {
-  std::string model;  // ONNX
+  std::string model;  // of any format of formats.h
   DriverOptions driver;
   int num_threads = 0;
   std::string against = "interp";  // interp, O0, onnxruntime, or the path of a module
@@ -45,18 +48,27 @@ DiffSubject open_subject(const DiffRequest& request);
 std::unique_ptr<ValueSource> open_reference(const DiffRequest& request, const DiffSubject& subject);
 // The model compiled as the request says.
 std::unique_ptr<ValueSource> open_tested(const DiffRequest& request, const DiffSubject& subject);
-// Compiles and runs a serialised ONNX model.
-std::vector<Tensor> run_compiled(const std::string& onnx, const std::vector<Tensor>& inputs,
-                                 const DriverOptions& options, int num_threads);
+// Compiles and runs a part.
+std::vector<Tensor> run_compiled(const Graph& part, const std::vector<Tensor>& inputs, const DriverOptions& options,
+                                 int num_threads);
 // Interprets it.
-std::vector<Tensor> run_interpreted(const std::string& onnx, const std::vector<Tensor>& inputs);
+std::vector<Tensor> run_interpreted(const Graph& part, const std::vector<Tensor>& inputs);
 
 Difference diff_model(const DiffRequest& request);
 // The same for a subject and a reference that are open already.
 Difference diff_subject(const DiffRequest& request, const DiffSubject& subject, ValueSource& reference);
 
-// DIR/model.onnx, DIR/test_data_set_0/input_*.pb, output_*.pb: an ONNX test case that fails as long as the difference
-// is there. UserError TSR-6103, TSR-61xx, TSR-6004 when it cannot be written.
-void write_case(const Reproduction& reproduction, const std::string& folder);
+// What a model that was cut out is written as.
+enum class CutFormat : uint8_t {
+  kLikeModel,  // ONNX for ONNX models where ONNX can say it, else text of the graph
+  kOnnx,       // UserError TSR-1060 where ONNX cannot say it
+  kGraph,      // text of the graph, with its constants
+};
+
+// DIR/model.onnx or DIR/model.graph, and DIR/test_data_set_0/input_*.pb, output_*.pb: a test case for `verify`, which
+// fails as long as the difference is there. A model of the other format in the folder is removed. Returns the file's
+// name. `model` is what the part was cut out of. UserError TSR-6103, TSR-61xx, TSR-6004 when it cannot be written.
+std::string write_case(const Reproduction& reproduction, const std::string& model, const std::string& folder,
+                       CutFormat format);
 
 }  // namespace tessera::inline driver

@@ -1,13 +1,15 @@
 #include "driver/analysis/explain.h"
 
-#include <filesystem>
+#include <memory>
 
 #include <fmt/format.h>
 
 #include "driver/compile.h"
-#include "driver/engine/open_model.h"
-#include "import/onnx/write/onnx_export.h"
+#include "driver/formats.h"
+#include "driver/graph_reader.h"
+#include "import/onnx/edit/model_statistics.h"
 #include "support/error.h"
+#include "support/mapped_file.h"
 
 namespace tessera::inline driver {
 
@@ -22,11 +24,24 @@ void say_refused_records(const Program& program, Remarks& remarks) {
         remarks.refused(std::string(kTuned), call.loc, reason.substr(reason.find(' ') + 1));
 }
 
-// Of a model whose dimensions have their values.
-DriverOptions without_dims(DriverOptions options) {
-  options.compile.dims.clear();
-  options.compile.shapes.clear();
-  return options;
+// A model that is read, with its nodes as whoever made it knows them.
+struct OutlinedModel {
+  ModelReader reader;
+  ModelOutline outline;
+};
+
+OutlinedModel open_outlined(const std::string& path) {
+  const ModelSource source{path, {}};
+  OutlinedModel opened;
+  if (looks_like_graph_file(path)) {
+    const auto file = MappedFile::open(path, "model", "TSR-1001");
+    const auto graph = std::make_shared<const Graph>(with_locations(read_graph_text(file->text(), path)));
+    opened = {reader_of_graph(graph), outline_of(*graph)};
+  } else {
+    opened = {format_of(source).open(source), outline_of(read_onnx_statistics(path))};
+  }
+  opened.outline.name = source.name();
+  return opened;
 }
 
 }  // namespace
@@ -41,16 +56,11 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
                      .hint = "give the model that it was compiled from, or use 'tessera inspect' on the module"});
   }
   ModelExplanation result;
-  // What is no ONNX model is explained as the one that says the same.
-  const bool is_graph = looks_like_graph_file(path);
-  const RunnerOptions nobody;
-  PassRunner unwatched(nobody);
-  const std::string bytes = is_graph ? export_onnx_bytes(import_model(path, options, unwatched)) : "";
-  result.model = is_graph ? onnx_statistics_of_bytes(bytes) : read_onnx_statistics(path);
-  result.model.graph_name = std::filesystem::path(path).stem();
+  OutlinedModel opened = open_outlined(path);
+  result.model = std::move(opened.outline);
 
   std::set<std::string> labels;
-  for (const OnnxNodeEntry& node : result.model.nodes) labels.insert(node.label);
+  for (const OutlineNode& node : result.model.nodes) labels.insert(node.label);
   NodeTrail trail(std::move(labels));
   Remarks remarks;
   Program program;
@@ -62,9 +72,9 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
     if (step == "plan_memory" || step == "join_pieces")
       program = seen;  // buffers, calls and definitions; constants are shared, not copied
   };
+  PassRunner runner(options.runner);
   const Compiled compiled =
-      is_graph ? compile_model(ModelBytes{bytes, "", result.model.graph_name}, without_dims(options))
-               : compile_model(path, options);
+      compile_imported(read_model(opened.reader, result.model.name, options, runner), options, runner);
   say_refused_records(program, remarks);
   result.explanation =
       explain(result.model, trail, program, remarks,

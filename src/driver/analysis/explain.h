@@ -4,18 +4,19 @@
 #include <string>
 
 #include "diagnose/explain.h"
+#include "diagnose/model_outline.h"
 #include "driver/options.h"
-#include "import/onnx/edit/model_statistics.h"
 
 namespace tessera::inline driver {
 
 struct ModelExplanation {
-  OnnxStatistics model;
+  ModelOutline model;
   Explanation explanation;
 };
 
-// Compiles the ONNX file at `path` up to its planned program, as compile_model would, and keeps nothing but what became
-// of its nodes. UserError TSR-4041 when `path` is a module, and whatever compile_model throws.
+// Compiles the model at `path`, of any format of formats.h, up to its planned program, as compile_model would, and
+// keeps nothing but what became of its nodes. UserError TSR-4041 when `path` is a module, and whatever compile_model
+// throws.
 ModelExplanation explain_model(const std::string& path, DriverOptions options);
 
 }  // namespace tessera::inline driver

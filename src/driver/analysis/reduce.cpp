@@ -5,18 +5,25 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
 
 #include "diagnose/find_difference.h"
+#include "diagnose/graph_edit.h"
 #include "diagnose/reduce_model.h"
 #include "driver/compile.h"
 #include "driver/engine/interpreted_model.h"
 #include "driver/engine/isolated.h"
 #include "driver/engine/native_model.h"
 #include "driver/engine/open_model.h"
+#include "driver/formats.h"
+#include "graph/bind_symbols.h"
+#include "graph/printer.h"
+#include "import/onnx/edit/model_edit.h"
 #include "import/onnx/onnx_import.h"
+#include "import/onnx/write/onnx_export.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "package/atomic_file.h"
@@ -55,14 +62,45 @@ std::string without_numbers(const std::string& text) {
   return result.substr(0, result.find('%')).substr(0, 120);
 }
 
+// The options with those sizes alone that this graph leaves open.
+DriverOptions for_sizes_of(const Graph& graph, DriverOptions options) {
+  options.compile.shapes.clear();
+  std::erase_if(options.compile.dims, [&](const auto& entry) {
+    return std::none_of(graph.symbols.begin(), graph.symbols.end(),
+                        [&](const SymbolRange& symbol) { return symbol.var->name == entry.first; });
+  });
+  return options;
+}
+
+// Values of the symbols at which a graph is run: the first of each range, the last, and one between.
+std::vector<std::vector<int64_t>> sizes_to_run(const Graph& graph) {
+  if (graph.symbols.empty()) return {{}};
+  std::vector<std::vector<int64_t>> points(3);
+  for (const SymbolRange& symbol : graph.symbols) {
+    const int64_t steps = (std::min(symbol.hi, symbol.lo + 64 * symbol.step) - symbol.lo) / symbol.step;
+    points[0].push_back(symbol.lo);
+    points[1].push_back(symbol.lo + steps / 2 * symbol.step);
+    points[2].push_back(symbol.lo + steps * symbol.step);
+  }
+  return points;
+}
+
 class FailureProbe {
  public:
   explicit FailureProbe(const ReduceRequest& request) : request_(request) {}
 
   // In this process.
   std::string outcome(const std::string& onnx, bool open_dims) const {
+    return outcome_of([&] { return differs(import(onnx, open_dims), request_.driver); });
+  }
+  std::string outcome(const Graph& graph) const {
+    return outcome_of([&] { return differs(graph, for_sizes_of(graph, request_.driver)); });
+  }
+
+ private:
+  static std::string outcome_of(const std::function<bool()>& differs) {
     try {
-      return run(onnx, open_dims) ? "differs" : "agrees";
+      return differs() ? "differs" : "agrees";
     } catch (const UserError& error) {
       return "error " + error.diagnostic().id;
     } catch (const InternalError& error) {
@@ -72,7 +110,6 @@ class FailureProbe {
     }
   }
 
- private:
   Graph import(const std::string& onnx, bool open_dims) const {
     ImportOptions options;
     if (open_dims) {
@@ -83,32 +120,43 @@ class FailureProbe {
     return import_onnx_bytes(onnx, options, standard_ops(), evaluator);
   }
 
-  // Whether some output differs for some inputs.
-  bool run(const std::string& onnx, bool open_dims) const {
-    const Graph graph = import(onnx, open_dims);
-    DriverOptions options = request_.driver;
+  std::unique_ptr<Model> compiled(const Graph& graph, DriverOptions options) const {
     options.emit = Emit::kModule;
     PassRunner runner(options.runner);
-    const auto tested =
-        load_module(module_in_memory(compile_graph(graph, options, runner)), "part", request_.num_threads);
-    std::unique_ptr<Model> reference;
+    ImportedModel model;
+    model.graph = graph;
+    return load_module(module_in_memory(compile_imported(std::move(model), options, runner)), "part",
+                       request_.num_threads);
+  }
+
+  // Whether some output differs for some inputs.
+  bool differs(const Graph& graph, DriverOptions options) const {
+    const auto tested = compiled(graph, options);
+    std::unique_ptr<Model> unoptimized;
     if (request_.against == "O0") {
       options.compile.opt_level = 0;
       options.compile.disabled_passes.clear();
-      reference = load_module(module_in_memory(compile_graph(graph, options, runner)), "part", request_.num_threads);
-    } else {
-      reference = interpret_graph(graph, "part");
+      unoptimized = compiled(graph, options);
     }
-    for (uint64_t trial = 0; trial < 3; ++trial) {
-      const std::vector<Tensor> inputs = make_inputs(reference->inputs(), trial);
-      tested->bind(inputs);
-      tested->run();
-      reference->bind(inputs);
-      reference->run();
-      for (size_t i = 0; i < tested->results().size(); ++i) {
-        const Tensor& want = reference->results()[i];
-        if (!compare(tested->results()[i], want, tolerance_for(request_.tolerance, want.dtype())).agrees) return true;
+    for (const std::vector<int64_t>& sizes : sizes_to_run(graph)) {
+      const std::unique_ptr<Model> reference = interpret_graph(bind_symbols(graph, sizes), "part");
+      for (uint64_t trial = 0; trial < 3; ++trial) {
+        const std::vector<Tensor> inputs = make_inputs(reference->inputs(), trial);
+        Model& other = unoptimized ? *unoptimized : *reference;
+        if (differ_on(*tested, other, inputs)) return true;
       }
+    }
+    return false;
+  }
+
+  bool differ_on(Model& tested, Model& reference, const std::vector<Tensor>& inputs) const {
+    for (Model* model : {&tested, &reference}) {
+      model->bind(inputs);
+      model->run();
+    }
+    for (size_t i = 0; i < tested.results().size(); ++i) {
+      const Tensor& want = reference.results()[i];
+      if (!compare(tested.results()[i], want, tolerance_for(request_.tolerance, want.dtype())).agrees) return true;
     }
     return false;
   }
@@ -161,7 +209,7 @@ EditableModel::Types parse_types(const std::string& text) {
     int dtype = 0;
     std::string dims;
     rest >> dtype >> dims;
-    PartType type{static_cast<DType>(dtype), {}};
+    EditType type{static_cast<DType>(dtype), {}};
     std::istringstream list(dims);
     for (std::string dim; std::getline(list, dim, 'x');) type.dims.push_back(std::stoll(dim));
     types[name] = std::move(type);
@@ -170,44 +218,125 @@ EditableModel::Types parse_types(const std::string& text) {
   return types;
 }
 
+// The model as a graph; empty where it is none: with strings, sequences or sizes that only a run knows, or with open
+// sizes that shapes as expressions cannot say.
+std::optional<Graph> graph_of_model(const ReduceRequest& request) {
+  const RunnerOptions nobody;
+  PassRunner runner(nobody);
+  ImportedModel model = read_model(request.model, request.driver, runner);
+  if (model.flow || !model.symbols.empty()) return std::nullopt;
+  return std::move(model.graph);
+}
+
 class Reduction {
  public:
-  explicit Reduction(const ReduceRequest& request) : request_(request), probe_(request) {}
+  explicit Reduction(const ReduceRequest& request)
+      : request_(request), probe_(request), as_text_(request.output.ends_with(".graph")) {
+    temporary_ = request_.output + fmt::format(".{}.trial{}", getpid(), as_text_ ? ".graph" : ".onnx");
+  }
 
   ReduceResult run() {
+    const std::optional<Graph> graph = importable_graph();
+    if (graph) {
+      const EditableGraph model(*graph);
+      if (const std::string found = outcome(model); fails(found)) return reduced(model, found, "graph");
+    }
+    if (is_graph_) fail_nothing_wrong();
+    trials_ = 0;
     const EditableModel model = EditableModel::read(request_.model);
-    temporary_ = request_.output + fmt::format(".{}.trial.onnx", getpid());
+    const std::string found = outcome(model);
+    if (!fails(found)) fail_nothing_wrong();
+    if (as_text_) {
+      throw UserError({.id = "TSR-4048",
+                       .message = fmt::format("'{}' fails ({}) before it is a graph", request_.model, found),
+                       .node = {},
+                       .legal = "an ONNX file as the output: such a model is cut as ONNX",
+                       .hint = "give -o FILE.onnx"});
+    }
+    return reduced(model, found, "onnx");
+  }
+
+ private:
+  bool fails(const std::string& found) const {
+    return request_.command.empty() ? found != "agrees" : found != "exit 0";
+  }
+
+  [[noreturn]] void fail_nothing_wrong() const {
+    throw UserError(
+        {.id = "TSR-4046",
+         .message = request_.command.empty()
+                        ? fmt::format("'{}' does not fail: it agrees with {}", request_.model, request_.against)
+                        : fmt::format("'{}' does not fail: the command ends with 0", request_.model),
+         .node = {},
+         .legal = "a model that differs, breaks the compiler or makes the command end with another code",
+         .hint = "give the inputs, options or tolerance with which it fails"});
+  }
+
+  static void require_onnx_form(const Graph& graph) {
+    try {
+      export_onnx_bytes(graph);
+    } catch (const UserError& error) {
+      Diagnostic diagnostic = error.diagnostic();
+      if (diagnostic.id != "TSR-1060") throw;
+      diagnostic.hint = "give -o FILE.graph: a graph as text has words for it";
+      throw UserError(diagnostic);
+    }
+  }
+
+  // The graph of a model that can be imported, and, for a command, that fails when its graph is written as the file
+  // does. Throws what is wrong with a graph as text.
+  std::optional<Graph> importable_graph() {
+    if (is_graph_) {
+      std::optional<Graph> graph = graph_of_model(request_);
+      if (graph && !as_text_) require_onnx_form(*graph);
+      return graph;
+    }
+    // It may be the import that crashes.
+    const std::string imports = run_isolated(
+        [&]() -> std::string {
+          try {
+            return graph_of_model(request_) ? "graph" : "none";
+          } catch (const std::exception&) {
+            return "none";
+          }
+        },
+        request_.timeout);
+    if (imports != "graph") return std::nullopt;
+    std::optional<Graph> graph = graph_of_model(request_);
+    if (request_.command.empty()) {
+      if (!as_text_) require_onnx_form(*graph);
+      return graph;
+    }
+    try {
+      if (outcome(EditableGraph(*graph)) != outcome(EditableModel::read(request_.model))) graph.reset();
+    } catch (const UserError&) {
+      graph.reset();  // no ONNX form
+    }
+    trials_ = 0;
+    return graph;
+  }
+
+  template <typename Edited>
+  ReduceResult reduced(const Edited& model, const std::string& failure, const char* cut) {
     ReduceResult result;
+    result.failure = failure;
+    result.cut = cut;
     result.nodes_before = model.num_nodes();
     result.elements_before = model.num_elements();
-    // Open dimensions are fixed by the options; candidates have none, unless the options still fit.
-    failure_ = outcome(model);
-    const bool fails = request_.command.empty() ? failure_ != "agrees" : failure_ != "exit 0";
-    if (!fails) {
-      throw UserError(
-          {.id = "TSR-4046",
-           .message = request_.command.empty()
-                          ? fmt::format("'{}' does not fail: it agrees with {}", request_.model, request_.against)
-                          : fmt::format("'{}' does not fail: the command ends with 0", request_.model),
-           .node = {},
-           .legal = "a model that differs, breaks the compiler or makes the command end with another code",
-           .hint = "give the inputs, options or tolerance with which it fails"});
-    }
-    write_file(request_.output, model.bytes());
-    const ReduceSteps steps{.fails = [&](const EditableModel& candidate) { return outcome(candidate) == failure_; },
-                            .types = [&](const EditableModel& candidate) { return types_of(candidate); },
-                            .time_is_up = [&] { return seconds() > request_.seconds; },
-                            .found =
-                                [&](const EditableModel& candidate) {
-                                  write_file(request_.output, candidate.bytes());
-                                  if (request_.step)
-                                    request_.step(fmt::format("{} nodes, {} elements of weights", candidate.num_nodes(),
-                                                              candidate.num_elements()));
-                                }};
-    const EditableModel best = reduce_model(model, steps);
+    write_file(request_.output, *bytes_of(model));
+    const ReduceSteps<Edited> steps{.fails = [&](const Edited& candidate) { return outcome(candidate) == failure; },
+                                    .learn = learn_types(model),
+                                    .time_is_up = [&] { return seconds() > request_.seconds; },
+                                    .found =
+                                        [&](const Edited& candidate) {
+                                          write_file(request_.output, *bytes_of(candidate));
+                                          if (request_.step)
+                                            request_.step(fmt::format("{} nodes, {} elements of weights",
+                                                                      candidate.num_nodes(), candidate.num_elements()));
+                                        }};
+    const Edited best = reduce_model(model, steps);
     std::error_code error;
     std::filesystem::remove(temporary_, error);
-    result.failure = failure_;
     result.nodes = best.num_nodes();
     result.elements = best.num_elements();
     result.trials = trials_;
@@ -215,19 +344,30 @@ class Reduction {
     return result;
   }
 
- private:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+  // The file of a candidate; none where ONNX cannot say it.
+  std::optional<std::string> bytes_of(const EditableModel& model) const { return model.bytes(); }
+  std::optional<std::string> bytes_of(const EditableGraph& model) const {
+    if (as_text_) return print(model.graph());
+    return export_onnx_bytes(model.graph());
+  }
+
+  std::string outcome(const EditableGraph& model) {
+    ++trials_;
+    // Only what can be written counts.
+    if (!request_.command.empty() || !as_text_) {
+      const std::string bytes = *bytes_of(model);
+      if (!request_.command.empty()) return outcome_of_command(bytes);
+    }
+    return run_isolated([&] { return probe_.outcome(model.graph()); }, request_.timeout);
+  }
 
   std::string outcome(const EditableModel& model) {
     ++trials_;
     const std::string bytes = model.bytes();
-    if (!request_.command.empty()) {
-      write_file(temporary_, bytes);
-      std::string command = request_.command;
-      for (size_t at = 0; (at = command.find("{model}", at)) != std::string::npos; at += temporary_.size())
-        command.replace(at, 7, temporary_);
-      return run_shell(command, request_.timeout);
-    }
+    if (!request_.command.empty()) return outcome_of_command(bytes);
+    // Open dimensions are fixed by the options; candidates have none, unless the options still fit.
     const bool whole = trials_ == 1;
     std::string text = run_isolated([&] { return probe_.outcome(bytes, whole); }, request_.timeout);
     // Options for dimensions that a smaller model no longer has do not matter.
@@ -236,14 +376,28 @@ class Reduction {
     return text;
   }
 
-  EditableModel::Types types_of(const EditableModel& model) const {
-    const std::string bytes = model.bytes();
-    return parse_types(run_isolated([&] { return types_text(bytes); }, request_.timeout));
+  std::string outcome_of_command(const std::string& bytes) const {
+    write_file(temporary_, bytes);
+    std::string command = request_.command;
+    for (size_t at = 0; (at = command.find("{model}", at)) != std::string::npos; at += temporary_.size())
+      command.replace(at, 7, temporary_);
+    return run_shell(command, request_.timeout);
+  }
+
+  // A graph knows its types.
+  std::function<EditableGraph(EditableGraph)> learn_types(const EditableGraph&) const { return nullptr; }
+  std::function<EditableModel(EditableModel)> learn_types(const EditableModel&) const {
+    return [this](EditableModel model) {
+      const std::string bytes = model.bytes();
+      return model.with_types(parse_types(run_isolated([&] { return types_text(bytes); }, request_.timeout)));
+    };
   }
 
   const ReduceRequest& request_;
   FailureProbe probe_;
-  std::string failure_, temporary_;
+  bool as_text_;
+  bool is_graph_ = looks_like_graph_file(request_.model);
+  std::string temporary_;
   int trials_ = 0;
   Clock::time_point begin_ = Clock::now();
 };
@@ -263,7 +417,7 @@ ReduceResult reduce_failure(const ReduceRequest& request) {
     throw UserError({.id = "TSR-4043",
                      .message = fmt::format("'{}' is a compiled module", request.model),
                      .node = {},
-                     .legal = "an ONNX model",
+                     .legal = "a model",
                      .hint = "give the model that the module was compiled from"});
   }
   return Reduction(request).run();

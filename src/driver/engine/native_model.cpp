@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "arith/expr_parser.h"
+#include "arith/simplify.h"
 #include "driver/api/api_values.h"
 #include "package/value_json.h"
 #include "runtime/core/module_loader.h"
@@ -87,6 +90,7 @@ class NativeModel : public Model {
 
   void bind(std::vector<Tensor> inputs) override {
     bound_ = fitting_inputs(inputs_, std::move(inputs));
+    kernels_.reset();  // their work may depend on sizes
     input_tensors_.clear();
     for (const Tensor& tensor : bound_)
       input_tensors_.push_back(describe(tensor, const_cast<std::byte*>(tensor.bytes())));
@@ -201,6 +205,31 @@ class NativeModel : public Model {
     return traffic;
   }
 
+  // The values of the sizes that the module leaves open, by name, in the inputs that are bound.
+  std::map<std::string, int64_t> bound_sizes() const {
+    std::map<std::string, int64_t> sizes;
+    const std::vector<OpenDim> open = open_dims();
+    for (size_t i = 0; i < bound_.size(); ++i)
+      for (size_t d = 0; d < inputs_[i].dims.size(); ++d)
+        if (const int64_t dim = inputs_[i].dims[d]; dim < 0)
+          sizes[open.at(static_cast<size_t>(-(dim + 1))).name] = bound_[i].dims()[d];
+    return sizes;
+  }
+
+  // What a formula of the metadata comes to; -1 where a size that it names has no value, or it is none.
+  static int64_t value_of(const nlohmann::json& entry, const char* key, const std::map<std::string, int64_t>& sizes) {
+    if (!entry.contains(key) || !entry[key].is_string()) return -1;
+    ExprScope scope;
+    for (const auto& [name, size] : sizes) scope.names.emplace(name, Expr(size));
+    const std::string text = entry[key].get<std::string>();
+    try {
+      TextReader reader(text, key);
+      return as_int(normalize_size(parse_expr(reader, scope))).value_or(-1);
+    } catch (const UserError&) {
+      return -1;
+    }
+  }
+
   // Rules and bytes are in the metadata, an entry for each call in order; a module without them has kernels all the
   // same.
   std::vector<KernelInfo> read_kernels() const {
@@ -213,6 +242,7 @@ class NativeModel : public Model {
         nlohmann::json::parse(file.metadata(), file.metadata() + file.footer.metadata_size, nullptr, false);
     if (!metadata.is_object() || !metadata.contains("kernels") || !metadata["kernels"].is_array()) return kernels;
     const auto& entries = metadata["kernels"];
+    const std::map<std::string, int64_t> sizes = bound_sizes();
     for (size_t i = 0; i < std::min(kernels.size(), entries.size()); ++i) {
       const auto& entry = entries[i];
       if (!entry.is_object() || entry.value("loc", nlohmann::json()) != kernels[i].name) continue;
@@ -220,6 +250,8 @@ class NativeModel : public Model {
       if (entry.contains("constant_bytes") && entry["constant_bytes"].is_number_integer())
         kernels[i].constant_bytes = entry["constant_bytes"].get<int64_t>();
       if (entry.contains("traffic")) kernels[i].traffic = read_traffic(entry["traffic"]);
+      if (kernels[i].flops < 0) kernels[i].flops = value_of(entry, "flops_formula", sizes);
+      if (kernels[i].bytes < 0) kernels[i].bytes = value_of(entry, "bytes_formula", sizes);
     }
     return kernels;
   }

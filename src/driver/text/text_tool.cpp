@@ -26,6 +26,7 @@
 #include "program/verify.h"
 #include "schedule/choose.h"
 #include "support/error.h"
+#include "support/nearest_names.h"
 
 namespace tessera::inline driver {
 
@@ -152,7 +153,7 @@ class Pipeline {
                      .message = fmt::format("--pass: there is no pass '{}'", pass),
                      .node = {},
                      .legal = fmt::format("{}", fmt::join(passes_of(kind), ", ")),
-                     .hint = {}});
+                     .hint = did_you_mean(pass, passes_of(kind))});
   }
 
   const TextJob& job_;

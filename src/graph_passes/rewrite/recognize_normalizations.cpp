@@ -169,6 +169,7 @@ std::optional<Recognized> recognize_affine(const Graph& graph, const Node& node)
     const Node* inner = graph.producer(node.inputs[i]);
     const bool layer = is_composite(inner, "layer_norm"), rms = is_composite(inner, "rms_norm");
     if ((!layer && !rms) || (!scales && !layer) || inner->inputs.size() != (scales ? 1 : 2)) continue;
+    if (inner->outputs.size() > 1) continue;  // the statistics are wanted as well
     const ValueId factor = node.inputs[1 - i];
     const Shape& shape = graph.type(factor).shape;
     const Shape& normalized = graph.type(node.inputs[i]).shape;

@@ -1,10 +1,10 @@
 #include "graph_passes/support/operand_access.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <optional>
 #include <unordered_set>
 
-#include "arith/simplify.h"
+#include "te/index_map.h"
 
 namespace tessera::inline graph_passes {
 namespace {
@@ -71,84 +71,62 @@ class Analysis {
     result.repeats.assign(body_.inputs.size(), false);
     result.reads.assign(body_.inputs.size(), 0);
     result.indexes.assign(body_.inputs.size(), false);
-    std::vector<std::vector<Expr>> distinct(body_.inputs.size());
-    walk(body_.value, [&](const Expr& e) {
-      if (e->kind != ExprKind::kLoad) return;
-      for (const Expr& index : e->operands)
-        walk(index, [&](const Expr& inner) {
-          for (size_t i = 0; i < body_.inputs.size(); ++i)
-            if (inner->kind == ExprKind::kLoad && inner->buffer == body_.inputs[i]) result.indexes[i] = true;
+    for (const IndexMap& map : index_maps(body_)) {
+      for (const IndexDim& dim : map.dims) {
+        if (!dim.by_data) continue;
+        walk(dim.index, [&](const Expr& inner) {
+          if (inner->kind != ExprKind::kLoad) return;
+          if (const auto input = input_of(inner->buffer)) result.indexes[*input] = true;
         });
-      for (size_t i = 0; i < body_.inputs.size(); ++i) {
-        if (body_.inputs[i] != e->buffer) continue;
-        const auto same = [&](const Expr& other) { return structurally_equal(other, e); };
-        if (std::any_of(distinct[i].begin(), distinct[i].end(), same)) continue;
-        distinct[i].push_back(e);
-        result.operands[i] = distinct[i].size() == 1 ? classify(e) : worse(result.operands[i], classify(e));
-        result.repeats[i] = result.repeats[i] || repeats(e);
       }
-    });
-    for (size_t i = 0; i < distinct.size(); ++i) {
-      result.reads[i] = static_cast<int>(distinct[i].size());
+      const auto input = input_of(map.operand);
+      if (!input) continue;
+      const bool first = result.reads[*input]++ == 0;
+      result.operands[*input] = first ? classify(map) : worse(result.operands[*input], classify(map));
       // Several places of one output element: each element is likely read from several output elements (a concat of
       // one tensor with itself reads it once for each half).
-      if (distinct[i].size() > 1) result.repeats[i] = true;
+      result.repeats[*input] = result.repeats[*input] || !first || may_repeat(body_, map);
     }
     std::unordered_set<const ExprNode*> seen;
     result.work = work_of(body_.value, seen);
-    result.contraction = is_contraction(distinct);
+    result.contraction = is_contraction();
     return result;
   }
 
  private:
   static OperandAccess worse(OperandAccess a, OperandAccess b) { return std::max(a, b); }
 
-  OperandAccess classify(const Expr& e) const {
+  std::optional<size_t> input_of(const BufferPtr& buffer) const {
+    const auto it = std::find(body_.inputs.begin(), body_.inputs.end(), buffer);
+    if (it == body_.inputs.end()) return std::nullopt;
+    return static_cast<size_t>(it - body_.inputs.begin());
+  }
+
+  OperandAccess classify(const IndexMap& map) const {
     const size_t rank = body_.axes.size();
-    const auto& index = e->operands;
-    const auto is_axis = [&](const Expr& i, size_t axis) { return i.same_node(body_.axes[axis].var); };
-    bool plain = !body_.is_reduction() && index.size() <= rank;
-    bool identity = plain && index.size() == rank;
-    for (size_t d = 0; d < index.size() && plain; ++d) {
-      const size_t axis = rank - index.size() + d;
-      const bool unit = is_const_int(e->buffer->shape[d], 1);
-      const bool same_extent = structurally_equal(e->buffer->shape[d], body_.axes[axis].extent);
-      const bool same = is_axis(index[d], axis) || (is_const_int(index[d], 0) && unit);
-      plain = same;
-      identity = identity && same && same_extent;
+    const std::vector<Expr>& shape = map.operand->shape;
+    bool plain = !body_.is_reduction() && map.dims.size() <= rank;
+    bool identity = plain && map.dims.size() == rank;
+    for (size_t d = 0; d < map.dims.size() && plain; ++d) {
+      const size_t axis = rank - map.dims.size() + d;
+      const bool unit = is_const_int(shape[d], 1);
+      const bool same_extent = structurally_equal(shape[d], body_.axes[axis].extent);
+      plain = is_axis(map.dims[d], axis) || (is_const_int(map.dims[d].index, 0) && unit);
+      identity = identity && plain && same_extent;
     }
     if (identity && plain) return OperandAccess::kIdentity;
     if (plain) return OperandAccess::kBroadcast;
-    const bool image = rank >= 3 && index.size() == rank;
-    if (image && is_axis_or_unit(e, 0) && is_axis_or_unit(e, 1)) return OperandAccess::kChannelwise;
+    const bool image = rank >= 3 && map.dims.size() == rank;
+    if (image && is_axis_or_unit(map, 0) && is_axis_or_unit(map, 1)) return OperandAccess::kChannelwise;
     return OperandAccess::kOther;
   }
 
-  bool is_axis_or_unit(const Expr& e, size_t d) const {
-    if (!structurally_equal(e->buffer->shape[d], body_.axes[d].extent)) return false;
-    return e->operands[d].same_node(body_.axes[d].var) || is_const_int(e->buffer->shape[d], 1);
-  }
+  static bool is_axis(const IndexDim& dim, size_t axis) { return dim.sole == AxisRef{false, axis}; }
 
-  // Whether two different iterations may read the same element: unless every axis with more than one iteration stands
-  // alone, with a coefficient that is not 0, in one of the indices.
-  bool repeats(const Expr& e) const {
-    std::unordered_set<const ExprNode*> covered;
-    for (const Expr& index : e->operands) {
-      const ExprNode* sole = nullptr;
-      bool linear = true;
-      for (const auto* axes : {&body_.axes, &body_.reduce_axes})
-        for (const Axis& axis : *axes) {
-          if (is_const_int(axis.extent, 1) || !uses_var(index, axis.var)) continue;
-          const auto coefficient = linear_coefficient(simplify(index), axis.var);
-          linear = linear && !sole && coefficient && *coefficient != 0;
-          sole = axis.var.get();
-        }
-      if (linear && sole) covered.insert(sole);
-    }
-    for (const auto* axes : {&body_.axes, &body_.reduce_axes})
-      for (const Axis& axis : *axes)
-        if (!is_const_int(axis.extent, 1) && !covered.count(axis.var.get())) return true;
-    return false;
+  bool is_axis_or_unit(const IndexMap& map, size_t d) const {
+    const Expr& extent = map.operand->shape[d];
+    if (!structurally_equal(extent, body_.axes[d].extent)) return false;
+    return is_axis(map.dims[d], d) || is_const_int(extent, 1);
   }
 
   // Behind selects whose other arm is a constant (padding), a load.
@@ -161,11 +139,11 @@ class Analysis {
     return e->kind == ExprKind::kLoad ? e.get() : nullptr;
   }
 
-  bool is_contraction(const std::vector<std::vector<Expr>>& distinct) const {
+  bool is_contraction() const {
     if (body_.combiner != Combiner::kSum || body_.value->kind != ExprKind::kBinary ||
         body_.value->binary != BinaryOp::kMul)
       return false;
-    return distinct.size() == 2 && padded_load(body_.value->operands[0]) && padded_load(body_.value->operands[1]);
+    return body_.inputs.size() == 2 && padded_load(body_.value->operands[0]) && padded_load(body_.value->operands[1]);
   }
 
   const Body& body_;

@@ -31,6 +31,19 @@ Shape normalized(const SizeList& list) {
 
 }  // namespace
 
+UnsupportedNode refused_form(Refusal refusal, const std::string& reason, const std::string& cause) {
+  const auto known_by_a_run = [&] {
+    switch (refusal) {
+      case Refusal::kOperator: return "";
+      case Refusal::kOpenDimensions: return "dimensions that only a run knows: ";
+      case Refusal::kOpenLength: return "a length that only a run knows: ";
+      case Refusal::kOpenElements: return "elements of a shape that only a run knows: ";
+    }
+    return "";
+  };
+  return {known_by_a_run() + reason, refusal, cause};
+}
+
 void Emitter::needs_fixed_sizes(ValueId v) const {
   throw NeedsFixedSizes(label(), fmt::format("{} needs the extents of %{}, {}, as numbers", op_type(),
                                              emit_.graph.value(v).name, type(v).to_string()));
@@ -167,10 +180,10 @@ ValueId Emitter::op(std::string_view name, std::vector<ValueId> inputs, Attrs at
   }
 }
 
-ValueId Emitter::composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
-  const ValueId result = add_composite(emit_.builder, emit_.ops, name, std::move(inputs), std::move(attrs)).at(0);
-  check_size(result);
-  return result;
+std::vector<ValueId> Emitter::composite_results(std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
+  std::vector<ValueId> results = add_composite(emit_.builder, emit_.ops, name, std::move(inputs), std::move(attrs));
+  for (const ValueId result : results) check_size(result);
+  return results;
 }
 
 std::vector<ValueId> Emitter::with_regions(std::string_view name, std::vector<ValueId> inputs, Attrs attrs,

@@ -3,6 +3,7 @@
 // derives from Emitter.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -18,10 +19,23 @@
 
 namespace tessera::inline import_common {
 
+// What of a node is refused.
+enum class Refusal : uint8_t {
+  kOperator,        // the operator, as it stands there
+  kOpenDimensions,  // dimensions that only a run knows, for which no choice of sizes could be imported
+  kOpenLength,      // a number of steps that only a run knows: as a loop, it could not be imported
+  kOpenElements,    // a shape that only a run knows: for blocks of its elements, it could not be imported
+};
+
 // The node is legal but cannot be imported; reported together with all others of the model.
 struct UnsupportedNode {
-  std::string reason;
+  std::string reason;  // as it is reported
+  Refusal refusal = Refusal::kOperator;
+  std::string cause = {};  // unless kOperator: the reason for which the form that was tried is refused
 };
+
+// A refusal of a form that was tried because of something that only a run knows.
+UnsupportedNode refused_form(Refusal refusal, const std::string& reason, const std::string& cause);
 
 // A list of extents, places or amounts: numbers, expressions of the graph's symbols, or both.
 class SizeList {
@@ -97,7 +111,10 @@ class Emitter {
   // Each value that is made passes check_size: products of extents of one value do not overflow.
   const OpDef* find_op(const std::string& name) const { return emit_.ops.find(name); }
   ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
-  ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
+  ValueId composite(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    return composite_results(name, std::move(inputs), std::move(attrs))[0];
+  }
+  std::vector<ValueId> composite_results(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
   // A node with regions; all its results.
   std::vector<ValueId> with_regions(std::string_view name, std::vector<ValueId> inputs, Attrs attrs,
                                     std::vector<GraphPtr> regions);

@@ -18,16 +18,17 @@ std::string domain_text(const FlatNode& node) {
 
 }  // namespace
 
-void FailureList::add(const FlatNode& node, std::string reason) {
+void FailureList::add(const FlatNode& node, const UnsupportedNode& unsupported) {
   const std::string& type = node.proto->op_type();
-  entries_.push_back({fmt::format("{} ({}): {}", type.empty() ? "''" : type, domain_text(node), std::move(reason)),
-                      node.label, std::nullopt});
+  const bool plain = unsupported.refusal == Refusal::kOperator;
+  entries_.push_back({fmt::format("{} ({}): {}", type.empty() ? "''" : type, domain_text(node), unsupported.reason),
+                      plain ? unsupported.reason : unsupported.cause, node.label, std::nullopt});
 }
 
 void FailureList::add(const FlatNode& node, const Diagnostic& diagnostic) {
   std::string reason = diagnostic.message;
   if (!diagnostic.legal.empty()) reason += fmt::format("; legal: {}", diagnostic.legal);
-  add(node, std::move(reason));
+  add(node, UnsupportedNode{std::move(reason)});
   entries_.back().diagnostic = diagnostic;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "import/common/emitter.h"
 #include "import/onnx/read/node_list.h"
 #include "support/error.h"
 
@@ -12,7 +13,7 @@ namespace tessera::inline onnx_import {
 
 class FailureList {
  public:
-  void add(const FlatNode& node, std::string reason);
+  void add(const FlatNode& node, const UnsupportedNode& unsupported);
   void add(const FlatNode& node, const Diagnostic& diagnostic);
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size(); }
@@ -24,8 +25,10 @@ class FailureList {
   // A part of the list, to be put back.
   FailureList from(size_t size) const;
   void append(const FailureList& other);
-  // REQUIRES: !empty(). Of the last node, without its name.
-  const std::string& last_reason() const { return entries_.back().reason; }
+  // REQUIRES: !empty(). The last node's refusal as one of a form of another node that was tried.
+  UnsupportedNode last_as(Refusal refusal) const {
+    return refused_form(refusal, entries_.back().reason, entries_.back().cause);
+  }
 
   // A single node that is malformed speaks for itself; otherwise all nodes, those with the same reason together.
   [[noreturn]] void raise() const;
@@ -33,6 +36,7 @@ class FailureList {
  private:
   struct Entry {
     std::string reason;
+    std::string cause;  // the reason without the node's operator, and without what was tried
     std::string label;
     std::optional<Diagnostic> diagnostic;
   };

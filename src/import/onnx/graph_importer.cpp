@@ -193,7 +193,7 @@ class GraphImporter {
     else if (version < importer->since) reason = fmt::format("the operator exists from opset {} on", importer->since);
     else if (version > importer->until) reason = fmt::format("the operator exists up to opset {}", importer->until);
     if (reason.empty()) return;
-    failures_.add(node, reason);
+    failures_.add(node, UnsupportedNode{reason});
     mark_failed(node);
   }
 
@@ -383,13 +383,15 @@ class GraphImporter {
         try {
           if (!import_when_run(node, take_back)) throw UnsupportedNode(first);
         } catch (const UnsupportedNode& second) {
-          // What has nothing to do with shapes is said as it was found.
-          throw second.reason.ends_with(first.reason) ? UnsupportedNode(first) : UnsupportedNode(second);
+          // What has nothing to do with shapes, so that the form for open ones is refused for it, too, is said as it
+          // was found.
+          throw second.refusal == Refusal::kOperator || second.cause != first.reason ? UnsupportedNode(second)
+                                                                                     : UnsupportedNode(first);
         }
       }
     } catch (const UnsupportedNode& unsupported) {
       if (symbolic_) throw NeedsFixedSizes(node.label, unsupported.reason);
-      failures_.add(node, unsupported.reason);
+      failures_.add(node, unsupported);
       mark_failed(node);
     } catch (const UnsupportedSubgraph&) {
       mark_failed(node);
@@ -454,9 +456,9 @@ class GraphImporter {
       import({&model_->inlined.back(), node.label, node.opsets});
     }
     if (failures_.size() == failures) return true;
-    reason = failures_.last_reason();
+    const UnsupportedNode refused = failures_.last_as(Refusal::kOpenLength);
     failures_.truncate(failures);
-    throw UnsupportedNode{"a length that only a run knows: " + reason};
+    throw UnsupportedNode(refused);
   }
 
   // By a step of a flow, or as pieces with open dimensions. False when there is neither; `take_back` undoes what was
@@ -507,7 +509,7 @@ class GraphImporter {
       return true;
     } catch (const UnsupportedNode& unsupported) {
       take_back();
-      if (unsupported.reason.starts_with(kOpenDimensions)) reason = unsupported;
+      if (unsupported.refusal == Refusal::kOpenDimensions) reason = unsupported;
     }
     if (reason) throw *reason;
     return false;
@@ -540,7 +542,7 @@ class GraphImporter {
       values_[operand.name] = value;
     }
     import(node);
-    if (!failures_.empty()) throw UnsupportedNode{failures_.last_reason()};
+    if (!failures_.empty()) throw failures_.last_as(Refusal::kOperator);
     AloneNode result;
     std::vector<SlotId> results;
     for (const std::string& name : node.proto->output()) {
@@ -653,9 +655,9 @@ class GraphImporter {
     const size_t failures = failures_.size();
     child.import(node);
     if (failures_.size() > failures) {
-      const std::string reason = failures_.last_reason();
+      const UnsupportedNode refused = failures_.last_as(Refusal::kOpenElements);
       failures_.truncate(failures);
-      throw UnsupportedNode{"elements of a shape that only a run knows: " + reason};
+      throw UnsupportedNode(refused);
     }
     check(child.state_.checks.empty() && child.flow_.num_steps() == 0, "an elementwise operator with checks or steps");
     for (const std::string& name : node.proto->output()) {

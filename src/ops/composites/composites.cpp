@@ -19,7 +19,7 @@ ValueId CompositeBody::reduce(std::string_view kind, ValueId value, std::vector<
   return add("reduce", {value}, {{"kind", std::string(kind)}, {"axes", std::move(axes)}, {"keepdims", true}});
 }
 
-ValueId CompositeBody::divide_by_count(ValueId value, ValueId of, const std::vector<int64_t>& axes) {
+ValueId CompositeBody::divide_by_count(ValueId value, ValueId of, const std::vector<int64_t>& axes, int64_t fewer) {
   Expr count = 1;
   double known = 1;
   for (const int64_t axis : axes) {
@@ -27,9 +27,19 @@ ValueId CompositeBody::divide_by_count(ValueId value, ValueId of, const std::vec
     count = count * extent;
     known *= static_cast<double>(as_int(extent).value_or(0));
   }
-  if (as_int(normalize_size(count))) return add_scalar("div", value, known);
+  count = count - fewer;
+  if (as_int(normalize_size(count))) return add_scalar("div", value, known - static_cast<double>(fewer));
   const ValueId sizes = add("sizes", {}, {{"sizes", Shape{normalize_size(count)}}, {"dtype", type(value).dtype}});
   return add("div", {value, type(value).rank() > 0 ? sizes : add("reshape", {sizes}, {{"shape", Shape{}}})});
+}
+
+ValueId CompositeBody::reshape(ValueId value, Shape shape) {
+  for (Expr& extent : shape) extent = normalize_size(extent);
+  return same_shape(type(value).shape, shape) ? value : add("reshape", {value}, {{"shape", std::move(shape)}});
+}
+
+ValueId CompositeBody::cast(ValueId value, DType dtype) {
+  return type(value).dtype == dtype ? value : add("cast", {value}, {{"to", dtype}});
 }
 
 int64_t CompositeBody::static_extent(const Expr& extent, const std::string& what) const {
@@ -43,9 +53,10 @@ int64_t CompositeBody::static_extent(const Expr& extent, const std::string& what
 std::span<const CompositeDef* const> all_composites() {
   static const std::vector<const CompositeDef*> list = [] {
     std::vector<const CompositeDef*> result;
-    for (const auto* family : {&activation_composites(), &normalization_composites(), &softmax_composites(),
-                               &gemm_composites(), &pooling_composites(), &reduction_composites(),
-                               &conv_transpose_composites(), &attention_composites(), &resizing_composites()})
+    for (const auto* family :
+         {&activation_composites(), &normalization_composites(), &softmax_composites(), &gemm_composites(),
+          &pooling_composites(), &reduction_composites(), &conv_transpose_composites(), &attention_composites(),
+          &loss_composites(), &optimizer_composites(), &resizing_composites()})
       for (const CompositeDef& def : *family) result.push_back(&def);
     std::sort(result.begin(), result.end(), [](auto* a, auto* b) { return a->name < b->name; });
     return result;

@@ -53,8 +53,11 @@ class CompositeBody {
   }
   // reduce over `axes` with keepdims.
   ValueId reduce(std::string_view kind, ValueId value, std::vector<int64_t> axes);
-  // value / the product of its extents along `axes`: a mean from a sum. `of` is what the sum was taken of.
-  ValueId divide_by_count(ValueId value, ValueId of, const std::vector<int64_t>& axes);
+  // value / (the product of its extents along `axes` - fewer): a mean from a sum. `of` is what the sum was taken of.
+  ValueId divide_by_count(ValueId value, ValueId of, const std::vector<int64_t>& axes, int64_t fewer = 0);
+  // The value itself where it has the shape, or the type, already.
+  ValueId reshape(ValueId value, Shape shape);
+  ValueId cast(ValueId value, DType dtype);
   // The extent as an integer; TSR-2030 when it is symbolic.
   int64_t static_extent(const Expr& extent, const std::string& what) const;
 
@@ -83,6 +86,8 @@ const std::vector<CompositeDef>& pooling_composites();
 const std::vector<CompositeDef>& reduction_composites();
 const std::vector<CompositeDef>& conv_transpose_composites();
 const std::vector<CompositeDef>& attention_composites();
+const std::vector<CompositeDef>& loss_composites();
+const std::vector<CompositeDef>& optimizer_composites();
 const std::vector<CompositeDef>& resizing_composites();
 
 }  // namespace tessera::inline ops

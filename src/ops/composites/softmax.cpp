@@ -14,16 +14,23 @@ struct Parts {
   ValueId total;    // their sum
 };
 
-Parts parts_of(CompositeBody& b) {
-  require_dtype(b.context(), 0, is_real, kRealTypes);
-  const ValueId x = b.operand(0);
-  const int64_t axis = require_int(b.context(), "axis", 0, b.type(x).rank() - 1);
+Parts parts_of(CompositeBody& b, ValueId x, int64_t axis) {
   const ValueId shifted = b.add("sub", {x, b.reduce("max", x, {axis})});
   const ValueId exps = b.add("exp", {shifted});
   return {shifted, exps, b.reduce("sum", exps, {axis})};
 }
 
+int64_t checked_axis(CompositeBody& b) {
+  require_dtype(b.context(), 0, is_real, kRealTypes);
+  return require_int(b.context(), "axis", 0, b.type(b.operand(0)).rank() - 1);
+}
+
 }  // namespace
+
+ValueId log_softmax(CompositeBody& b, ValueId x, int64_t axis) {
+  const Parts parts = parts_of(b, x, axis);
+  return b.add("sub", {parts.shifted, b.add("log", {parts.total})});
+}
 
 ValueId divide_by_total(CompositeBody& b, ValueId exps, ValueId total) {
   const DType dtype = b.type(total).dtype;
@@ -42,7 +49,7 @@ std::vector<CompositeDef> definitions() {
        1,
        {axis},
        [](CompositeBody& b) -> Result {
-         const Parts parts = parts_of(b);
+         const Parts parts = parts_of(b, b.operand(0), checked_axis(b));
          return {divide_by_total(b, parts.exps, parts.total)};
        },
        "softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 1000 -> y = 0.26894142 0.73105858 0.5 0.5"},
@@ -51,10 +58,7 @@ std::vector<CompositeDef> definitions() {
        1,
        1,
        {axis},
-       [](CompositeBody& b) -> Result {
-         const Parts parts = parts_of(b);
-         return {b.add("sub", {parts.shifted, b.add("log", {parts.total})})};
-       },
+       [](CompositeBody& b) -> Result { return {log_softmax(b, b.operand(0), checked_axis(b))}; },
        "log_softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 0 -> y = -1.31326169 -0.31326169 0 -1000"},
   };
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "te/index_map.h"
+
 namespace tessera::inline schedule {
 
 int64_t elements_of(const Buffer& buffer) { return TensorType{buffer.dtype, buffer.shape, {}}.num_elements(); }
@@ -10,24 +12,19 @@ int64_t bytes_of(const Buffer& buffer) { return dtype_bytes(buffer.dtype, elemen
 size_t read_along(const TensorProgram& kernel, const Buffer* param, size_t dim) {
   std::optional<size_t> found;
   for (const Stage& stage : kernel.stages)
-    walk(stage.body.value, [&](const Expr& node) {
-      if (node->kind != ExprKind::kLoad || node->buffer.get() != param) return;
-      size_t axis = kNoAxis;
-      for (size_t i = 0; i < stage.body.axes.size(); ++i)
-        if (node->operands[dim].same_node(stage.body.axes[i].var)) axis = i;
+    for (const IndexMap& map : index_maps(stage.body, param)) {
+      const std::optional<AxisRef>& sole = map.dims[dim].sole;
+      const size_t axis = sole && !sole->reduced ? sole->number : kNoAxis;
       found = found && *found != axis ? kNoAxis : axis;
-    });
+    }
   return found.value_or(kNoAxis);
 }
 
 bool depends_on(const TensorProgram& kernel, const Buffer* param, size_t axis) {
-  bool depends = false;
-  for (const Stage& stage : kernel.stages)
-    walk(stage.body.value, [&](const Expr& node) {
-      if (node->kind != ExprKind::kLoad || node->buffer.get() != param) return;
-      for (const Expr& index : node->operands) depends |= uses_var(index, stage.body.axes[axis].var);
-    });
-  return depends;
+  return std::any_of(kernel.stages.begin(), kernel.stages.end(), [&](const Stage& stage) {
+    const std::vector<IndexMap> maps = index_maps(stage.body, param);
+    return std::any_of(maps.begin(), maps.end(), [&](const IndexMap& map) { return map.mentions({false, axis}); });
+  });
 }
 
 bool reads_in_place(const TensorProgram& kernel, const Buffer* param, size_t rank) {

@@ -14,6 +14,7 @@
 #include "schedule/dynamic/dynamic_tiles.h"
 #include "schedule/fusion/joined_calls.h"
 #include "schedule/kernel/loop_builder.h"
+#include "te/index_map.h"
 
 namespace tessera::inline schedule {
 namespace {
@@ -24,13 +25,16 @@ constexpr int64_t kLeastPlaces = 224;  // of a strip: with fewer, rests of regis
 // with batches of 6 to 10 gained 5 % of its first convolution and lost 30 % of the whole.
 constexpr double kLeastGain = 0.2;
 
-// How a kernel reads an image: row y of its output needs rows [step * y + lo, step * y + hi] as far as there are such.
+// How a kernel reads an image: row y of its output needs the rows of the window at y as far as there are such.
 struct Reads {
   size_t dim = 0;  // of the image, that of its rows
-  int64_t step = 1, lo = 0, hi = 0;
+  IndexWindow window;
 };
 
-int64_t rows_read(const Reads& reads, int64_t rows) { return reads.step * (rows - 1) + reads.hi - reads.lo + 1; }
+int64_t rows_read(const Reads& reads, int64_t rows) {
+  const IndexWindow& window = reads.window;
+  return window.step * (rows - 1) + window.hi - window.lo + 1;
+}
 
 struct TiledKernel {
   size_t call = 0;
@@ -54,65 +58,47 @@ int64_t axis_extent(const Stage& stage, size_t axis) { return as_int(stage.out->
 // How `kernel` reads parameter `param` along `axis` of its output; empty when in another way than by rows.
 std::optional<Reads> reads_along(const TensorProgram& kernel, const Buffer* param, size_t axis) {
   std::optional<Reads> reads;
-  bool ok = true;
   for (const Stage& stage : kernel.stages) {
     if (axis >= stage.body.axes.size()) return std::nullopt;
-    const Var& row = stage.body.axes[axis].var;
-    Bounds bounds;
-    bounds.set(row, 0, axis_extent(kernel.output(), axis) - 1);
-    for (const Axis& reduced : stage.body.reduce_axes)
-      if (const auto extent = as_int(reduced.extent)) bounds.set(reduced.var, 0, *extent - 1);
-    walk(stage.body.value, [&](const Expr& node) {
-      if (!ok || node->kind != ExprKind::kLoad || node->buffer.get() != param) return;
+    for (const IndexMap& map : index_maps(stage.body, param)) {
       std::optional<size_t> dim;
-      for (size_t d = 0; d < node->operands.size(); ++d) {
-        if (!uses_var(node->operands[d], row)) continue;
-        ok &= !dim;
+      for (size_t d = 0; d < map.dims.size(); ++d) {
+        if (!map.dims[d].use_of({false, axis})) continue;
+        if (dim) return std::nullopt;
         dim = d;
       }
-      if (!ok || !dim) {
-        ok = false;
-        return;
-      }
-      const Expr index = simplify(node->operands[*dim], bounds);
-      const auto step = linear_coefficient(index, row, bounds);
-      const Interval rest = bounds_of(simplify(substitute(index, {{row.get(), Expr(0)}}), bounds), bounds);
-      if (!step || *step < 1 || !rest.lo || !rest.hi || (reads && (reads->dim != *dim || reads->step != *step))) {
-        ok = false;
-        return;
-      }
-      if (!reads) reads = Reads{*dim, *step, *rest.lo, *rest.hi};
-      reads->lo = std::min(reads->lo, *rest.lo);
-      reads->hi = std::max(reads->hi, *rest.hi);
-    });
+      if (!dim) return std::nullopt;
+      const std::optional<IndexWindow> window = window_along(stage.body, map.dims[*dim], axis);
+      if (!window || window->step < 1) return std::nullopt;
+      if (!reads) reads = Reads{*dim, *window};
+      if (reads->dim != *dim || reads->window.step != window->step) return std::nullopt;
+      reads->window.lo = std::min(reads->window.lo, window->lo);
+      reads->window.hi = std::max(reads->window.hi, window->hi);
+    }
   }
-  return ok ? reads : std::nullopt;
+  return reads;
 }
 
 // Whether the kernel reads of `param` only the image that it is at.
 bool reads_own_image(const TensorProgram& kernel, const Buffer* param) {
-  bool ok = true;
-  for (const Stage& stage : kernel.stages)
-    walk(stage.body.value, [&](const Expr& node) {
-      if (node->kind == ExprKind::kLoad && node->buffer.get() == param)
-        ok &= node->operands[0].same_node(stage.body.axes[0].var);
-    });
-  return ok;
+  return std::all_of(kernel.stages.begin(), kernel.stages.end(), [&](const Stage& stage) {
+    const std::vector<IndexMap> maps = index_maps(stage.body, param);
+    return std::all_of(maps.begin(), maps.end(),
+                       [](const IndexMap& map) { return map.dims[0].sole == AxisRef{false, 0}; });
+  });
 }
 
 // Whether each element of the result is a reduction over an image of its own: depthwise convolutions and pooling.
 bool filters_channels(const TensorProgram& kernel) {
   const Stage* reduction = kernel.reduction();
   if (!reduction) return false;
-  bool has_own = false;
-  walk(reduction->body.value, [&](const Expr& node) {
-    if (node->kind != ExprKind::kLoad) return;
-    has_own |= std::all_of(reduction->body.axes.begin(), reduction->body.axes.end(), [&](const Axis& axis) {
-      return as_int(axis.extent) == 1 || std::any_of(node->operands.begin(), node->operands.end(),
-                                                     [&](const Expr& index) { return uses_var(index, axis.var); });
-    });
+  const std::vector<Axis>& axes = reduction->body.axes;
+  const std::vector<IndexMap> maps = index_maps(reduction->body);
+  return std::any_of(maps.begin(), maps.end(), [&](const IndexMap& map) {
+    for (size_t i = 0; i < axes.size(); ++i)
+      if (as_int(axes[i].extent) != 1 && !map.mentions({false, i})) return false;
+    return true;
   });
-  return has_own;
 }
 
 bool is_whole_in(const Layout& layout, size_t axis) {
@@ -428,12 +414,13 @@ class StripMaker {
       const TiledKernel& member = chain.members[m];
       const Reads& reads = chain.members[m + 1].reads;
       results[m] = strip_of(member.definition->output().out, chain, m, rows[m]);
-      if (reads.step == 1 && reads.lo == 0 && reads.hi == 0 && member.rows == chain.members[m + 1].rows) {
+      if (reads.window.step == 1 && reads.window.lo == 0 && reads.window.hi == 0 &&
+          member.rows == chain.members[m + 1].rows) {
         starts[m] = starts[m + 1];
         continue;
       }
       starts[m] = {make_var(fmt::format("row{}", m)), member.rows - rows[m]};
-      const Expr first = values.at(starts[m + 1].var.get()) * Expr(reads.step) + Expr(reads.lo);
+      const Expr first = values.at(starts[m + 1].var.get()) * Expr(reads.window.step) + Expr(reads.window.lo);
       values[starts[m].var.get()] = max(Expr(0), min(first, Expr(starts[m].most)));
     }
 

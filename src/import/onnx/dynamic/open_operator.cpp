@@ -217,9 +217,8 @@ class OpenImport {
   }
 
   std::shared_ptr<const OpenNode> make() {
-    std::string reason;
-    auto made = make_with_all_open(reason);
-    std::string ignored;
+    UnsupportedNode refused, ignored;
+    auto made = make_with_all_open(refused);
     // Operands of known sizes may need others to be as large, or larger.
     if (const int64_t largest = largest_known(); !made && largest >= sizes_.primes[0] && largest <= kMostTried) {
       sizes_ = TrialSizes(largest + 1);
@@ -236,23 +235,23 @@ class OpenImport {
     if (!made) choices = as_anywhere();
     if (const auto fixed = as_in_others(); !fixed.empty()) choices.insert(choices.begin(), fixed);
     for (size_t i = 0; i < choices.size() && !made; ++i) make_fixed(choices[i]);
-    if (!made) c_.unsupported(std::string(kOpenDimensions) + reason);
+    if (!made) throw refused_form(Refusal::kOpenDimensions, refused.reason, refused.cause);
     return made;
   }
 
   const std::vector<Operand>& operands() const { return own_.operands; }
 
  private:
-  std::shared_ptr<const OpenNode> make_with_all_open(std::string& reason) {
+  std::shared_ptr<const OpenNode> make_with_all_open(UnsupportedNode& refused) {
     for (const std::vector<int32_t>& groups : groupings(open_.size())) {
       const size_t count =
           groups.empty() ? 0 : static_cast<size_t>(*std::max_element(groups.begin(), groups.end())) + 1;
       for (size_t i = 0; i < open_.size(); ++i) own_.operands[open_[i].first].symbols[open_[i].second] = groups[i];
-      std::optional<AloneNode> a = import_at(sizes_.a(count), reason), b;
-      if (a) b = import_at(sizes_.b(count), reason);
+      std::optional<AloneNode> a = import_at(sizes_.a(count), refused), b;
+      if (a) b = import_at(sizes_.b(count), refused);
       if (!a || !b) continue;
       if (!alike(*a, *b, true)) {
-        reason = "it does something else for other sizes";
+        refused = {"it does something else for other sizes"};
         continue;
       }
       std::vector<SymbolRange> symbols = ranges(count, *a);
@@ -327,13 +326,13 @@ class OpenImport {
     open_ = std::move(rest);
   }
 
-  std::optional<AloneNode> import_at(const Ints& values, std::string& reason) {
+  std::optional<AloneNode> import_at(const Ints& values, UnsupportedNode& refused) {
     try {
       return alone_(own_.flat, own_.at(values), evaluator_);
     } catch (const UnsupportedNode& unsupported) {
-      reason = unsupported.reason;
+      refused = unsupported;
     } catch (const UserError& error) {
-      reason = error.diagnostic().message;
+      refused = {error.diagnostic().message};
     }
     return std::nullopt;
   }
@@ -342,7 +341,7 @@ class OpenImport {
   std::vector<SymbolRange> ranges(size_t count, const AloneNode& a) {
     constexpr int64_t kShortest = 2000;  // few sizes tell no formula
     std::vector<SymbolRange> symbols;
-    std::string ignored;
+    UnsupportedNode ignored;
     const auto means_something = [&](const Ints& values) {
       const auto node = import_at(values, ignored);
       return node && alike(a, *node, false);
@@ -376,7 +375,7 @@ class OpenImport {
   // Where the largest sizes together have no meaning, as they have more elements than a tensor can: shorter ranges.
   void shorten(std::vector<SymbolRange>& symbols, const Ints& bounds) {
     constexpr int64_t kLeast = 128;
-    std::string ignored;
+    UnsupportedNode ignored;
     Ints largest, least;
     for (size_t s = 0; s < symbols.size(); ++s) {
       largest.push_back(symbols[s].hi);
@@ -396,7 +395,7 @@ class OpenImport {
     auto result = std::make_shared<OpenNode>();
     Ints largest;
     for (const SymbolRange& symbol : trial.symbols) largest.push_back(symbol.hi);
-    std::string ignored;
+    UnsupportedNode ignored;
     const std::optional<AloneNode> most = import_at(largest, ignored);
     const bool bounded = most && alike(trial.a, *most, false);
     for (size_t i = 0; i < trial.a.parts.slots.size(); ++i) {
@@ -434,7 +433,7 @@ class OpenImport {
 
   // What the node does when all open dimensions are 0; none when it has no meaning then.
   std::optional<FlowBlock> block_of_none(const Trial& trial, FlowParts& parts) {
-    std::string ignored;
+    UnsupportedNode ignored;
     auto node = import_at(Ints(trial.symbols.size(), 0), ignored);
     if (!node || !alike(trial.a, *node, false)) return std::nullopt;
     for (FlowStep& step : node->block.steps) {
@@ -479,8 +478,8 @@ class OpenImport {
     Ints mixed = sizes_.a(trial.symbols.size());
     const Ints b = sizes_.b(trial.symbols.size());
     for (const size_t symbol : seen) mixed[symbol] = b[symbol];
-    std::string reason;
-    const auto other = import_at(mixed, reason);
+    UnsupportedNode ignored;
+    const auto other = import_at(mixed, ignored);
     if (!other || !alike(trial.a, *other, true) ||
         print(other->parts.pieces[piece], {.elide_constants = true}) !=
             print(trial.b.parts.pieces[piece], {.elide_constants = true}))

@@ -50,10 +50,8 @@ struct OpenNode {
 // Nodes that do the same share their pieces.
 using OpenNodes = std::map<std::string, std::shared_ptr<const OpenNode>>;
 
-inline constexpr std::string_view kOpenDimensions = "dimensions that only a run knows: ";
-
-// Gives the node's results. UnsupportedNode: an operand's rank is not known, or (with a reason that begins with
-// kOpenDimensions) no choice of sizes has a meaning.
+// Gives the node's results. UnsupportedNode: an operand's rank is not known, or (Refusal::kOpenDimensions) no choice of
+// sizes has a meaning.
 void import_open(NodeContext& c, Evaluator& evaluator, OpenNodes& known, const ImportAlone& alone);
 
 }  // namespace tessera::inline onnx_import

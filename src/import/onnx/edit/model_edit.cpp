@@ -21,7 +21,7 @@ struct EditableModel::Proto {
 
 namespace {
 
-void declare(onnx::ValueInfoProto& info, const std::string& name, const PartType& type) {
+void declare(onnx::ValueInfoProto& info, const std::string& name, const EditType& type) {
   info.set_name(name);
   auto& tensor = *info.mutable_type()->mutable_tensor_type();
   tensor.set_elem_type(onnx_of_dtype(type.dtype));
@@ -112,11 +112,52 @@ EditableModel EditableModel::read(const std::string& path) {
   return EditableModel(std::move(proto));
 }
 
-std::string EditableModel::bytes() const { return proto_->model.SerializeAsString(); }
+EditableModel EditableModel::of_bytes(std::string_view bytes) {
+  auto proto = std::make_shared<Proto>();
+  proto->model = load_model(bytes, "the model", "")->proto;
+  return EditableModel(std::move(proto));
+}
+
+std::string EditableModel::bytes() const {
+  if (proto_->model.ByteSizeLong() > INT32_MAX) {
+    throw UserError({"TSR-1061", fmt::format("the model would have {} bytes", proto_->model.ByteSizeLong()), "",
+                     "less than 2 GB, the limit of protobuf", "look at a part with fewer weights"});
+  }
+  return proto_->model.SerializeAsString();
+}
 int EditableModel::num_nodes() const { return proto_->model.graph().node_size(); }
 int EditableModel::num_outputs() const { return proto_->model.graph().output_size(); }
-int EditableModel::num_weights() const { return proto_->model.graph().initializer_size(); }
-int EditableModel::num_attributes(int node) const { return proto_->model.graph().node(node).attribute_size(); }
+
+std::vector<std::string> EditableModel::input_names() const {
+  const onnx::GraphProto& graph = proto_->model.graph();
+  std::set<std::string> weights;
+  for (const auto& weight : graph.initializer()) weights.insert(weight.name());
+  std::vector<std::string> names;
+  for (const auto& input : graph.input())
+    if (!weights.count(input.name())) names.push_back(input.name());
+  return names;
+}
+
+std::set<std::string> EditableModel::values_given() const {
+  std::set<std::string> names;
+  for (const auto& node : proto_->model.graph().node()) names.insert(node.output().begin(), node.output().end());
+  return names;
+}
+
+EditableModel EditableModel::with_outputs(const std::vector<std::string>& names, const Types& types) const {
+  auto copy = std::make_shared<Proto>(*proto_);
+  onnx::GraphProto& graph = *copy->model.mutable_graph();
+  graph.clear_output();
+  for (const std::string& name : names) {
+    const auto type = types.find(name);
+    if (type != types.end()) declare(*graph.add_output(), name, type->second);
+    else graph.add_output()->set_name(name);
+  }
+  for (auto& input : *graph.mutable_input())
+    if (const auto type = types.find(input.name()); type != types.end()) declare(input, input.name(), type->second);
+  drop_unused(graph);
+  return EditableModel(std::move(copy), types_);
+}
 
 int64_t EditableModel::num_elements() const {
   int64_t sum = 0;
@@ -139,7 +180,7 @@ std::vector<int64_t> EditableModel::dims() const {
   return result;
 }
 
-std::optional<EditableModel> EditableModel::with_nodes(const std::set<int>& nodes, const Types& types) const {
+std::optional<EditableModel> EditableModel::with_nodes(const std::set<int>& nodes) const {
   if (nodes.empty() || std::ssize(nodes) == num_nodes()) return std::nullopt;
   auto copy = std::make_shared<Proto>(*proto_);
   onnx::GraphProto& graph = *copy->model.mutable_graph();
@@ -154,19 +195,19 @@ std::optional<EditableModel> EditableModel::with_nodes(const std::set<int>& node
   const std::set<std::string> read = names_read(graph);
   for (const std::string& name : read) {
     if (!gone.count(name) || name.empty()) continue;
-    const auto type = types.find(name);
-    if (type == types.end()) return std::nullopt;
+    const auto type = types_.find(name);
+    if (type == types_.end()) return std::nullopt;
     declare(*graph.add_input(), name, type->second);
   }
   for (const std::string& name : given) {
     if (name.empty() || read.count(name)) continue;
     onnx::ValueInfoProto& output = *graph.add_output();
     output.set_name(name);
-    if (const auto type = types.find(name); type != types.end()) declare(output, name, type->second);
+    if (const auto type = types_.find(name); type != types_.end()) declare(output, name, type->second);
   }
   if (graph.output_size() == 0) return std::nullopt;
   drop_unused(graph);
-  return EditableModel(std::move(copy));
+  return EditableModel(std::move(copy), types_);
 }
 
 std::optional<EditableModel> EditableModel::with_output(int output) const {
@@ -177,15 +218,15 @@ std::optional<EditableModel> EditableModel::with_output(int output) const {
   graph.clear_output();
   *graph.add_output() = kept;
   drop_unused(graph);
-  return EditableModel(std::move(copy));
+  return EditableModel(std::move(copy), types_);
 }
 
-std::optional<EditableModel> EditableModel::without_node(int node, int operand, const Types& types) const {
+std::optional<EditableModel> EditableModel::without_node(int node, int operand) const {
   const onnx::NodeProto& gone = proto_->model.graph().node(node);
   if (operand >= gone.input_size() || gone.output_size() == 0) return std::nullopt;
   const std::string from = gone.output(0), to = gone.input(operand);
-  const auto type = types.find(from), other = types.find(to);
-  if (type == types.end() || other == types.end() || !(type->second == other->second)) return std::nullopt;
+  const auto type = types_.find(from), other = types_.find(to);
+  if (type == types_.end() || other == types_.end() || !(type->second == other->second)) return std::nullopt;
   auto copy = std::make_shared<Proto>(*proto_);
   onnx::GraphProto& graph = *copy->model.mutable_graph();
   for (auto& reader : *graph.mutable_node())
@@ -205,13 +246,13 @@ std::optional<EditableModel> EditableModel::without_node(int node, int operand, 
   for (const auto& output : graph.output())
     if (!names.insert(output.name()).second) return std::nullopt;
   drop_unused(graph);
-  return EditableModel(std::move(copy));
+  return EditableModel(std::move(copy), types_);
 }
 
 std::optional<EditableModel> EditableModel::without_attribute(int node, int attribute) const {
   auto copy = std::make_shared<Proto>(*proto_);
   copy->model.mutable_graph()->mutable_node(node)->mutable_attribute()->DeleteSubrange(attribute, 1);
-  return EditableModel(std::move(copy));
+  return EditableModel(std::move(copy), types_);
 }
 
 std::optional<EditableModel> EditableModel::with_dimension(int64_t from, int64_t to) const {
@@ -240,7 +281,7 @@ std::optional<EditableModel> EditableModel::with_dimension(int64_t from, int64_t
     for (auto& attribute : *node.mutable_attribute())
       for (auto& number : *attribute.mutable_ints())
         if (number == from) number = to;
-  return EditableModel(std::move(copy));
+  return EditableModel(std::move(copy), types_);
 }
 
 std::optional<EditableModel> EditableModel::with_plain_weight(int weight) const {
@@ -253,17 +294,32 @@ std::optional<EditableModel> EditableModel::with_plain_weight(int weight) const 
   for (int64_t i = 0; i < ones.num_elements(); ++i) ones.set_double(i, 1);
   auto copy = std::make_shared<Proto>(*proto_);
   write_weight(ones, *copy->model.mutable_graph()->mutable_initializer(weight));
-  return EditableModel(std::move(copy));
+  return EditableModel(std::move(copy), types_);
 }
 
-EditableModel EditableModel::declared(const Types& types) const {
+int EditableModel::num_details() const {
+  int count = proto_->model.graph().initializer_size();
+  for (const auto& node : proto_->model.graph().node()) count += node.attribute_size();
+  return count;
+}
+
+std::optional<EditableModel> EditableModel::with_plain_detail(int detail) const {
+  const onnx::GraphProto& graph = proto_->model.graph();
+  if (detail < graph.initializer_size()) return with_plain_weight(detail);
+  detail -= graph.initializer_size();
+  for (int node = 0; node < graph.node_size(); detail -= graph.node(node++).attribute_size())
+    if (detail < graph.node(node).attribute_size()) return without_attribute(node, detail);
+  return std::nullopt;
+}
+
+EditableModel EditableModel::with_types(Types types) const {
   auto copy = std::make_shared<Proto>(*proto_);
   for (auto& output : *copy->model.mutable_graph()->mutable_output()) {
     const auto type = types.find(output.name());
     if (type != types.end()) declare(output, output.name(), type->second);
     else if (!output.type().tensor_type().has_shape()) output.clear_type();
   }
-  return EditableModel(std::move(copy));
+  return EditableModel(std::move(copy), std::move(types));
 }
 
 EditableModel EditableModel::tidied() const {
@@ -284,7 +340,7 @@ EditableModel EditableModel::tidied() const {
   for (const auto& node : graph.node()) used.insert(node.op_type());
   const auto is_used = [&](const onnx::FunctionProto& function) { return used.count(function.name()) != 0; };
   if (std::none_of(model.functions().begin(), model.functions().end(), is_used)) model.clear_functions();
-  return EditableModel(std::move(copy));
+  return EditableModel(std::move(copy), types_);
 }
 
 }  // namespace tessera::inline onnx_import

@@ -128,8 +128,4 @@ OnnxStatistics read_onnx_statistics(const std::string& path) {
                        file->size());
 }
 
-OnnxStatistics onnx_statistics_of_bytes(std::string_view bytes) {
-  return statistics_of(load_model(bytes, "the model", ""), bytes.size());
-}
-
 }  // namespace tessera::inline onnx_import

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tessera::inline onnx_import {
@@ -40,7 +39,5 @@ struct OnnxStatistics {
 
 // UserError TSR-10xx when the file is missing, is no ONNX model, or has no sound list of nodes.
 OnnxStatistics read_onnx_statistics(const std::string& path);
-// The same of a model in memory, which has no external data.
-OnnxStatistics onnx_statistics_of_bytes(std::string_view bytes);
 
 }  // namespace tessera::inline onnx_import

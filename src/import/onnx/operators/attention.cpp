@@ -253,6 +253,38 @@ void import_skip_normalization(NodeContext& c) {
   if (c.wants(1) || c.wants(2)) c.unsupported("outputs 1 and 2 (mean and inverse deviation)");
 }
 
+// Embeddings of words, of their places and of their segments, summed and normalised: [batch, words] to
+// [batch, words, features]. Then how many words of each text a mask counts, and the sum.
+void import_embed_layer_normalization(NodeContext& c) {
+  c.require_inputs(1, 9);
+  const auto table = [&](int i) {
+    if (c.rank(c.in(i)) != 2) c.malformed(fmt::format("a table of type {}", c.type(c.in(i)).to_string()), "rank 2");
+    return c.in(i);
+  };
+  const auto rows = [&](int i, ValueId indices) { return c.op("gather", {table(i), indices}, {{"axis", int64_t{0}}}); };
+  const ValueId words = c.in(0);
+  if (c.rank(words) != 2) c.malformed(fmt::format("words of type {}", c.type(words).to_string()), "[batch, words]");
+  const Shape dims = c.shape(words);
+  ValueId sum = rows(2, words);
+  if (c.has(8)) {
+    sum = c.add(sum, rows(3, c.in(8)));
+  } else {
+    const Expr features = c.shape(table(3))[1];
+    sum = c.add(sum, c.slice(c.in(3), {0, 0}, {dims[1], features}, {1, 1}));
+  }
+  if (c.has(1)) sum = c.add(sum, rows(4, c.in(1)));
+  Attrs attrs = {{"axis", int64_t{2}}, {"epsilon", c.attrs.get_float("epsilon", static_cast<double>(1e-12f))}};
+  if (dtype_bits(c.dtype(sum)) < 32) attrs.set("stash", DType::kF32);
+  c.out(0, c.composite("layer_norm", {sum, c.in(5), c.in(6)}, attrs));
+  c.attrs.get_int("mask_index_type", 0);  // says whether there is a mask, which the operands say as well
+  if (c.wants(1)) {
+    const ValueId counts =
+        c.has(7) ? c.cast(c.op("eq", {c.in(7), c.scalar_like(c.in(7), 1)}), DType::kI32) : c.zeros(DType::kI32, dims);
+    c.out(1, c.reduce("sum", counts, {1}, false));
+  }
+  c.out(2, sum);
+}
+
 }  // namespace
 
 OperatorFamily attention_operators() {
@@ -262,6 +294,7 @@ OperatorFamily attention_operators() {
   };
   static constexpr OperatorImporter contrib[] = {
       OperatorImporter{"BiasGelu", 1, import_fused_gelu, "none"},
+      OperatorImporter{"EmbedLayerNormalization", 1, import_embed_layer_normalization},
       OperatorImporter{"FastGelu", 1, import_fused_gelu, "tanh"},
       OperatorImporter{"FusedMatMul", 1, import_fused_matmul},
       OperatorImporter{"Gelu", 1, import_fused_gelu, "none"},

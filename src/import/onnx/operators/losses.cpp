@@ -1,68 +1,34 @@
 // Losses over classes: scores [N, C, ...], targets [N, ...].
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <numeric>
-
+#include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
 
 namespace tessera::inline onnx_import {
 namespace {
 
-using Ints = std::vector<int64_t>;
-
-ValueId loss(NodeContext& c, ValueId log_probability) {
-  const ValueId target = c.in(1);
-  const Ints dims = c.dims(log_probability);
+void import_loss(NodeContext& c, std::string_view composite) {
+  c.require_inputs(2, 3);
   const std::string reduction = c.attrs.get_string("reduction", "mean");
   if (reduction != "none" && reduction != "mean" && reduction != "sum")
     c.malformed(fmt::format("reduction = {}", reduction), "none, mean, sum");
-  Ints want = dims;
-  if (dims.size() >= 2) want.erase(want.begin() + 1);
-  if (dims.size() < 2 || c.dims(target) != want)
-    c.malformed(fmt::format("targets of type {} for scores of type {}", c.type(target).to_string(),
-                            c.type(log_probability).to_string()),
+  const Shape scores = c.shape(c.in(0)), targets = c.shape(c.in(1));
+  bool fits = scores.size() >= 2 && targets.size() + 1 == scores.size();
+  for (size_t d = 0; fits && d < targets.size(); ++d) fits = equal_sizes(scores[d == 0 ? 0 : d + 1], targets[d]);
+  if (!fits)
+    c.malformed(fmt::format("targets of type {} for scores of type {}", c.type(c.in(1)).to_string(),
+                            c.type(c.in(0)).to_string()),
                 "the scores' shape without dimension 1");
-  const ValueId wide = c.cast(target, DType::kI64);
-  std::optional<ValueId> ignored;
-  if (c.attrs.has("ignore_index")) {
-    ignored = c.op("eq", {wide, c.reshape(c.ints({c.attrs.get_int("ignore_index", 0)}), {})});
-  }
-  const ValueId in_range = ignored ? c.op("select", {*ignored, c.integer(0), wide}) : wide;
-  Ints one_class = dims;
-  one_class[1] = 1;
-  const ValueId chosen =
-      c.op("gather_elements", {log_probability, c.reshape(in_range, one_class)}, {{"axis", int64_t{1}}});
-  ValueId losses = c.op("neg", {c.reshape(chosen, want)});
-  const ValueId zero = c.scalar_like(losses, 0);
-  std::optional<ValueId> weights;
-  if (c.has(2)) weights = c.op("gather", {c.in(2), in_range}, {{"axis", int64_t{0}}});
-  else if (ignored) weights = c.broadcast(c.scalar_like(losses, 1), want);
-  if (ignored) {
-    weights = c.op("select", {*ignored, zero, *weights});
-    losses = c.op("select", {*ignored, zero, losses});
-  }
-  if (weights) losses = c.mul(losses, *weights);
-  if (reduction == "none") return losses;
-  Ints axes(want.size());
-  std::iota(axes.begin(), axes.end(), 0);
-  const ValueId sum = c.reduce("sum", losses, axes, false);
-  if (reduction == "sum") return sum;
-  if (weights) return c.div(sum, c.reduce("sum", *weights, axes, false));
-  return c.div(sum, c.scalar_like(sum, static_cast<double>(c.num_elements(losses))));
+  Attrs attrs = {{"reduction", reduction}};
+  if (c.attrs.has("ignore_index")) attrs.set("ignore_index", c.attrs.get_int("ignore_index", 0));
+  std::vector<ValueId> operands = c.all_inputs();
+  operands[1] = c.cast(operands[1], DType::kI64);
+  const std::vector<ValueId> results = c.composite_results(composite, operands, attrs);
+  for (size_t i = 0; i < results.size(); ++i) c.out(static_cast<int>(i), results[i]);
 }
 
-void import_negative_log_likelihood_loss(NodeContext& c) {
-  c.require_inputs(2, 3);
-  c.out(0, loss(c, c.in(0)));
-}
-
-void import_softmax_cross_entropy_loss(NodeContext& c) {
-  c.require_inputs(2, 3);
-  const ValueId log_probability = c.composite("log_softmax", {c.in(0)}, {{"axis", int64_t{1}}});
-  c.out(0, loss(c, log_probability));
-  c.out(1, log_probability);
-}
+void import_negative_log_likelihood_loss(NodeContext& c) { import_loss(c, "nll_loss"); }
+void import_softmax_cross_entropy_loss(NodeContext& c) { import_loss(c, "softmax_cross_entropy"); }
 
 }  // namespace
 

@@ -14,28 +14,8 @@ using Ints = std::vector<int64_t>;
 
 constexpr double kEpsilon = static_cast<double>(1e-5f);
 
-Ints axes_from(int first, int rank) {
-  Ints axes;
-  for (int axis = first; axis < rank; ++axis) axes.push_back(axis);
-  return axes;
-}
-
 ValueId mean(NodeContext& c, ValueId x, const Ints& axes) {
   return c.composite("reduce_mean", {x}, {{"axes", axes}, {"keepdims", true}});
-}
-
-struct Normalised {
-  ValueId mean, inverse_deviation, values;
-};
-
-// (x - mean) / sqrt(variance + epsilon) over the axes.
-Normalised normalise(NodeContext& c, ValueId x, const Ints& axes, double epsilon) {
-  const ValueId centre = mean(c, x, axes);
-  const ValueId centred = c.sub(x, centre);
-  const ValueId variance = mean(c, c.mul(centred, centred), axes);
-  const ValueId deviation = c.op("sqrt", {c.add(variance, c.scalar_like(x, epsilon))});
-  const ValueId inverse = c.div(c.scalar_like(x, 1), deviation);
-  return {centre, inverse, c.mul(centred, inverse)};
 }
 
 // 16-bit floats are normalised in f32 when stash_type says so, as it does by default.
@@ -45,7 +25,17 @@ DType stash_type(NodeContext& c, ValueId x) {
   return stash == 1 && dtype_bits(c.dtype(x)) < 32 ? DType::kF32 : c.dtype(x);
 }
 
-ValueId stashed(NodeContext& c, ValueId x) { return c.cast(x, stash_type(c, x)); }
+// The attributes of a composite that normalises x in the stash type, with statistics as further results when asked for.
+Attrs norm_attrs(NodeContext& c, ValueId x, bool statistics) {
+  Attrs attrs = {{"epsilon", c.attrs.get_float("epsilon", kEpsilon)}};
+  if (const DType stash = stash_type(c, x); stash != c.dtype(x)) attrs.set("stash", stash);
+  if (statistics) attrs.set("statistics", true);
+  return attrs;
+}
+
+void out_all(NodeContext& c, const std::vector<ValueId>& results) {
+  for (size_t i = 0; i < results.size(); ++i) c.out(static_cast<int>(i), results[i]);
+}
 
 void import_batch_normalization(NodeContext& c) {
   c.require_inputs(5, 5);
@@ -55,25 +45,17 @@ void import_batch_normalization(NodeContext& c) {
   if (c.version() < 9 && c.attrs.get_int("spatial", 1) == 0) c.unsupported("spatial = 0");
   if (!training) c.no_outputs_from(1, "the running statistics");
   const ValueId x = c.in(0);
-  std::vector<ValueId> operands = {x};
-  for (int i = 1; i < 5; ++i) operands.push_back(c.cast(c.in(i), c.dtype(x)));
-  if (training) {
-    // The statistics are the batch's own; the running ones take them in.
-    Ints axes = axes_from(2, c.rank(x));
-    axes.insert(axes.begin(), 0);
-    const ValueId wide = dtype_bits(c.dtype(x)) < 32 ? c.cast(x, DType::kF32) : x;
-    const ValueId centre = mean(c, wide, axes), centred = c.sub(wide, centre);
-    const ValueId variance = mean(c, c.mul(centred, centred), axes);
-    const std::vector<ValueId> statistics = {centre, variance};
-    for (int i = 0; i < 2; ++i) {
-      const ValueId own = c.reshape(statistics[static_cast<size_t>(i)], c.dims(c.in(3 + i)));
-      const ValueId old = c.cast(c.in(3 + i), c.dtype(own));
-      const ValueId taken = c.mul(own, c.scalar_like(own, 1 - momentum));
-      c.out(1 + i, c.cast(c.add(c.mul(old, c.scalar_like(old, momentum)), taken), c.dtype(c.in(3 + i))));
-      operands[static_cast<size_t>(3 + i)] = c.cast(own, c.dtype(x));
-    }
+  Attrs attrs = {{"epsilon", c.attrs.get_float("epsilon", kEpsilon)}};
+  std::vector<ValueId> operands = c.all_inputs();
+  if (!training) {
+    for (size_t i = 1; i < 5; ++i) operands[i] = c.cast(operands[i], c.dtype(x));
+    return c.out(0, c.composite("batch_norm", operands, attrs));
   }
-  c.out(0, c.composite("batch_norm", operands, {{"epsilon", c.attrs.get_float("epsilon", kEpsilon)}}));
+  // The statistics are the batch's own; the running ones take them in.
+  attrs.set("momentum", momentum);
+  if (dtype_bits(c.dtype(x)) < 32) attrs.set("stash", DType::kF32);
+  const std::vector<ValueId> results = c.composite_results("batch_norm_training", operands, attrs);
+  for (int i = 0; i < 3; ++i) c.out(i, results[static_cast<size_t>(i)]);
 }
 
 void import_instance_normalization(NodeContext& c) {
@@ -83,40 +65,21 @@ void import_instance_normalization(NodeContext& c) {
 
 void import_layer_normalization(NodeContext& c) {
   c.require_inputs(2, 3);
-  const ValueId given = c.in(0);
-  const int rank = c.rank(given);
-  const int axis = c.axis(c.attrs.get_int("axis", -1), rank);
-  const double epsilon = c.attrs.get_float("epsilon", kEpsilon);
-  const ValueId x = stashed(c, given);
-  if (!c.wants(1) && !c.wants(2) && x == given)
-    return c.out(0, c.composite("layer_norm", c.all_inputs(), {{"axis", int64_t{axis}}, {"epsilon", epsilon}}));
-  const Normalised n = normalise(c, x, axes_from(axis, rank), epsilon);
-  ValueId y = c.mul(c.cast(n.values, c.dtype(given)), c.in(1));
-  if (c.has(2)) y = c.add(y, c.in(2));
-  c.out(0, y);
-  c.out(1, n.mean);
-  c.out(2, n.inverse_deviation);
+  Attrs attrs = norm_attrs(c, c.in(0), c.wants(1) || c.wants(2));
+  attrs.set("axis", int64_t{c.axis(c.attrs.get_int("axis", -1), c.rank(c.in(0)))});
+  out_all(c, c.composite_results("layer_norm", c.all_inputs(), attrs));
 }
 
 // Channels are normalised in groups; scale and bias are per channel (opset 21).
 void import_group_normalization(NodeContext& c) {
   c.require_inputs(3, 3);
-  const ValueId given = c.in(0);
-  const Shape dims = c.shape(given);
+  const ValueId x = c.in(0);
   const int64_t groups = c.attrs.require_int("num_groups");
-  if (dims.size() < 3 || groups < 1 || !equal_sizes(floormod(dims[1], groups), 0))
-    c.malformed(fmt::format("num_groups = {} for an operand of type {}", groups, c.type(given).to_string()),
+  if (c.rank(x) < 3 || groups < 1 || !equal_sizes(floormod(c.shape(x)[1], groups), 0))
+    c.malformed(fmt::format("num_groups = {} for an operand of type {}", groups, c.type(x).to_string()),
                 "[batch, channels, spatial dimensions...] with channels that the groups divide");
-  const double epsilon = c.attrs.get_float("epsilon", kEpsilon);
-  if (!static_dims(dims)) {  // the composite wants sizes as numbers
-    const ValueId x = stashed(c, given);
-    const Expr inner = floordiv(dims[1], groups) * Emitter::count(Shape(dims.begin() + 2, dims.end()));
-    const Normalised n = normalise(c, c.reshape(x, {dims[0], groups, inner}), {2}, epsilon);
-    const ValueId y = c.cast(c.reshape(n.values, dims), c.dtype(given));
-    return c.out(0, c.add(c.mul(y, c.per_channel(c.in(1), c.rank(y))), c.per_channel(c.in(2), c.rank(y))));
-  }
-  Attrs attrs = {{"groups", groups}, {"epsilon", epsilon}};
-  if (const DType stash = stash_type(c, given); stash != c.dtype(given)) attrs.set("stash", stash);
+  Attrs attrs = norm_attrs(c, x, false);
+  attrs.set("groups", groups);
   c.out(0, c.composite("group_norm", c.all_inputs(), attrs));
 }
 
@@ -124,17 +87,9 @@ void import_group_normalization(NodeContext& c) {
 // type.
 void import_rms_normalization(NodeContext& c) {
   c.require_inputs(2, 2);
-  const ValueId given = c.in(0);
-  const int rank = c.rank(given);
-  const int axis = c.axis(c.attrs.get_int("axis", -1), rank);
-  const ValueId x = stashed(c, given);
-  const double epsilon = c.attrs.get_float("epsilon", kEpsilon);
-  if (!c.wants(1) && x == given && c.dtype(c.in(1)) == c.dtype(x))
-    return c.out(0, c.composite("rms_norm", {x, c.in(1)}, {{"axis", int64_t{axis}}, {"epsilon", epsilon}}));
-  const ValueId square = mean(c, c.mul(x, x), axes_from(axis, rank));
-  const ValueId root = c.op("sqrt", {c.add(square, c.scalar_like(x, epsilon))});
-  c.out(0, c.mul(c.cast(c.div(x, root), c.dtype(c.in(1))), c.in(1)));
-  if (c.wants(1)) c.out(1, c.div(c.scalar_like(root, 1), root));
+  Attrs attrs = norm_attrs(c, c.in(0), c.wants(1));
+  attrs.set("axis", int64_t{c.axis(c.attrs.get_int("axis", -1), c.rank(c.in(0)))});
+  out_all(c, c.composite_results("rms_norm", c.all_inputs(), attrs));
 }
 
 // x divided by its L1 or L2 norm along the axis; 0 where the norm is 0.

@@ -84,13 +84,20 @@ bool write_clip(NodeExport& e) {
   return finish(e, "Clip");
 }
 
-// Reading gives 16-bit floats another form.
-bool write_layer_norm(NodeExport& e) {
-  if (dtype_bits(e.graph.type(e.node.inputs[0]).dtype) < 32 || !is_single(e.node.attrs.get<double>("epsilon")))
-    return false;
-  set_int(e.proto, "axis", e.node.attrs.get_int("axis"));
-  set_float(e.proto, "epsilon", e.node.attrs.get<double>("epsilon"));
-  return finish(e, "LayerNormalization");
+// Whether the node normalises in the type that ONNX does by default: f32 for floats of 16 bits.
+bool has_default_stash(const NodeExport& e) {
+  const DType dtype = e.graph.type(e.node.inputs[0]).dtype;
+  return e.node.attrs.get_or<DType>("stash", dtype) == (dtype_bits(dtype) < 32 ? DType::kF32 : dtype);
+}
+
+bool write_norm(NodeExport& e, const char* op, size_t inputs, int64_t opset) {
+  const double epsilon = e.node.attrs.get<double>("epsilon");
+  if (e.node.inputs.size() < inputs || !is_single(epsilon) || !has_default_stash(e)) return false;
+  if (e.node.attrs.has("axis")) set_int(e.proto, "axis", e.node.attrs.get_int("axis"));
+  if (e.node.attrs.has("groups")) set_int(e.proto, "num_groups", e.node.attrs.get_int("groups"));
+  set_float(e.proto, "epsilon", epsilon);
+  e.context.need_opset(opset);
+  return finish(e, op);
 }
 
 void set_window(NodeExport& e) {
@@ -152,7 +159,9 @@ bool write_standard_composite(NodeExport& e) {
   for (const Attribute& row : kReductions)
     if (row.ours == name) return write_reduction(e, row.onnx);
   if (name == "clip") return write_clip(e);
-  if (name == "layer_norm") return write_layer_norm(e);
+  if (name == "layer_norm") return write_norm(e, "LayerNormalization", 2, 17);
+  if (name == "group_norm") return write_norm(e, "GroupNormalization", 3, 21);
+  if (name == "rms_norm") return write_norm(e, "RMSNormalization", 2, 23);
   if (name == "max_pool" || name == "average_pool") return write_pool(e);
   if (name == "conv_transpose") return write_conv_transpose(e);
   return false;

@@ -103,8 +103,11 @@ void write_own_node(const Node& node, onnx::NodeProto& proto) {
 }
 
 void import_own_node(NodeContext& c) {
-  if (const CompositeDef* composite = find_composite(c.op_type()))
-    return c.out(0, c.composite(composite->name, c.all_inputs(), read_attrs(c, composite->attrs)));
+  if (const CompositeDef* composite = find_composite(c.op_type())) {
+    const auto results = c.composite_results(composite->name, c.all_inputs(), read_attrs(c, composite->attrs));
+    for (size_t i = 0; i < results.size(); ++i) c.out(static_cast<int>(i), results[i]);
+    return;
+  }
   const OpDef* op = c.find_op(c.op_type());
   const bool plain =
       op && (op->kind == OpKind::kExpression || op->kind == OpKind::kView || op->kind == OpKind::kProcedure);

@@ -1,0 +1,95 @@
+#include "graph/subgraph.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "graph/op_def.h"
+
+namespace tessera::inline graph {
+namespace {
+
+using Vars = std::unordered_set<const ExprNode*>;
+
+void add_vars(const Shape& shape, Vars& vars) {
+  for (const Expr& dim : shape)
+    walk(dim, [&](const Expr& e) {
+      if (e->kind == ExprKind::kVar) vars.insert(e.get());
+    });
+}
+
+void add_vars(const Graph& graph, Vars& vars) {
+  for (const Value& value : graph.values()) add_vars(value.type.shape, vars);
+  for (const Node& node : graph.nodes()) {
+    for (const auto& [name, attr] : node.attrs.all())
+      if (const Shape* sizes = std::get_if<Shape>(&attr)) add_vars(*sizes, vars);
+    for (const GraphPtr& region : node.regions) add_vars(*region, vars);
+  }
+}
+
+}  // namespace
+
+bool is_constant_value(const Graph& graph, ValueId id) {
+  const Node* producer = graph.producer(id);
+  return producer && producer->op->kind == OpKind::kConstant;
+}
+
+Subgraph subgraph_of(const Graph& graph, const std::set<NodeId>& nodes) {
+  Subgraph part{nodes, {}, {}};
+  const std::set<ValueId> model_outputs(graph.outputs.begin(), graph.outputs.end());
+  const std::vector<std::vector<NodeId>> users = graph.users();
+  std::set<ValueId> seen;
+  for (const NodeId id : nodes) {
+    const Node& node = graph.node(id);
+    for (const ValueId input : node.inputs) {
+      const bool given = is_constant_value(graph, input) || nodes.count(graph.value(input).producer);
+      if (!given && seen.insert(input).second) part.inputs.push_back(input);
+    }
+    for (const ValueId output : node.outputs) {
+      const std::vector<NodeId>& readers = users[static_cast<size_t>(output)];
+      const bool outside = std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return !nodes.count(r); });
+      if (outside || readers.empty() || model_outputs.count(output)) part.outputs.push_back(output);
+    }
+  }
+  return part;
+}
+
+Graph extract(const Graph& graph, const Subgraph& part) {
+  std::vector<bool> read(graph.values().size(), false);
+  for (const NodeId id : part.nodes)
+    for (const ValueId input : graph.node(id).inputs) read[static_cast<size_t>(input)] = true;
+  for (const ValueId output : part.outputs) read[static_cast<size_t>(output)] = true;
+
+  Graph result;
+  result.name = graph.name;
+  result.symbols = graph.symbols;
+  std::vector<ValueId> map(graph.values().size(), -1);
+  for (const ValueId input : part.inputs)
+    map[static_cast<size_t>(input)] = result.add_input(graph.value(input).name, graph.type(input));
+  for (NodeId id = 0; id < std::ssize(graph.nodes()); ++id) {
+    const Node& node = graph.node(id);
+    const bool is_read_constant = node.op->kind == OpKind::kConstant && read[static_cast<size_t>(node.outputs[0])] &&
+                                  map[static_cast<size_t>(node.outputs[0])] < 0;
+    if (!is_read_constant && !part.nodes.count(id)) continue;
+    Node clone = node;
+    for (ValueId& input : clone.inputs) input = map[static_cast<size_t>(input)];
+    std::vector<TensorType> types;
+    std::vector<std::string> names;
+    for (const ValueId output : node.outputs) {
+      types.push_back(graph.type(output));
+      names.push_back(graph.value(output).name);
+    }
+    const auto outputs = result.node(result.add_node(std::move(clone), std::move(types), std::move(names))).outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = outputs[i];
+  }
+  for (const ValueId output : part.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
+  drop_unused_symbols(result);
+  return result;
+}
+
+void drop_unused_symbols(Graph& graph) {
+  Vars vars;
+  add_vars(graph, vars);
+  std::erase_if(graph.symbols, [&](const SymbolRange& symbol) { return !vars.count(symbol.var.get()); });
+}
+
+}  // namespace tessera::inline graph
