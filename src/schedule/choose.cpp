@@ -98,7 +98,8 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   const TensorProgram merged = directly ? TensorProgram() : merge_open_axes(kernel);
   auto answer = directly ? rule.apply(kernel, target, knobs) : apply_to_open_axes(rule, merged, target);
   if (!directly && std::holds_alternative<Declined>(answer)) {
-    auto by_windows = apply_by_windows(rule, merged, symbols, target);
+    auto by_windows = rule.apply == winograd ? open_winograd(kernel, symbols, target)
+                                             : apply_by_windows(rule, merged, symbols, target);
     if (const auto* declined = std::get_if<Declined>(&by_windows)) {
       std::get<Declined>(answer).reason += "; " + declined->reason;
     } else {

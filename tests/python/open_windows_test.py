@@ -14,20 +14,25 @@ from onnx import TensorProto, helper, numpy_helper
 import tessera
 
 RANGES = {"batch": (1, 8), "h": (40, 200), "w": (40, 200)}
+SMALL = {"batch": (1, 4), "h": (5, 40), "w": (5, 40)}  # of windows without strides: smaller than a window of the schedule
 
 
 def make_model(seed):
     pick, numbers = random.Random(seed), np.random.default_rng(seed)
     nodes, weights, text = [], [], []
-    value, channels = "x", pick.choice([1, 3, 8])
-    start = channels
+    # Wide ones are in blocks of channels, and those without strides by minimal filtering.
+    wide = seed % 3 == 2
+    value, channels = "x", pick.choice([32, 48] if wide else [1, 3, 8])
+    start, strides = channels, 0
     for layer in range(pick.choice([1, 1, 2])):
-        kernel, stride = pick.choice([1, 2, 3, 3, 5]), pick.choice([1, 2, 3, 4, 5])
+        kernel = pick.choice([1, 3, 3, 5] if wide else [1, 2, 3, 3, 5])
+        stride = pick.choice([1, 1, 1, 2] if wide else [1, 2, 3, 4, 5])
         pads = [pick.randrange(0, (kernel + 1) // 2) for _ in range(4)]
-        common = dict(kernel_shape=[kernel] * 2, strides=[stride, pick.choice([stride, 1, 2])], pads=pads)
+        common = dict(kernel_shape=[kernel] * 2, strides=[stride, stride if wide else pick.choice([stride, 1, 2])], pads=pads)
+        strides = max(strides, *common["strides"])
         result = f"y{layer}"
         if pick.random() < 0.75:
-            out = pick.choice([1, 8, 16, 20])
+            out = pick.choice([32, 40, 64] if wide else [1, 8, 16, 20])
             weights.append(numpy_helper.from_array(
                 numbers.standard_normal((out, channels, kernel, kernel)).astype(np.float32), f"w{layer}"))
             nodes.append(helper.make_node("Conv", [value, f"w{layer}"], [result], **common))
@@ -40,23 +45,29 @@ def make_model(seed):
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info(value, TensorProto.FLOAT, None)], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), start, "; ".join(text)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    small = strides == 1 and len(text) == 1
+    return model, start, "; ".join(text), SMALL if small else RANGES
 
 
 def check(seed):
-    model, channels, text = make_model(seed)
+    model, channels, text, ranges = make_model(seed)
     model_bytes = model.SerializeToString()
     reference = onnxruntime.InferenceSession(model_bytes, providers=["CPUExecutionProvider"])
     numbers = np.random.default_rng(seed)
     problems = []
     for disabled in [(), ("symbolic_sizes",)]:
         try:
-            module = tessera.compile(model_bytes, threads=1, dims=RANGES, disable_passes=disabled)
+            module = tessera.compile(model_bytes, threads=1, dims=ranges, disable_passes=disabled)
         except tessera.Error as error:
             if disabled and error.id in ("TSR-5022", "TSR-5024"):
                 continue  # samples may have no common program
             return f"seed {seed} ({text}): {error}"
-        sizes = [(1, 40, 40), (8, 200, 200)] + [(1 + i % 3, 96 + i, 101 + 7 * i % 31) for i in range(12)]
+        first, last = (tuple(bounds[end] for bounds in ranges.values()) for end in (0, 1))
+        low = first[1] if ranges is SMALL else 96
+        sizes = [first, last] + [(1 + i % 3, low + i, low + 5 + 7 * i % 31) for i in range(12)]
+        if ranges is SMALL:
+            sizes += [(1, 5 + i, 6 + i % 3) for i in range(6)] + [(2, 6, 5 + i) for i in range(6)]
         for batch, height, width in sizes:
             x = numbers.standard_normal((batch, channels, height, width)).astype(np.float32)
             (want,), (got,) = reference.run(None, {"x": x}), module.run([x])

@@ -3,24 +3,50 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <random>
+#include <compare>
+#include <functional>
+#include <map>
 
 #include "arith/simplify.h"
+#include "loop/fresh.h"
 #include "program/generalize_loops.h"
 #include "program/symbolic_sizes.h"
+#include "schedule/dynamic/kernel_at.h"
 #include "schedule/dynamic/stride_finder.h"
 
 // Windows of an output of open extents. A rule is asked for the kernel that computes a few places of each open axis,
 // for some sizes of the whole; what it writes is alike for all of them but for strides, which become products of the
 // open extents. Places whose conditions (padding) hold everywhere in the window make large windows; those near the ends
-// of an axis are done one by one.
+// of an axis are done by small windows that lie there, or one by one.
 namespace tessera::inline schedule {
 namespace {
 
 using Answer = std::variant<ScheduledKernel, Declined>;
 
-constexpr int64_t kLargestMargin = 4;  // places at the ends of an axis that are done one by one
+constexpr size_t kAllPoints = 2 * kSamplePoints;  // a remainder leaves out about half of them
+constexpr int64_t kLargestMargin = 4;             // places at the ends of an axis that are done one by one
+
+// Whether the output's open extents are so large at all points that every window has room.
+bool has_room(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
+              const std::vector<SizePoint>& points) {
+  constexpr int64_t kLargeEnough = 80;
+  for (const Expr& extent : kernel.output().out->shape)
+    for (const SizePoint& point : points)
+      if (!as_int(extent) && value_at(extent, symbols, point) < kLargeEnough) return false;
+  return true;
+}
+
+// Where a window lies along an axis: anywhere but in the margins, or at one of the ends, where a rule knows which of
+// its places see padding.
+enum class WindowPlace : uint8_t { kInner, kBegin, kEnd };
+
+struct WindowAlong {
+  int64_t size = 1;
+  int64_t margin = 0;  // of an inner window; means nothing for single places
+  WindowPlace place = WindowPlace::kInner;
+  std::optional<int64_t> remainder = std::nullopt;  // by 2 of AxisPlan::divided: for sizes where it is that
+  auto operator<=>(const WindowAlong&) const = default;
+};
 
 struct OpenAxis {
   size_t axis = 0;
@@ -32,13 +58,8 @@ struct OpenAxis {
 class WindowMaker {
  public:
   WindowMaker(const ScheduleRule& rule, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
-              const Target& target)
-      : rule_(rule),
-        kernel_(kernel),
-        symbols_(symbols),
-        target_(target),
-        points_(sample_points(symbols)),
-        finder_(kernel, symbols, points_) {}
+              std::vector<SizePoint> points, const Target& target)
+      : rule_(rule), kernel_(kernel), symbols_(symbols), target_(target), points_(std::move(points)) {}
 
   Answer run() {
     for (const Stage& stage : kernel_.stages)
@@ -54,17 +75,16 @@ class WindowMaker {
       params_.push_back(make_buffer(logical->name, logical->dtype, {count}));
     }
     // Singles first: without them nothing works, and they say how weights are stored.
-    std::vector<int64_t> steps(axes_.size(), 1);
     std::string why;
-    auto single = window(steps, steps, why);
+    auto single = window(std::vector<WindowAlong>(axes_.size()), why);
     if (!single) return Declined{why};
     result_.packed = single->packed;
     has_single_ = true;
     for (const PackedParam& packed : result_.packed) params_[packed.param] = single->program.params[packed.param];
-    // Margins are those of the axis: the fewest places at its ends that let the rule take windows.
+    // Margins are the fewest places at both ends of an axis that let the rule take windows.
     plans_.resize(axes_.size());
     for (size_t a = 0; a < axes_.size(); ++a) plan_axis(a);
-    emit_choices(0, steps, *single);
+    emit_choices({}, *single);
     result_.program.name = kernel_.name;
     result_.program.params = params_;
     result_.program.body = seq(std::move(nests_));
@@ -86,49 +106,46 @@ class WindowMaker {
     return "";
   }
 
-  // The kernel of one window; along axes of more than one step it stays away from both ends by the axis' margin.
-  TensorProgram at(const SizePoint& point, const std::vector<int64_t>& steps,
-                   const std::vector<int64_t>& margins) const {
-    VarMap values;
-    for (size_t i = 0; i < symbols_.size(); ++i) values[symbols_[i].var.get()] = point[i];
-    const auto fixed = [&](const Expr& e) { return simplify(substitute(e, values)); };
-    std::unordered_map<const Buffer*, BufferPtr> buffers;
-    const auto fixed_buffer = [&](const BufferPtr& buffer) {
-      Shape shape;
-      for (const Expr& dim : buffer->shape) shape.push_back(fixed(dim));
-      return buffers[buffer.get()] = make_buffer(buffer->name, buffer->dtype, std::move(shape), buffer->scope);
-    };
-    TensorProgram result;
-    result.name = kernel_.name;
-    for (const TensorParam& param : kernel_.params)
-      result.params.push_back({fixed_buffer(param.buffer), param.layout, param.is_constant});
-    for (const Stage& stage : kernel_.stages) {
-      Stage copy = stage;
-      copy.out = fixed_buffer(stage.out);
-      for (auto* axes : {&copy.body.axes, &copy.body.reduce_axes})
-        for (Axis& axis : *axes) axis.extent = fixed(axis.extent);
-      copy.body.value = transform(substitute(stage.body.value, values), [&](const Expr& node) -> Expr {
-        if (node->kind != ExprKind::kLoad) return {};
-        const auto it = buffers.find(node->buffer.get());
-        return it == buffers.end() ? Expr() : load(it->second, node->operands);
-      });
-      result.stages.push_back(std::move(copy));
-    }
+  // The kernel of one window.
+  TensorProgram at(const SizePoint& point, const std::vector<WindowAlong>& windows) const {
+    TensorProgram result = kernel_at(kernel_, symbols_, point);
     for (size_t a = 0; a < axes_.size(); ++a) {
-      const int64_t extent = value_at(axes_[a].extent, symbols_, point);
-      const int64_t border = steps[a] == 1 ? 0 : margins[a];
-      result.windows.push_back({axes_[a].axis, axes_[a].base, steps[a], border, extent - steps[a] - border});
+      const WindowAlong& along = windows[a];
+      const int64_t end = value_at(axes_[a].extent, symbols_, point) - along.size;
+      const int64_t lo = along.place == WindowPlace::kEnd ? end : along.margin;
+      const int64_t hi = along.place == WindowPlace::kBegin ? 0 : end - along.margin;
+      result.windows.push_back({axes_[a].axis, axes_[a].base, along.size, lo, hi});
     }
     return result;
   }
 
+  bool is_for(const SizePoint& point, const std::vector<WindowAlong>& windows) const {
+    for (size_t a = 0; a < axes_.size(); ++a)
+      if (const auto& remainder = windows[a].remainder;
+          remainder && value_at(plans_[a].divided, symbols_, point) % 2 != *remainder)
+        return false;
+    return true;
+  }
+
   // The rule's kernel of one window, of all sizes.
-  std::optional<ScheduledKernel> window(const std::vector<int64_t>& steps, const std::vector<int64_t>& margins,
-                                        std::string& why) {
+  std::optional<ScheduledKernel> window(const std::vector<WindowAlong>& windows, std::string& why) {
+    Known& known = known_[windows];
+    if (!known.asked) {
+      known.kernel = make_window(windows, known.why);
+      known.asked = true;
+    }
+    why = known.why;
+    return known.kernel;
+  }
+
+  std::optional<ScheduledKernel> make_window(const std::vector<WindowAlong>& windows, std::string& why) {
     std::vector<ScheduledKernel> answers;
-    for (const SizePoint& point : points_) {
+    std::vector<SizePoint> points;
+    for (const SizePoint& point : points_)
+      if (points.size() < kSamplePoints && is_for(point, windows)) points.push_back(point);
+    for (const SizePoint& point : points) {
       Knobs knobs = Knobs::sharing_weights();
-      auto answer = rule_.apply(at(point, steps, margins), target_, knobs);
+      auto answer = rule_.apply(at(point, windows), target_, knobs);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         why = declined->reason;
         return std::nullopt;
@@ -153,8 +170,9 @@ class WindowMaker {
     if (!has_single_)
       for (const PackedParam& packed : answers[0].packed)
         params[packed.param] = answers[0].program.params[packed.param];
-    LoopGeneralizer generalizer(finder_, params, false);
-    for (const OpenAxis& axis : axes_) generalizer.same_var(axis.base, points_.size());
+    StrideFinder finder(kernel_, symbols_, points);
+    LoopGeneralizer generalizer(finder, params, false);
+    for (const OpenAxis& axis : axes_) generalizer.same_var(axis.base, points.size());
     try {
       ScheduledKernel result = answers[0];
       result.program.body = generalizer.run(programs);
@@ -167,6 +185,7 @@ class WindowMaker {
   }
 
   struct Segment {
+    WindowAlong window;
     Expr count, base;  // base in terms of `var`
     Var var;
   };
@@ -174,83 +193,139 @@ class WindowMaker {
   struct AxisPlan {
     std::vector<int64_t> sizes;  // that the rule takes, the last is 1
     int64_t margin = 0;
+    bool ends = false;  // whether it takes windows of the smallest size at both ends
+    Expr divided;       // not null: the window at the second end depends on whether this is even
   };
 
   // Which windows along one axis the rule takes with single places along the others.
   void plan_axis(size_t a) {
     AxisPlan& plan = plans_[a];
-    std::vector<int64_t> steps(axes_.size(), 1);
+    std::vector<WindowAlong> windows(axes_.size());
     std::string why;
     for (int64_t margin = 0; margin <= kLargestMargin && plan.sizes.empty(); ++margin)
       for (const int64_t size : axes_[a].sizes) {
         if (size == 1) continue;
-        steps[a] = size;
-        if (!window(steps, std::vector<int64_t>(axes_.size(), margin), why)) continue;
+        windows[a] = {size, margin};
+        if (!window(windows, why)) continue;
         plan.sizes.push_back(size);
         plan.margin = margin;
       }
+    if (plan.margin > 0 && plan.sizes.back() >= 2 * plan.margin) {
+      const auto takes = [&](WindowPlace place, std::optional<int64_t> remainder = std::nullopt) {
+        windows[a] = {plan.sizes.back(), 0, place, remainder};
+        return window(windows, why).has_value();
+      };
+      plan.ends = takes(WindowPlace::kBegin) && takes(WindowPlace::kEnd);
+      // A window of stride 2 sees padding behind an input of an odd number of places, or of an even one.
+      for (const Expr& dim : open_dims()) {
+        if (plan.ends || !takes(WindowPlace::kBegin)) break;
+        plan.divided = dim;
+        plan.ends = takes(WindowPlace::kEnd, 0) && takes(WindowPlace::kEnd, 1);
+        if (plan.ends) break;
+        std::erase_if(known_, [&](const auto& entry) { return entry.first[a].remainder.has_value(); });
+        plan.divided = {};
+      }
+    }
     plan.sizes.push_back(1);
   }
 
-  std::vector<Segment> segments(size_t a) const {
-    const AxisPlan& plan = plans_[a];
-    const Expr extent = axes_[a].extent;
-    std::vector<Segment> result;
-    Expr done = plan.margin;
-    Expr covered = 0;
-    for (const int64_t size : plan.sizes) {
-      Segment segment;
-      segment.var = make_var(fmt::format("w{}", axes_[a].axis));
-      if (size == 1) {
-        segment.count = extent - covered;
-        segment.base = plan.sizes.size() == 1 ? Expr(segment.var)
-                       : plan.margin == 0     ? segment.var + covered
-                                              : segment.var + select(segment.var < Expr(plan.margin), Expr(0), covered);
-      } else {
-        const Expr left = extent - Expr(2 * plan.margin) - covered;
-        segment.count = plan.margin == 0 ? floordiv(left, size) : max(Expr(0), floordiv(left, size));
-        segment.base = done + segment.var * Expr(size);
-        covered = covered + segment.count * Expr(size);
-        done = Expr(plan.margin) + covered;
-      }
-      result.push_back(std::move(segment));
-    }
+  // The parameters' open extents, each once.
+  std::vector<Expr> open_dims() const {
+    std::vector<Expr> result;
+    for (const TensorParam& param : kernel_.params)
+      for (const Expr& dim : param.buffer->shape)
+        if (!as_int(dim) && std::none_of(result.begin(), result.end(),
+                                         [&](const Expr& known) { return structurally_equal(known, dim); }))
+          result.push_back(dim);
     return result;
   }
 
-  // All combinations of window sizes, axis by axis; `single` is the kernel of single places.
-  void emit_choices(size_t axis, std::vector<int64_t>& steps, const ScheduledKernel& single) {
-    if (axis < axes_.size()) {
-      for (const int64_t size : plans_[axis].sizes) {
-        steps[axis] = size;
-        emit_choices(axis + 1, steps, single);
+  // What an axis consists of. Windows of each size are as many as there is room for; one more of the smallest ends
+  // where the last of those would not, over places that are computed twice. The margins are covered by windows at the
+  // ends, or single places; so is an axis in which no window fits. What is computed twice is the same each time, and
+  // windows that have places in common are in loops of their own, one after the other.
+  std::vector<Segment> segments(size_t a) const {
+    const AxisPlan& plan = plans_[a];
+    const Expr extent = axes_[a].extent;
+    const int64_t margin = plan.margin;
+    std::vector<Segment> result;
+    const auto add = [&](const WindowAlong& window, const Expr& count, const std::function<Expr(const Var&)>& base) {
+      const Var var = make_var(fmt::format("w{}", axes_[a].axis));
+      result.push_back({window, count, base(var), var});
+    };
+    const auto once = [](const Expr& condition) { return select(condition, Expr(1), Expr(0)); };
+    if (plan.sizes.size() == 1) {
+      add({}, extent, [](const Var& var) { return Expr(var); });
+      return result;
+    }
+    const int64_t smallest = plan.sizes[plan.sizes.size() - 2];
+    // Inner windows go from `begin` to `begin` + `inner`.
+    const int64_t begin = plan.ends ? smallest : margin;
+    const Expr inner = begin == 0 ? extent : max(Expr(0), extent - Expr(2 * begin));
+    Expr covered = 0;
+    for (const int64_t size : plan.sizes) {
+      if (size == 1) continue;
+      const Expr count = floordiv(inner - covered, size);
+      add({size, margin}, count, [&](const Var& var) { return Expr(begin) + covered + var * Expr(size); });
+      covered = covered + count * Expr(size);
+    }
+    if (plan.ends) {
+      // A window at one end sees nothing of the other.
+      const Expr fits = extent >= Expr(smallest + margin);
+      add({smallest, margin}, once(covered < inner),
+          [&](const Var& var) { return max(Expr(margin), extent - Expr(2 * smallest)) + var; });
+      add({smallest, 0, WindowPlace::kBegin}, once(fits), [](const Var& var) { return Expr(var); });
+      const auto last = [&](const Var& var) { return extent - Expr(smallest) + var; };
+      if (plan.divided) {
+        for (const int64_t remainder : {0, 1})
+          add({smallest, 0, WindowPlace::kEnd, remainder},
+              once(logical_and(fits, equal(floormod(plan.divided, 2), Expr(remainder)))), last);
+      } else {
+        add({smallest, 0, WindowPlace::kEnd}, once(fits), last);
+      }
+      add({}, select(fits, Expr(0), extent), [](const Var& var) { return Expr(var); });
+      return result;
+    }
+    const Expr fits = inner >= Expr(smallest);
+    add({smallest, margin}, once(logical_and(fits, covered < inner)),
+        [&](const Var& var) { return Expr(margin) + inner - Expr(smallest) + var; });
+    const Expr done = select(fits, inner, Expr(0));
+    add({}, extent - done,
+        [&](const Var& var) { return margin == 0 ? Expr(var) : var + select(var < Expr(margin), Expr(0), done); });
+    return result;
+  }
+
+  // All combinations of segments, axis by axis; `single` is the kernel of single places.
+  void emit_choices(std::vector<Segment> chosen, const ScheduledKernel& single) {
+    if (chosen.size() < axes_.size()) {
+      for (const Segment& segment : segments(chosen.size())) {
+        chosen.push_back(segment);
+        emit_choices(chosen, single);
+        chosen.pop_back();
       }
       return;
     }
-    std::vector<int64_t> margins;
-    for (const AxisPlan& plan : plans_) margins.push_back(plan.margin);
-    const auto kernel_of = [&](const std::vector<int64_t>& sizes) {
+    const auto kernel_of = [&](const std::vector<WindowAlong>& windows) {
       std::string why;
-      const bool is_single = std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s == 1; });
-      return is_single ? std::optional(single) : window(sizes, margins, why);
+      const bool is_single =
+          std::all_of(windows.begin(), windows.end(), [](const WindowAlong& along) { return along.size == 1; });
+      return is_single ? std::optional(single) : window(windows, why);
     };
-    std::vector<int64_t> own = steps;
+    std::vector<WindowAlong> own;
+    for (const Segment& segment : chosen) own.push_back(segment.window);
     std::optional<ScheduledKernel> scheduled = kernel_of(own);
     // Windows along each axis are taken, but not along both: single places along the first.
     for (size_t a = 0; !scheduled && a < axes_.size(); ++a) {
-      own[a] = 1;
+      own[a] = {};
       scheduled = kernel_of(own);
     }
     VarMap bases;
     Expr all = 1;
     std::vector<std::pair<Var, Expr>> vars;
     for (size_t a = 0; a < axes_.size(); ++a) {
-      const std::vector<Segment> parts = segments(a);
-      const size_t number = static_cast<size_t>(std::find(plans_[a].sizes.begin(), plans_[a].sizes.end(), steps[a]) -
-                                                plans_[a].sizes.begin());
-      Segment segment = parts[number];
-      if (own[a] != steps[a]) {  // the places of a window one by one
-        segment.count = segment.count * Expr(steps[a]);
+      Segment& segment = chosen[a];
+      if (own[a] != segment.window) {  // the places of a window one by one
+        segment.count = segment.count * Expr(segment.window.size);
         const Expr first = simplify(substitute(segment.base, {{segment.var.get(), Expr(0)}}));
         segment.base = first + segment.var;
       }
@@ -266,8 +341,37 @@ class WindowMaker {
       all = all * vars[a].second;
     }
     for (auto& [base, at] : bases) at = substitute(at, split);
-    const Stmt body = substitute(without_threads(scheduled->program.body), bases);
-    nests_.push_back(for_loop(t, 0, all, ForKind::kParallel, body));
+    Stmt body = scheduled->program.body;
+    if (parts_first(body, all)) {
+      // Each part of the kernel for all windows, while its weights are in a cache.
+      const Var both = make_var("t");
+      for (auto& [base, at] : bases) at = substitute(at, {{t.get(), floormod(both, all)}});
+      bases[body->var.get()] = floordiv(both, all);
+      body =
+          for_loop(both, 0, body->extent * all, ForKind::kParallel, substitute(without_threads(body->stmts[0]), bases));
+    } else {
+      body = for_loop(t, 0, all, ForKind::kParallel, substitute(without_threads(body), bases));
+    }
+    // One kernel may be in several nests.
+    nests_.push_back(with_fresh_definitions(body));
+  }
+
+  // Whether weights that do not stay in the second level of cache would be read more often, window by window, than all
+  // else is, part by part.
+  bool parts_first(const Stmt& body, const Expr& windows) const {
+    if (body->kind != StmtKind::kFor || body->for_kind != ForKind::kParallel || !is_const_int(body->begin, 0))
+      return false;
+    const auto parts = as_int(body->extent);
+    if (!parts || *parts == 1) return false;
+    const KnownSymbols known(symbols_);
+    double weights = 0, other = 0;
+    for (const TensorParam& param : kernel_.params) {
+      double bytes = static_cast<double>(dtype_bits(param.buffer->dtype)) / 8;
+      for (const Expr& dim : param.buffer->shape) bytes *= static_cast<double>(typical_size(dim));
+      (param.is_constant ? weights : other) += bytes;
+    }
+    return weights > static_cast<double>(target_.l2_bytes) / 2 &&
+           other * static_cast<double>(*parts) < weights * static_cast<double>(typical_size(windows));
   }
 
   const ScheduleRule& rule_;
@@ -275,12 +379,17 @@ class WindowMaker {
   const std::vector<SymbolRange>& symbols_;
   const Target& target_;
   std::vector<SizePoint> points_;
-  StrideFinder finder_;
   std::vector<OpenAxis> axes_;
   std::vector<AxisPlan> plans_;
   std::vector<BufferPtr> params_;
   std::vector<Stmt> nests_;
   ScheduledKernel result_;
+  struct Known {
+    bool asked = false;
+    std::optional<ScheduledKernel> kernel;
+    std::string why;  // there is none
+  };
+  std::map<std::vector<WindowAlong>, Known> known_;
   bool has_single_ = false;  // the kernel of single places is there, and with it how weights are stored
 };
 
@@ -288,7 +397,17 @@ class WindowMaker {
 
 Answer apply_by_windows(const ScheduleRule& rule, const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
                         const Target& target) {
-  return WindowMaker(rule, kernel, symbols, target).run();
+  // Extents that are parts of the symbols (pictures made smaller) need larger symbols. A kernel that has no common
+  // program at some sizes may have one at others.
+  std::optional<Answer> first;
+  for (const int64_t stretch : {1, 5, 11, 23, 47, 97}) {  // without factors of 2 and 3, so that all remainders occur
+    std::vector<SizePoint> points = sample_points(symbols, kAllPoints, stretch);
+    if (stretch < 97 && !has_room(kernel, symbols, points)) continue;
+    Answer answer = WindowMaker(rule, kernel, symbols, std::move(points), target).run();
+    if (std::holds_alternative<ScheduledKernel>(answer)) return answer;
+    if (!first) first = std::move(answer);
+  }
+  return std::move(*first);
 }
 
 }  // namespace tessera::inline schedule

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "arith/simplify.h"
+
 namespace tessera::inline schedule {
 namespace {
 
@@ -91,7 +93,12 @@ class Merger {
   bool merge_body(Body& body) {
     const Axis outer = body.axes[axis_], inner = body.axes[axis_ + 1];
     const Axis both = {make_var(outer.var->name + inner.var->name), outer.extent * inner.extent};
-    body.value = transform(body.value, [&](const Expr& node) -> Expr {
+    // A window of one place is at the place itself.
+    VarMap zero;
+    for (const Axis& axis : body.reduce_axes)
+      if (is_const_int(axis.extent, 1)) zero[axis.var.get()] = Expr(0);
+    const Expr value = simplify(substitute(body.value, zero));
+    body.value = transform(value, [&](const Expr& node) -> Expr {
       if (node->kind != ExprKind::kLoad) return {};
       std::vector<Expr> index = node->operands;
       for (size_t d = 0; d + 1 < index.size(); ++d) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "arith/simplify.h"
@@ -11,6 +10,7 @@
 #include "program/generalize_loops.h"
 #include "schedule/dynamic/cover.h"
 #include "schedule/dynamic/dynamic_tiles.h"
+#include "schedule/dynamic/kernel_at.h"
 #include "schedule/dynamic/stride_finder.h"
 #include "schedule/rules/rules.h"
 
@@ -94,7 +94,6 @@ class ProductMaker {
           all.insert(axis.var.get());
         }
       // Variables of open axes stand as indices alone.
-      std::unordered_map<const ExprNode*, int> uses;
       std::string why;
       walk(stage.body.value, [&](const Expr& node) {
         if (node->kind == ExprKind::kVar && !all.count(node.get()))
@@ -136,31 +135,7 @@ class ProductMaker {
 
   // The kernel of `rows` x `columns` places (0: all) for some sizes.
   TensorProgram at(const SizePoint& point, int64_t rows, int64_t columns) const {
-    VarMap values;
-    for (size_t i = 0; i < ranges_.size(); ++i) values[ranges_[i].var.get()] = point[i];
-    const auto fixed = [&](const Expr& e) { return simplify(substitute(e, values)); };
-    std::unordered_map<const Buffer*, BufferPtr> buffers;
-    const auto fixed_buffer = [&](const BufferPtr& buffer) {
-      Shape dims;
-      for (const Expr& dim : buffer->shape) dims.push_back(fixed(dim));
-      return buffers[buffer.get()] = make_buffer(buffer->name, buffer->dtype, std::move(dims), buffer->scope);
-    };
-    TensorProgram result;
-    result.name = kernel_.name;
-    for (const TensorParam& param : kernel_.params)
-      result.params.push_back({fixed_buffer(param.buffer), param.layout, param.is_constant});
-    for (const Stage& stage : kernel_.stages) {
-      Stage copy = stage;
-      copy.out = fixed_buffer(stage.out);
-      for (auto* axes : {&copy.body.axes, &copy.body.reduce_axes})
-        for (Axis& axis : *axes) axis.extent = fixed(axis.extent);
-      copy.body.value = transform(copy.body.value, [&](const Expr& node) -> Expr {
-        if (node->kind != ExprKind::kLoad) return {};
-        const auto it = buffers.find(node->buffer.get());
-        return it == buffers.end() ? Expr() : load(it->second, node->operands);
-      });
-      result.stages.push_back(std::move(copy));
-    }
+    TensorProgram result = kernel_at(kernel_, ranges_, point);
     for (size_t axis = 0; axis < shape().size(); ++axis) {
       const int64_t extent = value_at(shape()[axis], ranges_, point);
       const int64_t steps = axis == columns_ ? columns : axis == rows_ ? rows : 1;

@@ -9,21 +9,23 @@
 namespace tessera::inline schedule {
 namespace {
 
-constexpr size_t kPoints = 16;
 // Sizes that must know a number: what the formula is made of, and two to check it.
 constexpr size_t kEnough = 4, kEnoughForTwoTerms = 5;
 
 }  // namespace
 
-std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols) {
-  std::vector<SizePoint> points(kPoints);
+std::vector<SizePoint> sample_points(const std::vector<SymbolRange>& symbols, size_t count, int64_t stretch) {
+  std::vector<SizePoint> points(count);
   std::mt19937_64 random(1);
-  for (size_t s = 0; s < symbols.size(); ++s) {
-    std::array<int64_t, kPoints> steps;
-    for (size_t i = 0; i < kPoints; ++i) steps[i] = 180 + 37 * static_cast<int64_t>(i) + static_cast<int64_t>(s);
-    for (size_t i = kPoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
-    for (size_t i = 0; i < kPoints; ++i) points[i].push_back(symbols[s].lo + symbols[s].step * steps[i]);
-  }
+  for (size_t first = 0; first < count; first += kSamplePoints)
+    for (size_t s = 0; s < symbols.size(); ++s) {
+      std::array<int64_t, kSamplePoints> steps;
+      for (size_t i = 0; i < kSamplePoints; ++i)
+        steps[i] = 180 + 37 * static_cast<int64_t>(first + i) + static_cast<int64_t>(s);
+      for (size_t i = kSamplePoints - 1; i > 0; --i) std::swap(steps[i], steps[random() % (i + 1)]);
+      for (size_t i = 0; i < kSamplePoints; ++i)
+        points[first + i].push_back(symbols[s].lo + symbols[s].step * stretch * steps[i]);
+    }
   return points;
 }
 

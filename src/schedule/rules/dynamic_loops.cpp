@@ -20,17 +20,19 @@ class AnySize {
     const Stage& output = kernel_.output();
     if (kernel_.stages.size() > 2 || (kernel_.stages.size() == 2 && !kernel_.stages[0].body.is_reduction()))
       return Declined{"more stages than one reduction and its epilogue"};
-    Layout layout = output.layout;
-    if (!layout.row_major()) return Declined{"the output has a layout of blocks"};
+    if (std::string why = set_axes(); !why.empty()) return Declined{std::move(why)};
     result_.program.name = kernel_.name;
     for (const TensorParam& param : kernel_.params) add(param.buffer, param.layout);
     add(output.out, output.layout);
 
-    for (const Axis& axis : output.body.axes) bound(axis);
-    out_index_ = flat(output.out, output.body.axis_vars());
+    for (const Axis& axis : axes_) bound(axis);
+    std::vector<Expr> index;
+    for (const Axis& axis : output.body.axes) index.push_back(substitute(axis.var, places_));
+    out_index_ = flat(output.out, index);
     const Stage* reduction = kernel_.reduction();
     if (!reduction) {
-      value_ = flattened(output.body.value);
+      value_ = flattened(substitute(output.body.value, places_));
+      if (!output.layout.row_major() && !in_lanes(false)) return Declined{"no lanes of the output's blocks"};
       result_.program.body = nest(false);
       return std::move(result_);
     }
@@ -39,24 +41,59 @@ class AnySize {
     reduce_ = body.reduce_axes;
     for (const Axis& axis : reduce_) bound(axis);
     VarMap to_output;
-    for (size_t i = 0; i < body.axes.size(); ++i) to_output[body.axes[i].var.get()] = output.body.axes[i].var;
+    for (size_t i = 0; i < body.axes.size(); ++i) to_output[body.axes[i].var.get()] = index[i];
     reduce_value_ = flattened(substitute(body.value, to_output));
     reduce_dtype_ = reduction->out->dtype;
     result_var_ = make_var("result", reduce_dtype_);
     bool elsewhere = false;
-    value_ = reduction == &output ? Expr(result_var_) : flattened(transform(output.body.value, [&](const Expr& node) {
-      if (node->kind != ExprKind::kLoad || node->buffer != reduction->out) return Expr();
-      for (size_t i = 0; i < node->operands.size(); ++i)
-        elsewhere |=
-            !node->operands[i].same_node(output.body.axes[i].var) && !is_const_int(output.body.axes[i].extent, 1);
-      return Expr(result_var_);
-    }));
+    value_ = reduction == &output
+                 ? Expr(result_var_)
+                 : flattened(substitute(transform(output.body.value,
+                                                  [&](const Expr& node) {
+                                                    if (node->kind != ExprKind::kLoad || node->buffer != reduction->out)
+                                                      return Expr();
+                                                    for (size_t i = 0; i < node->operands.size(); ++i)
+                                                      elsewhere |=
+                                                          !node->operands[i].same_node(output.body.axes[i].var) &&
+                                                          !is_const_int(output.body.axes[i].extent, 1);
+                                                    return Expr(result_var_);
+                                                  }),
+                                        places_));
     if (elsewhere) return Declined{"the epilogue reads the reduction at another index than its own"};
+    if (!output.layout.row_major() && !in_lanes(true)) return Declined{"no lanes of the output's blocks"};
     result_.program.body = nest(true);
     return std::move(result_);
   }
 
  private:
+  // The output's axes in the order of its memory; one in blocks becomes two. Why they are not known.
+  std::string set_axes() {
+    const Stage& output = kernel_.output();
+    if (output.layout.row_major()) {
+      axes_ = output.body.axes;
+      return "";
+    }
+    for (const LayoutDim& dim : output.layout.dims) {
+      const Axis& axis = output.body.axes[static_cast<size_t>(dim.axis)];
+      if (dim.part == LayoutDim::Part::kWhole) {
+        axes_.push_back(axis);
+        continue;
+      }
+      const auto extent = as_int(axis.extent);
+      // Padding may be computed where all that is read has it, too.
+      const auto padded = [&](const TensorParam& param) { return param.layout == output.layout; };
+      const bool all = std::all_of(kernel_.params.begin(), kernel_.params.end(), padded);
+      if (!extent || (*extent % dim.block != 0 && !all)) return "the output's blocks are not all whole";
+      const bool is_place = dim.part == LayoutDim::Part::kRemainder;
+      axes_.push_back({make_var(axis.var->name + (is_place ? "l" : "b")),
+                       Expr(is_place ? dim.block : (*extent + dim.block - 1) / dim.block)});
+      Expr& place = places_[axis.var.get()];
+      const Expr part = Expr(axes_.back().var) * Expr(is_place ? 1 : dim.block);
+      place = place ? place + part : part;
+    }
+    return "";
+  }
+
   void bound(const Axis& axis) {
     const auto extent = as_int(axis.extent);
     bounds_.set(axis.var, Interval{0, extent ? std::optional(*extent - 1) : std::nullopt});
@@ -99,16 +136,24 @@ class AnySize {
     return ok;
   }
 
+  // Whether results along the output's innermost axis are computed in the lanes of a vector.
+  bool in_lanes(bool reduces) const {
+    if (axes_.empty()) return false;
+    const Axis& last = axes_.back();
+    const auto lanes = std::max<int64_t>(4, target_.f32_lanes());
+    return contiguous(value_, last.var) && (!reduces || contiguous(reduce_value_, last.var)) &&
+           as_int(last.extent).value_or(lanes) >= lanes;
+  }
+
   Stmt nest(bool reduces) {
-    const std::vector<Axis>& axes = kernel_.output().body.axes;
+    const std::vector<Axis>& axes = axes_;
     const auto lanes = std::max<int64_t>(4, target_.f32_lanes());
     VarMap at;
     if (axes.empty()) return reduces ? one_result(at) : element(at);
     const Axis& last = axes.back();
-    const bool in_lanes = contiguous(value_, last.var) && (!reduces || contiguous(reduce_value_, last.var)) &&
-                          as_int(last.extent).value_or(lanes) >= lanes;
     // All other axes share one parallel loop.
-    const size_t joined = in_lanes ? axes.size() - 1 : axes.size();
+    const bool vectors_of_results = in_lanes(reduces);
+    const size_t joined = vectors_of_results ? axes.size() - 1 : axes.size();
     const Var t = make_var("t");
     Expr all = 1;
     Expr rest = t;
@@ -118,7 +163,7 @@ class AnySize {
       all = all * axes[i].extent;
     }
     Stmt body;
-    if (in_lanes) {
+    if (vectors_of_results) {
       const auto width = reduces ? lanes : lanes * 2;
       const Var step = make_var("s");
       const Var single = make_var("i");
@@ -220,6 +265,8 @@ class AnySize {
   const TensorProgram& kernel_;
   const Target& target_;
   ScheduledKernel result_;
+  std::vector<Axis> axes_;
+  VarMap places_;  // of the output's axes that are in blocks, in terms of `axes_`
   SizePolynomial::Factors factors_;
   std::unordered_map<const Buffer*, Memory> memory_;
   Bounds bounds_;

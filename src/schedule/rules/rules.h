@@ -17,6 +17,10 @@ using RuleResult = std::variant<ScheduledKernel, Declined>;
 // tile.
 RuleResult winograd(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
+// The same of rows or images of open extents (and batches): strips of so many tiles, the last of which is made of those
+// that are left.
+RuleResult open_winograd(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols, const Target& target);
+
 // Products of bf16 with weights, by a machine's two-dimensional tiles (AMX).
 RuleResult matrix_tile(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 

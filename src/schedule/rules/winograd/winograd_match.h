@@ -79,6 +79,10 @@ std::optional<WinogradPlan> choose_winograd_plan(const FilteredConv& conv, const
 // The plan that the knobs name, whose own choice is `plan`; a reason when their values do not go together.
 std::string ask_winograd_plan(const FilteredConv& conv, const Target& target, Knobs& knobs,
                               std::optional<WinogradPlan>& plan);
+// The plan of a convolution that is mostly of the size `usual` and may be as large as `large`: tiles and cuts for the
+// one, strips for the other.
+std::optional<WinogradPlan> choose_open_plan(const FilteredConv& usual, const FilteredConv& large,
+                                             const Target& target);
 // What direct summation would cost, as WinogradPlan::cost.
 double direct_cost(const FilteredConv& conv, const Target& target);
 

@@ -90,6 +90,8 @@ WinogradPlan make_plan(const FilteredConv& conv, int64_t m, int64_t wanted, int6
   return plan;
 }
 
+constexpr int64_t kLeastStrip = 8, kMostStrip = 64;  // tiles
+
 // Of V and M.
 constexpr int64_t kMostScratch = 16 << 20;
 int64_t scratch_bytes(const FilteredConv& conv, const WinogradPlan& plan) {
@@ -143,13 +145,26 @@ std::optional<WinogradPlan> choose_winograd_plan(const FilteredConv& conv, const
     if (!conv.has_matrices(m)) continue;
     for (const int64_t cuts : divisors(conv.out_blocks)) {
       if (cuts > std::max(1, target.num_threads)) break;
-      for (int64_t wanted = 8; wanted <= 64; ++wanted) {
+      for (int64_t wanted = kLeastStrip; wanted <= kMostStrip; ++wanted) {
         const WinogradPlan plan = make_plan(conv, m, wanted, cuts, target);
         if (scratch_bytes(conv, plan) > kMostScratch) continue;
         if (!best || plan.cost < best->cost) best = plan;
       }
     }
   }
+  return best;
+}
+
+std::optional<WinogradPlan> choose_open_plan(const FilteredConv& usual, const FilteredConv& large,
+                                             const Target& target) {
+  const auto own = choose_winograd_plan(usual, {2, 4, 6}, target);
+  if (!own) return std::nullopt;
+  std::optional<WinogradPlan> best;
+  for (int64_t wanted = kLeastStrip; wanted <= kMostStrip; ++wanted) {
+    const WinogradPlan plan = make_plan(large, own->m, wanted, own->cuts, target);
+    if (scratch_bytes(large, plan) <= kMostScratch && (!best || plan.cost < best->cost)) best = plan;
+  }
+  if (best) best->cost = own->cost;
   return best;
 }
 
