@@ -114,7 +114,26 @@ std::vector<RuleNote> rules_of(const Program& program, const Kernel& kernel, con
 
 std::string layout_text(const Layout& layout) { return layout.row_major() ? "rows" : layout.to_string(); }
 
-KernelNote describe(const Program& program, const KernelCall& call, std::vector<RuleNote> rules) {
+// By call: the branches around it, "c" or "not c".
+std::vector<std::vector<std::string>> branches_around(const Program& program) {
+  std::vector<std::vector<std::string>> result(program.calls.size());
+  const auto visit = [&](const auto& self, const StepBlock& block, const std::vector<std::string>& around) -> void {
+    for (const ProgramStep& step : block) {
+      for (size_t i = 0; i < step.num_calls; ++i) result[step.first_call + i] = around;
+      for (size_t b = 0; b < step.blocks.size(); ++b) {
+        std::vector<std::string> inside = around;
+        if (step.kind == StepKind::kBranch)
+          inside.push_back((b == 0 ? "" : "not ") + program.buffers[static_cast<size_t>(step.condition)].name);
+        self(self, step.blocks[b], inside);
+      }
+    }
+  };
+  visit(visit, program.steps, {});
+  return result;
+}
+
+KernelNote describe(const Program& program, const KernelCall& call, std::vector<RuleNote> rules,
+                    std::vector<std::string> branches) {
   const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
   KernelNote note;
   note.name = kernel.program.name;
@@ -122,6 +141,7 @@ KernelNote describe(const Program& program, const KernelCall& call, std::vector<
   note.flops = kernel.flops;
   note.bytes = kernel.bytes;
   note.rules = std::move(rules);
+  note.only_if = std::move(branches);
   for (const CallCondition& condition : call.only_if)
     note.only_if.push_back((condition.value ? "" : "not ") +
                            program.buffers[static_cast<size_t>(condition.buffer)].name);
@@ -208,10 +228,12 @@ Explanation explain(const ModelOutline& model, const NodeTrail& trail, const Pro
   std::map<std::string, std::vector<int>> kernels_of;
   // Equal kernels are generated once and called several times; each call is one kernel to whoever asks about a node.
   std::map<int32_t, std::vector<RuleNote>> rules;
-  for (const KernelCall& call : program.calls) {
+  const std::vector<std::vector<std::string>> branches = branches_around(program);
+  for (size_t number = 0; number < program.calls.size(); ++number) {
+    const KernelCall& call = program.calls[number];
     if (!rules.count(call.kernel))
       rules[call.kernel] = rules_of(program, program.kernels[static_cast<size_t>(call.kernel)], options);
-    KernelNote note = describe(program, call, rules[call.kernel]);
+    KernelNote note = describe(program, call, rules[call.kernel], branches[number]);
     note.nodes = nodes_of_call(program, call, trail);
     const auto index = static_cast<int>(result.kernels.size());
     for (const std::string& label : note.nodes) kernels_of[label].push_back(index);

@@ -16,7 +16,7 @@ LOOP = """graph @power(%x: f32[4], %w: f32[4], %n: i64[]) -> (%y: f32[4]) {
   %a = exp(%x) loc("A")
   %k = constant {value = dense<f32[4] 1 2 3 FOUR>}
   %b = mul(%a, %k) loc("B")
-  %r = loop(%n, %b, %w) {counted = true, max_trip = 5, num_carried = 1} ({
+  %r = loop(%n, %b, %w) {counted = true, max_trip = [5], num_carried = 1} ({
     graph @body(%i: i64[], %c: f32[4], %v: f32[4]) -> (%d: f32[4]) {
       %e = mul(%c, %v) loc("inner/mul")
       %d = tanh(%e) loc("inner/tanh")

@@ -81,7 +81,7 @@ TEST(ControlFlow, EveryPassKeepsWhatItComputes) {
   GraphInterpreter evaluator;
   const Target target = make_target();
   const PassContext context{standard_ops(), evaluator, target, 3};
-  uint64_t hoisted = 0;
+  uint64_t hoisted = 0, unrolled = 0;
   for (uint64_t seed = 0; seed < kSeeds / 3; ++seed) {
     const Graph before = random_control_flow(seed);
     const std::vector<Tensor> want = evaluate(before, seed);
@@ -92,12 +92,14 @@ TEST(ControlFlow, EveryPassKeepsWhatItComputes) {
       ASSERT_THAT(verify(alone), testing::IsEmpty()) << what;
       expect_same(evaluate(alone, seed), want, what);
       if (pass.name == "hoist_loop_invariants") hoisted += print(alone) != print(before);
+      if (pass.name == "unroll_loops") unrolled += print(alone) != print(before);
       graph = pass.run(graph, context);
       ASSERT_THAT(verify(graph), testing::IsEmpty()) << what << " behind the others";
     }
     expect_same(evaluate(graph, seed), want, "all passes on seed " + std::to_string(seed));
   }
   EXPECT_GT(hoisted, kSeeds / 30) << "what loops compute alike in each iteration";
+  EXPECT_GT(unrolled, kSeeds / 30) << "loops of few iterations";
 }
 
 TEST(ControlFlow, LoweredProgramsComputeTheSame) {

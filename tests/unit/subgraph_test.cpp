@@ -126,7 +126,7 @@ TEST(EditableGraph, ABranchTakesThePlaceOfItsNode) {
 
 TEST(EditableGraph, TheBodyOfALoopBecomesTheGraph) {
   EXPECT_TRUE(has_edit(R"(graph @main(%n: i64[], %x: f32[4]) -> (%y: f32[4]) {
-  %y = loop(%n, %x) {counted = true, max_trip = 3, num_carried = 1} ({
+  %y = loop(%n, %x) {counted = true, max_trip = [3], num_carried = 1} ({
     graph @body(%i: i64[], %c: f32[4]) -> (%d: f32[4]) {
       %d = exp(%c) : f32[4]
     }
