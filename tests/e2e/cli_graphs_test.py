@@ -10,6 +10,8 @@ import cli_support
 from cli_support import CliTest, make_model
 
 import numpy
+import onnx
+import onnxruntime
 from onnx import TensorProto, helper
 
 LOOP = """graph @power(%x: f32[4], %w: f32[4], %n: i64[]) -> (%y: f32[4]) {
@@ -53,6 +55,11 @@ OPEN = """graph @open[n in 1..64](%x: f32[n,3]) -> (%y: f32[n,2]) {
   %y = max(%e, %c)
 }
 """
+ZEROS = """graph @last[n in 1..9](%x: f32[n], %s: f32[n] state("last")) -> (%y: f32[n], %t: f32[n] state("last")) {
+  %y = add(%x, %s) loc("Y")
+  %t = neg(%x) loc("T")
+}
+"""
 TIGHT = ["--mtol", 0, "--rtol", "1e-9", "--atol", "1e-9"]  # what no polynomial keeps
 
 
@@ -93,10 +100,11 @@ class Graphs(CliTest):
         self.assertIn("inner/tanh", text)
         out, _ = self.tessera(*told["reproduction"]["command"].split()[1:], code=2)
         self.assertIn("1 failed", out)
-        _, errors = self.tessera(
-            "diff", "good.graph", "--against", "wrong.so", "-i", "n=i64=3", "--format", "onnx", "--threads", 1, code=1
-        )
-        self.assertIn("error TSR-1060: ", errors)
+        told = self.json_of("diff", "good.graph", "--against", "wrong.so", "-i", "n=i64=3", "--format", "onnx", code=2)
+        model = onnx.load(self.folder / "good-diff/model.onnx")
+        self.assertIn("Loop", [node.op_type for node in model.graph.node])
+        out, _ = self.tessera(*told["reproduction"]["command"].split()[1:], code=2)
+        self.assertIn("1 failed", out)
 
     def test_diff_writes_the_asked_format(self):
         self.write("good.graph", LOOP.replace("FOUR", "4"))
@@ -151,6 +159,11 @@ class Graphs(CliTest):
         self.assertEqual((told["failure"], told["nodes"]), ("exit 7", 1))
         self.assertIn('state("count"', text)
 
+        told = self.json_of("reduce", "model.graph", "-q", "-o", "small.onnx", "--command",
+                            "if grep -q tessera.state {model}; then exit 7; fi")
+        self.assertEqual((told["failure"], told["nodes"]), ("exit 7", 1))
+        self.assertEqual(onnx.load(self.folder / "small.onnx").graph.output[-1].name, "count.next")
+
     def test_reduce_goes_into_regions(self):
         """As long as the text has a tanh: it stands in a body, and then in the graph itself."""
         for text in (LOOP.replace("FOUR", "4"), BRANCH):
@@ -159,7 +172,7 @@ class Graphs(CliTest):
             self.assertRegex(small, r"^graph @\w+\(%\w+: f32\[1\]\) -> \(%\w+: f32\[1\]\) \{\n  %\w+ = tanh\(%\w+\)[^\n]*\n\}\n$")
 
     def test_reduce_mistakes(self):
-        self.write("state.graph", STATE)
+        self.write("state.graph", ZEROS)
         _, errors = self.tessera("reduce", "state.graph", "-o", "small.onnx", code=1)
         self.assertIn("error TSR-1060: ", errors)
         self.assertIn("give -o FILE.graph", errors)
@@ -172,6 +185,26 @@ class Graphs(CliTest):
         self.assertIn("error TSR-4048: 'mystery.onnx' fails (error TSR-1040) before it is a graph", errors)
         told = self.json_of("reduce", "mystery.onnx", "-q")
         self.assertEqual(told["cut"], "onnx")
+
+    def test_export_of_control_flow_and_state(self):
+        """What is exported runs in ONNX Runtime, and is read back with its loops and states."""
+        given = {"x": numpy.linspace(-1, 1, 4, dtype=numpy.float32), "w": numpy.ones(4, numpy.float32),
+                 "n": numpy.array(3), "c": numpy.array(True)}
+        for name, text in (("loop", LOOP.replace("FOUR", "4")), ("branch", BRANCH), ("state", STATE)):
+            self.write(f"{name}.graph", text)
+            self.tessera("export", f"{name}.graph", "-o", f"{name}.onnx", "-q")
+            session = onnxruntime.InferenceSession(self.folder / f"{name}.onnx")
+            feeds = {value.name: given[value.name] for value in session.get_inputs()}
+            want = session.run(["y"], feeds)[0]
+            inputs = [f"{key}={self.save_npy(f'{key}.npy', value)}" for key, value in feeds.items()]
+            for model in (f"{name}.graph", f"{name}.onnx"):
+                self.tessera("run", model, *sum((["-i", text] for text in inputs), []), "--output-dir", "out")
+                numpy.testing.assert_allclose(self.load_npy("out/y.npy"), want, rtol=1e-5)
+            self.assertEqual([value.name for value in session.get_overridable_initializers()],
+                             ["count"] if name == "state" else [])
+            self.tessera("export", f"{name}.onnx", "-o", f"{name}-back.graph", "-q")
+            self.assertIn({"loop": "= loop(", "branch": "= if(", "state": 'state("count"'}[name],
+                          (self.folder / f"{name}-back.graph").read_text())
 
     def test_inspect(self):
         self.write("loop.graph", LOOP.replace("FOUR", "4"))

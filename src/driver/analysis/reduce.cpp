@@ -323,13 +323,13 @@ class Reduction {
     result.cut = cut;
     result.nodes_before = model.num_nodes();
     result.elements_before = model.num_elements();
-    write_file(request_.output, *bytes_of(model));
+    write_file(request_.output, bytes_of(model));
     const ReduceSteps<Edited> steps{.fails = [&](const Edited& candidate) { return outcome(candidate) == failure; },
                                     .learn = learn_types(model),
                                     .time_is_up = [&] { return seconds() > request_.seconds; },
                                     .found =
                                         [&](const Edited& candidate) {
-                                          write_file(request_.output, *bytes_of(candidate));
+                                          write_file(request_.output, bytes_of(candidate));
                                           if (request_.step)
                                             request_.step(fmt::format("{} nodes, {} elements of weights",
                                                                       candidate.num_nodes(), candidate.num_elements()));
@@ -346,18 +346,23 @@ class Reduction {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
-  // The file of a candidate; none where ONNX cannot say it.
-  std::optional<std::string> bytes_of(const EditableModel& model) const { return model.bytes(); }
-  std::optional<std::string> bytes_of(const EditableGraph& model) const {
+  // The file of a candidate. UserError TSR-1060 where ONNX cannot say it.
+  std::string bytes_of(const EditableModel& model) const { return model.bytes(); }
+  std::string bytes_of(const EditableGraph& model) const {
     if (as_text_) return print(model.graph());
     return export_onnx_bytes(model.graph());
   }
 
   std::string outcome(const EditableGraph& model) {
     ++trials_;
-    // Only what can be written counts.
+    // Only what can be written counts: without an input that tells a symbol, ONNX has no word for its size.
     if (!request_.command.empty() || !as_text_) {
-      const std::string bytes = *bytes_of(model);
+      std::string bytes;
+      try {
+        bytes = bytes_of(model);
+      } catch (const UserError& error) {
+        return "error " + error.diagnostic().id;
+      }
       if (!request_.command.empty()) return outcome_of_command(bytes);
     }
     return run_isolated([&] { return probe_.outcome(model.graph()); }, request_.timeout);

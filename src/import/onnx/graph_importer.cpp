@@ -22,6 +22,7 @@
 #include "import/onnx/operator_table.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/model_inputs.h"
+#include "import/onnx/read/model_states.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "import/onnx/region_scope.h"
 #include "import/onnx/write/own_domain.h"
@@ -91,6 +92,7 @@ class GraphImporter {
     symbolic_ = !options.symbols.empty();
     graph_.symbols = options.symbols;
     const KnownSymbols known(graph_.symbols);
+    states_ = read_states(model_->proto);
     read_initializers();
     const std::set<std::string> defined = read_input_names();
     std::vector<FlatNode> nodes = flatten_nodes(*model_, defined, [](const FlatNode& node) {
@@ -112,6 +114,7 @@ class GraphImporter {
     if (found.at_border || options.leave_open || flow_.num_steps() > 0 || any_parts_in_outputs())
       return {{}, finished_flow()};
     set_outputs();
+    set_states();
     Graph graph = live_part();
     if (symbolic_) keep_bound_symbols(graph);
     return {std::move(graph), nullptr};
@@ -216,6 +219,7 @@ class GraphImporter {
   void add_inputs(const ImportOptions& options, const std::vector<FlatNode>& nodes, const RunTimeValues& found) {
     std::set<std::string> constants;
     for (const auto& [name, tensor] : initializers_) constants.insert(name);
+    for (const ModelState& state : states_) constants.erase(state.input);
     std::vector<ModelInput> inputs;
     try {
       inputs = resolve_inputs(proto_, constants, options, first_readers(nodes), found.structures);
@@ -825,6 +829,36 @@ class GraphImporter {
     if (!type.is_tensor()) fail("a tensor");
   }
 
+  // Inputs and outputs of states go behind the graph's own. (In a flow they are like any others.)
+  void set_states() {
+    std::vector<ValueId> inputs, outputs;
+    for (const ModelState& state : states_) {
+      const ValueId input = values_.at(state.input).value;
+      size_t place = 0;
+      while (proto_.output(static_cast<int>(place)).name() != state.output) ++place;
+      const ValueId output = graph_.outputs[place];
+      if (!(graph_.type(input) == graph_.type(output)))
+        throw UserError({"TSR-1016",
+                         fmt::format("state '{}' is {} before a run and {} behind it", state.input,
+                                     graph_.type(input).to_string(), graph_.type(output).to_string()),
+                         "", "one type", "remove the metadata's entry"});
+      inputs.push_back(input);
+      outputs.push_back(output);
+      onnx::TensorProto& tensor = *initializers_.at(state.input);
+      const auto own = std::make_shared<onnx::TensorProto>();
+      own->Swap(&tensor);
+      tensor.set_name(state.input);
+      graph_.states.push_back(
+          {state.input, std::make_shared<const Tensor>(tensor_from_proto(*own, own, model_->external, state.input))});
+    }
+    const auto move_behind = [](std::vector<ValueId>& list, const std::vector<ValueId>& moved, ptrdiff_t end) {
+      std::erase_if(list, [&](ValueId value) { return std::find(moved.begin(), moved.end(), value) != moved.end(); });
+      list.insert(list.begin() + end - std::ssize(moved), moved.begin(), moved.end());
+    };
+    move_behind(graph_.inputs, inputs, std::ssize(graph_.inputs));
+    move_behind(graph_.outputs, outputs, std::ssize(graph_.outputs) - std::ssize(graph_.checks));
+  }
+
   // The graph without nodes that only served to find attributes.
   Graph live_part() const {
     std::vector<bool> live(graph_.nodes().size(), false);
@@ -857,6 +891,7 @@ class GraphImporter {
       for (size_t k = 0; k < outputs.size(); ++k) map[static_cast<size_t>(outputs[k])] = copies[k];
     }
     for (const ValueId output : graph_.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
+    result.states = graph_.states;
     result.checks = graph_.checks;
     return result;
   }
@@ -874,6 +909,7 @@ class GraphImporter {
   ImportState state_;
   DeclaredShapes& declared_shapes_ = shared_.declared_shapes;
   FailureList& failures_ = shared_.failures;
+  std::vector<ModelState> states_;
   std::vector<FlowPort> flow_inputs_;
   std::unordered_map<std::string, onnx::TensorProto*> initializers_;
   std::deque<onnx::TensorProto> subgraph_initializers_;                       // copies: a subgraph is read only

@@ -120,9 +120,10 @@ bool write_pool(NodeExport& e) {
 }
 
 bool write_conv_transpose(NodeExport& e) {
-  const Ints weights = e.graph.type(e.node.inputs[1]).dims();
+  const auto weights = static_dims(e.graph.type(e.node.inputs[1]).shape);
+  if (!weights) return false;
   set_window(e);
-  set_ints(e.proto, "kernel_shape", Ints(weights.begin() + 2, weights.end()));
+  set_ints(e.proto, "kernel_shape", Ints(weights->begin() + 2, weights->end()));
   set_ints(e.proto, "output_padding", e.node.attrs.get_ints("output_padding"));
   set_int(e.proto, "group", e.node.attrs.get_int("groups"));
   return finish(e, "ConvTranspose");

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -16,6 +18,24 @@ class ExportContext {
  public:
   onnx::ModelProto model;
   onnx::GraphProto& graph() { return *model.mutable_graph(); }
+  // Where nodes are added: the model's graph, or the subgraph that is being written. Initializers are always those of
+  // the model's graph, which subgraphs see.
+  onnx::GraphProto& scope() { return scope_ ? *scope_ : graph(); }
+
+  // While it lives, nodes are added to `scope`.
+  class Scope {
+   public:
+    Scope(ExportContext& context, onnx::GraphProto& scope) : context_(context), outer_(context.scope_) {
+      context.scope_ = &scope;
+    }
+    ~Scope() { context_.scope_ = outer_; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    ExportContext& context_;
+    onnx::GraphProto* outer_;
+  };
 
   // A value name that nothing has yet, `hint` itself when free.
   std::string fresh_name(const std::string& hint);
@@ -23,11 +43,28 @@ class ExportContext {
   std::string ints(const std::vector<int64_t>& values);
   std::string scalar(DType dtype, int64_t value);
   std::string floats(const std::vector<double>& values);
+  // ---- sizes (export_sizes.cpp): an initializer, or what nodes in front of all others compute from the shapes of the
+  // graph's inputs. UserError TSR-1060 for sizes that no input tells, or that ONNX has no operators for.
+  std::string sizes(const Shape& sizes);      // the name of a list of i64
+  std::string size(const Expr& size);         // of a list of one
+  std::string size_scalar(const Expr& size);  // of a scalar
+  // The symbol is the extent `axis` of the graph's input `input`.
+  void bind_symbol(const ExprNode* symbol, const std::string& input, int64_t axis) {
+    symbols_.emplace(symbol, std::pair(input, axis));
+  }
+  // Puts the nodes that compute sizes in front of the graph's others.
+  void finish_sizes();
   // The standard opset must be at least this one.
   void need_opset(int64_t opset) { opset_ = std::max(opset_, opset); }
   int64_t opset() const { return opset_; }
 
  private:
+  std::string size_node(const std::string& op, const std::vector<std::string>& inputs);
+
+  onnx::GraphProto* scope_ = nullptr;  // null: the model's graph
+  onnx::GraphProto size_nodes_;
+  std::unordered_map<const ExprNode*, std::pair<std::string, int64_t>> symbols_;
+  std::map<std::string, std::string> sizes_;  // by their text
   std::unordered_set<std::string> names_;
   std::map<std::vector<int64_t>, std::string> ints_;
   std::map<std::pair<DType, int64_t>, std::string> scalars_;
@@ -58,5 +95,7 @@ void set_ints(onnx::NodeProto& proto, const std::string& name, const std::vector
 void set_inputs(onnx::NodeProto& proto, const std::vector<std::string>& names);
 // Whether single precision holds the number exactly.
 bool is_single(double value);
+// Name and type. UserError TSR-1060 for layouts.
+void set_value_info(onnx::ValueInfoProto& info, const std::string& name, const TensorType& type);
 
 }  // namespace tessera::inline onnx_import

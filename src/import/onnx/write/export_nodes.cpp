@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/write/export_context.h"
@@ -66,7 +67,7 @@ constexpr std::array kSame = {
     Renamed{"select", "Where"},
 };
 
-Ints dims(const NodeExport& e, size_t input) { return e.graph.type(e.node.inputs[input]).dims(); }
+const Shape& shape_of(const NodeExport& e, size_t input) { return e.graph.type(e.node.inputs[input]).shape; }
 
 bool finish(NodeExport& e, const char* op, const std::vector<std::string>& inputs) {
   e.proto.set_op_type(op);
@@ -100,11 +101,11 @@ bool write_cast(NodeExport& e) {
 
 // A reshape of a constant would be read as a constant, and one to the same shape as nothing.
 bool write_reshape(NodeExport& e) {
-  const Ints& shape = e.node.attrs.get_ints("shape");
+  const Shape shape = e.node.attrs.get_sizes("shape");
   const Node* producer = e.graph.producer(e.node.inputs[0]);
-  if (shape == dims(e, 0) || (producer && producer->op->kind == OpKind::kConstant)) return false;
+  if (same_shape(shape, shape_of(e, 0)) || (producer && producer->op->kind == OpKind::kConstant)) return false;
   set_int(e.proto, "allowzero", 1);
-  return finish(e, "Reshape", {e.inputs[0], e.context.ints(shape)});
+  return finish(e, "Reshape", {e.inputs[0], e.context.sizes(shape)});
 }
 
 bool write_transpose(NodeExport& e) {
@@ -115,39 +116,44 @@ bool write_transpose(NodeExport& e) {
 }
 
 bool write_broadcast(NodeExport& e) {
-  const Ints& shape = e.node.attrs.get_ints("shape");
-  if (shape == dims(e, 0)) return false;
-  return finish(e, "Expand", {e.inputs[0], e.context.ints(shape)});
+  const Shape shape = e.node.attrs.get_sizes("shape");
+  if (same_shape(shape, shape_of(e, 0))) return false;
+  return finish(e, "Expand", {e.inputs[0], e.context.sizes(shape)});
 }
 
 bool write_slice(NodeExport& e) {
-  const Ints &starts = e.node.attrs.get_ints("starts"), &sizes = e.node.attrs.get_ints("sizes"),
-             &steps = e.node.attrs.get_ints("steps");
-  const Ints extents = dims(e, 0);
-  Ints ends, axes;
+  const Shape starts = e.node.attrs.get_sizes("starts"), sizes = e.node.attrs.get_sizes("sizes"),
+              &extents = shape_of(e, 0);
+  const Ints& steps = e.node.attrs.get_ints("steps");
+  Shape ends;
+  Ints axes;
   bool whole = true;
   for (size_t d = 0; d < starts.size(); ++d) {
-    whole = whole && starts[d] == 0 && sizes[d] == extents[d] && steps[d] == 1;
+    whole = whole && is_const_int(starts[d], 0) && equal_sizes(sizes[d], extents[d]) && steps[d] == 1;
+    const auto start = as_int(starts[d]), size = as_int(sizes[d]);
     // How reading writes dimensions with few elements.
-    if (sizes[d] == 0 && (starts[d] != 0 || steps[d] != 1)) return false;
-    if (sizes[d] == 1 && steps[d] != 1) return false;
-    const int64_t end = starts[d] + sizes[d] * steps[d];
-    ends.push_back(end < 0 ? INT64_MIN : end);
+    if (size == 0 && (start != 0 || steps[d] != 1)) return false;
+    if (size == 1 && steps[d] != 1) return false;
+    const Expr end = normalize_size(starts[d] + sizes[d] * steps[d]);
+    const auto last = as_int(end);
+    // ONNX counts negative ends from behind.
+    if (!last && size_range(end).lo.value_or(-1) < 0) return false;
+    ends.push_back(last && *last < 0 ? Expr(INT64_MIN) : end);
     axes.push_back(static_cast<int64_t>(d));
   }
   if (whole) return false;
   return finish(
       e, "Slice",
-      {e.inputs[0], e.context.ints(starts), e.context.ints(ends), e.context.ints(axes), e.context.ints(steps)});
+      {e.inputs[0], e.context.sizes(starts), e.context.sizes(ends), e.context.ints(axes), e.context.ints(steps)});
 }
 
 bool write_pad(NodeExport& e) {
-  Ints pads = e.node.attrs.get_ints("low");
-  const Ints& high = e.node.attrs.get_ints("high");
+  Shape pads = e.node.attrs.get_sizes("low");
+  const Shape high = e.node.attrs.get_sizes("high");
   pads.insert(pads.end(), high.begin(), high.end());
-  if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return false;
+  if (std::all_of(pads.begin(), pads.end(), [](const Expr& p) { return is_const_int(p, 0); })) return false;
   set_string(e.proto, "mode", e.node.attrs.get<std::string>("mode"));
-  std::vector<std::string> inputs = {e.inputs[0], e.context.ints(pads)};
+  std::vector<std::string> inputs = {e.inputs[0], e.context.sizes(pads)};
   if (e.inputs.size() > 1) inputs.push_back(e.inputs[1]);
   return finish(e, "Pad", inputs);
 }
@@ -186,10 +192,11 @@ bool write_conv(NodeExport& e) {
   if (!attrs.has("input_dilations")) return false;
   const Ints& gaps = attrs.get_ints("input_dilations");
   if (std::any_of(gaps.begin(), gaps.end(), [](int64_t d) { return d != 1; })) return false;
-  const Ints weights = dims(e, 1);
+  const auto weights = static_dims(shape_of(e, 1));
+  if (!weights) return false;
   Ints pads = attrs.get_ints("pads_begin");
   pads.insert(pads.end(), attrs.get_ints("pads_end").begin(), attrs.get_ints("pads_end").end());
-  set_ints(e.proto, "kernel_shape", Ints(weights.begin() + 2, weights.end()));
+  set_ints(e.proto, "kernel_shape", Ints(weights->begin() + 2, weights->end()));
   set_ints(e.proto, "strides", attrs.get_ints("strides"));
   set_ints(e.proto, "dilations", attrs.get_ints("dilations"));
   set_ints(e.proto, "pads", pads);
@@ -207,16 +214,23 @@ bool write_resize(NodeExport& e) {
   if (attrs.all().size() != wanted || attrs.has("nearest_mode") != nearest || attrs.has("cubic_coeff") != cubic ||
       attrs.has("exclude_outside") != cubic)
     return false;
-  const Ints extents = dims(e, 0);
-  const Ints& sizes = attrs.get_ints("sizes");
+  const Shape &extents = shape_of(e, 0), sizes = attrs.get_sizes("sizes");
   const auto& scales = attrs.get<std::vector<double>>("scales");
   bool by_sizes = true, by_scales = true, same = true;
   for (size_t d = 0; d < sizes.size(); ++d) {
-    const double ratio = extents[d] > 0 ? static_cast<double>(sizes[d]) / static_cast<double>(extents[d]) : 1;
+    const auto from = as_int(extents[d]), to = as_int(sizes[d]);
+    same = same && equal_sizes(sizes[d], extents[d]) && scales[d] == 1;
+    if (!from || !to) {
+      // Sizes that are a whole multiple are so for every size of the symbols.
+      by_sizes = false;
+      by_scales = by_scales && is_single(scales[d]) && scales[d] == std::floor(scales[d]) &&
+                  equal_sizes(sizes[d], extents[d] * Expr(static_cast<int64_t>(scales[d])));
+      continue;
+    }
+    const double ratio = *from > 0 ? static_cast<double>(*to) / static_cast<double>(*from) : 1;
     by_sizes = by_sizes && scales[d] == ratio;
-    const float product = std::floor(static_cast<float>(extents[d]) * static_cast<float>(scales[d]));
-    by_scales = by_scales && is_single(scales[d]) && static_cast<double>(product) == static_cast<double>(sizes[d]);
-    same = same && sizes[d] == extents[d] && scales[d] == 1;
+    const float product = std::floor(static_cast<float>(*from) * static_cast<float>(scales[d]));
+    by_scales = by_scales && is_single(scales[d]) && static_cast<double>(product) == static_cast<double>(*to);
   }
   if (same || (!by_sizes && !by_scales) || (cubic && !is_single(attrs.get<double>("cubic_coeff")))) return false;
   set_string(e.proto, "mode", mode);
@@ -226,18 +240,31 @@ bool write_resize(NodeExport& e) {
     set_float(e.proto, "cubic_coeff_a", attrs.get<double>("cubic_coeff"));
     set_int(e.proto, "exclude_outside", attrs.get<bool>("exclude_outside"));
   }
-  if (by_sizes) return finish(e, "Resize", {e.inputs[0], "", "", e.context.ints(sizes)});
+  if (by_sizes) return finish(e, "Resize", {e.inputs[0], "", "", e.context.sizes(sizes)});
   return finish(e, "Resize", {e.inputs[0], "", e.context.floats(scales)});
 }
 
 // Counting from 0 on by 1 along the only dimension.
 bool write_iota(NodeExport& e) {
-  const Ints& shape = e.node.attrs.get_ints("shape");
+  const Shape shape = e.node.attrs.get_sizes("shape");
   const DType dtype = e.node.attrs.get<DType>("dtype");
   if (shape.size() != 1 || (dtype != DType::kI64 && dtype != DType::kI32 && dtype != DType::kF32)) return false;
-  if (dtype == DType::kF32 && shape[0] > (1 << 24)) return false;
-  return finish(e, "Range",
-                {e.context.scalar(dtype, 0), e.context.scalar(dtype, shape[0]), e.context.scalar(dtype, 1)});
+  const auto extent = as_int(shape[0]);
+  if (!extent && dtype != DType::kI64) return false;
+  if (dtype == DType::kF32 && *extent > (1 << 24)) return false;
+  return finish(
+      e, "Range",
+      {e.context.scalar(dtype, 0), extent ? e.context.scalar(dtype, *extent) : e.context.size_scalar(shape[0]),
+       e.context.scalar(dtype, 1)});
+}
+
+// Sizes as values: where they are numbers, reading makes a constant of them.
+bool write_sizes(NodeExport& e) {
+  const Shape sizes = e.node.attrs.get_sizes("sizes");
+  if (static_dims(sizes)) return false;
+  if (e.node.attrs.get<DType>("dtype") == DType::kI64) return finish(e, "Identity", {e.context.sizes(sizes)});
+  set_int(e.proto, "to", onnx_of_dtype(e.node.attrs.get<DType>("dtype")));
+  return finish(e, "Cast", {e.context.sizes(sizes)});
 }
 
 struct Writer {
@@ -263,6 +290,7 @@ constexpr std::array kWriters = {
     Writer{"conv", write_conv},
     Writer{"resize", write_resize},
     Writer{"iota", write_iota},
+    Writer{"sizes", write_sizes},
 };
 
 }  // namespace

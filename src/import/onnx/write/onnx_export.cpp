@@ -6,13 +6,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <span>
 
-#include "import/onnx/read/dtypes.h"
+#include "arith/simplify.h"
+#include "import/onnx/read/model_states.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "import/onnx/write/export_context.h"
+#include "import/onnx/write/graph_writer.h"
 #include "import/onnx/write/own_domain.h"
-#include "ops/composites/composites.h"
 #include "support/error.h"
 
 namespace tessera::inline onnx_import {
@@ -97,170 +97,83 @@ bool is_single(double value) { return static_cast<double>(static_cast<float>(val
 
 namespace {
 
-class Exporter {
- public:
-  // With `data`, constants' bytes are left out of the model and listed there, in the order of their offsets.
-  explicit Exporter(std::vector<TensorPtr>* data, std::string data_name)
-      : data_(data), data_name_(std::move(data_name)) {}
+size_t index(ValueId id) { return static_cast<size_t>(id); }
 
-  onnx::ModelProto run(const Graph& graph) {
-    onnx::ModelProto& model = context_.model;
-    model.set_ir_version(10);
-    model.set_producer_name("tessera");
-    context_.graph().set_name(graph.name);
-    if (!graph.states.empty())
-      throw UserError({"TSR-1060", fmt::format("the graph has state {}", graph.states[0].name), "",
-                       "graphs without state", "export its calls as a graph whose inputs and outputs are the states"});
-    std::vector<std::string> names(graph.values().size());
-    // Inputs and outputs keep their names, so they come first.
-    for (const ValueId input : graph.inputs) {
-      names[index(input)] = context_.fresh_name(graph.value(input).name);
-      add_value_info(graph.value(input), *context_.graph().add_input());
-    }
-    std::vector<std::pair<std::string, std::string>> copies;
-    // ONNX has no word for checks: what they compute is left without a reader.
-    for (const ValueId output : std::span(graph.outputs).first(graph.num_own_outputs())) {
-      std::string& name = names[index(output)];
-      const std::string own = context_.fresh_name(graph.value(output).name);
-      if (name.empty()) name = own;
-      else copies.emplace_back(name, own);
-      onnx::ValueInfoProto& info = *context_.graph().add_output();
-      add_value_info(graph.value(output), info);
-      info.set_name(own);
-    }
-    write_nodes(graph, names);
-    for (const auto& [from, to] : copies) write_copy(from, to, "");
-    onnx::OperatorSetIdProto& standard = *model.add_opset_import();
-    standard.set_domain("");
-    standard.set_version(context_.opset());
-    if (context_.opset() > 21) model.set_ir_version(context_.opset() > 25 ? 13 : 11);
-    if (uses_own_domain_) {
-      onnx::OperatorSetIdProto& own = *model.add_opset_import();
-      own.set_domain(kOwnDomain);
-      own.set_version(1);
-    }
-    return std::move(model);
+// Each symbol is told by the first input that has it as a dimension.
+void bind_symbols(ExportContext& context, const Graph& graph, const std::vector<std::string>& names) {
+  for (const ValueId input : graph.inputs) {
+    const Shape& shape = graph.type(input).shape;
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (shape[d]->kind == ExprKind::kVar)
+        context.bind_symbol(shape[d].get(), names[index(input)], static_cast<int64_t>(d));
   }
+}
 
- private:
-  static size_t index(ValueId id) { return static_cast<size_t>(id); }
-
-  static void add_value_info(const Value& value, onnx::ValueInfoProto& info) {
-    const auto dims = static_dims(value.type.shape);
-    if (!dims || !value.type.layout.row_major())
-      throw UserError({"TSR-1060", fmt::format("value '{}' has the type {}", value.name, value.type.to_string()), "",
-                       "static shapes and row-major layouts", "export the graph before layouts are chosen"});
-    info.set_name(value.name);
-    auto& tensor = *info.mutable_type()->mutable_tensor_type();
-    tensor.set_elem_type(onnx_of_dtype(value.type.dtype));
-    tensor.mutable_shape();
-    for (const int64_t dim : *dims) tensor.mutable_shape()->add_dim()->set_dim_value(dim);
+// An input with an initializer of its name: ONNX's word for an input that a caller may leave out.
+void write_initial_value(GraphWriter& writer, const State& state, const TensorType& type, const std::string& name) {
+  TensorPtr initial = state.initial;
+  if (!initial) {
+    if (!type.is_static())
+      throw UserError({"TSR-1060", fmt::format("state {} begins with zeros of type {}", state.name, type.to_string()),
+                       "", "states of fixed sizes, or with an initial value", "export the model at fixed sizes"});
+    initial = std::make_shared<const Tensor>(type.dtype, type.dims());
   }
+  writer.write_initializer(initial, name);
+}
 
-  // `names` has the values that are named from outside: the graph's inputs and outputs.
-  void write_nodes(const Graph& graph, std::vector<std::string>& names) {
-    for (const Node& node : graph.nodes()) {
-      for (const ValueId output : node.outputs)
-        if (names[index(output)].empty()) names[index(output)] = context_.fresh_name(graph.value(output).name);
-      write_node(graph, node, names);
+onnx::ModelProto model_of(const Graph& graph, std::vector<TensorPtr>* data, const std::string& data_name) {
+  const KnownSymbols known(graph.symbols);
+  ExportContext context;
+  GraphWriter writer(context, data, data_name);
+  onnx::ModelProto& model = context.model;
+  model.set_ir_version(10);
+  model.set_producer_name("tessera");
+  context.graph().set_name(graph.name);
+  std::vector<std::string> names(graph.values().size());
+  // Inputs and outputs keep their names, so they come first.
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const ValueId input = graph.inputs[i];
+    const bool own = i < graph.num_own_inputs();
+    const std::string& hint = own ? graph.value(input).name : graph.states[i - graph.num_own_inputs()].name;
+    names[index(input)] = context.fresh_name(hint);
+    set_value_info(*context.graph().add_input(), names[index(input)], graph.type(input));
+    if (!own)
+      write_initial_value(writer, graph.states[i - graph.num_own_inputs()], graph.type(input), names[index(input)]);
+  }
+  bind_symbols(context, graph, names);
+  std::vector<std::pair<ValueId, std::string>> copies;
+  // ONNX has no word for checks: what they compute is left without a reader.
+  for (size_t i = 0; i < graph.first_check(); ++i) {
+    const ValueId output = graph.outputs[i];
+    std::string hint = graph.value(output).name;
+    const std::string state =
+        i < graph.num_own_outputs() ? "" : names[index(graph.state_input(i - graph.num_own_outputs()))];
+    if (!state.empty()) hint = state + ".next";
+    std::string& name = names[index(output)];
+    const std::string own = context.fresh_name(hint);
+    if (name.empty() && !is_constant(graph, output)) name = own;
+    else copies.emplace_back(output, own);
+    set_value_info(*context.graph().add_output(), own, graph.type(output));
+    if (!state.empty()) {
+      onnx::StringStringEntryProto& entry = *model.add_metadata_props();
+      entry.set_key(std::string(kStateKey) + state);
+      entry.set_value(own);
     }
   }
-
-  void write_node(const Graph& graph, const Node& node, const std::vector<std::string>& names) {
-    for (const ValueId output : node.outputs)
-      if (!graph.type(output).layout.row_major() || node.op->name == "relayout")
-        throw UserError({"TSR-1060",
-                         fmt::format("{} has a result of type {}", node.op->name, graph.type(output).to_string()),
-                         node.loc, "row-major values", "export the graph before layouts are chosen"});
-    if (node.op->kind == OpKind::kIf || node.op->kind == OpKind::kLoop)
-      throw UserError({"TSR-1060", fmt::format("{} is a node with control flow", node.op->name), node.loc,
-                       "graphs without if and loop", "import the model with its steps written out"});
-    const bool opened = node.op->kind == OpKind::kGroup || node.op->kind == OpKind::kCall ||
-                        (node.op->kind == OpKind::kComposite && !find_composite(node.attrs.get<std::string>("name")));
-    if (opened) return open(node, names);
-    if (node.op->kind == OpKind::kConstant)
-      return write_constant(node.attrs.get<TensorPtr>("value"), names[index(node.outputs[0])]);
-
-    onnx::NodeProto& proto = *context_.graph().add_node();
-    proto.set_name(node_name(node.loc));
-    for (const ValueId output : node.outputs) proto.add_output(names[index(output)]);
-    std::vector<std::string> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(names[index(input)]);
-    NodeExport e{context_, graph, node, inputs, proto};
-    const onnx::NodeProto empty = proto;
-    if (node.op->kind == OpKind::kComposite ? write_standard_composite(e) : write_standard_node(e)) return;
-    proto = empty;
-    write_own_node(node, proto);
-    set_inputs(proto, inputs);
-    uses_own_domain_ = true;
+  writer.write_nodes(graph, names);
+  for (const auto& [from, to] : copies) writer.write_copy(names[index(from)], to, "");
+  context.finish_sizes();
+  onnx::OperatorSetIdProto& standard = *model.add_opset_import();
+  standard.set_domain("");
+  standard.set_version(context.opset());
+  if (context.opset() > 21) model.set_ir_version(context.opset() > 25 ? 13 : 11);
+  if (writer.uses_own_domain()) {
+    onnx::OperatorSetIdProto& own = *model.add_opset_import();
+    own.set_domain(kOwnDomain);
+    own.set_version(1);
   }
-
-  // The region's nodes in the node's place. A region that returns one of its operands needs a node that copies it.
-  void open(const Node& node, const std::vector<std::string>& outer) {
-    const Graph& region = *node.regions.at(0);
-    std::vector<std::string> names(region.values().size());
-    for (size_t i = 0; i < region.inputs.size(); ++i) names[index(region.inputs[i])] = outer[index(node.inputs[i])];
-    std::vector<std::pair<std::string, std::string>> copies;
-    for (size_t i = 0; i < region.outputs.size(); ++i) {
-      std::string& name = names[index(region.outputs[i])];
-      const std::string& wanted = outer[index(node.outputs[i])];
-      if (name.empty()) name = wanted;
-      else copies.emplace_back(name, wanted);
-    }
-    write_nodes(region, names);
-    for (const auto& [from, to] : copies) write_copy(from, to, node.loc);
-  }
-
-  // ONNX Runtime refuses two nodes of one name, and one ONNX node may have become several of ours.
-  std::string node_name(const std::string& loc) {
-    if (loc.empty()) return "";
-    std::string name = loc;
-    for (int i = 1; !node_names_.insert(name).second; ++i) name = fmt::format("{}.{}", loc, i);
-    return name;
-  }
-
-  void write_copy(const std::string& from, const std::string& to, const std::string& loc) {
-    onnx::NodeProto& identity = *context_.graph().add_node();
-    identity.set_op_type("Identity");
-    identity.set_name(node_name(loc));
-    identity.add_input(from);
-    identity.add_output(to);
-  }
-
-  void write_constant(const TensorPtr& tensor, const std::string& name) {
-    onnx::TensorProto& proto = *context_.graph().add_initializer();
-    if (!data_ || tensor->num_bytes() < 1024) {
-      tensor_to_proto(*tensor, proto);
-    } else {
-      proto.set_data_type(onnx_of_dtype(tensor->dtype()));
-      for (const int64_t dim : tensor->dims()) proto.add_dims(dim);
-      proto.set_data_location(onnx::TensorProto::EXTERNAL);
-      const auto add = [&](const char* key, const std::string& value) {
-        auto& entry = *proto.add_external_data();
-        entry.set_key(key);
-        entry.set_value(value);
-      };
-      add("location", data_name_);
-      add("offset", std::to_string(offset_));
-      add("length", std::to_string(tensor->num_bytes()));
-      data_->push_back(tensor);
-      offset_ = aligned(offset_ + tensor->num_bytes());
-    }
-    proto.set_name(name);
-  }
-
- public:
-  // Each constant begins at a multiple of this, so that it can be used where it is mapped.
-  static int64_t aligned(int64_t offset) { return (offset + 63) / 64 * 64; }
-
- private:
-  ExportContext context_;
-  std::vector<TensorPtr>* data_;
-  std::string data_name_;
-  int64_t offset_ = 0;
-  bool uses_own_domain_ = false;
-  std::unordered_set<std::string> node_names_;
-};
+  return std::move(model);
+}
 
 int64_t constant_bytes(const Graph& graph) {
   int64_t bytes = 0;
@@ -286,7 +199,7 @@ void check_size(const onnx::ModelProto& model) {
 }  // namespace
 
 std::string export_onnx_bytes(const Graph& graph) {
-  const onnx::ModelProto model = Exporter(nullptr, "").run(graph);
+  const onnx::ModelProto model = model_of(graph, nullptr, "");
   check_size(model);
   return model.SerializeAsString();
 }
@@ -296,16 +209,16 @@ void export_onnx_file(const Graph& graph, const std::string& path, int64_t exter
   const bool external = constant_bytes(graph) > external_bytes;
   const std::string data_path = path + ".data";
   const onnx::ModelProto model =
-      Exporter(external ? &data : nullptr, std::filesystem::path(data_path).filename().string()).run(graph);
+      model_of(graph, external ? &data : nullptr, std::filesystem::path(data_path).filename().string());
   check_size(model);
   if (external) {
     std::ofstream file(data_path, std::ios::binary);
     int64_t offset = 0;
     for (const TensorPtr& tensor : data) {
-      const std::string gap(static_cast<size_t>(Exporter::aligned(offset) - offset), '\0');
+      const std::string gap(static_cast<size_t>(GraphWriter::aligned(offset) - offset), '\0');
       file.write(gap.data(), static_cast<std::streamsize>(gap.size()));
       file.write(reinterpret_cast<const char*>(tensor->bytes()), tensor->num_bytes());
-      offset = Exporter::aligned(offset) + tensor->num_bytes();
+      offset = GraphWriter::aligned(offset) + tensor->num_bytes();
     }
     if (!file.flush()) fail_write(data_path);
   }

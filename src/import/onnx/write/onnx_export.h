@@ -1,8 +1,15 @@
 // Graph -> ONNX model. What ONNX can say exactly is written with its standard operators; a node without a standard
 // form that reads back as the same node is written as an operator of the domain "ai.tessera", which only we read.
-// Reading the model back gives a graph with the same structural hash (graph/hash.h), with two exceptions that compute
-// the same by other nodes: groups (which only fusion makes) and composites that nothing defines are opened, and a graph
-// output that is an input or another output too becomes a copy with a name of its own.
+// Reading the model back gives a graph with the same structural hash (graph/hash.h), with these exceptions, which
+// compute the same by other nodes:
+// - groups (which only fusion makes), calls, and composites that nothing defines are opened;
+// - a graph output that is an input or another output too becomes a copy with a name of its own;
+// - `if` becomes If, a scan Scan, and any other `loop` a Loop, whose body gathers slices and writes rows itself where
+//   it may end early;
+// - symbols are names of dimensions, without their ranges, and sizes are computed from the shapes of the inputs;
+// - a state NAME is an input NAME with its initial value as the initializer, and an output NAME.next; that they are one
+//   state stands in the metadata (read/model_states.h).
+// ONNX has no checks: what they watch is left out.
 #pragma once
 
 #include <string>
@@ -11,7 +18,8 @@
 
 namespace tessera::inline onnx_import {
 
-// UserError TSR-1060 for a graph that has no ONNX form (symbolic shapes, layouts), TSR-1061 when the model would exceed
+// UserError TSR-1060 for a graph that has no ONNX form (layouts, sizes that do not follow from the shapes of the inputs
+// by integer arithmetic, a state of symbolic size that begins with zeros), TSR-1061 when the model would exceed
 // protobuf's 2 GB. Weights are not copied more than the serialisation needs.
 std::string export_onnx_bytes(const Graph& graph);
 

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "import/onnx/node_context.h"
 #include "import/onnx/read/tensor_reader.h"
+#include "import/onnx/write/export_context.h"
 #include "ops/composites/composites.h"
 #include "support/error.h"
 
@@ -11,6 +14,8 @@ namespace tessera::inline onnx_import {
 namespace {
 
 using onnx::AttributeProto;
+
+constexpr const char* kSizeOperands = "size_operands";
 
 // A list of doubles as an f64 tensor: ONNX's own float attributes are of single precision.
 void write_doubles(const std::vector<double>& values, const std::vector<int64_t>& dims, AttributeProto& attribute) {
@@ -42,7 +47,7 @@ struct AttributeWriter {
   }
   void operator()(DType value) { operator()(std::string(dtype_name(value))); }
   void operator()(const Layout&) { throw InternalError("a layout attribute in an exported graph"); }
-  void operator()(const Shape&) { throw InternalError("a symbolic size in an exported graph"); }
+  void operator()(const Shape&) { throw InternalError("a list of symbolic sizes is an operand"); }
   void operator()(const TensorPtr& value) {
     attribute.set_type(AttributeProto::TENSOR);
     tensor_to_proto(*value, *attribute.mutable_t());
@@ -81,30 +86,68 @@ Attr read_attr(NodeContext& c, const AttrDef& def) {
   c.malformed(fmt::format("attribute '{}' has a wrong form", def.name), def.doc);
 }
 
-Attrs read_attrs(NodeContext& c, const std::vector<AttrDef>& defs) {
+struct OwnNode {
+  std::vector<ValueId> inputs;
   Attrs attrs;
+};
+
+OwnNode read_own_node(NodeContext& c, const std::vector<AttrDef>& defs) {
+  OwnNode node{c.all_inputs(), {}};
+  std::vector<std::string> size_operands;
+  if (c.attrs.has(kSizeOperands)) {
+    const std::string names = c.attrs.get_string(kSizeOperands, "");
+    for (size_t at = 0; at <= names.size();) {
+      const size_t end = std::min(names.find(',', at), names.size());
+      size_operands.push_back(names.substr(at, end - at));
+      at = end + 1;
+    }
+    if (size_operands.size() > node.inputs.size())
+      c.malformed(fmt::format("{} = \"{}\" for {} inputs", kSizeOperands, names, node.inputs.size()),
+                  "an input for each");
+    node.inputs.resize(node.inputs.size() - size_operands.size());
+  }
+  for (size_t i = 0; i < size_operands.size(); ++i) {
+    const auto def = std::find_if(defs.begin(), defs.end(), [&](const AttrDef& d) {
+      return d.name == size_operands[i] && d.kind == AttrKind::kSizes;
+    });
+    if (def == defs.end())
+      c.malformed(fmt::format("sizes for '{}'", size_operands[i]),
+                  "an attribute of the operator that is a list of sizes");
+    node.attrs.set(def->name, c.const_sizes(static_cast<int>(node.inputs.size() + i), def->name));
+  }
   for (const AttrDef& def : defs)
-    if (c.attrs.has(def.name)) attrs.set(def.name, read_attr(c, def));
-  return attrs;
+    if (c.attrs.has(def.name)) node.attrs.set(def.name, read_attr(c, def));
+  return node;
 }
 
 }  // namespace
 
-void write_own_node(const Node& node, onnx::NodeProto& proto) {
+void write_own_node(NodeExport& e) {
+  const Node& node = e.node;
   const bool composite = node.op->kind == OpKind::kComposite;
-  proto.set_op_type(composite ? node.attrs.get<std::string>("name") : node.op->name);
-  proto.set_domain(kOwnDomain);
+  e.proto.set_op_type(composite ? node.attrs.get<std::string>("name") : node.op->name);
+  e.proto.set_domain(kOwnDomain);
+  std::vector<std::string> inputs = e.inputs;
+  std::string size_operands;
   for (const auto& [name, value] : node.attrs.all()) {
     if (composite && name == "name") continue;
-    AttributeProto& attribute = *proto.add_attribute();
+    if (const Shape* sizes = std::get_if<Shape>(&value)) {
+      inputs.push_back(e.context.sizes(*sizes));
+      size_operands += (size_operands.empty() ? "" : ",") + name;
+      continue;
+    }
+    AttributeProto& attribute = *e.proto.add_attribute();
     attribute.set_name(name);
     std::visit(AttributeWriter{attribute}, value);
   }
+  if (!size_operands.empty()) set_string(e.proto, kSizeOperands, size_operands);
+  set_inputs(e.proto, inputs);
 }
 
 void import_own_node(NodeContext& c) {
   if (const CompositeDef* composite = find_composite(c.op_type())) {
-    const auto results = c.composite_results(composite->name, c.all_inputs(), read_attrs(c, composite->attrs));
+    const auto [inputs, attrs] = read_own_node(c, composite->attrs);
+    const auto results = c.composite_results(composite->name, inputs, attrs);
     for (size_t i = 0; i < results.size(); ++i) c.out(static_cast<int>(i), results[i]);
     return;
   }
@@ -112,7 +155,8 @@ void import_own_node(NodeContext& c) {
   const bool plain =
       op && (op->kind == OpKind::kExpression || op->kind == OpKind::kView || op->kind == OpKind::kProcedure);
   if (!plain || op->name == "relayout") c.unsupported("the operator is not supported");
-  c.out(0, c.op(op->name, c.all_inputs(), read_attrs(c, op->attrs)));
+  const auto [inputs, attrs] = read_own_node(c, op->attrs);
+  c.out(0, c.op(op->name, inputs, attrs));
 }
 
 }  // namespace tessera::inline onnx_import

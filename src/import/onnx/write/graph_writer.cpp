@@ -1,0 +1,124 @@
+#include "import/onnx/write/graph_writer.h"
+
+#include <fmt/format.h>
+
+#include "import/onnx/read/dtypes.h"
+#include "import/onnx/read/tensor_reader.h"
+#include "import/onnx/write/own_domain.h"
+#include "ops/composites/composites.h"
+#include "support/error.h"
+
+namespace tessera::inline onnx_import {
+namespace {
+
+size_t index(ValueId id) { return static_cast<size_t>(id); }
+
+}  // namespace
+
+void GraphWriter::write_nodes(const Graph& graph, Names& names) {
+  for (const Node& node : graph.nodes()) {
+    for (const ValueId output : node.outputs)
+      if (names[index(output)].empty()) names[index(output)] = context_.fresh_name(graph.value(output).name);
+    write_node(graph, node, names);
+  }
+}
+
+void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& names) {
+  for (const ValueId output : node.outputs)
+    if (!graph.type(output).layout.row_major() || node.op->name == "relayout")
+      throw UserError({"TSR-1060",
+                       fmt::format("{} has a result of type {}", node.op->name, graph.type(output).to_string()),
+                       node.loc, "row-major values", "export the graph before layouts are chosen"});
+  switch (node.op->kind) {
+    case OpKind::kConstant: return write_initializer(node.attrs.get<TensorPtr>("value"), names[index(node.outputs[0])]);
+    case OpKind::kIf: return write_if(graph, node, names);
+    case OpKind::kLoop: return write_loop(graph, node, names);
+    case OpKind::kGroup:
+    case OpKind::kCall: return open(node, names);
+    case OpKind::kComposite:
+      if (!find_composite(node.attrs.get<std::string>("name"))) return open(node, names);
+      break;
+    case OpKind::kExpression:
+    case OpKind::kProcedure:
+    case OpKind::kView: break;
+  }
+  write_operator(graph, node, names);
+}
+
+void GraphWriter::write_operator(const Graph& graph, const Node& node, const Names& names) {
+  onnx::NodeProto& proto = *context_.scope().add_node();
+  proto.set_name(node_name(node.loc));
+  for (const ValueId output : node.outputs) proto.add_output(names[index(output)]);
+  Names inputs;
+  for (const ValueId input : node.inputs) inputs.push_back(names[index(input)]);
+  NodeExport e{context_, graph, node, inputs, proto};
+  const onnx::NodeProto empty = proto;
+  if (node.op->kind == OpKind::kComposite ? write_standard_composite(e) : write_standard_node(e)) return;
+  proto = empty;
+  write_own_node(e);
+  uses_own_domain_ = true;
+}
+
+// The region's nodes in the node's place. A region that returns one of its operands needs a node that copies it, and so
+// does one that returns a constant: that becomes an initializer, which must not be a graph's output.
+void GraphWriter::open(const Node& node, const Names& outer) {
+  const Graph& region = *node.regions.at(0);
+  Names names(region.values().size());
+  for (size_t i = 0; i < region.inputs.size(); ++i) names[index(region.inputs[i])] = outer[index(node.inputs[i])];
+  std::vector<std::pair<ValueId, std::string>> copies;
+  for (size_t i = 0; i < region.outputs.size(); ++i) {
+    std::string& name = names[index(region.outputs[i])];
+    const std::string& wanted = outer[index(node.outputs[i])];
+    if (name.empty() && !is_constant(region, region.outputs[i])) name = wanted;
+    else copies.emplace_back(region.outputs[i], wanted);
+  }
+  write_nodes(region, names);
+  for (const auto& [from, to] : copies) write_copy(names[index(from)], to, node.loc);
+}
+
+// ONNX Runtime refuses two nodes of one name, and one ONNX node may have become several of ours.
+std::string GraphWriter::node_name(const std::string& loc) {
+  if (loc.empty()) return "";
+  std::string name = loc;
+  for (int i = 1; !node_names_.insert(name).second; ++i) name = fmt::format("{}.{}", loc, i);
+  return name;
+}
+
+std::string GraphWriter::helper(const std::string& op, const Names& inputs, const std::string& hint) {
+  onnx::NodeProto& node = *context_.scope().add_node();
+  node.set_op_type(op);
+  set_inputs(node, inputs);
+  return *node.add_output() = context_.fresh_name(hint);
+}
+
+void GraphWriter::write_copy(const std::string& from, const std::string& to, const std::string& loc) {
+  onnx::NodeProto& identity = *context_.scope().add_node();
+  identity.set_op_type("Identity");
+  identity.set_name(node_name(loc));
+  identity.add_input(from);
+  identity.add_output(to);
+}
+
+void GraphWriter::write_initializer(const TensorPtr& tensor, const std::string& name) {
+  onnx::TensorProto& proto = *context_.graph().add_initializer();
+  if (!data_ || tensor->num_bytes() < 1024) {
+    tensor_to_proto(*tensor, proto);
+  } else {
+    proto.set_data_type(onnx_of_dtype(tensor->dtype()));
+    for (const int64_t dim : tensor->dims()) proto.add_dims(dim);
+    proto.set_data_location(onnx::TensorProto::EXTERNAL);
+    const auto add = [&](const char* key, const std::string& value) {
+      auto& entry = *proto.add_external_data();
+      entry.set_key(key);
+      entry.set_value(value);
+    };
+    add("location", data_name_);
+    add("offset", std::to_string(offset_));
+    add("length", std::to_string(tensor->num_bytes()));
+    data_->push_back(tensor);
+    offset_ = aligned(offset_ + tensor->num_bytes());
+  }
+  proto.set_name(name);
+}
+
+}  // namespace tessera::inline onnx_import
