@@ -9,6 +9,7 @@
 #include "diagnose/inspect.h"
 #include "driver/formats.h"
 #include "driver/graph_reader.h"
+#include "driver/model_file.h"
 #include "support/mapped_file.h"
 #include "terminal.h"
 
@@ -23,8 +24,8 @@ struct InspectCommand {
 
 nlohmann::json inspection_of(const std::string& path) {
   if (looks_like_module(path) || path.ends_with(".so")) return inspect_module(path);
-  if (!looks_like_graph_file(path)) return inspect_onnx(path);
   const auto file = MappedFile::open(path, "model", "TSR-1001");
+  if (!looks_like_graph_file(path)) return inspect_onnx(statistics_of_file(path), path, std::ssize(file->text()));
   return inspect_graph(read_graph_text(file->text(), path), path, std::ssize(file->text()));
 }
 

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "driver/formats.h"
-#include "import/onnx/edit/model_edit.h"
+#include "driver/model_file.h"
 #include "import/onnx/write/onnx_export.h"
 #include "package/atomic_file.h"
 #include "peer_process.h"
@@ -123,7 +123,7 @@ class OnnxRuntimeValues : public ValueSource {
 std::unique_ptr<ValueSource> onnxruntime_values(const std::string& model, const DiffSubject& subject, int threads,
                                                 int64_t batch_bytes) {
   EditableModel onnx = looks_like_graph_file(model) ? EditableModel::of_bytes(export_onnx_bytes(subject.parts.graph()))
-                                                    : EditableModel::read(model);
+                                                    : editable_model_of_file(model);
   return std::make_unique<OnnxRuntimeValues>(std::move(onnx), subject, threads, batch_bytes);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "driver/model_file.h"
 #include "open_sizes.h"
 #include "support/error.h"
 #include "terminal.h"
@@ -95,7 +96,7 @@ ShapesOf shapes_of(const RunFlags& flags) {
 
 void take_input_sizes(const std::string& path, const RunFlags& flags, CompileOptions& options) {
   if (flags.inputs.empty()) return;
-  const auto declared = read_declarations_of_file(path);
+  const auto declared = declarations_of_file(path);
   if (!declared) return;
   for (const std::string& line : take_sizes(declared->inputs, shapes_of(flags)(declared->inputs), options))
     fmt::print(stderr, "{}\n", line);

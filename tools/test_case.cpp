@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "driver/formats.h"
-#include "import/onnx/edit/model_statistics.h"
+#include "driver/model_file.h"
 #include "import/onnx/read/tensor_proto.h"
 #include "support/error.h"
 
@@ -30,7 +30,7 @@ std::string one_line(std::string text) {
 
 // The model of a case; empty when there is none.
 std::string model_of_case(const fs::path& folder) {
-  for (const char* name : {"model.onnx", "model.graph"})
+  for (const char* name : {"model.onnx", "model.graph", "model.onnxjson"})
     if (fs::exists(folder / name)) return (folder / name).string();
   return "";
 }
@@ -79,7 +79,7 @@ bool is_random_output(const std::string& model, const std::string& output) {
   static const std::set<std::string> kGenerators = {"Bernoulli",        "Multinomial",   "RandomNormal",
                                                     "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
   std::set<std::string> random;
-  for (const OnnxNodeEntry& node : read_onnx_statistics(model).nodes) {
+  for (const OnnxNodeEntry& node : statistics_of_file(model).nodes) {
     const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
                                    [&](const std::string& name) { return random.count(name) != 0; });
     const bool elements_matter = node.op_type != "Shape" && node.op_type != "Size";

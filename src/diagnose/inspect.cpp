@@ -339,8 +339,7 @@ json inspect_module(const std::string& path) {
   return result;
 }
 
-json inspect_onnx(const std::string& path) {
-  const OnnxStatistics model = read_onnx_statistics(path);
+json inspect_onnx(const OnnxStatistics& model, const std::string& path, int64_t bytes) {
   const auto tensors = [](const std::vector<OnnxTensorEntry>& list) {
     json result = json::array();
     for (const OnnxTensorEntry& tensor : list) result.push_back({{"name", tensor.name}, {"type", tensor.type}});
@@ -348,7 +347,7 @@ json inspect_onnx(const std::string& path) {
   };
   return {{"kind", "onnx"},
           {"path", path},
-          {"bytes", model.file_bytes},
+          {"bytes", bytes},
           {"graph", model.graph_name},
           {"producer", model.producer},
           {"ir_version", model.ir_version},

@@ -9,6 +9,7 @@
 
 #include "diagnose/text_table.h"
 #include "graph/graph.h"
+#include "import/onnx/edit/model_statistics.h"
 
 namespace tessera::inline diagnose {
 
@@ -18,8 +19,8 @@ nlohmann::json inspect_module(const std::string& path);
 // The metadata section of a module, JSON; nothing else of it is checked. The same errors.
 std::string module_metadata_of(const std::string& path);
 
-// UserError TSR-10xx when the file is missing or no ONNX model.
-nlohmann::json inspect_onnx(const std::string& path);
+// Of the ONNX model in the file at `path`, of so many bytes.
+nlohmann::json inspect_onnx(const OnnxStatistics& model, const std::string& path, int64_t bytes);
 
 // Of a graph that was read from the text at `path`, of so many bytes.
 nlohmann::json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes);

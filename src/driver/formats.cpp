@@ -8,7 +8,7 @@
 
 #include "driver/engine/input_sizes.h"
 #include "driver/graph_reader.h"
-#include "import/onnx/read/declarations.h"
+#include "driver/model_file.h"
 #include "import/onnx_json/onnx_json.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
@@ -48,8 +48,7 @@ ModelReader open_onnx_model(const ModelSource& source) {
   reader.reads_symbols = true;
   reader.with_declared_sizes = [source](const CompileOptions& options) {
     if (!has_axis_names(options)) return options;
-    const std::optional<OnnxDeclarations> declared =
-        source.path ? read_declarations_of_file(*source.path) : read_declarations(source.memory.bytes);
+    const std::optional<ModelDeclarations> declared = declarations_of(source);
     return declared ? with_dim_names(declared->inputs, options) : options;
   };
   return reader;

@@ -14,6 +14,7 @@ from cli_support import CliTest, affine, affine_model, conv_model, make_model
 
 import numpy
 import onnx
+import onnxruntime
 from case_folder import write_case
 from onnx import TensorProto, helper
 
@@ -344,6 +345,31 @@ class Forms(CliTest):
         x = ("-i", "x=1,2,3,-4,5,-6", "--shape", "x=2x3")
         want = json.loads(self.tessera("run", "m.onnx", "--json", *x)[0])["outputs"]
         self.assertEqual(json.loads(self.tessera("run", "m.onnxjson", "--json", *x)[0])["outputs"], want)
+        # Whatever looks at an ONNX file looks at it in JSON, too.
+        told = {name: json.loads(self.tessera("inspect", name, "--json")[0]) for name in ("m.onnx", "m.onnxjson")}
+        for key in ("kind", "inputs", "outputs", "operators", "nodes", "inner_nodes", "weights", "opsets"):
+            self.assertEqual(told["m.onnx"][key], told["m.onnxjson"][key], key)
+        explained = [json.loads(self.tessera("explain", name, "--json", "--shape", "x=2x3")[0]) for name in told]
+        self.assertEqual(explained[0]["nodes"], explained[1]["nodes"])
+        for against in ("interp", "onnxruntime"):
+            for verb in ("diff", "bisect")[: 2 if against == "interp" else 1]:
+                found = json.loads(self.tessera(verb, "m.onnxjson", "--against", against, "--json", *x, TESSERA_PYTHON=sys.executable)[0])
+                self.assertTrue(found["agrees"], (verb, found))
+        found = json.loads(self.tessera("reduce", "m.onnxjson", *x, "-q", "--json", "--command",
+                                        "if grep -q Loop {model}; then exit 7; fi")[0])
+        self.assertEqual((found["failure"], found["nodes"], found["output"]), ("exit 7", 1, "m-reduced.onnx"))
+        # As a case: with an output that does not agree, and then with the right one.
+        case = self.folder / "case"
+        (case / "test_data_set_0").mkdir(parents=True)
+        (case / "model.onnxjson").write_text((self.folder / "m.onnxjson").read_text())
+        given = numpy.array([[1, 2, 3], [-4, 5, -6]], numpy.float32)
+        results = onnxruntime.InferenceSession(self.folder / "m.onnx").run(None, {"x": given})
+        for right in (False, True):
+            for stem, values in (("input", [given]), ("output", [r if right else r + 1 for r in results])):
+                for i, value in enumerate(values):
+                    path = case / "test_data_set_0" / f"{stem}_{i}.pb"
+                    path.write_bytes(onnx.numpy_helper.from_array(value).SerializeToString())
+            self.tessera("verify", "case", code=0 if right else 2)
         text = (self.folder / "m.onnxjson").read_text()
         again = json.loads(text)
         self.assertTrue(again["graph"]["node"] and "initializer" in again["graph"])

@@ -76,6 +76,7 @@ class Graphs(CliTest):
             ("branch", BRANCH, []),
             ("state", STATE, []),
             ("open", OPEN, ["--dim", "n=5"]),
+            ("open", OPEN, ["-i", "x=5x3=0.5"]),
         ):
             self.write(f"{name}.graph", text)
             for against in ("interp", "O0"):

@@ -6,8 +6,9 @@
 seeds/expr_text: below. seeds/kernel_text: below, and of the committed tuning records. seeds/module: descriptors of modules
 that TESSERA compiles, and a whole module without code.
 seeds/onnx: for each set of operators the smallest of the models that tests/python builds, and the models with strings,
-sequences, optionals and maps. seeds/{graph,loop,program}_text: what TESSERA makes of some of them, with the optimiser
-off and on, where that is short. dictionaries/: the words of all these."""
+sequences, optionals and maps. seeds/onnx_json: those of them that have fields which others lack, as JSON.
+seeds/{graph,loop,program}_text: what TESSERA makes of some of them, with the optimiser off and on, where that is short.
+dictionaries/: the words of all these."""
 import argparse
 import contextlib
 import lzma
@@ -20,6 +21,7 @@ import sys
 import tempfile
 
 import onnx
+from google.protobuf import json_format
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "python"))
@@ -98,6 +100,32 @@ def write_onnx(models):
                     if attribute.type == onnx.AttributeProto.STRING and re.fullmatch(rb"[A-Za-z_]+", attribute.s):
                         words.add(attribute.s.decode())
     write_dictionary("onnx", words)
+
+
+def write_json(models):
+    """Each new combination of fields once, and one model with all kinds of numbers."""
+    out = empty(HERE / "seeds" / "onnx_json")
+    texts = []
+    for name, content in models.items():
+        model = onnx.load_from_string(content)
+        texts += [(name, json_format.MessageToJson(model, indent=0)),
+                  (f"{name}_schema", json_format.MessageToJson(model, indent=0, preserving_proto_field_name=True))]
+    numbers = onnx.helper.make_tensor("f", onnx.TensorProto.FLOAT, [4], [1.5, float("nan"), float("inf"), -1e-30])
+    whole = onnx.helper.make_tensor("i", onnx.TensorProto.INT64, [2], [-1, 2**63 - 1])
+    large = onnx.helper.make_tensor("u", onnx.TensorProto.UINT64, [1], [2**64 - 1])
+    double = onnx.helper.make_tensor("d", onnx.TensorProto.DOUBLE, [1], [1e300])
+    graph = onnx.helper.make_graph([], "numbers", [], [], [numbers, whole, large, double])
+    texts.append(("numbers", json_format.MessageToJson(onnx.helper.make_model(graph), indent=0)))
+    seen = set()
+    for name, text in sorted(texts, key=lambda item: len(item[1])):
+        found = set(re.findall(r'"(\w+)":', text)) - seen
+        if found:
+            (out / f"{name}.onnxjson").write_text(text)
+            seen |= found
+    words = {f'"{word}"' for word in seen} | {"null", "true", "1.5", "-1", '"NaN"', '"-Infinity"', '"18446744073709551615"',
+                                               "AAAA", "[", "]", "{", "}", ":", ","}
+    write_dictionary("onnx_json", words | {f'"{word}"' for word in ("FLOAT", "GRAPH", "EXTERNAL", "INT4", "TENSORS")})
+    print(f"onnx_json: {len(list(out.iterdir()))} seeds")
 
 
 def write_texts(tessera, models):
@@ -213,6 +241,7 @@ def main():
     models = smallest_models()
     write_onnx(models)
     print(f"onnx: {len(models)} seeds")
+    write_json(models)
     write_texts(args.tessera, models)
     write_expressions()
     write_kernels()

@@ -11,9 +11,9 @@
 #include "driver/engine/interpreted_model.h"
 #include "driver/engine/native_model.h"
 #include "driver/engine/open_model.h"
+#include "driver/model_file.h"
 #include "graph/op_def.h"
 #include "graph/printer.h"
-#include "import/onnx/edit/model_statistics.h"
 #include "import/onnx/read/tensor_proto.h"
 #include "import/onnx/write/onnx_export.h"
 #include "package/atomic_file.h"
@@ -103,7 +103,7 @@ std::unique_ptr<ValueSource> open_module(const DiffRequest& request, const DiffS
 std::map<std::string, std::string> op_types_of(const std::string& model) {
   std::map<std::string, std::string> types;
   if (looks_like_graph_file(model)) return types;
-  for (const OnnxNodeEntry& node : read_onnx_statistics(model).nodes) types[node.label] = node.op_type;
+  for (const OnnxNodeEntry& node : statistics_of_file(model).nodes) types[node.label] = node.op_type;
   return types;
 }
 

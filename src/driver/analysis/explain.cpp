@@ -7,7 +7,7 @@
 #include "driver/compile.h"
 #include "driver/formats.h"
 #include "driver/graph_reader.h"
-#include "import/onnx/edit/model_statistics.h"
+#include "driver/model_file.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
 
@@ -38,7 +38,7 @@ OutlinedModel open_outlined(const std::string& path) {
     const auto graph = std::make_shared<const Graph>(with_locations(read_graph_text(file->text(), path)));
     opened = {reader_of_graph(graph), outline_of(*graph)};
   } else {
-    opened = {format_of(source).open(source), outline_of(read_onnx_statistics(path))};
+    opened = {format_of(source).open(source), outline_of(statistics_of_file(path))};
   }
   opened.outline.name = source.name();
   return opened;

@@ -19,9 +19,9 @@
 #include "driver/engine/native_model.h"
 #include "driver/engine/open_model.h"
 #include "driver/formats.h"
+#include "driver/model_file.h"
 #include "graph/bind_symbols.h"
 #include "graph/printer.h"
-#include "import/onnx/edit/model_edit.h"
 #include "import/onnx/onnx_import.h"
 #include "import/onnx/write/onnx_export.h"
 #include "interp/graph_interp.h"
@@ -243,7 +243,7 @@ class Reduction {
     }
     if (is_graph_) fail_nothing_wrong();
     trials_ = 0;
-    const EditableModel model = EditableModel::read(request_.model);
+    const EditableModel model = editable_model_of_file(request_.model);
     const std::string found = outcome(model);
     if (!fails(found)) fail_nothing_wrong();
     if (as_text_) {
@@ -308,7 +308,7 @@ class Reduction {
       return graph;
     }
     try {
-      if (outcome(EditableGraph(*graph)) != outcome(EditableModel::read(request_.model))) graph.reset();
+      if (outcome(EditableGraph(*graph)) != outcome(editable_model_of_file(request_.model))) graph.reset();
     } catch (const UserError&) {
       graph.reset();  // no ONNX form
     }

@@ -10,8 +10,8 @@
 #include "driver/compile.h"
 #include "driver/engine/interpreted_model.h"
 #include "driver/engine/output_guard.h"
+#include "driver/model_file.h"
 #include "driver/open_sizes.h"
-#include "import/onnx/read/declarations.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
 #include "tessera/graph.h"
@@ -62,9 +62,10 @@ std::unique_ptr<Model> interpret(const Source& source, const std::string& name, 
   return model.flow ? interpret_flow(*model.flow, name) : interpret_graph(std::move(model.graph), name);
 }
 
-ModelBorder border_of(const std::optional<OnnxDeclarations>& declared, const std::string& what) {
+ModelBorder border_of(const std::optional<ModelDeclarations>& declared, const std::string& what) {
   if (!declared)
-    throw UserError({"TSR-1002", fmt::format("{} is not an ONNX model", what), "", "a serialised ONNX ModelProto", ""});
+    throw UserError(
+        {"TSR-1002", fmt::format("{} is not a model", what), "", "an ONNX model, in JSON too, or a graph as text", ""});
   const auto tensors = [](const std::vector<DeclaredTensor>& list) {
     std::vector<ModelTensor> result;
     for (const DeclaredTensor& tensor : list) {
@@ -125,12 +126,11 @@ std::vector<std::byte> compile_to_memory(const builder::Graph& graph, const Comp
 }
 
 ModelBorder read_border(const std::string& model_path) {
-  return translate_errors(
-      [&] { return border_of(read_declarations_of_file(model_path), fmt::format("'{}'", model_path)); });
+  return translate_errors([&] { return border_of(declarations_of_file(model_path), fmt::format("'{}'", model_path)); });
 }
 
 ModelBorder read_border(const ModelBytes& model) {
-  return translate_errors([&] { return border_of(read_declarations(model.bytes), "the model"); });
+  return translate_errors([&] { return border_of(declarations_of({std::nullopt, model}), "the model"); });
 }
 
 struct Interpreter::State {

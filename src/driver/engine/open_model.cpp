@@ -8,6 +8,7 @@
 #include "driver/compile.h"
 #include "driver/engine/interpreted_model.h"
 #include "driver/engine/native_model.h"
+#include "driver/model_file.h"
 #include "driver/open_sizes.h"
 #include "loop/intrinsic_text.h"
 #include "support/error.h"
@@ -113,7 +114,7 @@ OpenedModel open_for_inputs(const std::string& path, const OpenOptions& options)
   }
   OpenOptions sized = options;
   std::vector<std::string> taken;
-  if (const auto declared = read_declarations_of_file(path))
+  if (const auto declared = declarations_of_file(path))
     taken = take_sizes(declared->inputs, options.input_shapes(declared->inputs), sized.driver.compile);
   OpenedModel opened = open_source(path, sized);
   opened.taken = std::move(taken);

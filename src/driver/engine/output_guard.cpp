@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "diagnose/inspect.h"
-#include "import/onnx/read/declarations.h"
+#include "driver/model_file.h"
 #include "support/error.h"
 
 namespace tessera::inline driver {
@@ -32,7 +32,7 @@ json identity(const json& metadata) {
 
 std::vector<std::string> files_of_model(const std::string& model) {
   std::vector<std::string> files = {model};
-  const auto declared = read_declarations_of_file(model);
+  const auto declared = declarations_of_file(model);
   if (!declared) return files;
   for (const std::string& name : declared->external_files) files.push_back(fs::path(model).parent_path() / name);
   return files;

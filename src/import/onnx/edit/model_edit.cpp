@@ -11,7 +11,6 @@
 #include "import/onnx/read/node_list.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "support/error.h"
-#include "support/mapped_file.h"
 
 namespace tessera::inline onnx_import {
 
@@ -96,10 +95,9 @@ void write_weight(const Tensor& tensor, onnx::TensorProto& proto) {
 
 }  // namespace
 
-EditableModel EditableModel::read(const std::string& path) {
+EditableModel EditableModel::read(std::string_view bytes, const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const auto file = MappedFile::open(path, "model", "TSR-1001");
-  const auto loaded = load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string());
+  const auto loaded = load_model(bytes, fmt::format("'{}'", path), folder.empty() ? "." : folder.string());
   auto proto = std::make_shared<Proto>();
   proto->model = loaded->proto;
   for (auto& tensor : *proto->model.mutable_graph()->mutable_initializer()) {

@@ -28,8 +28,9 @@ class EditableModel {
  public:
   using Types = std::map<std::string, EditType>;  // of values, as far as they are known
 
-  // Weights in other files come into the model. UserError TSR-10xx when the file is missing or no ONNX model.
-  static EditableModel read(const std::string& path);
+  // Of a model in binary form, which stands in `path` in some form: weights in other files come into the model.
+  // UserError TSR-10xx when it is no ONNX model.
+  static EditableModel read(std::string_view bytes, const std::string& path);
   // The same of a model in memory, which has no external data.
   static EditableModel of_bytes(std::string_view bytes);
 

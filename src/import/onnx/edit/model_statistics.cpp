@@ -11,7 +11,6 @@
 #include "import/onnx/read/model_file.h"
 #include "import/onnx/read/node_list.h"
 #include "import/onnx/write/own_domain.h"
-#include "support/mapped_file.h"
 
 namespace tessera::inline onnx_import {
 namespace {
@@ -74,13 +73,8 @@ void add_inner(OnnxStatistics& statistics, const onnx::GraphProto& graph, int de
   }
 }
 
-}  // namespace
-
-namespace {
-
-OnnxStatistics statistics_of(const std::shared_ptr<LoadedModel>& model, size_t bytes) {
+OnnxStatistics statistics_of(const std::shared_ptr<LoadedModel>& model) {
   OnnxStatistics statistics;
-  statistics.file_bytes = static_cast<int64_t>(bytes);
   const onnx::ModelProto& proto = model->proto;
   const onnx::GraphProto& graph = proto.graph();
   statistics.ir_version = proto.ir_version();
@@ -121,11 +115,9 @@ OnnxStatistics statistics_of(const std::shared_ptr<LoadedModel>& model, size_t b
 
 }  // namespace
 
-OnnxStatistics read_onnx_statistics(const std::string& path) {
+OnnxStatistics read_onnx_statistics(std::string_view bytes, const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const auto file = MappedFile::open(path, "model", "TSR-1001");
-  return statistics_of(load_model(file->text(), fmt::format("'{}'", path), folder.empty() ? "." : folder.string()),
-                       file->size());
+  return statistics_of(load_model(bytes, fmt::format("'{}'", path), folder.empty() ? "." : folder.string()));
 }
 
 }  // namespace tessera::inline onnx_import

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera::inline onnx_import {
@@ -20,7 +21,6 @@ struct OnnxNodeEntry {
 };
 
 struct OnnxStatistics {
-  int64_t file_bytes = 0;
   int64_t ir_version = 0;
   std::string producer;  // "pytorch 2.1"; may be empty
   std::string graph_name;
@@ -37,7 +37,8 @@ struct OnnxStatistics {
   std::map<std::string, int64_t> weight_bytes_of;  // by element type
 };
 
-// UserError TSR-10xx when the file is missing, is no ONNX model, or has no sound list of nodes.
-OnnxStatistics read_onnx_statistics(const std::string& path);
+// Of a model in binary form, which stands in `path` in some form. UserError TSR-10xx when it is no ONNX model, or has
+// no sound list of nodes.
+OnnxStatistics read_onnx_statistics(std::string_view bytes, const std::string& path);
 
 }  // namespace tessera::inline onnx_import

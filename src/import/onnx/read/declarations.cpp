@@ -9,8 +9,6 @@
 
 #include "import/onnx/read/dtypes.h"
 #include "onnx-ml.pb.h"
-#include "support/error.h"
-#include "support/mapped_file.h"
 
 namespace tessera::inline onnx_import {
 
@@ -84,10 +82,10 @@ std::string DeclaredTensor::type_text() const {
   return fmt::format("{}[{}]", dtype ? dtype_name(*dtype) : "?", has_rank ? text : "...");
 }
 
-std::optional<OnnxDeclarations> read_declarations(std::string_view bytes) {
+std::optional<ModelDeclarations> read_declarations(std::string_view bytes) {
   constexpr int kGraph = 7, kInitializer = 5, kInput = 11, kOutput = 12, kSparseInitializer = 15, kValues = 1;
   if (bytes.empty() || bytes.size() > INT32_MAX) return std::nullopt;
-  OnnxDeclarations result;
+  ModelDeclarations result;
   std::set<std::string> defined, files;
   bool has_graph = false;
   const auto read_graph = [&](int number, std::string_view field) {
@@ -110,14 +108,6 @@ std::optional<OnnxDeclarations> read_declarations(std::string_view bytes) {
   std::erase_if(result.inputs, [&](const DeclaredTensor& input) { return defined.count(input.name) != 0; });
   result.external_files.assign(files.begin(), files.end());
   return result;
-}
-
-std::optional<OnnxDeclarations> read_declarations_of_file(const std::string& path) {
-  try {
-    return read_declarations(MappedFile::open(path, "model", "TSR-1001")->text());
-  } catch (const UserError&) {
-    return std::nullopt;
-  }
 }
 
 }  // namespace tessera::inline onnx_import

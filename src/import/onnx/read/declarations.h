@@ -30,15 +30,13 @@ struct DeclaredTensor {
   std::string type_text() const;
 };
 
-struct OnnxDeclarations {
+struct ModelDeclarations {
   std::vector<DeclaredTensor> inputs;  // those that a caller provides: without the ones that have an initializer
   std::vector<DeclaredTensor> outputs;
   std::vector<std::string> external_files;  // of initializers, as the model writes them: relative to its folder
 };
 
 // None when `bytes` are not a serialised ONNX model; saying why is the importer's business.
-std::optional<OnnxDeclarations> read_declarations(std::string_view bytes);
-// The same for a file; none when it cannot be read.
-std::optional<OnnxDeclarations> read_declarations_of_file(const std::string& path);
+std::optional<ModelDeclarations> read_declarations(std::string_view bytes);
 
 }  // namespace tessera::inline onnx_import

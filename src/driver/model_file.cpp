@@ -1,0 +1,71 @@
+#include "driver/model_file.h"
+
+#include <utility>
+
+#include "driver/graph_reader.h"
+#include "import/onnx_json/onnx_json.h"
+#include "support/error.h"
+#include "support/mapped_file.h"
+
+namespace tessera::inline driver {
+namespace {
+
+ModelDeclarations border_of(const Graph& graph) {
+  ModelDeclarations result;
+  const auto declared = [&](ValueId id) {
+    DeclaredTensor tensor{graph.value(id).name, graph.type(id).dtype, true, {}};
+    for (const Expr& size : graph.type(id).shape) {
+      DeclaredDim& dim = tensor.dims.emplace_back();
+      if (const auto value = as_int(size)) dim.value = *value;
+      else if (size->kind == ExprKind::kVar) dim.name = size->name;
+    }
+    return tensor;
+  };
+  for (size_t i = 0; i < graph.num_own_inputs(); ++i) result.inputs.push_back(declared(graph.inputs[i]));
+  for (size_t i = 0; i < graph.num_own_outputs(); ++i) result.outputs.push_back(declared(graph.outputs[i]));
+  return result;
+}
+
+// The bytes as they are, and their owner.
+OnnxBytes contents_of(const ModelSource& source) {
+  if (!source.path) return {source.memory.bytes, nullptr};
+  const auto file = MappedFile::open(*source.path, "model", "TSR-1001");
+  return {file->text(), file};
+}
+
+OnnxBytes onnx_bytes(const std::string& path) {
+  const auto bytes = onnx_of({path, {}});
+  check(bytes.has_value(), "a graph as text where an ONNX file is needed");
+  return *bytes;
+}
+
+}  // namespace
+
+std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
+  const OnnxBytes contents = contents_of(source);
+  const std::string_view beginning = contents.bytes.substr(0, kBeginning);
+  if (looks_like_graph(beginning)) return std::nullopt;
+  if (!looks_like_onnx_json(beginning)) return contents;
+  const auto binary = std::make_shared<const std::string>(onnx_of_json(contents.bytes, source.place()));
+  return OnnxBytes{*binary, binary};
+}
+
+std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
+  try {
+    if (const auto onnx = onnx_of(source)) return read_declarations(onnx->bytes);
+    const OnnxBytes text = contents_of(source);
+    return border_of(read_graph_text(text.bytes, source.place()));
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+OnnxStatistics statistics_of_file(const std::string& path) {
+  return read_onnx_statistics(onnx_bytes(path).bytes, path);
+}
+
+EditableModel editable_model_of_file(const std::string& path) {
+  return EditableModel::read(onnx_bytes(path).bytes, path);
+}
+
+}  // namespace tessera::inline driver

@@ -1,0 +1,38 @@
+// What tools ask a model's file for without importing it, whatever its format is: what it declares, its nodes as
+// whoever made it knows them, an ONNX model to cut.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "driver/formats.h"
+#include "import/onnx/edit/model_edit.h"
+#include "import/onnx/edit/model_statistics.h"
+#include "import/onnx/read/declarations.h"
+
+namespace tessera::inline driver {
+
+// An ONNX model in binary form.
+struct OnnxBytes {
+  std::string_view bytes;
+  std::shared_ptr<const void> owner;  // of the bytes
+};
+
+// Of an ONNX model in binary form or in JSON; empty for a graph as text. UserError TSR-1001 when the file is missing,
+// TSR-1002 for JSON that is no model.
+std::optional<OnnxBytes> onnx_of(const ModelSource& source);
+
+// What a model declares at its border; none where it is none of our formats, or cannot be read. A graph as text has no
+// names for extents that are expressions of its symbols.
+std::optional<ModelDeclarations> declarations_of(const ModelSource& source);
+inline std::optional<ModelDeclarations> declarations_of_file(const std::string& path) {
+  return declarations_of({path, {}});
+}
+
+// REQUIRES of both: not a graph as text. UserError TSR-10xx when the file is missing or no ONNX model.
+OnnxStatistics statistics_of_file(const std::string& path);
+EditableModel editable_model_of_file(const std::string& path);
+
+}  // namespace tessera::inline driver
