@@ -111,6 +111,18 @@ bool IndexMap::mentions(AxisRef axis) const {
   return std::any_of(dims.begin(), dims.end(), [&](const IndexDim& dim) { return dim.use_of(axis) != nullptr; });
 }
 
+bool IndexMap::is_identity(const Body& body) const {
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (dims[d].sole != AxisRef{false, d}) return false;
+  return dims.size() == body.axes.size();
+}
+
+IndexMap index_map(const Body& body, const Expr& load) {
+  IndexMap map{load->buffer, load, {}};
+  for (const Expr& index : load->operands) map.dims.push_back(read_dim(body, index));
+  return map;
+}
+
 std::vector<IndexMap> index_maps(const Body& body, const Buffer* operand) {
   std::vector<IndexMap> maps;
   walk(body.value, [&](const Expr& e) {
@@ -118,9 +130,7 @@ std::vector<IndexMap> index_maps(const Body& body, const Buffer* operand) {
     const bool known =
         std::any_of(maps.begin(), maps.end(), [&](const IndexMap& map) { return structurally_equal(map.load, e); });
     if (known) return;
-    IndexMap map{e->buffer, e, {}};
-    for (const Expr& index : e->operands) map.dims.push_back(read_dim(body, index));
-    maps.push_back(std::move(map));
+    maps.push_back(index_map(body, e));
   });
   return maps;
 }

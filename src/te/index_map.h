@@ -62,11 +62,16 @@ struct IndexMap {
   std::vector<IndexDim> dims;
 
   bool mentions(AxisRef axis) const;
+  // Whether the indices are the axes of the body, in their order.
+  bool is_identity(const Body& body) const;
 };
 
 // The loads of the body, those in indices and conditions included, in the order of walk(); each index is there once.
 // With `operand` its loads alone.
 std::vector<IndexMap> index_maps(const Body& body, const Buffer* operand = nullptr);
+
+// Of one load of the body, or of another load whose indices are made of the body's axes.
+IndexMap index_map(const Body& body, const Expr& load);
 
 const Axis& axis_of(const Body& body, AxisRef axis);
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "arith/simplify.h"
+#include "te/index_map.h"
 
 namespace tessera::inline schedule {
 namespace {
@@ -12,13 +12,24 @@ const Stage* only_injective(const TensorProgram& kernel) {
   return kernel.stages.size() == 1 && !kernel.reduction() && kernel.windows.empty() ? &kernel.output() : nullptr;
 }
 
-std::vector<Expr> loads_of(const TensorProgram& kernel, const BufferPtr& buffer) {
-  std::vector<Expr> loads;
-  for (const Stage& stage : kernel.stages)
-    walk(stage.body.value, [&](const Expr& node) {
-      if (node->kind == ExprKind::kLoad && node->buffer == buffer) loads.push_back(node);
-    });
-  return loads;
+// How `stage` reads the buffer, if it does so at one place and no other stage of the kernel reads it.
+std::optional<IndexMap> only_map(const TensorProgram& kernel, const Stage& stage, const BufferPtr& buffer) {
+  std::optional<IndexMap> only;
+  for (const Stage& s : kernel.stages)
+    for (IndexMap& map : index_maps(s.body, buffer.get())) {
+      if (&s != &stage || only) return std::nullopt;
+      only = std::move(map);
+    }
+  return only;
+}
+
+// How a kernel that does nothing but copy its parameter reads it.
+std::optional<IndexMap> map_of_copy(const TensorProgram& copy) {
+  const Stage* stage = only_injective(copy);
+  if (!stage || copy.params.size() != 1) return std::nullopt;
+  const Expr& copied = stage->body.value;
+  if (copied->kind != ExprKind::kLoad || copied->buffer != copy.params[0].buffer) return std::nullopt;
+  return index_map(stage->body, copied);
 }
 
 VarMap at_indices(const std::vector<Axis>& axes, const std::vector<Expr>& indices) {
@@ -39,31 +50,24 @@ bool has_param(const TensorProgram& kernel, const BufferPtr& buffer) {
 }  // namespace
 
 std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t param, const TensorProgram& copy) {
-  const Stage* stage = only_injective(copy);
+  const std::optional<IndexMap> copied = map_of_copy(copy);
   const Stage* reduction = reader.reduction();
-  if (!stage || !reduction || copy.params.size() != 1 || has_param(reader, copy.params[0].buffer)) return std::nullopt;
-  const Expr& copied = stage->body.value;
-  if (copied->kind != ExprKind::kLoad || copied->buffer != copy.params[0].buffer) return std::nullopt;
+  if (!copied || !reduction || has_param(reader, copy.params[0].buffer)) return std::nullopt;
+  const Body& body = reduction->body;
   const BufferPtr& old = reader.params[param].buffer;
-  const std::vector<Expr> loads = loads_of(reader, old);
-  if (loads.size() != 1 || loads_of({"", {}, {*reduction}}, old).size() != 1) return std::nullopt;
-  if (uses_var(loads[0], reduction->body.axes.back().var)) return std::nullopt;
-  const Expr moved = substitute(copied, at_indices(stage->body.axes, loads[0]->operands));
+  const std::optional<IndexMap> read = only_map(reader, *reduction, old);
+  if (!read || read->mentions({false, body.axes.size() - 1})) return std::nullopt;
+  const Expr moved = substitute(copied->load, at_indices(copy.output().body.axes, read->load->operands));
+  const IndexMap map = index_map(body, moved);
   // What it takes to find a place is paid for each product of the sum.
-  for (const Axis& axis : reduction->body.axes)
-    for (const Expr& index : moved->operands)
-      if (uses_var(index, axis.var) && !linear_coefficient(index, axis.var)) return std::nullopt;
-  int reduced = 0;
-  for (const Axis& axis : reduction->body.reduce_axes) {
-    if (!uses_var(moved, axis.var)) continue;
-    ++reduced;
-    for (size_t d = 0; d < moved->operands.size(); ++d) {
-      const bool is_last = d + 1 == moved->operands.size();
-      if (is_last ? linear_coefficient(moved->operands[d], axis.var) != 1 : uses_var(moved->operands[d], axis.var))
+  std::optional<AxisRef> reduced;
+  for (const IndexDim& dim : map.dims)
+    for (const AxisUse& use : dim.uses) {
+      if (use.axis.reduced ? &dim != &map.dims.back() || use.coefficient != 1 || reduced : !use.coefficient)
         return std::nullopt;
+      if (use.axis.reduced) reduced = use.axis;
     }
-  }
-  if (reduced != 1) return std::nullopt;
+  if (!reduced) return std::nullopt;
 
   TensorProgram result = reader;
   result.params[param] = copy.params[0];
@@ -77,20 +81,18 @@ std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t pa
 }
 
 std::optional<TensorProgram> store_through(const TensorProgram& kernel, const TensorProgram& copy) {
-  const Stage* stage = only_injective(copy);
-  if (!stage || copy.params.size() != 1 || !kernel.windows.empty()) return std::nullopt;
-  const Expr& copied = stage->body.value;
-  if (copied->kind != ExprKind::kLoad || copied->buffer != copy.params[0].buffer) return std::nullopt;
-  const std::vector<Axis>& axes = stage->body.axes;
-  const size_t rank = axes.size();
-  if (copied->operands.size() != rank || !copied->operands.back().same_node(axes.back().var)) return std::nullopt;
+  const std::optional<IndexMap> copied = map_of_copy(copy);
+  if (!copied || !kernel.windows.empty()) return std::nullopt;
+  const Stage& stage = copy.output();
+  const size_t rank = stage.body.axes.size();
+  if (copied->dims.size() != rank || copied->dims.back().sole != AxisRef{false, rank - 1}) return std::nullopt;
   // By the copy's axis: the kernel's.
   std::vector<size_t> order;
-  for (const Axis& axis : axes) {
-    const auto it = std::find_if(copied->operands.begin(), copied->operands.end(),
-                                 [&](const Expr& index) { return index.same_node(axis.var); });
-    if (it == copied->operands.end()) return std::nullopt;
-    order.push_back(static_cast<size_t>(it - copied->operands.begin()));
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const auto it = std::find_if(copied->dims.begin(), copied->dims.end(),
+                                 [&](const IndexDim& dim) { return dim.sole == AxisRef{false, axis}; });
+    if (it == copied->dims.end()) return std::nullopt;
+    order.push_back(static_cast<size_t>(it - copied->dims.begin()));
   }
   const auto permuted = [&](const auto& list) {
     auto result = list;
@@ -103,7 +105,7 @@ std::optional<TensorProgram> store_through(const TensorProgram& kernel, const Te
     if (own.body.axes.size() != rank || own.out->shape.size() != rank || !own.layout.row_major()) return std::nullopt;
     own.body.axes = permuted(own.body.axes);
     const BufferPtr old = own.out;
-    own.out = s + 1 == result.stages.size() ? stage->out : make_buffer(old->name, old->dtype, permuted(old->shape));
+    own.out = s + 1 == result.stages.size() ? stage.out : make_buffer(old->name, old->dtype, permuted(old->shape));
     for (Stage& later : result.stages) {
       replace_input(later.body, old, own.out);
       later.body.value = transform(later.body.value, [&](const Expr& node) -> Expr {
@@ -111,7 +113,7 @@ std::optional<TensorProgram> store_through(const TensorProgram& kernel, const Te
       });
     }
   }
-  result.stages.back().layout = stage->layout;
+  result.stages.back().layout = stage.layout;
   return result;
 }
 
@@ -126,11 +128,7 @@ std::optional<ScaledAfterwards> scale_afterwards(const TensorProgram& product, s
   const bool divides = scaled->kind == ExprKind::kBinary && scaled->binary == BinaryOp::kDiv;
   if (scaled->kind != ExprKind::kBinary || (scaled->binary != BinaryOp::kMul && !divides)) return std::nullopt;
   const auto is_own = [&](const Expr& e) {
-    if (e->kind != ExprKind::kLoad || e->dtype != DType::kF32 || e->operands.size() != stage->body.axes.size())
-      return false;
-    for (size_t i = 0; i < e->operands.size(); ++i)
-      if (!e->operands[i].same_node(stage->body.axes[i].var)) return false;
-    return true;
+    return e->kind == ExprKind::kLoad && e->dtype == DType::kF32 && index_map(stage->body, e).is_identity(stage->body);
   };
   const bool swapped = !divides && !is_own(scaled->operands[0]);
   const Expr& values = scaled->operands[swapped ? 1 : 0];
@@ -144,11 +142,12 @@ std::optional<ScaledAfterwards> scale_afterwards(const TensorProgram& product, s
     return std::nullopt;
   const auto is_factor = [&](const Expr& e) { return e->kind == ExprKind::kLoad && e->buffer == old; };
   const size_t side = is_factor(update->operands[0]) ? 0 : 1;
-  if (!is_factor(update->operands[side]) || loads_of(product, old).size() != 1) return std::nullopt;
+  if (!is_factor(update->operands[side]) || !only_map(product, *reduction, old)) return std::nullopt;
   const Expr& read = update->operands[side];
   const Expr factor = substitute(factors, at_indices(stage->body.axes, read->operands));
-  for (const Axis& axis : reduction->body.reduce_axes)
-    if (uses_var(factor, axis.var)) return std::nullopt;
+  const IndexMap factor_map = index_map(reduction->body, factor);
+  for (size_t i = 0; i < reduction->body.reduce_axes.size(); ++i)
+    if (factor_map.mentions({true, i})) return std::nullopt;
 
   ScaledAfterwards result{product, 0, 0};
   for (size_t p = 0; p < 2; ++p) (scaling.params[p].buffer == values->buffer ? result.values : result.factors) = p;
@@ -202,13 +201,11 @@ bool subtracts_maximum(const TensorProgram& exponential, size_t a, size_t m, con
   if (!is_load(from, exponential.params[a]) || !is_load(largest, exponential.params[m]) ||
       !is_load(of, maximum.params[0]) || from->operands.size() != largest->operands.size())
     return false;
-  const std::vector<Axis>& axes = reduction->body.axes;
+  const IndexMap of_map = index_map(reduction->body, of);
   for (size_t d = 0; d < from->operands.size(); ++d) {
-    const auto is_reduced = [&](const Axis& axis) { return of->operands[d].same_node(axis.var); };
-    if (std::any_of(reduction->body.reduce_axes.begin(), reduction->body.reduce_axes.end(), is_reduced)) continue;
-    if (d >= axes.size() || !of->operands[d].same_node(axes[d].var) ||
-        !from->operands[d].same_node(largest->operands[d]))
-      return false;
+    const std::optional<AxisRef>& sole = of_map.dims[d].sole;
+    if (sole && sole->reduced) continue;
+    if (sole != AxisRef{false, d} || !from->operands[d].same_node(largest->operands[d])) return false;
   }
   return true;
 }

@@ -1,7 +1,8 @@
 #include "schedule/fusion/masked_columns.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "te/index_map.h"
 
 namespace tessera::inline schedule {
 namespace {
@@ -33,18 +34,16 @@ struct Finder {
     return writer >= 0 && results[static_cast<size_t>(writer)] ? &*results[static_cast<size_t>(writer)] : nullptr;
   }
 
-  // The variable of the columns in this stage; null when it reads none. False when it reads them in another way.
-  bool columns_of(const ColumnKernel& kernel, const Stage& stage, Var& columns) const {
-    bool ok = true;
-    walk(stage.body.value, [&](const Expr& node) {
-      if (node->kind != ExprKind::kLoad) return;
-      const Tracked* source = tracked(kernel, node);
-      if (!source) return;
-      const Expr& index = node->operands[source->axis];
-      ok &= index->kind == ExprKind::kVar && (!columns || columns.same_node(index));
-      columns = index;
-    });
-    return ok;
+  // The axis of the columns in this stage; none when it reads none. False when it reads them in another way.
+  bool columns_of(const ColumnKernel& kernel, const Stage& stage, std::optional<AxisRef>& columns) const {
+    for (const IndexMap& map : index_maps(stage.body)) {
+      const Tracked* source = tracked(kernel, map.load);
+      if (!source) continue;
+      const std::optional<AxisRef>& axis = map.dims[source->axis].sole;
+      if (!axis || (columns && columns != axis)) return false;
+      columns = axis;
+    }
+    return true;
   }
 
   Kind kind_of(const ColumnKernel& kernel, const Expr& e, const Var& columns) const {
@@ -89,18 +88,17 @@ struct Finder {
       // Rows and columns are axes of the output; all other indices are fixed.
       int64_t row_stride = 0, column_stride = 0, offset = 0, stride = 1;
       bool fits = true;
-      for (size_t d = term->operands.size(); d-- > 0; stride *= mask->dims()[d]) {
-        const Expr& index = term->operands[d];
-        if (const auto fixed = as_int(index)) {
+      const IndexMap map = index_map(body, term);
+      for (size_t d = map.dims.size(); d-- > 0; stride *= mask->dims()[d]) {
+        const IndexDim& dim = map.dims[d];
+        if (const auto fixed = as_int(dim.index)) {
           offset += *fixed * stride;
-        } else if (index.same_node(body.axes[kernel.row_axis].var)) {
+        } else if (dim.sole == AxisRef{false, kernel.row_axis}) {
           row_stride = stride;
         } else {
-          const auto axis =
-              std::find_if(body.axes.begin(), body.axes.end(), [&](const Axis& a) { return index.same_node(a.var); });
-          fits = fits && axis != body.axes.end() && column_stride == 0;
+          fits = fits && dim.sole && column_stride == 0;
           if (!fits) break;
-          result.axis = static_cast<size_t>(axis - body.axes.begin());
+          result.axis = dim.sole->number;
           column_stride = stride;
         }
       }
@@ -127,30 +125,25 @@ struct Finder {
     const Stage* reduction = definition.reduction();
     const Stage& output = definition.output();
     if (reduction) {
-      Var columns;
+      std::optional<AxisRef> columns;
       if (!columns_of(kernel, *reduction, columns)) return false;
       if (columns) {
-        const auto& axes = reduction->body.reduce_axes;
-        const auto axis =
-            std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return columns.same_node(a.var); });
-        if (axis == axes.end()) return false;
-        const Kind kind = kind_of(kernel, reduction->body.value, columns);
+        if (!columns->reduced) return false;
+        const Kind kind = kind_of(kernel, reduction->body.value, axis_of(reduction->body, *columns).var);
         const bool adds_nothing = (reduction->body.combiner == Combiner::kSum && kind == Kind::kZero) ||
                                   (reduction->body.combiner == Combiner::kMax && kind == Kind::kMinusInfinity);
         if (!adds_nothing) return false;
-        found.reduced_axis[number] = static_cast<size_t>(axis - axes.begin());
+        found.reduced_axis[number] = columns->number;
       }
     }
     if (reduction == &output) return true;
-    Var columns;
+    std::optional<AxisRef> columns;
     if (!columns_of(kernel, output, columns)) return false;
     Tracked result;
     if (columns) {
       if (found.reduced_axis[number]) return false;
-      const auto& axes = output.body.axes;
-      const auto axis = std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return columns.same_node(a.var); });
-      if (axis == axes.end()) return false;
-      result = {static_cast<size_t>(axis - axes.begin()), kind_of(kernel, output.body.value, columns)};
+      if (columns->reduced) return false;
+      result = {columns->number, kind_of(kernel, output.body.value, axis_of(output.body, *columns).var)};
       if (result.kind == Kind::kVaries) return false;
     } else if (found.extent != 0 || !find_mask(kernel, result)) {
       return true;
