@@ -60,6 +60,8 @@ struct AttrDef {
   std::string doc;
 };
 
+class Adjoint;
+
 struct OpDef {
   std::string name;  // "conv"
   std::string doc;   // one sentence
@@ -77,6 +79,9 @@ struct OpDef {
   // The same as loops: a parameter for each operand in order, row-major (any shape with as many elements), then the
   // result. UserError TSR-2030 where a size that the loops need as a number is symbolic.
   std::function<LoopProgram(const OpContext& ctx)> loops{};
+  // The gradients of the operands, one for each, from those of the results (graph/adjoint.h). Null: the operator has no
+  // results that are real numbers, or no rule yet.
+  std::function<std::vector<ValueId>(Adjoint& a)> gradient{};
   // A graph in text form with one node of this operator, and its `run` lines: executed as a test. See ops/README.md.
   std::string example;
 };

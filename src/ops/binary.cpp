@@ -2,11 +2,17 @@
 // have one element type.
 #include <fmt/format.h>
 
+#include <array>
+
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
 namespace tessera::inline ops {
 namespace {
+
+// Of both operands in the shape of the result; what is not wanted may be left out.
+using Rule = std::array<ValueId, 2> (*)(Adjoint& a, ValueId g, ValueId x, ValueId y, ValueId result);
 
 struct Row {
   const char* name;
@@ -18,27 +24,78 @@ struct Row {
   const char* a;
   const char* b;
   const char* y;
+  Rule gradient = nullptr;
 };
 
 bool is_bool(DType dtype) { return dtype == DType::kBool; }
 
+std::array<ValueId, 2> add_gradient(Adjoint&, ValueId g, ValueId, ValueId, ValueId) { return {g, g}; }
+
+std::array<ValueId, 2> sub_gradient(Adjoint& a, ValueId g, ValueId, ValueId, ValueId) {
+  return {g, a.wants(1) ? a.neg(g) : Adjoint::kNone};
+}
+
+std::array<ValueId, 2> mul_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y, ValueId) {
+  return {a.wants(0) ? a.mul(g, y) : Adjoint::kNone, a.wants(1) ? a.mul(g, x) : Adjoint::kNone};
+}
+
+std::array<ValueId, 2> div_gradient(Adjoint& a, ValueId g, ValueId, ValueId y, ValueId result) {
+  const ValueId of_x = a.div(g, y);
+  return {of_x, a.wants(1) ? a.neg(a.mul(of_x, result)) : Adjoint::kNone};
+}
+
+// x = trunc(x / y) * y + result, and the quotient does not change between jumps.
+std::array<ValueId, 2> rem_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y, ValueId result) {
+  return {g, a.wants(1) ? a.mul(g, a.div(a.sub(result, x), y)) : Adjoint::kNone};
+}
+
+// A power of 0 or less does not depend on its exponent: it is 0, or defined for whole exponents alone.
+std::array<ValueId, 2> pow_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y, ValueId result) {
+  std::array<ValueId, 2> gradients = {Adjoint::kNone, Adjoint::kNone};
+  if (a.wants(0)) gradients[0] = a.mul(g, a.mul(y, a.op("pow", {x, a.sub(y, a.scalar(1, y))})));
+  if (a.wants(1)) {
+    const ValueId zero = a.scalar(0, x), positive = a.op("gt", {x, zero});
+    gradients[1] = a.mul(g, a.op("select", {positive, a.mul(result, a.op("log", {x})), zero}));
+  }
+  return gradients;
+}
+
+// Where both are equal each has half of the gradient.
+std::array<ValueId, 2> extremum_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y, const char* first_is_taken) {
+  const ValueId zero = a.scalar(0, g), half = a.mul(g, a.scalar(0.5, g)), equal = a.op("eq", {x, y});
+  const auto share = [&](ValueId own, ValueId other) {
+    const ValueId rest = a.op("select", {equal, half, zero});
+    return a.op("select", {a.op(first_is_taken, {own, other}), g, rest});
+  };
+  return {a.wants(0) ? share(x, y) : Adjoint::kNone, a.wants(1) ? share(y, x) : Adjoint::kNone};
+}
+std::array<ValueId, 2> min_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y, ValueId) {
+  return extremum_gradient(a, g, x, y, "lt");
+}
+std::array<ValueId, 2> max_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y, ValueId) {
+  return extremum_gradient(a, g, x, y, "gt");
+}
+
 constexpr Row kRows[] = {
     {"add", BinaryOp::kAdd, is_arithmetic, kArithmeticTypes, "a + b; integers wrap.", "f32", "1 2 3", "0.5",
-     "1.5 2.5 3.5"},
-    {"sub", BinaryOp::kSub, is_arithmetic, kArithmeticTypes, "a - b; integers wrap.", "u8", "1 2 3", "2", "255 0 1"},
-    {"mul", BinaryOp::kMul, is_arithmetic, kArithmeticTypes, "a * b; integers wrap.", "i8", "1 -2 100", "3", "3 -6 44"},
+     "1.5 2.5 3.5", add_gradient},
+    {"sub", BinaryOp::kSub, is_arithmetic, kArithmeticTypes, "a - b; integers wrap.", "u8", "1 2 3", "2", "255 0 1",
+     sub_gradient},
+    {"mul", BinaryOp::kMul, is_arithmetic, kArithmeticTypes, "a * b; integers wrap.", "i8", "1 -2 100", "3", "3 -6 44",
+     mul_gradient},
     {"div", BinaryOp::kDiv, is_arithmetic, kArithmeticTypes,
-     "a / b; integers truncate towards zero, and division by zero gives 0.", "i32", "7 -7 1", "2", "3 -3 0"},
+     "a / b; integers truncate towards zero, and division by zero gives 0.", "i32", "7 -7 1", "2", "3 -3 0",
+     div_gradient},
     {"rem", BinaryOp::kRem, is_arithmetic, kArithmeticTypes,
      "What truncating division leaves, with the sign of a; a itself for an integer b of 0.", "i32", "7 -7 4", "3",
-     "1 -1 1"},
+     "1 -1 1", rem_gradient},
     {"pow", BinaryOp::kPow, is_arithmetic, kArithmeticTypes,
      "a to the power b; integers wrap, and a negative power of an integer is its truncated reciprocal.", "f32", "1 2 3",
-     "2", "1 4 9"},
+     "2", "1 4 9", pow_gradient},
     {"min", BinaryOp::kMin, is_arithmetic, kArithmeticTypes, "The smaller; NaN when either is NaN.", "f32", "1 2 nan",
-     "1.5", "1 1.5 nan"},
+     "1.5", "1 1.5 nan", min_gradient},
     {"max", BinaryOp::kMax, is_arithmetic, kArithmeticTypes, "The larger; NaN when either is NaN.", "f32", "1 2 nan",
-     "1.5", "1.5 2 nan"},
+     "1.5", "1.5 2 nan", max_gradient},
     {"bitwise_and", BinaryOp::kAnd, is_integral, kIntegralTypes, "The bits set in both.", "i32", "1 6 -1", "3",
      "1 2 3"},
     {"bitwise_or", BinaryOp::kOr, is_integral, kIntegralTypes, "The bits set in either.", "i32", "1 6 -1", "3",
@@ -56,6 +113,15 @@ constexpr Row kRows[] = {
 };
 
 OpDef make_op(const Row& row) {
+  std::function<std::vector<ValueId>(Adjoint&)> gradient;
+  if (row.gradient)
+    gradient = [&row](Adjoint& a) {
+      const auto whole = row.gradient(a, a.gradient(), a.in(0), a.in(1), a.out());
+      std::vector<ValueId> gradients(2, Adjoint::kNone);
+      for (size_t i = 0; i < 2; ++i)
+        if (a.wants(i) && whole[i] != Adjoint::kNone) gradients[i] = a.sum_to(whole[i], a.in(i));
+      return gradients;
+    };
   return OpDef{
       .name = row.name,
       .doc = row.doc,
@@ -71,6 +137,7 @@ OpDef make_op(const Row& row) {
           [&row](const OpContext& ctx) {
             return elementwise_body(ctx, [&](const std::vector<Expr>& x) { return binary(row.op, x[0], x[1]); });
           },
+      .gradient = gradient,
       .example =
           fmt::format("\ngraph @main(%a: {0}[3], %b: {0}[1]) -> (%y: {0}[3]) {{\n  %y = {1}(%a, %b) : {0}[3]\n}}\n"
                       "run a = {2} ; b = {3} -> y = {4}\n",

@@ -1,6 +1,7 @@
 // broadcast: a tensor stretched to a larger shape by numpy's rule.
 #include <fmt/format.h>
 
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -23,6 +24,8 @@ Body body(const OpContext& ctx) {
   return elementwise_body(ctx, [](const std::vector<Expr>& x) { return x[0]; });
 }
 
+std::vector<ValueId> gradient(Adjoint& a) { return {a.sum_to(a.gradient(), a.in(0))}; }
+
 }  // namespace
 
 const OpDef& broadcast_op() {
@@ -34,6 +37,7 @@ const OpDef& broadcast_op() {
       .attrs = {{"shape", AttrKind::kSizes, true, "the result's extents"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[2,1]) -> (%y: f32[2,2,2]) {
   %y = broadcast(%x) {shape = [2, 2, 2]} : f32[2,2,2]

@@ -1,4 +1,5 @@
 // cast: another element type. The conversion's rules are those of arith/expr.h.
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -17,6 +18,8 @@ Body body(const OpContext& ctx) {
   return elementwise_body(ctx, [&](const std::vector<Expr>& x) { return cast(to, x[0]); });
 }
 
+std::vector<ValueId> gradient(Adjoint& a) { return {a.op("cast", {a.gradient()}, {{"to", a.type(a.in(0)).dtype}})}; }
+
 }  // namespace
 
 const OpDef& cast_op() {
@@ -28,6 +31,7 @@ const OpDef& cast_op() {
       .attrs = {{"to", AttrKind::kDType, true, "the result's element type"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[5]) -> (%y: i8[5]) {
   %y = cast(%x) {to = i8} : i8[5]

@@ -1,6 +1,7 @@
 // matmul: matrix products of the last two dimensions, the others broadcast.
 #include <fmt/format.h>
 
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -64,6 +65,21 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// With A and B as they are multiplied, transposed or not: A gets G B^T, and B gets A^T G.
+std::vector<ValueId> gradient(Adjoint& a) {
+  const bool ta = a.attrs().get_or<bool>("transpose_a", false), tb = a.attrs().get_or<bool>("transpose_b", false);
+  const ValueId g = a.gradient();
+  const auto product = [&](ValueId left, bool transpose_left, ValueId right, bool transpose_right, size_t operand) {
+    const ValueId whole =
+        a.op("matmul", {left, right}, {{"transpose_a", transpose_left}, {"transpose_b", transpose_right}});
+    return a.sum_to(whole, a.in(operand));
+  };
+  std::vector<ValueId> gradients(2, Adjoint::kNone);
+  if (a.wants(0)) gradients[0] = ta ? product(a.in(1), tb, g, true, 0) : product(g, false, a.in(1), !tb, 0);
+  if (a.wants(1)) gradients[1] = tb ? product(g, true, a.in(0), ta, 1) : product(a.in(0), !ta, g, false, 1);
+  return gradients;
+}
+
 }  // namespace
 
 const OpDef& matmul_op() {
@@ -76,6 +92,7 @@ const OpDef& matmul_op() {
                 {"transpose_b", AttrKind::kBool, false, "swap the last two dimensions of b first; default false"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%a: f32[2,3], %b: f32[2,3]) -> (%y: f32[2,2]) {
   %y = matmul(%a, %b) {transpose_b = true} : f32[2,2]

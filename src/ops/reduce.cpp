@@ -1,4 +1,5 @@
 // reduce: sum, product, minimum or maximum over some dimensions.
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -62,6 +63,22 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// Of minima and maxima, the elements that are equal to the result share the gradient evenly.
+std::vector<ValueId> gradient(Adjoint& a) {
+  const std::string& kind = a.attrs().get<std::string>("kind");
+  if (kind == "prod") a.fail("kind = \"prod\"", "kind = \"sum\", \"min\" or \"max\"");
+  const ValueId x = a.in(0);
+  const Shape& shape = a.type(x).shape;
+  Shape kept = shape;
+  for (const int64_t axis : a.attrs().get_ints("axes")) kept[static_cast<size_t>(axis)] = 1;
+  const ValueId g = a.reshape(a.gradient(), kept);
+  if (kind == "sum") return {a.broadcast(g, shape)};
+  const ValueId taken = a.op("eq", {x, a.reshape(a.out(), kept)}), one = a.scalar(1, x), zero = a.scalar(0, x);
+  const ValueId count = a.op("reduce", {a.op("select", {taken, one, zero})},
+                             {{"axes", a.attrs().get_ints("axes")}, {"keepdims", true}, {"kind", std::string("sum")}});
+  return {a.broadcast(a.op("select", {taken, a.div(g, count), zero}), shape)};
+}
+
 }  // namespace
 
 const OpDef& reduce_op() {
@@ -77,6 +94,7 @@ const OpDef& reduce_op() {
                 {"keepdims", AttrKind::kBool, true, "whether a reduced dimension stays with extent 1"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[2,3]) -> (%y: f32[2,1]) {
   %y = reduce(%x) {axes = [1], keepdims = true, kind = "sum"} : f32[2,1]

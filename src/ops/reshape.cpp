@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -22,6 +23,8 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   return {TensorType{ctx.inputs[0].dtype, shape, {}}};
 }
 
+std::vector<ValueId> gradient(Adjoint& a) { return {a.reshape(a.gradient(), a.type(a.in(0)).shape)}; }
+
 }  // namespace
 
 const OpDef& reshape_op() {
@@ -34,6 +37,7 @@ const OpDef& reshape_op() {
       .attrs = {{"shape", AttrKind::kSizes, true, "the result's extents, all given"}},
       .infer = infer,
       .body = {},
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[2,3]) -> (%y: f32[3,1,2]) {
   %y = reshape(%x) {shape = [3, 1, 2]} : f32[3,1,2]

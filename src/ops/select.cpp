@@ -1,4 +1,5 @@
 // select: one of two tensors, element by element.
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -17,6 +18,15 @@ Body body(const OpContext& ctx) {
   return elementwise_body(ctx, [](const std::vector<Expr>& x) { return select(x[0], x[1], x[2]); });
 }
 
+// The arm that is not taken has the gradient 0, whatever it is: nothing is multiplied by a mask.
+std::vector<ValueId> gradient(Adjoint& a) {
+  const ValueId g = a.gradient(), zero = a.scalar(0, g);
+  std::vector<ValueId> gradients(3, Adjoint::kNone);
+  if (a.wants(1)) gradients[1] = a.sum_to(a.op("select", {a.in(0), g, zero}), a.in(1));
+  if (a.wants(2)) gradients[2] = a.sum_to(a.op("select", {a.in(0), zero, g}), a.in(2));
+  return gradients;
+}
+
 }  // namespace
 
 const OpDef& select_op() {
@@ -28,6 +38,7 @@ const OpDef& select_op() {
       .attrs = {},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%c: bool[3], %a: f32[3], %b: f32[]) -> (%y: f32[3]) {
   %y = select(%c, %a, %b) : f32[3]

@@ -1,4 +1,5 @@
 // transpose: the dimensions in another order.
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -24,6 +25,13 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+std::vector<ValueId> gradient(Adjoint& a) {
+  const auto& perm = a.attrs().get_ints("perm");
+  std::vector<int64_t> inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  return {a.op("transpose", {a.gradient()}, {{"perm", inverse}})};
+}
+
 }  // namespace
 
 const OpDef& transpose_op() {
@@ -35,6 +43,7 @@ const OpDef& transpose_op() {
       .attrs = {{"perm", AttrKind::kInts, true, "a permutation of the dimensions"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[2,3]) -> (%y: f32[3,2]) {
   %y = transpose(%x) {perm = [1, 0]} : f32[3,2]

@@ -10,3 +10,4 @@ target_include_directories(control_flow_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
 tessera_test(subgraph_test SOURCES subgraph_test.cpp random_graph.cpp random_control_flow.cpp ../support/test_data.cpp
   LINKS tessera_diagnose tessera_ops tessera_interp WHOLE)
 target_include_directories(subgraph_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
+tessera_test(gradients_test SOURCES gradients_test.cpp LINKS tessera_autodiff tessera_interp WHOLE)
