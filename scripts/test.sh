@@ -2,7 +2,7 @@
 # Sets up, builds and runs the tests; the last lines are ctest's own.
 #
 #   scripts/test.sh [CTEST-OPTION...]          everything, release build
-#   scripts/test.sh --fast [CTEST-OPTION...]   without the tests labelled 'slow' (about three to four minutes on two cores)
+#   scripts/test.sh --fast [CTEST-OPTION...]   without the tests labelled 'slow' (about three minutes on two cores)
 #   scripts/test.sh --full                     the whole matrix: release, asan+ubsan, tsan, instruction sets,
 #                                              optimiser off, 1 and 2 threads; ends with a dated summary
 #

@@ -1,1 +1,1 @@
-tessera_test(program_e2e_test SOURCES program_e2e_test.cpp LINKS test_support tessera_schedule tessera_lower tessera_loop_passes LABELS slow)
+tessera_test(program_e2e_test SOURCES program_e2e_test.cpp LINKS test_support tessera_schedule tessera_lower tessera_loop_passes LABELS slow WHOLE)
