@@ -89,7 +89,7 @@ TEST(Statistics, AVerdictNeedsEvidenceAtOneOfItsLooks) {
   std::mt19937 random(7);
   std::normal_distribution<double> noise(10, 1);
   int called = 0;
-  constexpr int kGames = 4000;
+  constexpr int kGames = 1000;
   for (int game = 0; game < kGames; ++game) {
     times.rounds.clear();
     Verdict verdict = Verdict::kUndecided;
