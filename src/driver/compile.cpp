@@ -266,7 +266,7 @@ ImportedModel read_samples(const ImportOptions& import, const std::vector<Symbol
                            const ReadModel& read, bool reads_open) {
   const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
     ImportOptions fixed = import;
-    fixed.control_flow = false;  // programs of several sizes are compared call by call
+    fixed.loop_nodes = false;  // programs of several sizes are compared call by call
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
     try {
       return read(fixed);

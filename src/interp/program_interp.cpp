@@ -199,29 +199,22 @@ class Interpreter {
     const KernelCall& call = program_.calls[number];
     const LoopProgram& kernel = program_.kernels.at(static_cast<size_t>(call.kernel)).program;
     check(call.args.size() == kernel.params.size(), "call of " + kernel.name + " with a wrong number of parameters");
-    if (takes_place(call)) {
-      std::vector<int64_t> symbols;
-      for (const Var& symbol : kernel.symbols) symbols.push_back(memory_.index(symbol));
-      std::vector<BufferView> views;
-      for (size_t i = 0; i < call.args.size(); ++i) {
-        BufferView view{kernel.params[i]->dtype, dims_of(kernel, *kernel.params[i], at(call.args[i])), nullptr, false};
-        view.data = memory_.bytes(call.args[i], view.writable);
-        view.writable = view.writable && i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
-        views.push_back(std::move(view));
-      }
-      interpret(kernel, std::span<const BufferView>(views), symbols);
-      if (run_.observe) {
-        Tensor output(views.back().dtype, views.back().dims);
-        std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
-        run_.observe(call, output);
-      }
+    std::vector<int64_t> symbols;
+    for (const Var& symbol : kernel.symbols) symbols.push_back(memory_.index(symbol));
+    std::vector<BufferView> views;
+    for (size_t i = 0; i < call.args.size(); ++i) {
+      BufferView view{kernel.params[i]->dtype, dims_of(kernel, *kernel.params[i], at(call.args[i])), nullptr, false};
+      view.data = memory_.bytes(call.args[i], view.writable);
+      view.writable = view.writable && i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
+      views.push_back(std::move(view));
+    }
+    interpret(kernel, std::span<const BufferView>(views), symbols);
+    if (run_.observe) {
+      Tensor output(views.back().dtype, views.back().dims);
+      std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
+      run_.observe(call, output);
     }
     poison(when_called_.at(number));
-  }
-
-  bool takes_place(const KernelCall& call) {
-    return std::all_of(call.only_if.begin(), call.only_if.end(),
-                       [&](const CallCondition& condition) { return is_true(condition.buffer) == condition.value; });
   }
 
   bool is_true(BufferId id) { return *memory_.bytes(id) != std::byte{0}; }

@@ -275,13 +275,8 @@ class Parser {
     call.kernel = it->second;
     TextReader args_start = reader_;
     for (const std::string& arg : names()) call.args.push_back(find_buffer(args_start, arg));
-    if (reader_.accept("if")) {
-      do {
-        const bool value = !reader_.accept("not");
-        TextReader condition_start = reader_;
-        call.only_if.push_back({find_buffer(condition_start, reader_.name('%', "a buffer of one bool")), value});
-      } while (reader_.accept(","));
-    }
+    if (reader_.peek_is("if"))
+      reader_.fail("TSR-3201", "a call has no condition of its own", "branch %c { call ... } else { call ... }");
     call.loc = loc();
     add_call(program_, block, std::move(call));
   }

@@ -107,11 +107,6 @@ std::string print(const Program& program, const PrintOptions& options) {
   }
   const auto print_call = [&](const KernelCall& call, const std::string& indent) {
     out += fmt::format("{}call {}({})", indent, kernels.text('@', call.kernel), list(call.args));
-    const char* separator = " if ";
-    for (const CallCondition& condition : call.only_if) {
-      out += fmt::format("{}{}{}", separator, condition.value ? "" : "not ", buffers.text('%', condition.buffer));
-      separator = ", ";
-    }
     out += loc_text(call.loc, options) + '\n';
   };
   const auto print_block = [&](const auto& self, const StepBlock& block, const std::string& indent) -> void {

@@ -1,8 +1,7 @@
 // The program IR: what one call of a module does. Buffers with their place in memory, kernels, and the steps that call
 // them.
 //
-// Semantics: steps run in order. A kernel call runs the named loop program with the given buffers as its parameters. A
-// call with conditions takes place when all of them hold; otherwise the contents of what it writes are unspecified.
+// Semantics: steps run in order. A kernel call runs the named loop program with the given buffers as its parameters.
 //
 // A *branch* reads one bool and runs its first block when it is true, else the second. What only one of the blocks
 // writes has unspecified contents afterwards, and is not read.
@@ -74,26 +73,11 @@ struct Kernel {
   int64_t bytes = -1;                // distinct bytes read and written per call
 };
 
-// A buffer of one bool, and what it must be.
-struct CallCondition {
-  BufferId buffer = -1;
-  bool value = true;
-};
-
 struct KernelCall {
   int32_t kernel = 0;
   std::vector<BufferId> args;
   std::string loc;
-  std::vector<CallCondition> only_if = {};  // all must hold; empty: the call always takes place
 };
-
-// Calls `visit` with each buffer that the call reads or writes, and with its place among the arguments: those that only
-// decide whether it takes place have none (-1).
-template <typename Visit>
-void for_each_buffer(const KernelCall& call, const Visit& visit) {
-  for (size_t i = 0; i < call.args.size(); ++i) visit(call.args[i], static_cast<int>(i));
-  for (const CallCondition& condition : call.only_if) visit(condition.buffer, -1);
-}
 
 enum class StepKind : uint8_t { kCalls, kBranch, kLoop };
 

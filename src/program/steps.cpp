@@ -98,6 +98,18 @@ void add_call(Program& program, StepBlock& block, KernelCall call) {
   program.calls.push_back(std::move(call));
 }
 
+void insert_calls_first(Program& program, std::vector<KernelCall> calls) {
+  check(program.pieces.empty(), "calls are put before those of the pieces");
+  if (!program.steps.empty()) {
+    for_each_step(program.steps, [&](ProgramStep& step) { step.first_call += calls.size(); });
+    if (program.steps[0].kind != StepKind::kCalls) program.steps.emplace(program.steps.begin());
+    program.steps[0].first_call = 0;
+    program.steps[0].num_calls += calls.size();
+  }
+  program.calls.insert(program.calls.begin(), std::make_move_iterator(calls.begin()),
+                       std::make_move_iterator(calls.end()));
+}
+
 void remove_calls(Program& program, const std::set<size_t>& gone) {
   std::vector<KernelCall> calls;
   for (size_t c = 0; c < program.calls.size(); ++c)

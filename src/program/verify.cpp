@@ -33,7 +33,8 @@ class Verifier {
     for (const Kernel& kernel : program_.kernels)
       for (std::string& violation : verify(kernel.program)) violations_.push_back(std::move(violation));
     if (!violations_.empty()) return std::move(violations_);  // the rest relies on sound ids
-    for (const KernelCall& c : program_.calls) signature(c);
+    const std::vector<bool> branched = calls_in_branches();
+    for (size_t i = 0; i < program_.calls.size(); ++i) signature(program_.calls[i], branched[i]);
     if (!program_.steps.empty()) structure();
     if (violations_.empty()) placement();
     if (!violations_.empty()) return std::move(violations_);
@@ -154,7 +155,21 @@ class Verifier {
     }
   }
 
-  void signature(const KernelCall& c) {
+  // By call: whether it is made in one of a branch's blocks.
+  std::vector<bool> calls_in_branches() const {
+    std::vector<bool> result(program_.calls.size(), false);
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      if (step.kind != StepKind::kBranch) return;
+      for (const StepBlock& block : step.blocks)
+        for_each_step(block, [&](const ProgramStep& inner) {
+          for (size_t i = inner.first_call; i < result.size() && i - inner.first_call < inner.num_calls; ++i)
+            result[i] = true;
+        });
+    });
+    return result;
+  }
+
+  void signature(const KernelCall& c, bool in_branch) {
     if (c.kernel < 0 || static_cast<size_t>(c.kernel) >= program_.kernels.size())
       return report("a call", fmt::format("no kernel {}", c.kernel));
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
@@ -167,15 +182,9 @@ class Verifier {
       const Buffer& param = *kernel.params[i];
       const Shape physical = physical_shape(b.type.shape, b.type.layout);
       if (param.dtype != b.type.dtype || !(same_shape(param.shape, physical) || flattened(param.shape, physical) ||
-                                           (!c.only_if.empty() && agree_at_some_size(param.shape, physical))))
+                                           (in_branch && agree_at_some_size(param.shape, physical))))
         report(where, fmt::format("parameter {} is {}{}, given {} of {}{}", param.name, dtype_name(param.dtype),
                                   to_string(param.shape), b.name, dtype_name(b.type.dtype), to_string(physical)));
-    }
-    for (const CallCondition& condition : c.only_if) {
-      if (!valid(condition.buffer)) return report(where, fmt::format("no buffer {}", condition.buffer));
-      const ProgramBuffer& b = at(condition.buffer);
-      if (b.type.dtype != DType::kBool || b.bytes != 1)
-        report(where, fmt::format("the condition {} is {} instead of one bool", b.name, b.type.to_string()));
     }
   }
 
@@ -183,7 +192,6 @@ class Verifier {
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
     const std::string where = "call of " + kernel.name;
     const size_t num_inputs = kernel.params.size() - static_cast<size_t>(kernel.num_outputs);
-    for (const CallCondition& condition : c.only_if) read(where, condition.buffer);
     for (size_t i = 0; i < c.args.size(); ++i) {
       const ProgramBuffer& b = at(c.args[i]);
       if (i < num_inputs) {
@@ -289,7 +297,7 @@ class Verifier {
 
   void in_scope(const KernelCall& c) {
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
-    for_each_buffer(c, [&](BufferId id, int) { in_scope("call of " + kernel.name, id); });
+    for (const BufferId id : c.args) in_scope("call of " + kernel.name, id);
     for (const Var& symbol : kernel.symbols)
       if (is_index_out_of_scope(symbol))
         report("call of " + kernel.name, fmt::format("it takes {}, which has no value here", symbol->name));
@@ -349,11 +357,20 @@ class Verifier {
         const std::set<BufferId> known_behind = std::exchange(written_, known);
         run(step.blocks[1]);
         written_.insert(known_behind.begin(), known_behind.end());
-        memory_ = joined(taken, memory_, [](BufferId a, BufferId b) { return a == b ? a : kDiffers; });
+        memory_ = joined(taken, memory_, [&](BufferId a, BufferId b) { return behind_branch(a, b); });
       } else {
         loop(step, where);
       }
     }
+  }
+
+  // What stands behind a branch where its blocks have left `a` and `b`. A branch may be taken for some sizes alone: then
+  // a block that writes an output writes all that it has at these sizes.
+  BufferId behind_branch(BufferId a, BufferId b) const {
+    if (a == b) return a;
+    const BufferId written = a == kUnwritten ? b : a;
+    const bool one_writes = (a == kUnwritten || b == kUnwritten) && written >= 0;
+    return one_writes && !program_.symbols.empty() && at(written).kind == BufferKind::kOutput ? written : kDiffers;
   }
 
   void loop(const ProgramStep& step, const std::string& where) {
@@ -528,7 +545,7 @@ class Verifier {
     if (!proof->second.empty()) report(where, fmt::format("{}: {}", what, proof->second));
   }
 
-  // Of calls that are made for some sizes alone: what they are given has a legal size for the others, too.
+  // Of calls that a branch makes for some sizes alone: what they are given has a legal size for the others, too.
   bool agree_at_some_size(const Shape& param, const Shape& physical) const {
     constexpr int64_t kParts = 8;
     const auto count = [&](const Shape& shape, const SizePoint& point) {

@@ -174,7 +174,8 @@ void drop_unused_buffers(Program& program) {
     for (; id >= 0 && !used[static_cast<size_t>(id)]; id = program.buffers[static_cast<size_t>(id)].alias_of)
       used[static_cast<size_t>(id)] = true;
   };
-  for (const KernelCall& call : program.calls) for_each_buffer(call, [&](BufferId id, int) { mark(id); });
+  for (const KernelCall& call : program.calls)
+    for (const BufferId id : call.args) mark(id);
   for_each_step(program.steps, [&](const ProgramStep& step) { for_each_step_buffer(step, mark); });
   for (BufferId id : program.inputs) mark(id);
   for (BufferId id : program.outputs) mark(id);
@@ -193,10 +194,8 @@ void drop_unused_buffers(Program& program) {
     apply(buffer.alias_of);
     apply(buffer.over);
   }
-  for (KernelCall& call : program.calls) {
+  for (KernelCall& call : program.calls)
     for (BufferId& id : call.args) apply(id);
-    for (CallCondition& condition : call.only_if) apply(condition.buffer);
-  }
   for_each_step(program.steps, [&](ProgramStep& step) { for_each_step_buffer(step, apply); });
   for (BufferId& id : program.inputs) apply(id);
   for (BufferId& id : program.outputs) apply(id);

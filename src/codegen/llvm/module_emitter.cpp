@@ -550,25 +550,7 @@ class EntryEmitter {
     b_.SetInsertPoint(after);
   }
 
-  // Goes on at the block that it answers, when there is one, without what is emitted meanwhile, unless all hold.
-  llvm::BasicBlock* emit_conditions(const KernelCall& call) {
-    if (call.only_if.empty()) return nullptr;
-    Value* all = nullptr;
-    for (const CallCondition& condition : call.only_if) {
-      Value* byte = b_.CreateLoad(b_.getInt8Ty(), pointer_to(condition.buffer));
-      Value* holds = condition.value ? b_.CreateIsNotNull(byte) : b_.CreateIsNull(byte);
-      all = all ? b_.CreateAnd(all, holds) : holds;
-    }
-    llvm::LLVMContext& context = module_.getContext();
-    auto* taken = llvm::BasicBlock::Create(context, "taken", function_);
-    auto* after = llvm::BasicBlock::Create(context, "after", function_);
-    b_.CreateCondBr(all, taken, after);
-    b_.SetInsertPoint(taken);
-    return after;
-  }
-
   void emit_call(const KernelCall& call, int32_t number) {
-    llvm::BasicBlock* after = emit_conditions(call);
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(call.kernel)].program;
     int slot = 0;
     for (const BufferId id : call.args) b_.CreateStore(pointer_to(id), offset(args_, 8 * slot++));
@@ -577,9 +559,6 @@ class EntryEmitter {
     emit_trace(number, 0);
     b_.CreateCall(kernels_[static_cast<size_t>(call.kernel)], {args_, host_});
     emit_trace(number, 1);
-    if (!after) return;
-    b_.CreateBr(after);
-    b_.SetInsertPoint(after);
   }
 
   llvm::Module& module_;

@@ -22,10 +22,9 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape INPUT=1x3x640x640
   // Dimensions with a range of values stay open, and the model becomes a flow.
   bool leave_open = false;
-  // If, Loop, Scan, LSTM, GRU and RNN become nodes with regions (graph/control_flow.h) where these can say what they
-  // do. Without it, and otherwise, their steps are written out: programs of several sample sizes are compared call by
-  // call.
-  bool control_flow = true;
+  // Loop, Scan, LSTM, GRU and RNN become loops of the graph (graph/control_flow.h) where these can say what they do.
+  // Without it, and otherwise, their steps are written out: programs of several sample sizes are compared call by call.
+  bool loop_nodes = true;
   // Not empty: dimensions with a range become these symbols, by name, and the model one graph whose shapes are
   // expressions of them. The reader throws NeedsFixedSizes when there is no such graph.
   std::vector<SymbolRange> symbols;

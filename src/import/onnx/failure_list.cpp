@@ -32,12 +32,17 @@ void FailureList::add(const FlatNode& node, const Diagnostic& diagnostic) {
   entries_.back().diagnostic = diagnostic;
 }
 
-std::optional<Diagnostic> FailureList::withdraw(size_t first) {
-  const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
+bool FailureList::break_rules(size_t first) const {
   const auto breaks_rules = [](const Entry& entry) {
     return entry.diagnostic && (entry.diagnostic->id == "TSR-1044" || entry.diagnostic->id.starts_with("TSR-20"));
   };
-  if (begin == entries_.end() || !std::all_of(begin, entries_.end(), breaks_rules)) return std::nullopt;
+  const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
+  return begin != entries_.end() && std::all_of(begin, entries_.end(), breaks_rules);
+}
+
+std::optional<Diagnostic> FailureList::withdraw(size_t first) {
+  if (!break_rules(first)) return std::nullopt;
+  const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
   Diagnostic diagnostic = *begin->diagnostic;
   entries_.erase(begin, entries_.end());
   return diagnostic;

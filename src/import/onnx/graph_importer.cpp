@@ -40,7 +40,7 @@ struct ImportShared {
   FailureList failures = {};
   FlowParts parts = {};
   OpenNodes open_nodes = {};
-  bool control_flow = false;  // ImportOptions
+  bool loop_nodes = false;  // ImportOptions
 };
 
 // While it lives, what is known of elements counts for nothing.
@@ -73,7 +73,6 @@ class GraphImporter {
                [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<Binding>& inputs) {
                  return open_subgraph(graph, node, inputs);
                },
-               [this](const onnx::GraphProto& graph, const FlatNode& node) { return try_subgraph(graph, node); },
                [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
                       std::vector<FlowStep> first) { return open_block(graph, node, inputs, std::move(first)); },
                [this](const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
@@ -85,7 +84,7 @@ class GraphImporter {
                [this](const std::string& name) {
                  return declared_shapes_.find(name, [this](const std::string& other) { return one_element(other); });
                }} {
-    state_.control_flow = shared.control_flow;
+    state_.loop_nodes = shared.loop_nodes;
   }
 
   ImportedModel run(const ImportOptions& options) {
@@ -326,18 +325,23 @@ class GraphImporter {
         if (strings) flow_.mark_string(value);
         return value;
       }
-      if (region_) return region_->captured(outer.value, strings);
-      return flow_.value_of(parent_->flow_.slot_of(outer.value), strings ? DType::kString : type.dtype, type.dims());
+      if (!region_)
+        return flow_.value_of(parent_->flow_.slot_of(outer.value), strings ? DType::kString : type.dtype, type.dims());
+      const ValueId value = region_->captured(outer.value);
+      if (strings) flow_.mark_string(value);
+      return value;
     }
-    if (region_) throw UnsupportedNode{"a region that reads a sequence, an optional or a tensor without fixed shape"};
-    if (outer.parts->kind == Structure::Kind::kSlot) return outer;
+    if (outer.parts->kind == Structure::Kind::kSlot) {
+      reads_slots_ = true;
+      return outer;
+    }
     Structure parts = *outer.parts;
     for (Binding& item : parts.items) item = captured(item);
     return Binding(std::move(parts));
   }
 
-  ImportedRegion open_region(const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
-                             const RegionBody& body) {
+  std::variant<ImportedRegion, NotInGraph> open_region(const FlatNode& node, const std::string& name,
+                                                       const std::vector<TensorType>& inputs, const RegionBody& body) {
     GraphImporter child(shared_, this);
     child.region_.emplace(graph_, state_.constants, shared_.ops, child.graph_, child.builder_);
     child.symbolic_ = symbolic_;
@@ -347,9 +351,22 @@ class GraphImporter {
     for (const TensorType& type : inputs) values.push_back(child.graph_.add_input("in", type));
     child.builder_.set_loc(node.label);
     NodeContext context(child.state_, node, opset_version(node), "");
-    child.graph_.outputs = body(context, values);
-    check_region(child.state_);
-    return child.region_->finish(child.live_part());
+    auto results = body(context, values);
+    if (auto* refused = std::get_if<NotInGraph>(&results)) return std::move(*refused);
+    if (child.flow_.num_steps() > 0 || child.reads_slots_)
+      return NotInGraph{NotInGraph::Why::kRun, "a region with values that only a run knows"};
+    child.graph_.outputs = std::get<std::vector<ValueId>>(std::move(results));
+    std::vector<bool> strings;
+    for (const ValueId output : child.graph_.outputs) strings.push_back(child.flow_.is_string(output));
+    std::vector<RuntimeCheck> checks;
+    for (auto& [list, check] : child.state_.checks) {
+      child.graph_.outputs.push_back(list);
+      checks.push_back(std::move(check));
+    }
+    ImportedRegion region = child.region_->finish(child.live_part());
+    region.checks = std::move(checks);
+    region.strings = std::move(strings);
+    return region;
   }
 
   bool is_failed(const std::string& name) const {
@@ -606,16 +623,18 @@ class GraphImporter {
     defined.insert(failed_.begin(), failed_.end());
   }
 
-  OpenBlock open_block(const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
-                       std::vector<FlowStep> first) {
+  std::optional<OpenBlock> open_block(const onnx::GraphProto& graph, const FlatNode& node,
+                                      const std::vector<BlockInput>& inputs, std::vector<FlowStep> first) {
     const auto child = std::make_shared<GraphImporter>(shared_, this);
     for (FlowStep& step : first) child->flow_.add(std::move(step));
     NodeContext context(child->state_, node, opset_version(node), "");
     std::vector<Binding> bindings;
     for (const BlockInput& input : inputs) bindings.push_back(context.from_slot(input.slot, input.type, input.fixed));
     child->builder_.set_loc(node.label);
+    const auto results = child->open_subgraph(graph, node, bindings);
+    if (!results) return std::nullopt;
     OpenBlock block;
-    for (const Binding& result : child->open_subgraph(graph, node, bindings)) {
+    for (const Binding& result : *results) {
       const FlowType type = context.flow_type(result);
       block.results.push_back({context.slot(result), type, result.is_value()});
     }
@@ -671,8 +690,8 @@ class GraphImporter {
     return static_cast<int32_t>(shared_.parts.pieces.size()) - 1;
   }
 
-  std::vector<Binding> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
-                                     const std::vector<Binding>& inputs) {
+  std::optional<std::vector<Binding>> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
+                                                    const std::vector<Binding>& inputs) {
     if (graph.sparse_initializer_size() > 0) throw UnsupportedNode{"sparse initializers in a subgraph"};
     std::set<std::string> defined;
     add_defined(defined);
@@ -715,22 +734,8 @@ class GraphImporter {
         subgraph_constants_[&tensor] = it->second.value;
     for (const std::string& name : own) values_.erase(name), initializers_.erase(name), failed_.erase(name);
     builder_.set_loc(node.label);
-    if (!complete) throw UnsupportedSubgraph{};
+    if (!complete) return std::nullopt;
     return results;
-  }
-
-  std::variant<std::vector<Binding>, Diagnostic> try_subgraph(const onnx::GraphProto& graph, const FlatNode& node) {
-    const size_t failures = failures_.size(), checks = state_.checks.size();
-    const auto failed_nodes = failed_nodes_;
-    try {
-      return open_subgraph(graph, node, {});
-    } catch (const UnsupportedSubgraph&) {
-      std::optional<Diagnostic> reason = failures_.withdraw(failures);
-      if (!reason) throw;
-      failed_nodes_ = failed_nodes;
-      state_.checks.resize(checks);
-      return *std::move(reason);
-    }
   }
 
   // The value takes over the ONNX name when this node made it and the name is free.
@@ -900,7 +905,8 @@ class GraphImporter {
   GraphImporter* parent_;
   std::optional<RegionScope> region_;  // of a node with control flow in the parent's graph
   bool is_block_ = false;              // an operator on one block of elements: shapes are known
-  bool symbolic_ = false;  // shapes are expressions of the graph's symbols, and nothing becomes a step of a run
+  bool symbolic_ = false;     // shapes are expressions of the graph's symbols, and nothing becomes a step of a run
+  bool reads_slots_ = false;  // of what stands around a region
   const onnx::GraphProto& proto_;
   std::shared_ptr<LoadedModel> model_;
   Graph graph_;
@@ -925,7 +931,7 @@ class GraphImporter {
 ImportedModel build_model(std::shared_ptr<LoadedModel> model, const ImportOptions& options, const OpTable& ops,
                           Evaluator& evaluator) {
   ImportShared shared{std::move(model), ops, evaluator};
-  shared.control_flow = options.control_flow;
+  shared.loop_nodes = options.loop_nodes;
   return GraphImporter(shared).run(options);
 }
 
