@@ -15,6 +15,7 @@
 #include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
 #include "driver/text/schedule_tool.h"
+#include "graph/data_sizes.h"
 #include "graph/printer.h"
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
@@ -291,6 +292,15 @@ ImportedModel read_samples(const ImportOptions& import, const std::vector<Symbol
   return model;
 }
 
+// A model of fixed sizes: where it is a graph with sizes that data decide, it can be read as a flow, too.
+ImportedModel read_with_data_sizes(const DriverOptions& driver, const ImportOptions& import, const ReadModel& read) {
+  ImportOptions with_data_sizes = import;
+  with_data_sizes.data_sizes = !driver.compile.disabled_passes.contains(std::string(kSymbolicSizes));
+  ImportedModel model = read(with_data_sizes);
+  if (has_data_symbols(model.graph)) model.at_samples = [import, read] { return read(import); };
+  return model;
+}
+
 // With the ranges of --dim left open: one graph whose shapes are expressions of them, else the model for one choice of
 // their values, and how to read it for another.
 ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& options, PassRunner& runner,
@@ -298,7 +308,7 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
   const ReadModel read = [read = reader.read, name](const ImportOptions& import) { return named(read(import), name); };
   const ImportOptions import = import_options(options);
   const std::vector<SymbolRange> symbols = open_ranges(options);
-  if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
+  if (symbols.empty()) return runner.run(kImport, [&] { return read_with_data_sizes(driver, import, read); });
   const bool reads_open = reader.reads_open;
   if (reader.reads_symbols && !options.disabled_passes.contains(std::string(kSymbolicSizes))) {
     try {
@@ -341,10 +351,14 @@ ImportedModel read_source(const ModelSource& source, const DriverOptions& option
 
 Graph one_graph(ImportedModel model) {
   refuse_ranges(model, "what is asked for");
-  return graph_alone(std::move(model));
+  return graph_alone(without_data_sizes(std::move(model)));
 }
 
 }  // namespace
+
+ImportedModel without_data_sizes(ImportedModel model) {
+  return has_data_symbols(model.graph) && model.at_samples ? model.at_samples() : model;
+}
 
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   return read_source({path, {}}, options, runner);
@@ -411,10 +425,12 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   if (model.at_samples && options.emit != Emit::kGraph) {
     const std::function<ImportedModel()> at_samples = std::exchange(model.at_samples, nullptr);
     std::optional<PassLimit> before;  // the same decisions
+    const bool open = std::any_of(model.graph.symbols.begin(), model.graph.symbols.end(),
+                                  [](const SymbolRange& symbol) { return !symbol.is_data(); });
     if (options.pass_limit) before = *options.pass_limit;
     try {
       Compiled compiled = compile_imported(std::move(model), options, runner);
-      compiled.info.sizes = "proved at all, by shapes that are expressions";
+      if (open) compiled.info.sizes = "proved at all, by shapes that are expressions";
       return compiled;
     } catch (const SymbolicShapeError& error) {
       if (options.remarks)

@@ -57,11 +57,13 @@ void refuse_ranges(const CompileOptions& options, const std::string& what) {
 }
 
 void refuse_ranges(const ImportedModel& model, const std::string& what) {
-  for (const SymbolRange& symbol : model.symbols.empty() ? model.graph.symbols : model.symbols)
+  for (const SymbolRange& symbol : model.symbols.empty() ? model.graph.symbols : model.symbols) {
+    if (symbol.is_data()) continue;
     throw UserError({"TSR-1025",
                      fmt::format("the model leaves '{}' open in {}..{}", symbol.var->name, symbol.lo, symbol.hi), "",
                      fmt::format("one value: {} works on one size", what),
                      fmt::format("give --dim {}={}", symbol.var->name, symbol.hi)});
+  }
 }
 
 void refuse_open_flow(const std::vector<SymbolRange>& symbols) {

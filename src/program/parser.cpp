@@ -109,7 +109,7 @@ class Parser {
     if (reader_.accept("buffer")) return buffer();
     if (reader_.accept("define")) return kernel();
     if (step(body_)) return;
-    reader_.fail_expected("buffer, define, call, branch, loop or '}'");
+    reader_.fail_expected("buffer, define, call, branch, loop, bind or '}'");
   }
 
   // "index t < 10": the symbol of a loop further down.
@@ -129,6 +129,7 @@ class Parser {
     if (reader_.accept("call")) call(block);
     else if (reader_.accept("branch")) branch(block);
     else if (reader_.accept("loop")) loop(block);
+    else if (reader_.accept("bind")) bind(block);
     else return false;
     return true;
   }
@@ -138,7 +139,7 @@ class Parser {
     if (++depth_ > kMaxDepth) reader_.fail("TSR-3201", fmt::format("more than {} blocks inside each other", kMaxDepth));
     reader_.expect("{");
     while (!reader_.accept("}"))
-      if (!step(result)) reader_.fail_expected("call, branch, loop or '}'");
+      if (!step(result)) reader_.fail_expected("call, branch, loop, bind or '}'");
     --depth_;
     return result;
   }
@@ -155,6 +156,21 @@ class Parser {
     step.loc = loc();
     step.blocks.push_back(block());
     step.blocks.push_back(reader_.accept("else") ? block() : StepBlock());
+    block_around.push_back(std::move(step));
+  }
+
+  void bind(StepBlock& block_around) {
+    ProgramStep step;
+    step.kind = StepKind::kBind;
+    TextReader start = reader_;
+    const std::string name = reader_.word("a symbol");
+    for (const SymbolRange& symbol : program_.symbols)
+      if (symbol.is_data() && symbol.var->name == name) step.symbol = symbol.var;
+    if (!step.symbol)
+      start.fail("TSR-3202", fmt::format("there is no symbol '{}' to bind", name), "symbols declared with `upto`");
+    reader_.expect("=");
+    step.count_buffer = step_buffer("a buffer of one i64");
+    step.loc = loc();
     block_around.push_back(std::move(step));
   }
 

@@ -66,8 +66,12 @@ std::string print(const Program& program, const PrintOptions& options) {
 
   std::string symbols;
   for (const SymbolRange& symbol : program.symbols)
-    symbols += fmt::format("{}{} in {}..{}{}", symbols.empty() ? "[" : ", ", symbol.var->name, symbol.lo, symbol.hi,
-                           symbol.step == 1 ? "" : fmt::format(":{}", symbol.step));
+    symbols += (symbols.empty() ? "[" : ", ") +
+               (symbol.is_data()
+                    ? fmt::format("{}{} upto {}", symbol.var->name,
+                                  symbol.lo == 0 ? "" : fmt::format(" from {}", symbol.lo), to_string(symbol.bound))
+                    : fmt::format("{} in {}..{}{}", symbol.var->name, symbol.lo, symbol.hi,
+                                  symbol.step == 1 ? "" : fmt::format(":{}", symbol.step)));
   if (!symbols.empty()) symbols += "]";
   std::string out = fmt::format("program @{}{}({}) -> ({}) {{\n", name_text(program.name), symbols,
                                 list(program.inputs), list(program.outputs));
@@ -114,6 +118,11 @@ std::string print(const Program& program, const PrintOptions& options) {
       if (step.kind == StepKind::kCalls) {
         for (size_t i = step.first_call; i < step.first_call + step.num_calls; ++i)
           if (i < program.calls.size()) print_call(program.calls[i], indent);
+        continue;
+      }
+      if (step.kind == StepKind::kBind) {
+        out += fmt::format("{}bind {} = {}{}\n", indent, step.symbol->name, buffers.text('%', step.count_buffer),
+                           loc_text(step.loc, options));
         continue;
       }
       if (step.kind == StepKind::kBranch) {

@@ -17,6 +17,11 @@
 // the block writes has in the next iteration, and behind the loop, the contents that were written last; what no
 // iteration wrote is unspecified. No buffer carries twice.
 //
+// A *bind* gives a data symbol of the program (SymbolRange::bound) its value: the i64 in a buffer, kept within 0 and the
+// bound. Before it, and where the memory of buffers is laid out, the symbol has the value of its bound; whatever has it
+// as a size is written and read behind the bind alone. Outputs have the shapes that the symbols' last values give them,
+// from the first byte of their memory on.
+//
 // Memory: arena buffers whose lifetimes do not overlap may share bytes; a buffer's contents are unspecified before its
 // first write. A buffer with `alias_of` is a view: it names `bytes` bytes of another buffer, from `view_offset` on.
 // Views of a buffer may overlap; a kernel may write one view while it reads another that it does not overlap. A buffer
@@ -79,7 +84,7 @@ struct KernelCall {
   std::string loc;
 };
 
-enum class StepKind : uint8_t { kCalls, kBranch, kLoop };
+enum class StepKind : uint8_t { kCalls, kBranch, kLoop, kBind };
 
 struct CarriedValue {
   BufferId current = -1, next = -1;  // of the same type and size
@@ -98,7 +103,9 @@ struct ProgramStep {
   size_t first_call = 0, num_calls = 0;  // kCalls: numbers in Program::calls
   BufferId condition = -1;               // kBranch, kLoop: one bool; a loop may have none (-1)
   Expr count = {};                       // kLoop: of the program's symbols; null: none
-  BufferId count_buffer = -1;            // kLoop: one i64 instead; a loop has a count, a condition, or both
+  // kLoop: one i64 instead; a loop has a count, a condition, or both. kBind: the value of the symbol.
+  BufferId count_buffer = -1;
+  Var symbol = {};  // kBind: a data symbol of the program
   SymbolRange index = {};                // kLoop: from 0 to the last iteration that may happen
   std::vector<CarriedValue> carried = {};
   std::vector<StepBlock> blocks = {};  // kBranch: where the bool is true, where it is false; kLoop: its block
@@ -138,7 +145,8 @@ struct Program {
   // check.
   std::vector<BufferId> inputs, outputs;
   std::vector<ProgramState> states;
-  std::vector<SymbolRange> symbols;  // named dimensions, which the inputs of a run give values
+  // Named dimensions, which the inputs of a run give values; then the data symbols, each once in a step that binds it.
+  std::vector<SymbolRange> symbols;
   // The model's names of the outputs where they differ from their buffers' (a value that is an input and an output, or
   // two outputs); empty: the buffers' names.
   std::vector<std::string> output_names;

@@ -34,6 +34,7 @@ class TimelineBuilder {
           for (const StepBlock& inner : step.blocks) block(inner);
           break;
         case StepKind::kLoop: loop(step); break;
+        case StepKind::kBind: time_.moments.push_back({Moment::kBind, 0, &step, loop_, -1}); break;
       }
     }
   }

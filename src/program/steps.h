@@ -64,7 +64,7 @@ int64_t travel_in_root(const Program& program, BufferId id);
 // When things happen: calls, branches, and the begins and ends of loops have numbers that rise from step to step, and
 // into blocks. Of a program without branches and loops, the number of a call is its place among the calls.
 struct Moment {
-  enum Kind : uint8_t { kCall, kBranch, kLoopBegin, kLoopEnd } kind = kCall;
+  enum Kind : uint8_t { kCall, kBranch, kLoopBegin, kLoopEnd, kBind } kind = kCall;
   size_t call = 0;                    // kCall
   const ProgramStep* step = nullptr;  // of the others
   int32_t loop = -1;                  // the innermost loop around it; of a loop's begin and end, that around the loop
@@ -101,6 +101,7 @@ void for_each_access(const Program& program, const Timeline& time, const Visit& 
         break;
       }
       case Moment::kBranch: visit(moment.step->condition, at, moment.loop, AccessKind::kRead); break;
+      case Moment::kBind: visit(moment.step->count_buffer, at, moment.loop, AccessKind::kRead); break;
       case Moment::kLoopBegin:
         if (moment.step->count_buffer >= 0) visit(moment.step->count_buffer, at, moment.loop, AccessKind::kRead);
         if (moment.step->condition >= 0) visit(moment.step->condition, at, moment.loop, AccessKind::kRead);

@@ -105,6 +105,7 @@ class EntryEmitter {
     if (program.symbols.empty()) return;
     parts_ = arena_parts(program);
     derived_ = derived_dims(program);
+    decided_ = decided_dims(program);
   }
 
   void emit() {
@@ -185,6 +186,7 @@ class EntryEmitter {
     load_fields();
     for (const auto& [id, slot] : place_slots_) b_.CreateStore(home_pointer(id), frame_slot(slot));
     for (size_t i = first; i < end; ++i) emit_step_of(program_.steps[i], parts);
+    emit_decided();
     b_.CreateRet(b_.getInt32(0));
     return function_;
   }
@@ -199,7 +201,34 @@ class EntryEmitter {
         break;
       case StepKind::kBranch: emit_branch(step, parts); break;
       case StepKind::kLoop: emit_loop(step, parts); break;
+      case StepKind::kBind: emit_bind(step); break;
     }
+  }
+
+  // Gives a data symbol its value.
+  void emit_bind(const ProgramStep& step) {
+    const size_t number = number_of(step.symbol);
+    const auto least = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b); };
+    const auto largest = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); };
+    Value* count = b_.CreateAlignedLoad(b_.getInt64Ty(), pointer_to(step.count_buffer), kElement);
+    Value* most = size_value(program_.symbols[number].bound);
+    Value* lo = b_.getInt64(static_cast<uint64_t>(program_.symbols[number].lo));
+    b_.CreateStore(largest(least(count, most), lo), size_slot(static_cast<int64_t>(number)));
+  }
+
+  // The dimensions of outputs that data have decided, for the host.
+  void emit_decided() {
+    int64_t slot = static_cast<int64_t>(program_.symbols.size() + derived_.size() + parts_.size());
+    for (const DecidedDim& dim : decided_) b_.CreateStore(size_value(dim.size), size_slot(slot++));
+  }
+
+  Value* size_slot(int64_t slot) { return offset(sizes_, 8 * slot); }
+
+  size_t number_of(const Var& symbol) const {
+    const auto found = std::find_if(program_.symbols.begin(), program_.symbols.end(),
+                                    [&](const SymbolRange& known) { return known.var.same_node(symbol); });
+    check(found != program_.symbols.end(), "a size of an unknown symbol " + symbol->name);
+    return static_cast<size_t>(found - program_.symbols.begin());
   }
 
   void emit_block_of(const StepBlock& block, const Parts& parts) {
@@ -342,7 +371,13 @@ class EntryEmitter {
 
   void emit_prepare_of(size_t piece) {
     const auto largest = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); };
-    int64_t slot = static_cast<int64_t>(program_.symbols.size());
+    int64_t slot = 0;
+    for (const SymbolRange& symbol : program_.symbols) {
+      if (symbol.is_data())
+        b_.CreateStore(largest(size_value(symbol.bound), b_.getInt64(static_cast<uint64_t>(symbol.lo))),
+                       size_slot(slot));
+      ++slot;
+    }
     for (const Expr& dim : derived_) {
       if (is_of_piece(dim, program_, piece)) b_.CreateStore(size_value(dim), offset(sizes_, 8 * slot));
       ++slot;
@@ -367,10 +402,7 @@ class EntryEmitter {
     if (e->kind == ExprKind::kVar) {
       if (const auto slot = index_slots_.find(e.get()); slot != index_slots_.end())
         return b_.CreateLoad(b_.getInt64Ty(), frame_slot(slot->second), e->name);
-      const auto number = std::find_if(program_.symbols.begin(), program_.symbols.end(),
-                                       [&](const SymbolRange& symbol) { return symbol.var.same_node(e); });
-      check(number != program_.symbols.end(), "a size of an unknown symbol " + e->name);
-      return b_.CreateLoad(b_.getInt64Ty(), offset(sizes_, 8 * (number - program_.symbols.begin())), e->name);
+      return b_.CreateLoad(b_.getInt64Ty(), size_slot(static_cast<int64_t>(number_of(e))), e->name);
     }
     if (e->kind == ExprKind::kSelect) {  // of programs behind a switch
       const Expr& condition = e->operands[0];
@@ -567,6 +599,7 @@ class EntryEmitter {
   std::vector<llvm::Function*> kernels_;
   std::vector<ArenaPart> parts_;  // of a program with symbols
   std::vector<Expr> derived_;
+  std::vector<DecidedDim> decided_;
   std::unordered_map<const ExprNode*, int> index_slots_;  // of the frame
   std::map<BufferId, int> place_slots_;
   int num_slots_ = 0;

@@ -7,6 +7,7 @@
 #include <bit>
 #include <optional>
 
+#include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "import/common/limits.h"
 #include "import/common/options.h"
@@ -131,6 +132,7 @@ constexpr std::string_view kBroadcasting[] = {
 // The symbol that is an expression of others where a and b are equal.
 std::optional<EqualSizes> solve(const Expr& a, const Expr& b, const std::vector<SymbolRange>& symbols) {
   const Expr difference = normalize_size(a - b);
+  if (uses_data_symbols(difference, symbols)) return std::nullopt;  // inputs cannot say what a run will find
   for (auto symbol = symbols.rbegin(); symbol != symbols.rend(); ++symbol) {
     const auto factor = linear_coefficient(difference, symbol->var);
     if (!factor || (*factor != 1 && *factor != -1)) continue;

@@ -28,6 +28,11 @@ struct ImportOptions {
   // Not empty: dimensions with a range become these symbols, by name, and the model one graph whose shapes are
   // expressions of them. The reader throws NeedsFixedSizes when there is no such graph.
   std::vector<SymbolRange> symbols;
+  // Sizes that data decide become symbols of the graph (graph/data_sizes.h) where the model would be a flow without
+  // that. Only of a model that has no graph otherwise, and of one with `symbols`.
+  bool data_sizes = false;
+  // The reader throws BecomesFlow as soon as it finds that the model would be a flow.
+  bool graph_alone = false;
   // Dimensions that are no symbols of their own but these expressions of them.
   std::map<std::string, Expr> equal = {};
 };
@@ -52,5 +57,8 @@ class NeedsFixedSizes : public std::exception {
  private:
   std::string node_, reason_, text_;
 };
+
+// ImportOptions::graph_alone: the model has no graph of fixed sizes.
+struct BecomesFlow {};
 
 }  // namespace tessera::inline import_common

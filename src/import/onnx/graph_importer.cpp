@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "arith/simplify.h"
+#include "graph/data_sizes.h"
 #include "import/onnx/dynamic/declared_shapes.h"
 #include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/dynamic/open_operator.h"
@@ -20,6 +21,7 @@
 #include "import/onnx/failure_list.h"
 #include "import/onnx/node_context.h"
 #include "import/onnx/operator_table.h"
+#include "import/onnx/operators/data_size.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/model_inputs.h"
 #include "import/onnx/read/model_states.h"
@@ -41,6 +43,7 @@ struct ImportShared {
   FlowParts parts = {};
   OpenNodes open_nodes = {};
   bool loop_nodes = false;  // ImportOptions
+  bool graph_alone = false;
 };
 
 // While it lives, what is known of elements counts for nothing.
@@ -88,10 +91,11 @@ class GraphImporter {
   }
 
   ImportedModel run(const ImportOptions& options) {
-    symbolic_ = !options.symbols.empty();
+    symbolic_ = !options.symbols.empty() || options.data_sizes;
     graph_.symbols = options.symbols;
-    const KnownSymbols known(graph_.symbols);
     states_ = read_states(model_->proto);
+    KnownSymbols known(graph_.symbols);
+    if (symbolic_) state_.known_symbols = &known;
     read_initializers();
     const std::set<std::string> defined = read_input_names();
     std::vector<FlatNode> nodes = flatten_nodes(*model_, defined, [](const FlatNode& node) {
@@ -103,10 +107,14 @@ class GraphImporter {
     const RunTimeValues found = find_run_time_values(proto_, nodes);
     if (symbolic_ && found.at_border)
       throw NeedsFixedSizes("", "the model has strings, sequences, optionals or maps as inputs or outputs");
+    if (found.at_border) shared_.graph_alone = false;  // it is a flow whatever its nodes are
     add_inputs(options, nodes, found);
     declared_shapes_.add_graph(proto_);
     const DeclaredShapes::Scope scope(declared_shapes_, nodes);
-    for (const FlatNode& node : nodes) import(node);
+    for (const FlatNode& node : nodes) {
+      import(node);
+      if (shared_.graph_alone && flow_.num_steps() > 0) throw BecomesFlow{};
+    }
     if (!failures_.empty()) failures_.raise();
     if (symbolic_ && (flow_.num_steps() > 0 || any_parts_in_outputs()))
       throw NeedsFixedSizes("", "parts of the model are steps of a run");
@@ -294,12 +302,15 @@ class GraphImporter {
       }
     };
     read_graph(graph);
+    for (size_t i = graph.symbols.size(); i-- > 0;)
+      if (const SymbolRange& symbol = graph.symbols[i]; symbol.is_data() && used.count(symbol.var.get()))
+        read({symbol.bound});
     for (const ValueId input : graph.inputs)
       for (const Expr& size : graph.type(input).shape)
         if (size->kind == ExprKind::kVar) bound.insert(size.get());
     std::erase_if(graph.symbols, [&](const SymbolRange& symbol) { return !used.count(symbol.var.get()); });
     for (const SymbolRange& symbol : graph.symbols)
-      if (!bound.count(symbol.var.get()))
+      if (!symbol.is_data() && !bound.count(symbol.var.get()))
         throw NeedsFixedSizes("", fmt::format("no input has the dimension {} by itself", symbol.var->name));
   }
 
@@ -382,12 +393,15 @@ class GraphImporter {
     builder_.set_loc(node.label);
     try {
       const size_t checks = state_.checks.size(), steps = flow_.num_steps();
+      const auto handle = [](NodeContext& context, const OperatorImporter* importer) {
+        importer ? importer->handler(context) : import_own_node(context);
+      };
+      if (symbolic_) return import_symbolic(node, inputs, [&] { import_with(node, handle); });
       try {
-        import_with(node, [&](NodeContext& context, const OperatorImporter* importer) {
-          importer ? importer->handler(context) : import_own_node(context);
-        });
+        import_with(node, handle);
       } catch (const UnsupportedNode& first) {
-        if (is_block_ || symbolic_) throw;
+        if (is_block_) throw;
+        if (shared_.graph_alone) throw BecomesFlow{};
         // Shapes may be values that only a run knows.
         const auto take_back = [&] {
           state_.checks.resize(checks);
@@ -419,6 +433,25 @@ class GraphImporter {
                                     error.diagnostic().legal.empty() ? "" : "; legal: ", error.diagnostic().legal));
       failures_.add(node, error.diagnostic());
       mark_failed(node);
+    }
+  }
+
+  // What has no meaning for a size that data decide and that may be 0 may have one where there are elements.
+  template <typename Import>
+  void import_symbolic(const FlatNode& node, const std::vector<std::string>& names, const Import& import_once) {
+    const size_t checks = state_.checks.size();
+    try {
+      import_once();
+    } catch (const EqualSizes&) {
+      throw;
+    } catch (...) {
+      std::vector<ValueId> operands;
+      for (const std::string& name : names)
+        if (const auto binding = lookup(name); binding && binding->is_value()) operands.push_back(binding->value);
+      state_.checks.resize(checks);
+      NodeContext context(state_, node, opset_version(node), "");
+      if (!require_elements(context, operands)) throw;
+      import_once();
     }
   }
 
@@ -866,15 +899,16 @@ class GraphImporter {
 
   // The graph without nodes that only served to find attributes.
   Graph live_part() const {
-    std::vector<bool> live(graph_.nodes().size(), false);
-    std::vector<ValueId> pending = graph_.outputs;
-    while (!pending.empty()) {
-      const NodeId producer = graph_.value(pending.back()).producer;
-      pending.pop_back();
-      if (producer < 0 || live[static_cast<size_t>(producer)]) continue;
-      live[static_cast<size_t>(producer)] = true;
-      const Node& node = graph_.node(producer);
-      pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+    std::vector<bool> live(graph_.nodes().size(), false), needed(graph_.values().size(), false);
+    for (const ValueId output : graph_.outputs) needed[static_cast<size_t>(output)] = true;
+    NeededSizes sizes(graph_);
+    for (size_t i = graph_.nodes().size(); i-- > 0;) {
+      const Node& node = graph_.nodes()[i];
+      const auto is_needed = [&](ValueId output) { return needed[static_cast<size_t>(output)]; };
+      live[i] = sizes.needs(node) || std::any_of(node.outputs.begin(), node.outputs.end(), is_needed);
+      if (!live[i]) continue;
+      for (const ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
+      sizes.keep(node);
     }
     Graph result;
     result.symbols = graph_.symbols;
@@ -932,6 +966,7 @@ ImportedModel build_model(std::shared_ptr<LoadedModel> model, const ImportOption
                           Evaluator& evaluator) {
   ImportShared shared{std::move(model), ops, evaluator};
   shared.loop_nodes = options.loop_nodes;
+  shared.graph_alone = options.graph_alone;
   return GraphImporter(shared).run(options);
 }
 

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "arith/simplify.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "import/common/emitter.h"
@@ -96,7 +97,10 @@ struct ImportState : EmitState {
   std::vector<std::pair<ValueId, RuntimeCheck>> checks = {};  // of the graph so far
   // Steps are tried before pieces for operands of which some elements are known (FlowType::numbers).
   bool keeps_numbers = true;
-  std::vector<ValueId> conditions = {};  // one bool each: what is around this node counts when all hold
+  // The symbols of the graph, where sizes that data decide become further ones (operators/data_size.h); else null.
+  KnownSymbols* known_symbols = nullptr;
+  std::map<ValueId, Expr> bound_sizes = {};  // by the count
+  std::vector<ValueId> conditions = {};      // one bool each: what is around this node counts when all hold
 };
 
 class NodeContext : public Emitter {

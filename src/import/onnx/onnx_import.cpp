@@ -30,9 +30,31 @@ ImportedModel with_advice(Import&& import) {
   }
 }
 
+// A graph of fixed sizes, else one with sizes that data decide, else a flow.
+ImportedModel build_with_data_sizes(const std::function<std::shared_ptr<LoadedModel>()>& load, ImportOptions options,
+                                    const OpTable& ops, Evaluator& evaluator) {
+  options.data_sizes = false;
+  options.graph_alone = true;
+  try {
+    return build_model(load(), options, ops, evaluator);
+  } catch (const BecomesFlow&) {
+    options.graph_alone = false;
+  }
+  options.data_sizes = true;
+  try {
+    return build_model(load(), options, ops, evaluator);
+  } catch (const NeedsFixedSizes&) {
+    options.data_sizes = false;
+  } catch (const UserError&) {
+    options.data_sizes = false;  // the flow's error says what is wrong
+  }
+  return build_model(load(), options, ops, evaluator);
+}
+
 // Reads the model until no two sizes are left that it needs to be equal; each time a symbol is gone.
 ImportedModel build(const std::function<std::shared_ptr<LoadedModel>()>& load, ImportOptions options,
                     const OpTable& ops, Evaluator& evaluator) {
+  if (options.symbols.empty() && options.data_sizes) return build_with_data_sizes(load, options, ops, evaluator);
   if (options.symbols.empty()) return build_model(load(), options, ops, evaluator);
   while (true) {
     std::optional<EqualSizes> equal;
