@@ -253,6 +253,7 @@ class Form {
           break;
         case StepKind::kBranch: branch(step); break;
         case StepKind::kLoop: throw NoForm{"loops"};
+        case StepKind::kBind: throw NoForm{"sizes that data decide"};
       }
     }
   }

@@ -70,7 +70,9 @@ class Generalizer {
     for (size_t i = 0; i < common_size(blocks, "steps"); ++i) {
       const auto all = elements(blocks, i);
       where_ = all[0]->loc;
-      if (same(of_all(all, &ProgramStep::kind), "step") == StepKind::kLoop) differ("loops, which are not compared");
+      const StepKind kind = same(of_all(all, &ProgramStep::kind), "step");
+      if (kind == StepKind::kLoop) differ("loops, which are not compared");
+      if (kind == StepKind::kBind) differ("sizes that data decide, which are not compared");
       same(of_all(all, &ProgramStep::num_calls), "number of calls");
       same(of_all(all, &ProgramStep::condition), "condition");
       const auto inner = of_all(all, &ProgramStep::blocks);
