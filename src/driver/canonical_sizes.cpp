@@ -477,8 +477,8 @@ std::string SizeProver::difference(const Program& general, const SizePoint& poin
     return "";
   } catch (const NoForm& reason) {
     return reason.what;
-  } catch (const InternalError& error) {
-    return error.what();  // a kernel reads outside of a weight
+  } catch (const LoopFault& fault) {
+    return fault.what();  // a kernel reads outside of a weight
   }
 }
 

@@ -272,6 +272,7 @@ class Parser {
     kernel.rule = reader_.quoted("a rule");
     if (reader_.accept("flops")) kernel.flops = not_negative("flops");
     if (reader_.accept("bytes")) kernel.bytes = not_negative("bytes");
+    if (reader_.accept("tuning")) kernel.refused_tuning = reader_.quoted("why a tuned schedule is not taken");
     while (reader_.accept("refused")) kernel.refused.push_back(reader_.quoted("a reason"));
     kernel.loc = loc();
     TextReader start = reader_;

@@ -103,6 +103,7 @@ std::string print(const Program& program, const PrintOptions& options) {
     out += fmt::format("  define rule {}", quoted_text(kernel.rule));
     if (kernel.flops >= 0) out += fmt::format(" flops {}", kernel.flops);
     if (kernel.bytes >= 0) out += fmt::format(" bytes {}", kernel.bytes);
+    if (!kernel.refused_tuning.empty()) out += fmt::format(" tuning {}", quoted_text(kernel.refused_tuning));
     for (const std::string& reason : kernel.refused) out += fmt::format(" refused {}", quoted_text(reason));
     out += loc_text(kernel.loc, options) + '\n';
     LoopProgram named = kernel.program;

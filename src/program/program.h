@@ -73,6 +73,7 @@ struct Kernel {
   std::shared_ptr<const TensorProgram> definition;
   std::string rule = "naive";        // the schedule rule that wrote `program`
   std::vector<std::string> refused;  // "rule: reason" of those that were asked and declined
+  std::string refused_tuning;        // why the schedule of a tuning record is not taken
   std::string loc;                   // the model's node names it stands for
   int64_t flops = -1;                // per call
   int64_t bytes = -1;                // distinct bytes read and written per call

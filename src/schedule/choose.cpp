@@ -259,11 +259,10 @@ std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, cons
   if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};
   Knobs knobs(point);
   auto answer = rule->apply(kernel, target, knobs);
-  // A value that is not legal is the better reason.
-  if (std::string why = knobs.refusal(); !why.empty()) {
-    const auto* declined = std::get_if<Declined>(&answer);
-    return Declined{declined && why.starts_with("the rule has no") ? declined->reason : why};
-  }
+  // A value that is not legal is the better reason, and a knob that is not asked for the worse.
+  if (!knobs.illegal_value().empty()) return Declined{knobs.illegal_value()};
+  if (std::holds_alternative<Declined>(answer)) return answer;
+  if (std::string why = knobs.unknown_knob(); !why.empty()) return Declined{std::move(why)};
   return answer;
 }
 
@@ -331,7 +330,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name));
     };
     const TunedChoice tuned = choose ? choose(kernel) : TunedChoice();
-    if (!tuned.refused.empty()) kernel.refused.push_back("tuned: " + tuned.refused);
+    kernel.refused_tuning = tuned.refused;
     if (const auto& point = tuned.point) {
       const ScheduleRule* rule = find_schedule_rule(point->rule);
       std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
@@ -340,7 +339,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
         if (std::string why = weights_problem(program, static_cast<int32_t>(k), scheduled->packed); !why.empty())
           answer = Declined{std::move(why)};
       if (const auto* declined = std::get_if<Declined>(&answer)) {
-        kernel.refused.push_back("tuned " + to_string(*point) + ": " + declined->reason);
+        kernel.refused_tuning = to_string(*point) + ": " + declined->reason;
       } else {
         if (!allow || allow(point->rule, kernel))
           take(std::move(std::get<ScheduledKernel>(answer)), to_string(essential(*point, *kernel.definition, target)));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arith/tensor_type.h"
+#include "support/error.h"
 
 namespace tessera::inline import_common {
 
@@ -42,6 +43,12 @@ struct ImportOptions {
 struct EqualSizes {
   std::string symbol;
   Expr size;
+};
+
+// Nodes of the model cannot be imported, with the sizes that it is read for.
+class NodesRefused : public UserError {
+ public:
+  using UserError::UserError;
 };
 
 // The model has no graph with symbolic shapes, or the reader cannot make it: whoever asked for one reads the model at

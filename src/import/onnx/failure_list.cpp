@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "import/common/options.h"
 #include "import/onnx/read/model_file.h"
 #include "onnx-ml.pb.h"
 
@@ -59,7 +60,7 @@ void FailureList::append(const FailureList& other) {
 }
 
 void FailureList::raise() const {
-  if (entries_.size() == 1 && entries_[0].diagnostic) throw UserError(*entries_[0].diagnostic);
+  if (entries_.size() == 1 && entries_[0].diagnostic) throw NodesRefused(*entries_[0].diagnostic);
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const Entry& entry : entries_) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == entry.reason; });
@@ -72,9 +73,9 @@ void FailureList::raise() const {
     message +=
         fmt::format("\n    {}\n      {}: {}", reason,
                     labels.size() == 1 ? "node" : fmt::format("{} nodes", labels.size()), fmt::join(labels, ", "));
-  throw UserError({"TSR-1040", message, count == 1 ? entries_[0].label : "",
-                   "the operators that 'tessera operators' lists",
-                   "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
+  throw NodesRefused(
+      {"TSR-1040", message, count == 1 ? entries_[0].label : "", "the operators that 'tessera operators' lists",
+       "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
 }
 
 }  // namespace tessera::inline onnx_import

@@ -31,7 +31,8 @@ class FailureList {
     return refused_form(refusal, entries_.back().reason, entries_.back().cause);
   }
 
-  // A single node that is malformed speaks for itself; otherwise all nodes, those with the same reason together.
+  // NodesRefused: a single node that is malformed speaks for itself; otherwise all nodes, those with the same reason
+  // together.
   [[noreturn]] void raise() const;
 
  private:

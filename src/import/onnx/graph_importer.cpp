@@ -29,6 +29,7 @@
 #include "import/onnx/region_scope.h"
 #include "import/onnx/write/own_domain.h"
 #include "support/error.h"
+#include "support/symbolic_shape_error.h"
 
 namespace tessera::inline onnx_import {
 namespace {
@@ -425,12 +426,14 @@ class GraphImporter {
     } catch (const StaticShapeNeeded& needed) {
       if (!symbolic_) throw;
       throw NeedsFixedSizes(node.label, fmt::format("{}: {}", node.proto->op_type(), needed.what()));
-    } catch (const UserError& error) {
-      // What does not fit for symbols may fit for numbers.
+    } catch (const SymbolicShapeError& error) {
+      const Diagnostic& found = error.diagnostic();
       if (symbolic_)
-        throw NeedsFixedSizes(
-            node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), error.diagnostic().message,
-                                    error.diagnostic().legal.empty() ? "" : "; legal: ", error.diagnostic().legal));
+        throw NeedsFixedSizes(node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), found.message,
+                                                      found.legal.empty() ? "" : "; legal: ", found.legal));
+      failures_.add(node, found);
+      mark_failed(node);
+    } catch (const UserError& error) {
       failures_.add(node, error.diagnostic());
       mark_failed(node);
     }
