@@ -71,7 +71,8 @@ typedef struct tessera_tensor {
 } tessera_tensor;
 
 /* An input or output as the module declares it. A negative dim is symbol number -(dim + 1); from the number of symbols
- * on it is derived from symbols, and tessera_session_output tells it for the sizes at hand. */
+ * on it is derived from symbols, or decided by the data of a run, and tessera_session_output tells it for the sizes at
+ * hand. */
 typedef struct tessera_tensor_info {
   const char* name;
   tessera_dtype dtype;
@@ -182,6 +183,9 @@ int32_t tessera_module_num_states(const tessera_module* module);
 tessera_status tessera_module_state(const tessera_module* module, int32_t index, tessera_tensor_info* info);
 uint64_t tessera_module_arena_bytes(const tessera_module* module);
 uint64_t tessera_module_weights_bytes(const tessera_module* module);
+/* 1 when the data of a run decide a dimension of an output (tessera_session_output): such a module runs with
+ * tessera_session_run, into memory for the largest dimensions, and with tessera_session_run_values. */
+int32_t tessera_module_decides_shapes(const tessera_module* module);
 /* The metadata section, JSON, not NUL-terminated; `*size` is its length. */
 const char* tessera_module_metadata(const tessera_module* module, size_t* size);
 /* The whole module file, `*size` bytes: what is written to a file can be loaded again. */
@@ -201,7 +205,10 @@ int32_t tessera_session_num_threads(const tessera_session* session);
 tessera_status tessera_session_prepare(tessera_session* session, const tessera_tensor* inputs, int32_t num_inputs,
                                        tessera_error* error);
 /* An output with the dimensions that it has for the inputs of the last tessera_session_prepare or run. NOT_FOUND for an
- * index out of range, INVALID_ARGUMENT before there was either. */
+ * index out of range, INVALID_ARGUMENT before there was either. Where the data of a run decide a dimension (how many
+ * elements are not zero), it is the largest that they may decide, until a run has: the tensor that is given to a run
+ * has the dimensions of that, and memory for them; after the run this function tells those that the run has decided,
+ * and the elements stand in row-major order of these from the begin of the memory on. */
 tessera_status tessera_session_output(const tessera_session* session, int32_t index, tessera_tensor_info* info);
 /* The memory between inputs and outputs that the session has for the dimensions at hand. */
 uint64_t tessera_session_arena_bytes(const tessera_session* session);

@@ -25,7 +25,8 @@ using SessionPtr = std::unique_ptr<tessera_session, SessionDeleter>;
 class NativeEngine : public Engine {
  public:
   NativeEngine(ModulePtr module, int num_threads) : module_(std::move(module)), num_threads_(num_threads) {
-    if (has_values()) {
+    has_values_ = tessera_module_has_values(module_.get()) != 0 || tessera_module_decides_shapes(module_.get()) != 0;
+    if (has_values_) {
       tessera_value_info info;
       for (int i = 0; tessera_module_input_value(module_.get(), i, &info) == TESSERA_OK; ++i) inputs_.push_back(info);
       for (int i = 0; tessera_module_output_value(module_.get(), i, &info) == TESSERA_OK; ++i) outputs_.push_back(info);
@@ -47,7 +48,7 @@ class NativeEngine : public Engine {
     num_threads_ = tessera_session_num_threads(idle_.back().get());
   }
 
-  bool has_values() const override { return tessera_module_has_values(module_.get()) != 0; }
+  bool has_values() const override { return has_values_; }
   const std::vector<tessera_value_info>& inputs() const override { return inputs_; }
   const std::vector<tessera_value_info>& outputs() const override { return outputs_; }
   const std::vector<Symbol>& symbols() const override { return symbols_; }
@@ -158,6 +159,7 @@ class NativeEngine : public Engine {
   }
 
   ModulePtr module_;
+  bool has_values_ = false;
   int num_threads_;
   std::vector<tessera_value_info> inputs_, outputs_, states_;
   std::vector<Symbol> symbols_;

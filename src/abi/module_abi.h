@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define TSR_ABI_VERSION 6u
+#define TSR_ABI_VERSION 7u
 #define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\1" /* 16 bytes with the trailing version byte */
 #define TSR_WEIGHTS_ALIGN 65536u              /* file alignment of the weights: the largest page size in use */
 #define TSR_SECTION_ALIGN 8u                  /* file alignment of the descriptor, and of tables inside it */
@@ -152,8 +152,8 @@ typedef struct tsr_call {
   const void* const* inputs; /* the declared ones, then for each state what it was before the call */
   void* const* outputs; /* the declared ones, then for each state what it is after the call, then an int64_t[count] for
                            each of the descriptor's checks */
-  const int64_t* symbols; /* the values of the named dimensions, in the descriptor's order, then the computed sizes; may
-                             be null when there are none */
+  int64_t* symbols; /* the values of the symbols, in the descriptor's order, then the computed sizes; may be null when
+                       there are none. The module writes data symbols and decided dimensions. */
 } tsr_call;
 
 /* ---- the descriptor: position-independent tables, read in place ------------------------------------------
@@ -166,6 +166,16 @@ typedef struct tsr_tensor_descr {
   int64_t dims[TSR_MAX_RANK]; /* >= 0: fixed; < 0: size number -(dim + 1), a symbol or derived from symbols */
 } tsr_tensor_descr;
 
+/* A dimension of an output that data decide: the tensor's own dims have room for all that it may be, and a run writes
+ * what it is. The elements stand in row-major order of the shape that the run decided. */
+typedef struct tsr_decided_descr {
+  uint32_t output, axis;
+  uint32_t size; /* number of the size that the run writes */
+  uint32_t reserved;
+} tsr_decided_descr;
+
+/* A named dimension, which inputs give a value, or, of the last num_data_symbols, a number that a run finds among its
+ * data: tessera_module_prepare gives it the largest value that it may have, and a run its own. */
 typedef struct tsr_symbol_descr {
   uint32_t name;
   uint32_t step;  /* legal are lo, lo + step, ...; 0 counts as 1 */
@@ -251,7 +261,9 @@ typedef struct tsr_descriptor {
   uint32_t num_steps, steps;                 /* tsr_step_descr[] */
   uint32_t num_pieces, pieces;               /* tsr_piece_descr[] */
   uint32_t num_strings, strings;             /* tsr_string_descr[] */
-  uint32_t num_derived, reserved;            /* the first of the computed, which are dimensions of inputs and outputs */
+  uint32_t num_derived;                      /* the first of the computed, which are dimensions of inputs and outputs */
+  uint32_t num_data_symbols;                 /* the last of the symbols */
+  uint32_t num_decided, decided;             /* tsr_decided_descr[]; their sizes are the last of the computed */
   uint32_t num_states, states;               /* tsr_state_descr[] */
   uint64_t arena_bytes;                      /* with the largest sizes, when tessera_module_prepare tells; of a module
                                                 with steps, of the pieces without symbols */

@@ -57,6 +57,8 @@ class KnownSymbols {
 
   // Of the innermost object that knows `var`; null when none does.
   static const SymbolRange* find(const ExprNode* var);
+  // One more. REQUIRES: the innermost object.
+  void add(const SymbolRange& symbol);
 
  private:
   size_t count_ = 0;

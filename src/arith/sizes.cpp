@@ -82,6 +82,7 @@ class Normalizer {
     consider(shifted_lower(p));
     if (!best || *best < 0) consider(lower_by_quotients(p, depth));
     if (!best || *best < 0) consider(lower_by_cases(p, depth));
+    if (!best || *best < 0) consider(lower_by_bounds(p, depth));
     return best;
   }
   std::optional<int64_t> upper(const ExprPolynomial& p) {
@@ -324,6 +325,27 @@ class Normalizer {
     return std::nullopt;
   }
 
+  // With its bound in place of a data symbol that only makes p less.
+  std::optional<int64_t> lower_by_bounds(const ExprPolynomial& p, int depth) {
+    for (const auto& [monomial, coefficient] : p.terms)
+      for (const Expr& atom : monomial) {
+        const SymbolRange* known = atom->kind == ExprKind::kVar ? KnownSymbols::find(atom.get()) : nullptr;
+        if (coefficient > 0 || !known || !known->is_data()) continue;
+        const bool only_less = std::all_of(p.terms.begin(), p.terms.end(), [&](const auto& term) {
+          const auto uses = [&](const Expr& factor) { return uses_var(factor, atom); };
+          if (std::none_of(term.first.begin(), term.first.end(), uses)) return true;
+          return term.second < 0 && std::all_of(
+                                        term.first.begin(), term.first.end(),
+                                        [&](const Expr& factor) {
+                                          return factor.same_node(atom) ||
+                                                 (!uses(factor) && range(factor).lo.value_or(-1) >= 0);
+                                        });
+        });
+        if (only_less) return lower(replace_atom(p, atom, of(known->bound)), depth + 2);
+      }
+    return std::nullopt;
+  }
+
   // a / b where b divides it without a rest.
   static std::optional<ExprPolynomial> exact_quotient(ExprPolynomial a, const ExprPolynomial& b) {
     ExprPolynomial result;
@@ -457,6 +479,11 @@ class Normalizer {
 
 KnownSymbols::KnownSymbols(const std::vector<SymbolRange>& symbols) : count_(symbols.size()) {
   known_symbols.insert(known_symbols.end(), symbols.begin(), symbols.end());
+}
+
+void KnownSymbols::add(const SymbolRange& symbol) {
+  known_symbols.push_back(symbol);
+  ++count_;
 }
 
 KnownSymbols::~KnownSymbols() { known_symbols.resize(known_symbols.size() - count_); }

@@ -19,11 +19,16 @@ std::optional<std::vector<int64_t>> static_dims(const Shape& shape);
 bool same_shape(const Shape& a, const Shape& b);
 std::string to_string(const Shape& shape);  // "[1,3,n,n*2]"
 
-// A dimension's name and the values it may take at run time: lo, lo + step, ..., up to hi.
+// A size's name and the values it may take at run time: lo, lo + step, ..., up to hi.
 struct SymbolRange {
   Var var;
   int64_t lo = 1, hi = INT64_MAX;
   int64_t step = 1;
+  // Of a data symbol, whose value a run finds among its data: what it does not exceed, an expression of symbols that
+  // have their values before. lo is 0 then, hi the largest value of the bound. Null: the inputs' shapes give the value.
+  Expr bound = {};
+
+  bool is_data() const { return static_cast<bool>(bound); }
 };
 
 // A symbolic shape where numbers are needed. Whoever can do without catches it.

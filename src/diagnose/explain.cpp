@@ -142,9 +142,6 @@ KernelNote describe(const Program& program, const KernelCall& call, std::vector<
   note.bytes = kernel.bytes;
   note.rules = std::move(rules);
   note.only_if = std::move(branches);
-  for (const CallCondition& condition : call.only_if)
-    note.only_if.push_back((condition.value ? "" : "not ") +
-                           program.buffers[static_cast<size_t>(condition.buffer)].name);
   if (!kernel.definition) return note;
   for (size_t i = 0; i < kernel.definition->params.size() && i < call.args.size(); ++i) {
     const TensorParam& param = kernel.definition->params[i];

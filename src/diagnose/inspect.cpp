@@ -40,11 +40,21 @@ json tensors_of(const ModuleFile& file, const tsr_tensor_descr* tensors, uint32_
   json list = json::array();
   for (uint32_t i = 0; i < count; ++i) {
     const tsr_tensor_descr& tensor = tensors[i];
+    const auto is_decided = [&](uint32_t axis) {
+      const tsr_decided_descr *begin = file.decided(), *end = begin + file.descriptor->num_decided;
+      return tensors == file.outputs() &&
+             std::any_of(begin, end, [&](const tsr_decided_descr& dim) { return dim.output == i && dim.axis == axis; });
+    };
     std::string shape;
     for (uint32_t d = 0; d < tensor.rank; ++d) {
       const int64_t dim = tensor.dims[d];
       shape += d > 0 ? "," : "";
-      shape += dim >= 0 ? std::to_string(dim) : std::string(file.text(file.symbols()[-(dim + 1)].name));
+      const int64_t number = -(dim + 1);
+      const bool derived = number >= int64_t{file.descriptor->num_symbols};
+      const std::string size = dim >= 0  ? std::to_string(dim)
+                               : derived ? "?"
+                                         : std::string(file.text(file.symbols()[number].name));
+      shape += is_decided(d) ? "up to " + size : size;  // by the data of a run
     }
     list.push_back(
         {{"name", file.text(tensor.name)}, {"type", fmt::format("{}[{}]", module_dtype_name(tensor.dtype), shape)}});
@@ -231,6 +241,11 @@ std::string graph_text(const json& inspection, const TextStyle& style) {
   text += line("graph", text_of(inspection, "graph"));
   std::string symbols;
   for (const json& symbol : inspection.at("symbols")) {
+    if (symbol.contains("upto")) {
+      symbols += fmt::format("{}{} upto {}", symbols.empty() ? "" : ", ", symbol.at("name").get<std::string>(),
+                             symbol.at("upto").get<std::string>());
+      continue;
+    }
     symbols += fmt::format("{}{} in {}..{}", symbols.empty() ? "" : ", ", symbol.at("name").get<std::string>(),
                            symbol.at("lo").get<int64_t>(), text_of(symbol, "hi"));
     if (symbol.at("step").get<int64_t>() != 1) symbols += fmt::format(":{}", symbol.at("step").get<int64_t>());
@@ -377,6 +392,7 @@ json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes) {
   json symbols = json::array();
   for (const SymbolRange& symbol : graph.symbols) {
     symbols.push_back({{"name", symbol.var->name}, {"lo", symbol.lo}, {"hi", nullptr}, {"step", symbol.step}});
+    if (symbol.is_data()) symbols.back()["upto"] = to_string(symbol.bound);
     if (symbol.hi != INT64_MAX) symbols.back()["hi"] = symbol.hi;
   }
   json states = tensors(graph.inputs, graph.num_own_inputs(), graph.inputs.size());

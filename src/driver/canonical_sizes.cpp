@@ -8,12 +8,14 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "driver/canonical_exprs.h"
 #include "interp/loop_interp.h"
 #include "loop_passes/simplify_loops.h"
 #include "program/memory_plan.h"
+#include "program/steps.h"
 #include "support/error.h"
 #include "support/hash.h"
 
@@ -101,13 +103,7 @@ class Form {
 
   // A number for each output; equal numbers are equal values.
   std::vector<int64_t> run() {
-    for (const KernelCall& call : program_.calls) {
-      if (!call.only_if.empty()) throw NoForm{"calls that are made under conditions"};
-      const Kernel& kernel = program_.kernels.at(static_cast<size_t>(call.kernel));
-      if (makes_constant(call, kernel)) continue;
-      if (kernel.definition) write(call.args.back(), output_of(call, *kernel.definition));
-      else procedure(call, kernel.program);
-    }
+    block(steps_of(program_));
     std::vector<int64_t> numbers;
     for (const BufferId id : program_.outputs) numbers.push_back(exprs_.number_of(leaf(value_of(id))));
     return numbers;
@@ -247,7 +243,69 @@ class Form {
     return array;
   }
 
+  // ---- steps ----
+
+  void block(const StepBlock& steps) {
+    for (const ProgramStep& step : steps) {
+      switch (step.kind) {
+        case StepKind::kCalls:
+          for (size_t i = 0; i < step.num_calls; ++i) call(program_.calls.at(step.first_call + i));
+          break;
+        case StepKind::kBranch: branch(step); break;
+        case StepKind::kLoop: throw NoForm{"loops"};
+        case StepKind::kBind: throw NoForm{"sizes that data decide"};
+      }
+    }
+  }
+
+  void branch(const ProgramStep& step) {
+    const Expr condition = simplify(read(step.condition, {}, {}, {}));
+    if (const auto known = as_int(condition)) return block(step.blocks.at(*known != 0 ? 0 : 1));
+    const auto before = memory_;
+    block(step.blocks.at(0));
+    const auto taken = std::exchange(memory_, before);
+    block(step.blocks.at(1));
+    for (size_t root = 0; root < memory_.size(); ++root)
+      if (const BufferKind kind = at(static_cast<BufferId>(root)).kind;
+          kind != BufferKind::kInput && kind != BufferKind::kWeight)
+        memory_[root] = joined(condition, taken[root], memory_[root]);
+  }
+
+  // What one of the blocks leaves behind. What only one has written is read no more.
+  std::vector<Piece> joined(const Expr& condition, const std::vector<Piece>& yes, const std::vector<Piece>& no) {
+    std::vector<Piece> result;
+    for (const Piece& a : yes)
+      for (const Piece& b : no) {
+        if (a.begin + a.count <= b.begin || b.begin + b.count <= a.begin) continue;
+        if (a.array.body.same_node(b.array.body)) {
+          result.push_back(a);
+          continue;
+        }
+        if (a.begin != b.begin || a.count != b.count || !(a.array.layout == b.array.layout))
+          throw NoForm{"blocks of a branch that write other parts of a value"};
+        Array array = array_of(a.array.dtype, a.array.dims, a.array.layout);
+        const Expr flat = exprs_.place();
+        const std::vector<Expr> index = index_of(flat, array.dims);
+        const Expr other = a.array.dims == b.array.dims ? b.array.at(index)
+                           : array.layout.row_major()   ? b.array.at(index_of(flat, b.array.dims))
+                                                        : throw NoForm{"blocks of a branch with other layouts"};
+        const Expr tidy = exprs_.tidy(select(condition, a.array.at(index), other), a.count, 1);
+        const std::vector<Expr> own(array.axes.begin(), array.axes.end());
+        array.body =
+            substitute(load(leaf_of(tidy, array.dtype, a.count), {flat}), {{flat.get(), flat_index(own, array.dims)}});
+        result.push_back({a.begin, a.count, std::move(array)});
+      }
+    return result;
+  }
+
   // ---- kernels ----
+
+  void call(const KernelCall& call) {
+    const Kernel& kernel = program_.kernels.at(static_cast<size_t>(call.kernel));
+    if (makes_constant(call, kernel)) return;
+    if (kernel.definition) write(call.args.back(), output_of(call, *kernel.definition));
+    else procedure(call, kernel.program);
+  }
 
   Array output_of(const KernelCall& call, const TensorProgram& definition) {
     if (!definition.windows.empty()) throw NoForm{"a kernel of windows"};
@@ -419,8 +477,8 @@ std::string SizeProver::difference(const Program& general, const SizePoint& poin
     return "";
   } catch (const NoForm& reason) {
     return reason.what;
-  } catch (const InternalError& error) {
-    return error.what();  // a kernel reads outside of a weight
+  } catch (const LoopFault& fault) {
+    return fault.what();  // a kernel reads outside of a weight
   }
 }
 

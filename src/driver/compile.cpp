@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@
 #include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
 #include "driver/text/schedule_tool.h"
+#include "graph/data_sizes.h"
 #include "graph/printer.h"
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
@@ -261,33 +263,61 @@ ImportedModel named(ImportedModel model, const std::string& name) {
 
 using ReadModel = std::function<ImportedModel(const ImportOptions&)>;
 
+// The model; why not, where nodes of it cannot be imported with these options.
+std::variant<ImportedModel, Diagnostic> read_or_refusal(const ReadModel& read, const ImportOptions& import) {
+  try {
+    return read(import);
+  } catch (const NodesRefused& error) {
+    return error.diagnostic();
+  }
+}
+
 // The model for one choice of the symbols' values, and how to read it for another.
 ImportedModel read_samples(const ImportOptions& import, const std::vector<SymbolRange>& symbols, PassRunner& runner,
                            const ReadModel& read, bool reads_open) {
-  const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
+  const auto read_at = [read, import,
+                        symbols](const std::vector<int64_t>& values) -> std::variant<ImportedModel, SizesRefused> {
     ImportOptions fixed = import;
-    fixed.control_flow = false;  // programs of several sizes are compared call by call
+    fixed.loop_nodes = false;  // programs of several sizes are compared call by call
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
-    try {
-      return read(fixed);
-    } catch (const UserError& error) {
-      rethrow_for_size(error, symbols, values);
-    }
+    auto model = read_or_refusal(read, fixed);
+    if (const auto* reason = std::get_if<Diagnostic>(&model)) return SizesRefused{refused_at(*reason, symbols, values)};
+    return std::get<ImportedModel>(std::move(model));
   };
   const auto as_flow = [read, import] {
     ImportOptions open = import;
     open.leave_open = true;
-    return read(open);
+    return read_or_refusal(read, open);
   };
-  ImportedModel model = runner.run(kImport, [&] { return read_at(first_points(symbols)[0]); });
-  if (model.flow) return runner.run(kImport, as_flow);
+  ImportedModel model = runner.run(kImport, [&] {
+    auto first = read_at(first_points(symbols)[0]);
+    if (const auto* refused = std::get_if<SizesRefused>(&first)) throw UserError(refused->diagnostic);
+    return std::get<ImportedModel>(std::move(first));
+  });
+  if (model.flow)
+    return runner.run(kImport, [&] {
+      auto flow = as_flow();
+      if (const auto* reason = std::get_if<Diagnostic>(&flow)) throw UserError(*reason);
+      return std::get<ImportedModel>(std::move(flow));
+    });
   model.symbols = symbols;
-  model.at = [read_at, symbols](const std::vector<int64_t>& values) {
-    ImportedModel at_values = read_at(values);
-    if (at_values.flow) refuse_open_flow(symbols);
-    return std::move(at_values.graph);
+  model.at = [read_at, symbols](const std::vector<int64_t>& values) -> GraphOrRefusal {
+    auto at_values = read_at(values);
+    if (auto* refused = std::get_if<SizesRefused>(&at_values)) return std::move(*refused);
+    auto& own = std::get<ImportedModel>(at_values);
+    if (own.flow) return SizesRefused{open_flow_refused(symbols), true};
+    return std::move(own.graph);
   };
   if (reads_open) model.as_flow = as_flow;
+  return model;
+}
+
+// A model of fixed sizes: where it is a graph with sizes that data decide, it can be read as a flow, too.
+ImportedModel read_with_data_sizes(const DriverOptions& driver, const ImportOptions& import, const ReadModel& read) {
+  ImportOptions with_data_sizes = import;
+  with_data_sizes.data_sizes = !driver.compile.disabled_passes.contains(std::string(kSymbolicSizes));
+  ImportedModel model = read(with_data_sizes);
+  if (has_data_symbols(model.graph)) model.at_samples = [import, read] { return read(import); };
   return model;
 }
 
@@ -298,7 +328,7 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
   const ReadModel read = [read = reader.read, name](const ImportOptions& import) { return named(read(import), name); };
   const ImportOptions import = import_options(options);
   const std::vector<SymbolRange> symbols = open_ranges(options);
-  if (symbols.empty()) return runner.run(kImport, [&] { return read(import); });
+  if (symbols.empty()) return runner.run(kImport, [&] { return read_with_data_sizes(driver, import, read); });
   const bool reads_open = reader.reads_open;
   if (reader.reads_symbols && !options.disabled_passes.contains(std::string(kSymbolicSizes))) {
     try {
@@ -341,10 +371,14 @@ ImportedModel read_source(const ModelSource& source, const DriverOptions& option
 
 Graph one_graph(ImportedModel model) {
   refuse_ranges(model, "what is asked for");
-  return graph_alone(std::move(model));
+  return graph_alone(without_data_sizes(std::move(model)));
 }
 
 }  // namespace
+
+ImportedModel without_data_sizes(ImportedModel model) {
+  return has_data_symbols(model.graph) && model.at_samples ? model.at_samples() : model;
+}
 
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   return read_source({path, {}}, options, runner);
@@ -367,19 +401,6 @@ Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRu
 Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner) {
   return compile_imported({std::move(graph), nullptr}, options, runner);
 }
-
-namespace {
-
-// The model with its dimensions open; none where it has no such form.
-std::optional<ImportedModel> flow_instead(const ImportedModel& model) {
-  try {
-    return model.as_flow();
-  } catch (const UserError&) {
-    return std::nullopt;
-  }
-}
-
-}  // namespace
 
 std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
   DriverOptions plain = options;
@@ -411,10 +432,12 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   if (model.at_samples && options.emit != Emit::kGraph) {
     const std::function<ImportedModel()> at_samples = std::exchange(model.at_samples, nullptr);
     std::optional<PassLimit> before;  // the same decisions
+    const bool open = std::any_of(model.graph.symbols.begin(), model.graph.symbols.end(),
+                                  [](const SymbolRange& symbol) { return !symbol.is_data(); });
     if (options.pass_limit) before = *options.pass_limit;
     try {
       Compiled compiled = compile_imported(std::move(model), options, runner);
-      compiled.info.sizes = "proved at all, by shapes that are expressions";
+      if (open) compiled.info.sizes = "proved at all, by shapes that are expressions";
       return compiled;
     } catch (const SymbolicShapeError& error) {
       if (options.remarks)
@@ -438,25 +461,22 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       program = make_program(std::move(model.graph), target, options, runner, limit, graphs);
     } else {
       const PassLimit before = limit;  // the same decisions for all sizes
-      SizeEvidence evidence;
-      try {
-        program = program_of_sizes(
-            model,
-            [&](Graph graph, const std::set<std::string>& left_out) {
-              limit = before;
-              DriverOptions fewer = options;
-              fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
-              return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
-            },
-            evidence);
-        result.info.sizes = to_string(evidence);
-      } catch (const UserError& error) {
-        if (error.diagnostic().id != "TSR-5022" || !model.as_flow) throw;
-        std::optional<ImportedModel> flow = flow_instead(model);
-        if (!flow) throw;
+      auto found = program_of_sizes(model, [&](Graph graph, const std::set<std::string>& left_out) {
         limit = before;
-        return compile_imported(std::move(*flow), options, runner);
+        DriverOptions fewer = options;
+        fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
+        return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
+      });
+      if (const auto* refused = std::get_if<SizesRefused>(&found)) {
+        if (!refused->flow_may_do || !model.as_flow) throw UserError(refused->diagnostic);
+        auto flow = model.as_flow();
+        if (!std::holds_alternative<ImportedModel>(flow)) throw UserError(refused->diagnostic);
+        limit = before;
+        return compile_imported(std::get<ImportedModel>(std::move(flow)), options, runner);
       }
+      auto& sized = std::get<SizedProgram>(found);
+      program = std::move(sized.program);
+      result.info.sizes = to_string(sized.evidence);
     }
     if (program) planned = plan_program(std::move(*program), target, options, runner, limit, result.text);
     if (options.emit == Emit::kGraph) result.text = print(graphs[0], {.elide_constants = true});

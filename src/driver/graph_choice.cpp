@@ -82,7 +82,7 @@ std::string model_hash(const Program& program) {
   Hasher hasher;
   for (const KernelCall& call : program.calls) {
     hasher.add(kernels[static_cast<size_t>(call.kernel)]);
-    for_each_buffer(call, [&](BufferId buffer, int) { hasher.add(std::to_string(buffer)); });
+    for (const BufferId buffer : call.args) hasher.add(std::to_string(buffer));
   }
   for_each_step(program.steps, [&](const ProgramStep& step) {
     for (const int64_t part : {static_cast<int64_t>(step.kind), static_cast<int64_t>(step.first_call),

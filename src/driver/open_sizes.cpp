@@ -34,19 +34,17 @@ std::vector<SymbolRange> open_ranges(const CompileOptions& options) {
   return ranges;
 }
 
-void rethrow_for_size(const UserError& error, const std::vector<SymbolRange>& symbols,
+Diagnostic refused_at(const Diagnostic& reason, const std::vector<SymbolRange>& symbols,
                       const std::vector<int64_t>& values) {
-  const Diagnostic& inner = error.diagnostic();
-  if (!inner.id.starts_with("TSR-2")) throw error;
+  if (!reason.id.starts_with("TSR-2")) return reason;
   bool beyond = false;
   for (size_t i = 0; i < symbols.size(); ++i) beyond = beyond || values[i] > symbols[i].hi;
-  throw UserError(
-      {"TSR-5023",
-       fmt::format("the model has no meaning for {}{}: {}: {}", sizes_text(symbols, values),
-                   beyond ? ", which is looked at because the range is short" : "", inner.id, inner.message),
-       inner.node, inner.legal,
-       beyond ? "compile one module for each size: --dim NAME=VALUE"
-              : "leave such sizes out of the range: --dim NAME=LO..HI, or LO..HI:STEP for every STEP-th"});
+  return {"TSR-5023",
+          fmt::format("the model has no meaning for {}{}: {}: {}", sizes_text(symbols, values),
+                      beyond ? ", which is looked at because the range is short" : "", reason.id, reason.message),
+          reason.node, reason.legal,
+          beyond ? "compile one module for each size: --dim NAME=VALUE"
+                 : "leave such sizes out of the range: --dim NAME=LO..HI, or LO..HI:STEP for every STEP-th"};
 }
 
 void refuse_ranges(const CompileOptions& options, const std::string& what) {
@@ -57,29 +55,31 @@ void refuse_ranges(const CompileOptions& options, const std::string& what) {
 }
 
 void refuse_ranges(const ImportedModel& model, const std::string& what) {
-  for (const SymbolRange& symbol : model.symbols.empty() ? model.graph.symbols : model.symbols)
+  for (const SymbolRange& symbol : model.symbols.empty() ? model.graph.symbols : model.symbols) {
+    if (symbol.is_data()) continue;
     throw UserError({"TSR-1025",
                      fmt::format("the model leaves '{}' open in {}..{}", symbol.var->name, symbol.lo, symbol.hi), "",
                      fmt::format("one value: {} works on one size", what),
                      fmt::format("give --dim {}={}", symbol.var->name, symbol.hi)});
+  }
 }
 
-void refuse_open_flow(const std::vector<SymbolRange>& symbols) {
-  throw UserError(
-      {"TSR-5022",
-       fmt::format("--dim {}={}..{}: the model takes steps of a run for some of these sizes, and for others not",
-                   symbols[0].var->name, symbols[0].lo, symbols[0].hi),
-       "", "models whose sizes alone depend on the named dimensions",
-       fmt::format("give --dim {}={}", symbols[0].var->name, symbols[0].hi)});
+Diagnostic open_flow_refused(const std::vector<SymbolRange>& symbols) {
+  return {"TSR-5022",
+          fmt::format("--dim {}={}..{}: the model takes steps of a run for some of these sizes, and for others not",
+                      symbols[0].var->name, symbols[0].lo, symbols[0].hi),
+          "", "models whose sizes alone depend on the named dimensions",
+          fmt::format("give --dim {}={}", symbols[0].var->name, symbols[0].hi)};
 }
 
 namespace {
 
-[[noreturn]] void refuse(const std::vector<SymbolRange>& symbols, const std::string& what, const std::string& where) {
-  throw UserError({"TSR-5022", fmt::format("the model cannot be compiled for a range of sizes: {}", what), where,
-                   "models whose sizes alone depend on the named dimensions",
-                   symbols.size() > 1 ? "give a smaller range, or leave only the batch open"
-                                      : "give a smaller range, or one value for each dimension"});
+SizesRefused no_program(const std::vector<SymbolRange>& symbols, const std::string& what, const std::string& where) {
+  return {{"TSR-5022", fmt::format("the model cannot be compiled for a range of sizes: {}", what), where,
+           "models whose sizes alone depend on the named dimensions",
+           symbols.size() > 1 ? "give a smaller range, or leave only the batch open"
+                              : "give a smaller range, or one value for each dimension"},
+          true};
 }
 
 // The programs of a box of sizes and of the boxes that it is cut into.
@@ -88,7 +88,8 @@ class Boxes {
   Boxes(const ImportedModel& model, const LowerGraph& lower, const SearchLimits& limits)
       : model_(model), lower_(lower), limits_(limits) {}
 
-  SizedProgram run() { return of_box(model_.symbols, true); }
+  using Found = std::variant<SizedProgram, SizesRefused>;
+  Found run() { return of_box(model_.symbols, true); }
 
  private:
   // The model with fewer sizes: dimensions of one value have that, and are no symbols.
@@ -105,11 +106,14 @@ class Boxes {
     return part;
   }
 
-  SizedProgram of_box(const std::vector<SymbolRange>& box, bool whole) {
+  Found of_box(const std::vector<SymbolRange>& box, bool whole) {
     ImportedModel part = part_of_model(box);
-    if (part.symbols.empty()) return {lower_(part.at({}), {}), {1, 0, 1}};
-    const std::vector<SizePoint> first = whole ? first_points(part.symbols) : inner_points(part.symbols);
-    part.graph = whole ? model_.graph : part.at(first[0]);
+    GraphOrRefusal graph = whole                  ? model_.graph
+                           : part.symbols.empty() ? part.at({})
+                                                  : part.at(inner_points(part.symbols)[0]);
+    if (auto* refused = std::get_if<SizesRefused>(&graph)) return std::move(*refused);
+    part.graph = std::get<Graph>(std::move(graph));
+    if (part.symbols.empty()) return SizedProgram{lower_(std::move(part.graph), {}), {1, 0, 1}};
     // The first multiply weights by what a mean divides by; the last makes tables of what windows at the borders have.
     static constexpr const char* kMergeConstants[] = {"fold_batch_norm_forward", "fold_batch_norm", "fold_constants"};
     std::set<std::string> left_out;
@@ -117,6 +121,7 @@ class Boxes {
       SizeSearch search(part, lower_, left_out, prover_, limits_, whole);
       auto result = search.run();
       if (auto* found = std::get_if<SizedProgram>(&result)) return std::move(*found);
+      if (auto* refused = std::get_if<SizesRefused>(&result)) return std::move(*refused);
       const auto* unlike = std::get_if<Unlike>(&result);
       if (unlike && unlike->in_constants && i < std::size(kMergeConstants)) {
         left_out.insert(kMergeConstants[i]);
@@ -130,8 +135,8 @@ class Boxes {
 
   static bool is_short(const SymbolRange& s) { return inner_points({s}) != first_points({s}); }
 
-  SizedProgram of_parts(const std::vector<SymbolRange>& box, const ImportedModel& part, SizeSearch& search,
-                        std::variant<SizedProgram, Unlike, DiffersAt> result) {
+  Found of_parts(const std::vector<SymbolRange>& box, const ImportedModel& part, SizeSearch& search,
+                 SizeSearch::Result result) {
     std::vector<SymbolRange> open = part.symbols;
     std::string what, where;
     std::vector<DiffersAt> known;
@@ -150,25 +155,30 @@ class Boxes {
     for (const DiffersAt& difference : known)
       for (size_t s = 0; s < open.size(); ++s)
         if (const auto cut = border(open[s], s, difference, search)) {
-          if (++switches_ > kMostSwitches) refuse(model_.symbols, what, where);
+          if (++switches_ > kMostSwitches) return no_program(model_.symbols, what, where);
           std::vector<SymbolRange> below = box, above = box;
           for (size_t i = 0; i < box.size(); ++i) {
             if (!box[i].var.same_node(open[s].var)) continue;
             below[i].hi = *cut - box[i].step;
             above[i].lo = *cut;
           }
-          SizedProgram low = of_box(below, false), high = of_box(above, false);
+          Found of_below = of_box(below, false);
+          if (std::holds_alternative<SizesRefused>(of_below)) return of_below;
+          Found of_above = of_box(above, false);
+          if (std::holds_alternative<SizesRefused>(of_above)) return of_above;
+          auto& low = std::get<SizedProgram>(of_below);
+          auto& high = std::get<SizedProgram>(of_above);
           SizedProgram both;
           both.evidence = {low.evidence.proved + high.evidence.proved, low.evidence.run + high.evidence.run,
                            low.evidence.of + high.evidence.of};
           auto joined = switch_by_size(std::move(low.program), std::move(high.program), box, open[s].var, *cut,
                                        [this](const TensorPtr& weight) { return prover_.hash_of(weight); });
           if (const auto* reason = std::get_if<std::string>(&joined))
-            refuse(model_.symbols, fmt::format("{}; {}", what, *reason), where);
+            return no_program(model_.symbols, fmt::format("{}; {}", what, *reason), where);
           both.program = std::move(std::get<Program>(joined));
           return both;
         }
-    refuse(model_.symbols, what, where);
+    return no_program(model_.symbols, what, where);
   }
 
   // The first value of a dimension on the upper side of the border between the size that differs and the others, where
@@ -179,11 +189,7 @@ class Boxes {
     if (differs == equal) return {};
     const auto is_equal = [&](int64_t value) {
       point[s] = value;
-      try {
-        return search.verdict(difference.program, point) != SizeSearch::Verdict::kDiffers;
-      } catch (const UserError&) {
-        return false;
-      }
+      return search.verdict(difference.program, point) != SizeSearch::Verdict::kDiffers;
     };
     if (!is_equal(equal)) return {};
     while (std::abs(equal - differs) > symbol.step) {
@@ -207,12 +213,11 @@ std::string to_string(const SizeEvidence& evidence) {
   return fmt::format("proved at {}, run at {}, of {} sizes", evidence.proved, evidence.run, evidence.of);
 }
 
-Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, SizeEvidence& evidence,
-                         const SearchLimits& limits) {
-  SizedProgram sized = Boxes(model, lower, limits).run();
-  sized.program.symbols = model.symbols;
-  evidence = sized.evidence;
-  return std::move(sized.program);
+std::variant<SizedProgram, SizesRefused> program_of_sizes(const ImportedModel& model, const LowerGraph& lower,
+                                                          const SearchLimits& limits) {
+  Boxes::Found found = Boxes(model, lower, limits).run();
+  if (auto* sized = std::get_if<SizedProgram>(&found)) sized->program.symbols = model.symbols;
+  return found;
 }
 
 namespace {
@@ -234,37 +239,38 @@ Program program_of_piece(const Flow& flow, int32_t number, const LowerGraph& low
     GraphInterpreter evaluator;
     return piece.at(values, evaluator);
   };
-  try {
-    model.graph = model.at(first_points(piece.symbols)[0]);
+  std::optional<Diagnostic> reason;
+  GraphOrRefusal first = model.at(first_points(piece.symbols)[0]);
+  if (auto* refused = std::get_if<SizesRefused>(&first)) {
+    reason = std::move(refused->diagnostic);
+  } else {
+    model.graph = std::get<Graph>(std::move(first));
     // What passes decide by a size, they need not do.
-    static const std::vector<std::set<std::string>> kWithout = {{}, {"fold_constants"}, optional_graph_passes()};
-    SizeEvidence evidence;
-    for (size_t i = 0;; ++i) {
-      const std::set<std::string>& without = kWithout[i];
-      try {
-        return program_of_sizes(
-            model,
-            [&](Graph graph, std::set<std::string> left_out) {
-              left_out.insert(without.begin(), without.end());
-              return lower(std::move(graph), left_out);
-            },
-            evidence, kLimits);
-      } catch (const UserError& error) {
-        if (error.diagnostic().id != "TSR-5022" || i + 1 == kWithout.size()) throw;
-      }
+    for (const auto& without :
+         std::initializer_list<std::set<std::string>>{{}, {"fold_constants"}, optional_graph_passes()}) {
+      auto found = program_of_sizes(
+          model,
+          [&](Graph graph, std::set<std::string> left_out) {
+            left_out.insert(without.begin(), without.end());
+            return lower(std::move(graph), left_out);
+          },
+          kLimits);
+      if (auto* sized = std::get_if<SizedProgram>(&found)) return std::move(sized->program);
+      auto& refused = std::get<SizesRefused>(found);
+      reason = std::move(refused.diagnostic);
+      if (!refused.flow_may_do) break;
     }
-  } catch (const UserError& error) {
-    std::string node;
-    for (const FlowStep* step : steps_in_order(flow.body))
-      if (step->piece == number && node.empty()) node = step->loc;
-    const SymbolRange& symbol = piece.symbols[0];
-    throw UserError({"TSR-5024",
-                     fmt::format("{} has dimensions that only a run knows, and cannot be compiled for all of {} to {}: "
-                                 "{}: {}",
-                                 node, symbol.lo, symbol.hi, error.diagnostic().id, error.diagnostic().message),
-                     error.diagnostic().node, "operators that do the same for all sizes",
-                     "declare a fixed shape for its operands (value_info)"});
   }
+  std::string node;
+  for (const FlowStep* step : steps_in_order(flow.body))
+    if (step->piece == number && node.empty()) node = step->loc;
+  const SymbolRange& symbol = piece.symbols[0];
+  throw UserError({"TSR-5024",
+                   fmt::format("{} has dimensions that only a run knows, and cannot be compiled for all of {} to {}: "
+                               "{}: {}",
+                               node, symbol.lo, symbol.hi, reason->id, reason->message),
+                   reason->node, "operators that do the same for all sizes",
+                   "declare a fixed shape for its operands (value_info)"});
 }
 
 }  // namespace tessera::inline driver

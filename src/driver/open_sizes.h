@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "graph/flow.h"
@@ -21,13 +22,13 @@ void refuse_ranges(const CompileOptions& options, const std::string& what);
 // The same of a model that declares ranges itself.
 void refuse_ranges(const ImportedModel& model, const std::string& what);
 
-// An error of reading a model for these values: operators whose shapes do not fit are UserError TSR-5023, others stay
-// what they are.
-[[noreturn]] void rethrow_for_size(const UserError& error, const std::vector<SymbolRange>& symbols,
-                                   const std::vector<int64_t>& values);
+// What is said of a model that cannot be read for these values: of operators whose shapes do not fit, that it has no
+// meaning for them (TSR-5023).
+Diagnostic refused_at(const Diagnostic& reason, const std::vector<SymbolRange>& symbols,
+                      const std::vector<int64_t>& values);
 
-// UserError TSR-5022: a model that is a flow for some sizes, and a graph for others, has no program for all.
-[[noreturn]] void refuse_open_flow(const std::vector<SymbolRange>& symbols);
+// TSR-5022: a model that is a flow for some sizes, and a graph for others, has no program for all.
+Diagnostic open_flow_refused(const std::vector<SymbolRange>& symbols);
 
 // What is known of a program for a range: at how many of its sizes it was held against the model's own program for that
 // size, and how.
@@ -42,14 +43,18 @@ std::string to_string(const SizeEvidence& evidence);
 
 // The program of all sizes, which does what the model does at every size that is looked at. Where the model does
 // something else for some sizes, their program and that of the others are behind a switch. `lower` makes the program of
-// a graph without the passes of these names. UserError TSR-5022 when a few programs are not enough.
+// a graph without the passes of these names. TSR-5022 when a few programs are not enough.
 using LowerGraph = std::function<Program(Graph graph, const std::set<std::string>& left_out)>;
 struct SearchLimits {
   double seconds = 4;                 // of the processor, for sizes at which the program is looked at
   bool some_have_no_meaning = false;  // sizes near the ends, of several dimensions together: those are passed over
 };
-Program program_of_sizes(const ImportedModel& model, const LowerGraph& lower, SizeEvidence& evidence,
-                         const SearchLimits& limits = {});
+struct SizedProgram {
+  Program program;
+  SizeEvidence evidence;
+};
+std::variant<SizedProgram, SizesRefused> program_of_sizes(const ImportedModel& model, const LowerGraph& lower,
+                                                          const SearchLimits& limits = {});
 
 // The same of a piece of a flow. UserError TSR-5024.
 Program program_of_piece(const Flow& flow, int32_t piece, const LowerGraph& lower);

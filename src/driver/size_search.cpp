@@ -54,8 +54,10 @@ SizeSearch::SizeSearch(const ImportedModel& model, const LowerGraph& lower, cons
       beyond_(beyond),
       points_(beyond ? first_points(model.symbols) : inner_points(model.symbols)) {}
 
-std::unique_ptr<Program> SizeSearch::program_at(const SizePoint& point) {
-  auto program = std::make_unique<Program>(lower_(model_.at(point), left_out_));
+SizeSearch::Own SizeSearch::program_at(const SizePoint& point) {
+  GraphOrRefusal graph = model_.at(point);
+  if (auto* refused = std::get_if<SizesRefused>(&graph)) return std::move(*refused);
+  auto program = std::make_unique<Program>(lower_(std::get<Graph>(std::move(graph)), left_out_));
   if (!programs_.empty()) share_weights(*program, *programs_[0], prover_);
   return program;
 }
@@ -82,14 +84,20 @@ SizeSearch::Verdict SizeSearch::verdict(const Program& program, const SizePoint&
 SizeSearch::Verdict SizeSearch::verdict(const Program& program, const SizePoint& point) {
   std::string what;
   if (const Program* own = known_program(point)) return verdict(program, point, *own, what);
-  return verdict(program, point, *program_at(point), what);
+  const Own own = program_at(point);
+  if (std::holds_alternative<SizesRefused>(own)) return Verdict::kDiffers;
+  return verdict(program, point, *std::get<std::unique_ptr<Program>>(own), what);
 }
 
-std::variant<SizedProgram, Unlike, DiffersAt> SizeSearch::run() {
+SizeSearch::Result SizeSearch::run() {
   const double begin = processor_seconds();
   const auto seconds = [begin] { return processor_seconds() - begin; };
   programs_.push_back(std::make_unique<Program>(lower_(model_.graph, left_out_)));
-  for (size_t i = 1; i < points_.size(); ++i) programs_.push_back(program_at(points_[i]));
+  for (size_t i = 1; i < points_.size(); ++i) {
+    Own own = program_at(points_[i]);
+    if (auto* refused = std::get_if<SizesRefused>(&own)) return std::move(*refused);
+    programs_.push_back(std::get<std::unique_ptr<Program>>(std::move(own)));
+  }
   Found found = settle();
   const std::vector<SizePoint> sizes = sizes_to_check();
   // A formula that is wrong is found anew, and held against all sizes again.
@@ -111,12 +119,12 @@ std::variant<SizedProgram, Unlike, DiffersAt> SizeSearch::run() {
       std::unique_ptr<Program> made;
       const Program* own = known_program(point);
       if (!own) {
-        try {
-          made = program_at(point);
-        } catch (const UserError&) {
+        Own found_own = program_at(point);
+        if (auto* refused = std::get_if<SizesRefused>(&found_own)) {
           if (limits_.some_have_no_meaning && may_be_none_.count(point)) continue;
-          throw;
+          return std::move(*refused);
         }
+        made = std::get<std::unique_ptr<Program>>(std::move(found_own));
         own = made.get();
       }
       const bool inside = is_inside(point);
@@ -186,10 +194,11 @@ SizeSearch::Found SizeSearch::settle() {
       continue;
     }
     if (doubt && points_.size() < kMaxPoints) {
-      try {
-        insert(*doubt, program_at(*doubt));
+      Own own = program_at(*doubt);
+      if (auto* program = std::get_if<std::unique_ptr<Program>>(&own)) {
+        insert(*doubt, std::move(*program));
         second_is_doubt = true;
-      } catch (const UserError&) {
+      } else {
         avoided_.push_back(*doubt);  // beyond the range, and beyond what the model can do
       }
       continue;

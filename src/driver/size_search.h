@@ -25,11 +25,6 @@ struct DiffersAt {
   SizePoint others;  // one of those
 };
 
-struct SizedProgram {
-  Program program;
-  SizeEvidence evidence;
-};
-
 class SizeSearch {
  public:
   // Borrows everything. `lower` is asked without the passes `left_out`. Looks at sizes for about as long as `limits`
@@ -38,7 +33,8 @@ class SizeSearch {
   SizeSearch(const ImportedModel& model, const LowerGraph& lower, const std::set<std::string>& left_out,
              SizeProver& prover, const SearchLimits& limits, bool beyond);
 
-  std::variant<SizedProgram, Unlike, DiffersAt> run();
+  using Result = std::variant<SizedProgram, Unlike, DiffersAt, SizesRefused>;
+  Result run();
 
   // After run() has found nothing: a program of all known sizes from some value of dimension `symbol` on, or up to it,
   // and the known size nearest to those.
@@ -47,7 +43,8 @@ class SizeSearch {
   // Sizes that the program was found from; the first is that of which the whole program is known.
   const std::vector<SizePoint>& points() const { return points_; }
 
-  // Whether the model's own program for this size computes the same as `program`, and if not, `what` differs.
+  // Whether the model's own program for this size computes the same as `program`, and if not, `what` differs. Without
+  // one for this size, it does not.
   enum class Verdict : uint8_t { kProved, kRun, kDiffers };
   Verdict verdict(const Program& program, const SizePoint& point, const Program& own, std::string& what);
   Verdict verdict(const Program& program, const SizePoint& point);
@@ -55,7 +52,8 @@ class SizeSearch {
  private:
   using Found = std::variant<Program, Unlike>;
 
-  std::unique_ptr<Program> program_at(const SizePoint& point);
+  using Own = std::variant<std::unique_ptr<Program>, SizesRefused>;
+  Own program_at(const SizePoint& point);
   bool is_inside(const SizePoint& point) const;
   const Program* known_program(const SizePoint& point) const;
   void insert(const SizePoint& point, std::unique_ptr<Program> program);

@@ -1,5 +1,7 @@
 #include "graph/bind_symbols.h"
 
+#include <algorithm>
+
 #include "arith/simplify.h"
 #include "graph/op_def.h"
 #include "support/error.h"
@@ -24,12 +26,21 @@ Attrs bound_attrs(const Attrs& attrs, const VarMap& values) {
   return result;
 }
 
+// What a data symbol does not exceed may have become a number.
+SymbolRange bound_symbol(SymbolRange symbol, const VarMap& values) {
+  if (!symbol.is_data()) return symbol;
+  symbol.bound = simplify(substitute(symbol.bound, values));
+  if (const auto most = as_int(symbol.bound)) symbol.hi = std::max<int64_t>(*most, 0);
+  return symbol;
+}
+
 Graph bound_graph(const Graph& source, const VarMap& values) {
   Graph result;
   result.name = source.name;
   result.states = source.states;
   for (const SymbolRange& symbol : source.symbols)
-    if (!values.count(symbol.var.get())) result.symbols.push_back(symbol);
+    if (!values.count(symbol.var.get())) result.symbols.push_back(bound_symbol(symbol, values));
+  const KnownSymbols known(result.symbols);
   std::vector<ValueId> map(source.values().size(), -1);
   for (const ValueId input : source.inputs)
     map[static_cast<size_t>(input)] =

@@ -19,10 +19,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "graph/evaluator.h"
 #include "graph/graph.h"
+#include "support/error.h"
 #include "types/run_value.h"
 
 namespace tessera::inline graph {
@@ -120,13 +122,20 @@ struct FlowPort {
   SlotId slot = -1;
 };
 
+// Why there is no graph, or no program, of a model for some sizes.
+struct SizesRefused {
+  Diagnostic diagnostic;
+  bool flow_may_do = false;  // the model has a meaning for them
+};
+using GraphOrRefusal = std::variant<Graph, SizesRefused>;
+
 // Of a piece with dimensions that only a run knows: they are symbols, to which the piece's inputs give values. The
 // graph among the flow's pieces is that of one choice of values.
 struct OpenPiece {
   std::vector<SymbolRange> symbols = {};
   std::vector<std::vector<int32_t>> inputs;  // of each input's dimensions: the number of a symbol, or -1
-  // The piece for other values; UserError where it has no meaning for them.
-  std::function<Graph(const std::vector<int64_t>& values, Evaluator& evaluator)> at;
+  // The piece for other values.
+  std::function<GraphOrRefusal(const std::vector<int64_t>& values, Evaluator& evaluator)> at;
 };
 
 struct Flow {
@@ -146,9 +155,10 @@ struct ImportedModel {
   // Of a model whose named dimensions are to stay open in a range: those; `graph` is that of one choice of values, and
   // `at` reads it again for another (one value for each, in their order).
   std::vector<SymbolRange> symbols = {};
-  std::function<Graph(const std::vector<int64_t>& values)> at = nullptr;
-  // The same model as a flow whose inputs have these dimensions open, for when no program serves all of the range.
-  std::function<ImportedModel()> as_flow = nullptr;
+  std::function<GraphOrRefusal(const std::vector<int64_t>& values)> at = nullptr;
+  // The same model as a flow whose inputs have these dimensions open, for when no program serves all of the range; why
+  // not, when it has no such form.
+  std::function<std::variant<ImportedModel, Diagnostic>()> as_flow = nullptr;
   // Of a graph with symbols that a reader made of a model with ranges: the same model in the form above, for when a
   // later step needs fixed sizes.
   std::function<ImportedModel()> at_samples = nullptr;

@@ -25,6 +25,7 @@ uint64_t structural_hash(const Graph& graph) {
     whole.add(symbol.var->name);
     whole.add(static_cast<uint64_t>(symbol.lo));
     whole.add(static_cast<uint64_t>(symbol.hi));
+    if (symbol.is_data()) whole.add(to_string(symbol.bound));
   }
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     Hasher hasher;

@@ -63,6 +63,7 @@ size_t num_regions(OpKind kind) {
     case OpKind::kExpression:
     case OpKind::kProcedure:
     case OpKind::kView:
+    case OpKind::kBindSize:
     case OpKind::kConstant: return 0;
   }
   return 0;

@@ -38,6 +38,7 @@ enum class OpKind : uint8_t {
   kIf,          // one of two regions (graph/control_flow.h, also for the two below)
   kLoop,        // a region, again and again
   kCall,        // attribute `name`, one region that other calls of that name share
+  kBindSize,    // gives a data symbol its value (graph/data_sizes.h)
 };
 
 enum class AttrKind : uint8_t {

@@ -89,6 +89,9 @@ Graph extract(const Graph& graph, const Subgraph& part) {
 void drop_unused_symbols(Graph& graph) {
   Vars vars;
   add_vars(graph, vars);
+  for (size_t i = graph.symbols.size(); i-- > 0;)
+    if (graph.symbols[i].is_data() && vars.count(graph.symbols[i].var.get()))
+      add_vars(Shape{graph.symbols[i].bound}, vars);
   std::erase_if(graph.symbols, [&](const SymbolRange& symbol) { return !vars.count(symbol.var.get()); });
 }
 

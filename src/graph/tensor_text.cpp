@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "arith/data_symbols.h"
+#include "arith/simplify.h"
 #include "support/error.h"
 
 namespace tessera::inline graph {
@@ -282,6 +284,16 @@ std::vector<SymbolRange> parse_symbols(TextReader& reader, SymbolScope& scope) {
         refuse("TSR-3005", fmt::format("symbol {} ranges over {}..{}", name, symbol.lo, symbol.hi),
                "0 <= smallest <= largest");
       if (symbol.step < 1) refuse("TSR-3005", fmt::format("symbol {} has the step {}", name, symbol.step), "1 <= step");
+    } else if (reader.peek_is("upto") || reader.peek_is("from")) {
+      int64_t least = 0;
+      if (reader.accept("from")) least = reader.integer("the smallest value of a symbol");
+      reader.expect("upto");
+      const KnownSymbols known(symbols);
+      symbol = data_symbol(name, normalize_size(parse_dim(reader, scope, 0)));
+      symbol.lo = least;
+      if (least < 0 || !size_at_most(least, symbol.bound))
+        refuse("TSR-3005", fmt::format("symbol {} is at least {} and at most {}", name, least, to_string(symbol.bound)),
+               "0 <= smallest <= the bound");
     }
     scope[name] = symbol.var;
     symbols.push_back(std::move(symbol));

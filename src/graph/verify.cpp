@@ -7,6 +7,7 @@
 
 #include "arith/simplify.h"
 #include "graph/control_flow.h"
+#include "graph/data_sizes.h"
 #include "graph/op_def.h"
 #include "graph/tensor_text.h"
 #include "support/error.h"
@@ -230,6 +231,7 @@ std::vector<std::string> verify(const Graph& graph) {
   std::vector<std::string> problems;
   const KnownSymbols known(graph.symbols);
   Verifier(problems).graph(graph, {}, "");
+  for (std::string& problem : verify_data_sizes(graph)) problems.push_back(std::move(problem));
   return problems;
 }
 

@@ -177,7 +177,9 @@ class FlowRunner {
                                     text_of(value), any.type(any.inputs[i]).to_string()));
     }
     GraphInterpreter evaluator;
-    return open.at(values, evaluator);
+    GraphOrRefusal graph = open.at(values, evaluator);
+    if (const auto* refused = std::get_if<SizesRefused>(&graph)) throw UserError(refused->diagnostic);
+    return std::get<Graph>(std::move(graph));
   }
 
   void run_piece(const FlowStep& step) {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "graph/control_flow.h"
+#include "graph/data_sizes.h"
 #include "graph/op_def.h"
 #include "support/error.h"
 
@@ -91,6 +93,17 @@ Tensor slice_of(const Tensor& x, int64_t row) {
   return result;
 }
 
+// Gives the node's symbol its value, which it answers.
+Tensor bind_size(const Node& node, int64_t count, SymbolValues& symbols) {
+  const Var symbol = bound_symbol(node);
+  const SymbolRange* declared = KnownSymbols::find(symbol.get());
+  check(declared && declared->is_data(), "a node that binds a size without a bound: " + symbol->name);
+  Tensor value(DType::kI64, {});
+  value.set_int(0, value_of_count(*declared, count, evaluate_index(declared->bound, symbols)));
+  symbols[symbol.get()] = value.get_int(0);
+  return value;
+}
+
 }  // namespace
 
 std::vector<Tensor> GraphInterpreter::evaluate(const Graph& graph, const std::vector<Tensor>& inputs) {
@@ -154,7 +167,7 @@ std::vector<Tensor> GraphInterpreter::run(const Graph& graph, const std::vector<
 }
 
 std::vector<Tensor> GraphInterpreter::run_node(const Graph& graph, const Node& node,
-                                               const std::vector<const Tensor*>& inputs, const SymbolValues& symbols) {
+                                               const std::vector<const Tensor*>& inputs, SymbolValues& symbols) {
   switch (node.op->kind) {
     case OpKind::kConstant: {
       const TensorPtr& value = node.attrs.get<TensorPtr>("value");
@@ -177,6 +190,7 @@ std::vector<Tensor> GraphInterpreter::run_node(const Graph& graph, const Node& n
     case OpKind::kLoop: return run_loop(graph, node, inputs, symbols);
     case OpKind::kProcedure: return {evaluate_procedure(graph, node, inputs)};
     case OpKind::kExpression: return {evaluate_body(node_body(graph, node), inputs, symbols)};
+    case OpKind::kBindSize: return {bind_size(node, inputs[0]->get_int(0), symbols)};
   }
   throw InternalError("unknown kind of operator");
 }

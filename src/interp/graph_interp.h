@@ -29,8 +29,9 @@ class GraphInterpreter : public Evaluator {
 
  private:
   std::vector<Tensor> run(const Graph& graph, const std::vector<Tensor>& inputs, SymbolValues symbols);
+  // A node that binds a size adds its value to `symbols`.
   std::vector<Tensor> run_node(const Graph& graph, const Node& node, const std::vector<const Tensor*>& inputs,
-                               const SymbolValues& symbols);
+                               SymbolValues& symbols);
   std::vector<Tensor> run_region(const Graph& region, const std::vector<Tensor>& operands, const SymbolValues& symbols);
   std::vector<Tensor> run_loop(const Graph& graph, const Node& node, const std::vector<const Tensor*>& inputs,
                                const SymbolValues& symbols);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "interp/loop_interp.h"
 #include "program/memory_plan.h"
@@ -25,10 +26,14 @@ class Memory {
   Memory(const Program& program, const std::vector<Tensor>& inputs)
       : program_(program), inputs_(inputs), own_(program.buffers.size()) {
     arena_.assign(static_cast<size_t>(program.arena_bytes), kUnwritten);
+    for (const SymbolRange& symbol : program.symbols)
+      if (symbol.is_data()) set_index(symbol.var, bound_of(symbol));
     for (const BufferId id : program.outputs) {
       const ProgramBuffer& buffer = at(root_buffer(program, id));
       check(buffer.type.layout.row_major(), "output " + buffer.name + " has a layout");
-      outputs_.emplace_back(buffer.type.dtype, buffer.type.dims());
+      // With room for what data decide: one byte is as good as another.
+      if (buffer.type.is_static()) outputs_.emplace_back(buffer.type.dtype, buffer.type.dims());
+      else outputs_.emplace_back(DType::kU8, std::vector<int64_t>{buffer.bytes});
       std::memset(outputs_.back().mutable_bytes(), static_cast<int>(kUnwritten), static_cast<size_t>(buffer.bytes));
     }
   }
@@ -40,7 +45,7 @@ class Memory {
     int64_t begin = 0;
     for (BufferId view = id; view != root; view = at(view).alias_of) begin += begin_of(at(view));
     const ProgramBuffer& buffer = at(root);
-    check(begin >= 0 && at(id).bytes <= buffer.bytes - begin, "view " + at(id).name + " is outside its buffer");
+    check(begin >= 0 && bytes_now(at(id)) <= buffer.bytes - begin, "view " + at(id).name + " is outside its buffer");
     return storage(id, buffer, writable) + begin;
   }
 
@@ -56,21 +61,47 @@ class Memory {
     return value->second;
   }
 
+  // A size with the present values of symbols.
+  int64_t value_of(const Expr& size) const {
+    if (const auto number = as_int(size)) return *number;
+    const auto value = as_int(
+        simplify(transform(size, [&](const Expr& e) { return e->kind == ExprKind::kVar ? Expr(index(e)) : Expr(); })));
+    check(value.has_value(), "a size without a value: " + to_string(size));
+    return *value;
+  }
+  std::vector<int64_t> dims_now(const Shape& shape) const {
+    std::vector<int64_t> dims;
+    for (const Expr& dim : shape) dims.push_back(value_of(dim));
+    return dims;
+  }
+  int64_t bytes_now(const ProgramBuffer& buffer) const {
+    if (buffer.type.is_static()) return buffer.bytes;
+    int64_t count = 1;
+    for (const int64_t dim : dims_now(physical_shape(buffer.type.shape, buffer.type.layout))) count *= dim;
+    return dtype_bytes(buffer.type.dtype, count);
+  }
+  int64_t bound_of(const SymbolRange& symbol) const { return std::max(symbol.lo, value_of(symbol.bound)); }
+
   // Makes the memory of storage `id`, which is in the arena, unwritten again.
   void poison(BufferId id) {
     bool writable = false;
     std::memset(storage(id, at(id), writable), static_cast<int>(kUnwritten), static_cast<size_t>(at(id).bytes));
   }
 
-  std::vector<Tensor> take_outputs() { return std::move(outputs_); }
+  std::vector<Tensor> take_outputs() {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const TensorType& type = at(root_buffer(program_, program_.outputs[i])).type;
+      if (type.is_static()) continue;
+      Tensor decided(type.dtype, dims_now(type.shape));
+      std::memcpy(decided.mutable_bytes(), outputs_[i].bytes(), static_cast<size_t>(decided.num_bytes()));
+      outputs_[i] = std::move(decided);
+    }
+    return std::move(outputs_);
+  }
 
  private:
   int64_t begin_of(const ProgramBuffer& view) const {
-    if (!view.view_offset_formula) return view.view_offset;
-    const auto begin = as_int(simplify(transform(
-        view.view_offset_formula, [&](const Expr& e) { return e->kind == ExprKind::kVar ? Expr(index(e)) : Expr(); })));
-    check(begin.has_value(), "view " + view.name + " begins nowhere");
-    return *begin;
+    return view.view_offset_formula ? value_of(view.view_offset_formula) : view.view_offset;
   }
 
   // The first byte of `buffer`, the root of `id`.
@@ -104,16 +135,16 @@ class Memory {
 };
 
 // The dimensions that the kernel declares, which may flatten those of the buffer.
-std::vector<int64_t> dims_of(const LoopProgram& kernel, const Buffer& param, const ProgramBuffer& buffer) {
-  const auto dims = static_dims(param.shape);
-  check(dims.has_value(), fmt::format("parameter {} of kernel {} has no fixed shape", param.name, kernel.name));
+std::vector<int64_t> dims_of(const LoopProgram& kernel, const Buffer& param, const ProgramBuffer& buffer,
+                             const Memory& memory) {
+  const std::vector<int64_t> dims = memory.dims_now(param.shape);
   int64_t count = 1;
-  for (const int64_t dim : *dims) count *= dim;
-  if (dtype_bytes(param.dtype, count) != buffer.bytes || param.dtype != buffer.type.dtype)
+  for (const int64_t dim : dims) count *= dim;
+  if (dtype_bytes(param.dtype, count) != memory.bytes_now(buffer) || param.dtype != buffer.type.dtype)
     throw InternalError(fmt::format("parameter {} of kernel {} is {}{}, given buffer {} of type {}", param.name,
                                     kernel.name, dtype_name(param.dtype), to_string(param.shape), buffer.name,
                                     buffer.type.to_string()));
-  return *dims;
+  return dims;
 }
 
 class Interpreter {
@@ -125,7 +156,8 @@ class Interpreter {
       if (moment.kind == Moment::kCall) when_called_[moment.call] = static_cast<int32_t>(m);
       if (moment.kind == Moment::kLoopBegin) begin_of_[moment.step] = static_cast<int32_t>(m);
       if (moment.kind == Moment::kLoopEnd) end_of_[moment.step] = static_cast<int32_t>(m);
-      if (moment.kind == Moment::kBranch) begin_of_[moment.step] = static_cast<int32_t>(m);
+      if (moment.kind == Moment::kBranch || moment.kind == Moment::kBind)
+        begin_of_[moment.step] = static_cast<int32_t>(m);
     }
     dying_.resize(time_.moments.size());
     if (!run.poison_dead) return;
@@ -146,8 +178,18 @@ class Interpreter {
         case StepKind::kCalls: calls(step.first_call, step.num_calls); break;
         case StepKind::kBranch: branch(step); break;
         case StepKind::kLoop: loop(step); break;
+        case StepKind::kBind: bind(step); break;
       }
     }
+  }
+
+  void bind(const ProgramStep& step) {
+    int64_t count = 0;
+    std::memcpy(&count, memory_.bytes(step.count_buffer), sizeof(count));
+    for (const SymbolRange& symbol : program_.symbols)
+      if (symbol.var.same_node(step.symbol))
+        memory_.set_index(symbol.var, value_of_count(symbol, count, memory_.bound_of(symbol)));
+    poison(begin_of_.at(&step));
   }
 
   void branch(const ProgramStep& step) {
@@ -159,11 +201,7 @@ class Interpreter {
 
   void loop(const ProgramStep& step) {
     int64_t trips = step.index.hi == INT64_MAX ? INT64_MAX : step.index.hi + 1;
-    if (step.count) {
-      const auto count = as_int(simplify(step.count));
-      check(count.has_value(), "a loop without a fixed count");
-      trips = std::min(trips, *count);
-    }
+    if (step.count) trips = std::min(trips, memory_.value_of(step.count));
     if (step.count_buffer >= 0) {
       int64_t count = 0;
       std::memcpy(&count, memory_.bytes(step.count_buffer), sizeof(count));
@@ -185,7 +223,7 @@ class Interpreter {
     std::vector<std::vector<std::byte>> contents;
     for (const CarriedValue& carried : step.carried) {
       const std::byte* next = memory_.bytes(carried.next);
-      contents.emplace_back(next, next + at(carried.next).bytes);
+      contents.emplace_back(next, next + memory_.bytes_now(at(carried.next)));
     }
     for (size_t i = 0; i < contents.size(); ++i)
       std::copy(contents[i].begin(), contents[i].end(), memory_.bytes(step.carried[i].current));
@@ -199,29 +237,23 @@ class Interpreter {
     const KernelCall& call = program_.calls[number];
     const LoopProgram& kernel = program_.kernels.at(static_cast<size_t>(call.kernel)).program;
     check(call.args.size() == kernel.params.size(), "call of " + kernel.name + " with a wrong number of parameters");
-    if (takes_place(call)) {
-      std::vector<int64_t> symbols;
-      for (const Var& symbol : kernel.symbols) symbols.push_back(memory_.index(symbol));
-      std::vector<BufferView> views;
-      for (size_t i = 0; i < call.args.size(); ++i) {
-        BufferView view{kernel.params[i]->dtype, dims_of(kernel, *kernel.params[i], at(call.args[i])), nullptr, false};
-        view.data = memory_.bytes(call.args[i], view.writable);
-        view.writable = view.writable && i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
-        views.push_back(std::move(view));
-      }
-      interpret(kernel, std::span<const BufferView>(views), symbols);
-      if (run_.observe) {
-        Tensor output(views.back().dtype, views.back().dims);
-        std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
-        run_.observe(call, output);
-      }
+    std::vector<int64_t> symbols;
+    for (const Var& symbol : kernel.symbols) symbols.push_back(memory_.index(symbol));
+    std::vector<BufferView> views;
+    for (size_t i = 0; i < call.args.size(); ++i) {
+      BufferView view{kernel.params[i]->dtype, dims_of(kernel, *kernel.params[i], at(call.args[i]), memory_), nullptr,
+                      false};
+      view.data = memory_.bytes(call.args[i], view.writable);
+      view.writable = view.writable && i + static_cast<size_t>(kernel.num_outputs) >= call.args.size();
+      views.push_back(std::move(view));
+    }
+    interpret(kernel, std::span<const BufferView>(views), symbols);
+    if (run_.observe) {
+      Tensor output(views.back().dtype, views.back().dims);
+      std::memcpy(output.mutable_bytes(), views.back().data, static_cast<size_t>(output.num_bytes()));
+      run_.observe(call, output);
     }
     poison(when_called_.at(number));
-  }
-
-  bool takes_place(const KernelCall& call) {
-    return std::all_of(call.only_if.begin(), call.only_if.end(),
-                       [&](const CallCondition& condition) { return is_true(condition.buffer) == condition.value; });
   }
 
   bool is_true(BufferId id) { return *memory_.bytes(id) != std::byte{0}; }

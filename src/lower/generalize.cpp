@@ -13,6 +13,7 @@
 
 #include "loop/naive_loops.h"
 #include "program/generalize_loops.h"
+#include "program/steps.h"
 #include "support/error.h"
 
 namespace tessera::inline lower {
@@ -38,8 +39,6 @@ class Generalizer {
     result.name = first.name;
     result.symbols = formulas_.symbols();
     where_ = "the whole model";
-    for (const Program* program : programs_)
-      if (!program->steps.empty()) differ("loops or branches, which are not compared");
     same(of_all(programs_, &Program::inputs), "signature");
     same(of_all(programs_, &Program::outputs), "signature");
     result.inputs = first.inputs;
@@ -59,17 +58,26 @@ class Generalizer {
       where_ = all[0]->loc;
       same(of_all(all, &KernelCall::kernel), "kernel");
       same(of_all(all, &KernelCall::args), "operand");
-      const auto same_condition = [](const CallCondition& a, const CallCondition& b) {
-        return a.buffer == b.buffer && a.value == b.value;
-      };
-      for (const KernelCall* call : all)
-        if (!std::equal(call->only_if.begin(), call->only_if.end(), all[0]->only_if.begin(), all[0]->only_if.end(),
-                        same_condition))
-          differ("another condition");
       result.calls.push_back(*all[0]);
     }
+    same_steps(of_all(programs_, &Program::steps));
+    result.steps = first.steps;
     make_constants(result);
     return result;
+  }
+
+  void same_steps(const std::vector<const StepBlock*>& blocks) {
+    for (size_t i = 0; i < common_size(blocks, "steps"); ++i) {
+      const auto all = elements(blocks, i);
+      where_ = all[0]->loc;
+      const StepKind kind = same(of_all(all, &ProgramStep::kind), "step");
+      if (kind == StepKind::kLoop) differ("loops, which are not compared");
+      if (kind == StepKind::kBind) differ("sizes that data decide, which are not compared");
+      same(of_all(all, &ProgramStep::num_calls), "number of calls");
+      same(of_all(all, &ProgramStep::condition), "condition");
+      const auto inner = of_all(all, &ProgramStep::blocks);
+      for (size_t b = 0; b < common_size(inner, "blocks"); ++b) same_steps(elements(inner, b));
+    }
   }
 
   // A constant that depends on sizes: what computes it, and from which table (null: from none).
@@ -198,7 +206,7 @@ class Generalizer {
         kernel.definition = std::move(definition);
       }
     }
-    program.calls.insert(program.calls.begin(), calls.begin(), calls.end());
+    insert_calls_first(program, std::move(calls));
   }
 
   std::vector<RuntimeCheck> checks() {

@@ -9,8 +9,10 @@
 #include <set>
 #include <unordered_set>
 
+#include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "graph/control_flow.h"
+#include "graph/data_sizes.h"
 #include "graph/op_def.h"
 #include "graph/slices.h"
 #include "loop/naive_loops.h"
@@ -214,13 +216,15 @@ class GraphLowering {
         const Shape& shape = graph_.type(input).shape;
         return std::any_of(shape.begin(), shape.end(), [&](const Expr& dim) { return dim.same_node(symbol.var); });
       };
-      if (std::none_of(graph_.inputs.begin(), graph_.inputs.end(), is_dim))
+      if (!symbol.is_data() && std::none_of(graph_.inputs.begin(), graph_.inputs.end(), is_dim))
         throw SymbolicShapeError(
             {"TSR-5020", fmt::format("symbol {} is no dimension of an input by itself", symbol.var->name), "",
              "symbols that the inputs of a run give values", "declare an input with such a dimension"});
     }
     program_.name = graph_.name;
     program_.symbols = graph_.symbols;
+    std::stable_partition(program_.symbols.begin(), program_.symbols.end(),
+                          [](const SymbolRange& symbol) { return !symbol.is_data(); });
     program_.checks = graph_.checks;
     for (size_t i = 0; i < graph_.states.size(); ++i) {
       const TensorType& type = graph_.type(graph_.state_input(i));
@@ -278,8 +282,24 @@ class GraphLowering {
     buffer.kind = kind;
     buffer.type = type;
     buffer.bytes = bytes_at(type, program_.symbols, largest_sizes(program_.symbols));
+    require_bound(type);
     program_.buffers.push_back(std::move(buffer));
     return static_cast<BufferId>(program_.buffers.size() - 1);
+  }
+
+  // Memory is laid out for the bounds of what data decide.
+  void require_bound(const TensorType& type) const {
+    constexpr int64_t kMostBytes = int64_t{1} << 35;
+    const Expr bytes = bytes_formula(type);
+    if (!uses_data_symbols(bytes, program_.symbols)) return;
+    bool bounded = true;
+    for (const Expr& dim : type.shape) bounded = bounded && bound_of_size(dim, program_.symbols);
+    const Expr most = bounded ? bound_of_size(bytes, program_.symbols) : Expr();
+    if (most && value_at(most, program_.symbols, largest_sizes(program_.symbols)) <= kMostBytes) return;
+    throw SymbolicShapeError({"TSR-5027",
+                              fmt::format("data decide the size of {}, which may need {}", type.to_string(),
+                                          most ? "more than 32 GiB" : "any amount of memory"),
+                              "", "sizes that something bounds, and memory for these bounds", "give smaller ranges"});
   }
 
   ProgramBuffer& buffer(BufferId id) { return program_.buffers[static_cast<size_t>(id)]; }
@@ -371,6 +391,7 @@ class GraphLowering {
       case OpKind::kIf: return lower_if(node);
       case OpKind::kLoop: return lower_loop(node);
       case OpKind::kCall: return inline_region(*node.regions[0], operand_buffers(node, 0), result_buffers(node));
+      case OpKind::kBindSize: return lower_bind_size(node);
       default: break;
     }
     check(node.outputs.size() == 1, "a kernel has one result");
@@ -419,6 +440,18 @@ class GraphLowering {
 
   void inline_region(const Graph& region, const std::vector<BufferId>& inputs, const std::vector<BufferId>& outputs) {
     GraphLowering(region, shared_, block_, indices_).run(inputs, outputs);
+  }
+
+  // What the node gives is the symbol's value, which kernels have anyway.
+  void lower_bind_size(const Node& node) {
+    ProgramStep bind;
+    bind.kind = StepKind::kBind;
+    bind.symbol = bound_symbol(node);
+    bind.count_buffer = buffer_of_.at(node.inputs[0]);
+    bind.loc = node.loc;
+    block_.push_back(std::move(bind));
+    const ValueId result = node.outputs[0];
+    if (is_read(result)) buffer_of_[result] = add_number(result_buffer(result), bound_symbol(node), node.loc);
   }
 
   void lower_if(const Node& node) {
@@ -559,7 +592,11 @@ class GraphLowering {
 
   // A buffer with the number of the iteration.
   BufferId add_number(const std::string& name, const Var& index, const std::string& loc) {
-    const BufferId id = add_buffer(name, BufferKind::kArena, {DType::kI64, {}, {}});
+    return add_number(add_buffer(name, BufferKind::kArena, {DType::kI64, {}, {}}), index, loc);
+  }
+
+  // Writes the value of a symbol to a buffer.
+  BufferId add_number(BufferId id, const Var& index, const std::string& loc) {
     Kernel kernel;
     kernel.program.name = kernel_name("number");
     kernel.program.params = {make_buffer("y", DType::kI64, {})};

@@ -14,6 +14,7 @@ const std::vector<OpDef>& unary_ops();    // unary.cpp
 const std::vector<OpDef>& binary_ops();   // binary.cpp
 const std::vector<OpDef>& compare_ops();  // compare.cpp
 
+const OpDef& bind_size_op();             // bind_size.cpp
 const OpDef& bitcast_op();               // bitcast.cpp
 const OpDef& broadcast_op();             // broadcast.cpp
 const OpDef& call_op();                  // call.cpp
@@ -52,41 +53,24 @@ const OpDef& transpose_op();             // transpose.cpp
 
 // All but the families.
 inline constexpr const OpDef& (*kPrimitives[])() = {
-    bitcast_op,
-    broadcast_op,
-    call_op,
-    cast_op,
-    channel_shuffle_op,
-    composite_op,
-    compute_op,
-    concat_op,
-    constant_op,
-    conv_op,
-    cumulate_op,
-    dynamic_slice_op,
-    dynamic_update_slice_op,
-    gather_op,
-    gather_elements_op,
-    group_op,
-    if_op,
-    iota_op,
-    loop_op,
-    matmul_op,
-    order_op,
-    pad_op,
-    random_bits_op,
-    reduce_op,
-    reduce_window_op,
-    region_pool_op,
-    relayout_op,
-    reshape_op,
-    resize_op,
-    scatter_op,
-    select_op,
-    sizes_op,
-    slice_op,
-    suppress_op,
-    transpose_op,
+    bind_size_op,     bitcast_op,
+    broadcast_op,     call_op,
+    cast_op,          channel_shuffle_op,
+    composite_op,     compute_op,
+    concat_op,        constant_op,
+    conv_op,          cumulate_op,
+    dynamic_slice_op, dynamic_update_slice_op,
+    gather_op,        gather_elements_op,
+    group_op,         if_op,
+    iota_op,          loop_op,
+    matmul_op,        order_op,
+    pad_op,           random_bits_op,
+    reduce_op,        reduce_window_op,
+    region_pool_op,   relayout_op,
+    reshape_op,       resize_op,
+    scatter_op,       select_op,
+    sizes_op,         slice_op,
+    suppress_op,      transpose_op,
 };
 
 }  // namespace tessera::inline ops

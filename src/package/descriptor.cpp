@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "abi/module_abi.h"
+#include "arith/data_symbols.h"
 #include "graph/flow.h"
 #include "program/donation.h"
 #include "program/symbolic_sizes.h"
@@ -97,7 +98,7 @@ std::vector<tsr_tensor_descr> tensor_table(Section& section, const Program& prog
     row.dtype = static_cast<uint32_t>(buffer.type.dtype);
     row.rank = static_cast<uint32_t>(buffer.type.shape.size());
     for (size_t axis = 0; axis < buffer.type.shape.size(); ++axis)
-      row.dims[axis] = dim_number(program, derived, buffer.type.shape[axis]);
+      row.dims[axis] = dim_number(program, derived, bound_of_size(buffer.type.shape[axis], program.symbols));
     rows.push_back(row);
   }
   return rows;
@@ -255,6 +256,14 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   if (!symbols.empty()) {
     head.num_derived = static_cast<uint32_t>(derived_dims(program).size());
     head.num_computed = head.num_derived + static_cast<uint32_t>(arena_parts(program).size());
+    head.num_data_symbols = static_cast<uint32_t>(std::count_if(program.symbols.begin(), program.symbols.end(),
+                                                                [](const SymbolRange& s) { return s.is_data(); }));
+    std::vector<tsr_decided_descr> decided;
+    for (const DecidedDim& dim : decided_dims(program))
+      decided.push_back({static_cast<uint32_t>(dim.output), static_cast<uint32_t>(dim.axis),
+                         head.num_symbols + head.num_computed++, 0});
+    head.num_decided = static_cast<uint32_t>(decided.size());
+    head.decided = section.add_table(decided);
     check(head.num_computed <= TSR_MAX_COMPUTED, "too many sizes");
   }
   head.num_kernels = static_cast<uint32_t>(kernels.size());

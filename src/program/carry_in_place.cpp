@@ -146,10 +146,8 @@ class Carrier {
     const auto apply = [&](BufferId& id) {
       if (id == carried.next) id = instead;
     };
-    for (KernelCall& call : program_.calls) {
+    for (KernelCall& call : program_.calls)
       for (BufferId& id : call.args) apply(id);
-      for (CallCondition& condition : call.only_if) apply(condition.buffer);
-    }
     for_each_step(program_.steps, [&](ProgramStep& step) { for_each_step_buffer(step, apply); });
   }
 

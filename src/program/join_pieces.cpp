@@ -48,7 +48,6 @@ Program join_pieces(std::shared_ptr<const Flow> flow, std::vector<Program> piece
     for (KernelCall& call : piece.calls) {
       call.kernel += first_kernel;
       for (BufferId& arg : call.args) arg += first_buffer;
-      for (CallCondition& condition : call.only_if) condition.buffer += first_buffer;
       result.calls.push_back(std::move(call));
     }
     for (const BufferId id : piece.inputs) result.inputs.push_back(id + first_buffer);

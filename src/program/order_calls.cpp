@@ -76,12 +76,12 @@ std::vector<int32_t> runs_of_storage(const Program& program) {
   std::vector<int32_t> runs(program.buffers.size(), kNoRun);
   const std::vector<int32_t> run_of = run_of_calls(program);
   for (size_t call = 0; call < program.calls.size(); ++call)
-    for_each_buffer(program.calls[call], [&](BufferId arg, int) {
+    for (const BufferId arg : program.calls[call].args) {
       const BufferId storage = storage_buffer(program, arg);
       check(storage >= 0, "a call uses a buffer without a root");
       int32_t& run = runs[static_cast<size_t>(storage)];
       run = run == kNoRun || run == run_of[call] ? run_of[call] : kManyRuns;
-    });
+    }
   for_each_step(program.steps, [&](const ProgramStep& step) {
     for_each_step_buffer(step,
                          [&](BufferId id) { runs[static_cast<size_t>(storage_buffer(program, id))] = kManyRuns; });
@@ -98,20 +98,20 @@ class Memory {
     std::vector<int32_t> number(program.buffers.size(), -1);
     for (size_t call = 0; call < run.count; ++call) {
       std::vector<int32_t>& roots = roots_of_[call];
-      for_each_buffer(program.calls[run.first + call], [&](BufferId arg, int) {
+      for (const BufferId arg : program.calls[run.first + call].args) {
         const BufferId root = storage_buffer(program, arg);
         const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(root)];
-        if (buffer.kind != BufferKind::kArena || runs[static_cast<size_t>(root)] != number_of_run) return;
+        if (buffer.kind != BufferKind::kArena || runs[static_cast<size_t>(root)] != number_of_run) continue;
         int32_t& id = number[static_cast<size_t>(root)];
         if (id < 0) {
           id = static_cast<int32_t>(bytes_.size());
           bytes_.push_back((buffer.bytes + kBufferAlign - 1) / kBufferAlign * kBufferAlign);
           users_.emplace_back();
         }
-        if (std::find(roots.begin(), roots.end(), id) != roots.end()) return;
+        if (std::find(roots.begin(), roots.end(), id) != roots.end()) continue;
         roots.push_back(id);
         users_[static_cast<size_t>(id)].push_back(static_cast<CallId>(call));
-      });
+      }
     }
   }
 
@@ -260,17 +260,18 @@ std::vector<std::vector<int32_t>> dependencies(const Program& program, const Cal
     const KernelCall& c = program.calls[run.first + call];
     const auto outputs = static_cast<size_t>(program.kernels[static_cast<size_t>(c.kernel)].program.num_outputs);
     std::vector<CallId>& list = before[call];
-    for_each_buffer(c, [&](BufferId id, int arg) {
+    for (size_t i = 0; i < c.args.size(); ++i) {
+      const BufferId id = c.args[i];
       const BufferId storage = storage_buffer(program, id);
       const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(storage)];
-      if (buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kInput) return;
+      if (buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kInput) continue;
       const int64_t begin = place_in_root(program, id).begin;
       const int64_t end = begin + travel_in_root(program, id) + program.buffers[static_cast<size_t>(id)].bytes;
-      if (begin == end) return;
-      const bool writes = arg >= 0 && static_cast<size_t>(arg) + outputs >= c.args.size();
+      if (begin == end) continue;
+      const bool writes = i + outputs >= c.args.size();
       if (writes) roots[storage].write(begin, end, static_cast<CallId>(call), list);
       else roots[storage].read(begin, end, static_cast<CallId>(call), list);
-    });
+    }
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
     // A call that writes over its own input waits for itself.

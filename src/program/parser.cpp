@@ -109,7 +109,7 @@ class Parser {
     if (reader_.accept("buffer")) return buffer();
     if (reader_.accept("define")) return kernel();
     if (step(body_)) return;
-    reader_.fail_expected("buffer, define, call, branch, loop or '}'");
+    reader_.fail_expected("buffer, define, call, branch, loop, bind or '}'");
   }
 
   // "index t < 10": the symbol of a loop further down.
@@ -129,6 +129,7 @@ class Parser {
     if (reader_.accept("call")) call(block);
     else if (reader_.accept("branch")) branch(block);
     else if (reader_.accept("loop")) loop(block);
+    else if (reader_.accept("bind")) bind(block);
     else return false;
     return true;
   }
@@ -138,7 +139,7 @@ class Parser {
     if (++depth_ > kMaxDepth) reader_.fail("TSR-3201", fmt::format("more than {} blocks inside each other", kMaxDepth));
     reader_.expect("{");
     while (!reader_.accept("}"))
-      if (!step(result)) reader_.fail_expected("call, branch, loop or '}'");
+      if (!step(result)) reader_.fail_expected("call, branch, loop, bind or '}'");
     --depth_;
     return result;
   }
@@ -155,6 +156,21 @@ class Parser {
     step.loc = loc();
     step.blocks.push_back(block());
     step.blocks.push_back(reader_.accept("else") ? block() : StepBlock());
+    block_around.push_back(std::move(step));
+  }
+
+  void bind(StepBlock& block_around) {
+    ProgramStep step;
+    step.kind = StepKind::kBind;
+    TextReader start = reader_;
+    const std::string name = reader_.word("a symbol");
+    for (const SymbolRange& symbol : program_.symbols)
+      if (symbol.is_data() && symbol.var->name == name) step.symbol = symbol.var;
+    if (!step.symbol)
+      start.fail("TSR-3202", fmt::format("there is no symbol '{}' to bind", name), "symbols declared with `upto`");
+    reader_.expect("=");
+    step.count_buffer = step_buffer("a buffer of one i64");
+    step.loc = loc();
     block_around.push_back(std::move(step));
   }
 
@@ -256,6 +272,7 @@ class Parser {
     kernel.rule = reader_.quoted("a rule");
     if (reader_.accept("flops")) kernel.flops = not_negative("flops");
     if (reader_.accept("bytes")) kernel.bytes = not_negative("bytes");
+    if (reader_.accept("tuning")) kernel.refused_tuning = reader_.quoted("why a tuned schedule is not taken");
     while (reader_.accept("refused")) kernel.refused.push_back(reader_.quoted("a reason"));
     kernel.loc = loc();
     TextReader start = reader_;
@@ -275,13 +292,8 @@ class Parser {
     call.kernel = it->second;
     TextReader args_start = reader_;
     for (const std::string& arg : names()) call.args.push_back(find_buffer(args_start, arg));
-    if (reader_.accept("if")) {
-      do {
-        const bool value = !reader_.accept("not");
-        TextReader condition_start = reader_;
-        call.only_if.push_back({find_buffer(condition_start, reader_.name('%', "a buffer of one bool")), value});
-      } while (reader_.accept(","));
-    }
+    if (reader_.peek_is("if"))
+      reader_.fail("TSR-3201", "a call has no condition of its own", "branch %c { call ... } else { call ... }");
     call.loc = loc();
     add_call(program_, block, std::move(call));
   }

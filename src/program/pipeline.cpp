@@ -5,7 +5,6 @@
 #include "program/merge_kernels.h"
 #include "program/order_calls.h"
 #include "program/pass.h"
-#include "program/predicate_calls.h"
 #include "program/reuse_buffers.h"
 #include "program/serpentine_order.h"
 
@@ -21,8 +20,6 @@ void on_any_target(Program& program, const Target&) {
 constexpr std::array kPipeline = {
     ProgramPass{"merge_kernels", "Keeps one of each set of equal kernels", 1, ProgramPhase::kLowered,
                 on_any_target<merge_kernels>},
-    ProgramPass{"predicate_calls", "Computes what only one branch of a selection needs when it is taken", 1,
-                ProgramPhase::kLowered, on_any_target<predicate_calls>},
     ProgramPass{"carry_in_place", "Lets loops write what they carry over what it was, or change places with it", 1,
                 ProgramPhase::kScheduled, on_any_target<carry_in_place>},
     ProgramPass{"order_calls", "Reorders calls where that needs less memory at once", 1, ProgramPhase::kScheduled,

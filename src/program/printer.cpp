@@ -66,8 +66,12 @@ std::string print(const Program& program, const PrintOptions& options) {
 
   std::string symbols;
   for (const SymbolRange& symbol : program.symbols)
-    symbols += fmt::format("{}{} in {}..{}{}", symbols.empty() ? "[" : ", ", symbol.var->name, symbol.lo, symbol.hi,
-                           symbol.step == 1 ? "" : fmt::format(":{}", symbol.step));
+    symbols += (symbols.empty() ? "[" : ", ") +
+               (symbol.is_data()
+                    ? fmt::format("{}{} upto {}", symbol.var->name,
+                                  symbol.lo == 0 ? "" : fmt::format(" from {}", symbol.lo), to_string(symbol.bound))
+                    : fmt::format("{} in {}..{}{}", symbol.var->name, symbol.lo, symbol.hi,
+                                  symbol.step == 1 ? "" : fmt::format(":{}", symbol.step)));
   if (!symbols.empty()) symbols += "]";
   std::string out = fmt::format("program @{}{}({}) -> ({}) {{\n", name_text(program.name), symbols,
                                 list(program.inputs), list(program.outputs));
@@ -99,6 +103,7 @@ std::string print(const Program& program, const PrintOptions& options) {
     out += fmt::format("  define rule {}", quoted_text(kernel.rule));
     if (kernel.flops >= 0) out += fmt::format(" flops {}", kernel.flops);
     if (kernel.bytes >= 0) out += fmt::format(" bytes {}", kernel.bytes);
+    if (!kernel.refused_tuning.empty()) out += fmt::format(" tuning {}", quoted_text(kernel.refused_tuning));
     for (const std::string& reason : kernel.refused) out += fmt::format(" refused {}", quoted_text(reason));
     out += loc_text(kernel.loc, options) + '\n';
     LoopProgram named = kernel.program;
@@ -107,11 +112,6 @@ std::string print(const Program& program, const PrintOptions& options) {
   }
   const auto print_call = [&](const KernelCall& call, const std::string& indent) {
     out += fmt::format("{}call {}({})", indent, kernels.text('@', call.kernel), list(call.args));
-    const char* separator = " if ";
-    for (const CallCondition& condition : call.only_if) {
-      out += fmt::format("{}{}{}", separator, condition.value ? "" : "not ", buffers.text('%', condition.buffer));
-      separator = ", ";
-    }
     out += loc_text(call.loc, options) + '\n';
   };
   const auto print_block = [&](const auto& self, const StepBlock& block, const std::string& indent) -> void {
@@ -119,6 +119,11 @@ std::string print(const Program& program, const PrintOptions& options) {
       if (step.kind == StepKind::kCalls) {
         for (size_t i = step.first_call; i < step.first_call + step.num_calls; ++i)
           if (i < program.calls.size()) print_call(program.calls[i], indent);
+        continue;
+      }
+      if (step.kind == StepKind::kBind) {
+        out += fmt::format("{}bind {} = {}{}\n", indent, step.symbol->name, buffers.text('%', step.count_buffer),
+                           loc_text(step.loc, options));
         continue;
       }
       if (step.kind == StepKind::kBranch) {

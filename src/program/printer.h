@@ -20,6 +20,12 @@
 //
 //     state "count" = %n
 //
+// A symbol that data give a value is declared with its bound, and a step binds it:
+//
+//     program @main[c upto 64](%x) -> (%y) {
+//       ...
+//       bind c = %count
+//
 // `define` says of the kernel behind it what is not in the kernel. `at` stands once memory is planned. A kernel's
 // TensorProgram has no text form: a program that was read back cannot be scheduled again. Names that occur twice are
 // told apart by a suffix.

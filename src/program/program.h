@@ -1,8 +1,7 @@
 // The program IR: what one call of a module does. Buffers with their place in memory, kernels, and the steps that call
 // them.
 //
-// Semantics: steps run in order. A kernel call runs the named loop program with the given buffers as its parameters. A
-// call with conditions takes place when all of them hold; otherwise the contents of what it writes are unspecified.
+// Semantics: steps run in order. A kernel call runs the named loop program with the given buffers as its parameters.
 //
 // A *branch* reads one bool and runs its first block when it is true, else the second. What only one of the blocks
 // writes has unspecified contents afterwards, and is not read.
@@ -17,6 +16,11 @@
 // which the steps before the loop have written; what is left there is for the steps behind it. Every other buffer that
 // the block writes has in the next iteration, and behind the loop, the contents that were written last; what no
 // iteration wrote is unspecified. No buffer carries twice.
+//
+// A *bind* gives a data symbol of the program (SymbolRange::bound) its value: the i64 in a buffer, kept within 0 and the
+// bound. Before it, and where the memory of buffers is laid out, the symbol has the value of its bound; whatever has it
+// as a size is written and read behind the bind alone. Outputs have the shapes that the symbols' last values give them,
+// from the first byte of their memory on.
 //
 // Memory: arena buffers whose lifetimes do not overlap may share bytes; a buffer's contents are unspecified before its
 // first write. A buffer with `alias_of` is a view: it names `bytes` bytes of another buffer, from `view_offset` on.
@@ -69,33 +73,19 @@ struct Kernel {
   std::shared_ptr<const TensorProgram> definition;
   std::string rule = "naive";        // the schedule rule that wrote `program`
   std::vector<std::string> refused;  // "rule: reason" of those that were asked and declined
+  std::string refused_tuning;        // why the schedule of a tuning record is not taken
   std::string loc;                   // the model's node names it stands for
   int64_t flops = -1;                // per call
   int64_t bytes = -1;                // distinct bytes read and written per call
-};
-
-// A buffer of one bool, and what it must be.
-struct CallCondition {
-  BufferId buffer = -1;
-  bool value = true;
 };
 
 struct KernelCall {
   int32_t kernel = 0;
   std::vector<BufferId> args;
   std::string loc;
-  std::vector<CallCondition> only_if = {};  // all must hold; empty: the call always takes place
 };
 
-// Calls `visit` with each buffer that the call reads or writes, and with its place among the arguments: those that only
-// decide whether it takes place have none (-1).
-template <typename Visit>
-void for_each_buffer(const KernelCall& call, const Visit& visit) {
-  for (size_t i = 0; i < call.args.size(); ++i) visit(call.args[i], static_cast<int>(i));
-  for (const CallCondition& condition : call.only_if) visit(condition.buffer, -1);
-}
-
-enum class StepKind : uint8_t { kCalls, kBranch, kLoop };
+enum class StepKind : uint8_t { kCalls, kBranch, kLoop, kBind };
 
 struct CarriedValue {
   BufferId current = -1, next = -1;  // of the same type and size
@@ -114,7 +104,9 @@ struct ProgramStep {
   size_t first_call = 0, num_calls = 0;  // kCalls: numbers in Program::calls
   BufferId condition = -1;               // kBranch, kLoop: one bool; a loop may have none (-1)
   Expr count = {};                       // kLoop: of the program's symbols; null: none
-  BufferId count_buffer = -1;            // kLoop: one i64 instead; a loop has a count, a condition, or both
+  // kLoop: one i64 instead; a loop has a count, a condition, or both. kBind: the value of the symbol.
+  BufferId count_buffer = -1;
+  Var symbol = {};  // kBind: a data symbol of the program
   SymbolRange index = {};                // kLoop: from 0 to the last iteration that may happen
   std::vector<CarriedValue> carried = {};
   std::vector<StepBlock> blocks = {};  // kBranch: where the bool is true, where it is false; kLoop: its block
@@ -154,7 +146,8 @@ struct Program {
   // check.
   std::vector<BufferId> inputs, outputs;
   std::vector<ProgramState> states;
-  std::vector<SymbolRange> symbols;  // named dimensions, which the inputs of a run give values
+  // Named dimensions, which the inputs of a run give values; then the data symbols, each once in a step that binds it.
+  std::vector<SymbolRange> symbols;
   // The model's names of the outputs where they differ from their buffers' (a value that is an input and an output, or
   // two outputs); empty: the buffers' names.
   std::vector<std::string> output_names;

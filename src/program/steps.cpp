@@ -34,6 +34,7 @@ class TimelineBuilder {
           for (const StepBlock& inner : step.blocks) block(inner);
           break;
         case StepKind::kLoop: loop(step); break;
+        case StepKind::kBind: time_.moments.push_back({Moment::kBind, 0, &step, loop_, -1}); break;
       }
     }
   }
@@ -96,6 +97,18 @@ void add_call(Program& program, StepBlock& block, KernelCall call) {
         "a call is added to a block that is not the last one");
   ++block.back().num_calls;
   program.calls.push_back(std::move(call));
+}
+
+void insert_calls_first(Program& program, std::vector<KernelCall> calls) {
+  check(program.pieces.empty(), "calls are put before those of the pieces");
+  if (!program.steps.empty()) {
+    for_each_step(program.steps, [&](ProgramStep& step) { step.first_call += calls.size(); });
+    if (program.steps[0].kind != StepKind::kCalls) program.steps.emplace(program.steps.begin());
+    program.steps[0].first_call = 0;
+    program.steps[0].num_calls += calls.size();
+  }
+  program.calls.insert(program.calls.begin(), std::make_move_iterator(calls.begin()),
+                       std::make_move_iterator(calls.end()));
 }
 
 void remove_calls(Program& program, const std::set<size_t>& gone) {

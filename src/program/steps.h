@@ -46,6 +46,8 @@ StepBlock steps_of(const Program& program);
 // Puts a call at the end of `block`, which is the last one of the program that is being built: calls stand in
 // Program::calls in the order of the steps.
 void add_call(Program& program, StepBlock& block, KernelCall call);
+// Puts calls before all others. REQUIRES: no pieces.
+void insert_calls_first(Program& program, std::vector<KernelCall> calls);
 // Removes the calls of these numbers; steps and pieces name the others.
 void remove_calls(Program& program, const std::set<size_t>& gone);
 
@@ -62,7 +64,7 @@ int64_t travel_in_root(const Program& program, BufferId id);
 // When things happen: calls, branches, and the begins and ends of loops have numbers that rise from step to step, and
 // into blocks. Of a program without branches and loops, the number of a call is its place among the calls.
 struct Moment {
-  enum Kind : uint8_t { kCall, kBranch, kLoopBegin, kLoopEnd } kind = kCall;
+  enum Kind : uint8_t { kCall, kBranch, kLoopBegin, kLoopEnd, kBind } kind = kCall;
   size_t call = 0;                    // kCall
   const ProgramStep* step = nullptr;  // of the others
   int32_t loop = -1;                  // the innermost loop around it; of a loop's begin and end, that around the loop
@@ -93,13 +95,13 @@ void for_each_access(const Program& program, const Timeline& time, const Visit& 
       case Moment::kCall: {
         const KernelCall& call = program.calls[moment.call];
         const auto outputs = static_cast<size_t>(program.kernels[static_cast<size_t>(call.kernel)].program.num_outputs);
-        for_each_buffer(call, [&](BufferId id, int arg) {
-          const bool writes = arg >= 0 && static_cast<size_t>(arg) + outputs >= call.args.size();
-          visit(id, at, moment.loop, writes ? AccessKind::kWrite : AccessKind::kRead);
-        });
+        for (size_t i = 0; i < call.args.size(); ++i)
+          visit(call.args[i], at, moment.loop,
+                i + outputs >= call.args.size() ? AccessKind::kWrite : AccessKind::kRead);
         break;
       }
       case Moment::kBranch: visit(moment.step->condition, at, moment.loop, AccessKind::kRead); break;
+      case Moment::kBind: visit(moment.step->count_buffer, at, moment.loop, AccessKind::kRead); break;
       case Moment::kLoopBegin:
         if (moment.step->count_buffer >= 0) visit(moment.step->count_buffer, at, moment.loop, AccessKind::kRead);
         if (moment.step->condition >= 0) visit(moment.step->condition, at, moment.loop, AccessKind::kRead);

@@ -7,6 +7,7 @@
 
 #include "arith/simplify.h"
 #include "loop/naive_loops.h"
+#include "program/steps.h"
 #include "program/symbolic_sizes.h"
 
 namespace tessera::inline program {
@@ -48,9 +49,13 @@ class Switch {
     }
     for (const BufferId id : below.inputs) result_.inputs.push_back(below_ids_.at(id));
     for (const BufferId id : below.outputs) result_.outputs.push_back(below_ids_.at(id));
-    const BufferId flag = add_flag();
-    add(std::move(below), flag, true, below_ids_);
-    add(std::move(above), flag, false, above_ids_);
+    ProgramStep branch;
+    branch.kind = StepKind::kBranch;
+    branch.condition = add_flag();
+    branch.loc = result_.calls[0].loc;
+    branch.blocks.push_back(added(std::move(below), true, below_ids_));
+    branch.blocks.push_back(added(std::move(above), false, above_ids_));
+    result_.steps.push_back(std::move(branch));
     return std::move(result_);
   }
 
@@ -108,7 +113,7 @@ class Switch {
     kernel.program = naive_loops(*definition);
     kernel.program.symbols = {symbol_};
     kernel.definition = std::move(definition);
-    result_.calls.push_back({static_cast<int32_t>(result_.kernels.size()), {id}, kernel.loc});
+    add_call(result_, result_.steps, {static_cast<int32_t>(result_.kernels.size()), {id}, kernel.loc});
     result_.kernels.push_back(std::move(kernel));
     result_.buffers.push_back(std::move(buffer));
     return id;
@@ -127,7 +132,8 @@ class Switch {
     return below || !fits ? substitute(size, {{symbol_.get(), nearest}}) : size;
   }
 
-  void add(Program program, BufferId flag, bool below, std::map<BufferId, BufferId>& ids) {
+  // The steps of one of the programs, whose buffers, kernels and calls are the result's now.
+  StepBlock added(Program program, bool below, std::map<BufferId, BufferId>& ids) {
     auto next = static_cast<BufferId>(result_.buffers.size());
     std::vector<BufferId> new_ids;
     for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -163,13 +169,17 @@ class Switch {
     }
     const auto first_kernel = static_cast<int32_t>(result_.kernels.size());
     for (Kernel& kernel : program.kernels) result_.kernels.push_back(std::move(kernel));
+    StepBlock steps = steps_of(program);
+    for_each_step(steps, [&](ProgramStep& step) {
+      step.first_call += result_.calls.size();
+      for_each_step_buffer(step, [&](BufferId& id) { id = new_ids[static_cast<size_t>(id)]; });
+    });
     for (KernelCall& call : program.calls) {
       call.kernel += first_kernel;
       for (BufferId& arg : call.args) arg = new_ids[static_cast<size_t>(arg)];
-      for (CallCondition& condition : call.only_if) condition.buffer = new_ids[static_cast<size_t>(condition.buffer)];
-      call.only_if.push_back({flag, below});
       result_.calls.push_back(std::move(call));
     }
+    return steps;
   }
 
   const std::vector<SymbolRange>& symbols_;

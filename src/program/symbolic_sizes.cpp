@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "program/memory_plan.h"
 #include "support/error.h"
@@ -41,10 +42,22 @@ std::vector<Expr> derived_dims(const Program& program) {
   for (const auto* buffers : {&program.inputs, &program.outputs})
     for (const BufferId id : *buffers)
       for (const Expr& dim : program.buffers[static_cast<size_t>(id)].type.shape) {
-        if (as_int(dim) || dim->kind == ExprKind::kVar) continue;
-        const auto same = [&](const Expr& other) { return structurally_equal(other, dim); };
-        if (std::none_of(dims.begin(), dims.end(), same)) dims.push_back(dim);
+        const Expr room = bound_of_size(dim, program.symbols);
+        check(static_cast<bool>(room), "a dimension without a bound: " + to_string(dim));
+        if (as_int(room) || room->kind == ExprKind::kVar) continue;
+        const auto same = [&](const Expr& other) { return structurally_equal(other, room); };
+        if (std::none_of(dims.begin(), dims.end(), same)) dims.push_back(room);
       }
+  return dims;
+}
+
+std::vector<DecidedDim> decided_dims(const Program& program) {
+  std::vector<DecidedDim> dims;
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const Shape& shape = program.buffers[static_cast<size_t>(program.outputs[i])].type.shape;
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      if (uses_data_symbols(shape[axis], program.symbols)) dims.push_back({i, axis, shape[axis]});
+  }
   return dims;
 }
 
@@ -82,8 +95,11 @@ std::vector<ArenaPart> arena_parts(const Program& program) {
     ArenaPart part;
     part.storage = lifetimes[i].buffer;
     part.piece = pieces[static_cast<size_t>(part.storage)];
-    part.bytes = ceildiv(bytes_formula(program.buffers[static_cast<size_t>(part.storage)].type), kBufferAlign) *
-                 Expr(kBufferAlign);
+    const Expr bytes =
+        bound_of_size(bytes_formula(program.buffers[static_cast<size_t>(part.storage)].type), program.symbols);
+    check(static_cast<bool>(bytes),
+          "a buffer whose size has no bound: " + program.buffers[static_cast<size_t>(part.storage)].name);
+    part.bytes = ceildiv(bytes, kBufferAlign) * Expr(kBufferAlign);
     for (size_t j = 0; j < i; ++j)
       if (lifetimes[i].first <= lifetimes[j].last && lifetimes[j].first <= lifetimes[i].last) part.below.push_back(j);
     parts.push_back(std::move(part));

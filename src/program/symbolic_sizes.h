@@ -20,11 +20,19 @@ int64_t value_at(const Expr& e, const std::vector<SymbolRange>& symbols, const S
 int64_t bytes_at(const TensorType& type, const std::vector<SymbolRange>& symbols, const SizePoint& point);
 Expr bytes_formula(const TensorType& type);
 
-// Dimensions of inputs and outputs that are neither constant nor a symbol themselves, each once, in their order.
+// Dimensions of inputs and outputs that are neither constant nor a symbol themselves, each once, in their order. Those
+// that data decide stand there with their bounds, for which callers have memory.
 std::vector<Expr> derived_dims(const Program& program);
 
-// A piece of arena memory. In a run it begins where the last of those ends that are below it: the order of the pieces
-// is that of the plan for the largest sizes.
+// A dimension of an output that data decide.
+struct DecidedDim {
+  size_t output = 0, axis = 0;
+  Expr size;  // of the program's symbols, when all have their values
+};
+std::vector<DecidedDim> decided_dims(const Program& program);
+
+// A piece of arena memory, as large as the bounds of data symbols make it. In a run it begins where the last of those
+// ends that are below it: the order of the pieces is that of the plan for the largest sizes.
 struct ArenaPart {
   size_t piece = 0;           // of a flow
   BufferId storage = -1;      // as storage_buffer gives it

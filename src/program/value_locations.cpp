@@ -14,7 +14,6 @@ namespace {
 struct Write {
   int32_t call = 0;
   int64_t begin = 0, end = 0;  // bytes of the root
-  bool conditional = false;
   bool in_block = false;
 };
 
@@ -72,8 +71,7 @@ std::vector<ValuePlace> value_locations(const Program& program) {
       const auto [root, begin] = place_in_root(program, call.args[k]);
       if (root < 0) continue;
       const int64_t bytes = program.buffers[static_cast<size_t>(call.args[k])].bytes;
-      writes[static_cast<size_t>(root)].push_back(
-          {static_cast<int32_t>(i), begin, begin + bytes, !call.only_if.empty(), in_block[i]});
+      writes[static_cast<size_t>(root)].push_back({static_cast<int32_t>(i), begin, begin + bytes, in_block[i]});
     }
   }
   std::set<BufferId> carried;  // roots that a loop hands on, or whose bytes change places with others'
@@ -98,8 +96,7 @@ std::vector<ValuePlace> value_locations(const Program& program) {
       if (common <= 0) continue;
       // A block may write it again after that call, or not at all.
       in_loop |= write.in_block;
-      // What a call writes that need not take place is not known afterwards.
-      written += write.conditional ? 0 : common;
+      written += common;
       last = std::max(last, write.call);
     }
     if (last < 0 || in_loop || written < buffer.bytes) continue;

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "loop/verify.h"
 #include "program/in_place.h"
@@ -32,8 +33,10 @@ class Verifier {
     states();
     for (const Kernel& kernel : program_.kernels)
       for (std::string& violation : verify(kernel.program)) violations_.push_back(std::move(violation));
+    data_symbols();
     if (!violations_.empty()) return std::move(violations_);  // the rest relies on sound ids
-    for (const KernelCall& c : program_.calls) signature(c);
+    const std::vector<bool> branched = calls_in_branches();
+    for (size_t i = 0; i < program_.calls.size(); ++i) signature(program_.calls[i], branched[i]);
     if (!program_.steps.empty()) structure();
     if (violations_.empty()) placement();
     if (!violations_.empty()) return std::move(violations_);
@@ -132,6 +135,25 @@ class Verifier {
     }
   }
 
+  void data_symbols() {
+    std::set<const ExprNode*> bound;
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      if (step.kind == StepKind::kBind && step.symbol) bound.insert(step.symbol.get());
+    });
+    bool data = false;
+    for (const SymbolRange& symbol : program_.symbols) {
+      if (data && !symbol.is_data())
+        report("symbol " + symbol.var->name, "it stands behind one that data give a value");
+      data = symbol.is_data();
+      if (data && !bound.contains(symbol.var.get())) report("symbol " + symbol.var->name, "no step binds it");
+      if (data && !is_size(symbol.bound))
+        report("symbol " + symbol.var->name, "its bound is no expression of the symbols");
+    }
+    for (const BufferId id : program_.inputs)
+      for (const Expr& dim : at(id).type.shape)
+        if (uses_data_symbols(dim, program_.symbols)) report("input " + at(id).name, "data decide its size");
+  }
+
   void states() {
     if (program_.states.size() > program_.inputs.size() ||
         program_.states.size() + program_.checks.size() > program_.outputs.size())
@@ -154,7 +176,21 @@ class Verifier {
     }
   }
 
-  void signature(const KernelCall& c) {
+  // By call: whether it is made in one of a branch's blocks.
+  std::vector<bool> calls_in_branches() const {
+    std::vector<bool> result(program_.calls.size(), false);
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      if (step.kind != StepKind::kBranch) return;
+      for (const StepBlock& block : step.blocks)
+        for_each_step(block, [&](const ProgramStep& inner) {
+          for (size_t i = inner.first_call; i < result.size() && i - inner.first_call < inner.num_calls; ++i)
+            result[i] = true;
+        });
+    });
+    return result;
+  }
+
+  void signature(const KernelCall& c, bool in_branch) {
     if (c.kernel < 0 || static_cast<size_t>(c.kernel) >= program_.kernels.size())
       return report("a call", fmt::format("no kernel {}", c.kernel));
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
@@ -167,15 +203,9 @@ class Verifier {
       const Buffer& param = *kernel.params[i];
       const Shape physical = physical_shape(b.type.shape, b.type.layout);
       if (param.dtype != b.type.dtype || !(same_shape(param.shape, physical) || flattened(param.shape, physical) ||
-                                           (!c.only_if.empty() && agree_at_some_size(param.shape, physical))))
+                                           (in_branch && agree_at_some_size(param.shape, physical))))
         report(where, fmt::format("parameter {} is {}{}, given {} of {}{}", param.name, dtype_name(param.dtype),
                                   to_string(param.shape), b.name, dtype_name(b.type.dtype), to_string(physical)));
-    }
-    for (const CallCondition& condition : c.only_if) {
-      if (!valid(condition.buffer)) return report(where, fmt::format("no buffer {}", condition.buffer));
-      const ProgramBuffer& b = at(condition.buffer);
-      if (b.type.dtype != DType::kBool || b.bytes != 1)
-        report(where, fmt::format("the condition {} is {} instead of one bool", b.name, b.type.to_string()));
     }
   }
 
@@ -183,7 +213,6 @@ class Verifier {
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
     const std::string where = "call of " + kernel.name;
     const size_t num_inputs = kernel.params.size() - static_cast<size_t>(kernel.num_outputs);
-    for (const CallCondition& condition : c.only_if) read(where, condition.buffer);
     for (size_t i = 0; i < c.args.size(); ++i) {
       const ProgramBuffer& b = at(c.args[i]);
       if (i < num_inputs) {
@@ -201,7 +230,9 @@ class Verifier {
   // ---- steps ----
 
   static std::string name_of(const ProgramStep& step) {
-    return (step.kind == StepKind::kLoop ? "loop " + step.index.var->name : std::string("branch")) +
+    return (step.kind == StepKind::kLoop   ? "loop " + step.index.var->name
+            : step.kind == StepKind::kBind ? "bind " + (step.symbol ? step.symbol->name : "nothing")
+                                           : std::string("branch")) +
            (step.loc.empty() ? "" : " of " + step.loc);
   }
 
@@ -230,7 +261,7 @@ class Verifier {
 
   void block_structure(const StepBlock& block) {
     for (const ProgramStep& step : block) {
-      const size_t blocks = step.kind == StepKind::kCalls ? 0 : step.kind == StepKind::kBranch ? 2 : 1;
+      const size_t blocks = step.kind == StepKind::kBranch ? 2 : step.kind == StepKind::kLoop ? 1 : 0;
       const std::string where = step.kind == StepKind::kCalls ? "calls" : name_of(step);
       if (step.blocks.size() != blocks)
         return report(where, fmt::format("{} blocks instead of {}", step.blocks.size(), blocks));
@@ -245,6 +276,10 @@ class Verifier {
                                            next_call_, program_.calls.size()));
         for (size_t i = 0; i < step.num_calls; ++i) in_scope(program_.calls[next_call_ + i]);
         next_call_ += step.num_calls;
+        continue;
+      }
+      if (step.kind == StepKind::kBind) {
+        bind(step, where);
         continue;
       }
       if (step.kind == StepKind::kBranch && step.condition < 0) report(where, "it has no condition");
@@ -265,14 +300,40 @@ class Verifier {
                                     value_at(step.count, program_.symbols, largest_), step.index.hi));
         scope_.push_back(step.index.var);
       }
-      for (const StepBlock& inner : step.blocks) block_structure(inner);
+      const size_t bound = scope_.size();
+      for (const StepBlock& inner : step.blocks) {
+        block_structure(inner);
+        scope_.resize(bound);  // what a block binds has a value there alone
+      }
       if (step.kind == StepKind::kLoop) scope_.pop_back();
     }
   }
 
+  void bind(const ProgramStep& step, const std::string& where) {
+    const auto declared =
+        std::find_if(program_.symbols.begin(), program_.symbols.end(), [&](const SymbolRange& symbol) {
+          return step.symbol && symbol.is_data() && symbol.var.same_node(step.symbol);
+        });
+    if (declared == program_.symbols.end()) return report(where, "it binds no symbol that data give a value");
+    if (!bound_.insert(step.symbol.get()).second) report(where, "the symbol is bound twice");
+    if (step.count_buffer < 0) return report(where, "it has no count");
+    const ProgramBuffer& count = at(step.count_buffer);
+    if (count.type.dtype != DType::kI64 || count.bytes != 8)
+      report(where, fmt::format("the count {} is {} instead of one i64", count.name, count.type.to_string()));
+    has_value(where, declared->bound);
+    scope_.push_back(step.symbol);
+  }
+
+  // All symbols in a size have their values.
+  void has_value(const std::string& where, const Expr& size) {
+    walk(size, [&](const Expr& e) {
+      if (is_index_out_of_scope(e)) report(where, fmt::format("it needs {}, which has no value here", e->name));
+    });
+  }
+
   bool is_index_out_of_scope(const Expr& e) const {
     const auto same = [&](const Expr& var) { return var.same_node(e); };
-    const auto is_symbol = [&](const SymbolRange& symbol) { return symbol.var.same_node(e); };
+    const auto is_symbol = [&](const SymbolRange& symbol) { return !symbol.is_data() && symbol.var.same_node(e); };
     return e->kind == ExprKind::kVar && std::none_of(scope_.begin(), scope_.end(), same) &&
            std::none_of(program_.symbols.begin(), program_.symbols.end(), is_symbol);
   }
@@ -289,7 +350,7 @@ class Verifier {
 
   void in_scope(const KernelCall& c) {
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(c.kernel)].program;
-    for_each_buffer(c, [&](BufferId id, int) { in_scope("call of " + kernel.name, id); });
+    for (const BufferId id : c.args) in_scope("call of " + kernel.name, id);
     for (const Var& symbol : kernel.symbols)
       if (is_index_out_of_scope(symbol))
         report("call of " + kernel.name, fmt::format("it takes {}, which has no value here", symbol->name));
@@ -340,6 +401,7 @@ class Verifier {
       const std::string where = name_of(step);
       if (step.count_buffer >= 0) read(where, step.count_buffer);
       if (step.condition >= 0) read(where, step.condition);
+      if (step.kind == StepKind::kBind) continue;
       if (step.kind == StepKind::kBranch) {
         const auto before = memory_;
         const std::set<BufferId> known = written_;
@@ -349,11 +411,20 @@ class Verifier {
         const std::set<BufferId> known_behind = std::exchange(written_, known);
         run(step.blocks[1]);
         written_.insert(known_behind.begin(), known_behind.end());
-        memory_ = joined(taken, memory_, [](BufferId a, BufferId b) { return a == b ? a : kDiffers; });
+        memory_ = joined(taken, memory_, [&](BufferId a, BufferId b) { return behind_branch(a, b); });
       } else {
         loop(step, where);
       }
     }
+  }
+
+  // What stands behind a branch where its blocks have left `a` and `b`. A branch may be taken for some sizes alone: then
+  // a block that writes an output writes all that it has at these sizes.
+  BufferId behind_branch(BufferId a, BufferId b) const {
+    if (a == b) return a;
+    const BufferId written = a == kUnwritten ? b : a;
+    const bool one_writes = (a == kUnwritten || b == kUnwritten) && written >= 0;
+    return one_writes && !program_.symbols.empty() && at(written).kind == BufferKind::kOutput ? written : kDiffers;
   }
 
   void loop(const ProgramStep& step, const std::string& where) {
@@ -528,7 +599,7 @@ class Verifier {
     if (!proof->second.empty()) report(where, fmt::format("{}: {}", what, proof->second));
   }
 
-  // Of calls that are made for some sizes alone: what they are given has a legal size for the others, too.
+  // Of calls that a branch makes for some sizes alone: what they are given has a legal size for the others, too.
   bool agree_at_some_size(const Shape& param, const Shape& physical) const {
     constexpr int64_t kParts = 8;
     const auto count = [&](const Shape& shape, const SizePoint& point) {
@@ -597,7 +668,8 @@ class Verifier {
   std::set<BufferId> written_;          // roots
   Timeline time_;                       // of a program with steps
   std::vector<LiveRange> alive_;        // roots
-  std::vector<Var> scope_;              // indices of the loops around
+  std::vector<Var> scope_;              // indices of the loops around, and data symbols that have their values
+  std::set<const ExprNode*> bound_;     // data symbols
   size_t next_call_ = 0;
   std::set<BufferId> taken_over_;
   std::map<std::tuple<int32_t, size_t, size_t>, std::string> in_place_;  // kernel, output, input: what the proof said

@@ -174,7 +174,8 @@ void drop_unused_buffers(Program& program) {
     for (; id >= 0 && !used[static_cast<size_t>(id)]; id = program.buffers[static_cast<size_t>(id)].alias_of)
       used[static_cast<size_t>(id)] = true;
   };
-  for (const KernelCall& call : program.calls) for_each_buffer(call, [&](BufferId id, int) { mark(id); });
+  for (const KernelCall& call : program.calls)
+    for (const BufferId id : call.args) mark(id);
   for_each_step(program.steps, [&](const ProgramStep& step) { for_each_step_buffer(step, mark); });
   for (BufferId id : program.inputs) mark(id);
   for (BufferId id : program.outputs) mark(id);
@@ -193,10 +194,8 @@ void drop_unused_buffers(Program& program) {
     apply(buffer.alias_of);
     apply(buffer.over);
   }
-  for (KernelCall& call : program.calls) {
+  for (KernelCall& call : program.calls)
     for (BufferId& id : call.args) apply(id);
-    for (CallCondition& condition : call.only_if) apply(condition.buffer);
-  }
   for_each_step(program.steps, [&](ProgramStep& step) { for_each_step_buffer(step, apply); });
   for (BufferId& id : program.inputs) apply(id);
   for (BufferId& id : program.outputs) apply(id);
@@ -260,11 +259,10 @@ std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, cons
   if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};
   Knobs knobs(point);
   auto answer = rule->apply(kernel, target, knobs);
-  // A value that is not legal is the better reason.
-  if (std::string why = knobs.refusal(); !why.empty()) {
-    const auto* declined = std::get_if<Declined>(&answer);
-    return Declined{declined && why.starts_with("the rule has no") ? declined->reason : why};
-  }
+  // A value that is not legal is the better reason, and a knob that is not asked for the worse.
+  if (!knobs.illegal_value().empty()) return Declined{knobs.illegal_value()};
+  if (std::holds_alternative<Declined>(answer)) return answer;
+  if (std::string why = knobs.unknown_knob(); !why.empty()) return Declined{std::move(why)};
   return answer;
 }
 
@@ -332,7 +330,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name));
     };
     const TunedChoice tuned = choose ? choose(kernel) : TunedChoice();
-    if (!tuned.refused.empty()) kernel.refused.push_back("tuned: " + tuned.refused);
+    kernel.refused_tuning = tuned.refused;
     if (const auto& point = tuned.point) {
       const ScheduleRule* rule = find_schedule_rule(point->rule);
       std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
@@ -341,7 +339,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
         if (std::string why = weights_problem(program, static_cast<int32_t>(k), scheduled->packed); !why.empty())
           answer = Declined{std::move(why)};
       if (const auto* declined = std::get_if<Declined>(&answer)) {
-        kernel.refused.push_back("tuned " + to_string(*point) + ": " + declined->reason);
+        kernel.refused_tuning = to_string(*point) + ": " + declined->reason;
       } else {
         if (!allow || allow(point->rule, kernel))
           take(std::move(std::get<ScheduledKernel>(answer)), to_string(essential(*point, *kernel.definition, target)));

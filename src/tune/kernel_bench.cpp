@@ -124,9 +124,7 @@ std::string build_into(const KernelBench& bench, const KnobPoint* point, int fil
     const ChoosePoint choose = [&](const Kernel&) { return TunedChoice{*point, ""}; };
     schedule_program(program, bench.target, 3, {}, {}, point ? choose : ChoosePoint());
     Kernel& kernel = program.kernels[0];
-    if (point)
-      for (const std::string& refused : kernel.refused)
-        if (refused.starts_with("tuned ")) return "refused: " + refused.substr(6);
+    if (point && !kernel.refused_tuning.empty()) return "refused: " + kernel.refused_tuning;
     for (const LoopPass& pass : loop_pipeline()) kernel.program = pass.run(kernel.program, {bench.target, 3});
     plan_memory(program);
     CodegenOptions codegen;

@@ -27,7 +27,7 @@ SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target, Spac
   for (const ScheduleRule& rule : schedule_rules()) {
     auto answer = knob_space(rule, kernel, target);
     if (auto* declined = std::get_if<Declined>(&answer)) {
-      declined_.push_back(std::string(rule.name) + ": " + declined->reason);
+      declined_rules_.push_back(std::string(rule.name) + ": " + declined->reason);
       continue;
     }
     Knobs knobs;
@@ -42,7 +42,7 @@ SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target, Spac
   if (kind == SpaceKind::kTemplates) return;
   SketchList list = make_sketches(kernel, target);
   sketches_ = std::move(list.sketches);
-  declined_.insert(declined_.end(), list.declined.begin(), list.declined.end());
+  declined_sketches_ = std::move(list.declined);
 }
 
 int64_t SearchSpace::size() const {

@@ -28,8 +28,9 @@ class SearchSpace {
   const std::optional<KnobPoint>& preferred() const { return preferred_; }
   const std::vector<KnobSpace>& spaces() const { return spaces_; }
   const std::vector<Sketch>& sketches() const { return sketches_; }
-  // "rule: reason" of the rules and sketches that have nothing for the kernel.
-  const std::vector<std::string>& declined() const { return declined_; }
+  // "rule: reason" of the rules, and of the sketches, that have nothing for the kernel.
+  const std::vector<std::string>& declined_rules() const { return declined_rules_; }
+  const std::vector<std::string>& declined_sketches() const { return declined_sketches_; }
   // Points of all rules and sketches, declined ones included.
   int64_t size() const;
   // Where rules and sketches themselves would begin, one for each family.
@@ -60,7 +61,7 @@ class SearchSpace {
   const Target& target_;
   std::vector<KnobSpace> spaces_;
   std::vector<Sketch> sketches_;
-  std::vector<std::string> declined_;
+  std::vector<std::string> declined_rules_, declined_sketches_;
   std::optional<KnobPoint> preferred_;
 };
 

@@ -324,11 +324,8 @@ class Tuner {
       return;
     }
     if (options_.space == SpaceKind::kSketches && task.space->sketches().empty()) {
-      std::vector<std::string> reasons;
-      for (const std::string& reason : task.space->declined())
-        if (reason.starts_with("sketch")) reasons.push_back(reason);
-      found.left_out.emplace_back(std::move(model),
-                                  fmt::format("there is no sketch of it: {}", fmt::join(reasons, "; ")));
+      found.left_out.emplace_back(std::move(model), fmt::format("there is no sketch of it: {}",
+                                                                fmt::join(task.space->declined_sketches(), "; ")));
       return;
     }
     if (task.space->size() < 2) {

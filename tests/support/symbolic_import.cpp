@@ -13,7 +13,7 @@ namespace tessera {
 
 ImportOptions symbolic(const Ranges& ranges) {
   ImportOptions options;
-  options.control_flow = true;
+  options.loop_nodes = true;
   for (const auto& [name, range] : ranges) {
     options.dims[name] = range;
     options.symbols.push_back({make_var(name), range.lo, range.hi, 1});

@@ -50,7 +50,7 @@ size_t count_nodes(const Graph& graph, OpKind kind) {
 
 ImportOptions steps_written_out() {
   ImportOptions options;
-  options.control_flow = false;
+  options.loop_nodes = false;
   return options;
 }
 
@@ -354,6 +354,115 @@ TEST(OnnxRegions, IfPassesWhatItsBranchesReadAsOperands) {
   names(no, {}, {"r", "s"});
   model.output("y").output("z");
   expect_same(model, 0, 1, "if", 6);
+}
+
+// A sum over axis 0 or 1 of `x`, whichever `p` says, whose declared shape [3] admits axis 1 alone.
+void add_checked_sum(onnx::GraphProto& graph, const std::string& x, const std::string& axis, const std::string& sum) {
+  onnx::NodeProto& node = add(graph, "ReduceSum", {x, axis}, {sum});
+  set_attribute(node, "keepdims", int64_t{0});
+  onnx::ValueInfoProto& info = *graph.add_value_info();
+  info.set_name(sum);
+  onnx::TypeProto_Tensor& type = *info.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(onnx::TensorProto::FLOAT);
+  type.mutable_shape()->add_dim()->set_dim_value(3);
+}
+
+OnnxModel checked_model() {
+  OnnxModel model(18);
+  model.input("x", {3, 4}).input("s", {3}).input("p", {1}, onnx::TensorProto::INT64);
+  return model;
+}
+
+// What the graph, and the program of it, make of an axis: whether all checks hold.
+void expect_checks(const Graph& graph, bool hold, const std::vector<Tensor>& inputs, const std::string& what) {
+  ASSERT_THAT(verify(graph), testing::IsEmpty()) << what;
+  ASSERT_EQ(graph.checks.size(), 1U) << what;
+  EXPECT_THAT(graph.checks[0].what, testing::HasSubstr("'axes'")) << what;
+  Program program = lower_graph(graph);
+  plan_memory(program);
+  for (const auto& found : {GraphInterpreter().evaluate(graph, inputs), interpret(program, inputs)}) {
+    EXPECT_EQ(found.back().get_int(0) != 0, hold) << what;
+    if (!hold) EXPECT_EQ(found.back().get_int(1), 0) << what;
+  }
+}
+
+std::vector<Tensor> checked_inputs(int64_t axis) {
+  Tensor x(DType::kF32, {3, 4}), s(DType::kF32, {3}), p(DType::kI64, {1});
+  p.set_int(0, axis);
+  return {x, s, p};
+}
+
+TEST(OnnxRegions, ChecksOfABranchCountWhenItIsTaken) {
+  OnnxModel model = checked_model();
+  model.input("c", {}, onnx::TensorProto::BOOL).output("y");
+  onnx::NodeProto& node = model.node("If", {"c"}, {"y"});
+  onnx::GraphProto& yes = subgraph(node, "then_branch");
+  add_checked_sum(yes, "x", "p", "sum");
+  names(yes, {}, {"sum"});
+  onnx::GraphProto& no = subgraph(node, "else_branch");
+  add(no, "Neg", {"s"}, {"turned"});
+  names(no, {}, {"turned"});
+  const Graph graph = model.import();
+  EXPECT_EQ(count_nodes(graph, OpKind::kIf), 1U);
+  for (const bool taken : {false, true})
+    for (const int64_t axis : {0, 1}) {
+      std::vector<Tensor> inputs = checked_inputs(axis);
+      inputs.emplace_back(DType::kBool, Dims{}).set_int(0, taken);
+      expect_checks(graph, !taken || axis == 1, inputs, fmt::format("{} {}", taken, axis));
+    }
+}
+
+// The axis is p - 1 for a while, then p: a loop says what was wrong first.
+TEST(OnnxRegions, ChecksInALoopHoldInEveryIteration) {
+  for (const bool scan : {false, true}) {
+    OnnxModel model = checked_model();
+    model.floats("first", {3}, {0, 0, 0}).ints("trips", {}, {3}).ints("one", {1}, {1}).ints("late", {3, 1}, {1, 1, 0});
+    onnx::NodeProto& node = scan ? model.node("Scan", {"s", "late"}, {"y", "all"})
+                                 : model.node("Loop", {"trips", "", "s", "one"}, {"y", "last"});
+    onnx::GraphProto& body = subgraph(node, "body");
+    if (scan) {
+      set_attribute(node, "num_scan_inputs", int64_t{1});
+      add(body, "Mul", {"p", "l"}, {"axis"});
+      add_checked_sum(body, "x", "axis", "sum");
+      add(body, "Add", {"a", "sum"}, {"more"});
+      names(body, {"a", "l"}, {"more", "sum"});
+      model.output("y").output("all");
+    } else {
+      // one, then p, then p
+      add_checked_sum(body, "x", "axis", "sum");
+      add(body, "Add", {"a", "sum"}, {"more"});
+      add(body, "Identity", {"go"}, {"still"});
+      names(body, {"i", "go", "a", "axis"}, {"still", "more", "p"});
+      model.output("y").output("last");
+    }
+    const Graph graph = model.import();
+    EXPECT_EQ(count_nodes(graph, OpKind::kLoop), 1U);
+    for (const int64_t axis : {0, 1})
+      expect_checks(graph, !scan && axis == 1, checked_inputs(axis), fmt::format("scan {} axis {}", scan, axis));
+  }
+}
+
+TEST(OnnxRegions, AnIfGivesSequencesOfTensorsThatAreKnown) {
+  OnnxModel model;
+  model.input("c", {}, onnx::TensorProto::BOOL).input("x", {3}).input("k", {3}).ints("one", {}, {1});
+  onnx::NodeProto& node = model.node("If", {"c"}, {"list"});
+  onnx::GraphProto& yes = subgraph(node, "then_branch");
+  add(yes, "Exp", {"x"}, {"e"});
+  add(yes, "SequenceConstruct", {"e", "k"}, {"pair"});
+  names(yes, {}, {"pair"});
+  onnx::GraphProto& no = subgraph(node, "else_branch");
+  add(no, "Mul", {"x", "k"}, {"product"});
+  add(no, "SequenceConstruct", {"k", "product"}, {"pair"});
+  names(no, {}, {"pair"});
+  model.node("SequenceAt", {"list", "one"}, {"y"});
+  model.output("y");
+  expect_same(model, 0, 1, "sequences", 6);
+  for (const bool taken : {false, true}) {
+    Tensor c(DType::kBool, {}), x(DType::kF32, {3}), k(DType::kF32, {3});
+    c.set_int(0, taken);
+    x.set_double(2, 5), k.set_double(2, 3);
+    EXPECT_EQ(GraphInterpreter().evaluate(model.import(), {c, x, k})[0].get_double(2), taken ? 3 : 15);
+  }
 }
 
 }  // namespace

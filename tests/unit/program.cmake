@@ -1,10 +1,14 @@
 tessera_test(program_test SOURCES program_test.cpp LINKS tessera_interp tessera_program WHOLE)
 tessera_test(program_steps_test SOURCES program_steps_test.cpp random_steps.cpp LINKS tessera_interp tessera_program WHOLE)
+tessera_test(switch_by_size_test SOURCES switch_by_size_test.cpp LINKS tessera_program WHOLE)
 tessera_test(program_memory_test SOURCES program_memory_test.cpp random_graph.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_schedule tessera_ops WHOLE)
 tessera_test(size_formula_test SOURCES size_formula_test.cpp LINKS tessera_program WHOLE)
 tessera_test(symbolic_lowering_test SOURCES symbolic_lowering_test.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops LABELS slow WHOLE)
 tessera_test(symbolic_module_test SOURCES symbolic_module_test.cpp
+  LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops tessera_schedule tessera_loop_passes
+    tessera_codegen_llvm tessera_package tessera_runtime LABELS slow WHOLE)
+tessera_test(data_sizes_test SOURCES data_sizes_test.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops tessera_schedule tessera_loop_passes
     tessera_codegen_llvm tessera_package tessera_runtime LABELS slow WHOLE)

@@ -105,6 +105,7 @@ class EntryEmitter {
     if (program.symbols.empty()) return;
     parts_ = arena_parts(program);
     derived_ = derived_dims(program);
+    decided_ = decided_dims(program);
   }
 
   void emit() {
@@ -185,6 +186,7 @@ class EntryEmitter {
     load_fields();
     for (const auto& [id, slot] : place_slots_) b_.CreateStore(home_pointer(id), frame_slot(slot));
     for (size_t i = first; i < end; ++i) emit_step_of(program_.steps[i], parts);
+    emit_decided();
     b_.CreateRet(b_.getInt32(0));
     return function_;
   }
@@ -199,7 +201,34 @@ class EntryEmitter {
         break;
       case StepKind::kBranch: emit_branch(step, parts); break;
       case StepKind::kLoop: emit_loop(step, parts); break;
+      case StepKind::kBind: emit_bind(step); break;
     }
+  }
+
+  // Gives a data symbol its value.
+  void emit_bind(const ProgramStep& step) {
+    const size_t number = number_of(step.symbol);
+    const auto least = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b); };
+    const auto largest = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); };
+    Value* count = b_.CreateAlignedLoad(b_.getInt64Ty(), pointer_to(step.count_buffer), kElement);
+    Value* most = size_value(program_.symbols[number].bound);
+    Value* lo = b_.getInt64(static_cast<uint64_t>(program_.symbols[number].lo));
+    b_.CreateStore(largest(least(count, most), lo), size_slot(static_cast<int64_t>(number)));
+  }
+
+  // The dimensions of outputs that data have decided, for the host.
+  void emit_decided() {
+    int64_t slot = static_cast<int64_t>(program_.symbols.size() + derived_.size() + parts_.size());
+    for (const DecidedDim& dim : decided_) b_.CreateStore(size_value(dim.size), size_slot(slot++));
+  }
+
+  Value* size_slot(int64_t slot) { return offset(sizes_, 8 * slot); }
+
+  size_t number_of(const Var& symbol) const {
+    const auto found = std::find_if(program_.symbols.begin(), program_.symbols.end(),
+                                    [&](const SymbolRange& known) { return known.var.same_node(symbol); });
+    check(found != program_.symbols.end(), "a size of an unknown symbol " + symbol->name);
+    return static_cast<size_t>(found - program_.symbols.begin());
   }
 
   void emit_block_of(const StepBlock& block, const Parts& parts) {
@@ -342,7 +371,13 @@ class EntryEmitter {
 
   void emit_prepare_of(size_t piece) {
     const auto largest = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); };
-    int64_t slot = static_cast<int64_t>(program_.symbols.size());
+    int64_t slot = 0;
+    for (const SymbolRange& symbol : program_.symbols) {
+      if (symbol.is_data())
+        b_.CreateStore(largest(size_value(symbol.bound), b_.getInt64(static_cast<uint64_t>(symbol.lo))),
+                       size_slot(slot));
+      ++slot;
+    }
     for (const Expr& dim : derived_) {
       if (is_of_piece(dim, program_, piece)) b_.CreateStore(size_value(dim), offset(sizes_, 8 * slot));
       ++slot;
@@ -367,10 +402,7 @@ class EntryEmitter {
     if (e->kind == ExprKind::kVar) {
       if (const auto slot = index_slots_.find(e.get()); slot != index_slots_.end())
         return b_.CreateLoad(b_.getInt64Ty(), frame_slot(slot->second), e->name);
-      const auto number = std::find_if(program_.symbols.begin(), program_.symbols.end(),
-                                       [&](const SymbolRange& symbol) { return symbol.var.same_node(e); });
-      check(number != program_.symbols.end(), "a size of an unknown symbol " + e->name);
-      return b_.CreateLoad(b_.getInt64Ty(), offset(sizes_, 8 * (number - program_.symbols.begin())), e->name);
+      return b_.CreateLoad(b_.getInt64Ty(), size_slot(static_cast<int64_t>(number_of(e))), e->name);
     }
     if (e->kind == ExprKind::kSelect) {  // of programs behind a switch
       const Expr& condition = e->operands[0];
@@ -550,25 +582,7 @@ class EntryEmitter {
     b_.SetInsertPoint(after);
   }
 
-  // Goes on at the block that it answers, when there is one, without what is emitted meanwhile, unless all hold.
-  llvm::BasicBlock* emit_conditions(const KernelCall& call) {
-    if (call.only_if.empty()) return nullptr;
-    Value* all = nullptr;
-    for (const CallCondition& condition : call.only_if) {
-      Value* byte = b_.CreateLoad(b_.getInt8Ty(), pointer_to(condition.buffer));
-      Value* holds = condition.value ? b_.CreateIsNotNull(byte) : b_.CreateIsNull(byte);
-      all = all ? b_.CreateAnd(all, holds) : holds;
-    }
-    llvm::LLVMContext& context = module_.getContext();
-    auto* taken = llvm::BasicBlock::Create(context, "taken", function_);
-    auto* after = llvm::BasicBlock::Create(context, "after", function_);
-    b_.CreateCondBr(all, taken, after);
-    b_.SetInsertPoint(taken);
-    return after;
-  }
-
   void emit_call(const KernelCall& call, int32_t number) {
-    llvm::BasicBlock* after = emit_conditions(call);
     const LoopProgram& kernel = program_.kernels[static_cast<size_t>(call.kernel)].program;
     int slot = 0;
     for (const BufferId id : call.args) b_.CreateStore(pointer_to(id), offset(args_, 8 * slot++));
@@ -577,9 +591,6 @@ class EntryEmitter {
     emit_trace(number, 0);
     b_.CreateCall(kernels_[static_cast<size_t>(call.kernel)], {args_, host_});
     emit_trace(number, 1);
-    if (!after) return;
-    b_.CreateBr(after);
-    b_.SetInsertPoint(after);
   }
 
   llvm::Module& module_;
@@ -588,6 +599,7 @@ class EntryEmitter {
   std::vector<llvm::Function*> kernels_;
   std::vector<ArenaPart> parts_;  // of a program with symbols
   std::vector<Expr> derived_;
+  std::vector<DecidedDim> decided_;
   std::unordered_map<const ExprNode*, int> index_slots_;  // of the frame
   std::map<BufferId, int> place_slots_;
   int num_slots_ = 0;

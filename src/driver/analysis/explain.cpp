@@ -17,11 +17,9 @@ namespace {
 
 // Schedules of tuning records that a kernel does not take, at each of its calls.
 void say_refused_records(const Program& program, Remarks& remarks) {
-  constexpr std::string_view kTuned = "tuned";
   for (const KernelCall& call : program.calls)
-    for (const std::string& reason : program.kernels[static_cast<size_t>(call.kernel)].refused)
-      if (reason.starts_with(kTuned))
-        remarks.refused(std::string(kTuned), call.loc, reason.substr(reason.find(' ') + 1));
+    if (const std::string& reason = program.kernels[static_cast<size_t>(call.kernel)].refused_tuning; !reason.empty())
+      remarks.refused("tuned", call.loc, reason);
 }
 
 // A model that is read, with its nodes as whoever made it knows them.

@@ -223,7 +223,7 @@ EditableModel::Types parse_types(const std::string& text) {
 std::optional<Graph> graph_of_model(const ReduceRequest& request) {
   const RunnerOptions nobody;
   PassRunner runner(nobody);
-  ImportedModel model = read_model(request.model, request.driver, runner);
+  ImportedModel model = without_data_sizes(read_model(request.model, request.driver, runner));
   if (model.flow || !model.symbols.empty()) return std::nullopt;
   return std::move(model.graph);
 }

@@ -20,7 +20,9 @@ std::vector<TensorInfo> infos_of(const Graph& graph, std::span<const ValueId> va
   std::vector<TensorInfo> infos;
   for (const ValueId id : values) {
     const Value& value = graph.value(id);
-    infos.push_back({value.name, value.type.dtype, value.type.dims()});
+    std::vector<int64_t> dims;
+    for (const Expr& dim : value.type.shape) dims.push_back(as_int(dim).value_or(-1));  // data decide it
+    infos.push_back({value.name, value.type.dtype, std::move(dims)});
   }
   return infos;
 }
@@ -94,6 +96,11 @@ class InterpretedModel : public Model {
     return {};
   }
 
+  bool has_values() const override {
+    return std::any_of(outputs_.begin(), outputs_.end(), [](const TensorInfo& info) {
+      return std::any_of(info.dims.begin(), info.dims.end(), [](int64_t dim) { return dim < 0; });
+    });
+  }
   const std::vector<TensorInfo>& states() const override { return states_; }
   Tensor state(size_t index) const override { return copy_of(session_.states().at(index)); }
   void set_state(size_t index, const Tensor& value) override {

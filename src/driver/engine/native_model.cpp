@@ -105,6 +105,9 @@ class NativeModel : public Model {
                             std::vector<int64_t>(output.dims, output.dims + output.rank));
     output_tensors_.clear();
     for (Tensor& tensor : results_) output_tensors_.push_back(describe(tensor, tensor.mutable_bytes()));
+    rooms_.reset();
+    if (tessera_module_decides_shapes(module_.get()))
+      rooms_ = std::make_shared<const std::vector<Tensor>>(std::exchange(results_, {}));
   }
 
   const std::vector<KernelInfo>& kernels() const override {
@@ -188,9 +191,20 @@ class NativeModel : public Model {
         tessera_session_run(session_.get(), input_tensors_.data(), static_cast<int32_t>(input_tensors_.size()),
                             output_tensors_.data(), static_cast<int32_t>(output_tensors_.size()), &error);
     throw_unless_ok(status, error);
+    if (rooms_) take_decided_results();
   }
 
  private:
+  // The results in the shapes that the run decided, in the memory that had room for the largest.
+  void take_decided_results() {
+    results_.clear();
+    tessera_tensor_info output;
+    for (int i = 0; tessera_session_output(session_.get(), i, &output) == TESSERA_OK; ++i)
+      results_.emplace_back(static_cast<DType>(output.dtype),
+                            std::vector<int64_t>(output.dims, output.dims + output.rank), rooms_,
+                            (*rooms_)[static_cast<size_t>(i)].bytes());
+  }
+
   // Nothing where one entry is not as module_metadata writes it.
   static std::vector<CallTraffic> read_traffic(const nlohmann::json& entries) {
     std::vector<CallTraffic> traffic;
@@ -298,6 +312,7 @@ class NativeModel : public Model {
  private:
   mutable std::optional<std::vector<KernelInfo>> kernels_;  // read when first asked for
   mutable std::optional<std::vector<ValuePlace>> places_;
+  std::shared_ptr<const std::vector<Tensor>> rooms_;  // of a module whose data decide shapes: the memory of results
   std::vector<Tensor> bound_;
   std::vector<tessera_tensor> input_tensors_, output_tensors_;  // point into bound_ and results_
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/data_sizes.h"
 #include "graph_passes/support/regions.h"
 
 namespace tessera::inline graph_passes {
@@ -10,12 +11,15 @@ Graph dce(const Graph& graph, const PassContext&) {
   std::vector<bool> needed(graph.values().size(), false);
   for (const ValueId output : graph.outputs) needed[static_cast<size_t>(output)] = true;
   std::vector<std::optional<TrimmedNode>> kept(graph.nodes().size());
+  NeededSizes sizes(graph);
   for (size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
     std::vector<bool> used;
     for (const ValueId output : node.outputs) used.push_back(needed[static_cast<size_t>(output)]);
-    if (std::find(used.begin(), used.end(), true) == used.end()) continue;
+    const bool binds = sizes.needs(node);
+    if (!binds && std::find(used.begin(), used.end(), true) == used.end()) continue;
     kept[i] = trim(node, used);
+    sizes.keep(node);
     for (const ValueId input : kept[i]->node.inputs) needed[static_cast<size_t>(input)] = true;
   }
 
@@ -41,6 +45,8 @@ Graph dce(const Graph& graph, const PassContext&) {
     for (size_t k = 0; k < outputs.size(); ++k) map[static_cast<size_t>(old_outputs[k])] = outputs[k];
   }
   for (const ValueId output : graph.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
+  // A size that no node binds is none.
+  std::erase_if(result.symbols, [&](const SymbolRange& symbol) { return symbol.is_data() && !sizes.has(symbol.var); });
   return result;
 }
 

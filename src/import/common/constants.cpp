@@ -48,6 +48,15 @@ std::optional<Shape> ConstantFinder::find_sizes(ValueId value) {
   return sizes;
 }
 
+std::optional<Shape> ConstantFinder::find_some_sizes(ValueId value) {
+  if (!is_int(graph_.type(value).dtype)) return std::nullopt;
+  const auto elements = sizes_.find(value);
+  if (!elements) return std::nullopt;
+  Shape sizes;
+  for (const KnownElement& element : *elements) sizes.push_back(element.value);
+  return sizes;
+}
+
 std::optional<Tensor> ConstantFinder::decided(ValueId value) {
   const TensorType& type = graph_.type(value);
   const bool is_number = is_int(type.dtype) || type.dtype == DType::kBool;

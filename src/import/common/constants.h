@@ -27,6 +27,9 @@ class ConstantFinder {
   // The elements of integers as expressions of the graph's symbols; empty when one of them depends on more than sizes.
   std::optional<Shape> find_sizes(ValueId value);
 
+  // The same for each element by itself; null where it depends on more. Empty when nothing is known of any.
+  std::optional<Shape> find_some_sizes(ValueId value);
+
   static constexpr int64_t kMaxElements = 1 << 16;
   static constexpr int64_t kTotalElements = 1 << 26;
 

@@ -7,11 +7,13 @@
 #include <bit>
 #include <optional>
 
+#include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "import/common/limits.h"
 #include "import/common/options.h"
 #include "ops/composites/composites.h"
 #include "support/error.h"
+#include "support/symbolic_shape_error.h"
 
 namespace tessera::inline import_common {
 namespace {
@@ -42,6 +44,12 @@ UnsupportedNode refused_form(Refusal refusal, const std::string& reason, const s
     return "";
   };
   return {known_by_a_run() + reason, refusal, cause};
+}
+
+void Emitter::malformed(const std::string& found, const std::string& legal, const std::string& hint) const {
+  Diagnostic diagnostic = malformed_diagnostic(found, legal, hint);
+  if (!emit_.graph.symbols.empty()) throw SymbolicShapeError(std::move(diagnostic));
+  throw UserError(std::move(diagnostic));
 }
 
 void Emitter::needs_fixed_sizes(ValueId v) const {
@@ -131,6 +139,7 @@ constexpr std::string_view kBroadcasting[] = {
 // The symbol that is an expression of others where a and b are equal.
 std::optional<EqualSizes> solve(const Expr& a, const Expr& b, const std::vector<SymbolRange>& symbols) {
   const Expr difference = normalize_size(a - b);
+  if (uses_data_symbols(difference, symbols)) return std::nullopt;  // inputs cannot say what a run will find
   for (auto symbol = symbols.rbegin(); symbol != symbols.rend(); ++symbol) {
     const auto factor = linear_coefficient(difference, symbol->var);
     if (!factor || (*factor != 1 && *factor != -1)) continue;
@@ -174,7 +183,7 @@ ValueId Emitter::op(std::string_view name, std::vector<ValueId> inputs, Attrs at
     const ValueId result = emit_.builder.add(emit_.ops.get(name), inputs, attrs);
     check_size(result);
     return result;
-  } catch (const UserError&) {
+  } catch (const SymbolicShapeError&) {
     find_equal_sizes(name, inputs, attrs);
     throw;
   }

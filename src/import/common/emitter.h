@@ -98,10 +98,9 @@ class Emitter {
   ValueId size_values(const Shape& sizes);
 
   // ---- errors ----
-  // The model breaks the rules of its format here.
-  [[noreturn]] void malformed(const std::string& found, const std::string& legal, const std::string& hint = "") const {
-    throw UserError(malformed_diagnostic(found, legal, hint));
-  }
+  // The model breaks the rules of its format here. What does not fit for symbols may fit for numbers: of a graph with
+  // symbols it is a SymbolicShapeError.
+  [[noreturn]] void malformed(const std::string& found, const std::string& legal, const std::string& hint = "") const;
   [[noreturn]] void unsupported(const std::string& reason) const { throw UnsupportedNode{reason}; }
   // UserError TSR-1023 unless `v` has at most 2^40 elements, its empty dimensions not counted, and 64 dimensions.
   // Symbolic extents count with their smallest value.

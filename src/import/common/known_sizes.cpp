@@ -264,6 +264,7 @@ Elements KnownSizes::compute(const Graph& graph, const Node& node, size_t result
     for (size_t i = 0; i < elements.size(); ++i) elements[i] = converted(integer(sizes[i]), DType::kI64, type.dtype);
     return elements;
   }
+  if (op == "bind_size") return {integer(node.attrs.get_sizes("size")[0])};
   if (op == "iota") {
     const auto axis = static_cast<size_t>(node.attrs.get_int("axis"));
     if (!is_int(type.dtype)) return elements;

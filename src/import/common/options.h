@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arith/tensor_type.h"
+#include "support/error.h"
 
 namespace tessera::inline import_common {
 
@@ -22,13 +23,17 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape INPUT=1x3x640x640
   // Dimensions with a range of values stay open, and the model becomes a flow.
   bool leave_open = false;
-  // If, Loop, Scan, LSTM, GRU and RNN become nodes with regions (graph/control_flow.h) where these can say what they
-  // do. Without it, and otherwise, their steps are written out: programs of several sample sizes are compared call by
-  // call.
-  bool control_flow = true;
+  // Loop, Scan, LSTM, GRU and RNN become loops of the graph (graph/control_flow.h) where these can say what they do.
+  // Without it, and otherwise, their steps are written out: programs of several sample sizes are compared call by call.
+  bool loop_nodes = true;
   // Not empty: dimensions with a range become these symbols, by name, and the model one graph whose shapes are
   // expressions of them. The reader throws NeedsFixedSizes when there is no such graph.
   std::vector<SymbolRange> symbols;
+  // Sizes that data decide become symbols of the graph (graph/data_sizes.h) where the model would be a flow without
+  // that. Only of a model that has no graph otherwise, and of one with `symbols`.
+  bool data_sizes = false;
+  // The reader throws BecomesFlow as soon as it finds that the model would be a flow.
+  bool graph_alone = false;
   // Dimensions that are no symbols of their own but these expressions of them.
   std::map<std::string, Expr> equal = {};
 };
@@ -38,6 +43,12 @@ struct ImportOptions {
 struct EqualSizes {
   std::string symbol;
   Expr size;
+};
+
+// Nodes of the model cannot be imported, with the sizes that it is read for.
+class NodesRefused : public UserError {
+ public:
+  using UserError::UserError;
 };
 
 // The model has no graph with symbolic shapes, or the reader cannot make it: whoever asked for one reads the model at
@@ -53,5 +64,8 @@ class NeedsFixedSizes : public std::exception {
  private:
   std::string node_, reason_, text_;
 };
+
+// ImportOptions::graph_alone: the model has no graph of fixed sizes.
+struct BecomesFlow {};
 
 }  // namespace tessera::inline import_common

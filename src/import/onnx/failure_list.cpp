@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "import/common/options.h"
 #include "import/onnx/read/model_file.h"
 #include "onnx-ml.pb.h"
 
@@ -32,12 +33,17 @@ void FailureList::add(const FlatNode& node, const Diagnostic& diagnostic) {
   entries_.back().diagnostic = diagnostic;
 }
 
-std::optional<Diagnostic> FailureList::withdraw(size_t first) {
-  const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
+bool FailureList::break_rules(size_t first) const {
   const auto breaks_rules = [](const Entry& entry) {
     return entry.diagnostic && (entry.diagnostic->id == "TSR-1044" || entry.diagnostic->id.starts_with("TSR-20"));
   };
-  if (begin == entries_.end() || !std::all_of(begin, entries_.end(), breaks_rules)) return std::nullopt;
+  const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
+  return begin != entries_.end() && std::all_of(begin, entries_.end(), breaks_rules);
+}
+
+std::optional<Diagnostic> FailureList::withdraw(size_t first) {
+  if (!break_rules(first)) return std::nullopt;
+  const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
   Diagnostic diagnostic = *begin->diagnostic;
   entries_.erase(begin, entries_.end());
   return diagnostic;
@@ -54,7 +60,7 @@ void FailureList::append(const FailureList& other) {
 }
 
 void FailureList::raise() const {
-  if (entries_.size() == 1 && entries_[0].diagnostic) throw UserError(*entries_[0].diagnostic);
+  if (entries_.size() == 1 && entries_[0].diagnostic) throw NodesRefused(*entries_[0].diagnostic);
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const Entry& entry : entries_) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == entry.reason; });
@@ -67,9 +73,9 @@ void FailureList::raise() const {
     message +=
         fmt::format("\n    {}\n      {}: {}", reason,
                     labels.size() == 1 ? "node" : fmt::format("{} nodes", labels.size()), fmt::join(labels, ", "));
-  throw UserError({"TSR-1040", message, count == 1 ? entries_[0].label : "",
-                   "the operators that 'tessera operators' lists",
-                   "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
+  throw NodesRefused(
+      {"TSR-1040", message, count == 1 ? entries_[0].label : "", "the operators that 'tessera operators' lists",
+       "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
 }
 
 }  // namespace tessera::inline onnx_import

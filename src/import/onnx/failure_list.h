@@ -19,8 +19,9 @@ class FailureList {
   size_t size() const { return entries_.size(); }
   // Takes back what came after the first `size`.
   void truncate(size_t size) { entries_.resize(size); }
-  // Takes back the failures from `first` on and answers the first of them when all are nodes that break the rules of
-  // their operators; empty when one is something else or there are none: then all stay.
+  // Whether there are failures from `first` on, and all are nodes that break the rules of their operators.
+  bool break_rules(size_t first) const;
+  // Takes them back and answers the first of them when that is so.
   std::optional<Diagnostic> withdraw(size_t first);
   // A part of the list, to be put back.
   FailureList from(size_t size) const;
@@ -30,7 +31,8 @@ class FailureList {
     return refused_form(refusal, entries_.back().reason, entries_.back().cause);
   }
 
-  // A single node that is malformed speaks for itself; otherwise all nodes, those with the same reason together.
+  // NodesRefused: a single node that is malformed speaks for itself; otherwise all nodes, those with the same reason
+  // together.
   [[noreturn]] void raise() const;
 
  private:

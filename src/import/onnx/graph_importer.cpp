@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "arith/simplify.h"
+#include "graph/data_sizes.h"
 #include "import/onnx/dynamic/declared_shapes.h"
 #include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/dynamic/open_operator.h"
@@ -20,6 +21,7 @@
 #include "import/onnx/failure_list.h"
 #include "import/onnx/node_context.h"
 #include "import/onnx/operator_table.h"
+#include "import/onnx/operators/data_size.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/model_inputs.h"
 #include "import/onnx/read/model_states.h"
@@ -27,6 +29,7 @@
 #include "import/onnx/region_scope.h"
 #include "import/onnx/write/own_domain.h"
 #include "support/error.h"
+#include "support/symbolic_shape_error.h"
 
 namespace tessera::inline onnx_import {
 namespace {
@@ -40,7 +43,8 @@ struct ImportShared {
   FailureList failures = {};
   FlowParts parts = {};
   OpenNodes open_nodes = {};
-  bool control_flow = false;  // ImportOptions
+  bool loop_nodes = false;  // ImportOptions
+  bool graph_alone = false;
 };
 
 // While it lives, what is known of elements counts for nothing.
@@ -73,7 +77,6 @@ class GraphImporter {
                [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<Binding>& inputs) {
                  return open_subgraph(graph, node, inputs);
                },
-               [this](const onnx::GraphProto& graph, const FlatNode& node) { return try_subgraph(graph, node); },
                [this](const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
                       std::vector<FlowStep> first) { return open_block(graph, node, inputs, std::move(first)); },
                [this](const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
@@ -85,14 +88,15 @@ class GraphImporter {
                [this](const std::string& name) {
                  return declared_shapes_.find(name, [this](const std::string& other) { return one_element(other); });
                }} {
-    state_.control_flow = shared.control_flow;
+    state_.loop_nodes = shared.loop_nodes;
   }
 
   ImportedModel run(const ImportOptions& options) {
-    symbolic_ = !options.symbols.empty();
+    symbolic_ = !options.symbols.empty() || options.data_sizes;
     graph_.symbols = options.symbols;
-    const KnownSymbols known(graph_.symbols);
     states_ = read_states(model_->proto);
+    KnownSymbols known(graph_.symbols);
+    if (symbolic_) state_.known_symbols = &known;
     read_initializers();
     const std::set<std::string> defined = read_input_names();
     std::vector<FlatNode> nodes = flatten_nodes(*model_, defined, [](const FlatNode& node) {
@@ -104,10 +108,14 @@ class GraphImporter {
     const RunTimeValues found = find_run_time_values(proto_, nodes);
     if (symbolic_ && found.at_border)
       throw NeedsFixedSizes("", "the model has strings, sequences, optionals or maps as inputs or outputs");
+    if (found.at_border) shared_.graph_alone = false;  // it is a flow whatever its nodes are
     add_inputs(options, nodes, found);
     declared_shapes_.add_graph(proto_);
     const DeclaredShapes::Scope scope(declared_shapes_, nodes);
-    for (const FlatNode& node : nodes) import(node);
+    for (const FlatNode& node : nodes) {
+      import(node);
+      if (shared_.graph_alone && flow_.num_steps() > 0) throw BecomesFlow{};
+    }
     if (!failures_.empty()) failures_.raise();
     if (symbolic_ && (flow_.num_steps() > 0 || any_parts_in_outputs()))
       throw NeedsFixedSizes("", "parts of the model are steps of a run");
@@ -295,12 +303,15 @@ class GraphImporter {
       }
     };
     read_graph(graph);
+    for (size_t i = graph.symbols.size(); i-- > 0;)
+      if (const SymbolRange& symbol = graph.symbols[i]; symbol.is_data() && used.count(symbol.var.get()))
+        read({symbol.bound});
     for (const ValueId input : graph.inputs)
       for (const Expr& size : graph.type(input).shape)
         if (size->kind == ExprKind::kVar) bound.insert(size.get());
     std::erase_if(graph.symbols, [&](const SymbolRange& symbol) { return !used.count(symbol.var.get()); });
     for (const SymbolRange& symbol : graph.symbols)
-      if (!bound.count(symbol.var.get()))
+      if (!symbol.is_data() && !bound.count(symbol.var.get()))
         throw NeedsFixedSizes("", fmt::format("no input has the dimension {} by itself", symbol.var->name));
   }
 
@@ -326,18 +337,23 @@ class GraphImporter {
         if (strings) flow_.mark_string(value);
         return value;
       }
-      if (region_) return region_->captured(outer.value, strings);
-      return flow_.value_of(parent_->flow_.slot_of(outer.value), strings ? DType::kString : type.dtype, type.dims());
+      if (!region_)
+        return flow_.value_of(parent_->flow_.slot_of(outer.value), strings ? DType::kString : type.dtype, type.dims());
+      const ValueId value = region_->captured(outer.value);
+      if (strings) flow_.mark_string(value);
+      return value;
     }
-    if (region_) throw UnsupportedNode{"a region that reads a sequence, an optional or a tensor without fixed shape"};
-    if (outer.parts->kind == Structure::Kind::kSlot) return outer;
+    if (outer.parts->kind == Structure::Kind::kSlot) {
+      reads_slots_ = true;
+      return outer;
+    }
     Structure parts = *outer.parts;
     for (Binding& item : parts.items) item = captured(item);
     return Binding(std::move(parts));
   }
 
-  ImportedRegion open_region(const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
-                             const RegionBody& body) {
+  std::variant<ImportedRegion, NotInGraph> open_region(const FlatNode& node, const std::string& name,
+                                                       const std::vector<TensorType>& inputs, const RegionBody& body) {
     GraphImporter child(shared_, this);
     child.region_.emplace(graph_, state_.constants, shared_.ops, child.graph_, child.builder_);
     child.symbolic_ = symbolic_;
@@ -347,9 +363,22 @@ class GraphImporter {
     for (const TensorType& type : inputs) values.push_back(child.graph_.add_input("in", type));
     child.builder_.set_loc(node.label);
     NodeContext context(child.state_, node, opset_version(node), "");
-    child.graph_.outputs = body(context, values);
-    check_region(child.state_);
-    return child.region_->finish(child.live_part());
+    auto results = body(context, values);
+    if (auto* refused = std::get_if<NotInGraph>(&results)) return std::move(*refused);
+    if (child.flow_.num_steps() > 0 || child.reads_slots_)
+      return NotInGraph{NotInGraph::Why::kRun, "a region with values that only a run knows"};
+    child.graph_.outputs = std::get<std::vector<ValueId>>(std::move(results));
+    std::vector<bool> strings;
+    for (const ValueId output : child.graph_.outputs) strings.push_back(child.flow_.is_string(output));
+    std::vector<RuntimeCheck> checks;
+    for (auto& [list, check] : child.state_.checks) {
+      child.graph_.outputs.push_back(list);
+      checks.push_back(std::move(check));
+    }
+    ImportedRegion region = child.region_->finish(child.live_part());
+    region.checks = std::move(checks);
+    region.strings = std::move(strings);
+    return region;
   }
 
   bool is_failed(const std::string& name) const {
@@ -365,12 +394,15 @@ class GraphImporter {
     builder_.set_loc(node.label);
     try {
       const size_t checks = state_.checks.size(), steps = flow_.num_steps();
+      const auto handle = [](NodeContext& context, const OperatorImporter* importer) {
+        importer ? importer->handler(context) : import_own_node(context);
+      };
+      if (symbolic_) return import_symbolic(node, inputs, [&] { import_with(node, handle); });
       try {
-        import_with(node, [&](NodeContext& context, const OperatorImporter* importer) {
-          importer ? importer->handler(context) : import_own_node(context);
-        });
+        import_with(node, handle);
       } catch (const UnsupportedNode& first) {
-        if (is_block_ || symbolic_) throw;
+        if (is_block_) throw;
+        if (shared_.graph_alone) throw BecomesFlow{};
         // Shapes may be values that only a run knows.
         const auto take_back = [&] {
           state_.checks.resize(checks);
@@ -394,14 +426,35 @@ class GraphImporter {
     } catch (const StaticShapeNeeded& needed) {
       if (!symbolic_) throw;
       throw NeedsFixedSizes(node.label, fmt::format("{}: {}", node.proto->op_type(), needed.what()));
-    } catch (const UserError& error) {
-      // What does not fit for symbols may fit for numbers.
+    } catch (const SymbolicShapeError& error) {
+      const Diagnostic& found = error.diagnostic();
       if (symbolic_)
-        throw NeedsFixedSizes(
-            node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), error.diagnostic().message,
-                                    error.diagnostic().legal.empty() ? "" : "; legal: ", error.diagnostic().legal));
+        throw NeedsFixedSizes(node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), found.message,
+                                                      found.legal.empty() ? "" : "; legal: ", found.legal));
+      failures_.add(node, found);
+      mark_failed(node);
+    } catch (const UserError& error) {
       failures_.add(node, error.diagnostic());
       mark_failed(node);
+    }
+  }
+
+  // What has no meaning for a size that data decide and that may be 0 may have one where there are elements.
+  template <typename Import>
+  void import_symbolic(const FlatNode& node, const std::vector<std::string>& names, const Import& import_once) {
+    const size_t checks = state_.checks.size();
+    try {
+      import_once();
+    } catch (const EqualSizes&) {
+      throw;
+    } catch (...) {
+      std::vector<ValueId> operands;
+      for (const std::string& name : names)
+        if (const auto binding = lookup(name); binding && binding->is_value()) operands.push_back(binding->value);
+      state_.checks.resize(checks);
+      NodeContext context(state_, node, opset_version(node), "");
+      if (!require_elements(context, operands)) throw;
+      import_once();
     }
   }
 
@@ -606,16 +659,18 @@ class GraphImporter {
     defined.insert(failed_.begin(), failed_.end());
   }
 
-  OpenBlock open_block(const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
-                       std::vector<FlowStep> first) {
+  std::optional<OpenBlock> open_block(const onnx::GraphProto& graph, const FlatNode& node,
+                                      const std::vector<BlockInput>& inputs, std::vector<FlowStep> first) {
     const auto child = std::make_shared<GraphImporter>(shared_, this);
     for (FlowStep& step : first) child->flow_.add(std::move(step));
     NodeContext context(child->state_, node, opset_version(node), "");
     std::vector<Binding> bindings;
     for (const BlockInput& input : inputs) bindings.push_back(context.from_slot(input.slot, input.type, input.fixed));
     child->builder_.set_loc(node.label);
+    const auto results = child->open_subgraph(graph, node, bindings);
+    if (!results) return std::nullopt;
     OpenBlock block;
-    for (const Binding& result : child->open_subgraph(graph, node, bindings)) {
+    for (const Binding& result : *results) {
       const FlowType type = context.flow_type(result);
       block.results.push_back({context.slot(result), type, result.is_value()});
     }
@@ -671,8 +726,8 @@ class GraphImporter {
     return static_cast<int32_t>(shared_.parts.pieces.size()) - 1;
   }
 
-  std::vector<Binding> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
-                                     const std::vector<Binding>& inputs) {
+  std::optional<std::vector<Binding>> open_subgraph(const onnx::GraphProto& graph, const FlatNode& node,
+                                                    const std::vector<Binding>& inputs) {
     if (graph.sparse_initializer_size() > 0) throw UnsupportedNode{"sparse initializers in a subgraph"};
     std::set<std::string> defined;
     add_defined(defined);
@@ -715,22 +770,8 @@ class GraphImporter {
         subgraph_constants_[&tensor] = it->second.value;
     for (const std::string& name : own) values_.erase(name), initializers_.erase(name), failed_.erase(name);
     builder_.set_loc(node.label);
-    if (!complete) throw UnsupportedSubgraph{};
+    if (!complete) return std::nullopt;
     return results;
-  }
-
-  std::variant<std::vector<Binding>, Diagnostic> try_subgraph(const onnx::GraphProto& graph, const FlatNode& node) {
-    const size_t failures = failures_.size(), checks = state_.checks.size();
-    const auto failed_nodes = failed_nodes_;
-    try {
-      return open_subgraph(graph, node, {});
-    } catch (const UnsupportedSubgraph&) {
-      std::optional<Diagnostic> reason = failures_.withdraw(failures);
-      if (!reason) throw;
-      failed_nodes_ = failed_nodes;
-      state_.checks.resize(checks);
-      return *std::move(reason);
-    }
   }
 
   // The value takes over the ONNX name when this node made it and the name is free.
@@ -861,15 +902,16 @@ class GraphImporter {
 
   // The graph without nodes that only served to find attributes.
   Graph live_part() const {
-    std::vector<bool> live(graph_.nodes().size(), false);
-    std::vector<ValueId> pending = graph_.outputs;
-    while (!pending.empty()) {
-      const NodeId producer = graph_.value(pending.back()).producer;
-      pending.pop_back();
-      if (producer < 0 || live[static_cast<size_t>(producer)]) continue;
-      live[static_cast<size_t>(producer)] = true;
-      const Node& node = graph_.node(producer);
-      pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+    std::vector<bool> live(graph_.nodes().size(), false), needed(graph_.values().size(), false);
+    for (const ValueId output : graph_.outputs) needed[static_cast<size_t>(output)] = true;
+    NeededSizes sizes(graph_);
+    for (size_t i = graph_.nodes().size(); i-- > 0;) {
+      const Node& node = graph_.nodes()[i];
+      const auto is_needed = [&](ValueId output) { return needed[static_cast<size_t>(output)]; };
+      live[i] = sizes.needs(node) || std::any_of(node.outputs.begin(), node.outputs.end(), is_needed);
+      if (!live[i]) continue;
+      for (const ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
+      sizes.keep(node);
     }
     Graph result;
     result.symbols = graph_.symbols;
@@ -900,7 +942,8 @@ class GraphImporter {
   GraphImporter* parent_;
   std::optional<RegionScope> region_;  // of a node with control flow in the parent's graph
   bool is_block_ = false;              // an operator on one block of elements: shapes are known
-  bool symbolic_ = false;  // shapes are expressions of the graph's symbols, and nothing becomes a step of a run
+  bool symbolic_ = false;     // shapes are expressions of the graph's symbols, and nothing becomes a step of a run
+  bool reads_slots_ = false;  // of what stands around a region
   const onnx::GraphProto& proto_;
   std::shared_ptr<LoadedModel> model_;
   Graph graph_;
@@ -925,7 +968,8 @@ class GraphImporter {
 ImportedModel build_model(std::shared_ptr<LoadedModel> model, const ImportOptions& options, const OpTable& ops,
                           Evaluator& evaluator) {
   ImportShared shared{std::move(model), ops, evaluator};
-  shared.control_flow = options.control_flow;
+  shared.loop_nodes = options.loop_nodes;
+  shared.graph_alone = options.graph_alone;
   return GraphImporter(shared).run(options);
 }
 

@@ -52,6 +52,14 @@ ValueId NodeContext::in(int i) {
   return state_.flow.value_of(found.parts->slot, type.dtype, *type.dims);
 }
 
+bool NodeContext::has_value(int i) {
+  if (!has(i)) return false;
+  const Binding found = binding(i);
+  if (found.is_value()) return true;
+  const FlowType type = flow_type(found);
+  return type.is_tensor() && type.is_fixed() && !(state_.keeps_numbers && !type.numbers.empty());
+}
+
 std::vector<ValueId> NodeContext::all_inputs() {
   std::vector<ValueId> values;
   for (int i = 0; i < num_inputs(); ++i) values.push_back(in(i));
@@ -122,9 +130,21 @@ void NodeContext::check_when_run(const std::string& what, ValueId holds, ValueId
   const int64_t count = num_elements(shown);
   if (count > kMaxCheckedValues) unsupported(fmt::format("{} of {} elements", what, count));
   const ValueId values = cast(reshape(shown, {count}), DType::kI64);
-  const ValueId check = op("concat", {cast(ok, DType::kI64), values}, {{"axis", int64_t{0}}});
-  state_.graph.rename(check, state_.graph.unique_name(fmt::format("{}.check", label())));
-  state_.checks.emplace_back(check, RuntimeCheck{fmt::format("{} '{}': {}", op_type(), label(), what), legal});
+  const ValueId list = op("concat", {cast(ok, DType::kI64), values}, {{"axis", int64_t{0}}});
+  state_.graph.rename(list, state_.graph.unique_name(fmt::format("{}.check", label())));
+  state_.checks.emplace_back(list, RuntimeCheck{fmt::format("{} '{}': {}", op_type(), label(), what), legal});
+}
+
+void NodeContext::add_check(ValueId list, RuntimeCheck check) {
+  if (!state_.conditions.empty()) {
+    ValueId ok = op("ne", {slice(list, {0}, {1}, {1}), integer(0)});
+    for (const ValueId counts : state_.conditions)
+      ok = op("logical_or", {ok, op("logical_not", {reshape(counts, {1})})});
+    const ValueId values = slice(list, {1}, {num_elements(list) - 1}, {1});
+    list = op("concat", {cast(ok, DType::kI64), values}, {{"axis", int64_t{0}}});
+  }
+  state_.graph.rename(list, state_.graph.unique_name(fmt::format("{}.check", label())));
+  state_.checks.emplace_back(list, std::move(check));
 }
 
 namespace {
@@ -158,14 +178,24 @@ std::vector<ValueId> NodeContext::open(const onnx::GraphProto& subgraph, const s
 
 std::vector<Binding> NodeContext::open_bindings(const onnx::GraphProto& subgraph, const std::vector<Binding>& inputs,
                                                 std::optional<ValueId> counts) {
+  auto results = try_open(subgraph, inputs, counts);
+  if (!results) throw UnsupportedSubgraph{};
+  return *std::move(results);
+}
+
+std::optional<std::vector<Binding>> NodeContext::try_open(const onnx::GraphProto& subgraph,
+                                                          const std::vector<Binding>& inputs,
+                                                          std::optional<ValueId> counts) {
   if (!counts) return state_.open_subgraph(subgraph, node_, inputs);
   const ConditionScope scope(state_.conditions, *counts);
   return state_.open_subgraph(subgraph, node_, inputs);
 }
 
-std::variant<std::vector<Binding>, Diagnostic> NodeContext::try_open(const onnx::GraphProto& branch, ValueId counts) {
-  const ConditionScope scope(state_.conditions, counts);
-  return state_.try_subgraph(branch, node_);
+OpenBlock NodeContext::open_block(const onnx::GraphProto& subgraph, const std::vector<BlockInput>& inputs,
+                                  std::vector<FlowStep> first) {
+  auto block = try_open_block(subgraph, inputs, std::move(first));
+  if (!block) throw UnsupportedSubgraph{};
+  return *std::move(block);
 }
 
 std::vector<int64_t> NodeContext::const_ints(int i, const std::string& name) {
@@ -237,7 +267,7 @@ FlowType NodeContext::flow_type(const Binding& binding) const {
 
 SlotId NodeContext::slot(const Binding& binding) {
   const bool known = !binding.is_value() && binding.parts->kind != Structure::Kind::kSlot;
-  if (known && !state_.conditions.empty()) throw NeedsBlock{};
+  if (known) check_unconditional();
   return state_.flow.slot_of(binding, step_loc());
 }
 
@@ -254,8 +284,12 @@ Binding NodeContext::step(FlowOp op, std::vector<SlotId> inputs, const FlowType&
 }
 
 void NodeContext::add_step(FlowStep step) {
-  if (!state_.conditions.empty()) throw NeedsBlock{};
+  check_unconditional();
   state_.flow.add(std::move(step));
+}
+
+void NodeContext::check_unconditional() const {
+  if (!state_.conditions.empty()) unsupported("steps of a run inside of what may not count");
 }
 
 std::string NodeContext::step_loc() const { return fmt::format("{} '{}'", op_type(), label()); }

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "arith/simplify.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "import/common/emitter.h"
@@ -25,10 +26,6 @@ class FailureList;
 
 // A node in one of this node's subgraphs cannot be imported; that one is reported.
 struct UnsupportedSubgraph {};
-
-// What is around this node is computed whether it counts or not, which a step of a run cannot be: whoever opened the
-// subgraph runs it as a block of its own instead.
-struct NeedsBlock {};
 
 // An input of a subgraph that runs as a block: what its name stands for is in a slot. `fixed`: a tensor that has the
 // shape of its type in every run.
@@ -47,14 +44,27 @@ struct OpenBlock {
 class NodeContext;
 
 // A graph for a node with control flow: its inputs are those that were asked for, then one for each value of the graph
-// around it that it reads.
+// around it that it reads; its results are those that were asked for, then one for each check.
 struct ImportedRegion {
   Graph graph;
-  std::vector<ValueId> captured;  // those values
+  std::vector<ValueId> captured;     // those values
+  std::vector<RuntimeCheck> checks;  // of values that a run makes in the region
+  std::vector<bool> strings;         // by result: its elements are numbers of strings
+};
+
+// Why the graph cannot say what an operator with subgraphs does.
+struct NotInGraph {
+  enum class Why : uint8_t {
+    kRun,     // parts of a subgraph are steps of a run, or it reads what only a run knows
+    kForm,    // the subgraph gives something of another type than it has to
+    kFailed,  // nodes of a subgraph cannot be imported; they are on the list of failures
+  } why = Why::kRun;
+  std::string reason = {};
 };
 
 // Adds nodes through a context of the region's graph and answers the region's results.
-using RegionBody = std::function<std::vector<ValueId>(NodeContext& inner, const std::vector<ValueId>& inputs)>;
+using RegionBody = std::function<std::variant<std::vector<ValueId>, NotInGraph>(NodeContext& inner,
+                                                                                const std::vector<ValueId>& inputs)>;
 
 // What all nodes of one block of an import share.
 struct ImportState : EmitState {
@@ -63,21 +73,17 @@ struct ImportState : EmitState {
   FailureList& failures;  // of the whole import
   // What an ONNX name stands for; materialises initializers. Empty when its node could not be imported.
   std::function<std::optional<Binding>(const std::string& name)> lookup;
-  // Adds the nodes of a subgraph, given a value for each of its inputs, and answers the values of its outputs. Throws
-  // UnsupportedSubgraph.
-  std::function<std::vector<Binding>(const onnx::GraphProto& graph, const FlatNode& node,
-                                     const std::vector<Binding>& inputs)>
+  // Adds the nodes of a subgraph, given a value for each of its inputs, and answers the values of its outputs; none
+  // when nodes of it cannot be imported, which are on the list of failures.
+  std::function<std::optional<std::vector<Binding>>(const onnx::GraphProto& graph, const FlatNode& node,
+                                                    const std::vector<Binding>& inputs)>
       open_subgraph;
-  // The same for a subgraph without inputs that may contradict the shapes around it: then the answer is why.
-  std::function<std::variant<std::vector<Binding>, Diagnostic>(const onnx::GraphProto& graph, const FlatNode& node)>
-      try_subgraph;
-  // Imports a subgraph as a block of its own; `first` are its first steps. Throws UnsupportedSubgraph.
-  std::function<OpenBlock(const onnx::GraphProto& graph, const FlatNode& node, const std::vector<BlockInput>& inputs,
-                          std::vector<FlowStep> first)>
+  // Imports a subgraph as a block of its own; `first` are its first steps. None as above.
+  std::function<std::optional<OpenBlock>(const onnx::GraphProto& graph, const FlatNode& node,
+                                         const std::vector<BlockInput>& inputs, std::vector<FlowStep> first)>
       open_block;
-  // Throws UnsupportedNode for what a region cannot say.
-  std::function<ImportedRegion(const FlatNode& node, const std::string& name, const std::vector<TensorType>& inputs,
-                               const RegionBody& body)>
+  std::function<std::variant<ImportedRegion, NotInGraph>(const FlatNode& node, const std::string& name,
+                                                         const std::vector<TensorType>& inputs, const RegionBody& body)>
       open_region;
   // What it answers takes back everything that was imported since, errors included.
   std::function<std::function<void()>()> checkpoint;
@@ -87,11 +93,14 @@ struct ImportState : EmitState {
   // The shape that the model declares for a value, itself or through values of the same shape; empty without a fixed
   // one.
   std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared;
-  bool control_flow = false;                                  // ImportOptions
+  bool loop_nodes = false;                                    // ImportOptions
   std::vector<std::pair<ValueId, RuntimeCheck>> checks = {};  // of the graph so far
   // Steps are tried before pieces for operands of which some elements are known (FlowType::numbers).
   bool keeps_numbers = true;
-  std::vector<ValueId> conditions = {};  // one bool each, of the branches around this node that may not be taken
+  // The symbols of the graph, where sizes that data decide become further ones (operators/data_size.h); else null.
+  KnownSymbols* known_symbols = nullptr;
+  std::map<ValueId, Expr> bound_sizes = {};  // by the count
+  std::vector<ValueId> conditions = {};      // one bool each: what is around this node counts when all hold
 };
 
 class NodeContext : public Emitter {
@@ -111,6 +120,7 @@ class NodeContext : public Emitter {
   // one, and UserError TSR-1044 when it is no tensor.
   ValueId in(int i);
   Binding binding(int i);                 // the same for whatever it is
+  bool has_value(int i);                  // whether in(i) has an answer; false for operands that are left out
   std::vector<ValueId> all_inputs();      // each must be there
   void require_inputs(int min, int max);  // max < 0: any number
 
@@ -135,6 +145,8 @@ class NodeContext : public Emitter {
     check_when_run(input_name(i, name), holds, shown, legal);
   }
   void check_when_run(const std::string& what, ValueId holds, ValueId shown, const std::string& legal);
+  // A check whose list is there already: a region has made it.
+  void add_check(ValueId list, RuntimeCheck check);
   // An attribute of older opsets that became operand `i` in opset `since`.
   std::optional<std::vector<int64_t>> ints_attr_or_input(const std::string& name, int64_t since, int i);
 
@@ -146,9 +158,9 @@ class NodeContext : public Emitter {
   // says whether they do: no check of theirs fails when they do not.
   std::vector<ValueId> open(const onnx::GraphProto& subgraph, const std::vector<ValueId>& inputs = {},
                             std::optional<ValueId> counts = {});
-  // The same for a branch that is taken when `counts` holds. A branch may be meant for other shapes than those that the
-  // model is compiled for and contradict them; then the answer is the first contradiction.
-  std::variant<std::vector<Binding>, Diagnostic> try_open(const onnx::GraphProto& branch, ValueId counts);
+  // None when nodes of it cannot be imported, which are on the list of failures.
+  std::optional<std::vector<Binding>> try_open(const onnx::GraphProto& subgraph, const std::vector<Binding>& inputs,
+                                               std::optional<ValueId> counts = {});
 
   // ---- results ----
   int num_outputs() const { return node_.proto->output_size(); }
@@ -174,17 +186,20 @@ class NodeContext : public Emitter {
   SlotId new_slot(FlowType type) { return state_.flow.parts().new_slot(std::move(type)); }
   // What is in a slot; a value of the graph when it is a tensor that always has the shape of its type.
   Binding from_slot(SlotId slot, const FlowType& type, bool fixed);
-  // A step with one result. Throws NeedsBlock inside of branches that may not be taken.
+  // A step with one result. UnsupportedNode inside of what is computed and may not count.
   Binding step(FlowOp op, std::vector<SlotId> inputs, const FlowType& type, bool fixed, std::vector<int64_t> ints = {});
   void add_step(FlowStep step);
   std::string step_loc() const;  // of this node's steps, for messages
   std::vector<Binding> open_bindings(const onnx::GraphProto& subgraph, const std::vector<Binding>& inputs,
                                      std::optional<ValueId> counts = {});
-  OpenBlock open_block(const onnx::GraphProto& subgraph, const std::vector<BlockInput>& inputs,
-                       std::vector<FlowStep> first = {}) {
+  std::optional<OpenBlock> try_open_block(const onnx::GraphProto& subgraph, const std::vector<BlockInput>& inputs,
+                                          std::vector<FlowStep> first = {}) {
     return state_.open_block(subgraph, node_, inputs, std::move(first));
   }
-  ImportedRegion open_region(const std::string& name, const std::vector<TensorType>& inputs, const RegionBody& body) {
+  OpenBlock open_block(const onnx::GraphProto& subgraph, const std::vector<BlockInput>& inputs,
+                       std::vector<FlowStep> first = {});
+  std::variant<ImportedRegion, NotInGraph> open_region(const std::string& name, const std::vector<TensorType>& inputs,
+                                                       const RegionBody& body) {
     return state_.open_region(node_, name, inputs, body);
   }
   std::function<void()> checkpoint() { return state_.checkpoint(); }
@@ -196,6 +211,8 @@ class NodeContext : public Emitter {
                                   const std::string& hint) const override;
 
  private:
+  void check_unconditional() const;
+
   ImportState& state_;
   const FlatNode& node_;
   int64_t version_;

@@ -22,8 +22,8 @@ class RegionScope {
               GraphBuilder& builder)
       : outer_(outer), outer_constants_(outer_constants), ops_(ops), region_(region), builder_(builder) {}
 
-  // A value of the graph around the region, which is no constant, in the region. UnsupportedNode for strings.
-  ValueId captured(ValueId outer, bool strings);
+  // A value of the graph around the region, which is no constant, in the region.
+  ValueId captured(ValueId outer);
   // The region, whose nodes are those of `live`.
   ImportedRegion finish(Graph live) const;
 
@@ -38,8 +38,5 @@ class RegionScope {
   std::unordered_map<ValueId, ValueId> inputs_;  // by the value of the graph around it
   std::vector<ValueId> captured_;                // those values, in the order of the inputs
 };
-
-// UnsupportedNode for what a region cannot say: checks, steps of a run and strings.
-void check_region(const ImportState& region);
 
 }  // namespace tessera::inline onnx_import

@@ -77,6 +77,15 @@ tessera_status value_info(const ModuleFile& file, const tsr_value_descr* values,
   return TESSERA_OK;
 }
 
+tessera_status decided_value_info(const ModuleFile& file, int32_t index, tessera_value_info* info) {
+  const tessera_status status = value_info(file, file.outputs(), file.descriptor->num_outputs, index, info);
+  for (uint32_t i = 0; status == TESSERA_OK && i < file.descriptor->num_decided; ++i) {
+    const tsr_decided_descr& dim = file.decided()[i];
+    if (dim.output == static_cast<uint32_t>(index)) info->dims[dim.axis] = -1;
+  }
+  return status;
+}
+
 }  // namespace
 
 extern "C" {
@@ -135,7 +144,7 @@ int32_t tessera_module_num_outputs(const tessera_module* module) {
 
 int32_t tessera_module_num_symbols(const tessera_module* module) {
   if (!module || module->file.has_values()) return 0;  // those are dimensions inside of the module
-  return static_cast<int32_t>(module->file.descriptor->num_symbols);
+  return static_cast<int32_t>(module->file.descriptor->num_symbols - module->file.descriptor->num_data_symbols);
 }
 
 int32_t tessera_module_num_kernels(const tessera_module* module) {
@@ -182,7 +191,17 @@ tessera_status tessera_module_input(const tessera_module* module, int32_t index,
 tessera_status tessera_module_output(const tessera_module* module, int32_t index, tessera_tensor_info* info) {
   if (!module || !info) return TESSERA_INVALID_ARGUMENT;
   if (module->file.has_values()) return TESSERA_UNSUPPORTED;
-  return tensor_info(module->file, module->file.outputs(), module->file.descriptor->num_outputs, index, info);
+  const ModuleFile& file = module->file;
+  const tessera_status status = tensor_info(file, file.outputs(), file.descriptor->num_outputs, index, info);
+  for (uint32_t i = 0; status == TESSERA_OK && i < file.descriptor->num_decided; ++i) {
+    const tsr_decided_descr& dim = file.decided()[i];
+    if (dim.output == static_cast<uint32_t>(index)) info->dims[dim.axis] = -static_cast<int64_t>(dim.size) - 1;
+  }
+  return status;
+}
+
+int32_t tessera_module_decides_shapes(const tessera_module* module) {
+  return module && module->file.descriptor->num_decided > 0 ? 1 : 0;
 }
 
 int32_t tessera_module_has_values(const tessera_module* module) { return module && module->file.has_values() ? 1 : 0; }
@@ -198,7 +217,7 @@ tessera_status tessera_module_output_value(const tessera_module* module, int32_t
   if (!module || !info) return TESSERA_INVALID_ARGUMENT;
   const ModuleFile& file = module->file;
   return file.has_values() ? value_info(file, file.value_outputs(), file.descriptor->num_value_outputs, index, info)
-                           : value_info(file, file.outputs(), file.descriptor->num_outputs, index, info);
+                           : decided_value_info(file, index, info);
 }
 
 tessera_status tessera_module_symbol(const tessera_module* module, int32_t index, tessera_symbol_info* info) {
@@ -276,14 +295,20 @@ tessera_status tessera_session_prepare(tessera_session* session, const tessera_t
 
 tessera_status tessera_session_output(const tessera_session* session, int32_t index, tessera_tensor_info* info) {
   if (!session || !info) return TESSERA_INVALID_ARGUMENT;
-  const tessera_status status = tessera_module_output(session->module, index, info);
+  if (session->module->file.has_values()) return TESSERA_UNSUPPORTED;
+  const ModuleFile& file = session->module->file;
+  const tessera_status status = tensor_info(file, file.outputs(), file.descriptor->num_outputs, index, info);
   if (status != TESSERA_OK) return status;
-  const int64_t num_symbols = session->module->file.descriptor->num_symbols;
+  const int64_t num_symbols = file.descriptor->num_symbols;
   for (int32_t axis = 0; axis < info->rank; ++axis) {
     const int64_t size = -(info->dims[axis] + 1);
     if (size < 0) continue;
     if (!session->sizes_known) return TESSERA_INVALID_ARGUMENT;
     info->dims[axis] = size < num_symbols ? session->prepared_symbols[size] : session->bound.symbols[size];
+  }
+  for (uint32_t i = 0; session->sizes_decided && i < file.descriptor->num_decided; ++i) {
+    const tsr_decided_descr& dim = file.decided()[i];
+    if (dim.output == static_cast<uint32_t>(index)) info->dims[dim.axis] = session->bound.symbols[dim.size];
   }
   return TESSERA_OK;
 }

@@ -26,6 +26,7 @@ class DescriptorChecker {
   tessera_status check_symbol(uint32_t index);
   tessera_status check_tensor(const char* kind, uint32_t index, const tsr_tensor_descr& tensor);
   tessera_status check_symbols_are_bound();
+  tessera_status check_decided(uint32_t index);
   tessera_status check_kernel(uint32_t index);
   tessera_status check_check(uint32_t index);
   tessera_status check_alias(uint32_t index);
@@ -83,7 +84,9 @@ tessera_status DescriptorChecker::check() {
                  static_cast<unsigned long long>(descriptor_.scratch_bytes), TSR_BUFFER_ALIGN);
   }
   if (descriptor_.num_computed > TSR_MAX_COMPUTED || descriptor_.num_derived > descriptor_.num_computed ||
-      (descriptor_.num_symbols == 0 && descriptor_.num_computed > 0)) {
+      (descriptor_.num_symbols == 0 && descriptor_.num_computed > 0) ||
+      descriptor_.num_data_symbols > descriptor_.num_symbols ||
+      descriptor_.num_decided > descriptor_.num_computed - descriptor_.num_derived) {
     return wrong("it has %u symbols, %u computed sizes and %u derived dimensions", descriptor_.num_symbols,
                  descriptor_.num_computed, descriptor_.num_derived);
   }
@@ -96,6 +99,7 @@ tessera_status DescriptorChecker::check() {
     status = check_tensor("output", i, table<tsr_tensor_descr>(descriptor_.outputs)[i]);
   }
   if (status == TESSERA_OK) status = check_symbols_are_bound();
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_decided; ++i) status = check_decided(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_kernels; ++i) status = check_kernel(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_checks; ++i) status = check_check(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_aliases; ++i) status = check_alias(i);
@@ -120,6 +124,7 @@ tessera_status DescriptorChecker::check_tables() {
   } tables[] = {{"inputs", descriptor_.inputs, descriptor_.num_inputs, sizeof(tsr_tensor_descr)},
                 {"outputs", descriptor_.outputs, descriptor_.num_outputs, sizeof(tsr_tensor_descr)},
                 {"symbols", descriptor_.symbols, descriptor_.num_symbols, sizeof(tsr_symbol_descr)},
+                {"decided dimensions", descriptor_.decided, descriptor_.num_decided, sizeof(tsr_decided_descr)},
                 {"kernels", descriptor_.kernels, descriptor_.num_kernels, sizeof(tsr_kernel_descr)},
                 {"checks", descriptor_.checks, descriptor_.num_checks, sizeof(tsr_check_descr)},
                 {"aliases", descriptor_.aliases, descriptor_.num_aliases, sizeof(tsr_alias_descr)},
@@ -211,7 +216,7 @@ tessera_status DescriptorChecker::check_tensor(const char* kind, uint32_t index,
 
 tessera_status DescriptorChecker::check_symbols_are_bound() {
   const tsr_tensor_descr* inputs = table<tsr_tensor_descr>(descriptor_.inputs);
-  for (uint32_t symbol = 0; symbol < descriptor_.num_symbols; ++symbol) {
+  for (uint32_t symbol = 0; symbol < descriptor_.num_symbols - descriptor_.num_data_symbols; ++symbol) {
     const int64_t wanted = -static_cast<int64_t>(symbol) - 1;
     bool bound = false;
     for (uint32_t i = 0; i < descriptor_.num_inputs && !bound; ++i) {
@@ -221,6 +226,17 @@ tessera_status DescriptorChecker::check_symbols_are_bound() {
       const uint32_t name = table<tsr_symbol_descr>(descriptor_.symbols)[symbol].name;
       return wrong("symbol '%s' is no dimension of any input", clip_name(text(name)).text);
     }
+  }
+  return TESSERA_OK;
+}
+
+tessera_status DescriptorChecker::check_decided(uint32_t index) {
+  const tsr_decided_descr& row = table<tsr_decided_descr>(descriptor_.decided)[index];
+  const uint64_t sizes = uint64_t{descriptor_.num_symbols} + descriptor_.num_computed;
+  if (row.output >= descriptor_.num_outputs || descriptor_.num_steps > 0 ||
+      row.axis >= table<tsr_tensor_descr>(descriptor_.outputs)[row.output].rank ||
+      row.size != sizes - descriptor_.num_decided + index) {
+    return wrong("decided dimension %u is size %u, at axis %u of output %u", index, row.size, row.axis, row.output);
   }
   return TESSERA_OK;
 }

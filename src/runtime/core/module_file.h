@@ -32,6 +32,7 @@ struct ModuleFile {
   const tsr_tensor_descr* inputs() const { return table<tsr_tensor_descr>(descriptor->inputs); }
   const tsr_tensor_descr* outputs() const { return table<tsr_tensor_descr>(descriptor->outputs); }
   const tsr_symbol_descr* symbols() const { return table<tsr_symbol_descr>(descriptor->symbols); }
+  const tsr_decided_descr* decided() const { return table<tsr_decided_descr>(descriptor->decided); }
   const tsr_kernel_descr* kernels() const { return table<tsr_kernel_descr>(descriptor->kernels); }
   const tsr_check_descr* checks() const { return table<tsr_check_descr>(descriptor->checks); }
   const tsr_state_descr* states() const { return table<tsr_state_descr>(descriptor->states); }

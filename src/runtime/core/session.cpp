@@ -5,6 +5,7 @@
 #include <string.h>
 #include <new>
 
+#include "runtime/core/decided_values.h"
 #include "runtime/core/errors.h"
 #include "runtime/core/session_states.h"
 #include "runtime/cpu/affinity.h"
@@ -229,7 +230,8 @@ tessera_status prepare_sizes(tessera_session* session, const tessera_tensor* inp
   int64_t* sizes = session->bound.symbols;
   const tessera_status status = bind_sizes(file, inputs, num_inputs, sizes, error);
   if (status != TESSERA_OK) return status;
-  const size_t symbol_bytes = descriptor.num_symbols * sizeof(int64_t);
+  session->sizes_decided = false;
+  const size_t symbol_bytes = (descriptor.num_symbols - descriptor.num_data_symbols) * sizeof(int64_t);
   if (!session->module->code.prepare) {
     if (symbol_bytes > 0) memcpy(session->prepared_symbols, sizes, symbol_bytes);
     session->sizes_known = true;
@@ -274,6 +276,11 @@ tessera_status run_values(tessera_session* session, const tessera_value* const* 
                           tessera_value** outputs, int32_t num_outputs, const tessera_allocator* allocator,
                           tessera_error* error) {
   const ModuleFile& file = session->module->file;
+  if (!file.has_values() && file.descriptor->num_decided > 0) {
+    tessera_status counts = check_count("input", num_inputs, file.descriptor->num_inputs, error);
+    if (counts == TESSERA_OK) counts = check_count("output", num_outputs, file.descriptor->num_outputs, error);
+    return counts == TESSERA_OK ? run_decided_values(session, inputs, outputs, allocator, error) : counts;
+  }
   if (!file.has_values()) {
     return fail(error, kErrHasValues, "'%s' has tensors of numbers alone; run it with tessera_session_run", file.name);
   }
@@ -324,6 +331,7 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
     } else {
       status = read_checks(*session, 0, file.descriptor->num_checks, error);
       if (status == TESSERA_OK) copy_spares(*session, outputs);
+      session->sizes_decided = status == TESSERA_OK;
     }
     finish_states(session, status == TESSERA_OK);
   }

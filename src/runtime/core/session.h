@@ -28,6 +28,7 @@ struct tessera_session {
   bool prepared = true;                 // there is memory for the sizes at hand
   uint64_t arena_bytes = 0;             // of those
   bool sizes_known = false;             // some run or prepare has bound the symbols
+  bool sizes_decided = false;           // the last run with them has decided what data decide
   int64_t* prepared_symbols = nullptr;  // to these; what `memory` is for
   tessera::MemoryRegion states;         // of a module with states: their values
   uint64_t state_bytes = 0;             // of `states`

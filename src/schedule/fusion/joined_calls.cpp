@@ -23,7 +23,6 @@ BufferUses uses_of_buffers(const Program& program) {
   uses.run = run_of_calls(program);
   for (size_t c = 0; c < program.calls.size(); ++c) {
     const KernelCall& call = program.calls[c];
-    for (const CallCondition& condition : call.only_if) uses.plain[static_cast<size_t>(condition.buffer)] = false;
     const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
     const size_t inputs = call.args.size() - static_cast<size_t>(kernel.program.num_outputs);
     for (size_t i = 0; i < call.args.size(); ++i) {

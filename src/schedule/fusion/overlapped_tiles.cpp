@@ -186,7 +186,7 @@ class StripMaker {
       const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
       const auto [it, is_new] = alone.try_emplace(call.kernel, false);
       if (is_new) it->second = !kernel.definition || is_symbolic(*kernel.definition) || stays_alone_(kernel);
-      taken_[c] = it->second || !call.only_if.empty();
+      taken_[c] = it->second;
     }
   }
 

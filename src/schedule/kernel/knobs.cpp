@@ -112,8 +112,8 @@ int64_t Knobs::choose(const std::string& name, std::vector<int64_t> values, int6
   return chosen;
 }
 
-std::string Knobs::refusal() const {
-  if (!refused_.empty() || !point_) return refused_;
+std::string Knobs::unknown_knob() const {
+  if (!point_) return "";
   for (const auto& [name, value] : point_->values)
     if (std::none_of(seen_.begin(), seen_.end(), [&](const Knob& knob) { return knob.name == name; }))
       return fmt::format("the rule has no knob '{}' for this kernel", name);

@@ -79,9 +79,10 @@ class Knobs {
 
   // The knobs so far, in order.
   const std::vector<Knob>& seen() const { return seen_; }
-  // Why the point is none of the rule's: a value that is not legal, or, after the rule is done, a knob that it did not
-  // ask for. Empty when it is one.
-  std::string refusal() const;
+  // Why the point is none of the rule's. Empty when it is one.
+  const std::string& illegal_value() const { return refused_; }  // of a knob that the rule has asked for
+  std::string unknown_knob() const;                              // after the rule is done: one that it did not ask for
+  std::string refusal() const { return refused_.empty() ? unknown_knob() : refused_; }
 
  private:
   const KnobPoint* point_ = nullptr;

@@ -294,10 +294,15 @@ void Schedule::commit(LoopProgram next, TraceStep step) {
     refuse(refusal::kStructure, fmt::format("{}: {}", step.primitive, problem),
            "primitives that leave concurrent loops as they must be", "put 'parallel' and 'bind' after this line");
   if (verify_each) {
-    for (const std::string& violation : verify(next))
-      if (violation.find("does not match the intrinsic") != std::string::npos)
-        refuse(refusal::kIntrinsic, fmt::format("{}: {}", step.primitive, violation),
+    const auto check_intrinsic = [&](const Stmt& s) {
+      if (s->kind != StmtKind::kTensorized || !s->intrinsic) return;
+      if (const std::string reason = match_intrinsic(*s->intrinsic, s->stmts[0]); !reason.empty())
+        refuse(refusal::kIntrinsic,
+               fmt::format("{}: the body of {} does not match the intrinsic: {}", step.primitive, s->intrinsic->name,
+                           reason),
                "primitives that leave tensorized nests alone", "put 'tensorize' after this line");
+    };
+    walk(next.body, check_intrinsic, nullptr);
     verify_or_throw(next, step.primitive);
   }
   program_ = std::move(next);

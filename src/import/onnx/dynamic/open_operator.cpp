@@ -491,7 +491,7 @@ class OpenImport {
     if (seen.empty()) return number;
     for (const size_t symbol : seen) open.symbols.push_back(trial.symbols[symbol]);
     open.at = [own = own_, alone = alone_, sizes = sizes_, seen, piece, number = step_number, like = trial.a,
-               count = trial.symbols.size()](const Ints& values, Evaluator& evaluator) mutable {
+               count = trial.symbols.size()](const Ints& values, Evaluator& evaluator) mutable -> GraphOrRefusal {
       own.flat.proto = own.proto.get();
       Ints all = sizes.a(count);
       for (size_t i = 0; i < seen.size(); ++i) all[seen[i]] = values[i];
@@ -501,11 +501,11 @@ class OpenImport {
           return with_inputs(std::move(node.parts.pieces[piece]), node.block.steps[number].inputs,
                              like.block.steps[number].inputs, node.parts.slots);
       } catch (const UnsupportedNode& unsupported) {
-        throw UserError(
-            {"TSR-5023", unsupported.reason, own.flat.label, "sizes for which the operator has a meaning", ""});
+        return SizesRefused{
+            {"TSR-5023", unsupported.reason, own.flat.label, "sizes for which the operator has a meaning", ""}};
       }
-      throw UserError({"TSR-5023", "it does something else for these sizes", own.flat.label,
-                       "operators that do the same for all sizes", ""});
+      return SizesRefused{{"TSR-5023", "it does something else for these sizes", own.flat.label,
+                           "operators that do the same for all sizes", ""}};
     };
     parts.open.emplace(number, std::move(open));
     return number;

@@ -1,10 +1,10 @@
-// If, Scan, Loop: nodes with regions (region_nodes.h). What a region cannot say (a carried value that changes its shape,
-// sequences, values that a run has to check), and what is read without regions, is written out step by step; what the
-// steps share (weights, kernels) exists once in the compiled module.
+// If, Scan, Loop: nodes with regions (region_nodes.h). A loop of which a region cannot say what it does (a carried
+// value that changes its shape, sequences), and one that is read without regions, is written out step by step when it
+// is known how many steps there are; what the steps share (weights, kernels) exists once in the compiled module.
+// Everything else becomes blocks of a flow.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 
 #include "arith/simplify.h"
 #include "import/onnx/dynamic/flow_types.h"
@@ -23,21 +23,6 @@ using Ints = std::vector<int64_t>;
 // Limits of what is written out.
 constexpr int64_t kMostSteps = 1024;
 constexpr int64_t kMostNodes = 1 << 17;  // of all steps of one operator
-
-// A branch of an If whose condition is known when the model runs.
-struct Branch {
-  const char* name;
-  const onnx::GraphProto& graph;
-  ValueId taken;  // one bool
-  std::vector<Binding> results = {};
-  std::optional<Diagnostic> contradiction = {};  // of the branch to the shapes that the model is compiled for
-
-  void open(NodeContext& c) {
-    auto opened = c.try_open(graph, taken);
-    if (auto* values = std::get_if<std::vector<Binding>>(&opened)) results = std::move(*values);
-    else contradiction = std::get<Diagnostic>(std::move(opened));
-  }
-};
 
 void check_branch_inputs(NodeContext& c, const onnx::GraphProto& branch, const std::string& name) {
   if (branch.input_size() > 0) c.malformed(fmt::format("{} has {} inputs", name, branch.input_size()), "none");
@@ -97,11 +82,6 @@ std::vector<Binding> run_body(NodeContext& c, const onnx::GraphProto& body, cons
   return results;
 }
 
-ValueId tensor_of(const Binding& binding) {
-  if (!binding.is_value()) throw NeedsBlock{};
-  return binding.value;
-}
-
 // One sequence of a Scan.
 struct ScanPlan {
   const onnx::GraphProto& body;
@@ -159,52 +139,6 @@ Ints one_for_each(NodeContext& c, const std::string& name, size_t count) {
   return list;
 }
 
-// One of two values of the same kind and shape. NeedsBlock when they are not.
-Binding select_binding(NodeContext& c, int output, ValueId condition, const Binding& a, const Binding& b) {
-  if (a.is_value() && b.is_value()) {
-    if (c.dtype(a.value) != c.dtype(b.value) || c.dims(a.value) != c.dims(b.value) ||
-        c.is_string(a.value) != c.is_string(b.value))
-      c.unsupported(
-          fmt::format("the condition depends on the model's inputs, and output {} is {} in one branch, {} in "
-                      "the other",
-                      output, c.flow_type(a).to_string(), c.flow_type(b).to_string()));
-    return c.mark_like(c.op("select", {condition, a.value, b.value}), a.value);
-  }
-  if (a.is_value() || b.is_value() || a.parts->kind == Structure::Kind::kSlot || a.parts->kind != b.parts->kind ||
-      a.parts->items.size() != b.parts->items.size())
-    throw NeedsBlock{};
-  Structure parts = *a.parts;
-  parts.type.dims = common_dims(parts.type.dims, b.parts->type.dims);
-  for (size_t i = 0; i < parts.items.size(); ++i)
-    parts.items[i] = select_binding(c, output, condition, a.parts->items[i], b.parts->items[i]);
-  return Binding(std::move(parts));
-}
-
-// Both branches are there and one is selected: right because no operator has side effects and checks of the branch that
-// is not taken do not count. A branch that contradicts the shapes that the model is compiled for cannot be taken with
-// them.
-void select_branch(NodeContext& c, ValueId condition, const onnx::GraphProto& then_graph,
-                   const onnx::GraphProto& else_graph) {
-  const ValueId scalar = c.reshape(condition, {});
-  Branch yes{"then_branch", then_graph, scalar}, no{"else_branch", else_graph, c.op("logical_not", {scalar})};
-  yes.open(c);
-  if (yes.contradiction) no.results = c.open_bindings(no.graph, {});
-  else no.open(c);
-  std::vector<Binding> results;
-  if (yes.contradiction || no.contradiction) {
-    const Branch& never = yes.contradiction ? yes : no;
-    const Branch& always = yes.contradiction ? no : yes;
-    c.check_when_run(0, "cond", always.taken, scalar,
-                     fmt::format("shapes that {} contradicts: {}: {}", never.name, never.contradiction->node,
-                                 never.contradiction->message));
-    results = always.results;
-  } else {
-    for (size_t i = 0; i < static_cast<size_t>(c.num_outputs()); ++i)
-      results.push_back(select_binding(c, static_cast<int>(i), scalar, yes.results[i], no.results[i]));
-  }
-  for (int i = 0; i < c.num_outputs(); ++i) c.out(i, results[static_cast<size_t>(i)]);
-}
-
 // What a slot holds after one of two blocks has written it. A branch may give the element that another has in an
 // optional: which it is, the run sees.
 BlockInput joined(NodeContext& c, const BlockInput& a, const BlockInput& b) {
@@ -215,6 +149,12 @@ BlockInput joined(NodeContext& c, const BlockInput& a, const BlockInput& b) {
   result.type.dims = common_dims(a.type.dims, b.type.dims);
   result.fixed = a.fixed && b.fixed && result.type.is_fixed();
   return result;
+}
+
+// What is not in the graph for this reason may be in blocks.
+void require_blocks(NodeContext& c, const NotInGraph& reason) {
+  if (reason.why == NotInGraph::Why::kFailed) throw UnsupportedSubgraph{};
+  if (!c.state().graph.symbols.empty()) c.unsupported(reason.reason);
 }
 
 // Each branch is a block of its own; only the one that is taken runs.
@@ -238,41 +178,6 @@ void run_branch(NodeContext& c, const onnx::GraphProto& then_branch, const onnx:
     c.out(static_cast<int>(i), c.from_slot(results[i].slot, results[i].type, results[i].fixed));
 }
 
-// Tries `in_graph`; when the graph cannot say it, `as_blocks`. When neither can, what the first had to say stands.
-template <typename InGraph, typename AsBlocks>
-void in_graph_or_as_blocks(NodeContext& c, const InGraph& in_graph, const AsBlocks& as_blocks) {
-  auto& failures = c.state().failures;
-  const size_t before = failures.size();
-  const auto restore = c.checkpoint();
-  std::exception_ptr reason;
-  try {
-    return in_graph();
-  } catch (const NeedsBlock&) {
-    if (!c.state().conditions.empty()) throw;  // whoever opened the branch around this node
-  } catch (const UnsupportedNode&) {
-    reason = std::current_exception();
-  } catch (const UnsupportedSubgraph&) {
-    reason = std::current_exception();
-  }
-  const FailureList reported = failures.from(before);
-  restore();
-  c.forget_results();
-  try {
-    return as_blocks();
-  } catch (const NeedsBlock&) {
-    throw;
-  } catch (const UnsupportedNode&) {
-    if (!reason) throw;
-  } catch (const UnsupportedSubgraph&) {
-    if (!reason) throw;
-  } catch (const UserError&) {
-    if (!reason) throw;
-  }
-  restore();
-  failures.append(reported);
-  std::rethrow_exception(reason);
-}
-
 // Shapes are known while importing, so that most conditions are constants: only the branch taken is imported.
 void import_if(NodeContext& c) {
   c.require_inputs(1, 1);
@@ -290,14 +195,12 @@ void import_if(NodeContext& c) {
     for (int i = 0; i < c.num_outputs(); ++i) c.out(i, results[static_cast<size_t>(i)]);
     return;
   }
-  if (given.is_value() && as_regions(c, [&] { if_node(c, given.value, then_branch, else_branch); })) return;
-  in_graph_or_as_blocks(
-      c,
-      [&] {
-        if (!given.is_value()) throw NeedsBlock{};
-        select_branch(c, given.value, then_branch, else_branch);
-      },
-      [&] { run_branch(c, then_branch, else_branch); });
+  if (given.is_value()) {
+    const auto reason = if_node(c, given.value, then_branch, else_branch);
+    if (!reason) return;
+    require_blocks(c, *reason);
+  }
+  run_branch(c, then_branch, else_branch);
 }
 
 // The body runs for each element along an axis of the inputs, whose extent is known. Before opset 9 everything has a
@@ -340,11 +243,16 @@ void import_scan(NodeContext& c) {
       c.malformed(fmt::format("sequences of {} and {} elements", to_string(steps), to_string(extent)), "equal lengths");
     steps = extent;
   }
-  if (!batched && as_regions(c, [&] {
-        scan_node(c, body,
-                  {values, scanned, plan.input_axes, plan.output_axes, plan.input_backwards, plan.output_backwards});
-      }))
-    return;
+  if (body.input_size() != static_cast<int>(inputs.size()))
+    c.malformed(fmt::format("a body of {} inputs", body.input_size()), fmt::format("{} inputs", inputs.size()));
+  if (!batched && c.state().loop_nodes) {
+    const size_t failures = c.state().failures.size();
+    const auto reason = scan_node(
+        c, body, {values, scanned, plan.input_axes, plan.output_axes, plan.input_backwards, plan.output_backwards});
+    if (!reason) return;
+    // Written out, a step may know more of what it is given.
+    c.state().failures.truncate(failures);
+  }
   plan.steps = c.dims(scanned[0])[static_cast<size_t>(plan.input_axes[0] + first)];
   check_steps(c, plan.steps, body);
   if (!batched) {
@@ -375,111 +283,52 @@ void import_scan(NodeContext& c) {
   for (int i = 0; i < c.num_outputs(); ++i) c.out(i, stacked(c, members.at(static_cast<size_t>(i)), 0));
 }
 
-// The body runs until a count is reached or its condition is false. Where both are known the steps are written out as
-// they happen. Otherwise as many as there can be are, and each takes effect only while the loop still runs; a result
-// that collects a value of each step then has the length that the model declares, and a run with another number of
-// steps is refused.
-void unroll_loop(NodeContext& c, const onnx::GraphProto& body) {
+// The body runs until a count is reached or its condition is false. When both are known, the steps are written out as
+// they happen.
+std::optional<NotInGraph> written_out_loop(NodeContext& c, const onnx::GraphProto& body) {
   std::vector<Binding> carried;
   for (int i = 2; i < c.num_inputs(); ++i) carried.push_back(c.binding(i));
-  if (static_cast<size_t>(body.output_size()) < carried.size() + 1)
-    c.malformed(fmt::format("a body of {} results", body.output_size()), fmt::format("{} or more", carried.size() + 1));
   const size_t collected = static_cast<size_t>(body.output_size()) - carried.size() - 1;
-  const auto scalar = [&](ValueId v, DType dtype, const char* what) {
-    if (c.dtype(v) != dtype || c.type(v).num_elements() != 1)
+  const NotInGraph unknown{NotInGraph::Why::kRun, "a number of steps that a run decides"};
+  for (const int i : {0, 1})
+    if (c.has(i) && !c.has_value(i)) return unknown;
+  const auto known = [&](ValueId v, DType dtype, const char* what) {
+    if (c.dtype(v) != dtype || !c.has_one_element(v))
       c.malformed(fmt::format("the {} is {}", what, c.type(v).to_string()), fmt::format("one {}", dtype_name(dtype)));
-    return c.reshape(v, {});
+    const auto value = c.constant(v);
+    return value ? std::optional(value->get_int(0)) : std::nullopt;
   };
-
-  // How many steps there can be; `running` says whether the next one still takes place where only the run knows.
-  std::optional<int64_t> most, declared;
-  std::optional<ValueId> count, running;
-  ValueId condition = c.scalar(DType::kBool, 1);
-  for (size_t i = 0; i < collected; ++i)
-    if (const auto dims = c.declared_dims(static_cast<int>(carried.size() + i)); dims && !dims->empty())
-      declared = dims->front();
+  int64_t limit = INT64_MAX;
   if (c.has(0)) {
-    const ValueId trips = scalar(c.in(0), DType::kI64, "trip count");
-    if (const auto known = c.constant(trips)) most = std::max<int64_t>(0, known->get_int(0));
-    else count = trips;
+    const auto trips = known(c.in(0), DType::kI64, "trip count");
+    if (!trips) return unknown;
+    limit = *trips;
   }
-  bool ended = false;
-  const auto follow = [&](ValueId next) {
-    condition = scalar(next, DType::kBool, "condition");
-    if (const auto known = c.constant(condition)) ended = known->get_int(0) == 0;
-    else running = running ? c.op("logical_and", {*running, condition}) : condition;
-  };
-  int64_t limit = most.value_or(INT64_MAX);
-  const auto check_limit = [&](int64_t step) {
-    if (count) {
-      const ValueId more = c.op("gt", {*count, c.integer(step)});
-      running = running ? c.op("logical_and", {*running, more}) : more;
-    }
-    if (!running) return;
-    if (collected > 0 && !declared)
-      c.unsupported(
-          "how often the body runs depends on the model's inputs, and a result that collects its values has no "
-          "declared length");
-    if (!most && !declared)
-      c.unsupported("how often the body runs depends on the model's inputs, and nothing says how often at most");
-    if (declared) limit = std::min(limit, *declared);
-    check_steps(c, limit, body);
-  };
-  if (c.has(1)) follow(c.in(1));
-  if (!ended && limit > 0) check_limit(0);
-
+  ValueId condition = c.has(1) ? c.in(1) : c.scalar(DType::kBool, 1);
   std::vector<std::vector<ValueId>> stacks(collected);
   int64_t step = 0;
-  ValueId taken = c.integer(0);  // how many steps have taken place
-  for (; !ended && step < limit; ++step) {
+  for (; step < limit; ++step) {
+    const auto goes_on = known(condition, DType::kBool, "condition");
+    if (!goes_on) return unknown;
+    if (*goes_on == 0) break;
     check_steps(c, step + 1, body);
-    std::vector<Binding> operands = {c.reshape(c.ints({step}), {}), condition};
+    std::vector<Binding> operands = {c.reshape(c.ints({step}), {}), c.reshape(condition, {})};
     operands.insert(operands.end(), carried.begin(), carried.end());
-    const std::vector<Binding> next = run_body(c, body, operands, carried.size() + 1 + collected, running);
-    for (size_t i = 0; i < carried.size(); ++i) {
-      const Binding& value = next[i + 1];
-      if (!running) {
-        carried[i] = value;
-        continue;
-      }
-      if (!value.is_value() || !carried[i].is_value()) throw NeedsBlock{};
-      const ValueId a = value.value, b = carried[i].value;
-      if (c.dims(a) != c.dims(b) || c.dtype(a) != c.dtype(b) || c.is_string(a) != c.is_string(b))
-        c.unsupported(fmt::format("how often the body runs depends on the model's inputs, and it gives {} for {}",
-                                  c.flow_type(value).to_string(), c.flow_type(carried[i]).to_string()));
-      carried[i] = c.mark_like(c.op("select", {*running, a, b}), a);
-    }
+    const auto next = c.try_open(body, operands);
+    if (!next) return NotInGraph{NotInGraph::Why::kFailed};
+    std::copy_n(next->begin() + 1, carried.size(), carried.begin());
+    if (!next->at(0).is_value()) return unknown;
+    condition = next->at(0).value;
     for (size_t i = 0; i < collected; ++i) {
-      const ValueId value = tensor_of(next[1 + carried.size() + i]);
-      stacks[i].push_back(running ? c.mark_like(c.op("select", {*running, value, c.scalar_like(value, 0)}), value)
-                                  : value);
+      const Binding& part = next->at(1 + carried.size() + i);
+      if (!part.is_value()) return NotInGraph{NotInGraph::Why::kRun, "a collected value that only a run knows"};
+      stacks[i].push_back(part.value);
     }
-    taken = c.add(taken, running ? c.cast(*running, DType::kI64) : c.integer(1));
-    follow(tensor_of(next[0]));
-    if (!ended && step + 1 < limit) check_limit(step + 1);
   }
-  if (running && collected > 0) {
-    // Where the declared length ended the loop, it must not go on.
-    ValueId found = taken;
-    if (!ended && step < most.value_or(INT64_MAX)) {
-      ValueId more = *running;
-      if (count) more = c.op("logical_and", {more, c.op("gt", {*count, c.integer(step)})});
-      found = c.add(found, c.cast(more, DType::kI64));
-    }
-    for (int i = static_cast<int>(carried.size()); i < c.num_outputs(); ++i)
-      if (c.wants(i)) require_count(c, i, 0, found, step);
-  }
-  if (step == 0 && collected > 0) {  // only for the types of the results
-    std::vector<Binding> operands = {c.reshape(c.ints({0}), {}), condition};
-    operands.insert(operands.end(), carried.begin(), carried.end());
-    const std::vector<Binding> next =
-        run_body(c, body, operands, carried.size() + 1 + collected, c.scalar(DType::kBool, 0));
-    for (size_t i = 0; i < collected; ++i) stacks[i].push_back(tensor_of(next[1 + carried.size() + i]));
-  }
+  if (step == 0 && collected > 0) return NotInGraph{NotInGraph::Why::kRun, "types of what no step gives"};
   for (size_t i = 0; i < carried.size(); ++i) c.out(static_cast<int>(i), carried[i]);
-  for (size_t i = 0; i < collected; ++i)
-    c.out(static_cast<int>(carried.size() + i),
-          step == 0 ? none_stacked(c, stacks[i][0], 0) : stacked(c, stacks[i], 0));
+  for (size_t i = 0; i < collected; ++i) c.out(static_cast<int>(carried.size() + i), stacked(c, stacks[i], 0));
+  return std::nullopt;
 }
 
 // What a loop without steps collects is empty. Its other dimensions are what a step would have given, as far as that or
@@ -498,7 +347,8 @@ std::optional<Ints> dims_of_none(const FlowType& step, const onnx::ValueInfoProt
 }
 
 // A loop of the flow: nothing is written out, and what a step gives may have another shape than what it was given.
-void run_loop(NodeContext& c, const onnx::GraphProto& body) {
+// False when nodes of the body cannot be imported, which are on the list of failures.
+bool run_loop(NodeContext& c, const onnx::GraphProto& body) {
   const size_t carried = static_cast<size_t>(std::max(c.num_inputs() - 2, 0));
   const size_t collected = static_cast<size_t>(body.output_size()) - carried - 1;
   const FlowType number{{}, DType::kI64, DType::kI64, Ints{}}, truth{{}, DType::kBool, DType::kI64, Ints{}};
@@ -511,11 +361,11 @@ void run_loop(NodeContext& c, const onnx::GraphProto& body) {
     start.push_back(c.slot(given));
     inputs.push_back({c.new_slot(type), type, given.is_value()});
   }
-  if (body.input_size() != static_cast<int>(inputs.size()))
-    c.malformed(fmt::format("a body of {} inputs", body.input_size()), fmt::format("{} inputs", inputs.size()));
   // Until the types of what a step is given are those of what it gives, too.
   const auto before = c.checkpoint();
-  OpenBlock block = c.open_block(body, inputs);
+  auto opened = c.try_open_block(body, inputs);
+  if (!opened) return false;
+  OpenBlock block = *std::move(opened);
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = 0; i < carried; ++i) {
@@ -529,7 +379,9 @@ void run_loop(NodeContext& c, const onnx::GraphProto& body) {
     }
     if (!changed) break;
     before();
-    block = c.open_block(body, inputs);
+    opened = c.try_open_block(body, inputs);
+    if (!opened) return false;
+    block = *std::move(opened);
   }
   const auto scalar = [&](int i, DType dtype, const char* what) -> SlotId {
     if (!c.has(i)) return -1;
@@ -581,6 +433,7 @@ void run_loop(NodeContext& c, const onnx::GraphProto& body) {
     if (const auto declared = c.declared_dims(static_cast<int>(carried + i))) type.dims = *declared;
     c.out(static_cast<int>(carried + i), c.step(FlowOp::kJoin, {lists[i]}, type, false, std::move(ints)));
   }
+  return true;
 }
 
 void import_loop(NodeContext& c) {
@@ -588,8 +441,27 @@ void import_loop(NodeContext& c) {
   c.require_inputs(0, -1);
   if (const auto carried = std::max(c.num_inputs() - 2, 0); body.output_size() < carried + 1)
     c.malformed(fmt::format("a body of {} results", body.output_size()), fmt::format("{} or more", carried + 1));
-  if (as_regions(c, [&] { loop_node(c, body); })) return;
-  in_graph_or_as_blocks(c, [&] { unroll_loop(c, body); }, [&] { run_loop(c, body); });
+  if (const int inputs = std::max(c.num_inputs(), 2); body.input_size() != inputs)
+    c.malformed(fmt::format("a body of {} inputs", body.input_size()), fmt::format("{} inputs", inputs));
+  FailureList& failures = c.state().failures;
+  const size_t before = failures.size();
+  const auto restore = c.checkpoint();
+  if (c.state().loop_nodes && !loop_node(c, body)) return;
+  // Written out, a step may know more of what it is given.
+  restore();
+  const auto reason = written_out_loop(c, body);
+  if (!reason) return;
+  const bool contradicts = reason->why == NotInGraph::Why::kFailed && failures.break_rules(before);
+  if (!contradicts) require_blocks(c, *reason);
+  const FailureList reported = failures.from(before);
+  restore();
+  c.forget_results();
+  if (run_loop(c, body)) return;
+  if (contradicts) {
+    failures.truncate(before);
+    failures.append(reported);
+  }
+  throw UnsupportedSubgraph{};
 }
 
 }  // namespace

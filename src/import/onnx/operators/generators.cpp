@@ -7,6 +7,7 @@
 
 #include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
+#include "import/onnx/operators/data_size.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/tensor_reader.h"
@@ -70,18 +71,31 @@ ValueId runtime_range_count(NodeContext& c, ValueId start, ValueId limit, ValueI
   return c.op("max", {c.div(rounded, delta), zero});
 }
 
-// A range whose length the model declares.
+// The length of a range of integers that data decide: `count` is what they decide.
+Expr bound_range(NodeContext& c, ValueId count) {
+  const Expr limit = largest_element(c, c.in(1));
+  const auto start = c.known_sizes(c.in(0));
+  const auto delta = c.constant(c.in(2));
+  if (!limit || !start || !delta || !size_at_most(0, (*start)[0]) || delta->get_int(0) < 1)
+    c.unsupported("a range whose length only a run knows, and nothing bounds");
+  return bind_size(c, count, max(floordiv(limit - (*start)[0] + Expr(delta->get_int(0) - 1), delta->get_int(0)), 0));
+}
+
+// A range whose length the model declares, or data decide.
 void import_runtime_range(NodeContext& c, int i, const std::string& name) {
-  const auto shape = c.require_declared(i, name);
+  const bool decides = may_bind_sizes(c) && !c.declared_dims(0) && is_int(c.dtype(c.in(0)));
+  std::vector<int64_t> declared = {0};
+  if (!decides) declared = c.require_declared(i, name);
   const DType dtype = c.dtype(c.in(0));
   for (int k = 0; k < 3; ++k)
-    if (c.num_elements(c.in(k)) != 1 || c.dtype(c.in(k)) != dtype || dtype == DType::kBool || shape.size() != 1)
+    if (c.num_elements(c.in(k)) != 1 || c.dtype(c.in(k)) != dtype || dtype == DType::kBool || declared.size() != 1)
       c.malformed("start, limit and delta are not scalars of one type", "three scalars of one type");
   const DType counting = is_float(dtype) ? DType::kF64 : DType::kI64;
   const auto operand = [&](int k, DType as) { return c.cast(c.reshape(c.in(k), {}), as); };
   ValueId legal = -1;
   const ValueId count = runtime_range_count(c, operand(0, counting), operand(1, counting), operand(2, counting), legal);
-  require_shape(c, 0, c.reshape(count, {1}), shape, legal);
+  if (!decides) require_shape(c, 0, c.reshape(count, {1}), declared, legal);
+  const Shape shape = decides ? Shape{bound_range(c, count)} : make_shape(declared);
   const DType computing = is_float(dtype) && dtype_bits(dtype) < 32 ? DType::kF32 : dtype;
   const ValueId steps = c.mul(c.iota(shape, 0, computing), operand(2, computing));
   c.out(0, c.cast(c.add(steps, operand(0, computing)), dtype));
@@ -127,7 +141,9 @@ void import_constant(NodeContext& c) {
 
 void import_constant_of_shape(NodeContext& c) {
   c.require_inputs(1, 1);
-  const Shape shape = sizes_or_expected(c, 0, "input", [&] { return c.require_declared(0, "input"); });
+  const bool decides = c.is_runtime(0) && may_bind_sizes(c) && !c.declared_dims(0);
+  const Shape shape = decides ? bound_sizes(c, 0, "input")
+                              : sizes_or_expected(c, 0, "input", [&] { return c.require_declared(0, "input"); });
   std::vector<int64_t> least;
   for (const Expr& extent : shape) least.push_back(as_int(extent).value_or(size_range(extent).lo.value_or(-1)));
   if (!checked_num_elements(least))

@@ -7,6 +7,7 @@
 
 #include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
+#include "import/onnx/operators/data_size.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/structures.h"
 
@@ -109,6 +110,15 @@ void import_top_k(NodeContext& c) {
   const ValueId first = c.op("order", {lines}, {{"count", k}, {"descending", largest}});
   const ValueId chosen = c.transpose(c.reshape(first, result), perm);
   const ValueId values = c.op("gather_elements", {x, chosen}, {{"axis", static_cast<int64_t>(axis)}});
+  if (open && may_bind_sizes(c)) {
+    const ValueId wanted = c.reshape(c.in(1), {});
+    const ValueId fits =
+        c.op("logical_and", {c.op("ge", {wanted, c.integer(0)}), c.op("le", {wanted, c.integer(extent)})});
+    c.check_when_run(1, "K", fits, c.reshape(wanted, {1}), fmt::format("0 to {}", to_string(extent)));
+    const Expr size = bind_size(c, wanted, extent);
+    c.out(0, first_slices(c, values, static_cast<int64_t>(axis), size));
+    return c.out(1, first_slices(c, chosen, static_cast<int64_t>(axis), size));
+  }
   if (open) {
     const SlotId count = c.slot(Binding(c.reshape(c.in(1), {1})));
     give_first(c, 0, values, static_cast<int64_t>(axis), count);

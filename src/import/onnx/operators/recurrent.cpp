@@ -214,7 +214,7 @@ struct Direction {
   std::vector<ValueId> run() {
     const ValueId from_input = products();
     const std::vector<ValueId> shared = shared_operands();
-    if (c.state().control_flow && !is_const_int(c.shape(x)[0], 1)) return as_loop(from_input, shared);
+    if (c.state().loop_nodes && !is_const_int(c.shape(x)[0], 1)) return as_loop(from_input, shared);
     const int64_t time = c.dims(x)[0];
     if (time > kMostSteps) c.unsupported(fmt::format("more than {} time steps", kMostSteps));
     return written_out(from_input, shared);
@@ -247,7 +247,7 @@ struct Direction {
     std::vector<TensorType> inputs = {{DType::kI64, {}, {}}};
     for (const ValueId operand : operands) inputs.push_back(c.type(operand));
     inputs[1 + states.size()] = {c.dtype(from_input), {batch, kind.gates * hidden}, {}};
-    ImportedRegion region = c.open_region("step", inputs, [&](NodeContext& in, const std::vector<ValueId>& given) {
+    auto opened = c.open_region("step", inputs, [&](NodeContext& in, const std::vector<ValueId>& given) {
       const auto part = [&](size_t first, size_t count) {
         const auto begin = given.begin() + static_cast<ptrdiff_t>(first);
         return std::vector<ValueId>(begin, begin + static_cast<ptrdiff_t>(count));
@@ -262,6 +262,7 @@ struct Direction {
       next.push_back(y);
       return next;
     });
+    ImportedRegion region = std::get<ImportedRegion>(std::move(opened));
     Attrs attrs{{"num_carried", static_cast<int64_t>(states.size())}, {"num_scanned", int64_t{1}}};
     if (reverse) {
       attrs.set("scan_reversed", Ints{1});
@@ -320,7 +321,7 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
   const bool peepholes = kind.has_cell && c.has(7);
   const bool input_forget = kind.gates == 4 && c.attrs.get_int("input_forget", 0) != 0;
   const bool linear_before_reset = kind.gates == 3 && c.attrs.get_int("linear_before_reset", 0) != 0;
-  if (!c.state().control_flow && is_const_int(c.shape(x)[0], 0)) c.unsupported("sequences without elements");
+  if (!c.state().loop_nodes && is_const_int(c.shape(x)[0], 0)) c.unsupported("sequences without elements");
 
   std::vector<std::vector<ValueId>> results;  // by direction: y, the last states
   for (int64_t d = 0; d < directions; ++d) {

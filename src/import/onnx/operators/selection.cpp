@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "import/onnx/dynamic/runtime_parameter.h"
+#include "import/onnx/operators/data_size.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/structures.h"
 #include "import/onnx/read/tensor_reader.h"
@@ -29,9 +30,14 @@ std::optional<int64_t> declared_count(NodeContext& c, int i, size_t rank, size_t
 
 struct Found {
   ValueId places;                      // i64 [count]
-  ValueId there;                       // bool [count]
-  std::optional<ValueId> number = {};  // i64: how many are there, when only a run knows
+  std::optional<ValueId> there = {};   // bool [count]; none: all are
+  std::optional<ValueId> number = {};  // i64: how many are there, when only a run knows, and a step cuts off the others
 };
+
+// `value` where something is there, `nothing` elsewhere; [count].
+ValueId if_there(NodeContext& c, const Found& found, ValueId value, ValueId nothing) {
+  return found.there ? c.op("select", {*found.there, value, nothing}) : value;
+}
 
 // Result `i` is `value`, without what is not there along `axis`.
 void give(NodeContext& c, int i, ValueId value, const Found& found, int64_t axis) {
@@ -39,8 +45,21 @@ void give(NodeContext& c, int i, ValueId value, const Found& found, int64_t axis
   if (c.wants(i)) give_first(c, i, value, axis, c.slot(Binding(c.reshape(*found.number, {1}))));
 }
 
+// The places at which `mask` [n] is true, as many as there are: a size that data decide.
+Found bind_true(NodeContext& c, ValueId mask) {
+  const Expr n = c.shape(mask)[0];
+  if (is_const_int(n, 0)) return {c.zeros(DType::kI64, {0})};
+  const ValueId wide = c.cast(mask, DType::kI64);
+  const Expr count = bind_size(c, c.reduce("sum", wide, {0}, false), n);
+  // Number i that is true goes to the place that as many true ones precede.
+  const ValueId before = c.sub(running_sum(c, wide, 0), c.integer(1));
+  const ValueId to = c.op("select", {mask, before, c.integer(-1)});
+  return {first_slices(c, scattered(c, c.broadcast(c.integer(0), {n}), to, c.iota({n}, 0)), 0, count)};
+}
+
 // The places at which `mask` [n] is true: dimension `axis` of result 0, which has `declared` of them.
 Found find_true(NodeContext& c, ValueId mask, std::optional<int64_t> declared, int axis) {
+  if (!declared && may_bind_sizes(c)) return bind_true(c, mask);
   const int64_t n = c.dims(mask)[0];
   const int64_t count = declared.value_or(n);
   const ValueId sum = c.reduce("sum", c.cast(mask, DType::kI64), {0}, false);
@@ -57,13 +76,14 @@ Found find_true(NodeContext& c, ValueId mask, std::optional<int64_t> declared, i
 
 // x gathered along `axis`; zeros where there is nothing.
 ValueId gathered(NodeContext& c, ValueId x, const Found& found, int64_t axis) {
+  if (!found.there) return c.op("gather", {x, found.places}, {{"axis", axis}});
   const Ints dims = c.dims(x);
   Ints along(dims.size(), 1), result = dims;
   along[static_cast<size_t>(axis)] = result[static_cast<size_t>(axis)] = c.dims(found.places)[0];
   if (checked_num_elements(result) == 0) return c.zeros(c.dtype(x), result);
   if (product(dims) == 0) c.unsupported("a choice among no elements");
   const ValueId y = c.op("gather", {x, found.places}, {{"axis", axis}});
-  return c.op("select", {c.reshape(found.there, along), y, c.scalar_like(y, 0)});
+  return c.op("select", {c.reshape(*found.there, along), y, c.scalar_like(y, 0)});
 }
 
 Found known_places(NodeContext& c, const Ints& places) {
@@ -99,13 +119,13 @@ void import_compress(NodeContext& c) {
     c.malformed(fmt::format("a condition of type {}", c.type(condition).to_string()), "a list of bool");
   int64_t axis = 0;
   if (c.attrs.has("axis")) axis = c.axis(c.attrs.get_int("axis", 0), c.rank(x));
-  else x = c.reshape(x, {product(c.dims(x))});
-  const int64_t extent = c.dims(x)[static_cast<size_t>(axis)];
-  if (const auto known = c.constant(condition))
-    return c.out(0, gathered(c, x, known_places(c, places_of_true(*known, extent)), axis));
-  const auto count = declared_count(c, 0, c.dims(x).size(), static_cast<size_t>(axis));
-  const int64_t length = std::min(extent, c.dims(condition)[0]);
-  const Found found = find_true(c, c.slice(condition, {0}, {length}, {1}), count, static_cast<int>(axis));
+  else x = c.reshape(x, {c.count(x)});
+  const Expr extent = c.shape(x)[static_cast<size_t>(axis)];
+  if (const auto known = as_int(extent) ? c.constant(condition) : std::nullopt)
+    return c.out(0, gathered(c, x, known_places(c, places_of_true(*known, *as_int(extent))), axis));
+  const auto count = declared_count(c, 0, static_cast<size_t>(c.rank(x)), static_cast<size_t>(axis));
+  const Expr length = normalize_size(min(extent, c.shape(condition)[0]));
+  const Found found = find_true(c, first_slices(c, condition, 0, length), count, static_cast<int>(axis));
   give(c, 0, gathered(c, x, found, axis), found, axis);
 }
 
@@ -113,26 +133,25 @@ void import_compress(NodeContext& c) {
 void import_non_zero(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  const Ints dims = c.dims(x);
-  const int64_t n = product(dims), rank = std::ssize(dims);
+  const Shape dims = c.shape(x);
+  const Expr n = c.count(x);
+  const int64_t rank = std::ssize(dims);
   Found found;
   if (const auto known = c.constant(x)) {
-    found = known_places(c, places_of_true(*known, n));
+    found = known_places(c, places_of_true(*known, known->num_elements()));
   } else {
     const auto count = declared_count(c, 0, 2, 1);
     const ValueId flat = c.reshape(x, {n});
     found = find_true(c, c.dtype(x) == DType::kBool ? flat : c.op("ne", {flat, c.scalar_like(x, 0)}), count, 1);
   }
-  const int64_t count = c.dims(found.places)[0];
-  if (rank == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {rank, count})));
-  if (count == 0) return give(c, 0, c.constant_value(Tensor(DType::kI64, {rank, count})), found, 1);
+  const Expr count = c.shape(found.places)[0];
+  if (rank == 0) return c.out(0, c.zeros(DType::kI64, {0, count}));
+  if (is_const_int(count, 0)) return give(c, 0, c.zeros(DType::kI64, {rank, 0}), found, 1);
   std::vector<ValueId> rows;
-  int64_t stride = n;
-  for (const int64_t extent : dims) {
-    stride /= std::max<int64_t>(1, extent);
-    const ValueId index = c.op(
-        "rem", {c.div(found.places, c.integer(std::max<int64_t>(1, stride))), c.integer(std::max<int64_t>(1, extent))});
-    rows.push_back(c.reshape(c.op("select", {found.there, index, c.integer(0)}), {1, count}));
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const Expr stride = Emitter::count(Shape(dims.begin() + static_cast<ptrdiff_t>(d) + 1, dims.end()));
+    const ValueId index = c.op("rem", {c.div(found.places, c.integer(max(stride, 1))), c.integer(max(dims[d], 1))});
+    rows.push_back(c.reshape(if_there(c, found, index, c.integer(0)), {1, count}));
   }
   give(c, 0, rows.size() == 1 ? rows[0] : c.op("concat", rows, {{"axis", int64_t{0}}}), found, 1);
 }
@@ -176,6 +195,7 @@ void import_unique(NodeContext& c) {
   const ValueId groups = c.reduce("sum", c.cast(begins, DType::kI64), {0}, false);
   int64_t count = 0;
   std::optional<ValueId> open;
+  std::optional<Expr> bound;
   if (const auto known = c.constant(begins)) {
     for (int64_t i = 0; i < n; ++i) count += known->get_int(i);
   } else if (n == 1) {
@@ -189,7 +209,8 @@ void import_unique(NodeContext& c) {
     // A number that cannot be right is one that nobody wrote.
     if (!found || *found < 1 || *found > n) {
       count = n;
-      open = groups;
+      if (may_bind_sizes(c)) bound = bind_size(c, groups, n);
+      else open = groups;
     } else {
       count = *found;
       const int first = c.wants(0) ? 0 : c.wants(1) ? 1 : 3;
@@ -218,6 +239,12 @@ void import_unique(NodeContext& c) {
                                          c.broadcast(c.integer(1), {1, n, 1})},
                                         {{"join", std::string("add")}}),
                                    {count});
+  if (bound) {
+    c.out(0, gathered(c, x, {first_slices(c, first, 0, *bound)}, axis));
+    c.out(1, first_slices(c, first, 0, *bound));
+    c.out(2, group_of);
+    return c.out(3, first_slices(c, counts, 0, *bound));
+  }
   const ValueId there = c.op("gt", {counts, c.integer(0)});
   const Found found{first, there, open};
   give(c, 0, gathered(c, x, found, axis), found, axis);
@@ -259,9 +286,9 @@ void import_non_max_suppression(NodeContext& c) {
   const ValueId chosen =
       c.reshape(c.op("suppress", operands, {{"most", most}, {"centres", centres}}), {images * classes * most});
   const Found found = find_true(c, c.op("ge", {chosen, c.integer(0)}), declared, 0);
-  const int64_t count = c.dims(found.places)[0];
-  if (count == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
-  const auto column = [&](ValueId v) { return c.reshape(c.op("select", {found.there, v, c.integer(0)}), {count, 1}); };
+  const Expr count = c.shape(found.places)[0];
+  if (is_const_int(count, 0)) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
+  const auto column = [&](ValueId v) { return c.reshape(if_there(c, found, v, c.integer(0)), {count, 1}); };
   const ValueId group = c.div(found.places, c.integer(most));
   const ValueId box = c.op("gather", {chosen, found.places}, {{"axis", int64_t{0}}});
   const ValueId rows =

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
+#include "import/onnx/operators/data_size.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/tensor_reader.h"
 
@@ -97,6 +99,14 @@ Ints declared_repeats(NodeContext& c, const Ints& dims) {
   return repeats;
 }
 
+// The data symbols, where each has an element.
+std::vector<SymbolRange> at_least_one(const std::vector<SymbolRange>& symbols) {
+  std::vector<SymbolRange> result;
+  for (const SymbolRange& symbol : symbols)
+    if (symbol.is_data()) result.emplace_back(symbol).lo = 1;
+  return result;
+}
+
 // 0 copies the operand's extent (unless allowzero), -1 takes what is left.
 void import_reshape(NodeContext& c) {
   const int operands = c.version() < 5 ? 1 : 2;  // the shape was an attribute
@@ -124,8 +134,10 @@ void import_reshape(NodeContext& c) {
       fail("extents of 0 or more, and at most one -1");
     } else if (!as_int(shape[d])) {
       // A symbol must not mean something else where it is 0 or -1.
+      // What data decide may be 0: there are no elements then, and another shape of none is all that it could mean.
       const bool copies = !allow_zero && d < dims.size() && equal_sizes(shape[d], dims[d]);
-      if (size_range(shape[d]).lo.value_or(-1) < (allow_zero || copies ? 0 : 1))
+      const bool may_be_none = allow_zero || copies || uses_data_symbols(shape[d], c.state().graph.symbols);
+      if (size_range(shape[d]).lo.value_or(-1) < (may_be_none ? 0 : 1))
         fail(fmt::format("extents of 1 or more; {} may be less", to_string(shape[d])));
     }
   }
@@ -133,6 +145,7 @@ void import_reshape(NodeContext& c) {
   const Expr known = c.count(shape), total = c.count(x);
   const auto fail_count = [&] { fail(fmt::format("a shape of {} elements", to_string(total))); };
   if (open) {
+    const KnownSymbols some(at_least_one(c.state().graph.symbols));  // of no elements, nothing is left for -1
     if (as_int(known) ? *as_int(known) == 0 : size_range(known).lo.value_or(0) < 1) fail_count();
     shape[*open] = normalize_size(floordiv(total, known));
     if (!equal_sizes(shape[*open] * known, total)) fail_count();
@@ -235,8 +248,9 @@ void import_transpose(NodeContext& c) {
 void import_expand(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId x = c.in(0);
-  if (c.is_runtime(1)) return c.out(0, c.broadcast(x, declared_expand(c, c.dims(x))));
-  const Shape shape = c.const_sizes(1, "shape");
+  const bool decides = c.is_runtime(1) && may_bind_sizes(c) && !c.declared_dims(0);
+  if (c.is_runtime(1) && !decides) return c.out(0, c.broadcast(x, declared_expand(c, c.dims(x))));
+  const Shape shape = decides ? bound_sizes(c, 1, "shape") : c.const_sizes(1, "shape");
   if (!is_shape(shape)) c.malformed(fmt::format("the shape {}", to_string(shape)), "extents of 0 or more");
   c.out(0, c.broadcast(x, broadcast_dims(c, c.shape(x), shape)));
 }
@@ -259,7 +273,9 @@ void import_tile(NodeContext& c) {
     const int64_t tiles = number(1, "tiles"), axis = number(2, "axis");
     repeats[static_cast<size_t>(c.axis(axis, c.rank(x)))] = tiles;
   } else {
-    repeats = sizes_or_expected(c, 1, "repeats", [&] { return declared_repeats(c, c.dims(x)); });
+    const bool decides = c.is_runtime(1) && may_bind_sizes(c) && !c.declared_dims(0);
+    repeats = decides ? bound_sizes(c, 1, "repeats")
+                      : sizes_or_expected(c, 1, "repeats", [&] { return declared_repeats(c, c.dims(x)); });
   }
   if (repeats.size() != dims.size() || !is_shape(repeats))
     c.malformed(fmt::format("repeats = {} for an operand of type {}", to_string(repeats), c.type(x).to_string()),

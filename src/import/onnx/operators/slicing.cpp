@@ -8,6 +8,7 @@
 
 #include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
+#include "import/onnx/operators/data_size.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/tensor_reader.h"
 
@@ -50,7 +51,7 @@ SymbolicRange clamp_range(NodeContext& c, const Expr& start, const Expr& end, in
     const Range range = clamp_range(*as_int(start), *as_int(end), step, *as_int(extent));
     return {range.start, range.size, range.step};
   }
-  if (size_range(extent).lo.value_or(0) < 1)
+  if (step < 0 && size_range(extent).lo.value_or(0) < 1)
     c.unsupported(fmt::format("a slice of an extent {}, which may be 0", to_string(extent)));
   step = std::clamp<int64_t>(step, -kMaxTensorElements, kMaxTensorElements);
   const auto clamped = [&](const Expr& place, const Expr& lo, const Expr& hi) -> Expr {
@@ -99,22 +100,23 @@ std::vector<bool> maybe_named(NodeContext& c, int i, int64_t count, int rank) {
 
 ValueId clamped(NodeContext& c, ValueId v, ValueId lo, ValueId hi) { return c.op("min", {c.op("max", {v, lo}), hi}); }
 
-// Values of the declared extents at computed places. clamp_range in the graph's operators.
-void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
-  const Ints dims = c.dims(x);
+// Values at computed places, of the declared extents or, without a declaration, of extents that data decide.
+// clamp_range in the graph's operators.
+void import_runtime_slice(NodeContext& c, ValueId x, std::optional<Ints> given_shape) {
+  const Shape dims = c.shape(x);
   const int rank = c.rank(x);
   const ValueId starts = runtime_ints(c, 1, "starts"), ends = runtime_ints(c, 2, "ends");
   const int64_t count = c.num_elements(starts);
   const ValueId steps = c.has(4) ? runtime_ints(c, 4, "steps") : c.broadcast(c.integer(1), Ints{count});
   const ValueId axes = axes_or_first(c, 3, count);
   for (const ValueId list : {ends, axes, steps})
-    if (c.num_elements(list) != count || count > rank || declared.size() != dims.size())
-      c.malformed(fmt::format("{} starts, {} ends, {} axes and {} steps for {} and the declared shape {}", count,
-                              c.num_elements(ends), c.num_elements(axes), c.num_elements(steps), c.type(x).to_string(),
-                              dims_text(declared)),
+    if (c.num_elements(list) != count || count > rank || (given_shape && given_shape->size() != dims.size()))
+      c.malformed(fmt::format("{} starts, {} ends, {} axes and {} steps for {}{}", count, c.num_elements(ends),
+                              c.num_elements(axes), c.num_elements(steps), c.type(x).to_string(),
+                              given_shape ? " and the declared shape " + dims_text(*given_shape) : ""),
                   "as many of each, for dimensions of the operand");
   const PerAxis given = per_axis(c, axes, {starts, ends, steps}, rank);
-  const ValueId extent = c.ints(dims), zero = c.integer(0), one = c.integer(1);
+  const ValueId extent = c.size_values(dims), zero = c.integer(0), one = c.integer(1);
   const ValueId most = c.integer(kMaxTensorElements), least = c.integer(-kMaxTensorElements);
   const ValueId step = c.op("select", {given.named, clamped(c, given.values[2], least, most), one});
   const ValueId forward = c.op("gt", {step, zero});
@@ -132,18 +134,26 @@ void import_runtime_slice(NodeContext& c, ValueId x, const Ints& declared) {
   const ValueId way = c.sub(c.add(c.sub(end, start), step), sign);
   const ValueId size = c.op("max", {c.div(way, step), zero});
   const ValueId stepping = c.reduce("min", c.cast(c.op("ne", {step, zero}), DType::kI32), {0}, false);
-  require_shape(c, 0, size, declared, c.op("logical_and", {given.legal, c.cast(stepping, DType::kBool)}));
-
-  const auto total = checked_num_elements(declared);
-  if (total == 0) return c.out(0, c.broadcast(c.scalar_like(x, 0), declared));
+  const ValueId legal = c.op("logical_and", {given.legal, c.cast(stepping, DType::kBool)});
   const std::vector<bool> named = maybe_named(c, 3, count, rank);
+  Shape declared = dims;
+  if (given_shape) {
+    declared = make_shape(*given_shape);
+    require_shape(c, 0, size, *given_shape, legal);
+    if (checked_num_elements(*given_shape) == 0) return c.out(0, c.broadcast(c.scalar_like(x, 0), declared));
+  } else {
+    c.check_when_run(1, "starts", c.reshape(legal, {}), starts,
+                     "places along axes of the operand, in steps other than 0");
+    for (int d = 0; d < rank; ++d)
+      if (const auto at = static_cast<size_t>(d); named[at]) declared[at] = bind_size(c, element(c, size, d), dims[at]);
+  }
   ValueId y = x;
   for (int d = 0; d < rank; ++d) {
     const auto at = static_cast<size_t>(d);
-    if (!named[at] && dims[at] == declared[at]) continue;
-    if (dims[at] == 0 || !named[at])
+    if (!named[at] && equal_sizes(dims[at], declared[at])) continue;
+    if (is_const_int(dims[at], 0) || !named[at])
       c.unsupported(fmt::format("no slice of {} has the declared shape {} of '{}'", c.type(x).to_string(),
-                                dims_text(declared), c.output_name(0)));
+                                to_string(declared), c.output_name(0)));
     const ValueId places = c.add(element(c, start, d), c.mul(c.iota({declared[at]}, 0), element(c, step, d)));
     y = take_clamped(c, y, d, places);
   }
@@ -284,7 +294,10 @@ void import_slice(NodeContext& c) {
   const Shape dims = c.shape(x);
   constexpr const char* kNames[] = {"", "starts", "ends", "axes", "steps"};
   for (int i = 1; as_inputs && i < 5; ++i)
-    if (c.is_runtime(i)) return import_runtime_slice(c, x, c.require_declared(i, kNames[i]));
+    if (c.is_runtime(i)) {
+      const bool open = may_bind_sizes(c) && !c.declared_dims(0);
+      return import_runtime_slice(c, x, open ? std::nullopt : std::make_optional(c.require_declared(i, kNames[i])));
+    }
   const Shape starts = as_inputs ? c.const_sizes(1, "starts") : make_shape(c.attrs.require_ints("starts"));
   const Shape ends = as_inputs ? c.const_sizes(2, "ends") : make_shape(c.attrs.require_ints("ends"));
   Ints axes(starts.size());

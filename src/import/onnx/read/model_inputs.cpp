@@ -133,7 +133,8 @@ class Resolver {
       }
       ModelInput resolved{input.name, {input.wrappers, input.dtype, input.key, std::nullopt}};
       if (input.has_rank) resolved.type.dims = dims;
-      if (input.has_rank && input.wrappers.empty() && !options_.symbols.empty()) resolved.shape = shape_of(input);
+      if (input.has_rank && input.wrappers.empty() && (!options_.symbols.empty() || options_.data_sizes))
+        resolved.shape = shape_of(input);
       if (input.has_rank && !resolved.type.is_fixed()) resolved.type.most = most;
       // Of open dimensions, and those of what a sequence holds, the known ones count.
       std::vector<int64_t> known;
