@@ -284,6 +284,10 @@ graph @main[n in 1..9](%x: f32[(n * 2)]) -> (%y: f32[n]) {
 })"),
               testing::AllOf(testing::HasSubstr("TSR-1060"),
                              testing::HasSubstr("the size n is no dimension of an input by itself")));
+  const std::string& data = standard_ops().get("bind_size").example;
+  EXPECT_THAT(
+      message(data.substr(0, data.find("\nrun ") + 1)),
+      testing::AllOf(testing::HasSubstr("TSR-1060"), testing::HasSubstr("a run finds the size c among its data")));
   EXPECT_THAT(message(R"(
 graph @main[n in 1..9](%x: f32[n], %s: f32[n] state("last")) -> (%y: f32[n], %t: f32[n] state("last")) {
   %y = add(%x, %s) : f32[n]

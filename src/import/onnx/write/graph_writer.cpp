@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/data_sizes.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "import/onnx/write/own_domain.h"
@@ -33,6 +34,10 @@ void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& 
     case OpKind::kConstant: return write_initializer(node.attrs.get<TensorPtr>("value"), names[index(node.outputs[0])]);
     case OpKind::kIf: return write_if(graph, node, names);
     case OpKind::kLoop: return write_loop(graph, node, names);
+    case OpKind::kBindSize:
+      throw UserError({"TSR-1060", fmt::format("a run finds the size {} among its data", bound_symbol(node)->name),
+                       node.loc, "sizes that follow from the shapes of the graph's inputs",
+                       "export it as FILE.graph: a graph as text has words for it"});
     case OpKind::kGroup:
     case OpKind::kCall: return open(node, names);
     case OpKind::kComposite:

@@ -19,8 +19,8 @@
 namespace tessera::inline onnx_import {
 
 // UserError TSR-1060 for a graph that has no ONNX form (layouts, sizes that do not follow from the shapes of the inputs
-// by integer arithmetic, a state of symbolic size that begins with zeros), TSR-1061 when the model would exceed
-// protobuf's 2 GB. Weights are not copied more than the serialisation needs.
+// by integer arithmetic or that a run finds among its data, a state of symbolic size that begins with zeros), TSR-1061
+// when the model would exceed protobuf's 2 GB. Weights are not copied more than the serialisation needs.
 std::string export_onnx_bytes(const Graph& graph);
 
 // The same into a file. Constants of together more than `external_bytes` go into PATH.data beside it, as external
