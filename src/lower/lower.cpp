@@ -17,6 +17,7 @@
 #include "graph/slices.h"
 #include "loop/naive_loops.h"
 #include "lower/narrow_values.h"
+#include "lower/place_tables.h"
 #include "program/steps.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
@@ -400,6 +401,11 @@ class GraphLowering {
     auto definition = std::make_shared<TensorProgram>(lower_node(graph_, node, kept));
     std::vector<BufferId> args;
     for (size_t i : kept) args.push_back(buffer_of_.at(node.inputs[i]));
+    for (PlaceTable& table : take_place_tables(*definition)) {
+      args.push_back(
+          add_buffer(table.program.name, BufferKind::kArena, {table.buffer->dtype, table.buffer->shape, {}}));
+      add_call(std::make_shared<TensorProgram>(std::move(table.program)), {args.back()}, node.loc);
+    }
     const ValueId result = node.outputs[0];
     const BufferId out = result_buffer(result);
     buffer_of_[result] = out;

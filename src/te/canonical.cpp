@@ -17,7 +17,8 @@ class Writer {
       declare(param.buffer, fmt::format("param {}{}", param.layout.to_string(), param.is_constant ? " const" : ""));
     for (const Window& window : program.windows) {
       variables_[window.base.get()] = next_variable_++;
-      text_ += fmt::format("window {} {} {}..{}\n", window.axis, window.extent, window.lo, window.hi);
+      text_ += fmt::format("window {} {} {}..{}", window.axis, window.extent, window.lo, window.hi);
+      text_ += window.step == 1 ? "\n" : fmt::format(" by {}\n", window.step);
     }
     for (const Stage& stage : program.stages) {
       for (const auto* axes : {&stage.body.axes, &stage.body.reduce_axes})

@@ -27,14 +27,15 @@ struct Stage {
   Body body;
 };
 
-// Only some of the output is computed: `extent` places of an axis from `base` on, which is between lo and hi. With no
-// axis, `base` is a variable of that range which bodies use beside their axes.
+// Only some of the output is computed: `extent` places of an axis from `base` * `step` on, where `base` is between lo
+// and hi. With no axis, `base` is a variable of that range which bodies use beside their axes.
 struct Window {
   static constexpr size_t kNoAxis = SIZE_MAX;
   size_t axis = 0;  // of the output
   Var base;
   int64_t extent = 1;
   int64_t lo = 0, hi = 0;
+  int64_t step = 1;
 };
 
 struct TensorProgram {

@@ -78,11 +78,47 @@ ValueId rewrite(GraphBuilder& builder, const OpTable& ops, const std::string& na
   return add("reshape", placed, {{"shape", result}}, "");
 }
 
+// By dimension of space, how many places behind the output make its extent a multiple of the gaps' distance, where it
+// is open and none whatever the size; empty when there are none to add.
+Ints places_to_add(const Graph& graph, const Node& node) {
+  if (node.op->name != "conv" || !graph.type(node.inputs[1]).is_static()) return {};
+  const Shape& shape = graph.type(node.outputs[0]).shape;
+  const Ints& gaps = node.attrs.get_ints("input_dilations");
+  Ints more(gaps.size(), 0);
+  bool any = false;
+  for (size_t d = 0; d < gaps.size(); ++d) {
+    if (gaps[d] == 1 || as_int(shape[d + 2]) || node.attrs.get_ints("strides")[d] != 1) continue;
+    const auto rest = as_int(normalize_size(floormod(shape[d + 2], gaps[d])));
+    if (!rest || *rest == 0) continue;
+    more[d] = gaps[d] - *rest;
+    any = true;
+  }
+  return any ? more : Ints();
+}
+
+ValueId with_more_places(GraphBuilder& builder, const OpTable& ops, const std::string& name, const Node& node,
+                         const std::vector<ValueId>& operands, const Ints& more, const Shape& sizes) {
+  Ints ends = node.attrs.get_ints("pads_end");
+  for (size_t d = 0; d < more.size(); ++d) ends[d] += more[d];
+  Attrs attrs = node.attrs;
+  attrs.set("pads_end", ends);
+  const ValueId whole = builder.add(*node.op, operands, std::move(attrs), name + ".whole");
+  const Ints zeros(sizes.size(), 0), ones(sizes.size(), 1);
+  return builder.add(ops.get("slice"), {whole}, {{"starts", zeros}, {"sizes", sizes}, {"steps", ones}}, name);
+}
+
 }  // namespace
 
 Graph lower_conv_transpose(const Graph& graph, const PassContext& ctx) {
   return GraphRewriter(graph).run(
       [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+        if (const Ints more = places_to_add(graph, node); !more.empty()) {
+          GraphBuilder builder(rewriter.target());
+          builder.set_loc(node.loc);
+          const ValueId result = node.outputs[0];
+          return {with_more_places(builder, ctx.ops, graph.value(result).name, node, inputs, more,
+                                   graph.type(result).shape)};
+        }
         if (!applies(graph, node)) return {};
         GraphBuilder builder(rewriter.target());
         builder.set_loc(node.loc);

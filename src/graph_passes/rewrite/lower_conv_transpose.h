@@ -1,7 +1,9 @@
 // lower_conv_transpose: a transposed convolution whose windows do not overlap (stride = kernel, no padding) needs no
 // gaps in its input: every input pixel gives a kernel-sized patch of the output. So it is a 1x1 convolution to
 // O * kernel channels, kernel position major, whose channels are then moved to their places (sub-pixel shuffle). Every
-// product with a gap's zero disappears. Other transposed convolutions stay convolutions with input_dilations.
+// product with a gap's zero disappears. Other transposed convolutions stay convolutions with input_dilations; those of
+// open extents that are no multiple of the stride, whatever the size, get some places more, which a slice takes off
+// again: schedules know the place of a window in the pattern of gaps where it repeats without a rest.
 //
 // before:
 //   graph @main(%x: f32[1,5,4,4], %w: f32[3,5,2,2]) -> (%y: f32[1,3,8,8]) {

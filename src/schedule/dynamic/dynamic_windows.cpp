@@ -25,11 +25,11 @@ using Answer = std::variant<ScheduledKernel, Declined>;
 
 constexpr size_t kAllPoints = 2 * kSamplePoints;  // a remainder leaves out about half of them
 constexpr int64_t kLargestMargin = 4;             // places at the ends of an axis that are done one by one
+constexpr int64_t kLargeEnough = 80;              // for all windows
 
 // Whether the output's open extents are so large at all points that every window has room.
 bool has_room(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
               const std::vector<SizePoint>& points) {
-  constexpr int64_t kLargeEnough = 80;
   for (const Expr& extent : kernel.output().out->shape)
     for (const SizePoint& point : points)
       if (!as_int(extent) && value_at(extent, symbols, point) < kLargeEnough) return false;
@@ -40,6 +40,7 @@ bool has_room(const TensorProgram& kernel, const std::vector<SymbolRange>& symbo
 // its places see padding.
 enum class WindowPlace : uint8_t { kInner, kBegin, kEnd };
 
+// Sizes and margins are in steps of the axis.
 struct WindowAlong {
   int64_t size = 1;
   int64_t margin = 0;  // of an inner window; means nothing for single places
@@ -50,9 +51,10 @@ struct WindowAlong {
 
 struct OpenAxis {
   size_t axis = 0;
-  Expr extent;
+  Expr extent;  // in steps
   Var base;
   std::vector<int64_t> sizes;  // of windows, the last is 1
+  int64_t step = 1;            // places: windows begin at multiples of it
 };
 
 class WindowMaker {
@@ -97,13 +99,42 @@ class WindowMaker {
     const Shape& shape = output.out->shape;
     int innermost = static_cast<int>(shape.size()) - 1;
     if (!output.layout.row_major()) innermost = output.layout.dims.back().axis;
-    for (size_t i = 0; i < shape.size(); ++i)
-      if (!as_int(shape[i])) axes_.push_back({i, shape[i], make_var(fmt::format("b{}", i)), {1}});
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (as_int(shape[i])) continue;
+      OpenAxis axis{i, shape[i], make_var(fmt::format("b{}", i)), {1}};
+      if (static_cast<int>(i) != innermost) axis.step = period_of(i);
+      if (axis.step > 1) axis.extent = normalize_size(floordiv(shape[i], axis.step));
+      axes_.push_back(std::move(axis));
+    }
     if (axes_.empty()) return "what is not fixed is no axis of the output";
     const bool contiguous = static_cast<int>(axes_.back().axis) == innermost;
     axes_.back().sizes = contiguous ? std::vector<int64_t>{64, 16, 1} : std::vector<int64_t>{16, 4, 1};
+    if (const int64_t step = axes_.back().step; step > 1) {
+      axes_.back().sizes = {1};
+      for (const int64_t places : {8, 32})
+        if (places >= 2 * step) axes_.back().sizes.insert(axes_.back().sizes.begin(), places / step);
+    }
     if (contiguous && axes_.size() > 1 && kernel_.reduction()) axes_[axes_.size() - 2].sizes = {8, 1};
     return "";
+  }
+
+  // Of an input with gaps (a transposed convolution), how many places see different places of the window, where the
+  // axis is a multiple of it; else 1.
+  int64_t period_of(size_t axis) const {
+    const Stage* reduction = kernel_.reduction();
+    if (!reduction) return 1;
+    const Var& var = reduction->body.axes[axis].var;
+    int64_t period = 1;
+    walk(reduction->body.value, [&](const Expr& node) {
+      if (node->kind != ExprKind::kBinary || node->binary != BinaryOp::kEq || !is_const_int(node->operands[1], 0))
+        return;
+      const Expr& left = node->operands[0];
+      if (left->kind != ExprKind::kBinary || left->binary != BinaryOp::kFloorMod || !uses_var(left, var)) return;
+      period = std::max(period, as_int(left->operands[1]).value_or(1));
+    });
+    const KnownSymbols known(symbols_);
+    const Expr rest = normalize_size(floormod(kernel_.output().out->shape[axis], period));
+    return is_const_int(rest, 0) ? period : 1;
   }
 
   // The kernel of one window.
@@ -111,10 +142,11 @@ class WindowMaker {
     TensorProgram result = kernel_at(kernel_, symbols_, point);
     for (size_t a = 0; a < axes_.size(); ++a) {
       const WindowAlong& along = windows[a];
-      const int64_t end = value_at(axes_[a].extent, symbols_, point) - along.size;
+      const OpenAxis& axis = axes_[a];
+      const int64_t end = value_at(axis.extent, symbols_, point) - along.size;
       const int64_t lo = along.place == WindowPlace::kEnd ? end : along.margin;
       const int64_t hi = along.place == WindowPlace::kBegin ? 0 : end - along.margin;
-      result.windows.push_back({axes_[a].axis, axes_[a].base, along.size, lo, hi});
+      result.windows.push_back({axis.axis, axis.base, along.size * axis.step, lo, hi, axis.step});
     }
     return result;
   }
@@ -204,7 +236,7 @@ class WindowMaker {
     std::string why;
     for (int64_t margin = 0; margin <= kLargestMargin && plan.sizes.empty(); ++margin)
       for (const int64_t size : axes_[a].sizes) {
-        if (size == 1) continue;
+        if (size == 1 || (size + 2 * margin) * axes_[a].step > kLargeEnough) continue;
         windows[a] = {size, margin};
         if (!window(windows, why)) continue;
         plan.sizes.push_back(size);

@@ -123,7 +123,7 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
         return std::nullopt;
       }
       kernel.loops[i].extent = window.extent;
-      bases[i] = window.base;
+      bases[i] = window.base * Expr(window.step);
     }
   }
   for (const OutputLoop& loop : kernel.loops) kernel.bounds.set(loop.var, 0, loop.extent - 1);

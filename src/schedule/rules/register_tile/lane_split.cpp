@@ -38,7 +38,10 @@ void choose_split_block(Tiling& t, Knobs& knobs, const std::string& suffix) {
   if (loop.extent % parts != 0) return;
   double steps = 1;
   for (const ReduceLoop& each : t.reduce) steps *= static_cast<double>(each.extent);
-  const double gain = steps - split_block_cost(columns, t.width, steps, t.row ? t.row->extent : 1);
+  // Kernels of different numbers of rows that share the weights decide alike.
+  constexpr int64_t kSharedRows = 8;
+  const int64_t num_rows = knobs.shares_weights() ? kSharedRows : t.row ? t.row->extent : 1;
+  const double gain = steps - split_block_cost(columns, t.width, steps, num_rows);
   const bool pays = gain > kLeastGain * steps * static_cast<double>(whole + 1);
   if (!knobs.choose_flag("split" + suffix, pays)) return;
 
