@@ -225,7 +225,7 @@ class DifferenceFinder {
       const std::vector<Tensor> moved = run_.interpreted(found.graph, inputs);
       for (size_t i = 0; i < changes.size(); ++i)
         changes[i] = compare(moved[i], base[i], {.rtol = 0, .atol = 0, .mtol = 0}).max_difference;
-    } catch (const UserError&) {
+    } catch (const UserError&) {  // the part cannot be interpreted: nothing is known of its rounding
     } catch (const InternalError&) {
     }
     return changes;

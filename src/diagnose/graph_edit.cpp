@@ -19,7 +19,8 @@ using Kind = OpKind;
 
 bool is_constant(const Node& node) { return node.op->kind == Kind::kConstant; }
 
-// The candidate, if it verifies and is another graph.
+// The candidate, if it verifies and is another graph. Edits are made without asking whether operators take what is left
+// of their operands: what they throw says that they do not.
 std::optional<EditableGraph> changed(const Graph& before, const std::function<std::optional<Graph>()>& edit) {
   try {
     std::optional<Graph> after = edit();

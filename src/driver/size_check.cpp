@@ -24,7 +24,11 @@ class Runner {
       : program_(program), point_(point), inputs_(inputs), own_(program.buffers.size()) {}
 
   bool is_small() const {
-    if (!program_.checks.empty() || !loop_indices(program_).empty()) return false;
+    bool known_steps = program_.checks.empty();
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      known_steps &= step.kind == StepKind::kCalls || step.kind == StepKind::kBranch;
+    });
+    if (!known_steps) return false;
     int64_t bytes = 0, work = 0;
     for (const ProgramBuffer& buffer : program_.buffers) {
       const bool weight = buffer.kind == BufferKind::kWeight && buffer.alias_of < 0;

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "driver/compile.h"
 #include "loop/naive_loops.h"
+#include "lower/lower.h"
 #include "ops/op_table.h"
 #include "support/error.h"
 #include "support/onnx_model.h"
@@ -202,6 +204,39 @@ OnnxModel deciding(const std::string& op, int64_t number, int64_t modulo = 0) {
   return model;
 }
 
+// y = the negative of: exp(x) where the input c holds, else x with its size, by `op`.
+OnnxModel branching(const std::string& op, const OnnxModel::Dim& n) {
+  OnnxModel model;
+  model.open_input("x", {n, {4, ""}}).input("c", {}, onnx::TensorProto::BOOL).output("y");
+  model.node("Shape", {"x"}, {"shape"});
+  onnx::AttributeProto& to = *model.node("Cast", {"shape"}, {"sizes"}).add_attribute();
+  to.set_name("to");
+  to.set_type(onnx::AttributeProto::INT);
+  to.set_i(onnx::TensorProto::FLOAT);
+  set_attribute(model.node("ReduceSum", {"sizes"}, {"size"}), "keepdims", int64_t{0});
+  onnx::NodeProto& choice = model.node("If", {"c"}, {"chosen"});
+  for (const bool yes : {true, false}) {
+    onnx::AttributeProto& attribute = *choice.add_attribute();
+    attribute.set_name(yes ? "then_branch" : "else_branch");
+    attribute.set_type(onnx::AttributeProto::GRAPH);
+    onnx::NodeProto& node = *attribute.mutable_g()->add_node();
+    node.set_op_type(yes ? "Exp" : op);
+    node.add_input("x");
+    if (!yes) node.add_input("size");
+    node.add_output(yes ? "e" : "f");
+    attribute.mutable_g()->add_output()->set_name(yes ? "e" : "f");
+  }
+  model.node("Neg", {"chosen"}, {"y"});
+  return model;
+}
+
+TEST(CanonicalSizes, Branches) {
+  const auto program = [](const std::string& op, int64_t n) { return lower_graph(branching(op, {n, ""}).import()); };
+  SizeProver prover;
+  EXPECT_EQ(prover.difference(program("Mul", 3), {}, program("Mul", 3)), "");
+  EXPECT_EQ(prover.difference(program("Add", 3), {}, program("Mul", 3)), "'y' has another form");
+}
+
 Compiled compiled(const OnnxModel& model, DimBounds bounds, bool may_be_flow) {
   const TemporaryFolder folder;
   DriverOptions options;
@@ -218,6 +253,14 @@ TEST(OpenSizesThatDecide, EverySizeIsProved) {
   const Compiled all = compiled(deciding("Less", -1), {1, 40}, false);
   EXPECT_EQ(all.info.sizes, "proved at 40, run at 0, of 40 sizes");
   EXPECT_EQ(all.program.calls.size(), 1u);
+}
+
+TEST(OpenSizesThatDecide, BranchesOfARunAreProvedToo) {
+  const Compiled all = compiled(branching("Mul", OnnxModel::named("n")), {1, 40}, false);
+  EXPECT_EQ(all.info.sizes, "proved at 40, run at 0, of 40 sizes");
+  EXPECT_EQ(std::count_if(all.program.steps.begin(), all.program.steps.end(),
+                          [](const ProgramStep& step) { return step.kind == StepKind::kBranch; }),
+            1);
 }
 
 TEST(OpenSizesThatDecide, TheRangeIsCut) {

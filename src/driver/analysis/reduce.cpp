@@ -98,6 +98,7 @@ class FailureProbe {
   }
 
  private:
+  // An edit may make any model of a model: whatever compiling and running it throws is its outcome.
   static std::string outcome_of(const std::function<bool()>& differs) {
     try {
       return differs() ? "differs" : "agrees";
