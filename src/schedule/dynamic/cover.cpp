@@ -26,4 +26,24 @@ std::vector<TileSegment> cover_axis(const Expr& extent, const std::vector<int64_
   return segments;
 }
 
+std::vector<TileSegment> cover_axis_once(const Expr& extent, const std::vector<int64_t>& sizes, int64_t smallest,
+                                         const std::string& name) {
+  std::vector<TileSegment> segments;
+  Expr done = 0, left = extent;
+  for (const int64_t size : sizes) {
+    TileSegment segment{size, make_var(name), {}, {}};
+    if (size >= smallest) {
+      segment.count = floordiv(left, size);
+      segment.base = done + segment.var * Expr(size);
+      done = done + segment.count * Expr(size);
+      left = floormod(left, size);
+    } else {
+      segment.count = select(equal(left, Expr(size)), Expr(1), Expr(0));
+      segment.base = done + segment.var;
+    }
+    segments.push_back(std::move(segment));
+  }
+  return segments;
+}
+
 }  // namespace tessera::inline schedule

@@ -21,4 +21,9 @@ struct TileSegment {
 // Without size 1 an axis shorter than the last size is left out.
 std::vector<TileSegment> cover_axis(const Expr& extent, const std::vector<int64_t>& sizes, const std::string& name);
 
+// The same without places that are done twice. Behind the tiles of the larger sizes stands at most one of those below
+// `smallest`. REQUIRES: `smallest` is one of the sizes, and all sizes below it are there.
+std::vector<TileSegment> cover_axis_once(const Expr& extent, const std::vector<int64_t>& sizes, int64_t smallest,
+                                         const std::string& name);
+
 }  // namespace tessera::inline schedule

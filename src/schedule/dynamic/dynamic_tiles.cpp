@@ -301,12 +301,6 @@ int64_t fixed_product(const Shape& shape) {
 // of which read the same weights.
 constexpr int64_t kLargeTile = 4 << 20, kLargeRow = 1 << 17;
 
-struct Version {
-  std::vector<int64_t> steps;  // by symbolic axis
-  Tile tile;
-  ScheduledKernel scheduled;
-};
-
 // Whether the loops are parallel ones behind one another, of which none reads what another one writes.
 bool are_parallel(const Stmt& body, const Buffer* out) {
   if (body->kind == StmtKind::kSeq)
@@ -319,6 +313,51 @@ bool are_parallel(const Stmt& body, const Buffer* out) {
         walk(e, [&](const Expr& node) { reads_output |= node->kind == ExprKind::kLoad && node->buffer.get() == out; });
       });
   return !reads_output;
+}
+
+struct Version {
+  std::vector<int64_t> steps;  // by symbolic axis
+  Tile tile;
+  ScheduledKernel scheduled;
+  bool alone = false;  // for axes of so many steps, beside one for what larger tiles leave
+};
+
+// Tiles of fewer rows stand behind those of so many, once each. Of few rows, those by themselves are of another shape.
+constexpr int64_t kRows = 8, kFewRows = 4;
+
+// Knobs of the tile of kRows rows that smaller ones have as well, so that they go over its parts of the weights.
+KnobPoint shared_knobs(const ScheduleRule& rule, const Knobs& knobs) {
+  KnobPoint point{std::string(rule.name), {}};
+  for (const Knob& knob : knobs.seen())
+    if (knob.name == "vectors") point.values.emplace_back(knob.name, knob.preferred);
+  return point;
+}
+
+// The serial loop over parts of weights that a version has outside, null when it has none.
+const StmtNode* parts_of(const Version& version) {
+  const LoopProgram& program = version.scheduled.program;
+  const Stmt& body = program.body;
+  const bool has =
+      body->kind == StmtKind::kFor && as_int(body->extent) && are_parallel(body, program.params.back().get());
+  return has ? body.get() : nullptr;
+}
+
+// How many of the first versions go over parts of the weights together: all cut their work into multiples of the same
+// number of parts, which are enough for all threads. 0: none.
+size_t count_joined(const std::vector<Version>& versions, int64_t threads, int64_t& parts) {
+  for (size_t count = versions.size(); count > 1; --count) {
+    if (versions[count - 1].alone) continue;
+    parts = INT64_MAX;
+    bool all = true;
+    for (size_t v = 0; v < count; ++v) {
+      const StmtNode* loop = parts_of(versions[v]);
+      all &= loop != nullptr;
+      if (loop) parts = std::min(parts, *as_int(loop->extent));
+    }
+    for (size_t v = 0; all && v < count; ++v) all = *as_int(parts_of(versions[v])->extent) % parts == 0;
+    if (all && parts >= 8 * threads) return count;
+  }
+  return 0;
 }
 
 int64_t work_of(const TensorProgram& program) {
@@ -390,27 +429,38 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   const int64_t rows = one.empty() ? 1 : elements / std::max<int64_t>(1, as_int(one.back()).value_or(1));
   std::vector<int64_t> sizes{1};
   if (reduces ? rows < 16 && rule.name != "row_reduce" : elements < 256) {
-    if (reduces) sizes = {32, 8, 4, 2, 1};
+    if (reduces) sizes = {32, kRows, 7, 6, 5, 4, 3, 2, 1};
     else sizes = elements == 1 ? std::vector<int64_t>{64, 16, 1} : std::vector<int64_t>{32, 8, 1};
   }
 
-  std::vector<Version> versions;
+  std::vector<Version> versions, alone;
+  KnobPoint shared;
+  const auto add_version = [&](int64_t size, const Tile& tile, Knobs& knobs,
+                               std::vector<Version>& to) -> std::optional<Declined> {
+    auto answer = rule.apply(tile.program, target, knobs);
+    if (auto* declined = std::get_if<Declined>(&answer)) return std::move(*declined);
+    to.push_back({ones, tile, std::move(std::get<ScheduledKernel>(answer)), &to == &alone});
+    to.back().steps.back() = size;
+    return std::nullopt;
+  };
+  const bool shares_weights = reduces && sizes.size() > 1 && work >= kLargeRow;
   for (const int64_t size : sizes) {
-    Version version;
-    version.steps = ones;
-    version.steps.back() = size;
-    auto tile = size == 1 ? std::move(single) : TileMaker(kernel, axes, version.steps).make(why);
+    std::vector<int64_t> steps = ones;
+    steps.back() = size;
+    const auto tile = size == 1 ? single : TileMaker(kernel, axes, steps).make(why);
     if (!tile) continue;  // of more than one step: memory is not moved evenly
-    Knobs knobs = Knobs::sharing_weights();
-    auto answer = rule.apply(tile->program, target, knobs);
-    if (const auto* declined = std::get_if<Declined>(&answer)) {
-      if (size == 1) return *declined;
-      continue;
+    const bool is_shared = shares_weights && size < kRows && !shared.values.empty();
+    if (is_shared) {
+      Knobs knobs = Knobs::sharing_weights(&shared);
+      add_version(size, *tile, knobs, versions);
+      if (size > kFewRows) continue;
     }
-    version.tile = std::move(*tile);
-    version.scheduled = std::move(std::get<ScheduledKernel>(answer));
-    versions.push_back(std::move(version));
+    Knobs knobs = Knobs::sharing_weights();
+    const auto declined = add_version(size, *tile, knobs, is_shared ? alone : versions);
+    if (declined && size == 1) return *declined;
+    if (!declined && size == kRows) shared = shared_knobs(rule, knobs);
   }
+  versions.insert(versions.end(), alone.begin(), alone.end());
   // A transposition moves evenly place by place alone: windows have vectors of it.
   constexpr int64_t kFewElements = 16;
   if (!reduces && elements < kFewElements && sizes.size() > 1 && versions.size() == 1)
@@ -435,10 +485,22 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
 
   std::vector<Stmt> nests;
   std::vector<int64_t> taken;
-  for (const Version& version : versions) taken.push_back(version.steps.back());
-  const std::vector<TileSegment> segments = cover_axis(axes.back().size, taken, fmt::format("w{}", axes.back().axis));
+  for (const Version& version : versions)
+    if (!version.alone) taken.push_back(version.steps.back());
+  const Expr extent = axes.back().size;
+  const std::string name = fmt::format("w{}", axes.back().axis);
+  const bool has_all = std::count_if(taken.begin(), taken.end(), [](int64_t size) { return size <= kRows; }) == kRows;
+  std::vector<TileSegment> segments =
+      has_all ? cover_axis_once(extent, taken, kRows, name) : cover_axis(extent, taken, name);
+  for (const Version& version : versions) {
+    if (!version.alone) continue;
+    const int64_t size = version.steps.back();
+    const Expr is_all = equal(extent, Expr(size));
+    for (TileSegment& segment : segments)
+      if (segment.size == size) segment.count = select(is_all, Expr(0), segment.count);
+    segments.push_back({size, make_var(name), select(is_all, Expr(1), Expr(0)), Expr(0)});
+  }
   // Rows of an output that is no sum: their tiles follow one another, so that places are found once for each row.
-  const bool shares_weights = reduces && sizes.size() > 1 && work >= kLargeRow;
   const bool by_rows = !reduces && axes.size() > 1 && versions.size() > 1;
   std::vector<Var> vars;
   for (size_t a = 0; a + 1 < axes.size(); ++a) vars.push_back(make_var(fmt::format("w{}", axes[a].axis)));
@@ -455,20 +517,10 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   };
   std::vector<Expr> row_counts;
   for (size_t a = 0; a + 1 < axes.size(); ++a) row_counts.push_back(axes[a].size);
-  // Whether version v and the next one cut their work alike: in parallel loops of which one's parts are some of the
-  // other's, enough for all threads.
-  const auto joins_next = [&](size_t v) {
-    if (v + 1 >= versions.size()) return false;
-    const Stmt &most = versions[v].scheduled.program.body, &rest = versions[v + 1].scheduled.program.body;
-    for (const size_t i : {v, v + 1}) {
-      const LoopProgram& program = versions[i].scheduled.program;
-      if (program.body->kind != StmtKind::kFor || !are_parallel(program.body, program.params.back().get()))
-        return false;
-    }
-    const auto parts = as_int(most->extent), few = as_int(rest->extent);
-    return parts && few && *few >= 8 * static_cast<int64_t>(target.num_threads) && *parts % *few == 0;
-  };
-  Stmt before;  // the first version's loop, to be joined with the next one's
+  int64_t parts = 0;
+  const size_t num_joined = shares_weights ? count_joined(versions, target.num_threads, parts) : 0;
+  const Var shared_part = make_var("p");
+  std::vector<Stmt> joined;  // what versions that go over the weights together do with one part
   for (size_t v = 0; v < versions.size(); ++v) {
     const Version& version = versions[v];
     const TileSegment& segment = segments[v];
@@ -507,26 +559,20 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
     // Large tiles share their own work among threads; small ones are shared out.
     const bool large = shares_weights || (!by_rows && work_of(version.tile.program) >= kLargeTile);
     if (!large) body = without_threads(body);
-    if (shares_weights && v == 0 && joins_next(0)) {
-      before = body;
-      continue;
-    }
-    if (before) {
-      // The largest tiles and what is left behind them: one pass over the weights.
-      body = with_fresh_definitions(body);
-      const Var part = make_var("p"), first = make_var("q");
-      const Expr each = floordiv(before->extent, body->extent);
-      const Stmt most = substitute(before->stmts[0], {{before->var.get(), before->begin + part * each + first}});
-      const Stmt rest = substitute(body->stmts[0], {{body->var.get(), body->begin + part}});
+    if (v < num_joined) {
+      // All tiles and what they leave: one pass over the weights.
+      if (v > 0) body = with_fresh_definitions(body);
+      const Expr each = floordiv(body->extent, Expr(parts));
+      const Var first = make_var("q");
+      const Stmt part = substitute(body->stmts[0], {{body->var.get(), body->begin + shared_part * each + first}});
+      joined.push_back(
+          for_loop(first, 0, each, ForKind::kSerial, for_loop(segment.var, 0, segment.count, ForKind::kSerial, part)));
+      if (v + 1 < num_joined) continue;
       std::vector<Var> over = vars;
       std::vector<Expr> counts = row_counts;
-      over.push_back(part);
-      counts.push_back(body->extent);
-      body = in_parallel(over, counts,
-                         seq({for_loop(first, 0, each, ForKind::kSerial,
-                                       for_loop(segments[0].var, 0, segments[0].count, ForKind::kSerial, most)),
-                              for_loop(segment.var, 0, segment.count, ForKind::kSerial, rest)}));
-      before = {};
+      over.push_back(shared_part);
+      counts.emplace_back(parts);
+      body = in_parallel(over, counts, seq(std::move(joined)));
     } else if (shares_weights && are_parallel(body, result.program.params.back().get())) {
       // What a tile reads of the weights at once stays near while all tiles go over it.
       std::vector<Stmt> loops = body->kind == StmtKind::kSeq ? body->stmts : std::vector<Stmt>{body};

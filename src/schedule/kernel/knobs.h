@@ -63,9 +63,10 @@ class Knobs {
   explicit Knobs(const KnobPoint& point) : point_(&point) {}
 
   // For one of several kernels that read the same packed weights: a rule then stores them in an order that does not
-  // depend on its tile.
-  static Knobs sharing_weights() {
+  // depend on its tile. `point` as above.
+  static Knobs sharing_weights(const KnobPoint* point = nullptr) {
     Knobs knobs;
+    knobs.point_ = point;
     knobs.shares_weights_ = true;
     return knobs;
   }
