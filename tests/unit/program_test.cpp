@@ -256,7 +256,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"Twice", "buffer %w", "buffer %x", "TSR-3203", "buffer '%x' is defined twice"},
         Mistake{"KernelTwice", "kernel @add", "kernel @relu", "TSR-3203", "kernel '@relu' is defined twice"},
         Mistake{"Kind", "arena at 64", "stack at 64", "TSR-3001", "expected input, output, weight or arena"},
-        Mistake{"Statement", "call @relu", "jump @relu", "TSR-3001", "expected buffer, define, call, branch, loop or '}'"},
+        Mistake{"Statement", "call @relu", "jump @relu", "TSR-3001", "expected buffer, define, call, branch, loop, bind or '}'"},
         Mistake{"Kernel", "max(x[i, j], 0:f32)", "max(x[i], 0:f32)", "TSR-3103", "2 dimensions, found 1"},
         Mistake{"Type", "f32[6] output", "f33[6] output", "TSR-3005", "unknown dtype 'f33'"}),
     [](const auto& info) { return info.param.name; });
