@@ -175,6 +175,9 @@ class Exporter {
     if (node.op->kind == OpKind::kIf || node.op->kind == OpKind::kLoop)
       throw UserError({"TSR-1060", fmt::format("{} is a node with control flow", node.op->name), node.loc,
                        "graphs without if and loop", "import the model with its steps written out"});
+    if (node.op->kind == OpKind::kBindSize)
+      throw UserError({"TSR-1060", "the graph has a size that data decide", node.loc, "graphs of fixed sizes",
+                       "export it as a graph: FILE.graph"});
     const bool opened = node.op->kind == OpKind::kGroup || node.op->kind == OpKind::kCall ||
                         (node.op->kind == OpKind::kComposite && !find_composite(node.attrs.get<std::string>("name")));
     if (opened) return open(node, names);
