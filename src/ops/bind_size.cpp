@@ -32,13 +32,15 @@ const OpDef& bind_size_op() {
       .infer = infer,
       .body = {},
       .example = R"(
-graph @main[c upto 4](%n: i64[], %x: f32[4]) -> (%y: f32[c]) {
+graph @main[c upto 4](%n: i64[], %x: f32[4]) -> (%size: i64[], %y: f32[]) {
   %size = bind_size(%n) {size = [c]} : i64[]
-  %y = slice(%x) {sizes = [c], starts = [0], steps = [1]} : f32[c]
+  %first = slice(%x) {sizes = [c], starts = [0], steps = [1]} : f32[c]
+  %y = reduce(%first) {axes = [0], keepdims = false, kind = "sum"} : f32[]
 }
-run n = 2 ; x = 1 2 3 4 -> y = 1 2
-run n = 0 ; x = 1 2 3 4 -> y =
-run n = 9 ; x = 1 2 3 4 -> y = 1 2 3 4
+run n = 2 ; x = 1 2 3 4 -> size = 2 ; y = 3
+run n = 0 ; x = 1 2 3 4 -> size = 0 ; y = 0
+run n = 9 ; x = 1 2 3 4 -> size = 4 ; y = 10
+run n = -1 ; x = 1 2 3 4 -> size = 0 ; y = 0
 )",
   };
   return op;

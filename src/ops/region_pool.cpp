@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "arith/simplify.h"
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -20,7 +21,9 @@ constexpr int64_t kLanes = 64;  // channels that are accumulated in registers
 bool is_coordinate(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
 
 struct Plan {
-  int64_t images, height, width, channels, regions, rows, columns;
+  int64_t images, height, width, channels;
+  Expr regions;
+  int64_t rows, columns;
   double scale;
   bool half, average;
   DType stored, wide, place;  // of the elements, of sums, of coordinates
@@ -33,7 +36,7 @@ Plan plan_of(const OpContext& ctx) {
           extent_of(ctx, x.shape, 1, 2),
           extent_of(ctx, x.shape, 2, 3),
           extent_of(ctx, x.shape, 3, 4),
-          extent_of(ctx, boxes.shape, 0, 1),
+          boxes.shape[0],
           ctx.attrs.get_int("rows"),
           ctx.attrs.get_int("columns"),
           ctx.attrs.get<double>("scale"),
@@ -138,8 +141,9 @@ void evaluate_region(const Plan& plan, const Tensor& x, const Tensor& boxes, int
 Tensor evaluate(const OpContext& ctx, const std::vector<const Tensor*>& inputs) {
   const Plan plan = plan_of(ctx);
   const Tensor &x = *inputs[0], &boxes = *inputs[1];
-  Tensor y(plan.stored, {plan.regions, plan.rows, plan.columns, plan.channels});
-  for (int64_t r = 0; r < plan.regions; ++r) {
+  const int64_t regions = boxes.dims()[0];
+  Tensor y(plan.stored, {regions, plan.rows, plan.columns, plan.channels});
+  for (int64_t r = 0; r < regions; ++r) {
     int64_t image = inputs[2]->get_int(r);
     if (image < 0) image += plan.images;
     image = std::clamp<int64_t>(image, 0, plan.images - 1);
@@ -218,10 +222,10 @@ struct Line {
 LoopProgram loops(const OpContext& ctx) {
   const Plan plan = plan_of(ctx);
   const int64_t bins = plan.rows * plan.columns;
-  LoopProgram program = start_loops(ctx, plan.stored, plan.regions * bins * plan.channels);
+  LoopProgram program = start_loops(ctx, plan.stored, normalize_size(plan.regions * Expr(bins * plan.channels)));
   const BufferPtr &x = program.params[0], &boxes = program.params[1], &images = program.params[2],
                   &out = program.params[3];
-  if (plan.regions * bins * plan.channels == 0) {
+  if (is_const_int(plan.regions, 0) || bins * plan.channels == 0) {
     program.body = seq({});
     return program;
   }

@@ -50,8 +50,8 @@ CASES = {
                          "q = Greater(x, x)\n z = Compress(y, m) }", [[mask[:12], X] for mask in MASKS]),
     "non_zero": ("m (float[37,12] x) => (int64[2,K] i) { i = NonZero(x) }",
                  [[X * mask[:, None]] for mask in MASKS]),
-    "non_zero_counted": rows(") => (int64[1] n, float[K] s, float t) { {rows} n = Shape<start=0, end=1>(r)\n"
-                             "one = Constant<value=int64[1] {1}>()\n s = ReduceSum<keepdims=0>(r, one)\n t = ReduceSum<keepdims=0>(r) }"),
+    "non_zero_counted": rows(") => (int64[1] n, float[K] s, float all) { {rows} n = Shape<start=0, end=1>(r)\n"
+                             "one = Constant<value=int64[1] {1}>()\n s = ReduceSum<keepdims=0>(r, one)\n all = ReduceSum<keepdims=0>(r) }"),
     "twice": rows(") => (float[L,12] y, float[K,12] z) { {rows} zero = Constant<value=int64 {0}>()\n"
                   "c = Gather<axis=1>(r, zero)\n h = Constant<value=float {0.2}>()\n q = Greater(c, h)\n"
                   "y = Compress<axis=0>(r, q)\n z = Exp(r) }"),

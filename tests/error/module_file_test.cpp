@@ -178,8 +178,8 @@ TEST_F(ModuleFileErrors, SectionDigests) {
 
 TEST_F(ModuleFileErrors, AbiVersion) {
   ModuleSpec spec;
-  spec.edit_descriptor = [](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), 7u); };
-  EXPECT_EQ(load_outcome(spec.build()), std::string("TSR-7010: 'm.so' was compiled for runtime interface 7; this "
+  spec.edit_descriptor = [](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), 8u); };
+  EXPECT_EQ(load_outcome(spec.build()), std::string("TSR-7010: 'm.so' was compiled for runtime interface 8; this "
                                                     "runtime (") +
                                             tessera_version() + ") has interface " + std::to_string(TSR_ABI_VERSION) +
                                             "; compile the model with the "

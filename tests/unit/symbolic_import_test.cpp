@@ -283,11 +283,18 @@ TEST(SymbolicImport, DoesNotDivideByWhatMayLeaveARest) {
   EXPECT_THAT(refusal(model, kBatch), testing::HasSubstr("Ny"));
 }
 
-TEST(SymbolicImport, DoesNotTakeAShapeFromData) {
+TEST(SymbolicImport, DoesNotTakeAShapeFromDataThatNothingBounds) {
+  OnnxModel model;
+  model.open_input("x", {OnnxModel::named("n")}).input("k", {}, onnx::TensorProto::INT64).output("y");
+  model.ints("zero", {}, {0}).ints("one", {}, {1}).node("Range", {"zero", "k", "one"}, {"y"});
+  EXPECT_THAT(refusal(model, kBatch), testing::HasSubstr("Ny"));
+}
+
+TEST(SymbolicImport, TakesAShapeFromData) {
   OnnxModel model;
   model.open_input("x", {OnnxModel::named("n")}).output("y");
   model.node("NonZero", {"x"}, {"y"});
-  EXPECT_THAT(refusal(model, kBatch), testing::HasSubstr("Ny"));
+  EXPECT_EQ(refusal(model, kBatch), "");
 }
 
 }  // namespace

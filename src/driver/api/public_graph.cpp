@@ -51,11 +51,12 @@ namespace {
 
 const tessera::Value& ir_value(const std::shared_ptr<GraphState>& state, ValueId id) { return state->graph.value(id); }
 
-// What operators() does not list: constants have a function of their own, and the others stand for regions.
+// What operators() does not list: constants have a function of their own, a graph that is built declares no sizes that
+// data decide, and the others stand for regions.
 bool is_listed(const OpDef& op) {
   const bool has_regions = op.kind == OpKind::kComposite || op.kind == OpKind::kGroup || op.kind == OpKind::kIf ||
                            op.kind == OpKind::kLoop || op.kind == OpKind::kCall;
-  return !has_regions && op.kind != OpKind::kConstant && op.name != "relayout";
+  return !has_regions && op.kind != OpKind::kConstant && op.kind != OpKind::kBindSize && op.name != "relayout";
 }
 
 const char* kind_name(AttrKind kind) {

@@ -148,26 +148,33 @@ Expr bind_size(NodeContext& c, ValueId count, const Expr& bound) {
   return state.bound_sizes[count] = symbol.var;
 }
 
-bool require_elements(NodeContext& c, const std::vector<ValueId>& operands) {
+bool require_at_least(NodeContext& c, const Expr& size, int64_t least) {
   if (!may_bind_sizes(c)) return false;
   ImportState& state = c.state();
-  bool any = false;
-  for (const auto& [count, size] : state.bound_sizes) {
-    const auto uses = [&, &size = size](ValueId operand) {
-      return std::any_of(c.type(operand).shape.begin(), c.type(operand).shape.end(),
-                         [&](const Expr& dim) { return uses_var(dim, size); });
-    };
-    if (std::none_of(operands.begin(), operands.end(), uses)) continue;
+  for (const auto& [count, bound_size] : state.bound_sizes) {
+    if (!bound_size.same_node(size)) continue;
     for (SymbolRange& symbol : state.graph.symbols) {
-      if (!symbol.var.same_node(size) || symbol.lo > 0 || !size_at_most(1, symbol.bound)) continue;
-      symbol.lo = 1;
+      if (!symbol.var.same_node(size) || symbol.lo >= least || !size_at_most(least, symbol.bound)) continue;
+      symbol.lo = least;
       state.known_symbols->add(symbol);
       c.check_when_run(fmt::format("the number of elements that '{}' works on", c.label()),
-                       c.op("ge", {count, c.integer(1)}), c.reshape(count, {1}),
-                       fmt::format("1 to {}", to_string(symbol.bound)));
-      any = true;
+                       c.op("ge", {count, c.integer(least)}), c.reshape(count, {1}),
+                       fmt::format("{} to {}", least, to_string(symbol.bound)));
+      return true;
     }
   }
+  return false;
+}
+
+bool require_elements(NodeContext& c, const std::vector<ValueId>& operands) {
+  std::vector<Expr> sizes;
+  for (const ValueId operand : operands)
+    for (const Expr& dim : c.type(operand).shape)
+      walk(dim, [&](const Expr& e) {
+        if (e->kind == ExprKind::kVar) sizes.push_back(e);
+      });
+  bool any = false;
+  for (const Expr& size : sizes) any = require_at_least(c, size, 1) || any;
   return any;
 }
 

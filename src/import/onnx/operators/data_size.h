@@ -17,6 +17,10 @@ Expr bind_size(NodeContext& c, ValueId count, const Expr& bound);
 // refused from here on. False when there are none.
 bool require_elements(NodeContext& c, const std::vector<ValueId>& operands);
 
+// That `size`, a symbol that data give a value, is at least this: a run that finds less is refused. False where that
+// cannot be asked.
+bool require_at_least(NodeContext& c, const Expr& size, int64_t least);
+
 // What no element of a tensor of integers exceeds, as far as the operators that compute it tell: a number of true
 // elements, a size, a place along an axis, and what is computed from those. Null where nothing is known.
 Expr largest_element(NodeContext& c, ValueId v);

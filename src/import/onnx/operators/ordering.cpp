@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <numeric>
 
 #include "arith/simplify.h"
@@ -73,11 +74,63 @@ void import_reverse_sequence(NodeContext& c) {
   c.out(0, c.op("gather", {c.reshape(x, flat), place}, {{"axis", int64_t{0}}}));
 }
 
+// An element that no other stands behind; NaN is the largest.
+Tensor last_in_order(DType dtype, bool descending) {
+  using Limits = std::numeric_limits<double>;
+  Tensor last(dtype, {});
+  if (is_float(dtype)) {
+    last.set_double(0, descending ? -Limits::infinity() : Limits::quiet_NaN());
+  } else {
+    const int bits = dtype_bits(dtype);
+    const bool is_unsigned = is_unsigned_int(dtype);
+    const uint64_t most = is_unsigned ? UINT64_MAX >> (64 - bits) : UINT64_MAX >> (65 - bits);
+    last.set_int(0, static_cast<int64_t>(descending ? (is_unsigned ? 0 : ~most) : most));
+  }
+  return last;
+}
+
+// The places of the first `k` elements along each line of x, in order.
+ValueId first_places(NodeContext& c, ValueId x, size_t axis, int64_t k, bool largest) {
+  // The axis last, each line along it a row.
+  Ints perm(static_cast<size_t>(c.rank(x)));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[axis], perm.back());
+  Shape result = c.shape(c.transpose(x, perm));
+  result.back() = k;
+  const Expr rows = Emitter::count(Shape(result.begin(), result.end() - 1));
+  const ValueId lines = c.reshape(c.transpose(x, perm), {rows, c.shape(x)[axis], 1});
+  const ValueId first = c.op("order", {lines}, {{"count", k}, {"descending", largest}});
+  return c.transpose(c.reshape(first, result), perm);
+}
+
+// A K that is an expression of sizes: as many are put in order as it may be at most, among the elements and as many
+// that come behind all others.
+void import_symbolic_top_k(NodeContext& c, ValueId x, size_t axis, const Expr& k, bool largest) {
+  constexpr int64_t kMost = 64;  // what can be put in order among a number that is open
+  const Expr extent = c.shape(x)[axis];
+  const int64_t most = size_range(k).hi.value_or(INT64_MAX);
+  if (!size_at_most(0, k) || !size_at_most(k, extent))
+    c.malformed(fmt::format("k = {} for dimension {} of {}", to_string(k), axis, c.type(x).to_string()),
+                fmt::format("0 to {}", to_string(extent)));
+  if (most > kMost) c.unsupported(fmt::format("a K that depends on sizes, of up to {}", most));
+  Ints low(static_cast<size_t>(c.rank(x)), 0), high = low;
+  high[axis] = most;
+  const ValueId last = c.constant_value(last_in_order(c.dtype(x), largest));
+  const ValueId more = c.op("pad", {x, last}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  const ValueId chosen = first_slices(c, first_places(c, more, axis, most, largest), static_cast<int64_t>(axis), k);
+  c.out(0, c.op("gather_elements", {x, chosen}, {{"axis", static_cast<int64_t>(axis)}}));
+  c.out(1, chosen);
+}
+
 void import_top_k(NodeContext& c) {
   c.require_inputs(c.version() < 10 ? 1 : 2, c.version() < 10 ? 1 : 2);
   const ValueId x = c.in(0);
   const Shape dims = c.shape(x);
   const auto axis = static_cast<size_t>(c.axis(c.attrs.get_int("axis", -1), c.rank(x)));
+  if (c.version() >= 10 && !c.is_runtime(1) && !c.constant(c.in(1))) {
+    c.attrs.ignore("sorted");
+    return import_symbolic_top_k(c, x, axis, c.const_size(1, "K"), c.attrs.get_int("largest", 1) != 0);
+  }
   const auto declared = [&]() -> Ints {
     const Ints shape = c.require_declared(1, "K", c.declared_dims(0) ? 0 : 1);
     if (shape.size() != dims.size())
@@ -96,19 +149,11 @@ void import_top_k(NodeContext& c) {
   const bool largest = c.attrs.get_int("largest", 1) != 0;
   c.attrs.ignore("sorted");  // sorted is a legal order of what is not
   const Expr extent = dims[axis];
+  if (!size_at_most(k, extent)) require_at_least(c, extent, k);
   if (k < 0 || !size_at_most(k, extent))
     c.malformed(fmt::format("k = {} for dimension {} of {}", k, axis, c.type(x).to_string()),
                 fmt::format("0 to {}", to_string(extent)));
-  // The axis last, each line along it a row.
-  Ints perm(dims.size());
-  std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[axis], perm.back());
-  Shape result = c.shape(c.transpose(x, perm));
-  result.back() = k;
-  const Expr rows = Emitter::count(Shape(result.begin(), result.end() - 1));
-  const ValueId lines = c.reshape(c.transpose(x, perm), {rows, extent, 1});
-  const ValueId first = c.op("order", {lines}, {{"count", k}, {"descending", largest}});
-  const ValueId chosen = c.transpose(c.reshape(first, result), perm);
+  const ValueId chosen = first_places(c, x, axis, k, largest);
   const ValueId values = c.op("gather_elements", {x, chosen}, {{"axis", static_cast<int64_t>(axis)}});
   if (open && may_bind_sizes(c)) {
     const ValueId wanted = c.reshape(c.in(1), {});

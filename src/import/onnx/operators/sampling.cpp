@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/tensor_reader.h"
@@ -156,8 +157,10 @@ void import_grid_sample(NodeContext& c) {
 void import_roi_align(NodeContext& c) {
   c.require_inputs(3, 3);
   const ValueId x = c.in(0), rois = c.in(1);
-  const Ints dims = c.dims(x), boxes = c.dims(rois);
-  if (dims.size() != 4 || boxes.size() != 2 || boxes[1] != 4 || c.dims(c.in(2)) != Ints{boxes[0]})
+  const Ints dims = c.dims(x);
+  const Shape boxes = c.shape(rois);
+  if (dims.size() != 4 || boxes.size() != 2 || !is_const_int(boxes[1], 4) || c.rank(c.in(2)) != 1 ||
+      !equal_sizes(c.shape(c.in(2))[0], boxes[0]))
     c.malformed(fmt::format("operands of types {}, {} and {}", c.type(x).to_string(), c.type(rois).to_string(),
                             c.type(c.in(2)).to_string()),
                 "an image of rank 4, boxes [R, 4] and batch indices [R]");
@@ -170,9 +173,11 @@ void import_roi_align(NodeContext& c) {
   if ((mode != "avg" && mode != "max") || rows < 1 || columns < 1 || samples < 0)
     c.malformed(fmt::format("mode = {}, output {} by {}, sampling_ratio = {}", mode, rows, columns, samples),
                 "avg or max, extents of at least 1, and a ratio of at least 0");
+  const Expr count = boxes[0];
+  const int64_t most = std::max<int64_t>(size_range(count).hi.value_or(kMaxTensorElements), 1);
   if (samples == 0) {
     // As many places as the box is large.
-    if (!checked_num_elements({std::max<int64_t>(boxes[0], 1), rows, columns}))
+    if (!checked_num_elements({most, rows, columns}))
       c.malformed(fmt::format("output {} by {}", rows, columns), "at most 2^40 bins in all boxes");
     const DType place = c.dtype(rois) == DType::kF64 ? DType::kF64 : DType::kF32;
     const Attrs attrs = {{"rows", rows},
@@ -183,11 +188,10 @@ void import_roi_align(NodeContext& c) {
     const ValueId bins = c.op("region_pool", {c.transpose(x, {0, 2, 3, 1}), c.cast(rois, place), c.in(2)}, attrs);
     return c.out(0, c.transpose(bins, {0, 3, 1, 2}));
   }
-  if (!checked_num_elements({std::max<int64_t>(boxes[0], 1), rows, samples, columns, samples}))
+  if (!checked_num_elements({most, rows, samples, columns, samples}))
     c.malformed(fmt::format("output {} by {}, sampling_ratio = {}", rows, columns, samples),
                 "at most 2^40 places in all boxes");
   const bool half = transformation == "half_pixel";
-  const int64_t count = boxes[0];
   const auto corner = [&](int64_t i) {
     const ValueId v = c.slice(rois, {0, i}, {count, 1}, {1, 1});
     const ValueId scaled = c.mul(v, c.scalar_like(v, scale));
