@@ -1,6 +1,5 @@
 #include "flag_use.h"
 
-#include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -41,9 +40,7 @@ void FlagUse::see(const Program& program) {
     hashes_.insert(structural_hash(canonical_text(*kernel.definition)));
     const TunedChoice choice = records_.choose(kernel);
     if (!choice.point && choice.refused.empty()) continue;
-    const bool refused = std::any_of(kernel.refused.begin(), kernel.refused.end(),
-                                     [](const std::string& reason) { return reason.starts_with("tuned"); });
-    ++(refused ? refused_ : tuned_);
+    ++(kernel.refused_tuning.empty() ? tuned_ : refused_);
   }
 }
 
