@@ -440,7 +440,11 @@ class GraphLowering {
 
   std::vector<BufferId> result_buffers(const Node& node) {
     std::vector<BufferId> buffers;
-    for (const ValueId result : node.outputs) buffers.push_back(buffer_of_[result] = result_buffer(result));
+    for (const ValueId result : node.outputs) {
+      const auto [placed, is_new] = buffer_of_.try_emplace(result, -1);
+      if (is_new) placed->second = result_buffer(result);
+      buffers.push_back(placed->second);
+    }
     return buffers;
   }
 
@@ -483,8 +487,54 @@ class GraphLowering {
                     (reversed ? trip - 1 - index : Expr(index)) * normalize_size(bytes_formula(type)));
   }
 
+  // A value that is carried and stacked as well (the hidden state of a recurrent layer): memory of one more row than
+  // the stacked result has, where an iteration reads the row that the one before it has written.
+  struct StackedState {
+    size_t carried = 0, stacked = 0;  // which of each
+    BufferId rows = -1;
+    Expr row_bytes, trip;
+    bool reversed = false;
+
+    // The row that is written last before iteration i; what is there before the first one, and behind the last one.
+    Expr row(const Expr& i) const { return (reversed ? trip - i : i) * row_bytes; }
+  };
+
+  // Gives those of a loop's results that are such values their places.
+  std::vector<StackedState> place_stacked_states(const Node& node, const LoopParts& parts,
+                                                 const std::optional<Expr>& trip) {
+    std::vector<StackedState> states;
+    if (!trip || parts.has_condition || parts.counted) return states;
+    const Graph& body = *node.regions[0];
+    const auto has_place = [&](ValueId v) { return direct_.count(v) || part_of_.count(v) || buffer_of_.count(v); };
+    std::set<size_t> taken;
+    for (size_t i = 0; i < parts.carried; ++i)
+      for (size_t k = 0; k < parts.stacked; ++k) {
+        const ValueId last = node.outputs[i], whole = node.outputs[parts.carried + k];
+        const ValueId next = body.outputs[parts.first_carried_result() + i],
+                      row = body.outputs[parts.first_stacked_result() + k];
+        const TensorType& type = body.type(row);
+        if (storage_value(body, next) != storage_value(body, row) || !body.producer(storage_value(body, row)) ||
+            !type.layout.row_major() || !graph_.type(last).layout.row_major() || dtype_bits(type.dtype) < 8 ||
+            !as_int(bytes_formula(type)) ||
+            !is_const_int(bytes_formula(body.type(next)), *as_int(bytes_formula(type))) || has_place(whole) ||
+            !taken.insert(k).second)
+          continue;
+        StackedState state{i, k, -1, bytes_formula(type), *trip, parts.stack_reversed[k] != 0};
+        TensorType rows = graph_.type(whole);
+        rows.shape[0] = normalize_size(rows.shape[0] + 1);
+        const std::string& name = graph_.value(whole).name;
+        state.rows = add_buffer(name + ".rows", BufferKind::kArena, rows);
+        buffer_of_[whole] = add_view(name, graph_.type(whole), state.rows, state.reversed ? 0 : state.row_bytes);
+        if (!has_place(last))
+          buffer_of_[last] = add_view(graph_.value(last).name, graph_.type(last), state.rows, state.row(*trip));
+        states.push_back(std::move(state));
+        break;
+      }
+    return states;
+  }
+
   // Carried values have a buffer that the block reads, and one that it writes; scanned operands and stacked results are
-  // views that move with the index.
+  // views that move with the index, and so are carried values that are stacked.
   void lower_loop(const Node& node) {
     const LoopParts parts = loop_parts(node);
     const Graph& body = *node.regions[0];
@@ -494,9 +544,28 @@ class GraphLowering {
     if (trip) most = value_at(*trip, program_.symbols, largest_sizes(program_.symbols));
 
     // Steps before the loop.
+    const std::vector<StackedState> states = place_stacked_states(node, parts, trip);
+    const auto state_of = [&](size_t carried) {
+      return std::find_if(states.begin(), states.end(), [&](const StackedState& s) { return s.carried == carried; });
+    };
     const std::vector<BufferId> results = result_buffers(node);
-    for (size_t i = 0; i < parts.carried; ++i) copy(node.inputs[parts.first_carried() + i], results[i]);
-    if (most == 0) return;
+    std::vector<BufferId> first = results;  // of carried values, where the first iteration finds them
+    for (const StackedState& state : states)
+      first[state.carried] = add_view(graph_.value(node.outputs[state.carried]).name + ".first",
+                                      graph_.type(node.outputs[state.carried]), state.rows, state.row(0));
+    for (size_t i = 0; i < parts.carried; ++i) copy(node.inputs[parts.first_carried() + i], first[i]);
+    const auto copy_last = [&] {
+      for (const StackedState& state : states) {
+        const ValueId value = node.outputs[state.carried];
+        if (!direct_.count(value) && !part_of_.count(value)) continue;
+        const BufferId out = results[state.carried];
+        buffer_of_[value] =
+            add_view(graph_.value(value).name + ".last", graph_.type(value), state.rows, state.row(state.trip));
+        copy(value, out);
+        buffer_of_[value] = out;
+      }
+    };
+    if (most == 0) return copy_last();
     for (size_t i = parts.carried; i < results.size(); ++i)
       if (parts.has_condition || parts.counted) fill_with_zeros(graph_.type(node.outputs[i]), results[i]);
     std::vector<BufferId> scanned;
@@ -523,7 +592,13 @@ class GraphLowering {
     const auto input_name = [&](size_t i) { return body.value(body.inputs[i]).name; };
     std::vector<BufferId> inputs = {inner.is_read(body.inputs[0]) ? inner.add_number(input_name(0), index, node.loc)
                                                                   : -1};
-    for (size_t i = 0; i < parts.carried; ++i) inputs.push_back(results[i]);
+    for (size_t i = 0; i < parts.carried; ++i) {
+      const auto state = state_of(i);
+      inputs.push_back(state == states.end()
+                           ? results[i]
+                           : inner.add_view(input_name(parts.kFirstCarriedInput + i), graph_.type(node.outputs[i]),
+                                            state->rows, state->row(index)));
+    }
     for (size_t i = 0; i < parts.scanned; ++i) {
       const size_t at = parts.first_slice() + i;
       inputs.push_back(inner.row_view(input_name(at), body.type(body.inputs[at]), scanned[i], index, *trip,
@@ -543,7 +618,8 @@ class GraphLowering {
     if (parts.has_condition) carry(0, loop.condition);
     for (size_t i = 0; i < parts.carried; ++i) {
       const size_t at = parts.first_carried_result() + i;
-      if (body.outputs[at] == body.inputs[parts.kFirstCarriedInput + i]) outputs.push_back(-1);
+      if (body.outputs[at] == body.inputs[parts.kFirstCarriedInput + i] || state_of(i) != states.end())
+        outputs.push_back(-1);
       else carry(at, results[i]);
     }
     for (size_t i = 0; i < parts.stacked; ++i) {
@@ -554,6 +630,7 @@ class GraphLowering {
     inner.run(inputs, outputs);
     loop.blocks.push_back(std::move(block));
     block_.push_back(std::move(loop));
+    copy_last();
   }
 
   // What a loop carries has a buffer of its own inside of another loop, which may carry what is written there.

@@ -49,8 +49,9 @@ class Verifier {
   }
 
  private:
-  using Pieces = std::map<int64_t, std::pair<int64_t, BufferId>>;  // begin -> end, owner
-  static constexpr BufferId kUnwritten = -1, kDiffers = -2;        // owners
+  using Pieces = std::map<int64_t, std::pair<int64_t, BufferId>>;                // begin -> end, owner
+  static constexpr BufferId kUnwritten = -1, kDiffers = -2;                      // owners
+  using Written = std::map<BufferId, std::vector<std::pair<int64_t, int64_t>>>;  // by root: begin, end
 
   // Once each: blocks of loops are followed twice.
   void report(const std::string& where, const std::string& rule) {
@@ -404,22 +405,23 @@ class Verifier {
       if (step.kind == StepKind::kBind) continue;
       if (step.kind == StepKind::kBranch) {
         const auto before = memory_;
-        const std::set<BufferId> known = written_;
+        const Written known = written_;
         run(step.blocks[0]);
         const auto taken = std::exchange(memory_, before);
-        // A view that moves may be the first to write its root in both blocks.
-        const std::set<BufferId> known_behind = std::exchange(written_, known);
+        // A view that moves may be the first to write its bytes in both blocks.
+        const Written known_behind = std::exchange(written_, known);
         run(step.blocks[1]);
-        written_.insert(known_behind.begin(), known_behind.end());
-        memory_ = joined(taken, memory_, [&](BufferId a, BufferId b) { return behind_branch(a, b); });
+        for (const auto& [root, stretches] : known_behind)
+          written_[root].insert(written_[root].end(), stretches.begin(), stretches.end());
+        memory_ = joined(taken, memory_, [&](BufferId a, BufferId b, int64_t) { return behind_branch(a, b); });
       } else {
         loop(step, where);
       }
     }
   }
 
-  // What stands behind a branch where its blocks have left `a` and `b`. A branch may be taken for some sizes alone: then
-  // a block that writes an output writes all that it has at these sizes.
+  // What stands behind a branch where its blocks have left `a` and `b`. A branch may be taken for some sizes alone:
+  // then a block that writes an output writes all that it has at these sizes.
   BufferId behind_branch(BufferId a, BufferId b) const {
     if (a == b) return a;
     const BufferId written = a == kUnwritten ? b : a;
@@ -430,16 +432,23 @@ class Verifier {
   void loop(const ProgramStep& step, const std::string& where) {
     for (const CarriedValue& c : step.carried) read(where, c.current);
     const auto before = memory_;
-    const std::set<BufferId> known = written_;
+    const Written known = written_;
+    const auto moving = moving_writes_.size();
+    for (const ProgramStep& inner : step.blocks[0])
+      for (size_t i = 0; i < inner.num_calls; ++i) {
+        const KernelCall& c = program_.calls[inner.first_call + i];
+        if (travel_in_root(program_, c.args.back()) > 0) moving_writes_.push_back({step.index.var, c.args.back()});
+      }
     // The second time finds what the first has left behind; later ones find the same.
     for (int iteration = 0; iteration < 2; ++iteration) {
       // What the block alone uses begins anew.
       const Timeline::Loop& own = *std::find_if(time_.loops.begin(), time_.loops.end(),
                                                 [&](const Timeline::Loop& other) { return other.step == &step; });
-      std::erase_if(written_, [&](BufferId root) {
-        const LiveRange& range = alive_[static_cast<size_t>(root)];
+      std::erase_if(written_, [&](const auto& entry) {
+        const LiveRange& range = alive_[static_cast<size_t>(entry.first)];
         return range.first > own.begin && range.last <= own.end;
       });
+      if (iteration == 1) moving_writes_.resize(moving);
       run(step.blocks[0]);
       // One after the other, as compiled code does it.
       for (const CarriedValue& c : step.carried) {
@@ -451,8 +460,9 @@ class Verifier {
     }
     if (step.condition < 0 && step.count && as_int(step.count).value_or(0) > 0) return;
     // It may never run: what was there before it, is still there. What it alone writes counts as written.
-    memory_ =
-        joined(before, memory_, [&](BufferId a, BufferId b) { return a == b || !known.contains(b) ? b : kDiffers; });
+    memory_ = joined(before, memory_, [&](BufferId a, BufferId b, int64_t place) {
+      return a == b || !is_in(known, b, place, place + 1) ? b : kDiffers;
+    });
   }
 
   void change_places(const CarriedValue& c) {
@@ -484,7 +494,7 @@ class Verifier {
     std::map<BufferId, Pieces> result;
     for (const auto& [space, places] : borders)
       for (auto it = places.begin(); std::next(it) != places.end(); ++it) {
-        const BufferId owner = choose(owner_at(a, space, *it), owner_at(b, space, *it));
+        const BufferId owner = choose(owner_at(a, space, *it), owner_at(b, space, *it), *it);
         if (owner != kUnwritten) result[space][*it] = {*std::next(it), owner};
       }
     return result;
@@ -511,23 +521,45 @@ class Verifier {
             root};
   }
 
+  // Where a view begins in its root.
+  Expr begin_of(BufferId id) const {
+    Expr sum = 0;
+    for (; at(id).alias_of >= 0; id = at(id).alias_of)
+      sum = sum + (at(id).view_offset_formula ? at(id).view_offset_formula : Expr(at(id).view_offset));
+    return sum;
+  }
+
+  // What has to be there when the view is read: of one that moves all that it covers, but in the first iteration of a
+  // loop only its place then, if each later one reads what the one before has written.
+  Range needed_range(BufferId id) const {
+    Range range = range_of(id);
+    if (travel_in_root(program_, id) == 0) return range;
+    for (const auto& [index, written] : moving_writes_) {
+      if (root_buffer(program_, written) != root_buffer(program_, id) || at(written).bytes != at(id).bytes) continue;
+      const Expr begin = begin_of(id);
+      const Expr ahead = substitute(begin, {{index.get(), index + Expr(1)}});
+      if (as_int(simplify(ahead - begin_of(written))).value_or(1) != 0) continue;
+      const Expr first = substitute(begin, {{index.get(), Expr(0)}});
+      if (!is_size(first)) continue;  // it moves with the index of another loop, too
+      range.begin += value_at(first, program_.symbols, largest_) - place_in_root(program_, id).begin;
+      range.end = range.begin + at(id).bytes;
+      break;
+    }
+    return range;
+  }
+
   // Whether two views of one root, which move with an index, share no bytes in any iteration.
   bool move_apart(BufferId a, BufferId b) const {
-    const auto formula = [this](BufferId id) {
-      Expr sum = 0;
-      for (; at(id).alias_of >= 0; id = at(id).alias_of)
-        sum = sum + (at(id).view_offset_formula ? at(id).view_offset_formula : Expr(at(id).view_offset));
-      return sum;
-    };
     if (root_buffer(program_, a) != root_buffer(program_, b)) return false;
-    const auto distance = as_int(simplify(formula(b) - formula(a)));
+    const auto distance = as_int(simplify(begin_of(b) - begin_of(a)));
     return distance && (*distance >= at(a).bytes || -*distance >= at(b).bytes);
   }
 
   void write(BufferId id) {
     const Range range = range_of(id);
     if (range.begin == range.end) return;
-    const bool is_known = !written_.insert(range.owner).second;
+    const bool is_known = is_in(written_, range.owner, range.begin, range.end);
+    if (!is_known) written_[range.owner].emplace_back(range.begin, range.end);
     auto& space = memory_[range.space];
     split(space, range.begin);
     split(space, range.end);
@@ -552,9 +584,17 @@ class Verifier {
     it->second.first = at;
   }
 
+  // Whether any of these bytes were written as contents of the root.
+  static bool is_in(const Written& written, BufferId root, int64_t begin, int64_t end) {
+    const auto it = written.find(root);
+    return it != written.end() && std::any_of(it->second.begin(), it->second.end(), [&](const auto& stretch) {
+             return stretch.first < end && begin < stretch.second;
+           });
+  }
+
   // Empty when the bytes of `id` hold what was written to its root; else what is wrong.
   std::string contents(BufferId id) const {
-    const Range range = range_of(id);
+    const Range range = needed_range(id);
     const auto space = memory_.find(range.space);
     int64_t place = range.begin;
     if (space != memory_.end()) {
@@ -665,11 +705,13 @@ class Verifier {
   std::vector<std::string> violations_;
   std::map<BufferId, Pieces> memory_;   // by space
   std::map<BufferId, BufferId> moved_;  // where buffers that change places lie
-  std::set<BufferId> written_;          // roots
-  Timeline time_;                       // of a program with steps
-  std::vector<LiveRange> alive_;        // roots
-  std::vector<Var> scope_;              // indices of the loops around, and data symbols that have their values
-  std::set<const ExprNode*> bound_;     // data symbols
+  Written written_;
+  // In the first iteration of loops: views that move with the loop's index, written by calls that it always makes.
+  std::vector<std::pair<Var, BufferId>> moving_writes_;
+  Timeline time_;                    // of a program with steps
+  std::vector<LiveRange> alive_;     // roots
+  std::vector<Var> scope_;           // indices of the loops around, and data symbols that have their values
+  std::set<const ExprNode*> bound_;  // data symbols
   size_t next_call_ = 0;
   std::set<BufferId> taken_over_;
   std::map<std::tuple<int32_t, size_t, size_t>, std::string> in_place_;  // kernel, output, input: what the proof said

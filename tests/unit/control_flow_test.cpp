@@ -182,6 +182,39 @@ graph @main(%n: i64[], %x: f32[2], %y: f32[2], %z: f32[2]) -> (%a: f32[2], %b: f
   expect_result(text, {number(3), xyz[0], xyz[1], xyz[2]}, {3, 4, 1, 2, 5, 6});
 }
 
+// The hidden state of a recurrent layer: an iteration reads the row that the one before has written, so that nothing is
+// carried from a buffer to another. (Rows that are an output of the model are written there.)
+TEST(ControlFlow, CarriedValuesThatAreStackedAreRows) {
+  for (const bool reversed : {false, true}) {
+    const std::string text = R"(
+graph @main(%s: f32[2], %x: f32[3,2]) -> (%last: f32[2], %y: f32[3,2], %more: f32[3,2]) {
+  %end, %rows, %twice = loop(%s, %x) {num_carried = 1, num_scanned = 1, scan_reversed = [1], stack_reversed = [REVERSED, 0]} ({
+    graph @body(%i: i64[], %a: f32[2], %row: f32[2]) -> (%b: f32[2], %b: f32[2], %t: f32[2]) {
+      %b = add(%a, %row) : f32[2]
+      %t = mul(%b, %a) : f32[2]
+    }
+  }) : f32[2], f32[3,2], f32[3,2]
+  %more = add(%rows, %twice) : f32[3,2]
+  %last = neg(%end) : f32[2]
+  %y = neg(%rows) : f32[3,2]
+})";
+    const std::string its_text = std::string(text).replace(text.find("REVERSED"), 8, reversed ? "1" : "0");
+    const Program program = lower_graph(parse(its_text));
+    const auto loop = std::find_if(program.steps.begin(), program.steps.end(),
+                                   [](const ProgramStep& step) { return step.kind == StepKind::kLoop; });
+    ASSERT_NE(loop, program.steps.end());
+    EXPECT_THAT(loop->carried, testing::IsEmpty());
+    // b: 1 + 5 = 6, 6 + 3 = 9, 9 + 1 = 10 and 2 + 6, 8 + 4, 12 + 2; t: 6, 54, 90 and 16, 96, 168.
+    const std::vector<double> rows =
+        reversed ? std::vector<double>{10, 14, 9, 12, 6, 8} : std::vector<double>{6, 8, 9, 12, 10, 14};
+    std::vector<double> want = {-10, -14};
+    for (const double value : rows) want.push_back(-value);
+    const double twice[] = {6, 16, 54, 96, 90, 168};
+    for (size_t i = 0; i < 6; ++i) want.push_back(rows[i] + twice[i]);
+    expect_result(its_text, {floats({2}, {1, 2}), floats({3, 2}, {1, 2, 3, 4, 5, 6})}, want);
+  }
+}
+
 TEST(ControlFlow, WhileCountsItsIterations) {
   // The Collatz sequence of n: how many steps it takes to 1.
   const std::string text = R"(
