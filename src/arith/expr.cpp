@@ -8,6 +8,7 @@
 
 #include "arith/int_ops.h"
 #include "support/error.h"
+#include "support/text_reader.h"
 #include "types/tensor.h"
 
 namespace tessera::inline arith {
@@ -123,7 +124,7 @@ void print(const Expr& e, const NameMap& names, std::string& out) {
       else if (is_float(e->dtype)) out += float_text(e->dtype, e->float_value);
       else out += fmt::format("{}:{}", e->int_value, dtype_name(e->dtype));
       return;
-    case ExprKind::kVar: out += e->name; return;
+    case ExprKind::kVar: out += symbol_text(e->name); return;
     case ExprKind::kLoad: {
       const auto it = names.find(e->buffer.get());
       out += it == names.end() ? e->buffer->name : it->second;

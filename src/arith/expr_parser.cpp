@@ -96,8 +96,9 @@ class ExprParser {
     const TextReader start = reader_;  // where complaints about this operand point
     if (is_digit(c) || c == '-') return number(start);
     if (reader_.accept("$")) return find_name(start, fmt::format("${}", reader_.integer("a number after '$'")));
-    if (!is_word_start(c)) reader_.fail_expected("an expression");
-    const std::string name = reader_.word("an expression");
+    if (!is_word_start(c) && c != '"') reader_.fail_expected("an expression");
+    const std::string name = reader_.symbol("an expression");
+    if (c == '"') return find_name(start, name);
     if (name == "true" || name == "false") return const_int(DType::kBool, name == "true");
     if (name == "inf" || name == "nan") {
       reader_ = start;

@@ -61,11 +61,11 @@ void print_graph(const Graph& graph, const PrintOptions& options, int indent, st
     for (size_t i = 0; i < graph.symbols.size(); ++i) {
       const SymbolRange& symbol = graph.symbols[i];
       if (symbol.is_data()) {
-        out += fmt::format("{}{}{} upto {}", i ? ", " : "", symbol.var->name,
+        out += fmt::format("{}{}{} upto {}", i ? ", " : "", symbol_text(symbol.var->name),
                            symbol.lo == 0 ? "" : fmt::format(" from {}", symbol.lo), to_string(symbol.bound));
         continue;
       }
-      out += fmt::format("{}{} in {}..", i ? ", " : "", symbol.var->name, symbol.lo);
+      out += fmt::format("{}{} in {}..", i ? ", " : "", symbol_text(symbol.var->name), symbol.lo);
       if (symbol.hi != INT64_MAX) out += fmt::format("{}", symbol.hi);
       if (symbol.step != 1) out += fmt::format(":{}", symbol.step);
     }

@@ -114,8 +114,8 @@ Expr parse_dim(TextReader& reader, const SymbolScope& symbols, int depth) {
   const char next = reader.peek();
   if (next == '-' || (next >= '0' && next <= '9')) return reader.integer("a dimension");
   const std::string at = reader.position();
-  const std::string word = reader.word("a dimension (an integer or a symbol)");
-  if (!reader.accept("(")) {
+  const std::string word = reader.symbol("a dimension (an integer or a symbol)");
+  if (next == '"' || !reader.accept("(")) {
     const auto it = symbols.find(word);
     if (it != symbols.end()) return it->second;
     throw UserError({"TSR-3003", fmt::format("unknown symbol '{}' in a shape", word), at,
@@ -272,7 +272,7 @@ std::vector<SymbolRange> parse_symbols(TextReader& reader, SymbolScope& scope) {
     const auto refuse = [&](const std::string& id, const std::string& message, const std::string& legal) {
       throw UserError({id, message, at, legal, ""});
     };
-    const std::string name = reader.word("a symbol");
+    const std::string name = reader.symbol("a symbol");
     if (scope.count(name)) refuse("TSR-3004", fmt::format("symbol {} is declared twice", name), "");
     SymbolRange symbol{make_var(name), 1, INT64_MAX, 1};
     if (reader.accept("in")) {

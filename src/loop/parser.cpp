@@ -22,7 +22,7 @@ class Parser {
     program.name = reader_.name('@', "a kernel");
     if (reader_.accept("<")) {
       do {
-        program.symbols.push_back(define_var("a symbol"));
+        program.symbols.push_back(define_var("a symbol", true));
         for (const Var& known : symbols_)
           if (known->name == program.symbols.back()->name) scope_.names[known->name] = program.symbols.back() = known;
       } while (reader_.accept(","));
@@ -56,17 +56,18 @@ class Parser {
     return make_buffer(name, dtype, parse_shape(reader_, scope_), scope);
   }
 
-  std::string new_name(const char* what) {
+  std::string new_name(const char* what, bool is_symbol = false) {
     TextReader start = reader_;
-    std::string name = reader_.word(what);
-    if (is_reserved_word(name)) start.fail("TSR-3121", fmt::format("'{}' is a word of the language, not a name", name));
+    std::string name = is_symbol ? reader_.symbol(what) : reader_.word(what);
+    if (!is_symbol && is_reserved_word(name))
+      start.fail("TSR-3121", fmt::format("'{}' is a word of the language, not a name", name));
     if (scope_.names.count(name) != 0 || scope_.buffers.count(name) != 0)
       start.fail("TSR-3122", fmt::format("'{}' is defined already around this place", name), "a name of its own");
     return name;
   }
 
-  Var define_var(const char* what) {
-    const std::string name = new_name(what);
+  Var define_var(const char* what, bool is_symbol = false) {
+    const std::string name = new_name(what, is_symbol);
     Var var = make_var(name);
     scope_.names.emplace(name, var);
     defined_.push_back(name);

@@ -71,8 +71,7 @@ class Printer {
     out_ = "kernel @" + name_text(program.name);
     if (!program.symbols.empty()) {
       out_ += '<';
-      for (size_t i = 0; i < program.symbols.size(); ++i)
-        out_ += (i ? ", " : "") + define(program.symbols[i].get(), program.symbols[i]->name);
+      for (size_t i = 0; i < program.symbols.size(); ++i) out_ += (i ? ", " : "") + define_symbol(program.symbols[i]);
       out_ += '>';
     }
     const auto num_inputs = program.params.size() - static_cast<size_t>(program.num_outputs);
@@ -88,6 +87,12 @@ class Printer {
     const std::string name = unique_name(wish, taken_);
     names_[object] = name;
     return name;
+  }
+
+  // By its own name, as the shapes of a program know it.
+  std::string define_symbol(const Var& symbol) {
+    return names_[symbol.get()] = taken_.insert(symbol_text(symbol->name)).second ? symbol_text(symbol->name)
+                                                                                  : unique_name(symbol->name, taken_);
   }
 
   std::string text(const Expr& e) const { return to_string(e, names_); }

@@ -116,7 +116,7 @@ class Parser {
   void index() {
     TextReader start = reader_;
     SymbolRange range{{}, 0, INT64_MAX, 1};
-    const std::string name = reader_.word("an index");
+    const std::string name = reader_.symbol("an index");
     if (view_scope_.count(name) != 0) start.fail("TSR-3203", fmt::format("symbol {} is declared twice", name));
     if (reader_.accept("<")) range.hi = not_negative("a largest number of iterations") - 1;
     range.var = make_var(name);
@@ -163,7 +163,7 @@ class Parser {
     ProgramStep step;
     step.kind = StepKind::kBind;
     TextReader start = reader_;
-    const std::string name = reader_.word("a symbol");
+    const std::string name = reader_.symbol("a symbol");
     for (const SymbolRange& symbol : program_.symbols)
       if (symbol.is_data() && symbol.var->name == name) step.symbol = symbol.var;
     if (!step.symbol)
@@ -178,7 +178,7 @@ class Parser {
     ProgramStep step;
     step.kind = StepKind::kLoop;
     TextReader start = reader_;
-    const std::string name = reader_.word("an index");
+    const std::string name = reader_.symbol("an index");
     const auto known =
         std::find_if(indices_.begin(), indices_.end(), [&](const SymbolRange& i) { return i.var->name == name; });
     if (known == indices_.end())

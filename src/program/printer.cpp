@@ -68,9 +68,9 @@ std::string print(const Program& program, const PrintOptions& options) {
   for (const SymbolRange& symbol : program.symbols)
     symbols += (symbols.empty() ? "[" : ", ") +
                (symbol.is_data()
-                    ? fmt::format("{}{} upto {}", symbol.var->name,
+                    ? fmt::format("{}{} upto {}", symbol_text(symbol.var->name),
                                   symbol.lo == 0 ? "" : fmt::format(" from {}", symbol.lo), to_string(symbol.bound))
-                    : fmt::format("{} in {}..{}{}", symbol.var->name, symbol.lo, symbol.hi,
+                    : fmt::format("{} in {}..{}{}", symbol_text(symbol.var->name), symbol.lo, symbol.hi,
                                   symbol.step == 1 ? "" : fmt::format(":{}", symbol.step)));
   if (!symbols.empty()) symbols += "]";
   std::string out = fmt::format("program @{}{}({}) -> ({}) {{\n", name_text(program.name), symbols,
@@ -78,8 +78,8 @@ std::string print(const Program& program, const PrintOptions& options) {
   out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes,
                      program.scratch_bytes);
   for (const SymbolRange& index : loop_indices(program))
-    out += index.hi == INT64_MAX ? fmt::format("  index {}\n", index.var->name)
-                                 : fmt::format("  index {} < {}\n", index.var->name, index.hi + 1);
+    out += index.hi == INT64_MAX ? fmt::format("  index {}\n", symbol_text(index.var->name))
+                                 : fmt::format("  index {} < {}\n", symbol_text(index.var->name), index.hi + 1);
   for (const RuntimeCheck& check : program.checks)
     out += fmt::format("  check {}, {}\n", quoted_text(check.what), quoted_text(check.legal));
   for (const ProgramState& state : program.states)
@@ -122,14 +122,14 @@ std::string print(const Program& program, const PrintOptions& options) {
         continue;
       }
       if (step.kind == StepKind::kBind) {
-        out += fmt::format("{}bind {} = {}{}\n", indent, step.symbol->name, buffers.text('%', step.count_buffer),
-                           loc_text(step.loc, options));
+        out += fmt::format("{}bind {} = {}{}\n", indent, symbol_text(step.symbol->name),
+                           buffers.text('%', step.count_buffer), loc_text(step.loc, options));
         continue;
       }
       if (step.kind == StepKind::kBranch) {
         out += fmt::format("{}branch {}", indent, buffers.text('%', step.condition));
       } else {
-        out += fmt::format("{}loop {}", indent, step.index.var->name);
+        out += fmt::format("{}loop {}", indent, symbol_text(step.index.var->name));
         if (step.count_buffer >= 0) out += " < " + buffers.text('%', step.count_buffer);
         else if (step.count) out += " < " + to_string(step.count);
         if (step.condition >= 0) out += " while " + buffers.text('%', step.condition);

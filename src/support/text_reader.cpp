@@ -63,6 +63,17 @@ std::string TextReader::word(std::string_view what) {
   return std::string(text_.substr(start, at_ - start));
 }
 
+std::string TextReader::symbol(std::string_view what) {
+  if (peek() == '"') return quoted(what);
+  std::string result = word(what);
+  while (at_ + 1 < text_.size() && text_[at_] == '.' && is_word(text_[at_ + 1])) {
+    const size_t start = at_++;
+    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    result += text_.substr(start, at_ - start);
+  }
+  return result;
+}
+
 std::string TextReader::name(char sigil, std::string_view what) {
   if (peek() != sigil) fail_expected(fmt::format("{} ('{}name')", what, sigil));
   ++at_;
@@ -194,6 +205,13 @@ std::string TextReader::found() {
 
 bool is_bare_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), is_name) && name.find("//") == std::string_view::npos;
+}
+
+std::string symbol_text(std::string_view name) {
+  bool is_bare = !name.empty() && is_letter(name[0]) && name.back() != '.' && name.find("..") == std::string_view::npos;
+  is_bare = is_bare && std::all_of(name.begin(), name.end(), [](char c) { return is_word(c) || c == '.'; });
+  for (const std::string_view reserved : {"true", "false", "inf", "nan"}) is_bare = is_bare && name != reserved;
+  return is_bare ? std::string(name) : quoted_text(name);
 }
 
 std::string name_text(std::string_view name) { return is_bare_name(name) ? std::string(name) : quoted_text(name); }

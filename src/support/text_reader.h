@@ -23,6 +23,8 @@ class TextReader {
 
   // Letters, digits and '_', not starting with a digit. `what` says what it names, for the message.
   std::string word(std::string_view what);
+  // A symbol's name: words joined by single dots ("p2o.Dim.1"), or anything in quotes.
+  std::string symbol(std::string_view what);
   // The characters of a value's or graph's name after its sigil: bare ([A-Za-z0-9_./]+) or quoted.
   std::string name(char sigil, std::string_view what);
   std::string quoted(std::string_view what);
@@ -50,6 +52,8 @@ class TextReader {
 bool is_bare_name(std::string_view name);
 // `name` as the text forms write it after its sigil: bare when possible, else quoted.
 std::string name_text(std::string_view name);
+// A symbol's name as shapes and formulas write it.
+std::string symbol_text(std::string_view name);
 std::string quoted_text(std::string_view text);
 
 }  // namespace tessera::inline support
