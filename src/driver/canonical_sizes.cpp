@@ -254,6 +254,9 @@ class Form {
         case StepKind::kBranch: branch(step); break;
         case StepKind::kLoop: throw NoForm{"loops"};
         case StepKind::kBind: throw NoForm{"sizes that data decide"};
+        case StepKind::kCopy:
+        case StepKind::kStart:
+        case StepKind::kWait: throw NoForm{"devices"};
       }
     }
   }

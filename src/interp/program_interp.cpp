@@ -25,7 +25,9 @@ class Memory {
  public:
   Memory(const Program& program, const std::vector<Tensor>& inputs)
       : program_(program), inputs_(inputs), own_(program.buffers.size()) {
-    arena_.assign(static_cast<size_t>(program.arena_bytes), kUnwritten);
+    arenas_.emplace_back(static_cast<size_t>(program.arena_bytes), kUnwritten);
+    for (const ProgramDevice& device : program.devices)
+      arenas_.emplace_back(static_cast<size_t>(device.arena_bytes), kUnwritten);
     for (const SymbolRange& symbol : program.symbols)
       if (symbol.is_data()) set_index(symbol.var, bound_of(symbol));
     for (const BufferId id : program.outputs) {
@@ -116,8 +118,10 @@ class Memory {
       case BufferKind::kArena: break;
     }
     if (buffer.offset >= 0) {
-      check(buffer.bytes <= program_.arena_bytes - buffer.offset, "buffer " + buffer.name + " is outside the arena");
-      return arena_.data() + buffer.offset;
+      auto& arena = arenas_.at(static_cast<size_t>(buffer.device));
+      check(buffer.bytes <= static_cast<int64_t>(arena.size()) - buffer.offset,
+            "buffer " + buffer.name + " is outside the arena");
+      return arena.data() + buffer.offset;
     }
     auto& own = own_[static_cast<size_t>(storage_buffer(program_, id))];
     if (own.empty()) own.assign(static_cast<size_t>(buffer.bytes) + 1, kUnwritten);
@@ -128,8 +132,8 @@ class Memory {
 
   const Program& program_;
   const std::vector<Tensor>& inputs_;
-  std::vector<std::byte> arena_;
-  std::vector<std::vector<std::byte>> own_;  // of unplanned buffers
+  std::vector<std::vector<std::byte>> arenas_;  // by device
+  std::vector<std::vector<std::byte>> own_;     // of unplanned buffers
   std::vector<Tensor> outputs_;
   Indices indices_;
 };
@@ -156,8 +160,9 @@ class Interpreter {
       if (moment.kind == Moment::kCall) when_called_[moment.call] = static_cast<int32_t>(m);
       if (moment.kind == Moment::kLoopBegin) begin_of_[moment.step] = static_cast<int32_t>(m);
       if (moment.kind == Moment::kLoopEnd) end_of_[moment.step] = static_cast<int32_t>(m);
-      if (moment.kind == Moment::kBranch || moment.kind == Moment::kBind)
+      if (moment.kind == Moment::kBranch || moment.kind == Moment::kBind || moment.kind == Moment::kCopy)
         begin_of_[moment.step] = static_cast<int32_t>(m);
+      if (moment.kind == Moment::kWait) end_of_[moment.step] = static_cast<int32_t>(m);
     }
     dying_.resize(time_.moments.size());
     if (!run.poison_dead) return;
@@ -179,8 +184,38 @@ class Interpreter {
         case StepKind::kBranch: branch(step); break;
         case StepKind::kLoop: loop(step); break;
         case StepKind::kBind: bind(step); break;
+        case StepKind::kCopy: copy(step); break;
+        case StepKind::kStart:
+          if (run_.late_starts) queue_.push_back(&step);
+          else block(step.blocks.at(0));
+          break;
+        case StepKind::kWait: wait(step, steps); break;
       }
     }
+  }
+
+  void copy(const ProgramStep& step) {
+    const std::byte* from = memory_.bytes(step.from);
+    std::copy(from, from + memory_.bytes_now(at(step.from)), memory_.bytes(step.to));
+    poison(begin_of_.at(&step));
+  }
+
+  // What the device of the start was given before it is done as well: a queue keeps its order.
+  void wait(const ProgramStep& step, const StepBlock& around) {
+    const auto is_it = [&](const ProgramStep& s) { return s.kind == StepKind::kStart && s.token == step.token; };
+    const auto start = std::find_if(around.begin(), around.end(), is_it);
+    check(start != around.end(), "a wait for nothing");
+    const auto pending = std::find(queue_.begin(), queue_.end(), &*start);
+    if (pending != queue_.end()) {
+      std::vector<const ProgramStep*> due, left;
+      for (size_t i = 0; i < queue_.size(); ++i) {
+        const bool before = queue_.begin() + static_cast<std::ptrdiff_t>(i) <= pending;
+        (before && queue_[i]->device == start->device ? due : left).push_back(queue_[i]);
+      }
+      queue_ = std::move(left);
+      for (const ProgramStep* one : due) block(one->blocks.at(0));
+    }
+    poison(end_of_.at(&*start));
   }
 
   void bind(const ProgramStep& step) {
@@ -268,6 +303,7 @@ class Interpreter {
   const ProgramRun& run_;
   Memory memory_;
   const Timeline time_;
+  std::vector<const ProgramStep*> queue_;  // of late starts, in order
   std::unordered_map<size_t, int32_t> when_called_;
   std::unordered_map<const ProgramStep*, int32_t> begin_of_, end_of_;  // moments
   std::vector<std::vector<Lifetime>> dying_;                           // by moment: what is used last there

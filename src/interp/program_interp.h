@@ -21,6 +21,8 @@ struct ProgramRun {
   std::function<void(const KernelCall& call, const Tensor& output)> observe;
   // Overwrites arena memory with the pattern after the last call that uses it.
   bool poison_dead = false;
+  // Does what is started when something waits for it, not at once.
+  bool late_starts = false;
 };
 std::vector<Tensor> interpret(const Program& program, const std::vector<Tensor>& inputs, const ProgramRun& run);
 

@@ -65,12 +65,13 @@ std::string_view bytes_of(const Tensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.bytes()), static_cast<size_t>(tensor.num_bytes())};
 }
 
-void place_weights(Program& program) {
+// Returns how many bytes they need.
+int64_t place_weights(Program& program, int32_t device) {
   std::multimap<size_t, BufferId> by_hash;
   int64_t end = 0;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     ProgramBuffer& buffer = program.buffers[i];
-    if (buffer.kind != BufferKind::kWeight || buffer.alias_of >= 0) continue;
+    if (buffer.kind != BufferKind::kWeight || buffer.alias_of >= 0 || buffer.device != device) continue;
     buffer.offset = -1;
     // A weight without data comes from a text that leaves it out; it has a place of its own.
     if (buffer.data && buffer.data->has_data()) {
@@ -88,7 +89,7 @@ void place_weights(Program& program) {
       end += aligned(buffer.bytes);
     }
   }
-  program.weight_bytes = end;
+  return end;
 }
 
 }  // namespace
@@ -193,10 +194,18 @@ std::vector<int64_t> place_buffers(const std::vector<Lifetime>& lifetimes, int64
 void plan_memory(Program& program) {
   for (ProgramBuffer& buffer : program.buffers) buffer.offset = -1;
   const std::vector<Lifetime> lifetimes = arena_lifetimes(program);
-  const std::vector<int64_t> offsets = place_buffers(lifetimes, program.arena_bytes);
-  for (size_t i = 0; i < lifetimes.size(); ++i)
-    program.buffers[static_cast<size_t>(lifetimes[i].buffer)].offset = offsets[i];
-  place_weights(program);
+  for (size_t device = 0; device <= program.devices.size(); ++device) {
+    std::vector<Lifetime> own;
+    for (const Lifetime& lifetime : lifetimes)
+      if (program.buffers[static_cast<size_t>(lifetime.buffer)].device == static_cast<int32_t>(device))
+        own.push_back(lifetime);
+    int64_t arena_bytes = 0;
+    const std::vector<int64_t> offsets = place_buffers(own, arena_bytes);
+    for (size_t i = 0; i < own.size(); ++i) program.buffers[static_cast<size_t>(own[i].buffer)].offset = offsets[i];
+    (device == 0 ? program.arena_bytes : program.devices[device - 1].arena_bytes) = arena_bytes;
+    (device == 0 ? program.weight_bytes : program.devices[device - 1].weight_bytes) =
+        place_weights(program, static_cast<int32_t>(device));
+  }
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     ProgramBuffer& buffer = program.buffers[i];
     if (buffer.alias_of < 0 && buffer.over < 0) continue;

@@ -41,6 +41,7 @@ class Parser {
     program_.weight_bytes = size("weights");
     program_.scratch_bytes = size("scratch");
     view_scope_ = scope_;
+    while (reader_.accept("device")) device();
     while (reader_.accept("index")) index();
     while (reader_.accept("check")) {
       RuntimeCheck& check = program_.checks.emplace_back();
@@ -109,7 +110,30 @@ class Parser {
     if (reader_.accept("buffer")) return buffer();
     if (reader_.accept("define")) return kernel();
     if (step(body_)) return;
-    reader_.fail_expected("buffer, define, call, branch, loop, bind or '}'");
+    reader_.fail_expected("buffer, define, call, branch, loop, bind, start, wait or '}'");
+  }
+
+  // "device gpu "null" arena 0 weights 0".
+  void device() {
+    TextReader start = reader_;
+    ProgramDevice device;
+    device.name = reader_.symbol("a device");
+    for (const ProgramDevice& known : program_.devices)
+      if (known.name == device.name)
+        start.fail("TSR-3203", fmt::format("device {} is declared twice", symbol_text(device.name)));
+    device.kind = reader_.quoted("a back end");
+    device.arena_bytes = size("arena");
+    device.weight_bytes = size("weights");
+    program_.devices.push_back(std::move(device));
+  }
+
+  int32_t on_device() {
+    if (!reader_.accept("on")) return 0;
+    TextReader start = reader_;
+    const std::string name = reader_.symbol("a device");
+    for (size_t i = 0; i < program_.devices.size(); ++i)
+      if (program_.devices[i].name == name) return static_cast<int32_t>(i) + 1;
+    start.fail("TSR-3202", fmt::format("there is no device {}", symbol_text(name)), "devices that are declared above");
   }
 
   // "index t < 10": the symbol of a loop further down.
@@ -130,6 +154,9 @@ class Parser {
     else if (reader_.accept("branch")) branch(block);
     else if (reader_.accept("loop")) loop(block);
     else if (reader_.accept("bind")) bind(block);
+    else if (reader_.accept("start")) start(block);
+    else if (reader_.accept("wait")) wait(block);
+    else if (reader_.accept("copy")) copy(block);
     else return false;
     return true;
   }
@@ -139,7 +166,7 @@ class Parser {
     if (++depth_ > kMaxDepth) reader_.fail("TSR-3201", fmt::format("more than {} blocks inside each other", kMaxDepth));
     reader_.expect("{");
     while (!reader_.accept("}"))
-      if (!step(result)) reader_.fail_expected("call, branch, loop, bind or '}'");
+      if (!step(result)) reader_.fail_expected("call, branch, loop, bind, start, wait, copy or '}'");
     --depth_;
     return result;
   }
@@ -156,6 +183,41 @@ class Parser {
     step.loc = loc();
     step.blocks.push_back(block());
     step.blocks.push_back(reader_.accept("else") ? block() : StepBlock());
+    block_around.push_back(std::move(step));
+  }
+
+  int32_t token() {
+    TextReader start = reader_;
+    const int64_t number = not_negative("the number of a start");
+    if (number > INT32_MAX) start.fail("TSR-3201", fmt::format("a start of number {}", number), "less than 2^31");
+    return static_cast<int32_t>(number);
+  }
+
+  void start(StepBlock& block_around) {
+    ProgramStep step;
+    step.kind = StepKind::kStart;
+    step.token = token();
+    step.device = on_device();
+    step.loc = loc();
+    step.blocks.push_back(block());
+    block_around.push_back(std::move(step));
+  }
+
+  void wait(StepBlock& block_around) {
+    ProgramStep step;
+    step.kind = StepKind::kWait;
+    step.token = token();
+    step.loc = loc();
+    block_around.push_back(std::move(step));
+  }
+
+  void copy(StepBlock& block_around) {
+    ProgramStep step;
+    step.kind = StepKind::kCopy;
+    step.to = step_buffer("a buffer");
+    reader_.expect("=");
+    step.from = step_buffer("a buffer");
+    step.loc = loc();
     block_around.push_back(std::move(step));
   }
 
@@ -223,6 +285,7 @@ class Parser {
                       "dimensions from 0, less than 2^63 bits in all");
     buffer.bytes = *bytes;
     kind(buffer);
+    buffer.device = on_device();
     if (reader_.accept("at")) buffer.offset = not_negative("an offset");
     if (reader_.accept("alias")) {
       TextReader alias_start = reader_;
@@ -270,6 +333,7 @@ class Parser {
     Kernel kernel;
     reader_.expect("rule");
     kernel.rule = reader_.quoted("a rule");
+    kernel.device = on_device();
     if (reader_.accept("flops")) kernel.flops = not_negative("flops");
     if (reader_.accept("bytes")) kernel.bytes = not_negative("bytes");
     if (reader_.accept("tuning")) kernel.refused_tuning = reader_.quoted("why a tuned schedule is not taken");

@@ -77,6 +77,12 @@ std::string print(const Program& program, const PrintOptions& options) {
                                 list(program.inputs), list(program.outputs));
   out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes,
                      program.scratch_bytes);
+  for (const ProgramDevice& device : program.devices)
+    out += fmt::format("  device {} {} arena {} weights {}\n", symbol_text(device.name), quoted_text(device.kind),
+                       device.arena_bytes, device.weight_bytes);
+  const auto on = [&](int32_t device) {
+    return device == 0 ? std::string() : " on " + symbol_text(program.devices[static_cast<size_t>(device - 1)].name);
+  };
   for (const SymbolRange& index : loop_indices(program))
     out += index.hi == INT64_MAX ? fmt::format("  index {}\n", symbol_text(index.var->name))
                                  : fmt::format("  index {} < {}\n", symbol_text(index.var->name), index.hi + 1);
@@ -90,6 +96,7 @@ std::string print(const Program& program, const PrintOptions& options) {
     out += fmt::format("  buffer {}: {} {}", buffers.text('%', static_cast<int64_t>(i)), buffer.type.to_string(),
                        buffer_kind_name(buffer.kind));
     if (buffer.index >= 0) out += fmt::format(" {}", buffer.index);
+    out += on(buffer.device);
     if (buffer.offset >= 0) out += fmt::format(" at {}", buffer.offset);
     if (buffer.alias_of >= 0) out += fmt::format(" alias {}", buffers.text('%', buffer.alias_of));
     if (buffer.view_offset_formula) out += fmt::format(" from {}", to_string(buffer.view_offset_formula));
@@ -100,7 +107,7 @@ std::string print(const Program& program, const PrintOptions& options) {
   }
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const Kernel& kernel = program.kernels[i];
-    out += fmt::format("  define rule {}", quoted_text(kernel.rule));
+    out += fmt::format("  define rule {}{}", quoted_text(kernel.rule), on(kernel.device));
     if (kernel.flops >= 0) out += fmt::format(" flops {}", kernel.flops);
     if (kernel.bytes >= 0) out += fmt::format(" bytes {}", kernel.bytes);
     if (!kernel.refused_tuning.empty()) out += fmt::format(" tuning {}", quoted_text(kernel.refused_tuning));
@@ -126,7 +133,16 @@ std::string print(const Program& program, const PrintOptions& options) {
                            buffers.text('%', step.count_buffer), loc_text(step.loc, options));
         continue;
       }
-      if (step.kind == StepKind::kBranch) {
+      if (step.kind == StepKind::kCopy || step.kind == StepKind::kWait) {
+        out += step.kind == StepKind::kWait
+                   ? fmt::format("{}wait {}", indent, step.token)
+                   : fmt::format("{}copy {} = {}", indent, buffers.text('%', step.to), buffers.text('%', step.from));
+        out += loc_text(step.loc, options) + '\n';
+        continue;
+      }
+      if (step.kind == StepKind::kStart) {
+        out += fmt::format("{}start {}{}", indent, step.token, on(step.device));
+      } else if (step.kind == StepKind::kBranch) {
         out += fmt::format("{}branch {}", indent, buffers.text('%', step.condition));
       } else {
         out += fmt::format("{}loop {}", indent, symbol_text(step.index.var->name));

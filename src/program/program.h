@@ -17,10 +17,20 @@
 // the block writes has in the next iteration, and behind the loop, the contents that were written last; what no
 // iteration wrote is unspecified. No buffer carries twice.
 //
-// A *bind* gives a data symbol of the program (SymbolRange::bound) its value: the i64 in a buffer, kept within 0 and the
-// bound. Before it, and where the memory of buffers is laid out, the symbol has the value of its bound; whatever has it
-// as a size is written and read behind the bind alone. Outputs have the shapes that the symbols' last values give them,
-// from the first byte of their memory on.
+// A *bind* gives a data symbol of the program (SymbolRange::bound) its value: the i64 in a buffer, kept within 0 and
+// the bound. Before it, and where the memory of buffers is laid out, the symbol has the value of its bound; whatever
+// has it as a size is written and read behind the bind alone. Outputs have the shapes that the symbols' last values
+// give them, from the first byte of their memory on.
+//
+// Devices: device 0 is the host; each other one has memory of its own, which only its kernels and copies touch, and a
+// queue, which does what it is given in order. A kernel runs on its device, and all its buffers lie there. A *start*
+// gives its block, calls and copies, to the queue of its device and ends at once. A *copy* writes the contents of one
+// buffer to another one of the same type; one of the two lies on the device of the start around it, the other one on
+// the host. A *wait* ends when its start's block is done; it stands behind the start, in the same block of steps. From
+// a start to its wait, the host buffers that the block writes are not touched, and those that it reads are not written,
+// but by later starts of the same device. Branches, loops and binds read buffers of the host.
+//
+// A step that fails ends the run: what the outputs hold is unspecified then.
 //
 // Memory: arena buffers whose lifetimes do not overlap may share bytes; a buffer's contents are unspecified before its
 // first write. A buffer with `alias_of` is a view: it names `bytes` bytes of another buffer, from `view_offset` on.
@@ -55,6 +65,7 @@ const char* buffer_kind_name(BufferKind kind);
 struct ProgramBuffer {
   std::string name;
   BufferKind kind = BufferKind::kArena;
+  int32_t device = 0;        // whose memory it lies in; inputs and outputs are the host's
   TensorType type;           // with layout
   int64_t bytes = 0;         // of the physical shape
   int64_t offset = -1;       // kArena: in the arena; kWeight: in the weights region; -1 before planning
@@ -75,6 +86,7 @@ struct Kernel {
   std::vector<std::string> refused;  // "rule: reason" of those that were asked and declined
   std::string refused_tuning;        // why the schedule of a tuning record is not taken
   std::string loc;                   // the model's node names it stands for
+  int32_t device = 0;                // where it runs
   int64_t flops = -1;                // per call
   int64_t bytes = -1;                // distinct bytes read and written per call
 };
@@ -85,7 +97,7 @@ struct KernelCall {
   std::string loc;
 };
 
-enum class StepKind : uint8_t { kCalls, kBranch, kLoop, kBind };
+enum class StepKind : uint8_t { kCalls, kBranch, kLoop, kBind, kCopy, kStart, kWait };
 
 struct CarriedValue {
   BufferId current = -1, next = -1;  // of the same type and size
@@ -106,10 +118,14 @@ struct ProgramStep {
   Expr count = {};                       // kLoop: of the program's symbols; null: none
   // kLoop: one i64 instead; a loop has a count, a condition, or both. kBind: the value of the symbol.
   BufferId count_buffer = -1;
-  Var symbol = {};  // kBind: a data symbol of the program
-  SymbolRange index = {};                // kLoop: from 0 to the last iteration that may happen
+  Var symbol = {};         // kBind: a data symbol of the program
+  SymbolRange index = {};  // kLoop: from 0 to the last iteration that may happen
   std::vector<CarriedValue> carried = {};
-  std::vector<StepBlock> blocks = {};  // kBranch: where the bool is true, where it is false; kLoop: its block
+  // kBranch: where the bool is true, where it is false; kLoop, kStart: its block.
+  std::vector<StepBlock> blocks = {};
+  BufferId from = -1, to = -1;  // kCopy
+  int32_t device = 0;           // kStart
+  int32_t token = -1;           // kStart: a number of its own; kWait: that of its start
   std::string loc = {};
 };
 
@@ -129,6 +145,15 @@ struct ProgramState {
   BufferId initial = -1;  // kWeight, of the input's type and row-major: the value before the first call; -1: zeros
 
   bool operator==(const ProgramState&) const = default;
+};
+
+// A device beside the host.
+struct ProgramDevice {
+  std::string name;  // of its own
+  std::string kind;  // the back end whose code it runs: "null"
+  int64_t arena_bytes = 0, weight_bytes = 0;
+
+  bool operator==(const ProgramDevice&) const = default;
 };
 
 // Of a program with symbols, sizes are expressions of those in the types; the numbers (bytes, offsets, the arena's
@@ -151,9 +176,11 @@ struct Program {
   // The model's names of the outputs where they differ from their buffers' (a value that is an input and an output, or
   // two outputs); empty: the buffers' names.
   std::vector<std::string> output_names;
-  std::vector<RuntimeCheck> checks;  // of the last checks.size() outputs
-  std::shared_ptr<const Flow> flow;  // null: the calls are everything
-  std::vector<ProgramPiece> pieces;  // of the flow
+  std::vector<RuntimeCheck> checks;    // of the last checks.size() outputs
+  std::shared_ptr<const Flow> flow;    // null: the calls are everything
+  std::vector<ProgramPiece> pieces;    // of the flow
+  std::vector<ProgramDevice> devices;  // beside the host: device 1, 2, ...
+  // Of the host.
   int64_t arena_bytes = 0;
   int64_t weight_bytes = 0;
   int64_t scratch_bytes = 0;  // per worker; set by code generation for kLocal allocations that do not fit the stack

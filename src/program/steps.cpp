@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "arith/simplify.h"
@@ -35,6 +36,15 @@ class TimelineBuilder {
           break;
         case StepKind::kLoop: loop(step); break;
         case StepKind::kBind: time_.moments.push_back({Moment::kBind, 0, &step, loop_, -1}); break;
+        case StepKind::kCopy: time_.moments.push_back({Moment::kCopy, 0, &step, loop_, -1}); break;
+        case StepKind::kStart:
+          started_[step.token] = &step;
+          for (const StepBlock& inner : step.blocks) block(inner);
+          break;
+        case StepKind::kWait:
+          if (const auto start = started_.find(step.token); start != started_.end())
+            time_.moments.push_back({Moment::kWait, 0, start->second, loop_, -1});
+          break;
       }
     }
   }
@@ -52,6 +62,7 @@ class TimelineBuilder {
   }
 
   Timeline time_;
+  std::map<int32_t, const ProgramStep*> started_;  // by token
   int32_t loop_ = -1;
 };
 

@@ -25,6 +25,8 @@ template <typename StepType, typename Visit>
 void for_each_step_buffer(StepType& step, const Visit& visit) {
   if (step.condition >= 0) visit(step.condition);
   if (step.count_buffer >= 0) visit(step.count_buffer);
+  if (step.from >= 0) visit(step.from);
+  if (step.to >= 0) visit(step.to);
   for (auto& carried : step.carried) {
     visit(carried.current);
     visit(carried.next);
@@ -64,9 +66,9 @@ int64_t travel_in_root(const Program& program, BufferId id);
 // When things happen: calls, branches, and the begins and ends of loops have numbers that rise from step to step, and
 // into blocks. Of a program without branches and loops, the number of a call is its place among the calls.
 struct Moment {
-  enum Kind : uint8_t { kCall, kBranch, kLoopBegin, kLoopEnd, kBind } kind = kCall;
+  enum Kind : uint8_t { kCall, kBranch, kLoopBegin, kLoopEnd, kBind, kCopy, kWait } kind = kCall;
   size_t call = 0;                    // kCall
-  const ProgramStep* step = nullptr;  // of the others
+  const ProgramStep* step = nullptr;  // of the others; of a wait, that which has started what it waits for
   int32_t loop = -1;                  // the innermost loop around it; of a loop's begin and end, that around the loop
   int32_t own_loop = -1;              // of a loop's begin and end
 };
@@ -84,8 +86,8 @@ Timeline timeline_of(const Program& program);
 
 enum class AccessKind : uint8_t { kRead, kWrite };
 // Calls `visit(buffer, moment, loop, kind)` with every access, in order: those of calls, and those of branches and
-// loops. `loop` is the innermost loop in each of whose iterations it happens. What one is carried to is read where its
-// loop begins and written where it ends.
+// loops. What the copies of a start touch on the host is touched by its wait again. `loop` is the innermost loop in
+// each of whose iterations it happens. What one is carried to is read where its loop begins and written where it ends.
 template <typename Visit>
 void for_each_access(const Program& program, const Timeline& time, const Visit& visit) {
   for (size_t m = 0; m < time.moments.size(); ++m) {
@@ -102,6 +104,17 @@ void for_each_access(const Program& program, const Timeline& time, const Visit& 
       }
       case Moment::kBranch: visit(moment.step->condition, at, moment.loop, AccessKind::kRead); break;
       case Moment::kBind: visit(moment.step->count_buffer, at, moment.loop, AccessKind::kRead); break;
+      case Moment::kCopy:
+        visit(moment.step->from, at, moment.loop, AccessKind::kRead);
+        visit(moment.step->to, at, moment.loop, AccessKind::kWrite);
+        break;
+      case Moment::kWait:
+        for (const ProgramStep& copy : moment.step->blocks.at(0)) {
+          if (copy.kind != StepKind::kCopy) continue;
+          const bool reads = program.buffers[static_cast<size_t>(copy.from)].device == 0;
+          visit(reads ? copy.from : copy.to, at, moment.loop, reads ? AccessKind::kRead : AccessKind::kWrite);
+        }
+        break;
       case Moment::kLoopBegin:
         if (moment.step->count_buffer >= 0) visit(moment.step->count_buffer, at, moment.loop, AccessKind::kRead);
         if (moment.step->condition >= 0) visit(moment.step->condition, at, moment.loop, AccessKind::kRead);

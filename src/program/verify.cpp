@@ -16,6 +16,7 @@
 #include "program/memory_plan.h"
 #include "program/steps.h"
 #include "program/symbolic_sizes.h"
+#include "program/verify_devices.h"
 #include "support/error.h"
 
 namespace tessera::inline program {
@@ -38,6 +39,8 @@ class Verifier {
     const std::vector<bool> branched = calls_in_branches();
     for (size_t i = 0; i < program_.calls.size(); ++i) signature(program_.calls[i], branched[i]);
     if (!program_.steps.empty()) structure();
+    if (violations_.empty())
+      verify_devices(program_, [&](const std::string& where, const std::string& rule) { report(where, rule); });
     if (violations_.empty()) placement();
     if (!violations_.empty()) return std::move(violations_);
     if (program_.steps.empty())
@@ -231,9 +234,12 @@ class Verifier {
   // ---- steps ----
 
   static std::string name_of(const ProgramStep& step) {
-    return (step.kind == StepKind::kLoop   ? "loop " + step.index.var->name
-            : step.kind == StepKind::kBind ? "bind " + (step.symbol ? step.symbol->name : "nothing")
-                                           : std::string("branch")) +
+    return (step.kind == StepKind::kLoop    ? "loop " + step.index.var->name
+            : step.kind == StepKind::kBind  ? "bind " + (step.symbol ? step.symbol->name : "nothing")
+            : step.kind == StepKind::kStart ? fmt::format("start {}", step.token)
+            : step.kind == StepKind::kWait  ? fmt::format("wait {}", step.token)
+            : step.kind == StepKind::kCopy  ? std::string("copy")
+                                            : std::string("branch")) +
            (step.loc.empty() ? "" : " of " + step.loc);
   }
 
@@ -262,7 +268,9 @@ class Verifier {
 
   void block_structure(const StepBlock& block) {
     for (const ProgramStep& step : block) {
-      const size_t blocks = step.kind == StepKind::kBranch ? 2 : step.kind == StepKind::kLoop ? 1 : 0;
+      const size_t blocks = step.kind == StepKind::kBranch                                  ? 2
+                            : step.kind == StepKind::kLoop || step.kind == StepKind::kStart ? 1
+                                                                                            : 0;
       const std::string where = step.kind == StepKind::kCalls ? "calls" : name_of(step);
       if (step.blocks.size() != blocks)
         return report(where, fmt::format("{} blocks instead of {}", step.blocks.size(), blocks));
@@ -402,8 +410,13 @@ class Verifier {
       const std::string where = name_of(step);
       if (step.count_buffer >= 0) read(where, step.count_buffer);
       if (step.condition >= 0) read(where, step.condition);
-      if (step.kind == StepKind::kBind) continue;
-      if (step.kind == StepKind::kBranch) {
+      if (step.kind == StepKind::kBind || step.kind == StepKind::kWait) continue;
+      if (step.kind == StepKind::kCopy) {
+        read(where, step.from);
+        write(step.to);
+      } else if (step.kind == StepKind::kStart) {
+        run(step.blocks[0]);  // what happens until its wait does not see the difference
+      } else if (step.kind == StepKind::kBranch) {
         const auto before = memory_;
         const Written known = written_;
         run(step.blocks[0]);
@@ -502,7 +515,7 @@ class Verifier {
 
   // ---- bytes ----
 
-  // A piece of memory: the arena once it is planned (space -1), else the storage of a buffer.
+  // A piece of memory: the arena of a device once it is planned (space -1 - device), else the storage of a buffer.
   struct Range {
     BufferId space = -1;
     int64_t begin = 0, end = 0;
@@ -517,8 +530,8 @@ class Verifier {
     const ProgramBuffer& r = at(home);
     const bool in_arena = r.kind == BufferKind::kArena && r.offset >= 0;
     const int64_t first = begin + (in_arena ? r.offset : 0);
-    return {in_arena ? -1 : storage_buffer(program_, home), first, first + travel_in_root(program_, id) + at(id).bytes,
-            root};
+    return {in_arena ? -1 - r.device : storage_buffer(program_, home), first,
+            first + travel_in_root(program_, id) + at(id).bytes, root};
   }
 
   // Where a view begins in its root.
@@ -666,6 +679,7 @@ class Verifier {
 
   void placement() {
     bool planned = program_.arena_bytes > 0;
+    for (const ProgramDevice& device : program_.devices) planned = planned || device.arena_bytes > 0;
     std::set<BufferId> used;
     for (const KernelCall& c : program_.calls)
       for (const BufferId arg : c.args)
@@ -687,8 +701,10 @@ class Verifier {
       if (b.offset < 0 || (!weight && b.kind != BufferKind::kArena)) continue;
       const auto [root, begin] = place_in_root(program_, static_cast<BufferId>(i));
       // The arena of a piece with symbols is no part of the program's.
-      const int64_t limit = weight                   ? program_.weight_bytes
+      const ProgramDevice* device = b.device > 0 ? &program_.devices[static_cast<size_t>(b.device) - 1] : nullptr;
+      const int64_t limit = weight                   ? (device ? device->weight_bytes : program_.weight_bytes)
                             : apart.count(root) != 0 ? std::numeric_limits<int64_t>::max()
+                            : device                 ? device->arena_bytes
                                                      : program_.arena_bytes;
       if ((b.offset - begin) % kBufferAlign != 0 || b.bytes > limit - b.offset)
         report("buffer " + b.name, fmt::format("{} bytes at {} of {}", b.bytes, b.offset, limit));

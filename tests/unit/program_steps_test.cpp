@@ -366,7 +366,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"IndexTwice", "index t < 4", "index t < 4\n  index t < 5", "TSR-3203", "symbol t is declared twice"},
         Mistake{"Condition", "while %go carry", "while %stop carry", "TSR-3202", "there is no buffer '%stop'"},
         Mistake{"Carried", "%h = %h_next", "%h to %h_next", "TSR-3001", "expected"},
-        Mistake{"Statement", "    call @neg(", "    buffer @neg(", "TSR-3001", "expected call, branch, loop, bind or '}'"},
+        Mistake{"Statement", "    call @neg(", "    buffer @neg(", "TSR-3001", "expected call, branch, loop, bind, start, wait, copy or '}'"},
         Mistake{"NoLargest", "index t < 4", "index t", "TSR-3204", "has no smallest and largest value"},
         Mistake{"ShapeOfIndex", "x_t: f32[2] input alias", "x_t: f32[t] input alias", "TSR-3003", "unknown symbol 't'"},
         Mistake{"Depth", "branch %positive loc(\"If_2\") {",

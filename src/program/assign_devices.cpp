@@ -1,0 +1,249 @@
+#include "program/assign_devices.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "program/memory_plan.h"
+#include "program/steps.h"
+#include "support/error.h"
+
+namespace tessera::inline program {
+namespace {
+
+constexpr int32_t kShared = -1;  // of buffers: used by more than one device
+
+class Assigner {
+ public:
+  Assigner(Program& program, const std::function<int32_t(const KernelCall&)>& device_of) : program_(program) {
+    for (const KernelCall& call : program.calls) {
+      device_of_call_.push_back(device_of(call));
+      check(device_of_call_.back() >= 0 && static_cast<size_t>(device_of_call_.back()) <= program.devices.size(),
+            "a call is given to a device that the program does not have");
+    }
+  }
+
+  void run() {
+    move_buffers();
+    StepBlock old_steps = steps_of(program_);
+    old_calls_ = std::exchange(program_.calls, {});
+    program_.steps = block(old_steps);
+    const auto only_calls = [](const ProgramStep& step) { return step.kind == StepKind::kCalls; };
+    if (std::all_of(program_.steps.begin(), program_.steps.end(), only_calls)) program_.steps.clear();
+  }
+
+ private:
+  ProgramBuffer& at(BufferId id) { return program_.buffers[static_cast<size_t>(id)]; }
+  const Kernel& kernel_of(const KernelCall& call) const { return program_.kernels[static_cast<size_t>(call.kernel)]; }
+
+  // Those that one device alone uses.
+  void move_buffers() {
+    std::map<BufferId, int32_t> device;  // of storages and weights
+    const auto uses = [&](BufferId id, int32_t by) {
+      const auto [known, is_new] = device.try_emplace(storage_buffer(program_, id), by);
+      if (!is_new && known->second != by) known->second = kShared;
+    };
+    for (size_t c = 0; c < program_.calls.size(); ++c)
+      for (const BufferId id : program_.calls[c].args) uses(id, device_of_call_[c]);
+    for_each_step(program_.steps,
+                  [&](const ProgramStep& step) { for_each_step_buffer(step, [&](BufferId id) { uses(id, 0); }); });
+    for (const ProgramState& state : program_.states)
+      if (state.initial >= 0) uses(state.initial, 0);
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      const auto id = static_cast<BufferId>(i);
+      const auto found = device.find(storage_buffer(program_, id));
+      const bool moves = at(id).kind == BufferKind::kArena || at(id).kind == BufferKind::kWeight;
+      if (moves && found != device.end() && found->second > 0) at(id).device = found->second;
+    }
+  }
+
+  // What a start reads and writes on the host.
+  struct Pending {
+    int32_t token = 0, device = 0;
+    std::set<BufferId> reads, writes;  // storages
+  };
+
+  StepBlock block(const StepBlock& old_steps) {
+    StepBlock result;
+    std::vector<Pending> pending;
+    valid_.clear();
+    for (const ProgramStep& old : old_steps) {
+      if (old.kind == StepKind::kCalls) {
+        for (size_t i = 0; i < old.num_calls; ++i) call(old.first_call + i, result, pending);
+        continue;
+      }
+      wait_for_all(result, pending);
+      ProgramStep step = old;
+      for (StepBlock& inner : step.blocks) inner = block(inner);
+      valid_.clear();  // a block may have written anything
+      result.push_back(std::move(step));
+    }
+    wait_for_all(result, pending);
+    valid_.clear();
+    return result;
+  }
+
+  void call(size_t number, StepBlock& result, std::vector<Pending>& pending) {
+    KernelCall moved = old_calls_[number];
+    const int32_t device = device_of_call_[number];
+    const auto outputs = static_cast<size_t>(kernel_of(moved).program.num_outputs);
+    const size_t first_output = moved.args.size() - outputs;
+    std::set<BufferId> reads, writes;
+    for (size_t i = 0; i < moved.args.size(); ++i) {
+      if (at(moved.args[i]).device == device && device != 0) continue;
+      (i < first_output ? reads : writes).insert(storage_buffer(program_, moved.args[i]));
+    }
+    for (size_t p = 0; p < pending.size();) {
+      const bool touched =
+          pending[p].device != device &&
+          (meet(pending[p].writes, reads) || meet(pending[p].writes, writes) || meet(pending[p].reads, writes));
+      if (touched) wait(result, pending, p);
+      else ++p;
+    }
+    if (device == 0) {
+      add_call(program_, result, std::move(moved));
+      for (const BufferId written : writes) forget(written, -1);
+      return;
+    }
+    const bool goes_on = !result.empty() && result.back().kind == StepKind::kStart && result.back().device == device;
+    if (!goes_on) {
+      ProgramStep start;
+      start.kind = StepKind::kStart;
+      start.device = device;
+      start.token = next_token_++;
+      start.blocks.emplace_back();
+      pending.push_back({start.token, device, {}, {}});
+      result.push_back(std::move(start));
+    }
+    StepBlock& queue = result.back().blocks[0];
+    Pending& own = pending.back();
+    std::vector<std::pair<BufferId, BufferId>> written;  // there, here
+    for (size_t i = 0; i < moved.args.size(); ++i) {
+      const BufferId here = moved.args[i];
+      if (at(here).device == device) continue;
+      const BufferId there = on_device(here, device);
+      moved.args[i] = there;
+      if (at(there).kind == BufferKind::kWeight) continue;
+      if (i >= first_output) {
+        written.emplace_back(there, here);
+      } else if (valid_.insert(there).second) {
+        queue.push_back(copy_step(there, here, moved.loc));
+        own.reads.insert(storage_buffer(program_, here));
+      }
+    }
+    moved.kernel = kernel_on(moved.kernel, device);
+    const std::string loc = moved.loc;
+    add_call(program_, queue, std::move(moved));
+    for (const auto& [there, here] : written) {
+      queue.push_back(copy_step(here, there, loc));
+      const BufferId storage = storage_buffer(program_, here);
+      own.writes.insert(storage);
+      forget(storage, there);
+      valid_.insert(there);
+    }
+  }
+
+  static bool meet(const std::set<BufferId>& a, const std::set<BufferId>& b) {
+    return std::any_of(a.begin(), a.end(), [&](BufferId id) { return b.contains(id); });
+  }
+
+  static ProgramStep copy_step(BufferId to, BufferId from, const std::string& loc) {
+    ProgramStep step;
+    step.kind = StepKind::kCopy;
+    step.to = to;
+    step.from = from;
+    step.loc = loc;
+    return step;
+  }
+
+  void wait(StepBlock& result, std::vector<Pending>& pending, size_t which) {
+    ProgramStep step;
+    step.kind = StepKind::kWait;
+    step.token = pending[which].token;
+    pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(which));
+    result.push_back(std::move(step));
+  }
+
+  void wait_for_all(StepBlock& result, std::vector<Pending>& pending) {
+    while (!pending.empty()) wait(result, pending, 0);
+  }
+
+  // What devices have of a storage of the host is no longer what is there, apart from `except`.
+  void forget(BufferId storage, BufferId except) {
+    for (const auto& [key, there] : there_)
+      if (there != except && storage_buffer(program_, key.first) == storage) valid_.erase(there);
+  }
+
+  // The device's own buffer for what a buffer of another one holds; of weights, another with the same contents.
+  BufferId on_device(BufferId here, int32_t device) {
+    const auto [known, is_new] = there_.try_emplace({here, device}, -1);
+    if (!is_new) return known->second;
+    ProgramBuffer own;
+    own.name = at(here).name + "." + program_.devices[static_cast<size_t>(device) - 1].name;
+    own.kind = at(here).kind == BufferKind::kWeight ? BufferKind::kWeight : BufferKind::kArena;
+    own.device = device;
+    own.type = at(here).type;
+    own.bytes = at(here).bytes;
+    if (own.kind == BufferKind::kWeight) {
+      const RootPlace place = place_in_root(program_, here);
+      if (place.root == here) {
+        own.data = at(here).data;
+      } else {  // a part of other weights
+        own.alias_of = on_device(place.root, device);
+        own.view_offset = place.begin;
+      }
+    }
+    const auto id = static_cast<BufferId>(program_.buffers.size());
+    program_.buffers.push_back(std::move(own));
+    return there_[{here, device}] = id;
+  }
+
+  // The kernel for a device: the one that there is, where the host does not call it.
+  int32_t kernel_on(int32_t kernel, int32_t device) {
+    const auto [known, is_new] = kernels_.try_emplace({kernel, device}, -1);
+    if (!is_new) return known->second;
+    Kernel own = program_.kernels[static_cast<size_t>(kernel)];
+    own.program.name += "." + program_.devices[static_cast<size_t>(device) - 1].name;
+    own.device = device;
+    const auto id = static_cast<int32_t>(program_.kernels.size());
+    program_.kernels.push_back(std::move(own));
+    return kernels_[{kernel, device}] = id;
+  }
+
+  Program& program_;
+  std::vector<KernelCall> old_calls_;
+  std::vector<int32_t> device_of_call_;
+  std::map<std::pair<BufferId, int32_t>, BufferId> there_;
+  std::map<std::pair<int32_t, int32_t>, int32_t> kernels_;
+  std::set<BufferId> valid_;  // buffers of devices that hold what the host's do
+  int32_t next_token_ = 0;
+};
+
+// Kernels that nothing calls any more.
+void drop_kernels(Program& program) {
+  std::vector<int32_t> number(program.kernels.size(), -1);
+  for (const KernelCall& call : program.calls) number[static_cast<size_t>(call.kernel)] = 0;
+  std::vector<Kernel> kernels;
+  for (size_t i = 0; i < number.size(); ++i) {
+    if (number[i] < 0) continue;
+    number[i] = static_cast<int32_t>(kernels.size());
+    kernels.push_back(std::move(program.kernels[i]));
+  }
+  program.kernels = std::move(kernels);
+  for (KernelCall& call : program.calls) call.kernel = number[static_cast<size_t>(call.kernel)];
+}
+
+}  // namespace
+
+void assign_devices(Program& program, const std::vector<ProgramDevice>& devices,
+                    const std::function<int32_t(const KernelCall& call)>& device_of) {
+  check(program.devices.empty() && !program.flow && program.symbols.empty(),
+        "devices are given to a program that has them, or that has symbols or pieces");
+  if (devices.empty()) return;
+  program.devices = devices;
+  Assigner(program, device_of).run();
+  drop_kernels(program);
+}
+
+}  // namespace tessera::inline program
