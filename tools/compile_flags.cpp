@@ -132,6 +132,12 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("FILE")
       ->group(group);
+  app.add_option("--place", flags.places,
+                 "Run the kernels of nodes whose names match a pattern on a device: '*=null' (several times: the first "
+                 "that fits)")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN=DEVICE")
+      ->group(group);
   app.add_option("--db", flags.db,
                  "Tuning records; kernels that 'tessera tune' has tuned for this machine run as found there")
       ->type_name("FILE")
@@ -211,6 +217,7 @@ DriverOptions driver_options(const CompileFlags& flags, FlagUse* use) {
   for (const std::string& text : flags.shapes) parse_shape(text, options.compile);
   options.compile.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
   options.compile.kernels = flags.kernels;
+  options.compile.places = flags.places;
   options.max_applications = flags.max_applications;
   if (!flags.db.empty()) {
     TunedKernels tuned = tuned_kernels(flags.db, resolve_target(options.compile));

@@ -27,7 +27,7 @@ struct CompileFlags {
   std::string precision = "f32";
   std::string fp32 = "fma";
   int threads = 0;
-  std::vector<std::string> dims, shapes, disabled_passes, kernels;
+  std::vector<std::string> dims, shapes, disabled_passes, kernels, places;
   std::string print_ir_after, save_temps, db;
   bool time_passes = false, verify_each = false;
   int64_t max_applications = INT64_MAX;

@@ -47,6 +47,9 @@ struct CompileOptions {
   // Files that declare kernels of one's own, or of a library's (docs/kernels.md): C functions that kernels of the model
   // call instead of our code where they match and are faster.
   std::vector<std::string> kernels = {};
+  // Which kernels run on a device beside the host, "PATTERN=DEVICE" each, the first that fits: of the nodes whose names
+  // match the pattern (`*`, `?`, `[...]`). Models of fixed sizes alone (docs/devices.md).
+  std::vector<std::string> places = {};
   // Passes and schedule rules to leave out, by name; for looking for faults. `tessera opt --list-passes` lists passes.
   std::set<std::string> disabled_passes = {};
   // Asked before every step, from the thread that compiles; true ends the compile with CompileError TSR-5111. May be

@@ -4,8 +4,10 @@
 // A module file is an ELF shared object (code only) followed by appended sections; the dynamic loader ignores
 // what follows the ELF part. Layout, all offsets from the start of the file, little-endian:
 //
-//   [ELF .so][zero padding to TSR_WEIGHTS_ALIGN][weights][zero padding to TSR_SECTION_ALIGN][descriptor]
-//   [metadata JSON][tsr_footer]
+//   [ELF .so][zero padding to TSR_WEIGHTS_ALIGN][weights][zero padding to TSR_BUFFER_ALIGN][images]
+//   [zero padding to TSR_SECTION_ALIGN][descriptor][metadata JSON][tsr_footer]
+//
+// The images are those of devices beside the host: their code and their weights, where the descriptor says.
 //
 // Zero bytes may stand before any section, fewer than TSR_WEIGHTS_ALIGN; weights_offset is set even without weights.
 // The footer is read first, as data; every digest is checked before the ELF part is mapped as code.
@@ -21,8 +23,8 @@
 extern "C" {
 #endif
 
-#define TSR_ABI_VERSION 7u
-#define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\1" /* 16 bytes with the trailing version byte */
+#define TSR_ABI_VERSION 8u
+#define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\2" /* 16 bytes with the trailing version byte */
 #define TSR_WEIGHTS_ALIGN 65536u              /* file alignment of the weights: the largest page size in use */
 #define TSR_SECTION_ALIGN 8u                  /* file alignment of the descriptor, and of tables inside it */
 #define TSR_BUFFER_ALIGN 64u                  /* alignment of arena, scratch and weights buffers, in bytes */
@@ -115,8 +117,9 @@ typedef enum tsr_flow_op {
 typedef void (*tsr_task_fn)(const void* arg, int64_t begin, int64_t end, int32_t worker);
 
 struct tsr_call;
-/* The exported function of a module, TSR_ENTRY_SYMBOL. Returns 0, or a positive error code that the module's metadata
- * explains. */
+/* The exported function of a module, TSR_ENTRY_SYMBOL. Returns 0, or TSR_RUN_STOPPED when the host could not do what it
+ * was asked for. */
+#define TSR_RUN_STOPPED 1
 typedef int32_t (*tsr_run_fn)(const struct tsr_call* call);
 /* TSR_PREPARE_SYMBOL, the other one of modules with computed sizes: reads the values of the
  * symbols, the first of `sizes`, writes the others, and returns how many bytes the arena has for them. Of a module with
@@ -140,7 +143,25 @@ typedef struct tsr_host {
    * Negative when the run ends here, with an error that the host knows; for TSR_FLOW_IF and TSR_FLOW_WHILE 1 when the
    * (first) block runs (again), else 0. What the code of a piece works on is in the tsr_call that the host passes. */
   int32_t (*step)(void* self, uint32_t step, tsr_run_fn piece);
+  /* Of modules with devices. All answer 0, or a negative number when the run ends here, with an error that the host
+   * knows. What is given to the queue of a device is done in order, while the host goes on.
+   * start: row `operation` of the descriptor's. `args`: addresses of the device; `sizes`: values of symbols; both are
+   * copied before it returns. */
+  int32_t (*start)(void* self, uint32_t operation, void* const* args, const int64_t* sizes);
+  /* To the device's memory, or from there. */
+  int32_t (*copy)(void* self, uint32_t device, void* device_memory, void* host_memory, uint64_t bytes,
+                  int32_t to_device);
+  /* Gives everything that stands in the queue a number, less than the descriptor's num_tokens. */
+  int32_t (*mark)(void* self, uint32_t device, uint32_t token);
+  /* Returns when what the number was given to is done. */
+  int32_t (*wait)(void* self, uint32_t device, uint32_t token);
 } tsr_host;
+
+/* What a run has of a device's memory: addresses that mean something to the device alone. */
+typedef struct tsr_device_memory {
+  uint8_t* arena;
+  uint8_t* weights;
+} tsr_device_memory;
 
 /* The memory of one run. All pointers are aligned to TSR_BUFFER_ALIGN except inputs and outputs, which need only
  * their element's natural alignment. */
@@ -154,6 +175,7 @@ typedef struct tsr_call {
                            each of the descriptor's checks */
   int64_t* symbols; /* the values of the symbols, in the descriptor's order, then the computed sizes; may be null when
                        there are none. The module writes data symbols and decided dimensions. */
+  const tsr_device_memory* devices; /* in the descriptor's order; null when there are none */
 } tsr_call;
 
 /* ---- the descriptor: position-independent tables, read in place ------------------------------------------
@@ -236,6 +258,25 @@ typedef struct tsr_step_descr {
   uint32_t num_ints, ints; /* int64_t[] */
 } tsr_step_descr;
 
+/* A device beside the host. */
+typedef struct tsr_device_descr {
+  uint32_t name;       /* offset of a string */
+  uint32_t kind;       /* offset of a string: libtessera_KIND runs it */
+  uint32_t num_tokens; /* of its queue in a run */
+  uint32_t reserved;
+  uint64_t image_offset, image_size;     /* its code: where in the images */
+  uint64_t weights_offset, weights_size; /* the offset is a multiple of TSR_BUFFER_ALIGN */
+  uint64_t arena_bytes;
+  uint64_t scratch_bytes; /* that an operation needs besides */
+} tsr_device_descr;
+
+/* What can be given to a device's queue. */
+typedef struct tsr_operation_descr {
+  uint32_t device; /* row of the table of devices */
+  uint32_t entry;  /* offset of a string: its name in the image */
+  uint32_t num_args, num_sizes;
+} tsr_operation_descr;
+
 /* A string of the model, number = row; not NUL-terminated, UTF-8. */
 typedef struct tsr_string_descr {
   uint32_t offset, size;
@@ -265,6 +306,8 @@ typedef struct tsr_descriptor {
   uint32_t num_data_symbols;                 /* the last of the symbols */
   uint32_t num_decided, decided;             /* tsr_decided_descr[]; their sizes are the last of the computed */
   uint32_t num_states, states;               /* tsr_state_descr[] */
+  uint32_t num_devices, devices;             /* tsr_device_descr[] */
+  uint32_t num_operations, operations;       /* tsr_operation_descr[] */
   uint64_t arena_bytes;                      /* with the largest sizes, when tessera_module_prepare tells; of a module
                                                 with steps, of the pieces without symbols */
   uint64_t scratch_bytes;                    /* per worker; a multiple of TSR_BUFFER_ALIGN */
@@ -274,9 +317,10 @@ typedef struct tsr_descriptor {
 typedef struct tsr_footer {
   uint64_t code_size; /* the ELF part: [0, code_size) */
   uint64_t weights_offset, weights_size;
+  uint64_t images_offset, images_size;
   uint64_t descriptor_offset, descriptor_size;
   uint64_t metadata_offset, metadata_size; /* JSON for people and tools; the loader does not need it */
-  uint64_t code_digest, weights_digest, descriptor_digest, metadata_digest;
+  uint64_t code_digest, weights_digest, images_digest, descriptor_digest, metadata_digest;
   uint64_t file_size;     /* of the whole file, this footer included */
   uint64_t footer_digest; /* of every byte of the footer before this field */
   uint8_t magic[16];

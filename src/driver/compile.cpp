@@ -12,6 +12,7 @@
 #include "codegen/llvm/target.h"
 #include "driver/api/version.h"
 #include "driver/declared_kernels.h"
+#include "driver/devices.h"
 #include "driver/formats.h"
 #include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
@@ -46,7 +47,8 @@ namespace {
 
 // Steps that are always there, by the names under which --print-ir-after and --time-passes know them.
 constexpr std::string_view kImport = "import", kLower = "lower", kSchedule = "schedule", kPlanMemory = "plan_memory",
-                           kKernels = "kernels", kJoinPieces = "join_pieces", kCodegen = "codegen", kLink = "link";
+                           kKernels = "kernels", kPlaceCalls = "place_calls", kJoinPieces = "join_pieces",
+                           kCodegen = "codegen", kLink = "link";
 
 // A part of the import: without it ranges of sizes are read at samples of them.
 constexpr std::string_view kSymbolicSizes = "symbolic_sizes";
@@ -123,6 +125,8 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
   if (options.compile.precision != "f32") info.options["precision"] = options.compile.precision;
+  if (!options.compile.places.empty())
+    info.options["places"] = fmt::format("{}", fmt::join(options.compile.places, ","));
   if (options.compile.fp32 != "fma") {
     const bool pieces = target.has(std::string(kFp32Pieces));
     info.options["fp32"] = options.compile.fp32 == "pieces" ? "pieces" : pieces ? "auto: pieces" : "auto: fma";
@@ -199,6 +203,12 @@ std::optional<Program> plan_program(Program program, const Target& target, const
     program = runner.run(kKernels, [&] {
       use_declared_kernels(program, declared_kernels(options.compile.kernels), target, opt_level,
                            options.compile.disabled_passes, options.remarks);
+      return std::move(program);
+    });
+  }
+  if (!options.compile.places.empty()) {
+    program = runner.run(kPlaceCalls, [&] {
+      place_calls(program, options.compile.places);
       return std::move(program);
     });
   }
@@ -417,6 +427,7 @@ std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
   hasher.add(static_cast<uint64_t>(options.compile.opt_level));
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   for (const std::string& kernel : options.compile.kernels) hasher.add(kernel);
+  for (const std::string& place : options.compile.places) hasher.add(place);
   return fmt::format("{:016x}", hasher.value());
 }
 
@@ -448,6 +459,8 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   }
   const int opt_level = options.compile.opt_level;
   const Target target = resolve_target(options.compile);
+  if (!options.compile.places.empty() && (model.flow || !model.symbols.empty() || !model.graph.symbols.empty()))
+    refuse_places(model.flow ? "has values that are more than tensors of fixed shapes" : "has sizes that are open");
   Compiled result;
   result.info = describe(model, target, options);
 
@@ -536,6 +549,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     default:
       result.code = runner.time(kLink, [&] { return link_shared_object(object.object, {.files = object.link}); });
       program.scratch_bytes = object.scratch_bytes;
+      result.images = runner.time(kCodegen, [&] { return device_images(program, target, opt_level); });
       result.program = std::move(program);
   }
   result.times = runner.times();
@@ -553,11 +567,11 @@ Compiled compile_model(const ModelBytes& model, const DriverOptions& options) {
 }
 
 void write_module(const Compiled& compiled, const std::string& path) {
-  write_module_file(path, {compiled.code, compiled.program, compiled.info});
+  write_module_file(path, {compiled.code, compiled.program, compiled.info, compiled.images});
 }
 
 AnonymousFile module_in_memory(const Compiled& compiled) {
-  return write_module_memory({compiled.code, compiled.program, compiled.info});
+  return write_module_memory({compiled.code, compiled.program, compiled.info, compiled.images});
 }
 
 std::string model_digest(const ImportedModel& model) {
@@ -611,6 +625,7 @@ void check_options(const DriverOptions& options) {
   }
   precision_of(options.compile);
   resolve_target(options.compile);
+  check_places(options.compile.places);
   std::vector<std::string> names = pass_names();
   std::vector<std::string> can_be_disabled = names;
   for (const std::string_view name : schedule_step_names()) can_be_disabled.emplace_back(name);
@@ -625,7 +640,7 @@ void check_options(const DriverOptions& options) {
                        .hint = "later steps rely on what this pass does"});
     }
   }
-  for (const std::string_view step : {kImport, kLower, kKernels, kSchedule, kPlanMemory, kJoinPieces})
+  for (const std::string_view step : {kImport, kLower, kKernels, kPlaceCalls, kSchedule, kPlanMemory, kJoinPieces})
     names.emplace_back(step);
   names.emplace_back("all");
   const std::string& wanted = options.runner.print_ir_after;

@@ -22,6 +22,7 @@ struct Compiled {
   std::string text;             // kGraph, kLoop, kProgram, kLlvm, kAsm
   std::vector<std::byte> code;  // kObj: the object; kModule: the shared object
   Program program;              // kModule: planned, with the weights
+  std::vector<DeviceImage> images;  // kModule: the code of its devices
   ModuleInfo info;              // kModule
   std::vector<StepTime> times;
 };

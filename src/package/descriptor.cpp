@@ -9,8 +9,10 @@
 
 #include "abi/module_abi.h"
 #include "arith/data_symbols.h"
+#include "codegen/common/object_code.h"
 #include "graph/flow.h"
 #include "program/donation.h"
+#include "program/steps.h"
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 #include "support/utf8.h"
@@ -189,11 +191,58 @@ void add_flow(Section& section, const Program& program, tsr_descriptor& head) {
   head.steps = section.add_table(steps);
 }
 
+void add_devices(Section& section, const ModuleContents& contents, tsr_descriptor& head) {
+  const Program& program = contents.program;
+  const ImageLayout layout = layout_images(program, contents.images);
+  std::vector<tsr_device_descr> devices;
+  for (size_t i = 0; i < program.devices.size(); ++i) {
+    tsr_device_descr& row = devices.emplace_back();
+    row.name = section.add_text(program.devices[i].name);
+    row.kind = section.add_text(program.devices[i].kind);
+    row.num_tokens = static_cast<uint32_t>(num_tokens(program, static_cast<int32_t>(i) + 1));
+    row.image_offset = layout.devices[i].code;
+    row.image_size = contents.images[i].code.size();
+    row.weights_offset = layout.devices[i].weights;
+    row.weights_size = static_cast<uint64_t>(program.devices[i].weight_bytes);
+    row.arena_bytes = static_cast<uint64_t>(program.devices[i].arena_bytes);
+    row.scratch_bytes = static_cast<uint64_t>(contents.images[i].scratch_bytes);
+  }
+  std::vector<tsr_operation_descr> operations;
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    const Kernel& kernel = program.kernels[i];
+    if (kernel.device == 0) continue;
+    operations.push_back(
+        {static_cast<uint32_t>(kernel.device) - 1, section.add_text(operation_name(static_cast<int32_t>(i))),
+         static_cast<uint32_t>(kernel.program.params.size()), static_cast<uint32_t>(kernel.program.symbols.size())});
+  }
+  head.num_devices = static_cast<uint32_t>(devices.size());
+  head.devices = section.add_table(devices);
+  head.num_operations = static_cast<uint32_t>(operations.size());
+  head.operations = section.add_table(operations);
+}
+
 std::string join(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ",")); }
 
 }  // namespace
 
-std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo& info) {
+ImageLayout layout_images(const Program& program, std::span<const DeviceImage> images) {
+  check(images.size() == program.devices.size(), "a device without code, or code without a device");
+  const auto aligned = [](uint64_t offset) {
+    return (offset + TSR_BUFFER_ALIGN - 1) / TSR_BUFFER_ALIGN * TSR_BUFFER_ALIGN;
+  };
+  ImageLayout layout;
+  for (size_t i = 0; i < images.size(); ++i) {
+    ImageOffsets& offsets = layout.devices.emplace_back();
+    offsets.code = aligned(layout.bytes);
+    offsets.weights = aligned(offsets.code + images[i].code.size());
+    layout.bytes = offsets.weights + static_cast<uint64_t>(program.devices[i].weight_bytes);
+  }
+  return layout;
+}
+
+std::vector<std::byte> make_descriptor(const ModuleContents& contents) {
+  const Program& program = contents.program;
+  const ModuleInfo& info = contents.info;
   Section section(sizeof(tsr_descriptor));
   tsr_descriptor head = {};
   head.size = sizeof(head);
@@ -274,6 +323,7 @@ std::vector<std::byte> make_descriptor(const Program& program, const ModuleInfo&
   head.states = section.add_table(states);
   head.num_checks = static_cast<uint32_t>(checks.size());
   head.checks = section.add_table(checks);
+  add_devices(section, contents, head);
   add_flow(section, program, head);
   head.arena_bytes = static_cast<uint64_t>(program.arena_bytes);
   head.scratch_bytes = static_cast<uint64_t>(program.scratch_bytes);

@@ -104,7 +104,9 @@ std::string first_lines(const std::string& text) {
 
 std::vector<std::byte> link_shared_object(std::span<const std::byte> object, const LinkOptions& options) {
   // Not every module prepares; a pattern need not match.
-  const std::string exported = fmt::format("{{ global: {}; {}*; local: *; }};\n", TSR_ENTRY_SYMBOL, TSR_PREPARE_SYMBOL);
+  const std::vector<std::string> patterns =
+      options.exports.empty() ? std::vector<std::string>{TSR_ENTRY_SYMBOL, TSR_PREPARE_SYMBOL "*"} : options.exports;
+  const std::string exported = fmt::format("{{ global: {}; local: *; }};\n", fmt::join(patterns, "; "));
   const AnonymousFile input = file_with("tessera-object", object),
                       exports = file_with("tessera-exports", std::as_bytes(std::span(exported)));
   OutputPipe output;

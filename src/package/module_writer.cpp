@@ -87,10 +87,10 @@ class Writer {
 
 // The buffers that hold weights, by place; one for each place, since equal weights may share theirs. Those that are
 // left do not overlap (checked while writing).
-std::vector<const ProgramBuffer*> weights_in_order(const Program& program) {
+std::vector<const ProgramBuffer*> weights_in_order(const Program& program, int32_t device) {
   std::vector<const ProgramBuffer*> weights;
   for (const ProgramBuffer& buffer : program.buffers) {
-    if (buffer.kind != BufferKind::kWeight || buffer.alias_of >= 0) continue;
+    if (buffer.kind != BufferKind::kWeight || buffer.alias_of >= 0 || buffer.device != device) continue;
     check(buffer.offset >= 0, "weight " + buffer.name + " has no place in the weights region");
     check(buffer.data && buffer.data->has_data() && buffer.data->num_bytes() == buffer.bytes,
           "weight " + buffer.name + " does not have the bytes its type needs");
@@ -105,6 +105,20 @@ std::vector<const ProgramBuffer*> weights_in_order(const Program& program) {
   return weights;
 }
 
+// Those of a device (0: the host), from here on.
+void write_weights(Writer& writer, const Program& program, int32_t device, Digest& digest) {
+  const uint64_t begin = writer.offset();
+  for (const ProgramBuffer* weight : weights_in_order(program, device)) {
+    const std::span<const std::byte> bytes(weight->data->bytes(), static_cast<size_t>(weight->bytes));
+    writer.pad_to(begin + static_cast<uint64_t>(weight->offset), &digest);
+    digest.add(bytes);
+    writer.add(bytes);
+  }
+  const int64_t end =
+      device == 0 ? program.weight_bytes : program.devices[static_cast<size_t>(device) - 1].weight_bytes;
+  writer.pad_to(begin + static_cast<uint64_t>(end), &digest);
+}
+
 void write_module(int fd, const std::string& what, const ModuleContents& contents) {
   Writer writer(fd, what);
   tsr_footer footer = {};
@@ -115,18 +129,25 @@ void write_module(int fd, const std::string& what, const ModuleContents& content
   footer.weights_offset = align_up(writer.offset(), TSR_WEIGHTS_ALIGN);
   writer.pad_to(footer.weights_offset);
   Digest weights_digest;
-  for (const ProgramBuffer* weight : weights_in_order(contents.program)) {
-    const std::span<const std::byte> bytes(weight->data->bytes(), static_cast<size_t>(weight->bytes));
-    writer.pad_to(footer.weights_offset + static_cast<uint64_t>(weight->offset), &weights_digest);
-    weights_digest.add(bytes);
-    writer.add(bytes);
-  }
-  const uint64_t weights_end = footer.weights_offset + static_cast<uint64_t>(contents.program.weight_bytes);
-  writer.pad_to(weights_end, &weights_digest);
+  write_weights(writer, contents.program, 0, weights_digest);
   footer.weights_size = static_cast<uint64_t>(contents.program.weight_bytes);
   footer.weights_digest = weights_digest.value();
 
-  const std::vector<std::byte> descriptor = make_descriptor(contents.program, contents.info);
+  const ImageLayout images = layout_images(contents.program, contents.images);
+  footer.images_offset = align_up(writer.offset(), TSR_BUFFER_ALIGN);
+  writer.pad_to(footer.images_offset);
+  Digest images_digest;
+  for (size_t i = 0; i < contents.images.size(); ++i) {
+    writer.pad_to(footer.images_offset + images.devices[i].code, &images_digest);
+    images_digest.add(contents.images[i].code);
+    writer.add(contents.images[i].code);
+    writer.pad_to(footer.images_offset + images.devices[i].weights, &images_digest);
+    write_weights(writer, contents.program, static_cast<int32_t>(i) + 1, images_digest);
+  }
+  footer.images_size = images.bytes;
+  footer.images_digest = images_digest.value();
+
+  const std::vector<std::byte> descriptor = make_descriptor(contents);
   footer.descriptor_offset = align_up(writer.offset(), TSR_SECTION_ALIGN);
   footer.descriptor_size = descriptor.size();
   footer.descriptor_digest = digest_of(descriptor);
@@ -205,6 +226,11 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
         {"weight_bytes", program.weight_bytes},
         {"scratch_bytes_per_worker", program.scratch_bytes}}},
   };
+  for (const ProgramDevice& device : program.devices)
+    json["devices"].push_back({{"name", device.name},
+                               {"kind", device.kind},
+                               {"arena_bytes", device.arena_bytes},
+                               {"weight_bytes", device.weight_bytes}});
   if (!program.states.empty()) json["states"] = describe_states(program);
   nlohmann::json kernels = nlohmann::json::array();
   const auto traffic = known_traffic(program);

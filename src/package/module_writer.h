@@ -28,11 +28,18 @@ struct ModuleInfo {
   std::string sizes;  // of a range: at how many of its sizes the program was held against the model's; "" without one
 };
 
+// The code for one of the program's devices, in the form that the device's library takes.
+struct DeviceImage {
+  std::vector<std::byte> code;
+  int64_t scratch_bytes = 0;  // that an operation needs
+};
+
 // A module about to be written. Borrows everything.
 struct ModuleContents {
   std::span<const std::byte> code;  // the ELF shared object
   const Program& program;           // planned: weights have offsets, the arena a size
   const ModuleInfo& info;
+  std::span<const DeviceImage> images = {};  // one for each of the program's devices
 };
 
 // Writes the module to `path`, which appears whole or not at all; UserError TSR-61xx when it cannot be written.

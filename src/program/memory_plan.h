@@ -17,10 +17,10 @@ namespace tessera::inline program {
 
 inline constexpr int64_t kBufferAlign = 64;  // bytes; TSR_BUFFER_ALIGN of abi/module_abi.h
 
-// Sets the offsets of arena buffers and weights (aliases get their root's), arena_bytes and weight_bytes, for each device
-// by itself. The placement
-// is greedy best fit, largest first, by interval conflicts; a few orders are tried and the smallest arena is kept,
-// improved step by step while it is above the lower bound. Deterministic. REQUIRES: a verified program.
+// Sets the offsets of arena buffers and weights (aliases get their root's), arena_bytes and weight_bytes, for each
+// device by itself. The placement is greedy best fit, largest first, by interval conflicts; a few orders are tried and
+// the smallest arena is kept, improved step by step while it is above the lower bound. Deterministic. REQUIRES: a
+// verified program.
 void plan_memory(Program& program);
 
 struct Lifetime {

@@ -136,6 +136,21 @@ void remove_calls(Program& program, const std::set<size_t>& gone) {
   }
 }
 
+std::vector<int32_t> operation_numbers(const Program& program) {
+  std::vector<int32_t> numbers;
+  int32_t next = 0;
+  for (const Kernel& kernel : program.kernels) numbers.push_back(kernel.device == 0 ? -1 : next++);
+  return numbers;
+}
+
+int32_t num_tokens(const Program& program, int32_t device) {
+  int32_t count = 0;
+  for_each_step(program.steps, [&](const ProgramStep& step) {
+    if (step.kind == StepKind::kStart && step.device == device) count = std::max(count, step.token + 1);
+  });
+  return count;
+}
+
 std::vector<SymbolRange> loop_indices(const Program& program) {
   std::vector<SymbolRange> indices;
   for_each_step(program.steps, [&](const ProgramStep& step) {

@@ -53,6 +53,11 @@ void insert_calls_first(Program& program, std::vector<KernelCall> calls);
 // Removes the calls of these numbers; steps and pieces name the others.
 void remove_calls(Program& program, const std::set<size_t>& gone);
 
+// By kernel: its number among those of devices beside the host, in order; -1 of the host's.
+std::vector<int32_t> operation_numbers(const Program& program);
+// How many tokens the starts of a device need: one more than the largest.
+int32_t num_tokens(const Program& program, int32_t device);
+
 // The indices of all loops.
 std::vector<SymbolRange> loop_indices(const Program& program);
 

@@ -1,5 +1,5 @@
-// What a program with devices must obey beyond program/verify.h: which buffers lie where, what may stand in a start, and
-// that nobody touches what a queue is at work on.
+// What a program with devices must obey beyond program/verify.h: which buffers lie where, what may stand in a start,
+// and that nobody touches what a queue is at work on.
 #pragma once
 
 #include <functional>

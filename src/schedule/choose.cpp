@@ -156,6 +156,7 @@ void use_packed(Program& program, int32_t kernel, const PackedParam& packed, std
       auto data = std::make_shared<Tensor>(pack(*root.data, packed));
       buffer.name = old.name + ".packed" + std::to_string(program.buffers.size());
       buffer.kind = BufferKind::kWeight;
+      buffer.device = old.device;
       buffer.type = {data->dtype(), make_shape(data->dims()), {}};
       buffer.bytes = data->num_bytes();
       buffer.data = std::move(data);

@@ -228,6 +228,10 @@ Bytes ModuleSpec::build() const {
   footer.weights_offset = module.size();
   footer.weights_size = weights.size();
   append(module, weights.data(), weights.size());
+  module.resize((module.size() + TSR_BUFFER_ALIGN - 1) / TSR_BUFFER_ALIGN * TSR_BUFFER_ALIGN);
+  footer.images_offset = module.size();
+  footer.images_size = images.size();
+  append(module, images.data(), images.size());
   module.resize((module.size() + TSR_SECTION_ALIGN - 1) / TSR_SECTION_ALIGN * TSR_SECTION_ALIGN);
   Bytes descriptor = DescriptorWriter(*this).write();
   if (edit_descriptor) edit_descriptor(descriptor);
@@ -270,6 +274,7 @@ void seal(Bytes& module, tsr_footer footer, bool sections) {
   if (sections) {
     footer.code_digest = XXH3_64bits(module.data(), footer.code_size);
     footer.weights_digest = XXH3_64bits(module.data() + footer.weights_offset, footer.weights_size);
+    footer.images_digest = XXH3_64bits(module.data() + footer.images_offset, footer.images_size);
     footer.descriptor_digest = XXH3_64bits(module.data() + footer.descriptor_offset, footer.descriptor_size);
     footer.metadata_digest = XXH3_64bits(module.data() + footer.metadata_offset, footer.metadata_size);
   }

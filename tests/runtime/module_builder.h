@@ -75,7 +75,7 @@ struct ModuleSpec {
   std::vector<tsr_piece_descr> pieces;
   uint32_t num_slots = 0;
   uint64_t arena_bytes = 256, scratch_bytes = 64;
-  Bytes weights;
+  Bytes weights, images;
   std::string metadata = R"({"producer": "module_builder"})";
   // Called on the descriptor before it is sealed; for making inconsistent ones.
   std::function<void(Bytes&)> edit_descriptor;

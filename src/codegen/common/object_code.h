@@ -17,6 +17,17 @@ struct CodegenOptions {
   std::string module_name = "tessera";
 };
 
+// The code of one of a program's devices.
+struct DeviceCode {
+  std::vector<std::byte> object;  // relocatable; an entry for each kernel of the device, by operation_name
+  std::vector<std::string> link;  // files that define the symbols it refers to
+  int64_t scratch_bytes = 0;      // that one operation needs
+  std::vector<std::string> remarks;
+};
+
+// The entry of a kernel in its device's code.
+inline std::string operation_name(int32_t kernel) { return "op_" + std::to_string(kernel); }
+
 struct ObjectCode {
   std::vector<std::byte> object;     // a relocatable object, position independent
   std::vector<std::string> link;     // files that define the symbols it refers to (of declared intrinsics)

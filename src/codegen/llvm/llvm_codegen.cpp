@@ -53,9 +53,10 @@ void emit_file(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGen
   passes.run(module);
 }
 
-std::vector<std::string> linked_files(const Program& program) {
+std::vector<std::string> linked_files(const Program& program, int32_t device) {
   std::vector<std::string> files;
-  for (const Kernel& kernel : program.kernels)
+  for (const Kernel& kernel : program.kernels) {
+    if (kernel.device != device) continue;
     walk(
         kernel.program.body,
         [&](const Stmt& s) {
@@ -64,7 +65,39 @@ std::vector<std::string> linked_files(const Program& program) {
             if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
         },
         nullptr);
+  }
   return files;
+}
+
+void set_up(llvm::Module& module, const Target& target, const llvm::TargetMachine& machine) {
+  module.setTargetTriple(target.triple);
+  module.setDataLayout(machine.createDataLayout());
+  module.setPICLevel(llvm::PICLevel::BigPIC);
+}
+
+// What all functions of a module need, and the passes over them.
+void finish(llvm::Module& module, const Target& target, llvm::TargetMachine& machine, int opt_level) {
+  const std::string features = llvm_features(target);
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration()) continue;
+    function.setDoesNotThrow();
+    function.setDSOLocal(true);
+    function.addFnAttr("target-cpu", machine.getTargetCPU());
+    function.addFnAttr("target-features", features);
+    // Without this, code for a processor tuned to 256 bits would still use the 512 bits that the vectors here have,
+    // but the cost models would not know. "min-legal-vector-width" must stay away: it splits the vectors.
+    if (target.vector_bits() == 512) function.addFnAttr("prefer-vector-width", "512");
+  }
+  verify(module);
+  if (opt_level > 0) optimize(module, machine);
+}
+
+std::vector<std::byte> object_of(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream stream(object);
+  emit_file(module, machine, llvm::CodeGenFileType::ObjectFile, stream);
+  const auto* bytes = reinterpret_cast<const std::byte*>(object.data());
+  return {bytes, bytes + object.size()};
 }
 
 }  // namespace
@@ -73,29 +106,14 @@ ObjectCode generate_llvm(const Program& program, const Target& target, const Cod
   const auto machine = make_target_machine(target, options.opt_level);
   llvm::LLVMContext context;
   llvm::Module module(options.module_name, context);
-  module.setTargetTriple(target.triple);
-  module.setDataLayout(machine->createDataLayout());
-  module.setPICLevel(llvm::PICLevel::BigPIC);
-
+  set_up(module, target, *machine);
   ObjectCode result;
   EmittedModule emitted = emit_module(module, program, target);
   result.scratch_bytes = emitted.scratch_bytes;
   result.remarks = std::move(emitted.remarks);
-  result.link = linked_files(program);
+  result.link = linked_files(program, 0);
   if (!result.link.empty()) add_memory_functions(module);
-  const std::string features = llvm_features(target);
-  for (llvm::Function& function : module) {
-    if (function.isDeclaration()) continue;
-    function.setDoesNotThrow();
-    function.setDSOLocal(true);
-    function.addFnAttr("target-cpu", machine->getTargetCPU());
-    function.addFnAttr("target-features", features);
-    // Without this, code for a processor tuned to 256 bits would still use the 512 bits that the vectors here have,
-    // but the cost models would not know. "min-legal-vector-width" must stay away: it splits the vectors.
-    if (target.vector_bits() == 512) function.addFnAttr("prefer-vector-width", "512");
-  }
-  verify(module);
-  if (options.opt_level > 0) optimize(module, *machine);
+  finish(module, target, *machine, options.opt_level);
   if (options.want_ir) {
     llvm::raw_string_ostream stream(result.llvm_ir);
     module.print(stream, nullptr);
@@ -108,11 +126,24 @@ ObjectCode generate_llvm(const Program& program, const Target& target, const Cod
     emit_file(*copy, *machine, llvm::CodeGenFileType::AssemblyFile, stream);
     result.assembly.assign(text.begin(), text.end());
   }
-  llvm::SmallVector<char, 0> object;
-  llvm::raw_svector_ostream stream(object);
-  emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile, stream);
-  const auto* bytes = reinterpret_cast<const std::byte*>(object.data());
-  result.object.assign(bytes, bytes + object.size());
+  result.object = object_of(module, *machine);
+  return result;
+}
+
+DeviceCode generate_llvm_operations(const Program& program, int32_t device, const Target& target,
+                                    const CodegenOptions& options) {
+  const auto machine = make_target_machine(target, options.opt_level);
+  llvm::LLVMContext context;
+  llvm::Module module(options.module_name, context);
+  set_up(module, target, *machine);
+  DeviceCode result;
+  EmittedModule emitted = emit_operations(module, program, device, target);
+  result.scratch_bytes = emitted.scratch_bytes;
+  result.remarks = std::move(emitted.remarks);
+  result.link = linked_files(program, device);
+  if (!result.link.empty()) add_memory_functions(module);
+  finish(module, target, *machine, options.opt_level);
+  result.object = object_of(module, *machine);
   return result;
 }
 

@@ -12,4 +12,10 @@ namespace tessera::inline llvm_codegen {
 // at once.
 ObjectCode generate_llvm(const Program& program, const Target& target, const CodegenOptions& options);
 
+// The kernels of one of the program's devices, for a device that runs code of a CPU: functions
+// `void op_N(void** slots, const tsr_host* host)`, whose slots are a pointer for each parameter, one to scratch memory,
+// and the values of the kernel's symbols.
+DeviceCode generate_llvm_operations(const Program& program, int32_t device, const Target& target,
+                                    const CodegenOptions& options);
+
 }  // namespace tessera::inline llvm_codegen

@@ -56,7 +56,7 @@ bool overlap(const Place& a, const Place& b, const std::set<std::pair<int, int>>
   if (a.root.kind == BufferKind::kOutput && b.root.kind == BufferKind::kInput)
     return aliases.count({a.root.index, b.root.index}) > 0;
   if (a.root.kind == BufferKind::kInput && b.root.kind == BufferKind::kOutput) return overlap(b, a, aliases);
-  if (a.root.kind != b.root.kind || a.root.kind == BufferKind::kWeight) return false;
+  if (a.root.kind != b.root.kind || a.root.kind == BufferKind::kWeight || a.root.device != b.root.device) return false;
   if (a.root.kind != BufferKind::kArena && a.root.index != b.root.index) return false;
   return a.begin < b.end && b.begin < a.end;
 }
@@ -93,7 +93,9 @@ class EntryEmitter {
  public:
   EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
       : module_(module), b_(module.getContext()), program_(program), kernels_(std::move(kernels)) {
+    operations_ = operation_numbers(program);
     for_each_step(program.steps, [&](const ProgramStep& step) {
+      if (step.kind == StepKind::kStart) device_of_token_[step.token] = step.device;
       if (step.kind != StepKind::kLoop) return;
       index_slots_[step.index.var.get()] = num_slots_++;
       for (const CarriedValue& carried : step.carried) {
@@ -136,7 +138,7 @@ class EntryEmitter {
     b_.CreateRet(b_.getInt32(0));
     stop_->insertInto(function_);
     b_.SetInsertPoint(stop_);
-    b_.CreateRet(b_.getInt32(1));
+    b_.CreateRet(b_.getInt32(TSR_RUN_STOPPED));
   }
 
  private:
@@ -168,8 +170,12 @@ class EntryEmitter {
                              size_t end) {
     // The functions with the calls of each run come first: one function is written at a time.
     std::map<size_t, std::vector<llvm::Function*>> parts;  // by the first call of the run
+    const auto is_of_device = [&](const ProgramStep& step) {
+      return step.num_calls > 0 &&
+             program_.kernels[static_cast<size_t>(program_.calls[step.first_call].kernel)].device > 0;
+    };
     const auto parts_of = [&](const ProgramStep& step) {
-      if (step.kind != StepKind::kCalls) return;
+      if (step.kind != StepKind::kCalls || is_of_device(step)) return;
       for (size_t begin = 0; begin < step.num_calls; begin += kCallsPerPart)
         parts[step.first_call].push_back(
             emit_part(step.first_call + begin, step.first_call + std::min(step.num_calls, begin + kCallsPerPart)));
@@ -184,10 +190,21 @@ class EntryEmitter {
     frame_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(std::max(1, num_slots_))),
                              nullptr, "frame");
     load_fields();
+    if (!program_.devices.empty()) {
+      int slots = 1;
+      for (const Kernel& kernel : program_.kernels) slots = std::max(slots, KernelEmitter::num_slots(kernel.program));
+      args_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(slots)), nullptr, "args");
+      stop_ = llvm::BasicBlock::Create(module_.getContext(), "stop");
+    }
     for (const auto& [id, slot] : place_slots_) b_.CreateStore(home_pointer(id), frame_slot(slot));
     for (size_t i = first; i < end; ++i) emit_step_of(program_.steps[i], parts);
     emit_decided();
     b_.CreateRet(b_.getInt32(0));
+    if (!program_.devices.empty()) {
+      stop_->insertInto(function_);
+      b_.SetInsertPoint(stop_);
+      b_.CreateRet(b_.getInt32(TSR_RUN_STOPPED));
+    }
     return function_;
   }
 
@@ -202,7 +219,68 @@ class EntryEmitter {
       case StepKind::kBranch: emit_branch(step, parts); break;
       case StepKind::kLoop: emit_loop(step, parts); break;
       case StepKind::kBind: emit_bind(step); break;
+      case StepKind::kStart:
+        for (const ProgramStep& inner : step.blocks[0]) emit_started(inner);
+        or_stop(host_call(abi::kHostMark, "mark", {b_.getInt32(row_of(step.device)), token(step)}));
+        break;
+      case StepKind::kWait:
+        or_stop(host_call(abi::kHostWait, "wait", {b_.getInt32(row_of(device_of_token_.at(step.token))), token(step)}));
+        break;
+      case StepKind::kCopy: throw InternalError("a copy outside of a start");
     }
+  }
+
+  // ---- devices ----
+
+  static uint32_t row_of(int32_t device) { return static_cast<uint32_t>(device) - 1; }
+  Value* token(const ProgramStep& step) { return b_.getInt32(static_cast<uint32_t>(step.token)); }
+
+  // What the host answers, of a function of tsr_host that begins with `self`.
+  Value* host_call(int64_t at, const char* name, std::vector<Value*> args) {
+    args.insert(args.begin(), self_);
+    std::vector<llvm::Type*> types;
+    for (const Value* arg : args) types.push_back(arg->getType());
+    auto* type = llvm::FunctionType::get(b_.getInt32Ty(), types, false);
+    return b_.CreateCall(type, field(host_, at, name), args);
+  }
+
+  // The run ends where the host could not do it.
+  void or_stop(Value* answer) {
+    llvm::BasicBlock* next = new_block("next");
+    b_.CreateCondBr(b_.CreateICmpSLT(answer, b_.getInt32(0)), stop_, next);
+    b_.SetInsertPoint(next);
+  }
+
+  void emit_started(const ProgramStep& step) {
+    if (step.kind == StepKind::kCopy) {
+      const ProgramBuffer &from = program_.buffers[static_cast<size_t>(step.from)],
+                          &to = program_.buffers[static_cast<size_t>(step.to)];
+      const bool brings = to.device > 0;
+      or_stop(host_call(abi::kHostCopy, "copy",
+                        {b_.getInt32(row_of(brings ? to.device : from.device)),
+                         pointer_to(brings ? step.to : step.from), pointer_to(brings ? step.from : step.to),
+                         b_.getInt64(static_cast<uint64_t>(to.bytes)), b_.getInt32(brings ? 1 : 0)}));
+      return;
+    }
+    for (size_t c = step.first_call; c < step.first_call + step.num_calls; ++c) {
+      const KernelCall& call = program_.calls[c];
+      const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
+      int64_t slot = 0;
+      for (const BufferId id : call.args) b_.CreateStore(pointer_to(id), offset(args_, 8 * slot++));
+      Value* sizes = offset(args_, 8 * slot);
+      for (const Var& symbol : kernel.program.symbols) b_.CreateStore(size_value(symbol), offset(args_, 8 * slot++));
+      or_stop(
+          host_call(abi::kHostStart, "start",
+                    {b_.getInt32(static_cast<uint32_t>(operations_[static_cast<size_t>(call.kernel)])), args_, sizes}));
+    }
+  }
+
+  // The arena or the weights of a buffer's memory.
+  Value* memory_of(const ProgramBuffer& root) {
+    const bool is_weight = root.kind == BufferKind::kWeight;
+    if (root.device == 0) return is_weight ? weights_ : arena_;
+    return field(devices_, abi::kDeviceMemoryBytes * row_of(root.device) + (is_weight ? 8 : 0),
+                 is_weight ? "weights" : "arena");
   }
 
   // Gives a data symbol its value.
@@ -501,6 +579,7 @@ class EntryEmitter {
     self_ = field(host_, abi::kHostSelf, "self");
     tracing_ = b_.CreateIsNotNull(trace_, "tracing");
     if (open_) sizes_ = field(call_, abi::kCallSymbols, "sizes");
+    if (!program_.devices.empty()) devices_ = field(call_, abi::kCallDevices, "devices");
   }
 
   Value* offset(Value* base, int64_t bytes) {
@@ -531,7 +610,7 @@ class EntryEmitter {
     switch (root.kind) {
       case BufferKind::kArena: {
         if (!open_) {
-          base = offset(arena_, root.offset);
+          base = offset(memory_of(root), root.offset);
           break;
         }
         const BufferId storage = storage_buffer(program_, id);
@@ -542,7 +621,7 @@ class EntryEmitter {
         base = b_.CreateInBoundsGEP(b_.getInt8Ty(), arena_, b_.CreateLoad(b_.getInt64Ty(), offset(sizes_, 8 * slot)));
         break;
       }
-      case BufferKind::kWeight: base = offset(weights_, root.offset); break;
+      case BufferKind::kWeight: base = offset(memory_of(root), root.offset); break;
       case BufferKind::kInput: base = field(inputs_, 8 * root.index, "input"); break;
       case BufferKind::kOutput: base = field(outputs_, 8 * root.index, "output"); break;
     }
@@ -561,8 +640,8 @@ class EntryEmitter {
     if (open_ || travel_in_root(program_, id) > 0) return moved_pointer_to(id);
     const Place place = place_of(program_, id);
     switch (place.root.kind) {
-      case BufferKind::kArena: return offset(arena_, place.begin);
-      case BufferKind::kWeight: return offset(weights_, place.begin);
+      case BufferKind::kArena:
+      case BufferKind::kWeight: return offset(memory_of(place.root), place.begin);
       case BufferKind::kInput: return offset(field(inputs_, 8 * place.root.index, "input"), place.begin);
       case BufferKind::kOutput: return offset(field(outputs_, 8 * place.root.index, "output"), place.begin);
     }
@@ -603,7 +682,10 @@ class EntryEmitter {
   std::unordered_map<const ExprNode*, int> index_slots_;  // of the frame
   std::map<BufferId, int> place_slots_;
   int num_slots_ = 0;
-  Value* frame_ = nullptr;  // of a program with steps
+  Value* frame_ = nullptr;           // of a program with steps
+  std::vector<int32_t> operations_;  // by kernel
+  std::map<int32_t, int32_t> device_of_token_;
+  Value* devices_ = nullptr;
   llvm::Function* copy_ = nullptr;
   Value* sizes_ = nullptr;
   bool open_ = false;  // what is being written has sizes that come with a call
@@ -627,19 +709,43 @@ std::string symbol_of(size_t number, const std::string& name) {
 
 }  // namespace
 
-EmittedModule emit_module(llvm::Module& module, const Program& program, const Target& target) {
-  EmittedModule result;
+namespace {
+
+// By kernel; null where it is another device's.
+std::vector<llvm::Function*> emit_kernels(llvm::Module& module, const Program& program, int32_t device,
+                                          const Target& target, EmittedModule& result) {
   for (const Kernel& kernel : program.kernels)
-    result.scratch_bytes = std::max(result.scratch_bytes, plan_locals(kernel.program).scratch_bytes);
+    if (kernel.device == device)
+      result.scratch_bytes = std::max(result.scratch_bytes, plan_locals(kernel.program).scratch_bytes);
   const std::vector<std::vector<int>> classes = alias_classes(program);
-  std::vector<llvm::Function*> kernels;
+  std::vector<llvm::Function*> kernels(program.kernels.size(), nullptr);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
+    if (program.kernels[i].device != device) continue;
     const LoopProgram& loops = program.kernels[i].program;
     KernelEmitter emitter(module, target, loops, symbol_of(i, loops.name), classes[i], result.scratch_bytes,
                           result.remarks);
-    kernels.push_back(emitter.emit());
+    kernels[i] = emitter.emit();
   }
+  return kernels;
+}
+
+}  // namespace
+
+EmittedModule emit_module(llvm::Module& module, const Program& program, const Target& target) {
+  EmittedModule result;
+  std::vector<llvm::Function*> kernels = emit_kernels(module, program, 0, target, result);
   EntryEmitter(module, program, std::move(kernels)).emit();
+  return result;
+}
+
+EmittedModule emit_operations(llvm::Module& module, const Program& program, int32_t device, const Target& target) {
+  EmittedModule result;
+  const std::vector<llvm::Function*> kernels = emit_kernels(module, program, device, target, result);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (!kernels[i]) continue;
+    kernels[i]->setLinkage(llvm::Function::ExternalLinkage);
+    kernels[i]->setName(codegen::operation_name(static_cast<int32_t>(i)));
+  }
   return result;
 }
 

@@ -18,4 +18,7 @@ struct EmittedModule {
 // Fills `module`, which is empty and has the target's triple and data layout.
 EmittedModule emit_module(llvm::Module& module, const Program& program, const Target& target);
 
+// The same for the kernels of a device alone, each an exported function.
+EmittedModule emit_operations(llvm::Module& module, const Program& program, int32_t device, const Target& target);
+
 }  // namespace tessera::inline llvm_codegen

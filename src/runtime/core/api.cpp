@@ -125,6 +125,7 @@ tessera_status tessera_module_check(const char* path, tessera_error* error) {
 
 void tessera_module_free(tessera_module* module) {
   if (!module) return;
+  close_devices(module->devices);
   module->code.unload();
   module->file.close();
   free(module);  // trivially destructible

@@ -15,9 +15,14 @@ namespace {
 
 class DescriptorChecker {
  public:
-  DescriptorChecker(const uint8_t* bytes, uint64_t size, uint64_t weights_size, const char* module_name,
-                    tessera_error* error)
-      : bytes_(bytes), size_(size), weights_size_(weights_size), module_name_(module_name), error_(error) {}
+  DescriptorChecker(const uint8_t* bytes, uint64_t size, uint64_t weights_size, uint64_t images_size,
+                    const char* module_name, tessera_error* error)
+      : bytes_(bytes),
+        size_(size),
+        weights_size_(weights_size),
+        images_size_(images_size),
+        module_name_(module_name),
+        error_(error) {}
 
   tessera_status check();
 
@@ -31,6 +36,8 @@ class DescriptorChecker {
   tessera_status check_check(uint32_t index);
   tessera_status check_alias(uint32_t index);
   tessera_status check_state(uint32_t index);
+  tessera_status check_device(uint32_t index);
+  tessera_status check_operation(uint32_t index);
   tessera_status check_value(const char* kind, uint32_t index, const tsr_value_descr& value);
   tessera_status check_piece(uint32_t index);
   tessera_status check_step(uint32_t index);
@@ -49,6 +56,7 @@ class DescriptorChecker {
   const uint8_t* bytes_;
   uint64_t size_;
   uint64_t weights_size_;
+  uint64_t images_size_;
   const char* module_name_;
   tessera_error* error_;
   tsr_descriptor descriptor_ = {};
@@ -104,6 +112,8 @@ tessera_status DescriptorChecker::check() {
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_checks; ++i) status = check_check(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_aliases; ++i) status = check_alias(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_states; ++i) status = check_state(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_devices; ++i) status = check_device(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_operations; ++i) status = check_operation(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_value_inputs; ++i) {
     status = check_value("input", i, table<tsr_value_descr>(descriptor_.value_inputs)[i]);
   }
@@ -129,6 +139,8 @@ tessera_status DescriptorChecker::check_tables() {
                 {"checks", descriptor_.checks, descriptor_.num_checks, sizeof(tsr_check_descr)},
                 {"aliases", descriptor_.aliases, descriptor_.num_aliases, sizeof(tsr_alias_descr)},
                 {"states", descriptor_.states, descriptor_.num_states, sizeof(tsr_state_descr)},
+                {"devices", descriptor_.devices, descriptor_.num_devices, sizeof(tsr_device_descr)},
+                {"operations", descriptor_.operations, descriptor_.num_operations, sizeof(tsr_operation_descr)},
                 {"value inputs", descriptor_.value_inputs, descriptor_.num_value_inputs, sizeof(tsr_value_descr)},
                 {"value outputs", descriptor_.value_outputs, descriptor_.num_value_outputs, sizeof(tsr_value_descr)},
                 {"steps", descriptor_.steps, descriptor_.num_steps, sizeof(tsr_step_descr)},
@@ -394,6 +406,38 @@ bool may_be_absent(uint32_t op, uint32_t i) {
   }
 }
 
+tessera_status DescriptorChecker::check_device(uint32_t index) {
+  const tsr_device_descr& device = table<tsr_device_descr>(descriptor_.devices)[index];
+  char what[64];
+  snprintf(what, sizeof(what), "the name of device %u", index);
+  tessera_status status = check_text(what, device.name);
+  snprintf(what, sizeof(what), "the kind of device %u", index);
+  if (status == TESSERA_OK) status = check_text(what, device.kind);
+  if (status != TESSERA_OK) return status;
+  // It becomes part of a library's name.
+  const char* kind = text(device.kind);
+  const size_t length = strspn(kind, "abcdefghijklmnopqrstuvwxyz0123456789_");
+  if (length == 0 || length > 32 || kind[length] != '\0')
+    return wrong("device %u is of a kind that has no name", index);
+  const auto fits = [&](uint64_t offset, uint64_t size) {
+    return offset <= images_size_ && size <= images_size_ - offset;
+  };
+  if (!fits(device.image_offset, device.image_size) || !fits(device.weights_offset, device.weights_size) ||
+      device.weights_offset % TSR_BUFFER_ALIGN != 0) {
+    return wrong("the code or the weights of device %u are not among the images", index);
+  }
+  return TESSERA_OK;
+}
+
+tessera_status DescriptorChecker::check_operation(uint32_t index) {
+  const tsr_operation_descr& operation = table<tsr_operation_descr>(descriptor_.operations)[index];
+  char what[64];
+  snprintf(what, sizeof(what), "the entry of operation %u", index);
+  const tessera_status status = check_text(what, operation.entry);
+  if (status != TESSERA_OK) return status;
+  return operation.device < descriptor_.num_devices ? TESSERA_OK : wrong("operation %u is of no device", index);
+}
+
 tessera_status DescriptorChecker::check_step(uint32_t index) {
   const tsr_step_descr& step = table<tsr_step_descr>(descriptor_.steps)[index];
   char what[64];
@@ -447,9 +491,9 @@ tessera_status DescriptorChecker::check_step(uint32_t index) {
 
 }  // namespace
 
-tessera_status check_descriptor(const uint8_t* bytes, uint64_t size, uint64_t weights_size, const char* module_name,
-                                tessera_error* error) {
-  return DescriptorChecker(bytes, size, weights_size, module_name, error).check();
+tessera_status check_descriptor(const uint8_t* bytes, uint64_t size, uint64_t weights_size, uint64_t images_size,
+                                const char* module_name, tessera_error* error) {
+  return DescriptorChecker(bytes, size, weights_size, images_size, module_name, error).check();
 }
 
 }  // namespace tessera

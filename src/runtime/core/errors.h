@@ -30,12 +30,14 @@ inline constexpr RuntimeErrorKind kErrCodeLoad{"TSR-7015", TESSERA_BAD_MODULE, "
 inline constexpr RuntimeErrorKind kErrMemory{"TSR-7016", TESSERA_OUT_OF_MEMORY, "not enough memory"};
 inline constexpr RuntimeErrorKind kErrMemoryFile{"TSR-7017", TESSERA_UNSUPPORTED, "no anonymous file for a module"};
 inline constexpr RuntimeErrorKind kErrNoValuesLibrary{"TSR-7018", TESSERA_UNSUPPORTED, "no library for its values"};
+inline constexpr RuntimeErrorKind kErrDevice{"TSR-7019", TESSERA_UNSUPPORTED, "no device that it needs"};
 inline constexpr RuntimeErrorKind kErrNullArgument{"TSR-7020", TESSERA_INVALID_ARGUMENT, "null pointer given"};
 inline constexpr RuntimeErrorKind kErrOptionsSize{"TSR-7021", TESSERA_INVALID_ARGUMENT, "options without their size"};
 inline constexpr RuntimeErrorKind kErrThreadCount{"TSR-7022", TESSERA_INVALID_ARGUMENT, "thread count out of range"};
 inline constexpr RuntimeErrorKind kErrThreadStart{"TSR-7023", TESSERA_OUT_OF_MEMORY, "thread cannot be started"};
 inline constexpr RuntimeErrorKind kErrSessionBusy{"TSR-7024", TESSERA_INVALID_ARGUMENT, "session already runs"};
 inline constexpr RuntimeErrorKind kErrStatesVoid{"TSR-7025", TESSERA_INVALID_ARGUMENT, "states hold nothing"};
+inline constexpr RuntimeErrorKind kErrDeviceRun{"TSR-7026", TESSERA_INTERNAL, "a device has failed in a run"};
 inline constexpr RuntimeErrorKind kErrTensorCount{"TSR-7030", TESSERA_INVALID_ARGUMENT, "wrong number of tensors"};
 inline constexpr RuntimeErrorKind kErrTensorDtype{"TSR-7031", TESSERA_INVALID_ARGUMENT, "tensor of another dtype"};
 inline constexpr RuntimeErrorKind kErrTensorRank{"TSR-7032", TESSERA_INVALID_ARGUMENT, "tensor of another rank"};

@@ -15,7 +15,7 @@
 namespace tessera {
 
 static_assert(sizeof(void*) == 8, "modules are mapped whole; a 32-bit address space is too small");
-static_assert(sizeof(tsr_footer) == 120 && sizeof(tsr_descriptor) == 160, "these sizes are part of the file format");
+static_assert(sizeof(tsr_footer) == 144 && sizeof(tsr_descriptor) == 176, "these sizes are part of the file format");
 
 namespace {
 
@@ -154,7 +154,8 @@ tessera_status ModuleFile::check_all(bool check_weights, tessera_error* error) {
   if (status == TESSERA_OK) status = check_digests(check_weights, error);
   if (status != TESSERA_OK) return status;
   descriptor = reinterpret_cast<const tsr_descriptor*>(data + footer.descriptor_offset);
-  return check_descriptor(data + footer.descriptor_offset, footer.descriptor_size, footer.weights_size, name, error);
+  return check_descriptor(data + footer.descriptor_offset, footer.descriptor_size, footer.weights_size,
+                          footer.images_size, name, error);
 }
 
 tessera_status ModuleFile::check_footer(tessera_error* error) {
@@ -186,6 +187,7 @@ tessera_status ModuleFile::check_footer(tessera_error* error) {
 tessera_status ModuleFile::check_layout(tessera_error* error) const {
   const Section sections[] = {{"code", 0, footer.code_size},
                               {"weights", footer.weights_offset, footer.weights_size},
+                              {"images", footer.images_offset, footer.images_size},
                               {"descriptor", footer.descriptor_offset, footer.descriptor_size},
                               {"metadata", footer.metadata_offset, footer.metadata_size},
                               {"footer", size - sizeof(tsr_footer), sizeof(tsr_footer)}};
@@ -210,12 +212,17 @@ tessera_status ModuleFile::check_layout(tessera_error* error) const {
     }
     end = section.offset + section.size;
   }
-  if (footer.weights_offset % TSR_WEIGHTS_ALIGN != 0 || footer.descriptor_offset % TSR_SECTION_ALIGN != 0) {
-    const bool weights_wrong = footer.weights_offset % TSR_WEIGHTS_ALIGN != 0;
+  const struct {
+    const char* name;
+    uint64_t offset;
+    uint32_t alignment;
+  } aligned[] = {{"weights", footer.weights_offset, TSR_WEIGHTS_ALIGN},
+                 {"images", footer.images_offset, TSR_BUFFER_ALIGN},
+                 {"descriptor", footer.descriptor_offset, TSR_SECTION_ALIGN}};
+  for (const auto& section : aligned) {
+    if (section.offset % section.alignment == 0) continue;
     return fail(error, kErrLayout, "'%s' is damaged: its %s section is at offset %llu, not at a multiple of %u; %s",
-                name, weights_wrong ? "weights" : "descriptor",
-                static_cast<unsigned long long>(weights_wrong ? footer.weights_offset : footer.descriptor_offset),
-                weights_wrong ? TSR_WEIGHTS_ALIGN : TSR_SECTION_ALIGN, kAgain);
+                name, section.name, static_cast<unsigned long long>(section.offset), section.alignment, kAgain);
   }
   return TESSERA_OK;
 }
@@ -228,6 +235,7 @@ tessera_status ModuleFile::check_digests(bool check_weights, tessera_error* erro
   } sections[] = {{"descriptor", true, footer.descriptor_offset, footer.descriptor_size, footer.descriptor_digest},
                   {"metadata", true, footer.metadata_offset, footer.metadata_size, footer.metadata_digest},
                   {"code", true, 0, footer.code_size, footer.code_digest},
+                  {"images", check_weights, footer.images_offset, footer.images_size, footer.images_digest},
                   {"weights", check_weights, footer.weights_offset, footer.weights_size, footer.weights_digest}};
   for (const auto& section : sections) {
     if (!section.check) continue;

@@ -12,9 +12,9 @@
 namespace tessera {
 
 // The checked file. The pointers below point into the mapping or the copy and live until close().
-// Invariant after a successful open: sections are ordered code, weights, descriptor, metadata, footer; every byte of
-// the file is covered by a digest or by the zero-padding check (but for the weights if their digest was skipped);
-// every offset and string of the descriptor is in bounds.
+// Invariant after a successful open: sections are ordered code, weights, images, descriptor, metadata, footer; every
+// byte of the file is covered by a digest or by the zero-padding check (but for the weights if their digest was
+// skipped); every offset and string of the descriptor is in bounds.
 struct ModuleFile {
   int fd = -1;        // of a file that begins with the code
   MemoryRegion copy;  // only of a module in memory
@@ -26,6 +26,7 @@ struct ModuleFile {
 
   const uint8_t* code() const { return data; }
   const uint8_t* weights() const { return data + footer.weights_offset; }
+  const uint8_t* images() const { return data + footer.images_offset; }
   const char* metadata() const { return reinterpret_cast<const char*>(data + footer.metadata_offset); }
 
   const char* text(uint32_t offset) const { return reinterpret_cast<const char*>(descriptor) + offset; }
@@ -36,6 +37,8 @@ struct ModuleFile {
   const tsr_kernel_descr* kernels() const { return table<tsr_kernel_descr>(descriptor->kernels); }
   const tsr_check_descr* checks() const { return table<tsr_check_descr>(descriptor->checks); }
   const tsr_state_descr* states() const { return table<tsr_state_descr>(descriptor->states); }
+  const tsr_device_descr* devices() const { return table<tsr_device_descr>(descriptor->devices); }
+  const tsr_operation_descr* operations() const { return table<tsr_operation_descr>(descriptor->operations); }
   // Whether the output may have the very memory of the input.
   bool may_alias(uint32_t output, uint32_t input) const;
   const tsr_value_descr* value_inputs() const { return table<tsr_value_descr>(descriptor->value_inputs); }

@@ -14,6 +14,8 @@ tessera_status finish(ModuleFile* file, tessera_module** result, tessera_error* 
   tessera_status status = code.load(*file, error);
   const ValuesLibrary* values = nullptr;
   if (status == TESSERA_OK && file->has_values()) status = find_values_library(file->name, &values, error);
+  ModuleDevices* devices = nullptr;
+  if (status == TESSERA_OK) status = open_devices(*file, &devices, error);
   if (status != TESSERA_OK) {
     code.unload();
     file->close();
@@ -21,12 +23,13 @@ tessera_status finish(ModuleFile* file, tessera_module** result, tessera_error* 
   }
   void* memory = malloc(sizeof(tessera_module));
   if (!memory) {
+    close_devices(devices);
     code.unload();
     file->close();
     return fail(error, kErrMemory, "not enough memory to load a module: %zu bytes were refused",
                 sizeof(tessera_module));
   }
-  *result = new (memory) tessera_module{*file, code, values};
+  *result = new (memory) tessera_module{*file, code, values, devices};
   return TESSERA_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "runtime/core/code_image.h"
+#include "runtime/core/devices.h"
 #include "runtime/core/module_file.h"
 #include "runtime/core/values_library.h"
 #include "tessera/tessera.h"
@@ -13,6 +14,7 @@ struct tessera_module {
   tessera::ModuleFile file;
   tessera::CodeImage code;
   const tessera::ValuesLibrary* values;  // null without values
+  tessera::ModuleDevices* devices;       // null without devices
 };
 
 namespace tessera {

@@ -176,6 +176,11 @@ tessera_status create_session(const tessera_module* module, int32_t threads, tes
     free_session(session);
     return status;
   }
+  status = create_session_devices(session, error);
+  if (status != TESSERA_OK) {
+    free_session(session);
+    return status;
+  }
   int64_t* values = session->prepared_symbols + descriptor.num_symbols;
   for (uint32_t i = 0; i < descriptor.num_checks; values += module->file.checks()[i++].count) checks[i] = values;
   session->host.size = sizeof(tsr_host);
@@ -306,6 +311,7 @@ tessera_status prepare_session(tessera_session* session, const tessera_tensor* i
 }
 
 void free_session(tessera_session* session) {
+  free_session_devices(session);
   session->memory.unmap();
   session->states.unmap();
   free(session);  // trivially destructible
@@ -324,10 +330,12 @@ tessera_status run_session(tessera_session* session, const tessera_tensor* input
   if (status == TESSERA_OK) status = check_states(*session, inputs, outputs, error);
   if (status == TESSERA_OK) {
     if (const int32_t code = run_code(session); code != 0) {
-      status = fail(error, kErrModuleCode,
-                    "the code of '%s' reported error %d, which its metadata explains; the "
-                    "outputs are not valid",
-                    file.name, code);
+      status = device_failure(session, error);
+      if (status == TESSERA_OK)
+        status = fail(error, kErrModuleCode,
+                      "the code of '%s' reported error %d, which its metadata explains; the "
+                      "outputs are not valid",
+                      file.name, code);
     } else {
       status = read_checks(*session, 0, file.descriptor->num_checks, error);
       if (status == TESSERA_OK) copy_spares(*session, outputs);

@@ -37,8 +37,9 @@ struct tessera_session {
   void* trace_user = nullptr;
   tessera_worker_trace_fn worker_trace = nullptr;
   void* worker_trace_user = nullptr;
-  int32_t traced_kernel = -1;        // that runs now; set while either trace is
-  tessera::FlowRun* flow = nullptr;  // of the run of a module with values; libtessera_values knows what it is
+  int32_t traced_kernel = -1;                  // that runs now; set while either trace is
+  tessera::SessionDevices* devices = nullptr;  // null without devices
+  tessera::FlowRun* flow = nullptr;            // of the run of a module with values; libtessera_values knows what it is
 };
 
 namespace tessera {

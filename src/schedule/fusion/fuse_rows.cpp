@@ -249,6 +249,7 @@ class ChainMaker {
       auto kernel = make_chain_kernel(program_, chain, outside, target_, ask_);
       if (!kernel || (allow_ && !allow_("fuse_rows", *kernel))) return;
       it->second = static_cast<int32_t>(program_.kernels.size());
+      kernel->device = program_.kernels[static_cast<size_t>(program_.calls[last].kernel)].device;
       program_.kernels.push_back(std::move(*kernel));
     }
     if (it->second < 0) return;

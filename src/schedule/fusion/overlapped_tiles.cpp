@@ -551,6 +551,8 @@ class StripMaker {
       if (!made || (allow_ && !allow_("overlapped_tiles", made->kernel))) return;
       joined = {static_cast<int32_t>(program_.kernels.size()), std::move(made->params)};
       packed_[joined.kernel] = std::move(made->packed);
+      made->kernel.device =
+          program_.kernels[static_cast<size_t>(program_.calls[chain.members.back().call].kernel)].device;
       program_.kernels.push_back(std::move(made->kernel));
     }
     if (joined.kernel < 0) return;
