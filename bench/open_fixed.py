@@ -54,7 +54,8 @@ def inputs_of(path, sizes):
         if value.name in weights:
             continue
         dims = value.type.tensor_type.shape.dim
-        shape = [eval(re.sub(r"[A-Za-z_]\w*", lambda m: str(sizes[m[0]]), d.dim_param), {"__builtins__": {}})
+        shape = [sizes[d.dim_param] if d.dim_param in sizes else
+                 eval(re.sub(r"[A-Za-z_]\w*", lambda m: str(sizes[m[0]]), d.dim_param), {"__builtins__": {}})
                  if d.dim_param else d.dim_value for d in dims]
         found[value.name] = (shape, onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
     return found

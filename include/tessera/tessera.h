@@ -24,6 +24,7 @@ typedef enum tessera_status {
   TESSERA_BAD_MODULE = 3,       /* damaged, truncated or foreign module file, or one of another ABI version */
   TESSERA_UNSUPPORTED = 4,      /* this machine lacks a CPU feature or a library that the module needs */
   TESSERA_OUT_OF_MEMORY = 5,
+  TESSERA_DEVICE_FAILED = 6, /* a device could not do what a run asked of it */
   TESSERA_INTERNAL = 64 /* a bug of ours */
 } tessera_status;
 

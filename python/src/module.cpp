@@ -60,7 +60,8 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 CompileOptions make_options(const std::string& target, const std::string& precision, const std::string& fp32,
                             int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
-                            const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels) {
+                            const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels,
+                            const std::vector<std::string>& places) {
   CompileOptions options;
   options.target = target;
   options.precision = precision;
@@ -71,6 +72,7 @@ CompileOptions make_options(const std::string& target, const std::string& precis
   options.shapes = shapes;
   options.disabled_passes = disabled_passes;
   options.kernels = kernels;
+  options.places = places;
   return options;
 }
 
@@ -118,9 +120,9 @@ std::unique_ptr<Engine> compile(const nb::object& model, const std::string& fold
                                 const std::string& target, const std::string& precision, const std::string& fp32,
                                 int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
                                 const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels,
-                                const std::shared_ptr<CancelFlag>& cancel) {
+                                const std::vector<std::string>& places, const std::shared_ptr<CancelFlag>& cancel) {
   CompileOptions options =
-      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels);
+      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels, places);
   options.is_cancelled = [cancel] { return cancel->set.load(); };
   return Source(model, folder, name).use([&](const auto& source) {
     return load_module_bytes(compile_to_memory(source, options), threads);
@@ -131,16 +133,16 @@ void compile_to_file(const nb::object& model, const std::string& folder, const s
                      const std::string& path, const std::string& target, const std::string& precision,
                      const std::string& fp32, int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
                      const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels,
-                     const std::shared_ptr<CancelFlag>& cancel) {
+                     const std::vector<std::string>& places, const std::shared_ptr<CancelFlag>& cancel) {
   CompileOptions options =
-      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels);
+      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels, places);
   options.is_cancelled = [cancel] { return cancel->set.load(); };
   Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
 }
 
 std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& folder, const std::string& name,
                                   const Bounds& dims, const Shapes& shapes) {
-  const CompileOptions options = make_options("native", "f32", "fma", 0, 1, dims, shapes, {}, {});
+  const CompileOptions options = make_options("native", "f32", "fma", 0, 1, dims, shapes, {}, {}, {});
   return Source(model, folder, name).use([&](const auto& source) {
     return make_interpreter(Interpreter(source, options));
   });
@@ -346,11 +348,11 @@ NB_MODULE(_native, m) {
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 
   m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "opt_level"_a,
-        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "cancel"_a,
+        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a, "cancel"_a,
         "Compiles a path or the bytes of a model, and loads the module.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
-        "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "cancel"_a,
-        "Compiles to a module file.");
+        "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a,
+        "cancel"_a, "Compiles to a module file.");
   m.def("border", &border, "model"_a, "folder"_a, "name"_a,
         nb::sig("def border(model: object, folder: str, name: str) -> tuple[list[tuple[str, int, list[int] | None, "
                 "list[str]]], list[tuple[str, int, list[int] | None, list[str]]]]"),

@@ -46,6 +46,7 @@ def compile(
     shapes: Shapes = {},
     disable_passes: Iterable[str] = (),
     kernels: Iterable[str | os.PathLike[str]] = (),
+    places: Iterable[str] = (),
     engine: str = "native",
 ) -> Model:
     """Compiles a model and loads the result.
@@ -62,7 +63,8 @@ def compile(
     whose dimensions may be such ranges as well. Sizes that neither fixes are those of the arrays of a run: an
     :class:`OpenModel` is compiled for them then. ``disable_passes``
     names passes to leave out. ``kernels`` are files that declare C functions for kernels of the model, which are called where
-    they are faster (docs/kernels.md). ``engine="interp"`` compiles nothing: the reference interpreter runs the model, slowly and
+    they are faster (docs/kernels.md). ``places`` says which kernels run on a device, "PATTERN=DEVICE" each
+    (docs/devices.md). ``engine="interp"`` compiles nothing: the reference interpreter runs the model, slowly and
     obviously.
 
     Raises :class:`tessera.Error` for what the user can mend and :class:`tessera.InternalError` for bugs.
@@ -71,7 +73,7 @@ def compile(
     if engine not in ("native", "interp"):
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
     given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
-    options = _options.compile_options(target, precision, fp32, opt_level, threads, {}, {}, disable_passes, kernels)
+    options = _options.compile_options(target, precision, fp32, opt_level, threads, {}, {}, disable_passes, kernels, places)
 
     def make(sizes: Mapping[str, int], more: Mapping[str, Sequence[int]]) -> Model:
         all_dims = {**given_dims, **{name: (size, size, 1) for name, size in sizes.items()}}
@@ -110,12 +112,13 @@ def compile_file(
     shapes: Shapes = {},
     disable_passes: Iterable[str] = (),
     kernels: Iterable[str | os.PathLike[str]] = (),
+    places: Iterable[str] = (),
 ) -> None:
     """Compiles a model to a module file without loading it: the way to compile for another machine.
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
-    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes, kernels)
+    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes, kernels, places)
     cancel = _native.CancelFlag()
     source = _source(model)
     interruptible(lambda: _native.compile_to_file(*source, os.fspath(path), *options, cancel), cancel.set)

@@ -86,8 +86,25 @@ def files(kernels: Any) -> list[str]:
     return [text("a path in kernels", os.fspath(file)) for file in kernels]
 
 
+def placements(places: Any) -> list[str]:
+    if isinstance(places, str):
+        return [places]
+    if not isinstance(places, Iterable):
+        raise _wrong("places", places, 'texts "PATTERN=DEVICE"')
+    return [text("a text in places", place) for place in places]
+
+
 def compile_options(
-    target: Any, precision: Any, fp32: Any, opt_level: Any, threads: Any, dims: Any, shapes: Any, disable_passes: Any, kernels: Any
+    target: Any,
+    precision: Any,
+    fp32: Any,
+    opt_level: Any,
+    threads: Any,
+    dims: Any,
+    shapes: Any,
+    disable_passes: Any,
+    kernels: Any,
+    places: Any,
 ) -> tuple:
     """In the order of _native.compile."""
     return (
@@ -99,4 +116,5 @@ def compile_options(
         *dims_and_shapes(dims, shapes),
         names(disable_passes),
         files(kernels),
+        placements(places),
     )

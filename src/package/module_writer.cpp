@@ -260,6 +260,7 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
   for (const KernelCall& call : program.calls) calls.push_back(call.kernel);
   for (const Lifetime& lifetime : arena_lifetimes(program)) {
     const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(lifetime.buffer)];
+    if (buffer.device != 0) continue;
     arena.push_back({{"name", buffer.name},
                      {"offset", buffer.offset},
                      {"bytes", lifetime.bytes},

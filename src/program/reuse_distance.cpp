@@ -9,7 +9,7 @@ namespace tessera::inline program {
 
 namespace {
 
-// Pieces of memory, of the arena (space -1) or of a buffer.
+// Pieces of memory, of the arena of a device (space -1 - device) or of a buffer.
 struct Range {
   BufferId space = -1;
   int64_t begin = 0, end = 0;
@@ -20,7 +20,7 @@ Range range_of(const Program& program, BufferId id) {
   const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(root)];
   const bool in_arena = buffer.kind == BufferKind::kArena;
   const int64_t first = begin + (in_arena ? buffer.offset : 0);
-  return {in_arena ? -1 : root, first, first + program.buffers[static_cast<size_t>(id)].bytes};
+  return {in_arena ? -1 - buffer.device : root, first, first + program.buffers[static_cast<size_t>(id)].bytes};
 }
 
 // When each byte was touched last, and how many bytes were touched last after some time: a sum over a binary indexed

@@ -87,7 +87,7 @@ std::vector<ValuePlace> value_locations(const Program& program) {
     const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_id)];
     const bool is_result =
         root.kind == BufferKind::kOutput && root.index < static_cast<int32_t>(program.num_own_outputs());
-    if (root.kind != BufferKind::kArena && !is_result) continue;
+    if (root.device != 0 || (root.kind != BufferKind::kArena && !is_result)) continue;
     int32_t last = -1;
     int64_t written = 0;
     bool in_loop = carried.count(root_id) != 0;

@@ -80,6 +80,19 @@ class CommandLine(CliTest):
             "what 'tessera operators' lists",
             "nearest are Conv, Cos, Cosh",
         )
+        self.refuses(
+            ["compile", "model.onnx", "--place", "null"],
+            "TSR-4070",
+            "--place: 'null' does not say which nodes run on which device",
+            "PATTERN=DEVICE, such as '*=null' or 'Conv_*=null'",
+        )
+        self.refuses(
+            ["compile", "model.onnx", "--place", "*=nul"],
+            "TSR-4071",
+            "--place: there is no device 'nul'",
+            "cpu, null",
+            "did you mean 'null'?",
+        )
         self.refuses(["compile"], "TSR-4001", "MODEL is required", hint="see 'tessera compile --help'")
         self.refuses(
             ["compile", "model.onnx", "--fast"],
@@ -493,6 +506,35 @@ class CommandLine(CliTest):
             _, errors = self.tessera("compile", "model.onnx", "--target", target, code=1)
             self.assertRegex(errors, rf"^error {ident}: .*{target.split('=')[-1].split('+')[-1]}.*\n")
             self.assertIn("\n  legal: ", errors)
+
+    def test_devices(self):
+        self.refuses(
+            ["compile", "model.onnx", "--place", "Nowhere*=null"],
+            "TSR-4073",
+            "--place: no node fits 'Nowhere*', or an earlier pattern takes all that do",
+            "names of nodes, with *, ? and [...]",
+            "'tessera explain MODEL' lists the kernels and their nodes",
+        )
+        value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4])
+        self.save(make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x")], [value("y")]), "open.onnx")
+        self.refuses(
+            ["compile", "open.onnx", "--dim", "n=1..4", "--place", "*=null"],
+            "TSR-4072",
+            "--place: the model has sizes that are open, and devices run fixed sizes alone",
+            "models of tensors whose sizes are fixed",
+            "fix the sizes with --shape or --dim, or leave --place out",
+        )
+        self.tessera("compile", "open.onnx", "--dim", "n=2", "--place", "*=null", "-o", "device.so")
+        self.tessera("run", "device.so", "--input", "random:1")
+        _, errors = self.tessera("run", "device.so", "--input", "random:1", code=1, TESSERA_NULL_FAIL="1")
+        self.assertEqual(
+            errors,
+            error(
+                "TSR-7026",
+                "device 'null' of 'device.so' (kind 'null') has failed: operation 1 of its queue failed, as "
+                "TESSERA_NULL_FAIL says; the outputs are not valid",
+            ),
+        )
 
     def test_folders_of_cases(self):
         legal = "folders with test cases: model.onnx or model.graph, test_data_set_0/input_0.pb, output_0.pb"

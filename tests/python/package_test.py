@@ -173,6 +173,11 @@ except KeyboardInterrupt:
             self.assertIn(done.returncode, (0, 130), done.stderr)
 
     def test_options_reach_the_compiler(self):
+        on_device = tessera.compile(conv_model(), places=["*=null"], threads=1)
+        on_host = tessera.compile(conv_model(), threads=1)
+        x = [np.random.default_rng(3).random(i.shape, dtype=np.float32) for i in on_host.inputs]
+        np.testing.assert_array_equal(on_device.run(x)[0], on_host.run(x)[0])
+        self.assert_raises("TSR-4071", lambda: tessera.compile(conv_model(), places="*=gpu9"))
         model = tessera.compile(conv_model(), opt_level=1, target="x86-64-v2", disable_passes=["cse"], threads=1)
         self.assertEqual(model.metadata["options"], {"opt-level": "1", "disabled-passes": "cse"})
         self.assertIn("x86-64-v2", str(model.metadata["target"]))

@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"KernelTwice", "kernel @add", "kernel @relu", "TSR-3203", "kernel '@relu' is defined twice"},
         Mistake{"Kind", "arena at 64", "stack at 64", "TSR-3001", "expected input, output, weight or arena"},
         Mistake{"Statement", "call @relu", "jump @relu", "TSR-3001",
-                "expected buffer, define, call, branch, loop, bind or '}'"},
+                "expected buffer, define, call, branch, loop, bind, start, wait or '}'"},
         Mistake{"Condition", "call @relu(%x, %t)", "call @relu(%x, %t) if not %x", "TSR-3201",
                 "a call has no condition of its own"},
         Mistake{"Kernel", "max(x[i, j], 0:f32)", "max(x[i], 0:f32)", "TSR-3103", "2 dimensions, found 1"},

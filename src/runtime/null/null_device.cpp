@@ -54,10 +54,18 @@ void release(void*, uint8_t* memory) { free(from_device_address(memory)); }
 // An image is a shared object, whose entries are functions of this kind.
 using Operation = void (*)(void** slots, const tsr_host* host);
 
+// The number of the file stays taken as long as the code is loaded: the dynamic loader knows libraries by their path.
+struct Image {
+  void* handle;
+  int fd;
+};
+
 int32_t load(void*, const void* image, uint64_t size, void** loaded, char* message) {
   const int fd = memfd_create("tessera-null", MFD_CLOEXEC);
   const auto* bytes = static_cast<const uint8_t*>(image);
-  bool written = fd >= 0;
+  auto* result = static_cast<Image*>(malloc(sizeof(Image)));
+  void* handle = nullptr;
+  bool written = fd >= 0 && result;
   for (uint64_t done = 0; written && done < size;) {
     const ssize_t count = write(fd, bytes + done, size - done);
     written = count > 0;
@@ -66,18 +74,28 @@ int32_t load(void*, const void* image, uint64_t size, void** loaded, char* messa
   if (written) {
     char path[32];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    *loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   }
-  const bool done = written && *loaded;
+  if (handle) {
+    *result = {handle, fd};
+    *loaded = result;
+    return 0;
+  }
   if (!written) snprintf(message, TSR_DEVICE_MESSAGE, "the image cannot be written to a file in memory");
-  else if (!done) snprintf(message, TSR_DEVICE_MESSAGE, "%s", dlerror());
+  else snprintf(message, TSR_DEVICE_MESSAGE, "%s", dlerror());
   if (fd >= 0) close(fd);
-  return done ? 0 : -1;
+  free(result);
+  return -1;
 }
 
-void unload(void*, void* loaded) { dlclose(loaded); }
+void unload(void*, void* loaded) {
+  auto* image = static_cast<Image*>(loaded);
+  dlclose(image->handle);
+  close(image->fd);
+  free(image);
+}
 
-void* find(void* loaded, const char* entry) { return dlsym(loaded, entry); }
+void* find(void* loaded, const char* entry) { return dlsym(static_cast<Image*>(loaded)->handle, entry); }
 
 // ---- queues ----
 
