@@ -515,8 +515,8 @@ class CommandLine(CliTest):
             "names of nodes, with *, ? and [...]",
             "'tessera explain MODEL' lists the kernels and their nodes",
         )
-        value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4])
-        self.save(make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x")], [value("y")]), "open.onnx")
+        x, y = (("x", TensorProto.FLOAT, ["n", 4]), ("y", TensorProto.FLOAT, ["n", 4]))
+        self.save(make_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y]), "open.onnx")
         self.refuses(
             ["compile", "open.onnx", "--dim", "n=1..4", "--place", "*=null"],
             "TSR-4072",

@@ -67,9 +67,9 @@ TEST_F(ModuleFileErrors, Unreadable) {
 TEST_F(ModuleFileErrors, NotAModule) {
   EXPECT_EQ(load_outcome(Bytes{}),
             "TSR-7003: 'm.so' is not a module: it has 0 bytes, and a module's footer alone has "
-            "120; it is cut off, or not written by 'tessera compile'");
-  EXPECT_THAT(load_outcome(Bytes(119)), StartsWith("TSR-7003: 'm.so' is not a module: it has 119 bytes, and"));
-  EXPECT_EQ(load_outcome(Bytes(120)),
+            "144; it is cut off, or not written by 'tessera compile'");
+  EXPECT_THAT(load_outcome(Bytes(143)), StartsWith("TSR-7003: 'm.so' is not a module: it has 143 bytes, and"));
+  EXPECT_EQ(load_outcome(Bytes(144)),
             "TSR-7003: 'm.so' is not a module: its last bytes are not a module's footer; "
             "give a file written by 'tessera compile'");
   Bytes cut = ModuleSpec().build();
@@ -85,7 +85,7 @@ TEST_F(ModuleFileErrors, FormatVersion) {
   bytes.back() = 9;
   EXPECT_EQ(load_outcome(bytes), std::string("TSR-7004: 'm.so' has module format 9; this runtime (") +
                                      tessera_version() +
-                                     ") reads format 1; compile the model with the tessera of "
+                                     ") reads format 2; compile the model with the tessera of "
                                      "this runtime's version");
 }
 
@@ -131,7 +131,7 @@ TEST_F(ModuleFileErrors, Layout) {
   EXPECT_EQ(load_outcome(with_footer([&](tsr_footer& footer) { footer.code_size = 0; })),
             section("weights", good.weights_offset, 16, "is too far from the section before it"));
   EXPECT_EQ(load_outcome(with_footer([&](tsr_footer& footer) { footer.metadata_size += 1; })),
-            section("footer", good.file_size - 120, 120, "begins inside the section before it"));
+            section("footer", good.file_size - 144, 144, "begins inside the section before it"));
 }
 
 TEST_F(ModuleFileErrors, SectionAlignment) {
@@ -144,8 +144,16 @@ TEST_F(ModuleFileErrors, SectionAlignment) {
   seal(bytes, footer, true);
   EXPECT_EQ(load_outcome(bytes), "TSR-7007: 'm.so' is damaged: its weights section is at offset " +
                                      std::to_string(footer.weights_offset) + ", not at a multiple of 65536" + kAgain);
+  spec.images = Bytes(16);
+  bytes = spec.build();
+  footer = read_footer(bytes);
+  footer.images_offset += 8;
+  footer.images_size -= 8;
+  seal(bytes, footer, true);
+  EXPECT_EQ(load_outcome(bytes), "TSR-7007: 'm.so' is damaged: its images section is at offset " +
+                                     std::to_string(footer.images_offset) + ", not at a multiple of 64" + kAgain);
   footer = read_footer(spec.build());
-  footer.weights_size -= 4;
+  footer.images_size -= 4;
   footer.descriptor_offset -= 4;
   footer.descriptor_size += 4;
   seal(bytes, footer, true);
@@ -161,10 +169,13 @@ TEST_F(ModuleFileErrors, Padding) {
 }
 
 TEST_F(ModuleFileErrors, SectionDigests) {
-  const Bytes good = ModuleSpec().build();
+  ModuleSpec spec;
+  spec.images = Bytes(16, 7);
+  const Bytes good = spec.build();
   const tsr_footer footer = read_footer(good);
   const std::pair<const char*, uint64_t> sections[] = {{"code", 100},
                                                        {"weights", footer.weights_offset},
+                                                       {"images", footer.images_offset},
                                                        {"descriptor", footer.descriptor_offset},
                                                        {"metadata", footer.metadata_offset}};
   for (const auto& [name, at] : sections) {
@@ -178,8 +189,8 @@ TEST_F(ModuleFileErrors, SectionDigests) {
 
 TEST_F(ModuleFileErrors, AbiVersion) {
   ModuleSpec spec;
-  spec.edit_descriptor = [](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), 8u); };
-  EXPECT_EQ(load_outcome(spec.build()), std::string("TSR-7010: 'm.so' was compiled for runtime interface 8; this "
+  spec.edit_descriptor = [](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), 9u); };
+  EXPECT_EQ(load_outcome(spec.build()), std::string("TSR-7010: 'm.so' was compiled for runtime interface 9; this "
                                                     "runtime (") +
                                             tessera_version() + ") has interface " + std::to_string(TSR_ABI_VERSION) +
                                             "; compile the model with the "
