@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ struct Compiled {
   Program program;              // kModule: planned, with the weights
   ModuleInfo info;              // kModule
   std::vector<StepTime> times;
+  std::optional<NoGraph> flow;  // why the model is steps of a run and no graph, when it is
 };
 
 // Compiles the model at `path`, of any format of formats.h. UserError for what the user can mend, InternalError
