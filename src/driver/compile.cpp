@@ -377,14 +377,10 @@ ImportedModel read_source(const ModelSource& source, const DriverOptions& option
 
 Graph one_graph(ImportedModel model) {
   refuse_ranges(model, "what is asked for");
-  return graph_alone(without_data_sizes(std::move(model)));
+  return graph_alone(std::move(model));
 }
 
 }  // namespace
-
-ImportedModel without_data_sizes(ImportedModel model) {
-  return has_data_symbols(model.graph) && model.at_samples ? model.at_samples() : model;
-}
 
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   return read_source({path, {}}, options, runner);

@@ -39,8 +39,6 @@ ImportedModel read_model(const std::string& path, const DriverOptions& options, 
 ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
 ImportedModel read_model(const ModelReader& reader, const std::string& name, const DriverOptions& options,
                          PassRunner& runner);
-// For what works on graphs of fixed sizes: the model as a flow where it is a graph with sizes that data decide.
-ImportedModel without_data_sizes(ImportedModel model);
 Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);

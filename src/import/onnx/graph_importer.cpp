@@ -112,6 +112,7 @@ class GraphImporter {
     symbolic_ = !options.symbols.empty() || options.data_sizes;
     graph_.symbols = options.symbols;
     states_ = read_states(model_->proto);
+    size_values_ = read_size_values(model_->proto);
     KnownSymbols known(graph_.symbols);
     if (symbolic_) state_.known_symbols = &known;
     read_initializers();
@@ -625,11 +626,22 @@ class GraphImporter {
     for (const auto& [name, binding] : context.results()) {
       if (binding.is_value()) bind(name, binding.value, first_value);
       else values_[name] = binding;
+      if (size_values_.count(name)) bind_size_value(context, name);
     }
     for (const std::string& output : node.proto->output())
       if (!output.empty() && !values_.count(output))
         throw UserError({"TSR-1045", fmt::format("{} has no output '{}'", node.proto->op_type(), output), node.label,
                          fmt::format("{} outputs", context.results().size()), ""});
+  }
+
+  // The file says that the value is a size which data decide: what it is given to is known to be that size.
+  void bind_size_value(NodeContext& context, const std::string& name) {
+    const Binding count = values_.at(name);
+    if (!may_bind_sizes(context) || !count.is_value() || context.rank(count.value) != 0 ||
+        context.dtype(count.value) != DType::kI64)
+      return;
+    if (const Expr most = largest_element(context, count.value))
+      values_[name] = context.integer(bind_size(context, count.value, most));
   }
 
   // Takes back what was imported since; weights that were read stay, as they can be read only once.
@@ -915,6 +927,7 @@ class GraphImporter {
   DeclaredShapes& declared_shapes_ = shared_.declared_shapes;
   FailureList& failures_ = shared_.failures;
   std::vector<ModelState> states_;
+  std::set<std::string> size_values_;
   std::vector<FlowPort> flow_inputs_;
   std::unordered_map<std::string, onnx::TensorProto*> initializers_;
   std::deque<onnx::TensorProto> subgraph_initializers_;                       // copies: a subgraph is read only
