@@ -476,10 +476,7 @@ class GraphImporter {
   // Whether it is a recurrent operator that needs a Loop. Of an LSTM and its like one step is an operator of its own,
   // which does not.
   bool has_open_length(const FlatNode& node) {
-    const bool scan = node.proto->op_type() == "Scan";
-    if (!is_recurrent(*node.proto) || opset_version(node) < (scan ? 9 : 7) || node.proto->input_size() == 0)
-      return false;
-    if (scan) return true;
+    if (!is_recurrent(*node.proto) || opset_version(node) < 7 || node.proto->input_size() == 0) return false;
     const FlowType x = operand_type(node, 0);
     return x.is_tensor() && x.dims && x.dims->size() == 3 &&
            (*x.dims)[static_cast<size_t>(length_axis(*node.proto))] < 0;
@@ -490,14 +487,12 @@ class GraphImporter {
     return context.flow_type(lookup(node.proto->input(i)).value());
   }
 
-  // As a Loop over the steps. UnsupportedNode where there is no such form.
+  // As a Loop over the steps.
   bool import_recurrent(const FlatNode& node) {
     NodeContext context(state_, node, opset_version(node), "");
     const FlowType type = operand_type(node, 0);
     if (!type.is_tensor() || type.dtype == DType::kString) context.malformed("operand 0 is no tensor of numbers", "");
-    std::string reason;
-    std::vector<onnx::NodeProto> nodes = loop_of_recurrent(*node.proto, onnx_of_dtype(type.dtype), reason);
-    if (!reason.empty()) context.unsupported("a length that only a run knows, and " + reason);
+    std::vector<onnx::NodeProto> nodes = loop_of_recurrent(*node.proto, onnx_of_dtype(type.dtype));
     const size_t failures = failures_.size();
     for (onnx::NodeProto& made : nodes) {
       // Its constants borrow from it.
