@@ -43,7 +43,6 @@ Graph read_graph(const ExportCommand& command) {
   const RunnerOptions nobody;
   PassRunner unwatched(nobody);
   ImportedModel model = read_model(command.model, driver_options(command.flags), unwatched);
-  if (is_onnx(command.output)) model = without_data_sizes(std::move(model));  // ONNX has no such sizes
   if (!model.symbols.empty()) refuse_ranges(model, "export");  // read at one size; a graph may have symbols of its own
   return graph_alone(std::move(model));
 }

@@ -73,7 +73,7 @@ class OnnxRuntimeValues : public ValueSource {
       if (!wanted.count(name)) continue;
       const EditType& type = types_.at(name);
       int64_t count = 1;
-      for (const int64_t dim : type.dims) count *= dim;
+      for (const int64_t dim : type.dims) count *= std::max<int64_t>(dim, 1);  // less where data decide it
       if (!batch.empty() && (bytes + dtype_bytes(type.dtype, count) > batch_bytes_ || batch.size() >= kMaxBatch)) {
         if (!run_batch(batch, see)) return;
         batch.clear();

@@ -59,10 +59,10 @@ class Dim {
 using Dims = std::vector<Dim>;
 
 // An attribute of an operator. Integers do where the operator wants a number; element types and layouts may be written
-// as text ("f32", "{0,1/16,2,3,1%16}").
+// as text ("f32", "{0,1/16,2,3,1%16}"), sizes that depend on symbols as Dims ({"sizes", builder::Dims{"c", 4}}).
 class Attribute {
  public:
-  using Content = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+  using Content = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, Dims>;
 
   Attribute(bool value) : content_(value) {}
   template <std::integral Number>
@@ -74,6 +74,7 @@ class Attribute {
   Attribute(tessera_dtype value) : content_(std::string(tessera_dtype_name(value))) {}
   Attribute(std::vector<int64_t> value) : content_(std::move(value)) {}
   Attribute(std::vector<double> value) : content_(std::move(value)) {}
+  Attribute(Dims value) : content_(std::move(value)) {}
   template <std::integral Number>
   Attribute(std::initializer_list<Number> value) : content_(std::vector<int64_t>(value.begin(), value.end())) {}
   template <std::floating_point Number>
@@ -132,7 +133,8 @@ class Graph {
   // A named dimension, which takes the values lo, lo + step, ..., up to hi. TSR-2061 for a name that is taken or no
   // word, TSR-2065 for an empty range.
   void symbol(const std::string& name, int64_t lo, int64_t hi, int64_t step = 1);
-  // An input. TSR-2061 for a name that is taken, TSR-3003 for a dimension with an unknown symbol.
+  // An input. TSR-2061 for a name that is taken, TSR-3003 for a dimension with an unknown symbol,
+  // TSR-2036 for one that data decide.
   Value input(const std::string& name, tessera_dtype dtype, const Dims& dims);
   // The same by the text of its type: "f32[n,784]".
   Value input(const std::string& name, const std::string& type);
@@ -156,6 +158,12 @@ class Graph {
   // What a state is after the call. TSR-2070 where `state` is none of this graph's, or has been given a value; TSR-2071
   // for a value of another type.
   void assign(const Value& state, const Value& value);
+
+  // Declares a dimension that data decide, and gives it its value in a run: `count`, one i64 without dimensions, kept
+  // within 0 and `bound`. What is built from here on may have the dimension by its name. Answers the value that it got.
+  // Memory is for the bound. TSR-2061 as for `symbol`, TSR-2065 for a bound that is less than 0 somewhere, TSR-2020 and
+  // TSR-2022 for another count.
+  Value bind_size(const std::string& symbol, const Value& count, const Dim& bound, const std::string& name = "");
 
   // An operator with one result. `name` is what errors, `explain` and profiles call it, and its result. Errors:
   // TSR-2062 for an operator that does not exist, TSR-2060 for a value of another graph, TSR-2063 where the operator
@@ -193,7 +201,7 @@ class Graph {
 
 struct OperatorAttribute {
   std::string name;
-  std::string kind;  // "bool", "int", "float", "string", "ints", "floats", "dtype", "layout"
+  std::string kind;  // "bool", "int", "float", "string", "ints", "floats", "dtype", "layout", "sizes" (numbers or Dims)
   bool required = true;
   std::string doc;  // may be empty
 };

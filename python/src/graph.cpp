@@ -23,19 +23,27 @@ using builder::Attributes;
 using builder::Graph;
 using GraphValue = builder::Value;
 
-// Python's own bools, numbers, strings and lists of numbers; tessera/_graph.py makes others these.
+// Python's own bools, numbers, strings, lists of numbers, and lists of sizes as text; tessera/_graph.py makes others
+// these.
 Attribute attribute_of(const std::string& name, const nb::handle& value) {
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (nb::isinstance<nb::int_>(value)) return nb::cast<int64_t>(value);
   if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
   if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
   if (nb::isinstance<nb::list>(value)) {
-    bool are_integers = true;
-    for (const nb::handle item : nb::borrow<nb::list>(value)) are_integers &= nb::isinstance<nb::int_>(item);
+    bool are_integers = true, are_texts = nb::len(value) > 0;
+    for (const nb::handle item : nb::borrow<nb::list>(value)) {
+      are_integers &= nb::isinstance<nb::int_>(item);
+      are_texts &= nb::isinstance<nb::str>(item);
+    }
+    if (are_texts) {
+      const auto texts = nb::cast<std::vector<std::string>>(value);
+      return builder::Dims(texts.begin(), texts.end());
+    }
     if (are_integers) return nb::cast<std::vector<int64_t>>(value);
     return nb::cast<std::vector<double>>(value);
   }
-  throw nb::type_error(("attribute '" + name + "' is no bool, number, string, or list of numbers").c_str());
+  throw nb::type_error(("attribute '" + name + "' is no bool, number, string, or list of numbers or sizes").c_str());
 }
 
 Attributes attributes_of(const nb::dict& values) {
@@ -142,6 +150,11 @@ void add_graph(nb::module_& m) {
       .def("initialised_state", &state_of, "name"_a, "initial"_a, "dtype"_a,
            nb::sig("def initialised_state(self, name: str, initial: numpy.typing.NDArray, dtype: int) -> GraphValue"),
            "One that begins as a copy of a C-contiguous array with the number of its dtype.")
+      .def(
+          "bind_size",
+          [](Graph& graph, const std::string& symbol, const GraphValue& count, const std::string& bound,
+             const std::string& name) { return graph.bind_size(symbol, count, bound, name); },
+          "symbol"_a, "count"_a, "bound"_a, "name"_a, "Declares a dimension that data decide, and gives it its value.")
       .def("assign", &Graph::assign, "state"_a, "value"_a, "What a state is after the call.")
       .def("output", &Graph::output, "name"_a, "value"_a, "The next output.")
       .def_prop_ro("name", &Graph::name, "The name that modules get.")

@@ -123,6 +123,15 @@ class Graph:
         self._native.symbol(name, lo, hi, step)
         return name
 
+    def bind_size(self, symbol: str, count: Value, bound: int | str, name: str = "") -> Value:
+        """Declares a dimension that data decide, and gives it its value in a run: a count, kept within 0 and the bound.
+
+        `count` is one i64 without dimensions, the bound a number or an expression of symbols. What is built from here
+        on may have the dimension by its name: ``slice(x, starts=[0], sizes=["c"], steps=[1])``. Returns the value that
+        it got. Memory is for the bound.
+        """
+        return Value(self, self._native.bind_size(symbol, self._operands([count])[0], str(bound), name))
+
     def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Value:
         """An input. Dimensions are numbers, or expressions of symbols as text: "n", "(n * 2)"."""
         number = NUMBER.get(_dtype_of(dtype), 0)
@@ -243,7 +252,7 @@ class Attribute:
 
     def __init__(self, name: str, kind: str, required: bool, doc: str) -> None:
         self.name = name
-        self.kind = kind  # "bool", "int", "float", "string", "ints", "floats", "dtype", "layout"
+        self.kind = kind  # "bool", "int", "float", "string", "ints", "floats", "dtype", "layout", "sizes"
         self.required = required
         self.doc = doc
 
@@ -320,7 +329,7 @@ def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attribute(name: str, value: Any) -> Any:
-    """Python's own bools, numbers, strings and lists of numbers."""
+    """Python's own bools, numbers, strings and lists of numbers; lists of sizes some of which are text as text."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (bool, int, float, str)):
@@ -328,7 +337,8 @@ def _attribute(name: str, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, (list, tuple)):
-        return [item.item() if isinstance(item, np.generic) else item for item in value]
+        items = [item.item() if isinstance(item, np.generic) else item for item in value]
+        return [str(item) for item in items] if any(isinstance(item, str) for item in items) else items
     try:
         return _native.dtype_name(NUMBER[np.dtype(value)])
     except (KeyError, TypeError):

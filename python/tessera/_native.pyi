@@ -189,6 +189,9 @@ class Graph:
         One that begins as a copy of a C-contiguous array with the number of its dtype.
         """
 
+    def bind_size(self, symbol: str, count: GraphValue, bound: str, name: str) -> GraphValue:
+        """Declares a dimension that data decide, and gives it its value."""
+
     def assign(self, state: GraphValue, value: GraphValue) -> None:
         """What a state is after the call."""
 

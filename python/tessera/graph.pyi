@@ -105,7 +105,7 @@ def bitwise_or(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
 def bitwise_xor(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """The bits set in one of the two."""
 
-def broadcast(x0: Operand, /, *, shape: Sequence[int], name: str = "") -> Value:
+def broadcast(x0: Operand, /, *, shape: Sequence[int | str], name: str = "") -> Value:
     """x stretched to `shape` by numpy's rule.
 
     shape (sizes): the result's extents
@@ -135,7 +135,7 @@ def channel_shuffle(x0: Operand, /, *, groups: int, name: str = "") -> Value:
 def clip(x0: Operand, x1: Operand, x2: Operand, /, *, name: str = "") -> Value:
     """min(max(x, lo), hi); lo and hi broadcast to x."""
 
-def compute(*operands: Operand, body: str, sizes: Sequence[int] | None = None, name: str = "") -> Value:
+def compute(*operands: Operand, body: str, sizes: Sequence[int | str] | None = None, name: str = "") -> Value:
     """A body of one's own over the operands x0, x1, ...
 
     body (string): "out[i<4] = expression" or "out[i<4] = sum[k<3] expression" (also prod, min, max)
@@ -189,7 +189,7 @@ def cumulate(x0: Operand, /, *, axis: int, kind: str, exclusive: bool | None = N
 def div(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a / b; integers truncate towards zero, and division by zero gives 0."""
 
-def dynamic_slice(x0: Operand, x1: Operand, /, *, sizes: Sequence[int], name: str = "") -> Value:
+def dynamic_slice(x0: Operand, x1: Operand, /, *, sizes: Sequence[int | str], name: str = "") -> Value:
     """A box of x from the place `starts` on, moved to lie inside x.
 
     sizes (sizes): the box's extents, those of the result
@@ -386,7 +386,7 @@ def order(x0: Operand, /, *, count: int, descending: bool | None = None, name: s
     descending (bool, may be left out): the largest first; default false
     """
 
-def pad(x0: Operand, x1: Operand | None = None, /, *, low: Sequence[int], high: Sequence[int], mode: str, name: str = "") -> Value:
+def pad(x0: Operand, x1: Operand | None = None, /, *, low: Sequence[int | str], high: Sequence[int | str], mode: str, name: str = "") -> Value:
     """x with elements added before and after each dimension; negative amounts cut off.
 
     low (sizes): elements added before, per dimension
@@ -483,13 +483,13 @@ def relu(x0: Operand, /, *, name: str = "") -> Value:
 def rem(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """What truncating division leaves, with the sign of a; a itself for an integer b of 0."""
 
-def reshape(x0: Operand, /, *, shape: Sequence[int], name: str = "") -> Value:
+def reshape(x0: Operand, /, *, shape: Sequence[int | str], name: str = "") -> Value:
     """The elements of x in row-major order under another shape.
 
     shape (sizes): the result's extents, all given
     """
 
-def resize(x0: Operand, x1: Operand | None = None, x2: Operand | None = None, /, *, mode: str, coordinate: str, sizes: Sequence[int], nearest_mode: str | None = None, scales: Sequence[float] | None = None, axes: Sequence[int] | None = None, extrapolation: float | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, name: str = "") -> Value:
+def resize(x0: Operand, x1: Operand | None = None, x2: Operand | None = None, /, *, mode: str, coordinate: str, sizes: Sequence[int | str], nearest_mode: str | None = None, scales: Sequence[float] | None = None, axes: Sequence[int] | None = None, extrapolation: float | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, name: str = "") -> Value:
     """x interpolated to other extents.
 
     mode (string): nearest, linear or cubic
@@ -503,7 +503,7 @@ def resize(x0: Operand, x1: Operand | None = None, x2: Operand | None = None, /,
     exclude_outside (bool, may be left out): cubic: places outside the input get no weight, instead of the nearest element's; default false
     """
 
-def resize_antialiased(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, mode: str, coordinate: str, sizes: Sequence[int], axes: Sequence[int] | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, extrapolation: float | None = None, name: str = "") -> Value:
+def resize_antialiased(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, mode: str, coordinate: str, sizes: Sequence[int | str], axes: Sequence[int] | None = None, cubic_coeff: float | None = None, exclude_outside: bool | None = None, extrapolation: float | None = None, name: str = "") -> Value:
     """x resized so that each element of a smaller result is a mean of all that it stands for.
 
     mode (string): linear or cubic
@@ -564,7 +564,7 @@ def sin(x0: Operand, /, *, name: str = "") -> Value:
 def sinh(x0: Operand, /, *, name: str = "") -> Value:
     """The hyperbolic sine."""
 
-def slice(x0: Operand, /, *, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int], in_place: int | None = None, name: str = "") -> Value:
+def slice(x0: Operand, /, *, starts: Sequence[int | str], sizes: Sequence[int | str], steps: Sequence[int], in_place: int | None = None, name: str = "") -> Value:
     """A regular part of x: per dimension a start, a number of elements and a step.
 
     starts (sizes): index of the first element, per dimension

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "diagnose/model_outline.h"
 #include "diagnose/text_table.h"
+#include "graph/flow.h"
 #include "graph/graph.h"
 #include "program/program.h"
 #include "support/remarks.h"
@@ -81,6 +83,7 @@ struct Explanation {
   std::string model, target;
   int opt_level = 3;
   std::string sizes;  // of a range: at how many of its sizes the program was held against the model's; "" without one
+  std::optional<NoGraph> flow;  // why the model is steps of a run and no graph, when it is
   std::vector<NodeNote> nodes;  // in the model's order
   std::vector<KernelNote> kernels;
 };

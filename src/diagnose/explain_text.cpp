@@ -122,6 +122,14 @@ nlohmann::json json_of(const Explanation& explanation, const NodeNote& node) {
   return json;
 }
 
+std::string flow_text(const Explanation& explanation) {
+  if (!explanation.flow) return "";
+  const std::string why = explanation.flow->to_string();
+  return fmt::format("a flow: steps of a run, and pieces between them{}\n", why.empty() ? "" : ", because of " + why);
+}
+
+nlohmann::json json_of(const NoGraph& why) { return {{"node", why.node}, {"reason", why.reason}}; }
+
 }  // namespace
 
 std::string to_text(const Explanation& explanation, const TextStyle& style) {
@@ -132,9 +140,9 @@ std::string to_text(const Explanation& explanation, const TextStyle& style) {
     constants += node.fate == "constant";
     removed += node.fate == "removed" || node.fate == "unused";
   }
-  std::string text = fmt::format("{}: for {} at -O{}\n{}{} became {}: {} in kernels, {}, {}, {} removed\n\n",
+  std::string text = fmt::format("{}: for {} at -O{}\n{}{}{} became {}: {} in kernels, {}, {}, {} removed\n\n",
                                  painted(explanation.model, "1", style), explanation.target, explanation.opt_level,
-                                 explanation.sizes.empty() ? "" : explanation.sizes + "\n",
+                                 explanation.sizes.empty() ? "" : explanation.sizes + "\n", flow_text(explanation),
                                  plural(explanation.nodes.size(), "node"), plural(explanation.kernels.size(), "kernel"),
                                  in_kernels, plural(views, "view"), plural(constants, "constant"), removed);
 
@@ -178,6 +186,7 @@ std::string to_text(const Explanation& explanation, const NodeNote& node, const 
       fmt::format("{} ({}) became {}\n", painted(node.name, "1", style), node.op_type, became(explanation, node));
   const std::vector<std::string> others = fused_with(explanation, node);
   if (!others.empty()) text += fmt::format("  fused with {}\n", fmt::join(others, ", "));
+  if (explanation.flow && explanation.flow->node == node.name) text += "  " + flow_text(explanation);
   text += remarks_text(node, style);
   for (const int index : node.kernels)
     text += "\n" + kernel_text(index, explanation.kernels[static_cast<size_t>(index)], style);
@@ -195,11 +204,13 @@ nlohmann::json to_json(const Explanation& explanation) {
                          {"nodes", std::move(nodes)},
                          {"kernels", std::move(kernels)}};
   if (!explanation.sizes.empty()) json["sizes"] = explanation.sizes;
+  if (explanation.flow) json["flow"] = json_of(*explanation.flow);
   return json;
 }
 
 nlohmann::json to_json(const Explanation& explanation, const NodeNote& node) {
   nlohmann::json json = json_of(explanation, node);
+  if (explanation.flow && explanation.flow->node == node.name) json["flow"] = json_of(*explanation.flow);
   nlohmann::json kernels = nlohmann::json::array();
   for (const int index : node.kernels)
     kernels.push_back(json_of(index, explanation.kernels[static_cast<size_t>(index)]));

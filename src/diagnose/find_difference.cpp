@@ -182,11 +182,14 @@ class DifferenceFinder {
     if (part.outputs.empty() || out_of_budget() || !tried_.insert(part.nodes).second) return false;
     std::vector<std::string> names = part.inputs;
     names.insert(names.end(), part.outputs.begin(), part.outputs.end());
+    for (const auto& [symbol, value] : part.sizes) names.push_back(value);
     if (!fetch(names)) return false;
     step(fmt::format("compiling {} node{} alone", part.nodes.size(), part.nodes.size() == 1 ? "" : "s"));
     ++parts_;
     try {
-      Reproduction found{part, model_.labels(part.nodes), model_.graph_of(part), {}, {}, {}};
+      std::map<std::string, int64_t> sizes;
+      for (const auto& [symbol, value] : part.sizes) sizes[symbol] = values_.at(value).get_int(0);
+      Reproduction found{part, model_.labels(part.nodes), model_.graph_of(part, sizes), {}, {}, {}};
       for (const std::string& name : part.inputs) found.inputs.push_back(values_.at(name));
       for (const std::string& name : part.outputs) found.outputs.push_back(values_.at(name));
       const std::vector<Tensor> results = run_.tested(found.graph, found.inputs);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <span>
 
+#include "arith/simplify.h"
 #include "graph/bind_symbols.h"
+#include "graph/data_sizes.h"
 #include "graph/hash.h"
 #include "graph/op_def.h"
 #include "graph/subgraph.h"
@@ -23,6 +26,7 @@ bool is_constant(const Node& node) { return node.op->kind == Kind::kConstant; }
 // of their operands: what they throw says that they do not.
 std::optional<EditableGraph> changed(const Graph& before, const std::function<std::optional<Graph>()>& edit) {
   try {
+    const KnownSymbols known(before.symbols);
     std::optional<Graph> after = edit();
     if (!after || !verify(*after).empty()) return std::nullopt;
     const bool same_size = after->nodes().size() == before.nodes().size() &&
@@ -36,8 +40,28 @@ std::optional<EditableGraph> changed(const Graph& before, const std::function<st
   }
 }
 
+// Of the sizes that data decide, those that an input of the part has or that no node of it binds any more.
+std::vector<SymbolRange> unbound_sizes(const Graph& graph, const Subgraph& part) {
+  if (!has_data_symbols(graph)) return {};
+  SymbolSet of_inputs, mentioned, bound;
+  for (const ValueId input : part.inputs) add_symbols(graph.type(input).shape, of_inputs);
+  for (const NodeId id : part.nodes) {
+    const Node& node = graph.node(id);
+    add_symbols(graph, node, mentioned);
+    if (node.op->kind == Kind::kBindSize) bound.insert(bound_symbol(node).get());
+  }
+  std::vector<SymbolRange> unbound;
+  for (const SymbolRange& symbol : graph.symbols) {
+    const ExprNode* var = symbol.var.get();
+    if (symbol.is_data() && (of_inputs.contains(var) || (mentioned.contains(var) && !bound.contains(var))))
+      unbound.push_back(symbol);
+  }
+  return unbound;
+}
+
 // What of the nodes is needed for these outputs, for states and for checks, as a graph. States and checks whose values
-// the nodes no longer give are dropped.
+// the nodes no longer give are dropped. Sizes of which the part no longer sees how data decide them are what they are
+// at most.
 std::optional<Graph> cut(const Graph& graph, const std::set<NodeId>& nodes, const std::vector<ValueId>& own_outputs) {
   const auto is_given = [&](ValueId id) {
     const NodeId producer = graph.value(id).producer;
@@ -68,16 +92,16 @@ std::optional<Graph> cut(const Graph& graph, const std::set<NodeId>& nodes, cons
   }
 
   std::vector<bool> read(graph.values().size(), false);
-  std::vector<ValueId> pending = part.outputs;
-  while (!pending.empty()) {
-    const ValueId id = pending.back();
-    pending.pop_back();
-    if (read[static_cast<size_t>(id)]) continue;
-    read[static_cast<size_t>(id)] = true;
-    const NodeId producer = graph.value(id).producer;
-    if (producer < 0 || !nodes.count(producer)) continue;
-    part.nodes.insert(producer);
-    for (const ValueId input : graph.node(producer).inputs) pending.push_back(input);
+  for (const ValueId output : part.outputs) read[static_cast<size_t>(output)] = true;
+  NeededSizes sizes(graph);
+  for (NodeId id = static_cast<NodeId>(graph.nodes().size()); id-- > 0;) {
+    const Node& node = graph.node(id);
+    const auto is_read = [&](ValueId output) { return read[static_cast<size_t>(output)]; };
+    if (!nodes.count(id) || !(sizes.needs(node) || std::any_of(node.outputs.begin(), node.outputs.end(), is_read)))
+      continue;
+    part.nodes.insert(id);
+    for (const ValueId input : node.inputs) read[static_cast<size_t>(input)] = true;
+    sizes.keep(node);
   }
   const auto is_state_input = [&](ValueId id) {
     return std::find(state_inputs.begin(), state_inputs.end(), id) != state_inputs.end();
@@ -89,7 +113,17 @@ std::optional<Graph> cut(const Graph& graph, const std::set<NodeId>& nodes, cons
     if (read[i] && !is_given(id)) part.inputs.push_back(id);
   }
   part.inputs.insert(part.inputs.end(), state_inputs.begin(), state_inputs.end());
-  Graph result = extract(graph, part);
+  std::map<std::string, int64_t> sizes_at_most;
+  std::set<NodeId> fewer = nodes;
+  for (const SymbolRange& symbol : unbound_sizes(graph, part)) {
+    if (!as_int(symbol.bound)) return std::nullopt;
+    sizes_at_most[symbol.var->name] = symbol.hi;
+    std::erase_if(fewer, [&](NodeId id) {
+      return graph.node(id).op->kind == Kind::kBindSize && bound_symbol(graph.node(id)).same_node(symbol.var);
+    });
+  }
+  if (fewer.size() < nodes.size()) return cut(graph, fewer, own_outputs);
+  Graph result = bind_symbols(extract(graph, part), sizes_at_most);
   result.states = std::move(states);
   result.checks = std::move(checks);
   return result;
@@ -113,11 +147,15 @@ struct Rebuild {
   std::function<TensorType(TensorType)> input;
   std::function<Attrs(const Node&)> attrs;
   std::function<TensorPtr(const TensorPtr&)> initial;
+  std::function<SymbolRange(const SymbolRange&)> data_size = [](const SymbolRange& symbol) { return symbol; };
 };
 
 Graph rebuilt(const Graph& source, const Rebuild& edit) {
   Graph result;
   result.copy_header(source);
+  for (SymbolRange& symbol : result.symbols)
+    if (symbol.is_data()) symbol = edit.data_size(symbol);
+  const KnownSymbols known(result.symbols);
   for (State& state : result.states)
     if (state.initial) state.initial = edit.initial(state.initial);
   std::vector<ValueId> map(source.values().size(), -1);
@@ -278,7 +316,8 @@ std::optional<EditableGraph> EditableGraph::with_nodes(const std::set<int>& node
       if (graph_.value(output).producer >= 0 && kept.count(graph_.value(output).producer)) outputs.push_back(output);
     for (const NodeId id : kept)
       for (const ValueId output : graph_.node(id).outputs)
-        if (!read[static_cast<size_t>(output)]) outputs.push_back(output);
+        if (!read[static_cast<size_t>(output)] && graph_.node(id).op->kind != Kind::kBindSize)
+          outputs.push_back(output);
     return cut(graph_, kept, outputs);
   });
 }
@@ -327,7 +366,12 @@ std::optional<EditableGraph> EditableGraph::with_dimension(int64_t from, int64_t
                                   }
                                   return attrs;
                                 },
-                            .initial = [&](const TensorPtr& tensor) { return with_size(tensor, from, to); }});
+                            .initial = [&](const TensorPtr& tensor) { return with_size(tensor, from, to); },
+                            .data_size =
+                                [&](SymbolRange symbol) {
+                                  if (as_int(symbol.bound) == from) symbol.bound = Expr(to), symbol.hi = to;
+                                  return symbol;
+                                }});
   });
 }
 
@@ -404,7 +448,12 @@ std::optional<EditableGraph> EditableGraph::with_plain_detail(int number) const 
       }
       case K::kSymbol: {
         const SymbolRange& symbol = graph_.symbols[static_cast<size_t>(detail.number)];
-        return bind_symbols(graph_, {{symbol.var->name, symbol.lo}});
+        if (!symbol.is_data()) return bind_symbols(graph_, {{symbol.var->name, symbol.lo}});
+        std::set<NodeId> nodes = all_nodes(graph_);
+        std::erase_if(nodes, [&](NodeId id) {
+          return graph_.node(id).op->kind == Kind::kBindSize && bound_symbol(graph_.node(id)).same_node(symbol.var);
+        });
+        return cut(graph_, nodes, own_outputs(graph_));
       }
       case K::kOpen: {
         const size_t first = node->op->kind == Kind::kIf ? 1 : 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "graph/bind_symbols.h"
+#include "graph/data_sizes.h"
 #include "graph/op_def.h"
 #include "support/error.h"
 
@@ -40,6 +42,7 @@ GraphParts::GraphParts(Graph graph, const std::map<std::string, std::string>& op
       entry.gives.push_back(graph_.value(output).name);
       producers_[entry.gives.back()] = number;
     }
+    if (node.op->kind == OpKind::kBindSize) data_sizes_[bound_symbol(node).get()] = {number, entry.gives.at(0)};
     nodes_.push_back(std::move(entry));
     ids_.push_back(id);
   }
@@ -56,21 +59,35 @@ std::vector<int> GraphParts::readers(const std::string& name) const {
 }
 
 GraphParts::Part GraphParts::part(const std::set<int>& nodes) const {
-  std::set<NodeId> ids;
-  for (const int number : nodes) ids.insert(ids_[static_cast<size_t>(number)]);
-  const Subgraph subgraph = subgraph_of(graph_, ids);
   Part part{nodes, {}, {}};
+  const auto subgraph_now = [&] {
+    std::set<NodeId> ids;
+    for (const int number : part.nodes) ids.insert(ids_[static_cast<size_t>(number)]);
+    return subgraph_of(graph_, ids);
+  };
+  Subgraph subgraph = subgraph_now();
+  if (!data_sizes_.empty()) {
+    SymbolSet of_inputs;
+    for (const ValueId input : subgraph.inputs) add_symbols(graph_.type(input).shape, of_inputs);
+    for (const ExprNode* symbol : of_inputs)
+      if (const auto size = data_sizes_.find(symbol); size != data_sizes_.end()) part.nodes.erase(size->second.node);
+    subgraph = subgraph_now();
+    SymbolSet mentioned = of_inputs;
+    for (const NodeId id : subgraph.nodes) add_symbols(graph_, graph_.node(id), mentioned);
+    for (const auto& [symbol, size] : data_sizes_)
+      if (mentioned.contains(symbol) && !part.nodes.count(size.node)) part.sizes[symbol->name] = size.value;
+  }
   for (const ValueId input : subgraph.inputs) part.inputs.push_back(graph_.value(input).name);
   for (const ValueId output : subgraph.outputs) part.outputs.push_back(graph_.value(output).name);
   return part;
 }
 
-Graph GraphParts::graph_of(const Part& part) const {
+Graph GraphParts::graph_of(const Part& part, const std::map<std::string, int64_t>& sizes) const {
   Subgraph subgraph;
   for (const int number : part.nodes) subgraph.nodes.insert(ids_[static_cast<size_t>(number)]);
   for (const std::string& name : part.inputs) subgraph.inputs.push_back(values_.at(name));
   for (const std::string& name : part.outputs) subgraph.outputs.push_back(values_.at(name));
-  return extract(graph_, subgraph);
+  return bind_symbols(extract(graph_, subgraph), sizes);
 }
 
 std::vector<std::string> GraphParts::labels(const std::set<int>& nodes) const {

@@ -19,7 +19,7 @@ struct PartNode {
   std::vector<std::string> gives;
 };
 
-// Value semantics. REQUIRES: a graph of static shapes without states.
+// Value semantics. REQUIRES: a graph without states, whose sizes are known or decided by data.
 class GraphParts {
  public:
   // `op_types`: by location, what the model's own format calls the operator.
@@ -39,12 +39,16 @@ class GraphParts {
   struct Part {
     std::set<int> nodes;
     std::vector<std::string> inputs, outputs;
+    // Sizes that data decide outside of the part: the symbols, each with the value that is the size.
+    std::map<std::string, std::string> sizes = {};
   };
   // The part with these nodes: its inputs are the values that they need from outside, its outputs those of their values
-  // that are outputs of the model or read outside, or by nobody.
+  // that are outputs of the model or read outside, or by nobody. A node that decides the size of an input is none of
+  // the part.
   Part part(const std::set<int>& nodes) const;
-  // The part as a graph.
-  Graph graph_of(const Part& part) const;
+  // The part as a graph; `sizes` has the number that each of Part::sizes is. UserError where it has no meaning for
+  // those.
+  Graph graph_of(const Part& part, const std::map<std::string, int64_t>& sizes = {}) const;
   // The labels of these nodes, each once, in order.
   std::vector<std::string> labels(const std::set<int>& nodes) const;
 
@@ -56,6 +60,11 @@ class GraphParts {
   std::map<std::string, ValueId> values_;
   std::map<std::string, int> producers_;
   std::map<std::string, std::vector<int>> readers_;
+  struct DataSize {
+    int node = -1;      // that binds it
+    std::string value;  // its result
+  };
+  std::map<const ExprNode*, DataSize> data_sizes_;  // by symbol
 };
 
 }  // namespace tessera::inline diagnose

@@ -161,6 +161,10 @@ std::string module_text(const json& inspection, const TextStyle& style) {
   if (inspection.contains("states")) text += tensor_lines(inspection, "states", "states");
   if (inspection.contains("sizes") && inspection.at("sizes").is_string())
     text += line("sizes", text_of(inspection, "sizes"));
+  if (inspection.contains("flow") && inspection.at("flow").is_object()) {
+    const std::string node = text_of(inspection.at("flow"), "node");
+    text += line("flow", "because of " + node + (node.empty() ? "" : ": ") + text_of(inspection.at("flow"), "reason"));
+  }
   const json& memory = inspection.at("memory");
   text += line("memory", fmt::format("weights {}, arena {}, scratch {} a thread",
                                      bytes_text(memory.at("weight_bytes").get<double>()),
@@ -342,7 +346,7 @@ json inspect_module(const std::string& path) {
     result["model"]["digest"] = meta("model")["digest"];
   for (const char* key : {"cpu", "threads"})
     if (meta("target").is_object() && meta("target").contains(key)) result["target"][key] = meta("target")[key];
-  for (const char* key : {"operators", "weights", "arena", "calls", "sizes"})
+  for (const char* key : {"operators", "weights", "arena", "calls", "sizes", "flow"})
     if (metadata.contains(key)) result[key] = metadata.at(key);
   if (result.contains("arena") && result.contains("calls")) {
     try {

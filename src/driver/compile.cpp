@@ -261,25 +261,29 @@ std::optional<Program> plan_program(Program program, const Target& target, const
 
 namespace {
 
-ImportedModel named(ImportedModel model, const std::string& name) {
-  model.graph.name = name;
-  if (model.flow) {
-    auto flow = std::make_shared<Flow>(*model.flow);
+ReadOutcome named(ReadOutcome outcome, const std::string& name) {
+  auto* model = std::get_if<ImportedModel>(&outcome);
+  if (!model) return outcome;
+  model->graph.name = name;
+  if (model->flow) {
+    auto flow = std::make_shared<Flow>(*model->flow);
     flow->name = name;
-    model.flow = std::move(flow);
+    model->flow = std::move(flow);
   }
-  return model;
+  return outcome;
 }
 
-using ReadModel = std::function<ImportedModel(const ImportOptions&)>;
+using ReadModel = std::function<ReadOutcome(const ImportOptions&)>;
 
-// The model; why not, where nodes of it cannot be imported with these options.
-std::variant<ImportedModel, Diagnostic> read_or_refusal(const ReadModel& read, const ImportOptions& import) {
-  try {
-    return read(import);
-  } catch (const NodesRefused& error) {
-    return error.diagnostic();
-  }
+// The model, whose flow, if it is one or becomes one, says that this is why.
+ImportedModel with_reason(ImportedModel model, const NoGraph& why) {
+  if (model.as_flow)
+    model.as_flow = [as_flow = std::move(model.as_flow), why] {
+      auto flow = as_flow();
+      if (auto* made = std::get_if<ImportedModel>(&flow)) *made = as_flow_because(std::move(*made), why);
+      return flow;
+    };
+  return as_flow_because(std::move(model), why);
 }
 
 // The model for one choice of the symbols' values, and how to read it for another.
@@ -290,14 +294,17 @@ ImportedModel read_samples(const ImportOptions& import, const std::vector<Symbol
     ImportOptions fixed = import;
     fixed.loop_nodes = false;  // programs of several sizes are compared call by call
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
-    auto model = read_or_refusal(read, fixed);
-    if (const auto* reason = std::get_if<Diagnostic>(&model)) return SizesRefused{refused_at(*reason, symbols, values)};
-    return std::get<ImportedModel>(std::move(model));
+    ReadOutcome outcome = read(fixed);
+    if (const auto* refused = std::get_if<NodesRefused>(&outcome))
+      return SizesRefused{refused_at(*refused, symbols, values)};
+    return imported(std::move(outcome));
   };
-  const auto as_flow = [read, import] {
+  const auto as_flow = [read, import]() -> std::variant<ImportedModel, Diagnostic> {
     ImportOptions open = import;
     open.leave_open = true;
-    return read_or_refusal(read, open);
+    ReadOutcome outcome = read(open);
+    if (const auto* refused = std::get_if<NodesRefused>(&outcome)) return refused->diagnostic;
+    return imported(std::move(outcome));
   };
   ImportedModel model = runner.run(kImport, [&] {
     auto first = read_at(first_points(symbols)[0]);
@@ -308,7 +315,7 @@ ImportedModel read_samples(const ImportOptions& import, const std::vector<Symbol
     return runner.run(kImport, [&] {
       auto flow = as_flow();
       if (const auto* reason = std::get_if<Diagnostic>(&flow)) throw UserError(*reason);
-      return std::get<ImportedModel>(std::move(flow));
+      return as_flow_because(std::get<ImportedModel>(std::move(flow)), model.flow->why);
     });
   model.symbols = symbols;
   model.at = [read_at, symbols](const std::vector<int64_t>& values) -> GraphOrRefusal {
@@ -326,8 +333,8 @@ ImportedModel read_samples(const ImportOptions& import, const std::vector<Symbol
 ImportedModel read_with_data_sizes(const DriverOptions& driver, const ImportOptions& import, const ReadModel& read) {
   ImportOptions with_data_sizes = import;
   with_data_sizes.data_sizes = !driver.compile.disabled_passes.contains(std::string(kSymbolicSizes));
-  ImportedModel model = read(with_data_sizes);
-  if (has_data_symbols(model.graph)) model.at_samples = [import, read] { return read(import); };
+  ImportedModel model = imported(read(with_data_sizes));
+  if (has_data_symbols(model.graph)) model.at_samples = [import, read] { return imported(read(import)); };
   return model;
 }
 
@@ -341,22 +348,21 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
   if (symbols.empty()) return runner.run(kImport, [&] { return read_with_data_sizes(driver, import, read); });
   const bool reads_open = reader.reads_open;
   if (reader.reads_symbols && !options.disabled_passes.contains(std::string(kSymbolicSizes))) {
-    try {
-      ImportOptions open = import;
-      open.symbols = symbols;
-      ImportedModel model = runner.run(kImport, [&] { return read(open); });
+    ImportOptions open = import;
+    open.symbols = symbols;
+    ReadOutcome outcome = runner.run(kImport, [&] { return read(open); });
+    const auto* reason = std::get_if<NoGraph>(&outcome);
+    if (!reason) {
+      ImportedModel model = imported(std::move(outcome));
       model.at_samples = [import, symbols, read, reads_open] {
         const RunnerOptions nobody;
         PassRunner unwatched(nobody);
         return read_samples(import, symbols, unwatched, read, reads_open);
       };
       return model;
-    } catch (const NeedsFixedSizes& reason) {
-      if (driver.remarks) driver.remarks->refused(std::string(kSymbolicSizes), reason.node(), reason.reason());
-    } catch (const SymbolicShapeError& error) {
-      if (driver.remarks)
-        driver.remarks->refused(std::string(kSymbolicSizes), error.diagnostic().node, error.diagnostic().message);
     }
+    if (driver.remarks) driver.remarks->refused(std::string(kSymbolicSizes), reason->node, reason->reason);
+    return with_reason(read_samples(import, symbols, runner, read, reads_open), *reason);
   }
   return read_samples(import, symbols, runner, read, reads_open);
 }
@@ -381,14 +387,10 @@ ImportedModel read_source(const ModelSource& source, const DriverOptions& option
 
 Graph one_graph(ImportedModel model) {
   refuse_ranges(model, "what is asked for");
-  return graph_alone(without_data_sizes(std::move(model)));
+  return graph_alone(std::move(model));
 }
 
 }  // namespace
-
-ImportedModel without_data_sizes(ImportedModel model) {
-  return has_data_symbols(model.graph) && model.at_samples ? model.at_samples() : model;
-}
 
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   return read_source({path, {}}, options, runner);
@@ -446,6 +448,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     const bool open = std::any_of(model.graph.symbols.begin(), model.graph.symbols.end(),
                                   [](const SymbolRange& symbol) { return !symbol.is_data(); });
     if (options.pass_limit) before = *options.pass_limit;
+    NoGraph why;
     try {
       Compiled compiled = compile_imported(std::move(model), options, runner);
       if (open) compiled.info.sizes = "proved at all, by shapes that are expressions";
@@ -453,9 +456,10 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     } catch (const SymbolicShapeError& error) {
       if (options.remarks)
         options.remarks->refused(std::string(kSymbolicSizes), error.diagnostic().node, error.diagnostic().message);
+      why = {error.diagnostic().node, error.diagnostic().message};
     }
     if (before) *options.pass_limit = *before;
-    return compile_imported(at_samples(), options, runner);
+    return compile_imported(with_reason(at_samples(), why), options, runner);
   }
   const int opt_level = options.compile.opt_level;
   const Target target = resolve_target(options.compile);
@@ -463,6 +467,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     refuse_places(model.flow ? "has values that are more than tensors of fixed shapes" : "has sizes that are open");
   Compiled result;
   result.info = describe(model, target, options);
+  if (model.flow) result.flow = model.flow->why;
 
   PassLimit own_limit(options.max_applications);
   PassLimit& limit = options.pass_limit ? *options.pass_limit : own_limit;
@@ -483,9 +488,12 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       if (const auto* refused = std::get_if<SizesRefused>(&found)) {
         if (!refused->flow_may_do || !model.as_flow) throw UserError(refused->diagnostic);
         auto flow = model.as_flow();
-        if (!std::holds_alternative<ImportedModel>(flow)) throw UserError(refused->diagnostic);
+        auto* made = std::get_if<ImportedModel>(&flow);
+        if (!made) throw UserError(refused->diagnostic);
         limit = before;
-        return compile_imported(std::get<ImportedModel>(std::move(flow)), options, runner);
+        const NoGraph why{refused->diagnostic.node, refused->diagnostic.message};
+        if (made->flow && made->flow->why.reason.empty()) *made = as_flow_because(std::move(*made), why);
+        return compile_imported(std::move(*made), options, runner);
       }
       auto& sized = std::get<SizedProgram>(found);
       program = std::move(sized.program);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,7 @@ struct Compiled {
   std::vector<DeviceImage> images;  // kModule: the code of its devices
   ModuleInfo info;              // kModule
   std::vector<StepTime> times;
+  std::optional<NoGraph> flow;  // why the model is steps of a run and no graph, when it is
 };
 
 // Compiles the model at `path`, of any format of formats.h. UserError for what the user can mend, InternalError
@@ -38,8 +40,6 @@ ImportedModel read_model(const std::string& path, const DriverOptions& options, 
 ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
 ImportedModel read_model(const ModelReader& reader, const std::string& name, const DriverOptions& options,
                          PassRunner& runner);
-// For what works on graphs of fixed sizes: the model as a flow where it is a graph with sizes that data decide.
-ImportedModel without_data_sizes(ImportedModel model);
 Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);

@@ -42,8 +42,8 @@ ModelReader open_onnx_model(const ModelSource& source) {
   reader.read = [source](const ImportOptions& options) {
     GraphInterpreter evaluator;
     return !source.path
-               ? import_onnx_model_bytes(source.memory.bytes, options, standard_ops(), evaluator, source.memory.folder)
-               : import_onnx_model(*source.path, options, standard_ops(), evaluator);
+               ? read_onnx_model_bytes(source.memory.bytes, options, standard_ops(), evaluator, source.memory.folder)
+               : read_onnx_model(*source.path, options, standard_ops(), evaluator);
   };
   reader.reads_symbols = true;
   reader.with_declared_sizes = [source](const CompileOptions& options) {

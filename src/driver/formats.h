@@ -15,7 +15,7 @@ namespace tessera::inline driver {
 
 // A model that can be read for one choice of sizes after another.
 struct ModelReader {
-  std::function<ImportedModel(const ImportOptions& options)> read;
+  std::function<ReadOutcome(const ImportOptions& options)> read;
   // The options in the model's own words: with the ranges that it declares for dimensions that they do not mention, and
   // its names of dimensions for INPUT[AXIS]; null: it declares nothing.
   std::function<CompileOptions(const CompileOptions& options)> with_declared_sizes = nullptr;

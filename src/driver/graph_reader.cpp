@@ -249,7 +249,7 @@ Graph bind_options(const Graph& graph, const ImportOptions& options) {
 
 ModelReader reader_of_graph(std::shared_ptr<const Graph> graph) {
   ModelReader reader;
-  reader.read = [graph](const ImportOptions& options) {
+  reader.read = [graph](const ImportOptions& options) -> ReadOutcome {
     ImportedModel model;
     model.graph = bind_options(*graph, options);
     return model;

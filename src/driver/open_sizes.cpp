@@ -34,9 +34,10 @@ std::vector<SymbolRange> open_ranges(const CompileOptions& options) {
   return ranges;
 }
 
-Diagnostic refused_at(const Diagnostic& reason, const std::vector<SymbolRange>& symbols,
+Diagnostic refused_at(const NodesRefused& refused, const std::vector<SymbolRange>& symbols,
                       const std::vector<int64_t>& values) {
-  if (!reason.id.starts_with("TSR-2")) return reason;
+  const Diagnostic& reason = refused.diagnostic;
+  if (!refused.break_rules) return reason;
   bool beyond = false;
   for (size_t i = 0; i < symbols.size(); ++i) beyond = beyond || values[i] > symbols[i].hi;
   return {"TSR-5023",

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "graph/flow.h"
+#include "import/common/options.h"
 #include "program/program.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
@@ -24,7 +24,7 @@ void refuse_ranges(const ImportedModel& model, const std::string& what);
 
 // What is said of a model that cannot be read for these values: of operators whose shapes do not fit, that it has no
 // meaning for them (TSR-5023).
-Diagnostic refused_at(const Diagnostic& reason, const std::vector<SymbolRange>& symbols,
+Diagnostic refused_at(const NodesRefused& refused, const std::vector<SymbolRange>& symbols,
                       const std::vector<int64_t>& values);
 
 // TSR-5022: a model that is a flow for some sizes, and a graph for others, has no program for all.

@@ -5,10 +5,11 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "driver/options.h"
-#include "graph/flow.h"
+#include "import/common/options.h"
 #include "program/program.h"
 
 namespace tessera::inline driver {
@@ -25,7 +26,8 @@ class PassRunner {
   explicit PassRunner(const RunnerOptions& options);
   explicit PassRunner(RunnerOptions&&) = delete;
 
-  // Calls `step`, which returns a Graph or a Program, and looks at the result as the options ask.
+  // Calls `step`, which returns a Graph, a Program, a model or what a reader makes of one, and looks at the result as
+  // the options ask.
   template <typename Step>
   auto run(std::string_view name, const Step& step) {
     begin(name);
@@ -63,6 +65,12 @@ class PassRunner {
   void inspect(std::string_view name, const Graph& graph);
   void inspect(std::string_view name, const Program& program);
   void inspect(std::string_view name, const ImportedModel& model);
+  void spoil(std::string_view name, ReadOutcome& outcome) const {
+    if (auto* model = std::get_if<ImportedModel>(&outcome)) spoil(name, *model);
+  }
+  void inspect(std::string_view name, const ReadOutcome& outcome) {
+    if (const auto* model = std::get_if<ImportedModel>(&outcome)) inspect(name, *model);
+  }
   void show(std::string_view name, std::string_view level, std::string text);
   bool wants_print(std::string_view name) const;
   bool wants_text(std::string_view name) const;

@@ -104,6 +104,14 @@ void print_block(const FlowBlock& block, const Flow& flow, int indent, std::stri
 
 }  // namespace
 
+ImportedModel as_flow_because(ImportedModel model, const NoGraph& why) {
+  if (!model.flow) return model;
+  auto flow = std::make_shared<Flow>(*model.flow);
+  flow->why = why;
+  model.flow = std::move(flow);
+  return model;
+}
+
 bool FlowType::is_fixed() const {
   return is_tensor() && dims && std::none_of(dims->begin(), dims->end(), [](int64_t dim) { return dim < 0; });
 }

@@ -138,6 +138,14 @@ struct OpenPiece {
   std::function<GraphOrRefusal(const std::vector<int64_t>& values, Evaluator& evaluator)> at;
 };
 
+// Why a reader makes no graph of a model.
+struct NoGraph {
+  std::string node = {};  // the model's name of the node; empty for the whole model
+  std::string reason;     // "Gather needs the extents of %x, f32[n,4], as numbers"
+
+  std::string to_string() const { return node.empty() ? reason : node + ": " + reason; }
+};
+
 struct Flow {
   std::string name = "main";
   std::vector<FlowPort> inputs, outputs;
@@ -146,6 +154,7 @@ struct Flow {
   std::vector<Graph> pieces;
   std::map<int32_t, OpenPiece> open;  // by the number of the piece
   std::vector<std::string> strings;   // the first is empty
+  NoGraph why;                        // of the whole model; the reason is empty in one that no reader made
 };
 
 // What a reader makes of a model: a graph, or a flow where a graph cannot say it.
@@ -163,6 +172,9 @@ struct ImportedModel {
   // later step needs fixed sizes.
   std::function<ImportedModel()> at_samples = nullptr;
 };
+
+// The model; of one that is a flow, with this reason.
+ImportedModel as_flow_because(ImportedModel model, const NoGraph& why);
 
 // In the order in which a module numbers them: each before the steps of its blocks.
 std::vector<const FlowStep*> steps_in_order(const FlowBlock& block);

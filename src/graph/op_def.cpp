@@ -7,6 +7,7 @@
 #include "arith/simplify.h"
 #include "graph/control_flow.h"
 #include "support/error.h"
+#include "support/operator_rule_error.h"
 #include "support/symbolic_shape_error.h"
 
 namespace tessera::inline graph {
@@ -104,7 +105,7 @@ void OpContext::fail(const std::string& id, const std::string& found, const std:
   if (!std::all_of(inputs.begin(), inputs.end(), is_static) ||
       std::any_of(attrs.all().begin(), attrs.all().end(), is_sizes))
     throw SymbolicShapeError(std::move(diagnostic));
-  throw UserError(std::move(diagnostic));
+  throw OperatorRuleError(std::move(diagnostic));
 }
 
 OpTable::OpTable(std::vector<const OpDef*> ops) : ops_(std::move(ops)) {

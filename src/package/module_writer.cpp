@@ -255,6 +255,8 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
   json["kernels"] = std::move(kernels);
   json["operators"] = info.operators;
   if (!info.sizes.empty()) json["sizes"] = info.sizes;
+  // Why the model is steps of a run and no graph.
+  if (program.flow) json["flow"] = {{"node", program.flow->why.node}, {"reason", program.flow->why.reason}};
   // What one call does, and which bytes of the arena are taken from which step to which.
   nlohmann::json calls = nlohmann::json::array(), arena = nlohmann::json::array(), weights = nlohmann::json::array();
   for (const KernelCall& call : program.calls) calls.push_back(call.kernel);

@@ -284,19 +284,18 @@ TEST(OpenSizesThatDecide, TooManyBordersAreRefused) {
   EXPECT_TRUE(compiled(deciding("Equal", 1, 3), {1, 40}, true).program.flow) << "a flow takes all sizes";
 }
 
-// A reader that negates x of any length, and throws `error` when it is asked for symbols.
-template <typename Error>
-Compiled compile_with(const Error& error, int& reads) {
+// A reader that negates x of any length, and answers `refusal` when it is asked for symbols.
+Compiled compile_with(const ReadOutcome& refusal, int& reads) {
   ModelReader reader;
   reader.reads_symbols = true;
-  reader.read = [&](const ImportOptions& options) -> ImportedModel {
+  reader.read = [&](const ImportOptions& options) -> ReadOutcome {
     ++reads;
-    if (!options.symbols.empty()) throw Error(error);
+    if (!options.symbols.empty()) return refusal;
     Graph graph;
     GraphBuilder builder(graph);
     const ValueId x = graph.add_input("x", {DType::kF32, make_shape({options.dims.at("n").lo}), {}});
     graph.outputs = {builder.add(standard_ops().get("neg"), {x}, {}, "y")};
-    return {std::move(graph), nullptr};
+    return ImportedModel{std::move(graph), nullptr};
   };
   DriverOptions options;
   options.compile.dims["n"] = {1, 8};
@@ -304,13 +303,11 @@ Compiled compile_with(const Error& error, int& reads) {
   return compile_imported(read_model(reader, "m", options, runner), options, runner);
 }
 
-TEST(OpenSizesThatDecide, OnlyErrorsAboutSymbolicShapesLeadToSamples) {
-  const Diagnostic wrong{"TSR-1044", "a wrong model", "node", "", ""};
+TEST(OpenSizesThatDecide, OnlyModelsWithoutSuchAGraphAreReadAtSamples) {
   int reads = 0;
-  EXPECT_EQ(compile_with(SymbolicShapeError(wrong), reads).info.sizes, "proved at 8, run at 0, of 8 sizes");
-  EXPECT_EQ(compile_with(NeedsFixedSizes("node", "a number"), reads).info.sizes, "proved at 8, run at 0, of 8 sizes");
+  EXPECT_EQ(compile_with(NoGraph{"node", "a number"}, reads).info.sizes, "proved at 8, run at 0, of 8 sizes");
   reads = 0;
-  EXPECT_THROW(compile_with(UserError(wrong), reads), UserError);
+  EXPECT_THROW(compile_with(NodesRefused{{"TSR-1044", "a wrong model", "node", "", ""}, true}, reads), UserError);
   EXPECT_EQ(reads, 1) << "what is wrong with the model is said at once";
 }
 

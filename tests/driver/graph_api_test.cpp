@@ -425,6 +425,54 @@ TEST(GraphApi, KnowsEveryOperator) {
   EXPECT_FALSE(names.count("composite") || names.count("group") || names.count("constant"));
 }
 
+TEST(GraphApi, SizesThatDataDecide) {
+  builder::Graph g("first");
+  g.symbol("n", 1, 8);
+  const auto x = g.input("x", TESSERA_F32, {"n", 2});
+  const auto count = g.input("count", TESSERA_I64, {});
+  const auto size = g.bind_size("c", count, "(n * 2)", "kept");
+  const auto flat = g.op("reshape", {x}, {{"shape", builder::Dims{"(n * 2)"}}});
+  const auto y =
+      g.op("slice", {flat}, {{"starts", {0}}, {"sizes", builder::Dims{"c"}}, {"steps", {1}}}, "the first of them");
+  EXPECT_EQ(size.type(), "i64[]");
+  EXPECT_EQ(y.type(), "f32[c]");
+  g.output("y", g.op("exp", {y}));
+  g.output("size", size);
+  const builder::Graph read = builder::Graph::from_text(R"(
+graph @first[n in 1..8, c upto (n * 2)](%x: f32[n,2], %count: i64[]) -> (%y: f32[c], %size: i64[]) {
+  %flat = reshape(%x) {shape = [(n * 2)]} : f32[(n * 2)]
+  %size = bind_size(%count) {size = [c]} : i64[]
+  %part = slice(%flat) {sizes = [c], starts = [0], steps = [1]} : f32[c]
+  %y = exp(%part) : f32[c]
+})");
+  EXPECT_EQ(g.text().substr(0, g.text().find('\n')), read.text().substr(0, read.text().find('\n')));
+  EXPECT_EQ(builder::Graph::from_text(g.text()).hash(), g.hash());
+  EXPECT_FALSE(compile_to_memory(g).empty());
+
+  struct Case {
+    std::string id, text;
+    std::function<void()> call;
+  };
+  const std::vector<Case> cases = {
+      {"TSR-2061", "there is a dimension 'c' already", [&] { g.bind_size("c", count, 4); }},
+      {"TSR-2061", "'i64' cannot be the name of a dimension", [&] { g.bind_size("i64", count, 4); }},
+      {"TSR-2065", "the dimension 'd' is at most (n - 4)", [&] { g.bind_size("d", count, "(n - 4)"); }},
+      {"TSR-3003", "unknown symbol 'm'", [&] { g.bind_size("d", count, "m"); }},
+      {"TSR-3001", "expected the end of the bound", [&] { g.bind_size("d", count, "n n"); }},
+      {"TSR-2020", "operand 1 of type f32[n,2]", [&] { g.bind_size("d", x, 4); }},
+      {"TSR-2036", "the input 'u' has the size c", [&] { g.input("u", TESSERA_F32, {"c"}); }},
+      {"TSR-3001", "expected the end of the size", [&] { g.op("reshape", {x}, {{"shape", builder::Dims{"n n"}}}); }},
+      {"TSR-2003", "attribute 'axis' is a list of sizes",
+       [&] { g.op("softmax", {x}, {{"axis", builder::Dims{"n"}}}); }},
+  };
+  for (const Case& wrong : cases) {
+    const auto failure = failure_of(wrong.call);
+    EXPECT_EQ(failure.id, wrong.id) << failure.message;
+    EXPECT_NE(failure.message.find(wrong.text), std::string::npos) << failure.message;
+  }
+  EXPECT_EQ(g.bind_size("d", count, "n").type(), "i64[]") << "what was refused has declared nothing";
+}
+
 // ---- what is refused
 
 TEST(GraphApi, ErrorsNameTheCallersOperator) {

@@ -55,6 +55,15 @@ OPEN = """graph @open[n in 1..64](%x: f32[n,3]) -> (%y: f32[n,2]) {
   %y = max(%e, %c)
 }
 """
+DATA = """graph @data[c upto 8](%x: f32[8], %n: i64[]) -> (%y: f32[c], %z: f32[]) {
+  %e = exp(%x) loc("E")
+  %k = bind_size(%n) {size = [c]} loc("S")
+  %s = slice(%e) {sizes = [c], starts = [0], steps = [1]} loc("P")
+  %t = tanh(%s) loc("T")
+  %y = mul(%t, %t) loc("Y")
+  %z = reduce(%y) {axes = [0], keepdims = false, kind = "sum"} loc("Z")
+}
+"""
 ZEROS = """graph @last[n in 1..9](%x: f32[n], %s: f32[n] state("last")) -> (%y: f32[n], %t: f32[n] state("last")) {
   %y = add(%x, %s) loc("Y")
   %t = neg(%x) loc("T")
@@ -106,6 +115,85 @@ class Graphs(CliTest):
         self.assertIn("Loop", [node.op_type for node in model.graph.node])
         out, _ = self.tessera(*told["reproduction"]["command"].split()[1:], code=2)
         self.assertIn("1 failed", out)
+
+    def test_sizes_that_data_decide(self):
+        """diff and bisect compare such models as the graphs that they are; parts have the sizes of the run."""
+        self.write("good.graph", DATA)
+        for n in (0, 3, 8):
+            for against in ("interp", "O0"):
+                told = self.json_of("diff", "good.graph", "--against", against, "-i", f"n=i64={n}")
+                self.assertTrue(told["agrees"] and told["compared"] >= 2, told)
+        self.assertTrue(self.json_of("bisect", "good.graph", "-i", "n=i64=3")["agrees"])
+
+        self.write("wrong.graph", DATA.replace("mul(%t, %t)", "add(%t, %t)"))
+        self.tessera("compile", "wrong.graph", "-q", "--threads", 1)
+        command = ["--against", "wrong.so", "-i", "n=i64=3"]
+        told = self.json_of("diff", "good.graph", *command, code=2)
+        self.assertEqual(told["first"]["node"], "Y")
+        self.assertIn("f32[3]", told["first"]["type"])
+        out, _ = self.tessera(*told["reproduction"]["command"].split()[1:], code=2)
+        self.assertIn("1 failed", out)
+        told = self.json_of("bisect", "good.graph", *command, code=2)
+        self.assertEqual(told["pass"], "import")
+
+        self.tessera("export", "good.graph", "-o", "good.onnx", "-q")
+        session = onnxruntime.InferenceSession(self.folder / "good.onnx")
+        x = numpy.linspace(-1, 1, 8, dtype=numpy.float32)
+        for n in (-1, 0, 5, 9):
+            y, z = session.run(["y", "z"], {"x": x, "n": numpy.array(n)})
+            numpy.testing.assert_allclose(y, numpy.tanh(numpy.exp(x[:max(0, min(n, 8))])) ** 2, rtol=1e-5)
+        self.tessera("export", "good.onnx", "-o", "back.graph", "-q")
+        self.assertIn("bind_size", (self.folder / "back.graph").read_text())
+        self.assertTrue(self.json_of("diff", "good.onnx", "-i", "n=i64=3")["agrees"])
+
+    def test_reduce_of_sizes_that_data_decide(self):
+        """They go where they are not the failure, and stay where they are."""
+        told, text = self.reduced(DATA, *TIGHT)
+        self.assertEqual((told["failure"], told["nodes"]), ("differs", 1))
+        self.assertNotIn("upto", text)
+        told, text = self.reduced(DATA, "--command", "if grep -q 'tanh.*c\\]' {model}; then exit 7; fi")
+        self.assertEqual(told["failure"], "exit 7")
+        self.assertIn("bind_size", text)
+        self.assertIn("tanh", text)
+        self.assertNotIn("exp", text)
+        told = self.json_of("reduce", "model.graph", "-q", "-o", "small.onnx", "--command",
+                            "if grep -q Unsqueeze {model}; then exit 7; fi")
+        self.assertEqual((told["failure"], told["cut"]), ("exit 7", "graph"))
+
+    def test_why_a_model_is_a_flow(self):
+        """explain and the metadata name the node that makes a model steps of a run, and the reason."""
+        number = ("n", TensorProto.INT64, ())
+        nodes = [helper.make_node("Mul", ["n", "two"], ["twice"], name="double"),
+                 helper.make_node("Range", ["zero", "twice", "one"], ["y"], name="count")]
+        constants = {name: numpy.array(value) for name, value in (("zero", 0), ("one", 1), ("two", 2))}
+        self.save(make_model(nodes, [number], [("y", TensorProto.INT64, ("k",))], constants), "range.onnx")
+        told = self.json_of("explain", "range.onnx")
+        self.assertEqual(told["flow"]["node"], "count")
+        self.assertIn("nothing bounds", told["flow"]["reason"])
+        text, _ = self.tessera("explain", "range.onnx")
+        self.assertRegex(text, "(?m)^a flow: steps of a run, and pieces between them, because of count: .*nothing bounds")
+        text, _ = self.tessera("explain", "range.onnx", "--node", "count")
+        self.assertIn("a flow: ", text)
+        self.assertEqual(self.json_of("explain", "range.onnx", "--node", "count")["flow"], told["flow"])
+        self.assertNotIn("flow", self.json_of("explain", "range.onnx", "--node", "double"))
+        self.tessera("compile", "range.onnx", "-q", "--threads", 1)
+        self.assertEqual(self.json_of_inspect("range.so")["flow"], told["flow"])
+        text, _ = self.tessera("inspect", "range.so")
+        self.assertRegex(text, "(?m)^flow +because of count: ")
+        _, errors = self.tessera("export", "range.onnx", "-o", "range.graph", code=1)
+        self.assertIn("error TSR-1046: ", errors)
+        self.assertIn("nothing bounds", errors)
+        self.assertIn("count", errors)
+
+        sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
+        nodes = [helper.make_node("SplitToSequence", ["x"], ["s"], name="split")]
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (4,))], [sequence])
+        self.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), "sequence.onnx")
+        told = self.json_of("explain", "sequence.onnx")
+        self.assertEqual(told["flow"]["node"], "")
+        self.assertIn("sequences", told["flow"]["reason"])
+        self.write("loop.graph", LOOP.replace("FOUR", "4"))
+        self.assertNotIn("flow", self.json_of("explain", "loop.graph"))
 
     def test_diff_writes_the_asked_format(self):
         self.write("good.graph", LOOP.replace("FOUR", "4"))

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Models whose data decide sizes, compiled as one graph: no step of a flow is left, and outputs are ONNX Runtime's with
 none, one, some and all of the elements. The same models as flows (--disable-pass symbolic_sizes) give the same.
+Written as ONNX they compute the same, and are graphs again; `diff` compares them with ONNX Runtime and finds nothing.
 
     data_sizes.py TESSERA [--match REGEX]"""
 import argparse
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -91,8 +93,26 @@ CASES = {
 ERRORS = {"top_k": (CASES["top_k"][0], [X.T[:5].copy(), ints(38)], "TSR-7040: .*'K'.* is 38; .*0 to 37")}
 
 
+os.environ.setdefault("TESSERA_PYTHON", sys.executable)  # for diff --against onnxruntime
+
+
 def run(command):
     return subprocess.run([str(part) for part in command], capture_output=True, text=True)
+
+
+def operators_of(tessera, module):
+    return json.loads(run([tessera, "inspect", module, "--json"]).stdout).get("operators", {})
+
+
+def run_module(tessera, folder, module, proto, given):
+    """The results, or what went wrong."""
+    arguments = []
+    for info, value in zip(proto.graph.input, given):
+        np.save(folder / f"{info.name}.npy", value)
+        arguments += ["--input", f"{info.name}=@{folder / info.name}.npy"]
+    results = folder / "results"
+    ran = run([tessera, "run", module, *arguments, "--output-dir", results])
+    return ran.stderr if ran.returncode != 0 else [np.load(results / f"{info.name}.npy") for info in proto.graph.output]
 
 
 def check(tessera, folder, name, text, runs):
@@ -109,27 +129,66 @@ def check(tessera, folder, name, text, runs):
         made = run([tessera, "compile", path, "-o", module, "--force", *flags])
         if made.returncode != 0:
             return [f"{name} {flags}: {made.stderr}"]
-        operators = json.loads(run([tessera, "inspect", module, "--json"]).stdout).get("operators", {})
+        operators = operators_of(tessera, module)
         steps = [operator for operator in operators if operator.startswith("flow.")]
         if bool(steps) != bool(flags[:1] == ["--disable-pass"]):
             problems.append(f"{name} {flags}: steps of a flow: {steps}")
         for number, given in enumerate(runs):
             want = session.run(None, {info.name: value for info, value in zip(proto.graph.input, given)})
-            arguments = []
-            for info, value in zip(proto.graph.input, given):
-                np.save(folder / f"{info.name}.npy", value)
-                arguments += ["--input", f"{info.name}=@{folder / info.name}.npy"]
-            results = folder / "results"
-            ran = run([tessera, "run", module, *arguments, "--output-dir", results])
-            if ran.returncode != 0:
-                problems.append(f"{name} {flags}, run {number}: {ran.stderr}")
+            results = run_module(tessera, folder, module, proto, given)
+            if isinstance(results, str):
+                problems.append(f"{name} {flags}, run {number}: {results}")
                 continue
-            for info, expected in zip(proto.graph.output, want):
-                found = np.load(results / f"{info.name}.npy")
+            for info, expected, found in zip(proto.graph.output, want, results):
                 if found.shape != expected.shape or found.dtype != expected.dtype or not np.allclose(
                         found, expected, rtol=1e-4, atol=1e-4):
                     problems.append(f"{name} {flags}, run {number}: {info.name} is {found.dtype}{found.shape} instead of "
                                     f"{expected.dtype}{expected.shape}, or differs")
+    problems += written_as_onnx(tessera, folder, name, proto, runs)
+    problems += differences(tessera, folder, name, proto, runs[-2 if len(runs) > 1 else 0])
+    return problems
+
+
+def written_as_onnx(tessera, folder, name, proto, runs):
+    """What is wrong with what `export` writes: it is a graph again and computes the same, with ONNX Runtime where it has
+    the operators, else with Tessera."""
+    path, written, module = (folder / f"{name}{ending}" for ending in (".onnx", ".written.onnx", ".written.so"))
+    made = run([tessera, "export", path, "-o", written])
+    if made.returncode != 0:
+        return [f"{name}: export: {made.stderr}"]
+    model = onnx.load(written)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    sessions = [onnxruntime.InferenceSession(each.SerializeToString(), options, providers=["CPUExecutionProvider"])
+                for each in (proto, model) if not any(node.domain for node in each.graph.node)]
+    made = run([tessera, "compile", written, "-o", module, "--force"])
+    if made.returncode != 0:
+        return [f"{name}: written as ONNX: {made.stderr}"]
+    if any(operator.startswith("flow.") for operator in operators_of(tessera, module)):
+        return [f"{name}: written as ONNX, it is no graph"]
+    problems = []
+    for number, given in enumerate(runs):
+        feeds = {info.name: value for info, value in zip(proto.graph.input, given)}
+        want = sessions[0].run(None, feeds)
+        found = sessions[1].run(None, feeds) if len(sessions) > 1 else run_module(tessera, folder, module, proto, given)
+        if isinstance(found, str) or any(value.shape != expected.shape or not np.allclose(value, expected, rtol=1e-4, atol=1e-4)
+                                         for expected, value in zip(want, found)):
+            problems.append(f"{name}: written as ONNX, run {number}: {found if isinstance(found, str) else 'differs'}")
+    return problems
+
+
+def differences(tessera, folder, name, proto, given):
+    """What `diff` says of a model, and of one that is compiled wrongly."""
+    path = folder / f"{name}.onnx"
+    arguments = []
+    for info, value in zip(proto.graph.input, given):
+        np.save(folder / f"{info.name}.npy", value)
+        arguments += ["--input", f"{info.name}=@{folder / info.name}.npy"]
+    problems = []
+    for against in ("interp", "onnxruntime", "O0"):
+        done = run([tessera, "diff", path, *arguments, "--against", against, "--json"])
+        if done.returncode != 0 or json.loads(done.stdout)["compared"] < len(proto.graph.output):
+            problems.append(f"{name}: diff --against {against}: {done.stdout}{done.stderr}")
     return problems
 
 

@@ -208,6 +208,71 @@ class Operators(unittest.TestCase):
         self.assertIn(textwrap.indent(block, "  "), (root / "tests/driver/graph_api_test.cpp").read_text())
 
 
+class DataSizes(unittest.TestCase):
+    """Dimensions whose value a run finds among its data."""
+
+    @staticmethod
+    def nonzero(rows, columns):
+        """The rows of x that are not all zero, without their order changed, and how many."""
+        g = graph.Graph("rows")
+        n = g.symbol("n", 1, rows)
+        x = g.input("x", np.float32, (n, columns))
+        used = graph.cast(graph.gt(graph.reduce(graph.abs(x), kind="max", axes=[1], keepdims=False), 0.0), to=np.int64)
+        size = g.bind_size("c", graph.reduce(used, kind="sum", axes=[0], keepdims=False), "n", name="used rows")
+        # Each row's place among those that are used; the others' place does not exist.
+        place = graph.select(graph.gt(used, 0), graph.cumulate(used, axis=0, kind="sum", exclusive=True), g.constant(rows))
+        packed = graph.scatter(
+            graph.broadcast(g.constant(np.zeros((1, 1, 1), np.float32)), shape=[1, "n", columns]),
+            graph.reshape(place, shape=[1, "n"]), graph.reshape(x, shape=[1, "n", columns]), join="none")
+        kept = graph.slice(packed, starts=[0, 0, 0], sizes=[1, "c", columns], steps=[1, 1, 1])
+        g.output("y", graph.reshape(kept, shape=["c", columns]))
+        g.output("size", size)
+        return g
+
+    def test_as_many_rows_as_are_used(self):
+        g = self.nonzero(9, 3)
+        self.assertEqual(graph.Graph.from_text(g.text()).hash(), g.hash())
+        self.assertEqual(g.outputs[0].shape, ("c", 3))
+        compiled = tessera.compile(g)
+        for n in (1, 2, 9):
+            interpreted = tessera.compile(g, dims={"n": n}, engine="interp")
+            for used in {0, 1, n // 2, n}:
+                x = floats(n, 3)
+                x[RANDOM.permutation(n)[used:]] = 0
+                want = x[np.abs(x).max(1) > 0]
+                for model in (compiled, interpreted):
+                    y, size = model.run([x])
+                    np.testing.assert_array_equal(y, want)
+                    self.assertEqual(size, used)
+
+    def test_counts_stay_within_the_bound(self):
+        g = graph.Graph()
+        x, count = g.input("x", np.int64, (4,)), g.input("count", np.int64, ())
+        size = g.bind_size("c", count, 4)
+        self.assertEqual(size.shape, ())
+        g.output("y", graph.add(graph.slice(x, starts=[0], sizes=["c"], steps=[1]), 1))
+        model = tessera.compile(g)
+        for count, length in ((-5, 0), (0, 0), (3, 3), (4, 4), (2**40, 4)):
+            np.testing.assert_array_equal(model.run([np.arange(4), np.int64(count)])[0], np.arange(length) + 1)
+
+    def test_refusals(self):
+        g = graph.Graph()
+        x, count = g.input("x", np.float32, (4,)), g.input("count", np.int64, ())
+        g.bind_size("c", count, 4)
+        for id, call in [
+            ("TSR-2061", lambda: g.bind_size("c", count, 4)),
+            ("TSR-2065", lambda: g.bind_size("d", count, -1)),
+            ("TSR-2020", lambda: g.bind_size("d", graph.cast(count, to=np.int32), 4)),
+            ("TSR-2022", lambda: g.bind_size("d", graph.reshape(count, shape=[1]), 4)),
+            ("TSR-2036", lambda: g.input("u", np.float32, ("c",))),
+            ("TSR-3003", lambda: graph.slice(x, starts=[0], sizes=["d"], steps=[1])),
+            ("TSR-2062", lambda: g.op("bind_size", count, size=["c"])),
+        ]:
+            with self.assertRaises(tessera.Error, msg=id) as caught:
+                call()
+            self.assertEqual(caught.exception.id, id, caught.exception)
+
+
 class Refusals(unittest.TestCase):
     def test_errors_have_ids_and_the_callers_names(self):
         g = graph.Graph()

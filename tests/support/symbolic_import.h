@@ -12,13 +12,16 @@
 namespace tessera {
 
 using Sizes = std::map<std::string, int64_t>;
-using Reader = std::function<ImportedModel(const ImportOptions&)>;
+using Reader = std::function<ReadOutcome(const ImportOptions&)>;
 using Ranges = std::vector<std::pair<std::string, DimRange>>;
 
 // Dimensions with these ranges are symbols.
 ImportOptions symbolic(const Ranges& ranges);
 
-// The model with symbols, which must be a sound graph. NeedsFixedSizes when there is none.
+// The graph that was read, which must be a sound one.
+Graph sound_graph(ReadOutcome outcome);
+
+// The model with symbols.
 Graph import_once(const Reader& read, const Ranges& ranges);
 
 // `graph`, which is the model with symbols, computes for `sizes` what the model read at these sizes computes. `sizes`

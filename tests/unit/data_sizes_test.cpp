@@ -32,6 +32,7 @@
 #include "program/verify.h"
 #include "schedule/choose.h"
 #include "support/error.h"
+#include "support/symbolic_shape_error.h"
 #include "tessera/tessera.h"
 
 namespace tessera {
@@ -460,6 +461,31 @@ TEST(DataSizes, OnlyDeclaredSymbolsAreBound) {
   } catch (const UserError& error) {
     EXPECT_EQ(error.diagnostic().id, "TSR-2036");
   }
+}
+
+// Memory is laid out for the bounds: at 32 GiB, and above.
+TEST(DataSizes, BoundsThatThereIsMemoryFor) {
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      lower_graph(parse_graph(text, standard_ops(), "text"));
+      return "none";
+    } catch (const SymbolicShapeError& error) {
+      return error.diagnostic().id + ": " + error.diagnostic().message;
+    }
+  };
+  const auto square = [](int64_t most) {
+    return fmt::format(
+        "graph @main[c upto {}](%n: i64[], %s: f32[]) -> (%y: f32[c,c]) {{\n"
+        "  %size = bind_size(%n) {{size = [c]}} : i64[]\n"
+        "  %y = broadcast(%s) {{shape = [c, c]}} : f32[c,c]\n}}\n",
+        most);
+  };
+  EXPECT_EQ(refusal(square(92681)), "none");
+  EXPECT_EQ(refusal(square(92682)), "TSR-5027: data decide the size of f32[c,c], which may need more than 32 GiB");
+  EXPECT_EQ(refusal("graph @main[c upto 8](%n: i64[], %s: f32[]) -> (%y: f32[floordiv(8, (c + 1))]) {\n"
+                    "  %size = bind_size(%n) {size = [c]} : i64[]\n"
+                    "  %y = broadcast(%s) {shape = [floordiv(8, (c + 1))]} : f32[floordiv(8, (c + 1))]\n}\n"),
+            "TSR-5027: data decide the size of f32[floordiv(8, (c + 1))], which may need any amount of memory");
 }
 
 // ---- programs as text ----

@@ -13,3 +13,4 @@ tessera_test(symbolic_module_test SOURCES symbolic_module_test.cpp
 tessera_test(data_sizes_test SOURCES data_sizes_test.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops tessera_schedule tessera_loop_passes
     tessera_codegen_llvm tessera_package tessera_runtime LABELS slow WHOLE)
+tessera_test(place_tables_test SOURCES place_tables_test.cpp LINKS tessera_interp tessera_lower WHOLE)

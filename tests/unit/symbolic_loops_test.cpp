@@ -34,7 +34,7 @@ size_t count_nodes(const Graph& graph, OpKind kind) {
 Graph check(const OnnxModel& model, const Ranges& ranges, const std::vector<Sizes>& sizes, size_t loops) {
   const Reader read = [bytes = model.bytes()](const ImportOptions& options) {
     GraphInterpreter evaluator;
-    return import_onnx_model_bytes(bytes, options, standard_ops(), evaluator);
+    return read_onnx_model_bytes(bytes, options, standard_ops(), evaluator);
   };
   Graph graph = import_once(read, ranges);
   EXPECT_EQ(count_nodes(graph, OpKind::kLoop), loops) << print(graph, {true});

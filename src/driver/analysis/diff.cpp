@@ -147,8 +147,10 @@ DiffSubject open_subject(const DiffRequest& request) {
   const std::set<std::string> names(watchable.begin(), watchable.end());
   for (const Value& value : subject.graph.values()) {
     if (!names.count(value.name) || subject.parts.producer(value.name) < 0) continue;
-    if (value.type.dtype == DType::kString || !value.type.is_static()) continue;
-    subject.values.push_back({value.name, value.type.dtype, value.type.dims()});
+    if (value.type.dtype == DType::kString) continue;
+    std::vector<int64_t> dims;
+    for (const Expr& dim : value.type.shape) dims.push_back(as_int(dim).value_or(-1));  // data decide it
+    subject.values.push_back({value.name, value.type.dtype, std::move(dims)});
   }
   return subject;
 }

@@ -78,6 +78,7 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
       explain(result.model, trail, program, remarks,
               {resolve_target(options.compile), options.compile.opt_level, options.compile.disabled_passes});
   result.explanation.sizes = compiled.info.sizes;
+  result.explanation.flow = compiled.flow;
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <sstream>
 
@@ -72,15 +73,17 @@ DriverOptions for_sizes_of(const Graph& graph, DriverOptions options) {
   return options;
 }
 
-// Values of the symbols at which a graph is run: the first of each range, the last, and one between.
-std::vector<std::vector<int64_t>> sizes_to_run(const Graph& graph) {
-  if (graph.symbols.empty()) return {{}};
-  std::vector<std::vector<int64_t>> points(3);
+// Values of the symbols at which a graph is run: the first of each range, the last, and one between. What data decide
+// has none.
+std::vector<std::map<std::string, int64_t>> sizes_to_run(const Graph& graph) {
+  std::vector<std::map<std::string, int64_t>> points(1);
   for (const SymbolRange& symbol : graph.symbols) {
+    if (symbol.is_data()) continue;
+    points.resize(3);
     const int64_t steps = (std::min(symbol.hi, symbol.lo + 64 * symbol.step) - symbol.lo) / symbol.step;
-    points[0].push_back(symbol.lo);
-    points[1].push_back(symbol.lo + steps / 2 * symbol.step);
-    points[2].push_back(symbol.lo + steps * symbol.step);
+    points[0][symbol.var->name] = symbol.lo;
+    points[1][symbol.var->name] = symbol.lo + steps / 2 * symbol.step;
+    points[2][symbol.var->name] = symbol.lo + steps * symbol.step;
   }
   return points;
 }
@@ -139,7 +142,7 @@ class FailureProbe {
       options.compile.disabled_passes.clear();
       unoptimized = compiled(graph, options);
     }
-    for (const std::vector<int64_t>& sizes : sizes_to_run(graph)) {
+    for (const std::map<std::string, int64_t>& sizes : sizes_to_run(graph)) {
       const std::unique_ptr<Model> reference = interpret_graph(bind_symbols(graph, sizes), "part");
       for (uint64_t trial = 0; trial < 3; ++trial) {
         const std::vector<Tensor> inputs = make_inputs(reference->inputs(), trial);
@@ -219,12 +222,12 @@ EditableModel::Types parse_types(const std::string& text) {
   return types;
 }
 
-// The model as a graph; empty where it is none: with strings, sequences or sizes that only a run knows, or with open
+// The model as a graph; empty where it is none: with strings, sequences or sizes that nothing bounds, or with open
 // sizes that shapes as expressions cannot say.
 std::optional<Graph> graph_of_model(const ReduceRequest& request) {
   const RunnerOptions nobody;
   PassRunner runner(nobody);
-  ImportedModel model = without_data_sizes(read_model(request.model, request.driver, runner));
+  ImportedModel model = read_model(request.model, request.driver, runner);
   if (model.flow || !model.symbols.empty()) return std::nullopt;
   return std::move(model.graph);
 }

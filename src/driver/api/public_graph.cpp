@@ -7,9 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "arith/data_symbols.h"
+#include "arith/simplify.h"
 #include "driver/api/api_support.h"
 #include "driver/api/graph_access.h"
 #include "driver/graph_reader.h"
+#include "graph/data_sizes.h"
 #include "graph/hash.h"
 #include "graph/op_def.h"
 #include "graph/parser.h"
@@ -51,8 +54,8 @@ namespace {
 
 const tessera::Value& ir_value(const std::shared_ptr<GraphState>& state, ValueId id) { return state->graph.value(id); }
 
-// What operators() does not list: constants have a function of their own, a graph that is built declares no sizes that
-// data decide, and the others stand for regions.
+// What operators() does not list: constants and sizes that data decide have functions of their own, and the others
+// stand for regions.
 bool is_listed(const OpDef& op) {
   const bool has_regions = op.kind == OpKind::kComposite || op.kind == OpKind::kGroup || op.kind == OpKind::kIf ||
                            op.kind == OpKind::kLoop || op.kind == OpKind::kCall;
@@ -73,8 +76,19 @@ std::vector<OperatorAttribute> listed_attributes(const std::vector<AttrDef>& att
 }
 
 // The attribute as the operator wants it: what `kind` cannot be made of stays as it is, and the operator refuses it.
-Attr attribute_as(const Attribute& attribute, const AttrKind* kind, const std::string& name, const std::string& node) {
+Attr attribute_as(const Attribute& attribute, const AttrKind* kind, const std::string& name, const std::string& node,
+                  const SymbolScope& symbols) {
   const Attribute::Content& content = attribute.content();
+  if (const auto* dims = std::get_if<Dims>(&content)) {
+    Shape sizes;
+    for (const Dim& dim : *dims) {
+      TextReader reader(dim.text(), fmt::format("attribute '{}' of {}", name, node));
+      sizes.push_back(normalize_size(parse_size(reader, symbols)));
+      if (!reader.at_end()) reader.fail_expected("the end of the size");
+    }
+    if (auto numbers = static_dims(sizes)) return *std::move(numbers);
+    return sizes;
+  }
   if (kind) {
     if (const auto* number = std::get_if<int64_t>(&content); number && *kind == AttrKind::kFloat)
       return static_cast<double>(*number);
@@ -92,15 +106,21 @@ Attr attribute_as(const Attribute& attribute, const AttrKind* kind, const std::s
       }
     }
   }
-  return std::visit([](const auto& value) { return Attr(value); }, content);
+  return std::visit(
+      [](const auto& value) -> Attr {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Dims>) return Shape();  // above
+        else return value;
+      },
+      content);
 }
 
-Attrs attributes_as(const Attributes& attributes, const std::vector<AttrDef>& defs, const std::string& node) {
+Attrs attributes_as(const Attributes& attributes, const std::vector<AttrDef>& defs, const std::string& node,
+                    const SymbolScope& symbols) {
   Attrs attrs;
   for (const auto& [name, attribute] : attributes) {
     const auto def =
         std::find_if(defs.begin(), defs.end(), [&name = name](const AttrDef& known) { return known.name == name; });
-    attrs.set(name, attribute_as(attribute, def == defs.end() ? nullptr : &def->kind, name, node));
+    attrs.set(name, attribute_as(attribute, def == defs.end() ? nullptr : &def->kind, name, node, symbols));
   }
   return attrs;
 }
@@ -110,6 +130,15 @@ void require_new_name(const IrGraph& graph, const std::string& name) {
     if (value.name == name)
       fail("TSR-2061", fmt::format("there is a value '{}' already", name), name, "a name that no other value has",
            "declare inputs and states before operators");
+}
+
+void require_new_symbol(const GraphState& state, const std::string& name) {
+  TextReader reader(name, fmt::format("symbol '{}'", name));
+  if (name.empty() || reader.word("a word") != name || parse_dtype(name))
+    fail("TSR-2061", fmt::format("'{}' cannot be the name of a dimension", name), "",
+         "letters, digits and '_', not beginning with a digit, and no element type");
+  if (state.symbols.count(name))
+    fail("TSR-2061", fmt::format("there is a dimension '{}' already", name), "", "one range for each name");
 }
 
 std::vector<ValueId> own_inputs(const IrGraph& graph) {
@@ -137,6 +166,7 @@ Values values_of(const std::shared_ptr<GraphState>& state, const std::vector<Val
 
 [[noreturn]] void fail_unknown(const std::string& kind, const std::string& node) {
   if (kind == "constant") fail("TSR-2062", "'constant' is made by a function of its own", node, "Graph::constant");
+  if (kind == "bind_size") fail("TSR-2062", "'bind_size' is made by a function of its own", node, "Graph::bind_size");
   std::vector<std::string> known;
   for (const Operator& op : operators()) known.push_back(op.name);
   const std::vector<std::string> near = nearest_names(kind, known, 5);
@@ -210,18 +240,36 @@ Graph Graph::from_text(std::string_view text, const std::string& file) {
 
 void Graph::symbol(const std::string& name, int64_t lo, int64_t hi, int64_t step) {
   translate_errors([&] {
-    TextReader reader(name, fmt::format("symbol '{}'", name));
-    if (name.empty() || reader.word("a word") != name || parse_dtype(name))
-      fail("TSR-2061", fmt::format("'{}' cannot be the name of a dimension", name), "",
-           "letters, digits and '_', not beginning with a digit, and no element type");
-    if (state_->symbols.count(name))
-      fail("TSR-2061", fmt::format("there is a dimension '{}' already", name), "", "one range for each name");
+    require_new_symbol(*state_, name);
     if (lo < 0 || hi < lo || step < 1)
       fail("TSR-2065", fmt::format("the dimension '{}' is in {}..{}:{}", name, lo, hi, step), "",
            "0 <= least <= greatest, and steps of 1 or more");
     const Var var = make_var(name);
     state_->graph.symbols.push_back({var, lo, hi, step});
     state_->symbols.emplace(name, var);
+  });
+}
+
+Value Graph::bind_size(const std::string& symbol, const Value& count, const Dim& bound, const std::string& name) {
+  return translate_errors([&] {
+    IrGraph& graph = state_->graph;
+    const std::string node = place_of(graph, "bind_size", name);
+    require_new_symbol(*state_, symbol);
+    const std::vector<ValueId> inputs = ids_of(state_, {count}, node);
+    TextReader reader(bound.text(), fmt::format("the bound of '{}'", symbol));
+    KnownSymbols known(graph.symbols);
+    const Expr most = normalize_size(parse_size(reader, state_->symbols));
+    if (!reader.at_end()) reader.fail_expected("the end of the bound");
+    if (!size_at_most(0, most))
+      fail("TSR-2065", fmt::format("the dimension '{}' is at most {}", symbol, to_string(most)), node, "0 or more");
+    const SymbolRange range = data_symbol(symbol, most);
+    known.add(range);
+    GraphBuilder b(graph);
+    b.set_loc(node);
+    const ValueId id = b.add(standard_ops().get("bind_size"), inputs, {{"size", Shape{Expr(range.var)}}}, name);
+    graph.symbols.push_back(range);
+    state_->symbols.emplace(symbol, range.var);
+    return GraphAccess::value(state_, id);
   });
 }
 
@@ -241,6 +289,12 @@ Value Graph::input(const std::string& name, const std::string& type) {
     if (!parsed.layout.row_major())
       fail("TSR-2068", fmt::format("the input '{}' has a layout", name), name, "row-major inputs");
     IrGraph& graph = state_->graph;
+    SymbolSet read;
+    add_symbols(parsed.shape, read);
+    for (const SymbolRange& symbol : graph.symbols)
+      if (symbol.is_data() && read.contains(symbol.var.get()))
+        fail("TSR-2036", fmt::format("the input '{}' has the size {}, which data decide", name, symbol.var->name), name,
+             "dimensions that Graph::symbol declares");
     const ValueId id = graph.add_input(name, std::move(parsed));
     // The states' inputs stay the last.
     std::rotate(graph.inputs.end() - 1 - std::ssize(graph.states), graph.inputs.end() - 1, graph.inputs.end());
@@ -352,13 +406,15 @@ Values Graph::ops(const std::string& kind, const Values& operands, const Attribu
     IrGraph& graph = state_->graph;
     const std::string node = place_of(graph, kind, name);
     const std::vector<ValueId> inputs = ids_of(state_, operands, node);
+    const KnownSymbols known(graph.symbols);
     GraphBuilder b(graph);
     b.set_loc(node);
     std::vector<ValueId> results;
     if (const OpDef* op = standard_ops().find(kind); op && is_listed(*op)) {
-      results = b.add_multi(*op, inputs, attributes_as(attributes, op->attrs, node), {}, {name});
+      results = b.add_multi(*op, inputs, attributes_as(attributes, op->attrs, node, state_->symbols), {}, {name});
     } else if (const CompositeDef* composite = find_composite(kind)) {
-      results = add_composite(b, standard_ops(), kind, inputs, attributes_as(attributes, composite->attrs, node));
+      results = add_composite(b, standard_ops(), kind, inputs,
+                              attributes_as(attributes, composite->attrs, node, state_->symbols));
       graph.rename(results[0], graph.unique_name(name.empty() ? kind : name));
     } else {
       fail_unknown(kind, node);
@@ -395,8 +451,9 @@ Values Graph::composite(const std::string& kind, const Graph& body, const Values
     const std::vector<ValueId> inputs = ids_of(state_, operands, node);
     auto region = std::make_shared<IrGraph>(body.state_->graph);
     region->name = kind;
-    Attrs attrs = attributes_as(attributes, {}, node);
+    Attrs attrs = attributes_as(attributes, {}, node, state_->symbols);
     attrs.set("name", kind);
+    const KnownSymbols known(graph.symbols);
     GraphBuilder b(graph);
     b.set_loc(node);
     return values_of(state_, b.add_multi(standard_ops().get("composite"), inputs, std::move(attrs), {region},

@@ -145,6 +145,7 @@ class NativeModel : public Model {
   std::vector<std::string> watchable() const override {
     std::vector<std::string> names;
     for (const ValuePlace& place : places()) names.push_back(place.name);
+    for (const size_t i : shown_at_the_end()) names.push_back(outputs_[i].name);
     return names;
   }
 
@@ -182,6 +183,8 @@ class NativeModel : public Model {
       throw;
     }
     tessera_session_set_trace(session_.get(), nullptr, nullptr);
+    for (const size_t i : shown_at_the_end())
+      if (!watch.done && wanted(outputs_[i].name)) watch.done = !watcher(outputs_[i].name, copy_of(results()[i]));
   }
 
   void run() override {
@@ -284,6 +287,17 @@ class NativeModel : public Model {
                                      static_cast<int64_t>(file.descriptor->arena_bytes), bytes);
     }
     return *places_;
+  }
+
+  // Outputs that have no place which one call completes: loops write them, or data decide their sizes.
+  std::vector<size_t> shown_at_the_end() const {
+    std::vector<size_t> shown;
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (outputs_[i].is_tensor() && std::none_of(places().begin(), places().end(), [&](const ValuePlace& place) {
+            return place.name == outputs_[i].name;
+          }))
+        shown.push_back(i);
+    return shown;
   }
 
   void* state_bytes(size_t index) const {

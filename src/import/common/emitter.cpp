@@ -13,6 +13,7 @@
 #include "import/common/options.h"
 #include "ops/composites/composites.h"
 #include "support/error.h"
+#include "support/operator_rule_error.h"
 #include "support/symbolic_shape_error.h"
 
 namespace tessera::inline import_common {
@@ -49,12 +50,12 @@ UnsupportedNode refused_form(Refusal refusal, const std::string& reason, const s
 void Emitter::malformed(const std::string& found, const std::string& legal, const std::string& hint) const {
   Diagnostic diagnostic = malformed_diagnostic(found, legal, hint);
   if (!emit_.graph.symbols.empty()) throw SymbolicShapeError(std::move(diagnostic));
-  throw UserError(std::move(diagnostic));
+  throw OperatorRuleError(std::move(diagnostic));
 }
 
 void Emitter::needs_fixed_sizes(ValueId v) const {
-  throw NeedsFixedSizes(label(), fmt::format("{} needs the extents of %{}, {}, as numbers", op_type(),
-                                             emit_.graph.value(v).name, type(v).to_string()));
+  unsupported(fmt::format("{} needs the extents of %{}, {}, as numbers", op_type(), emit_.graph.value(v).name,
+                          type(v).to_string()));
 }
 
 std::vector<int64_t> Emitter::dims(ValueId v) const {

@@ -77,7 +77,7 @@ class Emitter {
   DType dtype(ValueId v) const { return type(v).dtype; }
   int rank(ValueId v) const { return type(v).rank(); }
   Shape shape(ValueId v) const { return type(v).shape; }
-  // The extents as numbers, for whatever cannot be said of expressions. Throws NeedsFixedSizes when one is symbolic.
+  // The extents as numbers, for whatever cannot be said of expressions. UnsupportedNode when one is symbolic.
   std::vector<int64_t> dims(ValueId v) const;
   int64_t num_elements(ValueId v) const;
   bool is_static(ValueId v) const { return type(v).is_static(); }

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "arith/tensor_type.h"
+#include "graph/flow.h"
 #include "support/error.h"
 
 namespace tessera::inline import_common {
@@ -27,13 +28,11 @@ struct ImportOptions {
   // Without it, and otherwise, their steps are written out: programs of several sample sizes are compared call by call.
   bool loop_nodes = true;
   // Not empty: dimensions with a range become these symbols, by name, and the model one graph whose shapes are
-  // expressions of them. The reader throws NeedsFixedSizes when there is no such graph.
+  // expressions of them, or NoGraph.
   std::vector<SymbolRange> symbols;
   // Sizes that data decide become symbols of the graph (graph/data_sizes.h) where the model would be a flow without
   // that. Only of a model that has no graph otherwise, and of one with `symbols`.
   bool data_sizes = false;
-  // The reader throws BecomesFlow as soon as it finds that the model would be a flow.
-  bool graph_alone = false;
   // Dimensions that are no symbols of their own but these expressions of them.
   std::map<std::string, Expr> equal = {};
 };
@@ -46,26 +45,14 @@ struct EqualSizes {
 };
 
 // Nodes of the model cannot be imported, with the sizes that it is read for.
-class NodesRefused : public UserError {
- public:
-  using UserError::UserError;
+struct NodesRefused {
+  Diagnostic diagnostic;
+  bool break_rules = false;  // a single node, whose operands do not fit its operator: for other sizes they may
 };
 
-// The model has no graph with symbolic shapes, or the reader cannot make it: whoever asked for one reads the model at
-// fixed sizes. The model may be sound, so this is no UserError.
-class NeedsFixedSizes : public std::exception {
- public:
-  NeedsFixedSizes(std::string node, std::string reason)
-      : node_(std::move(node)), reason_(std::move(reason)), text_(node_.empty() ? reason_ : node_ + ": " + reason_) {}
-  const std::string& node() const { return node_; }      // the model's name of the node; empty for the whole model
-  const std::string& reason() const { return reason_; }  // "needs the extents of 'x' as numbers, but it is f32[n,4]"
-  const char* what() const noexcept override { return text_.c_str(); }
-
- private:
-  std::string node_, reason_, text_;
-};
-
-// ImportOptions::graph_alone: the model has no graph of fixed sizes.
-struct BecomesFlow {};
+// What a reader makes of a model. NoGraph answers ImportOptions::symbols only: the model has no graph with symbolic
+// shapes, or the reader cannot make it, and whoever asked for one reads the model at fixed sizes. What is wrong
+// with the file or with the options is a UserError.
+using ReadOutcome = std::variant<ImportedModel, NoGraph, NodesRefused>;
 
 }  // namespace tessera::inline import_common

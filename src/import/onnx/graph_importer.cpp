@@ -12,13 +12,15 @@
 
 #include "arith/simplify.h"
 #include "graph/data_sizes.h"
+#include "import/common/failure_list.h"
+#include "import/common/finished_graph.h"
+#include "import/common/region_scope.h"
 #include "import/onnx/dynamic/declared_shapes.h"
 #include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/dynamic/open_operator.h"
 #include "import/onnx/dynamic/recurrent_loop.h"
 #include "import/onnx/dynamic/string_rules.h"
 #include "import/onnx/dynamic/when_run.h"
-#include "import/onnx/failure_list.h"
 #include "import/onnx/node_context.h"
 #include "import/onnx/operator_table.h"
 #include "import/onnx/operators/data_size.h"
@@ -26,9 +28,9 @@
 #include "import/onnx/read/model_inputs.h"
 #include "import/onnx/read/model_states.h"
 #include "import/onnx/read/tensor_reader.h"
-#include "import/onnx/region_scope.h"
 #include "import/onnx/write/own_domain.h"
 #include "support/error.h"
+#include "support/operator_rule_error.h"
 #include "support/symbolic_shape_error.h"
 
 namespace tessera::inline onnx_import {
@@ -45,6 +47,21 @@ struct ImportShared {
   OpenNodes open_nodes = {};
   bool loop_nodes = false;  // ImportOptions
   bool graph_alone = false;
+  NoGraph first_step = {};  // the first node that needs steps of a run, once there is one
+};
+
+// As messages name it.
+NodeLabel label_of(const FlatNode& node) {
+  const std::string domain = standard_domain(node.proto->domain());
+  const std::string& type = node.proto->op_type();
+  return {
+      fmt::format("{} ({}:{})", type.empty() ? "''" : type, domain.empty() ? "ai.onnx" : domain, opset_version(node)),
+      node.label};
+}
+
+// Ends an import from within the handlers of nodes around the one where it is found.
+struct StopImport {
+  NoGraph why;
 };
 
 // While it lives, what is known of elements counts for nothing.
@@ -91,10 +108,11 @@ class GraphImporter {
     state_.loop_nodes = shared.loop_nodes;
   }
 
-  ImportedModel run(const ImportOptions& options) {
+  BuildOutcome run(const ImportOptions& options) {
     symbolic_ = !options.symbols.empty() || options.data_sizes;
     graph_.symbols = options.symbols;
     states_ = read_states(model_->proto);
+    size_values_ = read_size_values(model_->proto);
     KnownSymbols known(graph_.symbols);
     if (symbolic_) state_.known_symbols = &known;
     read_initializers();
@@ -106,26 +124,34 @@ class GraphImporter {
     nodes = needed(std::move(nodes));
     for (const FlatNode& node : nodes) check_supported(node);
     const RunTimeValues found = find_run_time_values(proto_, nodes);
-    if (symbolic_ && found.at_border)
-      throw NeedsFixedSizes("", "the model has strings, sequences, optionals or maps as inputs or outputs");
+    const NoGraph border{{}, "the model has strings, sequences, optionals or maps as inputs or outputs"};
+    if (symbolic_ && found.at_border) return border;
     if (found.at_border) shared_.graph_alone = false;  // it is a flow whatever its nodes are
-    add_inputs(options, nodes, found);
+    if (auto other = add_inputs(options, nodes, found)) return *std::move(other);
     declared_shapes_.add_graph(proto_);
     const DeclaredShapes::Scope scope(declared_shapes_, nodes);
     for (const FlatNode& node : nodes) {
       import(node);
-      if (shared_.graph_alone && flow_.num_steps() > 0) throw BecomesFlow{};
+      if (flow_.num_steps() > 0 && shared_.first_step.reason.empty())
+        shared_.first_step = {node.label, fmt::format("{} gives what only a run knows", node.proto->op_type())};
+      if (shared_.graph_alone && flow_.num_steps() > 0) return shared_.first_step;
     }
-    if (!failures_.empty()) failures_.raise();
-    if (symbolic_ && (flow_.num_steps() > 0 || any_parts_in_outputs()))
-      throw NeedsFixedSizes("", "parts of the model are steps of a run");
-    if (found.at_border || options.leave_open || flow_.num_steps() > 0 || any_parts_in_outputs())
-      return {{}, finished_flow()};
+    if (!failures_.empty()) return failures_.refusal();
+    const bool steps = flow_.num_steps() > 0, parts = any_parts_in_outputs();
+    NoGraph why = found.at_border ? border
+                  : steps         ? shared_.first_step
+                  : parts         ? NoGraph{{}, "an output is no tensor of a shape that is known while compiling"}
+                                  : NoGraph{};
+    if (symbolic_ && (steps || parts)) return why;
+    if (found.at_border || options.leave_open || steps || parts)
+      return ImportedModel{{}, finished_flow(std::move(why))};
     set_outputs();
     set_states();
-    Graph graph = live_part();
-    if (symbolic_) keep_bound_symbols(graph);
-    return {std::move(graph), nullptr};
+    Graph graph = needed_part(graph_);
+    if (symbolic_)
+      if (const auto symbol = keep_bound_symbols(graph))
+        return NoGraph{{}, fmt::format("no input has the dimension {} by itself", *symbol)};
+    return ImportedModel{std::move(graph), nullptr};
   }
 
  private:
@@ -206,7 +232,7 @@ class GraphImporter {
     else if (version < importer->since) reason = fmt::format("the operator exists from opset {} on", importer->since);
     else if (version > importer->until) reason = fmt::format("the operator exists up to opset {}", importer->until);
     if (reason.empty()) return;
-    failures_.add(node, UnsupportedNode{reason});
+    failures_.add(label_of(node), UnsupportedNode{reason});
     mark_failed(node);
   }
 
@@ -224,7 +250,9 @@ class GraphImporter {
     return readers;
   }
 
-  void add_inputs(const ImportOptions& options, const std::vector<FlatNode>& nodes, const RunTimeValues& found) {
+  // Answers what becomes of the model when its inputs have no place in a graph.
+  std::optional<BuildOutcome> add_inputs(const ImportOptions& options, const std::vector<FlatNode>& nodes,
+                                         const RunTimeValues& found) {
     std::set<std::string> constants;
     for (const auto& [name, tensor] : initializers_) constants.insert(name);
     for (const ModelState& state : states_) constants.erase(state.input);
@@ -233,12 +261,12 @@ class GraphImporter {
       inputs = resolve_inputs(proto_, constants, options, first_readers(nodes), found.structures);
     } catch (const UserError&) {
       // Shapes do not help a model whose operators are not supported.
-      if (!failures_.empty()) failures_.raise();
+      if (!failures_.empty()) return failures_.refusal();
       throw;
     }
     for (ModelInput& input : inputs) {
       if (symbolic_) {
-        if (!input.shape) throw NeedsFixedSizes("", fmt::format("input '{}' is of unknown rank", input.name));
+        if (!input.shape) return NoGraph{{}, fmt::format("input '{}': {}", input.name, input.no_shape)};
         declared_shapes_.bind_dims(proto_, input.name, *input.type.dims);
         values_[input.name] = graph_.add_input(input.name, {input.type.dtype, *input.shape, {}});
         continue;
@@ -257,6 +285,7 @@ class GraphImporter {
       flow_.bind_input(value, slot);
       values_[input.name] = value;
     }
+    return std::nullopt;
   }
 
   // Whether a value that was imported already is a single number, which broadcasts to every shape.
@@ -282,37 +311,6 @@ class GraphImporter {
     it->second->set_name(name);
     Tensor tensor = tensor_from_proto(*own, own, model_->external, name);
     return values_[name] = constant(std::move(tensor), name);
-  }
-
-  // A run learns a symbol from an input that has it as a dimension. Others may only have been meant for names that are
-  // expressions.
-  static void keep_bound_symbols(Graph& graph) {
-    std::unordered_set<const ExprNode*> used, bound;
-    const auto read = [&](const Shape& shape) {
-      for (const Expr& size : shape)
-        walk(size, [&](const Expr& e) {
-          if (e->kind == ExprKind::kVar) used.insert(e.get());
-        });
-    };
-    const std::function<void(const Graph&)> read_graph = [&](const Graph& part) {
-      for (const Value& value : part.values()) read(value.type.shape);
-      for (const Node& node : part.nodes()) {
-        for (const auto& [name, attr] : node.attrs.all())
-          if (const Shape* sizes = std::get_if<Shape>(&attr)) read(*sizes);
-        for (const GraphPtr& region : node.regions) read_graph(*region);
-      }
-    };
-    read_graph(graph);
-    for (size_t i = graph.symbols.size(); i-- > 0;)
-      if (const SymbolRange& symbol = graph.symbols[i]; symbol.is_data() && used.count(symbol.var.get()))
-        read({symbol.bound});
-    for (const ValueId input : graph.inputs)
-      for (const Expr& size : graph.type(input).shape)
-        if (size->kind == ExprKind::kVar) bound.insert(size.get());
-    std::erase_if(graph.symbols, [&](const SymbolRange& symbol) { return !used.count(symbol.var.get()); });
-    for (const SymbolRange& symbol : graph.symbols)
-      if (!symbol.is_data() && !bound.count(symbol.var.get()))
-        throw NeedsFixedSizes("", fmt::format("no input has the dimension {} by itself", symbol.var->name));
   }
 
   ValueId constant(Tensor tensor, const std::string& name) {
@@ -375,10 +373,8 @@ class GraphImporter {
       child.graph_.outputs.push_back(list);
       checks.push_back(std::move(check));
     }
-    ImportedRegion region = child.region_->finish(child.live_part());
-    region.checks = std::move(checks);
-    region.strings = std::move(strings);
-    return region;
+    CapturedRegion region = child.region_->finish(needed_part(child.graph_));
+    return ImportedRegion{std::move(region.graph), std::move(region.captured), std::move(checks), std::move(strings)};
   }
 
   bool is_failed(const std::string& name) const {
@@ -402,7 +398,7 @@ class GraphImporter {
         import_with(node, handle);
       } catch (const UnsupportedNode& first) {
         if (is_block_) throw;
-        if (shared_.graph_alone) throw BecomesFlow{};
+        if (shared_.graph_alone) throw StopImport{{node.label, first.reason}};
         // Shapes may be values that only a run knows.
         const auto take_back = [&] {
           state_.checks.resize(checks);
@@ -410,6 +406,7 @@ class GraphImporter {
         };
         try {
           if (!import_when_run(node, take_back)) throw UnsupportedNode(first);
+          if (shared_.first_step.reason.empty()) shared_.first_step = {node.label, first.reason};
         } catch (const UnsupportedNode& second) {
           // What has nothing to do with shapes, so that the form for open ones is refused for it, too, is said as it
           // was found.
@@ -418,23 +415,26 @@ class GraphImporter {
         }
       }
     } catch (const UnsupportedNode& unsupported) {
-      if (symbolic_) throw NeedsFixedSizes(node.label, unsupported.reason);
-      failures_.add(node, unsupported);
+      if (symbolic_) throw StopImport{{node.label, unsupported.reason}};
+      failures_.add(label_of(node), unsupported);
       mark_failed(node);
     } catch (const UnsupportedSubgraph&) {
       mark_failed(node);
     } catch (const StaticShapeNeeded& needed) {
       if (!symbolic_) throw;
-      throw NeedsFixedSizes(node.label, fmt::format("{}: {}", node.proto->op_type(), needed.what()));
+      throw StopImport{{node.label, fmt::format("{}: {}", node.proto->op_type(), needed.what())}};
     } catch (const SymbolicShapeError& error) {
       const Diagnostic& found = error.diagnostic();
       if (symbolic_)
-        throw NeedsFixedSizes(node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), found.message,
-                                                      found.legal.empty() ? "" : "; legal: ", found.legal));
-      failures_.add(node, found);
+        throw StopImport{{node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), found.message,
+                                                  found.legal.empty() ? "" : "; legal: ", found.legal)}};
+      failures_.add(label_of(node), found, true);
+      mark_failed(node);
+    } catch (const OperatorRuleError& error) {
+      failures_.add(label_of(node), error.diagnostic(), true);
       mark_failed(node);
     } catch (const UserError& error) {
-      failures_.add(node, error.diagnostic());
+      failures_.add(label_of(node), error.diagnostic(), false);
       mark_failed(node);
     }
   }
@@ -476,10 +476,7 @@ class GraphImporter {
   // Whether it is a recurrent operator that needs a Loop. Of an LSTM and its like one step is an operator of its own,
   // which does not.
   bool has_open_length(const FlatNode& node) {
-    const bool scan = node.proto->op_type() == "Scan";
-    if (!is_recurrent(*node.proto) || opset_version(node) < (scan ? 9 : 7) || node.proto->input_size() == 0)
-      return false;
-    if (scan) return true;
+    if (!is_recurrent(*node.proto) || opset_version(node) < 7 || node.proto->input_size() == 0) return false;
     const FlowType x = operand_type(node, 0);
     return x.is_tensor() && x.dims && x.dims->size() == 3 &&
            (*x.dims)[static_cast<size_t>(length_axis(*node.proto))] < 0;
@@ -490,14 +487,12 @@ class GraphImporter {
     return context.flow_type(lookup(node.proto->input(i)).value());
   }
 
-  // As a Loop over the steps. UnsupportedNode where there is no such form.
+  // As a Loop over the steps.
   bool import_recurrent(const FlatNode& node) {
     NodeContext context(state_, node, opset_version(node), "");
     const FlowType type = operand_type(node, 0);
     if (!type.is_tensor() || type.dtype == DType::kString) context.malformed("operand 0 is no tensor of numbers", "");
-    std::string reason;
-    std::vector<onnx::NodeProto> nodes = loop_of_recurrent(*node.proto, onnx_of_dtype(type.dtype), reason);
-    if (!reason.empty()) context.unsupported("a length that only a run knows, and " + reason);
+    std::vector<onnx::NodeProto> nodes = loop_of_recurrent(*node.proto, onnx_of_dtype(type.dtype));
     const size_t failures = failures_.size();
     for (onnx::NodeProto& made : nodes) {
       // Its constants borrow from it.
@@ -579,7 +574,7 @@ class GraphImporter {
     return binding && !binding->is_value() && !binding->parts->type.numbers.empty();
   }
 
-  AloneNode import_alone(const FlatNode& node, const std::vector<AloneOperand>& operands) {
+  AloneOutcome import_alone(const FlatNode& node, const std::vector<AloneOperand>& operands) {
     for (const AloneOperand& operand : operands) {
       if (operand.constant) {
         values_[operand.name] = constant(*operand.constant, operand.name);
@@ -591,7 +586,7 @@ class GraphImporter {
       values_[operand.name] = value;
     }
     import(node);
-    if (!failures_.empty()) throw failures_.last_as(Refusal::kOperator);
+    if (!failures_.empty()) return failures_.last_as(Refusal::kOperator);
     AloneNode result;
     std::vector<SlotId> results;
     for (const std::string& name : node.proto->output()) {
@@ -626,11 +621,22 @@ class GraphImporter {
     for (const auto& [name, binding] : context.results()) {
       if (binding.is_value()) bind(name, binding.value, first_value);
       else values_[name] = binding;
+      if (size_values_.count(name)) bind_size_value(context, name);
     }
     for (const std::string& output : node.proto->output())
       if (!output.empty() && !values_.count(output))
         throw UserError({"TSR-1045", fmt::format("{} has no output '{}'", node.proto->op_type(), output), node.label,
                          fmt::format("{} outputs", context.results().size()), ""});
+  }
+
+  // The file says that the value is a size which data decide: what it is given to is known to be that size.
+  void bind_size_value(NodeContext& context, const std::string& name) {
+    const Binding count = values_.at(name);
+    if (!may_bind_sizes(context) || !count.is_value() || context.rank(count.value) != 0 ||
+        context.dtype(count.value) != DType::kI64)
+      return;
+    if (const Expr most = largest_element(context, count.value))
+      values_[name] = context.integer(bind_size(context, count.value, most));
   }
 
   // Takes back what was imported since; weights that were read stay, as they can be read only once.
@@ -720,7 +726,7 @@ class GraphImporter {
       results.push_back({{}, child.flow_.is_string(value) ? DType::kString : type.dtype, DType::kI64, std::nullopt});
       child.graph_.outputs.push_back(value);
     }
-    Graph piece = child.live_part();
+    Graph piece = needed_part(child.graph_);
     piece.name = fmt::format("piece{}", shared_.parts.pieces.size());
     shared_.parts.pieces.push_back(std::move(piece));
     return static_cast<int32_t>(shared_.parts.pieces.size()) - 1;
@@ -786,8 +792,9 @@ class GraphImporter {
                        [this](const auto& output) { return !lookup(output.name())->is_value(); });
   }
 
-  std::shared_ptr<const Flow> finished_flow() {
+  std::shared_ptr<const Flow> finished_flow(NoGraph why) {
     auto flow = std::make_shared<Flow>();
+    flow->why = std::move(why);
     std::vector<SlotId> results;
     for (const auto& output : proto_.output()) {
       const Binding binding = *lookup(output.name());
@@ -900,44 +907,6 @@ class GraphImporter {
     move_behind(graph_.outputs, outputs, std::ssize(graph_.outputs) - std::ssize(graph_.checks));
   }
 
-  // The graph without nodes that only served to find attributes.
-  Graph live_part() const {
-    std::vector<bool> live(graph_.nodes().size(), false), needed(graph_.values().size(), false);
-    for (const ValueId output : graph_.outputs) needed[static_cast<size_t>(output)] = true;
-    NeededSizes sizes(graph_);
-    for (size_t i = graph_.nodes().size(); i-- > 0;) {
-      const Node& node = graph_.nodes()[i];
-      const auto is_needed = [&](ValueId output) { return needed[static_cast<size_t>(output)]; };
-      live[i] = sizes.needs(node) || std::any_of(node.outputs.begin(), node.outputs.end(), is_needed);
-      if (!live[i]) continue;
-      for (const ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
-      sizes.keep(node);
-    }
-    Graph result;
-    result.symbols = graph_.symbols;
-    std::vector<ValueId> map(graph_.values().size(), -1);
-    for (const ValueId id : graph_.inputs)
-      map[static_cast<size_t>(id)] = result.add_input(graph_.value(id).name, graph_.type(id));
-    for (size_t i = 0; i < live.size(); ++i) {
-      if (!live[i]) continue;
-      Node node = graph_.nodes()[i];
-      std::vector<TensorType> types;
-      std::vector<std::string> names;
-      for (ValueId& input : node.inputs) input = map[static_cast<size_t>(input)];
-      for (const ValueId output : node.outputs) {
-        types.push_back(graph_.type(output));
-        names.push_back(graph_.value(output).name);
-      }
-      const std::vector<ValueId> outputs = node.outputs;
-      const auto copies = result.node(result.add_node(std::move(node), std::move(types), std::move(names))).outputs;
-      for (size_t k = 0; k < outputs.size(); ++k) map[static_cast<size_t>(outputs[k])] = copies[k];
-    }
-    for (const ValueId output : graph_.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
-    result.states = graph_.states;
-    result.checks = graph_.checks;
-    return result;
-  }
-
   ImportShared& shared_;
   GraphImporter* parent_;
   std::optional<RegionScope> region_;  // of a node with control flow in the parent's graph
@@ -953,6 +922,7 @@ class GraphImporter {
   DeclaredShapes& declared_shapes_ = shared_.declared_shapes;
   FailureList& failures_ = shared_.failures;
   std::vector<ModelState> states_;
+  std::set<std::string> size_values_;
   std::vector<FlowPort> flow_inputs_;
   std::unordered_map<std::string, onnx::TensorProto*> initializers_;
   std::deque<onnx::TensorProto> subgraph_initializers_;                       // copies: a subgraph is read only
@@ -965,12 +935,18 @@ class GraphImporter {
 
 }  // namespace
 
-ImportedModel build_model(std::shared_ptr<LoadedModel> model, const ImportOptions& options, const OpTable& ops,
-                          Evaluator& evaluator) {
+BuildOutcome build_model(std::shared_ptr<LoadedModel> model, const ImportOptions& options, Wanted wanted,
+                         const OpTable& ops, Evaluator& evaluator) {
   ImportShared shared{std::move(model), ops, evaluator};
   shared.loop_nodes = options.loop_nodes;
-  shared.graph_alone = options.graph_alone;
-  return GraphImporter(shared).run(options);
+  shared.graph_alone = wanted == Wanted::kFixedGraph;
+  try {
+    return GraphImporter(shared).run(options);
+  } catch (const StopImport& stop) {
+    return stop.why;
+  } catch (const EqualSizes& equal) {
+    return equal;
+  }
 }
 
 }  // namespace tessera::inline onnx_import

@@ -84,8 +84,7 @@ std::string NodeContext::input_name(int i, const std::string& name) const {
 Tensor NodeContext::const_tensor(int i, const std::string& name) {
   if (!is_runtime(i)) return constant(in(i)).value_or(Tensor(dtype(in(i)), dims(in(i))));
   if (known_sizes(in(i)))
-    throw NeedsFixedSizes(
-        label(), fmt::format("{} needs {} as numbers, but it depends on sizes", op_type(), input_name(i, name)));
+    unsupported(fmt::format("{} needs {} as numbers, but it depends on sizes", op_type(), input_name(i, name)));
   unsupported(
       fmt::format("{} must be known while compiling, but it depends on the model's inputs", input_name(i, name)));
 }

@@ -20,9 +20,11 @@
 #include "import/onnx/read/attributes.h"
 #include "import/onnx/read/node_list.h"
 
-namespace tessera::inline onnx_import {
-
+namespace tessera::inline import_common {
 class FailureList;
+}
+
+namespace tessera::inline onnx_import {
 
 // A node in one of this node's subgraphs cannot be imported; that one is reported.
 struct UnsupportedSubgraph {};

@@ -26,49 +26,55 @@ Diagnostic with_advice(Diagnostic diagnostic) {
 
 // Runs `import`.
 template <typename Import>
-ImportedModel with_advice_in_errors(Import&& import) {
+ReadOutcome with_advice_in_errors(Import&& import) {
   try {
-    return import();
-  } catch (const NodesRefused& error) {
-    throw NodesRefused(with_advice(error.diagnostic()));
+    ReadOutcome outcome = import();
+    if (auto* refused = std::get_if<NodesRefused>(&outcome)) refused->diagnostic = with_advice(refused->diagnostic);
+    return outcome;
   } catch (const UserError& error) {
     throw UserError(with_advice(error.diagnostic()));
   }
 }
 
-// A graph of fixed sizes, else one with sizes that data decide, else a flow.
-ImportedModel build_with_data_sizes(const std::function<std::shared_ptr<LoadedModel>()>& load, ImportOptions options,
-                                    const OpTable& ops, Evaluator& evaluator) {
+using Build = std::function<BuildOutcome(const ImportOptions& options, Wanted wanted)>;
+
+// Of options without symbols of which two could have to be equal.
+ReadOutcome without_equal_sizes(BuildOutcome outcome) {
+  if (auto* model = std::get_if<ImportedModel>(&outcome)) return std::move(*model);
+  if (auto* none = std::get_if<NoGraph>(&outcome)) return std::move(*none);
+  check(std::holds_alternative<NodesRefused>(outcome), "an import asks for the value of a symbol that there is not");
+  return std::get<NodesRefused>(std::move(outcome));
+}
+
+// A graph of fixed sizes, else one with sizes that data decide, else a flow, which says why it is not the former.
+ReadOutcome build_with_data_sizes(const Build& build_once, ImportOptions options) {
   options.data_sizes = false;
-  options.graph_alone = true;
-  try {
-    return build_model(load(), options, ops, evaluator);
-  } catch (const BecomesFlow&) {
-    options.graph_alone = false;
-  }
+  BuildOutcome fixed = build_once(options, Wanted::kFixedGraph);
+  if (!std::holds_alternative<NoGraph>(fixed)) return without_equal_sizes(std::move(fixed));
   options.data_sizes = true;
-  try {
-    return build_model(load(), options, ops, evaluator);
-  } catch (const NeedsFixedSizes&) {
-    options.data_sizes = false;
-  } catch (const UserError&) {
-    options.data_sizes = false;  // the flow's error says what is wrong
-  }
-  return build_model(load(), options, ops, evaluator);
+  BuildOutcome with_symbols = build_once(options, Wanted::kModel);
+  if (auto* model = std::get_if<ImportedModel>(&with_symbols)) return std::move(*model);
+  options.data_sizes = false;
+  ReadOutcome outcome = without_equal_sizes(build_once(options, Wanted::kModel));
+  // What nodes are refused for with symbols, the flow may do; else its refusal says what is wrong.
+  auto* model = std::get_if<ImportedModel>(&outcome);
+  const auto* reason = std::get_if<NoGraph>(&with_symbols);
+  if (model && reason) *model = as_flow_because(std::move(*model), *reason);
+  return outcome;
 }
 
 // Reads the model until no two sizes are left that it needs to be equal; each time a symbol is gone.
-ImportedModel build(const std::function<std::shared_ptr<LoadedModel>()>& load, ImportOptions options,
-                    const OpTable& ops, Evaluator& evaluator) {
-  if (options.symbols.empty() && options.data_sizes) return build_with_data_sizes(load, options, ops, evaluator);
-  if (options.symbols.empty()) return build_model(load(), options, ops, evaluator);
+ReadOutcome build(const std::function<std::shared_ptr<LoadedModel>()>& load, ImportOptions options, const OpTable& ops,
+                  Evaluator& evaluator) {
+  const Build build_once = [&](const ImportOptions& now, Wanted wanted) {
+    return build_model(load(), now, wanted, ops, evaluator);
+  };
+  if (options.symbols.empty() && options.data_sizes) return build_with_data_sizes(build_once, options);
+  if (options.symbols.empty()) return without_equal_sizes(build_once(options, Wanted::kModel));
   while (true) {
-    std::optional<EqualSizes> equal;
-    try {
-      return build_model(load(), options, ops, evaluator);
-    } catch (const EqualSizes& found) {
-      equal = found;
-    }
+    BuildOutcome outcome = build_once(options, Wanted::kModel);
+    const auto* equal = std::get_if<EqualSizes>(&outcome);
+    if (!equal) return without_equal_sizes(std::move(outcome));
     VarMap map;
     std::erase_if(options.symbols, [&](const SymbolRange& symbol) {
       if (symbol.var->name != equal->symbol) return false;
@@ -85,13 +91,23 @@ ImportedModel build(const std::function<std::shared_ptr<LoadedModel>()>& load, I
 
 Graph graph_alone(ImportedModel model) {
   if (!model.flow) return std::move(model.graph);
-  throw UserError({"TSR-1046", "the model has strings, sequences, optionals or maps, or shapes that only a run knows",
-                   "", "tensors of numbers with fixed shapes",
-                   "use 'tessera compile', 'run' or 'verify', which know them"});
+  const NoGraph& why = model.flow->why;
+  throw UserError(
+      {"TSR-1046",
+       fmt::format("the model has strings, sequences, optionals or maps, or shapes that only a run knows{}{}",
+                   why.reason.empty() ? "" : ": ", why.reason),
+       why.node, "tensors of numbers with fixed shapes", "use 'tessera compile', 'run' or 'verify', which know them"});
 }
 
-ImportedModel import_onnx_model(const std::string& path, const ImportOptions& options, const OpTable& ops,
-                                Evaluator& evaluator) {
+ImportedModel imported(ReadOutcome outcome) {
+  if (auto* refused = std::get_if<NodesRefused>(&outcome)) throw UserError(refused->diagnostic);
+  check(std::holds_alternative<ImportedModel>(outcome),
+        "a model without a graph, where no graph with symbols is asked");
+  return std::get<ImportedModel>(std::move(outcome));
+}
+
+ReadOutcome read_onnx_model(const std::string& path, const ImportOptions& options, const OpTable& ops,
+                            Evaluator& evaluator) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   return with_advice_in_errors([&] {
     const auto load = [&] {
@@ -106,18 +122,18 @@ ImportedModel import_onnx_model(const std::string& path, const ImportOptions& op
 
 Graph import_onnx_file(const std::string& path, const ImportOptions& options, const OpTable& ops,
                        Evaluator& evaluator) {
-  return graph_alone(import_onnx_model(path, options, ops, evaluator));
+  return graph_alone(imported(read_onnx_model(path, options, ops, evaluator)));
 }
 
-ImportedModel import_onnx_model_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops,
-                                      Evaluator& evaluator, const std::string& folder) {
+ReadOutcome read_onnx_model_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops,
+                                  Evaluator& evaluator, const std::string& folder) {
   return with_advice_in_errors(
       [&] { return build([&] { return load_model(bytes, "the model", folder); }, options, ops, evaluator); });
 }
 
 Graph import_onnx_bytes(std::string_view bytes, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator,
                         const std::string& folder) {
-  return graph_alone(import_onnx_model_bytes(bytes, options, ops, evaluator, folder));
+  return graph_alone(imported(read_onnx_model_bytes(bytes, options, ops, evaluator, folder)));
 }
 
 }  // namespace tessera::inline onnx_import

@@ -48,7 +48,7 @@ void run_passes(Graph graph) {
 
 void import_and_verify(std::string_view bytes) {
   GraphInterpreter evaluator;
-  const ImportedModel model = import_onnx_model_bytes(bytes, {}, standard_ops(), evaluator);
+  const ImportedModel model = imported(read_onnx_model_bytes(bytes, {}, standard_ops(), evaluator));
   if (model.flow) {
     const std::vector<std::string> violations = verify(*model.flow);
     fuzz::require(violations.empty(), violations.empty() ? "" : "flow: " + violations[0]);

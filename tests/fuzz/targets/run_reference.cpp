@@ -72,7 +72,7 @@ std::unique_ptr<Reference> Reference::of_model(const std::string& path) {
   }
   GraphInterpreter evaluator;
   auto reference = std::make_unique<Reference>();
-  reference->model_ = import_onnx_model_bytes(bytes, {}, standard_ops(), evaluator);
+  reference->model_ = imported(read_onnx_model_bytes(bytes, {}, standard_ops(), evaluator));
   return reference;
 }
 

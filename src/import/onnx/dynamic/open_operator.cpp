@@ -327,13 +327,9 @@ class OpenImport {
   }
 
   std::optional<AloneNode> import_at(const Ints& values, UnsupportedNode& refused) {
-    try {
-      return alone_(own_.flat, own_.at(values), evaluator_);
-    } catch (const UnsupportedNode& unsupported) {
-      refused = unsupported;
-    } catch (const UserError& error) {
-      refused = {error.diagnostic().message};
-    }
+    AloneOutcome outcome = alone_(own_.flat, own_.at(values), evaluator_);
+    if (auto* node = std::get_if<AloneNode>(&outcome)) return std::move(*node);
+    refused = std::get<UnsupportedNode>(std::move(outcome));
     return std::nullopt;
   }
 
@@ -495,15 +491,14 @@ class OpenImport {
       own.flat.proto = own.proto.get();
       Ints all = sizes.a(count);
       for (size_t i = 0; i < seen.size(); ++i) all[seen[i]] = values[i];
-      try {
-        AloneNode node = alone(own.flat, own.at(all), evaluator);
-        if (alike(like, node, false))
-          return with_inputs(std::move(node.parts.pieces[piece]), node.block.steps[number].inputs,
-                             like.block.steps[number].inputs, node.parts.slots);
-      } catch (const UnsupportedNode& unsupported) {
+      AloneOutcome outcome = alone(own.flat, own.at(all), evaluator);
+      if (const auto* refused = std::get_if<UnsupportedNode>(&outcome))
         return SizesRefused{
-            {"TSR-5023", unsupported.reason, own.flat.label, "sizes for which the operator has a meaning", ""}};
-      }
+            {"TSR-5023", refused->reason, own.flat.label, "sizes for which the operator has a meaning", ""}};
+      auto& node = std::get<AloneNode>(outcome);
+      if (alike(like, node, false))
+        return with_inputs(std::move(node.parts.pieces[piece]), node.block.steps[number].inputs,
+                           like.block.steps[number].inputs, node.parts.slots);
       return SizesRefused{{"TSR-5023", "it does something else for these sizes", own.flat.label,
                            "operators that do the same for all sizes", ""}};
     };

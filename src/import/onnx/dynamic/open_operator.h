@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "graph/evaluator.h"
@@ -33,9 +34,10 @@ struct AloneNode {
   std::vector<SlotId> outputs;  // of each output; -1 for those that nobody asks for
 };
 
-// Imports a node for operands of fixed shapes. UnsupportedNode, UserError.
+// Imports a node for operands of fixed shapes.
+using AloneOutcome = std::variant<AloneNode, UnsupportedNode>;
 using ImportAlone =
-    std::function<AloneNode(const FlatNode& node, const std::vector<AloneOperand>& operands, Evaluator& evaluator)>;
+    std::function<AloneOutcome(const FlatNode& node, const std::vector<AloneOperand>& operands, Evaluator& evaluator)>;
 
 // The same for sizes that a run knows: steps with pieces that are among those of the import.
 struct OpenNode {

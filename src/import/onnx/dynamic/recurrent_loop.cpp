@@ -308,75 +308,17 @@ class CellLoop {
   std::string lengths_;    // [batch, 1], if they differ
 };
 
-// Of the list attribute `name`, for the operand or result `i`.
-int64_t item(const onnx::NodeProto& node, const std::string& name, int i) {
-  const onnx::AttributeProto* found = find_attribute(node, name);
-  return found && i < found->ints_size() ? found->ints(i) : 0;
-}
-
-std::vector<onnx::NodeProto> loop_of_scan(const onnx::NodeProto& node, std::string& reason) {
-  const onnx::AttributeProto* given = find_attribute(node, "body");
-  const int64_t declared = int_attribute(node, "num_scan_inputs", 0);
-  const bool fits = declared >= 1 && declared <= node.input_size();
-  const int scanned = fits ? static_cast<int>(declared) : 0, states = node.input_size() - scanned;
-  if (!given || !fits || given->g().input_size() != node.input_size() || given->g().output_size() < states) {
-    reason = "a body that does not fit its operands";
-    return {};
-  }
-  const int collected = given->g().output_size() - states;
-  for (int i = 0; i < collected; ++i)
-    if (item(node, "scan_output_axes", i) != 0) {
-      reason = "results that are stacked along another dimension than the first";
-      return {};
-    }
-  NodeMaker make(prefix_of(node));
-  const std::string count = make.length(node.input(states), item(node, "scan_input_axes", 0));
-  const std::string last = make.value("Sub", {count, make.ints({1}, true)});
-
-  onnx::GraphProto body;
-  body.set_name("step");
-  NodeMaker inside(make.fresh("body"));
-  const Step step = begin_body(inside, body);
-  for (int i = 0; i < states; ++i) *body.add_input() = given->g().input(i);
-  for (int i = 0; i < scanned; ++i) {
-    const bool backwards = item(node, "scan_input_directions", i) != 0;
-    const std::string place = backwards ? inside.value("Sub", {last, step.number}) : step.number;
-    const std::string& name = given->g().input(states + i).name();
-    NodeMaker::set_int(inside.add("Gather", {node.input(states + i), place}, {name}), "axis",
-                       item(node, "scan_input_axes", i));
-  }
-  const std::string goes_on = inside.value("Identity", {step.goes_on});
-  move_nodes(inside, body);
-  for (const auto& own : given->g().node()) *body.add_node() = own;
-  *body.mutable_initializer() = given->g().initializer();
-  *body.mutable_value_info() = given->g().value_info();
-  declare(*body.add_output(), goes_on, onnx::TensorProto::BOOL);
-  for (const auto& output : given->g().output()) *body.add_output() = output;
-
-  Names inputs(node.input().begin(), node.input().begin() + states), outputs;
-  std::vector<int> turned;
-  for (int i = 0; i < states + collected; ++i) {
-    outputs.push_back(output_of(node, i));
-    if (i < states || outputs.back().empty() || item(node, "scan_output_directions", i - states) == 0) continue;
-    turned.push_back(i);
-    outputs.back() = make.fresh("result");
-  }
-  add_loop(make, std::move(body), count, inputs, outputs);
-  for (const int i : turned) make.add("Identity", {make.turned(outputs[static_cast<size_t>(i)])}, {node.output(i)});
-  return make.take();
-}
-
 }  // namespace
 
 int64_t length_axis(const onnx::NodeProto& node) { return int_attribute(node, "layout", 0) != 0 ? 1 : 0; }
 
 bool is_recurrent(const onnx::NodeProto& node) {
   const std::string& op = node.op_type();
-  return standard_domain(node.domain()).empty() && (op == "LSTM" || op == "GRU" || op == "RNN" || op == "Scan");
+  return standard_domain(node.domain()).empty() && (op == "LSTM" || op == "GRU" || op == "RNN");
 }
 
-std::vector<onnx::NodeProto> loop_of_recurrent(const onnx::NodeProto& node, int state_type, std::string& reason) {
-  return node.op_type() == "Scan" ? loop_of_scan(node, reason) : CellLoop(node, state_type).run();
+std::vector<onnx::NodeProto> loop_of_recurrent(const onnx::NodeProto& node, int state_type) {
+  return CellLoop(node, state_type).run();
 }
 
 }  // namespace tessera::inline onnx_import

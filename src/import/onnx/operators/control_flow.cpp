@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "arith/simplify.h"
+#include "import/common/failure_list.h"
 #include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
-#include "import/onnx/failure_list.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/region_nodes.h"
 #include "import/onnx/operators/structures.h"

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "arith/simplify.h"
+#include "import/common/failure_list.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
-#include "import/onnx/failure_list.h"
 #include "import/onnx/operators/structures.h"
 
 namespace tessera::inline onnx_import {

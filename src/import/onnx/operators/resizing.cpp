@@ -24,8 +24,7 @@ struct Target {
 // The extents of a form that is made for numbers.
 Ints fixed_sizes(NodeContext& c, const Shape& sizes) {
   if (auto dims = static_dims(sizes)) return *std::move(dims);
-  throw NeedsFixedSizes(c.label(),
-                        fmt::format("this form of {} needs the extents {} as numbers", c.op_type(), to_string(sizes)));
+  c.unsupported(fmt::format("this form of {} needs the extents {} as numbers", c.op_type(), to_string(sizes)));
 }
 
 // floor(extent * scale) where single precision computes it without rounding; empty elsewhere.
@@ -63,9 +62,7 @@ Target from_scales(NodeContext& c, const Shape& dims, const Ints& axes, const st
     const auto d = static_cast<size_t>(axes[i]);
     if (!as_int(dims[d]) && scales[i] > 0) {
       const auto extent = scaled_extent(dims[d], scales[i]);
-      if (!extent)
-        throw NeedsFixedSizes(c.label(),
-                              fmt::format("the extent {} times {} may be rounded", to_string(dims[d]), scales[i]));
+      if (!extent) c.unsupported(fmt::format("the extent {} times {} may be rounded", to_string(dims[d]), scales[i]));
       target.scales[d] = scales[i];
       target.sizes[d] = *extent;
       continue;

@@ -134,7 +134,7 @@ class Resolver {
       ModelInput resolved{input.name, {input.wrappers, input.dtype, input.key, std::nullopt}};
       if (input.has_rank) resolved.type.dims = dims;
       if (input.has_rank && input.wrappers.empty() && (!options_.symbols.empty() || options_.data_sizes))
-        resolved.shape = shape_of(input);
+        find_shape(input, resolved);
       if (input.has_rank && !resolved.type.is_fixed()) resolved.type.most = most;
       // Of open dimensions, and those of what a sequence holds, the known ones count.
       std::vector<int64_t> known;
@@ -167,16 +167,17 @@ class Resolver {
     return known == sizes_.end() ? std::nullopt : std::make_optional(known->second);
   }
 
-  Shape shape_of(const OpenInput& input) const {
+  void find_shape(const OpenInput& input, ModelInput& resolved) const {
     Shape shape;
     for (size_t i = 0; i < input.dims.size(); ++i) {
       const auto size = input.dims[i].value ? std::make_optional(Expr(*input.dims[i].value)) : size_of(input, i);
-      if (!size)
-        throw NeedsFixedSizes("",
-                              fmt::format("dimension {} of input '{}' has neither a value nor a range", i, input.name));
+      if (!size) {
+        resolved.no_shape = fmt::format("dimension {} has neither a value nor a range", i);
+        return;
+      }
       shape.push_back(*size);
     }
-    return shape;
+    resolved.shape = std::move(shape);
   }
 
   void check_names() const {

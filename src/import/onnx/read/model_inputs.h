@@ -17,6 +17,7 @@ struct ModelInput {
   FlowType type;
   // With ImportOptions::symbols, for tensors of known rank: the extents, in which the symbols stand.
   std::optional<Shape> shape = {};
+  std::string no_shape = "it is of unknown rank";  // why there is none
 };
 
 // `initializers` are inputs with a value in the model; they are constants, not inputs. `readers` names for an input a

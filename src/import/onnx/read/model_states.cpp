@@ -38,4 +38,11 @@ std::vector<ModelState> read_states(const onnx::ModelProto& model) {
   return states;
 }
 
+std::set<std::string> read_size_values(const onnx::ModelProto& model) {
+  std::set<std::string> names;
+  for (const onnx::StringStringEntryProto& entry : model.metadata_props())
+    if (entry.key().starts_with(kSizeKey)) names.insert(entry.key().substr(kSizeKey.size()));
+  return names;
+}
+
 }  // namespace tessera::inline onnx_import

@@ -41,8 +41,8 @@ Shape spatial_extents(NodeContext& c, ValueId x) {
 
 void require_fixed_pads(NodeContext& c, const WindowAttributes& window) {
   if (window.more_begin.empty()) return;
-  throw NeedsFixedSizes(c.label(), fmt::format("auto_pad asks for {} and {} elements of padding",
-                                               to_string(window.more_begin), to_string(window.more_end)));
+  c.unsupported(fmt::format("auto_pad asks for {} and {} elements of padding", to_string(window.more_begin),
+                            to_string(window.more_end)));
 }
 
 WindowAttributes read_window(NodeContext& c, const Shape& extents, Ints kernel, bool pad_for_output) {

@@ -19,7 +19,7 @@ struct WindowAttributes {
 WindowAttributes read_window(NodeContext& c, const Shape& extents, std::vector<int64_t> kernel,
                              bool pad_for_output = true);
 
-// NeedsFixedSizes where the padding depends on symbolic extents.
+// UnsupportedNode where the padding depends on symbolic extents.
 void require_fixed_pads(NodeContext& c, const WindowAttributes& window);
 
 // The extents after batch and channels. UnsupportedNode for less than one or more than three of them.

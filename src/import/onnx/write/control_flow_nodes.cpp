@@ -91,9 +91,10 @@ void GraphWriter::write_results_without_iterations(const Graph& graph, const Nod
       write_copy(names[index(node.inputs[parts.first_carried() + i])], result, node.loc);
     } else {
       const TensorType& type = graph.type(node.outputs[i]);
+      const Names operands = {context_.scalar(type.dtype, 0), context_.sizes(type.shape)};
       onnx::NodeProto& expand = *context_.scope().add_node();
       expand.set_op_type("Expand");
-      set_inputs(expand, {context_.scalar(type.dtype, 0), context_.sizes(type.shape)});
+      set_inputs(expand, operands);
       expand.add_output(result);
     }
   }

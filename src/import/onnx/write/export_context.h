@@ -44,7 +44,8 @@ class ExportContext {
   std::string scalar(DType dtype, int64_t value);
   std::string floats(const std::vector<double>& values);
   // ---- sizes (export_sizes.cpp): an initializer, or what nodes in front of all others compute from the shapes of the
-  // graph's inputs. UserError TSR-1060 for sizes that no input tells, or that ONNX has no operators for.
+  // graph's inputs; of sizes that data decide, what nodes here compute. UserError TSR-1060 for sizes that no input
+  // tells, or that ONNX has no operators for.
   std::string sizes(const Shape& sizes);      // the name of a list of i64
   std::string size(const Expr& size);         // of a list of one
   std::string size_scalar(const Expr& size);  // of a scalar
@@ -52,6 +53,8 @@ class ExportContext {
   void bind_symbol(const ExprNode* symbol, const std::string& input, int64_t axis) {
     symbols_.emplace(symbol, std::pair(input, axis));
   }
+  // The symbol is the element of the list `value`, which nodes behind this one may read. REQUIRES: not in a subgraph.
+  void bind_data_symbol(const ExprNode* symbol, const std::string& value) { data_symbols_.emplace(symbol, value); }
   // Puts the nodes that compute sizes in front of the graph's others.
   void finish_sizes();
   // The standard opset must be at least this one.
@@ -59,11 +62,16 @@ class ExportContext {
   int64_t opset() const { return opset_; }
 
  private:
-  std::string size_node(const std::string& op, const std::vector<std::string>& inputs);
+  // `late`: here, as it depends on what data decide.
+  onnx::NodeProto& size_node(const std::string& op, const std::vector<std::string>& inputs, bool late);
+  bool is_late(const Expr& size) const;
+  // The node's result, and, where others see it, the name of this size from now on.
+  std::string size_result(const std::string& key, const onnx::NodeProto& node, bool late);
 
   onnx::GraphProto* scope_ = nullptr;  // null: the model's graph
   onnx::GraphProto size_nodes_;
   std::unordered_map<const ExprNode*, std::pair<std::string, int64_t>> symbols_;
+  std::unordered_map<const ExprNode*, std::string> data_symbols_;
   std::map<std::string, std::string> sizes_;  // by their text
   std::unordered_set<std::string> names_;
   std::map<std::vector<int64_t>, std::string> ints_;

@@ -1,6 +1,7 @@
 // Sizes of graphs with symbols: nodes that compute them from the shapes of the graph's inputs, and names of dimensions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "arith/simplify.h"
@@ -61,26 +62,41 @@ std::optional<std::string> dim_name(const Expr& size) {
 
 }  // namespace
 
-std::string ExportContext::size_node(const std::string& op, const std::vector<std::string>& inputs) {
-  onnx::NodeProto& node = *size_nodes_.add_node();
+onnx::NodeProto& ExportContext::size_node(const std::string& op, const std::vector<std::string>& inputs, bool late) {
+  onnx::NodeProto& node = *(late ? scope() : size_nodes_).add_node();
   node.set_op_type(op);
   set_inputs(node, inputs);
-  return *node.add_output() = fresh_name("size");
+  node.add_output(fresh_name("size"));
+  return node;
+}
+
+bool ExportContext::is_late(const Expr& size) const {
+  bool late = false;
+  walk(size, [&](const Expr& e) { late = late || data_symbols_.count(e.get()); });
+  return late;
+}
+
+std::string ExportContext::size_result(const std::string& key, const onnx::NodeProto& node, bool late) {
+  // What a subgraph computes, its neighbours do not see.
+  if (!late || !scope_) sizes_[key] = node.output(0);
+  return node.output(0);
 }
 
 std::string ExportContext::size(const Expr& size) {
   if (const auto value = as_int(size)) return ints({*value});
   const std::string text = to_string(size);
   if (const auto found = sizes_.find(text); found != sizes_.end()) return found->second;
-  std::string name;
+  const bool late = is_late(size);
+  const onnx::NodeProto* node = nullptr;
   switch (size->kind) {
     case ExprKind::kVar: {
+      if (const auto value = data_symbols_.find(size.get()); value != data_symbols_.end()) return value->second;
       const auto symbol = symbols_.find(size.get());
       if (symbol == symbols_.end()) no_form(size, "is no dimension of an input by itself");
-      name = size_node("Shape", {symbol->second.first});
-      onnx::NodeProto& node = *size_nodes_.mutable_node(size_nodes_.node_size() - 1);
-      set_int(node, "start", symbol->second.second);
-      set_int(node, "end", symbol->second.second + 1);
+      onnx::NodeProto& shape = size_node("Shape", {symbol->second.first}, late);
+      set_int(shape, "start", symbol->second.second);
+      set_int(shape, "end", symbol->second.second + 1);
+      node = &shape;
       break;
     }
     case ExprKind::kBinary: {
@@ -88,22 +104,26 @@ std::string ExportContext::size(const Expr& size) {
       if (size->binary == BinaryOp::kFloorDiv) {
         // ONNX's division rounds towards zero.
         const bool positive = size_range(size->operands[0]).lo.value_or(-1) >= 0;
-        name = size_node("Div", {positive ? a : size_node("Sub", {a, size_node("Mod", {a, b})}), b});
+        const auto rounded = [&] {
+          const std::string rest = size_node("Mod", {a, b}, late).output(0);
+          return size_node("Sub", {a, rest}, late).output(0);
+        };
+        node = &size_node("Div", {positive ? a : rounded(), b}, late);
       } else if (const char* op = operator_of(size->binary)) {
-        name = size_node(op, {a, b});
+        node = &size_node(op, {a, b}, late);
       }
       break;
     }
     case ExprKind::kSelect: {
       std::vector<std::string> operands;
       for (const Expr& operand : size->operands) operands.push_back(this->size(operand));
-      name = size_node("Where", operands);
+      node = &size_node("Where", operands, late);
       break;
     }
     default: break;
   }
-  if (name.empty()) no_form(size, "has no ONNX form");
-  return sizes_[text] = name;
+  if (!node) no_form(size, "has no ONNX form");
+  return size_result(text, *node, late);
 }
 
 std::string ExportContext::sizes(const Shape& sizes) {
@@ -113,16 +133,18 @@ std::string ExportContext::sizes(const Shape& sizes) {
   if (const auto found = sizes_.find(text); found != sizes_.end()) return found->second;
   std::vector<std::string> parts;
   for (const Expr& part : sizes) parts.push_back(size(part));
-  const std::string name = size_node("Concat", parts);
-  set_int(*size_nodes_.mutable_node(size_nodes_.node_size() - 1), "axis", 0);
-  return sizes_[text] = name;
+  const bool late = std::any_of(sizes.begin(), sizes.end(), [&](const Expr& part) { return is_late(part); });
+  onnx::NodeProto& node = size_node("Concat", parts, late);
+  set_int(node, "axis", 0);
+  return size_result(text, node, late);
 }
 
 std::string ExportContext::size_scalar(const Expr& size) {
   if (const auto value = as_int(size)) return scalar(DType::kI64, *value);
   const std::string key = "scalar " + to_string(size);
   if (const auto found = sizes_.find(key); found != sizes_.end()) return found->second;
-  return sizes_[key] = size_node("Squeeze", {this->size(size)});
+  const std::string list = this->size(size);
+  return size_result(key, size_node("Squeeze", {list}, is_late(size)), is_late(size));
 }
 
 void ExportContext::finish_sizes() {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "arith/simplify.h"
 #include "graph/data_sizes.h"
 #include "import/onnx/read/dtypes.h"
+#include "import/onnx/read/model_states.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "import/onnx/write/own_domain.h"
 #include "ops/composites/composites.h"
@@ -34,10 +36,7 @@ void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& 
     case OpKind::kConstant: return write_initializer(node.attrs.get<TensorPtr>("value"), names[index(node.outputs[0])]);
     case OpKind::kIf: return write_if(graph, node, names);
     case OpKind::kLoop: return write_loop(graph, node, names);
-    case OpKind::kBindSize:
-      throw UserError({"TSR-1060", fmt::format("a run finds the size {} among its data", bound_symbol(node)->name),
-                       node.loc, "sizes that follow from the shapes of the graph's inputs",
-                       "export it as FILE.graph: a graph as text has words for it"});
+    case OpKind::kBindSize: return write_bind_size(node, names);
     case OpKind::kGroup:
     case OpKind::kCall: return open(node, names);
     case OpKind::kComposite:
@@ -51,6 +50,7 @@ void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& 
 }
 
 void GraphWriter::write_operator(const Graph& graph, const Node& node, const Names& names) {
+  const int place = context_.scope().node_size();
   onnx::NodeProto& proto = *context_.scope().add_node();
   proto.set_name(node_name(node.loc));
   for (const ValueId output : node.outputs) proto.add_output(names[index(output)]);
@@ -58,10 +58,29 @@ void GraphWriter::write_operator(const Graph& graph, const Node& node, const Nam
   for (const ValueId input : node.inputs) inputs.push_back(names[index(input)]);
   NodeExport e{context_, graph, node, inputs, proto};
   const onnx::NodeProto empty = proto;
-  if (node.op->kind == OpKind::kComposite ? write_standard_composite(e) : write_standard_node(e)) return;
-  proto = empty;
-  write_own_node(e);
-  uses_own_domain_ = true;
+  if (!(node.op->kind == OpKind::kComposite ? write_standard_composite(e) : write_standard_node(e))) {
+    proto = empty;
+    write_own_node(e);
+    uses_own_domain_ = true;
+  }
+  // Behind the nodes that compute its sizes.
+  auto& nodes = *context_.scope().mutable_node();
+  for (int i = place; i + 1 < nodes.size(); ++i) nodes.SwapElements(i, i + 1);
+}
+
+// The count kept within 0 and the bound, from which other sizes follow.
+void GraphWriter::write_bind_size(const Node& node, const Names& names) {
+  const Var symbol = bound_symbol(node);
+  const std::string& result = names[index(node.outputs[0])];
+  const std::string bound = context_.size_scalar(KnownSymbols::find(symbol.get())->bound);
+  const std::string at_most = helper("Min", {names[index(node.inputs[0])], bound}, result + ".at_most");
+  onnx::NodeProto& kept = *context_.scope().add_node();
+  kept.set_op_type("Max");
+  kept.set_name(node_name(node.loc));
+  set_inputs(kept, {at_most, context_.scalar(DType::kI64, 0)});
+  kept.add_output(result);
+  context_.model.add_metadata_props()->set_key(std::string(kSizeKey) + result);
+  context_.bind_data_symbol(symbol.get(), helper("Unsqueeze", {result, context_.ints({0})}, result + ".list"));
 }
 
 // The region's nodes in the node's place. A region that returns one of its operands needs a node that copies it, and so

@@ -42,6 +42,7 @@ class GraphWriter {
 
   void write_node(const Graph& graph, const Node& node, const Names& names);
   void write_operator(const Graph& graph, const Node& node, const Names& names);
+  void write_bind_size(const Node& node, const Names& names);
   void open(const Node& node, const Names& outer);
   std::string node_name(const std::string& loc);
   // A node in the current scope with one result, whose name is the answer.

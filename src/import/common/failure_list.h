@@ -6,15 +6,22 @@
 #include <vector>
 
 #include "import/common/emitter.h"
-#include "import/onnx/read/node_list.h"
+#include "import/common/options.h"
 #include "support/error.h"
 
-namespace tessera::inline onnx_import {
+namespace tessera::inline import_common {
+
+// A node as messages name it.
+struct NodeLabel {
+  std::string kind;   // its operator: "Relu (ai.onnx:13)"
+  std::string label;  // its name in the model
+};
 
 class FailureList {
  public:
-  void add(const FlatNode& node, const UnsupportedNode& unsupported);
-  void add(const FlatNode& node, const Diagnostic& diagnostic);
+  void add(const NodeLabel& node, const UnsupportedNode& unsupported);
+  // A node that is malformed; `breaks_rule`: an OperatorRuleError.
+  void add(const NodeLabel& node, const Diagnostic& diagnostic, bool breaks_rule);
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size(); }
   // Takes back what came after the first `size`.
@@ -31,9 +38,9 @@ class FailureList {
     return refused_form(refusal, entries_.back().reason, entries_.back().cause);
   }
 
-  // NodesRefused: a single node that is malformed speaks for itself; otherwise all nodes, those with the same reason
-  // together.
-  [[noreturn]] void raise() const;
+  // REQUIRES: !empty(). A single node that is malformed speaks for itself; otherwise all nodes, those with the same
+  // reason together.
+  NodesRefused refusal() const;
 
  private:
   struct Entry {
@@ -41,8 +48,9 @@ class FailureList {
     std::string cause;  // the reason without the node's operator, and without what was tried
     std::string label;
     std::optional<Diagnostic> diagnostic;
+    bool breaks_rule = false;
   };
   std::vector<Entry> entries_;
 };
 
-}  // namespace tessera::inline onnx_import
+}  // namespace tessera::inline import_common

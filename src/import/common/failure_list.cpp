@@ -1,44 +1,29 @@
-#include "import/onnx/failure_list.h"
+#include "import/common/failure_list.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "import/common/options.h"
-#include "import/onnx/read/model_file.h"
-#include "onnx-ml.pb.h"
-
-namespace tessera::inline onnx_import {
-namespace {
-
-std::string domain_text(const FlatNode& node) {
-  const std::string domain = standard_domain(node.proto->domain());
-  return fmt::format("{}:{}", domain.empty() ? "ai.onnx" : domain, opset_version(node));
-}
-
-}  // namespace
-
-void FailureList::add(const FlatNode& node, const UnsupportedNode& unsupported) {
-  const std::string& type = node.proto->op_type();
+namespace tessera::inline import_common {
+void FailureList::add(const NodeLabel& node, const UnsupportedNode& unsupported) {
   const bool plain = unsupported.refusal == Refusal::kOperator;
-  entries_.push_back({fmt::format("{} ({}): {}", type.empty() ? "''" : type, domain_text(node), unsupported.reason),
+  entries_.push_back({fmt::format("{}: {}", node.kind, unsupported.reason),
                       plain ? unsupported.reason : unsupported.cause, node.label, std::nullopt});
 }
 
-void FailureList::add(const FlatNode& node, const Diagnostic& diagnostic) {
+void FailureList::add(const NodeLabel& node, const Diagnostic& diagnostic, bool breaks_rule) {
   std::string reason = diagnostic.message;
   if (!diagnostic.legal.empty()) reason += fmt::format("; legal: {}", diagnostic.legal);
   add(node, UnsupportedNode{std::move(reason)});
   entries_.back().diagnostic = diagnostic;
+  entries_.back().breaks_rule = breaks_rule;
 }
 
 bool FailureList::break_rules(size_t first) const {
-  const auto breaks_rules = [](const Entry& entry) {
-    return entry.diagnostic && (entry.diagnostic->id == "TSR-1044" || entry.diagnostic->id.starts_with("TSR-20"));
-  };
   const auto begin = entries_.begin() + static_cast<ptrdiff_t>(first);
-  return begin != entries_.end() && std::all_of(begin, entries_.end(), breaks_rules);
+  return begin != entries_.end() &&
+         std::all_of(begin, entries_.end(), [](const Entry& entry) { return entry.breaks_rule; });
 }
 
 std::optional<Diagnostic> FailureList::withdraw(size_t first) {
@@ -59,8 +44,8 @@ void FailureList::append(const FailureList& other) {
   entries_.insert(entries_.end(), other.entries_.begin(), other.entries_.end());
 }
 
-void FailureList::raise() const {
-  if (entries_.size() == 1 && entries_[0].diagnostic) throw NodesRefused(*entries_[0].diagnostic);
+NodesRefused FailureList::refusal() const {
+  if (entries_.size() == 1 && entries_[0].diagnostic) return {*entries_[0].diagnostic, entries_[0].breaks_rule};
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const Entry& entry : entries_) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == entry.reason; });
@@ -73,9 +58,8 @@ void FailureList::raise() const {
     message +=
         fmt::format("\n    {}\n      {}: {}", reason,
                     labels.size() == 1 ? "node" : fmt::format("{} nodes", labels.size()), fmt::join(labels, ", "));
-  throw NodesRefused(
-      {"TSR-1040", message, count == 1 ? entries_[0].label : "", "the operators that 'tessera operators' lists",
-       "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"});
+  return {{"TSR-1040", message, count == 1 ? entries_[0].label : "", "the operators that 'tessera operators' lists",
+           "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"}};
 }
 
-}  // namespace tessera::inline onnx_import
+}  // namespace tessera::inline import_common

@@ -10,10 +10,14 @@
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "import/common/constants.h"
-#include "import/onnx/dynamic/flow_builder.h"
-#include "import/onnx/node_context.h"
 
-namespace tessera::inline onnx_import {
+namespace tessera::inline import_common {
+
+// A region's graph and, for its last inputs, the values of the graph around it that they are.
+struct CapturedRegion {
+  Graph graph;
+  std::vector<ValueId> captured;
+};
 
 class RegionScope {
  public:
@@ -25,7 +29,7 @@ class RegionScope {
   // A value of the graph around the region, which is no constant, in the region.
   ValueId captured(ValueId outer);
   // The region, whose nodes are those of `live`.
-  ImportedRegion finish(Graph live) const;
+  CapturedRegion finish(Graph live) const;
 
  private:
   ValueId size_values(const Shape& sizes, const TensorType& type);
@@ -39,4 +43,4 @@ class RegionScope {
   std::vector<ValueId> captured_;                // those values, in the order of the inputs
 };
 
-}  // namespace tessera::inline onnx_import
+}  // namespace tessera::inline import_common

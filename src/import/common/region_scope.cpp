@@ -1,8 +1,8 @@
-#include "import/onnx/region_scope.h"
+#include "import/common/region_scope.h"
 
 #include <utility>
 
-namespace tessera::inline onnx_import {
+namespace tessera::inline import_common {
 
 ValueId RegionScope::captured(ValueId outer) {
   if (const auto sizes = outer_constants_.find_sizes(outer)) return size_values(*sizes, outer_.type(outer));
@@ -20,11 +20,11 @@ ValueId RegionScope::size_values(const Shape& sizes, const TensorType& type) {
   return builder_.add(ops_.get("reshape"), {values}, {{"shape", type.shape}});
 }
 
-ImportedRegion RegionScope::finish(Graph live) const {
-  ImportedRegion region{std::move(live), captured_, {}, {}};
+CapturedRegion RegionScope::finish(Graph live) const {
+  CapturedRegion region{std::move(live), captured_};
   region.graph.name = region_.name;
   region.graph.symbols.clear();  // those of the graph around it
   return region;
 }
 
-}  // namespace tessera::inline onnx_import
+}  // namespace tessera::inline import_common
