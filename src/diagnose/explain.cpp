@@ -146,7 +146,7 @@ KernelNote describe(const Program& program, const KernelCall& call, std::vector<
   for (size_t i = 0; i < kernel.definition->params.size() && i < call.args.size(); ++i) {
     const TensorParam& param = kernel.definition->params[i];
     const TensorType type{param.buffer->dtype, param.buffer->shape, param.layout};
-    note.operands.push_back(fmt::format("{}{}: {}", param.is_constant ? "const " : "",
+    note.operands.push_back(fmt::format("{}{}: {}", param.is_constant() ? "const " : "",
                                         program.buffers[static_cast<size_t>(call.args[i])].name, type.to_string()));
   }
   const Stage& output = kernel.definition->output();
