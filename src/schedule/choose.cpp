@@ -113,12 +113,36 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   return answer;
 }
 
-// The kernel with weights of run time read as they are stored: in rows that are joined, nobody packs them.
-TensorProgram without_weights(TensorProgram kernel) {
-  for (TensorParam& param : kernel.params)
-    if (param.kind == OperandKind::kWeight) param.kind = OperandKind::kActivation;
-  return kernel;
-}
+// While it lives, weights that the program computes are read as they are stored: rows that are joined may be what makes
+// them (attention), and in these nobody packs. What the caller gives, or a state, is a weight all the same.
+class ComputedWeightsAsTheyAre {
+ public:
+  explicit ComputedWeightsAsTheyAre(Program& program) : program_(program) {
+    for (const Kernel& kernel : program.kernels) own_.push_back(kernel.definition);
+    shown_ = own_;
+    for (const KernelCall& call : program.calls) {
+      auto& shown = shown_[static_cast<size_t>(call.kernel)];
+      for (size_t p = 0; shown && p < shown->params.size(); ++p) {
+        const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_buffer(program, call.args[p]))];
+        if (shown->params[p].kind != OperandKind::kWeight || root.kind == BufferKind::kInput) continue;
+        auto changed = std::make_shared<TensorProgram>(*shown);
+        changed->params[p].kind = OperandKind::kActivation;
+        shown = std::move(changed);
+      }
+    }
+    for (size_t k = 0; k < own_.size(); ++k) program.kernels[k].definition = shown_[k];
+  }
+  ~ComputedWeightsAsTheyAre() {
+    for (size_t k = 0; k < own_.size(); ++k)
+      if (program_.kernels[k].definition == shown_[k]) program_.kernels[k].definition = own_[k];
+  }
+  ComputedWeightsAsTheyAre(const ComputedWeightsAsTheyAre&) = delete;
+  ComputedWeightsAsTheyAre& operator=(const ComputedWeightsAsTheyAre&) = delete;
+
+ private:
+  Program& program_;
+  std::vector<std::shared_ptr<const TensorProgram>> own_, shown_;  // by kernel
+};
 
 // Removes buffers that no call reads or writes and that are not part of the signature.
 void drop_unused_buffers(Program& program) {
@@ -254,14 +278,16 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
   const auto may_join = [&](std::string_view step) {
     return opt_level >= kChainLevel && !disabled.contains(std::string(step));
   };
-  if (may_join(kRowChain))
+  if (may_join(kRowChain)) {
+    const ComputedWeightsAsTheyAre shown(program);
     join_fuse_rows(
         program, target,
         [&](const TensorProgram& kernel) -> std::optional<ScheduledKernel> {
-          auto answer = first_answer(without_weights(kernel));
+          auto answer = first_answer(kernel);
           return answer ? std::optional(std::move(answer->scheduled)) : std::nullopt;
         },
         allow);
+  }
   std::vector<PackedStrips> strips;
   if (may_join(kStripChain)) {
     const auto is_tuned = [&](const Kernel& kernel) { return choose && choose(kernel).point; };

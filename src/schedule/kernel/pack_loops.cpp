@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kChunkWords = 256;       // of a lane: with 16 lanes, half of the first level of cache
 constexpr int64_t kMostChunkWords = 8192;  // a window times the channels that lie side by side
 constexpr int64_t kRowsOfBlock = 16;       // that are read at once where lanes lie side by side
+constexpr int64_t kMostUnrolled = 8;       // vectors of a row that stand side by side
 constexpr int64_t kEnoughIterations = 32;  // of the parallel loop
 constexpr int64_t kSmallBytes = 1 << 16;   // not worth a second thread
 
@@ -167,15 +168,29 @@ class PackEmitter {
     return sum;
   }
 
+  // From the first place of a group to another one, in the source.
+  int64_t group_step(int64_t group_place) const {
+    const PackDim& group = spec_.dims.back();
+    return group_ ? group_place * group.multiplier * axis(group.axis).stride : 0;
+  }
+
   Expr packed_address(const VarMap& at) const {
     Expr sum = 0;
     for (size_t i = 0; i < loops_.size(); ++i) sum = sum + at.at(loops_[i].var.get()) * Expr(packed_stride(i));
     return sum;
   }
 
+  // When every element of the vectors at `at` exists.
+  std::vector<Expr> vector_exists(const VarMap& at) const {
+    const PackDim& group = spec_.dims.back();
+    std::vector<Expr> conditions = inside(at, Expr(group_ ? (group.extent - 1) * group.multiplier : 0));
+    if (!all_lanes_exist()) conditions.push_back(lane_exists(at, Expr(lanes_ - 1)));
+    return conditions;
+  }
+
   // A vector of lanes to where `at` says; `element` is that of a lane at a place of the group (0 without groups).
   template <typename Element>
-  Stmt vector(const VarMap& at, const Element& element) const {
+  Stmt vector(const VarMap& at, const Element& element, bool all_exist = false) const {
     const auto with_all = [&](const Var& lane, bool ask) {
       const auto value = [&](int64_t group_place) {
         const int64_t step = group_ ? group_place * spec_.dims.back().multiplier : 0;
@@ -199,9 +214,7 @@ class PackEmitter {
     const auto loop = [&](bool ask) {
       return vectorized("l", lanes_, [&](const Var& lane) { return with_all(lane, ask); });
     };
-    std::vector<Expr> conditions =
-        inside(at, Expr(group_ ? (spec_.dims.back().extent - 1) * spec_.dims.back().multiplier : 0));
-    if (!all_lanes_exist()) conditions.push_back(lane_exists(at, Expr(lanes_ - 1)));
+    const std::vector<Expr> conditions = all_exist ? std::vector<Expr>{} : vector_exists(at);
     if (conditions.empty()) return loop(false);
     return if_then(all_of(conditions), loop(false), loop(true));
   }
@@ -234,27 +247,38 @@ class PackEmitter {
         }
     }
     return outer_nest(outer, small() ? 1 : kEnoughIterations, [&](const VarMap& outside) {
-      VarMap at = outside;
-      std::vector<std::pair<Var, Expr>> inner;
+      Expr first = 0, count = 1;  // of the rows
       if (row < loops_.size()) {
-        const Var within = make_var("r");
-        const Expr first = outside.at(block.get()) * Expr(rows);
-        at[loops_[row].var.get()] = first + within;
-        const bool whole = loops_[row].extent % rows == 0;
-        inner.emplace_back(within, whole ? Expr(rows) : min(Expr(rows), Expr(loops_[row].extent) - first));
+        first = outside.at(block.get()) * Expr(rows);
+        count = loops_[row].extent % rows == 0 ? Expr(rows) : min(Expr(rows), Expr(loops_[row].extent) - first);
       }
-      for (const size_t i : behind) {
-        inner.emplace_back(make_var(loops_[i].var->name), Expr(loops_[i].extent));
-        at[loops_[i].var.get()] = inner.back().first;
-      }
-      Stmt body = vector(at, [&](const Var& lane, int64_t group_place) {
-        const int64_t more =
-            group_ ? group_place * spec_.dims.back().multiplier * axis(spec_.dims.back().axis).stride : 0;
-        return load(from_, {address(at) + Expr(more) + lane * Expr(lane_step_)});
-      });
-      for (size_t i = inner.size(); i-- > 0;)
-        body = for_loop(inner[i].first, 0, inner[i].second, ForKind::kSerial, body);
-      return body;
+      const auto nest = [&](bool all_exist) {
+        VarMap at = outside;
+        Var within;
+        if (row < loops_.size()) {
+          within = make_var("r");
+          at[loops_[row].var.get()] = first + within;
+        }
+        std::vector<Var> vectors;
+        for (const size_t i : behind) {
+          vectors.push_back(make_var(loops_[i].var->name));
+          at[loops_[i].var.get()] = vectors.back();
+        }
+        const auto element = [&](const Var& lane, int64_t group_place) {
+          return load(from_, {address(at) + Expr(group_step(group_place)) + lane * Expr(lane_step_)});
+        };
+        Stmt body = vector(at, element, all_exist);
+        for (size_t i = behind.size(); i-- > 0;) {
+          const int64_t extent = loops_[behind[i]].extent;
+          body = for_loop(vectors[i], 0, extent, extent <= kMostUnrolled ? ForKind::kUnrolled : ForKind::kSerial, body);
+        }
+        return within ? for_loop(within, 0, count, ForKind::kSerial, body) : body;
+      };
+      VarMap last = outside;  // the last vector of the last row
+      for (const size_t i : behind) last[loops_[i].var.get()] = loops_[i].extent - 1;
+      if (row < loops_.size()) last[loops_[row].var.get()] = first + count - Expr(1);
+      const std::vector<Expr> conditions = vector_exists(last);
+      return conditions.empty() ? nest(true) : if_then(all_of(conditions), nest(true), nest(false));
     });
   }
 
@@ -410,9 +434,7 @@ class PackEmitter {
   Stmt take_apart(const VarMap& at, const BufferPtr& tile) const {
     const Expr element = in_chunk(at);
     return vector(at, [&](const Var& lane, int64_t group_place) {
-      const int64_t more =
-          group_ ? group_place * spec_.dims.back().multiplier * axis(spec_.dims.back().axis).stride : 0;
-      const Expr number = element + Expr(more);
+      const Expr number = element + Expr(group_step(group_place));
       if (per_word() == 1) return load(tile, {number * Expr(lanes_) + lane});
       const Expr word = load(tile, {floordiv(number, per_word()) * Expr(lanes_) + lane});
       const Expr shift = cast(DType::kU32, floormod(number, per_word()) * Expr(bits_));
