@@ -20,9 +20,11 @@ std::optional<size_t> innermost_axis(const Stage& output) {
 
 // Outputs that read an element, from which on it pays to store it otherwise: where it is read in vectors of what lies
 // apart; and where rows could be read as they are, of which that many terms make pages too many for one tile's columns.
-// The latter is 2 to 15 % slower (Zen 4), and packing a matrix takes about two copies of it.
+// The latter is 2 to 15 % slower, a product of few rows by a matrix of long ones three times; and packing a matrix
+// takes one to five copies of it (Zen 4: with 8 rows, both ways take the same time, with 16, packing wins by 20 %).
 constexpr int64_t kLeastReuse = 8, kLeastReuseOfRows = 96, kLeastTerms = 256;
-constexpr int64_t kShortRow = 512, kLine = 64;  // bytes: rows of whole lines that are one tile's are read as they are
+// Bytes of a row: short ones of whole cache lines are one tile's, and read as they are.
+constexpr int64_t kShortRow = 512, kLongRow = 8192, kLine = 64;
 
 // Whether elements of 32 bits and more lie side by side along `inner`: narrower ones are multiplied in groups.
 bool lies_in_rows(const IndexMap& map, size_t inner) {
@@ -83,7 +85,8 @@ bool is_weight(const TensorProgram& program, const Stage& reduction, const Tenso
   const int64_t row = dtype_bytes(buffer->dtype, *as_int(buffer->shape.back()));
   int64_t terms = 1;
   for (const Axis& axis : reduction.body.reduce_axes) terms *= typical_size(axis.extent);
-  return reuse >= kLeastReuseOfRows && terms >= kLeastTerms && (row > kShortRow || row % kLine != 0);
+  return reuse >= (row >= kLongRow ? kLeastReuse : kLeastReuseOfRows) && terms >= kLeastTerms &&
+         (row > kShortRow || row % kLine != 0);
 }
 
 }  // namespace
