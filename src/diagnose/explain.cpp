@@ -142,11 +142,19 @@ KernelNote describe(const Program& program, const KernelCall& call, std::vector<
   note.bytes = kernel.bytes;
   note.rules = std::move(rules);
   note.only_if = std::move(branches);
+  if (kernel.rule == "pack") {
+    const auto text = [&](BufferId id) { return program.buffers[static_cast<size_t>(id)].type.to_string(); };
+    note.operands = {"weight " + program.buffers[static_cast<size_t>(call.args[0])].name + ": " + text(call.args[0])};
+    note.result = text(call.args[1]);
+  }
   if (!kernel.definition) return note;
   for (size_t i = 0; i < kernel.definition->params.size() && i < call.args.size(); ++i) {
     const TensorParam& param = kernel.definition->params[i];
     const TensorType type{param.buffer->dtype, param.buffer->shape, param.layout};
-    note.operands.push_back(fmt::format("{}{}: {}", param.is_constant ? "const " : "",
+    note.operands.push_back(fmt::format("{}{}: {}",
+                                        param.is_constant()                  ? "const "
+                                        : param.kind == OperandKind::kWeight ? "weight "
+                                                                             : "",
                                         program.buffers[static_cast<size_t>(call.args[i])].name, type.to_string()));
   }
   const Stage& output = kernel.definition->output();

@@ -89,7 +89,8 @@ std::string match_transpose(const TensorIntrinsic& intrinsic, const Stmt& body) 
   }
   if (s->kind != StmtKind::kStore || s->value->kind != ExprKind::kLoad) return "the innermost statement is not a move";
   const Buffer &to = *s->buffer, &from = *s->value->buffer;
-  if (to.dtype != intrinsic.dtype) return fmt::format("{} is {}", to.name, dtype_name(to.dtype));
+  if (dtype_bits(to.dtype) != dtype_bits(intrinsic.dtype))
+    return fmt::format("{} is {}", to.name, dtype_name(to.dtype));
   if (&to == &from || to.scope == MemoryScope::kRegister || from.scope == MemoryScope::kRegister)
     return "it does not move from one buffer in memory to another";
   const auto problem = [&](const Buffer& buffer, const std::vector<Expr>& indices, const Var& row,

@@ -67,8 +67,8 @@ struct TensorIntrinsic {
 //
 // The pattern of "transpose": a square tile that is moved and turned.
 //   unrolled r: vectorized l<lanes>:  y[.. + r * stride + l] = x[.. + l * stride + r]
-// with `lanes` iterations of both loops from 0, two different buffers in memory, and flattened addresses affine in r
-// and l, with coefficient 1 in l for y and in r for x.
+// with `lanes` iterations of both loops from 0, two different buffers in memory of elements as wide as the intrinsic's,
+// and flattened addresses affine in r and l, with coefficient 1 in l for y and in r for x.
 //
 // "block" has no pattern: any nest that a schedule wants to be left alone.
 //

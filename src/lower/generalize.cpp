@@ -174,7 +174,7 @@ class Generalizer {
       KernelCall call;
       call.loc = target.name;
       if (made.source.table) {
-        definition->params.push_back({made.source.table_buffer, {}, true});
+        definition->params.push_back({made.source.table_buffer, {}, OperandKind::kConstant});
         ProgramBuffer table;
         table.name = target.name + ".table";
         table.kind = BufferKind::kWeight;
@@ -202,7 +202,7 @@ class Generalizer {
         const auto is_made = [&](const MadeConstant& made) { return made.id == call.args[i]; };
         if (!kernel.definition || std::none_of(made_constants_.begin(), made_constants_.end(), is_made)) continue;
         auto definition = std::make_shared<TensorProgram>(*kernel.definition);
-        definition->params.at(i).is_constant = false;
+        definition->params.at(i).kind = OperandKind::kActivation;
         kernel.definition = std::move(definition);
       }
     }
@@ -272,7 +272,7 @@ class Generalizer {
       const auto same_param = elements(params, i);
       same(of_all(same_param, &TensorParam::layout), "layout");
       definition->params.push_back({exprs.buffer(of_all(same_param, &TensorParam::buffer)), same_param[0]->layout,
-                                    same(of_all(same_param, &TensorParam::is_constant), "kind of operand")});
+                                    same(of_all(same_param, &TensorParam::kind), "kind of operand")});
     }
     const auto stages = of_all(definitions, &TensorProgram::stages);
     for (size_t i = 0; i < common_size(stages, "stages"); ++i) {

@@ -22,6 +22,7 @@
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 #include "support/symbolic_shape_error.h"
+#include "te/find_weights.h"
 
 namespace tessera::inline lower {
 namespace {
@@ -51,9 +52,9 @@ class KernelLowering {
     Expr scalar;
   };
 
-  Operand add_param(const std::string& name, const TensorType& type, bool is_constant) {
+  Operand add_param(const std::string& name, const TensorType& type, OperandKind kind) {
     const BufferPtr buffer = make_buffer(fresh(name), type.dtype, type.shape);
-    program_.params.push_back({buffer, type.layout, is_constant});
+    program_.params.push_back({buffer, type.layout, kind});
     return {buffer, {}};
   }
 
@@ -741,7 +742,7 @@ class GraphLowering {
     auto definition = std::make_shared<TensorProgram>();
     definition->name = identifier("copy_" + graph_.value(value).name);
     KernelLowering kernel(*definition);
-    const auto param = kernel.add_param("x", type, false);
+    const auto param = kernel.add_param("x", type, OperandKind::kActivation);
     Body body;
     body.inputs = {param.buffer};
     body.axes = make_axes("i", type.shape);
@@ -791,7 +792,8 @@ TensorProgram lower_node(const Graph& graph, const Node& node, std::vector<size_
     if (constant && *constant && (*constant)->num_elements() == 1 && (*constant)->dtype() != DType::kString) {
       operands.push_back(KernelLowering::scalar(**constant));
     } else {
-      operands.push_back(kernel.add_param(graph.value(input).name, graph.type(input), constant != nullptr));
+      operands.push_back(kernel.add_param(graph.value(input).name, graph.type(input),
+                                          constant ? OperandKind::kConstant : OperandKind::kActivation));
       kept.push_back(i);
     }
     seen[input] = operands.back();
@@ -803,6 +805,7 @@ TensorProgram lower_node(const Graph& graph, const Node& node, std::vector<size_
     kernel.add_stage(graph.value(node.outputs[0]).name, graph.type(node.outputs[0]), node_body(graph, node), operands);
   }
   inline_injective_stages(program);
+  find_weights(program);
   return program;
 }
 

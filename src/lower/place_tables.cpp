@@ -26,7 +26,7 @@ class Taker {
         axes_.insert(axes_.end(), axes->begin(), axes->end());
       stage.body.value = take(stage.body.value);
     }
-    for (const PlaceTable& table : tables_) kernel_.params.push_back({table.buffer, {}, false});
+    for (const PlaceTable& table : tables_) kernel_.params.push_back({table.buffer, {}});
     return std::move(tables_);
   }
 

@@ -79,7 +79,7 @@ class KeyWriter {
     for (const TensorParam& param : program.params) {
       buffer(param.buffer);
       layout(param.layout);
-      tag(param.is_constant);
+      tag(param.kind);
     }
     number(static_cast<int64_t>(program.stages.size()));
     for (const Stage& stage : program.stages) {

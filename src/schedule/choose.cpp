@@ -12,6 +12,7 @@
 #include "schedule/dynamic/open_products.h"
 #include "schedule/fusion/fuse_rows.h"
 #include "schedule/fusion/overlapped_tiles.h"
+#include "schedule/packing/packed_operands.h"
 #include "schedule/rules/rules.h"
 #include "schedule/sketches/sketch.h"
 #include "support/error.h"
@@ -112,61 +113,36 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   return answer;
 }
 
-// How many parameters of calls read each buffer, counted for the buffer of which it is a view.
-std::vector<int> count_uses(const Program& program) {
-  std::vector<int> uses(program.buffers.size(), 0);
-  for (const KernelCall& call : program.calls)
-    for (const BufferId arg : call.args) ++uses[static_cast<size_t>(root_buffer(program, arg))];
-  return uses;
-}
-
-// Why some call's weights cannot be packed as the rule wants them; empty when they can.
-std::string weights_problem(const Program& program, int32_t kernel, const std::vector<PackedParam>& packed) {
-  for (const KernelCall& call : program.calls) {
-    if (call.kernel != kernel) continue;
-    for (const PackedParam& param : packed) {
-      const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_buffer(program, call.args[param.param]))];
-      if (!root.data) continue;
-      if (std::string why = packing_problem(*root.data, param); !why.empty()) return why;
+// While it lives, weights that the program computes are read as they are stored: rows that are joined may be what makes
+// them (attention), and in these nobody packs. What the caller gives, or a state, is a weight all the same.
+class ComputedWeightsAsTheyAre {
+ public:
+  explicit ComputedWeightsAsTheyAre(Program& program) : program_(program) {
+    for (const Kernel& kernel : program.kernels) own_.push_back(kernel.definition);
+    shown_ = own_;
+    for (const KernelCall& call : program.calls) {
+      auto& shown = shown_[static_cast<size_t>(call.kernel)];
+      for (size_t p = 0; shown && p < shown->params.size(); ++p) {
+        const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_buffer(program, call.args[p]))];
+        if (shown->params[p].kind != OperandKind::kWeight || root.kind == BufferKind::kInput) continue;
+        auto changed = std::make_shared<TensorProgram>(*shown);
+        changed->params[p].kind = OperandKind::kActivation;
+        shown = std::move(changed);
+      }
     }
+    for (size_t k = 0; k < own_.size(); ++k) program.kernels[k].definition = shown_[k];
   }
-  return "";
-}
-
-// Stores the packed form of a weight as a buffer of its own and makes the calls of `kernel` read it. The contents of a
-// weight that nobody reads any more go at once, so that all weights are in memory once, and one of them twice.
-void use_packed(Program& program, int32_t kernel, const PackedParam& packed, std::vector<int>& uses) {
-  std::map<BufferId, BufferId> made;  // calls may share a weight
-
-  for (KernelCall& call : program.calls) {
-    if (call.kernel != kernel) continue;
-    const BufferId source = call.args[packed.param];
-    const BufferId source_root = root_buffer(program, source);
-    if (const auto it = made.find(source); it != made.end()) {
-      call.args[packed.param] = it->second;
-      --uses[static_cast<size_t>(source_root)];
-      continue;
-    }
-    ProgramBuffer buffer;
-    {
-      const ProgramBuffer& old = program.buffers[static_cast<size_t>(source)];
-      const ProgramBuffer& root = program.buffers[static_cast<size_t>(source_root)];
-      check(root.kind == BufferKind::kWeight && root.data != nullptr,
-            "a packed parameter must be a weight: " + old.name);
-      auto data = std::make_shared<Tensor>(pack(*root.data, packed));
-      buffer.name = old.name + ".packed" + std::to_string(program.buffers.size());
-      buffer.kind = BufferKind::kWeight;
-      buffer.device = old.device;
-      buffer.type = {data->dtype(), make_shape(data->dims()), {}};
-      buffer.bytes = data->num_bytes();
-      buffer.data = std::move(data);
-    }
-    program.buffers.push_back(std::move(buffer));
-    made[source] = call.args[packed.param] = static_cast<BufferId>(program.buffers.size() - 1);
-    uses.push_back(1);
-    if (--uses[static_cast<size_t>(source_root)] == 0) program.buffers[static_cast<size_t>(source_root)].data = nullptr;
+  ~ComputedWeightsAsTheyAre() {
+    for (size_t k = 0; k < own_.size(); ++k)
+      if (program_.kernels[k].definition == shown_[k]) program_.kernels[k].definition = own_[k];
   }
-}
+  ComputedWeightsAsTheyAre(const ComputedWeightsAsTheyAre&) = delete;
+  ComputedWeightsAsTheyAre& operator=(const ComputedWeightsAsTheyAre&) = delete;
+
+ private:
+  Program& program_;
+  std::vector<std::shared_ptr<const TensorProgram>> own_, shown_;  // by kernel
+};
 
 // Removes buffers that no call reads or writes and that are not part of the signature.
 void drop_unused_buffers(Program& program) {
@@ -302,7 +278,8 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
   const auto may_join = [&](std::string_view step) {
     return opt_level >= kChainLevel && !disabled.contains(std::string(step));
   };
-  if (may_join(kRowChain))
+  if (may_join(kRowChain)) {
+    const ComputedWeightsAsTheyAre shown(program);
     join_fuse_rows(
         program, target,
         [&](const TensorProgram& kernel) -> std::optional<ScheduledKernel> {
@@ -310,14 +287,15 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
           return answer ? std::optional(std::move(answer->scheduled)) : std::nullopt;
         },
         allow);
+  }
   std::vector<PackedStrips> strips;
   if (may_join(kStripChain)) {
     const auto is_tuned = [&](const Kernel& kernel) { return choose && choose(kernel).point; };
     strips = join_overlapped_tiles(program, target, first_answer, is_tuned, allow);
   }
-  std::vector<int> uses = count_uses(program);
+  PackedOperands operands(program, target);
   for (const PackedStrips& chain : strips)
-    for (const PackedParam& packed : chain.packed) use_packed(program, chain.kernel, packed, uses);
+    for (const PackedParam& packed : chain.packed) operands.use(chain.kernel, packed);
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     Kernel& kernel = program.kernels[k];
     if (!kernel.definition) continue;
@@ -325,7 +303,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       if (scheduled.program.symbols.empty()) scheduled.program.symbols = kernel.program.symbols;
       kernel.program = std::move(scheduled.program);
       kernel.rule = std::move(rule);
-      for (const PackedParam& packed : scheduled.packed) use_packed(program, static_cast<int32_t>(k), packed, uses);
+      for (const PackedParam& packed : scheduled.packed) operands.use(static_cast<int32_t>(k), packed);
     };
     const auto may_ask = [&](const ScheduleRule& rule) {
       return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name));
@@ -337,7 +315,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
       if (!rule || may_ask(*rule)) answer = apply_point(*point, *kernel.definition, target);
       if (const auto* scheduled = std::get_if<ScheduledKernel>(&answer))
-        if (std::string why = weights_problem(program, static_cast<int32_t>(k), scheduled->packed); !why.empty())
+        if (std::string why = operands.problem(static_cast<int32_t>(k), scheduled->packed); !why.empty())
           answer = Declined{std::move(why)};
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         kernel.refused_tuning = to_string(*point) + ": " + declined->reason;
@@ -351,7 +329,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       if (!may_ask(rule)) continue;
       auto answer = ask(rule, *kernel.definition, target, symbols_of(program, kernel));
       if (const auto* scheduled = std::get_if<ScheduledKernel>(&answer))
-        if (std::string why = weights_problem(program, static_cast<int32_t>(k), scheduled->packed); !why.empty())
+        if (std::string why = operands.problem(static_cast<int32_t>(k), scheduled->packed); !why.empty())
           answer = Declined{std::move(why)};
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         kernel.refused.push_back(std::string(rule.name) + ": " + declined->reason);
@@ -362,6 +340,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       break;
     }
   }
+  operands.place_calls();
   drop_unused_buffers(program);
 }
 

@@ -20,7 +20,7 @@
 
 namespace tessera::inline schedule {
 
-// A rule's answer: the loop program, and which constant parameters it wants stored otherwise.
+// A rule's answer: the loop program, and which constants and weights it wants stored otherwise.
 struct ScheduledKernel {
   LoopProgram program;
   std::vector<PackedParam> packed;

@@ -14,7 +14,7 @@ class Writer {
  public:
   std::string run(const TensorProgram& program) {
     for (const TensorParam& param : program.params)
-      declare(param.buffer, fmt::format("param {}{}", param.layout.to_string(), param.is_constant ? " const" : ""));
+      declare(param.buffer, fmt::format("param {}{}", param.layout.to_string(), operand_kind_suffix(param.kind)));
     for (const Window& window : program.windows) {
       variables_[window.base.get()] = next_variable_++;
       text_ += fmt::format("window {} {} {}..{}", window.axis, window.extent, window.lo, window.hi);

@@ -249,7 +249,8 @@ class Reader {
       expect(program_.stages.empty() && axes_.empty(), "a parameter after the stages");
       TensorParam param;
       param.layout = layout();
-      if (more() && words_[next_] == "const") param.is_constant = true, ++next_;
+      if (more() && words_[next_] == "const") param.kind = OperandKind::kConstant, ++next_;
+      else if (more() && words_[next_] == "weight") param.kind = OperandKind::kWeight, ++next_;
       param.buffer = buffer(fmt::format("p{}", buffers_.size()));
       check_layout(param.layout, *param.buffer);
       buffers_.push_back(param.buffer);

@@ -187,7 +187,7 @@ int64_t count_bytes(const TensorProgram& program) { return as_int(bytes_formula(
 int64_t count_constant_bytes(const TensorProgram& program) {
   int64_t total = 0;
   for (const TensorParam& param : program.params) {
-    if (!param.is_constant) continue;
+    if (!param.is_constant()) continue;
     const int64_t bytes = bytes_of(param.buffer, param.layout);
     if (bytes < 0) return -1;
     total += bytes;
@@ -195,12 +195,21 @@ int64_t count_constant_bytes(const TensorProgram& program) {
   return total;
 }
 
+const char* operand_kind_suffix(OperandKind kind) {
+  switch (kind) {
+    case OperandKind::kActivation: return "";
+    case OperandKind::kWeight: return " weight";
+    case OperandKind::kConstant: return " const";
+  }
+  return "";
+}
+
 std::string to_string(const TensorProgram& program) {
   std::string text = "compute @" + program.name + "(";
   for (size_t i = 0; i < program.params.size(); ++i) {
     const TensorParam& param = program.params[i];
     text += fmt::format("{}{}: {}{}{}{}", i ? ", " : "", param.buffer->name, dtype_name(param.buffer->dtype),
-                        to_string(param.buffer->shape), param.layout.to_string(), param.is_constant ? " const" : "");
+                        to_string(param.buffer->shape), param.layout.to_string(), operand_kind_suffix(param.kind));
   }
   text += ") {\n";
   for (const Stage& stage : program.stages)

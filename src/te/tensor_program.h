@@ -15,10 +15,21 @@
 
 namespace tessera::inline tensor_programs {
 
+enum class OperandKind : uint8_t {
+  kActivation,  // arrives at run time, and is read as it is stored
+  kWeight,      // arrives at run time, and so many outputs read each element that storing it otherwise first may pay
+  kConstant,    // known when the kernel is compiled
+};
+const char* operand_kind_suffix(OperandKind kind);  // "", " weight", " const": behind the type, in texts
+
 struct TensorParam {
   BufferPtr buffer;  // logical shape
   Layout layout;     // of the memory that is passed
-  bool is_constant = false;
+  OperandKind kind = OperandKind::kActivation;
+
+  bool is_constant() const { return kind == OperandKind::kConstant; }
+  // Whether a schedule may store it in the order in which it is read.
+  bool may_be_packed() const { return kind != OperandKind::kActivation; }
 };
 
 struct Stage {

@@ -107,7 +107,7 @@ Program bench_program(const KernelBench& bench) {
   call.loc = kernel.name;
   for (size_t p = 0; p < kernel.params.size(); ++p) {
     const TensorPtr& operand = bench.operands[p];
-    const bool is_weight = kernel.params[p].is_constant;
+    const bool is_weight = kernel.params[p].is_constant();
     call.args.push_back(add(is_weight ? BufferKind::kWeight : BufferKind::kInput, fmt::format("x{}", p),
                             operand->dtype(), operand->dims(), is_weight ? operand : nullptr));
   }
@@ -123,9 +123,10 @@ std::string build_into(const KernelBench& bench, const KnobPoint* point, int fil
     Program program = bench_program(bench);
     const ChoosePoint choose = [&](const Kernel&) { return TunedChoice{*point, ""}; };
     schedule_program(program, bench.target, 3, {}, {}, point ? choose : ChoosePoint());
-    Kernel& kernel = program.kernels[0];
+    const Kernel& kernel = program.kernels[0];
     if (point && !kernel.refused_tuning.empty()) return "refused: " + kernel.refused_tuning;
-    for (const LoopPass& pass : loop_pipeline()) kernel.program = pass.run(kernel.program, {bench.target, 3});
+    for (const LoopPass& pass : loop_pipeline())
+      for (Kernel& each : program.kernels) each.program = pass.run(each.program, {bench.target, 3});
     plan_memory(program);
     CodegenOptions codegen;
     codegen.module_name = "bench";
@@ -227,7 +228,7 @@ KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const
   distances.output = std::min(reuse.back(), most);
   for (size_t p = 0; p < params.size(); ++p) {
     const int64_t distance = std::min(reuse[p], most);
-    if (params[p].is_constant) distances.weights = std::max(distances.weights, distance);
+    if (params[p].is_constant()) distances.weights = std::max(distances.weights, distance);
     else distances.inputs.push_back(distance);
   }
   return bench;

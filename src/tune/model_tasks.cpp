@@ -73,7 +73,8 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
       result.left_out.emplace_back(
           std::move(task),
           is_joined ? "several kernels are joined in it; --disable-pass " + kernel.rule + " tunes them one by one"
-                    : "its loops are the operator's own: no schedule rule is asked");
+          : kernel.rule == "pack" ? "it packs weights: no schedule rule is asked"
+                                  : "its loops are the operator's own: no schedule rule is asked");
       continue;
     }
     task.definition = kernel.definition;

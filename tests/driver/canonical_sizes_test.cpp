@@ -54,7 +54,7 @@ class Calls {
     auto definition = std::make_shared<TensorProgram>();
     definition->name = "k";
     const BufferPtr param = make_buffer("a", DType::kF32, shape(operand));
-    definition->params.push_back({param, {}, false});
+    definition->params.push_back({param, {}});
     Stage stage;
     stage.out = make_buffer("y", DType::kF32, shape(result));
     stage.body.axes = make_axes("i", shape(result));

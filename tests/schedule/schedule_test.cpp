@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -19,6 +20,7 @@
 #include "lower/lower.h"
 #include "ops/op_table.h"
 #include "schedule/choose.h"
+#include "schedule/kernel/pack_loops.h"
 #include "schedule/sketches/sketch.h"
 #include "schedule_cases.h"
 #include "types/own_features.h"
@@ -76,9 +78,31 @@ std::string difference(const Tensor& want, const Tensor& physical, const Layout&
   return "";
 }
 
+// Weights as a kernel of the program stores them in each run. Only Winograd's transform is rounded in another way.
+Tensor packed_at_run_time(const Tensor& source, const PackedParam& packed, const Target& target) {
+  const Tensor want = pack(source, packed);
+  Tensor result(want.dtype(), want.dims());
+  int64_t begin = 0;
+  for (size_t part = 0; part < packed.parts.size(); ++part) {
+    const LoopProgram program = pack_loops("pack", packed, part, source.dtype(), source.num_elements(), target);
+    EXPECT_THAT(verify(program), testing::IsEmpty()) << print(program);
+    Tensor in(program.params[0]->dtype, *static_dims(program.params[0]->shape));
+    Tensor out(program.params[1]->dtype, *static_dims(program.params[1]->shape));
+    std::copy_n(source.bytes(), source.num_bytes(), in.mutable_bytes());
+    std::vector<Tensor*> params = {&in, &out};
+    EXPECT_NO_THROW(interpret(program, params)) << print(program);
+    std::copy_n(out.bytes(), out.num_bytes(), result.mutable_bytes() + begin);
+    begin += out.num_bytes();
+  }
+  EXPECT_EQ(begin, want.num_bytes());
+  if (packed.winograd.rows == 0) EXPECT_EQ(std::memcmp(want.bytes(), result.bytes(), static_cast<size_t>(begin)), 0);
+  return result;
+}
+
 struct Runner {
   std::mt19937& random;
   std::map<std::string, int> taken;
+  int kernels = 0;
 
   // Points of the kernel's sketches: where each begins, some drawn, a child of one and of two. Each is its text alone.
   void sketches(const TensorProgram& definition, Target target,
@@ -146,7 +170,16 @@ struct Runner {
         continue;
       }
       std::vector<size_t> kept;
-      const TensorProgram definition = lower_node(grouped, node, kept);
+      TensorProgram definition = lower_node(grouped, node, kept);
+      // Every third kernel finds its constants at run time.
+      const bool at_run_time = kernels++ % 3 == 0;
+      for (TensorParam& param : definition.params)
+        if (at_run_time && param.is_constant()) param.kind = OperandKind::kWeight;
+      const auto pack_one = [&](const Tensor& source, const PackedParam& packed) {
+        const bool by_loops = at_run_time && run_time_packing_problem(packed, source.dtype()).empty();
+        taken["packed at run time"] += by_loops;
+        return by_loops ? packed_at_run_time(source, packed, target) : pack(source, packed);
+      };
       std::vector<Tensor> args;
       for (size_t i : kept) args.push_back(values.at(grouped.value(node.inputs[i]).name));
       const auto execute = [&](const LoopProgram& program, std::vector<Tensor> tensors) {
@@ -171,7 +204,8 @@ struct Runner {
         auto answer = rule.apply(definition, target, knobs);
         const auto right = [&](const ScheduledKernel& scheduled, const std::string& what) {
           std::vector<Tensor> tensors = args;
-          for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack(args[packed.param], packed);
+          for (const PackedParam& packed : scheduled.packed)
+            tensors[packed.param] = pack_one(args[packed.param], packed);
           execute(scheduled.program, tensors);
           if (grouped.outputs[0] == node.outputs[0])
             ASSERT_EQ(difference(want, values.at(result), type.layout), "")
@@ -215,7 +249,7 @@ struct Runner {
       }
       sketches(definition, target, [&](const ScheduledKernel& scheduled, const std::string& what) {
         std::vector<Tensor> tensors = args;
-        for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack(args[packed.param], packed);
+        for (const PackedParam& packed : scheduled.packed) tensors[packed.param] = pack_one(args[packed.param], packed);
         execute(scheduled.program, tensors);
         if (grouped.outputs[0] == node.outputs[0])
           ASSERT_EQ(difference(want, values.at(result), type.layout), "") << what << ", " << bits << " bits\n"
@@ -601,6 +635,8 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
   EXPECT_FALSE(taken.empty());
   EXPECT_GT(taken["points"], taken["points declined"]);
   if (kind == "winograd") EXPECT_GT(taken["winograd"], 0);
+  if (cases >= 8 && (kind == "conv" || kind == "winograd" || kind == "matmul" || kind == "depthwise"))
+    EXPECT_GT(taken["packed at run time"], 0);
   if (kind == "pool" && cases >= 20) EXPECT_GT(taken["window_rows"], 0);
   const std::map<std::string, std::vector<std::string>> sketches = {{"conv", {"sketch.tile", "sketch.tile_windows"}},
                                                                     {"depthwise", {"sketch.tile"}},

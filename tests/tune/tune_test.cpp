@@ -42,7 +42,7 @@ std::shared_ptr<const TensorProgram> matmul(int64_t m, int64_t n, int64_t k, con
   const BufferPtr x = make_buffer(prefix + "x", DType::kF32, {m, k});
   const BufferPtr w = make_buffer(prefix + "w", DType::kF32, {k, n});
   const BufferPtr y = make_buffer(prefix + "y", DType::kF32, {m, n});
-  program->params = {{x, {}, false}, {w, {}, true}};
+  program->params = {{x, {}}, {w, {}, OperandKind::kConstant}};
   Body body;
   body.axes = make_axes(prefix + "i", y->shape);
   body.reduce_axes = make_axes(prefix + "k", {Expr(k)});
@@ -563,7 +563,7 @@ std::shared_ptr<const TensorProgram> rows(int64_t m, int64_t k) {
   const BufferPtr t = make_buffer("t", DType::kF32, {m});
   const BufferPtr s = make_buffer("s", DType::kF32, {m});
   const BufferPtr y = make_buffer("y", DType::kF32, {m});
-  program->params = {{x, {}, false}, {t, {}, false}};
+  program->params = {{x, {}}, {t, {}}};
   Body sum;
   sum.axes = make_axes("i", s->shape);
   sum.reduce_axes = make_axes("k", {Expr(k)});

@@ -31,7 +31,7 @@ TEST(CanonicalText, IsReadBack) {
   const TensorProgram program = parse_canonical_text(kKernel);
   EXPECT_EQ(canonical_text(program), kKernel);
   ASSERT_EQ(program.stages.size(), 2u);
-  EXPECT_TRUE(program.params[1].is_constant);
+  EXPECT_TRUE(program.params[1].is_constant());
   EXPECT_EQ(program.params[0].layout.to_string(), "{0,1/16,1%16}");
 }
 

@@ -15,10 +15,18 @@ bool is_f32(const Graph& graph, ValueId id) { return graph.type(id).dtype == DTy
 
 bool is_known(const Graph& graph, ValueId id) { return constant_value(graph, id) != nullptr; }
 
-// A convolution or product with constant weights.
+// A weight that arrives at run time: an input or a state, and not one that a batch has of its own.
+bool arrives(const Graph& graph, const Node& reader) {
+  const ValueId id = reader.inputs[1];
+  const TensorType& type = graph.type(id);
+  return !graph.producer(id) && type.is_static() && (is_op(&reader, "conv") || type.rank() == 2);
+}
+
+// A convolution or product with weights.
 bool has_weights(const Graph& graph, const Node& node) {
   return (is_op(&node, "conv") || is_op(&node, "matmul")) && is_f32(graph, node.inputs[0]) &&
-         is_known(graph, node.inputs[1]) && !is_known(graph, node.inputs[0]);
+         is_f32(graph, node.inputs[1]) && (is_known(graph, node.inputs[1]) || arrives(graph, node)) &&
+         !is_known(graph, node.inputs[0]);
 }
 
 bool multiplies_in_tiles(const PassContext& ctx) {

@@ -10,6 +10,8 @@
 // pairs of columns of its window where the machine has dot instructions of bf16: its padding becomes a pad, and an odd
 // window has a column of zeros more. Outputs of the model are not rounded.
 //
+// Weights may also arrive at run time: inputs and states of fixed shape, of products those of two dimensions.
+//
 // The graph that comes out is one of f32 with pairs of casts; lower/narrow_values.h stores what lies between in 16
 // bits.
 //

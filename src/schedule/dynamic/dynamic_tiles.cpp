@@ -73,7 +73,7 @@ class TileMaker {
     tile.moves.resize(kernel_.params.size() + 1);
     for (size_t p = 0; p < kernel_.params.size(); ++p) {
       const TensorParam& param = kernel_.params[p];
-      tile.program.params.push_back({fixed(param.buffer), param.layout, param.is_constant});
+      tile.program.params.push_back({fixed(param.buffer), param.layout, param.kind});
       memory_[param.buffer.get()] = {p, tile.program.params.back().buffer, param.layout};
     }
     const Stage& output = kernel_.output();

@@ -400,7 +400,7 @@ class WindowMaker {
     for (const TensorParam& param : kernel_.params) {
       double bytes = static_cast<double>(dtype_bits(param.buffer->dtype)) / 8;
       for (const Expr& dim : param.buffer->shape) bytes *= static_cast<double>(typical_size(dim));
-      (param.is_constant ? weights : other) += bytes;
+      (param.may_be_packed() ? weights : other) += bytes;
     }
     return weights > static_cast<double>(target_.l2_bytes) / 2 &&
            other * static_cast<double>(*parts) < weights * static_cast<double>(typical_size(windows));

@@ -19,7 +19,7 @@ TensorProgram kernel_at(const TensorProgram& kernel, const std::vector<SymbolRan
   TensorProgram result;
   result.name = kernel.name;
   for (const TensorParam& param : kernel.params)
-    result.params.push_back({fixed_buffer(param.buffer), param.layout, param.is_constant});
+    result.params.push_back({fixed_buffer(param.buffer), param.layout, param.kind});
   for (const Stage& stage : kernel.stages) {
     Stage copy = stage;
     copy.out = fixed_buffer(stage.out);

@@ -84,7 +84,7 @@ class ChainMaker {
              bool read = false;
              walk(reduction->body.value,
                   [&](const Expr& node) { read |= node->kind == ExprKind::kLoad && node->buffer == param.buffer; });
-             return read && param.is_constant;
+             return read && param.may_be_packed();
            });
   }
 

@@ -206,7 +206,7 @@ class ColumnEmitter {
                                    const std::function<Expr(const std::vector<Expr>&)>& value) {
     TensorProgram kernel;
     kernel.name = name;
-    for (const BufferPtr& param : params) kernel.params.push_back({param, {}, false});
+    for (const BufferPtr& param : params) kernel.params.push_back({param, {}});
     Stage stage;
     stage.out = out;
     stage.body.inputs = params;
@@ -292,8 +292,8 @@ class ColumnEmitter {
     const std::vector<Expr> own = last.body.axis_vars();
     last.body.value = load(before, own) * load(correction, at) + load(sum.out, own);
     kernel.stages.push_back(std::move(last));
-    kernel.params.push_back({before, {}, false});
-    kernel.params.push_back({correction, {}, false});
+    kernel.params.push_back({before, {}});
+    kernel.params.push_back({correction, {}});
     const Place of_state{state, begin_of(before->shape, rows, block), {}};
     cut.places.push_back(of_state);
     cut.places.push_back({correction_, begin_of(correction->shape, rows_[columns_.maximum], block), {}});
@@ -309,7 +309,7 @@ class ColumnEmitter {
     Cut cut;
     cut.kernel.name = whole.name;
     const BufferPtr total = make_buffer("total", DType::kF32, in_order(sum.out->shape, order));
-    cut.kernel.params.push_back({total, {}, false});
+    cut.kernel.params.push_back({total, {}});
     cut.places.push_back({state, begin_of(total->shape, rows, block), {}});
     Stage stage = whole.output();
     if (whole.stages.size() == 1) {
@@ -367,7 +367,7 @@ class ColumnEmitter {
         const std::vector<Expr> own = last.body.axis_vars();
         last.body.value = max(load(largest_so_far, own), load(of_block, own));
         cut.kernel.stages.push_back(std::move(last));
-        cut.kernel.params.push_back({largest_so_far, {}, false});
+        cut.kernel.params.push_back({largest_so_far, {}});
         cut.places.push_back({largest_, begin_of(largest->shape, rows_[m], block), {}});
       }
       cut.places.push_back(place_of(m, cut.kernel.output().out->shape, block, first));

@@ -259,7 +259,7 @@ class StripMaker {
       bytes += result_bytes(member) / chain.images / member.rows * rows[m];
       for (size_t p = 0; p < member.definition->params.size(); ++p) {
         const TensorParam& param = member.definition->params[p];
-        if (param.is_constant || (m > 0 && p == member.param)) continue;
+        if (param.may_be_packed() || (m > 0 && p == member.param)) continue;
         const int64_t all = program_.buffers[static_cast<size_t>(args[p])].bytes / chain.images;
         const auto reads = reads_along(*member.definition, param.buffer.get(), member.row_axis);
         const int64_t extent = reads ? as_int(param.buffer->shape[reads->dim]).value_or(1) : 1;

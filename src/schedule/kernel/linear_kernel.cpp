@@ -66,7 +66,7 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
   for (const TensorParam& param : program.params) {
     kernel.params.push_back(flattener.add(param.buffer, param.layout));
     kernel.param_block.push_back(param.layout.inner_block().block);
-    kernel.is_constant.push_back(param.is_constant);
+    kernel.kinds.push_back(param.kind);
     if (!kernel.params.back()) {
       why = "parameter " + param.buffer->name + " has a shape that is not fixed";
       return std::nullopt;
@@ -80,7 +80,7 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
   }
   kernel.params.push_back(out);
   kernel.param_block.push_back(output.layout.inner_block().block);
-  kernel.is_constant.push_back(false);
+  kernel.kinds.push_back(OperandKind::kActivation);
   if (program.stages.size() > 2 || (program.stages.size() == 2 && !program.stages[0].body.is_reduction())) {
     why = "more stages than one reduction and its epilogue";
     return std::nullopt;

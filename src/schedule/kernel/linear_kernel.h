@@ -25,14 +25,14 @@ struct OutputLoop {
 struct LinearKernel {
   std::vector<BufferPtr> params;     // one-dimensional; kernel parameters, then the output
   std::vector<int64_t> param_block;  // the layout's inner block of each parameter; 1 when row-major
-  std::vector<bool> is_constant;
-  std::vector<OutputLoop> loops;  // one per physical dimension of the output, outermost first
-  std::vector<Expr> logical;      // the output's logical index in terms of the loops
-  std::vector<int64_t> extents;   // of the logical axes
-  Expr out_index;                 // flat
-  bool padded = false;            // some loop values lie beyond the logical extents
-  Expr value;                     // injective value, or the epilogue with `result_var` for the reduction
-  Var result_var;                 // stands for the finished reduction; null when injective
+  std::vector<OperandKind> kinds;    // of each parameter; of the output kActivation
+  std::vector<OutputLoop> loops;     // one per physical dimension of the output, outermost first
+  std::vector<Expr> logical;         // the output's logical index in terms of the loops
+  std::vector<int64_t> extents;      // of the logical axes
+  Expr out_index;                    // flat
+  bool padded = false;               // some loop values lie beyond the logical extents
+  Expr value;                        // injective value, or the epilogue with `result_var` for the reduction
+  Var result_var;                    // stands for the finished reduction; null when injective
   // The reduction, in terms of `loops` and `reduce`:
   Combiner combiner = Combiner::kNone;
   std::vector<Axis> reduce;
@@ -41,6 +41,7 @@ struct LinearKernel {
   Bounds bounds;  // of all loop and reduce variables
 
   const BufferPtr& out() const { return params.back(); }
+  bool may_be_packed(size_t param) const { return kinds[param] != OperandKind::kActivation; }
   // Condition under which the loops' values are inside the logical extents; null when always.
   Expr inside() const;
 };

@@ -124,14 +124,15 @@ std::string find_factors(Product& t, const Target& target) {
     const Expr load = weights_of(value->operands[side]);
     if (!load) continue;
     for (size_t p = 0; p + 1 < k.params.size(); ++p)
-      if (k.params[p] == load->buffer && k.is_constant[p] && k.param_block[p] == 1) {
+      if (k.params[p] == load->buffer && (t.pieces == 1 ? k.may_be_packed(p) : k.kinds[p] == OperandKind::kConstant) &&
+          k.param_block[p] == 1) {
         t.weights = p;
         t.right = load;
         t.left = value->operands[1 - side];
       }
   }
   if (!t.right)
-    return fmt::format("no factor is a constant of {}", t.pieces > 1 ? "f32" : floats ? "bf16" : "8-bit integers");
+    return fmt::format("no factor is weights of {}", t.pieces > 1 ? "f32" : floats ? "bf16" : "8-bit integers");
   if (t.pieces == 1) {
     const auto left = narrow_type(t.left);
     if (!left) return fmt::format("the factors are not of {}", floats ? "bf16" : "8-bit integers");

@@ -89,7 +89,7 @@ Schedule sketch_schedule(const TensorProgram& kernel, const Target& target) {
     BufferPtr& param = program.params[p];
     const BufferPtr named = make_buffer(output ? "y" : fmt::format("p{}", p), param->dtype, param->shape, param->scope);
     names[param.get()] = named;
-    if (!output && kernel.params[p].is_constant) constants.push_back(named->name);
+    if (!output && kernel.params[p].may_be_packed()) constants.push_back(named->name);
     param = named;
   }
   int outputs = 0, reductions = 0;

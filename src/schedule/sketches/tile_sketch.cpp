@@ -21,7 +21,7 @@ struct PackOrder {
 // transform_layout of each constant operand that the tile walks through.
 void pack_constants(TraceWriter& writer, const TensorProgram& kernel, const Stmt& update, const PackOrder& order) {
   for (size_t p = 0; p < kernel.params.size(); ++p) {
-    if (!kernel.params[p].is_constant) continue;
+    if (!kernel.params[p].may_be_packed()) continue;
     const std::string name = fmt::format("p{}", p);
     std::vector<Expr> loads;
     for (const Expr& load : loads_of(update->value))
@@ -74,7 +74,7 @@ void pack_constants(TraceWriter& writer, const TensorProgram& kernel, const Stmt
 bool pack_operands(TraceWriter& writer, const TensorProgram& kernel, const Stmt& update, const OutputAxes& axes) {
   bool any = false;
   for (size_t p = 0; p < kernel.params.size(); ++p) {
-    if (kernel.params[p].is_constant) continue;
+    if (kernel.params[p].may_be_packed()) continue;
     const std::string name = fmt::format("p{}", p);
     std::vector<Expr> loads;
     for (const Expr& load : loads_of(update->value))

@@ -219,7 +219,7 @@ void choose_groups(Tiling& t) {
   if (!dot || (dot->dtype == DType::kF32 ? t.width != dot->lanes : t.width % dot->lanes != 0)) return;
   const int64_t depth = dot->depth;
   for (size_t p = 0; p + 1 < k.params.size(); ++p)
-    if (k.params[p] == stored && !k.is_constant[p]) return;
+    if (k.params[p] == stored && !k.may_be_packed(p)) return;
   const bool to_the_end = dot->dtype == DType::kI32;
   int64_t block = 1;  // in which places side by side are stored
   for (size_t p = 0; p + 1 < k.params.size(); ++p)
@@ -267,7 +267,7 @@ int64_t blank_steps(const Tiling& t, DType dtype) {
 void pack_operands(Tiling& t) {
   LinearKernel& k = t.kernel;
   for (size_t p = 0; p + 1 < k.params.size(); ++p) {
-    if (!k.is_constant[p] || k.param_block[p] != 1) continue;
+    if (!k.may_be_packed(p) || k.param_block[p] != 1) continue;
     std::vector<Expr> loads;
     walk(t.update, [&](const Expr& node) {
       if (node->kind == ExprKind::kLoad && node->buffer == k.params[p]) loads.push_back(node);

@@ -474,7 +474,7 @@ Expr image_of(const Tiling& t) {
     if (node->kind != ExprKind::kLoad) return;
     const auto& params = t.kernel.params;
     const auto p = static_cast<size_t>(std::find(params.begin(), params.end(), node->buffer) - params.begin());
-    if (p + 1 >= params.size() || t.kernel.is_constant[p]) return;
+    if (p + 1 >= params.size() || t.kernel.may_be_packed(p)) return;
     if (image && !image.same_node(node)) other = true;
     image = node;
     other |= t.kernel.param_block[p] != 1 || uses_var(node, t.vector.var) || uses_var(node, t.block.var);

@@ -197,7 +197,7 @@ std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv
   if (image->kind != ExprKind::kLoad || filter->kind != ExprKind::kLoad) return "an operand is computed in the kernel";
   const auto x = param_of(program, image->buffer);
   const auto w = param_of(program, filter->buffer);
-  if (!x || !w || !program.params[*w].is_constant) return "the weights are not constant";
+  if (!x || !w || !program.params[*w].may_be_packed()) return "the weights may not be packed";
   const Layout& layout = program.output().layout;
   conv.block = layout.inner_block().block;
   if (layout.row_major() || !(layout == Layout::blocked(static_cast<int>(rank), 1, conv.block)) ||

@@ -51,7 +51,7 @@ struct FilteredConv {
                              const Expr& lane, const Bounds& bounds) const;
 };
 
-// Why the kernel is no such convolution with constant weights; empty when it is.
+// Why the kernel is no such convolution whose weights may be packed; empty when it is.
 std::string match_filtered_conv(const TensorProgram& program, FilteredConv& conv);
 
 struct WinogradPlan {
