@@ -20,7 +20,9 @@ class PlaceTables : public testing::Test {
   const BufferPtr x_ = make_buffer("x", DType::kF32, {n_, 16}), w_ = make_buffer("w", DType::kF32, {n_});
 
   TensorProgram kernel(const Expr& value, const Expr& width = 16) const {
-    TensorProgram program{.name = "resize", .params = {{x_, {}, false}, {w_, {}, false}}, .stages = {}};
+    TensorProgram program{.name = "resize",
+                          .params = {{x_, {}, OperandKind::kActivation}, {w_, {}, OperandKind::kActivation}},
+                          .stages = {}};
     Stage stage;
     stage.out = make_buffer("y", DType::kF32, {m_, width});
     stage.body.axes = {{i_, m_}, {j_, width}};
