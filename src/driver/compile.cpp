@@ -179,10 +179,9 @@ std::optional<Program> make_program(Graph graph, const Target& target, const Dri
   return runner.run(kLower, [&] { return lower_graph(graph); });
 }
 
-// The same program with its memory planned; none when only an earlier form of it was asked for, which is in `text`
-// then.
-std::optional<Program> plan_program(Program program, const Target& target, const DriverOptions& options,
-                                    PassRunner& runner, PassLimit& limit, std::string& text) {
+// The same program with its memory planned. Where a text of it was asked for, that stands in `text`.
+Program plan_program(Program program, const Target& target, const DriverOptions& options, PassRunner& runner,
+                     PassLimit& limit, std::string& text) {
   using Kind = PassApplication::Kind;
   const int opt_level = options.compile.opt_level;
   // Rules write the loops that suit the machine, and loop passes bring them into the shape that code generation wants.
@@ -250,10 +249,8 @@ std::optional<Program> plan_program(Program program, const Target& target, const
     plan_memory(program);
     return std::move(program);
   });
-  if (options.emit == Emit::kLoop || options.emit == Emit::kProgram) {
+  if (options.emit == Emit::kLoop || options.emit == Emit::kProgram)
     text += options.emit == Emit::kLoop ? kernels_text(program) : print(program, {.elide_constants = true});
-    return {};
-  }
   return program;
 }
 
@@ -527,7 +524,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       planned = runner.run(kJoinPieces, [&] { return join_pieces(model.flow, std::move(pieces)); });
     }
   }
-  if (!planned) {
+  if (!planned || options.emit == Emit::kLoop || options.emit == Emit::kProgram) {
     result.times = runner.times();
     return result;
   }

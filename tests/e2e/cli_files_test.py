@@ -84,6 +84,12 @@ class Outputs(CliTest):
             self.kept(name, ["compile", "model.onnx", "-o", name], "TSR-4063")
             self.tessera("compile", "model.onnx", "-o", name, "--force")
             self.tessera("run", f"./{name}", "-i", "random:0")
+        self.tessera("compile", "model.onnx", "-o", "older.so")
+        contents = bytearray((self.folder / "older.so").read_bytes())
+        contents[-1] = 1  # a module of another format
+        (self.folder / "older.so").write_bytes(contents)
+        self.tessera("compile", "model.onnx", "-o", "older.so")
+        self.tessera("run", "older.so", "-i", "random:0")
         (self.folder / "empty").write_bytes(b"")
         self.tessera("compile", "model.onnx", "-o", "empty")
 

@@ -192,6 +192,15 @@ class Graphs(CliTest):
         told = self.json_of("explain", "sequence.onnx")
         self.assertEqual(told["flow"]["node"], "")
         self.assertIn("sequences", told["flow"]["reason"])
+        nodes = [helper.make_node("Relu", ["x"], ["a"], name="first"), nodes[0],
+                 helper.make_node("SequenceAt", ["s", "i"], ["b"], name="at"),
+                 helper.make_node("Exp", ["b"], ["y"], name="last")]
+        nodes[1].input[0] = "a"
+        self.save(make_model(nodes, [("x", TensorProto.FLOAT, (4,)), ("i", TensorProto.INT64, ())],
+                             [("y", TensorProto.FLOAT, None)]), "pieces.onnx")
+        told = self.json_of("explain", "pieces.onnx")
+        named = {node for kernel in told["kernels"] for node in kernel["nodes"]}
+        self.assertTrue({"first", "last"} <= named, "the kernels of all pieces")
         self.write("loop.graph", LOOP.replace("FOUR", "4"))
         self.assertNotIn("flow", self.json_of("explain", "loop.graph"))
 

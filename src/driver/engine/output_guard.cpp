@@ -1,10 +1,13 @@
 #include "driver/engine/output_guard.h"
 
+#include <array>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "abi/module_abi.h"
 #include "diagnose/inspect.h"
 #include "driver/model_file.h"
 #include "support/error.h"
@@ -26,6 +29,17 @@ json identity(const json& metadata) {
       result.push_back({tensor.at("name"), type.substr(0, type.find('['))});
     }
   return result;
+}
+
+// By the last bytes of its footer, which every format has.
+bool is_module_of_another_format(const std::string& path) {
+  constexpr std::string_view kMagic(TSR_FOOTER_MAGIC, sizeof(tsr_footer::magic));
+  std::array<char, kMagic.size()> last = {};
+  std::ifstream file(path, std::ios::binary);
+  if (!file.seekg(-static_cast<std::streamoff>(last.size()), std::ios::end) || !file.read(last.data(), last.size()))
+    return false;
+  const std::string_view found(last.data(), last.size());
+  return found.substr(0, found.size() - 1) == kMagic.substr(0, kMagic.size() - 1) && found.back() != kMagic.back();
 }
 
 }  // namespace
@@ -56,6 +70,7 @@ void refuse_to_overwrite(const std::string& output, const std::vector<std::strin
 ReplacedModule::ReplacedModule(const std::string& output, bool force) {
   std::error_code error;
   if (!fs::is_regular_file(output, error) || fs::file_size(output, error) == 0 || error) return;
+  if (is_module_of_another_format(output)) return;
   try {
     metadata_ = module_metadata_of(output);
   } catch (const UserError&) {

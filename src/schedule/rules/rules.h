@@ -31,7 +31,9 @@ RuleResult bf16x3(const TensorProgram& kernel, const Target& target, Knobs& knob
 
 // Reductions whose output has an axis along which all operands are read contiguously or not at all: convolutions,
 // matrix products, depthwise convolutions, pooling, column sums. A tile of outputs (vectors x rows) is accumulated in
-// registers over the whole reduction; constant operands are packed in the order of use.
+// registers over the whole reduction; constant operands, and weights of a run, are packed in the order of use. Products
+// with the zeros that stand around an image, or that a transposed convolution puts between its elements, may be left
+// out: no NaN comes of them and an infinite weight.
 RuleResult register_tile(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Windows that slide along the output's contiguous axis (pooling of rows, with padding): lanes of neighbouring outputs,

@@ -250,6 +250,9 @@ void compare(const Module& module, const MadeInputs& inputs, const Result& resul
           module.name + ": the interpreter answers " + (answer.refused.empty() ? "results" : answer.refused) +
               ", compiled code " + (result.refused.empty() ? "results" : result.refused));
   if (!result.refused.empty() || inputs.filling == Filling::kWild) return;
+  // Weights of a run may be infinite, and their products with zeros that stand around or between the elements of an
+  // image are left out (schedule/rules/rules.h, register_tile).
+  if (inputs.filling == Filling::kSpecial && module.reference->convolves_by_inputs()) return;
   const std::string difference = Reference::difference(answer.results, result.outputs);
   require(difference.empty(), module.name + ": " + difference);
 }

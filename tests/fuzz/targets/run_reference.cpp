@@ -93,6 +93,15 @@ Reference::Answer Reference::run(const std::vector<RunValue>& inputs) const {
   }
 }
 
+bool Reference::convolves_by_inputs() const {
+  const Graph& graph = model_.graph;
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    if (node.attrs.get_or<std::string>("name", node.op->name).find("conv") == std::string::npos || node.inputs.size() < 2) return false;
+    const Node* weights = graph.producer(node.inputs[1]);
+    return !weights || weights->op->name != "constant";
+  });
+}
+
 std::string Reference::difference(const std::vector<RunValue>& wanted, const std::vector<RunValue>& found) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (const std::string text = value_difference(wanted[i], found[i]); !text.empty()) {

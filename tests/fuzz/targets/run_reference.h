@@ -23,6 +23,9 @@ class Reference {
   };
   Answer run(const std::vector<RunValue>& inputs) const;
 
+  // Whether weights of a convolution are no constants of the model.
+  bool convolves_by_inputs() const;
+
   // What makes the two sets of results different, in words; empty when they agree. Integers, bools, strings and shapes
   // are equal; floats up to `tolerance` of the largest.
   static std::string difference(const std::vector<RunValue>& wanted, const std::vector<RunValue>& found);
