@@ -23,7 +23,7 @@ DeviceImage generate_null(const Program& program, int32_t device, const Target& 
   const DeviceCode code = generate_llvm_operations(program, device, target, options);
   LinkOptions link;
   link.soname = "tessera_null_image.so";
-  link.exports = {"op_*"};
+  link.exports = {kOperationNames};
   link.files = code.link;
   return {link_shared_object(code.object, link), code.scratch_bytes};
 }

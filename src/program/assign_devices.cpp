@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "program/memory_plan.h"
+#include "program/merge_kernels.h"
 #include "program/steps.h"
 #include "support/error.h"
 
@@ -199,7 +200,7 @@ class Assigner {
     return there_[{here, device}] = id;
   }
 
-  // The kernel for a device: the one that there is, where the host does not call it.
+  // A copy of the kernel for a device.
   int32_t kernel_on(int32_t kernel, int32_t device) {
     const auto [known, is_new] = kernels_.try_emplace({kernel, device}, -1);
     if (!is_new) return known->second;
@@ -220,20 +221,6 @@ class Assigner {
   int32_t next_token_ = 0;
 };
 
-// Kernels that nothing calls any more.
-void drop_kernels(Program& program) {
-  std::vector<int32_t> number(program.kernels.size(), -1);
-  for (const KernelCall& call : program.calls) number[static_cast<size_t>(call.kernel)] = 0;
-  std::vector<Kernel> kernels;
-  for (size_t i = 0; i < number.size(); ++i) {
-    if (number[i] < 0) continue;
-    number[i] = static_cast<int32_t>(kernels.size());
-    kernels.push_back(std::move(program.kernels[i]));
-  }
-  program.kernels = std::move(kernels);
-  for (KernelCall& call : program.calls) call.kernel = number[static_cast<size_t>(call.kernel)];
-}
-
 }  // namespace
 
 void assign_devices(Program& program, const std::vector<ProgramDevice>& devices,
@@ -243,7 +230,7 @@ void assign_devices(Program& program, const std::vector<ProgramDevice>& devices,
   if (devices.empty()) return;
   program.devices = devices;
   Assigner(program, device_of).run();
-  drop_kernels(program);
+  drop_uncalled_kernels(program);
 }
 
 }  // namespace tessera::inline program

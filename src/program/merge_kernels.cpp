@@ -152,4 +152,18 @@ void merge_kernels(Program& program) {
   for (KernelCall& call : program.calls) call.kernel = renumber.at(static_cast<size_t>(call.kernel));
 }
 
+std::vector<int32_t> drop_uncalled_kernels(Program& program) {
+  std::vector<int32_t> numbers(program.kernels.size(), -1);
+  for (const KernelCall& call : program.calls) numbers[static_cast<size_t>(call.kernel)] = 0;
+  std::vector<Kernel> kernels;
+  for (size_t k = 0; k < numbers.size(); ++k) {
+    if (numbers[k] < 0) continue;
+    numbers[k] = static_cast<int32_t>(kernels.size());
+    kernels.push_back(std::move(program.kernels[k]));
+  }
+  program.kernels = std::move(kernels);
+  for (KernelCall& call : program.calls) call.kernel = numbers[static_cast<size_t>(call.kernel)];
+  return numbers;
+}
+
 }  // namespace tessera::inline program

@@ -33,13 +33,18 @@
 //   }
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "program/program.h"
 
 namespace tessera::inline program {
 
 void merge_kernels(Program& program);
+
+// Removes kernels that no call names. By old number: the new one; -1 of those that are gone.
+std::vector<int32_t> drop_uncalled_kernels(Program& program);
 
 // What the kernel computes and how, without names: equal keys mean equal kernels. Bytes, not for people.
 std::string kernel_key(const Kernel& kernel);

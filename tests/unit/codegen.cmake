@@ -11,6 +11,7 @@ tessera_test(procedures_test SOURCES procedures_test.cpp LINKS codegen_harness t
 tessera_test(codegen_small_types_test SOURCES codegen_small_types_test.cpp LINKS codegen_harness LABELS slow WHOLE)
 tessera_test(codegen_target_test SOURCES codegen_target_test.cpp LINKS codegen_harness WHOLE)
 tessera_test(device_module_test SOURCES device_module_test.cpp random_steps.cpp
-  LINKS tessera_interp tessera_program tessera_loop_passes tessera_codegen_llvm tessera_package tessera_runtime WHOLE)
+  LINKS tessera_interp tessera_program tessera_loop_passes tessera_codegen_llvm tessera_package tessera_runtime
+    tessera_test_modules WHOLE)
 set_target_properties(device_module_test PROPERTIES BUILD_RPATH "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 add_dependencies(device_module_test tessera_null_shared)

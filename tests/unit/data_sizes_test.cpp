@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "../support/module_session.h"
 #include "arith/data_symbols.h"
 #include "arith/simplify.h"
 #include "codegen/llvm/llvm_codegen.h"
@@ -228,20 +229,9 @@ std::vector<std::byte> module_of(Program program, const Target& target) {
   return write_module_memory({code, program, info}).contents();
 }
 
-class Session {
+class Session : public ModuleSession {
  public:
-  explicit Session(const std::vector<std::byte>& bytes) {
-    tessera_error error = {};
-    check(tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module_, &error) == TESSERA_OK,
-          error.message);
-    check(tessera_session_create(module_, nullptr, &session_, &error) == TESSERA_OK, error.message);
-  }
-  ~Session() {
-    tessera_session_free(session_);
-    tessera_module_free(module_);
-  }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  using ModuleSession::ModuleSession;
 
   // The outputs in the shapes that the run decided, from memory for the largest.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
@@ -300,19 +290,10 @@ class Session {
 
   static std::vector<tessera_tensor> described(const std::vector<Tensor>& tensors) {
     std::vector<tessera_tensor> result;
-    for (const Tensor& tensor : tensors) {
-      tessera_tensor& row = result.emplace_back();
-      row = {};
-      row.data = const_cast<std::byte*>(tensor.bytes());
-      row.dtype = static_cast<tessera_dtype>(tensor.dtype());
-      row.rank = static_cast<int32_t>(tensor.dims().size());
-      std::copy(tensor.dims().begin(), tensor.dims().end(), row.dims);
-    }
+    for (const Tensor& tensor : tensors)
+      result.push_back(ModuleSession::described(tensor, const_cast<std::byte*>(tensor.bytes())));
     return result;
   }
-
-  tessera_module* module_ = nullptr;
-  tessera_session* session_ = nullptr;
 };
 
 void expect_agree(const std::vector<Tensor>& found, const std::vector<Tensor>& want, const std::string& what) {

@@ -5,9 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <random>
 
+#include "../runtime/module_builder.h"
+#include "../support/module_session.h"
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
 #include "interp/program_interp.h"
@@ -17,9 +18,8 @@
 #include "program/assign_devices.h"
 #include "program/memory_plan.h"
 #include "program/pass.h"
-#include "program/printer.h"
+#include "program_checks.h"
 #include "random_steps.h"
-#include "support/error.h"
 #include "tessera/tessera.h"
 
 namespace tessera {
@@ -42,7 +42,7 @@ std::vector<std::byte> module_of(Program program, int opt_level) {
   for (size_t d = 0; d < program.devices.size(); ++d) {
     const DeviceCode code = generate_llvm_operations(program, static_cast<int32_t>(d) + 1, target, options);
     LinkOptions link;
-    link.exports = {"op_*"};
+    link.exports = {kOperationNames};
     images.push_back({link_shared_object(code.object, link), code.scratch_bytes});
   }
   ModuleInfo info;
@@ -54,60 +54,10 @@ std::vector<std::byte> module_of(Program program, int opt_level) {
   return write_module_memory({code, program, info, images}).contents();
 }
 
-class Session {
- public:
-  explicit Session(const std::vector<std::byte>& bytes) {
-    tessera_error error = {};
-    if (tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module_, &error) != TESSERA_OK ||
-        tessera_session_create(module_, nullptr, &session_, &error) != TESSERA_OK)
-      throw InternalError(error.message);
-  }
-  ~Session() {
-    tessera_session_free(session_);
-    tessera_module_free(module_);
-  }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-
-  // The error's id and message, or "".
-  std::string run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) {
-    std::vector<tessera_tensor> in, out;
-    std::vector<std::vector<int64_t>> dims;
-    for (const auto* list : {&inputs, static_cast<const std::vector<Tensor>*>(&outputs)})
-      for (const Tensor& tensor : *list) dims.push_back(tensor.dims());
-    const auto describe = [&](const Tensor& tensor, const std::byte* data, const std::vector<int64_t>& shape) {
-      tessera_tensor result = {};
-      result.data = const_cast<std::byte*>(data);
-      result.dtype = static_cast<tessera_dtype>(tensor.dtype());
-      result.rank = static_cast<int32_t>(shape.size());
-      std::copy(shape.begin(), shape.end(), result.dims);
-      return result;
-    };
-    for (size_t i = 0; i < inputs.size(); ++i) in.push_back(describe(inputs[i], inputs[i].bytes(), dims[i]));
-    for (size_t i = 0; i < outputs.size(); ++i)
-      out.push_back(describe(outputs[i], outputs[i].mutable_bytes(), dims[inputs.size() + i]));
-    tessera_error error = {};
-    const tessera_status status = tessera_session_run(session_, in.data(), static_cast<int32_t>(in.size()), out.data(),
-                                                      static_cast<int32_t>(out.size()), &error);
-    return status == TESSERA_OK ? "" : fmt::format("{}: {}", error.id, error.message);
-  }
-
- private:
-  tessera_module* module_ = nullptr;
-  tessera_session* session_ = nullptr;
-};
-
 std::vector<Tensor> empty_like(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> result;
   for (const Tensor& tensor : tensors) result.emplace_back(tensor.dtype(), tensor.dims());
   return result;
-}
-
-void expect_same(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, const Program& program) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i)
-    ASSERT_EQ(std::memcmp(found[i].bytes(), expected[i].bytes(), static_cast<size_t>(found[i].num_bytes())), 0)
-        << i << print(program);
 }
 
 // With two devices of the same kind now and then.
@@ -126,7 +76,7 @@ TEST(DeviceModules, ComputeWhatTheHostAloneDoes) {
     const Program before = random_steps(seed);
     const std::vector<Tensor> inputs = random_step_inputs(before, seed), expected = interpret(before, inputs);
     const Program program = on_devices(before, seed);
-    Session session(module_of(program, seed % 2 == 0 ? 3 : 0));
+    ModuleSession session(module_of(program, seed % 2 == 0 ? 3 : 0));
     for (int run = 0; run < 2; ++run) {
       std::vector<Tensor> outputs = empty_like(expected);
       ASSERT_EQ(session.run(inputs, outputs), "");
@@ -145,7 +95,7 @@ TEST(DeviceModules, AFailureEndsTheRun) {
     const std::vector<std::byte> module = module_of(program, 3);
     for (const int failing : {1, 2, 5}) {
       setenv("TESSERA_NULL_FAIL", std::to_string(failing).c_str(), 1);
-      Session session(module);
+      ModuleSession session(module);
       unsetenv("TESSERA_NULL_FAIL");
       for (int run = 0; run < 4; ++run) {
         std::vector<Tensor> outputs = empty_like(expected);
@@ -163,16 +113,73 @@ TEST(DeviceModules, AFailureEndsTheRun) {
   EXPECT_GE(failures, 12);
 }
 
-// Bytes of the module's table of devices, changed: an error, never a crash.
+// What loading says, or making a session; "" when both went well.
+std::string outcome(const std::vector<std::byte>& bytes) {
+  try {
+    const ModuleSession session(bytes);
+    return "";
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+}
+
 TEST(DeviceModules, AnotherKindOfDeviceIsMissing) {
   Program program = on_devices(random_steps(1), 1);
   for (ProgramDevice& device : program.devices) device.kind = "nowhere";
-  const std::vector<std::byte> bytes = module_of(program, 0);
-  tessera_module* module = nullptr;
-  tessera_error error = {};
-  EXPECT_EQ(tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module, &error), TESSERA_UNSUPPORTED);
-  EXPECT_STREQ(error.id, "TSR-7019");
-  EXPECT_THAT(error.message, HasSubstr("needs a device of the kind 'nowhere', and its library cannot be loaded"));
+  EXPECT_THAT(outcome(module_of(program, 0)),
+              HasSubstr("TSR-7019: 'module in memory' needs a device of the kind 'nowhere', and its library cannot be "
+                        "loaded: libtessera_nowhere.so.0"));
+  for (ProgramDevice& device : program.devices) device.kind = "../null";
+  EXPECT_THAT(outcome(module_of(program, 0)), HasSubstr("TSR-7011: 'module in memory' has an inconsistent descriptor: "
+                                                        "device 0 is of a kind that has no name"));
+}
+
+// The tables of devices and operations and what they lead to, changed: an error, never a crash.
+TEST(DeviceModules, DamageIsFound) {
+  const std::vector<std::byte> module = module_of(on_devices(random_steps(1), 1), 0);
+  const auto* first = reinterpret_cast<const Bytes::value_type*>(module.data());
+  const Bytes good(first, first + module.size());
+  const tsr_footer footer = read_footer(good);
+  const auto head = read_at<tsr_descriptor>(good, footer.descriptor_offset);
+  const uint64_t device_at = footer.descriptor_offset + head.devices,
+                 operation_at = footer.descriptor_offset + head.operations;
+  const auto with = [&](const auto& edit) {
+    Bytes bad = good;
+    auto device = read_at<tsr_device_descr>(bad, device_at);
+    auto operation = read_at<tsr_operation_descr>(bad, operation_at);
+    edit(bad, device, operation);
+    write_at(bad, device_at, device);
+    write_at(bad, operation_at, operation);
+    seal(bad, footer, true);
+    const auto* bytes = reinterpret_cast<const std::byte*>(bad.data());
+    return outcome({bytes, bytes + bad.size()});
+  };
+  using Device = tsr_device_descr;
+  using Operation = tsr_operation_descr;
+  EXPECT_EQ(with([](Bytes&, Device&, Operation&) {}), "");
+  EXPECT_THAT(with([](Bytes&, Device& device, Operation&) { device.name = ~0u; }),
+              HasSubstr("TSR-7011: 'module in memory' has an inconsistent descriptor: the name of device 0 at offset "
+                        "4294967295 is not a string inside it"));
+  for (const auto& edit : {+[](Device& device) { device.image_offset = ~uint64_t{0}; },
+                           +[](Device& device) { device.image_size += uint64_t{1} << 32; },
+                           +[](Device& device) { device.weights_size = ~uint64_t{0}; },
+                           +[](Device& device) { device.weights_offset -= 1; }})
+    EXPECT_THAT(with([&](Bytes&, Device& device, Operation&) { edit(device); }),
+                HasSubstr("the code or the weights of device 0 are not among the images"));
+  EXPECT_THAT(with([](Bytes&, Device&, Operation& operation) { operation.device = 99; }),
+              HasSubstr("operation 0 is of no device"));
+  EXPECT_THAT(with([&](Bytes& bytes, Device&, Operation& operation) {
+                bytes[footer.descriptor_offset + operation.entry] = 'x';
+              }),
+              HasSubstr("TSR-7019: 'module in memory' needs a device of the kind 'null', and the module's code for it "
+                        "lacks an operation: xp_"));
+  EXPECT_THAT(
+      with([&](Bytes& bytes, Device& device, Operation&) { bytes[footer.images_offset + device.image_offset] = 0; }),
+      HasSubstr("and it does not take the module's code: "));
+  EXPECT_THAT(with([](Bytes&, Device& device, Operation&) { device.arena_bytes = uint64_t{1} << 60; }),
+              HasSubstr("and it has no memory for a run: free memory of it"));
+  EXPECT_THAT(with([](Bytes&, Device& device, Operation&) { device.scratch_bytes = uint64_t{1} << 60; }),
+              HasSubstr("and it has no queue: no memory for a queue with 1152921504606846976 bytes of scratch"));
 }
 
 }  // namespace

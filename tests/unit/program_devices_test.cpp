@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iostream>
 #include <random>
 
@@ -16,6 +15,7 @@
 #include "program/printer.h"
 #include "program/steps.h"
 #include "program/verify.h"
+#include "program_checks.h"
 #include "random_steps.h"
 #include "support/error.h"
 
@@ -53,12 +53,6 @@ constexpr const char* kTwoDevices = R"(program @two(%x, %w) -> (%y, %z) {
   wait 0
 }
 )";
-
-Target machine() {
-  Target target;
-  target.triple = "x86_64-unknown-linux-gnu";
-  return target;
-}
 
 std::string changed(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
@@ -101,18 +95,52 @@ TEST(ProgramDevices, AreVerified) {
               HasSubstr("copy: it stands in no start"));
 }
 
+// The example of program/assign_devices.h.
+TEST(ProgramDevices, CallsMoveAsTheHeaderSays) {
+  Program program = parse_program(R"(program @two(%x) -> (%y, %z) {
+  plan arena 0 weights 0 scratch 0
+  buffer %x: f32[2] input 0
+  buffer %y: f32[2] output 0
+  buffer %z: f32[2] output 1
+  buffer %m: f32[2] arena
+  define rule "naive" loc("a")
+  kernel @a(x: f32[2]) -> (y: f32[2]) {
+    for i in 0..2 { y[i] = (0:f32 - x[i]) }
+  }
+  define rule "naive"
+  kernel @b(x: f32[2]) -> (y: f32[2]) {
+    for i in 0..2 { y[i] = (1:f32 + x[i]) }
+  }
+  define rule "naive"
+  kernel @c(x: f32[2]) -> (y: f32[2]) {
+    for i in 0..2 { y[i] = (2:f32 * x[i]) }
+  }
+  call @a(%x, %m)
+  call @b(%m, %y)
+  call @c(%x, %z)
+}
+)");
+  assign_devices(program, {{"dev", "null"}}, [](const KernelCall& call) { return call.kernel < 2 ? 1 : 0; });
+  EXPECT_THAT(verify(program), IsEmpty());
+  const std::string text = print(program);
+  EXPECT_EQ(text.substr(text.find("  start")), R"(  start 0 on dev {
+    copy %x.dev = %x
+    call @a.dev(%x.dev, %m)
+    call @b.dev(%m, %y.dev)
+    copy %y = %y.dev
+  }
+  call @c(%x, %z)
+  wait 0
+}
+)");
+}
+
 // Which device a call is given to: any, for a seed.
 std::function<int32_t(const KernelCall&)> at_random(uint64_t seed, int32_t devices) {
   auto random = std::make_shared<std::mt19937_64>(seed);
   return [random, devices](const KernelCall&) {
     return static_cast<int32_t>((*random)() % static_cast<uint64_t>(devices + 1));
   };
-}
-
-void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b, const Program& program) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    ASSERT_EQ(std::memcmp(a[i].bytes(), b[i].bytes(), static_cast<size_t>(a[i].num_bytes())), 0) << i << print(program);
 }
 
 void expect_computes(const Program& program, const std::vector<Tensor>& inputs, const std::vector<Tensor>& expected) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <iostream>
 #include <random>
 
@@ -18,6 +17,7 @@
 #include "program/printer.h"
 #include "program/steps.h"
 #include "program/verify.h"
+#include "program_checks.h"
 #include "random_steps.h"
 #include "support/error.h"
 
@@ -208,18 +208,6 @@ TEST(ProgramSteps, BytesAreFollowedThroughBlocks) {
   EXPECT_THAT(with("go_next", "h"), HasSubstr("loop t of Loop_0: go_next is read after h was written over it"));
   EXPECT_THAT(with("go", "h_next"), HasSubstr("none"));  // go is read before the iteration only
   EXPECT_THAT(with("go", "h"), HasSubstr("call of less: the output go shares bytes with parameter a"));
-}
-
-Target machine() {
-  Target target;
-  target.triple = "x86_64-unknown-linux-gnu";
-  return target;
-}
-
-void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b, const Program& program) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    ASSERT_EQ(std::memcmp(a[i].bytes(), b[i].bytes(), static_cast<size_t>(a[i].num_bytes())), 0) << i << print(program);
 }
 
 TEST(RandomSteps, PlansAndPassesLeaveWhatTheyCompute) {

@@ -2,6 +2,7 @@
 // sizes each, against the interpreter on the graph that is bound at these sizes.
 #include <gtest/gtest.h>
 
+#include "../support/module_session.h"
 #include "../support/symbolic_graphs.h"
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
@@ -64,46 +65,6 @@ std::vector<std::byte> module_of(const Graph& graph, const std::set<std::string>
   return module_of(program_of(graph, target, without), target, without);
 }
 
-class Session {
- public:
-  explicit Session(const std::vector<std::byte>& bytes) {
-    tessera_error error = {};
-    check(tessera_module_load_memory(bytes.data(), bytes.size(), nullptr, &module_, &error) == TESSERA_OK,
-          error.message);
-    check(tessera_session_create(module_, nullptr, &session_, &error) == TESSERA_OK, error.message);
-  }
-  ~Session() {
-    tessera_session_free(session_);
-    tessera_module_free(module_);
-  }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-
-  // Into `outputs`, which have the shapes that are expected. The message of the error, if any.
-  std::string run(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) {
-    std::vector<tessera_tensor> in, out;
-    for (const Tensor& tensor : inputs) in.push_back(described(tensor, const_cast<std::byte*>(tensor.bytes())));
-    for (Tensor& tensor : outputs) out.push_back(described(tensor, tensor.mutable_bytes()));
-    tessera_error error = {};
-    const auto status = tessera_session_run(session_, in.data(), static_cast<int32_t>(in.size()), out.data(),
-                                            static_cast<int32_t>(out.size()), &error);
-    return status == TESSERA_OK ? "" : error.message;
-  }
-
- private:
-  static tessera_tensor described(const Tensor& tensor, std::byte* data) {
-    tessera_tensor result = {};
-    result.data = data;
-    result.dtype = tensor.dtype() == DType::kF32 ? TESSERA_F32 : TESSERA_I64;
-    result.rank = static_cast<int32_t>(tensor.dims().size());
-    std::copy(tensor.dims().begin(), tensor.dims().end(), result.dims);
-    return result;
-  }
-
-  tessera_module* module_ = nullptr;
-  tessera_session* session_ = nullptr;
-};
-
 bool agree(const Tensor& a, const Tensor& b) {
   for (int64_t i = 0; i < a.num_elements(); ++i) {
     if (is_float(a.dtype()) ? !(std::abs(a.get_double(i) - b.get_double(i)) <= 1e-3 * (1 + std::abs(b.get_double(i))))
@@ -114,7 +75,7 @@ bool agree(const Tensor& a, const Tensor& b) {
 }
 
 void check_module(const Graph& graph, size_t points, const std::set<std::string>& without = {}) {
-  Session session(module_of(graph, without));
+  ModuleSession session(module_of(graph, without));
   for (const Ints& point : points_of(graph, points, 3)) {
     const Graph bound = bind_symbols(graph, point);
     const std::vector<Tensor> inputs = inputs_at(bound, 7);

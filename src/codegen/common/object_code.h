@@ -27,6 +27,7 @@ struct DeviceCode {
 
 // The entry of a kernel in its device's code.
 inline std::string operation_name(int32_t kernel) { return "op_" + std::to_string(kernel); }
+inline constexpr const char* kOperationNames = "op_*";  // a linker's pattern that fits them all
 
 struct ObjectCode {
   std::vector<std::byte> object;     // a relocatable object, position independent

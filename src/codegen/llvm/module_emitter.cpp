@@ -515,9 +515,7 @@ class EntryEmitter {
     Value* piece = step.piece < 0 ? static_cast<Value*>(llvm::ConstantPointerNull::get(b_.getPtrTy()))
                                   : pieces_[static_cast<size_t>(step.piece)];
     Value* answer = b_.CreateCall(type, step_, {self_, b_.getInt32(step_number_++), piece}, "answer");
-    llvm::BasicBlock* next = new_block("next");
-    b_.CreateCondBr(b_.CreateICmpSLT(answer, b_.getInt32(0)), stop_, next);
-    b_.SetInsertPoint(next);
+    or_stop(answer);
     return answer;
   }
 

@@ -149,7 +149,7 @@ class GraphImporter {
     set_states();
     Graph graph = needed_part(graph_);
     if (symbolic_)
-      if (const auto symbol = keep_bound_symbols(graph))
+      if (const auto symbol = unlearned_symbol(graph))
         return NoGraph{{}, fmt::format("no input has the dimension {} by itself", *symbol)};
     return ImportedModel{std::move(graph), nullptr};
   }

@@ -42,7 +42,8 @@ class DescriptorChecker {
   tessera_status check_piece(uint32_t index);
   tessera_status check_step(uint32_t index);
   tessera_status check_string(uint32_t index);
-  tessera_status check_text(const char* what, uint32_t offset);
+  // The format says what it is: "the name of symbol 3".
+  __attribute__((format(printf, 3, 4))) tessera_status check_text(uint32_t offset, const char* format, ...);
   bool table_fits(uint32_t offset, uint32_t count, uint64_t element) const {
     return offset % TSR_SECTION_ALIGN == 0 && offset <= size_ && count <= (size_ - offset) / element;
   }
@@ -163,12 +164,17 @@ tessera_status DescriptorChecker::check_tables() {
                {"the producer's name", descriptor_.producer}};
   tessera_status status = TESSERA_OK;
   for (const auto& entry : texts) {
-    if (status == TESSERA_OK) status = check_text(entry.name, entry.offset);
+    if (status == TESSERA_OK) status = check_text(entry.offset, "%s", entry.name);
   }
   return status;
 }
 
-tessera_status DescriptorChecker::check_text(const char* what, uint32_t offset) {
+tessera_status DescriptorChecker::check_text(uint32_t offset, const char* format, ...) {
+  char what[64];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(what, sizeof(what), format, arguments);
+  va_end(arguments);
   if (offset >= size_ || !memchr(bytes_ + offset, 0, size_ - offset)) {
     return wrong("%s at offset %u is not a string inside it", what, offset);
   }
@@ -178,9 +184,7 @@ tessera_status DescriptorChecker::check_text(const char* what, uint32_t offset) 
 
 tessera_status DescriptorChecker::check_symbol(uint32_t index) {
   const tsr_symbol_descr& symbol = table<tsr_symbol_descr>(descriptor_.symbols)[index];
-  char what[64];
-  snprintf(what, sizeof(what), "the name of symbol %u", index);
-  const tessera_status status = check_text(what, symbol.name);
+  const tessera_status status = check_text(symbol.name, "the name of symbol %u", index);
   if (status != TESSERA_OK) return status;
   if (symbol.lo < 0 || symbol.lo > symbol.hi) {
     return wrong("symbol '%s' has the range %lld..%lld", clip_name(text(symbol.name)).text,
@@ -190,9 +194,7 @@ tessera_status DescriptorChecker::check_symbol(uint32_t index) {
 }
 
 tessera_status DescriptorChecker::check_tensor(const char* kind, uint32_t index, const tsr_tensor_descr& tensor) {
-  char what[64];
-  snprintf(what, sizeof(what), "the name of %s %u", kind, index);
-  const tessera_status status = check_text(what, tensor.name);
+  const tessera_status status = check_text(tensor.name, "the name of %s %u", kind, index);
   if (status != TESSERA_OK) return status;
   const ClippedText name = clip_name(text(tensor.name));
   const int32_t bits = module_dtype_bits(tensor.dtype);
@@ -255,9 +257,7 @@ tessera_status DescriptorChecker::check_decided(uint32_t index) {
 
 tessera_status DescriptorChecker::check_kernel(uint32_t index) {
   const tsr_kernel_descr& kernel = table<tsr_kernel_descr>(descriptor_.kernels)[index];
-  char what[64];
-  snprintf(what, sizeof(what), "the name of kernel %u", index);
-  const tessera_status status = check_text(what, kernel.name);
+  const tessera_status status = check_text(kernel.name, "the name of kernel %u", index);
   if (status != TESSERA_OK) return status;
   if (kernel.flops < -1 || kernel.bytes < -1) {
     return wrong("kernel %u has %lld flops and %lld bytes", index, static_cast<long long>(kernel.flops),
@@ -268,14 +268,12 @@ tessera_status DescriptorChecker::check_kernel(uint32_t index) {
 
 tessera_status DescriptorChecker::check_check(uint32_t index) {
   const tsr_check_descr& row = table<tsr_check_descr>(descriptor_.checks)[index];
-  char what[64];
-  snprintf(what, sizeof(what), "the text of check %u", index);
-  const tessera_status status = check_text(what, row.what);
+  const tessera_status status = check_text(row.what, "the text of check %u", index);
   if (status != TESSERA_OK) return status;
   if (row.count < 1 || row.count > TSR_MAX_CHECK_COUNT) {
     return wrong("check %u has %u values; legal are 1..%d", index, row.count, TSR_MAX_CHECK_COUNT);
   }
-  return check_text(what, row.legal);
+  return check_text(row.legal, "the text of check %u", index);
 }
 
 tessera_status DescriptorChecker::check_alias(uint32_t index) {
@@ -309,9 +307,7 @@ tessera_status DescriptorChecker::check_state(uint32_t index) {
 }
 
 tessera_status DescriptorChecker::check_value(const char* kind, uint32_t index, const tsr_value_descr& value) {
-  char what[64];
-  snprintf(what, sizeof(what), "the name of %s value %u", kind, index);
-  const tessera_status status = check_text(what, value.name);
+  const tessera_status status = check_text(value.name, "the name of %s value %u", kind, index);
   if (status != TESSERA_OK) return status;
   bool sound = value.num_wrappers <= TSR_MAX_WRAPPERS && value.rank >= -1 && value.rank <= TSR_MAX_RANK &&
                value.slot < descriptor_.num_slots &&
@@ -408,11 +404,8 @@ bool may_be_absent(uint32_t op, uint32_t i) {
 
 tessera_status DescriptorChecker::check_device(uint32_t index) {
   const tsr_device_descr& device = table<tsr_device_descr>(descriptor_.devices)[index];
-  char what[64];
-  snprintf(what, sizeof(what), "the name of device %u", index);
-  tessera_status status = check_text(what, device.name);
-  snprintf(what, sizeof(what), "the kind of device %u", index);
-  if (status == TESSERA_OK) status = check_text(what, device.kind);
+  tessera_status status = check_text(device.name, "the name of device %u", index);
+  if (status == TESSERA_OK) status = check_text(device.kind, "the kind of device %u", index);
   if (status != TESSERA_OK) return status;
   // It becomes part of a library's name.
   const char* kind = text(device.kind);
@@ -431,18 +424,14 @@ tessera_status DescriptorChecker::check_device(uint32_t index) {
 
 tessera_status DescriptorChecker::check_operation(uint32_t index) {
   const tsr_operation_descr& operation = table<tsr_operation_descr>(descriptor_.operations)[index];
-  char what[64];
-  snprintf(what, sizeof(what), "the entry of operation %u", index);
-  const tessera_status status = check_text(what, operation.entry);
+  const tessera_status status = check_text(operation.entry, "the entry of operation %u", index);
   if (status != TESSERA_OK) return status;
   return operation.device < descriptor_.num_devices ? TESSERA_OK : wrong("operation %u is of no device", index);
 }
 
 tessera_status DescriptorChecker::check_step(uint32_t index) {
   const tsr_step_descr& step = table<tsr_step_descr>(descriptor_.steps)[index];
-  char what[64];
-  snprintf(what, sizeof(what), "the name of step %u", index);
-  const tessera_status status = check_text(what, step.name);
+  const tessera_status status = check_text(step.name, "the name of step %u", index);
   if (status != TESSERA_OK) return status;
   const StepShape* shape = nullptr;
   for (const StepShape& row : kStepShapes) shape = row.op == step.op ? &row : shape;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "program/memory_plan.h"
+#include "program/merge_kernels.h"
 #include "program/steps.h"
 
 namespace tessera::inline schedule {
@@ -49,17 +50,7 @@ bool may_join(const Program& program, const BufferUses& uses, size_t a, size_t b
 
 std::vector<int32_t> remove_joined(Program& program, const std::set<size_t>& gone) {
   remove_calls(program, gone);
-  std::vector<int32_t> renumber(program.kernels.size(), -1);
-  for (const KernelCall& call : program.calls) renumber[static_cast<size_t>(call.kernel)] = 0;
-  std::vector<Kernel> kernels;
-  for (size_t k = 0; k < renumber.size(); ++k) {
-    if (renumber[k] < 0) continue;
-    renumber[k] = static_cast<int32_t>(kernels.size());
-    kernels.push_back(std::move(program.kernels[k]));
-  }
-  program.kernels = std::move(kernels);
-  for (KernelCall& call : program.calls) call.kernel = renumber[static_cast<size_t>(call.kernel)];
-  return renumber;
+  return drop_uncalled_kernels(program);
 }
 
 }  // namespace tessera::inline schedule
