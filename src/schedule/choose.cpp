@@ -113,37 +113,6 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   return answer;
 }
 
-// While it lives, weights that the program computes are read as they are stored: rows that are joined may be what makes
-// them (attention), and in these nobody packs. What the caller gives, or a state, is a weight all the same.
-class ComputedWeightsAsTheyAre {
- public:
-  explicit ComputedWeightsAsTheyAre(Program& program) : program_(program) {
-    for (const Kernel& kernel : program.kernels) own_.push_back(kernel.definition);
-    shown_ = own_;
-    for (const KernelCall& call : program.calls) {
-      auto& shown = shown_[static_cast<size_t>(call.kernel)];
-      for (size_t p = 0; shown && p < shown->params.size(); ++p) {
-        const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_buffer(program, call.args[p]))];
-        if (shown->params[p].kind != OperandKind::kWeight || root.kind == BufferKind::kInput) continue;
-        auto changed = std::make_shared<TensorProgram>(*shown);
-        changed->params[p].kind = OperandKind::kActivation;
-        shown = std::move(changed);
-      }
-    }
-    for (size_t k = 0; k < own_.size(); ++k) program.kernels[k].definition = shown_[k];
-  }
-  ~ComputedWeightsAsTheyAre() {
-    for (size_t k = 0; k < own_.size(); ++k)
-      if (program_.kernels[k].definition == shown_[k]) program_.kernels[k].definition = own_[k];
-  }
-  ComputedWeightsAsTheyAre(const ComputedWeightsAsTheyAre&) = delete;
-  ComputedWeightsAsTheyAre& operator=(const ComputedWeightsAsTheyAre&) = delete;
-
- private:
-  Program& program_;
-  std::vector<std::shared_ptr<const TensorProgram>> own_, shown_;  // by kernel
-};
-
 // Removes buffers that no call reads or writes and that are not part of the signature.
 void drop_unused_buffers(Program& program) {
   std::vector<bool> used(program.buffers.size(), false);
@@ -279,7 +248,6 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     return opt_level >= kChainLevel && !disabled.contains(std::string(step));
   };
   if (may_join(kRowChain)) {
-    const ComputedWeightsAsTheyAre shown(program);
     join_fuse_rows(
         program, target,
         [&](const TensorProgram& kernel) -> std::optional<ScheduledKernel> {

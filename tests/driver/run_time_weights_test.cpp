@@ -284,6 +284,22 @@ TEST(RunTimeWeights, AreNotWhatABatchHasOfItsOwn) {
             "register_tile ");
 }
 
+// What the program computes is packed as well, and rows that are joined first (a softmax) change nothing about it.
+TEST(RunTimeWeights, ThatAProgramComputesAreWeightsBehindJoinedRows) {
+  EXPECT_EQ(
+      outline_of(
+          R"(graph @main(%s: f32[100,272], %x: f32[128,272], %w: f32[272,144]) -> (%z: f32[100,272], %y: f32[128,144]) {
+    %m = reduce(%s) {axes = [1], keepdims = true, kind = "max"} : f32[100,1]
+    %d = sub(%s, %m) : f32[100,272]
+    %e = exp(%d) : f32[100,272]
+    %t = reduce(%e) {axes = [1], keepdims = true, kind = "sum"} : f32[100,1]
+    %z = div(%e, %t) : f32[100,272]
+    %v = tanh(%w) : f32[272,144]
+    %y = matmul(%x, %v) : f32[128,144]
+  })"),
+      "fuse_rows injective pack register_tile ");
+}
+
 // Fixed weights beside an open size.
 TEST(RunTimeWeights, BesideOpenSizes) {
   EXPECT_EQ(outline_of(R"(graph @main[n in 50..2000](%x: f32[n,256], %w: f32[256,144]) -> (%y: f32[n,144]) {

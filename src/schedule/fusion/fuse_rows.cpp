@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -54,10 +55,27 @@ class ChainMaker {
       const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
       taken_[c] = !kernel.definition || is_symbolic(*kernel.definition);
     }
+    show_definitions();
+  }
+
+  // Weights that the program computes are read as they are stored: rows that are joined may be what makes them
+  // (attention), and in these nobody packs. What the caller gives, or a state, is a weight all the same.
+  void show_definitions() {
+    for (const Kernel& kernel : program_.kernels) shown_.push_back(kernel.definition);
+    for (const KernelCall& call : program_.calls) {
+      auto& shown = shown_[static_cast<size_t>(call.kernel)];
+      for (size_t p = 0; shown && p < shown->params.size(); ++p) {
+        const ProgramBuffer& root = program_.buffers[static_cast<size_t>(root_buffer(program_, call.args[p]))];
+        if (shown->params[p].kind != OperandKind::kWeight || root.kind == BufferKind::kInput) continue;
+        auto changed = std::make_shared<TensorProgram>(*shown);
+        changed->params[p].kind = OperandKind::kActivation;
+        shown = std::move(changed);
+      }
+    }
   }
 
   const TensorProgram& definition_of(size_t call) const {
-    return *program_.kernels[static_cast<size_t>(program_.calls[call].kernel)].definition;
+    return *shown_[static_cast<size_t>(program_.calls[call].kernel)];
   }
 
   // The chain that ends with this call: one with blocks of columns if there is one, else the largest.
@@ -263,11 +281,12 @@ class ChainMaker {
   const Target& target_;
   const AskRules& ask_;
   const AllowRule& allow_;
-  BufferUses uses_;                      // plain ones are row-major
-  std::vector<bool> taken_;              // by call: in a chain, or in none ever
-  std::map<int32_t, bool> as_stored_;    // by kernel
-  std::deque<TensorProgram> folded_;     // that members point to
-  std::map<std::string, int32_t> made_;  // signature -> kernel; -1 when the rules did not agree
+  BufferUses uses_;                                          // plain ones are row-major
+  std::vector<bool> taken_;                                  // by call: in a chain, or in none ever
+  std::vector<std::shared_ptr<const TensorProgram>> shown_;  // by kernel: its definition, as a chain may use it
+  std::map<int32_t, bool> as_stored_;                        // by kernel
+  std::deque<TensorProgram> folded_;                         // that members point to
+  std::map<std::string, int32_t> made_;                      // signature -> kernel; -1 when the rules did not agree
 };
 
 }  // namespace
