@@ -100,6 +100,7 @@ int bench(const BenchCommand& command) {
   TimedRuns runs;
   nlohmann::json kernels = nlohmann::json::array(), roofline;
   std::optional<AgainstResult> against;
+  double default_median = 0;  // of the same model under the default numerics; 0: it is what was measured
   // Of the last minute, before we do anything.
   double load = 0;
   if (getloadavg(&load, 1) != 1) load = 0;
@@ -146,6 +147,16 @@ int bench(const BenchCommand& command) {
     const double budget_ms = command.duration > 0 ? 1e3 * command.duration : kBudgetMs;
     runs = time_runs(sessions, {command.repeat, budget_ms, command.duration > 0 ? 1 : kRuns * command.concurrency});
     others.clear();
+    if (options.driver.compile.numerics != "default" && !is_module && options.engine == Engine::kNative) {
+      progress.update("measuring the default numerics");
+      OpenOptions usual = options;
+      usual.driver.compile.numerics = "default";
+      usual.driver.runner = {};
+      const OpenedModel beside = open_model(command.model, usual);
+      beside.model->bind_values(values);
+      time_runs({beside.model.get()}, {command.warm_up, kWarmUpMs, kWarmUps});
+      default_median = quantile(time_runs({beside.model.get()}, {command.repeat, budget_ms, kRuns}).samples_ms, 0.5);
+    }
     if ((command.kernels || command.json) && !opened.model->kernels().empty()) {
       progress.update("measuring kernels");
       // As many runs as take about as long as the measurement before, but not for ever.
@@ -209,6 +220,10 @@ int bench(const BenchCommand& command) {
                            {"load_s", opened.load_seconds},
                            {"kernels", std::move(kernels)},
                            {"roofline", std::move(roofline)}};
+    if (default_median > 0)
+      json["numerics"] = {{"mode", command.compile.numerics},
+                          {"default_median_ms", default_median},
+                          {"price", median / default_median}};
     if (against) json["against"] = against_json(*against, *opened.model);
     std::cout << json_line(json);
   } else {
@@ -226,6 +241,9 @@ int bench(const BenchCommand& command) {
     fmt::print("{} runs after warm-up, {:.4g} runs a second, {}{} thread{}{}{}\n", samples.size(),
                runs.runs_per_second(), sessions, threads, threads == 1 ? "" : "s", origin,
                command.run.engine == "interp" ? "" : fmt::format(", loaded in {:.3f} s", opened.load_seconds));
+    if (default_median > 0)
+      fmt::print("price of --numerics {}: {:.2f} times the {:.3f} {} of the default\n", command.compile.numerics,
+                 median / default_median, default_median / unit, tiny ? "us" : "ms");
     if (!kernels.empty()) std::cout << '\n' << kernels_text(kernels, roofline, {stdout_has_colour()});
     if (against) std::cout << '\n' << against_text(*against, *opened.model);
   }

@@ -1,7 +1,11 @@
 // tessera opt FILE.graph|FILE.loop|FILE.program --pass=a,b
+#include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -9,7 +13,10 @@
 #include "commands.h"
 #include "compile_flags.h"
 #include "driver/text/text_tool.h"
+#include "graph_passes/pass.h"
+#include "loop_passes/pass.h"
 #include "package/atomic_file.h"
+#include "schedule/choose.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
 
@@ -37,6 +44,21 @@ int list_passes() {
   for (const char* kind : {"graph", "loop", "program"}) {
     fmt::print("{}: {}\n", kind, fmt::join(passes_of(parse_ir_kind(kind)), ", "));
   }
+  // What each may do to the bits of results; passes of programs keep them.
+  std::map<Numerics, std::vector<std::string_view>> by_numerics;
+  const auto add = [&](const auto& steps) {
+    for (const auto& step : steps) {
+      std::vector<std::string_view>& names = by_numerics[step.numerics];
+      if (std::find(names.begin(), names.end(), step.name) == names.end()) names.push_back(step.name);
+    }
+  };
+  add(graph_pipeline());
+  add(loop_pipeline());
+  add(joining_steps());
+  add(schedule_rules());
+  fmt::print("\nwhat they may do to the bits of results, schedule rules among them:\n");
+  for (const auto& [numerics, names] : by_numerics)
+    fmt::print("{}: {}\n", numerics_name(numerics), fmt::join(names, ", "));
   return kExitOk;
 }
 

@@ -113,6 +113,13 @@ int run_tune(const TuneCommand& command) {
   options.db = flags.db.empty() ? "tessera-tune.db" : flags.db;
   flags.db.clear();  // what is tuned is compared with what the rules choose
   options.driver = driver_options(flags);
+  if (numerics_of(options.driver.compile) != NumericsMode::kDefault)
+    throw UserError({.id = "TSR-4075",
+                     .message = fmt::format("tune: sums follow the schedule, so numerics '{}' leave nothing to search",
+                                            flags.numerics),
+                     .node = {},
+                     .legal = "--numerics default",
+                     .hint = "records are of the default numerics"});
   take_input_sizes(command.model, command.run, options.driver.compile);
   const Target target = resolve_target(options.driver.compile);
   const bool here = runs_here(target);

@@ -115,6 +115,15 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->capture_default_str()
       ->type_name("WAY")
       ->group(group);
+  app.add_option("--numerics", flags.numerics,
+                 "default, strict or deterministic: what may happen to the bits of results")
+      ->capture_default_str()
+      ->type_name("WHICH")
+      ->group(group);
+  app.add_flag_callback(
+         "--deterministic", [&flags] { flags.numerics = "deterministic"; },
+         "The same bits on every machine and for every number of threads: --numerics deterministic")
+      ->group(group);
   app.add_option("--dim", flags.dims,
                  "Value or range of a dimension that the model leaves open, by its name, or INPUT[AXIS]")
       ->allow_extra_args(false)
@@ -209,6 +218,7 @@ DriverOptions driver_options(const CompileFlags& flags, FlagUse* use) {
   options.compile.num_threads = flags.threads;
   options.compile.precision = flags.precision;
   options.compile.fp32 = flags.fp32;
+  options.compile.numerics = flags.numerics;
   std::string name;
   for (const std::string& text : flags.dims) {
     const DimBounds bounds = parse_dim(text, name);

@@ -26,6 +26,7 @@ struct CompileFlags {
   std::string target = "native";
   std::string precision = "f32";
   std::string fp32 = "fma";
+  std::string numerics = "default";
   int threads = 0;
   std::vector<std::string> dims, shapes, disabled_passes, kernels, places;
   std::string print_ir_after, save_temps, db;

@@ -41,6 +41,9 @@ struct CompileOptions {
   // How products of f32 with weights are computed: "fma", by multiply-adds; "pieces", as six products of three pieces
   // of bf16 (needs AVX512-BF16 or AMX); "auto", as pieces where the target has AMX, and else as "fma".
   std::string fp32 = "fma";
+  // What may happen to the bits of results: "default", whatever is faster; "strict", steps of the compiler that keep
+  // them alone; "deterministic", the same bits on every machine and for every number of threads (docs/numerics.md).
+  std::string numerics = "default";
   // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
   std::map<std::string, DimBounds> dims = {};
   std::map<std::string, std::vector<int64_t>> shapes = {};

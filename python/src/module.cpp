@@ -59,13 +59,14 @@ void translate(const std::exception_ptr& pointer, void*) {
 // ----------------------------------------------------------------------------------------------------------
 
 CompileOptions make_options(const std::string& target, const std::string& precision, const std::string& fp32,
-                            int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
-                            const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels,
-                            const std::vector<std::string>& places) {
+                            const std::string& numerics, int opt_level, int threads, const Bounds& dims,
+                            const Shapes& shapes, const std::set<std::string>& disabled_passes,
+                            const std::vector<std::string>& kernels, const std::vector<std::string>& places) {
   CompileOptions options;
   options.target = target;
   options.precision = precision;
   options.fp32 = fp32;
+  options.numerics = numerics;
   options.opt_level = opt_level;
   options.num_threads = threads;
   for (const auto& [name, bounds] : dims) options.dims[name] = {bounds.at(0), bounds.at(1), bounds.at(2)};
@@ -118,11 +119,12 @@ class Source {
 
 std::unique_ptr<Engine> compile(const nb::object& model, const std::string& folder, const std::string& name,
                                 const std::string& target, const std::string& precision, const std::string& fp32,
-                                int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
-                                const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels,
-                                const std::vector<std::string>& places, const std::shared_ptr<CancelFlag>& cancel) {
-  CompileOptions options =
-      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels, places);
+                                const std::string& numerics, int opt_level, int threads, const Bounds& dims,
+                                const Shapes& shapes, const std::set<std::string>& disabled_passes,
+                                const std::vector<std::string>& kernels, const std::vector<std::string>& places,
+                                const std::shared_ptr<CancelFlag>& cancel) {
+  CompileOptions options = make_options(target, precision, fp32, numerics, opt_level, threads, dims, shapes,
+                                        disabled_passes, kernels, places);
   options.is_cancelled = [cancel] { return cancel->set.load(); };
   return Source(model, folder, name).use([&](const auto& source) {
     return load_module_bytes(compile_to_memory(source, options), threads);
@@ -131,18 +133,19 @@ std::unique_ptr<Engine> compile(const nb::object& model, const std::string& fold
 
 void compile_to_file(const nb::object& model, const std::string& folder, const std::string& name,
                      const std::string& path, const std::string& target, const std::string& precision,
-                     const std::string& fp32, int opt_level, int threads, const Bounds& dims, const Shapes& shapes,
-                     const std::set<std::string>& disabled_passes, const std::vector<std::string>& kernels,
-                     const std::vector<std::string>& places, const std::shared_ptr<CancelFlag>& cancel) {
-  CompileOptions options =
-      make_options(target, precision, fp32, opt_level, threads, dims, shapes, disabled_passes, kernels, places);
+                     const std::string& fp32, const std::string& numerics, int opt_level, int threads,
+                     const Bounds& dims, const Shapes& shapes, const std::set<std::string>& disabled_passes,
+                     const std::vector<std::string>& kernels, const std::vector<std::string>& places,
+                     const std::shared_ptr<CancelFlag>& cancel) {
+  CompileOptions options = make_options(target, precision, fp32, numerics, opt_level, threads, dims, shapes,
+                                        disabled_passes, kernels, places);
   options.is_cancelled = [cancel] { return cancel->set.load(); };
   Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
 }
 
 std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& folder, const std::string& name,
                                   const Bounds& dims, const Shapes& shapes) {
-  const CompileOptions options = make_options("native", "f32", "fma", 0, 1, dims, shapes, {}, {}, {});
+  const CompileOptions options = make_options("native", "f32", "fma", "default", 0, 1, dims, shapes, {}, {}, {});
   return Source(model, folder, name).use([&](const auto& source) {
     return make_interpreter(Interpreter(source, options));
   });
@@ -347,12 +350,12 @@ NB_MODULE(_native, m) {
       .def("cancel", &Engine::cancel, "Ends the runs in progress, if it is the interpreter that runs.")
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 
-  m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "opt_level"_a,
-        "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a, "cancel"_a,
+  m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "numerics"_a,
+        "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a, "cancel"_a,
         "Compiles a path or the bytes of a model, and loads the module.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
-        "fp32"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a,
-        "cancel"_a, "Compiles to a module file.");
+        "fp32"_a, "numerics"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
+        "places"_a, "cancel"_a, "Compiles to a module file.");
   m.def("border", &border, "model"_a, "folder"_a, "name"_a,
         nb::sig("def border(model: object, folder: str, name: str) -> tuple[list[tuple[str, int, list[int] | None, "
                 "list[str]]], list[tuple[str, int, list[int] | None, list[str]]]]"),

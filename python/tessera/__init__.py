@@ -40,6 +40,7 @@ def compile(
     target: str | None = None,
     precision: str = "f32",
     fp32: str = "fma",
+    numerics: str = "default",
     opt_level: int = 3,
     threads: int | None = None,
     dims: Dims = {},
@@ -57,7 +58,8 @@ def compile(
 
     ``target`` is a processor as in ``tessera compile --target``; None is this machine's. ``precision`` ("f32", "bf16" or
     "f16") is what convolutions and products with weights read; they sum in f32. ``fp32`` ("fma", "pieces" or "auto") is how products
-    of f32 with weights are computed, as ``tessera compile --fp32``. ``threads`` is the number of threads to
+    of f32 with weights are computed, as ``tessera compile --fp32``. ``numerics`` ("default", "strict" or
+    "deterministic") is what may happen to the bits of results (docs/numerics.md). ``threads`` is the number of threads to
     compile for and to run on; None leaves it to the environment. ``dims`` gives values, or the least and the greatest (and a
     step), to dimensions that the model leaves open, by their names or "INPUT[AXIS]"; ``shapes`` gives shapes to whole inputs,
     whose dimensions may be such ranges as well. Sizes that neither fixes are those of the arrays of a run: an
@@ -73,7 +75,7 @@ def compile(
     if engine not in ("native", "interp"):
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
     given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
-    options = _options.compile_options(target, precision, fp32, opt_level, threads, {}, {}, disable_passes, kernels, places)
+    options = _options.compile_options(target, precision, fp32, numerics, opt_level, threads, {}, {}, disable_passes, kernels, places)
 
     def make(sizes: Mapping[str, int], more: Mapping[str, Sequence[int]]) -> Model:
         all_dims = {**given_dims, **{name: (size, size, 1) for name, size in sizes.items()}}
@@ -82,7 +84,7 @@ def compile(
             read = interruptible(lambda: _native.interpret(*source, all_dims, all_shapes), lambda: None)
             return Model(read, is_interpreted=True)
         cancel = _native.CancelFlag()
-        arguments = (*source, *options[:5], all_dims, all_shapes, *options[7:], cancel)
+        arguments = (*source, *options[:6], all_dims, all_shapes, *options[8:], cancel)
         return Model(interruptible(lambda: _native.compile(*arguments), cancel.set))
 
     try:
@@ -96,7 +98,7 @@ def compile(
         if name in given_shapes and tensor_dims is not None:
             fixed |= set(names)
         fixed |= {dim for axis, dim in enumerate(names) if f"{name}[{axis}]" in given_dims}
-    return OpenModel(border, fixed, make, engine=engine, threads=options[4])
+    return OpenModel(border, fixed, make, engine=engine, threads=options[5])
 
 
 def compile_file(
@@ -106,6 +108,7 @@ def compile_file(
     target: str | None = None,
     precision: str = "f32",
     fp32: str = "fma",
+    numerics: str = "default",
     opt_level: int = 3,
     threads: int | None = None,
     dims: Dims = {},
@@ -118,7 +121,7 @@ def compile_file(
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
-    options = _options.compile_options(target, precision, fp32, opt_level, threads, dims, shapes, disable_passes, kernels, places)
+    options = _options.compile_options(target, precision, fp32, numerics, opt_level, threads, dims, shapes, disable_passes, kernels, places)
     cancel = _native.CancelFlag()
     source = _source(model)
     interruptible(lambda: _native.compile_to_file(*source, os.fspath(path), *options, cancel), cancel.set)

@@ -19,7 +19,7 @@ from onnx.backend.base import Backend, BackendRep
 import tessera
 
 # Of tessera.compile; other keyword arguments (the suite's rtol and atol) are for somebody else.
-_OPTIONS = ("target", "precision", "fp32", "opt_level", "threads", "dims", "shapes", "disable_passes", "engine")
+_OPTIONS = ("target", "precision", "fp32", "numerics", "opt_level", "threads", "dims", "shapes", "disable_passes", "engine")
 # "We do not do this", as opposed to "this model is wrong": opsets, kinds of inputs, dtypes, operators.
 _UNSUPPORTED = ("TSR-1006", "TSR-1024", "TSR-1031", "TSR-1040")
 

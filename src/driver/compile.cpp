@@ -131,6 +131,7 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
     const bool pieces = target.has(std::string(kFp32Pieces));
     info.options["fp32"] = options.compile.fp32 == "pieces" ? "pieces" : pieces ? "auto: pieces" : "auto: fma";
   }
+  if (options.compile.numerics != "default") info.options["numerics"] = options.compile.numerics;
   if (options.max_applications != INT64_MAX) info.options["pass-limit"] = std::to_string(options.max_applications);
   if (!options.compile.disabled_passes.empty()) {
     info.options["disabled-passes"] = fmt::format("{}", fmt::join(options.compile.disabled_passes, ","));
@@ -159,10 +160,11 @@ std::optional<Program> make_program(Graph graph, const Target& target, const Dri
 
   // Simplify the graph and group operators that become one kernel.
   using Kind = PassApplication::Kind;
-  const PassContext context{standard_ops(), evaluator,       target,
-                            opt_level,      options.remarks, precision_of(options.compile)};
+  const Numerics most = loosest(numerics_of(options.compile));
+  const PassContext context{
+      standard_ops(), evaluator, target, opt_level, options.remarks, precision_of(options.compile), most};
   for (const GraphPass& pass : graph_pipeline()) {
-    if (opt_level < pass.min_level || !is_enabled(pass.name, options)) continue;
+    if (opt_level < pass.min_level || !pass.may_run(most) || !is_enabled(pass.name, options)) continue;
     const bool optional = pass.min_level > 0;
     if (optional && !limit.allow({Kind::kGraphPass, std::string(pass.name), ""})) continue;
     const bool kept = optional && limit.at_limit();
@@ -223,7 +225,8 @@ Program plan_program(Program program, const Target& target, const DriverOptions&
       if (limit.at_limit()) limit.before = print(kernel.program), kept_kernel = &kernel - program.kernels.data();
       return allowed;
     };
-    schedule_program(program, target, opt_level, disabled_steps(options), allow, options.tuned);
+    schedule_program(program, target, opt_level, disabled_steps(options), allow, options.tuned,
+                     loosest(numerics_of(options.compile)));
     return std::move(program);
   });
   if (kept_kernel >= 0) limit.after = print(program.kernels[static_cast<size_t>(kept_kernel)].program);
@@ -420,7 +423,7 @@ std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
   PassRunner unwatched(nobody);
   PassLimit no_limit;
   std::vector<Graph> none;
-  const Program program = *make_program(graph, resolve_target(options.compile), plain, unwatched, no_limit, none);
+  const Program program = *make_program(graph, deciding_target(options.compile), plain, unwatched, no_limit, none);
   Hasher hasher;
   hasher.add(model_hash(program));
   hasher.add(static_cast<uint64_t>(options.compile.opt_level));
@@ -463,6 +466,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   if (!options.compile.places.empty() && (model.flow || !model.symbols.empty() || !model.graph.symbols.empty()))
     refuse_places(model.flow ? "has values that are more than tensors of fixed shapes" : "has sizes that are open");
   Compiled result;
+  const Target decides = deciding_target(options.compile);
   result.info = describe(model, target, options);
   if (model.flow) result.flow = model.flow->why;
 
@@ -473,14 +477,14 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   if (!model.flow) {
     std::optional<Program> program;
     if (model.symbols.empty() || options.emit == Emit::kGraph) {
-      program = make_program(std::move(model.graph), target, options, runner, limit, graphs);
+      program = make_program(std::move(model.graph), decides, options, runner, limit, graphs);
     } else {
       const PassLimit before = limit;  // the same decisions for all sizes
       auto found = program_of_sizes(model, [&](Graph graph, const std::set<std::string>& left_out) {
         limit = before;
         DriverOptions fewer = options;
         fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
-        return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
+        return *make_program(std::move(graph), decides, fewer, runner, limit, graphs);
       });
       if (const auto* refused = std::get_if<SizesRefused>(&found)) {
         if (!refused->flow_may_do || !model.as_flow) throw UserError(refused->diagnostic);
@@ -496,24 +500,25 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
       program = std::move(sized.program);
       result.info.sizes = to_string(sized.evidence);
     }
-    if (program) planned = plan_program(std::move(*program), target, options, runner, limit, result.text);
+    if (program) planned = plan_program(std::move(*program), decides, options, runner, limit, result.text);
     if (options.emit == Emit::kGraph) result.text = print(graphs[0], {.elide_constants = true});
   } else {
     std::vector<Program> pieces;
     for (int32_t number = 0; number < std::ssize(model.flow->pieces); ++number) {
       std::optional<Program> program;
       if (options.emit == Emit::kGraph || !model.flow->open.count(number)) {
-        program = make_program(model.flow->pieces[static_cast<size_t>(number)], target, options, runner, limit, graphs);
+        program =
+            make_program(model.flow->pieces[static_cast<size_t>(number)], decides, options, runner, limit, graphs);
       } else {
         const PassLimit before = limit;  // the same decisions for all sizes
         program = program_of_piece(*model.flow, number, [&](Graph graph, const std::set<std::string>& left_out) {
           limit = before;
           DriverOptions fewer = options;
           fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
-          return *make_program(std::move(graph), target, fewer, runner, limit, graphs);
+          return *make_program(std::move(graph), decides, fewer, runner, limit, graphs);
         });
       }
-      if (program) program = plan_program(std::move(*program), target, options, runner, limit, result.text);
+      if (program) program = plan_program(std::move(*program), decides, options, runner, limit, result.text);
       if (program) pieces.push_back(std::move(*program));
     }
     if (options.emit == Emit::kGraph) {
@@ -532,12 +537,14 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
 
   // Generate machine code, and link it into the code part of a module.
   const bool keep_all = !options.runner.save_temps.empty();
+  const Target* bits_of = numerics_of(options.compile) == NumericsMode::kDeterministic ? &decides : nullptr;
   ObjectCode object = runner.time(kCodegen, [&] {
     CodegenOptions codegen;
     // At -O0 there is nothing to leave out.
     const bool optimised = opt_level > 0 && limit.allow({PassApplication::Kind::kCodegen, std::string(kCodegen), ""});
     codegen.opt_level = optimised ? opt_level : 0;
     codegen.module_name = result.info.model_name;
+    codegen.bits_of = bits_of;
     codegen.want_ir = keep_all || options.emit == Emit::kLlvm;
     codegen.want_asm = keep_all || options.emit == Emit::kAsm;
     return generate_llvm(program, target, codegen);
@@ -554,7 +561,7 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     default:
       result.code = runner.time(kLink, [&] { return link_shared_object(object.object, {.files = object.link}); });
       program.scratch_bytes = object.scratch_bytes;
-      result.images = runner.time(kCodegen, [&] { return device_images(program, target, opt_level); });
+      result.images = runner.time(kCodegen, [&] { return device_images(program, target, bits_of, opt_level); });
       result.program = std::move(program);
   }
   result.times = runner.times();
@@ -598,6 +605,21 @@ DType precision_of(const CompileOptions& options) {
                    .hint = did_you_mean(options.precision, {"f32", "bf16", "f16"})});
 }
 
+NumericsMode numerics_of(const CompileOptions& options) {
+  if (options.numerics == "default") return NumericsMode::kDefault;
+  if (options.numerics == "strict") return NumericsMode::kStrict;
+  if (options.numerics == "deterministic") return NumericsMode::kDeterministic;
+  throw UserError({.id = "TSR-4074",
+                   .message = fmt::format("there are no numerics '{}'", options.numerics),
+                   .node = {},
+                   .legal = "default, strict, deterministic",
+                   .hint = did_you_mean(options.numerics, {"default", "strict", "deterministic"})});
+}
+
+Target deciding_target(const CompileOptions& options) {
+  return numerics_of(options) == NumericsMode::kDeterministic ? reference_machine() : resolve_target(options);
+}
+
 Target resolve_target(const CompileOptions& options) {
   Target target = parse_target(options.target);
   if (options.fp32 != "fma" && options.fp32 != "pieces" && options.fp32 != "auto")
@@ -620,6 +642,31 @@ Target resolve_target(const CompileOptions& options) {
   return target;
 }
 
+namespace {
+
+// What is asked for besides may not contradict what the numerics promise.
+void check_numerics(const DriverOptions& options) {
+  const CompileOptions& compile = options.compile;
+  const NumericsMode mode = numerics_of(compile);
+  if (mode == NumericsMode::kDefault) return;
+  const auto refuse = [&](std::string_view flag, std::string_view why) {
+    throw UserError({.id = "TSR-4075",
+                     .message = fmt::format("{}: {} under numerics '{}'", flag, why, compile.numerics),
+                     .node = {},
+                     .legal = {},
+                     .hint = "leave one of the two options out"});
+  };
+  if (compile.fp32 == "pieces") refuse("--fp32 pieces", "pieces of bf16 are another algorithm, which has no place");
+  if (!compile.kernels.empty())
+    refuse("--kernel", "what a function of one's own computes is not known, so it has no place");
+  if (options.tuned || options.tuned_graph)
+    refuse("--db", "schedules that one machine found faster have no place, because sums follow the schedule,");
+  if (mode == NumericsMode::kStrict && compile.precision != "f32")
+    refuse("--precision " + compile.precision, "a lower precision is another algorithm, which has no place");
+}
+
+}  // namespace
+
 void check_options(const DriverOptions& options) {
   if (options.compile.opt_level < 0 || options.compile.opt_level > 3) {
     throw UserError({.id = "TSR-4021",
@@ -631,6 +678,7 @@ void check_options(const DriverOptions& options) {
   precision_of(options.compile);
   resolve_target(options.compile);
   check_places(options.compile.places);
+  check_numerics(options);
   std::vector<std::string> names = pass_names();
   std::vector<std::string> can_be_disabled = names;
   for (const std::string_view name : schedule_step_names()) can_be_disabled.emplace_back(name);

@@ -14,17 +14,18 @@
 #include "package/anonymous_file.h"
 #include "package/module_writer.h"
 #include "program/program.h"
+#include "types/numerics.h"
 #include "types/target.h"
 
 namespace tessera::inline driver {
 
 // The result of a compile as far as `emit` asked it to go.
 struct Compiled {
-  std::string text;             // kGraph, kLoop, kProgram, kLlvm, kAsm
-  std::vector<std::byte> code;  // kObj: the object; kModule: the shared object
-  Program program;              // kModule: planned, with the weights
+  std::string text;                 // kGraph, kLoop, kProgram, kLlvm, kAsm
+  std::vector<std::byte> code;      // kObj: the object; kModule: the shared object
+  Program program;                  // kModule: planned, with the weights
   std::vector<DeviceImage> images;  // kModule: the code of its devices
-  ModuleInfo info;              // kModule
+  ModuleInfo info;                  // kModule
   std::vector<StepTime> times;
   std::optional<NoGraph> flow;  // why the model is steps of a run and no graph, when it is
 };
@@ -58,10 +59,18 @@ std::string model_digest(const ImportedModel& model);
 // The target that the options name, with the number of threads that they ask for.
 Target resolve_target(const CompileOptions& options);
 
+// What `options.numerics` names. UserError TSR-4074.
+NumericsMode numerics_of(const CompileOptions& options);
+
+// The machine that passes and rules decide for: the target, or the one that stands for all where results may not depend
+// on it.
+Target deciding_target(const CompileOptions& options);
+
 // What lower_precision rounds to. UserError TSR-4027.
 DType precision_of(const CompileOptions& options);
 
-// UserError TSR-4027 for a precision that does not exist, TSR-4020 when a step or pass is named that does not exist,
+// UserError TSR-4027 for a precision that does not exist, TSR-4074 for numerics that do not, TSR-4075 for those that
+// another option is at odds with, TSR-4020 when a step or pass is named that does not exist,
 // TSR-4021 for a level that does not, TSR-4023 for a disabled pass that is no optimisation.
 void check_options(const DriverOptions& options);
 

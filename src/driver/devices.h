@@ -32,6 +32,7 @@ void check_places(const std::vector<std::string>& places);
 void place_calls(Program& program, const std::vector<std::string>& places);
 
 // The code of the program's devices, in their order.
-std::vector<DeviceImage> device_images(const Program& program, const Target& target, int opt_level);
+std::vector<DeviceImage> device_images(const Program& program, const Target& target, const Target* bits_of,
+                                       int opt_level);
 
 }  // namespace tessera::inline driver

@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "support/remarks.h"
+#include "types/numerics.h"
 #include "types/target.h"
 
 namespace tessera::inline graph_passes {
@@ -16,19 +17,27 @@ struct PassContext {
   const OpTable& ops;
   Evaluator& evaluator;
   const Target& target;
-  int opt_level = 3;              // 0..3
-  Remarks* remarks = nullptr;     // told what was decided and why; may be null
-  DType precision = DType::kF32;  // of what convolutions and products read: f32, bf16 or f16
+  int opt_level = 3;                        // 0..3
+  Remarks* remarks = nullptr;               // told what was decided and why; may be null
+  DType precision = DType::kF32;            // of what convolutions and products read: f32, bf16 or f16
+  Numerics loosest = Numerics::kAlgorithm;  // what rules of a pass may be applied
 };
 
 // A pure function of the graph and the context. The result verifies, has the same inputs and outputs (names, types and
-// order), states and checks, and computes the same values, up to the rounding that the pass's header states.
+// order), states and checks, and computes the same values, as far as its row says.
 struct GraphPass {
   std::string_view name;
   std::string_view summary;  // one sentence
   int min_level;             // the lowest optimisation level that runs it
+  Numerics numerics;         // of the loosest thing that it does
   // Of one graph; nodes with control flow (graph/control_flow.h) are nodes like others.
   Graph (*rewrite)(const Graph& graph, const PassContext& ctx);
+
+  // Its rules say each what they do (docs/passes.md), and it applies those that `PassContext::loosest` lets it.
+  bool has_rules = false;
+
+  // Whether it runs where nothing looser than `loosest` may.
+  bool may_run(Numerics loosest) const { return has_rules || min_level == 0 || numerics <= loosest; }
 
   // `rewrite` of the graph, then of the regions of its control flow, however deep. Calls that share a region still do.
   Graph run(const Graph& graph, const PassContext& ctx) const;

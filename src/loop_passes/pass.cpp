@@ -11,12 +11,13 @@ namespace {
 
 constexpr LoopPass kSimplify{"simplify_loops",
                              "Simplifies indices and conditions and drops loops and branches that do nothing.", 1,
-                             simplify_loops};
-constexpr LoopPass kPartition{
-    "partition_loops", "Splits loops where conditions change, so that they leave the inner loops.", 2, partition_loops};
+                             Numerics::kExact, simplify_loops};
+constexpr LoopPass kPartition{"partition_loops",
+                              "Splits loops where conditions change, so that they leave the inner loops.", 2,
+                              Numerics::kExact, partition_loops};
 // What code generation relies on, at every level.
 constexpr LoopPass kExpandMath{
-    "expand_math", "Writes mathematical functions as polynomials.", 0,
+    "expand_math", "Writes mathematical functions as polynomials.", 0, Numerics::kRounding,
     [](const LoopProgram& program, const LoopPassContext& context) { return expand_math(program, &context.target); }};
 
 constexpr std::array kPipeline = {kSimplify, kPartition, kExpandMath};

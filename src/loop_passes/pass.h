@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "loop/stmt.h"
+#include "types/numerics.h"
 #include "types/target.h"
 
 namespace tessera::inline loop_passes {
@@ -15,11 +16,12 @@ struct LoopPassContext {
 };
 
 // A pure function of one kernel and the context. The result verifies, has the same name, parameters and symbols, and
-// computes the same values, bit for bit unless the pass's header says otherwise.
+// computes the same values, as far as its row says.
 struct LoopPass {
   std::string_view name;
   std::string_view summary;  // one sentence
   int min_level;             // the lowest optimisation level that runs it
+  Numerics numerics;
   LoopProgram (*run)(const LoopProgram& program, const LoopPassContext& ctx);
 };
 

@@ -25,21 +25,29 @@ constexpr std::array kRules = {
                  "convolutions of stride 1 with 3, 5 or 7 places along one dimension or 3 or 5 along two by minimal "
                  "filtering, where fewer "
                  "products pay",
-                 3, winograd},
+                 3, Numerics::kAlgorithm, winograd},
     ScheduleRule{"matrix_tile", "products of bf16 with weights, in the machine's two-dimensional tiles", 1,
-                 matrix_tile},
-    ScheduleRule{"bf16x3", "products of f32 with weights as products of pieces of bf16 (--fp32)", 1, bf16x3},
+                 Numerics::kRounding, matrix_tile},
+    ScheduleRule{"bf16x3", "products of f32 with weights as products of pieces of bf16 (--fp32)", 1,
+                 Numerics::kAlgorithm, bf16x3},
     ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
-                 register_tile},
-    ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, window_rows},
-    ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1, row_reduce},
-    ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", 1, injective},
-    ScheduleRule{"scalar_loops", "one output element at a time", 1, scalar_loops},
-    ScheduleRule{"dynamic_loops", "extents that only a run knows, where no rule has a tile for them", 1, dynamic_loops},
+                 Numerics::kRounding, register_tile},
+    ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, Numerics::kExact,
+                 window_rows},
+    ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1,
+                 Numerics::kRounding, row_reduce},
+    ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", 1, Numerics::kExact, injective},
+    ScheduleRule{"scalar_loops", "one output element at a time", 1, Numerics::kExact, scalar_loops},
+    ScheduleRule{"dynamic_loops", "extents that only a run knows, where no rule has a tile for them", 1,
+                 Numerics::kRounding, dynamic_loops},
 };
 
-constexpr std::string_view kRowChain = "fuse_rows", kStripChain = "overlapped_tiles";
-constexpr int kChainLevel = 2;
+// A row's sum may be taken in blocks that a running maximum corrects; strips may cut a sum where its window ends.
+constexpr JoiningStep kRowChain{"fuse_rows", "kernels that hand rows to one another, block of rows by block of rows", 2,
+                                Numerics::kRounding};
+constexpr JoiningStep kStripChain{"overlapped_tiles", "kernels that hand images to one another, strip by strip", 2,
+                                  Numerics::kRounding};
+constexpr std::array kJoiningSteps = {kRowChain, kStripChain};
 
 // Whether an operand of a reduction does not lie along the axis that is contiguous in another one, as in the product of
 // queries and keys that are stored column by column: lanes along that axis would gather it.
@@ -153,8 +161,11 @@ void drop_unused_buffers(Program& program) {
 
 std::span<const ScheduleRule> schedule_rules() { return kRules; }
 
+std::span<const JoiningStep> joining_steps() { return kJoiningSteps; }
+
 std::vector<std::string_view> schedule_step_names() {
-  std::vector<std::string_view> names = {kRowChain, kStripChain};
+  std::vector<std::string_view> names;
+  for (const JoiningStep& step : kJoiningSteps) names.push_back(step.name);
   for (const ScheduleRule& rule : kRules) names.push_back(rule.name);
   return names;
 }
@@ -166,7 +177,8 @@ const ScheduleRule* find_schedule_rule(std::string_view name) {
 }
 
 std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
-                                     const Target& target, int opt_level, const std::set<std::string>& disabled) {
+                                     const Target& target, int opt_level, const std::set<std::string>& disabled,
+                                     Numerics loosest) {
   std::vector<RuleOffer> offers;
   for (const ScheduleRule& rule : kRules) {
     if (opt_level < rule.min_level) {
@@ -177,6 +189,10 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
       offers.push_back({rule.name, "--disable-pass leaves it out", {}});
       continue;
     }
+    if (const Numerics numerics = numerics_of(rule, kernel); numerics > loosest) {
+      offers.push_back({rule.name, "--numerics leaves it out: " + std::string(numerics_name(numerics)), {}});
+      continue;
+    }
     auto answer = ask(rule, kernel, target, symbols);
     if (const auto* declined = std::get_if<Declined>(&answer)) {
       offers.push_back({rule.name, declined->reason, {}});
@@ -185,6 +201,14 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
     }
   }
   return offers;
+}
+
+Numerics numerics_of(const ScheduleRule& rule, const TensorProgram& kernel) {
+  if (rule.numerics != Numerics::kRounding) return rule.numerics;
+  const Stage* reduction = kernel.reduction();
+  const bool adds = reduction && is_float(reduction->out->dtype) &&
+                    (reduction->body.combiner == Combiner::kSum || reduction->body.combiner == Combiner::kProd);
+  return adds ? rule.numerics : Numerics::kExact;
 }
 
 std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const TensorProgram& kernel,
@@ -234,18 +258,19 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 }
 
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
-                      const AllowRule& allow, const ChoosePoint& choose) {
+                      const AllowRule& allow, const ChoosePoint& choose, Numerics loosest) {
   const auto first_answer = [&](const TensorProgram& kernel) -> std::optional<RuleAnswer> {
     for (const ScheduleRule& rule : kRules) {
       if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
+      if (numerics_of(rule, kernel) > loosest) continue;
       Knobs knobs;
       auto answer = rule.apply(kernel, target, knobs);
       if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return RuleAnswer{rule.name, std::move(*scheduled)};
     }
     return std::nullopt;
   };
-  const auto may_join = [&](std::string_view step) {
-    return opt_level >= kChainLevel && !disabled.contains(std::string(step));
+  const auto may_join = [&](const JoiningStep& step) {
+    return opt_level >= step.min_level && step.numerics <= loosest && !disabled.contains(std::string(step.name));
   };
   if (may_join(kRowChain)) {
     join_fuse_rows(
@@ -274,7 +299,8 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       for (const PackedParam& packed : scheduled.packed) operands.use(static_cast<int32_t>(k), packed);
     };
     const auto may_ask = [&](const ScheduleRule& rule) {
-      return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name));
+      return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name)) &&
+             numerics_of(rule, *kernel.definition) <= loosest;
     };
     const TunedChoice tuned = choose ? choose(kernel) : TunedChoice();
     kernel.refused_tuning = tuned.refused;

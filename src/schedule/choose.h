@@ -16,6 +16,7 @@
 #include "schedule/kernel/knobs.h"
 #include "schedule/kernel/pack.h"
 #include "te/tensor_program.h"
+#include "types/numerics.h"
 #include "types/target.h"
 
 namespace tessera::inline schedule {
@@ -34,15 +35,24 @@ struct ScheduleRule {
   std::string_view name;
   std::string_view summary;
   int min_level;  // the optimisation level from which it is asked
+  Numerics numerics;
   std::variant<ScheduledKernel, Declined> (*apply)(const TensorProgram& kernel, const Target& target, Knobs& knobs);
   int version = 1;  // of the meaning of its knobs
 };
 
+// What joins kernels into one before the rules are asked (schedule/fusion/fuse_rows.h, overlapped_tiles.h).
+struct JoiningStep {
+  std::string_view name;
+  std::string_view summary;
+  int min_level;  // the optimisation level from which it is asked
+  Numerics numerics;
+};
+std::span<const JoiningStep> joining_steps();
+
 // In the order in which they are asked.
 std::span<const ScheduleRule> schedule_rules();
 
-// What can be disabled by name: the rules, and "fuse_rows" and "overlapped_tiles", which join kernels before the rules
-// are asked (schedule/fusion/fuse_rows.h, schedule/fusion/overlapped_tiles.h).
+// What can be disabled by name: the joining steps and the rules.
 std::vector<std::string_view> schedule_step_names();
 
 // Null when there is none.
@@ -60,6 +70,9 @@ std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, cons
 // The same point without the knobs whose value is the rule's own choice. REQUIRES: a point of the kernel's space.
 KnobPoint essential(const KnobPoint& point, const TensorProgram& kernel, const Target& target);
 
+// What the rule may change in this kernel's results: sums of integers, minima and maxima do not depend on their order.
+Numerics numerics_of(const ScheduleRule& rule, const TensorProgram& kernel);
+
 // What one rule says to a kernel: the program that it would run, or why it declines. For `explain`.
 struct RuleOffer {
   std::string_view rule;
@@ -68,7 +81,8 @@ struct RuleOffer {
 };
 // Of all rules, in their order, those included that the level or `disabled` leaves out. `symbols` are the kernel's.
 std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
-                                     const Target& target, int opt_level, const std::set<std::string>& disabled = {});
+                                     const Target& target, int opt_level, const std::set<std::string>& disabled = {},
+                                     Numerics loosest = Numerics::kAlgorithm);
 
 // Those of the program that the kernel uses.
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel);
@@ -76,7 +90,7 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 // Joins chains of kernels (fuse_rows.h; overlapped_tiles.h, none with a point of its own), replaces the loop programs
 // of all kernels that have a definition, packs weights as the rules want them, and drops weight buffers nobody reads
 // any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for whose rule `allow` (may be
-// null) says no stays naive, too.
+// null) says no stays naive, too. Nothing is done that is looser than `loosest`.
 using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;
 // Points that were found better than the rules' own choice for some kernels (may be null): such a kernel's `rule` is
 // the point's text, the knobs left out that have the rule's own choice. A point that is refused leaves a reason in
@@ -87,6 +101,7 @@ struct TunedChoice {
 };
 using ChoosePoint = std::function<TunedChoice(const Kernel& kernel)>;
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled = {},
-                      const AllowRule& allow = {}, const ChoosePoint& choose = {});
+                      const AllowRule& allow = {}, const ChoosePoint& choose = {},
+                      Numerics loosest = Numerics::kAlgorithm);
 
 }  // namespace tessera::inline schedule

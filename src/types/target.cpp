@@ -14,4 +14,12 @@ bool Target::has_fma() const {
   return has("fma") || has("avx512f") || triple.starts_with("aarch64") || (triple.starts_with("riscv64") && has("d"));
 }
 
+Target reference_machine() {
+  Target machine;
+  machine.triple = machine.cpu = "reference";
+  machine.features = {"avx", "fma"};
+  machine.num_threads = 4;
+  return machine;
+}
+
 }  // namespace tessera::inline types

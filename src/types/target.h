@@ -24,4 +24,9 @@ struct Target {
   int f32_lanes() const { return vector_bits() / 32; }
 };
 
+// The machine that all decisions are taken for where the bits of results may not depend on the machine: vectors of 8
+// floats, 16 registers, multiply-adds rounded once, no intrinsics, and caches and threads as most machines have them.
+// No code is generated for it.
+Target reference_machine();
+
 }  // namespace tessera::inline types

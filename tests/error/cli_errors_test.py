@@ -93,6 +93,26 @@ class CommandLine(CliTest):
             "cpu, null",
             "did you mean 'null'?",
         )
+        self.refuses(
+            ["compile", "model.onnx", "--numerics", "strikt"],
+            "TSR-4074",
+            "there are no numerics 'strikt'",
+            "default, strict, deterministic",
+            "did you mean 'strict'?",
+        )
+        self.refuses(
+            ["compile", "model.onnx", "--numerics", "strict", "--precision", "bf16"],
+            "TSR-4075",
+            "--precision bf16: a lower precision is another algorithm, which has no place under numerics 'strict'",
+            hint="leave one of the two options out",
+        )
+        self.refuses(
+            ["compile", "model.onnx", "--deterministic", "--kernel", "mine.loop"],
+            "TSR-4075",
+            "--kernel: what a function of one's own computes is not known, so it has no place under numerics "
+            "'deterministic'",
+            hint="leave one of the two options out",
+        )
         self.refuses(["compile"], "TSR-4001", "MODEL is required", hint="see 'tessera compile --help'")
         self.refuses(
             ["compile", "model.onnx", "--fast"],

@@ -308,7 +308,7 @@ double scale_of(const Graph& graph, const std::vector<Tensor>& inputs, const std
   return scale;
 }
 
-void expect_agreement(const Tensor& got, const Tensor& want, RuleError error, double scale, const std::string& what) {
+void expect_agreement(const Tensor& got, const Tensor& want, Numerics error, double scale, const std::string& what) {
   ASSERT_EQ(got.dims(), want.dims()) << what;
   ASSERT_EQ(got.dtype(), want.dtype()) << what;
   for (int64_t i = 0; i < want.num_elements(); ++i) {
@@ -318,12 +318,12 @@ void expect_agreement(const Tensor& got, const Tensor& want, RuleError error, do
     }
     const double g = got.get_double(i), w = want.get_double(i);
     if (std::isnan(g) && std::isnan(w)) continue;
-    if (error == RuleError::kRounding && std::isfinite(g) && std::isfinite(w)) {
+    if (error == Numerics::kRounding && std::isfinite(g) && std::isfinite(w)) {
       ASSERT_LE(std::fabs(g - w), 8 * epsilon_of(want.dtype()) * scale) << what;
       continue;
     }
     ASSERT_EQ(g, w) << what << ", element " << i;
-    if (error == RuleError::kNone) {
+    if (error == Numerics::kExact) {
       ASSERT_EQ(std::signbit(g), std::signbit(w)) << what << ", element " << i;
     }
   }
@@ -339,7 +339,7 @@ TEST_P(EveryRule, KeepsWhatItsPatternComputes) {
   const PassContext ctx{standard_ops(), evaluator, target, 3};
   int applications = 0;
   for (uint64_t seed = 0; seed < kMaxTries && applications < kWanted; ++seed) {
-    Instance instance(seed * 7919 + 17, rule.error == RuleError::kRounding);
+    Instance instance(seed * 7919 + 17, rule.numerics == Numerics::kRounding);
     Graph before;
     try {
       before = instance.run(pattern);
@@ -357,7 +357,7 @@ TEST_P(EveryRule, KeepsWhatItsPatternComputes) {
     const auto inputs = instance.inputs(before);
     const auto want = evaluator.evaluate(before, inputs), got = evaluator.evaluate(after, inputs);
     ASSERT_EQ(got.size(), want.size()) << what;
-    expect_agreement(got[0], want[0], rule.error, scale_of(before, inputs, want), what);
+    expect_agreement(got[0], want[0], rule.numerics, scale_of(before, inputs, want), what);
     if (HasFatalFailure()) return;
   }
   EXPECT_GE(applications, kWanted) << rule.name << " was hardly tried";

@@ -49,6 +49,23 @@ void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& wan
   }
 }
 
+// Element by element with the same bits; NaN is NaN.
+void expect_exact(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].dims(), want[i].dims()) << what;
+    for (int64_t e = 0; e < got[i].num_elements(); ++e) {
+      if (!is_float(got[i].dtype())) {
+        ASSERT_EQ(got[i].get_int(e), want[i].get_int(e)) << what << ", output " << i << ", element " << e;
+        continue;
+      }
+      const double g = got[i].get_double(e), w = want[i].get_double(e);
+      ASSERT_TRUE((std::isnan(g) && std::isnan(w)) || (g == w && std::signbit(g) == std::signbit(w)))
+          << what << ", output " << i << ", element " << e << ": " << g << " instead of " << w;
+    }
+  }
+}
+
 void expect_same_interface(const Graph& a, const Graph& b, const std::string& what) {
   ASSERT_EQ(a.inputs.size(), b.inputs.size()) << what;
   ASSERT_EQ(a.outputs.size(), b.outputs.size()) << what;
@@ -103,7 +120,9 @@ TEST_P(EveryPass, KeepsWhatRandomGraphsCompute) {
     const std::string text = print(after);
     if (text == c.text) continue;  // it computes the same
     ++changed;
-    expect_close(evaluator.evaluate(after, c.inputs), c.results, what);
+    const std::vector<Tensor> results = evaluator.evaluate(after, c.inputs);
+    if (pass->numerics == Numerics::kExact) expect_exact(results, c.results, what);
+    else expect_close(results, c.results, what);
     EXPECT_EQ(text, print(parse_graph(text, standard_ops()))) << what;
   }
   // Under a sanitizer there are too few graphs to say.
@@ -161,6 +180,20 @@ INSTANTIATE_TEST_SUITE_P(GraphPasses, Pipeline,
                          [](const auto& info) {
                            return "Level" + std::to_string(info.param.first) + (info.param.second ? "Avx512" : "Avx2");
                          });
+
+// What --numerics strict leaves.
+TEST(GraphPasses, ExactOnesTogetherKeepEveryBit) {
+  GraphInterpreter evaluator;
+  const Target target = make_target(true);
+  PassContext ctx{standard_ops(), evaluator, target};
+  ctx.loosest = Numerics::kExact;
+  for (const RandomCase& c : make_cases(3000, 2 * kGraphs, 2 * kNodes)) {
+    Graph graph = c.graph;
+    for (const GraphPass& pass : graph_pipeline())
+      if (pass.may_run(ctx.loosest)) graph = pass.run(graph, ctx);
+    expect_exact(evaluator.evaluate(graph, c.inputs), c.results, "seed " + std::to_string(c.seed));
+  }
+}
 
 TEST(GraphPasses, ASecondRunOfThePipelineFindsNothingToDo) {
   GraphInterpreter evaluator;

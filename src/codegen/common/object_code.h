@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "program/program.h"
+#include "types/target.h"
 
 namespace tessera::inline codegen {
 
@@ -15,6 +16,9 @@ struct CodegenOptions {
   bool want_ir = false;   // fill ObjectCode::llvm_ir
   bool want_asm = false;  // fill ObjectCode::assembly
   std::string module_name = "tessera";
+  // The machine whose bits the code gives, where that is not the target's own matter: vectors are cut as its registers
+  // are, and multiply-adds, minima and maxima are the same everywhere. Null: what suits the target. Outlives the call.
+  const Target* bits_of = nullptr;
 };
 
 // The code of one of a program's devices.

@@ -14,13 +14,15 @@ namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
 
-KernelEmitter::KernelEmitter(llvm::Module& module, const Target& target, const LoopProgram& program, std::string symbol,
-                             std::vector<int> alias_classes, int64_t scratch_stride, std::vector<std::string>& remarks)
+KernelEmitter::KernelEmitter(llvm::Module& module, const EmitTarget& target, const LoopProgram& program,
+                             std::string symbol, std::vector<int> alias_classes, int64_t scratch_stride,
+                             std::vector<std::string>& remarks)
     : module_(module),
       context_(module.getContext()),
       b_(context_),
-      target_(target),
-      ops_(b_, target_),
+      emit_for_(target),
+      target_(emit_for_.machine),
+      ops_(b_, emit_for_),
       program_(program),
       symbol_(std::move(symbol)),
       alias_classes_(std::move(alias_classes)),

@@ -35,7 +35,7 @@ class KernelEmitter {
  public:
   // `alias_classes`: a number per parameter; parameters with the same number may overlap, others do not.
   // `scratch_stride`: bytes of scratch per worker.
-  KernelEmitter(llvm::Module& module, const Target& target, const LoopProgram& program, std::string symbol,
+  KernelEmitter(llvm::Module& module, const EmitTarget& target, const LoopProgram& program, std::string symbol,
                 std::vector<int> alias_classes, int64_t scratch_stride, std::vector<std::string>& remarks);
   llvm::Function* emit();
 
@@ -227,7 +227,8 @@ class KernelEmitter {
   llvm::Module& module_;
   llvm::LLVMContext& context_;
   llvm::IRBuilder<> b_;
-  const Target& target_;
+  const EmitTarget emit_for_;
+  const Target& target_;  // emit_for_.machine
   Ops ops_;
   const LoopProgram& program_;
   std::string symbol_;

@@ -192,7 +192,7 @@ std::optional<Scaled> match_scaled(const Expr& e) {
 // One instruction for the nine of exp's last steps, with the same result: m * 2^n rounded once. Null where it has no
 // place.
 Value* KernelEmitter::emit_scaled(const Expr& e) {
-  if (e->dtype != DType::kF32 || !target_.has("avx512f")) return nullptr;
+  if (e->dtype != DType::kF32 || !target_.has("avx512f") || emit_for_.is_fixed()) return nullptr;
   const auto scaled = match_scaled(e);
   if (!scaled) return nullptr;
   Value* mantissa = value(scaled->mantissa);

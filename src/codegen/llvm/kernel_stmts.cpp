@@ -213,7 +213,7 @@ void KernelEmitter::emit_alloc(const Stmt& s) {
   } else if (buffer.scope == MemoryScope::kRegister) {
     place.kind = Place::kRegister;
     place.inner = buffer.shape.empty() ? 1 : std::max<int64_t>(*as_int(buffer.shape.back()), 1);
-    place.chunks = chunks_of(place.inner, native_lanes(target_, compute_bits(buffer.dtype)));
+    place.chunks = chunks_of(place.inner, native_lanes(emit_for_.lanes_of(), compute_bits(buffer.dtype)));
     for (int64_t row = 0; row < static_cast<int64_t>(n) / place.inner; ++row)
       for (const Chunk& chunk : place.chunks) {
         llvm::Type* type = cell_type(buffer.dtype, chunk.lanes);
@@ -258,7 +258,7 @@ void KernelEmitter::emit_vectorized(const Stmt& s) {
     emit_loop(s->var, evaluate(s->begin), evaluate(s->extent), true, [&] { emit(s->stmts[0]); });
     return;
   }
-  const std::vector<Chunk> chunks = chunks_of(*extent, native_lanes(target_, plan.element_bits));
+  const std::vector<Chunk> chunks = chunks_of(*extent, native_lanes(emit_for_.lanes_of(), plan.element_bits));
   for (size_t i = 0; i < chunks.size();) {
     size_t end = i;
     while (end < chunks.size() && chunks[end].lanes == chunks[i].lanes) ++end;

@@ -711,7 +711,7 @@ namespace {
 
 // By kernel; null where it is another device's.
 std::vector<llvm::Function*> emit_kernels(llvm::Module& module, const Program& program, int32_t device,
-                                          const Target& target, EmittedModule& result) {
+                                          const EmitTarget& target, EmittedModule& result) {
   for (const Kernel& kernel : program.kernels)
     if (kernel.device == device)
       result.scratch_bytes = std::max(result.scratch_bytes, plan_locals(kernel.program).scratch_bytes);
@@ -729,14 +729,14 @@ std::vector<llvm::Function*> emit_kernels(llvm::Module& module, const Program& p
 
 }  // namespace
 
-EmittedModule emit_module(llvm::Module& module, const Program& program, const Target& target) {
+EmittedModule emit_module(llvm::Module& module, const Program& program, const EmitTarget& target) {
   EmittedModule result;
   std::vector<llvm::Function*> kernels = emit_kernels(module, program, 0, target, result);
   EntryEmitter(module, program, std::move(kernels)).emit();
   return result;
 }
 
-EmittedModule emit_operations(llvm::Module& module, const Program& program, int32_t device, const Target& target) {
+EmittedModule emit_operations(llvm::Module& module, const Program& program, int32_t device, const EmitTarget& target) {
   EmittedModule result;
   const std::vector<llvm::Function*> kernels = emit_kernels(module, program, device, target, result);
   for (size_t i = 0; i < kernels.size(); ++i) {

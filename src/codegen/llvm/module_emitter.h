@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "codegen/llvm/emit_target.h"
 #include "codegen/llvm/llvm_headers.h"
 #include "program/program.h"
-#include "types/target.h"
 
 namespace tessera::inline llvm_codegen {
 
@@ -16,9 +16,9 @@ struct EmittedModule {
 };
 
 // Fills `module`, which is empty and has the target's triple and data layout.
-EmittedModule emit_module(llvm::Module& module, const Program& program, const Target& target);
+EmittedModule emit_module(llvm::Module& module, const Program& program, const EmitTarget& target);
 
 // The same for the kernels of a device alone, each an exported function.
-EmittedModule emit_operations(llvm::Module& module, const Program& program, int32_t device, const Target& target);
+EmittedModule emit_operations(llvm::Module& module, const Program& program, int32_t device, const EmitTarget& target);
 
 }  // namespace tessera::inline llvm_codegen

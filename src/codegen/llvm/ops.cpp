@@ -283,20 +283,49 @@ Value* Ops::fma(DType dtype, Value* a, Value* b, Value* c) {
   a = splat(a, lanes);
   b = splat(b, lanes);
   c = splat(c, lanes);
-  // Without the instruction llvm.fma would become a call.
-  Value* result = target_.has_fma() ? b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c})
-                                    : b_.CreateFAdd(b_.CreateFMul(a, b), c);
+  // Without the instruction llvm.fma would become a call. Of f64 there is none on every machine.
+  const bool is_f64 = dtype == DType::kF64;
+  Value* result = nullptr;
+  if (is_fixed_ ? is_f64 : !target_.has_fma()) result = b_.CreateFAdd(b_.CreateFMul(a, b), c);
+  else if (target_.has_fma()) result = b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+  else result = fma_by_f64(a, b, c);
   return is_narrow(dtype) ? round_to_narrow(dtype, result) : result;
 }
 
+// a * b + c of f32, rounded once, on machines without the instruction. The product is exact in f64. Their sum is
+// rounded to odd: what the addition lost (Knuth's two-sum) says whether the last bit has to be set, so that rounding to
+// f32 sees on which side of the middle the exact sum lies (Boldo and Melquiond, 2008).
+Value* Ops::fma_by_f64(Value* a, Value* b, Value* c) {
+  Type* f64 = like(a, b_.getDoubleTy());
+  Type* i64 = like(a, b_.getInt64Ty());
+  Value* product = b_.CreateFMul(b_.CreateFPExt(a, f64), b_.CreateFPExt(b, f64));
+  Value* addend = b_.CreateFPExt(c, f64);
+  Value* sum = b_.CreateFAdd(product, addend);
+  Value* of_addend = b_.CreateFSub(sum, product);
+  Value* lost = b_.CreateFAdd(b_.CreateFSub(product, b_.CreateFSub(sum, of_addend)), b_.CreateFSub(addend, of_addend));
+  Value* inexact = b_.CreateFCmpONE(lost, llvm::Constant::getNullValue(f64));  // false for sums that are not finite
+  Value* bits = b_.CreateBitCast(sum, i64);
+  // The sum is too large in magnitude where what it lost has the other sign.
+  Value* too_large = b_.CreateAnd(
+      inexact, b_.CreateICmpSLT(b_.CreateXor(bits, b_.CreateBitCast(lost, i64)), llvm::Constant::getNullValue(i64)));
+  bits = b_.CreateAdd(bits, b_.CreateSExt(too_large, i64));
+  bits = b_.CreateOr(bits, b_.CreateZExt(inexact, i64));
+  return b_.CreateFPTrunc(b_.CreateBitCast(bits, f64), a->getType());
+}
+
 // min and max return NaN when either operand is NaN. `a < b ? a : b` is one minps and keeps NaN in b, so with a
-// constant on the left nothing else is needed. Which of two zeros comes out does not matter.
+// constant on the left nothing else is needed. Which of two zeros comes out does not matter, unless all machines must
+// agree: then it is the second.
 Value* Ops::float_min_max(bool is_min, Value* a, Value* b) {
   if (llvm::isa<llvm::Constant>(b)) std::swap(a, b);
   if (llvm::isa<llvm::Constant>(a)) {
     const auto* fp = llvm::dyn_cast_if_present<llvm::ConstantFP>(
         lanes_of(a) == 1 ? llvm::cast<llvm::Constant>(a) : llvm::cast<llvm::Constant>(a)->getSplatValue());
     if (fp && !fp->isNaN()) return b_.CreateSelect(is_min ? b_.CreateFCmpOLT(a, b) : b_.CreateFCmpOGT(a, b), a, b);
+  }
+  if (is_fixed_) {
+    Value* of_numbers = b_.CreateSelect(is_min ? b_.CreateFCmpOLT(a, b) : b_.CreateFCmpOGT(a, b), a, b);
+    return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, of_numbers);
   }
   auto* result = llvm::cast<llvm::Instruction>(
       b_.CreateBinaryIntrinsic(is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, b, a));

@@ -8,15 +8,16 @@
 #include <functional>
 
 #include "arith/expr.h"
+#include "codegen/llvm/emit_target.h"
 #include "codegen/llvm/llvm_headers.h"
-#include "types/target.h"
 
 namespace tessera::inline llvm_codegen {
 
 class Ops {
  public:
   // `builder` is where instructions go; both must outlive this object.
-  Ops(llvm::IRBuilder<>& builder, const Target& target) : b_(builder), target_(target) {}
+  Ops(llvm::IRBuilder<>& builder, const EmitTarget& target)
+      : b_(builder), target_(target.machine), is_fixed_(target.is_fixed()) {}
 
   llvm::Type* value_type(DType dtype, int lanes = 1) const;
   llvm::Type* storage_type(DType dtype, int lanes = 1) const;
@@ -40,6 +41,7 @@ class Ops {
   llvm::Value* integer_binary(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* integer_division(BinaryOp op, bool is_signed, llvm::Value* a, llvm::Value* b);
   llvm::Value* shift(BinaryOp op, bool is_signed, llvm::Value* a, llvm::Value* b);
+  llvm::Value* fma_by_f64(llvm::Value* a, llvm::Value* b, llvm::Value* c);
   llvm::Value* float_min_max(bool is_min, llvm::Value* a, llvm::Value* b);
   llvm::Value* compare(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* round_to_integer(UnaryOp op, llvm::Value* a);
@@ -56,6 +58,7 @@ class Ops {
 
   llvm::IRBuilder<>& b_;
   const Target& target_;
+  const bool is_fixed_;  // the same bits on every machine
 };
 
 }  // namespace tessera::inline llvm_codegen

@@ -74,9 +74,9 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
   const Compiled compiled =
       compile_imported(read_model(opened.reader, result.model.name, options, runner), options, runner);
   say_refused_records(program, remarks);
-  result.explanation =
-      explain(result.model, trail, program, remarks,
-              {resolve_target(options.compile), options.compile.opt_level, options.compile.disabled_passes});
+  result.explanation = explain(result.model, trail, program, remarks,
+                               {deciding_target(options.compile), options.compile.opt_level,
+                                options.compile.disabled_passes, loosest(numerics_of(options.compile))});
   result.explanation.sizes = compiled.info.sizes;
   result.explanation.flow = compiled.flow;
   return result;

@@ -42,6 +42,7 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
   }
   hasher.add(options.compile.precision);
   hasher.add(options.compile.fp32);
+  hasher.add(options.compile.numerics);
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   hasher.add(options.tuned_digest);
   for (const std::string& place : options.compile.places) hasher.add(place);

@@ -5,7 +5,7 @@
 namespace tessera::inline graph_passes {
 namespace {
 
-constexpr RuleError kSign = RuleError::kZeroSign, kRound = RuleError::kRounding, kExact = RuleError::kNone;
+constexpr Numerics kSign = Numerics::kZeroSign, kRound = Numerics::kRounding, kExact = Numerics::kExact;
 constexpr bool kOnce = true;
 
 // The order is that of trying: the first rule that applies is taken, until none does.

@@ -8,21 +8,15 @@
 #include <string_view>
 
 #include "graph_passes/support/pattern.h"
+#include "types/numerics.h"
 
 namespace tessera::inline graph_passes {
-
-// How the two sides may differ.
-enum class RuleError : uint8_t {
-  kNone,      // equal bit for bit, NaN being NaN
-  kZeroSign,  // equal numbers; a zero may change its sign
-  kRounding,  // floats: a few units in the last place of the largest operand or constant; integers are equal
-};
 
 struct AlgebraRule {
   std::string_view name;
   std::string_view pattern;
   std::string_view replacement;
-  RuleError error = RuleError::kNone;
+  Numerics numerics = Numerics::kExact;   // how the two sides may differ
   std::string_view says = "";             // the condition in words
   bool (*where)(Match& match) = nullptr;  // the condition; gives attributes to labelled nodes of the replacement
   bool once = false;                      // only where nobody else reads the nodes inside the pattern

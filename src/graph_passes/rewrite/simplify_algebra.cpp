@@ -79,7 +79,7 @@ class Simplifier {
 
   std::optional<Replacement> apply(const Rule& rule, const Node& node, const Value& result) {
     Match match{.graph = target(), .ctx = ctx_, .root = node, .type = result.type, .name = result.name};
-    if (!find_pattern(rule.pattern, match)) return std::nullopt;
+    if (rule.rule->numerics > ctx_.loosest || !find_pattern(rule.pattern, match)) return std::nullopt;
     if (rule.rule->once &&
         !std::all_of(match.inner.begin(), match.inner.end(), [&](ValueId v) { return used_once(v); }))
       return std::nullopt;

@@ -9,7 +9,7 @@
 namespace tessera::inline graph_passes {
 namespace {
 
-constexpr RuleError kExact = RuleError::kNone;
+constexpr Numerics kExact = Numerics::kExact;
 constexpr bool kOnce = true;
 
 // The cast i behind the move o.
