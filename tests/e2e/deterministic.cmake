@@ -1,5 +1,5 @@
 add_test(NAME e2e.deterministic
-  COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/deterministic.py $<TARGET_FILE:tessera>)
+  COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/deterministic.py $<TARGET_FILE:tessera> --random 3)
 set_tests_properties(e2e.deterministic PROPERTIES LABELS "e2e" TIMEOUT 300)
 add_test(NAME e2e.deterministic_machines
   COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/deterministic.py $<TARGET_FILE:tessera> --cross --random 20 --networks)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`--deterministic`: the same bits on every x86-64 level that this machine has, on AArch64 under qemu, and for 1 and 2 threads.
+And `--numerics strict`: the bits of -O0.
 
     deterministic.py TESSERA [--random N] [--seed S] [--networks] [--cross] [--full] [--models NAME,...]
 
@@ -146,6 +147,16 @@ def first_difference(got, want):
     return None
 
 
+def check_strict(binary, name, model, feeds, count, work):
+    path = work / "model.onnx"
+    onnx.save(model, path)
+    command, outputs = [binary, "run", path, "--no-cache", "--threads", "2"], len(model.graph.output)
+    want = runs.run([*command, "-O0"], feeds, outputs, work)
+    got = runs.run([*command, "--numerics", "strict"], feeds, outputs, work)
+    problem = next((x for x in (want, got) if isinstance(x, str)), None)
+    count.result(f"{name}, strict", problem or first_difference(got, want) or 0.0)
+
+
 def check(binary, name, model, feeds, levels, emulated, count, work):
     path = work / "model.onnx"
     onnx.save(model, path)
@@ -209,6 +220,7 @@ def main():
         for group in [*groups, networks(names)]:
             for name, model, feeds in group:
                 check(binary, name, model, feeds, levels, emulated, count, work)
+                check_strict(binary, name, model, feeds, count, work)
     return count.exit_code()
 
 

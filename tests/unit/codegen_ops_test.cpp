@@ -1,6 +1,10 @@
 // Every operator on every type, on special values too, against the interpreter: bit for bit.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <functional>
+
 #include "codegen_harness.h"
 #include "loop_passes/expand_math.h"
 
@@ -175,6 +179,117 @@ TEST(CodegenOps, ExpIsScaledExactly) {
   const Tensor want = run_interpreted(loops, {values})[0];
   const Tensor got = NativeModule(program_of(loops), parse_target("x86-64-v4")).run({values})[0];
   EXPECT_EQ(difference(got, want, 0), "");
+}
+
+// ---- the same bits on every machine ---------------------------------------------------------------------------------
+
+LoopProgram elementwise(const std::string& name, const std::function<std::vector<Expr>(const std::vector<Expr>&)>& make,
+                        int num_inputs, int64_t size) {
+  LoopProgram loops;
+  loops.name = name;
+  const Var i = make_var("i");
+  std::vector<Expr> values;
+  for (int k = 0; k < num_inputs; ++k) {
+    loops.params.push_back(make_buffer("x" + std::to_string(k), DType::kF32, {Expr(size)}));
+    values.push_back(load(loops.params.back(), {i}));
+  }
+  std::vector<Stmt> stmts;
+  for (const Expr& result : make(values)) {
+    loops.params.push_back(make_buffer("y" + std::to_string(stmts.size()), DType::kF32, {Expr(size)}));
+    stmts.push_back(for_loop(i, 0, size, ForKind::kVectorized, store(loops.params.back(), {i}, result)));
+  }
+  loops.num_outputs = static_cast<int>(stmts.size());
+  loops.body = seq(stmts);
+  return loops;
+}
+
+uint32_t bits_at(const Tensor& tensor, int64_t i) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, static_cast<const char*>(static_cast<const void*>(tensor.bytes())) + 4 * i, 4);
+  return bits;
+}
+
+float float_of(uint32_t bits) {
+  float value = 0;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+// Multiply-adds are rounded once on x86-64-v2, too, which has no instruction: among them sums that lie in the middle
+// between two floats but for what f64 cannot hold, results without normal exponents, and what is not finite.
+TEST(CodegenOps, MultiplyAddsOfFixedBitsAreRoundedOnce) {
+  constexpr int64_t kMany = 40000;
+  std::mt19937 random(11);
+  Tensor a(DType::kF32, {kMany}), b(DType::kF32, {kMany}), c(DType::kF32, {kMany});
+  int rounded_twice = 0;
+  for (int64_t i = 0; i < kMany; ++i) {
+    float x = float_of(random()), y = float_of(random()), z = float_of(random());
+    if (i % 4 == 1) {  // the product's own size, and a third factor that leaves little of it
+      x = std::ldexp(1 + static_cast<float>(random() % 4096) / 4096, static_cast<int>(random() % 20));
+      y = std::ldexp(1 + static_cast<float>(random() % 4096) / 4096, static_cast<int>(random() % 20) - 40);
+      z = std::ldexp(static_cast<float>(random() % 2 ? 1 : -1), static_cast<int>(random() % 80) - 60);
+    } else if (i % 4 == 2) {  // 1 + 2^-24, a little more or less
+      x = std::ldexp(1.0F, -12);
+      y = std::ldexp(1.0F, -12);
+      z = 1 + std::ldexp(static_cast<float>(random() % 8), -23);
+      x += std::ldexp(static_cast<float>(static_cast<int>(random() % 3) - 1), -35);
+      y += std::ldexp(static_cast<float>(static_cast<int>(random() % 3) - 1), -35);
+    } else if (i % 4 == 3) {  // results near the smallest numbers
+      x = std::ldexp(static_cast<float>(random() % 16777216), -100);
+      y = std::ldexp(static_cast<float>(random() % 16777216), -90);
+      z = float_of(random() % 65536);
+    }
+    a.set_double(i, x);
+    b.set_double(i, y);
+    c.set_double(i, z);
+    const double sum = static_cast<double>(x) * y + z;
+    rounded_twice += std::isfinite(sum) && static_cast<float>(sum) != std::fmaf(x, y, z);
+  }
+  EXPECT_GT(rounded_twice, 100);
+  const LoopProgram loops =
+      elementwise("fma", [](const std::vector<Expr>& x) { return std::vector{fma(x[0], x[1], x[2])}; }, 3, kMany);
+  const Target reference = reference_machine();
+  for (const std::string& target : runnable_targets()) {
+    CodegenOptions options;
+    options.bits_of = &reference;
+    const Tensor got = NativeModule(program_of(loops), parse_target(target), options).run({a, b, c})[0];
+    for (int64_t i = 0; i < kMany; ++i) {
+      const float x = float_of(bits_at(a, i)), y = float_of(bits_at(b, i)), z = float_of(bits_at(c, i));
+      const float want = std::fmaf(x, y, z), value = float_of(bits_at(got, i));
+      ASSERT_TRUE((std::isnan(want) && std::isnan(value)) || std::memcmp(&want, &value, 4) == 0)
+          << target << ": " << x << " * " << y << " + " << z << " is " << want << ", not " << value;
+    }
+  }
+}
+
+TEST(CodegenOps, MinimaOfFixedBitsChooseTheSameZero) {
+  const std::vector<float> kValues = {0.0F, -0.0F, 1.0F, -1.0F, INFINITY, -INFINITY, NAN};
+  const auto size = static_cast<int64_t>(kValues.size() * kValues.size());
+  Tensor a(DType::kF32, {size}), b(DType::kF32, {size});
+  for (int64_t i = 0; i < size; ++i) {
+    a.set_double(i, kValues[static_cast<size_t>(i) % kValues.size()]);
+    b.set_double(i, kValues[static_cast<size_t>(i) / kValues.size()]);
+  }
+  const LoopProgram loops = elementwise(
+      "minima", [](const std::vector<Expr>& x) { return std::vector{min(x[0], x[1]), max(x[0], x[1])}; }, 2, size);
+  const Target reference = reference_machine();
+  for (const std::string& target : runnable_targets()) {
+    CodegenOptions options;
+    options.bits_of = &reference;
+    const auto got = NativeModule(program_of(loops), parse_target(target), options).run({a, b});
+    for (int64_t i = 0; i < size; ++i) {
+      const float x = float_of(bits_at(a, i)), y = float_of(bits_at(b, i));
+      const bool is_nan = std::isnan(x) || std::isnan(y);
+      for (const bool is_max : {false, true}) {
+        const float value = float_of(bits_at(got[is_max ? 1 : 0], i));
+        EXPECT_EQ(std::isnan(value), is_nan);
+        if (is_nan) continue;
+        const float want = is_max ? (x > y ? x : y) : (x < y ? x : y);  // of two zeros the second
+        EXPECT_EQ(value, want);
+        EXPECT_EQ(std::signbit(value), std::signbit(want)) << target << ": of " << x << " and " << y;
+      }
+    }
+  }
 }
 
 }  // namespace
