@@ -42,7 +42,8 @@ constexpr std::array kRules = {
                  Numerics::kRounding, dynamic_loops},
 };
 
-// A row's sum may be taken in blocks that a running maximum corrects; strips may cut a sum where its window ends.
+// A row's sum may be taken in blocks that a running maximum corrects; strips ask the rules anew, which may order sums
+// otherwise for them.
 constexpr JoiningStep kRowChain{"fuse_rows", "kernels that hand rows to one another, block of rows by block of rows", 2,
                                 Numerics::kRounding};
 constexpr JoiningStep kStripChain{"overlapped_tiles", "kernels that hand images to one another, strip by strip", 2,

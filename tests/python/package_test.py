@@ -182,6 +182,8 @@ except KeyboardInterrupt:
         self.assertEqual(model.metadata["options"], {"opt-level": "1", "disabled-passes": "cse"})
         self.assertIn("x86-64-v2", str(model.metadata["target"]))
         self.assert_raises("TSR-4020", lambda: tessera.compile(conv_model(), disable_passes=["nothing"]))
+        self.assert_raises("TSR-4074", lambda: tessera.compile(conv_model(), numerics="exact"))
+        self.assert_raises("TSR-4075", lambda: tessera.compile(conv_model(), numerics="strict", precision="f16"))
         self.assert_raises("TSR-4021", lambda: tessera.compile(conv_model(), opt_level=7))
         self.assert_raises("TSR-5001", lambda: tessera.compile(conv_model(), target="pdp11"))
         self.assert_raises("TSR-4031", lambda: tessera.compile(conv_model(), engine="steam"))
