@@ -28,11 +28,9 @@ enum class NumericsMode : uint8_t {
   kDeterministic,  // the same bits on every machine, for every number of threads
 };
 
-// The loosest steps that a mode takes.
+// The loosest steps that a mode takes. Another algorithm gives the same bits everywhere where one machine chooses it.
 constexpr Numerics loosest(NumericsMode mode) {
-  return mode == NumericsMode::kStrict          ? Numerics::kExact
-         : mode == NumericsMode::kDeterministic ? Numerics::kRounding
-                                                : Numerics::kAlgorithm;
+  return mode == NumericsMode::kStrict ? Numerics::kExact : Numerics::kAlgorithm;
 }
 
 }  // namespace tessera::inline types

@@ -35,6 +35,8 @@ GRAPHS = [
      "p = Conv<pads=[1,1,1,1],strides=[2,2]>(x, a, b) q = Relu(p) r = Conv<pads=[1,1,1,1],group=17>(q, c) s = Conv(r, d)"
      "t = MaxPool<kernel_shape=[3,3],pads=[1,1,1,1],strides=[2,2]>(s) u = Conv<pads=[1,1,1,1]>(t, e) v = Add(u, t)"
      "w = AveragePool<kernel_shape=[2,2]>(v) y = GlobalAveragePool(w)", "y, u"),
+    ("minimal filtering", "float[1,64,28,28] x", "float[64,64,3,3] a, float[64,64,3,3] b",
+     "p = Conv<pads=[1,1,1,1]>(x, a) q = Relu(p) y = Conv<pads=[1,1,1,1]>(q, b)", "y"),
     ("attention", "float[2,37,48] q, float[2,37,48] k, float[2,37,48] v", "float[48] g, float[48] b",
      "n = LayerNormalization(q, g, b) t = Transpose<perm=[0,2,1]>(k) s = MatMul(n, t) w = Softmax<axis=-1>(s) y = MatMul(w, v)", "y"),
     ("long attention", "float[1,1100,16] q, float[1,16,1100] k, float[1,1100,16] v", "",
