@@ -36,6 +36,9 @@ constexpr std::array kRules = {
                  window_rows},
     ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1,
                  Numerics::kRounding, row_reduce},
+    ScheduleRule{"lane_reduce",
+                 "several reductions or results in one pass, with a contiguous output axis, in lanes of outputs", 1,
+                 Numerics::kRounding, lane_reduce},
     ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", 1, Numerics::kExact, injective},
     ScheduleRule{"scalar_loops", "one output element at a time", 1, Numerics::kExact, scalar_loops},
     ScheduleRule{"dynamic_loops", "extents that only a run knows, where no rule has a tile for them", 1,
@@ -101,6 +104,8 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   // Single elements by tiles are slower than loops of their own.
   const bool symbolic = is_symbolic(kernel);
   if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
+  if (symbolic && !kernel.is_single())
+    return Declined{"the kernel has several results or reductions, and a run decides about sizes"};
   if (symbolic && rule.apply == row_reduce && gathers(kernel))
     return Declined{"an operand is not contiguous along the reduced axis"};
   Knobs knobs;
@@ -206,10 +211,12 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
 
 Numerics numerics_of(const ScheduleRule& rule, const TensorProgram& kernel) {
   if (rule.numerics != Numerics::kRounding) return rule.numerics;
-  const Stage* reduction = kernel.reduction();
-  const bool adds = reduction && is_float(reduction->out->dtype) &&
-                    (reduction->body.combiner == Combiner::kSum || reduction->body.combiner == Combiner::kProd);
-  return adds ? rule.numerics : Numerics::kExact;
+  const auto adds = [](const Stage* reduction) {
+    return is_float(reduction->out->dtype) &&
+           (reduction->body.combiner == Combiner::kSum || reduction->body.combiner == Combiner::kProd);
+  };
+  const std::vector<const Stage*> reductions = kernel.reductions();
+  return std::any_of(reductions.begin(), reductions.end(), adds) ? rule.numerics : Numerics::kExact;
 }
 
 std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const TensorProgram& kernel,

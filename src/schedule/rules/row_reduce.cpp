@@ -10,11 +10,17 @@ namespace {
 
 constexpr int64_t kVectors = 4;  // of partial results
 
+Stmt for_all(const std::vector<LinearReduction>& reductions, const std::function<Stmt(size_t)>& make) {
+  std::vector<Stmt> stmts;
+  for (size_t i = 0; i < reductions.size(); ++i) stmts.push_back(make(i));
+  return seq(std::move(stmts));
+}
+
 }  // namespace
 
 RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  auto made = make_flat_reduction(program, why);
+  auto made = make_flat_reduction(program, why, Results::kSeveral);
   if (!made) return Declined{why};
   LinearKernel& kernel = *made;
   split_blocked_reductions(kernel);
@@ -25,20 +31,28 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   const int64_t extent = *as_int(row.extent);
   if (extent < 4) return Declined{"the contiguous reduced axis is shorter than 4"};
   // Several vectors of partial results, where the row is long enough, so that one step need not wait for the last.
-  const int64_t vector = target.vector_bits() / dtype_bits(kernel.reduce_dtype);
+  const std::vector<LinearReduction> reductions = all_reductions(kernel);
+  int64_t vector = target.vector_bits() / dtype_bits(kernel.reduce_dtype);
+  for (const LinearReduction& reduction : reductions)
+    vector = std::min<int64_t>(vector, target.vector_bits() / dtype_bits(reduction.dtype));
   const int64_t vectors = knobs.choose("vectors", {1, 2, 4, 8}, extent >= 2 * kVectors * vector ? kVectors : 1);
   const int64_t parallel = knobs.choose("parallel", kParallelChoices, 256);
   const int64_t lanes = std::min(extent, vectors * vector);
-  const Expr identity = combiner_identity(kernel.combiner, kernel.reduce_dtype);
-  const BufferPtr partial = make_buffer("partial", kernel.reduce_dtype, {lanes}, MemoryScope::kRegister);
-  const BufferPtr total = make_buffer("total", kernel.reduce_dtype, {1}, MemoryScope::kRegister);
+  std::vector<BufferPtr> partials, totals;
+  for (const LinearReduction& reduction : reductions) {
+    partials.push_back(make_buffer("partial", reduction.dtype, {lanes}, MemoryScope::kRegister));
+    totals.push_back(make_buffer("total", reduction.dtype, {1}, MemoryScope::kRegister));
+  }
 
   const auto one_row = [&](const VarMap& at) {
     const auto accumulate = [&](const Expr& start, int64_t count) {
       return vectorized("l", count, [&](const Var& l) {
         VarMap map = at;
         map[row.var.get()] = start + l;
-        return store(partial, {l}, combine(kernel.combiner, load(partial, {l}), substitute(kernel.reduce_value, map)));
+        return for_all(reductions, [&](size_t i) {
+          return store(partials[i], {l},
+                       combine(reductions[i].combiner, load(partials[i], {l}), substitute(reductions[i].value, map)));
+        });
       });
     };
     std::vector<Stmt> sweep;
@@ -50,21 +64,29 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
       if (static_cast<int>(i) != axis)
         rows = for_loop(kernel.reduce[i].var, 0, kernel.reduce[i].extent, ForKind::kSerial, rows);
     VarMap finish = at;
-    finish[kernel.result_var.get()] = load(total, {0});
-    return alloc(
-        partial,
-        alloc(total, seq({vectorized("l", lanes, [&](const Var& l) { return store(partial, {l}, identity); }), rows,
-                          store(total, {0}, identity),
-                          vectorized("l", lanes,
-                                     [&](const Var& l) {
-                                       return store(total, {0},
-                                                    combine(kernel.combiner, load(total, {0}), load(partial, {l})));
-                                     }),
-                          store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, finish))})));
+    for (size_t i = 0; i < reductions.size(); ++i) finish[reductions[i].result_var.get()] = load(totals[i], {0});
+    const auto identity = [&](size_t i) { return combiner_identity(reductions[i].combiner, reductions[i].dtype); };
+    Stmt body =
+        seq({vectorized("l", lanes,
+                        [&](const Var& l) {
+                          return for_all(reductions, [&](size_t i) { return store(partials[i], {l}, identity(i)); });
+                        }),
+             rows, for_all(reductions, [&](size_t i) { return store(totals[i], {0}, identity(i)); }),
+             vectorized("l", lanes,
+                        [&](const Var& l) {
+                          return for_all(reductions, [&](size_t i) {
+                            return store(totals[i], {0},
+                                         combine(reductions[i].combiner, load(totals[i], {0}), load(partials[i], {l})));
+                          });
+                        }),
+             with_results(kernel, 1, [&](const StoreResults& store_at) { return store_at(finish, 0); })});
+    for (size_t i = reductions.size(); i-- > 0;) body = alloc(partials[i], alloc(totals[i], std::move(body)));
+    return body;
   };
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = kernel.params;
+  result.program.num_outputs = static_cast<int>(kernel.num_results());
   result.program.body = outer_nest(kernel.loops, parallel, one_row);
   return result;
 }

@@ -58,8 +58,7 @@ std::string choose_axes(Tiling& t, Knobs& knobs, const std::string& suffix) {
     const Var lane = make_var("nl");
     k.bounds.set(lane, 0, t.width - 1);
     const VarMap split{{t.vector.var.get(), t.block.var * Expr(t.width) + lane}};
-    k.value = substitute(k.value, split);
-    k.reduce_value = substitute(k.reduce_value, split);
+    for_each_value(k, [&](Expr& value) { value = substitute(value, split); });
     k.out_index = substitute(k.out_index, split);
     for (Expr& index : k.logical) index = substitute(index, split);
     t.vector.var = lane;
@@ -273,7 +272,11 @@ void pack_operands(Tiling& t) {
       if (node->kind == ExprKind::kLoad && node->buffer == k.params[p]) loads.push_back(node);
     });
     bool elsewhere = false;
-    walk(k.value, [&](const Expr& node) { elsewhere |= node->kind == ExprKind::kLoad && node->buffer == k.params[p]; });
+    const auto look = [&](const Expr& node) {
+      elsewhere |= node->kind == ExprKind::kLoad && node->buffer == k.params[p];
+    };
+    walk(k.value, look);
+    for (const LinearResult& result : k.more_results) walk(result.value, look);
     if (loads.size() != 1 || elsewhere) continue;
     const Expr& address = loads[0]->operands[0];
     const auto coefficient = [&](const Var& var) { return linear_coefficient(address, var, k.bounds); };
@@ -606,7 +609,10 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
   }
 
   // Lanes beyond the logical extent are computed and stored into padding unless the epilogue would read out of bounds.
-  if (t.kernel.padded && !loads_in_bounds(t.kernel.value, t.kernel.bounds)) t.store_guard = t.kernel.inside();
+  bool in_bounds = loads_in_bounds(t.kernel.value, t.kernel.bounds);
+  for (const LinearResult& result : t.kernel.more_results)
+    in_bounds = in_bounds && loads_in_bounds(result.value, t.kernel.bounds);
+  if (t.kernel.padded && !in_bounds) t.store_guard = t.kernel.inside();
   return "";
 }
 
@@ -648,8 +654,9 @@ std::string join_packed(std::vector<Tiling>& phases) {
 
 RuleResult register_tile(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  auto made = make_linear_kernel(program, why);
+  auto made = make_linear_kernel(program, why, Results::kSeveral);
   if (!made) return Declined{why};
+  if (!made->more_reductions.empty()) return Declined{"the kernel has several reductions"};
   if (made->combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
   // A tile would have one lane, and row_reduce has them all.
   if (!made->padded && !made->loops.empty() && made->loops.back().extent == 1) {
@@ -687,6 +694,7 @@ RuleResult register_tile(const TensorProgram& program, const Target& target, Kno
   result.packed = std::move(phases[0].packed);
   result.program.name = program.name;
   result.program.params = phases[0].kernel.params;
+  result.program.num_outputs = static_cast<int>(phases[0].kernel.num_results());
   result.program.body = nests.size() == 1 ? nests[0] : seq(std::move(nests));
   return result;
 }
