@@ -25,7 +25,8 @@ class PanelEmitter {
         all_tiles_(product.num_rows / tiling.rows),
         last_rows_(product.num_rows % tiling.rows) {
     columns_ = make_buffer("columns", dtype_, {chunk_columns_ * steps_}, MemoryScope::kLocal);
-    rows_ = make_buffer("rows", dtype_, {chunk_rows_ * steps_}, MemoryScope::kLocal);
+    row_steps_ = steps_ + kTurn;
+    rows_ = make_buffer("rows", dtype_, {chunk_rows_ * row_steps_}, MemoryScope::kLocal);
     sums_ = make_buffer("sums", dtype_, {chunk_rows_ * chunk_columns_}, MemoryScope::kLocal);
     const int64_t extent = *as_int(p_.steps[t_.cut].extent);
     blocks_ = (extent + t_.block - 1) / t_.block;
@@ -58,6 +59,9 @@ class PanelEmitter {
   }
 
  private:
+  bool in_place() const { return t_.row_order == RowOrder::kInPlace; }
+  bool by_step() const { return t_.row_order == RowOrder::kByStep; }
+
   // ---- One task: some rows and columns, all steps. ----
 
   Stmt task() {
@@ -74,13 +78,13 @@ class PanelEmitter {
     count_ = extent % t_.block == 0 ? Expr(t_.block) : min(Expr(t_.block), Expr(extent) - first_);
     if (blocks_ == 1) count_ = extent;
     std::vector<Stmt> work = {pack_columns(at)};
-    if (t_.pack_rows) work.push_back(pack_rows(at));
+    if (!in_place()) work.push_back(pack_rows(at));
     work.push_back(tiles(at));
     Stmt body = seq(std::move(work));
     if (blocks_ > 1) body = for_loop(number, 0, blocks_, ForKind::kSerial, body);
     for (size_t i = t_.cut; i-- > 0;) body = for_loop(outside[i], 0, p_.steps[i].extent, ForKind::kSerial, body);
     if (!one_block_) body = alloc(sums_, seq({clear_sums(), body, store_sums()}));
-    if (t_.pack_rows) body = alloc(rows_, body);
+    if (!in_place()) body = alloc(rows_, body);
     return alloc(columns_, body);
   }
 
@@ -249,48 +253,94 @@ class PanelEmitter {
       return if_then(logical_and(first, guards_at(place_at(begin + Expr(lanes - 1)), column, moves)), copy(false),
                      copy(true));
     };
-    const auto whole = [&](int64_t extent) {
-      std::vector<Stmt> parts;
-      const Var v = make_var("v");
-      if (extent >= t_.lanes)
-        parts.push_back(for_loop(v, 0, extent / t_.lanes, ForKind::kSerial, vector(v * Expr(t_.lanes), t_.lanes)));
-      const int64_t rest = extent % t_.lanes;
-      if (rest != 0) parts.push_back(vector(extent - rest, rest));
-      return seq(std::move(parts));
-    };
-    const auto rows_of = [&](int64_t extent) {
-      const Expr outside = guards_at(at, column, [&](const Expr& guard) { return !moves(guard); });
-      if (!outside) return whole(extent);
-      std::vector<Stmt> zeros;
-      const Var v = make_var("v");
-      const auto zero = [&](const Expr& begin, int64_t lanes) {
-        return vectorized("l", lanes,
-                          [&](const Var& l) { return store(buffer, {to(begin + l)}, const_float(dtype_, 0)); });
-      };
-      if (extent >= t_.lanes)
-        zeros.push_back(for_loop(v, 0, extent / t_.lanes, ForKind::kSerial, zero(v * Expr(t_.lanes), t_.lanes)));
-      if (extent % t_.lanes != 0) zeros.push_back(zero(extent - extent % t_.lanes, extent % t_.lanes));
-      return if_then(outside, whole(extent), seq(std::move(zeros)));
-    };
     const Expr extent = extent_of(last);
-    if (const auto known = as_int(extent)) return rows_of(*known);
-    // The last block is shorter.
-    const int64_t all = *as_int(p_.steps[last].extent);
-    return if_then(extent < Expr(t_.block), rows_of(all % t_.block), rows_of(t_.block));
+    const Expr inside = guards_at(at, column, [&](const Expr& guard) { return !moves(guard); });
+    if (!inside) return in_vectors(extent, vector);
+    return if_then(inside, in_vectors(extent, vector), in_vectors(extent, [&](const Expr& begin, int64_t lanes) {
+                     return vectorized("l", lanes, [&](const Var& l) {
+                       return store(buffer, {to(begin + l)}, const_float(dtype_, 0));
+                     });
+                   }));
   }
 
-  // ---- Rows, packed as [tile][step][row]. ----
+  // Whole vectors from place 0 on, and what is left behind them: of the innermost steps of a block, of which the last
+  // one may have fewer.
+  Stmt in_vectors(const Expr& extent, const std::function<Stmt(const Expr& begin, int64_t lanes)>& vector) const {
+    const auto all = [&](int64_t count) {
+      std::vector<Stmt> parts;
+      const Var v = make_var("v");
+      if (count >= t_.lanes)
+        parts.push_back(for_loop(v, 0, count / t_.lanes, ForKind::kSerial, vector(v * Expr(t_.lanes), t_.lanes)));
+      const int64_t rest = count % t_.lanes;
+      if (rest != 0) parts.push_back(vector(count - rest, rest));
+      return seq(std::move(parts));
+    };
+    if (const auto known = as_int(extent)) return all(*known);
+    return if_then(extent < Expr(t_.block), all(*as_int(p_.steps[t_.cut].extent) % t_.block), all(t_.block));
+  }
+
+  // ---- Rows, copied as [tile][step][row] or as [row][step]. ----
+
+  // Of a row of the task.
+  Expr copied_row(const Expr& tile, const Expr& step, const Expr& r) const {
+    if (by_step()) return (tile * Expr(row_steps_) + step) * Expr(t_.rows) + r;
+    return (tile * Expr(t_.rows) + r) * Expr(row_steps_) + step;
+  }
+
+  // A step's rows lie side by side in memory: those of several tiles are read at once, which are whole cache lines.
+  Stmt pack_rows_by_step(const VarMap& at) const {
+    constexpr int64_t kTogether = 8;
+    const auto copy = [&](const VarMap& inner, const Expr& step, const Expr& tile, int64_t rows) {
+      return vectorized("r", rows, [&](const Var& r) {
+        return store(rows_, {copied_row(tile, step, r)},
+                     at_place(p_.of_rows, inner, p_.row, (first_tile_ + tile) * Expr(t_.rows) + r));
+      });
+    };
+    const Var group = make_var("g"), tile = make_var("tile");
+    const Expr first = group * Expr(kTogether);
+    const Stmt whole = for_loop(group, 0, floordiv(tiles_ + Expr(kTogether - 1), kTogether), ForKind::kSerial,
+                                over_block(at, p_.steps.size(), [&](const VarMap& inner, const Expr& step) {
+                                  return for_loop(tile, first, min(Expr(kTogether), tiles_ - first), ForKind::kSerial,
+                                                  copy(inner, step, tile, t_.rows));
+                                }));
+    std::vector<Stmt> parts;
+    if (all_tiles_ > 0) parts.push_back(whole);
+    if (last_rows_ != 0) {
+      const Expr last = Expr(all_tiles_) - first_tile_;
+      parts.push_back(if_then(last < Expr(t_.tiles_down), over_block(
+                                                              at, p_.steps.size(),
+                                                              [&](const VarMap& inner, const Expr& step) {
+                                                                return copy(inner, step, last, last_rows_);
+                                                              })));
+    }
+    return seq(std::move(parts));
+  }
 
   Stmt pack_rows(const VarMap& at) const {
-    const auto pack = [&](const Expr& tile, int64_t rows) {
+    if (by_step()) return pack_rows_by_step(at);
+    return over_tiles([&](const Expr& tile, int64_t rows) {
+      const auto move = [&](const VarMap& inner, const Expr& step, const Expr& r) {
+        return store(rows_, {copied_row(tile, step, r)},
+                     at_place(p_.of_rows, inner, p_.row, (first_tile_ + tile) * Expr(t_.rows) + r));
+      };
       const Var r = make_var("r");
-      return for_loop(r, 0, rows, ForKind::kSerial,
-                      over_block(at, p_.steps.size(), [&](const VarMap& inner, const Expr& step) {
-                        return store(rows_, {(tile * Expr(steps_) + step) * Expr(t_.rows) + r},
-                                     at_place(p_.of_rows, inner, p_.row, (first_tile_ + tile) * Expr(t_.rows) + r));
-                      }));
-    };
-    return over_tiles(pack);
+      // Vectors of neighbouring steps, where these are neighbours in memory.
+      constexpr int64_t kFar = 4;
+      const size_t last = p_.steps.size() - 1;
+      const auto along = step_along(p_.of_rows, p_.steps[last].var);
+      const bool vectors = along && std::abs(*along) <= kFar;
+      const Stmt steps = over_block(at, vectors ? last : last + 1, [&](const VarMap& inner, const Expr& step) {
+        if (!vectors) return move(inner, step, r);
+        return in_vectors(extent_of(last), [&](const Expr& begin, int64_t lanes) {
+          return vectorized("l", lanes, [&](const Var& l) {
+            VarMap place = inner;
+            place[p_.steps[last].var.get()] = last == t_.cut ? first_ + begin + l : begin + l;
+            return move(place, step + begin + l, r);
+          });
+        });
+      });
+      return for_loop(r, 0, rows, ForKind::kSerial, steps);
+    });
   }
 
   // The tiles of the task, and the one that has fewer rows where it is the task's.
@@ -328,8 +378,8 @@ class PanelEmitter {
     const Expr first_row = (first_tile_ + tile) * Expr(t_.rows);
     const Stmt sum = over_merged_block(at, [&](const VarMap& inner, const Expr& step) {
       const Stmt update = over_registers(rows, [&](const Var& v, const Var& r, const Var& l) {
-        const Expr row = t_.pack_rows ? load(rows_, {(tile * Expr(steps_) + step) * Expr(t_.rows) + r})
-                                      : at_place(p_.of_rows, inner, p_.row, first_row + r);
+        const Expr row =
+            !in_place() ? load(rows_, {copied_row(tile, step, r)}) : at_place(p_.of_rows, inner, p_.row, first_row + r);
         const Expr column = load(columns_, {packed_column(panel, step, v * Expr(t_.lanes) + l)});
         return store(acc, {v, r, l}, fma(row, column, load(acc, {v, r, l})));
       });
@@ -371,9 +421,9 @@ class PanelEmitter {
     int64_t distance = 0;     // of the steps' rows, along the loops joined so far
     for (size_t i = p_.steps.size(); i-- > t_.cut;) {
       const Var& axis = p_.steps[i].var;
-      const auto along = t_.pack_rows ? std::optional<int64_t>(1) : step_along(p_.of_rows, axis);
+      const auto along = !in_place() ? std::optional<int64_t>(1) : step_along(p_.of_rows, axis);
       const Expr first = i == t_.cut ? first_ : Expr(0);
-      const bool joins = !loops.empty() && (t_.pack_rows || (along && *along == distance));
+      const bool joins = !loops.empty() && (!in_place() || (along && *along == distance));
       if (joins) {
         // The inner variable goes on, which the outer one's multiples are the same as.
         loops.back().extent = loops.back().extent * extent_of(i);
@@ -432,7 +482,7 @@ class PanelEmitter {
   const PanelProduct& p_;
   const PanelTiling& t_;
   DType dtype_;
-  int64_t steps_;  // room for those of a block
+  int64_t steps_, row_steps_ = 0;  // room for those of a block
   int64_t chunk_rows_, chunk_columns_;
   int64_t all_panels_, all_tiles_, last_rows_;
   int64_t blocks_ = 1;

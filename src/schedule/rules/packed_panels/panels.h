@@ -23,6 +23,8 @@ struct PanelProduct {
   std::vector<Expr> column_guards;  // where one does not hold, of_columns is 0 and reads nothing
 };
 
+enum class RowOrder : uint8_t { kInPlace, kByStep, kByRow };
+
 struct PanelTiling {
   const Target* target = nullptr;
   std::string name;
@@ -34,7 +36,8 @@ struct PanelTiling {
   // block, and blocks are added up in order.
   size_t cut = 0;
   int64_t block = 1;
-  bool pack_rows = false;
+  // Rows: read where they are; or copied, those of a tile side by side for each step, or the steps of each row.
+  RowOrder row_order = RowOrder::kInPlace;
 
   int64_t width() const { return vectors * lanes; }
 };
