@@ -236,7 +236,8 @@ void choose_registers(const PanelProduct& p, PanelTiling& t) {
     return;
   }
   const int64_t blocks = (p.num_columns + t.lanes - 1) / t.lanes;
-  const int64_t registers = t.target->vector_registers() - (t.target->has_fma() ? 0 : 1);
+  // One is left for what LLVM keeps across the loops around (a zero, places of lanes): it would spill an accumulator.
+  const int64_t registers = t.target->vector_registers() - (t.target->has_fma() ? 1 : 2);
   double least = -1;
   for (int64_t vectors = 1; vectors <= std::min<int64_t>(blocks, 6); ++vectors)
     for (int64_t rows = 1; rows <= std::min<int64_t>(p.num_rows, 28); ++rows) {
