@@ -30,7 +30,7 @@ constexpr std::array kRules = {
                  matrix_tile},
     ScheduleRule{"bf16x3", "products of f32 with weights as products of pieces of bf16 (--fp32)", 1, bf16x3},
     ScheduleRule{"packed_panels", "sums of products of operands of a run over many steps, in blocks of packed panels",
-                 2, packed_panels},
+                 1, packed_panels},
     ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
                  register_tile},
     ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, window_rows},
