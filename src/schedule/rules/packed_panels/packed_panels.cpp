@@ -257,7 +257,6 @@ void choose_registers(const PanelProduct& p, PanelTiling& t) {
 
 // What a task packs and sums stays in the second level of cache; and there are tasks for all threads.
 void choose_chunks(const PanelProduct& p, PanelTiling& t) {
-  constexpr int64_t kTasksPerThread = 4;
   const int64_t most_rows = t.row_order == RowOrder::kInPlace ? 512 : 256;
   const int64_t all_panels = (p.num_columns + t.width() - 1) / t.width();
   const int64_t all_tiles = (p.num_rows + t.rows - 1) / t.rows;
@@ -271,12 +270,22 @@ void choose_chunks(const PanelProduct& p, PanelTiling& t) {
   if (t.target->num_threads == 1) return;
   int64_t others = 1;
   for (const OutputLoop& loop : p.others) others *= loop.extent;
-  const int64_t wanted = kTasksPerThread * t.target->num_threads;
-  const auto tasks = [&] {
-    return others * ((all_panels + t.panels - 1) / t.panels) * ((all_tiles + t.tiles_down - 1) / t.tiles_down);
-  };
-  while (tasks() < wanted && t.panels > 1) t.panels = (t.panels + 1) / 2;
-  while (tasks() < wanted && t.tiles_down > 1) t.tiles_down = (t.tiles_down + 1) / 2;
+  // A task reads its rows anew for each block, which takes as long as half a panel, and packs columns, which takes as
+  // long as some rows.
+  constexpr double kReading = 0.5, kPacking = 6;
+  const int64_t most_panels = t.panels, most_tiles = t.tiles_down;
+  double least = -1;
+  for (int64_t tiles = most_tiles; tiles >= 1; tiles = tiles == 1 ? 0 : (tiles + 1) / 2)
+    for (int64_t panels = most_panels; panels >= 1; --panels) {
+      const int64_t tasks = others * ((all_panels + panels - 1) / panels) * ((all_tiles + tiles - 1) / tiles);
+      const int64_t rounds = (tasks + t.target->num_threads - 1) / t.target->num_threads;
+      const double time = static_cast<double>(rounds) * (static_cast<double>(panels) + kReading) *
+                          (static_cast<double>(tiles * t.rows) + kPacking);
+      if (least >= 0 && time >= least) continue;
+      least = time;
+      t.panels = panels;
+      t.tiles_down = tiles;
+    }
 }
 
 // Whether other rules have no better answer: register_tile reads columns that lie side by side, which streams both
