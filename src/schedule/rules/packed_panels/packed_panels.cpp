@@ -308,6 +308,9 @@ bool pays(const PanelProduct& p, const PanelTiling& t) {
 
 RuleResult packed_panels(const TensorProgram& program, const Target& target, Knobs& knobs) {
   if (!program.windows.empty()) return Declined{"it computes a part of its output"};
+  const bool in_rows = std::all_of(program.params.begin(), program.params.end(),
+                                   [](const TensorParam& param) { return param.layout.row_major(); });
+  if (!in_rows || !program.output().layout.row_major()) return Declined{"an operand or the output is in blocks"};
   std::string why;
   auto made = make_linear_kernel(program, why);
   if (!made) return Declined{why};
