@@ -10,6 +10,18 @@ namespace {
 
 constexpr int64_t kVectors = 4;  // of partial results
 
+// A sum of many terms is one of parts that threads compute, if there are too few sums for them: how many follows from
+// the kernel's shape, so that the sum's bits do not depend on threads.
+constexpr int64_t kParts = 16, kFewSums = 4, kManyTerms = 1 << 17;
+
+// Places [begin, begin + count) of the axis that is cut in parts.
+struct Part {
+  size_t axis = 0;
+  Expr begin, count;
+};
+
+int64_t extent_of(const Axis& axis) { return *as_int(axis.extent); }
+
 }  // namespace
 
 RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs& knobs) {
@@ -33,7 +45,8 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   const BufferPtr partial = make_buffer("partial", kernel.reduce_dtype, {lanes}, MemoryScope::kRegister);
   const BufferPtr total = make_buffer("total", kernel.reduce_dtype, {1}, MemoryScope::kRegister);
 
-  const auto one_row = [&](const VarMap& at) {
+  // The partial results of one sum, or of a part of it; the row's axis is cut in whole `lanes`.
+  const auto sweep = [&](const VarMap& at, const Part* part) {
     const auto accumulate = [&](const Expr& start, int64_t count) {
       return vectorized("l", count, [&](const Var& l) {
         VarMap map = at;
@@ -41,31 +54,75 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
         return store(partial, {l}, combine(kernel.combiner, load(partial, {l}), substitute(kernel.reduce_value, map)));
       });
     };
-    std::vector<Stmt> sweep;
+    const bool cuts_row = part && static_cast<int>(part->axis) == axis;
     const Var step = make_var("r");
-    sweep.push_back(for_loop(step, 0, extent / lanes, ForKind::kSerial, accumulate(step * Expr(lanes), lanes)));
-    if (extent % lanes != 0) sweep.push_back(accumulate(extent / lanes * lanes, extent % lanes));
-    Stmt rows = seq(std::move(sweep));
-    for (size_t i = kernel.reduce.size(); i-- > 0;)
-      if (static_cast<int>(i) != axis)
-        rows = for_loop(kernel.reduce[i].var, 0, kernel.reduce[i].extent, ForKind::kSerial, rows);
-    VarMap finish = at;
-    finish[kernel.result_var.get()] = load(total, {0});
+    std::vector<Stmt> steps;
+    if (cuts_row) {
+      steps.push_back(
+          for_loop(step, 0, part->count, ForKind::kSerial, accumulate((part->begin + step) * Expr(lanes), lanes)));
+      if (extent % lanes != 0)
+        steps.push_back(if_then(equal(part->begin + part->count, Expr(extent / lanes)),
+                                accumulate(extent / lanes * lanes, extent % lanes)));
+    } else {
+      steps.push_back(for_loop(step, 0, extent / lanes, ForKind::kSerial, accumulate(step * Expr(lanes), lanes)));
+      if (extent % lanes != 0) steps.push_back(accumulate(extent / lanes * lanes, extent % lanes));
+    }
+    Stmt rows = seq(std::move(steps));
+    for (size_t i = kernel.reduce.size(); i-- > 0;) {
+      if (static_cast<int>(i) == axis) continue;
+      const Axis& outer = kernel.reduce[i];
+      const bool is_cut = part && part->axis == i;
+      rows = for_loop(outer.var, is_cut ? part->begin : Expr(0), is_cut ? part->count : outer.extent, ForKind::kSerial,
+                      rows);
+    }
+    return seq({vectorized("l", lanes, [&](const Var& l) { return store(partial, {l}, identity); }), rows,
+                store(total, {0}, identity), vectorized("l", lanes, [&](const Var& l) {
+                  return store(total, {0}, combine(kernel.combiner, load(total, {0}), load(partial, {l})));
+                })});
+  };
+  const auto finish = [&](const VarMap& at) {
+    VarMap map = at;
+    map[kernel.result_var.get()] = load(total, {0});
+    return store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, map));
+  };
+  const auto one_row = [&](const VarMap& at) {
+    return alloc(partial, alloc(total, seq({sweep(at, nullptr), finish(at)})));
+  };
+
+  // The axis that is cut: the one of most iterations.
+  int64_t sums = 1, terms = 1;
+  for (const OutputLoop& loop : kernel.loops) sums *= loop.extent;
+  const auto iterations = [&](size_t i) {
+    const int64_t all = extent_of(kernel.reduce[i]);
+    return static_cast<int>(i) == axis ? all / lanes : all;
+  };
+  size_t cut = 0;
+  for (size_t i = 0; i < kernel.reduce.size(); ++i) {
+    terms *= extent_of(kernel.reduce[i]);
+    if (iterations(i) > iterations(cut)) cut = i;
+  }
+  const bool in_parts = sums <= kFewSums && terms >= kManyTerms && iterations(cut) >= kParts;
+  const auto sum_of_parts = [&](const VarMap& at) {
+    const BufferPtr parts = make_buffer("parts", kernel.reduce_dtype, {kParts}, MemoryScope::kLocal);
+    const Var p = make_var("p"), q = make_var("p");
+    const int64_t all = iterations(cut), most = (all + kParts - 1) / kParts;
+    const Expr begin = min(p * Expr(most), Expr(all));
+    const Part part{cut, begin, min(Expr(most), Expr(all) - begin)};
+    const Stmt one = alloc(partial, alloc(total, seq({sweep(at, &part), store(parts, {p}, load(total, {0}))})));
     return alloc(
-        partial,
-        alloc(total, seq({vectorized("l", lanes, [&](const Var& l) { return store(partial, {l}, identity); }), rows,
-                          store(total, {0}, identity),
-                          vectorized("l", lanes,
-                                     [&](const Var& l) {
-                                       return store(total, {0},
-                                                    combine(kernel.combiner, load(total, {0}), load(partial, {l})));
-                                     }),
-                          store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, finish))})));
+        parts,
+        seq({for_loop(p, 0, kParts, ForKind::kParallel, one),
+             alloc(total,
+                   seq({store(total, {0}, identity),
+                        for_loop(q, 0, kParts, ForKind::kSerial,
+                                 store(total, {0}, combine(kernel.combiner, load(total, {0}), load(parts, {q})))),
+                        finish(at)}))}));
   };
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = kernel.params;
-  result.program.body = outer_nest(kernel.loops, parallel, one_row);
+  result.program.body =
+      in_parts ? outer_nest(kernel.loops, 1, sum_of_parts) : outer_nest(kernel.loops, parallel, one_row);
   return result;
 }
 
