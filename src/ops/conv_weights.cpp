@@ -114,7 +114,7 @@ graph @main(%x: f32[1,1,3,3], %dy: f32[1,1,2,2]) -> (%dw: f32[1,1,2,2]) {
   %dw = conv_weights(%x, %dy) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [1, 1],
                                pads_end = [0, 0], strides = [2, 2], window = [2, 2]} : f32[1,1,2,2]
 }
-run x = 1 2 3 4 5 6 7 8 9 ; dy = 1 10 100 1000 -> dw = 5000 6400 8020 9361
+run x = 1 2 3 4 5 6 7 8 9 ; dy = 1 10 100 1000 -> dw = 5000 6400 8020 9731
 )",
   };
   return op;
