@@ -98,7 +98,7 @@ def measure(entry, args, peak):
     path.write_text(gradient.graph())
     module = path.with_suffix(".so")
     subprocess.run([TESSERA, "compile", path, "-o", module, "--threads", str(args.threads)], check=True,
-                   stdout=subprocess.DEVNULL)
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     row = {"name": gradient.name, "flops": gradient.flops}
     if pathlib.Path(RUNTIME).exists():
         loaded = Module(RUNTIME, module, gradient.inputs, args.threads)
