@@ -83,7 +83,7 @@ class PanelEmitter {
     Stmt body = seq(std::move(work));
     if (blocks_ > 1) body = for_loop(number, 0, blocks_, ForKind::kSerial, body);
     for (size_t i = t_.cut; i-- > 0;) body = for_loop(outside[i], 0, p_.steps[i].extent, ForKind::kSerial, body);
-    if (!one_block_) body = alloc(sums_, seq({clear_sums(), body, store_sums()}));
+    if (!one_block_) body = alloc(sums_, seq({cleared(sums_, chunk_rows_ * chunk_columns_), body, store_sums()}));
     if (!in_place()) body = alloc(rows_, body);
     return alloc(columns_, body);
   }
@@ -125,7 +125,8 @@ class PanelEmitter {
     return linear_coefficient(load->operands[0], var, p_.kernel.bounds);
   }
 
-  // ---- Columns, packed as [panel][step][column]: what is behind the last one is never stored. ----
+  // ---- Columns, packed as [panel][step][column]: what stands behind the last one are numbers that nobody asks for.
+  // ----
 
   Stmt pack_columns(const VarMap& at) const {
     if (step_along(p_.of_columns, p_.column) == 1) return copy_columns(at);
@@ -180,8 +181,9 @@ class PanelEmitter {
           return unrolled("v", 0, t_.vectors, [&](const Var& v) {
             return vectorized("l", t_.lanes, [&](const Var& l) {
               const Expr column = v * Expr(t_.lanes) + l;
-              const Stmt move = store(columns_, {packed_column(panel, step, column)}, column_at(inner, first + column));
-              return guarded ? if_then(first + column < Expr(p_.num_columns), move) : move;
+              Expr value = column_at(inner, first + column);
+              if (guarded) value = select(first + column < Expr(p_.num_columns), value, const_float(dtype_, 0));
+              return store(columns_, {packed_column(panel, step, column)}, value);
             });
           });
         });
@@ -195,11 +197,13 @@ class PanelEmitter {
     return over_panels([&](const Var& panel) {
       const Var within = make_var("c");
       const Expr column = (first_panel_ + panel) * Expr(t_.width()) + within;
-      const Stmt move = over_block(at, p_.steps.size(), [&](const VarMap& inner, const Expr& step) {
-        return store(columns_, {packed_column(panel, step, within)}, column_at(inner, column));
-      });
       return for_loop(within, 0, t_.width(), ForKind::kSerial,
-                      has_all_columns() ? move : if_then(column < Expr(p_.num_columns), move));
+                      over_block(at, p_.steps.size(), [&](const VarMap& inner, const Expr& step) {
+                        Expr value = column_at(inner, column);
+                        if (!has_all_columns())
+                          value = select(column < Expr(p_.num_columns), value, const_float(dtype_, 0));
+                        return store(columns_, {packed_column(panel, step, within)}, value);
+                      }));
     });
   }
 
@@ -225,7 +229,7 @@ class PanelEmitter {
                                   match_intrinsic(*turn_, turned).empty() ? tensorized(turn_, turned) : turned);
       return for_loop(group, 0, t_.width() / side, ForKind::kSerial, seq({lanes, tiles}));
     });
-    return alloc(flat, body);
+    return alloc(flat, seq({cleared(flat, side * steps_), body}));
   }
 
   // The innermost steps of a block, in vectors; where guards hold for both ends of one, they do for all of it.
@@ -453,11 +457,11 @@ class PanelEmitter {
 
   Expr rows_of_task() const { return min(Expr(chunk_rows_), Expr(p_.num_rows) - first_tile_ * Expr(t_.rows)); }
 
-  Stmt clear_sums() const {
+  // REQUIRES: whole vectors of elements.
+  Stmt cleared(const BufferPtr& buffer, int64_t elements) const {
     const Var v = make_var("v");
-    return for_loop(v, 0, chunk_rows_ * chunk_columns_ / t_.lanes, ForKind::kSerial,
-                    vectorized("l", t_.lanes, [&](const Var& l) {
-                      return store(sums_, {v * Expr(t_.lanes) + l}, const_float(dtype_, 0));
+    return for_loop(v, 0, elements / t_.lanes, ForKind::kSerial, vectorized("l", t_.lanes, [&](const Var& l) {
+                      return store(buffer, {v * Expr(t_.lanes) + l}, const_float(dtype_, 0));
                     }));
   }
 
