@@ -157,9 +157,10 @@ KernelNote describe(const Program& program, const KernelCall& call, std::vector<
                                                                              : "",
                                         program.buffers[static_cast<size_t>(call.args[i])].name, type.to_string()));
   }
-  const Stage& output = kernel.definition->output();
-  note.result = TensorType{output.out->dtype, output.out->shape, output.layout}.to_string();
-  note.layout = layout_text(output.layout);
+  for (const Stage& result : kernel.definition->results())
+    note.result +=
+        (note.result.empty() ? "" : ", ") + TensorType{result.out->dtype, result.out->shape, result.layout}.to_string();
+  note.layout = layout_text(kernel.definition->output().layout);
   return note;
 }
 

@@ -306,11 +306,12 @@ class Form {
   void call(const KernelCall& call) {
     const Kernel& kernel = program_.kernels.at(static_cast<size_t>(call.kernel));
     if (makes_constant(call, kernel)) return;
-    if (kernel.definition) write(call.args.back(), output_of(call, *kernel.definition));
-    else procedure(call, kernel.program);
+    if (!kernel.definition) return procedure(call, kernel.program);
+    const std::vector<Array> results = results_of(call, *kernel.definition);
+    for (size_t i = 0; i < results.size(); ++i) write(call.args[call.args.size() - results.size() + i], results[i]);
   }
 
-  Array output_of(const KernelCall& call, const TensorProgram& definition) {
+  std::vector<Array> results_of(const KernelCall& call, const TensorProgram& definition) {
     if (!definition.windows.empty()) throw NoForm{"a kernel of windows"};
     std::unordered_map<const Buffer*, size_t> params;
     for (size_t i = 0; i < definition.params.size(); ++i) params[definition.params[i].buffer.get()] = i;
@@ -355,7 +356,9 @@ class Form {
       array.body = substitute(tidy, {{flat.get(), flat_index(own, array.dims)}});
       stages[stage.out.get()] = std::move(array);
     }
-    return stages.at(definition.output().out.get());
+    std::vector<Array> results;
+    for (const Stage& result : definition.results()) results.push_back(stages.at(result.out.get()));
+    return results;
   }
 
   // The elements in order as a value of their own.

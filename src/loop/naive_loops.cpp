@@ -1,5 +1,10 @@
 #include "loop/naive_loops.h"
 
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "arith/simplify.h"
 #include "support/error.h"
 
@@ -31,6 +36,22 @@ void bound_axes(const std::vector<Axis>& axes, Bounds& bounds) {
   }
 }
 
+// All values before the first store: a result may take the place of what another one is computed from.
+Stmt store_results(std::span<const BufferPtr> outs, const std::vector<Expr>& index, const std::vector<Expr>& values) {
+  if (outs.size() == 1) return store(outs[0], index, values[0]);
+  std::vector<Stmt> compute, stores;
+  std::vector<BufferPtr> registers;
+  for (size_t i = 0; i < outs.size(); ++i) {
+    registers.push_back(make_buffer("value" + std::to_string(i), values[i].dtype(), {1}, MemoryScope::kRegister));
+    compute.push_back(store(registers[i], {0}, values[i]));
+    stores.push_back(store(outs[i], index, load(registers[i], {0})));
+  }
+  compute.insert(compute.end(), stores.begin(), stores.end());
+  Stmt body = seq(std::move(compute));
+  for (size_t i = outs.size(); i-- > 0;) body = alloc(registers[i], std::move(body));
+  return body;
+}
+
 Stmt nest(const std::vector<Axis>& axes, Stmt body) {
   for (size_t i = axes.size(); i-- > 0;) body = for_loop(axes[i].var, 0, axes[i].extent, ForKind::kSerial, body);
   return body;
@@ -41,49 +62,66 @@ Stmt nest(const std::vector<Axis>& axes, Stmt body) {
 LoopProgram naive_loops(const TensorProgram& program) {
   LoopProgram result;
   result.name = program.name;
+  result.num_outputs = static_cast<int>(program.num_results);
   Memory memory;
   for (const TensorParam& param : program.params) {
     memory.add(param.buffer, param.layout, param.buffer->name);
     result.params.push_back(memory.physical[param.buffer.get()].first);
   }
+  for (const Stage& stage : program.results()) {
+    memory.add(stage.out, stage.layout, stage.out->name);
+    result.params.push_back(memory.physical[stage.out.get()].first);
+  }
   const Stage& output = program.output();
-  memory.add(output.out, output.layout, output.out->name);
-  const BufferPtr out = memory.physical[output.out.get()].first;
-  result.params.push_back(out);
-
+  const bool several = program.num_results > 1;
   Bounds bounds;
   bound_axes(output.body.axes, bounds);
-  const std::vector<Expr> index = physical_index(output.body.axis_vars(), output.layout);
   std::vector<Expr> store_index;
-  for (const Expr& i : index) store_index.push_back(simplify(i, bounds));
+  for (const Expr& i : physical_index(output.body.axis_vars(), output.layout))
+    store_index.push_back(simplify(i, bounds));
 
-  const Stage* reduction = program.reduction();
-  if (!reduction) {
-    result.body = nest(output.body.axes, store(out, store_index, memory.rewrite(output.body.value, bounds)));
-    return result;
+  // One accumulator per reduction and output element; results that are computed from it read it in its place.
+  std::vector<std::pair<const Stage*, BufferPtr>> accumulators;
+  std::vector<Stmt> clear, updates;
+  std::vector<Axis> reduce_axes;
+  for (const Stage* reduction : program.reductions()) {
+    const bool own_axes = !several && reduction != &output;
+    const Body body = own_axes ? with_fresh_axes(reduction->body) : reduction->body;
+    VarMap to_output;
+    for (size_t i = 0; i < body.axes.size(); ++i) to_output[body.axes[i].var.get()] = output.body.axes[i].var;
+    if (reduce_axes.empty()) reduce_axes = body.reduce_axes;
+    for (size_t i = 0; i < body.reduce_axes.size(); ++i) to_output[body.reduce_axes[i].var.get()] = reduce_axes[i].var;
+    bound_axes(reduce_axes, bounds);
+    const BufferPtr acc = make_buffer(accumulators.empty() ? "acc" : "acc" + std::to_string(accumulators.size()),
+                                      reduction->out->dtype, {1}, MemoryScope::kRegister);
+    clear.push_back(store(acc, {0}, combiner_identity(body.combiner, acc->dtype)));
+    updates.push_back(store(
+        acc, {0}, combine(body.combiner, load(acc, {0}), memory.rewrite(substitute(body.value, to_output), bounds))));
+    accumulators.emplace_back(reduction, acc);
   }
-
-  // One accumulator per output element; the epilogue reads it in place of the reduction's result.
-  check(program.stages.size() <= 2, "a kernel with more than one reduction and one epilogue: " + program.name);
-  const Body body = reduction == &output ? reduction->body : with_fresh_axes(reduction->body);
-  VarMap to_output;
-  for (size_t i = 0; i < body.axes.size(); ++i) to_output[body.axes[i].var.get()] = output.body.axes[i].var;
-  bound_axes(body.reduce_axes, bounds);
-  const BufferPtr acc = make_buffer("acc", reduction->out->dtype, {1}, MemoryScope::kRegister);
-  const Expr value = memory.rewrite(substitute(body.value, to_output), bounds);
-  const Expr sum = load(acc, {0});
-  Stmt update = store(acc, {0}, combine(body.combiner, sum, value));
-  Expr final_value = sum;
-  if (reduction != &output)
-    final_value = memory.rewrite(
-        transform(output.body.value,
-                  [&](const Expr& node) -> Expr {
-                    return node->kind == ExprKind::kLoad && node->buffer == reduction->out ? sum : Expr();
-                  }),
-        bounds);
-  result.body =
-      nest(output.body.axes, alloc(acc, seq({store(acc, {0}, combiner_identity(body.combiner, acc->dtype)),
-                                             nest(body.reduce_axes, update), store(out, store_index, final_value)})));
+  const auto final_value = [&](const Stage& stage) {
+    for (const auto& [reduction, acc] : accumulators)
+      if (reduction == &stage) return load(acc, {0});
+    return memory.rewrite(transform(stage.body.value,
+                                    [&](const Expr& node) -> Expr {
+                                      if (node->kind != ExprKind::kLoad) return {};
+                                      for (const auto& [reduction, acc] : accumulators)
+                                        if (node->buffer == reduction->out) return load(acc, {0});
+                                      return {};
+                                    }),
+                          bounds);
+  };
+  std::vector<Expr> values;
+  for (const Stage& stage : program.results()) values.push_back(final_value(stage));
+  Stmt body = store_results(std::span(result.params).last(program.num_results), store_index, values);
+  if (!accumulators.empty()) {
+    std::vector<Stmt> all = std::move(clear);
+    all.push_back(nest(reduce_axes, seq(std::move(updates))));
+    all.push_back(std::move(body));
+    body = seq(std::move(all));
+    for (size_t i = accumulators.size(); i-- > 0;) body = alloc(accumulators[i].second, std::move(body));
+  }
+  result.body = nest(output.body.axes, std::move(body));
   return result;
 }
 

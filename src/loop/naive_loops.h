@@ -7,8 +7,9 @@
 
 namespace tessera::inline loop {
 
-// The loops over the output's axes, then those over what is reduced; an accumulator "acc" per output element.
-// Parameters have their physical shapes.
+// The loops over the output's axes, then those over what is reduced; an accumulator "acc" ("acc1", ...) per reduction
+// and output element. Of several results all values are computed before the first one is stored. Parameters have their
+// physical shapes.
 LoopProgram naive_loops(const TensorProgram& program);
 
 }  // namespace tessera::inline loop

@@ -266,6 +266,7 @@ class Generalizer {
     if (!first.definition) return procedure(all);
     auto definition = std::make_shared<TensorProgram>();
     definition->name = definitions[0]->name;
+    definition->num_results = same(of_all(definitions, &TensorProgram::num_results), "number of results");
     ExprGeneralizer exprs(formulas_);
     const auto params = of_all(definitions, &TensorProgram::params);
     for (size_t i = 0; i < common_size(params, "operands"); ++i) {

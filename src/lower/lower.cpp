@@ -87,7 +87,44 @@ class KernelLowering {
     return add_stage(name, type, rounding, {{out, {}}});
   }
 
+  // Stages that are results come last, in this order; results and reductions beside several results have the same axis
+  // variables.
+  void set_results(const std::vector<BufferPtr>& results) {
+    program_.num_results = results.size();
+    const auto place = [&](const Stage& stage) {
+      return std::find(results.begin(), results.end(), stage.out) - results.begin();
+    };
+    std::stable_sort(program_.stages.begin(), program_.stages.end(), [&](const Stage& a, const Stage& b) {
+      const bool a_is_result = place(a) < std::ssize(results), b_is_result = place(b) < std::ssize(results);
+      return !a_is_result && b_is_result;
+    });
+    for (size_t i = 0; i < results.size(); ++i)
+      check(program_.results()[i].out == results[i], "a kernel's results are not in the order of their stages");
+    if (results.size() > 1) share_axes();
+  }
+
  private:
+  void share_axes() {
+    const std::vector<Axis>* reduced = nullptr;
+    const std::vector<Axis> axes = program_.output().body.axes;
+    for (Stage& stage : program_.stages) {
+      const bool is_result = &stage >= program_.results().data();
+      if (!is_result && !stage.body.is_reduction()) continue;  // it will be inlined
+      VarMap map;
+      const auto rename = [&](std::vector<Axis>& own, const std::vector<Axis>& shared) {
+        check(own.size() == shared.size(), "stages of one kernel with other axes: " + program_.name);
+        for (size_t i = 0; i < own.size(); ++i) map[own[i].var.get()] = shared[i].var;
+        own = shared;
+      };
+      rename(stage.body.axes, axes);
+      if (!stage.body.reduce_axes.empty()) {
+        if (reduced) rename(stage.body.reduce_axes, *reduced);
+        else reduced = &stage.body.reduce_axes;
+      }
+      stage.body.value = substitute(stage.body.value, map);
+    }
+  }
+
   std::string fresh(const std::string& name) {
     const std::string base = identifier(name);
     int& count = names_[base];
@@ -149,9 +186,12 @@ void lower_region(KernelLowering& kernel, const Graph& region, std::vector<Kerne
       default: throw InternalError("operator " + node.op->name + " inside a kernel");
     }
   }
-  check(region.outputs.size() == 1, "a kernel has one result");
-  const KernelLowering::Operand& out = values.at(region.outputs[0]);
-  check(out.buffer != nullptr, "a kernel whose result is a constant");
+  std::vector<BufferPtr> results;
+  for (const ValueId output : region.outputs) {
+    results.push_back(values.at(output).buffer);
+    check(results.back() != nullptr, "a kernel whose result is a constant");
+  }
+  kernel.set_results(results);
 }
 
 std::vector<Var> those_seen(const std::unordered_set<const ExprNode*>& seen, const std::vector<SymbolRange>& symbols) {
@@ -396,7 +436,7 @@ class GraphLowering {
       case OpKind::kBindSize: return lower_bind_size(node);
       default: break;
     }
-    check(node.outputs.size() == 1, "a kernel has one result");
+    check(node.outputs.size() == 1 || node.op->kind == OpKind::kGroup, "an operator of a kernel has one result");
     if (node.op->kind == OpKind::kProcedure) return lower_procedure(node);
     std::vector<size_t> kept;
     auto definition = std::make_shared<TensorProgram>(lower_node(graph_, node, kept));
@@ -407,10 +447,7 @@ class GraphLowering {
           add_buffer(table.program.name, BufferKind::kArena, {table.buffer->dtype, table.buffer->shape, {}}));
       add_call(std::make_shared<TensorProgram>(std::move(table.program)), {args.back()}, node.loc);
     }
-    const ValueId result = node.outputs[0];
-    const BufferId out = result_buffer(result);
-    buffer_of_[result] = out;
-    args.push_back(out);
+    for (const ValueId result : node.outputs) args.push_back(buffer_of_[result] = result_buffer(result));
     add_call(std::move(definition), std::move(args), node.loc);
   }
 

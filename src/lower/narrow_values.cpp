@@ -111,7 +111,9 @@ class Narrower {
     for_uses(members, [&](const KernelCall& call, size_t arg) {
       const Kernel& kernel = kernel_of(call);
       fits = fits && kernel.definition;
-      if (!fits || arg + 1 < call.args.size()) return;
+      if (!fits || arg < kernel.definition->params.size()) return;
+      fits = kernel.definition->num_results == 1;
+      if (!fits) return;
       const auto own = narrow_type(kernel.definition->output().body.value);
       fits = own && !kernel.definition->output().body.is_reduction() && (!type || *type == *own);
       type = own;
@@ -128,7 +130,7 @@ class Narrower {
     bool fits = true;
     for_uses(members, [&](const KernelCall& call, size_t arg) {
       const Kernel& kernel = kernel_of(call);
-      fits = fits && kernel.definition && arg + 1 < call.args.size();
+      fits = fits && kernel.definition && arg < kernel.definition->params.size();
       if (!fits) return;
       const Stage* reduction = kernel.definition->reduction();
       if (!reduction || reduction->body.combiner != Combiner::kSum) return;

@@ -58,6 +58,8 @@ class Proof {
 
   std::string run(const Stmt& body, int64_t elements) {
     visit(body);
+    if (reason_.empty() && !early_.empty())
+      reason_ = "it reads the input before it computes the element that goes there";
     if (reason_.empty() && stores_ > elements) reason_ = "an element may be written more than once";
     return reason_;
   }
@@ -142,11 +144,14 @@ class Proof {
       if (e->kind != ExprKind::kLoad) return;
       if (e->buffer.get() == output_) reason_ = "it reads its output";
       if (e->buffer.get() != input_) return;
-      if (!into_output) reason_ = "it reads the input before it computes the element that goes there";
+      if (!into_output) early_.push_back({e->operands, loops_, conditions_});
       else if (!same_place(e->operands, s->indices)) reason_ = "it reads other elements than the one that it writes";
     });
     if (!into_output) return;
     if (!reason_.empty()) return;
+    std::erase_if(early_, [&](const EarlyLoad& early) {
+      return same_place(early.indices, s->indices) && early.loops == loops_ && same_conditions(early.conditions);
+    });
     const auto count = times();
     if (!count || __builtin_add_overflow(stores_, *count, &stores_)) reason_ = "the number of its stores is not known";
   }
@@ -158,6 +163,11 @@ class Proof {
       if (node->kind == ExprKind::kLoad && (node->buffer.get() == input_ || node->buffer.get() == output_))
         reason_ = "a condition or an index depends on it";
     });
+  }
+
+  bool same_conditions(const std::vector<std::pair<Expr, bool>>& others) const {
+    return std::equal(others.begin(), others.end(), conditions_.begin(), conditions_.end(),
+                      [](const auto& a, const auto& b) { return a.first.same_node(b.first) && a.second == b.second; });
   }
 
   static bool same_place(const std::vector<Expr>& a, const std::vector<Expr>& b) {
@@ -172,6 +182,14 @@ class Proof {
   int64_t stores_ = 0;
   std::vector<const StmtNode*> loops_;             // around the statement at hand
   std::vector<std::pair<Expr, bool>> conditions_;  // around it, and whether they hold there
+  // Of the input, in a statement that does not store to the output, and not followed by one that does: the same
+  // iteration overwrites the element then.
+  struct EarlyLoad {
+    std::vector<Expr> indices;
+    std::vector<const StmtNode*> loops;
+    std::vector<std::pair<Expr, bool>> conditions;
+  };
+  std::vector<EarlyLoad> early_;
   std::string reason_;
 };
 

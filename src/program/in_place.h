@@ -2,8 +2,9 @@
 //
 // It may when each element of the input is read for the last time before the output's element at the same place is
 // written. That is proved from the loop program alone, by two facts:
-//   - every load of the input stands in the value of a store to the output, at the indices of that store, and the
-//     output itself is never loaded;
+//   - every load of the input stands in the value of a store to the output, at the indices of that store, or in a
+//     statement before such a store, inside of the same loops and conditions and at its indices; and the output itself
+//     is never loaded;
 //   - all stores to the output together run no more often than it has elements. Since a kernel writes every element of
 //     its output, it writes each one once, and no later iteration sees the new contents.
 // The order of iterations does not matter then, so vectors and threads may run them in any order.

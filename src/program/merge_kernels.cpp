@@ -81,6 +81,7 @@ class KeyWriter {
       layout(param.layout);
       tag(param.kind);
     }
+    number(static_cast<int64_t>(program.num_results));
     number(static_cast<int64_t>(program.stages.size()));
     for (const Stage& stage : program.stages) {
       buffer(stage.out);

@@ -35,6 +35,9 @@ constexpr std::array kRules = {
                  register_tile},
     ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, window_rows},
     ScheduleRule{"row_reduce", "reductions along contiguous memory, in lanes of partial results", 1, row_reduce},
+    ScheduleRule{"lane_reduce",
+                 "several reductions or results in one pass, with a contiguous output axis, in lanes of outputs", 1,
+                 lane_reduce},
     ScheduleRule{"injective", "no reduction: contiguous vectors, merged loops", 1, injective},
     ScheduleRule{"scalar_loops", "one output element at a time", 1, scalar_loops},
     ScheduleRule{"dynamic_loops", "extents that only a run knows, where no rule has a tile for them", 1, dynamic_loops},
@@ -94,6 +97,8 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   // Single elements by tiles are slower than loops of their own.
   const bool symbolic = is_symbolic(kernel);
   if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
+  if (symbolic && !kernel.is_single())
+    return Declined{"the kernel has several results or reductions, and a run decides about sizes"};
   if (symbolic && rule.apply == row_reduce && gathers(kernel))
     return Declined{"an operand is not contiguous along the reduced axis"};
   Knobs knobs;

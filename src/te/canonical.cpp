@@ -20,9 +20,11 @@ class Writer {
       text_ += fmt::format("window {} {} {}..{}", window.axis, window.extent, window.lo, window.hi);
       text_ += window.step == 1 ? "\n" : fmt::format(" by {}\n", window.step);
     }
+    if (program.num_results != 1) text_ += fmt::format("results {}\n", program.num_results);
     for (const Stage& stage : program.stages) {
       for (const auto* axes : {&stage.body.axes, &stage.body.reduce_axes})
         for (const Axis& axis : *axes) {
+          if (variables_.contains(axis.var.get())) continue;  // shared with a stage before
           const std::string extent = value(axis.extent);
           variables_[axis.var.get()] = next_variable_++;
           text_ += fmt::format("{} {}\n", axes == &stage.body.axes ? "axis" : "reduce", extent);

@@ -93,7 +93,8 @@ bool is_weight(const TensorProgram& program, const Stage& reduction, const Tenso
 
 void find_weights(TensorProgram& program) {
   const Stage* reduction = program.reduction();
-  if (!reduction || reduction->body.combiner != Combiner::kSum || !program.windows.empty()) return;
+  if (!reduction || !program.is_single() || reduction->body.combiner != Combiner::kSum || !program.windows.empty())
+    return;
   const auto inner = innermost_axis(program.output());
   if (!inner || reduction->body.axes.size() != program.output().out->shape.size()) return;
   for (TensorParam& param : program.params)

@@ -129,6 +129,13 @@ const Stage* TensorProgram::reduction() const {
   return nullptr;
 }
 
+std::vector<const Stage*> TensorProgram::reductions() const {
+  std::vector<const Stage*> found;
+  for (const Stage& stage : stages)
+    if (stage.body.is_reduction()) found.push_back(&stage);
+  return found;
+}
+
 void inline_injective_stages(TensorProgram& program) {
   for (size_t i = 0; i + 1 < program.stages.size();) {
     if (program.stages[i].body.is_reduction()) {
@@ -136,13 +143,21 @@ void inline_injective_stages(TensorProgram& program) {
       continue;
     }
     const Stage producer = program.stages[i];
-    program.stages.erase(program.stages.begin() + static_cast<std::ptrdiff_t>(i));
+    if (i + program.num_results < program.stages.size()) {
+      program.stages.erase(program.stages.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
     for (size_t j = i; j < program.stages.size(); ++j) {
       Inliner inliner(producer);
       program.stages[j].body.value = inliner.run(program.stages[j].body.value);
     }
   }
-  for (Stage& stage : program.stages) stage.body.value = Sharer().run(with_short_indices(stage.body));
+  Sharer shared;  // by all results
+  for (Stage& stage : program.stages) {
+    const Expr value = with_short_indices(stage.body);
+    stage.body.value = program.num_results > 1 ? shared.run(value) : Sharer().run(value);
+  }
 }
 
 int64_t function_flops(UnaryOp function) {

@@ -1,12 +1,15 @@
 // What one kernel computes, before any loop is written: its parameters and a short list of stages. Fusion decides
-// which stages share a kernel; injective stages are already inlined into their readers, so what is left is at most
-// one reduction followed by the injective stage that produces the output.
+// which stages share a kernel; injective stages are already inlined into their readers, so what is left is reductions
+// followed by the injective stages that produce results. Most kernels have at most one reduction and one result.
 //
-// Invariants: bodies load parameters and earlier stages by logical index; the last stage is the output and its layout
-// decides how it is stored; a stage that is not the last is read only at the index of its own axes (an epilogue).
+// Invariants: bodies load parameters and earlier stages by logical index; the last stages are the results, and their
+// layout decides how they are stored; a stage that others read is a reduction and read only at the index of its own
+// axes (an epilogue). Several results have one shape, one layout and the same axis variables; several reductions have
+// axes of the same extents, and reduce the same extents: all are computed in one pass over one domain.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,17 +54,24 @@ struct Window {
 
 struct TensorProgram {
   std::string name;
-  std::vector<TensorParam> params;  // in call order; the output follows them
+  std::vector<TensorParam> params;  // in call order; the results follow them
   std::vector<Stage> stages;
   std::vector<Window> windows = {};  // empty: all of the output; schedule rules may decline others
 
+  size_t num_results = 1;  // the last stages, in the order of a call's arguments
+
+  // The last result; of most kernels the only one.
   const Stage& output() const { return stages.back(); }
-  // The reduction, or null when the kernel is injective.
+  std::span<const Stage> results() const { return std::span(stages).last(num_results); }
+  // The first reduction, or null when the kernel is injective.
   const Stage* reduction() const;
+  std::vector<const Stage*> reductions() const;
+  // One result and at most one reduction: what most schedules are made for.
+  bool is_single() const { return num_results == 1 && reductions().size() <= 1; }
 };
 
-// Removes injective stages other than the last by substituting their values into the stages that read them. A value
-// read several times at one index becomes one shared expression.
+// Substitutes the values of injective stages into the stages that read them, and removes those that are no results. A
+// value read several times at one index becomes one shared expression, in all stages that have the same axes.
 void inline_injective_stages(TensorProgram& program);
 
 // Floating-point operations of one evaluation of `e`, parts that are shared counted once: multiply and add count
@@ -73,7 +83,7 @@ int64_t count_flops(const Expr& e);
 int64_t function_flops(UnaryOp function);
 // Of one call. -1 when a shape is symbolic.
 int64_t count_flops(const TensorProgram& program);
-// Bytes of all parameters and the output, each once, in their physical shapes. -1 when a shape is symbolic.
+// Bytes of all parameters and results, each once, in their physical shapes. -1 when a shape is symbolic.
 int64_t count_bytes(const TensorProgram& program);
 int64_t count_constant_bytes(const TensorProgram& program);  // of its weights alone
 

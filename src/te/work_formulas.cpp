@@ -62,7 +62,8 @@ Expr flops_formula(const TensorProgram& program) {
 }
 
 Expr bytes_formula(const TensorProgram& program) {
-  Expr total = bytes_of(program.output().out, program.output().layout);
+  Expr total = 0;
+  for (const Stage& result : program.results()) total = total + bytes_of(result.out, result.layout);
   for (const TensorParam& param : program.params) total = total + bytes_of(param.buffer, param.layout);
   return normalize_size(total);
 }

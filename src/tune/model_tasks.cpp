@@ -77,6 +77,10 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
                                   : "its loops are the operator's own: no schedule rule is asked");
       continue;
     }
+    if (!kernel.definition->is_single()) {
+      result.left_out.emplace_back(std::move(task), "it has several results, and the tuner compares one");
+      continue;
+    }
     task.definition = kernel.definition;
     task.work = {kernel.flops, kernel.bytes, count_constant_bytes(*kernel.definition)};
     result.constant_bytes += std::max<int64_t>(0, task.work.constant_bytes);

@@ -14,6 +14,7 @@
 #include "driver/compile.h"
 #include "graph/op_def.h"
 #include "loop/stmt.h"
+#include "support/error.h"
 #include "support/onnx_model.h"
 #include "support/test_data.h"
 
@@ -21,6 +22,7 @@ namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // x -> Conv Na -> Relu Nb -> Exp Nc -> Transpose Nt -> y, with a constant that is computed: Ns = s + s.
 OnnxModel sample() {
@@ -171,6 +173,11 @@ TEST_F(Bisect, FindsAStepThatIsAlwaysDone) {
       if (buffer.kind == BufferKind::kArena) buffer.offset = 0;
   };
   request_.diff.driver.compile.opt_level = 0;
+#ifndef NDEBUG
+  // Builds with assertions verify what every step makes, and do not get as far.
+  EXPECT_THAT([&] { bisect_model(request_); }, ThrowsMessage<InternalError>(HasSubstr("after plan_memory")));
+  return;
+#endif
   const BisectResult result = bisect_model(request_);
   ASSERT_TRUE(result.culprit.has_value());
   EXPECT_EQ(result.culprit->pass, "plan_memory");

@@ -56,7 +56,7 @@ Graph with_states(uint64_t seed) {
   for (size_t i = 0; i < inputs.size(); ++i) ((seed + i) % 3 != 0 ? states : own).push_back(inputs[i]);
   for (size_t i = 0; i < states.size(); ++i) {
     const ValueId state = states[i];
-    const TensorType& type = graph.type(state);
+    const TensorType type = graph.type(state);  // the graph's values move when one is added
     GraphBuilder b(graph);
     std::vector<ValueId> of_type;
     for (ValueId v = 0; v < static_cast<ValueId>(graph.values().size()); ++v)

@@ -99,12 +99,20 @@ Tensor tensor_from_api(const tessera_value& value, const std::string& name) {
   return Tensor::of_strings(std::move(strings), std::move(dims));
 }
 
+// As the caller gave it, which may be no number of the enumeration.
+uint32_t kind_number(const tessera_value& value) {
+  uint32_t number;
+  static_assert(sizeof(number) == sizeof(value.kind));
+  memcpy(&number, &value.kind, sizeof(number));
+  return number;
+}
+
 }  // namespace
 
 RunValue from_api(const tessera_value* value, const std::string& name) {
   if (!value) refuse(name, "a null pointer", "a value");
   const int64_t count = value->num_items;
-  switch (value->kind) {
+  switch (kind_number(*value)) {
     case TESSERA_TENSOR: return tensor_from_api(*value, name);
     case TESSERA_SEQUENCE:
     case TESSERA_OPTIONAL:

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "graph_passes/fusion/fusion_plan.h"
+#include "graph_passes/fusion/merge_groups.h"
 #include "graph_passes/rewrite/dce.h"
 #include "graph_passes/support/graph_util.h"
 #include "support/error.h"
@@ -20,23 +23,34 @@ class Rebuilder {
     result_.copy_header(graph_);
     for (const ValueId input : graph_.inputs)
       map_[static_cast<size_t>(input)] = result_.add_input(graph_.value(input).name, graph_.type(input));
-    std::vector<std::vector<NodeId>> members(static_cast<size_t>(plan_.num_groups));
+    members_.resize(static_cast<size_t>(plan_.num_groups));
     for (size_t i = 0; i < graph_.nodes().size(); ++i)
-      if (plan_.group_of[i] >= 0) members[static_cast<size_t>(plan_.group_of[i])].push_back(static_cast<NodeId>(i));
+      if (plan_.group_of[i] >= 0) members_[static_cast<size_t>(plan_.group_of[i])].push_back(static_cast<NodeId>(i));
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const int group = plan_.group_of[i];
-      if (group < 0) {
-        copy(graph_.nodes()[i]);
-      } else if (members[static_cast<size_t>(group)].back() == static_cast<NodeId>(i)) {
-        // Every other member leads to the result, so the result is the last one, and all operands stand before it.
-        add_group(members[static_cast<size_t>(group)]);
-      }
+      const bool waits = group >= 0 && !members_[static_cast<size_t>(group)].empty() &&
+                         members_[static_cast<size_t>(group)].back() != static_cast<NodeId>(i);
+      if (!waits) add(static_cast<NodeId>(i));
     }
     for (const ValueId output : graph_.outputs) result_.outputs.push_back(map_[static_cast<size_t>(output)]);
     return std::move(result_);
   }
 
  private:
+  // Adds the node, or its group, behind all that it reads: what another result of a merged group is read by may stand
+  // before that group's last node.
+  void add(NodeId id) {
+    const int group = plan_.group_of[static_cast<size_t>(id)];
+    if (group < 0 ? !copied_.insert(id).second : members_[static_cast<size_t>(group)].empty()) return;
+    const std::vector<NodeId> nodes =
+        group < 0 ? std::vector{id} : std::exchange(members_[static_cast<size_t>(group)], {});
+    for (const NodeId node : nodes)
+      for (const ValueId input : graph_.node(node).inputs)
+        if (map_[static_cast<size_t>(input)] < 0 && !is_member(input, group)) add(graph_.value(input).producer);
+    if (group < 0) copy(graph_.node(id));
+    else add_group(nodes, plan_.results[static_cast<size_t>(group)]);
+  }
+
   void copy(const Node& node) {
     Node clone = node;
     for (ValueId& input : clone.inputs) input = map_[static_cast<size_t>(input)];
@@ -54,7 +68,7 @@ class Rebuilder {
     for (size_t i = 0; i < outputs.size(); ++i) map_[static_cast<size_t>(source_outputs[i])] = outputs[i];
   }
 
-  void add_group(const std::vector<NodeId>& members) {
+  void add_group(const std::vector<NodeId>& members, const std::vector<NodeId>& result_nodes) {
     auto region = std::make_shared<Graph>();
     region->name = "group";
     Node group;
@@ -76,11 +90,14 @@ class Rebuilder {
       add_inside(*region, inside, node);
       locs.push_back(node.loc);
     }
-    const ValueId result = graph_.node(members.back()).outputs[0];
-    region->outputs = {inside.at(result)};
+    std::vector<ValueId> results;
+    for (const NodeId id : result_nodes) {
+      results.push_back(graph_.node(id).outputs[0]);
+      region->outputs.push_back(inside.at(results.back()));
+    }
     group.regions = {region};
     group.loc = join_locs(locs);
-    append(std::move(group), {result});
+    append(std::move(group), results);
   }
 
   void add_inside(Graph& region, std::map<ValueId, ValueId>& inside, const Node& node) {
@@ -93,7 +110,7 @@ class Rebuilder {
 
   bool is_member(ValueId id, int group) const {
     const NodeId producer = graph_.value(id).producer;
-    return producer >= 0 && plan_.group_of[static_cast<size_t>(producer)] == group;
+    return producer >= 0 && group >= 0 && plan_.group_of[static_cast<size_t>(producer)] == group;
   }
   // A number that each kernel has in its expressions: a constant, or a size.
   bool is_scalar(ValueId id) const {
@@ -107,12 +124,15 @@ class Rebuilder {
   const OpTable& ops_;
   Graph result_;
   std::vector<ValueId> map_;
+  std::vector<std::vector<NodeId>> members_;  // of groups that have not been added
+  std::set<NodeId> copied_;
 };
 
 }  // namespace
 
 Graph fuse_groups(const Graph& graph, const PassContext& ctx) {
-  const FusionPlan plan = plan_fusion(graph, ctx.remarks);
+  FusionPlan plan = plan_fusion(graph, ctx.remarks);
+  merge_groups(graph, plan, ctx.remarks);
   return dce(Rebuilder(graph, plan, ctx.ops).run(), ctx);
 }
 

@@ -1,6 +1,7 @@
 // fuse_groups: nodes that become one kernel move into one `group` node. A group has at most one reduction, to which
 // elementwise nodes are attached behind (epilogue) and cheap ones in front (prologue), or is a set of injective nodes
-// that are computed where their one result is. Constants and views that feed several kernels stay outside; constants
+// that are computed where their one result is. Such groups are then merged into groups with several results where that
+// saves a pass over memory (merge_groups.h). Constants and views that feed several kernels stay outside; constants
 // of one element are copied into the groups.
 //
 //  epilogue  From a reduction's result on, nodes join as long as every one is elementwise at the result's own index,
@@ -11,10 +12,10 @@
 //            is a contraction or reads elements of theirs more than once and they are not cheap. Around look-ups that
 //            read whole rows a transpose is a kernel of its own: inlined it would make single elements of the rows.
 //
-// Why the result has no cycles: every node of a group other than the one that gives its result is read only inside the
-// group. So whatever leaves a group leaves its result node, and inside a group every node leads to it; a cycle of
-// groups would be a cycle through their result nodes in the graph, which has none. (A node outside a group that lies
-// between two of its nodes would be a reader outside of the first of them.)
+// Why the result has no cycles, before groups are merged: every node of a group other than the one that gives its
+// result is read only inside the group. So whatever leaves a group leaves its result node, and inside a group every
+// node leads to it; a cycle of groups would be a cycle through their result nodes in the graph, which has none. (A node
+// outside a group that lies between two of its nodes would be a reader outside of the first of them.)
 //
 // before:
 //   graph @main(%x: f32[1,3,8,8], %w: f32[4,3,1,1]) -> (%y: f32[1,4,8,8]) {

@@ -56,7 +56,7 @@ class Planner {
         place_view(id);
       }
     }
-    return {group_of_, static_cast<int>(groups_.size())};
+    return {group_of_, static_cast<int>(groups_.size()), {}};
   }
 
  private:

@@ -12,6 +12,8 @@ struct FusionPlan {
   // For each node the group it is in, -1 for constants and views outside of groups. Numbers have no order.
   std::vector<int> group_of;
   int num_groups = 0;
+  // For each group the nodes whose results leave it, in order.
+  std::vector<std::vector<NodeId>> results;
 };
 
 // `remarks` may be null.

@@ -18,6 +18,7 @@ TensorProgram kernel_at(const TensorProgram& kernel, const std::vector<SymbolRan
   };
   TensorProgram result;
   result.name = kernel.name;
+  result.num_results = kernel.num_results;
   for (const TensorParam& param : kernel.params)
     result.params.push_back({fixed_buffer(param.buffer), param.layout, param.kind});
   for (const Stage& stage : kernel.stages) {

@@ -53,7 +53,7 @@ class ChainMaker {
     for (size_t c = 0; c < program_.calls.size(); ++c) {
       const KernelCall& call = program_.calls[c];
       const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
-      taken_[c] = !kernel.definition || is_symbolic(*kernel.definition);
+      taken_[c] = !kernel.definition || is_symbolic(*kernel.definition) || !kernel.definition->is_single();
     }
     show_definitions();
   }

@@ -185,7 +185,9 @@ class StripMaker {
       const KernelCall& call = program_.calls[c];
       const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
       const auto [it, is_new] = alone.try_emplace(call.kernel, false);
-      if (is_new) it->second = !kernel.definition || is_symbolic(*kernel.definition) || stays_alone_(kernel);
+      if (is_new)
+        it->second = !kernel.definition || is_symbolic(*kernel.definition) || !kernel.definition->is_single() ||
+                     stays_alone_(kernel);
       taken_[c] = it->second;
     }
   }

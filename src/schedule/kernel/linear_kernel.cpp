@@ -53,6 +53,29 @@ struct Flattener {
 
 }  // namespace
 
+std::vector<LinearReduction> all_reductions(const LinearKernel& kernel) {
+  if (kernel.combiner == Combiner::kNone) return {};
+  std::vector<LinearReduction> all = {{kernel.combiner, kernel.reduce_value, kernel.reduce_dtype, kernel.result_var}};
+  all.insert(all.end(), kernel.more_reductions.begin(), kernel.more_reductions.end());
+  return all;
+}
+
+void for_each_reduced_value(LinearKernel& kernel, const std::function<void(Expr&)>& visit) {
+  if (kernel.reduce_value) visit(kernel.reduce_value);
+  for (LinearReduction& reduction : kernel.more_reductions) visit(reduction.value);
+}
+
+void for_each_reduced_value(const LinearKernel& kernel, const std::function<void(const Expr&)>& visit) {
+  if (kernel.reduce_value) visit(kernel.reduce_value);
+  for (const LinearReduction& reduction : kernel.more_reductions) visit(reduction.value);
+}
+
+void for_each_value(LinearKernel& kernel, const std::function<void(Expr&)>& visit) {
+  visit(kernel.value);
+  for (LinearResult& result : kernel.more_results) visit(result.value);
+  for_each_reduced_value(kernel, visit);
+}
+
 Expr LinearKernel::inside() const {
   Expr condition = const_int(DType::kBool, 1);
   for (size_t axis = 0; axis < logical.size(); ++axis)
@@ -60,7 +83,7 @@ Expr LinearKernel::inside() const {
   return is_true(condition) ? Expr() : condition;
 }
 
-std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why) {
+std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why, Results results) {
   LinearKernel kernel;
   Flattener flattener;
   for (const TensorParam& param : program.params) {
@@ -73,16 +96,25 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
     }
   }
   const Stage& output = program.output();
-  const BufferPtr out = flattener.add(output.out, output.layout);
-  if (!out) {
-    why = "the output has a shape that is not fixed";
+  for (const Stage& result : program.results()) {
+    const BufferPtr out = flattener.add(result.out, result.layout);
+    if (!out) {
+      why = "the output has a shape that is not fixed";
+      return std::nullopt;
+    }
+    kernel.params.push_back(out);
+    kernel.param_block.push_back(result.layout.inner_block().block);
+    kernel.kinds.push_back(OperandKind::kActivation);
+  }
+  const std::vector<const Stage*> reductions = program.reductions();
+  if (results == Results::kOne && (program.num_results > 1 || reductions.size() > 1)) {
+    why = "the kernel has several results or reductions";
     return std::nullopt;
   }
-  kernel.params.push_back(out);
-  kernel.param_block.push_back(output.layout.inner_block().block);
-  kernel.kinds.push_back(OperandKind::kActivation);
-  if (program.stages.size() > 2 || (program.stages.size() == 2 && !program.stages[0].body.is_reduction())) {
-    why = "more stages than one reduction and its epilogue";
+  size_t beside_results = 0;
+  for (const Stage* reduction : reductions) beside_results += reduction < program.results().data() ? 1 : 0;
+  if (program.stages.size() != beside_results + program.num_results) {
+    why = "more stages than reductions and epilogues";
     return std::nullopt;
   }
 
@@ -149,40 +181,56 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
     for (size_t i = 0; i < body.axes.size(); ++i) map[body.axes[i].var.get()] = kernel.logical[i];
     return map;
   };
-  const Stage* reduction = program.reduction();
-  if (!reduction) {
-    kernel.value = flattener.rewrite(substitute(output.body.value, to_loops(output.body)), kernel.bounds);
-    return kernel;
-  }
-  const Body body = with_fresh_axes(reduction->body);
-  kernel.combiner = body.combiner;
-  kernel.reduce_dtype = reduction->out->dtype;
-  kernel.reduce = body.reduce_axes;
-  for (const Axis& axis : kernel.reduce) {
-    const auto extent = as_int(axis.extent);
-    if (!extent || *extent == 0) {
-      why = "a reduced axis is empty or not fixed";
-      return std::nullopt;
+  std::vector<Var> result_vars;  // by reduction
+  for (const Stage* reduction : reductions) {
+    Body body = program.num_results > 1 ? reduction->body : with_fresh_axes(reduction->body);
+    if (kernel.reduce.empty()) kernel.reduce = body.reduce_axes;
+    VarMap map = to_loops(body);
+    for (size_t i = 0; i < body.reduce_axes.size(); ++i) map[body.reduce_axes[i].var.get()] = kernel.reduce[i].var;
+    for (const Axis& axis : kernel.reduce) {
+      const auto extent = as_int(axis.extent);
+      if (!extent || *extent == 0) {
+        why = "a reduced axis is empty or not fixed";
+        return std::nullopt;
+      }
+      kernel.bounds.set(axis.var, 0, *extent - 1);
     }
-    kernel.bounds.set(axis.var, 0, *extent - 1);
+    const Expr value = flattener.rewrite(substitute(body.value, map), kernel.bounds);
+    const DType dtype = reduction->out->dtype;
+    result_vars.push_back(
+        make_var(result_vars.empty() ? "result" : fmt::format("result{}", result_vars.size()), dtype));
+    if (result_vars.size() > 1) {
+      kernel.more_reductions.push_back({body.combiner, value, dtype, result_vars.back()});
+      continue;
+    }
+    kernel.combiner = body.combiner;
+    kernel.reduce_dtype = dtype;
+    kernel.reduce_value = value;
+    kernel.result_var = result_vars.back();
   }
-  kernel.reduce_value = flattener.rewrite(substitute(body.value, to_loops(body)), kernel.bounds);
-  kernel.result_var = make_var("result", kernel.reduce_dtype);
-  if (reduction == &output) {
-    kernel.value = kernel.result_var;
-  } else {
-    bool elsewhere = false;
-    const Expr value = transform(output.body.value, [&](const Expr& node) -> Expr {
-      if (node->kind != ExprKind::kLoad || node->buffer != reduction->out) return {};
-      for (size_t i = 0; i < node->operands.size(); ++i)
-        elsewhere |= !node->operands[i].same_node(output.body.axes[i].var) && kernel.extents[i] != 1;
-      return kernel.result_var;
+  bool elsewhere = false;
+  const auto final_value = [&](const Stage& stage) -> Expr {
+    for (size_t r = 0; r < reductions.size(); ++r)
+      if (reductions[r] == &stage) return result_vars[r];
+    const Expr value = transform(stage.body.value, [&](const Expr& node) -> Expr {
+      if (node->kind != ExprKind::kLoad) return {};
+      for (size_t r = 0; r < reductions.size(); ++r) {
+        if (node->buffer != reductions[r]->out) continue;
+        for (size_t i = 0; i < node->operands.size(); ++i)
+          elsewhere |= !node->operands[i].same_node(stage.body.axes[i].var) && kernel.extents[i] != 1;
+        return result_vars[r];
+      }
+      return {};
     });
-    if (elsewhere) {
-      why = "the epilogue reads the reduction at another index than its own";
-      return std::nullopt;
-    }
-    kernel.value = flattener.rewrite(substitute(value, to_loops(output.body)), kernel.bounds);
+    return flattener.rewrite(substitute(value, to_loops(stage.body)), kernel.bounds);
+  };
+  kernel.value = final_value(program.results()[0]);
+  for (size_t i = 1; i < program.num_results; ++i)
+    kernel.more_results.push_back(
+        {kernel.params[kernel.params.size() - program.num_results + i], final_value(program.results()[i])});
+  if (elsewhere) {
+    why = "the epilogue reads the reduction at another index than its own";
+    return std::nullopt;
   }
   return kernel;
 }
@@ -229,8 +277,8 @@ Expr merge_in(const Expr& e, const OutputLoop& outer, const OutputLoop& inner, c
 
 }  // namespace
 
-std::optional<LinearKernel> make_flat_reduction(const TensorProgram& program, std::string& why) {
-  auto made = make_linear_kernel(program, why);
+std::optional<LinearKernel> make_flat_reduction(const TensorProgram& program, std::string& why, Results results) {
+  auto made = make_linear_kernel(program, why, results);
   if (!made) return std::nullopt;
   if (made->combiner == Combiner::kNone) why = "the kernel does not reduce";
   else if (made->padded) why = "the output's layout has padding";
@@ -241,9 +289,11 @@ std::optional<LinearKernel> make_flat_reduction(const TensorProgram& program, st
 void split_blocked_reductions(LinearKernel& kernel) {
   const auto is_linear = [&](const Var& var) {
     bool linear = true;
-    walk(kernel.reduce_value, [&](const Expr& node) {
-      if (node->kind == ExprKind::kLoad)
-        linear &= linear_coefficient(node->operands[0], var, kernel.bounds).has_value();
+    for_each_reduced_value(kernel, [&](const Expr& value) {
+      walk(value, [&](const Expr& node) {
+        if (node->kind == ExprKind::kLoad)
+          linear &= linear_coefficient(node->operands[0], var, kernel.bounds).has_value();
+      });
     });
     return linear;
   };
@@ -261,7 +311,7 @@ void split_blocked_reductions(LinearKernel& kernel) {
     kernel.bounds.set(quotient, 0, *extent / block - 1);
     kernel.bounds.set(remainder, 0, block - 1);
     const VarMap split{{axis.var.get(), quotient * Expr(block) + remainder}};
-    kernel.reduce_value = simplify(substitute(kernel.reduce_value, split), kernel.bounds);
+    for_each_reduced_value(kernel, [&](Expr& value) { value = simplify(substitute(value, split), kernel.bounds); });
     axes.push_back({quotient, Expr(*extent / block)});
     axes.push_back({remainder, Expr(block)});
   }
@@ -272,11 +322,13 @@ int contiguous_reduced_axis(const LinearKernel& kernel) {
   for (size_t i = kernel.reduce.size(); i-- > 0;) {
     bool contiguous = false;
     bool linear = true;
-    walk(kernel.reduce_value, [&](const Expr& node) {
-      if (node->kind != ExprKind::kLoad) return;
-      const auto c = linear_coefficient(node->operands[0], kernel.reduce[i].var, kernel.bounds);
-      linear &= c.has_value();
-      contiguous |= c == 1;
+    for_each_reduced_value(kernel, [&](const Expr& value) {
+      walk(value, [&](const Expr& node) {
+        if (node->kind != ExprKind::kLoad) return;
+        const auto c = linear_coefficient(node->operands[0], kernel.reduce[i].var, kernel.bounds);
+        linear &= c.has_value();
+        contiguous |= c == 1;
+      });
     });
     if (contiguous && linear) return static_cast<int>(i);
   }
@@ -291,9 +343,10 @@ void merge_loops(LinearKernel& kernel,
     const bool trivial = outer.extent == 1 || inner.extent == 1;
     if (!may_merge(outer, inner)) continue;
     if (outer.stride != inner.stride * inner.extent) continue;
-    if (!trivial && (!merges_in(kernel.value, outer, inner, kernel.bounds) ||
-                     (kernel.reduce_value && !merges_in(kernel.reduce_value, outer, inner, kernel.bounds))))
-      continue;
+    bool merges = true;
+    for_each_value(kernel,
+                   [&](const Expr& value) { merges = merges && merges_in(value, outer, inner, kernel.bounds); });
+    if (!trivial && !merges) continue;
     if (trivial && outer.extent != 1) {
       // The inner loop runs once: its variable is 0 everywhere.
       kernel.bounds.set(inner.var, 0, 0);
@@ -306,9 +359,7 @@ void merge_loops(LinearKernel& kernel,
       merged.var = make_var(outer.var->name + inner.var->name);
       merged.extent = outer.extent * inner.extent;
       kernel.bounds.set(merged.var, 0, merged.extent - 1);
-      kernel.value = merge_in(kernel.value, outer, inner, merged.var, kernel.bounds);
-      if (kernel.reduce_value)
-        kernel.reduce_value = merge_in(kernel.reduce_value, outer, inner, merged.var, kernel.bounds);
+      for_each_value(kernel, [&](Expr& value) { value = merge_in(value, outer, inner, merged.var, kernel.bounds); });
       kernel.out_index = merge_in(kernel.out_index, outer, inner, merged.var, kernel.bounds);
       // Logical indices of the two axes are no longer needed one by one: only unpadded loops merge.
       for (Expr& index : kernel.logical)
@@ -316,8 +367,7 @@ void merge_loops(LinearKernel& kernel,
       kernel.loops[i - 1] = merged;
       kernel.loops.erase(kernel.loops.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    kernel.value = simplify(kernel.value, kernel.bounds);
-    if (kernel.reduce_value) kernel.reduce_value = simplify(kernel.reduce_value, kernel.bounds);
+    for_each_value(kernel, [&](Expr& value) { value = simplify(value, kernel.bounds); });
     kernel.out_index = simplify(kernel.out_index, kernel.bounds);
   }
 }

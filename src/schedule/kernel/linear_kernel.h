@@ -2,6 +2,7 @@
 // rule reasons about coefficients of loop variables instead of layouts.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,11 +22,25 @@ struct OutputLoop {
   int64_t stride = 0;  // elements of the output per step
 };
 
-// REQUIRES (make_linear_kernel): static shapes, at most one reduction and one epilogue, no zero-sized output.
+// A further result, stored at the index of the first one. In terms of the output's loops, or of results of reductions.
+struct LinearResult {
+  BufferPtr out;  // one-dimensional
+  Expr value;
+};
+
+// A further reduction, over the same places as the first one.
+struct LinearReduction {
+  Combiner combiner = Combiner::kSum;
+  Expr value;
+  DType dtype = DType::kF32;
+  Var result_var;  // stands for it when it is finished
+};
+
+// REQUIRES (make_linear_kernel): static shapes, reductions and epilogues, no zero-sized output.
 struct LinearKernel {
-  std::vector<BufferPtr> params;     // one-dimensional; kernel parameters, then the output
+  std::vector<BufferPtr> params;     // one-dimensional; kernel parameters, then the results
   std::vector<int64_t> param_block;  // the layout's inner block of each parameter; 1 when row-major
-  std::vector<OperandKind> kinds;    // of each parameter; of the output kActivation
+  std::vector<OperandKind> kinds;    // of each parameter; of results kActivation
   std::vector<OutputLoop> loops;     // one per physical dimension of the output, outermost first
   std::vector<Expr> logical;         // the output's logical index in terms of the loops
   std::vector<int64_t> extents;      // of the logical axes
@@ -39,17 +54,32 @@ struct LinearKernel {
   Expr reduce_value;
   DType reduce_dtype = DType::kF32;
   Bounds bounds;  // of all loop and reduce variables
+  std::vector<LinearResult> more_results;
+  std::vector<LinearReduction> more_reductions;
 
-  const BufferPtr& out() const { return params.back(); }
+  const BufferPtr& out() const { return params[params.size() - 1 - more_results.size()]; }
+  size_t num_results() const { return 1 + more_results.size(); }
   bool may_be_packed(size_t param) const { return kinds[param] != OperandKind::kActivation; }
   // Condition under which the loops' values are inside the logical extents; null when always.
   Expr inside() const;
 };
 
-// Empty with a reason in `why` when the kernel does not meet the requirements.
-std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why);
+enum class Results : uint8_t { kOne, kSeveral };
+
+// Empty with a reason in `why` when the kernel does not meet the requirements, or has several results or reductions and
+// the caller can do with one only.
+std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why,
+                                               Results results = Results::kOne);
 // The same of a kernel that reduces, whose output has no padding.
-std::optional<LinearKernel> make_flat_reduction(const TensorProgram& program, std::string& why);
+std::optional<LinearKernel> make_flat_reduction(const TensorProgram& program, std::string& why,
+                                                Results results = Results::kOne);
+
+// The first one and the further ones; none of an injective kernel.
+std::vector<LinearReduction> all_reductions(const LinearKernel& kernel);
+// The values that the kernel reduces; and those and what its results store.
+void for_each_reduced_value(LinearKernel& kernel, const std::function<void(Expr&)>& visit);
+void for_each_reduced_value(const LinearKernel& kernel, const std::function<void(const Expr&)>& visit);
+void for_each_value(LinearKernel& kernel, const std::function<void(Expr&)>& visit);
 
 // Whether every load in `e` stays inside its buffer for all values within `bounds`.
 bool loads_in_bounds(const Expr& e, const Bounds& bounds);

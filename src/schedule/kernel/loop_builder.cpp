@@ -53,4 +53,35 @@ Stmt vectorized(const std::string& name, int64_t extent, const std::function<Stm
   return for_loop(var, 0, extent, ForKind::kVectorized, body(var));
 }
 
+Stmt store_each(const LinearKernel& kernel, const VarMap& at, const VarMap& finished) {
+  const std::vector<Expr> place = {substitute(kernel.out_index, at)};
+  std::vector<Stmt> stores = {store(kernel.out(), place, substitute(kernel.value, finished))};
+  for (const LinearResult& result : kernel.more_results)
+    stores.push_back(store(result.out, place, substitute(result.value, finished)));
+  return seq(std::move(stores));
+}
+
+Stmt with_results(const LinearKernel& kernel, int64_t lanes, const std::function<Stmt(const StoreResults&)>& body) {
+  if (kernel.more_results.empty())
+    return body([&](const VarMap& at, const Expr&) {
+      return store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, at));
+    });
+  std::vector<LinearResult> results = {{kernel.out(), kernel.value}};
+  results.insert(results.end(), kernel.more_results.begin(), kernel.more_results.end());
+  std::vector<BufferPtr> registers;
+  for (size_t i = 0; i < results.size(); ++i)
+    registers.push_back(
+        make_buffer("value" + std::to_string(i), results[i].out->dtype, {lanes}, MemoryScope::kRegister));
+  Stmt all = body([&](const VarMap& at, const Expr& lane) {
+    std::vector<Stmt> stmts;
+    for (size_t i = 0; i < results.size(); ++i)
+      stmts.push_back(store(registers[i], {lane}, substitute(results[i].value, at)));
+    for (size_t i = 0; i < results.size(); ++i)
+      stmts.push_back(store(results[i].out, {substitute(kernel.out_index, at)}, load(registers[i], {lane})));
+    return seq(std::move(stmts));
+  });
+  for (size_t i = registers.size(); i-- > 0;) all = alloc(registers[i], std::move(all));
+  return all;
+}
+
 }  // namespace tessera::inline schedule

@@ -23,4 +23,14 @@ Stmt outer_nest(const std::vector<OutputLoop>& loops, int64_t enough, const std:
 Stmt unrolled(const std::string& name, int64_t begin, int64_t extent, const std::function<Stmt(const Var&)>& body);
 Stmt vectorized(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body);
 
+// Stores each result at its place, one after the other. `at` gives the kernel's variables and what stands for finished
+// reductions.
+Stmt store_each(const LinearKernel& kernel, const VarMap& at, const VarMap& finished);
+// Computes and stores the results at the places that `at` gives the kernel's variables; `lane` is the place in
+// registers of as many lanes as with_results was told.
+using StoreResults = std::function<Stmt(const VarMap& at, const Expr& lane)>;
+// What `body` makes of it. All values are computed before the first one is stored, since a result may take the place of
+// an operand of another one: of several results they wait in registers around `body`.
+Stmt with_results(const LinearKernel& kernel, int64_t lanes, const std::function<Stmt(const StoreResults&)>& body);
+
 }  // namespace tessera::inline schedule

@@ -198,9 +198,29 @@ class CallPlacer {
         program_.buffers.push_back(std::move(view));
       }
       begin += elements;
-      add_call(program_, block, {kernel(source, want.packing, part, reader), {source, to}, reader.loc});
+      const int32_t made = kernel(source, want.packing, part, reader);
+      add_call(program_, block, {made, {as_parameter(source, made, 0), as_parameter(to, made, 1)}, reader.loc});
     }
     return entry->second = id;
+  }
+
+  // The buffer as the kernel's parameter: numbers that are only moved are moved as words of their width, or in pairs.
+  BufferId as_parameter(BufferId id, int32_t kernel, size_t param) {
+    const Buffer& wanted = *program_.kernels[static_cast<size_t>(kernel)].program.params[param];
+    const ProgramBuffer& own = program_.buffers[static_cast<size_t>(id)];
+    if (own.type.dtype == wanted.dtype) return id;
+    ProgramBuffer view;
+    view.name = fmt::format("{}.bits{}", own.name, program_.buffers.size());
+    view.kind = own.kind;
+    view.device = own.device;
+    view.type = {wanted.dtype, wanted.shape, {}};
+    view.bytes = own.bytes;
+    view.alias_of = own.alias_of >= 0 ? own.alias_of : id;
+    view.view_offset = own.view_offset;
+    view.view_offset_formula = own.view_offset_formula;
+    view.view_travel = own.view_travel;
+    program_.buffers.push_back(std::move(view));
+    return static_cast<BufferId>(program_.buffers.size() - 1);
   }
 
   int32_t kernel(BufferId source, size_t packing, size_t part, const KernelCall& reader) {

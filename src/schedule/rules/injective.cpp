@@ -44,15 +44,16 @@ Stmt region_loops(LinearKernel kernel, const Target& target, Knobs& knobs, const
     int64_t rows = 1;
     for (const OutputLoop& loop : kernel.loops) rows *= loop.extent;
     rows /= columns;
-    if (columns >= 8 && columns < 2 * kChunk && rows >= kRowsOfTable && knobs.choose_flag("tables" + suffix, true))
+    if (kernel.num_results() == 1 && columns >= 8 && columns < 2 * kChunk && rows >= kRowsOfTable &&
+        knobs.choose_flag("tables" + suffix, true))
       tables = take_index_tables(kernel);
   }
 
-  const auto element = [&](const VarMap& at) {
-    Stmt body = store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, at));
+  const auto guarded = [&](const VarMap& at, const Stmt& body) {
     return guard ? if_then(substitute(guard, at), body) : body;
   };
-  if (kernel.loops.empty()) return element({});
+  if (kernel.loops.empty())
+    return with_results(kernel, 1, [&](const StoreResults& store_at) { return guarded({}, store_at({}, 0)); });
 
   const OutputLoop last = kernel.loops.back();
   const int64_t width =
@@ -66,7 +67,9 @@ Stmt region_loops(LinearKernel kernel, const Target& target, Knobs& knobs, const
       const Var lane = make_var("l");
       VarMap at = outer;
       at[last.var.get()] = start + lane;
-      return for_loop(lane, 0, lanes, ForKind::kVectorized, element(at));
+      return with_results(kernel, lanes, [&](const StoreResults& store_at) {
+        return for_loop(lane, 0, lanes, ForKind::kVectorized, guarded(at, store_at(at, lane)));
+      });
     };
     if (whole > 0) {
       const Var step = make_var("s");
@@ -76,7 +79,7 @@ Stmt region_loops(LinearKernel kernel, const Target& target, Knobs& knobs, const
     return seq(std::move(parts));
   };
 
-  if (!guard && knobs.choose_flag("turn" + suffix, true)) {
+  if (!guard && kernel.num_results() == 1 && knobs.choose_flag("turn" + suffix, true)) {
     if (Stmt tiles = transpose_tiles(kernel, target, along_last)) return tiles;
   }
   // 0: rows are not cut. Neither are parts of an output, which one thread computes.
@@ -105,7 +108,7 @@ Stmt region_loops(LinearKernel kernel, const Target& target, Knobs& knobs, const
 
 RuleResult injective(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  const auto kernel = make_linear_kernel(program, why);
+  const auto kernel = make_linear_kernel(program, why, Results::kSeveral);
   if (!kernel) return Declined{why};
   if (kernel->combiner != Combiner::kNone) return Declined{"the kernel reduces"};
 
@@ -117,6 +120,7 @@ RuleResult injective(const TensorProgram& program, const Target& target, Knobs& 
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = kernel->params;
+  result.program.num_outputs = static_cast<int>(kernel->num_results());
   result.program.body = seq(std::move(parts));
   return result;
 }

@@ -101,12 +101,15 @@ std::vector<LinearKernel> strided_regions(const LinearKernel& kernel, const std:
 }  // namespace
 
 Expr guard_of(const LinearKernel& kernel) {
-  return kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds) ? kernel.inside() : Expr();
+  bool in_bounds = loads_in_bounds(kernel.value, kernel.bounds);
+  for (const LinearResult& result : kernel.more_results)
+    in_bounds = in_bounds && loads_in_bounds(result.value, kernel.bounds);
+  return kernel.padded && !in_bounds ? kernel.inside() : Expr();
 }
 
 std::vector<LinearKernel> decided_regions(const LinearKernel& kernel) {
   const std::vector<Expr> conditions = conditions_of(kernel);
-  if (conditions.empty() || kernel.loops.empty()) return {kernel};
+  if (conditions.empty() || kernel.num_results() > 1 || kernel.loops.empty()) return {kernel};
   if (auto strided = strided_regions(kernel, conditions); !strided.empty()) return strided;
   const bool guarded = static_cast<bool>(guard_of(kernel));
   std::vector<LinearKernel> best;

@@ -14,19 +14,23 @@ constexpr int64_t kVectors = 4;  // of partial results
 // the kernel's shape, so that the sum's bits do not depend on threads.
 constexpr int64_t kParts = 16, kFewSums = 4, kManyTerms = 1 << 17;
 
-// Places [begin, begin + count) of the axis that is cut in parts.
+// Places [begin, begin + count) of the axis that is cut in parts; of the contiguous one, in whole `lanes`.
 struct Part {
   size_t axis = 0;
   Expr begin, count;
 };
 
-int64_t extent_of(const Axis& axis) { return *as_int(axis.extent); }
+Stmt for_all(const std::vector<LinearReduction>& reductions, const std::function<Stmt(size_t)>& make) {
+  std::vector<Stmt> stmts;
+  for (size_t i = 0; i < reductions.size(); ++i) stmts.push_back(make(i));
+  return seq(std::move(stmts));
+}
 
 }  // namespace
 
 RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  auto made = make_flat_reduction(program, why);
+  auto made = make_flat_reduction(program, why, Results::kSeveral);
   if (!made) return Declined{why};
   LinearKernel& kernel = *made;
   split_blocked_reductions(kernel);
@@ -37,35 +41,41 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   const int64_t extent = *as_int(row.extent);
   if (extent < 4) return Declined{"the contiguous reduced axis is shorter than 4"};
   // Several vectors of partial results, where the row is long enough, so that one step need not wait for the last.
-  const int64_t vector = target.vector_bits() / dtype_bits(kernel.reduce_dtype);
+  const std::vector<LinearReduction> reductions = all_reductions(kernel);
+  int64_t vector = target.vector_bits() / dtype_bits(kernel.reduce_dtype);
+  for (const LinearReduction& reduction : reductions)
+    vector = std::min<int64_t>(vector, target.vector_bits() / dtype_bits(reduction.dtype));
   const int64_t vectors = knobs.choose("vectors", {1, 2, 4, 8}, extent >= 2 * kVectors * vector ? kVectors : 1);
   const int64_t parallel = knobs.choose("parallel", kParallelChoices, 256);
   const int64_t lanes = std::min(extent, vectors * vector);
-  const Expr identity = combiner_identity(kernel.combiner, kernel.reduce_dtype);
-  const BufferPtr partial = make_buffer("partial", kernel.reduce_dtype, {lanes}, MemoryScope::kRegister);
-  const BufferPtr total = make_buffer("total", kernel.reduce_dtype, {1}, MemoryScope::kRegister);
+  std::vector<BufferPtr> partials, totals;
+  for (const LinearReduction& reduction : reductions) {
+    partials.push_back(make_buffer("partial", reduction.dtype, {lanes}, MemoryScope::kRegister));
+    totals.push_back(make_buffer("total", reduction.dtype, {1}, MemoryScope::kRegister));
+  }
 
-  // The partial results of one sum, or of a part of it; the row's axis is cut in whole `lanes`.
+  const auto identity = [&](size_t i) { return combiner_identity(reductions[i].combiner, reductions[i].dtype); };
+  const auto combined = [&](size_t i, const Expr& a, const Expr& b) { return combine(reductions[i].combiner, a, b); };
+
+  // The totals of one row, or of a part of it.
   const auto sweep = [&](const VarMap& at, const Part* part) {
     const auto accumulate = [&](const Expr& start, int64_t count) {
       return vectorized("l", count, [&](const Var& l) {
         VarMap map = at;
         map[row.var.get()] = start + l;
-        return store(partial, {l}, combine(kernel.combiner, load(partial, {l}), substitute(kernel.reduce_value, map)));
+        return for_all(reductions, [&](size_t i) {
+          return store(partials[i], {l}, combined(i, load(partials[i], {l}), substitute(reductions[i].value, map)));
+        });
       });
     };
     const bool cuts_row = part && static_cast<int>(part->axis) == axis;
+    const Expr first = cuts_row ? part->begin : Expr(0), count = cuts_row ? part->count : Expr(extent / lanes);
     const Var step = make_var("r");
     std::vector<Stmt> steps;
-    if (cuts_row) {
-      steps.push_back(
-          for_loop(step, 0, part->count, ForKind::kSerial, accumulate((part->begin + step) * Expr(lanes), lanes)));
-      if (extent % lanes != 0)
-        steps.push_back(if_then(equal(part->begin + part->count, Expr(extent / lanes)),
-                                accumulate(extent / lanes * lanes, extent % lanes)));
-    } else {
-      steps.push_back(for_loop(step, 0, extent / lanes, ForKind::kSerial, accumulate(step * Expr(lanes), lanes)));
-      if (extent % lanes != 0) steps.push_back(accumulate(extent / lanes * lanes, extent % lanes));
+    steps.push_back(for_loop(step, 0, count, ForKind::kSerial, accumulate((first + step) * Expr(lanes), lanes)));
+    if (extent % lanes != 0) {
+      const Stmt rest = accumulate(extent / lanes * lanes, extent % lanes);
+      steps.push_back(cuts_row ? if_then(equal(first + count, Expr(extent / lanes)), rest) : rest);
     }
     Stmt rows = seq(std::move(steps));
     for (size_t i = kernel.reduce.size(); i-- > 0;) {
@@ -75,54 +85,70 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
       rows = for_loop(outer.var, is_cut ? part->begin : Expr(0), is_cut ? part->count : outer.extent, ForKind::kSerial,
                       rows);
     }
-    return seq({vectorized("l", lanes, [&](const Var& l) { return store(partial, {l}, identity); }), rows,
-                store(total, {0}, identity), vectorized("l", lanes, [&](const Var& l) {
-                  return store(total, {0}, combine(kernel.combiner, load(total, {0}), load(partial, {l})));
+    return seq({vectorized("l", lanes,
+                           [&](const Var& l) {
+                             return for_all(reductions, [&](size_t i) { return store(partials[i], {l}, identity(i)); });
+                           }),
+                rows, for_all(reductions, [&](size_t i) { return store(totals[i], {0}, identity(i)); }),
+                vectorized("l", lanes, [&](const Var& l) {
+                  return for_all(reductions, [&](size_t i) {
+                    return store(totals[i], {0}, combined(i, load(totals[i], {0}), load(partials[i], {l})));
+                  });
                 })});
   };
-  const auto finish = [&](const VarMap& at) {
+  const auto finished = [&](const VarMap& at) {
     VarMap map = at;
-    map[kernel.result_var.get()] = load(total, {0});
-    return store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, map));
+    for (size_t i = 0; i < reductions.size(); ++i) map[reductions[i].result_var.get()] = load(totals[i], {0});
+    return with_results(kernel, 1, [&](const StoreResults& store_at) { return store_at(map, 0); });
   };
-  const auto one_row = [&](const VarMap& at) {
-    return alloc(partial, alloc(total, seq({sweep(at, nullptr), finish(at)})));
+  const auto in_registers = [&](Stmt body) {
+    for (size_t i = reductions.size(); i-- > 0;) body = alloc(partials[i], alloc(totals[i], std::move(body)));
+    return body;
   };
+  const auto one_row = [&](const VarMap& at) { return in_registers(seq({sweep(at, nullptr), finished(at)})); };
 
-  // The axis that is cut: the one of most iterations.
+  // The axis that is cut is the one of most iterations.
   int64_t sums = 1, terms = 1;
   for (const OutputLoop& loop : kernel.loops) sums *= loop.extent;
   const auto iterations = [&](size_t i) {
-    const int64_t all = extent_of(kernel.reduce[i]);
+    const int64_t all = *as_int(kernel.reduce[i].extent);
     return static_cast<int>(i) == axis ? all / lanes : all;
   };
   size_t cut = 0;
   for (size_t i = 0; i < kernel.reduce.size(); ++i) {
-    terms *= extent_of(kernel.reduce[i]);
+    terms *= *as_int(kernel.reduce[i].extent);
     if (iterations(i) > iterations(cut)) cut = i;
   }
   const bool in_parts = sums <= kFewSums && terms >= kManyTerms && iterations(cut) >= kParts;
-  const auto sum_of_parts = [&](const VarMap& at) {
-    const BufferPtr parts = make_buffer("parts", kernel.reduce_dtype, {kParts}, MemoryScope::kLocal);
+  const auto row_of_parts = [&](const VarMap& at) {
+    std::vector<BufferPtr> parts;
+    for (const LinearReduction& reduction : reductions)
+      parts.push_back(make_buffer("parts", reduction.dtype, {kParts}, MemoryScope::kLocal));
     const Var p = make_var("p"), q = make_var("p");
     const int64_t all = iterations(cut), most = (all + kParts - 1) / kParts;
     const Expr begin = min(p * Expr(most), Expr(all));
     const Part part{cut, begin, min(Expr(most), Expr(all) - begin)};
-    const Stmt one = alloc(partial, alloc(total, seq({sweep(at, &part), store(parts, {p}, load(total, {0}))})));
-    return alloc(
-        parts,
-        seq({for_loop(p, 0, kParts, ForKind::kParallel, one),
-             alloc(total,
-                   seq({store(total, {0}, identity),
-                        for_loop(q, 0, kParts, ForKind::kSerial,
-                                 store(total, {0}, combine(kernel.combiner, load(total, {0}), load(parts, {q})))),
-                        finish(at)}))}));
+    const Stmt one = in_registers(seq(
+        {sweep(at, &part), for_all(reductions, [&](size_t i) { return store(parts[i], {p}, load(totals[i], {0})); })}));
+    Stmt last =
+        seq({for_all(reductions, [&](size_t i) { return store(totals[i], {0}, identity(i)); }),
+             for_loop(q, 0, kParts, ForKind::kSerial,
+                      for_all(reductions,
+                              [&](size_t i) {
+                                return store(totals[i], {0}, combined(i, load(totals[i], {0}), load(parts[i], {q})));
+                              })),
+             finished(at)});
+    for (const BufferPtr& total : totals) last = alloc(total, std::move(last));
+    Stmt body = seq({for_loop(p, 0, kParts, ForKind::kParallel, one), last});
+    for (const BufferPtr& buffer : parts) body = alloc(buffer, std::move(body));
+    return body;
   };
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = kernel.params;
+  result.program.num_outputs = static_cast<int>(kernel.num_results());
   result.program.body =
-      in_parts ? outer_nest(kernel.loops, 1, sum_of_parts) : outer_nest(kernel.loops, parallel, one_row);
+      in_parts ? outer_nest(kernel.loops, 1, row_of_parts) : outer_nest(kernel.loops, parallel, one_row);
   return result;
 }
 

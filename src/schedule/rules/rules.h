@@ -49,6 +49,7 @@ RuleResult window_rows(const TensorProgram& kernel, const Target& target, Knobs&
 
 // Reductions along contiguous memory (row sums, softmax maxima): lanes of partial results, combined at the end.
 RuleResult row_reduce(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+RuleResult lane_reduce(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
 // Everything without a reduction: contiguous vectors along the innermost dimension of the output, loops merged as far
 // as the operands' addresses allow; in parts, where conditions come out the same over each (regions.h).

@@ -107,6 +107,10 @@ Made map_sketch(const TensorProgram& kernel, const Target& target, Threads threa
 
 SketchList make_sketches(const TensorProgram& kernel, const Target& target) {
   SketchList result;
+  if (!kernel.is_single()) {
+    result.declined.push_back("the kernel has several results or reductions");
+    return result;
+  }
   const auto add = [&](const std::string& name, const std::function<Made(Threads)>& make) {
     std::string refused;
     for (const Threads threads : {Threads::kJoined, Threads::kOneLoop}) {

@@ -157,7 +157,7 @@ Stmt emit_dot_columns(const Tiling& t, const VarMap& outer, const Expr& first_ro
         if (t.row) map[t.row->var.get()] = row + p;
         VarMap values = map;
         values[t.kernel.result_var.get()] = load(sums, {p, c});
-        return store(t.kernel.out(), {substitute(t.kernel.out_index, map)}, substitute(t.kernel.value, values));
+        return store_each(t.kernel, map, values);
       });
     }));
     return alloc(acc, alloc(sums, seq(std::move(body))));

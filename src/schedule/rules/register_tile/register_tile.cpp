@@ -58,8 +58,7 @@ std::string choose_axes(Tiling& t, Knobs& knobs, const std::string& suffix) {
     const Var lane = make_var("nl");
     k.bounds.set(lane, 0, t.width - 1);
     const VarMap split{{t.vector.var.get(), t.block.var * Expr(t.width) + lane}};
-    k.value = substitute(k.value, split);
-    k.reduce_value = substitute(k.reduce_value, split);
+    for_each_value(k, [&](Expr& value) { value = substitute(value, split); });
     k.out_index = substitute(k.out_index, split);
     for (Expr& index : k.logical) index = substitute(index, split);
     t.vector.var = lane;
@@ -273,7 +272,11 @@ void pack_operands(Tiling& t) {
       if (node->kind == ExprKind::kLoad && node->buffer == k.params[p]) loads.push_back(node);
     });
     bool elsewhere = false;
-    walk(k.value, [&](const Expr& node) { elsewhere |= node->kind == ExprKind::kLoad && node->buffer == k.params[p]; });
+    const auto look = [&](const Expr& node) {
+      elsewhere |= node->kind == ExprKind::kLoad && node->buffer == k.params[p];
+    };
+    walk(k.value, look);
+    for (const LinearResult& result : k.more_results) walk(result.value, look);
     if (loads.size() != 1 || elsewhere) continue;
     const Expr& address = loads[0]->operands[0];
     const auto coefficient = [&](const Var& var) { return linear_coefficient(address, var, k.bounds); };
@@ -606,7 +609,10 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
   }
 
   // Lanes beyond the logical extent are computed and stored into padding unless the epilogue would read out of bounds.
-  if (t.kernel.padded && !loads_in_bounds(t.kernel.value, t.kernel.bounds)) t.store_guard = t.kernel.inside();
+  bool in_bounds = loads_in_bounds(t.kernel.value, t.kernel.bounds);
+  for (const LinearResult& result : t.kernel.more_results)
+    in_bounds = in_bounds && loads_in_bounds(result.value, t.kernel.bounds);
+  if (t.kernel.padded && !in_bounds) t.store_guard = t.kernel.inside();
   return "";
 }
 
@@ -649,13 +655,16 @@ Stmt store_empty_sums(const LinearKernel& kernel, const Target& target) {
   const std::vector<OutputLoop> outer(kernel.loops.begin(), kernel.loops.end() - 1);
   const OutputLoop& last = kernel.loops.back();
   const int64_t width = std::min<int64_t>(last.extent, target.vector_bits() / dtype_bits(kernel.reduce_dtype));
-  const bool guarded = kernel.padded && !loads_in_bounds(kernel.value, kernel.bounds);
+  bool in_bounds = loads_in_bounds(kernel.value, kernel.bounds);
+  for (const LinearResult& result : kernel.more_results)
+    in_bounds = in_bounds && loads_in_bounds(result.value, kernel.bounds);
+  const bool guarded = kernel.padded && !in_bounds;
   return outer_nest(outer, kJoinAll, [&](const VarMap& at) {
     const auto vector = [&](const Expr& begin, int64_t lanes) {
       return vectorized("l", lanes, [&](const Var& l) {
         VarMap map = at;
         map[last.var.get()] = begin + l;
-        const Stmt body = store(kernel.out(), {substitute(kernel.out_index, map)}, substitute(kernel.value, map));
+        const Stmt body = store_each(kernel, map, map);
         return guarded ? if_then(substitute(kernel.inside(), map), body) : body;
       });
     };
@@ -671,8 +680,9 @@ Stmt store_empty_sums(const LinearKernel& kernel, const Target& target) {
 
 RuleResult register_tile(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  auto made = make_linear_kernel(program, why);
+  auto made = make_linear_kernel(program, why, Results::kSeveral);
   if (!made) return Declined{why};
+  if (!made->more_reductions.empty()) return Declined{"the kernel has several reductions"};
   if (made->combiner == Combiner::kNone) return Declined{"the kernel does not reduce"};
   // A tile would have one lane, and row_reduce has them all.
   if (!made->padded && !made->loops.empty() && made->loops.back().extent == 1) {
@@ -714,6 +724,7 @@ RuleResult register_tile(const TensorProgram& program, const Target& target, Kno
   result.packed = std::move(phases[0].packed);
   result.program.name = program.name;
   result.program.params = phases[0].kernel.params;
+  result.program.num_outputs = static_cast<int>(phases[0].kernel.num_results());
   result.program.body = nests.size() == 1 ? nests[0] : seq(std::move(nests));
   return result;
 }

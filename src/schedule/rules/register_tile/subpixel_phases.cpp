@@ -97,8 +97,7 @@ LinearKernel take_phase(const LinearKernel& kernel, const Gap& gap, int64_t phas
   };
   for (Expr& index : part.logical) apply(index);
   apply(part.out_index);
-  apply(part.value);
-  apply(part.reduce_value);
+  for_each_value(part, apply);
   return part;
 }
 

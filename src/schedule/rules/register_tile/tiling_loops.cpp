@@ -68,7 +68,7 @@ class TileEmitter {
     const auto finished = [&](const std::vector<Expr>& at, const VarMap& map) {
       VarMap values = map;
       values[t_.kernel.result_var.get()] = load(sums, at);
-      Stmt body = store(t_.kernel.out(), {substitute(t_.kernel.out_index, map)}, substitute(t_.kernel.value, values));
+      Stmt body = store_each(t_.kernel, map, values);
       return t_.store_guard ? if_then(substitute(t_.store_guard, map), body) : body;
     };
     const int64_t whole = stored_lanes_ == lanes_ ? vectors_ : vectors_ - 1;

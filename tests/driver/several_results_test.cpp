@@ -1,0 +1,235 @@
+// Kernels with several results or reductions: which groups are merged, and random graphs of them, compiled, against the
+// interpreter at every level of x86-64 that runs here.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+
+#include "codegen/llvm/target.h"
+#include "driver/compile.h"
+#include "driver/engine/model.h"
+#include "driver/engine/native_model.h"
+#include "graph/parser.h"
+#include "interp/graph_interp.h"
+#include "ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+Tensor random_tensor(const TensorType& type, std::mt19937& random) {
+  Tensor tensor(type.dtype, type.dims());
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+    const int value = static_cast<int>(random() % 65) - 32;
+    if (is_float(type.dtype)) tensor.set_double(i, value * 0x1p-4);
+    else tensor.set_int(i, value);
+  }
+  return tensor;
+}
+
+std::string difference(const Tensor& want, const Tensor& got) {
+  double scale = 1;
+  for (int64_t i = 0; i < want.num_elements(); ++i) scale = std::max(scale, std::fabs(want.get_double(i)));
+  const double bound = want.dtype() == DType::kF32   ? 1e-5 * scale
+                       : want.dtype() == DType::kF64 ? 1e-12 * scale
+                       : is_float(want.dtype())      ? 2e-2 * scale
+                                                     : 0;
+  for (int64_t i = 0; i < want.num_elements(); ++i)
+    if (!(std::fabs(want.get_double(i) - got.get_double(i)) <= bound))
+      return fmt::format("element {}: {} instead of {}", i, got.get_double(i), want.get_double(i));
+  return "";
+}
+
+// "rule:results" of each call, in order.
+std::vector<std::string> calls_of(const Program& program) {
+  std::vector<std::string> calls;
+  for (const KernelCall& call : program.calls) {
+    const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
+    calls.push_back(fmt::format("{}:{}", kernel.rule, kernel.program.num_outputs));
+  }
+  return calls;
+}
+
+// Compiles the graph, compares its results with the interpreter's, and tells its calls.
+std::string calls_of(const Graph& graph, const std::string& level, int threads) {
+  DriverOptions options;
+  options.compile.target = level;
+  options.compile.num_threads = threads;
+  std::vector<std::string> calls;
+  options.runner.on_program = [&](std::string_view step, const Program& program) {
+    if (step == "schedule") calls = calls_of(program);
+  };
+  PassRunner runner(options.runner);
+  const Compiled module = compile_graph(graph, options, runner);
+  if (!runs_here(parse_target(level))) return fmt::format("{}", fmt::join(calls, " "));
+  std::mt19937 numbers(5);
+  std::vector<Tensor> inputs;
+  for (const ValueId input : graph.inputs) inputs.push_back(random_tensor(graph.type(input), numbers));
+  const std::vector<Tensor> want = GraphInterpreter().evaluate(graph, inputs);
+  const std::unique_ptr<Model> model = load_module(module_in_memory(module), "several", threads);
+  model->bind(inputs);
+  model->run();
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_EQ(difference(want[i], model->results()[i]), "") << "result " << i << ", " << level << ", " << threads;
+  return fmt::format("{}", fmt::join(calls, " "));
+}
+
+std::string calls_of(const std::string& text) { return calls_of(parse_graph(text, standard_ops()), "x86-64-v3", 1); }
+
+// The step of Adam (Kingma and Ba 2015, algorithm 1): seven passes over memory instead of ten.
+TEST(SeveralResults, AdamIsOneKernel) {
+  EXPECT_EQ(calls_of(R"(graph @main(%p: f32[100,64], %g: f32[100,64], %m: f32[100,64], %v: f32[100,64])
+      -> (%p1: f32[100,64], %m1: f32[100,64], %v1: f32[100,64]) {
+    %b1 = constant {value = dense<f32[] 0.9>} : f32[]
+    %c1 = constant {value = dense<f32[] 0.1>} : f32[]
+    %b2 = constant {value = dense<f32[] 0.999>} : f32[]
+    %c2 = constant {value = dense<f32[] 0.001>} : f32[]
+    %eps = constant {value = dense<f32[] 1e-8>} : f32[]
+    %rate = constant {value = dense<f32[] 0.01>} : f32[]
+    %ma = mul(%m, %b1) : f32[100,64]
+    %mb = mul(%g, %c1) : f32[100,64]
+    %m1 = add(%ma, %mb) : f32[100,64]
+    %va = mul(%v, %b2) : f32[100,64]
+    %gg = mul(%g, %g) : f32[100,64]
+    %vb = mul(%gg, %c2) : f32[100,64]
+    %v0 = add(%va, %vb) : f32[100,64]
+    %v1 = abs(%v0) : f32[100,64]
+    %s = sqrt(%v1) : f32[100,64]
+    %d = add(%s, %eps) : f32[100,64]
+    %q = div(%m1, %d) : f32[100,64]
+    %u = mul(%q, %rate) : f32[100,64]
+    %p1 = sub(%p, %u) : f32[100,64]
+  })"),
+            "injective:3");
+}
+
+TEST(SeveralResults, SumsOverTheSameRowsAreOnePass) {
+  EXPECT_EQ(calls_of(R"(graph @main(%x: f32[30,100]) -> (%s: f32[30], %q: f32[30]) {
+    %s = reduce(%x) {axes = [1], keepdims = false, kind = "sum"} : f32[30]
+    %xx = mul(%x, %x) : f32[30,100]
+    %q = reduce(%xx) {axes = [1], keepdims = false, kind = "sum"} : f32[30]
+  })"),
+            "row_reduce:2");
+}
+
+TEST(SeveralResults, SumsOfColumnsAreOnePass) {
+  EXPECT_EQ(calls_of(R"(graph @main(%x: f32[50,70]) -> (%s: f32[70], %q: f32[70]) {
+    %s = reduce(%x) {axes = [0], keepdims = false, kind = "sum"} : f32[70]
+    %xx = mul(%x, %x) : f32[50,70]
+    %q = reduce(%xx) {axes = [0], keepdims = false, kind = "max"} : f32[70]
+  })"),
+            "lane_reduce:2");
+}
+
+// What an activation is computed from is stored beside it.
+TEST(SeveralResults, ProductsWithWhatFollowsThem) {
+  EXPECT_EQ(calls_of(R"(graph @main(%x: f32[33,70], %w: f32[70,50], %b: f32[50])
+      -> (%z: f32[33,50], %y: f32[33,50], %q: f32[33,50]) {
+    %p = matmul(%x, %w) : f32[33,50]
+    %z = add(%p, %b) : f32[33,50]
+    %y = tanh(%z) : f32[33,50]
+    %e = exp(%z) : f32[33,50]
+    %q = mul(%e, %y) : f32[33,50]
+  })"),
+            "register_tile:3");
+}
+
+// b = a - sum(a) waits for all of a: the kernels of a and b stay apart.
+TEST(SeveralResults, NoKernelWaitsForItself) {
+  EXPECT_EQ(calls_of(R"(graph @main(%x: f32[30,100]) -> (%a: f32[30,100], %b: f32[30,100]) {
+    %a = exp(%x) : f32[30,100]
+    %s = reduce(%a) {axes = [0, 1], keepdims = true, kind = "sum"} : f32[1,1]
+    %d = sub(%a, %s) : f32[30,100]
+    %b = mul(%d, %x) : f32[30,100]
+  })"),
+            "injective:1 row_reduce:1 injective:1");
+}
+
+// Chains of elementwise nodes and reductions of rows over values of one shape, with operands of other shapes that are
+// broadcast; any of the values may be results.
+std::string random_text(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
+  };
+  const char* const dtypes[] = {"f32", "f32", "f64", "f16", "bf16", "i32"};
+  const std::string dtype = dtypes[random() % std::size(dtypes)];
+  const bool is_int = dtype == "i32";
+  const int64_t rows = pick({1, 7, 16, 33}), columns = pick({64, 100, 129, 512});
+  const std::string type = fmt::format("{}[{},{}]", dtype, rows, columns), row = fmt::format("{}[{}]", dtype, columns),
+                    column = fmt::format("{}[{},1]", dtype, rows);
+  std::vector<std::string> values = {"x0", "x1"}, of_rows = {"r0"}, of_columns;
+  std::string body;
+  const int count = 3 + static_cast<int>(random() % 12);
+  for (int i = 0; i < count; ++i) {
+    const std::string name = fmt::format("t{}", i), a = values[random() % values.size()];
+    const std::string b = random() % 4 == 0   ? "c0"
+                          : random() % 4 == 0 ? of_rows[random() % of_rows.size()]
+                                              : values[random() % values.size()];
+    if (!is_int && dtype != "f16" && dtype != "bf16" && random() % 10 == 0) {
+      body += fmt::format("  %{} = matmul(%{}, %w0) : {}\n", name, a, type);
+      values.push_back(name);
+      continue;
+    }
+    if (random() % 8 == 0) {
+      body += fmt::format("  %{} = reduce(%{}) {{axes = [0], keepdims = true, kind = \"sum\"}} : {}[1,{}]\n", name, a,
+                          dtype, columns);
+      of_columns.push_back(name);
+      continue;
+    }
+    if (random() % 5 == 0) {
+      const char* const kinds[] = {"sum", "max", "min"};
+      body += fmt::format("  %{} = reduce(%{}) {{axes = [1], keepdims = true, kind = \"{}\"}} : {}\n", name, a,
+                          kinds[random() % 3], column);
+      of_rows.push_back(name);
+      continue;
+    }
+    const char* const unary_floats[] = {"tanh", "neg", "abs"};
+    const char* const binaries[] = {"add", "sub", "max", "min"};
+    if (random() % 3 == 0)
+      body += fmt::format("  %{} = {}(%{}) : {}\n", name, is_int ? "neg" : unary_floats[random() % 3], a, type);
+    else body += fmt::format("  %{} = {}(%{}, %{}) : {}\n", name, binaries[random() % 4], a, b, type);
+    values.push_back(name);
+  }
+  std::string results;
+  const auto add_results = [&](const std::vector<std::string>& names, const std::string& of) {
+    for (const std::string& name : names)
+      if (name[0] == 't' && (random() % 2 == 0 || name == names.back()))
+        results += fmt::format("{}%{}: {}", results.empty() ? "" : ", ", name, of);
+  };
+  add_results(values, type);
+  add_results(of_rows, column);
+  if (!of_columns.empty()) add_results(of_columns, fmt::format("{}[1,{}]", dtype, columns));
+  if (results.empty()) return "";
+  return fmt::format("graph @main(%x0: {0}, %x1: {0}, %c0: {1}, %r0: {2}, %w0: {5}[{6},{6}]) -> ({3}) {{\n{4}}}\n",
+                     type, row, column, results, body, dtype, columns);
+}
+
+TEST(SeveralResults, RandomGraphs) {
+  int with_several = 0, with_several_sums = 0, with_several_columns = 0, with_several_products = 0;
+  for (unsigned seed = 0; seed < 120 && !HasFailure(); ++seed) {
+    const std::string text = random_text(seed);
+    if (text.empty()) continue;
+    SCOPED_TRACE(text);
+    const Graph graph = parse_graph(text, standard_ops());
+    const char* const levels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+    const std::string calls = calls_of(graph, levels[seed % 3], 1 + static_cast<int>(seed / 3 % 2));
+    for (const char* several : {":2", ":3", ":4", ":5"}) {
+      with_several += calls.find(std::string("injective") + several) != std::string::npos;
+      with_several_sums += calls.find(std::string("row_reduce") + several) != std::string::npos;
+      with_several_products += calls.find(std::string("register_tile") + several) != std::string::npos;
+      with_several_columns += calls.find(std::string("lane_reduce") + several) != std::string::npos;
+    }
+  }
+  EXPECT_GT(with_several, 30);
+  EXPECT_GT(with_several_sums, 3);
+  EXPECT_GT(with_several_columns, 0);
+  EXPECT_GT(with_several_products, 2);
+}
+
+}  // namespace
+}  // namespace tessera
