@@ -171,6 +171,18 @@ def conv_transpose(x0: Operand, x1: Operand, /, *, strides: Sequence[int], pads_
     groups (int): groups of channels that do not see each other
     """
 
+def conv_weights(x0: Operand, x1: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], input_dilations: Sequence[int], groups: int, window: Sequence[int], name: str = "") -> Value:
+    """The gradient of the weights of conv, from its input x[N,C,spatial...] and its result's gradient dy[N,O,places...]: dw[o,c,k...] = sum over n, p of x[n, c of o's group, p * stride + k * dilation - pad] * dy[n,o,p...].
+
+    strides (ints): distance between neighbouring windows, per spatial dimension
+    pads_begin (ints): padding before the first element; negative cuts off
+    pads_end (ints): padding after the last element; negative cuts off
+    dilations (ints): distance between neighbouring places of a window
+    input_dilations (ints): distance at which the input's elements are laid out
+    groups (int): groups of channels that do not see each other
+    window (ints): extents of the weights, per spatial dimension
+    """
+
 def cos(x0: Operand, /, *, name: str = "") -> Value:
     """The cosine of an angle in radians."""
 

@@ -2,6 +2,7 @@
 // padding, both dilations and groups. A bias is an addition of its own.
 #include <fmt/format.h>
 
+#include "ops/conv_gradients.h"
 #include "ops/primitives.h"
 #include "ops/window.h"
 
@@ -80,6 +81,24 @@ std::vector<AttrDef> attrs() {
   return list;
 }
 
+std::vector<ValueId> gradient(Adjoint& a) {
+  std::vector<ValueId> gradients(2, Adjoint::kNone);
+  if (a.wants(0)) gradients[0] = conv_image_gradient(a, a.in(0), a.in(1), a.gradient());
+  if (a.wants(1)) {
+    const Shape& w = a.type(a.in(1)).shape;
+    std::vector<int64_t> window;
+    for (size_t d = 2; d < w.size(); ++d) {
+      const auto extent = as_int(w[d]);
+      if (!extent) a.fail("weights " + to_string(w), "windows whose sizes are numbers");
+      window.push_back(*extent);
+    }
+    Attrs attrs = conv_attrs(a.attrs());
+    attrs.set("window", window);
+    gradients[1] = a.op("conv_weights", {a.in(0), a.gradient()}, std::move(attrs));
+  }
+  return gradients;
+}
+
 }  // namespace
 
 const OpDef& conv_op() {
@@ -93,6 +112,7 @@ const OpDef& conv_op() {
       .attrs = attrs(),
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[1,1,3,3], %w: f32[1,1,2,2]) -> (%y: f32[1,1,2,2]) {
   %y = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1],

@@ -25,6 +25,7 @@ const OpDef& concat_op();                // concat.cpp
 const OpDef& constant_op();              // constant.cpp
 const OpDef& compute_op();               // compute.cpp
 const OpDef& conv_op();                  // conv.cpp
+const OpDef& conv_weights_op();          // conv_weights.cpp
 const OpDef& cumulate_op();              // cumulate.cpp
 const OpDef& dynamic_slice_op();         // dynamic_slice.cpp
 const OpDef& dynamic_update_slice_op();  // dynamic_slice.cpp
@@ -53,24 +54,43 @@ const OpDef& transpose_op();             // transpose.cpp
 
 // All but the families.
 inline constexpr const OpDef& (*kPrimitives[])() = {
-    bind_size_op,     bitcast_op,
-    broadcast_op,     call_op,
-    cast_op,          channel_shuffle_op,
-    composite_op,     compute_op,
-    concat_op,        constant_op,
-    conv_op,          cumulate_op,
-    dynamic_slice_op, dynamic_update_slice_op,
-    gather_op,        gather_elements_op,
-    group_op,         if_op,
-    iota_op,          loop_op,
-    matmul_op,        order_op,
-    pad_op,           random_bits_op,
-    reduce_op,        reduce_window_op,
-    region_pool_op,   relayout_op,
-    reshape_op,       resize_op,
-    scatter_op,       select_op,
-    sizes_op,         slice_op,
-    suppress_op,      transpose_op,
+    bind_size_op,
+    bitcast_op,
+    broadcast_op,
+    call_op,
+    cast_op,
+    channel_shuffle_op,
+    composite_op,
+    compute_op,
+    concat_op,
+    constant_op,
+    conv_op,
+    conv_weights_op,
+    cumulate_op,
+    dynamic_slice_op,
+    dynamic_update_slice_op,
+    gather_op,
+    gather_elements_op,
+    group_op,
+    if_op,
+    iota_op,
+    loop_op,
+    matmul_op,
+    order_op,
+    pad_op,
+    random_bits_op,
+    reduce_op,
+    reduce_window_op,
+    region_pool_op,
+    relayout_op,
+    reshape_op,
+    resize_op,
+    scatter_op,
+    select_op,
+    sizes_op,
+    slice_op,
+    suppress_op,
+    transpose_op,
 };
 
 }  // namespace tessera::inline ops

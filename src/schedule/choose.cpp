@@ -30,6 +30,8 @@ constexpr std::array kRules = {
                  Numerics::kRounding, matrix_tile},
     ScheduleRule{"bf16x3", "products of f32 with weights as products of pieces of bf16 (--fp32)", 1,
                  Numerics::kAlgorithm, bf16x3},
+    ScheduleRule{"packed_panels", "sums of products of operands of a run over many steps, in blocks of packed panels",
+                 1, Numerics::kRounding, packed_panels},
     ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
                  Numerics::kRounding, register_tile},
     ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, Numerics::kExact,

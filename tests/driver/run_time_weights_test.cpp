@@ -60,7 +60,7 @@ class RandomCase {
                      {"pads_begin", pads},
                      {"pads_end", pads},
                      {"dilations", dilations},
-                     {"input_dilations", coin() || dims != 2 ? ones : Ints(dims, 2)},
+                     {"input_dilations", coin() || dims != 2 ? ones : Ints(dims, pick({2, 2, 3}))},
                      {"groups", groups}});
     if (coin()) y = add("abs", {y});
     return done(y, fmt::format("conv {} * {}, groups {}", fmt::join(x, "x"), fmt::join(w, "x"), groups));

@@ -445,6 +445,43 @@ TEST(OpErrors, Windows) {
             "error TSR-2027: operator conv: strides = [1, 1] (2 entries)\n"
             "  node:  n1\n"
             "  legal: 1 entry");
+  const auto gradient_of = [](int64_t groups, const Dims& extents) {
+    Attrs a = conv_attrs(groups);
+    a.set("window", extents);
+    return a;
+  };
+  EXPECT_EQ(
+      op_error("conv_weights", {{kF, {1, 4, 8, 8}}, {kF, {2, 3, 6, 6}}}, gradient_of(1, {3, 3})),
+      "error TSR-2024: operator conv_weights: operand 1 of type f32[1,4,8,8] beside operand 2 of type f32[2,3,6,6]\n"
+      "  node:  n1\n"
+      "  legal: equal extents of dimension 0, the batch");
+  EXPECT_EQ(op_error("conv_weights", {{kF, {1, 4, 8, 8}}, {kF, {1, 3, 6, 6}}}, gradient_of(2, {3, 3})),
+            "error TSR-2024: operator conv_weights: operand 2 of type f32[1,3,6,6] in 2 groups\n"
+            "  node:  n1\n"
+            "  legal: a number of channels (dimension 1) that the groups divide");
+  EXPECT_EQ(op_error("conv_weights", {{kF, {1, 3, 8, 8}}, {kF, {1, 4, 6, 6}}}, gradient_of(2, {3, 3})),
+            "error TSR-2024: operator conv_weights: operand 1 of type f32[1,3,8,8] in 2 groups\n"
+            "  node:  n1\n"
+            "  legal: a number of channels (dimension 1) that the groups divide");
+  EXPECT_EQ(
+      op_error("conv_weights", {{kF, {1, 4, 8, 8}}, {kF, {1, 3, 6, 5}}}, gradient_of(1, {3, 3})),
+      "error TSR-2024: operator conv_weights: spatial dimension 1: 6 windows, and operand 2 of type f32[1,3,6,5]\n"
+      "  node:  n1\n"
+      "  legal: as many places of the gradient as the convolution has windows");
+  EXPECT_EQ(op_error("conv_weights", {{kF, {1, 4, 8, 8}}, {kF, {1, 3, 6, 6}}}, gradient_of(1, {3, 0})),
+            "error TSR-2025: operator conv_weights: window = [3, 0]\n"
+            "  node:  n1\n"
+            "  legal: entries from 1 to 2147483648");
+  EXPECT_EQ(op_error("conv_weights", {{kF, {1, 4, 8, 8}}, {kF, {1, 3, 6, 6}}}, gradient_of(1, {3})),
+            "error TSR-2027: operator conv_weights: window = [3] (1 entry)\n"
+            "  node:  n1\n"
+            "  legal: 2 entries");
+  EXPECT_EQ(
+      op_error("conv_weights", {{kF, {1, 4, 8, 8}}, {kF, {1, 3, 6, 6}}}, gradient_of(1, {3, 9})),
+      "error TSR-2026: operator conv_weights: spatial dimension 1: a window spanning 9 over an input of 8, padding "
+      "included\n"
+      "  node:  n1\n"
+      "  legal: a window that fits into the padded input");
   EXPECT_EQ(op_error("reduce_window", {{kF, {1, 4, 8}}},
                      [] {
                        Attrs a = window({0}, {0}, {0}, {1});

@@ -175,8 +175,8 @@ int64_t source(int64_t o, int64_t k, int64_t extent, const Window& w, size_t d) 
   return place / w.input_dilations[d];
 }
 
-void check_conv(std::mt19937& random, DType dtype, const Dims& x_dims, const Dims& w_dims, int64_t groups,
-                const Window& w) {
+void check_image(std::mt19937& random, DType dtype, const Dims& x_dims, const Dims& w_dims, int64_t groups,
+                 const Window& w) {
   const Tensor x = random_tensor(random, dtype, x_dims);
   const Tensor weights = random_tensor(random, dtype, w_dims);
   const size_t rank = x_dims.size() - 2;
@@ -201,6 +201,43 @@ void check_conv(std::mt19937& random, DType dtype, const Dims& x_dims, const Dim
   attrs.set("groups", groups);
   expect_close(run_op("conv", {x, weights}, attrs)[0], out, want,
                fmt::format("conv x[{}] w[{}]", fmt::join(x_dims, ","), fmt::join(w_dims, ",")));
+}
+
+void check_gradient(std::mt19937& random, DType dtype, const Dims& x_dims, const Dims& w_dims, int64_t groups,
+                    const Window& w) {
+  const size_t rank = x_dims.size() - 2;
+  Dims dy_dims = {x_dims[0], w_dims[0]};
+  for (size_t d = 0; d < rank; ++d) dy_dims.push_back(out_extent(x_dims[d + 2], w_dims[d + 2], w, d));
+  const Tensor x = random_tensor(random, dtype, x_dims);
+  const Tensor dy = random_tensor(random, dtype, dy_dims);
+  Dims places(dy_dims.begin() + 2, dy_dims.end());
+  places.insert(places.begin(), x_dims[0]);
+  const auto want = reference(w_dims, [&](const Dims& index) {
+    double sum = 0;
+    for_each_index(places, [&](const Dims& p) {
+      Dims xi = {p[0], index[0] / (w_dims[0] / groups) * w_dims[1] + index[1]};
+      Dims di = {p[0], index[0]};
+      for (size_t d = 0; d < rank; ++d) {
+        xi.push_back(source(p[d + 1], index[d + 2], x_dims[d + 2], w, d));
+        di.push_back(p[d + 1]);
+      }
+      if (std::count(xi.begin(), xi.end(), -1) == 0) sum += as_type(dtype, at(x, xi) * at(dy, di));
+    });
+    return as_type(dtype, sum);
+  });
+  Attrs attrs = attrs_of(w);
+  attrs.set("input_dilations", w.input_dilations);
+  attrs.set("groups", groups);
+  attrs.set("window", Dims(w_dims.begin() + 2, w_dims.end()));
+  expect_close(run_op("conv_weights", {x, dy}, attrs)[0], w_dims, want,
+               fmt::format("conv_weights x[{}] dy[{}]", fmt::join(x_dims, ","), fmt::join(dy_dims, ",")));
+}
+
+// The convolution, and conv_weights with its attributes.
+void check_conv(std::mt19937& random, DType dtype, const Dims& x_dims, const Dims& w_dims, int64_t groups,
+                const Window& w) {
+  check_image(random, dtype, x_dims, w_dims, groups, w);
+  check_gradient(random, dtype, x_dims, w_dims, groups, w);
 }
 
 TEST(Conv, EveryType) {

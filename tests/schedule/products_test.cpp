@@ -108,6 +108,40 @@ std::optional<Tensor> run_at(const Case& test, const std::string& point_text, co
   return result;
 }
 
+// Two matrices of a run, each as it is or transposed; or with batches, all of f32 or f64.
+Case make_run_case(const Product& p, int64_t batches, bool transpose_a, bool transpose_b, std::mt19937& random) {
+  using Dims = std::vector<int64_t>;
+  const Tensor a =
+      random_tensor(p.dtype, transpose_a ? Dims{batches, p.terms, p.rows} : Dims{batches, p.rows, p.terms}, random);
+  const Tensor b = random_tensor(
+      p.dtype, transpose_b ? Dims{batches, p.columns, p.terms} : Dims{batches, p.terms, p.columns}, random);
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId left = graph.add_input("a", TensorType{p.dtype, make_shape(a.dims()), {}});
+  const ValueId right = graph.add_input("b", TensorType{p.dtype, make_shape(b.dims()), {}});
+  ValueId y = builder.add(standard_ops().get("matmul"), {left, right},
+                          {{"transpose_a", transpose_a}, {"transpose_b", transpose_b}});
+  if (p.has_epilogue) y = builder.add(standard_ops().get("neg"), {y}, {});
+  graph.outputs = {y};
+  GraphInterpreter interpreter;
+  const Graph grouped = fuse_groups(graph, {standard_ops(), interpreter, parse_target("x86-64-v3"), 1});
+  const Node& node = *std::find_if(grouped.nodes().begin(), grouped.nodes().end(),
+                                   [&](const Node& n) { return n.outputs[0] == grouped.outputs[0]; });
+  std::vector<size_t> kept;
+  Case result{lower_node(grouped, node, kept), {}, Tensor(p.dtype, {batches, p.rows, p.columns})};
+  for (const size_t i : kept) result.args.push_back(node.inputs[i] == grouped.inputs[0] ? a : b);
+  for (int64_t n = 0; n < batches; ++n)
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t c = 0; c < p.columns; ++c) {
+        double sum = 0;
+        for (int64_t k = 0; k < p.terms; ++k)
+          sum += a.get_double(n * p.rows * p.terms + (transpose_a ? k * p.rows + r : r * p.terms + k)) *
+                 b.get_double(n * p.columns * p.terms + (transpose_b ? c * p.terms + k : k * p.columns + c));
+        result.want.set_double((n * p.rows + r) * p.columns + c, p.has_epilogue ? -sum : sum);
+      }
+  return result;
+}
+
 bool has_dots(const std::string& text) { return text.find("sums") != std::string::npos; }
 bool is_split(const std::string& text) { return text.find("half") != std::string::npos; }
 
@@ -197,6 +231,37 @@ TEST(Products, DotProductsWhereTheyPay) {
   EXPECT_FALSE(rule_has_dots({20, 300, 64}));
   EXPECT_FALSE(rule_has_dots({20, 8, 65}));
   EXPECT_FALSE(rule_has_dots({20, 300, 8 * 100 + 7}));
+}
+
+// Panels of all orders of rows and columns: as they lie, turned, copied; sums of several blocks, the last of which is
+// shorter, and of one; rows that are some apart and compete for the same lines of a cache.
+TEST(Products, InPackedPanels) {
+  std::mt19937 random(11);
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
+  };
+  int taken = 0;
+  for (int i = 0; i < 48; ++i) {
+    Product p{pick({2, 3, 8, 14, 29, 70, 300}), pick({2, 5, 31, 64, 255, 256, 257, 530, 1024}),
+              pick({2, 9, 16, 17, 48, 65, 200})};
+    if (i % 5 == 4) p.dtype = DType::kF64;
+    p.has_epilogue = i % 3 == 0;
+    const bool ta = i & 1, tb = i & 2;
+    const Case test = make_run_case(p, i % 4 == 3 ? 2 : 1, ta, tb, random);
+    for (const std::string& target : runnable_targets())
+      for (const char* point :
+           {"packed_panels", "packed_panels{vectors=1,rows=3}", "packed_panels{vectors=2,rows=5}"}) {
+        std::string text;
+        const auto got = run_at(test, point, target, text);
+        if (!got) continue;
+        ++taken;
+        EXPECT_EQ(difference(*got, test.want, p.dtype == DType::kF64 ? 1e-13 : 3e-6), "")
+            << p.text() << (ta ? ", a transposed" : "") << (tb ? ", b transposed " : " ") << point << " on " << target
+            << "\n"
+            << text;
+      }
+  }
+  EXPECT_GT(taken, 300);
 }
 
 }  // namespace

@@ -198,6 +198,30 @@ Graph transposed(CaseBuilder& b) {
   return b.finish(b.epilogue(b.add("conv", {x, weights}, attrs, b.maybe_blocked())));
 }
 
+// The gradient of a convolution's weights.
+Graph conv_weights(CaseBuilder& b) {
+  const int64_t groups = b.pick({1, 1, 2, 3}), in = b.pick({1, 3, 8, 17}), out = b.pick({4, 16, 18, 33});
+  std::vector<int64_t> x_shape{b.pick({1, 2}), groups * in}, dy_shape{x_shape[0], groups * out}, window, strides,
+      dilations, begin, end;
+  for (int d = 0; d < 2; ++d) {
+    window.push_back(b.pick({1, 2, 3}));
+    strides.push_back(b.pick({1, 1, 2}));
+    dilations.push_back(b.pick({1, 1, 2}));
+    begin.push_back(b.below(3));
+    end.push_back(b.below(2));
+    x_shape.push_back(b.pick({4, 7, 13, 16}) + 4);
+    const int64_t span = (window.back() - 1) * dilations.back() + 1;
+    dy_shape.push_back((x_shape.back() + begin.back() + end.back() - span) / strides.back() + 1);
+  }
+  const Attrs attrs{{"strides", strides},  {"dilations", dilations}, {"input_dilations", std::vector<int64_t>{1, 1}},
+                    {"pads_begin", begin}, {"pads_end", end},        {"groups", groups},
+                    {"window", window}};
+  const bool rows = b.chance(60);
+  const auto layout = [&] { return rows ? Layout() : b.maybe_blocked(); };
+  const ValueId x = b.input(x_shape, layout()), dy = b.input(dy_shape, layout());
+  return b.finish(b.epilogue(b.add("conv_weights", {x, dy}, attrs, layout())));
+}
+
 Graph pool(CaseBuilder& b) {
   const int64_t h = b.pick({1, 4, 7, 15});
   const int64_t w = b.pick({2, 7, 16, 30});
@@ -351,6 +375,7 @@ ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& r
   else if (kind == "conv3d") result.graph = conv_of(builder, 3);
   else if (kind == "transposed") result.graph = transposed(builder);
   else if (kind == "winograd") result.graph = winograd(builder, block);
+  else if (kind == "conv_weights") result.graph = conv_weights(builder);
   else if (kind == "pool") result.graph = pool(builder);
   else if (kind == "matmul") result.graph = matmul(builder);
   else if (kind == "reduce") result.graph = reduce(builder);

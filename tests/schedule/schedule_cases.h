@@ -14,8 +14,8 @@ struct ScheduleCase {
   std::string text;  // for the failure message
 };
 
-// `kind`: "conv", "conv1d", "conv3d", "depthwise", "transposed", "winograd", "pool", "matmul", "reduce", "elementwise",
-// "movement", "shuffle", "resize".
+// `kind`: "conv", "conv1d", "conv3d", "depthwise", "transposed", "winograd", "conv_weights", "pool", "matmul",
+// "reduce", "elementwise", "movement", "shuffle", "resize".
 ScheduleCase random_case(const std::string& kind, int64_t block, std::mt19937& random);
 
 }  // namespace tessera

@@ -619,7 +619,10 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
   const unsigned seed = given ? static_cast<unsigned>(std::atoi(given)) : 20250101u;
   const char* count = std::getenv("TESSERA_TEST_CASES");
   const std::string kind = GetParam();
-  const int cases = count ? std::atoi(count) : kind == "winograd" ? 8 : kind == "transposed" ? 12 : 25;
+  const int cases = count                                            ? std::atoi(count)
+                    : kind == "winograd"                             ? 8
+                    : kind == "transposed" || kind == "conv_weights" ? 12
+                                                                     : 25;
   std::map<std::string, int> taken;
   for (int i = 0; i < cases && !HasFailure(); ++i) {
     std::mt19937 random(seed + static_cast<unsigned>(i));
@@ -637,6 +640,7 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
   if (kind == "winograd") EXPECT_GT(taken["winograd"], 0);
   if (cases >= 8 && (kind == "conv" || kind == "winograd" || kind == "matmul" || kind == "depthwise"))
     EXPECT_GT(taken["packed at run time"], 0);
+  if (kind == "conv_weights" && cases >= 8) EXPECT_GT(taken["packed_panels"], 0);
   if (kind == "pool" && cases >= 20) EXPECT_GT(taken["window_rows"], 0);
   const std::map<std::string, std::vector<std::string>> sketches = {{"conv", {"sketch.tile", "sketch.tile_windows"}},
                                                                     {"depthwise", {"sketch.tile"}},
@@ -650,8 +654,9 @@ TEST_P(ScheduleFuzz, EveryRuleKeepsTheResult) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ScheduleFuzz,
-                         testing::Values("conv", "depthwise", "transposed", "winograd", "pool", "matmul", "reduce",
-                                         "elementwise", "movement", "shuffle", "resize", "conv1d", "conv3d"),
+                         testing::Values("conv", "depthwise", "transposed", "winograd", "conv_weights", "pool",
+                                         "matmul", "reduce", "elementwise", "movement", "shuffle", "resize", "conv1d",
+                                         "conv3d"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

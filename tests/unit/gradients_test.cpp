@@ -164,6 +164,45 @@ TEST(Gradients, Products) {
         }
 }
 
+// Of convolutions, and of the gradients of their weights: random forms.
+TEST(Gradients, Convolutions) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Case c(seed);
+    const auto roll = [&](int64_t lo, int64_t hi) {
+      return lo + static_cast<int64_t>(c.below(static_cast<uint64_t>(hi - lo + 1)));
+    };
+    const size_t rank = seed % 5 == 0 ? 1 : seed % 5 == 1 ? 3 : 2;
+    const int64_t groups = roll(1, 2), in = roll(1, 2), out = roll(1, 2), batch = seed % 13 == 0 ? 0 : roll(1, 2);
+    Ints x = {batch, groups * in}, w = {groups * out, in}, dy = {batch, groups * out}, window, strides, begin, end,
+         dilations, gaps;
+    for (size_t d = 0; d < rank; ++d) {
+      window.push_back(roll(1, 3));
+      strides.push_back(roll(1, 3));
+      begin.push_back(roll(-1, 2));
+      end.push_back(roll(-1, 2));
+      dilations.push_back(roll(1, 2));
+      gaps.push_back(roll(1, 2));
+      x.push_back(roll(2, rank == 3 ? 3 : 5));
+      int64_t room = (x.back() - 1) * gaps[d] + 1 + begin[d] + end[d] - ((window[d] - 1) * dilations[d] + 1);
+      if (room < 0) end[d] -= room, room = 0;
+      w.push_back(window[d]);
+      dy.push_back(room / strides[d] + 1);
+    }
+    const Attrs attrs = {{"strides", strides},     {"pads_begin", begin},     {"pads_end", end},
+                         {"dilations", dilations}, {"input_dilations", gaps}, {"groups", groups}};
+    SCOPED_TRACE(seed);
+    if (seed % 3 != 0) {
+      const ValueId image = c.input(x), weights = c.input(w);
+      c.expect_differences(c.op("conv", {image, weights}, attrs));
+    } else {
+      const ValueId image = c.input(x), gradient = c.input(dy);
+      Attrs with = attrs;
+      with.set("window", window);
+      c.expect_differences(c.op("conv_weights", {image, gradient}, with));
+    }
+  }
+}
+
 TEST(Gradients, Reductions) {
   for (const char* kind : {"sum", "min", "max"})
     for (const bool keepdims : {false, true})

@@ -369,12 +369,24 @@ bool both_transposed(Match& m) {
   return true;
 }
 
+// A matrix that a product of few rows reads once is turned as it is packed (schedule/rules/packed_panels): measured on
+// Zen 4, 128 x 768 x 768 takes 8 % less time so, and 128 x 3072 x 768 16 %.
+bool turns_columns_itself(const Match& m) {
+  constexpr int64_t kLeastRows = 16, kMostRows = 512, kLeastColumns = 16, kLeastSteps = 256;
+  const auto x = static_dims(m.type_of("x").shape), y = static_dims(m.type_of("y").shape);
+  if (!x || !y || x->size() != 2 || y->size() != 2 || m.type.dtype != DType::kF32) return false;
+  const int64_t rows = as_int(m.type.shape[0]).value_or(0);
+  return m.ctx.precision == DType::kF32 && !m.root.attrs.get_or<bool>("transpose_a", false) && rows >= kLeastRows &&
+         rows <= kMostRows && (*y)[0] >= kLeastColumns && (*y)[1] >= kLeastSteps;
+}
+
 bool worth_transposing(Match& m) {
   constexpr int64_t kRows = 4;
   const int rank = m.type_of("y").rank();
   if (!m.root.attrs.get_or<bool>("transpose_b", false) || constant_value(m.graph, m.value("y"))) return false;
   const auto rows = m.type.rank() >= 2 ? as_int(m.type.shape[m.type.shape.size() - 2]) : std::nullopt;
   if (rank < 2 || (rows && *rows < kRows)) return false;
+  if (turns_columns_itself(m)) return false;
   m.attrs["p"] = m.root.attrs;
   m.attrs["p"].set("transpose_b", false);
   m.attrs["o"] = {{"perm", swap_of_last_two(rank)}};

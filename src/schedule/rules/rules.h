@@ -29,6 +29,13 @@ RuleResult matrix_tile(const TensorProgram& kernel, const Target& target, Knobs&
 // for which that does not hold (very small, very large, infinite or NaN) are multiplied in f32.
 RuleResult bf16x3(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
+// Sums of products of two operands that a run knows, over many steps: gradients of convolutions' weights, products of
+// matrices with long sums. Block by block of the steps, both factors are packed in panels that stay in cache, where
+// they are not read as they lie, and a tile of outputs (vectors x rows) is accumulated in registers over the block.
+// Where the steps are cut follows from the kernel's shape alone, and so do the sums' bits: not from threads, caches or
+// vectors.
+RuleResult packed_panels(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+
 // Reductions whose output has an axis along which all operands are read contiguously or not at all: convolutions,
 // matrix products, depthwise convolutions, pooling, column sums. A tile of outputs (vectors x rows) is accumulated in
 // registers over the whole reduction; constant operands, and weights of a run, are packed in the order of use. Products

@@ -650,6 +650,32 @@ std::string join_packed(std::vector<Tiling>& phases) {
   return "";
 }
 
+// What a kernel that does not reduce stores, in vectors of its innermost loop.
+Stmt store_empty_sums(const LinearKernel& kernel, const Target& target) {
+  const std::vector<OutputLoop> outer(kernel.loops.begin(), kernel.loops.end() - 1);
+  const OutputLoop& last = kernel.loops.back();
+  const int64_t width = std::min<int64_t>(last.extent, target.vector_bits() / dtype_bits(kernel.reduce_dtype));
+  bool in_bounds = loads_in_bounds(kernel.value, kernel.bounds);
+  for (const LinearResult& result : kernel.more_results)
+    in_bounds = in_bounds && loads_in_bounds(result.value, kernel.bounds);
+  const bool guarded = kernel.padded && !in_bounds;
+  return outer_nest(outer, kJoinAll, [&](const VarMap& at) {
+    const auto vector = [&](const Expr& begin, int64_t lanes) {
+      return vectorized("l", lanes, [&](const Var& l) {
+        VarMap map = at;
+        map[last.var.get()] = begin + l;
+        const Stmt body = store_each(kernel, map, map);
+        return guarded ? if_then(substitute(kernel.inside(), map), body) : body;
+      });
+    };
+    const Var v = make_var("v");
+    std::vector<Stmt> row = {for_loop(v, 0, last.extent / width, ForKind::kSerial, vector(v * Expr(width), width))};
+    const int64_t rest = last.extent % width;
+    if (rest != 0) row.push_back(vector(last.extent - rest, rest));
+    return seq(std::move(row));
+  });
+}
+
 }  // namespace
 
 RuleResult register_tile(const TensorProgram& program, const Target& target, Knobs& knobs) {
@@ -667,8 +693,11 @@ RuleResult register_tile(const TensorProgram& program, const Target& target, Kno
       return Declined{"the output's innermost axis has one element, and a reduced axis is contiguous"};
   }
 
+  Phases parts = split_phases(std::move(*made));
+  if (parts.sums.empty()) return Declined{"no place of a window counts"};
   std::vector<Tiling> phases;
-  for (LinearKernel& kernel : split_phases(std::move(*made))) {
+  phases.reserve(parts.sums.size());
+  for (LinearKernel& kernel : parts.sums) {
     Tiling& t = phases.emplace_back();
     t.kernel = std::move(kernel);
     t.target = &target;
@@ -691,6 +720,7 @@ RuleResult register_tile(const TensorProgram& program, const Target& target, Kno
   ScheduledKernel result;
   std::vector<Stmt> nests;
   for (const Tiling& t : phases) nests.push_back(emit_tiling_loops(t));
+  for (const LinearKernel& kernel : parts.empty) nests.push_back(store_empty_sums(kernel, target));
   result.packed = std::move(phases[0].packed);
   result.program.name = program.name;
   result.program.params = phases[0].kernel.params;

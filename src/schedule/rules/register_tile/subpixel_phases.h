@@ -11,8 +11,13 @@
 
 namespace tessera::inline schedule {
 
-// Kernels over disjoint parts of the output which together cover it; only `kernel` itself where it has no gaps.
-// Splits an axis when it is a whole output loop other than the innermost and d and s have no common divisor.
-std::vector<LinearKernel> split_phases(LinearKernel kernel);
+// Kernels over disjoint parts of the output which together cover it.
+struct Phases {
+  std::vector<LinearKernel> sums;   // only the kernel itself where it has no gaps
+  std::vector<LinearKernel> empty;  // no place of the window counts: they do not reduce, but store what an empty sum is
+};
+
+// Splits an axis when it is a whole output loop other than the innermost, and d and s have no common divisor.
+Phases split_phases(LinearKernel kernel);
 
 }  // namespace tessera::inline schedule

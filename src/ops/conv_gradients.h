@@ -1,0 +1,17 @@
+// The gradients of convolutions with respect to their images: what conv and conv_weights share.
+#pragma once
+
+#include "graph/adjoint.h"
+
+namespace tessera::inline ops {
+
+// The attributes of conv, of a node that has them among others.
+Attrs conv_attrs(const Attrs& attrs);
+
+// The gradient of the image `x` of a convolution with the weights `w` and the attributes of the node of `a`, from the
+// gradient `dy` of its result: the convolution of dy, its elements `strides` apart, with the weights of each group
+// turned around, whose windows move by the image's own gaps. UserError TSR-2072 where the padding would depend on a
+// size that a run decides.
+ValueId conv_image_gradient(Adjoint& a, ValueId x, ValueId w, ValueId dy);
+
+}  // namespace tessera::inline ops
