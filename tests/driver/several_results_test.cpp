@@ -116,6 +116,20 @@ TEST(SeveralResults, SumsOverTheSameRowsAreOnePass) {
             "row_reduce:2");
 }
 
+// A batch's statistics: the mean and the mean of squares of each column.
+TEST(SeveralResults, MeansAreOnePass) {
+  EXPECT_EQ(calls_of(R"(graph @main(%x: f32[50,70]) -> (%m: f32[70], %v: f32[70]) {
+    %n = constant {value = dense<f32[] 0.02>} : f32[]
+    %s = reduce(%x) {axes = [0], keepdims = false, kind = "sum"} : f32[70]
+    %m = mul(%s, %n) : f32[70]
+    %xx = mul(%x, %x) : f32[50,70]
+    %q = reduce(%xx) {axes = [0], keepdims = false, kind = "sum"} : f32[70]
+    %qn = mul(%q, %n) : f32[70]
+    %v = sqrt(%qn) : f32[70]
+  })"),
+            "lane_reduce:2");
+}
+
 TEST(SeveralResults, SumsOfColumnsAreOnePass) {
   EXPECT_EQ(calls_of(R"(graph @main(%x: f32[50,70]) -> (%s: f32[70], %q: f32[70]) {
     %s = reduce(%x) {axes = [0], keepdims = false, kind = "sum"} : f32[70]

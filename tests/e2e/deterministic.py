@@ -58,6 +58,13 @@ GRAPHS = [
      "p = MatMulInteger(x, w) a = Cast<to=1>(p) m = DequantizeLinear(z, p3, u3) b = Add(a, m) y = QuantizeLinear(b, p4, u3)", "p, y"),
     ("recurrent", "float[11,2,19] x", "float[1,92,19] w, float[1,92,23] r",
      "y, h, c = LSTM<hidden_size=23>(x, w, r)", "y, h, c"),
+    ("several results", "float[100,64] p, float[100,64] g, float[100,64] m", "",
+     "a = Mul(m, p3) b = Mul(g, p4) m1 = Add(a, b) c = Exp(m1) d = Div(m1, c) p1 = Sub(p, d)", "m1, p1"),
+    ("sums together", "float[60,203] x", "",
+     "s = Mul(x, x) a = ReduceMean<axes=[1]>(x) b = ReduceMean<axes=[1]>(s) c = ReduceMean<axes=[0]>(x)"
+     "d = ReduceMean<axes=[0]>(s)", "a, b, c, d"),
+    ("products of a run", "float[90,300] x, float[200,300] v, float[300,200] w", "",
+     "t = Transpose<perm=[1,0]>(v) y = MatMul(x, t) z = MatMul(x, w)", "y, z"),
     ("turned", "float[1,12,9,10] x", "float[12,7,3,3] w", "y = ConvTranspose<strides=[2,2],pads=[1,1,1,1]>(x, w)"
      "z = Resize<mode=\"linear\">(y, , scales)", "y, z"),
 ]

@@ -87,7 +87,7 @@ class Merger {
     }
   }
 
-  // Nodes that compute element by element, or one that reduces what such nodes in front of it make.
+  // Nodes that compute element by element, with one that reduces among them.
   bool suits(Candidate& group, NodeId id) const {
     const Node& node = graph_.node(id);
     if (node.op->kind != OpKind::kExpression || node.outputs.size() != 1 || is_in_place(node)) return false;
@@ -102,7 +102,7 @@ class Merger {
     if (group.contraction)
       return graph_.type(node.outputs[0]).dtype == DType::kF32 &&
              (node.op->name == "matmul" || (node.op->name == "conv" && !suits_minimal_filtering(graph_, node)));
-    return node.op->name == "reduce" && id == group.members.back();
+    return node.op->name == "reduce";
   }
 
   // A reduction along contiguous memory, or along all but what is contiguous.
