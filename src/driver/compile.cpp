@@ -11,6 +11,7 @@
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
 #include "driver/api/version.h"
+#include "driver/build_module.h"
 #include "driver/declared_kernels.h"
 #include "driver/devices.h"
 #include "driver/formats.h"
@@ -26,7 +27,6 @@
 #include "loop_passes/pass.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
-#include "package/link.h"
 #include "program/join_pieces.h"
 #include "program/memory_plan.h"
 #include "program/pass.h"
@@ -105,14 +105,8 @@ std::string kernels_text(const Program& program) {
 }
 
 ModuleInfo describe(const ImportedModel& model, const Target& target, const DriverOptions& options) {
-  ModuleInfo info;
-  info.model_name = model.flow ? model.flow->name : model.graph.name;
+  ModuleInfo info = module_info(model.flow ? model.flow->name : model.graph.name, target);
   info.model_digest = model_digest(model);
-  info.producer = fmt::format("tessera {}", compiler_version());
-  info.target_triple = target.triple;
-  info.target_cpu = target.cpu;
-  info.features = required_features(target);
-  info.num_threads = target.num_threads;
   const auto count = [&](const Graph& graph) {
     for (const Node& node : graph.nodes())
       if (node.op->name != "constant") ++info.operators[node.attrs.get_or<std::string>("name", node.op->name)];
@@ -538,8 +532,8 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
   // Generate machine code, and link it into the code part of a module.
   const bool keep_all = !options.runner.save_temps.empty();
   const Target* bits_of = numerics_of(options.compile) == NumericsMode::kDeterministic ? &decides : nullptr;
+  CodegenOptions codegen;
   ObjectCode object = runner.time(kCodegen, [&] {
-    CodegenOptions codegen;
     // At -O0 there is nothing to leave out.
     const bool optimised = opt_level > 0 && limit.allow({PassApplication::Kind::kCodegen, std::string(kCodegen), ""});
     codegen.opt_level = optimised ? opt_level : 0;
@@ -558,11 +552,12 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     case Emit::kLlvm: result.text = std::move(object.llvm_ir); break;
     case Emit::kAsm: result.text = std::move(object.assembly); break;
     case Emit::kObj: result.code = std::move(object.object); break;
-    default:
-      result.code = runner.time(kLink, [&] { return link_shared_object(object.object, {.files = object.link}); });
-      program.scratch_bytes = object.scratch_bytes;
-      result.images = runner.time(kCodegen, [&] { return device_images(program, target, bits_of, opt_level); });
-      result.program = std::move(program);
+    default: {
+      BuiltModule built = runner.time(kLink, [&] { return link_module(object, std::move(program), target, codegen); });
+      result.code = std::move(built.code);
+      result.images = std::move(built.images);
+      result.program = std::move(built.program);
+    }
   }
   result.times = runner.times();
   return result;

@@ -12,13 +12,10 @@
 
 #include <fmt/format.h>
 
-#include "codegen/llvm/llvm_codegen.h"
-#include "codegen/llvm/target.h"
+#include "driver/build_module.h"
 #include "driver/engine/isolated.h"
 #include "loop/naive_loops.h"
 #include "loop_passes/pass.h"
-#include "package/link.h"
-#include "package/module_writer.h"
 #include "program/memory_plan.h"
 #include "schedule/choose.h"
 #include "support/error.h"
@@ -130,17 +127,8 @@ std::string build_into(const KernelBench& bench, const KnobPoint* point, int fil
     plan_memory(program);
     CodegenOptions codegen;
     codegen.module_name = "bench";
-    const ObjectCode object = generate_llvm(program, bench.target, codegen);
-    const std::vector<std::byte> code = link_shared_object(object.object, {});
-    program.scratch_bytes = object.scratch_bytes;
-    ModuleInfo info;
-    info.model_name = "bench";
-    info.producer = "tessera tune";
-    info.target_triple = bench.target.triple;
-    info.target_cpu = bench.target.cpu;
-    info.features = required_features(bench.target);
-    info.num_threads = bench.target.num_threads;
-    const AnonymousFile written = write_module_memory({code, program, info});
+    const AnonymousFile written =
+        build_module(std::move(program), bench.target, module_info("bench", bench.target), codegen);
     write_fully(file, written.contents(), "a module");
     return "ok";
   } catch (const std::exception& error) {

@@ -9,17 +9,14 @@
 #include "arith/simplify.h"
 #include "codegen/common/local_plan.h"
 #include "codegen/llvm/llvm_codegen.h"
-#include "codegen/llvm/target.h"
+#include "driver/build_module.h"
 #include "driver/engine/native_model.h"
 #include "interp/loop_interp.h"
 #include "loop/verify.h"
 #include "loop_passes/pass.h"
-#include "package/link.h"
-#include "package/module_writer.h"
 #include "program/memory_plan.h"
 #include "program/single_kernel_program.h"
 #include "support/error.h"
-#include "tessera/compiler.h"
 
 namespace tessera::inline driver {
 
@@ -93,19 +90,10 @@ std::unique_ptr<Model> load_program(Program planned, const Target& target, int n
                                     std::vector<std::string>* remarks) {
   CodegenOptions options;
   options.module_name = planned.name;
-  const ObjectCode object = generate_llvm(planned, target, options);
-  if (remarks) *remarks = object.remarks;
-  const std::vector<std::byte> code = link_shared_object(object.object, {.files = object.link});
-  planned.scratch_bytes = object.scratch_bytes;
-  ModuleInfo info;
-  info.model_name = planned.name;
+  ModuleInfo info = module_info(planned.name, target);
   info.model_digest = "0";
-  info.producer = fmt::format("tessera {}", compiler_version());
-  info.target_triple = target.triple;
-  info.target_cpu = target.cpu;
-  info.features = required_features(target);
-  info.num_threads = target.num_threads;
-  return load_module(write_module_memory({code, planned, info}), planned.name, num_threads);
+  const std::string name = planned.name;
+  return load_module(build_module(std::move(planned), target, info, options, remarks), name, num_threads);
 }
 
 std::vector<Tensor> random_loop_inputs(const LoopProgram& program, uint64_t seed) {
