@@ -10,7 +10,6 @@ share is that of the multiply-add peak that 'tessera doctor' measures, by the mu
 convolution itself is counted. Beside PyTorch's (torch.nn.grad) where torch is installed. Results are compared with numpy
 first. --out NAME writes NAME.json and NAME.md. The compiler is build/bin/tessera, or what TESSERA names. Exit code: 2 when
 a result differs."""
-import argparse
 import json
 import math
 import statistics
@@ -23,7 +22,7 @@ import numpy as np
 
 from operator_models import Case
 from operators import difference, measured_peak
-from report import ROOT, RUNTIME, TESSERA, cpu_name, tessera_version, today
+from report import ROOT, RUNTIME, TESSERA, case_arguments, cpu_name, geometric_mean, tessera_version, today
 from tessera_module import Module
 
 try:
@@ -128,14 +127,8 @@ def table(report):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("list", nargs="?", default="kernels")
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2)
+    parser = case_arguments(__doc__)
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     if not torch:
@@ -159,7 +152,7 @@ def main():
               f"{' '.join(row['rules'])}{beside}{'  DIFFERS' if wrong else ''}", flush=True)
     if report["cases"]:
         shares = [row["share"] for row in report["cases"]]
-        report["mean_share"] = math.exp(sum(map(math.log, shares)) / len(shares))
+        report["mean_share"] = geometric_mean(shares)
         print(f"{len(shares)} gradients at {report['mean_share']:.0%} of the peak of {peak:.1f} GFLOP/s in the geometric "
               f"mean, {min(shares):.0%} at least")
     if args.out and report["cases"]:

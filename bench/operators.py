@@ -16,11 +16,9 @@ ours and ONNX Runtime's figures contain. So does LiteRT's, whose images have the
 The compiler is build/bin/tessera, or what TESSERA names; the run time is build/lib/libtessera_runtime.so, or what
 TESSERA_RUNTIME names. Exit code: 1 when something does not compile, 2 when outputs differ, 3 when a speed is below
 --min-speed."""
-import argparse
 import functools
 import json
 import math
-import pathlib
 import statistics
 import subprocess
 import sys
@@ -33,7 +31,7 @@ import onnxruntime
 import litert
 import onednn
 from operator_models import Case
-from report import ROOT, RUNTIME, TESSERA, cpu_name
+from report import ROOT, RUNTIME, TESSERA, case_arguments, cpu_name
 from tessera_module import Module
 
 WORK = ROOT / "out/bench/operators"
@@ -246,13 +244,7 @@ def measured_peak(threads):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("list", nargs="?", default="operators")
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.05)
-    parser.add_argument("--out", type=pathlib.Path)
+    parser = case_arguments(__doc__, "operators", rounds=7, seconds=0.05)
     parser.add_argument("--min-speed", type=float, default=0)
     parser.add_argument("--no-onednn", action="store_true")
     parser.add_argument("--no-litert", action="store_true")

@@ -1,4 +1,5 @@
 """What the benchmarks share: the machine, the programs, tables and the files of a result."""
+import argparse
 import json
 import math
 import os
@@ -56,6 +57,18 @@ def fresh(path):
 
 def today():
     return time.strftime("%Y-%m-%d")
+
+
+def case_arguments(description, listed="kernels", rounds=5, seconds=0.2):
+    """The options of scripts that go through the cases of a list of bench/lists; more may be added."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("list", nargs="?", default=listed)
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--seconds", type=float, default=seconds)
+    parser.add_argument("--out", type=pathlib.Path)
+    return parser
 
 
 def geometric_mean(values):

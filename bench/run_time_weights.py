@@ -11,7 +11,6 @@ rounds. "kernel" is everything but the packing, "ratio" that over the time with 
 weights from one place in memory to another, "copies" the packing over that. --out NAME writes NAME.json and NAME.md.
 The compiler is build/bin/tessera, or what TESSERA names. Exit code: 1 when something does not compile, 2 when the two
 modules' outputs differ."""
-import argparse
 import json
 import pathlib
 import statistics
@@ -24,7 +23,7 @@ from onnx import helper, numpy_helper
 
 from operator_models import Case
 from operators import difference
-from report import ROOT, RUNTIME, TESSERA, cpu_name
+from report import ROOT, RUNTIME, TESSERA, case_arguments, cpu_name
 from tessera_module import Module
 
 WORK = ROOT / "out/bench/run_time_weights"
@@ -115,14 +114,8 @@ def table(report):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("list", nargs="?", default="kernels")
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2)
+    parser = case_arguments(__doc__)
     parser.add_argument("--precision", default="f32")
-    parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     listed = json.loads((ROOT / f"bench/lists/{args.list}.json").read_text())

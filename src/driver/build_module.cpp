@@ -30,7 +30,7 @@ BuiltModule link_module(const ObjectCode& object, Program planned, const Target&
   link.files = object.link;
   built.code = link_shared_object(object.object, link);
   planned.scratch_bytes = object.scratch_bytes;
-  built.images = device_images(planned, target, options.bits_of, options.opt_level);
+  built.images = device_images(planned, target, options);
   built.program = std::move(planned);
   return built;
 }

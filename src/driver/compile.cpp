@@ -531,14 +531,13 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
 
   // Generate machine code, and link it into the code part of a module.
   const bool keep_all = !options.runner.save_temps.empty();
-  const Target* bits_of = numerics_of(options.compile) == NumericsMode::kDeterministic ? &decides : nullptr;
   CodegenOptions codegen;
   ObjectCode object = runner.time(kCodegen, [&] {
     // At -O0 there is nothing to leave out.
     const bool optimised = opt_level > 0 && limit.allow({PassApplication::Kind::kCodegen, std::string(kCodegen), ""});
     codegen.opt_level = optimised ? opt_level : 0;
     codegen.module_name = result.info.model_name;
-    codegen.bits_of = bits_of;
+    if (numerics_of(options.compile) == NumericsMode::kDeterministic) codegen.bits_of = &decides;
     codegen.want_ir = keep_all || options.emit == Emit::kLlvm;
     codegen.want_asm = keep_all || options.emit == Emit::kAsm;
     return generate_llvm(program, target, codegen);

@@ -120,17 +120,15 @@ void place_calls(Program& program, const std::vector<std::string>& places) {
        .hint = did_you_mean(pattern, names, "'tessera explain MODEL' lists the kernels and their nodes")});
 }
 
-std::vector<DeviceImage> device_images(const Program& program, const Target& target, const Target* bits_of,
-                                       int opt_level) {
+std::vector<DeviceImage> device_images(const Program& program, const Target& target, const CodegenOptions& options) {
   std::vector<DeviceImage> images;
   for (size_t i = 0; i < program.devices.size(); ++i) {
     const DeviceBackEnd* back_end = find_back_end(program.devices[i].kind);
     check(back_end != nullptr, "a device without a back end: " + program.devices[i].kind);
-    CodegenOptions options;
-    options.opt_level = opt_level;
-    options.module_name = program.devices[i].name;
-    options.bits_of = bits_of;
-    images.push_back(back_end->generate(program, static_cast<int32_t>(i) + 1, target, options));
+    CodegenOptions own = options;
+    own.module_name = program.devices[i].name;
+    own.want_ir = own.want_asm = false;
+    images.push_back(back_end->generate(program, static_cast<int32_t>(i) + 1, target, own));
   }
   return images;
 }

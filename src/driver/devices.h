@@ -31,8 +31,7 @@ void check_places(const std::vector<std::string>& places);
 // for a pattern that no node fits. REQUIRES: check_places, and as assign_devices (program/assign_devices.h).
 void place_calls(Program& program, const std::vector<std::string>& places);
 
-// The code of the program's devices, in their order.
-std::vector<DeviceImage> device_images(const Program& program, const Target& target, const Target* bits_of,
-                                       int opt_level);
+// The code of the program's devices, in their order, by the options of the host's code.
+std::vector<DeviceImage> device_images(const Program& program, const Target& target, const CodegenOptions& options);
 
 }  // namespace tessera::inline driver

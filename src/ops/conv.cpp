@@ -74,13 +74,6 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
-std::vector<AttrDef> attrs() {
-  std::vector<AttrDef> list = window_attrs();
-  list.push_back({"input_dilations", AttrKind::kInts, true, "distance at which the input's elements are laid out"});
-  list.push_back({"groups", AttrKind::kInt, true, "groups of channels that do not see each other"});
-  return list;
-}
-
 std::vector<ValueId> gradient(Adjoint& a) {
   std::vector<ValueId> gradients(2, Adjoint::kNone);
   if (a.wants(0)) gradients[0] = conv_image_gradient(a, a.in(0), a.in(1), a.gradient());
@@ -109,7 +102,7 @@ const OpDef& conv_op() {
           "y[n,o,p...] = sum over c, k of x[n, c of o's group, p * stride + k * dilation - pad] * w[o,c,k...].",
       .min_inputs = 2,
       .max_inputs = 2,
-      .attrs = attrs(),
+      .attrs = conv_attr_defs(),
       .infer = infer,
       .body = body,
       .gradient = gradient,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "arith/simplify.h"
+#include "ops/window.h"
 
 namespace tessera::inline ops {
 namespace {
@@ -35,6 +36,13 @@ ValueId turned(Adjoint& a, ValueId w, int64_t groups) {
 }
 
 }  // namespace
+
+std::vector<AttrDef> conv_attr_defs() {
+  std::vector<AttrDef> list = window_attrs();
+  list.push_back({"input_dilations", AttrKind::kInts, true, "distance at which the input's elements are laid out"});
+  list.push_back({"groups", AttrKind::kInt, true, "groups of channels that do not see each other"});
+  return list;
+}
 
 Attrs conv_attrs(const Attrs& attrs) {
   Attrs result;

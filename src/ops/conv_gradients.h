@@ -1,10 +1,12 @@
-// The gradients of convolutions with respect to their images: what conv and conv_weights share.
+// What conv and conv_weights share: their attributes, and the gradient of the image.
 #pragma once
 
 #include "graph/adjoint.h"
+#include "graph/op_def.h"
 
 namespace tessera::inline ops {
 
+std::vector<AttrDef> conv_attr_defs();
 // The attributes of conv, of a node that has them among others.
 Attrs conv_attrs(const Attrs& attrs);
 

@@ -78,9 +78,7 @@ Body body(const OpContext& ctx) {
 }
 
 std::vector<AttrDef> attrs() {
-  std::vector<AttrDef> list = window_attrs();
-  list.push_back({"input_dilations", AttrKind::kInts, true, "distance at which the input's elements are laid out"});
-  list.push_back({"groups", AttrKind::kInt, true, "groups of channels that do not see each other"});
+  std::vector<AttrDef> list = conv_attr_defs();
   list.push_back({"window", AttrKind::kInts, true, "extents of the weights, per spatial dimension"});
   return list;
 }

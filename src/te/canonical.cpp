@@ -24,7 +24,7 @@ class Writer {
     for (const Stage& stage : program.stages) {
       for (const auto* axes : {&stage.body.axes, &stage.body.reduce_axes})
         for (const Axis& axis : *axes) {
-          if (variables_.contains(axis.var.get())) continue;  // shared with a stage before
+          if (program.num_results > 1 && variables_.contains(axis.var.get())) continue;  // shared with a stage before
           const std::string extent = value(axis.extent);
           variables_[axis.var.get()] = next_variable_++;
           text_ += fmt::format("{} {}\n", axes == &stage.body.axes ? "axis" : "reduce", extent);

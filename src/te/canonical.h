@@ -15,7 +15,7 @@ std::string canonical_text(const TensorProgram& program);
 
 // The program of a canonical text, with names of its own; canonical_text() of it is `text`. Every rule of types, axes,
 // layouts and sizes is checked; that accesses stay inside their tensors is not. UserError TSR-6406 for any other text,
-// and for programs with symbolic sizes or windows.
+// and for programs with symbolic sizes, windows or several results.
 TensorProgram parse_canonical_text(std::string_view text);
 
 // 16 hexadecimal digits.

@@ -46,7 +46,6 @@ class Reader {
       read_line();
     }
     expect(!program_.stages.empty() && axes_.empty() && reduce_axes_.empty(), "a program ends with a stage");
-    expect(program_.num_results <= program_.stages.size(), "more results than stages");
     return std::move(program_);
   }
 
@@ -256,12 +255,6 @@ class Reader {
       check_layout(param.layout, *param.buffer);
       buffers_.push_back(param.buffer);
       program_.params.push_back(std::move(param));
-    } else if (kind == "results") {
-      expect(program_.stages.empty() && axes_.empty(), "the number of results after the stages");
-      const int64_t count = whole(word());
-      expect(count > 1, "a number of results below 2");
-      end();
-      program_.num_results = static_cast<size_t>(count);
     } else if (kind == "axis" || kind == "reduce") {
       const int64_t size = extent(word());
       end();
@@ -278,16 +271,6 @@ class Reader {
     }
   }
 
-  // Stages of several results have the axes of the first one, and those of the first reduction.
-  void share_axes(const Body& body) {
-    expect(axes_.empty(), "axes of a stage's own beside several results");
-    axes_ = program_.stages[0].body.axes;
-    const Stage* reduction = program_.reduction();
-    if (!body.is_reduction() || !reduction) return;
-    expect(reduce_axes_.empty(), "reduced axes of a stage's own beside another reduction");
-    reduce_axes_ = reduction->body.reduce_axes;
-  }
-
   void read_stage() {
     Stage stage;
     stage.layout = layout();
@@ -301,7 +284,6 @@ class Reader {
     stage.out = buffer(fmt::format("t{}", buffers_.size()));
     check_layout(stage.layout, *stage.out);
     expect(stage.body.value.dtype() == stage.out->dtype, "a stage of another type than its value's");
-    if (program_.num_results > 1 && !program_.stages.empty()) share_axes(stage.body);
     expect(stage.body.is_reduction() == !reduce_axes_.empty(), "axes of a reduction without one, or the reverse");
     expect(axes_.size() == stage.out->shape.size(), "as many axes as dimensions");
     for (size_t i = 0; i < axes_.size(); ++i)

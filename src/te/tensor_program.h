@@ -57,8 +57,7 @@ struct TensorProgram {
   std::vector<TensorParam> params;  // in call order; the results follow them
   std::vector<Stage> stages;
   std::vector<Window> windows = {};  // empty: all of the output; schedule rules may decline others
-
-  size_t num_results = 1;  // the last stages, in the order of a call's arguments
+  size_t num_results = 1;            // the last stages, in the order of a call's arguments
 
   // The last result; of most kernels the only one.
   const Stage& output() const { return stages.back(); }

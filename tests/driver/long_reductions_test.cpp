@@ -8,12 +8,9 @@
 #include <cstring>
 #include <random>
 
-#include "codegen/llvm/target.h"
-#include "driver/compile.h"
-#include "driver/engine/model.h"
-#include "driver/engine/native_model.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
+#include "support/compiled_graph.h"
 
 namespace tessera {
 namespace {
@@ -21,18 +18,7 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 Tensor run(const Graph& graph, const std::vector<Tensor>& inputs, const std::string& level, int threads) {
-  DriverOptions options;
-  options.compile.target = level;
-  options.compile.num_threads = threads;
-  PassRunner runner(options.runner);
-  const std::unique_ptr<Model> model =
-      load_module(module_in_memory(compile_graph(graph, options, runner)), "sums", threads);
-  model->bind(inputs);
-  model->run();
-  const Tensor& value = model->results().at(0);
-  Tensor copy(value.dtype(), value.dims());
-  std::memcpy(copy.mutable_bytes(), value.bytes(), static_cast<size_t>(value.num_bytes()));
-  return copy;
+  return std::move(run_compiled(graph, inputs, options_for(level, threads)).results.at(0));
 }
 
 TEST(LongReductions, InParts) {
@@ -70,8 +56,7 @@ TEST(LongReductions, InParts) {
       }
       const std::vector<Tensor> inputs = {input};
       const Tensor want = interpreter.evaluate(graph, inputs).at(0);
-      for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
-        if (!runs_here(parse_target(level))) continue;
+      for (const std::string& level : levels_that_run()) {
         const Tensor one = run(graph, inputs, level, 1);
         const double scale = row.dtype == DType::kF32 ? 1e-5 : row.dtype == DType::kF64 ? 1e-13 : 1e-2;
         for (int64_t i = 0; i < want.num_elements(); ++i)

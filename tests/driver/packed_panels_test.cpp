@@ -11,34 +11,20 @@
 #include <memory>
 #include <random>
 
-#include "codegen/llvm/target.h"
-#include "driver/compile.h"
-#include "driver/engine/model.h"
-#include "driver/engine/native_model.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
+#include "support/compiled_graph.h"
 
 namespace tessera {
 namespace {
 
 using Ints = std::vector<int64_t>;
 
-struct Case {
-  Graph graph;
-  std::vector<TensorType> inputs;
-  std::string text;
-};
-
-class RandomCase {
+class RandomCase : public RandomGraphCase {
  public:
-  explicit RandomCase(unsigned seed) : random_(seed) {}
+  using RandomGraphCase::RandomGraphCase;
 
-  int64_t pick(std::initializer_list<int64_t> choices) {
-    return *(choices.begin() + static_cast<std::ptrdiff_t>(random_() % choices.size()));
-  }
-  bool coin() { return random_() % 2 == 0; }
-
-  Case conv_weights(DType dtype) {
+  GraphCase conv_weights(DType dtype) {
     const size_t dims = static_cast<size_t>(pick({1, 2, 2, 2, 3}));
     const bool depthwise = random_() % 6 == 0;
     const int64_t groups = depthwise ? pick({3, 16, 24}) : pick({1, 1, 1, 2, 3});
@@ -75,7 +61,7 @@ class RandomCase {
                                fmt::join(x, "x"), fmt::join(dy, "x"), fmt::join(window, "x"), groups));
   }
 
-  Case matmul(DType dtype) {
+  GraphCase matmul(DType dtype) {
     const bool ta = random_() % 4 == 0, tb = random_() % 4 != 0;
     const int64_t m = pick({1, 16, 17, 30}), k = pick({64, 257, 1024, 4097}), n = pick({7, 16, 17, 40});
     ValueId a = input("x", dtype, ta ? Ints{k, m} : Ints{m, k});
@@ -89,104 +75,42 @@ class RandomCase {
     return done(y, fmt::format("matmul {} {}x{}x{}{}{}", dtype_name(dtype), m, k, n, ta ? ", a transposed" : "",
                                tb ? ", b transposed" : ""));
   }
-
- private:
-  ValueId input(const char* name, DType dtype, const Ints& dims) {
-    types_.push_back({dtype, make_shape(dims), {}});
-    return graph_.add_input(name, types_.back());
-  }
-  ValueId add(const char* name, std::vector<ValueId> inputs, Attrs attrs = {}) {
-    GraphBuilder builder(graph_);
-    return builder.add(standard_ops().get(name), std::move(inputs), std::move(attrs));
-  }
-  Case done(ValueId y, std::string text) {
-    graph_.outputs = {y};
-    graph_.rename(y, "y");
-    return {std::move(graph_), std::move(types_), std::move(text)};
-  }
-
-  std::mt19937 random_;
-  Graph graph_;
-  std::vector<TensorType> types_;
 };
 
-// `fine`: with so many digits that sums are rounded.
-Tensor random_tensor(const TensorType& type, std::mt19937& random, bool fine = false) {
-  Ints dims;
-  for (const Expr& dim : type.shape) dims.push_back(*as_int(dim));
-  Tensor tensor(type.dtype, dims);
-  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
-    const int value = static_cast<int>(random() % 33) - 16;
-    if (fine) tensor.set_double(i, std::ldexp(static_cast<double>(random() % (1 << 20)), -20) - 0.5);
-    else if (is_float(type.dtype)) tensor.set_double(i, value * 0.125);
-    else tensor.set_int(i, value);
-  }
+// With so many digits that sums are rounded.
+Tensor fine_tensor(const TensorType& type, std::mt19937& random) {
+  Tensor tensor(type.dtype, type.dims());
+  for (int64_t i = 0; i < tensor.num_elements(); ++i)
+    tensor.set_double(i, std::ldexp(static_cast<double>(random() % (1 << 20)), -20) - 0.5);
   return tensor;
 }
 
-std::string difference(const Tensor& want, const Tensor& got) {
-  double scale = 0;
-  for (int64_t i = 0; i < want.num_elements(); ++i) scale = std::max(scale, std::fabs(want.get_double(i)));
-  const double bound = want.dtype() == DType::kF32   ? 1e-5 * scale
-                       : want.dtype() == DType::kF64 ? 1e-13 * scale
-                       : is_float(want.dtype())      ? 1e-2 * scale
-                                                     : 0;
-  for (int64_t i = 0; i < want.num_elements(); ++i)
-    if (!(std::fabs(want.get_double(i) - got.get_double(i)) <= bound))
-      return fmt::format("element {}: {} instead of {}", i, got.get_double(i), want.get_double(i));
-  return "";
-}
-
-std::vector<std::string> levels() {
-  std::vector<std::string> result;
-  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"})
-    if (runs_here(parse_target(level))) result.emplace_back(level);
-  return result;
-}
-
-struct Result {
-  Tensor value;
-  bool by_panels = false;
-};
-
-Result run(const Graph& graph, const std::vector<Tensor>& inputs, const std::string& level, int threads) {
-  DriverOptions options;
-  options.compile.target = level;
-  options.compile.num_threads = threads;
-  PassRunner runner(options.runner);
-  Compiled compiled = compile_graph(graph, options, runner);
-  Result result;
-  for (const KernelCall& call : compiled.program.calls)
-    result.by_panels |= compiled.program.kernels[static_cast<size_t>(call.kernel)].rule == "packed_panels";
-  const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "panels", threads);
-  model->bind(inputs);
-  model->run();
-  const Tensor& value = model->results().at(0);
-  result.value = Tensor(value.dtype(), value.dims());
-  std::memcpy(result.value.mutable_bytes(), value.bytes(), static_cast<size_t>(value.num_bytes()));
-  return result;
+bool by_panels(const Program& program) {
+  return std::any_of(program.calls.begin(), program.calls.end(), [&](const KernelCall& call) {
+    return program.kernels[static_cast<size_t>(call.kernel)].rule == "packed_panels";
+  });
 }
 
 // How many of the compiled cases are by panels.
-int run_cases(unsigned first, int count, const std::function<Case(RandomCase&, int)>& make) {
-  int by_panels = 0;
+int run_cases(unsigned first, int count, const std::function<GraphCase(RandomCase&, int)>& make) {
+  int panels = 0;
   GraphInterpreter interpreter;
   for (int i = 0; i < count && !testing::Test::HasFailure(); ++i) {
     RandomCase random(first + static_cast<unsigned>(i));
-    const Case test = make(random, i);
+    const GraphCase test = make(random, i);
     SCOPED_TRACE(fmt::format("seed {}: {}", first + static_cast<unsigned>(i), test.text));
     std::mt19937 numbers(7);
     std::vector<Tensor> inputs;
     for (const TensorType& type : test.inputs) inputs.push_back(random_tensor(type, numbers));
     const Tensor want = interpreter.evaluate(test.graph, inputs).at(0);
-    for (const std::string& level : levels()) {
+    for (const std::string& level : levels_that_run()) {
       const int threads = 1 + (i + static_cast<int>(level.back())) % 2;
-      const Result got = run(test.graph, inputs, level, threads);
-      by_panels += got.by_panels;
-      EXPECT_EQ(difference(want, got.value), "") << level << ", threads: " << threads;
+      const CompiledRun got = run_compiled(test.graph, inputs, options_for(level, threads));
+      panels += by_panels(got.program);
+      EXPECT_EQ(difference(want, got.results.at(0), {.f64 = 1e-13}), "") << level << ", threads: " << threads;
     }
   }
-  return by_panels;
+  return panels;
 }
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF32, DType::kF32, DType::kBF16, DType::kF64, DType::kF16, DType::kI8};
@@ -217,15 +141,15 @@ TEST(PackedPanels, BitsDoNotDependOnTheMachine) {
                                               {"window", window}})};
     graph.rename(graph.outputs[0], "y");
     std::mt19937 numbers(5);
-    const std::vector<Tensor> inputs = {random_tensor(image, numbers, true), random_tensor(gradient, numbers, true)};
+    const std::vector<Tensor> inputs = {fine_tensor(image, numbers), fine_tensor(gradient, numbers)};
     std::optional<Tensor> first;
-    for (const std::string& level : levels()) {
+    for (const std::string& level : levels_that_run()) {
       if (level == "x86-64-v2") continue;  // it has no fused multiply-add
       for (const int threads : {1, 2, 3}) {
-        const Result got = run(graph, inputs, level, threads);
-        EXPECT_TRUE(got.by_panels);
-        if (!first) first = got.value;
-        EXPECT_EQ(std::memcmp(first->bytes(), got.value.bytes(), static_cast<size_t>(first->num_bytes())), 0)
+        CompiledRun got = run_compiled(graph, inputs, options_for(level, threads));
+        EXPECT_TRUE(by_panels(got.program));
+        if (!first) first = got.results.at(0);
+        EXPECT_EQ(std::memcmp(first->bytes(), got.results.at(0).bytes(), static_cast<size_t>(first->num_bytes())), 0)
             << level << ", threads: " << threads;
       }
     }

@@ -10,36 +10,22 @@
 #include <memory>
 #include <random>
 
-#include "codegen/llvm/target.h"
-#include "driver/compile.h"
-#include "driver/engine/model.h"
-#include "driver/engine/native_model.h"
 #include "graph/parser.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "program/steps.h"
+#include "support/compiled_graph.h"
 
 namespace tessera {
 namespace {
 
 using Ints = std::vector<int64_t>;
 
-struct Case {
-  Graph graph;
-  std::vector<TensorType> inputs;
-  std::string text;
-};
-
-class RandomCase {
+class RandomCase : public RandomGraphCase {
  public:
-  explicit RandomCase(unsigned seed) : random_(seed) {}
+  using RandomGraphCase::RandomGraphCase;
 
-  int64_t pick(std::initializer_list<int64_t> choices) {
-    return *(choices.begin() + static_cast<std::ptrdiff_t>(random_() % choices.size()));
-  }
-  bool coin() { return random_() % 2 == 0; }
-
-  Case conv() {
+  GraphCase conv() {
     const size_t dims = static_cast<size_t>(pick({1, 2, 2, 2, 3}));
     const bool depthwise = random_() % 4 == 0;
     int64_t groups = depthwise ? pick({3, 8, 16, 24, 40}) : pick({1, 1, 1, 2, 3});
@@ -66,7 +52,7 @@ class RandomCase {
     return done(y, fmt::format("conv {} * {}, groups {}", fmt::join(x, "x"), fmt::join(w, "x"), groups));
   }
 
-  Case matmul(DType dtype) {
+  GraphCase matmul(DType dtype) {
     const bool transposed = coin();
     const int64_t m = pick({1, 7, 30, 100, 130, 150}), k = pick({1, 16, 256, 257, 300}),
                   n = pick({3, 16, 17, 129, 200});
@@ -84,51 +70,10 @@ class RandomCase {
     if (coin()) y = add("neg", {y});
     return done(y, fmt::format("matmul {} {}x{}x{}{}", dtype_name(dtype), m, k, n, transposed ? " transposed" : ""));
   }
-
- private:
-  ValueId input(const char* name, DType dtype, const Ints& dims) {
-    types_.push_back({dtype, make_shape(dims), {}});
-    return graph_.add_input(name, types_.back());
-  }
-  ValueId add(const char* name, std::vector<ValueId> inputs, Attrs attrs = {}) {
-    GraphBuilder builder(graph_);
-    return builder.add(standard_ops().get(name), std::move(inputs), std::move(attrs));
-  }
-  Case done(ValueId y, std::string text) {
-    graph_.outputs = {y};
-    graph_.rename(y, "y");
-    return {std::move(graph_), std::move(types_), std::move(text)};
-  }
-
-  std::mt19937 random_;
-  Graph graph_;
-  std::vector<TensorType> types_;
 };
 
-Tensor random_tensor(const TensorType& type, std::mt19937& random, double scale = 0.125) {
-  Ints dims;
-  for (const Expr& dim : type.shape) dims.push_back(as_int(dim).value_or(137));  // an open size
-  Tensor tensor(type.dtype, dims);
-  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
-    const int value = static_cast<int>(random() % 33) - 16;
-    if (is_float(type.dtype)) tensor.set_double(i, value * scale);
-    else tensor.set_int(i, value);
-  }
-  return tensor;
-}
-
-std::string difference(const Tensor& want, const Tensor& got) {
-  double scale = 0;
-  for (int64_t i = 0; i < want.num_elements(); ++i) scale = std::max(scale, std::fabs(want.get_double(i)));
-  const double bound = want.dtype() == DType::kF32   ? 1e-4 * scale
-                       : want.dtype() == DType::kF64 ? 1e-12 * scale
-                       : is_float(want.dtype())      ? 1e-2 * scale
-                                                     : 0;
-  for (int64_t i = 0; i < want.num_elements(); ++i)
-    if (!(std::fabs(want.get_double(i) - got.get_double(i)) <= bound))
-      return fmt::format("element {}: {} instead of {}", i, got.get_double(i), want.get_double(i));
-  return "";
-}
+constexpr Tolerance kTolerance{.f32 = 1e-4};
+constexpr int64_t kOpen = 137;
 
 int count_packs(const Program& program) {
   int count = 0;
@@ -137,48 +82,28 @@ int count_packs(const Program& program) {
   return count;
 }
 
-DriverOptions options_for(const std::string& target, int threads) {
-  DriverOptions options;
-  options.compile.target = target;
-  options.compile.num_threads = threads;
-  return options;
-}
-
-Compiled compiled(const Graph& graph, const DriverOptions& options) {
-  PassRunner runner(options.runner);
-  return compile_graph(graph, options, runner);
-}
-
-std::vector<std::string> levels() {
-  std::vector<std::string> result;
-  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "native"})
-    if (runs_here(parse_target(level))) result.emplace_back(level);
-  return result;
-}
-
 // How many of the cases had their weights packed.
-int run_cases(unsigned first, int count, const std::function<Case(RandomCase&, int)>& make) {
+int run_cases(unsigned first, int count, const std::function<GraphCase(RandomCase&, int)>& make) {
   int packed = 0;
   GraphInterpreter interpreter;
   for (int i = 0; i < count && !testing::Test::HasFailure(); ++i) {
     RandomCase random(first + static_cast<unsigned>(i));
-    const Case test = make(random, i);
+    const GraphCase test = make(random, i);
     SCOPED_TRACE(fmt::format("seed {}: {}", first + static_cast<unsigned>(i), test.text));
     std::mt19937 numbers(7);
     std::vector<Tensor> inputs;
     for (const TensorType& type : test.inputs) inputs.push_back(random_tensor(type, numbers));
     const Tensor want = interpreter.evaluate(test.graph, inputs).at(0);
-    for (const std::string& level : levels()) {
+    std::vector<std::string> levels = levels_that_run();
+    levels.emplace_back("native");
+    for (const std::string& level : levels) {
       const int threads = 1 + (i + static_cast<int>(level.back())) % 2;
       DriverOptions options = options_for(level, threads);
       // The numbers are such that rounding them changes none.
       if (i % 3 == 0) options.compile.precision = i % 2 == 0 ? "bf16" : "f16";
-      Compiled result = compiled(test.graph, options);
-      packed += count_packs(result.program) > 0;
-      const std::unique_ptr<Model> model = load_module(module_in_memory(result), "weights", threads);
-      model->bind(inputs);
-      model->run();
-      EXPECT_EQ(difference(want, model->results().at(0)), "") << level << ", threads: " << threads;
+      const CompiledRun got = run_compiled(test.graph, inputs, options);
+      packed += count_packs(got.program) > 0;
+      EXPECT_EQ(difference(want, got.results.at(0), kTolerance), "") << level << ", threads: " << threads;
     }
   }
   return packed;
@@ -209,22 +134,18 @@ std::string outline(const Program& program, const StepBlock& steps) {
 // The graph's program, its outline; and its results on numbers, against the interpreter's.
 std::string outline_of(const std::string& text) {
   const Graph graph = parse_graph(text, standard_ops());
-  const DriverOptions options = options_for("x86-64-v3", 1);
+  DriverOptions options = options_for("x86-64-v3", 1);
   std::string result;
-  DriverOptions watched = options;
-  watched.runner.on_program = [&](std::string_view step, const Program& program) {
+  options.runner.on_program = [&](std::string_view step, const Program& program) {
     if (step == "schedule") result = outline(program, steps_of(program));
   };
-  const Compiled module = compiled(graph, watched);
-  if (!runs_here(parse_target("x86-64-v3"))) return result;
   std::mt19937 numbers(3);
   std::vector<Tensor> inputs;
-  for (const ValueId input : graph.inputs) inputs.push_back(random_tensor(graph.type(input), numbers, 0x1p-10));
+  for (const ValueId input : graph.inputs)
+    inputs.push_back(random_tensor(graph.type(input), numbers, 16, 0x1p-10, kOpen));
+  const CompiledRun got = run_compiled(graph, inputs, options);
   const std::vector<Tensor> want = GraphInterpreter().evaluate(graph, inputs);
-  const std::unique_ptr<Model> model = load_module(module_in_memory(module), "weights", 1);
-  model->bind(inputs);
-  model->run();
-  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(difference(want[i], model->results()[i]), "") << i;
+  for (size_t i = 0; i < got.results.size(); ++i) EXPECT_EQ(difference(want[i], got.results[i], kTolerance), "") << i;
   return result;
 }
 

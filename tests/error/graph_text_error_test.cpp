@@ -97,6 +97,17 @@ const Case kCases[] = {
     {"RegionOperands", with_node("%y = composite(%x) {name = \"c\"} ({ graph @r(%a: f32[3]) -> (%a: f32[3]) {} })"),
      "error TSR-2005: operator composite: operand 0 is f32[2,3]\n  node:  t.graph:2:3\n"
      "  legal: f32[3], as input %a of the region"},
+    {"GroupResultOrder",
+     with_node("%a, %y = group(%x) ({ graph @r(%x: f32[2,3]) -> (%q: f32[2,3], %p: f32[2,3]) { %p = "
+               "exp(%x) : f32[2,3] %q = neg(%x) : f32[2,3] } })"),
+     "error TSR-2005: operator group: result 1 of the region comes before result 0\n  node:  t.graph:2:3\n"
+     "  legal: results of different nodes, in the order of these"},
+    {"GroupResultShapes",
+     with_node("%a, %y = group(%x) ({ graph @r(%x: f32[2,3]) -> (%p: f32[2,1], %q: f32[2,3]) { %p = "
+               "reduce(%x) {axes = [1], keepdims = true, kind = \"sum\"} : f32[2,1] "
+               "%q = neg(%x) : f32[2,3] } })"),
+     "error TSR-2005: operator group: results f32[2,1] and f32[2,3]\n  node:  t.graph:2:3\n"
+     "  legal: results of one shape and one layout"},
     {"RegionCaptures",
      with_node("%y = composite(%x) {name = \"c\"} ({ graph @r(%a: f32[2,3]) -> (%b: f32[2,3]) { %b = exp(%x) } })"),
      "error TSR-3003: %x is used but not defined before\n  node:  t.graph:2:90\n"

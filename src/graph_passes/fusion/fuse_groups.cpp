@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "graph_passes/fusion/fusion_plan.h"
@@ -41,7 +40,9 @@ class Rebuilder {
   // before that group's last node.
   void add(NodeId id) {
     const int group = plan_.group_of[static_cast<size_t>(id)];
-    if (group < 0 ? !copied_.insert(id).second : members_[static_cast<size_t>(group)].empty()) return;
+    const bool is_added = group < 0 ? map_[static_cast<size_t>(graph_.node(id).outputs[0])] >= 0
+                                    : members_[static_cast<size_t>(group)].empty();
+    if (is_added) return;
     const std::vector<NodeId> nodes =
         group < 0 ? std::vector{id} : std::exchange(members_[static_cast<size_t>(group)], {});
     for (const NodeId node : nodes)
@@ -125,7 +126,6 @@ class Rebuilder {
   Graph result_;
   std::vector<ValueId> map_;
   std::vector<std::vector<NodeId>> members_;  // of groups that have not been added
-  std::set<NodeId> copied_;
 };
 
 }  // namespace

@@ -63,9 +63,7 @@ Stmt store_each(const LinearKernel& kernel, const VarMap& at, const VarMap& fini
 
 Stmt with_results(const LinearKernel& kernel, int64_t lanes, const std::function<Stmt(const StoreResults&)>& body) {
   if (kernel.more_results.empty())
-    return body([&](const VarMap& at, const Expr&) {
-      return store(kernel.out(), {substitute(kernel.out_index, at)}, substitute(kernel.value, at));
-    });
+    return body([&](const VarMap& at, const Expr&) { return store_each(kernel, at, at); });
   std::vector<LinearResult> results = {{kernel.out(), kernel.value}};
   results.insert(results.end(), kernel.more_results.begin(), kernel.more_results.end());
   std::vector<BufferPtr> registers;

@@ -6,6 +6,7 @@
 #include "schedule/kernel/guards.h"
 #include "schedule/kernel/linear_kernel.h"
 #include "schedule/kernel/loop_builder.h"
+#include "schedule/rules/regions.h"
 #include "schedule/rules/register_tile/subpixel_phases.h"
 #include "schedule/rules/register_tile/tile_shape.h"
 #include "schedule/rules/register_tile/tiling.h"
@@ -609,10 +610,7 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
   }
 
   // Lanes beyond the logical extent are computed and stored into padding unless the epilogue would read out of bounds.
-  bool in_bounds = loads_in_bounds(t.kernel.value, t.kernel.bounds);
-  for (const LinearResult& result : t.kernel.more_results)
-    in_bounds = in_bounds && loads_in_bounds(result.value, t.kernel.bounds);
-  if (t.kernel.padded && !in_bounds) t.store_guard = t.kernel.inside();
+  t.store_guard = guard_of(t.kernel);
   return "";
 }
 
