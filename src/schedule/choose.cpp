@@ -32,6 +32,8 @@ constexpr std::array kRules = {
                  Numerics::kAlgorithm, bf16x3},
     ScheduleRule{"packed_panels", "sums of products of operands of a run over many steps, in blocks of packed panels",
                  1, Numerics::kRounding, packed_panels},
+    ScheduleRule{"streamed_product", "few rows by a large matrix of a run, which is read as it lies, row by row", 1,
+                 Numerics::kRounding, streamed_product},
     ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
                  Numerics::kRounding, register_tile},
     ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, Numerics::kExact,

@@ -264,5 +264,31 @@ TEST(Products, InPackedPanels) {
   EXPECT_GT(taken, 300);
 }
 
+// Few rows by a matrix as it lies: columns that fill no vector or no chunk, steps that are fewer than are read at once.
+TEST(Products, Streamed) {
+  std::mt19937 random(12);
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
+  };
+  int taken = 0;
+  for (int i = 0; i < 32; ++i) {
+    Product p{pick({2, 3, 4, 5, 7, 8}), pick({2, 3, 7, 8, 9, 31, 64, 257}), pick({2, 9, 16, 17, 130, 1001, 4100})};
+    if (i % 4 == 3) p.dtype = DType::kF64;
+    p.has_epilogue = i % 3 == 0;
+    const Case test = make_run_case(p, 1, i % 2 == 1, false, random);
+    for (const std::string& target : runnable_targets())
+      for (const char* point : {"streamed_product", "streamed_product{steps=1}", "streamed_product{steps=4}"}) {
+        std::string text;
+        const auto got = run_at(test, point, target, text);
+        if (!got) continue;
+        ++taken;
+        EXPECT_EQ(difference(*got, test.want, p.dtype == DType::kF64 ? 1e-13 : 3e-6), "")
+            << p.text() << (i % 2 == 1 ? ", a transposed " : " ") << point << " on " << target << "\n"
+            << text;
+      }
+  }
+  EXPECT_GT(taken, 150);
+}
+
 }  // namespace
 }  // namespace tessera

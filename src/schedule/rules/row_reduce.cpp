@@ -96,16 +96,16 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
                   });
                 })});
   };
-  const auto finished = [&](const VarMap& at) {
+  const auto finished = [&](const VarMap& at, const std::vector<BufferPtr>& sums) {
     VarMap map = at;
-    for (size_t i = 0; i < reductions.size(); ++i) map[reductions[i].result_var.get()] = load(totals[i], {0});
+    for (size_t i = 0; i < reductions.size(); ++i) map[reductions[i].result_var.get()] = load(sums[i], {0});
     return with_results(kernel, 1, [&](const StoreResults& store_at) { return store_at(map, 0); });
   };
   const auto in_registers = [&](Stmt body) {
     for (size_t i = reductions.size(); i-- > 0;) body = alloc(partials[i], alloc(totals[i], std::move(body)));
     return body;
   };
-  const auto one_row = [&](const VarMap& at) { return in_registers(seq({sweep(at, nullptr), finished(at)})); };
+  const auto one_row = [&](const VarMap& at) { return in_registers(seq({sweep(at, nullptr), finished(at, totals)})); };
 
   // The axis that is cut is the one of most iterations.
   int64_t sums = 1, terms = 1;
@@ -121,24 +121,27 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   }
   const bool in_parts = sums <= kFewSums && terms >= kManyTerms && iterations(cut) >= kParts;
   const auto row_of_parts = [&](const VarMap& at) {
-    std::vector<BufferPtr> parts;
-    for (const LinearReduction& reduction : reductions)
+    std::vector<BufferPtr> parts, sums_of_parts;
+    for (const LinearReduction& reduction : reductions) {
       parts.push_back(make_buffer("parts", reduction.dtype, {kParts}, MemoryScope::kLocal));
+      sums_of_parts.push_back(make_buffer("all", reduction.dtype, {1}, MemoryScope::kRegister));
+    }
     const Var p = make_var("p"), q = make_var("p");
     const int64_t all = iterations(cut), most = (all + kParts - 1) / kParts;
     const Expr begin = min(p * Expr(most), Expr(all));
     const Part part{cut, begin, min(Expr(most), Expr(all) - begin)};
     const Stmt one = in_registers(seq(
         {sweep(at, &part), for_all(reductions, [&](size_t i) { return store(parts[i], {p}, load(totals[i], {0})); })}));
+    const auto into = [&](size_t i) { return sums_of_parts[i]; };
     Stmt last =
-        seq({for_all(reductions, [&](size_t i) { return store(totals[i], {0}, identity(i)); }),
+        seq({for_all(reductions, [&](size_t i) { return store(into(i), {0}, identity(i)); }),
              for_loop(q, 0, kParts, ForKind::kSerial,
                       for_all(reductions,
                               [&](size_t i) {
-                                return store(totals[i], {0}, combined(i, load(totals[i], {0}), load(parts[i], {q})));
+                                return store(into(i), {0}, combined(i, load(into(i), {0}), load(parts[i], {q})));
                               })),
-             finished(at)});
-    for (const BufferPtr& total : totals) last = alloc(total, std::move(last));
+             finished(at, sums_of_parts)});
+    for (const BufferPtr& sum : sums_of_parts) last = alloc(sum, std::move(last));
     Stmt body = seq({for_loop(p, 0, kParts, ForKind::kParallel, one), last});
     for (const BufferPtr& buffer : parts) body = alloc(buffer, std::move(body));
     return body;

@@ -36,6 +36,10 @@ RuleResult bf16x3(const TensorProgram& kernel, const Target& target, Knobs& knob
 // vectors.
 RuleResult packed_panels(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
+// Products of few rows by a matrix of a run that is too large for the nearest cache, as it lies: row by row of the
+// matrix, while the sums of all columns wait in cache. Each sum is taken step by step, as in register_tile.
+RuleResult streamed_product(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+
 // Reductions whose output has an axis along which all operands are read contiguously or not at all: convolutions,
 // matrix products, depthwise convolutions, pooling, column sums. A tile of outputs (vectors x rows) is accumulated in
 // registers over the whole reduction; constant operands, and weights of a run, are packed in the order of use. Products
