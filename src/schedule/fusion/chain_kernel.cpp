@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "program/steps.h"
 #include "schedule/fusion/chain_block.h"
 #include "schedule/fusion/join_sweeps.h"
 #include "schedule/fusion/online_softmax_emit.h"
+#include "schedule/fusion/open_attention.h"
 #include "schedule/kernel/loop_builder.h"
 
 namespace tessera::inline schedule {
@@ -63,19 +65,24 @@ class ChainEmitter {
     kernel.program.name = last.program.name + "_rows";
     kernel.rule = "fuse_rows";
     kernel.loc = last.loc;
-    kernel.flops = kernel.bytes = 0;
+    const bool is_open = has_open_sizes(chain_);
+    kernel.flops = kernel.bytes = is_open ? -1 : 0;
     for (const size_t call : chain_.calls) {
       const Kernel& part = program_.kernels[static_cast<size_t>(program_.calls[call].kernel)];
-      kernel.flops += std::max<int64_t>(part.flops, 0);
+      if (!is_open) kernel.flops += std::max<int64_t>(part.flops, 0);
     }
     std::map<BufferId, Place> places;
     for (const BufferId b : outside) {
       const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(b)];
       const TensorType stored{buffer.type.dtype, physical_shape(buffer.type.shape, buffer.type.layout), {}};
-      places[b].buffer = make_buffer(buffer.name, stored.dtype, {Expr(stored.num_elements())});
+      Expr count = 1;
+      for (const Expr& dim : stored.shape) count = count * dim;
+      places[b].buffer = make_buffer(buffer.name, stored.dtype, {count});
       kernel.program.params.push_back(places[b].buffer);
+      if (is_open) continue;
       kernel.bytes += bytes_of(*places[b].buffer);
     }
+    if (is_open) return open_attention(std::move(kernel), places);
 
     std::vector<Var> bases;
     for (size_t r = 0; r < chain_.rows.size(); ++r) bases.push_back(make_var(fmt::format("row{}", r)));
@@ -119,6 +126,16 @@ class ChainEmitter {
   }
 
  private:
+  std::optional<Kernel> open_attention(Kernel kernel, const std::map<BufferId, Place>& places) const {
+    std::vector<SymbolRange> symbols = program_.symbols;
+    for (const SymbolRange& index : loop_indices(program_)) symbols.push_back(index);
+    const auto body = chain_.columns ? emit_open_attention(chain_, places, symbols, target_, ask_) : std::nullopt;
+    if (!body) return std::nullopt;
+    kernel.program.body = *body;
+    for (const SymbolRange& symbol : symbols) kernel.program.symbols.push_back(symbol.var);
+    return kernel;
+  }
+
   std::optional<ChainCode> blocks_of_columns(const std::vector<Section>& sections,
                                              const std::map<BufferId, Place>& outside) const {
     std::vector<Block> blocks;
