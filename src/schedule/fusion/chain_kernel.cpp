@@ -127,13 +127,24 @@ class ChainEmitter {
 
  private:
   std::optional<Kernel> open_attention(Kernel kernel, const std::map<BufferId, Place>& places) const {
-    std::vector<SymbolRange> symbols = program_.symbols;
-    for (const SymbolRange& index : loop_indices(program_)) symbols.push_back(index);
+    // Those that have values where the members are called.
+    std::vector<SymbolRange> symbols;
+    for (const auto& known : {program_.symbols, loop_indices(program_)})
+      for (const SymbolRange& symbol : known)
+        if (std::any_of(chain_.members.begin(), chain_.members.end(),
+                        [&](const Member& member) { return has_symbol(member, symbol.var); }))
+          symbols.push_back(symbol);
     const auto body = chain_.columns ? emit_open_attention(chain_, places, symbols, target_, ask_) : std::nullopt;
     if (!body) return std::nullopt;
     kernel.program.body = *body;
     for (const SymbolRange& symbol : symbols) kernel.program.symbols.push_back(symbol.var);
     return kernel;
+  }
+
+  bool has_symbol(const Member& member, const Var& symbol) const {
+    const Kernel& kernel = program_.kernels[static_cast<size_t>(program_.calls[member.call].kernel)];
+    return std::any_of(kernel.program.symbols.begin(), kernel.program.symbols.end(),
+                       [&](const Var& own) { return own.same_node(symbol); });
   }
 
   std::optional<ChainCode> blocks_of_columns(const std::vector<Section>& sections,
