@@ -2,12 +2,18 @@
 
 #include <algorithm>
 
+#include "schedule/dynamic/dynamic_tiles.h"
 #include "te/index_map.h"
 
 namespace tessera::inline schedule {
 
 int64_t elements_of(const Buffer& buffer) { return TensorType{buffer.dtype, buffer.shape, {}}.num_elements(); }
 int64_t bytes_of(const Buffer& buffer) { return dtype_bytes(buffer.dtype, elements_of(buffer)); }
+
+bool same_elements(const Buffer& a, const Buffer& b) {
+  const bool fixed = static_dims(a.shape) && static_dims(b.shape);
+  return fixed ? elements_of(a) == elements_of(b) : same_shape(a.shape, b.shape);
+}
 
 size_t read_along(const TensorProgram& kernel, const Buffer* param, size_t dim) {
   std::optional<size_t> found;
@@ -45,6 +51,11 @@ size_t writer_in(const Chain& chain, BufferId buffer) {
 bool has_shared(const Chain& chain) {
   const std::vector<size_t>& axis = chain.rows.back().axis;
   return std::find(axis.begin(), axis.end(), kNoAxis) != axis.end();
+}
+
+bool has_open_sizes(const Chain& chain) {
+  return std::any_of(chain.members.begin(), chain.members.end(),
+                     [](const Member& member) { return is_symbolic(*member.definition); });
 }
 
 bool has_products(const Chain& chain) {

@@ -21,7 +21,8 @@ constexpr size_t kNoAxis = SIZE_MAX;
 // have the last axis (kNoAxis) are shared by its blocks.
 struct RowAxis {
   std::vector<size_t> axis;  // by member
-  int64_t extent = 1;
+  int64_t extent = 1;        // 0: a run decides about it
+  Expr size = 1;             // the extent in any case
 };
 
 struct Member {
@@ -32,7 +33,8 @@ struct Member {
 
 // An attention's columns of scores, of which there are blocks (column_blocks.h).
 struct ColumnBlocks {
-  int64_t extent = 0;                            // columns
+  int64_t extent = 0;                            // columns; 0: a run decides about them
+  Expr total;                                    // the extent in any case
   int64_t size = 1;                              // of a block
   size_t maximum = 0, exponential = 0, sum = 0;  // members; the product with values is the last one
   std::vector<size_t> axis;                      // by member: the columns' number among its output axes, or kNoAxis
@@ -52,6 +54,8 @@ struct Chain {
 
 int64_t elements_of(const Buffer& buffer);
 int64_t bytes_of(const Buffer& buffer);
+// As many, whatever open sizes are.
+bool same_elements(const Buffer& a, const Buffer& b);
 
 // Of which output axis of `kernel` every load of `param` takes its index along `dim`; kNoAxis when there is none.
 size_t read_along(const TensorProgram& kernel, const Buffer* param, size_t dim);
@@ -64,6 +68,8 @@ bool reads_in_place(const TensorProgram& kernel, const Buffer* param, size_t ran
 size_t writer_in(const Chain& chain, BufferId buffer);
 // Whether some members lack the last axis of rows.
 bool has_shared(const Chain& chain);
+// Whether a run decides about some member's sizes.
+bool has_open_sizes(const Chain& chain);
 // Whether some member sums products of several operands.
 bool has_products(const Chain& chain);
 

@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "program/steps.h"
 #include "schedule/fusion/chain_block.h"
 #include "schedule/fusion/join_sweeps.h"
 #include "schedule/fusion/online_softmax_emit.h"
+#include "schedule/fusion/open_attention.h"
 #include "schedule/kernel/loop_builder.h"
 
 namespace tessera::inline schedule {
@@ -63,19 +65,24 @@ class ChainEmitter {
     kernel.program.name = last.program.name + "_rows";
     kernel.rule = "fuse_rows";
     kernel.loc = last.loc;
-    kernel.flops = kernel.bytes = 0;
+    const bool is_open = has_open_sizes(chain_);
+    kernel.flops = kernel.bytes = is_open ? -1 : 0;
     for (const size_t call : chain_.calls) {
       const Kernel& part = program_.kernels[static_cast<size_t>(program_.calls[call].kernel)];
-      kernel.flops += std::max<int64_t>(part.flops, 0);
+      if (!is_open) kernel.flops += std::max<int64_t>(part.flops, 0);
     }
     std::map<BufferId, Place> places;
     for (const BufferId b : outside) {
       const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(b)];
       const TensorType stored{buffer.type.dtype, physical_shape(buffer.type.shape, buffer.type.layout), {}};
-      places[b].buffer = make_buffer(buffer.name, stored.dtype, {Expr(stored.num_elements())});
+      Expr count = 1;
+      for (const Expr& dim : stored.shape) count = count * dim;
+      places[b].buffer = make_buffer(buffer.name, stored.dtype, {count});
       kernel.program.params.push_back(places[b].buffer);
+      if (is_open) continue;
       kernel.bytes += bytes_of(*places[b].buffer);
     }
+    if (is_open) return open_attention(std::move(kernel), places);
 
     std::vector<Var> bases;
     for (size_t r = 0; r < chain_.rows.size(); ++r) bases.push_back(make_var(fmt::format("row{}", r)));
@@ -119,6 +126,27 @@ class ChainEmitter {
   }
 
  private:
+  std::optional<Kernel> open_attention(Kernel kernel, const std::map<BufferId, Place>& places) const {
+    // Those that have values where the members are called.
+    std::vector<SymbolRange> symbols;
+    for (const auto& known : {program_.symbols, loop_indices(program_)})
+      for (const SymbolRange& symbol : known)
+        if (std::any_of(chain_.members.begin(), chain_.members.end(),
+                        [&](const Member& member) { return has_symbol(member, symbol.var); }))
+          symbols.push_back(symbol);
+    const auto body = chain_.columns ? emit_open_attention(chain_, places, symbols, target_, ask_) : std::nullopt;
+    if (!body) return std::nullopt;
+    kernel.program.body = *body;
+    for (const SymbolRange& symbol : symbols) kernel.program.symbols.push_back(symbol.var);
+    return kernel;
+  }
+
+  bool has_symbol(const Member& member, const Var& symbol) const {
+    const Kernel& kernel = program_.kernels[static_cast<size_t>(program_.calls[member.call].kernel)];
+    return std::any_of(kernel.program.symbols.begin(), kernel.program.symbols.end(),
+                       [&](const Var& own) { return own.same_node(symbol); });
+  }
+
   std::optional<ChainCode> blocks_of_columns(const std::vector<Section>& sections,
                                              const std::map<BufferId, Place>& outside) const {
     std::vector<Block> blocks;

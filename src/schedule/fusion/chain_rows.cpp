@@ -44,7 +44,7 @@ bool follow(const Chain& chain, RowAxis& row) {
       }
       size_t dim = 0;
       while (dim < param->shape.size() &&
-             (as_int(param->shape[dim]) != row.extent || read_along(kernel, param, dim) != row.axis[m]))
+             (!structurally_equal(param->shape[dim], row.size) || read_along(kernel, param, dim) != row.axis[m]))
         ++dim;
       if (dim == param->shape.size() || (row.axis[from] != kNoAxis && row.axis[from] != dim)) return false;
       row.axis[from] = dim;
@@ -122,7 +122,7 @@ bool choose_pieces(Chain& chain, const Target& target) {
 
 int64_t pieces_for_threads(const Chain& chain, const Target& target) {
   int64_t outer = 1;
-  for (size_t r = 0; r + 1 < chain.rows.size(); ++r) outer *= chain.rows[r].extent;
+  for (size_t r = 0; r + 1 < chain.rows.size(); ++r) outer *= std::max<int64_t>(chain.rows[r].extent, 1);
   const int64_t wanted = target.num_threads == 1 ? 1 : 4 * static_cast<int64_t>(target.num_threads);
   return (wanted + outer - 1) / outer;
 }
@@ -138,8 +138,8 @@ bool find_rows(Chain& chain, const Target& target) {
   const Shape& last_shape = chain.members.back().definition->output().out->shape;
   std::vector<RowAxis> partial;  // that not all kernels have
   for (size_t axis = 0; axis < last_shape.size(); ++axis) {
-    RowAxis row{std::vector<size_t>(count, kNoAxis), as_int(last_shape[axis]).value_or(0)};
-    if (row.extent < 2) continue;
+    RowAxis row{std::vector<size_t>(count, kNoAxis), as_int(last_shape[axis]).value_or(0), last_shape[axis]};
+    if (as_int(row.size) && row.extent < 2) continue;
     row.axis[count - 1] = axis;
     if (!follow(chain, row)) continue;
     const bool is_whole = std::find(row.axis.begin(), row.axis.end(), kNoAxis) == row.axis.end();
@@ -148,7 +148,7 @@ bool find_rows(Chain& chain, const Target& target) {
   // One thread may take a row that is alone, but products are better off with the rows that they have.
   if (chain.rows.empty() && target.num_threads == 1 && !has_products(chain))
     for (size_t axis = 0; axis < last_shape.size() && chain.rows.empty(); ++axis) {
-      RowAxis row{std::vector<size_t>(count, kNoAxis), 1};
+      RowAxis row{std::vector<size_t>(count, kNoAxis), 1, 1};
       row.axis[count - 1] = axis;
       if (as_int(last_shape[axis]) == 1 && follow(chain, row) &&
           std::find(row.axis.begin(), row.axis.end(), kNoAxis) == row.axis.end())

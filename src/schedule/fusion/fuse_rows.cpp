@@ -53,7 +53,7 @@ class ChainMaker {
     for (size_t c = 0; c < program_.calls.size(); ++c) {
       const KernelCall& call = program_.calls[c];
       const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
-      taken_[c] = !kernel.definition || is_symbolic(*kernel.definition) || !kernel.definition->is_single();
+      taken_[c] = !kernel.definition || !kernel.definition->is_single();
     }
     show_definitions();
   }
@@ -82,14 +82,31 @@ class ChainMaker {
   std::optional<Chain> chain_before(size_t last) {
     if (may_end_attention(last)) {
       auto chain = chain_before(last, true);
-      if (chain && find_column_blocks(*chain)) {
-        find_masked(program_, *chain);
-        if (choose_column_blocks(*chain, target_) &&
-            make_chain_kernel(program_, *chain, outside_of(*chain), target_, ask_))
-          return chain;
-      }
+      if (chain && is_attention(*chain)) return chain;
+      // A cache with what is new behind it is stored, and read block by block.
+      const std::set<size_t> made = chain && has_open_sizes(*chain) ? shared_but_copies(*chain) : std::set<size_t>();
+      if (!made.empty()) chain = chain_before(last, true, made);
+      if (!made.empty() && chain && is_attention(*chain)) return chain;
     }
-    return chain_before(last, false);
+    return is_symbolic(definition_of(last)) ? std::nullopt : chain_before(last, false);
+  }
+
+  // Whether it is to have blocks of columns, which are found and have code.
+  bool is_attention(Chain& chain) {
+    if (!find_column_blocks(chain)) return false;
+    if (!has_open_sizes(chain)) find_masked(program_, chain);
+    return choose_column_blocks(chain, target_) &&
+           make_chain_kernel(program_, chain, outside_of(chain), target_, ask_).has_value();
+  }
+
+  // Calls of kernels that all rows of a block share and that do more than copy.
+  static std::set<size_t> shared_but_copies(const Chain& chain) {
+    std::set<size_t> calls;
+    for (size_t m = 0; m < chain.members.size(); ++m)
+      if (chain.rows.back().axis[m] == kNoAxis &&
+          chain.members[m].definition->output().body.value->kind != ExprKind::kLoad)
+        calls.insert(chain.members[m].call);
+    return calls;
   }
 
   // Whether the call sums what other kernels made, or is the copy of something.
@@ -106,7 +123,8 @@ class ChainMaker {
            });
   }
 
-  std::optional<Chain> chain_before(size_t last, bool may_be_long) {
+  // Without these calls.
+  std::optional<Chain> chain_before(size_t last, bool may_be_long, const std::set<size_t>& without = {}) {
     Chain chain;
     chain.may_be_long = may_be_long;
     chain.members = {{last, &definition_of(last), program_.calls[last].args}};
@@ -118,6 +136,9 @@ class ChainMaker {
           if (!uses_.plain[b] || uses_.writer[b] == SIZE_MAX || chain.inner.contains(arg)) continue;
           if (taken_[uses_.writer[b]] || uses_.writer[b] >= last || !may_join(program_, uses_, uses_.writer[b], last))
             continue;
+          if (without.contains(uses_.writer[b])) continue;
+          // Of open sizes only attention is joined.
+          if (!may_be_long && is_symbolic(definition_of(uses_.writer[b]))) continue;
           Chain larger = chain;
           larger.inner.insert(arg);
           larger.members.push_back(
@@ -205,8 +226,12 @@ class ChainMaker {
   // Whether the call's kernel has a rule that wants no weights stored otherwise: those stay on their own.
   bool reads_as_stored(size_t call) {
     const auto [it, is_new] = as_stored_.try_emplace(program_.calls[call].kernel, false);
-    if (is_new) {
-      const auto scheduled = ask_(definition_of(call));
+    const TensorProgram& kernel = definition_of(call);
+    if (is_new && is_symbolic(kernel)) {
+      it->second = !kernel.reduction() || std::none_of(kernel.params.begin(), kernel.params.end(),
+                                                       [](const TensorParam& p) { return p.may_be_packed(); });
+    } else if (is_new) {
+      const auto scheduled = ask_(kernel);
       it->second = scheduled && scheduled->packed.empty();
     }
     return it->second;

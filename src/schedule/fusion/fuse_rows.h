@@ -19,6 +19,8 @@
 // element by element, and is summed up while it is made (schedule/fusion/join_sweeps.h).
 // Where a constant mask hides the last columns of all rows of a block, they are not computed
 // (schedule/fusion/masked_columns.h): causal attention does about half of the work.
+// Of kernels whose sizes a run decides, only attention is joined, always with blocks of columns
+// (schedule/fusion/open_attention.h).
 #pragma once
 
 #include "program/program.h"

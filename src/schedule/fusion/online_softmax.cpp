@@ -9,6 +9,8 @@
 namespace tessera::inline schedule {
 namespace {
 
+// Of open sizes: multiples of what register tiles have, of which few are left of the usual lengths.
+constexpr int64_t kOpenRows = 32, kOpenColumns = 64;
 // Measured on Zen 5: blocks of 128 to 512 columns and of 48 to 288 rows differ by 3 %. Where a mask ends rows,
 // computing the rest of a block is in vain.
 constexpr int64_t kLeastColumns = 128, kMostColumns = 512, kColumnStep = 16;
@@ -111,7 +113,7 @@ bool find_softmax(Chain& chain) {
     return false;
   // Exponentials lie where the scores did.
   const Buffer& of_scores = *exponential.params[param_from(chain, columns.exponential, scores)].buffer;
-  if (elements_of(of_scores) != elements_of(*exponential.output().out) ||
+  if (!same_elements(of_scores, *exponential.output().out) ||
       !reads_in_place(exponential, &of_scores, of_scores.shape.size()))
     return false;
   std::set<size_t> of_exponential = readers_of(chain, columns.exponential);
@@ -148,13 +150,12 @@ bool find_columns(Chain& chain) {
   const size_t count = chain.members.size(), product = count - 1;
   const auto definition = [&](size_t m) -> const TensorProgram& { return *chain.members[m].definition; };
   columns.axis.assign(count, kNoAxis);
-  const auto extent = as_int(definition(columns.maximum).reduction()->body.reduce_axes[0].extent);
-  if (!extent) return false;
-  columns.extent = *extent;
+  columns.total = definition(columns.maximum).reduction()->body.reduce_axes[0].extent;
+  columns.extent = as_int(columns.total).value_or(0);
   for (size_t m = count; m-- > 0;) {
     const bool reduces = m == columns.maximum || m == columns.sum || m == product;
-    if (reduces &&
-        (columns.axis[m] != kNoAxis || as_int(definition(m).reduction()->body.reduce_axes[0].extent) != columns.extent))
+    if (reduces && (columns.axis[m] != kNoAxis ||
+                    !structurally_equal(definition(m).reduction()->body.reduce_axes[0].extent, columns.total)))
       return false;
     if (columns.axis[m] == kNoAxis && !reduces) {
       // It runs once for a block of rows, and what it reads has no columns.
@@ -172,7 +173,8 @@ bool find_columns(Chain& chain) {
       }
       size_t& axis = columns.axis[writer_in(chain, arg)];
       if ((*dims)[p] == kNoAxis) continue;
-      if ((axis != kNoAxis && axis != (*dims)[p]) || as_int(param.buffer->shape[(*dims)[p]]) != columns.extent)
+      if ((axis != kNoAxis && axis != (*dims)[p]) ||
+          !structurally_equal(param.buffer->shape[(*dims)[p]], columns.total))
         return false;
       axis = (*dims)[p];
     }
@@ -185,6 +187,25 @@ bool find_columns(Chain& chain) {
         if (columns.axis[writer_in(chain, arg)] != (dims ? (*dims)[p] : kNoAxis)) return false;
   }
   return columns.axis[columns.exponential] != kNoAxis;
+}
+
+// Whether some member reads for all rows of a block what the last axis of rows has no part in.
+bool shares_operands(const Chain& chain) {
+  for (size_t m = 0; m < chain.members.size(); ++m) {
+    const TensorProgram& kernel = *chain.members[m].definition;
+    if (chain.rows.back().axis[m] == kNoAxis || !kernel.reduction()) continue;
+    for (const TensorParam& param : kernel.params)
+      if (!depends_on(kernel, param.buffer.get(), chain.rows.back().axis[m])) return true;
+  }
+  return false;
+}
+
+bool choose_open_blocks(Chain& chain, const Target& target) {
+  if (!shares_operands(chain)) return false;
+  chain.columns->size = kOpenColumns;
+  chain.block = kOpenRows;
+  chain.pieces = pieces_for_threads(chain, target);
+  return true;
 }
 
 }  // namespace
@@ -229,6 +250,7 @@ bool find_column_blocks(Chain& chain) {
 
 bool choose_column_blocks(Chain& chain, const Target& target) {
   ColumnBlocks& columns = *chain.columns;
+  if (has_open_sizes(chain)) return choose_open_blocks(chain, target);
   // What each block of rows reads as a whole: the keys and values of a head.
   int64_t shared = 0;
   for (size_t m = 0; m < chain.members.size(); ++m) {
