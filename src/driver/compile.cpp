@@ -18,6 +18,7 @@
 #include "driver/open_sizes.h"
 #include "driver/pass_limit.h"
 #include "driver/text/schedule_tool.h"
+#include "driver/variants.h"
 #include "graph/data_sizes.h"
 #include "graph/printer.h"
 #include "graph_passes/pass.h"
@@ -39,7 +40,6 @@
 #include "support/nearest_names.h"
 #include "support/symbolic_shape_error.h"
 #include "tessera/tessera.h"
-#include "types/own_features.h"
 
 namespace tessera::inline driver {
 
@@ -121,8 +121,11 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   if (options.compile.precision != "f32") info.options["precision"] = options.compile.precision;
   if (!options.compile.places.empty())
     info.options["places"] = fmt::format("{}", fmt::join(options.compile.places, ","));
+  if (!options.compile.variants.empty())
+    info.options["variants"] = fmt::format("{}", fmt::join(options.compile.variants, ","));
+  info.variants = variant_table(options.compile, target, variant_targets(options.compile, target));
   if (options.compile.fp32 != "fma") {
-    const bool pieces = target.has(std::string(kFp32Pieces));
+    const bool pieces = fp32_of(options.compile) != Fp32Products::kFma;
     info.options["fp32"] = options.compile.fp32 == "pieces" ? "pieces" : pieces ? "auto: pieces" : "auto: fma";
   }
   if (options.compile.numerics != "default") info.options["numerics"] = options.compile.numerics;
@@ -197,7 +200,7 @@ Program plan_program(Program program, const Target& target, const DriverOptions&
   if (!options.compile.kernels.empty()) {
     program = runner.run(kKernels, [&] {
       use_declared_kernels(program, declared_kernels(options.compile.kernels), target, opt_level,
-                           options.compile.disabled_passes, options.remarks);
+                           options.compile.disabled_passes, rule_numerics(options.compile), options.remarks);
       return std::move(program);
     });
   }
@@ -220,7 +223,7 @@ Program plan_program(Program program, const Target& target, const DriverOptions&
       return allowed;
     };
     schedule_program(program, target, opt_level, disabled_steps(options), allow, options.tuned,
-                     loosest(numerics_of(options.compile)));
+                     rule_numerics(options.compile));
     return std::move(program);
   });
   if (kept_kernel >= 0) limit.after = print(program.kernels[static_cast<size_t>(kept_kernel)].program);
@@ -542,6 +545,10 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     codegen.want_asm = keep_all || options.emit == Emit::kAsm;
     return generate_llvm(program, target, codegen);
   });
+  std::vector<ObjectCode> variants;
+  if (options.emit == Emit::kModule)
+    variants = runner.time(
+        kCodegen, [&] { return variant_code(program, decides, codegen, variant_targets(options.compile, target)); });
   if (keep_all) {
     runner.save("module.ll", object.llvm_ir);
     runner.save("module.s", object.assembly);
@@ -552,7 +559,8 @@ Compiled compile_imported(ImportedModel model, const DriverOptions& options, Pas
     case Emit::kAsm: result.text = std::move(object.assembly); break;
     case Emit::kObj: result.code = std::move(object.object); break;
     default: {
-      BuiltModule built = runner.time(kLink, [&] { return link_module(object, std::move(program), target, codegen); });
+      BuiltModule built =
+          runner.time(kLink, [&] { return link_module(object, std::move(program), target, codegen, variants); });
       result.code = std::move(built.code);
       result.images = std::move(built.images);
       result.program = std::move(built.program);
@@ -616,12 +624,19 @@ Target deciding_target(const CompileOptions& options) {
 
 Target resolve_target(const CompileOptions& options) {
   Target target = parse_target(options.target);
+  target.num_threads = options.num_threads > 0 ? options.num_threads : tessera_default_num_threads();
+  return target;
+}
+
+Fp32Products fp32_of(const CompileOptions& options) {
   if (options.fp32 != "fma" && options.fp32 != "pieces" && options.fp32 != "auto")
     throw UserError({.id = "TSR-4028",
                      .message = fmt::format("there is no way '{}' of computing f32", options.fp32),
                      .node = {},
                      .legal = "fma, pieces, auto",
                      .hint = did_you_mean(options.fp32, {"fma", "pieces", "auto"})});
+  if (options.fp32 == "fma") return Fp32Products::kFma;
+  const Target target = parse_target(options.target);
   const bool has_tiles = best_tile_intrinsic(target) != nullptr;
   if (options.fp32 == "pieces" && !has_tiles && !best_dot_intrinsic(target, DType::kBF16))
     throw UserError(
@@ -630,11 +645,11 @@ Target resolve_target(const CompileOptions& options) {
          .node = {},
          .legal = "targets with amx-bf16 or avx512bf16",
          .hint = "compile with --fp32 fma, or name the features: --target x86-64-v4,+avx512bf16"});
-  if (options.fp32 == "pieces" || (options.fp32 == "auto" && has_tiles)) target.features.emplace(kFp32Pieces);
-  if (options.fp32 == "auto" && has_tiles) target.features.emplace(kFp32IfFaster);
-  target.num_threads = options.num_threads > 0 ? options.num_threads : tessera_default_num_threads();
-  return target;
+  if (options.fp32 == "pieces") return Fp32Products::kPieces;
+  return has_tiles ? Fp32Products::kPiecesIfFaster : Fp32Products::kFma;
 }
+
+RuleNumerics rule_numerics(const CompileOptions& options) { return {loosest(numerics_of(options)), fp32_of(options)}; }
 
 namespace {
 
@@ -671,6 +686,8 @@ void check_options(const DriverOptions& options) {
   }
   precision_of(options.compile);
   resolve_target(options.compile);
+  fp32_of(options.compile);
+  variant_targets(options.compile, resolve_target(options.compile));
   check_places(options.compile.places);
   check_numerics(options);
   std::vector<std::string> names = pass_names();

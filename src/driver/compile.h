@@ -14,8 +14,8 @@
 #include "package/anonymous_file.h"
 #include "package/module_writer.h"
 #include "program/program.h"
+#include "target/target.h"
 #include "types/numerics.h"
-#include "types/target.h"
 
 namespace tessera::inline driver {
 
@@ -58,6 +58,12 @@ std::string model_digest(const ImportedModel& model);
 
 // The target that the options name, with the number of threads that they ask for.
 Target resolve_target(const CompileOptions& options);
+
+// How products of f32 are computed: what `options.fp32` names, on the target. UserError TSR-4028, TSR-4029.
+Fp32Products fp32_of(const CompileOptions& options);
+
+// What schedule rules may do to numbers, by the two.
+RuleNumerics rule_numerics(const CompileOptions& options);
 
 // What `options.numerics` names. UserError TSR-4074.
 NumericsMode numerics_of(const CompileOptions& options);

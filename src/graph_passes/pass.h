@@ -8,8 +8,8 @@
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "support/remarks.h"
+#include "target/target.h"
 #include "types/numerics.h"
-#include "types/target.h"
 
 namespace tessera::inline graph_passes {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "loop/parser.h"
-#include "types/own_features.h"
+#include "target/architecture.h"
 
 namespace tessera::inline loop {
 namespace {

@@ -41,10 +41,8 @@ const std::vector<TensorIntrinsic>& table() {
 }
 
 bool same_architecture(const TensorIntrinsic& intrinsic, const Target& target) {
-  const std::string_view triple = target.triple;
   const std::string& name = intrinsic.like.empty() ? intrinsic.name : intrinsic.like;
-  if (name.starts_with("x86.")) return triple.starts_with("x86_64");
-  if (name.starts_with("aarch64.")) return triple.starts_with("aarch64");
+  if (name.starts_with(target.architecture().intrinsics)) return true;
   return name.starts_with("portable.") || name == "block" || intrinsic.body || !intrinsic.call.empty();
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "loop/stmt.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline loop {
 

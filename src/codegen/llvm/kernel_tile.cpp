@@ -10,7 +10,6 @@
 #include "codegen/llvm/kernel_emitter.h"
 #include "loop/intrinsic.h"
 #include "support/error.h"
-#include "types/own_features.h"
 
 namespace tessera::inline llvm_codegen {
 

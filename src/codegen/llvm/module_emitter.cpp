@@ -91,8 +91,14 @@ std::vector<std::vector<int>> alias_classes(const Program& program) {
 // does, and what decides between them; the pieces are functions that the host is given.
 class EntryEmitter {
  public:
-  EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
-      : module_(module), b_(module.getContext()), program_(program), kernels_(std::move(kernels)) {
+  EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels,
+               const std::string& suffix)
+      : module_(module),
+        b_(module.getContext()),
+        program_(program),
+        kernels_(std::move(kernels)),
+        entry_name_(TSR_ENTRY_SYMBOL + suffix),
+        prepare_name_(TSR_PREPARE_SYMBOL + suffix) {
     operations_ = operation_numbers(program);
     for_each_step(program.steps, [&](const ProgramStep& step) {
       if (step.kind == StepKind::kStart) device_of_token_[step.token] = step.device;
@@ -114,9 +120,8 @@ class EntryEmitter {
     if (!program_.symbols.empty()) emit_prepare();
     if (!program_.flow) {
       open_ = !program_.symbols.empty();
-      if (program_.steps.empty())
-        emit_calls(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.calls.size());
-      else emit_steps(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.steps.size());
+      if (program_.steps.empty()) emit_calls(entry_name_, llvm::Function::ExternalLinkage, 0, program_.calls.size());
+      else emit_steps(entry_name_, llvm::Function::ExternalLinkage, 0, program_.steps.size());
       return;
     }
     for (size_t i = 0; i < program_.pieces.size(); ++i) {
@@ -128,7 +133,7 @@ class EntryEmitter {
                             ? emit_calls(name, linkage, piece.first_call, piece.first_call + piece.num_calls)
                             : emit_steps(name, linkage, piece.first_step, piece.first_step + piece.num_steps));
     }
-    function_ = llvm::Function::Create(run_type(), llvm::Function::ExternalLinkage, TSR_ENTRY_SYMBOL, module_);
+    function_ = llvm::Function::Create(run_type(), llvm::Function::ExternalLinkage, entry_name_, module_);
     b_.SetInsertPoint(new_block("entry"));
     host_ = field(function_->getArg(0), abi::kCallHost, "host");
     self_ = field(host_, abi::kHostSelf, "self");
@@ -430,7 +435,7 @@ class EntryEmitter {
   // arena begins; of a flow, those of the piece.
   void emit_prepare() {
     auto* type = llvm::FunctionType::get(b_.getInt64Ty(), {b_.getPtrTy(), b_.getInt32Ty()}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, TSR_PREPARE_SYMBOL, module_);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, prepare_name_, module_);
     b_.SetInsertPoint(new_block("entry"));
     sizes_ = function_->getArg(0);
     if (!program_.flow) return emit_prepare_of(0);
@@ -674,6 +679,7 @@ class EntryEmitter {
   llvm::IRBuilder<> b_;
   const Program& program_;
   std::vector<llvm::Function*> kernels_;
+  const std::string entry_name_, prepare_name_;
   std::vector<ArenaPart> parts_;  // of a program with symbols
   std::vector<Expr> derived_;
   std::vector<DecidedDim> decided_;
@@ -729,10 +735,11 @@ std::vector<llvm::Function*> emit_kernels(llvm::Module& module, const Program& p
 
 }  // namespace
 
-EmittedModule emit_module(llvm::Module& module, const Program& program, const EmitTarget& target) {
+EmittedModule emit_module(llvm::Module& module, const Program& program, const EmitTarget& target,
+                          const std::string& suffix) {
   EmittedModule result;
   std::vector<llvm::Function*> kernels = emit_kernels(module, program, 0, target, result);
-  EntryEmitter(module, program, std::move(kernels)).emit();
+  EntryEmitter(module, program, std::move(kernels), suffix).emit();
   return result;
 }
 
