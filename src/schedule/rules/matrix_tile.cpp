@@ -62,7 +62,7 @@ struct Product {
   // Places of the sum that belong together, and that lie side by side.
   int64_t depth() const { return is_tiles() ? intrinsic->depth : 2; }
   int64_t step() const { return depth() * kTileSide; }
-  bool is_tiles() const { return intrinsic->emitter == "tile_dot"; }
+  bool is_tiles() const { return intrinsic->code == IntrinsicCode::kTileDot; }
   // Vectors or tiles of columns in a group.
   int64_t across() const { return 2; }
   int64_t column_blocks() const { return (num_columns + kLanes - 1) / kLanes; }
