@@ -147,6 +147,14 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("PATTERN=DEVICE")
       ->group(group);
+  app.add_option(
+         "--variants", flags.variants,
+         "Further targets that the module gets code for, of which the runtime takes the best one that its machine "
+         "can run: x86-64-v2,x86-64-v4")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("TARGET,..")
+      ->group(group);
   app.add_option("--db", flags.db,
                  "Tuning records; kernels that 'tessera tune' has tuned for this machine run as found there")
       ->type_name("FILE")
@@ -228,9 +236,10 @@ DriverOptions driver_options(const CompileFlags& flags, FlagUse* use) {
   options.compile.disabled_passes.insert(flags.disabled_passes.begin(), flags.disabled_passes.end());
   options.compile.kernels = flags.kernels;
   options.compile.places = flags.places;
+  options.compile.variants = flags.variants;
   options.max_applications = flags.max_applications;
   if (!flags.db.empty()) {
-    TunedKernels tuned = tuned_kernels(flags.db, resolve_target(options.compile));
+    TunedKernels tuned = tuned_kernels(flags.db, resolve_target(options.compile), fp32_of(options.compile));
     if (use) use->begin(tuned);
     options.tuned = std::move(tuned.choose);
     options.tuned_graph = std::move(tuned.graph);

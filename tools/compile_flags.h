@@ -28,7 +28,7 @@ struct CompileFlags {
   std::string fp32 = "fma";
   std::string numerics = "default";
   int threads = 0;
-  std::vector<std::string> dims, shapes, disabled_passes, kernels, places;
+  std::vector<std::string> dims, shapes, disabled_passes, kernels, places, variants;
   std::string print_ir_after, save_temps, db;
   bool time_passes = false, verify_each = false;
   int64_t max_applications = INT64_MAX;

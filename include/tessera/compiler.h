@@ -44,6 +44,9 @@ struct CompileOptions {
   // What may happen to the bits of results: "default", whatever is faster; "strict", steps of the compiler that keep
   // them alone; "deterministic", the same bits on every machine and for every number of threads (docs/numerics.md).
   std::string numerics = "default";
+  // Further targets of the same architecture that the module gets code for, "x86-64-v2"; a runtime takes the best one
+  // that its machine can run. Layouts, tiles and weights are those that suit `target` (docs/cli.md).
+  std::vector<std::string> variants = {};
   // Values for dimensions that the model leaves open: by the dimension's name, or by the input's name.
   std::map<std::string, DimBounds> dims = {};
   std::map<std::string, std::vector<int64_t>> shapes = {};

@@ -23,7 +23,8 @@
 extern "C" {
 #endif
 
-#define TSR_ABI_VERSION 8u
+#define TSR_ABI_VERSION 9u                    /* that compilers write */
+#define TSR_ABI_OLDEST_VERSION 9u             /* that runtimes read, and all since */
 #define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\2" /* 16 bytes with the trailing version byte */
 #define TSR_WEIGHTS_ALIGN 65536u              /* file alignment of the weights: the largest page size in use */
 #define TSR_SECTION_ALIGN 8u                  /* file alignment of the descriptor, and of tables inside it */
@@ -33,6 +34,7 @@ extern "C" {
 #define TSR_NO_INITIAL UINT64_MAX
 #define TSR_MAX_COMPUTED (1u << 20)
 #define TSR_MAX_RANK 16
+#define TSR_MAX_SUFFIX 32
 #define TSR_MAX_CHECK_COUNT 4097
 
 /* Element types; the numbers are part of the file format and never change. */
@@ -282,11 +284,20 @@ typedef struct tsr_string_descr {
   uint32_t offset, size;
 } tsr_string_descr;
 
+/* The module's code for one more kind of processor: the same program, in other functions of the code part. */
+typedef struct tsr_variant_descr {
+  uint32_t name;     /* offset of a string: the target that it was compiled for, "x86-64-v4" */
+  uint32_t features; /* offset of a string: as the descriptor's */
+  uint32_t suffix;   /* offset of a string: what stands behind the names of its exported functions; may be empty */
+  uint32_t reserved;
+} tsr_variant_descr;
+
 typedef struct tsr_descriptor {
   uint32_t size; /* sizeof(tsr_descriptor) */
   uint32_t abi_version;
   uint32_t target;   /* string: the target triple */
-  uint32_t features; /* string: comma-separated CPU features the code needs, e.g. "avx2,fma"; may be empty */
+  uint32_t features; /* string: comma-separated CPU features the code needs, e.g. "avx2,fma"; may be empty. Of a
+                        module with variants: those of the code that decisions were made for, which is one of them */
   uint32_t model_name;
   uint32_t producer;             /* string: compiler name and version */
   uint32_t num_inputs, inputs;   /* tsr_tensor_descr[] */
@@ -311,6 +322,9 @@ typedef struct tsr_descriptor {
   uint64_t arena_bytes;                      /* with the largest sizes, when tessera_module_prepare tells; of a module
                                                 with steps, of the pieces without symbols */
   uint64_t scratch_bytes;                    /* per worker; a multiple of TSR_BUFFER_ALIGN */
+  uint32_t num_variants, variants;           /* tsr_variant_descr[]: the host takes the first one that it can run; none:
+                                                there is one kind of code, for `features` */
+  uint32_t reserved[14];                     /* 0: what a later version puts here, this one does not have */
 } tsr_descriptor;
 
 /* The last bytes of a module file. Digests are XXH3 64-bit. */

@@ -101,7 +101,7 @@ std::vector<RuleNote> rules_of(const Program& program, const Kernel& kernel, con
   if (!kernel.definition) return notes;
   bool chosen_seen = false;
   for (const RuleOffer& offer : ask_all_rules(*kernel.definition, symbols_of(program, kernel), options.target,
-                                              options.opt_level, options.disabled, options.loosest)) {
+                                              options.opt_level, options.disabled, options.numerics)) {
     // A tuned kernel stands behind the rules with its point.
     RuleNote note{std::string(offer.rule), offer.rule == kernel.rule, offer.declined, -1};
     if (note.declined.empty()) note.predicted_us = estimate_ns(offer.program.body, options.target) / 1e3;

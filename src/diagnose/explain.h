@@ -17,8 +17,8 @@
 #include "graph/graph.h"
 #include "program/program.h"
 #include "support/remarks.h"
+#include "target/target.h"
 #include "types/numerics.h"
-#include "types/target.h"
 
 namespace tessera::inline diagnose {
 
@@ -94,7 +94,7 @@ struct ExplainedOptions {
   Target target;
   int opt_level = 3;
   std::set<std::string> disabled;  // passes and rules
-  Numerics loosest = Numerics::kAlgorithm;
+  RuleNumerics numerics = {};
 };
 
 // `program` as planned. `remarks` of the whole compile.

@@ -153,6 +153,12 @@ std::string module_text(const json& inspection, const TextStyle& style) {
   for (const json& feature : target.at("features"))
     features += (features.empty() ? "" : " ") + feature.get<std::string>();
   text += line("needs", features);
+  if (inspection.contains("variants")) {
+    std::string names;
+    for (const json& variant : inspection.at("variants"))
+      names += (names.empty() ? "" : ", ") + variant.at("name").get<std::string>();
+    text += line("variants", names + " (the first that the machine can run)");
+  }
   std::string options;
   for (const auto& [name, value] : inspection.at("options").items())
     options += fmt::format("{}{}={}", options.empty() ? "" : " ", name, value.get<std::string>());
@@ -342,6 +348,9 @@ json inspect_module(const std::string& path) {
     result["target"]["features"].push_back(features.substr(begin, end - begin));
     begin = end + 1;
   }
+  for (uint32_t i = 0; i < head.num_variants; ++i)
+    result["variants"].push_back(
+        {{"name", file.text(file.variants()[i].name)}, {"features", file.text(file.variants()[i].features)}});
   if (meta("model").is_object() && meta("model").contains("digest"))
     result["model"]["digest"] = meta("model")["digest"];
   for (const char* key : {"cpu", "threads"})

@@ -1,5 +1,6 @@
 #include "driver/build_module.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,13 +24,18 @@ ModuleInfo module_info(std::string model_name, const Target& target) {
   return info;
 }
 
-BuiltModule link_module(const ObjectCode& object, Program planned, const Target& target,
-                        const CodegenOptions& options) {
+BuiltModule link_module(const ObjectCode& object, Program planned, const Target& target, const CodegenOptions& options,
+                        std::span<const ObjectCode> more) {
   BuiltModule built;
   LinkOptions link;
   link.files = object.link;
-  built.code = link_shared_object(object.object, link);
   planned.scratch_bytes = object.scratch_bytes;
+  std::vector<std::span<const std::byte>> objects = {object.object};
+  for (const ObjectCode& code : more) {
+    objects.emplace_back(code.object);
+    planned.scratch_bytes = std::max(planned.scratch_bytes, code.scratch_bytes);
+  }
+  built.code = link_shared_object(objects, link);
   built.images = device_images(planned, target, options);
   built.program = std::move(planned);
   return built;

@@ -1,6 +1,7 @@
 // The last part of every compile, whoever asks for it: a planned program becomes a module.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,7 @@
 #include "package/anonymous_file.h"
 #include "package/module_writer.h"
 #include "program/program.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline driver {
 
@@ -21,9 +22,10 @@ struct BuiltModule {
   std::vector<DeviceImage> images;  // the code of its devices
 };
 
-// Links what was generated for the program, and generates what its devices need. UserError TSR-6110 as
-// link_shared_object says.
-BuiltModule link_module(const ObjectCode& object, Program planned, const Target& target, const CodegenOptions& options);
+// Links what was generated for the program, `more` for other targets, and generates what its devices need. UserError
+// TSR-6110 as link_shared_object says.
+BuiltModule link_module(const ObjectCode& object, Program planned, const Target& target, const CodegenOptions& options,
+                        std::span<const ObjectCode> more = {});
 
 // Generates the code of a planned program, links it, and writes the module to a file in memory, ready for the runtime's
 // loader. `remarks`, if any, get the code generator's.

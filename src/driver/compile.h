@@ -7,15 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "driver/compile_options.h"
 #include "driver/formats.h"
 #include "driver/options.h"
 #include "driver/pass_runner.h"
+#include "driver/read_model.h"
 #include "graph/flow.h"
 #include "package/anonymous_file.h"
 #include "package/module_writer.h"
 #include "program/program.h"
-#include "types/numerics.h"
-#include "types/target.h"
 
 namespace tessera::inline driver {
 
@@ -35,15 +35,8 @@ struct Compiled {
 Compiled compile_model(const std::string& path, const DriverOptions& options);
 Compiled compile_model(const ModelBytes& model, const DriverOptions& options);
 
-// The same in two halves, for those who want to look at the model in between. Both check the options first.
-// What import_model and compile_graph cannot say takes a flow: the first refuses such models with UserError TSR-1046.
-ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
-ImportedModel read_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
-ImportedModel read_model(const ModelReader& reader, const std::string& name, const DriverOptions& options,
-                         PassRunner& runner);
+// The second half, of what read_model.h reads. Checks the options first.
 Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner);
-Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
-Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
 Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner);
 // Of the program that these options make of it (graph_choice.h), and of what they leave out behind that; choices and
 // remarks aside.
@@ -55,23 +48,5 @@ AnonymousFile module_in_memory(const Compiled& compiled);
 
 // Of everything in an imported model, its names and its constants included; 16 hexadecimal digits.
 std::string model_digest(const ImportedModel& model);
-
-// The target that the options name, with the number of threads that they ask for.
-Target resolve_target(const CompileOptions& options);
-
-// What `options.numerics` names. UserError TSR-4074.
-NumericsMode numerics_of(const CompileOptions& options);
-
-// The machine that passes and rules decide for: the target, or the one that stands for all where results may not depend
-// on it.
-Target deciding_target(const CompileOptions& options);
-
-// What lower_precision rounds to. UserError TSR-4027.
-DType precision_of(const CompileOptions& options);
-
-// UserError TSR-4027 for a precision that does not exist, TSR-4074 for numerics that do not, TSR-4075 for those that
-// another option is at odds with, TSR-4020 when a step or pass is named that does not exist,
-// TSR-4021 for a level that does not, TSR-4023 for a disabled pass that is no optimisation.
-void check_options(const DriverOptions& options);
 
 }  // namespace tessera::inline driver

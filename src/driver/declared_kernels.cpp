@@ -125,8 +125,8 @@ Program alone(const Program& program, size_t number) {
 }
 
 std::unique_ptr<Model> compiled(Program program, const Target& target, int opt_level,
-                                const std::set<std::string>& disabled) {
-  schedule_program(program, target, opt_level, disabled);
+                                const std::set<std::string>& disabled, const RuleNumerics& numerics) {
+  schedule_program(program, target, opt_level, disabled, {}, {}, numerics);
   for (const LoopPass& pass : loop_pipeline())
     if (pass.min_level <= opt_level && !disabled.contains(std::string(pass.name)))
       for (Kernel& kernel : program.kernels) kernel.program = pass.run(kernel.program, {target, opt_level});
@@ -189,7 +189,7 @@ Times compare_ways(Model& ours, Model& theirs, const TensorIntrinsic& intrinsic,
 }  // namespace
 
 void use_declared_kernels(Program& program, const Intrinsics& declared, const Target& target, int opt_level,
-                          const std::set<std::string>& disabled, Remarks* remarks) {
+                          const std::set<std::string>& disabled, const RuleNumerics& numerics, Remarks* remarks) {
   constexpr char kPass[] = "kernels";
   for (size_t number = 0; number < program.kernels.size(); ++number) {
     Kernel& kernel = program.kernels[number];
@@ -231,8 +231,8 @@ void use_declared_kernels(Program& program, const Intrinsics& declared, const Ta
         Program theirs = alone(program, number);
         theirs.kernels[0].program = called;
         theirs.kernels[0].definition = nullptr;
-        const auto our_model = compiled(alone(program, number), target, opt_level, disabled);
-        const auto their_model = compiled(std::move(theirs), target, opt_level, disabled);
+        const auto our_model = compiled(alone(program, number), target, opt_level, disabled, numerics);
+        const auto their_model = compiled(std::move(theirs), target, opt_level, disabled, numerics);
         const Times times = compare_ways(*our_model, *their_model, *intrinsic, kernel.loc);
         measured = fmt::format("{:.4f} ms, ours {:.4f} ms", times.theirs_ms, times.ours_ms);
         if (!intrinsic->always && times.theirs_ms > kNeeded * times.ours_ms) {

@@ -8,7 +8,8 @@
 #include "loop/intrinsic.h"
 #include "program/program.h"
 #include "support/remarks.h"
-#include "types/target.h"
+#include "target/target.h"
+#include "types/numerics.h"
 
 namespace tessera::inline driver {
 
@@ -20,6 +21,6 @@ namespace tessera::inline driver {
 // largest (UserError TSR-3133). For other targets only `use always` is taken. `remarks` (may be null) is told, and each
 // kernel's `refused`.
 void use_declared_kernels(Program& program, const Intrinsics& declared, const Target& target, int opt_level,
-                          const std::set<std::string>& disabled, Remarks* remarks);
+                          const std::set<std::string>& disabled, const RuleNumerics& numerics, Remarks* remarks);
 
 }  // namespace tessera::inline driver

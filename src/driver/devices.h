@@ -9,7 +9,7 @@
 #include "codegen/common/object_code.h"
 #include "package/module_writer.h"
 #include "program/program.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline driver {
 

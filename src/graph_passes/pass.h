@@ -4,19 +4,19 @@
 #include <span>
 #include <string_view>
 
+#include "family/kernel_family.h"
 #include "graph/evaluator.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "support/remarks.h"
 #include "types/numerics.h"
-#include "types/target.h"
 
 namespace tessera::inline graph_passes {
 
 struct PassContext {
   const OpTable& ops;
   Evaluator& evaluator;
-  const Target& target;
+  KernelFamily family;                      // of what will run the graph: asked about layouts and precision
   int opt_level = 3;                        // 0..3
   Remarks* remarks = nullptr;               // told what was decided and why; may be null
   DType precision = DType::kF32;            // of what convolutions and products read: f32, bf16 or f16

@@ -6,45 +6,31 @@
 #include <array>
 
 #include "arith/simplify.h"
-#include "loop/dot_intrinsics.h"
+#include "loop/intrinsic_text.h"
 #include "loop/unify.h"
+#include "target/intrinsic_texts.h"
 
 namespace tessera::inline loop {
 namespace {
 
-// Widest first within a type: best_fma_intrinsic takes the first that the target has.
 const std::vector<TensorIntrinsic>& table() {
-  static const std::vector<TensorIntrinsic> kTable = with_dot_intrinsics({
-      {"x86.avx512.fma.f32", "outer_fma", DType::kF32, 16, {"avx512f"}, 32, "zmm fused multiply-add"},
-      {"x86.fma.f32", "outer_fma", DType::kF32, 8, {"avx2", "fma"}, 16, "ymm fused multiply-add"},
-      {"x86.sse.mul_add.f32", "outer_fma", DType::kF32, 4, {}, 16, "xmm multiply, then add: two roundings"},
-      {"x86.avx512.fma.f64", "outer_fma", DType::kF64, 8, {"avx512f"}, 32, "zmm fused multiply-add"},
-      {"x86.fma.f64", "outer_fma", DType::kF64, 4, {"avx2", "fma"}, 16, "ymm fused multiply-add"},
-      {"x86.sse.mul_add.f64", "outer_fma", DType::kF64, 2, {}, 16, "xmm multiply, then add: two roundings"},
-      {"aarch64.neon.fma.f32", "outer_fma", DType::kF32, 4, {}, 32, "128-bit fused multiply-add"},
-      {"aarch64.neon.fma.f64", "outer_fma", DType::kF64, 2, {}, 32, "128-bit fused multiply-add"},
-      {"x86.avx512.dot.bf16",
-       "outer_dot",
-       DType::kF32,
-       16,
-       {"avx512bf16"},
-       32,
-       "zmm sums of pairs of products of bf16",
-       DType::kBF16},
-      {"x86.avx512.transpose.f32", "transpose", DType::kF32, 16, {"avx512f"}, 32, "16x16 in zmm"},
-      {"x86.avx2.transpose.f32", "transpose", DType::kF32, 8, {"avx2"}, 16, "8x8 in ymm"},
-      {"x86.sse.transpose.f32", "transpose", DType::kF32, 4, {}, 16, "4x4 in xmm"},
-      {"aarch64.neon.transpose.f32", "transpose", DType::kF32, 4, {}, 32, "4x4 in 128 bits"},
-      {"block", "block", DType::kF32, 1, {}, 0, "a nest that is left as it is"},
-  });
+  static const std::vector<TensorIntrinsic> kTable = [] {
+    std::vector<TensorIntrinsic> all;
+    for (const IntrinsicText& of_architecture : intrinsic_texts())
+      for (TensorIntrinsic& intrinsic : parse_table_intrinsics(of_architecture.text, std::string(of_architecture.file)))
+        all.push_back(std::move(intrinsic));
+    return all;
+  }();
   return kTable;
 }
 
+constexpr std::array<std::string_view, 11> kCodeNames = {"none",       "multiply_add", "dot_of_pairs",   "quads_u8i8",
+                                                         "quads_neon", "pairs_i16",    "pairs_of_bytes", "common_bits",
+                                                         "tile_dot",   "transpose",    "block"};
+
 bool same_architecture(const TensorIntrinsic& intrinsic, const Target& target) {
-  const std::string_view triple = target.triple;
   const std::string& name = intrinsic.like.empty() ? intrinsic.name : intrinsic.like;
-  if (name.starts_with("x86.")) return triple.starts_with("x86_64");
-  if (name.starts_with("aarch64.")) return triple.starts_with("aarch64");
+  if (name.starts_with(target.architecture().intrinsics)) return true;
   return name.starts_with("portable.") || name == "block" || intrinsic.body || !intrinsic.call.empty();
 }
 
@@ -364,9 +350,9 @@ std::string match_tile_clear(const TensorIntrinsic& intrinsic, const Stmt& body,
   return "";
 }
 
-const TensorIntrinsic* best_intrinsic(std::string_view emitter, const Target& target, DType dtype) {
+const TensorIntrinsic* best_intrinsic(IntrinsicCode code, const Target& target, DType dtype) {
   for (const TensorIntrinsic& intrinsic : table()) {
-    if (intrinsic.emitter == emitter && intrinsic.dtype == dtype && has_intrinsic(target, intrinsic)) return &intrinsic;
+    if (intrinsic.code == code && intrinsic.dtype == dtype && has_intrinsic(target, intrinsic)) return &intrinsic;
   }
   return nullptr;
 }
@@ -384,7 +370,7 @@ std::string region_problem(const TensorIntrinsic& intrinsic, const PatternMatch&
     if (in_registers && !intrinsic.call.empty())
       return fmt::format("{} is in registers, which a function cannot be given", region.buffer->name);
     const bool is_output = i + static_cast<size_t>(intrinsic.pattern->num_outputs) >= intrinsic.pattern->params.size();
-    if (in_registers && !intrinsic.emitter.empty() && !is_output)
+    if (in_registers && intrinsic.code != IntrinsicCode::kNone && !is_output)
       return fmt::format("{} is in registers", region.buffer->name);
     if (intrinsic.body) {
       std::string problem;
@@ -424,6 +410,13 @@ std::string match_pattern(const TensorIntrinsic& intrinsic, const Stmt& body) {
 
 }  // namespace
 
+const char* intrinsic_code_name(IntrinsicCode code) { return kCodeNames[static_cast<size_t>(code)].data(); }
+
+std::optional<IntrinsicCode> parse_intrinsic_code(const std::string& name) {
+  const auto it = std::find(kCodeNames.begin() + 1, kCodeNames.end(), name);
+  return it == kCodeNames.end() ? std::nullopt : std::optional(static_cast<IntrinsicCode>(it - kCodeNames.begin()));
+}
+
 Stmt intrinsic_nest(const TensorIntrinsic& intrinsic, const Stmt& body, std::vector<Stmt>& around) {
   const size_t wanted = intrinsic.pattern ? nest_depth(intrinsic.pattern->body) : 0;
   Stmt nest = body;
@@ -435,14 +428,14 @@ Stmt intrinsic_nest(const TensorIntrinsic& intrinsic, const Stmt& body, std::vec
 }
 
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) {
-  if (intrinsic.emitter == "block") return "";
-  if (intrinsic.emitter == "transpose") return match_transpose(intrinsic, body);
-  if (intrinsic.emitter == "outer_fma") return match_multiply_add(intrinsic, body);
-  if (intrinsic.emitter == "tile_dot") {
+  if (intrinsic.code == IntrinsicCode::kBlock) return "";
+  if (intrinsic.code == IntrinsicCode::kTranspose) return match_transpose(intrinsic, body);
+  if (intrinsic.code == IntrinsicCode::kMultiplyAdd) return match_multiply_add(intrinsic, body);
+  if (intrinsic.code == IntrinsicCode::kTileDot) {
     TileDot dot;
     return match_tile_dot(intrinsic, body, dot);
   }
-  if (intrinsic.emitter == "outer_dot") {
+  if (intrinsic.code == IntrinsicCode::kDotOfPairs) {
     // Written out, or as a loop over the pair.
     const std::string written_out = match_dot(intrinsic, body);
     return written_out.empty() ? "" : match_pattern(intrinsic, body);
@@ -451,8 +444,8 @@ std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body) 
 }
 
 bool is_byte_dot(const TensorIntrinsic& intrinsic) {
-  return intrinsic.emitter == "quads_u8i8" || intrinsic.emitter == "quads_neon" ||
-         intrinsic.emitter == "pairs_of_bytes";
+  return intrinsic.code == IntrinsicCode::kQuadsU8I8 || intrinsic.code == IntrinsicCode::kQuadsNeon ||
+         intrinsic.code == IntrinsicCode::kPairsOfBytes;
 }
 
 bool has_intrinsic(const Target& target, const TensorIntrinsic& intrinsic) {
@@ -496,17 +489,17 @@ const TensorIntrinsic* find_intrinsic(const std::string& name, const Intrinsics&
 }
 
 const TensorIntrinsic* best_fma_intrinsic(const Target& target, DType dtype) {
-  return best_intrinsic("outer_fma", target, dtype);
+  return best_intrinsic(IntrinsicCode::kMultiplyAdd, target, dtype);
 }
 
 const TensorIntrinsic* best_dot_intrinsic(const Target& target, DType factors) {
-  const TensorIntrinsic* best = best_intrinsic("outer_dot", target, DType::kF32);
+  const TensorIntrinsic* best = best_intrinsic(IntrinsicCode::kDotOfPairs, target, DType::kF32);
   return best && best->factors == factors ? best : nullptr;
 }
 
 const TensorIntrinsic* best_tile_intrinsic(const Target& target, DType first, DType second) {
   for (const TensorIntrinsic& intrinsic : table())
-    if (intrinsic.emitter == "tile_dot" && intrinsic.factors == first && intrinsic.second_factors == second &&
+    if (intrinsic.code == IntrinsicCode::kTileDot && intrinsic.factors == first && intrinsic.second_factors == second &&
         has_intrinsic(target, intrinsic))
       return &intrinsic;
   return nullptr;
@@ -528,7 +521,7 @@ bool multiplies_bytes(const Target& target) {
 }
 
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype) {
-  return best_intrinsic("transpose", target, dtype);
+  return best_intrinsic(IntrinsicCode::kTranspose, target, dtype);
 }
 
 }  // namespace tessera::inline loop

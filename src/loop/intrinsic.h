@@ -1,22 +1,41 @@
-// Tensor intrinsics: a pattern in loop IR and the key by which a back end knows how to emit it. A schedule marks a
+// Tensor intrinsics: a pattern in loop IR and the kind of code that a back end has for it. A schedule marks a
 // matching nest with `tensorized<name>`; the interpreter simply runs the nest, the verifier holds it against the
-// pattern, and only the back end's leaf knows what the key means. Texts of the form in intrinsic_text.h declare more of
-// them; loop/unify.h says what matches a pattern.
+// pattern, and only the back end's leaf knows the instructions. Those of each architecture are text in target/, of the
+// form in intrinsic_text.h, and users declare more of them; loop/unify.h says what matches a pattern.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "loop/stmt.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline loop {
 
+// How a back end makes code of one.
+enum class IntrinsicCode : uint8_t {
+  kNone,          // of declared ones, which have a body or a function
+  kMultiplyAdd,   // tiles of multiply-adds of vectors
+  kDotOfPairs,    // sums of pairs of products of 16-bit floats
+  kQuadsU8I8,     // sums of four products of bytes, the first one's without a sign
+  kQuadsNeon,     // sums of four products of bytes of one type
+  kPairsI16,      // sums of two products of i16
+  kPairsOfBytes,  // the same of bytes, which are widened
+  kCommonBits,    // numbers of bits that two vectors have in common
+  kTileDot,       // products of tiles of two dimensions
+  kTranspose,     // square tiles that are turned
+  kBlock,         // a nest that is left alone
+};
+// The names in texts: "multiply_add".
+const char* intrinsic_code_name(IntrinsicCode code);
+std::optional<IntrinsicCode> parse_intrinsic_code(const std::string& name);
+
 struct TensorIntrinsic {
-  std::string name;                   // "x86.avx512.fma.f32"
-  std::string emitter;                // key known to the back end: "outer_fma", "outer_dot", "tile_dot", "transpose"
+  std::string name;  // "x86.avx512.fma.f32"
+  IntrinsicCode code = IntrinsicCode::kNone;
   DType dtype = DType::kF32;          // of the accumulator; of what is moved
   int lanes = 16;                     // extent of the vectorized loop
   std::vector<std::string> features;  // the target must have all of them
@@ -42,18 +61,18 @@ struct TensorIntrinsic {
   DType second_factors = DType::kF32;  // of dot products of integers: of the second factor
 };
 
-// The pattern shared by the multiply-add tiles ("outer_fma"):
+// The pattern shared by the multiply-add tiles:
 //   unrolled v: unrolled p: vectorized l<lanes:  acc[v, p, l] = fma(a(v, p, l), b(v, p, l), acc[v, p, l])
 // with constant extents (v and l from 0, p from any constant: a tile at an image's border leaves rows out), `acc` in
 // register scope, a and b loads of the same dtype, or conversions of loads of 16-bit floats to it, whose index is
 // affine in v, p, l with coefficient 0 or 1 in l for the flattened address.
 //
-// "outer_dot" adds the products of two neighbouring pairs of narrower factors, which are converted:
+// kDotOfPairs adds the products of two neighbouring pairs of narrower factors, which are converted:
 //   acc[v, p, l] = fma(cast(a1), cast(b1), fma(cast(a0), cast(b0), acc[v, p, l]))
 // with a1 at the address behind a0 and b1 at that behind b0; a has coefficient 0 in l and b coefficient 2. The products
 // may be rounded once or twice, and denormal factors and results may count as zero.
 //
-// "tile_dot" is a loop over steps of the reduction around products of two-dimensional tiles, which may be several in
+// kTileDot is a loop over steps of the reduction around products of two-dimensional tiles, which may be several in
 // each step (the loops are serial, p and v unrolled, with constant extents from 0); `depth` products belong together:
 //   for s:  for p: for v: for r<16: for c<16: for k<16: for q<depth:
 //             acc[..] = acc[..] + cast(a) * cast(b)          or, with floats, fma(cast(a), cast(b), acc[..])
@@ -65,17 +84,17 @@ struct TensorIntrinsic {
 // c<16: acc[..] = 0. Sums of integers wrap; sums of floats may be taken in another order and rounded otherwise, and
 // denormal factors and results may count as zero.
 //
-// The pattern of "transpose": a square tile that is moved and turned.
+// The pattern of kTranspose: a square tile that is moved and turned.
 //   unrolled r: vectorized l<lanes>:  y[.. + r * stride + l] = x[.. + l * stride + r]
 // with `lanes` iterations of both loops from 0, two different buffers in memory of elements as wide as the intrinsic's,
 // and flattened addresses affine in r and l, with coefficient 1 in l for y and in r for x.
 //
-// "block" has no pattern: any nest that a schedule wants to be left alone.
+// kBlock has no pattern: any nest that a schedule wants to be left alone.
 //
 // Empty when `body` matches the intrinsic's pattern; otherwise the reason.
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body);
 
-// What "tile_dot" is about.
+// What kTileDot is about.
 struct TileProduct {
   int64_t down = 1, across = 1;  // extents of p and v
   Var p, v, r, c, k;

@@ -29,7 +29,9 @@ std::string beside(const std::string& file, const std::string& path) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::string& file) : reader_(text, file), file_(file) {}
+  // `of_table`: the compiler's own.
+  Parser(std::string_view text, const std::string& file, bool of_table = false)
+      : reader_(text, file), file_(file), of_table_(of_table) {}
 
   std::vector<TensorIntrinsic> run() {
     std::vector<TensorIntrinsic> all;
@@ -51,7 +53,7 @@ class Parser {
     TensorIntrinsic result;
     reader_.expect("intrinsic");
     result.name = reader_.quoted("the intrinsic's name");
-    if (result.name.empty() || find_intrinsic(result.name))
+    if (result.name.empty() || (!of_table_ && find_intrinsic(result.name)))
       fail(fmt::format("'{}' cannot be the name of an intrinsic", result.name),
            "a name that none in the compiler's table has");
     reader_.expect("{");
@@ -60,6 +62,20 @@ class Parser {
       if (reader_.accept("needs")) {
         do result.features.push_back(reader_.quoted("a feature"));
         while (reader_.accept(","));
+      } else if (of_table_ && reader_.accept("doc")) {
+        result.doc = reader_.quoted("a text");
+      } else if (of_table_ && reader_.accept("registers")) {
+        result.registers = static_cast<int>(reader_.integer("a number"));
+      } else if (of_table_ && reader_.accept("sums")) {
+        result.dtype = dtype("sums");
+      } else if (of_table_ && reader_.accept("factors")) {
+        result.factors = dtype("a factor");
+        reader_.expect(",");
+        result.second_factors = dtype("a factor");
+      } else if (of_table_ && reader_.accept("code")) {
+        const auto code = parse_intrinsic_code(reader_.word("a kind of code"));
+        if (!code) fail("there is no such kind of code", "one of IntrinsicCode");
+        result.code = *code;
       } else if (reader_.accept("use")) {
         reader_.expect("always");
         result.always = true;
@@ -84,7 +100,7 @@ class Parser {
         result.like = reader_.quoted("an intrinsic of the table");
         const TensorIntrinsic* like = find_intrinsic(result.like);
         if (!like || !like->pattern) fail(fmt::format("there is no '{}' to emit like", result.like), with_patterns());
-        result.emitter = like->emitter;
+        result.code = like->code;
         result.features.insert(result.features.end(), like->features.begin(), like->features.end());
         result.registers = like->registers;
       } else if (reader_.accept("call")) {
@@ -98,8 +114,15 @@ class Parser {
         reader_.fail_expected("needs, shape, pattern, body, emit, call, use or '}'");
       }
     }
-    finish(result, shape);
+    if (of_table_) finish_table_entry(result, shape);
+    else finish(result, shape);
     return result;
+  }
+
+  DType dtype(const char* what) {
+    const auto result = parse_dtype(reader_.word(what));
+    if (!result) fail("there is no such type", "f32");
+    return *result;
   }
 
   void once(const std::shared_ptr<const LoopProgram>& given, const char* what) {
@@ -107,7 +130,7 @@ class Parser {
   }
 
   void implementation(const TensorIntrinsic& result) {
-    if (result.body || !result.emitter.empty() || !result.call.empty())
+    if (result.body || result.code != IntrinsicCode::kNone || !result.call.empty())
       fail("a second implementation", "one of body, emit and call");
   }
 
@@ -141,9 +164,34 @@ class Parser {
     return names;
   }
 
+  // Of the pattern, as far as nothing else is said.
+  static void read_shape(TensorIntrinsic& result) {
+    std::vector<int64_t> extents;
+    walk(
+        result.pattern->body,
+        [&](const Stmt& s) {
+          if (s->kind == StmtKind::kFor && as_int(s->extent)) extents.push_back(*as_int(s->extent));
+        },
+        nullptr);
+    result.lanes = extents.empty() ? 1 : static_cast<int>(extents[0]);
+    result.depth = extents.size() < 2 ? 1 : static_cast<int>(extents[1]);
+  }
+
+  void finish_table_entry(TensorIntrinsic& result, const std::vector<int64_t>& shape) {
+    check(result.code != IntrinsicCode::kNone, result.name + " has no code");
+    if (result.pattern) {
+      result.dtype = result.pattern->params.back()->dtype;
+      result.factors = result.pattern->params[0]->dtype;
+      result.second_factors = result.pattern->params[1]->dtype;
+      read_shape(result);
+    }
+    check(result.pattern || !shape.empty(), result.name + " has no shape");
+    if (!shape.empty()) result.lanes = static_cast<int>(shape[0]), result.depth = static_cast<int>(shape[1]);
+  }
+
   void finish(TensorIntrinsic& result, const std::vector<int64_t>& shape) {
     if (!result.pattern) fail(fmt::format("'{}' has no pattern", result.name), "pattern kernel @..");
-    if (!result.body && result.emitter.empty() && result.call.empty())
+    if (!result.body && result.code == IntrinsicCode::kNone && result.call.empty())
       fail(fmt::format("'{}' has nothing that stands for it", result.name), "body, emit or call");
     if (result.body) check_body(result);
     if (!result.call.empty())
@@ -162,17 +210,7 @@ class Parser {
     const LoopProgram& pattern = *result.pattern;
     result.dtype = pattern.params.back()->dtype;
     if (!shape.empty()) result.lanes = static_cast<int>(shape[0]), result.depth = static_cast<int>(shape[1]);
-    else if (result.like.empty()) {
-      std::vector<int64_t> extents;
-      walk(
-          pattern.body,
-          [&](const Stmt& s) {
-            if (s->kind == StmtKind::kFor && as_int(s->extent)) extents.push_back(*as_int(s->extent));
-          },
-          nullptr);
-      result.lanes = extents.empty() ? 1 : static_cast<int>(extents[0]);
-      result.depth = extents.size() < 2 ? 1 : static_cast<int>(extents[1]);
-    }
+    else if (result.like.empty()) read_shape(result);
   }
 
   // Parameters and symbols as the pattern has them, each indexed there by loops that choose one dimension each.
@@ -226,9 +264,14 @@ class Parser {
 
   TextReader reader_;
   const std::string file_;
+  const bool of_table_;
 };
 
 }  // namespace
+
+std::vector<TensorIntrinsic> parse_table_intrinsics(std::string_view text, const std::string& file) {
+  return Parser(text, file, true).run();
+}
 
 Intrinsics parse_intrinsics(std::string_view text, const std::string& file) {
   static std::mutex mutex;

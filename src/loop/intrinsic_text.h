@@ -16,6 +16,12 @@
 // - `body kernel @..`: another loop program of the same parameters. What it allocates is in registers.
 // - `emit "NAME"`: as the intrinsic NAME of the table, whose pattern it must match.
 //
+// Those of the compiler's own table (target/*/intrinsics.cpp) say besides
+//
+// - `code NAME`: what a back end has for it (IntrinsicCode), instead of the three above;
+// - `doc "TEXT"`; `registers N`: vectors of sums, of the second factor and one of the first that must fit;
+// - `sums TYPE`, `factors TYPE, TYPE` and `shape`, where the comments of intrinsic.h are the pattern.
+//
 // Without `shape` the numbers are the constant extents of the pattern's loops.
 #pragma once
 
@@ -30,6 +36,9 @@ namespace tessera::inline loop {
 // TSR-31xx of the text at file:line:column; TSR-3130 for what a declaration may not be, TSR-3131 for a file that is not
 // there. Thread-safe.
 Intrinsics parse_intrinsics(std::string_view text, const std::string& file);
+
+// Those of a text of the compiler's own.
+std::vector<TensorIntrinsic> parse_table_intrinsics(std::string_view text, const std::string& file);
 
 // What a schedule gets as numbers.
 std::vector<int64_t> intrinsic_shape(const TensorIntrinsic& intrinsic);

@@ -21,7 +21,7 @@
 #pragma once
 
 #include "loop/stmt.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline loop_passes {
 

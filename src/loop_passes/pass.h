@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "loop/stmt.h"
+#include "target/target.h"
 #include "types/numerics.h"
-#include "types/target.h"
 
 namespace tessera::inline loop_passes {
 

@@ -327,6 +327,12 @@ std::vector<std::byte> make_descriptor(const ModuleContents& contents) {
   add_flow(section, program, head);
   head.arena_bytes = static_cast<uint64_t>(program.arena_bytes);
   head.scratch_bytes = static_cast<uint64_t>(program.scratch_bytes);
+  std::vector<tsr_variant_descr> variants;
+  for (const CodeVariant& variant : info.variants)
+    variants.push_back({section.add_text(variant.name), section.add_text(join(variant.features)),
+                        section.add_text(variant.suffix), 0});
+  if (!variants.empty()) head.num_variants = static_cast<uint32_t>(variants.size());
+  if (!variants.empty()) head.variants = section.add_table(variants);
   return section.finish(head);
 }
 

@@ -103,21 +103,29 @@ std::string first_lines(const std::string& text) {
 }  // namespace
 
 std::vector<std::byte> link_shared_object(std::span<const std::byte> object, const LinkOptions& options) {
+  return link_shared_object(std::span(&object, 1), options);
+}
+
+std::vector<std::byte> link_shared_object(std::span<const std::span<const std::byte>> objects,
+                                          const LinkOptions& options) {
   // Not every module prepares; a pattern need not match.
-  const std::vector<std::string> patterns =
-      options.exports.empty() ? std::vector<std::string>{TSR_ENTRY_SYMBOL, TSR_PREPARE_SYMBOL "*"} : options.exports;
+  const std::vector<std::string> patterns = options.exports.empty()
+                                                ? std::vector<std::string>{TSR_ENTRY_SYMBOL "*", TSR_PREPARE_SYMBOL "*"}
+                                                : options.exports;
   const std::string exported = fmt::format("{{ global: {}; local: *; }};\n", fmt::join(patterns, "; "));
-  const AnonymousFile input = file_with("tessera-object", object),
-                      exports = file_with("tessera-exports", std::as_bytes(std::span(exported)));
+  std::vector<AnonymousFile> inputs;
+  std::vector<std::string> input_paths;
+  for (const std::span<const std::byte> object : objects)
+    input_paths.push_back(inputs.emplace_back(file_with("tessera-object", object)).path());
+  const AnonymousFile exports = file_with("tessera-exports", std::as_bytes(std::span(exported)));
   OutputPipe output;
   const std::string version_script = "--version-script=" + exports.path(), soname = "-soname=" + options.soname,
-                    input_path = input.path(), output_path = output.path();
+                    output_path = output.path();
   std::vector<const char*> args = {"ld.lld",
                                    "-shared",
                                    "-nostdlib",
                                    soname.c_str(),
                                    version_script.c_str(),
-                                   input_path.c_str(),
                                    "-o",
                                    output_path.c_str(),
                                    "--build-id=none",
@@ -137,6 +145,7 @@ std::vector<std::byte> link_shared_object(std::span<const std::byte> object, con
                                    "relro",
                                    "-z",
                                    "text"};
+  for (const std::string& path : input_paths) args.push_back(path.c_str());
   std::vector<std::string> folders;  // where the loader looks for libraries first: where they were found
   for (const std::string& file : options.files) {
     args.push_back(file.c_str());

@@ -231,6 +231,8 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
                                {"kind", device.kind},
                                {"arena_bytes", device.arena_bytes},
                                {"weight_bytes", device.weight_bytes}});
+  for (const CodeVariant& variant : info.variants)
+    json["variants"].push_back({{"name", variant.name}, {"features", variant.features}});
   if (!program.states.empty()) json["states"] = describe_states(program);
   nlohmann::json kernels = nlohmann::json::array();
   const auto traffic = known_traffic(program);

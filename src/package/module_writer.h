@@ -13,6 +13,13 @@
 
 namespace tessera::inline package {
 
+// Code of a module for one kind of processor.
+struct CodeVariant {
+  std::string name;                   // of its target: "x86-64-v4"
+  std::vector<std::string> features;  // that it needs
+  std::string suffix;                 // behind the names of its functions
+};
+
 // What a module says about itself beyond its program. Nothing in it may depend on when or where it was made, so that
 // the same model and options give the same bytes.
 struct ModuleInfo {
@@ -22,6 +29,7 @@ struct ModuleInfo {
   std::string target_triple;
   std::string target_cpu;                      // a tuning hint, for people
   std::vector<std::string> features;           // that the code needs, LLVM's names, sorted
+  std::vector<CodeVariant> variants;           // the best one first; none where there is code for `features` alone
   int num_threads = 1;                         // that parallel loops are cut for
   std::map<std::string, std::string> options;  // compile options that change the code, as on the command line
   std::map<std::string, int64_t> operators;    // of the imported graph: how many nodes each has

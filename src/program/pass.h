@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "program/program.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline program {
 

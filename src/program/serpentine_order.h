@@ -37,7 +37,7 @@
 #pragma once
 
 #include "program/program.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline program {
 

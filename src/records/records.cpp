@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -65,6 +66,9 @@ std::string new_uid() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
+// How facts end, by Fp32Products.
+constexpr std::array<std::string_view, 3> kFp32Names = {"", " fp32 pieces", " fp32 auto"};
+
 // Whether `a` stands rather than `b` for the same kernel: a reverted choice is not used, so it never displaces one that
 // is.
 bool is_better(const ChoiceRecord& a, const ChoiceRecord& b) {
@@ -76,9 +80,11 @@ bool is_better(const ChoiceRecord& a, const ChoiceRecord& b) {
 
 bool same_peak(double a, double b) { return a > 0 && b > 0 && std::max(a, b) <= kSamePeak * std::min(a, b); }
 
-std::string machine_facts(const Target& target) {
-  return fmt::format("{} {} [{}] L1 {} L2 {} L3 {}", target.triple, target.cpu, fmt::join(target.features, ","),
-                     target.l1_bytes, target.l2_bytes, target.l3_bytes);
+std::string machine_facts(const Target& target, Fp32Products fp32) {
+  std::vector<std::string> features(target.features.begin(), target.features.end());
+  features.insert(features.end(), target.emulated.begin(), target.emulated.end());
+  return fmt::format("{} {} [{}] L1 {} L2 {} L3 {}{}", target.triple, target.cpu, fmt::join(features, ","),
+                     target.l1_bytes, target.l2_bytes, target.l3_bytes, kFp32Names[static_cast<size_t>(fp32)]);
 }
 
 std::optional<Target> target_of_facts(const std::string& facts) {
@@ -90,9 +96,11 @@ std::optional<Target> target_of_facts(const std::string& facts) {
     return std::nullopt;
   if (features.size() < 2 || features.front() != '[' || features.back() != ']') return std::nullopt;
   std::istringstream list(features.substr(1, features.size() - 2));
-  for (std::string feature; std::getline(list, feature, ',');) target.features.insert(feature);
-  if (machine_facts(target) != facts) return std::nullopt;
-  return target;
+  for (std::string feature; std::getline(list, feature, ',');)
+    (feature == kPortableTiles ? target.emulated : target.features).insert(feature);
+  for (const Fp32Products fp32 : {Fp32Products::kFma, Fp32Products::kPieces, Fp32Products::kPiecesIfFaster})
+    if (machine_facts(target, fp32) == facts) return target;
+  return std::nullopt;
 }
 
 // One prepared statement; values go in and come out by place.

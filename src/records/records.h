@@ -13,14 +13,16 @@
 #include <string_view>
 #include <vector>
 
-#include "types/target.h"
+#include "target/target.h"
+#include "types/numerics.h"
 
 struct sqlite3;
 
 namespace tessera::inline records {
 
-// Everything but the peaks: the text under which machines are told apart first.
-std::string machine_facts(const Target& target);
+// Everything but the peaks and what is measured on kinds of processors: the text under which machines are told apart
+// first. Records of compiles with another way of computing f32 are of a machine of their own.
+std::string machine_facts(const Target& target, Fp32Products fp32 = Fp32Products::kFma);
 // The target of such a text, with one thread; nothing for any other text.
 std::optional<Target> target_of_facts(const std::string& facts);
 // Whether two measured peaks may be of one machine: within 4 times.

@@ -29,7 +29,7 @@ constexpr std::array kRules = {
     ScheduleRule{"matrix_tile", "products of bf16 with weights, in the machine's two-dimensional tiles", 1,
                  Numerics::kRounding, matrix_tile},
     ScheduleRule{"bf16x3", "products of f32 with weights as products of pieces of bf16 (--fp32)", 1,
-                 Numerics::kAlgorithm, bf16x3},
+                 Numerics::kAlgorithm, bf16x3, 1, bf16x3_not_wanted},
     ScheduleRule{"packed_panels", "sums of products of operands of a run over many steps, in blocks of packed panels",
                  1, Numerics::kRounding, packed_panels},
     ScheduleRule{"streamed_product", "few rows by a large matrix of a run, which is read as it lies, row by row", 1,
@@ -102,9 +102,16 @@ std::variant<ScheduledKernel, Declined> apply_to_open_axes(const ScheduleRule& r
   return answer;
 }
 
+// Why a compile does not want the rule; empty when it does.
+std::string why_not_wanted(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
+                           Fp32Products fp32) {
+  return rule.not_wanted ? rule.not_wanted(kernel, target, fp32) : std::string();
+}
+
 // The rule's answer, by tiles or windows when a run decides about sizes.
 std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const TensorProgram& kernel, const Target& target,
-                                            const std::vector<SymbolRange>& symbols) {
+                                            const std::vector<SymbolRange>& symbols, Fp32Products fp32) {
+  if (std::string why = why_not_wanted(rule, kernel, target, fp32); !why.empty()) return Declined{std::move(why)};
   // Single elements by tiles are slower than loops of their own.
   const bool symbolic = is_symbolic(kernel);
   if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
@@ -188,7 +195,7 @@ const ScheduleRule* find_schedule_rule(std::string_view name) {
 
 std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
                                      const Target& target, int opt_level, const std::set<std::string>& disabled,
-                                     Numerics loosest) {
+                                     const RuleNumerics& numerics) {
   std::vector<RuleOffer> offers;
   for (const ScheduleRule& rule : kRules) {
     if (opt_level < rule.min_level) {
@@ -199,11 +206,11 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
       offers.push_back({rule.name, "--disable-pass leaves it out", {}});
       continue;
     }
-    if (const Numerics numerics = numerics_of(rule, kernel); numerics > loosest) {
-      offers.push_back({rule.name, "--numerics leaves it out: " + std::string(numerics_name(numerics)), {}});
+    if (const Numerics own = numerics_of(rule, kernel); own > numerics.loosest) {
+      offers.push_back({rule.name, "--numerics leaves it out: " + std::string(numerics_name(own)), {}});
       continue;
     }
-    auto answer = ask(rule, kernel, target, symbols);
+    auto answer = ask(rule, kernel, target, symbols, numerics.fp32);
     if (const auto* declined = std::get_if<Declined>(&answer)) {
       offers.push_back({rule.name, declined->reason, {}});
     } else {
@@ -224,8 +231,9 @@ Numerics numerics_of(const ScheduleRule& rule, const TensorProgram& kernel) {
 }
 
 std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const TensorProgram& kernel,
-                                             const Target& target) {
+                                             const Target& target, Fp32Products fp32) {
   if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};
+  if (std::string why = why_not_wanted(rule, kernel, target, fp32); !why.empty()) return Declined{std::move(why)};
   const KnobPoint by_name{std::string(rule.name), {}};
   Knobs knobs(by_name);
   auto answer = rule.apply(kernel, target, knobs);
@@ -234,11 +242,12 @@ std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const Ten
 }
 
 std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
-                                                    const Target& target) {
+                                                    const Target& target, Fp32Products fp32) {
   if (is_trace(point)) return apply_trace_point(point, kernel, target);
   const ScheduleRule* rule = find_schedule_rule(point.rule);
   if (!rule) return Declined{"there is no rule '" + point.rule + "'"};
   if (is_symbolic(kernel)) return Declined{"a run decides about sizes"};
+  if (std::string why = why_not_wanted(*rule, kernel, target, fp32); !why.empty()) return Declined{std::move(why)};
   Knobs knobs(point);
   auto answer = rule->apply(kernel, target, knobs);
   // A value that is not legal is the better reason, and a knob that is not asked for the worse.
@@ -270,11 +279,12 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 }
 
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
-                      const AllowRule& allow, const ChoosePoint& choose, Numerics loosest) {
+                      const AllowRule& allow, const ChoosePoint& choose, const RuleNumerics& numerics) {
   const auto first_answer = [&](const TensorProgram& kernel) -> std::optional<RuleAnswer> {
     for (const ScheduleRule& rule : kRules) {
       if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
-      if (numerics_of(rule, kernel) > loosest) continue;
+      if (numerics_of(rule, kernel) > numerics.loosest) continue;
+      if (!why_not_wanted(rule, kernel, target, numerics.fp32).empty()) continue;
       Knobs knobs;
       auto answer = rule.apply(kernel, target, knobs);
       if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return RuleAnswer{rule.name, std::move(*scheduled)};
@@ -282,7 +292,8 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     return std::nullopt;
   };
   const auto may_join = [&](const JoiningStep& step) {
-    return opt_level >= step.min_level && step.numerics <= loosest && !disabled.contains(std::string(step.name));
+    return opt_level >= step.min_level && step.numerics <= numerics.loosest &&
+           !disabled.contains(std::string(step.name));
   };
   if (may_join(kRowChain)) {
     join_fuse_rows(
@@ -312,14 +323,14 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     };
     const auto may_ask = [&](const ScheduleRule& rule) {
       return opt_level >= rule.min_level && !disabled.contains(std::string(rule.name)) &&
-             numerics_of(rule, *kernel.definition) <= loosest;
+             numerics_of(rule, *kernel.definition) <= numerics.loosest;
     };
     const TunedChoice tuned = choose ? choose(kernel) : TunedChoice();
     kernel.refused_tuning = tuned.refused;
     if (const auto& point = tuned.point) {
       const ScheduleRule* rule = find_schedule_rule(point->rule);
       std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
-      if (!rule || may_ask(*rule)) answer = apply_point(*point, *kernel.definition, target);
+      if (!rule || may_ask(*rule)) answer = apply_point(*point, *kernel.definition, target, numerics.fp32);
       if (const auto* scheduled = std::get_if<ScheduledKernel>(&answer))
         if (std::string why = operands.problem(static_cast<int32_t>(k), scheduled->packed); !why.empty())
           answer = Declined{std::move(why)};
@@ -333,7 +344,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     }
     for (const ScheduleRule& rule : kRules) {
       if (!may_ask(rule)) continue;
-      auto answer = ask(rule, *kernel.definition, target, symbols_of(program, kernel));
+      auto answer = ask(rule, *kernel.definition, target, symbols_of(program, kernel), numerics.fp32);
       if (const auto* scheduled = std::get_if<ScheduledKernel>(&answer))
         if (std::string why = operands.problem(static_cast<int32_t>(k), scheduled->packed); !why.empty())
           answer = Declined{std::move(why)};

@@ -15,9 +15,9 @@
 #include "program/program.h"
 #include "schedule/kernel/knobs.h"
 #include "schedule/kernel/pack.h"
+#include "target/target.h"
 #include "te/tensor_program.h"
 #include "types/numerics.h"
-#include "types/target.h"
 
 namespace tessera::inline schedule {
 
@@ -38,6 +38,8 @@ struct ScheduleRule {
   Numerics numerics;
   std::variant<ScheduledKernel, Declined> (*apply)(const TensorProgram& kernel, const Target& target, Knobs& knobs);
   int version = 1;  // of the meaning of its knobs
+  // Of a rule that a compile has to ask for: why this one does not, empty when it does. Null: every compile does.
+  std::string (*not_wanted)(const TensorProgram& kernel, const Target& target, Fp32Products fp32) = nullptr;
 };
 
 // What joins kernels into one before the rules are asked (schedule/fusion/fuse_rows.h, overlapped_tiles.h).
@@ -61,11 +63,11 @@ const ScheduleRule* find_schedule_rule(std::string_view name);
 // The rule's knobs for a kernel; Declined when it has nothing for the kernel even when asked by name, or a run decides
 // about sizes.
 std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const TensorProgram& kernel,
-                                             const Target& target);
+                                             const Target& target, Fp32Products fp32 = Fp32Products::kFma);
 // The point's rule at that point; Declined with a reason when the point is none of its space, or its values do not go
 // together. Whatever is answered computes what the kernel says.
 std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
-                                                    const Target& target);
+                                                    const Target& target, Fp32Products fp32 = Fp32Products::kFma);
 
 // The same point without the knobs whose value is the rule's own choice. REQUIRES: a point of the kernel's space.
 KnobPoint essential(const KnobPoint& point, const TensorProgram& kernel, const Target& target);
@@ -82,7 +84,7 @@ struct RuleOffer {
 // Of all rules, in their order, those included that the level or `disabled` leaves out. `symbols` are the kernel's.
 std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
                                      const Target& target, int opt_level, const std::set<std::string>& disabled = {},
-                                     Numerics loosest = Numerics::kAlgorithm);
+                                     const RuleNumerics& numerics = {});
 
 // Those of the program that the kernel uses.
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel);
@@ -90,7 +92,7 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 // Joins chains of kernels (fuse_rows.h; overlapped_tiles.h, none with a point of its own), replaces the loop programs
 // of all kernels that have a definition, packs weights as the rules want them, and drops weight buffers nobody reads
 // any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for whose rule `allow` (may be
-// null) says no stays naive, too. Nothing is done that is looser than `loosest`.
+// null) says no stays naive, too. Nothing is done that `numerics` does not let it.
 using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;
 // Points that were found better than the rules' own choice for some kernels (may be null): such a kernel's `rule` is
 // the point's text, the knobs left out that have the rule's own choice. A point that is refused leaves a reason in
@@ -101,7 +103,6 @@ struct TunedChoice {
 };
 using ChoosePoint = std::function<TunedChoice(const Kernel& kernel)>;
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled = {},
-                      const AllowRule& allow = {}, const ChoosePoint& choose = {},
-                      Numerics loosest = Numerics::kAlgorithm);
+                      const AllowRule& allow = {}, const ChoosePoint& choose = {}, const RuleNumerics& numerics = {});
 
 }  // namespace tessera::inline schedule

@@ -119,7 +119,9 @@ std::string build_into(const KernelBench& bench, const KnobPoint* point, int fil
   try {
     Program program = bench_program(bench);
     const ChoosePoint choose = [&](const Kernel&) { return TunedChoice{*point, ""}; };
-    schedule_program(program, bench.target, 3, {}, {}, point ? choose : ChoosePoint());
+    // Whoever chose a point knows which rules are wanted.
+    const RuleNumerics numerics{.fp32 = point ? Fp32Products::kPieces : Fp32Products::kFma};
+    schedule_program(program, bench.target, 3, {}, {}, point ? choose : ChoosePoint(), numerics);
     const Kernel& kernel = program.kernels[0];
     if (point && !kernel.refused_tuning.empty()) return "refused: " + kernel.refused_tuning;
     for (const LoopPass& pass : loop_pipeline())

@@ -11,10 +11,10 @@
 #include "package/anonymous_file.h"
 #include "runner/bench_module.h"
 #include "schedule/kernel/knobs.h"
+#include "target/target.h"
 #include "te/tensor_program.h"
 #include "tune/runner_process.h"
 #include "tune/statistics.h"
-#include "types/target.h"
 #include "types/tensor.h"
 
 namespace tessera::inline tune {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runner/runner_protocol.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline tune {
 

@@ -22,10 +22,10 @@ const char* space_kind_name(SpaceKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind)
+SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind, Fp32Products fp32)
     : kernel_(kernel), target_(target) {
   for (const ScheduleRule& rule : schedule_rules()) {
-    auto answer = knob_space(rule, kernel, target);
+    auto answer = knob_space(rule, kernel, target, fp32);
     if (auto* declined = std::get_if<Declined>(&answer)) {
       declined_rules_.push_back(std::string(rule.name) + ": " + declined->reason);
       continue;
@@ -131,7 +131,8 @@ KnobPoint SearchSpace::crossed(const KnobPoint& a, const KnobPoint& b, std::mt19
 }
 
 std::optional<SearchSpace::Loops> SearchSpace::loops_at(const KnobPoint& point, std::string& why) const {
-  auto answer = apply_point(point, kernel_, target_);
+  // What a compile does not want has no space here.
+  auto answer = apply_point(point, kernel_, target_, Fp32Products::kPieces);
   if (auto* declined = std::get_if<Declined>(&answer)) {
     why = declined->reason;
     return std::nullopt;

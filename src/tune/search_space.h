@@ -12,8 +12,8 @@
 #include "loop/stmt.h"
 #include "schedule/kernel/knobs.h"
 #include "schedule/sketches/sketch.h"
+#include "target/target.h"
 #include "te/tensor_program.h"
-#include "types/target.h"
 
 namespace tessera::inline tune {
 
@@ -22,7 +22,8 @@ const char* space_kind_name(SpaceKind kind);  // "templates", "sketches", "all"
 
 class SearchSpace {
  public:
-  SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind = SpaceKind::kTemplates);
+  SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind = SpaceKind::kTemplates,
+              Fp32Products fp32 = Fp32Products::kFma);
 
   // What the rules choose by themselves, whatever the space; empty when none takes the kernel.
   const std::optional<KnobPoint>& preferred() const { return preferred_; }

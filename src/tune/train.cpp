@@ -68,7 +68,7 @@ void read_samples(const std::string& path, std::map<std::string, Samples>& to, S
     }
     Target own = *machine;
     own.num_threads = trial.key.threads;
-    auto answer = apply_point(*point, *kernel->second, own);
+    auto answer = apply_point(*point, *kernel->second, own, Fp32Products::kPieces);
     if (std::holds_alternative<Declined>(answer)) {
       ++skipped.unusable;
       continue;

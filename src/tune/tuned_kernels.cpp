@@ -136,11 +136,12 @@ std::optional<GraphChoice> usable_graph(const SchedulePayload& payload, std::str
   return std::nullopt;
 }
 
-std::optional<int64_t> find_machine(const RecordFile& records, const Target& target, std::string& why) {
+std::optional<int64_t> find_machine(const RecordFile& records, const Target& target, std::string& why,
+                                    Fp32Products fp32) {
   const std::vector<MachineRecord> machines = records.machines();
   std::vector<MachineRecord> alike;
   for (const MachineRecord& machine : machines)
-    if (machine.facts == machine_facts(target)) alike.push_back(machine);
+    if (machine.facts == machine_facts(target, fp32)) alike.push_back(machine);
   if (alike.empty()) {
     why = machines.empty() ? "it is empty" : "its records are of another machine";
     if (machines.size() == 1) why += difference(machines[0].facts, target);
@@ -167,10 +168,10 @@ std::optional<int64_t> find_machine(const RecordFile& records, const Target& tar
   }
 }
 
-TunedKernels tuned_kernels(const std::string& path, const Target& target) {
+TunedKernels tuned_kernels(const std::string& path, const Target& target, Fp32Products fp32) {
   const RecordFile records(path, RecordFile::Open::kRead);
   std::string unfit;
-  const auto machine = find_machine(records, target, unfit);
+  const auto machine = find_machine(records, target, unfit, fp32);
   TunedKernels result = tuned_kernels(records, machine, target);
   result.unfit = std::move(unfit);
   return result;

@@ -10,7 +10,7 @@
 #include "driver/graph_choice.h"
 #include "records/records.h"
 #include "schedule/choose.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline tune {
 
@@ -31,7 +31,8 @@ std::optional<GraphChoice> usable_graph(const SchedulePayload& payload, std::str
 // The machine's number in the records: that with the target's facts and the peak that is measured here (some ms),
 // within the records' tolerance, of several the nearest. For code that does not run here that with the highest peak: it
 // is the hardware, and others emulate it. Nothing, with a reason, when there is none.
-std::optional<int64_t> find_machine(const RecordFile& records, const Target& target, std::string& why);
+std::optional<int64_t> find_machine(const RecordFile& records, const Target& target, std::string& why,
+                                    Fp32Products fp32 = Fp32Products::kFma);
 
 struct TunedKernels {
   ChoosePoint choose;                                              // for DriverOptions::tuned
@@ -44,7 +45,7 @@ struct TunedKernels {
 };
 
 // Reads all of it at once; the file is closed then. UserError as RecordFile.
-TunedKernels tuned_kernels(const std::string& path, const Target& target);
+TunedKernels tuned_kernels(const std::string& path, const Target& target, Fp32Products fp32 = Fp32Products::kFma);
 // The same of an open file, for a machine of it; nothing: `unfit` stays empty.
 TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> machine, const Target& target);
 

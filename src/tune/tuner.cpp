@@ -55,6 +55,7 @@ class Tuner {
   explicit Tuner(const TuneOptions& options)
       : options_(options),
         target_(resolve_target(options.driver.compile)),
+        fp32_(fp32_of(options.driver.compile)),
         runs_here_(runs_here(target_)),
         records_(options.db, RecordFile::Open::kWrite) {}
 
@@ -206,7 +207,7 @@ class Tuner {
     const std::vector<KernelTime> times = times_of(before_);
     say("measuring the machine");
     peaks_ = measure_roofline(target_.num_threads);
-    machine_ = records_.add_machine({0, machine_facts(target_), peaks_.fma_f32.one_thread / 1e9,
+    machine_ = records_.add_machine({0, machine_facts(target_, fp32_), peaks_.fma_f32.one_thread / 1e9,
                                      peaks_.levels.empty() ? 0 : peaks_.levels.back().one_thread / 1e9});
     return model_tasks(before_.compiled.program, times, peaks_);
   }
@@ -237,7 +238,8 @@ class Tuner {
     peaks_.threads = target_.num_threads;
     peaks_.fma_f32 = {"f32 multiply-add", "", gflops, gflops * threads};
     peaks_.levels = {{"L2", target_.l2_bytes, 0, kNoBound, kNoBound}, {"memory", INT64_MAX, 0, gbytes, gbytes}};
-    return records_.add_machine(machine);
+    return records_.add_machine(
+        {machine.id, machine_facts(target_, fp32_), machine.peak_gflops, machine.memory_gbytes});
   }
 
   // Of each call: the default of its kernel, alone.
@@ -251,7 +253,7 @@ class Tuner {
       if (!definition || is_symbolic(*definition)) continue;
       const std::string hash = structural_hash(canonical_text(*definition));
       if (!first_trials_.contains(hash)) {
-        const SearchSpace space(*definition, target_);
+        const SearchSpace space(*definition, target_, SpaceKind::kTemplates, fp32_);
         if (!space.preferred()) continue;
         say(fmt::format("timing kernels: {} of {} calls", call + 1, program.calls.size()));
         first_trials_[hash] = measure_default({hash, definition, distances_of(traffic[call])}, *space.preferred());
@@ -318,7 +320,7 @@ class Tuner {
       return;
     }
     Task task;
-    task.space = std::make_unique<SearchSpace>(*model.definition, target_, options_.space);
+    task.space = std::make_unique<SearchSpace>(*model.definition, target_, options_.space, fp32_);
     if (!task.space->preferred()) {
       found.left_out.emplace_back(std::move(model), "no schedule rule takes it");
       return;
@@ -726,6 +728,7 @@ class Tuner {
 
   const TuneOptions& options_;
   Target target_;
+  Fp32Products fp32_;
   bool runs_here_;
   RecordFile records_;
   Clock::time_point begin_ = Clock::now();

@@ -11,9 +11,9 @@
 #include <functional>
 #include <string>
 
+#include "target/target.h"
 #include "tune/channel.h"
 #include "tune/runner_process.h"
-#include "types/target.h"
 
 namespace tessera::inline tune {
 

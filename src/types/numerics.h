@@ -33,4 +33,17 @@ constexpr Numerics loosest(NumericsMode mode) {
   return mode == NumericsMode::kStrict ? Numerics::kExact : Numerics::kAlgorithm;
 }
 
+// How products of f32 are computed (`--fp32`): by multiply-adds, or as products of three pieces of bf16.
+enum class Fp32Products : uint8_t {
+  kFma,
+  kPieces,
+  kPiecesIfFaster,  // where pieces are expected to be faster
+};
+
+// What a compile lets its schedule rules do to numbers.
+struct RuleNumerics {
+  Numerics loosest = Numerics::kAlgorithm;
+  Fp32Products fp32 = Fp32Products::kFma;
+};
+
 }  // namespace tessera::inline types

@@ -93,6 +93,27 @@ class CommandLine(CliTest):
             "cpu, null",
             "did you mean 'null'?",
         )
+        for names, found in (("x86-64-v2,x86-64-v2", "'x86-64-v2' is named twice, or is the target"),
+                             ("x86-64-v3", "'x86-64-v3' is named twice, or is the target")):
+            self.refuses(
+                ["compile", "model.onnx", "--target", "x86-64-v3", "--variants", names],
+                "TSR-4076",
+                f"--variants: {found}",
+                "each target once, that of --target left out",
+            )
+        self.refuses(
+            ["compile", "model.onnx", "--target", "x86-64-v3", "--variants", "aarch64-unknown-linux-gnu"],
+            "TSR-4076",
+            "--variants: 'aarch64-unknown-linux-gnu' is of another architecture than the target 'x86-64-v3'",
+            "targets of one architecture: --target x86-64-v3 --variants x86-64-v2,x86-64-v4",
+            "compile a module of its own for each architecture",
+        )
+        self.refuses(
+            ["compile", "model.onnx", "--target", "x86-64-v3", "--variants", "x86-64-v2", "--place", "*=null"],
+            "TSR-4077",
+            "--variants: the code of a device is of one kind, so it cannot stand beside --place",
+            hint="leave one of the two options out",
+        )
         self.refuses(
             ["compile", "model.onnx", "--numerics", "strikt"],
             "TSR-4074",

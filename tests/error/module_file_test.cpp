@@ -188,13 +188,19 @@ TEST_F(ModuleFileErrors, SectionDigests) {
 }
 
 TEST_F(ModuleFileErrors, AbiVersion) {
-  ModuleSpec spec;
-  spec.edit_descriptor = [](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), 9u); };
-  EXPECT_EQ(load_outcome(spec.build()), std::string("TSR-7010: 'm.so' was compiled for runtime interface 9; this "
-                                                    "runtime (") +
-                                            tessera_version() + ") has interface " + std::to_string(TSR_ABI_VERSION) +
-                                            "; compile the model with the "
-                                            "tessera of this runtime's version");
+  for (const uint32_t version : {0u, 5u, TSR_ABI_OLDEST_VERSION - 1, TSR_ABI_VERSION + 1}) {
+    ModuleSpec spec;
+    spec.edit_descriptor = [=](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), version); };
+    EXPECT_EQ(load_outcome(spec.build()), "TSR-7010: 'm.so' was compiled for runtime interface " +
+                                              std::to_string(version) + "; this runtime (" + tessera_version() +
+                                              ") has interface " + std::to_string(TSR_ABI_VERSION) +
+                                              "; compile the model with the tessera of this runtime's version");
+  }
+  for (uint32_t version = TSR_ABI_OLDEST_VERSION; version <= TSR_ABI_VERSION; ++version) {
+    ModuleSpec spec;
+    spec.edit_descriptor = [=](Bytes& bytes) { write_at(bytes, offsetof(tsr_descriptor, abi_version), version); };
+    EXPECT_EQ(load_outcome(spec.build()), "ok");
+  }
 }
 
 class DescriptorErrors : public ModuleFolder {
@@ -411,6 +417,39 @@ TEST_F(ModuleFileErrors, CpuFeatures) {
   EXPECT_THAT(load_outcome(spec.build()),
               StartsWith("TSR-7014: 'm.so' needs CPU features this machine does not have: made-up (it was compiled "));
 #endif
+}
+
+TEST_F(ModuleFileErrors, Variants) {
+  ModuleSpec spec;
+  spec.features = "made-up";  // of the code that decisions were made for: the variants count
+  spec.variants = {{"new", "made-up-b", "_v0"}, {"newer", "made-up-a", ""}};
+  EXPECT_EQ(
+      load_outcome(spec.build()),
+      "TSR-7014: 'm.so' has code for new, newer, and this machine can run none of it: for newer it does not have: "
+      "made-up-a; compile the model with --target native on this machine, or with another target this machine has "
+      "among --variants");
+  EXPECT_EQ(check_outcome(spec.build()), "ok");
+  spec.variants.push_back({"old", "", ""});
+  EXPECT_EQ(load_outcome(spec.build()), "ok") << "the first that runs";
+  spec.variants.push_back({"older", "", "_v7"});
+  EXPECT_EQ(load_outcome(spec.build()), "ok") << "and no later one";
+  ASSERT_EQ(setenv("TESSERA_VARIANT", "older", 1), 0);
+  EXPECT_EQ(load_outcome(spec.build()),
+            "TSR-7015: the code of 'm.so' cannot be used: it does not export tessera_module_run_v7; compile the model "
+            "again");
+  ASSERT_EQ(setenv("TESSERA_VARIANT", "new", 1), 0);
+  EXPECT_THAT(
+      load_outcome(spec.build()),
+      StartsWith("TSR-7014: 'm.so' has code for new, newer, old, older, and this machine can run none of it that "
+                 "TESSERA_VARIANT lets it: for new it does not have: made-up-b"));
+  ASSERT_EQ(setenv("TESSERA_VARIANT", "oldest", 1), 0);
+  EXPECT_EQ(load_outcome(spec.build()),
+            "TSR-7027: 'm.so' has no code for 'oldest', which TESSERA_VARIANT names; it has: new, newer, old, older");
+  ASSERT_EQ(unsetenv("TESSERA_VARIANT"), 0);
+  spec.variants = {{"long", "", std::string(TSR_MAX_SUFFIX + 1, 'v')}};
+  EXPECT_EQ(load_outcome(spec.build()),
+            "TSR-7011: 'm.so' has an inconsistent descriptor: the suffix of variant 0 has more than 32 bytes; compile "
+            "the model again");
 }
 
 TEST_F(ModuleFileErrors, CodeThatCannotBeLoaded) {

@@ -75,6 +75,7 @@ class DescriptorWriter {
     head.num_checks = static_cast<uint32_t>(spec_.checks.size());
     head.num_aliases = static_cast<uint32_t>(spec_.aliases.size());
     head.num_states = static_cast<uint32_t>(spec_.states.size());
+    head.num_variants = static_cast<uint32_t>(spec_.variants.size());
     head.num_value_inputs = static_cast<uint32_t>(spec_.value_inputs.size());
     head.num_value_outputs = static_cast<uint32_t>(spec_.value_outputs.size());
     head.num_steps = static_cast<uint32_t>(spec_.steps.size());
@@ -93,6 +94,7 @@ class DescriptorWriter {
     head.checks = place(spec_.checks.size() * sizeof(tsr_check_descr));
     head.aliases = place(spec_.aliases.size() * sizeof(tsr_alias_descr));
     head.states = place(spec_.states.size() * sizeof(tsr_state_descr));
+    head.variants = place(spec_.variants.size() * sizeof(tsr_variant_descr));
     head.value_inputs = place(spec_.value_inputs.size() * sizeof(tsr_value_descr));
     head.value_outputs = place(spec_.value_outputs.size() * sizeof(tsr_value_descr));
     head.steps = place(spec_.steps.size() * sizeof(tsr_step_descr));
@@ -112,6 +114,11 @@ class DescriptorWriter {
     write_at(bytes_, 0, head);
     write_tensors(spec_.inputs, head.inputs);
     write_tensors(spec_.outputs, head.outputs);
+    for (size_t i = 0; i < spec_.variants.size(); ++i) {
+      const VariantSpec& variant = spec_.variants[i];
+      write_at(bytes_, head.variants + i * sizeof(tsr_variant_descr),
+               tsr_variant_descr{text(variant.name), text(variant.features), text(variant.suffix), 0});
+    }
     for (size_t i = 0; i < spec_.symbols.size(); ++i) {
       const SymbolSpec& symbol = spec_.symbols[i];
       write_at(bytes_, head.symbols + i * sizeof(tsr_symbol_descr),

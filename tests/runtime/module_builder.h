@@ -59,10 +59,16 @@ struct StepSpec {
 };
 
 // y[i] = x[i] * w[i] for f32[4], by one kernel, in parallel; all fields may be changed before build().
+// Code for one kind of processor, in functions with that suffix.
+struct VariantSpec {
+  std::string name, features, suffix;
+};
+
 struct ModuleSpec {
   ModuleSpec();
 
   std::string source;  // C11 that includes abi/module_abi.h
+  std::vector<VariantSpec> variants;
   std::string target = "x86_64-unknown-linux-gnu", features, model_name = "test", producer = "module_builder";
   std::vector<TensorSpec> inputs, outputs;
   std::vector<SymbolSpec> symbols;

@@ -23,7 +23,6 @@
 #include "schedule/kernel/pack_loops.h"
 #include "schedule/sketches/sketch.h"
 #include "schedule_cases.h"
-#include "types/own_features.h"
 
 namespace tessera {
 namespace {
@@ -32,7 +31,7 @@ Target machine(int bits) {
   Target target;
   target.triple = "x86_64-unknown-linux-gnu";
   if (bits >= 256) target.features = {"avx", "avx2", "fma"};
-  if (bits >= 512) target.features.insert({"avx512f", std::string(kPortableTiles), std::string(kFp32Pieces)});
+  if (bits >= 512) target.features.insert("avx512f"), target.emulated.emplace(kPortableTiles);
   return target;
 }
 
@@ -220,13 +219,13 @@ struct Runner {
         }
         if (testing::Test::HasFatalFailure()) return;
         // Points of the rule's space: its own choice is one, and the others compute the same.
-        const auto space = knob_space(rule, definition, target);
+        const auto space = knob_space(rule, definition, target, Fp32Products::kPieces);
         if (std::holds_alternative<Declined>(space)) {
           EXPECT_TRUE(std::holds_alternative<Declined>(answer)) << std::get<Declined>(space).reason;
           continue;
         }
         const auto& knob_list = std::get<KnobSpace>(space);
-        const auto own = apply_point(knob_list.preferred(), definition, target);
+        const auto own = apply_point(knob_list.preferred(), definition, target, Fp32Products::kPieces);
         ASSERT_TRUE(std::holds_alternative<ScheduledKernel>(own)) << std::get<Declined>(own).reason;
         if (std::holds_alternative<ScheduledKernel>(answer))
           ASSERT_EQ(print(std::get<ScheduledKernel>(own).program), print(std::get<ScheduledKernel>(answer).program));
@@ -240,7 +239,7 @@ struct Runner {
           }
           std::string why;
           ASSERT_EQ(parse_knob_point(to_string(point), why), point) << why;
-          const auto at_point = apply_point(point, definition, target);
+          const auto at_point = apply_point(point, definition, target, Fp32Products::kPieces);
           ++taken[std::holds_alternative<Declined>(at_point) ? "points declined" : "points"];
           if (const auto* declined = std::get_if<Declined>(&at_point)) EXPECT_FALSE(declined->reason.empty());
           else right(std::get<ScheduledKernel>(at_point), to_string(point));

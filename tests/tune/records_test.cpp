@@ -86,6 +86,10 @@ TEST(MachineFacts, AreReadBack) {
   ASSERT_TRUE(read);
   EXPECT_EQ(machine_facts(*read), machine_facts(target));
   EXPECT_TRUE(read->has("fma"));
+  EXPECT_NE(machine_facts(target, Fp32Products::kPieces), machine_facts(target));
+  EXPECT_TRUE(target_of_facts(machine_facts(target, Fp32Products::kPieces)));
+  EXPECT_TRUE(target_of_facts(machine_facts(target, Fp32Products::kPiecesIfFaster)));
+  EXPECT_FALSE(target_of_facts(machine_facts(target) + " fp32 fma"));
   target.features.clear();
   ASSERT_TRUE(target_of_facts(machine_facts(target)));
   EXPECT_TRUE(target_of_facts(machine_facts(target))->features.empty());

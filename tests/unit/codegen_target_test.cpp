@@ -44,6 +44,42 @@ TEST(CodegenTarget, Levels) {
   EXPECT_EQ(v4.vector_registers(), 32);
 }
 
+TEST(CodegenTarget, WhatFollowsFromFeatures) {
+  const Target arm = parse_target("aarch64-unknown-linux-gnu");
+  EXPECT_EQ(arm.isa(), Isa::kAArch64);
+  EXPECT_EQ(arm.vector_bits(), 128);
+  EXPECT_EQ(arm.vector_registers(), 32);
+  EXPECT_TRUE(arm.has_fma());
+  EXPECT_EQ(parse_target("riscv64-unknown-linux-gnu").isa(), Isa::kRiscv64);
+  EXPECT_TRUE(parse_target("riscv64-unknown-linux-gnu").has_fma());
+  EXPECT_FALSE(parse_target("riscv64-unknown-linux-gnu,-d").has_fma());
+  EXPECT_FALSE(parse_target("x86-64-v3,-fma").has_fma());
+  EXPECT_EQ(parse_target("x86-64-v3,-fma").vector_bits(), 256);
+  EXPECT_TRUE(parse_target("x86-64-v4").vectors().masked);
+  EXPECT_EQ(parse_target("x86-64-v4").matrix_unit(), nullptr);
+  EXPECT_EQ(parse_target("x86-64-v4,+amx-bf16").matrix_unit()->name, "AMX");
+  const Target emulated = parse_target("x86-64-v3,+portable-tiles");
+  EXPECT_EQ(emulated.matrix_unit()->name, "memory");
+  EXPECT_TRUE(runs_here(emulated) || !runs_here(parse_target("x86-64-v3"))) << "no processor need have it";
+  EXPECT_THAT(required_features(emulated), Not(Contains("portable-tiles")));
+  EXPECT_EQ(reference_machine().vector_bits(), 256);
+  EXPECT_TRUE(reference_machine().features.empty());
+  EXPECT_EQ(memory_spaces(parse_target("x86-64-v4"))[0].bytes, 32 * 64);
+}
+
+TEST(CodegenTarget, WhatWasMeasuredIsKnownByTheProcessor) {
+  const MeasuredRatios others;
+  EXPECT_EQ(parse_target("x86-64-v4").ratios.l3_operations, others.l3_operations);
+  EXPECT_EQ(parse_target("x86-64-v4,+clflushopt").ratios.l3_operations, others.l3_operations);
+  EXPECT_EQ(parse_target("x86_64-linux-gnu,cpu=sapphirerapids").ratios.l3_operations, 3.6);
+  EXPECT_EQ(parse_target("x86_64-linux-gnu,cpu=znver4").ratios.memory_slots, 0.25);
+  EXPECT_EQ(parse_target("x86_64-linux-gnu,cpu=znver5").ratios.memory_slots, others.memory_slots);
+  EXPECT_EQ(ratios_of(ProcessorId{"GenuineIntel", 6, 0x8f}).l3_operations, 3.6);
+  EXPECT_EQ(ratios_of(ProcessorId{"GenuineIntel", 6, 0x3c}).l3_operations, others.l3_operations);
+  EXPECT_EQ(ratios_of(ProcessorId{"AuthenticAMD", 0x19, 0x11}).memory_slots, 0.25);
+  EXPECT_EQ(ratios_of(ProcessorId{"AuthenticAMD", 0x19, 0x01}).memory_slots, others.memory_slots);
+}
+
 TEST(CodegenTarget, Native) {
   const Target native = parse_target("native");
   EXPECT_TRUE(runs_here(native));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "program/printer.h"
-#include "types/target.h"
+#include "target/target.h"
 #include "types/tensor.h"
 
 namespace tessera {

@@ -87,7 +87,7 @@ Program lowered(Graph graph, const std::set<std::string>& without = {}) {
   const KnownSymbols known(graph.symbols);
   GraphInterpreter evaluator;
   Target target;
-  target.features = {"avx2", "fma"};
+  target.features = {"avx", "avx2", "fma"};
   const PassContext context{standard_ops(), evaluator, target};
   for (const GraphPass& pass : graph_pipeline()) {
     if (without.contains(std::string(pass.name))) continue;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "program/program.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline codegen {
 
@@ -19,6 +19,10 @@ struct CodegenOptions {
   // The machine whose bits the code gives, where that is not the target's own matter: vectors are cut as its registers
   // are, and multiply-adds, minima and maxima are the same everywhere. Null: what suits the target. Outlives the call.
   const Target* bits_of = nullptr;
+  // The machine whose registers vectors are cut into, where the program was scheduled for another one than the target.
+  // Null: the target's own. Outlives the call.
+  const Target* lanes_of = nullptr;
+  std::string suffix = {};  // behind the names of the exported functions
 };
 
 // The code of one of a program's devices.

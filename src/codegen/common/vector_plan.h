@@ -7,8 +7,8 @@
 
 #include "arith/simplify.h"
 #include "loop/stmt.h"
+#include "target/target.h"
 #include "te/body.h"
-#include "types/target.h"
 
 namespace tessera::inline codegen {
 

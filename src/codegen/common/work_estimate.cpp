@@ -37,7 +37,7 @@ double stores_in(const Stmt& s) {
 }
 
 double cycles_of(const Stmt& s, const Target& target) {
-  if (s->kind == StmtKind::kTensorized && s->intrinsic->emitter == "tile_dot") {
+  if (s->kind == StmtKind::kTensorized && s->intrinsic->code == IntrinsicCode::kTileDot) {
     // One instruction in 16 cycles, and the loads beside it.
     constexpr double kTileCycles = 20, kSide = static_cast<double>(kTileSide);
     return stores_in(s) / (kSide * kSide * kSide * s->intrinsic->depth) * kTileCycles;

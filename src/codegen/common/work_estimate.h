@@ -2,7 +2,7 @@
 #pragma once
 
 #include "loop/stmt.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline codegen {
 

@@ -174,7 +174,7 @@ bool KernelEmitter::is_part(const Stmt& s) const {
           const int64_t bits = constant_elements(*child->buffer).value_or(0) * dtype_bits(child->buffer->dtype);
           has_tiles |= bits >= int64_t{target_.vector_bits()} * target_.vector_registers() / 2;
         }
-        if (child->kind == StmtKind::kTensorized) has_others |= child->intrinsic->emitter == "tile_dot";
+        if (child->kind == StmtKind::kTensorized) has_others |= child->intrinsic->code == IntrinsicCode::kTileDot;
         has_others |= child->kind == StmtKind::kFor && child->for_kind == ForKind::kParallel;
       },
       nullptr);

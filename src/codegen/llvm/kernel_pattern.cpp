@@ -146,17 +146,17 @@ Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, Value* a
   const auto by_width = [&](ids::ID xmm, ids::ID ymm, ids::ID zmm) {
     return vector_bits == 128 ? xmm : vector_bits == 256 ? ymm : zmm;
   };
-  if (intrinsic.emitter == "common_bits")
+  if (intrinsic.code == IntrinsicCode::kCommonBits)
     return b_.CreateAdd(acc, b_.CreateUnaryIntrinsic(ids::ctpop, b_.CreateAnd(a, b)));
-  if (intrinsic.emitter == "quads_u8i8")
+  if (intrinsic.code == IntrinsicCode::kQuadsU8I8)
     return b_.CreateIntrinsic(
         by_width(ids::x86_avx512_vpdpbusd_128, ids::x86_avx512_vpdpbusd_256, ids::x86_avx512_vpdpbusd_512), {},
         {acc, a, b});
-  if (intrinsic.emitter == "pairs_i16") {
+  if (intrinsic.code == IntrinsicCode::kPairsI16) {
     const auto id = by_width(ids::x86_sse2_pmadd_wd, ids::x86_avx2_pmadd_wd, ids::x86_avx512_pmaddw_d_512);
     return b_.CreateAdd(acc, b_.CreateIntrinsic(id, {}, {parts(b_.getInt16Ty(), a), parts(b_.getInt16Ty(), b)}));
   }
-  if (intrinsic.emitter == "pairs_of_bytes") {
+  if (intrinsic.code == IntrinsicCode::kPairsOfBytes) {
     const auto words = [&](Value* v, DType dtype) {
       const auto of = [&](llvm::Type* element) {
         return llvm::FixedVectorType::get(element, static_cast<unsigned>(2 * intrinsic.lanes));
@@ -169,12 +169,12 @@ Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, Value* a
     Value *first = words(a, intrinsic.factors), *second = words(b, intrinsic.second_factors);
     return b_.CreateAdd(acc, b_.CreateIntrinsic(id, {}, {first, second}));
   }
-  if (intrinsic.emitter == "outer_dot") {
+  if (intrinsic.code == IntrinsicCode::kDotOfPairs) {
     const auto id =
         by_width(ids::x86_avx512bf16_dpbf16ps_128, ids::x86_avx512bf16_dpbf16ps_256, ids::x86_avx512bf16_dpbf16ps_512);
     return b_.CreateIntrinsic(id, {}, {acc, parts(b_.getBFloatTy(), a), parts(b_.getBFloatTy(), b)});
   }
-  check(intrinsic.emitter == "quads_neon", where("no code for the intrinsic " + intrinsic.name));
+  check(intrinsic.code == IntrinsicCode::kQuadsNeon, where("no code for the intrinsic " + intrinsic.name));
   const bool is_signed = is_signed_int(intrinsic.factors);
   llvm::Type* bytes = llvm::FixedVectorType::get(b_.getInt8Ty(), vector_bits / 8);
   return b_.CreateIntrinsic(is_signed ? ids::aarch64_neon_sdot : ids::aarch64_neon_udot, {acc->getType(), bytes},

@@ -10,7 +10,6 @@
 #include "codegen/llvm/kernel_emitter.h"
 #include "loop/intrinsic.h"
 #include "support/error.h"
-#include "types/own_features.h"
 
 namespace tessera::inline llvm_codegen {
 
@@ -211,20 +210,20 @@ bool KernelEmitter::emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body)
 }
 
 bool KernelEmitter::emit_tensorized(const Stmt& s) {
-  const std::string& emitter = s->intrinsic->emitter;
+  const IntrinsicCode code = s->intrinsic->code;
   const Stmt& body = s->stmts[0];
-  if (emitter == "block") return false;
-  if (emitter == "tile_dot") return emit_tile_dot(*s->intrinsic, body);
+  if (code == IntrinsicCode::kBlock) return false;
+  if (code == IntrinsicCode::kTileDot) return emit_tile_dot(*s->intrinsic, body);
   if (is_byte_dot(*s->intrinsic) && emit_dot(*s->intrinsic, body)) return true;
   if (s->intrinsic->pattern && emit_pattern(s)) return true;
-  if (emitter == "transpose") return emit_transpose(body);
-  if (emitter == "outer_dot") return emit_dot(*s->intrinsic, body);
-  return emitter == "outer_fma" && emit_tile(body);
+  if (code == IntrinsicCode::kTranspose) return emit_transpose(body);
+  if (code == IntrinsicCode::kDotOfPairs) return emit_dot(*s->intrinsic, body);
+  return code == IntrinsicCode::kMultiplyAdd && emit_tile(body);
 }
 
 TileOps& KernelEmitter::tiles(const TensorIntrinsic& intrinsic) {
   if (!f_.tiles) {
-    const bool is_portable = intrinsic.features[0] == kPortableTiles;
+    const bool is_portable = intrinsic.name.starts_with("portable.");
     f_.tiles = is_portable ? portable_tiles(f_.allocas) : amx_tiles();
     llvm::IRBuilder<> entry(f_.allocas, f_.allocas->getFirstNonPHIOrDbgOrAlloca());
     f_.tiles->configure(entry);

@@ -108,7 +108,7 @@ ObjectCode generate_llvm(const Program& program, const Target& target, const Cod
   llvm::Module module(options.module_name, context);
   set_up(module, target, *machine);
   ObjectCode result;
-  EmittedModule emitted = emit_module(module, program, {target, options.bits_of});
+  EmittedModule emitted = emit_module(module, program, {target, options.bits_of, options.lanes_of}, options.suffix);
   result.scratch_bytes = emitted.scratch_bytes;
   result.remarks = std::move(emitted.remarks);
   result.link = linked_files(program, 0);
@@ -137,7 +137,7 @@ DeviceCode generate_llvm_operations(const Program& program, int32_t device, cons
   llvm::Module module(options.module_name, context);
   set_up(module, target, *machine);
   DeviceCode result;
-  EmittedModule emitted = emit_operations(module, program, device, {target, options.bits_of});
+  EmittedModule emitted = emit_operations(module, program, device, {target, options.bits_of, options.lanes_of});
   result.scratch_bytes = emitted.scratch_bytes;
   result.remarks = std::move(emitted.remarks);
   result.link = linked_files(program, device);

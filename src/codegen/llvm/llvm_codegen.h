@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/common/object_code.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline llvm_codegen {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "codegen/llvm/llvm_headers.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline llvm_codegen {
 

@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <numeric>
-#include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "codegen/common/abi_fields.h"
+#include "codegen/common/host_plan.h"
 #include "codegen/common/object_code.h"
 #include "codegen/llvm/kernel_emitter.h"
 #include "graph/flow.h"
-#include "program/donation.h"
 #include "program/memory_plan.h"
 #include "program/steps.h"
 #include "program/symbolic_sizes.h"
@@ -25,98 +22,29 @@ namespace {
 
 using llvm::Value;
 
-// Where a buffer's bytes are: views are followed to what they are views of.
-struct Place {
-  const ProgramBuffer& root;
-  int64_t begin, end;  // in the arena or the weights; of inputs and outputs, in the buffer itself; over all iterations
-};
-
-Place place_of(const Program& program, BufferId id) {
-  check(id >= 0 && static_cast<size_t>(id) < program.buffers.size(), "kernel call with an unknown buffer");
-  const int64_t bytes = program.buffers[static_cast<size_t>(id)].bytes + travel_in_root(program, id);
-  int64_t begin = 0;
-  for (size_t steps = 0; steps <= program.buffers.size(); ++steps) {
-    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(id)];
-    if (buffer.alias_of < 0) {
-      if (buffer.kind == BufferKind::kArena || buffer.kind == BufferKind::kWeight) {
-        check(buffer.offset >= 0, "buffer without an offset: " + buffer.name);
-        begin += buffer.offset;
-      }
-      return {buffer, begin, begin + bytes};
-    }
-    begin += buffer.view_offset;
-    id = buffer.alias_of;
-  }
-  throw InternalError("buffers are views of each other in a circle");
-}
-
-// Weights are never written: it does not matter whether they share bytes. An output may be bound to an input's memory
-// where `aliases` says so.
-bool overlap(const Place& a, const Place& b, const std::set<std::pair<int, int>>& aliases) {
-  if (a.root.kind == BufferKind::kOutput && b.root.kind == BufferKind::kInput)
-    return aliases.count({a.root.index, b.root.index}) > 0;
-  if (a.root.kind == BufferKind::kInput && b.root.kind == BufferKind::kOutput) return overlap(b, a, aliases);
-  if (a.root.kind != b.root.kind || a.root.kind == BufferKind::kWeight || a.root.device != b.root.device) return false;
-  if (a.root.kind != BufferKind::kArena && a.root.index != b.root.index) return false;
-  return a.begin < b.end && b.begin < a.end;
-}
-
-// For every kernel and parameter a number: parameters that share bytes in some call of the kernel have the same.
-std::vector<std::vector<int>> alias_classes(const Program& program) {
-  std::vector<std::vector<int>> result;
-  for (const Kernel& kernel : program.kernels) {
-    result.emplace_back(kernel.program.params.size());
-    std::iota(result.back().begin(), result.back().end(), 0);
-  }
-  const auto pairs = program.flow ? std::vector<std::pair<int, int>>() : output_aliases(program);
-  const std::set<std::pair<int, int>> aliases(pairs.begin(), pairs.end());
-  for (const KernelCall& call : program.calls) {
-    std::vector<int>& classes = result.at(static_cast<size_t>(call.kernel));
-    check(call.args.size() == classes.size(), "kernel call with a wrong number of buffers: " +
-                                                  program.kernels[static_cast<size_t>(call.kernel)].program.name);
-    std::vector<Place> places;
-    for (const BufferId arg : call.args) places.push_back(place_of(program, arg));
-    for (size_t i = 0; i < classes.size(); ++i)
-      for (size_t j = i + 1; j < classes.size(); ++j)
-        if (classes[i] != classes[j] && overlap(places[i], places[j], aliases))
-          std::replace(classes.begin(), classes.end(), int{classes[j]}, int{classes[i]});
-  }
-  return result;
-}
-
 // The exported function: int32_t tessera_module_run(const tsr_call*). It calls functions that make a few of the calls
-// each: the time that LLVM takes for a function grows faster than its length. Of a program with steps, the exported
+// each (HostPlan::functions_of). Of a program with steps, the exported
 // function has the branches and loops, and those functions get a frame besides: the indices of loops, and where the
 // carried values that change places lie. Of a flow, the exported function has the steps of the flow, which the host
 // does, and what decides between them; the pieces are functions that the host is given.
 class EntryEmitter {
  public:
-  EntryEmitter(llvm::Module& module, const Program& program, std::vector<llvm::Function*> kernels)
-      : module_(module), b_(module.getContext()), program_(program), kernels_(std::move(kernels)) {
-    operations_ = operation_numbers(program);
-    for_each_step(program.steps, [&](const ProgramStep& step) {
-      if (step.kind == StepKind::kStart) device_of_token_[step.token] = step.device;
-      if (step.kind != StepKind::kLoop) return;
-      index_slots_[step.index.var.get()] = num_slots_++;
-      for (const CarriedValue& carried : step.carried) {
-        if (!carried.swap) continue;
-        place_slots_[carried.current] = num_slots_++;
-        place_slots_[carried.next] = num_slots_++;
-      }
-    });
-    if (program.symbols.empty()) return;
-    parts_ = arena_parts(program);
-    derived_ = derived_dims(program);
-    decided_ = decided_dims(program);
-  }
+  EntryEmitter(llvm::Module& module, const HostPlan& plan, std::vector<llvm::Function*> kernels,
+               const std::string& suffix)
+      : module_(module),
+        b_(module.getContext()),
+        plan_(plan),
+        program_(plan.program),
+        kernels_(std::move(kernels)),
+        entry_name_(TSR_ENTRY_SYMBOL + suffix),
+        prepare_name_(TSR_PREPARE_SYMBOL + suffix) {}
 
   void emit() {
     if (!program_.symbols.empty()) emit_prepare();
     if (!program_.flow) {
       open_ = !program_.symbols.empty();
-      if (program_.steps.empty())
-        emit_calls(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.calls.size());
-      else emit_steps(TSR_ENTRY_SYMBOL, llvm::Function::ExternalLinkage, 0, program_.steps.size());
+      if (program_.steps.empty()) emit_calls(entry_name_, llvm::Function::ExternalLinkage, 0, program_.calls.size());
+      else emit_steps(entry_name_, llvm::Function::ExternalLinkage, 0, program_.steps.size());
       return;
     }
     for (size_t i = 0; i < program_.pieces.size(); ++i) {
@@ -128,7 +56,7 @@ class EntryEmitter {
                             ? emit_calls(name, linkage, piece.first_call, piece.first_call + piece.num_calls)
                             : emit_steps(name, linkage, piece.first_step, piece.first_step + piece.num_steps));
     }
-    function_ = llvm::Function::Create(run_type(), llvm::Function::ExternalLinkage, TSR_ENTRY_SYMBOL, module_);
+    function_ = llvm::Function::Create(run_type(), llvm::Function::ExternalLinkage, entry_name_, module_);
     b_.SetInsertPoint(new_block("entry"));
     host_ = field(function_->getArg(0), abi::kCallHost, "host");
     self_ = field(host_, abi::kHostSelf, "self");
@@ -142,7 +70,6 @@ class EntryEmitter {
   }
 
  private:
-  static constexpr size_t kCallsPerPart = 16;
   static constexpr llvm::Align kElement = llvm::Align::Constant<8>();
 
   llvm::FunctionType* run_type() { return llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy()}, false); }
@@ -154,8 +81,7 @@ class EntryEmitter {
   llvm::Function* emit_calls(const std::string& name, llvm::GlobalValue::LinkageTypes linkage, size_t first,
                              size_t end) {
     std::vector<llvm::Function*> parts;
-    for (size_t begin = first; begin < end; begin += kCallsPerPart)
-      parts.push_back(emit_part(begin, std::min(end, begin + kCallsPerPart)));
+    for (const CallRange& calls : HostPlan::functions_of(first, end)) parts.push_back(emit_part(calls));
     function_ = llvm::Function::Create(run_type(), linkage, name, module_);
     b_.SetInsertPoint(new_block("entry"));
     for (llvm::Function* part : parts) b_.CreateCall(part, {function_->getArg(0)});
@@ -170,15 +96,10 @@ class EntryEmitter {
                              size_t end) {
     // The functions with the calls of each run come first: one function is written at a time.
     std::map<size_t, std::vector<llvm::Function*>> parts;  // by the first call of the run
-    const auto is_of_device = [&](const ProgramStep& step) {
-      return step.num_calls > 0 &&
-             program_.kernels[static_cast<size_t>(program_.calls[step.first_call].kernel)].device > 0;
-    };
     const auto parts_of = [&](const ProgramStep& step) {
-      if (step.kind != StepKind::kCalls || is_of_device(step)) return;
-      for (size_t begin = 0; begin < step.num_calls; begin += kCallsPerPart)
-        parts[step.first_call].push_back(
-            emit_part(step.first_call + begin, step.first_call + std::min(step.num_calls, begin + kCallsPerPart)));
+      if (step.kind != StepKind::kCalls || plan_.is_of_device(step)) return;
+      for (const CallRange& calls : HostPlan::functions_of(step.first_call, step.first_call + step.num_calls))
+        parts[step.first_call].push_back(emit_part(calls));
     };
     for (size_t i = first; i < end; ++i) {
       parts_of(program_.steps[i]);
@@ -187,16 +108,16 @@ class EntryEmitter {
     function_ = llvm::Function::Create(run_type(), linkage, name, module_);
     call_ = function_->getArg(0);
     b_.SetInsertPoint(new_block("entry"));
-    frame_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(std::max(1, num_slots_))),
-                             nullptr, "frame");
+    frame_ = b_.CreateAlloca(
+        llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(std::max(1, plan_.num_frame_slots))), nullptr,
+        "frame");
     load_fields();
     if (!program_.devices.empty()) {
-      int slots = 1;
-      for (const Kernel& kernel : program_.kernels) slots = std::max(slots, KernelEmitter::num_slots(kernel.program));
+      const int64_t slots = *std::max_element(plan_.argument_slots.begin(), plan_.argument_slots.end());
       args_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(slots)), nullptr, "args");
       stop_ = llvm::BasicBlock::Create(module_.getContext(), "stop");
     }
-    for (const auto& [id, slot] : place_slots_) b_.CreateStore(home_pointer(id), frame_slot(slot));
+    for (const auto& [id, slot] : plan_.place_slots) b_.CreateStore(home_pointer(id), frame_slot(slot));
     for (size_t i = first; i < end; ++i) emit_step_of(program_.steps[i], parts);
     emit_decided();
     b_.CreateRet(b_.getInt32(0));
@@ -224,7 +145,8 @@ class EntryEmitter {
         or_stop(host_call(abi::kHostMark, "mark", {b_.getInt32(row_of(step.device)), token(step)}));
         break;
       case StepKind::kWait:
-        or_stop(host_call(abi::kHostWait, "wait", {b_.getInt32(row_of(device_of_token_.at(step.token))), token(step)}));
+        or_stop(host_call(abi::kHostWait, "wait",
+                          {b_.getInt32(row_of(plan_.device_of_token.at(step.token))), token(step)}));
         break;
       case StepKind::kCopy: throw InternalError("a copy outside of a start");
     }
@@ -269,23 +191,23 @@ class EntryEmitter {
       for (const BufferId id : call.args) b_.CreateStore(pointer_to(id), offset(args_, 8 * slot++));
       Value* sizes = offset(args_, 8 * slot);
       for (const Var& symbol : kernel.program.symbols) b_.CreateStore(size_value(symbol), offset(args_, 8 * slot++));
-      or_stop(
-          host_call(abi::kHostStart, "start",
-                    {b_.getInt32(static_cast<uint32_t>(operations_[static_cast<size_t>(call.kernel)])), args_, sizes}));
+      or_stop(host_call(
+          abi::kHostStart, "start",
+          {b_.getInt32(static_cast<uint32_t>(plan_.operations[static_cast<size_t>(call.kernel)])), args_, sizes}));
     }
   }
 
-  // The arena or the weights of a buffer's memory.
-  Value* memory_of(const ProgramBuffer& root) {
-    const bool is_weight = root.kind == BufferKind::kWeight;
-    if (root.device == 0) return is_weight ? weights_ : arena_;
-    return field(devices_, abi::kDeviceMemoryBytes * row_of(root.device) + (is_weight ? 8 : 0),
+  // The arena or the weights that a buffer lies in.
+  Value* memory_of(const BufferAddress& at) {
+    const bool is_weight = at.base == BufferAddress::Base::kWeights;
+    if (at.device == 0) return is_weight ? weights_ : arena_;
+    return field(devices_, abi::kDeviceMemoryBytes * row_of(at.device) + (is_weight ? 8 : 0),
                  is_weight ? "weights" : "arena");
   }
 
   // Gives a data symbol its value.
   void emit_bind(const ProgramStep& step) {
-    const size_t number = number_of(step.symbol);
+    const size_t number = plan_.size_slot(step.symbol);
     const auto least = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b); };
     const auto largest = [&](Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); };
     Value* count = b_.CreateAlignedLoad(b_.getInt64Ty(), pointer_to(step.count_buffer), kElement);
@@ -296,18 +218,11 @@ class EntryEmitter {
 
   // The dimensions of outputs that data have decided, for the host.
   void emit_decided() {
-    int64_t slot = static_cast<int64_t>(program_.symbols.size() + derived_.size() + parts_.size());
-    for (const DecidedDim& dim : decided_) b_.CreateStore(size_value(dim.size), size_slot(slot++));
+    int64_t slot = plan_.first_decided_slot();
+    for (const DecidedDim& dim : plan_.decided) b_.CreateStore(size_value(dim.size), size_slot(slot++));
   }
 
   Value* size_slot(int64_t slot) { return offset(sizes_, 8 * slot); }
-
-  size_t number_of(const Var& symbol) const {
-    const auto found = std::find_if(program_.symbols.begin(), program_.symbols.end(),
-                                    [&](const SymbolRange& known) { return known.var.same_node(symbol); });
-    check(found != program_.symbols.end(), "a size of an unknown symbol " + symbol->name);
-    return static_cast<size_t>(found - program_.symbols.begin());
-  }
 
   void emit_block_of(const StepBlock& block, const Parts& parts) {
     for (const ProgramStep& step : block) emit_step_of(step, parts);
@@ -336,7 +251,7 @@ class EntryEmitter {
     if (step.count_buffer >= 0) count = b_.CreateAlignedLoad(b_.getInt64Ty(), pointer_to(step.count_buffer), kElement);
     else if (step.count) count = size_value(step.count);
     if (count) trips = trips ? least(count, trips) : count;
-    Value* index = frame_slot(index_slots_.at(step.index.var.get()));
+    Value* index = frame_slot(*plan_.index_slot(step.index.var));
     b_.CreateStore(b_.getInt64(0), index);
     llvm::BasicBlock *head = new_block("loop"), *body = new_block("body"), *after = new_block("done");
     b_.CreateBr(head);
@@ -362,7 +277,8 @@ class EntryEmitter {
 
   void emit_carry(const CarriedValue& carried) {
     if (!carried.swap) return emit_copy(pointer_to(carried.current), pointer_to(carried.next), carried.current);
-    Value *current = frame_slot(place_slots_.at(carried.current)), *next = frame_slot(place_slots_.at(carried.next));
+    Value *current = frame_slot(plan_.place_slots.at(carried.current)),
+          *next = frame_slot(plan_.place_slots.at(carried.next));
     Value *from = b_.CreateLoad(b_.getPtrTy(), current), *to = b_.CreateLoad(b_.getPtrTy(), next);
     b_.CreateStore(to, current);
     b_.CreateStore(from, next);
@@ -376,8 +292,8 @@ class EntryEmitter {
     b_.CreateCondBr(b_.CreateICmpNE(home, place), away, after);
     b_.SetInsertPoint(away);
     emit_copy(home, place, carried.current);
-    b_.CreateStore(home, frame_slot(place_slots_.at(carried.current)));
-    b_.CreateStore(home_pointer(carried.next), frame_slot(place_slots_.at(carried.next)));
+    b_.CreateStore(home, frame_slot(plan_.place_slots.at(carried.current)));
+    b_.CreateStore(home_pointer(carried.next), frame_slot(plan_.place_slots.at(carried.next)));
     b_.CreateBr(after);
     b_.SetInsertPoint(after);
   }
@@ -430,7 +346,7 @@ class EntryEmitter {
   // arena begins; of a flow, those of the piece.
   void emit_prepare() {
     auto* type = llvm::FunctionType::get(b_.getInt64Ty(), {b_.getPtrTy(), b_.getInt32Ty()}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, TSR_PREPARE_SYMBOL, module_);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, prepare_name_, module_);
     b_.SetInsertPoint(new_block("entry"));
     sizes_ = function_->getArg(0);
     if (!program_.flow) return emit_prepare_of(0);
@@ -456,14 +372,14 @@ class EntryEmitter {
                        size_slot(slot));
       ++slot;
     }
-    for (const Expr& dim : derived_) {
+    for (const Expr& dim : plan_.derived) {
       if (is_of_piece(dim, program_, piece)) b_.CreateStore(size_value(dim), offset(sizes_, 8 * slot));
       ++slot;
     }
-    std::vector<Value*> ends(parts_.size(), nullptr);
+    std::vector<Value*> ends(plan_.parts.size(), nullptr);
     Value* total = b_.getInt64(0);
-    for (size_t i = 0; i < parts_.size(); ++i, ++slot) {
-      const ArenaPart& part = parts_[i];
+    for (size_t i = 0; i < plan_.parts.size(); ++i, ++slot) {
+      const ArenaPart& part = plan_.parts[i];
       if (part.piece != piece) continue;
       Value* begin = b_.getInt64(0);
       for (const size_t below : part.below) begin = largest(begin, ends[below]);
@@ -478,9 +394,8 @@ class EntryEmitter {
   Value* size_value(const Expr& e) {
     if (const auto value = as_int(e)) return b_.getInt64(static_cast<uint64_t>(*value));
     if (e->kind == ExprKind::kVar) {
-      if (const auto slot = index_slots_.find(e.get()); slot != index_slots_.end())
-        return b_.CreateLoad(b_.getInt64Ty(), frame_slot(slot->second), e->name);
-      return b_.CreateLoad(b_.getInt64Ty(), size_slot(static_cast<int64_t>(number_of(e))), e->name);
+      if (const auto slot = plan_.index_slot(e)) return b_.CreateLoad(b_.getInt64Ty(), frame_slot(*slot), e->name);
+      return b_.CreateLoad(b_.getInt64Ty(), size_slot(static_cast<int64_t>(plan_.size_slot(e))), e->name);
     }
     if (e->kind == ExprKind::kSelect) {  // of programs behind a switch
       const Expr& condition = e->operands[0];
@@ -547,20 +462,18 @@ class EntryEmitter {
     }
   }
 
-  llvm::Function* emit_part(size_t begin, size_t end) {
+  llvm::Function* emit_part(const CallRange& calls) {
     std::vector<llvm::Type*> params(program_.steps.empty() ? 1 : 2, b_.getPtrTy());
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), params, false);
-    function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, fmt::format("calls_{}", begin), module_);
+    function_ =
+        llvm::Function::Create(type, llvm::Function::InternalLinkage, fmt::format("calls_{}", calls.begin), module_);
     call_ = function_->getArg(0);
     if (params.size() > 1) frame_ = function_->getArg(1);
     b_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
-    int slots = 1;
-    for (size_t i = begin; i < end; ++i)
-      slots = std::max(
-          slots, KernelEmitter::num_slots(program_.kernels[static_cast<size_t>(program_.calls[i].kernel)].program));
-    args_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), static_cast<uint64_t>(slots)), nullptr, "args");
+    const auto slots = static_cast<uint64_t>(plan_.argument_slots_of(calls));
+    args_ = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), slots), nullptr, "args");
     load_fields();
-    for (size_t i = begin; i < end; ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
+    for (size_t i = calls.begin; i < calls.end; ++i) emit_call(program_.calls[i], static_cast<int32_t>(i));
     b_.CreateRetVoid();
     return function_;
   }
@@ -587,63 +500,31 @@ class EntryEmitter {
     return b_.CreateLoad(b_.getPtrTy(), offset(base, bytes), name);
   }
 
-  // The way from where a buffer's root begins.
-  Value* distance_to(BufferId id) {
-    Value* distance = b_.getInt64(0);
-    for (BufferId at = id; program_.buffers[static_cast<size_t>(at)].alias_of >= 0;) {
-      const ProgramBuffer& view = program_.buffers[static_cast<size_t>(at)];
-      const Expr step = view.view_offset_formula ? view.view_offset_formula : Expr(view.view_offset);
-      distance = b_.CreateAdd(distance, size_value(step));
-      at = view.alias_of;
-    }
-    return distance;
-  }
-
-  // In a program with symbols, and of views that move with an index: its part of the arena, or the buffer itself, and
-  // the way from there.
-  Value* moved_pointer_to(BufferId id) {
-    Value* distance = distance_to(id);
-    const ProgramBuffer& root = program_.buffers[static_cast<size_t>(root_buffer(program_, id))];
-    Value* base = nullptr;
-    switch (root.kind) {
-      case BufferKind::kArena: {
-        if (!open_) {
-          base = offset(memory_of(root), root.offset);
-          break;
-        }
-        const BufferId storage = storage_buffer(program_, id);
-        const auto part =
-            std::find_if(parts_.begin(), parts_.end(), [&](const ArenaPart& p) { return p.storage == storage; });
-        check(part != parts_.end(), "a buffer without a part of the arena: " + root.name);
-        const auto slot = static_cast<int64_t>(program_.symbols.size() + derived_.size()) + (part - parts_.begin());
-        base = b_.CreateInBoundsGEP(b_.getInt8Ty(), arena_, b_.CreateLoad(b_.getInt64Ty(), offset(sizes_, 8 * slot)));
-        break;
-      }
-      case BufferKind::kWeight: base = offset(memory_of(root), root.offset); break;
-      case BufferKind::kInput: base = field(inputs_, 8 * root.index, "input"); break;
-      case BufferKind::kOutput: base = field(outputs_, 8 * root.index, "output"); break;
-    }
-    return b_.CreateInBoundsGEP(b_.getInt8Ty(), base, distance);
-  }
-
-  Value* pointer_to(BufferId id) {
-    const auto slot = place_slots_.find(root_buffer(program_, id));
-    if (slot == place_slots_.end()) return home_pointer(id);
-    Value* base = b_.CreateLoad(b_.getPtrTy(), frame_slot(slot->second), "place");
-    return b_.CreateInBoundsGEP(b_.getInt8Ty(), base, distance_to(id));
-  }
-
+  Value* pointer_to(BufferId id) { return pointer_at(plan_.address(id, open_)); }
   // Where the plan puts it.
-  Value* home_pointer(BufferId id) {
-    if (open_ || travel_in_root(program_, id) > 0) return moved_pointer_to(id);
-    const Place place = place_of(program_, id);
-    switch (place.root.kind) {
-      case BufferKind::kArena:
-      case BufferKind::kWeight: return offset(memory_of(place.root), place.begin);
-      case BufferKind::kInput: return offset(field(inputs_, 8 * place.root.index, "input"), place.begin);
-      case BufferKind::kOutput: return offset(field(outputs_, 8 * place.root.index, "output"), place.begin);
+  Value* home_pointer(BufferId id) { return pointer_at(plan_.home(id, open_)); }
+
+  Value* pointer_at(const BufferAddress& at) {
+    using Base = BufferAddress::Base;
+    // What changes places is found first, and the way to everything else.
+    Value* base = at.base == Base::kPlace
+                      ? b_.CreateLoad(b_.getPtrTy(), frame_slot(static_cast<int>(at.index)), "place")
+                      : nullptr;
+    Value* way = at.moves ? b_.getInt64(0) : nullptr;
+    for (const Expr& step : at.way) way = b_.CreateAdd(way, size_value(step));
+    switch (at.base) {
+      case Base::kArena:
+      case Base::kWeights: base = offset(memory_of(at), at.offset); break;
+      case Base::kInput: base = field(inputs_, 8 * at.index, "input"); break;
+      case Base::kOutput: base = field(outputs_, 8 * at.index, "output"); break;
+      case Base::kPart:
+        base = b_.CreateInBoundsGEP(b_.getInt8Ty(), arena_, b_.CreateLoad(b_.getInt64Ty(), size_slot(at.index)));
+        break;
+      case Base::kPlace: break;
     }
-    throw InternalError("unknown kind of buffer");
+    if (at.moves) return b_.CreateInBoundsGEP(b_.getInt8Ty(), base, way);
+    const bool is_own = at.base == Base::kInput || at.base == Base::kOutput;
+    return is_own ? offset(base, at.offset) : base;
   }
 
   void emit_trace(int32_t number, int phase) {
@@ -672,17 +553,11 @@ class EntryEmitter {
 
   llvm::Module& module_;
   llvm::IRBuilder<> b_;
+  const HostPlan& plan_;
   const Program& program_;
   std::vector<llvm::Function*> kernels_;
-  std::vector<ArenaPart> parts_;  // of a program with symbols
-  std::vector<Expr> derived_;
-  std::vector<DecidedDim> decided_;
-  std::unordered_map<const ExprNode*, int> index_slots_;  // of the frame
-  std::map<BufferId, int> place_slots_;
-  int num_slots_ = 0;
-  Value* frame_ = nullptr;           // of a program with steps
-  std::vector<int32_t> operations_;  // by kernel
-  std::map<int32_t, int32_t> device_of_token_;
+  const std::string entry_name_, prepare_name_;
+  Value* frame_ = nullptr;  // of a program with steps
   Value* devices_ = nullptr;
   llvm::Function* copy_ = nullptr;
   Value* sizes_ = nullptr;
@@ -710,17 +585,17 @@ std::string symbol_of(size_t number, const std::string& name) {
 namespace {
 
 // By kernel; null where it is another device's.
-std::vector<llvm::Function*> emit_kernels(llvm::Module& module, const Program& program, int32_t device,
+std::vector<llvm::Function*> emit_kernels(llvm::Module& module, const HostPlan& plan, int32_t device,
                                           const EmitTarget& target, EmittedModule& result) {
+  const Program& program = plan.program;
   for (const Kernel& kernel : program.kernels)
     if (kernel.device == device)
       result.scratch_bytes = std::max(result.scratch_bytes, plan_locals(kernel.program).scratch_bytes);
-  const std::vector<std::vector<int>> classes = alias_classes(program);
   std::vector<llvm::Function*> kernels(program.kernels.size(), nullptr);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     if (program.kernels[i].device != device) continue;
     const LoopProgram& loops = program.kernels[i].program;
-    KernelEmitter emitter(module, target, loops, symbol_of(i, loops.name), classes[i], result.scratch_bytes,
+    KernelEmitter emitter(module, target, loops, symbol_of(i, loops.name), plan.alias_classes[i], result.scratch_bytes,
                           result.remarks);
     kernels[i] = emitter.emit();
   }
@@ -729,16 +604,19 @@ std::vector<llvm::Function*> emit_kernels(llvm::Module& module, const Program& p
 
 }  // namespace
 
-EmittedModule emit_module(llvm::Module& module, const Program& program, const EmitTarget& target) {
+EmittedModule emit_module(llvm::Module& module, const Program& program, const EmitTarget& target,
+                          const std::string& suffix) {
   EmittedModule result;
-  std::vector<llvm::Function*> kernels = emit_kernels(module, program, 0, target, result);
-  EntryEmitter(module, program, std::move(kernels)).emit();
+  const HostPlan plan(program);
+  std::vector<llvm::Function*> kernels = emit_kernels(module, plan, 0, target, result);
+  EntryEmitter(module, plan, std::move(kernels), suffix).emit();
   return result;
 }
 
 EmittedModule emit_operations(llvm::Module& module, const Program& program, int32_t device, const EmitTarget& target) {
   EmittedModule result;
-  const std::vector<llvm::Function*> kernels = emit_kernels(module, program, device, target, result);
+  const HostPlan plan(program);
+  const std::vector<llvm::Function*> kernels = emit_kernels(module, plan, device, target, result);
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (!kernels[i]) continue;
     kernels[i]->setLinkage(llvm::Function::ExternalLinkage);

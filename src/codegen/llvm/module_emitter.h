@@ -15,8 +15,10 @@ struct EmittedModule {
   std::vector<std::string> remarks;
 };
 
-// Fills `module`, which is empty and has the target's triple and data layout.
-EmittedModule emit_module(llvm::Module& module, const Program& program, const EmitTarget& target);
+// Fills `module`, which is empty and has the target's triple and data layout. `suffix` is put behind the names of the
+// exported functions.
+EmittedModule emit_module(llvm::Module& module, const Program& program, const EmitTarget& target,
+                          const std::string& suffix);
 
 // The same for the kernels of a device alone, each an exported function.
 EmittedModule emit_operations(llvm::Module& module, const Program& program, int32_t device, const EmitTarget& target);

@@ -14,7 +14,6 @@
 #include "support/error.h"
 #include "support/nearest_names.h"
 #include "support/tile_permission.h"
-#include "types/own_features.h"
 
 namespace tessera::inline llvm_codegen {
 namespace {
@@ -138,8 +137,7 @@ std::string llvm_features(const Target& target) {
   // Off before on: switching a feature off also switches off what needs it.
   for (const std::string& implied : features_of(target.triple, target.cpu))
     if (!target.features.count(implied) && is_instruction_set(implied)) add('-', implied);
-  for (const std::string& feature : target.features)
-    if (!is_own_feature(feature)) add('+', feature);
+  for (const std::string& feature : target.features) add('+', feature);
   return text;
 }
 
@@ -169,6 +167,7 @@ Target native_target() {
                : target.has("sse4.2") ? "x86-64-v2"
                                       : "x86-64";
   read_cache_sizes(target);
+  target.ratios = ratios_of_this_machine();
   target.num_threads = available_processors();
   return target;
 }
@@ -240,7 +239,8 @@ Target parse_target(std::string_view spec) {
   }
   std::erase_if(target.features, [](const std::string& name) { return is_avx10(name); });
   if (std::find(switches.begin(), switches.end(), fmt::format("+{}", kPortableTiles)) != switches.end())
-    target.features.emplace(kPortableTiles);
+    target.emulated.emplace(kPortableTiles);
+  target.ratios = ratios_of(target.cpu);
   return target;
 }
 
@@ -248,8 +248,8 @@ bool runs_here(const Target& target) {
   if (!llvm::Triple(target.triple).isX86()) return false;
   const Target here = native_target();
   return std::all_of(target.features.begin(), target.features.end(), [&](const std::string& name) {
-    return !is_instruction_set(name) || is_own_feature(name) || here.has(name) || name == "cx8" || name == "nopl" ||
-           name == "sahf" || name == "mmx";
+    return !is_instruction_set(name) || here.has(name) || name == "cx8" || name == "nopl" || name == "sahf" ||
+           name == "mmx";
   });
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline llvm_codegen {
 

@@ -112,7 +112,7 @@ std::vector<std::string> warnings_of(const json& machine, const Target& target) 
   const json& cpus = machine.at("cpus");
   const int online = cpus.at("online"), affinity = cpus.at("affinity"), limit = cpus.at("cgroup_limit"),
             usable = cpus.at("usable"), threads = cpus.at("default_threads");
-  if (target.triple.starts_with("x86_64") && !(target.has("avx2") && target.has("fma"))) {
+  if (target.isa() == Isa::kX86_64 && !target.has_all("avx2,fma")) {
     warnings.push_back(
         "the processor has no AVX2 or FMA: vectors have 128 bits; a virtual machine may hide what the "
         "host has");
@@ -178,10 +178,16 @@ json examine_machine() {
       {"bytes", static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE))},
       {"huge_pages", huge_pages()}};
   machine["caches"] = {{"l1", target.l1_bytes}, {"l2", target.l2_bytes}, {"l3", target.l3_bytes}};
+  machine["ratios"] = {{"l3_operations", target.ratios.l3_operations},
+                       {"memory_operations", target.ratios.memory_operations},
+                       {"memory_slots", target.ratios.memory_slots}};
+  machine["spaces"] = json::array();
+  for (const MemorySpace& space : memory_spaces(target))
+    machine["spaces"].push_back({{"name", space.name}, {"bytes", space.bytes}, {"shared", space.shared}});
   machine["cache"] = describe_cache();
   json variables = json::object();
-  for (const char* name :
-       {"TESSERA_NUM_THREADS", "OMP_NUM_THREADS", "TESSERA_BIND_THREADS", "TESSERA_CACHE_DIR", "TESSERA_CACHE_SIZE"}) {
+  for (const char* name : {"TESSERA_NUM_THREADS", "OMP_NUM_THREADS", "TESSERA_BIND_THREADS", "TESSERA_VARIANT",
+                           "TESSERA_CACHE_DIR", "TESSERA_CACHE_SIZE"}) {
     if (const std::string value = environment(name); !value.empty()) variables[name] = value;
   }
   machine["environment"] = std::move(variables);

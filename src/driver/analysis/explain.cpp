@@ -76,7 +76,7 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
   say_refused_records(program, remarks);
   result.explanation = explain(result.model, trail, program, remarks,
                                {deciding_target(options.compile), options.compile.opt_level,
-                                options.compile.disabled_passes, loosest(numerics_of(options.compile))});
+                                options.compile.disabled_passes, rule_numerics(options.compile)});
   result.explanation.sizes = compiled.info.sizes;
   result.explanation.flow = compiled.flow;
   return result;

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline driver {
 

@@ -9,7 +9,7 @@
 #include "driver/engine/model.h"
 #include "loop/stmt.h"
 #include "program/program.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline driver {
 

@@ -46,6 +46,7 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   hasher.add(options.tuned_digest);
   for (const std::string& place : options.compile.places) hasher.add(place);
+  for (const std::string& variant : options.compile.variants) hasher.add(variant);
   for (const std::string& file : options.compile.kernels) {
     const std::string text(MappedFile::open(file, "kernel declaration", "TSR-4026")->text());
     hasher.add(text);

@@ -12,7 +12,7 @@
 #include "loop/stmt.h"
 #include "schedule/primitives/schedule.h"
 #include "schedule/primitives/trace_step.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline driver {
 

@@ -124,7 +124,8 @@ class Pipeline {
       }
       return;
     } else if (auto* program = std::get_if<Program>(&ir_)) {
-      if (pass == kSchedule) return schedule_program(*program, target_, job_.compile.opt_level);
+      if (pass == kSchedule)
+        return schedule_program(*program, target_, job_.compile.opt_level, {}, {}, {}, {.fp32 = fp32_of(job_.compile)});
       if (pass == kPlanMemory) return plan_memory(*program);
       if (const ProgramPass* program_pass = find_program_pass(pass)) return program_pass->run(*program, target_);
     }

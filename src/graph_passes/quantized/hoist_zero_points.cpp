@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "graph_passes/support/graph_util.h"
-#include "loop/intrinsic.h"
 
 namespace tessera::inline graph_passes {
 namespace {
@@ -52,17 +51,17 @@ struct Factors {
 
 // Empty with a reason when the machine has no product for bytes of type `x` and these weights. Any will do for a
 // depthwise convolution, which has no sums of neighbours.
-std::optional<Factors> choose_factors(const Target& target, DType x, const Tensor& weights, bool depthwise,
+std::optional<Factors> choose_factors(const KernelFamily& family, DType x, const Tensor& weights, bool depthwise,
                                       std::string& why) {
   const bool fits_i8 = all_within(weights, -128, 127), fits_u8 = all_within(weights, 0, 255);
   if (!fits_i8 && !fits_u8) why = "its weights, less their zero point, do not fit 8 bits";
   const DType w = fits_i8 ? DType::kI8 : DType::kU8, other = x == DType::kU8 ? DType::kI8 : DType::kU8;
   if (!why.empty()) return std::nullopt;
-  if (depthwise || best_tile_intrinsic(target, x, w)) return Factors{x, 1};
+  if (depthwise || family.multiplies_in_tiles(x, w)) return Factors{x, 1};
   std::optional<Factors> best;
   for (const DType bytes : {x, other})
-    if (const TensorIntrinsic* dot = byte_dot_intrinsic(target, bytes, w); dot && (!best || best->depth < dot->depth))
-      best = Factors{bytes, dot->depth};
+    if (const auto products = family.narrow_products(bytes, w); products && (!best || best->depth < products->depth))
+      best = Factors{bytes, products->depth};
   if (best) return best;
   why = fmt::format("the machine has no products of {} and {}", dtype_name(x), dtype_name(w));
   return std::nullopt;
@@ -105,9 +104,9 @@ Tensor filled_up(const Tensor& weights, size_t axis, int64_t unit) {
 
 // A convolution whose channels are too few to be stored side by side in blocks, a model's first, sums groups of columns
 // of its window instead.
-bool groups_columns(const Node& node, const Tensor& weights, const Target& target) {
+bool groups_columns(const Node& node, const Tensor& weights, const KernelFamily& family) {
   const Ints& w = weights.dims();
-  return w.size() == 4 && node.attrs.get_int("groups") == 1 && w[1] < std::max(8, target.f32_lanes()) / 2 && w[3] > 1 &&
+  return w.size() == 4 && node.attrs.get_int("groups") == 1 && w[1] < family.least_summed_channels() && w[3] > 1 &&
          all_of_list(node, "dilations", 1);
 }
 
@@ -143,9 +142,9 @@ class Mover {
     if (!why.empty()) return {};
     const DType own = graph_.type(shifted->bytes).dtype;
     const bool depthwise = conv && node.attrs.get_int("groups") != 1 && weights->dims()[1] == 1;
-    const auto factors = choose_factors(ctx_.target, own, *weights, depthwise, why);
+    const auto factors = choose_factors(ctx_.family, own, *weights, depthwise, why);
     if (!factors) return {};
-    const bool in_columns = conv && factors->depth > 1 && groups_columns(node, *weights, ctx_.target);
+    const bool in_columns = conv && factors->depth > 1 && groups_columns(node, *weights, ctx_.family);
     const size_t summed = conv ? 3 : transposed ? 1 : 0;  // the dimension of the weights that is filled up
     const bool fills_up =
         (in_columns || (!conv && factors->depth > 1)) && weights->dims()[summed] % factors->depth != 0;
@@ -239,7 +238,7 @@ class Mover {
 }  // namespace
 
 Graph hoist_zero_points(const Graph& graph, const PassContext& ctx) {
-  return multiplies_bytes(ctx.target) ? Mover(graph, ctx).run() : graph;
+  return ctx.family.multiplies_bytes() ? Mover(graph, ctx).run() : graph;
 }
 
 }  // namespace tessera::inline graph_passes

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "graph_passes/support/graph_util.h"
-#include "loop/intrinsic.h"
 
 namespace tessera::inline graph_passes {
 namespace {
@@ -30,7 +29,7 @@ bool has_weights(const Graph& graph, const Node& node) {
 }
 
 bool multiplies_in_tiles(const PassContext& ctx) {
-  return ctx.precision == DType::kBF16 && best_tile_intrinsic(ctx.target) != nullptr;
+  return ctx.precision == DType::kBF16 && ctx.family.multiplies_in_tiles(DType::kBF16, DType::kBF16);
 }
 
 // Tiles multiply bf16 sixteen times as fast as vectors multiply f32, of which filtering saves a factor of 2.5.
@@ -55,7 +54,8 @@ bool rounds_weights(const Graph& graph, const Node& node, const PassContext& ctx
 // A model's first convolution: too few channels for pairs of them, but a window of several columns, which lie side by
 // side in memory. Pairs of columns are summed when their number is even and no padding is left to test for.
 bool pairs_columns(const Graph& graph, const Node& node, const PassContext& ctx) {
-  if (ctx.precision != DType::kBF16 || !best_dot_intrinsic(ctx.target, DType::kBF16)) return false;
+  const auto products = ctx.family.narrow_products(DType::kBF16, DType::kBF16);
+  if (ctx.precision != DType::kBF16 || !products || !products->in_vectors) return false;
   if (!is_op(&node, "conv") || !has_weights(graph, node) || node.attrs.get_int("groups") != 1) return false;
   const auto w = static_dims(graph.type(node.inputs[1]).shape);
   if (!w || w->size() != 4 || (*w)[1] >= kLeastTerms || (*w)[3] < 3 || suits_winograd(graph, node, ctx)) return false;

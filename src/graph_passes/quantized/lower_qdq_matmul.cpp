@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "graph_passes/support/graph_util.h"
-#include "loop/intrinsic.h"
 
 namespace tessera::inline graph_passes {
 namespace {
@@ -82,8 +81,8 @@ class Products {
   // Whether the machine sums no more than two products of bytes at once.
   bool only_pairs() const {
     const auto more = [&](DType x) {
-      const TensorIntrinsic* dot = byte_dot_intrinsic(ctx_.target, x, DType::kI8);
-      return best_tile_intrinsic(ctx_.target, x, DType::kI8) || (dot && dot->depth > 2);
+      const auto products = ctx_.family.narrow_products(x, DType::kI8);
+      return products && (products->in_tiles || products->depth > 2);
     };
     return !more(DType::kU8) && !more(DType::kI8);
   }
@@ -159,7 +158,7 @@ class Products {
 }  // namespace
 
 Graph lower_qdq_matmul(const Graph& graph, const PassContext& ctx) {
-  return multiplies_bytes(ctx.target) ? Products(graph, ctx).run() : graph;
+  return ctx.family.multiplies_bytes() ? Products(graph, ctx).run() : graph;
 }
 
 }  // namespace tessera::inline graph_passes

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/core/errors.h"
@@ -61,7 +62,45 @@ const char* elf_fault(const uint8_t* code, uint64_t size) {
   return nullptr;
 }
 
-tessera_status check_host(const ModuleFile& file, tessera_error* error) {
+// A processor may have tiles that the kernel does not give to this process.
+const char* or_may_not_use(const char* missing) {
+  return strstr(missing, "amx-") ? " or this process may not use" : "";
+}
+
+// The variant that TESSERA_VARIANT names, else the first one that this machine can run.
+tessera_status choose_variant(const ModuleFile& file, const char** suffix, tessera_error* error) {
+  const uint32_t count = file.descriptor->num_variants;
+  const char* wanted = getenv("TESSERA_VARIANT");
+  if (wanted && !wanted[0]) wanted = nullptr;
+  char missing[200] = {}, names[200] = {};
+  size_t used = 0;
+  bool is_named = false;
+  const char* last = nullptr;
+  for (uint32_t i = 0; i < count; ++i) {
+    const tsr_variant_descr& variant = file.variants()[i];
+    const char* name = file.text(variant.name);
+    if (used < sizeof(names)) {
+      const int more = snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", clip_name(name).text);
+      used += static_cast<size_t>(more > 0 ? more : 0);
+    }
+    if (wanted && strcmp(name, wanted) != 0) continue;
+    is_named = true;
+    last = name;
+    if (find_missing_cpu_features(file.text(variant.features), missing, sizeof(missing)) > 0) continue;
+    *suffix = file.text(variant.suffix);
+    return TESSERA_OK;
+  }
+  if (!is_named)
+    return fail(error, kErrVariant, "'%s' has no code for '%s', which TESSERA_VARIANT names; it has: %s", file.name,
+                clip_name(wanted ? wanted : "").text, names);
+  return fail(error, kErrCpuFeatures,
+              "'%s' has code for %s, and this machine can run none of it%s: for %s it does not have%s: %s; compile the "
+              "model with --target native on this machine, or with another target this machine has among --variants",
+              file.name, names, wanted ? " that TESSERA_VARIANT lets it" : "", clip_name(last).text,
+              or_may_not_use(missing), missing);
+}
+
+tessera_status check_host(const ModuleFile& file, const char** suffix, tessera_error* error) {
   if (const char* fault = elf_fault(file.code(), file.footer.code_size)) {
     return fail(error, kErrElf, "'%s' cannot be run: its code part %s; compile the model again", file.name, fault);
   }
@@ -74,22 +113,22 @@ tessera_status check_host(const ModuleFile& file, tessera_error* error) {
                 file.name, machine_name(header.e_machine), clip_name(file.text(file.descriptor->target)).text,
                 machine_name(kHostMachine), machine_name(header.e_machine));
   }
+  if (file.descriptor->num_variants > 0) return choose_variant(file, suffix, error);
   char missing[200];
   const char* features = file.text(file.descriptor->features);
   if (!find_missing_cpu_features(features, missing, sizeof(missing))) return TESSERA_OK;
-  // A processor may have tiles that the kernel does not give to this process.
-  const char* tiles = strstr(missing, "amx-") ? " or this process may not use" : "";
   return fail(error, kErrCpuFeatures,
               "'%s' needs CPU features this machine does not have%s: %s (it was compiled with "
               "%s); compile the model with --target native on this machine, or with --target x86-64-v3, x86-64-v2 or "
               "another target this machine has",
-              file.name, tiles, clip_name(missing).text, clip_name(features).text);
+              file.name, or_may_not_use(missing), clip_name(missing).text, clip_name(features).text);
 }
 
 }  // namespace
 
 tessera_status CodeImage::load(const ModuleFile& file, tessera_error* error) {
-  const tessera_status status = check_host(file, error);
+  const char* suffix = "";
+  const tessera_status status = check_host(file, &suffix, error);
   if (status != TESSERA_OK) return status;
   // Loading through the open descriptor gives the very file that was checked, even if its path now leads to another
   // one, and keeps the dynamic loader from answering with an older file that had the same path. The number stays
@@ -104,22 +143,22 @@ tessera_status CodeImage::load(const ModuleFile& file, tessera_error* error) {
                 "/proc must be mounted",
                 file.name, clip_name(reason ? reason : "unknown reason").text);
   }
-  run = reinterpret_cast<tsr_run_fn>(dlsym(handle, TSR_ENTRY_SYMBOL));
-  if (!run) {
-    unload();
-    return fail(error, kErrCodeLoad,
-                "the code of '%s' cannot be used: it does not export " TSR_ENTRY_SYMBOL "; compile the model again",
-                file.name);
+  const char* symbol = TSR_ENTRY_SYMBOL;
+  run = reinterpret_cast<tsr_run_fn>(exported(symbol, suffix));
+  if (run && file.descriptor->num_computed > 0) {
+    symbol = TSR_PREPARE_SYMBOL;
+    prepare = reinterpret_cast<tsr_prepare_fn>(exported(symbol, suffix));
   }
-  if (file.descriptor->num_computed == 0) return TESSERA_OK;
-  prepare = reinterpret_cast<tsr_prepare_fn>(dlsym(handle, TSR_PREPARE_SYMBOL));
-  if (!prepare) {
-    unload();
-    return fail(error, kErrCodeLoad,
-                "the code of '%s' cannot be used: it does not export " TSR_PREPARE_SYMBOL "; compile the model again",
-                file.name);
-  }
-  return TESSERA_OK;
+  if (run && (prepare || file.descriptor->num_computed == 0)) return TESSERA_OK;
+  unload();
+  return fail(error, kErrCodeLoad, "the code of '%s' cannot be used: it does not export %s%s; compile the model again",
+              file.name, symbol, suffix);
+}
+
+void* CodeImage::exported(const char* name, const char* suffix) const {
+  char symbol[sizeof(TSR_PREPARE_SYMBOL) + sizeof(TSR_ENTRY_SYMBOL) + TSR_MAX_SUFFIX];
+  snprintf(symbol, sizeof(symbol), "%s%s", name, suffix);
+  return dlsym(handle, symbol);
 }
 
 void CodeImage::unload() {

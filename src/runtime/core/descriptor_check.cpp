@@ -31,6 +31,7 @@ class DescriptorChecker {
   tessera_status check_symbol(uint32_t index);
   tessera_status check_tensor(const char* kind, uint32_t index, const tsr_tensor_descr& tensor);
   tessera_status check_symbols_are_bound();
+  tessera_status check_variant(uint32_t index);
   tessera_status check_decided(uint32_t index);
   tessera_status check_kernel(uint32_t index);
   tessera_status check_check(uint32_t index);
@@ -79,7 +80,7 @@ tessera_status DescriptorChecker::check() {
                  sizeof(tsr_descriptor));
   }
   memcpy(&descriptor_, bytes_, sizeof(descriptor_));
-  if (descriptor_.abi_version != TSR_ABI_VERSION) {
+  if (descriptor_.abi_version < TSR_ABI_OLDEST_VERSION || descriptor_.abi_version > TSR_ABI_VERSION) {
     return fail(error_, kErrAbiVersion,
                 "'%s' was compiled for runtime interface %u; this runtime (%s) has interface "
                 "%u; compile the model with the tessera of this runtime's version",
@@ -115,6 +116,7 @@ tessera_status DescriptorChecker::check() {
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_states; ++i) status = check_state(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_devices; ++i) status = check_device(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_operations; ++i) status = check_operation(i);
+  for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_variants; ++i) status = check_variant(i);
   for (uint32_t i = 0; status == TESSERA_OK && i < descriptor_.num_value_inputs; ++i) {
     status = check_value("input", i, table<tsr_value_descr>(descriptor_.value_inputs)[i]);
   }
@@ -146,6 +148,7 @@ tessera_status DescriptorChecker::check_tables() {
                 {"value outputs", descriptor_.value_outputs, descriptor_.num_value_outputs, sizeof(tsr_value_descr)},
                 {"steps", descriptor_.steps, descriptor_.num_steps, sizeof(tsr_step_descr)},
                 {"pieces", descriptor_.pieces, descriptor_.num_pieces, sizeof(tsr_piece_descr)},
+                {"variants", descriptor_.variants, descriptor_.num_variants, sizeof(tsr_variant_descr)},
                 {"strings", descriptor_.strings, descriptor_.num_strings, sizeof(tsr_string_descr)}};
   for (const auto& table : tables) {
     if (!table_fits(table.offset, table.count, table.element)) {
@@ -242,6 +245,16 @@ tessera_status DescriptorChecker::check_symbols_are_bound() {
     }
   }
   return TESSERA_OK;
+}
+
+tessera_status DescriptorChecker::check_variant(uint32_t index) {
+  const tsr_variant_descr& variant = table<tsr_variant_descr>(descriptor_.variants)[index];
+  tessera_status status = check_text(variant.name, "the name of variant %u", index);
+  if (status == TESSERA_OK) status = check_text(variant.features, "the list of CPU features of variant %u", index);
+  if (status == TESSERA_OK) status = check_text(variant.suffix, "the suffix of variant %u", index);
+  if (status == TESSERA_OK && strlen(text(variant.suffix)) > TSR_MAX_SUFFIX)
+    return wrong("the suffix of variant %u has more than %d bytes", index, TSR_MAX_SUFFIX);
+  return status;
 }
 
 tessera_status DescriptorChecker::check_decided(uint32_t index) {

@@ -15,7 +15,7 @@
 namespace tessera {
 
 static_assert(sizeof(void*) == 8, "modules are mapped whole; a 32-bit address space is too small");
-static_assert(sizeof(tsr_footer) == 144 && sizeof(tsr_descriptor) == 176, "these sizes are part of the file format");
+static_assert(sizeof(tsr_footer) == 144 && sizeof(tsr_descriptor) == 240, "these sizes are part of the file format");
 
 namespace {
 

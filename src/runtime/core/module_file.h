@@ -39,6 +39,7 @@ struct ModuleFile {
   const tsr_state_descr* states() const { return table<tsr_state_descr>(descriptor->states); }
   const tsr_device_descr* devices() const { return table<tsr_device_descr>(descriptor->devices); }
   const tsr_operation_descr* operations() const { return table<tsr_operation_descr>(descriptor->operations); }
+  const tsr_variant_descr* variants() const { return table<tsr_variant_descr>(descriptor->variants); }
   // Whether the output may have the very memory of the input.
   bool may_alias(uint32_t output, uint32_t input) const;
   const tsr_value_descr* value_inputs() const { return table<tsr_value_descr>(descriptor->value_inputs); }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "schedule/fusion/chain.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "schedule/fusion/chain.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

@@ -26,7 +26,7 @@
 #include "program/program.h"
 #include "schedule/choose.h"
 #include "schedule/fusion/chain.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

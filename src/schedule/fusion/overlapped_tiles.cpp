@@ -108,14 +108,12 @@ bool is_whole_in(const Layout& layout, size_t axis) {
 }
 
 // How many operations a thread does in the time in which so many bytes go to where they stay between two kernels, and
-// come back: 0 for the second level of cache. Per byte and for vectors of 512 bits, measured in inverted residual
-// blocks: 3.6 on a Sapphire Rapids, whose third level is slow, and at most 0.2 on a Zen 5. Other machines are taken for
-// fast ones. From memory come 4 bytes in the time of 32 operations.
+// come back: 0 for the second level of cache.
 double flops_of_travel(const Target& target, int64_t bytes) {
   if (bytes <= target.l2_bytes * target.num_threads / 2) return 0;
-  // Intel's processors of the last years have the first of these instructions, AMD's both.
-  const double third = target.has("clflushopt") && !target.has("clzero") ? 3.6 : 0.2, memory = 8;
-  const double per_byte = (bytes > target.l3_bytes / 2 ? memory : third) * target.f32_lanes() / 16;
+  const MeasuredRatios& ratios = target.ratios;
+  const double of_vectors = bytes > target.l3_bytes / 2 ? ratios.memory_operations : ratios.l3_operations;
+  const double per_byte = of_vectors * target.f32_lanes() / 16;
   return 2 * per_byte * static_cast<double>(bytes);
 }
 

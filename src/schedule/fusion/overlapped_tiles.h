@@ -24,7 +24,7 @@
 
 #include "program/program.h"
 #include "schedule/choose.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

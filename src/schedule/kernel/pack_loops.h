@@ -6,7 +6,7 @@
 
 #include "loop/stmt.h"
 #include "schedule/kernel/pack.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

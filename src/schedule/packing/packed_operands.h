@@ -10,7 +10,7 @@
 
 #include "program/program.h"
 #include "schedule/kernel/pack.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

@@ -29,14 +29,14 @@ Stmt with_fma(const Stmt& store_stmt) {
 }
 
 std::string pattern_text(const TensorIntrinsic& intrinsic) {
-  if (intrinsic.pattern && intrinsic.emitter != "outer_dot") {
+  if (intrinsic.pattern && intrinsic.code != IntrinsicCode::kDotOfPairs) {
     const std::string text = print(*intrinsic.pattern);
     return text.substr(0, text.size() - 1);
   }
-  if (intrinsic.emitter == "transpose")
+  if (intrinsic.code == IntrinsicCode::kTranspose)
     return fmt::format("unrolled r of {} {{ vectorized l of {} {{ y[.. r, l] = x[.. l, r] }} }}", intrinsic.lanes,
                        intrinsic.lanes);
-  if (intrinsic.emitter == "tile_dot")
+  if (intrinsic.code == IntrinsicCode::kTileDot)
     return fmt::format(
         "for s {{ unrolled p {{ unrolled v {{ for r of 16 {{ for c of 16 {{ for k of 16 {{ for q of {} {{ "
         "acc[.. r, c] = acc[.. r, c] + a * b }} }} }} }} }} }} }}, at most 4 tiles of acc in memory",
@@ -106,10 +106,10 @@ void Schedule::tensorize_nest(const StmtPath& path, const Stmt& nest, const std:
     refuse(refusal::kIntrinsic, "tensorize: no intrinsic is named",
            "tensorize(LOOP, \"NAME\"), or a line 'lanes, depth = intrinsic(\"NAME\")' before it");
   const TensorIntrinsic& intrinsic = intrinsic_named(name.empty() ? chosen_ : name);
-  if (intrinsic.emitter == "block")
+  if (intrinsic.code == IntrinsicCode::kBlock)
     refuse(refusal::kIntrinsic, "tensorize: a block is no instruction", "blockize(LOOP)");
   Stmt body = nest;
-  if (intrinsic.emitter == "outer_fma")
+  if (intrinsic.code == IntrinsicCode::kMultiplyAdd)
     body = transform(nest, nullptr,
                      [&](const Stmt& s) -> Stmt { return s->kind == StmtKind::kStore ? with_fma(s) : Stmt(); });
   std::string reason = match_intrinsic(intrinsic, body);

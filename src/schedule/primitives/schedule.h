@@ -26,7 +26,7 @@
 #include "loop/stmt.h"
 #include "schedule/kernel/pack.h"
 #include "schedule/primitives/trace_step.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

@@ -7,7 +7,6 @@
 #include "schedule/kernel/linear_kernel.h"
 #include "schedule/kernel/loop_builder.h"
 #include "schedule/rules/rules.h"
-#include "types/own_features.h"
 
 // Products of a matrix of weights with rows of anything, by instructions that sum pairs of products of bf16 or groups
 // of four of 8-bit integers.
@@ -63,7 +62,7 @@ struct Product {
   // Places of the sum that belong together, and that lie side by side.
   int64_t depth() const { return is_tiles() ? intrinsic->depth : 2; }
   int64_t step() const { return depth() * kTileSide; }
-  bool is_tiles() const { return intrinsic->emitter == "tile_dot"; }
+  bool is_tiles() const { return intrinsic->code == IntrinsicCode::kTileDot; }
   // Vectors or tiles of columns in a group.
   int64_t across() const { return 2; }
   int64_t column_blocks() const { return (num_columns + kLanes - 1) / kLanes; }
@@ -654,23 +653,28 @@ std::string slower_than_vectors(const Product& t, const Target& target) {
   return fmt::format("for {} rows multiply-adds are expected to be as fast (--fp32 auto)", t.num_rows);
 }
 
-// `intrinsic` of pieces; of narrow factors it is chosen by their types.
-RuleResult make_product(const TensorProgram& program, const Target& target, const TensorIntrinsic* intrinsic,
-                        int64_t pieces) {
-  if (!program.windows.empty()) return Declined{"only a window is computed"};
+// Why the kernel is no product that `t` describes; empty when it is. `intrinsic` of pieces; of narrow factors it is
+// chosen by their types.
+std::string find_product(const TensorProgram& program, const Target& target, const TensorIntrinsic* intrinsic,
+                         int64_t pieces, Product& t) {
+  if (!program.windows.empty()) return "only a window is computed";
   std::string why;
   auto made = make_linear_kernel(program, why);
-  if (!made) return Declined{why};
-  Product t;
+  if (!made) return why;
   t.kernel = std::move(*made);
   t.intrinsic = intrinsic;
   t.pieces = pieces;
+  if (why = find_factors(t, target); !why.empty()) return why;
+  if (why = find_axes(t); !why.empty()) return why;
+  return find_inner(t);
+}
+
+RuleResult make_product(const TensorProgram& program, const Target& target, const TensorIntrinsic* intrinsic,
+                        int64_t pieces) {
+  Product t;
   PackedParam packed;
-  if (why = find_factors(t, target); !why.empty()) return Declined{why};
-  if (why = find_axes(t); !why.empty()) return Declined{why};
-  if (why = find_inner(t); !why.empty()) return Declined{why};
-  if (pieces > 1 && target.has(std::string(kFp32IfFaster)))
-    if (why = slower_than_vectors(t, target); !why.empty()) return Declined{why};
+  std::string why = find_product(program, target, intrinsic, pieces, t);
+  if (!why.empty()) return Declined{why};
   if (why = pack_weights(t, packed); !why.empty()) return Declined{why};
   ScheduledKernel result;
   result.packed.push_back(std::move(packed));
@@ -680,7 +684,23 @@ RuleResult make_product(const TensorProgram& program, const Target& target, cons
   return result;
 }
 
+// Null when the machine has none.
+const TensorIntrinsic* of_pieces(const Target& target) {
+  const TensorIntrinsic* tiles = best_tile_intrinsic(target);
+  return tiles ? tiles : best_dot_intrinsic(target, DType::kBF16);
+}
+
 }  // namespace
+
+std::string bf16x3_not_wanted(const TensorProgram& program, const Target& target, Fp32Products fp32) {
+  if (fp32 == Fp32Products::kFma) return "--fp32 fma leaves it out, as --fp32 auto does where the machine has no AMX";
+  if (fp32 == Fp32Products::kPieces) return "";
+  // What is no product, the rule says itself.
+  Product t;
+  const TensorIntrinsic* intrinsic = of_pieces(target);
+  if (!intrinsic || !find_product(program, target, intrinsic, 3, t).empty()) return "";
+  return slower_than_vectors(t, target);
+}
 
 RuleResult matrix_tile(const TensorProgram& program, const Target& target, Knobs&) {
   if (!best_tile_intrinsic(target) && !best_tile_intrinsic(target, DType::kU8, DType::kI8))
@@ -689,10 +709,7 @@ RuleResult matrix_tile(const TensorProgram& program, const Target& target, Knobs
 }
 
 RuleResult bf16x3(const TensorProgram& program, const Target& target, Knobs&) {
-  if (!target.has(std::string(kFp32Pieces)))
-    return Declined{"--fp32 fma leaves it out, as --fp32 auto does where the machine has no AMX"};
-  const TensorIntrinsic* intrinsic = best_tile_intrinsic(target);
-  if (!intrinsic) intrinsic = best_dot_intrinsic(target, DType::kBF16);
+  const TensorIntrinsic* intrinsic = of_pieces(target);
   if (!intrinsic) return Declined{"the machine has no dot products of bf16"};
   return make_product(program, target, intrinsic, 3);
 }

@@ -28,6 +28,8 @@ RuleResult matrix_tile(const TensorProgram& kernel, const Target& target, Knobs&
 // are taken in another order than a sequence of multiply-adds, and each product is off by at most 2^-25 of itself; rows
 // for which that does not hold (very small, very large, infinite or NaN) are multiplied in f32.
 RuleResult bf16x3(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+// Why a compile does not want them for this kernel: not at all, or because multiply-adds are expected to be as fast.
+std::string bf16x3_not_wanted(const TensorProgram& kernel, const Target& target, Fp32Products fp32);
 
 // Sums of products of two operands that a run knows, over many steps: gradients of convolutions' weights, products of
 // matrices with long sums. Block by block of the steps, both factors are packed in panels that stay in cache, where

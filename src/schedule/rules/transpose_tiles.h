@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "schedule/kernel/linear_kernel.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

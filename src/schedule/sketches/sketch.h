@@ -24,8 +24,8 @@
 #include "schedule/choose.h"
 #include "schedule/kernel/knobs.h"
 #include "schedule/primitives/trace_step.h"
+#include "target/target.h"
 #include "te/tensor_program.h"
-#include "types/target.h"
 
 namespace tessera::inline schedule {
 

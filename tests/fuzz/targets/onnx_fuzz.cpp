@@ -11,7 +11,7 @@
 #include "import/onnx/onnx_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
-#include "types/target.h"
+#include "target/target.h"
 #include "wire_mutator.h"
 
 using namespace tessera;

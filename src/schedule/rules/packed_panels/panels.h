@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedule/kernel/linear_kernel.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 

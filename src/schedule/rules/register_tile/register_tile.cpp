@@ -563,7 +563,7 @@ std::string make_tiling(Tiling& t, bool with_groups, Knobs& knobs, const std::st
       std::max<int64_t>(1, t.width * dtype_bits(t.kernel.reduce_dtype) / t.target->vector_bits());
   problem.steps = steps;
   // Products that are added by another instruction need a place.
-  const bool adds = t.dot ? t.dot->emitter == "pairs_of_bytes" : !t.target->has_fma();
+  const bool adds = t.dot ? t.dot->code == IntrinsicCode::kPairsOfBytes : !t.target->has_fma();
   problem.registers = t.target->vector_registers() - (adds ? 1 : 0);
   if (!t.packed.empty()) {
     problem.block_bytes = dtype_bytes(t.kernel.params[t.packed[0].param]->dtype, steps * t.width * t.depth());

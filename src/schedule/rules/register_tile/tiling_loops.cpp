@@ -47,7 +47,7 @@ class TileEmitter {
         parts_(parts),
         acc_(make_buffer("acc", tiling.kernel.reduce_dtype, {vectors, run.rows, lanes}, MemoryScope::kRegister)) {
     // A vector of as many lanes as the machine computes at once, of which some do not run, instead of several.
-    if (lanes == tiling.partial_lanes && !tiling.dot && tiling.target->has("avx512f")) {
+    if (lanes == tiling.partial_lanes && !tiling.dot && tiling.target->vectors().masked) {
       lanes_ = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)));
       stored_lanes_ = lanes;
       acc_ = make_buffer("acc", acc_->dtype, {vectors, run.rows, lanes_}, MemoryScope::kRegister);

@@ -8,8 +8,8 @@
 
 #include "arith/simplify.h"
 #include "schedule/kernel/knobs.h"
+#include "target/target.h"
 #include "te/tensor_program.h"
-#include "types/target.h"
 
 namespace tessera::inline schedule {
 

@@ -13,14 +13,8 @@ namespace {
 // from a cache after that.
 constexpr double kL3 = 1.0 / 9, kL2 = 1.0 / 48;  // per byte
 
-// The same for memory. Where a core has one multiply-add of 512 bits a cycle instead of two (Zen 4), slots are longer.
-double memory_cost(const Target& target) {
-  const bool half_rate = target.vector_bits() == 512 && target.has("clzero") && !target.has("avxvnni");
-  return half_rate ? 0.25 : 0.37;
-}
-
 double stream_cost(int64_t bytes, int64_t times, const Target& target, double threads) {
-  const double memory = memory_cost(target);
+  const double memory = target.ratios.memory_slots;
   const double again = bytes < target.l2_bytes / 2   ? kL2 / threads
                        : bytes < target.l3_bytes / 2 ? kL3 / threads
                                                      : memory;

@@ -1,0 +1,56 @@
+// The steps between an imported graph and a planned program. One object runs any step of any level: it leaves out what
+// the level, the options or a limit leave out, has the runner watch it, and keeps what the last step changed.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "driver/options.h"
+#include "driver/pass_limit.h"
+#include "driver/pass_runner.h"
+#include "graph/graph.h"
+#include "program/pass.h"
+#include "program/program.h"
+#include "target/target.h"
+
+namespace tessera::inline driver {
+
+// Of one compile; what it is given must outlive it.
+class Pipeline {
+ public:
+  // `decides`: the machine that passes and rules decide for.
+  Pipeline(const DriverOptions& options, const Target& decides, PassRunner& runner, PassLimit& limit);
+
+  // The graph passes: simplified, and operators grouped that become one kernel.
+  Graph simplify(Graph graph);
+  // Each group becomes a kernel with a naive loop program.
+  Program lower(const Graph& graph);
+  // Rules write the loops that suit the machine, loop passes bring them into the shape that code generation wants, and
+  // calls and buffers get their order and their places.
+  Program schedule_and_plan(Program program);
+  // Whether generated code is optimised, which counts as a step.
+  bool may_optimize_code();
+
+ private:
+  bool is_enabled(std::string_view pass) const { return !disabled_.contains(std::string(pass)); }
+  bool may_run(std::string_view pass, int min_level) const;
+  // Has `change` change `ir`, unless the limit leaves the application out. Where that is the last one that the limit
+  // lets through, the texts before and after it are kept. What later steps rely on does not count.
+  template <typename Ir, typename Change>
+  void apply(PassApplication application, bool counts, Ir& ir, const Change& change);
+  void run_program_passes(ProgramPhase phase, Program& program);
+  void use_kernels_of_the_user(Program& program);
+  void move_to_devices(Program& program);
+  void schedule(Program& program);
+  void run_loop_passes(Program& program);
+
+  const DriverOptions& options_;
+  const Target& decides_;
+  const std::set<std::string> disabled_;
+  PassRunner& runner_;
+  PassLimit& limit_;
+};
+
+}  // namespace tessera::inline driver

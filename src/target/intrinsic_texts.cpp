@@ -1,0 +1,12 @@
+#include "target/intrinsic_texts.h"
+
+#include <array>
+
+namespace tessera::inline target {
+
+std::span<const IntrinsicText> intrinsic_texts() {
+  static const std::array<IntrinsicText, 3> kTexts = {kX86Intrinsics, kAArch64Intrinsics, kPortableIntrinsics};
+  return kTexts;
+}
+
+}  // namespace tessera::inline target
