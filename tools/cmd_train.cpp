@@ -38,8 +38,8 @@ namespace {
 
 struct TrainCommand {
   CompileFlags compile;
-  std::string model, output, curve, checkpoint, resume, loss = "cross_entropy", optimizer = "adam",
-                                                        schedule = "constant";
+  std::string model, output, curve, step, checkpoint, resume, loss = "cross_entropy", optimizer = "adam",
+                                                              schedule = "constant";
   TrainingDataOptions data;
   OptimizerOptions numbers;
   double rate = 1e-3, clip_norm = 0;
@@ -141,6 +141,12 @@ ImportedModel trained(ImportedModel model, const std::vector<std::string>& names
   return model;
 }
 
+void write_text(const std::string& path, const std::string& text) {
+  AtomicFile file(path, "output");
+  file.write(text);
+  file.commit();
+}
+
 // A module, or a model with the new weights in another format.
 void write_trained(const TrainCommand& command, const Model& step, const std::vector<std::string>& names) {
   std::vector<TensorPtr> values;
@@ -151,10 +157,7 @@ void write_trained(const TrainCommand& command, const Model& step, const std::ve
   if (command.output.ends_with(".onnx") || command.output.ends_with(".graph")) {
     const Graph graph = with_constants(read_graph(command, command.batch), names, values);
     if (command.output.ends_with(".onnx")) return export_onnx_file(graph, command.output);
-    AtomicFile file(command.output, "output");
-    file.write(print(graph));
-    file.commit();
-    return;
+    return write_text(command.output, print(graph));
   }
   options.emit = Emit::kModule;
   ImportedModel model = trained(read_model(command.model, options, runner), names, values);
@@ -166,7 +169,7 @@ std::string hash_text(const Graph& graph) { return fmt::format("{:016x}", struct
 int train_model(const TrainCommand& command) {
   check_numbers(command);
   const std::vector<std::string> read = files_of_model(command.model);
-  for (const std::string* written : {&command.output, &command.curve, &command.checkpoint})
+  for (const std::string* written : {&command.output, &command.curve, &command.checkpoint, &command.step})
     if (!written->empty()) refuse_to_overwrite(*written, read);
   TrainingOptions options;
   options.loss = loss_kind(command.loss);
@@ -206,6 +209,7 @@ int train_model(const TrainCommand& command) {
     for (size_t i = 0; i < num_parameters; ++i) num_numbers += made.graph.states[i].initial->num_elements();
     learnt = made.parameters;
     learnt.insert(learnt.end(), made.statistics.begin(), made.statistics.end());
+    if (!command.step.empty()) write_text(command.step, print(made.graph));
     inference = compiled(with_states(model, learnt), command);
     step = compiled(std::move(made.graph), command);
   }
@@ -314,6 +318,8 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--resume", c.resume, "Go on from a checkpoint: the same bits as without the break")
       ->type_name("FILE.safetensors");
   app->add_option("--curve", c.curve, "Draw the loss of every step")->type_name("FILE.svg");
+  app->add_option("--step", c.step, "Write the training step as a graph: for explain, bench and compile")
+      ->type_name("FILE.graph");
   app->add_flag("--json", c.json, "Print one line of JSON instead of text");
   app->add_flag("-q,--quiet", c.quiet, "Print nothing on success");
   add_compile_flags(*app, c.compile);
