@@ -468,7 +468,7 @@ def reduce_sum_square(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, na
     keepdims (bool): whether a reduced dimension stays with extent 1
     """
 
-def reduce_window(x0: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], kind: str, window: Sequence[int], name: str = "") -> Value:
+def reduce_window(x0: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], kind: str, window: Sequence[int], input_dilations: Sequence[int] | None = None, name: str = "") -> Value:
     """The sum, maximum or minimum over a window that slides over the spatial dimensions of x[N,C,spatial...]; padded places do not take part.
 
     strides (ints): distance between neighbouring windows, per spatial dimension
@@ -477,6 +477,7 @@ def reduce_window(x0: Operand, /, *, strides: Sequence[int], pads_begin: Sequenc
     dilations (ints): distance between neighbouring places of a window
     kind (string): sum, max or min
     window (ints): the window's extents, per spatial dimension
+    input_dilations (ints, may be left out): of a sum: distance at which the input's elements are laid out; default 1
     """
 
 def region_pool(x0: Operand, x1: Operand, x2: Operand, /, *, rows: int, columns: int, scale: float, kind: str, half_pixel: bool | None = None, name: str = "") -> Value:

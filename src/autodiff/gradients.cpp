@@ -1,16 +1,30 @@
 #include "autodiff/gradients.h"
 
 #include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
 
 #include "arith/simplify.h"
 #include "graph/adjoint.h"
+#include "ops/composites/composites.h"
 #include "ops/op_util.h"
 #include "support/error.h"
 
 namespace tessera::inline autodiff {
 namespace {
 
-bool is_opened(OpKind kind) { return kind == OpKind::kComposite || kind == OpKind::kGroup || kind == OpKind::kCall; }
+// The rule of a composite that has one of its own.
+const CompositeDef* with_rule(const Graph& graph, const Node& node, const OpTable& ops) {
+  if (node.op->kind != OpKind::kComposite) return nullptr;
+  const CompositeDef* def = definition_of(graph, node, ops);
+  return def && def->gradient ? def : nullptr;
+}
+
+bool is_opened(const Graph& graph, const Node& node, const OpTable& ops) {
+  if (node.op->kind == OpKind::kComposite) return !with_rule(graph, node, ops);
+  return node.op->kind == OpKind::kGroup || node.op->kind == OpKind::kCall;
+}
 
 class Differentiation {
  public:
@@ -75,7 +89,7 @@ class Differentiation {
     for (const Node& node : part.nodes()) {
       std::vector<ValueId> operands, results;
       for (const ValueId input : node.inputs) operands.push_back(map[index(input)]);
-      if (is_opened(node.op->kind)) {
+      if (is_opened(part, node, ops_)) {
         const Graph& region = *node.regions[0];
         const std::vector<ValueId> inner = copy(region, operands);
         for (const ValueId output : region.outputs) results.push_back(inner[index(output)]);
@@ -118,12 +132,38 @@ class Differentiation {
         continue;
       builder_.set_loc(node.loc);
       Adjoint adjoint(builder_, ops_, node, given, wanted);
-      if (!node.op->gradient) adjoint.fail("the operator has no rule for it", "operators with a gradient");
-      const std::vector<ValueId> answers = node.op->gradient(adjoint);
+      const CompositeDef* composite = with_rule(graph_, node, ops_);
+      const auto& rule = composite ? composite->gradient : node.op->gradient;
+      std::vector<ValueId> answers(node.inputs.size(), Adjoint::kNone);
+      try {
+        if (!rule) adjoint.fail("the operator has no rule for it", "operators with a gradient");
+        answers = rule(adjoint);
+      } catch (const UserError& error) {
+        if (error.diagnostic().id != "TSR-2072") throw;
+        refused_.push_back(error.diagnostic());  // the sweep goes on, to find the others
+        for (size_t i = 0; i < wanted.size(); ++i)
+          if (wanted[i]) answers[i] = filled(0, node.inputs[i]);
+      }
       check(answers.size() == node.inputs.size(), node.op->name + " has a gradient for each operand");
       for (size_t i = 0; i < answers.size(); ++i)
         if (wanted[i] && answers[i] != Adjoint::kNone) add_gradient(node.inputs[i], answers[i]);
     }
+    if (!refused_.empty()) refuse();
+  }
+
+  // All operators without a gradient in one error.
+  [[noreturn]] void refuse() const {
+    if (refused_.size() == 1) throw UserError(refused_[0]);
+    std::string found;
+    std::set<std::string> seen;
+    for (auto refused = refused_.rbegin(); refused != refused_.rend(); ++refused) {
+      const std::string line =
+          refused->node.empty() ? refused->message : fmt::format("{} ({})", refused->message, refused->node);
+      if (seen.insert(line).second) found += (found.empty() ? "" : "; ") + line;
+    }
+    Diagnostic all = refused_.back();
+    all.message = found;
+    throw UserError(std::move(all));
   }
 
   void add_gradient(ValueId value, ValueId gradient) {
@@ -138,8 +178,9 @@ class Differentiation {
   const OpTable& ops_;
   Graph graph_;
   GraphBuilder builder_;
-  std::vector<ValueId> map_;        // by value of the source
-  std::vector<ValueId> gradients_;  // by value of `graph_` that the source has, too
+  std::vector<ValueId> map_;         // by value of the source
+  std::vector<Diagnostic> refused_;  // operators without a gradient, from the last to the first
+  std::vector<ValueId> gradients_;   // by value of `graph_` that the source has, too
 };
 
 }  // namespace

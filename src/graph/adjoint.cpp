@@ -16,6 +16,33 @@ ValueId Adjoint::scalar(double value, ValueId like) {
   return op("constant", {}, {{"value", std::make_shared<const Tensor>(std::move(tensor))}});
 }
 
+ValueId Adjoint::integer(const Expr& value) {
+  if (const auto known = as_int(value)) {
+    Tensor tensor(DType::kI64, {});
+    tensor.set_int(0, *known);
+    return op("constant", {}, {{"value", std::make_shared<const Tensor>(std::move(tensor))}});
+  }
+  return reshape(op("sizes", {}, {{"sizes", Shape{value}}, {"dtype", DType::kI64}}), {});
+}
+
+ValueId Adjoint::filled(double value, DType dtype, const Shape& shape) {
+  Tensor tensor(dtype, {});
+  tensor.set_double(0, value);
+  return broadcast(op("constant", {}, {{"value", std::make_shared<const Tensor>(std::move(tensor))}}), shape);
+}
+
+ValueId Adjoint::reduce(const char* kind, ValueId v, std::vector<int64_t> axes, bool keepdims) {
+  return op("reduce", {v}, {{"axes", std::move(axes)}, {"keepdims", keepdims}, {"kind", std::string(kind)}});
+}
+
+ValueId Adjoint::cast(ValueId v, DType dtype) { return type(v).dtype == dtype ? v : op("cast", {v}, {{"to", dtype}}); }
+
+ValueId Adjoint::transpose(ValueId v, std::vector<int64_t> perm) {
+  for (size_t d = 0; d < perm.size(); ++d)
+    if (perm[d] != static_cast<int64_t>(d)) return op("transpose", {v}, {{"perm", std::move(perm)}});
+  return v;
+}
+
 ValueId Adjoint::reshape(ValueId v, const Shape& shape) {
   return same_shape(type(v).shape, shape) ? v : op("reshape", {v}, {{"shape", shape}});
 }
@@ -39,6 +66,10 @@ ValueId Adjoint::sum_to(ValueId v, ValueId like) {
 void Adjoint::fail(const std::string& found, const std::string& legal) const {
   throw UserError({"TSR-2072", node_.op->name + " has no gradient: " + found, node_.loc, legal,
                    "compute it from operators that have one"});
+}
+
+std::function<std::vector<ValueId>(Adjoint& a)> no_gradient(std::string why) {
+  return [why = std::move(why)](Adjoint& a) -> std::vector<ValueId> { a.fail(why, "operators with a gradient"); };
 }
 
 }  // namespace tessera::inline graph

@@ -5,6 +5,7 @@
 // which has the node itself, so that a rule may use operands and results where that is cheaper or more exact.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,12 +28,14 @@ class Adjoint {
       : builder_(builder), ops_(ops), node_(node), gradients_(std::move(gradients)), wanted_(std::move(wanted)) {}
 
   const Attrs& attrs() const { return node_.attrs; }
+  size_t num_operands() const { return node_.inputs.size(); }
   ValueId in(size_t i) const { return node_.inputs[i]; }
   ValueId out(size_t i = 0) const { return node_.outputs[i]; }
   ValueId gradient(size_t i = 0) const { return gradients_[i]; }
   // Whether the rule need answer for operand `i`; what it answers all the same is dropped.
   bool wants(size_t i) const { return wanted_[i]; }
-  const TensorType& type(ValueId v) const { return builder_.graph().type(v); }
+  // By value: what a rule adds to the graph moves its types.
+  TensorType type(ValueId v) const { return builder_.graph().type(v); }
 
   // ---- building ----
   ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
@@ -41,12 +44,25 @@ class Adjoint {
   ValueId mul(ValueId a, ValueId b) { return op("mul", {a, b}); }
   ValueId div(ValueId a, ValueId b) { return op("div", {a, b}); }
   ValueId neg(ValueId a) { return op("neg", {a}); }
+  ValueId select(ValueId condition, ValueId a, ValueId b) { return op("select", {condition, a, b}); }
   // A constant of rank 0 and of the element type of `like`.
   ValueId scalar(double value, ValueId like);
+  // A size, or an index, as an i64 of rank 0.
+  ValueId integer(const Expr& value);
+  // As many elements as `shape` has, all of this value.
+  ValueId filled(double value, DType dtype, const Shape& shape);
+  // Over `axes`, which stay with extent 1 where `keepdims` says so.
+  ValueId reduce(const char* kind, ValueId v, std::vector<int64_t> axes, bool keepdims);
+  ValueId cast(ValueId v, DType dtype);
+  ValueId transpose(ValueId v, std::vector<int64_t> perm);
   ValueId reshape(ValueId v, const Shape& shape);
   ValueId broadcast(ValueId v, const Shape& shape);
   // The adjoint of numpy's broadcasting: the sum of v over all elements that one element of `like` was stretched to.
   ValueId sum_to(ValueId v, ValueId like);
+
+  // For composites, which are no operators of the table.
+  GraphBuilder& builder() { return builder_; }
+  const OpTable& ops() const { return ops_; }
 
   // UserError TSR-2072: the operator has no gradient with these attributes.
   [[noreturn]] void fail(const std::string& found, const std::string& legal) const;
@@ -58,5 +74,8 @@ class Adjoint {
   std::vector<ValueId> gradients_;
   std::vector<bool> wanted_;
 };
+
+// The rule of an operator that has no gradient, because `why`: "its results are integers". It refuses when it is asked.
+std::function<std::vector<ValueId>(Adjoint& a)> no_gradient(std::string why);
 
 }  // namespace tessera::inline graph

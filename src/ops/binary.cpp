@@ -113,7 +113,7 @@ constexpr Row kRows[] = {
 };
 
 OpDef make_op(const Row& row) {
-  std::function<std::vector<ValueId>(Adjoint&)> gradient;
+  auto gradient = no_gradient("its operands are no real numbers");
   if (row.gradient)
     gradient = [&row](Adjoint& a) {
       const auto whole = row.gradient(a, a.gradient(), a.in(0), a.in(1), a.out());

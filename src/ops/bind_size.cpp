@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -31,6 +32,7 @@ const OpDef& bind_size_op() {
       .attrs = {{"size", AttrKind::kSizes, true, "the symbol, as a list of one"}},
       .infer = infer,
       .body = {},
+      .gradient = no_gradient("its operands are integers"),
       .example = R"(
 graph @main[c upto 4](%n: i64[], %x: f32[4]) -> (%size: i64[], %y: f32[]) {
   %size = bind_size(%n) {size = [c]} : i64[]

@@ -1,6 +1,7 @@
 // bitcast: the same bits as another element type of the same width.
 #include <fmt/format.h>
 
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -35,6 +36,7 @@ const OpDef& bitcast_op() {
       .attrs = {{"to", AttrKind::kDType, true, "the result's element type"}},
       .infer = infer,
       .body = body,
+      .gradient = no_gradient("bits taken for another type change in jumps"),
       .example = R"(
 graph @main(%x: f32[3]) -> (%y: i32[3]) {
   %y = bitcast(%x) {to = i32} : i32[3]

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -35,6 +36,13 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// Groups that come in turn are put together again.
+std::vector<ValueId> gradient(Adjoint& a) {
+  const int64_t channels = *as_int(a.type(a.in(0)).shape[1]), groups = a.attrs().get_int("groups");
+  if (channels == 0) return {a.gradient()};
+  return {a.op("channel_shuffle", {a.gradient()}, {{"groups", channels / groups}})};
+}
+
 }  // namespace
 
 const OpDef& channel_shuffle_op() {
@@ -46,6 +54,7 @@ const OpDef& channel_shuffle_op() {
       .attrs = {{"groups", AttrKind::kInt, true, "how many groups; divides the extent of dimension 1"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[1,6]) -> (%y: f32[1,6]) {
   %y = channel_shuffle(%x) {groups = 2} : f32[1,6]

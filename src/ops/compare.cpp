@@ -1,6 +1,7 @@
 // Comparisons: two operands of one element type, numpy's broadcasting, a bool result. With a NaN only `ne` holds.
 #include <fmt/format.h>
 
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -46,6 +47,7 @@ OpDef make_op(const Row& row) {
           [&row](const OpContext& ctx) {
             return elementwise_body(ctx, [&](const std::vector<Expr>& x) { return binary(row.op, x[0], x[1]); });
           },
+      .gradient = no_gradient("its results are bools"),
       .example =
           fmt::format("\ngraph @main(%a: f32[4], %b: f32[]) -> (%y: bool[4]) {{\n  %y = {}(%a, %b) : bool[4]\n}}\n"
                       "run a = 1 2 nan 3 ; b = 2 -> y = {}\n",

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -50,6 +51,22 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+std::vector<ValueId> gradient(Adjoint& a) {
+  const auto axis = static_cast<size_t>(a.attrs().get_int("axis"));
+  const Shape whole = a.type(a.out()).shape;
+  Shape starts(whole.size(), Expr(0));
+  std::vector<ValueId> gradients;
+  for (size_t i = 0; i < a.num_operands(); ++i) {
+    const Shape sizes = a.type(a.in(i)).shape;
+    gradients.push_back(
+        !a.wants(i) ? Adjoint::kNone
+                    : a.op("slice", {a.gradient()},
+                           {{"starts", starts}, {"sizes", sizes}, {"steps", std::vector<int64_t>(whole.size(), 1)}}));
+    starts[axis] = normalize_size(starts[axis] + sizes[axis]);
+  }
+  return gradients;
+}
+
 }  // namespace
 
 const OpDef& concat_op() {
@@ -63,6 +80,7 @@ const OpDef& concat_op() {
                  "1: set by the compiler where operands are computed into the result"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%a: f32[2,1], %b: f32[2,2]) -> (%y: f32[2,3]) {
   %y = concat(%a, %b) {axis = 1} : f32[2,3]

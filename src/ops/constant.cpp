@@ -1,4 +1,5 @@
 // constant: a tensor known at compile time.
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -22,6 +23,7 @@ const OpDef& constant_op() {
       .attrs = {{"value", AttrKind::kTensor, true, "the tensor"}},
       .infer = infer,
       .body = {},
+      .gradient = no_gradient("it has no operands"),
       .example = R"(
 graph @main() -> (%y: f32[2,2]) {
   %y = constant {value = dense<f32[2,2] 1 -2.5 3 4>} : f32[2,2]

@@ -4,6 +4,7 @@
 // the total of each part, which is a vector reduction, then all parts side by side, each from where the one before
 // ends. The loops are the same for every extent, so that one kernel can serve a range of them.
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -165,6 +166,28 @@ LoopProgram loops(const OpContext& ctx) {
   return program;
 }
 
+// Of a product: up to the first zero of a line, each partial product is divided by the element; that zero gets the
+// products that it alone makes 0, and what lies behind it nothing.
+std::vector<ValueId> gradient(Adjoint& a) {
+  const ValueId x = a.in(0), g = a.gradient(), zero = a.scalar(0, x), one = a.scalar(1, x);
+  const bool exclusive = a.attrs().get_or<bool>("exclusive", false), reverse = a.attrs().get_or<bool>("reverse", false);
+  const auto along = [&](const char* kind, bool without_own, bool backwards) -> Attrs {
+    return {{"axis", a.attrs().get_int("axis")},
+            {"kind", std::string(kind)},
+            {"exclusive", without_own},
+            {"reverse", backwards}};
+  };
+  const auto behind = [&](ValueId v) { return a.op("cumulate", {v}, along("sum", exclusive, !reverse)); };
+  if (a.attrs().get<std::string>("kind") == "sum") return {behind(g)};
+  const ValueId is_zero = a.op("eq", {x, zero});
+  const ValueId zeros = a.op("cumulate", {a.select(is_zero, one, zero)}, along("sum", false, reverse));
+  const ValueId before = a.op("eq", {zeros, zero}), first = a.op("logical_and", {is_zero, a.op("eq", {zeros, one})});
+  const ValueId others = a.op("cumulate", {a.select(first, one, x)}, along("prod", exclusive, reverse));
+  const ValueId at_zero = a.select(first, behind(a.mul(g, others)), zero);
+  const ValueId divided = a.div(behind(a.mul(g, a.out())), a.select(is_zero, one, x));
+  return {a.select(before, divided, at_zero)};
+}
+
 }  // namespace
 
 const OpDef& cumulate_op() {
@@ -181,6 +204,7 @@ const OpDef& cumulate_op() {
       .infer = infer,
       .evaluate = evaluate,
       .loops = loops,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[4]) -> (%y: f32[4]) {
   %y = cumulate(%x) {axis = 0, exclusive = true, kind = "sum"} : f32[4]

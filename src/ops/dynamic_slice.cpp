@@ -1,6 +1,7 @@
 // dynamic_slice, dynamic_update_slice: a box of a tensor at a place that a run knows, read and written. The box is
 // moved to lie inside the tensor, so no place is an error.
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -70,6 +71,19 @@ Body update_body(const OpContext& ctx) {
   return body;
 }
 
+std::vector<ValueId> slice_gradient(Adjoint& a) {
+  const TensorType x = a.type(a.in(0));
+  return {a.op("dynamic_update_slice", {a.filled(0, x.dtype, x.shape), a.gradient(), a.in(1)}), Adjoint::kNone};
+}
+
+std::vector<ValueId> update_gradient(Adjoint& a) {
+  const TensorType update = a.type(a.in(1));
+  const ValueId g = a.gradient();
+  return {
+      a.wants(0) ? a.op("dynamic_update_slice", {g, a.filled(0, update.dtype, update.shape), a.in(2)}) : Adjoint::kNone,
+      a.wants(1) ? a.op("dynamic_slice", {g, a.in(2)}, {{"sizes", update.shape}}) : Adjoint::kNone, Adjoint::kNone};
+}
+
 }  // namespace
 
 const OpDef& dynamic_slice_op() {
@@ -81,6 +95,7 @@ const OpDef& dynamic_slice_op() {
       .attrs = {{"sizes", AttrKind::kSizes, true, "the box's extents, those of the result"}},
       .infer = infer_slice,
       .body = slice_body,
+      .gradient = slice_gradient,
       .example = R"(
 graph @main(%x: f32[2,3], %s: i64[2]) -> (%y: f32[1,2]) {
   %y = dynamic_slice(%x, %s) {sizes = [1, 2]} : f32[1,2]
@@ -101,6 +116,7 @@ const OpDef& dynamic_update_slice_op() {
       .attrs = {},
       .infer = infer_update,
       .body = update_body,
+      .gradient = update_gradient,
       .example = R"(
 graph @main(%x: f32[2,3], %u: f32[1,2], %s: i64[2]) -> (%y: f32[2,3]) {
   %y = dynamic_update_slice(%x, %u, %s) : f32[2,3]

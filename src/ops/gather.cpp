@@ -1,4 +1,6 @@
 // gather: slices of x along an axis, chosen by a tensor of indices.
+#include "graph/adjoint.h"
+#include "ops/index_gradients.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -32,6 +34,12 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+std::vector<ValueId> gradient(Adjoint& a) {
+  const Shape x = a.type(a.in(0)).shape;
+  const auto axis = static_cast<size_t>(a.attrs().get_int("axis"));
+  return {added_at(a, a.gradient(), places_in_range(a, a.in(1), x[axis]), x, axis), Adjoint::kNone};
+}
+
 }  // namespace
 
 const OpDef& gather_op() {
@@ -45,6 +53,7 @@ const OpDef& gather_op() {
       .attrs = {{"axis", AttrKind::kInt, true, "the dimension of x that is indexed"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[3,2], %i: i64[3]) -> (%y: f32[3,2]) {
   %y = gather(%x, %i) {axis = 0} : f32[3,2]

@@ -1,4 +1,5 @@
 // iota: the position along one dimension, as values.
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -32,6 +33,7 @@ const OpDef& iota_op() {
                 {"dtype", AttrKind::kDType, true, "the result's element type"}},
       .infer = infer,
       .body = body,
+      .gradient = no_gradient("it has no operands"),
       .example = R"(
 graph @main() -> (%y: i32[2,3]) {
   %y = iota {axis = 1, dtype = i32, shape = [2, 3]} : i32[2,3]

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 #include "ops/sort_loops.h"
@@ -300,6 +301,7 @@ const OpDef& order_op() {
       .infer = infer,
       .evaluate = evaluate,
       .loops = loops,
+      .gradient = no_gradient("its results are integers"),
       .example = R"(
 graph @main(%x: f32[1,4,1]) -> (%y: i64[1,2]) {
   %y = order(%x) {count = 2, descending = true} : i64[1,2]

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
+#include "ops/index_gradients.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -80,6 +82,43 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// What was added falls away, and what was cut off gets zeros; in the modes that repeat elements of x, the repetitions
+// are added, dimension by dimension.
+std::vector<ValueId> gradient(Adjoint& a) {
+  const Shape x = a.type(a.in(0)).shape, low = a.attrs().get_sizes("low"), high = a.attrs().get_sizes("high");
+  const std::string mode = a.attrs().get<std::string>("mode");
+  ValueId g = a.gradient();
+  if (mode != "constant") {
+    for (size_t d = 0; d < x.size(); ++d) {
+      if (is_const_int(low[d], 0) && is_const_int(high[d], 0)) continue;
+      const ValueId places =
+          a.op("pad", {numbers_along(a, x[d])}, {{"low", Shape{low[d]}}, {"high", Shape{high[d]}}, {"mode", mode}});
+      Shape shape = a.type(g).shape;
+      shape[d] = x[d];
+      g = added_at(a, g, places, shape, d);
+    }
+    return {g};
+  }
+  const auto constant = [](const Shape& before, const Shape& after) -> Attrs {
+    return {{"low", before}, {"high", after}, {"mode", std::string("constant")}};
+  };
+  std::vector<ValueId> gradients(2, Adjoint::kNone);
+  if (a.wants(0)) {
+    Shape less_low, less_high;
+    for (size_t d = 0; d < x.size(); ++d) {
+      less_low.push_back(normalize_size(Expr(0) - low[d]));
+      less_high.push_back(normalize_size(Expr(0) - high[d]));
+    }
+    gradients[0] = a.op("pad", {g, a.scalar(0, g)}, constant(less_low, less_high));
+  }
+  if (a.wants(1)) {
+    const ValueId is_padding =
+        a.op("pad", {a.filled(0, DType::kBool, x), a.filled(1, DType::kBool, {})}, constant(low, high));
+    gradients[1] = a.sum_to(a.select(is_padding, g, a.scalar(0, g)), a.in(1));
+  }
+  return gradients;
+}
+
 }  // namespace
 
 const OpDef& pad_op() {
@@ -95,6 +134,7 @@ const OpDef& pad_op() {
                  "elements; wrap: from the other end"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[3]) -> (%y: f32[6]) {
   %y = pad(%x) {high = [1], low = [2], mode = "reflect"} : f32[6]

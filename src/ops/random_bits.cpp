@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "graph/adjoint.h"
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -125,6 +126,7 @@ const OpDef& random_bits_op() {
       .infer = infer,
       .evaluate = evaluate,
       .loops = loops,
+      .gradient = no_gradient("its results are integers"),
       // Known answers of the paper's library, Random123: tests/kat_vectors, threefry2x32 of 20 rounds.
       .example = R"(
 graph @main(%key: u32[2], %n: i64[]) -> (%y: u32[2]) {

@@ -1,5 +1,8 @@
 // reduce: sum, product, minimum or maximum over some dimensions.
+#include <algorithm>
+
 #include "graph/adjoint.h"
+#include "ops/index_gradients.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -63,16 +66,39 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// Of each element, the product of the others: of those in front of it and those behind it, since no quotient would be
+// right where one is 0.
+ValueId product_of_others(Adjoint& a, ValueId x, const std::vector<int64_t>& axes) {
+  const Shape shape = a.type(x).shape;
+  std::vector<int64_t> perm;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end())
+      perm.push_back(static_cast<int64_t>(d));
+  const size_t kept = perm.size();
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end())
+      perm.push_back(static_cast<int64_t>(d));
+  Shape moved;
+  for (const int64_t d : perm) moved.push_back(shape[static_cast<size_t>(d)]);
+  const ValueId lines =
+      a.reshape(a.transpose(x, perm), {elements_of(moved, 0, kept), elements_of(moved, kept, moved.size())});
+  const auto others = [&](bool behind) {
+    return a.op("cumulate", {lines},
+                {{"axis", int64_t{1}}, {"kind", std::string("prod")}, {"exclusive", true}, {"reverse", behind}});
+  };
+  return a.transpose(a.reshape(a.mul(others(false), others(true)), moved), inverse_of(perm));
+}
+
 // Of minima and maxima, the elements that are equal to the result share the gradient evenly.
 std::vector<ValueId> gradient(Adjoint& a) {
   const std::string& kind = a.attrs().get<std::string>("kind");
-  if (kind == "prod") a.fail("kind = \"prod\"", "kind = \"sum\", \"min\" or \"max\"");
   const ValueId x = a.in(0);
-  const Shape& shape = a.type(x).shape;
+  const Shape shape = a.type(x).shape;
   Shape kept = shape;
   for (const int64_t axis : a.attrs().get_ints("axes")) kept[static_cast<size_t>(axis)] = 1;
   const ValueId g = a.reshape(a.gradient(), kept);
   if (kind == "sum") return {a.broadcast(g, shape)};
+  if (kind == "prod") return {a.mul(a.broadcast(g, shape), product_of_others(a, x, a.attrs().get_ints("axes")))};
   const ValueId taken = a.op("eq", {x, a.reshape(a.out(), kept)}), one = a.scalar(1, x), zero = a.scalar(0, x);
   const ValueId count = a.op("reduce", {a.op("select", {taken, one, zero})},
                              {{"axes", a.attrs().get_ints("axes")}, {"keepdims", true}, {"kind", std::string("sum")}});

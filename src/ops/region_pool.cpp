@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -335,6 +336,7 @@ const OpDef& region_pool_op() {
       .infer = infer,
       .evaluate = evaluate,
       .loops = loops,
+      .gradient = no_gradient("the procedure that would add to the places read is missing"),
       .example = R"(
 graph @main(%x: f32[1,2,2,1], %r: f32[1,4], %i: i64[1]) -> (%y: f32[1,1,1,1]) {
   %y = region_pool(%x, %r, %i) {columns = 1, kind = "average", rows = 1, scale = 1.0} : f32[1,1,1,1]

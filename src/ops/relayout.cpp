@@ -1,5 +1,6 @@
 // relayout: the same values in a buffer of another layout. Inference drops layouts, so the pass that inserts this
 // node sets its result's layout to the attribute.
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -20,6 +21,8 @@ Body body(const OpContext& ctx) {
   return elementwise_body(ctx, [](const std::vector<Expr>& x) { return x[0]; });
 }
 
+std::vector<ValueId> gradient(Adjoint& a) { return {a.gradient()}; }
+
 }  // namespace
 
 const OpDef& relayout_op() {
@@ -31,6 +34,7 @@ const OpDef& relayout_op() {
       .attrs = {{"layout", AttrKind::kLayout, true, "the result's layout"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[1,4]) -> (%y: f32[1,4]{0,1/2,1%2}) {
   %y = relayout(%x) {layout = {0,1/2,1%2}} : f32[1,4]{0,1/2,1%2}

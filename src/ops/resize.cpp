@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
+#include "ops/index_gradients.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 #include "ops/resize_places.h"
@@ -112,6 +114,37 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// Each dimension is a linear map of its own, whose matrix is what the operator makes of the identity along it.
+std::vector<ValueId> gradient(Adjoint& a) {
+  if (a.num_operands() > 1) a.fail("scales that only a run knows", "the attribute 'scales'");
+  const Shape x = a.type(a.in(0)).shape, y = a.type(a.out()).shape;
+  const auto& scales = a.attrs().get<std::vector<double>>("scales");
+  if (a.attrs().get<std::string>("coordinate") == "tf_half_pixel_for_nn" &&
+      a.attrs().get<std::string>("mode") != "nearest")
+    a.fail("coordinate = \"tf_half_pixel_for_nn\" for what is not nearest", "another coordinate");
+  ValueId g = a.gradient();
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (equal_extents(x[d], y[d]) && (scales[d] == 1 || scales[d] == 0)) continue;
+    const Shape square = {x[d], x[d]};
+    const auto numbers = [&](int64_t axis) {
+      return a.op("iota", {}, {{"shape", square}, {"axis", axis}, {"dtype", DType::kI64}});
+    };
+    const ValueId one = a.scalar(1, g), zero = a.scalar(0, g);
+    const ValueId identity = a.select(a.op("eq", {numbers(0), numbers(1)}), one, zero);
+    Attrs along = a.attrs();
+    along.set("sizes", Shape{y[d], x[d]});
+    along.set("scales", std::vector<double>{scales[d], 1});
+    const ValueId matrix = a.op("resize", {identity}, along);
+    Shape shape = a.type(g).shape;
+    const Expr outer = elements_of(shape, 0, d), inner = elements_of(shape, d + 1, shape.size());
+    shape[d] = x[d];
+    g = a.reshape(
+        a.op("matmul", {matrix, a.reshape(g, {outer, y[d], inner})}, {{"transpose_a", true}, {"transpose_b", false}}),
+        shape);
+  }
+  return {g};
+}
+
 }  // namespace
 
 const OpDef& resize_op() {
@@ -138,6 +171,7 @@ const OpDef& resize_op() {
             "cubic: places outside the input get no weight, instead of the nearest element's; default false"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[1,1,2]) -> (%y: f32[1,1,4]) {
   %y = resize(%x) {coordinate = "half_pixel", mode = "linear", scales = [1.0, 1.0, 2.0], sizes = [1, 1, 4]} : f32[1,1,4]

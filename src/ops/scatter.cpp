@@ -1,5 +1,6 @@
 // scatter: updates that arrive at places which other values name.
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -133,6 +134,67 @@ LoopProgram loops(const OpContext& ctx) {
   return program;
 }
 
+// The elements of v [B, P, I] at the places of the updates, zeros for places that do not exist.
+ValueId read_at(Adjoint& a, ValueId v) {
+  const Shape shape = a.type(v).shape;
+  const ValueId places = a.cast(a.in(1), DType::kI64);
+  const Shape named = a.type(places).shape;
+  const ValueId exists =
+      a.op("logical_and", {a.op("ge", {places, a.integer(0)}), a.op("lt", {places, a.integer(shape[1])})});
+  const Shape all = {named[0], named[1], shape[2]};
+  const auto spread = [&](ValueId of_places) {
+    return a.broadcast(a.reshape(of_places, {named[0], named[1], 1}), all);
+  };
+  if (is_const_int(shape[1], 0)) return a.filled(0, a.type(v).dtype, all);
+  const ValueId read =
+      a.op("gather_elements", {v, spread(a.select(exists, places, a.integer(0)))}, {{"axis", int64_t{1}}});
+  return a.select(spread(exists), read, a.filled(0, a.type(v).dtype, {}));
+}
+
+ValueId scattered(Adjoint& a, ValueId x, ValueId updates, const char* join) {
+  return a.op("scatter", {x, a.in(1), updates}, {{"join", std::string(join)}});
+}
+
+// An update that a later one replaces has no part in the result. Where equal elements could be the minimum or maximum,
+// they share evenly. A factor's gradient is the product of the others, which is not found by dividing by a zero.
+std::vector<ValueId> gradient(Adjoint& a) {
+  const std::string& join = a.attrs().get<std::string>("join");
+  const ValueId x = a.in(0), updates = a.in(2), g = a.gradient(), zero = a.scalar(0, g), one = a.scalar(1, g);
+  const Shape x_shape = a.type(x).shape, u_shape = a.type(updates).shape;
+  const auto answer = [&](const auto& of_x, const auto& of_updates) -> std::vector<ValueId> {
+    return {a.wants(0) ? of_x() : Adjoint::kNone, Adjoint::kNone, a.wants(2) ? of_updates() : Adjoint::kNone};
+  };
+  const auto zeros_like = [&](const Shape& shape) { return a.filled(0, a.type(g).dtype, shape); };
+  const auto mask = [&](ValueId condition) { return a.select(condition, one, zero); };
+  if (join == "add") return answer([&] { return g; }, [&] { return read_at(a, g); });
+  if (join == "none")
+    return answer([&] { return scattered(a, g, zeros_like(u_shape), "none"); },
+                  [&] {
+                    const ValueId number = a.op(
+                        "iota", {},
+                        {{"shape", Shape{u_shape[0], u_shape[1], 1}}, {"axis", int64_t{1}}, {"dtype", DType::kI64}});
+                    const ValueId numbers = a.broadcast(number, u_shape);
+                    const ValueId last = scattered(a, a.filled(-1, DType::kI64, x_shape), numbers, "none");
+                    return a.select(a.op("eq", {read_at(a, last), numbers}), read_at(a, g), zero);
+                  });
+  if (join == "mul") {
+    const ValueId x_is_zero = a.op("eq", {x, zero}), u_is_zero = a.op("eq", {updates, zero});
+    const ValueId product = scattered(a, a.select(x_is_zero, one, x), a.select(u_is_zero, one, updates), "mul");
+    const ValueId zeros = scattered(a, mask(x_is_zero), mask(u_is_zero), "add");
+    const auto others = [&](ValueId own, ValueId is_zero, ValueId factors, ValueId count, ValueId of) {
+      const ValueId divided = a.div(factors, a.select(is_zero, one, own));
+      const ValueId rest = a.sub(count, mask(is_zero));
+      return a.select(a.op("eq", {rest, zero}), a.mul(of, divided), zero);
+    };
+    return answer([&] { return others(x, x_is_zero, product, zeros, g); },
+                  [&] { return others(updates, u_is_zero, read_at(a, product), read_at(a, zeros), read_at(a, g)); });
+  }
+  const ValueId x_taken = a.op("eq", {x, a.out()}), u_taken = a.op("eq", {updates, read_at(a, a.out())});
+  const ValueId share = a.div(g, scattered(a, mask(x_taken), mask(u_taken), "add"));
+  return answer([&] { return a.select(x_taken, share, zero); },
+                [&] { return a.select(u_taken, read_at(a, share), zero); });
+}
+
 }  // namespace
 
 const OpDef& scatter_op() {
@@ -149,6 +211,7 @@ const OpDef& scatter_op() {
       .infer = infer,
       .evaluate = evaluate,
       .loops = loops,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[1,4,1], %p: i64[1,3], %u: f32[1,3,1]) -> (%y: f32[1,4,1]) {
   %y = scatter(%x, %p, %u) {join = "add"} : f32[1,4,1]

@@ -1,4 +1,5 @@
 // sizes: sizes of tensors as values, where symbols make them up: what a mean divides by, the result of ONNX's Shape.
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -37,6 +38,7 @@ const OpDef& sizes_op() {
                 {"dtype", AttrKind::kDType, true, "the result's element type"}},
       .infer = infer,
       .body = body,
+      .gradient = no_gradient("it has no operands"),
       .example = R"(
 graph @main() -> (%y: i64[3]) {
   %y = sizes {dtype = i64, sizes = [2, 3, -1]} : i64[3]

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 
@@ -51,6 +52,45 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// Back to where the elements came from, in three steps: those that were read backwards are turned around, zeros come
+// between those that lay apart, and around them what was not read.
+std::vector<ValueId> gradient(Adjoint& a) {
+  const Shape x = a.type(a.in(0)).shape, sizes = a.type(a.out()).shape, starts = a.attrs().get_sizes("starts");
+  const std::vector<int64_t> steps = a.attrs().get_ints("steps");
+  const size_t rank = x.size();
+  ValueId g = a.gradient();
+  const ValueId zero = a.scalar(0, g);
+  Shape first = starts;  // the lowest index that was read
+  Shape turned(rank, Expr(0)), apart, zeros, joined;
+  std::vector<int64_t> directions(rank, 1);
+  bool turns = false, spreads = false;
+  for (size_t d = 0; d < rank; ++d) {
+    if (is_const_int(sizes[d], 0)) return {a.filled(0, a.type(g).dtype, x)};
+    const int64_t step = std::abs(steps[d]);
+    if (steps[d] < 0) {
+      first[d] = normalize_size(starts[d] + (sizes[d] - Expr(1)) * Expr(steps[d]));
+      if (!is_const_int(sizes[d], 1)) turned[d] = normalize_size(sizes[d] - Expr(1)), directions[d] = -1, turns = true;
+    }
+    const bool spread = step != 1 && !is_const_int(sizes[d], 1);
+    spreads |= spread;
+    apart.insert(apart.end(), {sizes[d], Expr(1)});
+    zeros.insert(zeros.end(), {Expr(0), Expr(spread ? step - 1 : 0)});
+    joined.push_back(normalize_size(sizes[d] * Expr(spread ? step : 1)));
+  }
+  if (turns) g = a.op("slice", {g}, {{"starts", turned}, {"sizes", sizes}, {"steps", directions}});
+  const auto padded = [&](ValueId v, const Shape& low, const Shape& high) {
+    return a.op("pad", {v, zero}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  };
+  if (spreads) g = a.reshape(padded(a.reshape(g, apart), Shape(2 * rank, Expr(0)), zeros), joined);
+  Shape behind;
+  bool pads = false;
+  for (size_t d = 0; d < rank; ++d) {
+    behind.push_back(normalize_size(x[d] - first[d] - joined[d]));
+    pads |= !is_const_int(first[d], 0) || !is_const_int(behind[d], 0);
+  }
+  return {pads ? padded(g, first, behind) : g};
+}
+
 }  // namespace
 
 const OpDef& slice_op() {
@@ -65,6 +105,7 @@ const OpDef& slice_op() {
                 {"in_place", AttrKind::kInt, false, "1: set by the compiler where the result is a view of x"}},
       .infer = infer,
       .body = body,
+      .gradient = gradient,
       .example = R"(
 graph @main(%x: f32[2,4]) -> (%y: f32[1,2]) {
   %y = slice(%x) {sizes = [1, 2], starts = [1, 3], steps = [1, -2]} : f32[1,2]

@@ -3,6 +3,7 @@
 #include <array>
 #include <numeric>
 
+#include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
 #include "ops/sort_loops.h"
@@ -199,6 +200,7 @@ const OpDef& suppress_op() {
       .infer = infer,
       .evaluate = evaluate,
       .loops = loops,
+      .gradient = no_gradient("its results are integers"),
       .example = R"(
 graph @main(%b: f32[1,3,4], %s: f32[1,1,3], %n: i64[], %t: f32[]) -> (%y: i64[1,1,3]) {
   %y = suppress(%b, %s, %n, %t) {most = 3} : i64[1,1,3]

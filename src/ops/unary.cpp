@@ -125,7 +125,7 @@ OpDef make_op(const Row& row) {
   const std::string result = predicate ? "bool" + type.substr(type.find('[')) : type;
   const std::string values = row.example;
   const size_t arrow = values.find(" -> ");
-  std::function<std::vector<ValueId>(Adjoint&)> gradient;
+  auto gradient = no_gradient(predicate ? "its results are bools" : "its operands are no real numbers");
   if (row.gradient)
     gradient = [&row](Adjoint& a) -> std::vector<ValueId> { return {row.gradient(a, a.gradient(), a.in(0), a.out())}; };
   return OpDef{

@@ -50,7 +50,33 @@ class Case {
   ValueId composite(const std::string& name, std::vector<ValueId> inputs, Attrs attrs = {}) {
     return add_composite(builder_, standard_ops(), name, std::move(inputs), std::move(attrs)).at(0);
   }
+  std::vector<ValueId> composites(const std::string& name, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    return add_composite(builder_, standard_ops(), name, std::move(inputs), std::move(attrs));
+  }
+  ValueId number(double value) {
+    Tensor tensor(DType::kF64, {});
+    tensor.set_double(0, value);
+    return constant(std::move(tensor));
+  }
   Ints dims(ValueId v) const { return graph_.type(v).dims(); }
+  // An input of these elements, and a constant of whole numbers.
+  ValueId given(const Ints& dims, const std::vector<double>& values) {
+    Tensor& tensor = inputs_.emplace_back(DType::kF64, dims);
+    for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_double(i, values[static_cast<size_t>(i)]);
+    return graph_.add_input("x", real(dims));
+  }
+  ValueId whole(const Ints& dims, int64_t lo, int64_t hi, DType dtype = DType::kI64) {
+    Tensor tensor(dtype, dims);
+    for (int64_t i = 0; i < tensor.num_elements(); ++i)
+      tensor.set_int(i, lo + static_cast<int64_t>(random_() % static_cast<uint64_t>(hi - lo + 1)));
+    return constant(std::move(tensor));
+  }
+  int64_t roll(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo + 1))); }
+  Ints shape(size_t rank, int64_t lo, int64_t hi) {
+    Ints dims(rank);
+    for (int64_t& d : dims) d = roll(lo, hi);
+    return dims;
+  }
   uint64_t below(uint64_t bound) { return random_() % bound; }
   std::vector<Tensor>& inputs() { return inputs_; }
 
@@ -204,7 +230,7 @@ TEST(Gradients, Convolutions) {
 }
 
 TEST(Gradients, Reductions) {
-  for (const char* kind : {"sum", "min", "max"})
+  for (const char* kind : {"sum", "min", "max", "prod"})
     for (const bool keepdims : {false, true})
       for (const auto& [dims, axes] : {std::pair<Ints, Ints>{{3, 4, 2}, {1}},
                                        {{3, 4, 2}, {2, 0}},
@@ -233,6 +259,304 @@ TEST(Gradients, Moves) {
     Case c(2);
     c.expect_differences(c.op("transpose", {c.input(dims)}, {{"perm", perm}}));
   }
+}
+
+TEST(Gradients, Slices) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Case c(seed);
+    const Ints dims = c.shape(1 + c.below(3), 1, 6);
+    Ints starts, sizes, steps;
+    for (const int64_t extent : dims) {
+      const int64_t size = c.roll(seed % 7 == 0 ? 0 : 1, extent), most = size > 1 ? (extent - 1) / (size - 1) : 3;
+      const int64_t step = c.roll(1, std::max<int64_t>(most, 1)), last = std::max<int64_t>(size - 1, 0) * step;
+      const int64_t start = c.roll(0, extent - 1 - last);
+      const bool backwards = c.below(2) == 1;
+      starts.push_back(backwards ? start + last : start);
+      sizes.push_back(size);
+      steps.push_back(backwards ? -step : step);
+    }
+    c.expect_differences(c.op("slice", {c.input(dims)}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}));
+  }
+}
+
+TEST(Gradients, Pads) {
+  for (const char* mode : {"constant", "edge", "reflect", "wrap"})
+    for (uint64_t seed = 0; seed < 25; ++seed) {
+      SCOPED_TRACE(std::string(mode) + std::to_string(seed));
+      Case c(seed);
+      const Ints dims = c.shape(c.below(4), 1, 4);
+      Ints low, high;
+      for (const int64_t extent : dims) {
+        low.push_back(c.roll(-1, 3));
+        high.push_back(std::max(c.roll(-1, 3), -extent - low.back()));
+      }
+      std::vector<ValueId> operands = {c.input(dims)};
+      if (std::string(mode) == "constant") operands.push_back(c.input({}));
+      c.expect_differences(c.op("pad", operands, {{"low", low}, {"high", high}, {"mode", std::string(mode)}}));
+    }
+}
+
+TEST(Gradients, Concatenations) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Case c(seed);
+    Ints dims = c.shape(1 + c.below(3), 1, 3);
+    const size_t axis = c.below(dims.size());
+    std::vector<ValueId> operands;
+    for (size_t i = 0; i <= seed % 4; ++i) {
+      dims[axis] = c.roll(0, 3);
+      operands.push_back(i == 2 ? c.weights(dims) : c.input(dims));
+    }
+    c.expect_differences(c.op("concat", operands, {{"axis", static_cast<int64_t>(axis)}}));
+  }
+}
+
+TEST(Gradients, Gathers) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Case c(seed);
+    const Ints dims = c.shape(1 + c.below(3), 1, 4);
+    const size_t axis = c.below(dims.size());
+    const Attrs attrs = {{"axis", static_cast<int64_t>(axis)}};
+    // Numbers that count from the end, and numbers that do not exist.
+    if (seed % 2 == 0) {
+      c.expect_differences(
+          c.op("gather", {c.input(dims), c.whole(c.shape(c.below(3), 0, 4), -6, 6, DType::kI32)}, attrs));
+    } else {
+      Ints read = dims;
+      for (int64_t& d : read) d = c.roll(1, d);
+      read[axis] = seed % 3 == 0 ? 1 : c.roll(0, 5);
+      c.expect_differences(c.op("gather_elements", {c.input(dims), c.whole(read, -6, 6)}, attrs));
+    }
+  }
+}
+
+TEST(Gradients, Scatters) {
+  for (const char* join : {"none", "add", "mul", "min", "max"})
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      SCOPED_TRACE(std::string(join) + std::to_string(seed));
+      Case c(seed);
+      const int64_t batch = c.roll(1, 2), extent = c.roll(1, 4), updates = c.roll(0, 5), inner = c.roll(1, 3);
+      c.expect_differences(c.op(
+          "scatter",
+          {c.input({batch, extent, inner}), c.whole({batch, updates}, -1, extent), c.input({batch, updates, inner})},
+          {{"join", std::string(join)}}));
+    }
+}
+
+// A product's gradient where factors are 0, of which a quotient would make NaN.
+TEST(Gradients, ProductsWithZeros) {
+  for (const std::vector<double>& values :
+       {std::vector<double>{2, 0, 3, 4}, {0, 0, 3, 4}, {1, 2, 0, 0}, {0, 1, 2, 3}, {1, 2, 3, 0}}) {
+    for (const bool exclusive : {false, true})
+      for (const bool reverse : {false, true}) {
+        Case c(1);
+        c.expect_differences(c.op(
+            "cumulate", {c.given({4}, values)},
+            {{"axis", int64_t{0}}, {"kind", std::string("prod")}, {"exclusive", exclusive}, {"reverse", reverse}}));
+      }
+    Case c(1);
+    c.expect_differences(c.op("reduce", {c.given({2, 2}, values)},
+                              {{"axes", Ints{0, 1}}, {"keepdims", false}, {"kind", std::string("prod")}}));
+    Case s(1);
+    s.expect_differences(s.op("scatter",
+                              {s.given({1, 2, 1}, {0, 2}), s.whole({1, 4}, 0, 1), s.given({1, 4, 1}, values)},
+                              {{"join", std::string("mul")}}));
+  }
+}
+
+TEST(Gradients, Totals) {
+  for (const char* kind : {"sum", "prod"})
+    for (uint64_t seed = 0; seed < 16; ++seed) {
+      Case c(seed);
+      const Ints dims = c.shape(1 + c.below(3), seed % 5 == 0 ? 0 : 1, 4);
+      c.expect_differences(c.op("cumulate", {c.input(dims)},
+                                {{"axis", static_cast<int64_t>(c.below(dims.size()))},
+                                 {"kind", std::string(kind)},
+                                 {"exclusive", seed % 2 == 0},
+                                 {"reverse", seed % 3 == 0}}));
+    }
+}
+
+TEST(Gradients, Windows) {
+  for (const char* kind : {"sum", "max", "min"})
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      SCOPED_TRACE(std::string(kind) + std::to_string(seed));
+      Case c(seed);
+      const size_t rank = 1 + seed % 3;
+      Ints x = {c.roll(1, 2), c.roll(1, 2)}, window, strides, begin, end, dilations, gaps;
+      const bool has_gaps = kind == std::string("sum") && seed % 4 == 0;
+      for (size_t d = 0; d < rank; ++d) {
+        window.push_back(c.roll(1, 3));
+        strides.push_back(c.roll(1, 4));
+        dilations.push_back(seed % 3 == 0 ? c.roll(1, 2) : 1);
+        gaps.push_back(has_gaps ? c.roll(1, 3) : 1);
+        begin.push_back(c.roll(-1, window.back() - 1));
+        end.push_back(c.roll(-1, window.back() - 1));
+        x.push_back(c.roll(2, rank == 3 ? 3 : 6));
+        const int64_t room = (x.back() - 1) * gaps[d] + 1 + begin[d] + end[d] - ((window[d] - 1) * dilations[d] + 1);
+        if (room < 0) end[d] -= room;
+      }
+      Attrs attrs = {{"kind", std::string(kind)}, {"window", window}, {"strides", strides},
+                     {"pads_begin", begin},       {"pads_end", end},  {"dilations", dilations}};
+      if (has_gaps) attrs.set("input_dilations", gaps);
+      const ValueId y = c.op("reduce_window", {c.input(x)}, attrs);
+      // A window of padding alone is infinite, and has no difference.
+      if (kind == std::string("sum")) c.expect_differences(y);
+      else c.expect_differences(c.op("tanh", {c.op("max", {c.op("min", {y, c.number(9)}), c.number(-9)})}));
+    }
+}
+
+TEST(Gradients, Resizes) {
+  struct Way {
+    const char *mode, *coordinate;
+  };
+  const Way ways[] = {{"nearest", "asymmetric"}, {"nearest", "half_pixel"},   {"nearest", "tf_half_pixel_for_nn"},
+                      {"linear", "half_pixel"},  {"linear", "align_corners"}, {"linear", "pytorch_half_pixel"},
+                      {"cubic", "half_pixel"},   {"cubic", "align_corners"},  {"linear", "half_pixel_symmetric"},
+                      {"cubic", "asymmetric"}};
+  for (const Way& way : ways)
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      SCOPED_TRACE(std::string(way.mode) + way.coordinate);
+      Case c(seed);
+      const Ints from = c.shape(1 + seed % 4, 1, 4);
+      Ints to;
+      std::vector<double> scales;
+      for (const int64_t extent : from) {
+        to.push_back(c.below(3) == 0 ? extent : c.roll(1, 6));
+        scales.push_back(static_cast<double>(to.back()) / static_cast<double>(extent));
+      }
+      Attrs attrs = {{"mode", std::string(way.mode)},
+                     {"coordinate", std::string(way.coordinate)},
+                     {"sizes", to},
+                     {"scales", scales}};
+      if (seed % 2 == 1) attrs.set("exclude_outside", true);
+      c.expect_differences(c.op("resize", {c.input(from)}, attrs));
+    }
+}
+
+TEST(Gradients, Boxes) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Case c(seed);
+    const Ints dims = c.shape(1 + c.below(3), 1, 4);
+    Ints box;
+    for (const int64_t d : dims) box.push_back(c.roll(0, d));
+    const ValueId starts = c.whole({std::ssize(dims)}, -2, 5), x = c.input(dims);
+    if (seed % 2 == 0) c.expect_differences(c.op("dynamic_slice", {x, starts}, {{"sizes", box}}));
+    else c.expect_differences(c.op("dynamic_update_slice", {x, c.input(box), starts}));
+  }
+  Case c(1);
+  c.expect_differences(c.op("channel_shuffle", {c.input({2, 6, 2})}, {{"groups", int64_t{3}}}));
+}
+
+// Composites, those with rules of their own and those that are opened.
+TEST(Gradients, Composites) {
+  struct Row {
+    const char* name;
+    std::vector<Ints> operands;
+    Attrs attrs;
+    double lo = -2;
+  };
+  const Attrs pool = {{"window", Ints{2, 3}},
+                      {"strides", Ints{1, 2}},
+                      {"pads_begin", Ints{1, 0}},
+                      {"pads_end", Ints{0, 1}},
+                      {"dilations", Ints{1, 1}}};
+  const Attrs over = {{"axes", Ints{0, 2}}, {"keepdims", false}};
+  const std::vector<Row> rows = {
+      {"relu", {{3, 4}}, {}},
+      {"leaky_relu", {{3, 4}}, {{"alpha", 0.1}}},
+      {"prelu", {{3, 4}, {4}}, {}},
+      {"sigmoid", {{3, 4}}, {}},
+      {"hard_sigmoid", {{3, 4}}, {{"alpha", 0.2}, {"beta", 0.5}}},
+      {"hard_swish", {{3, 4}}, {}, -5},
+      {"softplus", {{3, 4}}, {}},
+      {"softsign", {{3, 4}}, {}},
+      {"elu", {{3, 4}}, {{"alpha", 1.5}}},
+      {"selu", {{3, 4}}, {{"alpha", 1.5}, {"gamma", 1.1}}},
+      {"celu", {{3, 4}}, {{"alpha", 1.5}}},
+      {"celu", {{3, 4}}, {{"alpha", -1.5}}},
+      {"gelu", {{3, 4}}, {}},
+      {"gelu", {{3, 4}}, {{"approximate", std::string("tanh")}}},
+      {"silu", {{3, 4}}, {}},
+      {"mish", {{3, 4}}, {}},
+      {"softmax", {{3, 4}}, {{"axis", int64_t{0}}}},
+      {"log_softmax", {{3, 4}}, {{"axis", int64_t{1}}}},
+      {"gemm", {{3, 4}, {2, 4}, {2}}, {{"alpha", 0.5}, {"beta", 2.0}, {"trans_b", true}}},
+      {"max_pool", {{2, 2, 4, 5}}, pool},
+      {"average_pool", {{2, 2, 4, 5}}, pool},
+      {"global_max_pool", {{2, 3, 2, 2}}, {}},
+      {"global_average_pool", {{2, 3, 2, 2}}, {}},
+      {"reduce_mean", {{2, 3, 4}}, over},
+      {"reduce_l1", {{2, 3, 4}}, over},
+      {"reduce_l2", {{2, 3, 4}}, over},
+      {"reduce_log_sum", {{2, 3, 4}}, over, 0.5},
+      {"reduce_log_sum_exp", {{2, 3, 4}}, over},
+      {"reduce_sum_square", {{2, 3, 4}}, over},
+      {"batch_norm", {{2, 3, 4}, {3}, {3}, {3}, {3}}, {{"epsilon", 0.1}}, 0.5},
+      {"batch_norm_training", {{2, 3, 4}, {3}, {3}, {3}, {3}}, {{"epsilon", 0.1}, {"momentum", 0.9}}},
+      {"group_norm", {{2, 4, 3}, {4}, {4}}, {{"epsilon", 0.1}, {"groups", int64_t{2}}}},
+      {"instance_norm", {{2, 3, 4}, {3}, {3}}, {{"epsilon", 0.1}}},
+      {"layer_norm", {{2, 3, 4}, {4}, {4}}, {{"epsilon", 0.1}, {"axis", int64_t{2}}}},
+      {"rms_norm", {{2, 3, 4}, {4}}, {{"epsilon", 0.1}, {"axis", int64_t{2}}}},
+      {"attention", {{2, 3, 4}, {2, 5, 4}, {2, 5, 2}}, {{"scale", 0.5}}},
+      {"attention", {{1, 4, 3, 2}, {1, 2, 5, 2}, {1, 2, 5, 3}, {3, 5}}, {{"scale", 0.7}}},
+      {"attention", {{1, 4, 3, 2}, {1, 2, 5, 2}, {1, 2, 5, 3}, {1, 4, 3, 5}}, {{"scale", 1.0}}},
+      {"attention", {{1, 4, 3, 2}, {1, 2, 5, 2}, {1, 2, 5, 3}, {1, 1, 3, 5}}, {{"scale", 1.0}}},
+      {"conv_transpose",
+       {{2, 2, 3}, {2, 2, 3}},
+       {{"strides", Ints{2}},
+        {"pads_begin", Ints{1}},
+        {"pads_end", Ints{0}},
+        {"dilations", Ints{1}},
+        {"output_padding", Ints{1}},
+        {"groups", int64_t{1}}}},
+  };
+  for (const Row& row : rows)
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      SCOPED_TRACE(row.name);
+      Case c(seed + 17);
+      std::vector<ValueId> operands;
+      for (const Ints& dims : row.operands) operands.push_back(c.input(dims, row.lo, 2));
+      c.expect_differences(c.composite(row.name, operands, row.attrs));
+    }
+}
+
+TEST(Gradients, Clip) {
+  Case c(1);
+  // Below, within and above; then bounds that cross.
+  const ValueId x = c.given({4}, {-3, 0.5, 3, 0}), lo = c.given({4}, {-1, -1, -1, 2}), hi = c.given({4}, {1, 1, 1, 1});
+  c.expect_differences(c.composite("clip", {x, lo, hi}));
+}
+
+TEST(Gradients, Losses) {
+  for (const char* reduction : {"none", "sum", "mean"})
+    for (const bool weighted : {false, true})
+      for (const bool ignores : {false, true})
+        for (const Ints& dims : {Ints{4, 3}, Ints{2, 3, 2}}) {
+          Case c(3);
+          Ints targets = dims;
+          targets.erase(targets.begin() + 1);
+          std::vector<ValueId> operands = {c.input(dims), c.whole(targets, 0, 2)};
+          if (weighted) operands.push_back(c.weights({3}));
+          Attrs attrs = {{"reduction", std::string(reduction)}};
+          if (ignores) attrs.set("ignore_index", int64_t{1});
+          c.expect_differences(c.composite("nll_loss", operands, attrs));
+          Case both(3);
+          operands = {both.input(dims), both.whole(targets, 0, 2)};
+          if (weighted) operands.push_back(both.weights({3}));
+          const auto results = both.composites("softmax_cross_entropy", operands, attrs);
+          const ValueId loss = both.op("reduce", {results[0]},
+                                       {{"axes",
+                                         [&] {
+                                           Ints axes(both.dims(results[0]).size());
+                                           for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
+                                           return axes;
+                                         }()},
+                                        {"keepdims", false},
+                                        {"kind", std::string("sum")}});
+          both.expect_differences(both.op("add", {loss, both.op("mul", {results[1], both.weights(dims)})}));
+        }
 }
 
 TEST(Gradients, Select) {
@@ -289,6 +613,86 @@ graph @main(%x: f64[3]) -> (%y: f64[]) {
       interpreter.evaluate(gradients(graph, graph.outputs[0], graph.inputs, standard_ops()), {Tensor(DType::kF64, {3})})
           .at(1);
   for (int64_t i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(found.get_double(i), 1.0 / 3);
+}
+
+// PyTorch's answers where a function has a kink.
+TEST(Gradients, KinksOfComposites) {
+  const auto at = [](const std::string& name, const std::vector<double>& values, Attrs attrs = {}) {
+    Graph graph;
+    GraphBuilder builder(graph);
+    const ValueId x = graph.add_input("x", real({std::ssize(values)}));
+    graph.outputs = {add_composite(builder, standard_ops(), name, {x}, std::move(attrs)).at(0)};
+    Tensor given(DType::kF64, {std::ssize(values)});
+    for (int64_t i = 0; i < given.num_elements(); ++i) given.set_double(i, values[static_cast<size_t>(i)]);
+    std::vector<Tensor> inputs;
+    inputs.push_back(std::move(given));
+    GraphInterpreter interpreter;
+    const auto all = interpreter.evaluate(gradients(graph, graph.outputs[0], {x}, standard_ops()), inputs);
+    std::vector<double> found;
+    for (int64_t i = 0; i < all.at(1).num_elements(); ++i) found.push_back(all.at(1).get_double(i));
+    return found;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(at("relu", {-1, 0, 1}), ElementsAre(0, 0, 1));
+  EXPECT_THAT(at("leaky_relu", {-1, 0, 1}, {{"alpha", 0.25}}), ElementsAre(0.25, 0.25, 1));
+  EXPECT_THAT(at("elu", {0, 1}, {{"alpha", 2.0}}), ElementsAre(2, 1));
+  EXPECT_THAT(at("hard_sigmoid", {-2, 0, 2}, {{"alpha", 0.25}, {"beta", 0.5}}), ElementsAre(0, 0.25, 0));
+  EXPECT_THAT(at("hard_swish", {-3, 3}), ElementsAre(0, 1));
+  EXPECT_THAT(at("sigmoid", {-1000, 1000}), ElementsAre(0, 0));
+  EXPECT_THAT(at("silu", {-1000, 0, 1000}), ElementsAre(0, 0.5, 1));
+  EXPECT_THAT(at("softplus", {-1000, 0, 1000}), ElementsAre(0, 0.5, 1));
+  EXPECT_THAT(at("reduce_l2", {0, 0}, {{"axes", Ints{0}}, {"keepdims", false}}), ElementsAre(0, 0));
+  EXPECT_THAT(at("softmax", {1000, 0}, {{"axis", int64_t{0}}}), ElementsAre(0, 0));
+}
+
+// The whole gradient of a window goes to its first maximum.
+TEST(Gradients, TiesOfPools) {
+  for (const char* op : {"max_pool", "global_max_pool"}) {
+    Graph graph;
+    GraphBuilder builder(graph);
+    const ValueId x = graph.add_input("x", real({1, 1, 2, 2}));
+    const Attrs window = {{"window", Ints{2, 2}},
+                          {"strides", Ints{2, 2}},
+                          {"pads_begin", Ints{0, 0}},
+                          {"pads_end", Ints{0, 0}},
+                          {"dilations", Ints{1, 1}}};
+    const bool global = op == std::string("global_max_pool");
+    graph.outputs = {add_composite(builder, standard_ops(), op, {x}, global ? Attrs{} : window).at(0)};
+    std::vector<Tensor> inputs;
+    inputs.emplace_back(DType::kF64, Ints{1, 1, 2, 2});
+    for (const int64_t i : {1, 2}) inputs[0].set_double(i, 5);
+    GraphInterpreter interpreter;
+    const Tensor found = interpreter.evaluate(gradients(graph, graph.outputs[0], {x}, standard_ops()), inputs).at(1);
+    for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(found.get_double(i), i == 1 ? 1 : 0) << op;
+  }
+}
+
+// Each operator has a rule, or says why there is none.
+TEST(Gradients, EveryOperatorHasARuleOrAReason) {
+  for (const OpDef* op : standard_ops().all()) {
+    if (op->kind == OpKind::kComposite || op->kind == OpKind::kGroup || op->kind == OpKind::kCall) continue;
+    EXPECT_TRUE(op->gradient) << op->name << ": write a rule, or no_gradient(\"because ...\")";
+  }
+}
+
+// A composite of one's own with a known name is opened.
+TEST(Gradients, ABorrowedName) {
+  const Graph graph = parse_graph(R"(
+graph @main(%x: f64[2]) -> (%y: f64[2]) {
+  %y = composite(%x) {name = "relu"} ({
+    graph @relu(%a: f64[2]) -> (%b: f64[2]) {
+      %b = mul(%a, %a) : f64[2]
+    }
+  }) : f64[2]
+})",
+                                  standard_ops());
+  GraphInterpreter interpreter;
+  std::vector<Tensor> inputs;
+  inputs.emplace_back(DType::kF64, Ints{2});
+  inputs[0].set_double(0, -3);
+  const Tensor found =
+      interpreter.evaluate(gradients(graph, graph.outputs[0], graph.inputs, standard_ops()), inputs).at(1);
+  EXPECT_EQ(found.get_double(0), -6);
 }
 
 // Values with several readers, composites, intermediate values, and inputs that nothing depends on.
@@ -351,16 +755,23 @@ TEST(Gradients, WhatHasNone) {
     }
     return std::string("none");
   };
+  // All of them, in the order of the graph.
   EXPECT_THAT(
-      message(R"(graph @main(%x: f32[3]) -> (%y: f32[]) {
-  %y = reduce(%x) {axes = [0], keepdims = false, kind = "prod"} : f32[] loc("product")
+      message(R"(graph @main(%x: f32[3]) -> (%y: f32[3]) {
+  %a = compute(%x) {body = "out[i<3] = x0[i]"} : f32[3] loc("first")
+  %b = bitcast(%a) {to = i32} : i32[3]
+  %c = compute(%a) {body = "out[i<3] = x0[i]"} : f32[3] loc("second")
+  %y = tanh(%c) : f32[3]
 })"),
-      testing::AllOf(testing::HasSubstr("TSR-2072"), testing::HasSubstr("reduce has no gradient: kind = \"prod\""),
-                     testing::HasSubstr("product")));
-  EXPECT_THAT(message(R"(graph @main(%x: f32[3]) -> (%y: f32[3]) {
-  %y = cumulate(%x) {axis = 0, kind = "sum"} : f32[3]
+      testing::AllOf(testing::HasSubstr("TSR-2072"),
+                     testing::HasSubstr("compute has no gradient: there is none for a body of one's own (first); "
+                                        "compute has no gradient: there is none for a body of one's own "
+                                        "(second)")));
+  EXPECT_THAT(message(R"(graph @main(%x: f32[1,1,2], %s: f64[3]) -> (%y: f32[1,1,4]) {
+  %y = resize(%x, %s) {coordinate = "half_pixel", mode = "linear", sizes = [1, 1, 4]} : f32[1,1,4] loc("larger")
 })"),
-              testing::HasSubstr("cumulate has no gradient: the operator has no rule"));
+              testing::AllOf(testing::HasSubstr("resize has no gradient: scales that only a run knows"),
+                             testing::HasSubstr("larger")));
 }
 
 }  // namespace

@@ -33,10 +33,9 @@ bool may_take(const Graph& graph, const Node& node, const Node& pad, const Ints&
   const Tensor* value = constant_value(graph, pad.inputs[1]);
   if (!value) return false;
   const double number = value->get_double(0);
-  if (node.op->name == "conv") {
-    const Ints& gaps = node.attrs.get_ints("input_dilations");
-    return number == 0 && std::all_of(gaps.begin(), gaps.end(), [](int64_t g) { return g == 1; });
-  }
+  const Ints gaps = node.attrs.get_or<Ints>("input_dilations", {});
+  if (std::any_of(gaps.begin(), gaps.end(), [](int64_t g) { return g != 1; })) return false;
+  if (node.op->name == "conv") return number == 0;
   const std::string& kind = node.attrs.get<std::string>("kind");
   if (kind == "sum") return number == 0;
   if (kind != "max") return false;

@@ -1,6 +1,7 @@
 // Activation functions: elementwise, one operand (clip and prelu take their bounds and slopes as operands).
 #include <cmath>
 
+#include "graph/adjoint.h"
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 
@@ -108,8 +109,112 @@ Result gelu(CompositeBody& b) {
   return {b.add("mul", {b.add_scalar("mul", x, 0.5), b.add_scalar("add", inner, 1)})};
 }
 
+// ---- gradients: PyTorch's at the kinks ----
+
+using Rule = ValueId (*)(Adjoint& a, ValueId g, ValueId x, ValueId y);
+
+std::function<Result(Adjoint&)> of_one(Rule rule) {
+  return [rule](Adjoint& a) -> Result { return {rule(a, a.gradient(), a.in(0), a.out())}; };
+}
+
+double number_of(Adjoint& a, const char* name) { return a.attrs().get<double>(name); }
+ValueId is_above(Adjoint& a, ValueId x, double bound) { return a.op("gt", {x, a.scalar(bound, x)}); }
+ValueId scaled(Adjoint& a, ValueId x, double factor) { return factor == 1 ? x : a.mul(x, a.scalar(factor, x)); }
+// For large negative x, exp(-x) is infinite and the quotient 0, as it should be.
+ValueId sigmoid_of(Adjoint& a, ValueId x) {
+  const ValueId one = a.scalar(1, x);
+  return a.div(one, a.add(one, a.op("exp", {a.neg(x)})));
+}
+
+// 0 at 0.
+ValueId relu_gradient(Adjoint& a, ValueId g, ValueId, ValueId y) {
+  return a.select(is_above(a, y, 0), g, a.scalar(0, g));
+}
+
+// The slope of the left side at 0.
+ValueId leaky_relu_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) {
+  return a.select(is_above(a, x, 0), g, scaled(a, g, number_of(a, "alpha")));
+}
+
+Result prelu_gradient(Adjoint& a) {
+  const ValueId g = a.gradient(), x = a.in(0), positive = is_above(a, x, 0);
+  return {a.wants(0) ? a.select(positive, g, a.mul(g, a.in(1))) : Adjoint::kNone,
+          a.wants(1) ? a.sum_to(a.select(positive, a.scalar(0, g), a.mul(g, x)), a.in(1)) : Adjoint::kNone};
+}
+
+// Within the bounds and on them the gradient is x's.
+Result clip_gradient(Adjoint& a) {
+  const ValueId g = a.gradient(), x = a.in(0), lo = a.in(1), hi = a.in(2), zero = a.scalar(0, g);
+  const ValueId within = a.op("logical_and", {a.op("ge", {x, lo}), a.op("le", {x, hi})});
+  Result gradients(3, Adjoint::kNone);
+  if (a.wants(0)) gradients[0] = a.select(within, g, zero);
+  if (a.wants(1)) {
+    const ValueId low = a.op("logical_and", {a.op("lt", {x, lo}), a.op("lt", {lo, hi})});
+    gradients[1] = a.sum_to(a.select(low, g, zero), lo);
+  }
+  if (a.wants(2)) {
+    const ValueId high = a.op("logical_or", {a.op("gt", {x, hi}), a.op("lt", {hi, lo})});
+    gradients[2] = a.sum_to(a.select(high, g, zero), hi);
+  }
+  return gradients;
+}
+
+ValueId sigmoid_gradient(Adjoint& a, ValueId g, ValueId, ValueId y) {
+  return a.mul(g, a.mul(y, a.sub(a.scalar(1, y), y)));
+}
+
+// 0 at both ends of the slope.
+ValueId hard_sigmoid_gradient(Adjoint& a, ValueId g, ValueId, ValueId y) {
+  const ValueId inside = a.op("logical_and", {is_above(a, y, 0), a.op("lt", {y, a.scalar(1, y)})});
+  return a.select(inside, scaled(a, g, number_of(a, "alpha")), a.scalar(0, g));
+}
+
+// 0 at -3 and 1 at 3: that of the straight parts.
+ValueId hard_swish_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) {
+  const ValueId curve = a.mul(g, a.add(scaled(a, x, 1.0 / 3), a.scalar(0.5, x)));
+  const ValueId not_above = a.select(is_above(a, x, -3), curve, a.scalar(0, g));
+  return a.select(a.op("ge", {x, a.scalar(3, x)}), g, not_above);
+}
+
+ValueId softplus_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) { return a.mul(g, sigmoid_of(a, x)); }
+
+ValueId softsign_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) {
+  const ValueId spread = a.add(a.op("abs", {x}), a.scalar(1, x));
+  return a.div(a.div(g, spread), spread);
+}
+
+// factor above 0, and at 0 and below what alpha * (exp(x / divisor) - 1) gives there.
+ValueId exponential_gradient(Adjoint& a, ValueId g, ValueId x, double factor, double alpha, double divisor) {
+  const ValueId below = a.op("exp", {scaled(a, a.op("min", {x, a.scalar(0, x)}), 1 / divisor)});
+  return a.select(is_above(a, x, 0), scaled(a, g, factor), a.mul(g, scaled(a, below, factor * alpha / divisor)));
+}
+ValueId elu_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) {
+  return exponential_gradient(a, g, x, 1, number_of(a, "alpha"), 1);
+}
+ValueId selu_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) {
+  return exponential_gradient(a, g, x, number_of(a, "gamma"), number_of(a, "alpha"), 1);
+}
+ValueId celu_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) {
+  return exponential_gradient(a, g, x, 1, number_of(a, "alpha"), number_of(a, "alpha"));
+}
+
+ValueId silu_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) {
+  const ValueId s = sigmoid_of(a, x), one = a.scalar(1, x);
+  return a.mul(g, a.mul(s, a.add(one, a.mul(x, a.sub(one, s)))));
+}
+
+// With t = tanh(softplus(x)): t + x * sigmoid(x) * (1 - t * t), and t as in `mish`.
+ValueId mish_gradient(Adjoint& a, ValueId g, ValueId x, ValueId) {
+  const double bound = a.type(x).dtype == DType::kF16 ? 5 : 20;
+  const ValueId e = a.op("exp", {a.op("min", {x, a.scalar(bound, x)})}), two = a.scalar(2, x);
+  const ValueId n = a.mul(e, a.add(e, two)), t = a.div(n, a.add(n, two));
+  const ValueId slope = a.mul(sigmoid_of(a, x), a.sub(a.scalar(1, x), a.mul(t, t)));
+  return a.mul(g, a.add(t, a.mul(x, slope)));
+}
+
 // A composite of one real operand without attributes.
-CompositeDef plain(const char* name, const char* doc, ValueId (*f)(CompositeBody&, ValueId), const char* example) {
+CompositeDef plain(const char* name, const char* doc, ValueId (*f)(CompositeBody&, ValueId), const char* example,
+                   Rule gradient) {
   return {name,
           doc,
           1,
@@ -119,35 +224,39 @@ CompositeDef plain(const char* name, const char* doc, ValueId (*f)(CompositeBody
             require_real(b);
             return {f(b, b.operand(0))};
           },
-          example};
+          example,
+          of_one(gradient)};
 }
 
 std::vector<CompositeDef> definitions() {
   return {
-      {"relu", "max(x, 0).", 1, 1, {}, relu, "relu(x: f32[3])\nrun x = -1 0 2 -> y = 0 0 2"},
+      {"relu", "max(x, 0).", 1, 1, {}, relu, "relu(x: f32[3])\nrun x = -1 0 2 -> y = 0 0 2", of_one(relu_gradient)},
       {"leaky_relu",
        "x, times alpha where x < 0.",
        1,
        1,
        {number("alpha", "the slope below 0")},
        leaky_relu,
-       "leaky_relu(x: f32[3]) {alpha = 0.1}\nrun x = -10 0 2 -> y = -1 0 2"},
+       "leaky_relu(x: f32[3]) {alpha = 0.1}\nrun x = -10 0 2 -> y = -1 0 2",
+       of_one(leaky_relu_gradient)},
       {"prelu",
        "x, times the slope (which broadcasts to x) where x < 0.",
        2,
        2,
        {},
        prelu,
-       "prelu(x: f32[2,2], slope: f32[2])\nrun x = -1 -1 2 2 ; slope = 0.5 0.25 -> y = -0.5 -0.25 2 2"},
+       "prelu(x: f32[2,2], slope: f32[2])\nrun x = -1 -1 2 2 ; slope = 0.5 0.25 -> y = -0.5 -0.25 2 2",
+       prelu_gradient},
       {"clip",
        "min(max(x, lo), hi); lo and hi broadcast to x.",
        3,
        3,
        {},
        clip,
-       "clip(x: f32[3], lo: f32[], hi: f32[])\nrun x = -1 0.5 9 ; lo = 0 ; hi = 6 -> y = 0 0.5 6"},
+       "clip(x: f32[3], lo: f32[], hi: f32[])\nrun x = -1 0.5 9 ; lo = 0 ; hi = 6 -> y = 0 0.5 6",
+       clip_gradient},
       plain("sigmoid", "1 / (1 + exp(-x)).", sigmoid,
-            "sigmoid(x: f32[4])\nrun x = 0 1 -200 200 -> y = 0.5 0.73105858 0 1"),
+            "sigmoid(x: f32[4])\nrun x = 0 1 -200 200 -> y = 0.5 0.73105858 0 1", sigmoid_gradient),
       {"hard_sigmoid",
        "alpha * x + beta, held within 0 and 1.",
        1,
@@ -157,17 +266,19 @@ std::vector<CompositeDef> definitions() {
          require_real(b);
          return {hard_sigmoid(b, b.operand(0), attr(b, "alpha"), attr(b, "beta"))};
        },
-       "hard_sigmoid(x: f32[3]) {alpha = 0.2, beta = 0.5}\nrun x = -9 1 9 -> y = 0 0.7 1"},
+       "hard_sigmoid(x: f32[3]) {alpha = 0.2, beta = 0.5}\nrun x = -9 1 9 -> y = 0 0.7 1",
+       of_one(hard_sigmoid_gradient)},
       plain(
           "hard_swish", "x * max(0, min(1, x / 6 + 1/2)).",
           [](CompositeBody& b, ValueId x) { return b.add("mul", {x, hard_sigmoid(b, x, 1.0 / 6, 0.5)}); },
-          "hard_swish(x: f32[3])\nrun x = -4 1 4 -> y = 0 0.66666667 4"),
+          "hard_swish(x: f32[3])\nrun x = -4 1 4 -> y = 0 0.66666667 4", hard_swish_gradient),
       plain("softplus", "log(1 + exp(x)).", softplus,
-            "softplus(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0.69314718 1.31326169 2.0611537e-9 100"),
+            "softplus(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0.69314718 1.31326169 2.0611537e-9 100",
+            softplus_gradient),
       plain(
           "softsign", "x / (1 + |x|).",
           [](CompositeBody& b, ValueId x) { return b.add("div", {x, b.add_scalar("add", b.add("abs", {x}), 1)}); },
-          "softsign(x: f32[2])\nrun x = 1 -3 -> y = 0.5 -0.75"),
+          "softsign(x: f32[2])\nrun x = 1 -3 -> y = 0.5 -0.75", softsign_gradient),
       {"elu",
        "x, but alpha * (exp(x) - 1) where x < 0.",
        1,
@@ -177,7 +288,8 @@ std::vector<CompositeDef> definitions() {
          require_real(b);
          return {elu(b, b.operand(0), attr(b, "alpha"))};
        },
-       "elu(x: f32[2]) {alpha = 2.0}\nrun x = -1 3 -> y = -1.26424112 3"},
+       "elu(x: f32[2]) {alpha = 2.0}\nrun x = -1 3 -> y = -1.26424112 3",
+       of_one(elu_gradient)},
       {"selu",
        "gamma times elu with alpha.",
        1,
@@ -187,7 +299,8 @@ std::vector<CompositeDef> definitions() {
          require_real(b);
          return {b.add_scalar("mul", elu(b, b.operand(0), attr(b, "alpha")), attr(b, "gamma"))};
        },
-       "selu(x: f32[2]) {alpha = 2.0, gamma = 3.0}\nrun x = -1 3 -> y = -3.79272336 9"},
+       "selu(x: f32[2]) {alpha = 2.0, gamma = 3.0}\nrun x = -1 3 -> y = -3.79272336 9",
+       of_one(selu_gradient)},
       {"celu",
        "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).",
        1,
@@ -200,7 +313,8 @@ std::vector<CompositeDef> definitions() {
          const ValueId x = b.operand(0);
          return {b.add("add", {b.add_scalar("max", x, 0), exponential_part(b, x, alpha, alpha)})};
        },
-       "celu(x: f32[2]) {alpha = 2.0}\nrun x = -2 3 -> y = -1.26424112 3"},
+       "celu(x: f32[2]) {alpha = 2.0}\nrun x = -2 3 -> y = -1.26424112 3",
+       of_one(celu_gradient)},
       {"gelu",
        "x times the normal distribution's probability of values below x.",
        1,
@@ -210,9 +324,9 @@ std::vector<CompositeDef> definitions() {
        "gelu(x: f32[3]) {approximate = \"tanh\"}\nrun x = -1 0 1 -> y = -0.15880801 0 0.84119199"},
       plain(
           "silu", "x * sigmoid(x).", [](CompositeBody& b, ValueId x) { return b.add("mul", {x, sigmoid(b, x)}); },
-          "silu(x: f32[2])\nrun x = 0 1 -> y = 0 0.73105858"),
+          "silu(x: f32[2])\nrun x = 0 1 -> y = 0 0.73105858", silu_gradient),
       plain("mish", "x * tanh(softplus(x)).", mish,
-            "mish(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0 0.86509839 -4.1223073e-8 100"),
+            "mish(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0 0.86509839 -4.1223073e-8 100", mish_gradient),
   };
 }
 

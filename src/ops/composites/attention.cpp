@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/composites/composites.h"
 #include "ops/composites/softmax.h"
 #include "ops/op_util.h"
@@ -122,6 +123,70 @@ std::vector<ValueId> attention(CompositeBody& b) {
   return {result};
 }
 
+// With P = softmax(S): dv = P' g, dS = P * (dP - sum(dP * P)) where dP = g v', dq = dS k * scale, dk = dS' q * scale.
+// P is computed once more: what lies inside of the composite is its own.
+std::vector<ValueId> attention_gradient(Adjoint& a) {
+  const Shape q_shape = a.type(a.in(0)).shape, k_shape = a.type(a.in(1)).shape, v_shape = a.type(a.in(2)).shape;
+  const size_t rank = q_shape.size();
+  const int64_t groups = rank >= 3 ? groups_of(q_shape[rank - 3], k_shape[rank - 3]) : 1;
+  const double scale = a.attrs().get<double>("scale");
+  // Heads and groups apart, so that k and v broadcast along the groups.
+  const auto apart = [&](Shape shape, int64_t own) {
+    if (groups == 1) return shape;
+    shape[rank - 3] = k_shape[rank - 3];
+    shape.insert(shape.end() - 2, Expr(own));
+    return shape;
+  };
+  const auto split_operand = [&](ValueId v, const Shape& shape, int64_t own) {
+    return a.reshape(v, apart(shape, own));
+  };
+  Shape g_shape = q_shape;
+  g_shape.back() = v_shape.back();
+  const ValueId q = split_operand(a.in(0), q_shape, groups), k = split_operand(a.in(1), k_shape, 1),
+                v = split_operand(a.in(2), v_shape, 1), g = split_operand(a.gradient(), g_shape, groups);
+  const auto product = [&](ValueId x, ValueId y, bool transpose_x, bool transpose_y) {
+    return a.op("matmul", {x, y}, {{"transpose_a", transpose_x}, {"transpose_b", transpose_y}});
+  };
+  const auto scaled = [&](ValueId x) { return scale == 1 ? x : a.mul(x, a.scalar(scale, x)); };
+  ValueId scores = scaled(product(q, k, false, true));
+  const Shape scores_shape = a.type(scores).shape;
+  ValueId mask = Adjoint::kNone;
+  if (a.num_operands() == 4) {
+    mask = a.in(3);
+    Shape dims = a.type(mask).shape;
+    if (groups > 1 && dims.size() >= 3) {
+      const size_t heads = dims.size() - 3;
+      const bool shared = is_const_int(dims[heads], 1);
+      if (!shared) dims[heads] = k_shape[rank - 3];
+      dims.insert(dims.end() - 2, shared ? Expr(1) : Expr(groups));
+      mask = a.reshape(mask, dims);
+    }
+    if (a.type(mask).dtype != DType::kBool) scores = a.add(scores, mask);
+    else
+      scores = a.select(mask, scores,
+                        a.scalar(a.attrs().get_or<double>("fill", -std::numeric_limits<double>::infinity()), scores));
+  }
+  const std::vector<int64_t> last = {static_cast<int64_t>(scores_shape.size()) - 1};
+  const ValueId exps = a.op("exp", {a.sub(scores, a.reduce("max", scores, last, true))});
+  const ValueId weights = a.div(exps, a.reduce("sum", exps, last, true));
+  std::vector<ValueId> gradients(a.num_operands(), Adjoint::kNone);
+  const auto whole = [&](ValueId of_operand, ValueId like, size_t i) {
+    return a.reshape(a.sum_to(of_operand, like), a.type(a.in(i)).shape);
+  };
+  if (a.wants(2)) gradients[2] = whole(product(weights, g, true, false), v, 2);
+  const ValueId of_weights = product(g, v, false, true);
+  const ValueId total = a.reduce("sum", a.mul(of_weights, weights), last, true);
+  ValueId of_scores = a.mul(weights, a.sub(of_weights, total));
+  if (mask != Adjoint::kNone && a.type(mask).dtype != DType::kBool) {
+    if (a.wants(3)) gradients[3] = whole(of_scores, mask, 3);
+  } else if (mask != Adjoint::kNone) {
+    of_scores = a.select(mask, of_scores, a.scalar(0, of_scores));
+  }
+  if (a.wants(0)) gradients[0] = whole(scaled(product(of_scores, k, false, false)), q, 0);
+  if (a.wants(1)) gradients[1] = whole(scaled(product(of_scores, q, true, false)), k, 1);
+  return gradients;
+}
+
 }  // namespace
 
 const std::vector<CompositeDef>& attention_composites() {
@@ -136,7 +201,8 @@ const std::vector<CompositeDef>& attention_composites() {
         {"fill", AttrKind::kFloat, false, "what stands where a bool mask is false; default -inf"}},
        attention,
        "attention(q: f32[2,1], k: f32[2,1], v: f32[2,2], m: f32[2,2]) {scale = 2.0}\n"
-       "run q = 1 1 ; k = 3 3 ; v = 1 2 3 4 ; m = 0 0 0 -1000 -> y = 2 3 1 2"}};
+       "run q = 1 1 ; k = 3 3 ; v = 1 2 3 4 ; m = 0 0 0 -1000 -> y = 2 3 1 2",
+       attention_gradient}};
   return list;
 }
 

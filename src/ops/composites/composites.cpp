@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "arith/simplify.h"
+#include "graph/hash.h"
 #include "ops/op_util.h"
 
 namespace tessera::inline ops {
@@ -68,6 +69,28 @@ const CompositeDef* find_composite(std::string_view name) {
   for (const CompositeDef* def : all_composites())
     if (def->name == name) return def;
   return nullptr;
+}
+
+const CompositeDef* definition_of(const Graph& graph, const Node& node, const OpTable& ops) {
+  const CompositeDef* def = find_composite(node.attrs.get_or<std::string>("name", ""));
+  if (!def) return nullptr;
+  Graph other;
+  other.symbols = graph.symbols;
+  std::vector<ValueId> operands;
+  for (const ValueId input : node.inputs) {
+    TensorType type = graph.type(input);
+    type.layout = {};
+    operands.push_back(other.add_input("x", type));
+  }
+  Attrs attrs = node.attrs;
+  attrs.erase("name");
+  try {
+    GraphBuilder builder(other);
+    add_composite(builder, ops, def->name, operands, attrs);
+  } catch (const UserError&) {
+    return nullptr;  // not with these operands
+  }
+  return structural_hash(*other.nodes().back().regions[0]) == structural_hash(*node.regions[0]) ? def : nullptr;
 }
 
 std::vector<ValueId> add_composite(GraphBuilder& builder, const OpTable& ops, std::string_view name,

@@ -26,6 +26,9 @@ struct CompositeDef {
   std::function<std::vector<ValueId>(CompositeBody& body)> build;
   // `name(x: f32[2]) {attributes}`, then `run` lines as in ops/README.md; results are called y (or y0, y1, ...).
   std::string example;
+  // As of an operator (graph/op_def.h), for what its primitives would get wrong at a kink, or lose digits or time in;
+  // null: the composite is opened, and its primitives have the rules.
+  std::function<std::vector<ValueId>(Adjoint& a)> gradient{};
 };
 
 // What `build` works with: the region, its operands (the region's inputs) and the composite's attributes.
@@ -71,6 +74,10 @@ class CompositeBody {
 // The one list, by name.
 std::span<const CompositeDef* const> all_composites();
 const CompositeDef* find_composite(std::string_view name);  // null when unknown
+
+// The definition that a composite node of this graph has its name and its region from; null for a composite of one's
+// own, whatever its name.
+const CompositeDef* definition_of(const Graph& graph, const Node& node, const OpTable& ops);
 
 // Adds one `composite` node with the definition's region; returns its results. UserError (with the builder's loc)
 // when operands or attributes do not fit, TSR-2033 for an unknown name.

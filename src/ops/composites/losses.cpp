@@ -3,8 +3,10 @@
 
 #include <numeric>
 
+#include "graph/adjoint.h"
 #include "ops/composites/composites.h"
 #include "ops/composites/softmax.h"
+#include "ops/index_gradients.h"
 #include "ops/op_util.h"
 
 namespace tessera::inline ops {
@@ -86,6 +88,83 @@ ValueId loss_of(CompositeBody& b, ValueId log_probabilities) {
   return weights ? b.add("div", {sum, total(*weights)}) : b.divide_by_count(sum, losses, axes);
 }
 
+// What one target's loss counts in the result: the gradient of the result, times the weight of the target's class, 0
+// where it is ignored, for a mean divided by the weights of all.
+ValueId gradient_of_losses(Adjoint& a, ValueId classes) {
+  const Shape shape = a.type(classes).shape;
+  const ValueId g = a.gradient(), zero = a.scalar(0, g);
+  ValueId weights = Adjoint::kNone;
+  if (a.num_operands() > 2) weights = a.op("gather", {a.in(2), classes}, {{"axis", int64_t{0}}});
+  if (a.attrs().has("ignore_index")) {
+    if (weights == Adjoint::kNone) weights = a.filled(1, a.type(g).dtype, shape);
+    const ValueId ignored = a.op("eq", {a.cast(a.in(1), DType::kI64), a.integer(a.attrs().get_int("ignore_index"))});
+    weights = a.select(ignored, zero, weights);
+  }
+  const std::string& reduction = a.attrs().get<std::string>("reduction");
+  ValueId of_each = reduction == "none" ? g : a.broadcast(g, shape);
+  if (weights != Adjoint::kNone) of_each = a.mul(of_each, weights);
+  if (reduction != "mean") return of_each;
+  std::vector<int64_t> axes(shape.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  const ValueId total = weights != Adjoint::kNone
+                            ? a.reduce("sum", weights, axes, false)
+                            : a.cast(a.integer(elements_of(shape, 0, shape.size())), a.type(g).dtype);
+  return a.div(of_each, total);
+}
+
+// A class out of range is clamped into it, as in the loss.
+ValueId classes_of(Adjoint& a) {
+  ValueId targets = a.cast(a.in(1), DType::kI64);
+  const Expr count = a.type(a.in(0)).shape[1];
+  if (a.attrs().has("ignore_index")) {
+    const ValueId ignored = a.op("eq", {targets, a.integer(a.attrs().get_int("ignore_index"))});
+    targets = a.select(ignored, a.integer(0), targets);
+  }
+  return places_in_range(a, targets, count);
+}
+
+// `at_target` [N, ...] where dimension 1 is the target's class, elsewhere 0.
+ValueId at_classes(Adjoint& a, ValueId classes, ValueId at_target) {
+  const Shape scores = a.type(a.in(0)).shape;
+  Shape one_class = scores;
+  one_class[1] = 1;
+  const ValueId numbers = a.op("iota", {}, {{"shape", scores}, {"axis", int64_t{1}}, {"dtype", DType::kI64}});
+  const ValueId is_target = a.op("eq", {numbers, a.reshape(classes, one_class)});
+  return a.select(is_target, a.reshape(at_target, one_class), a.scalar(0, at_target));
+}
+
+void refuse_weights(Adjoint& a) {
+  if (a.num_operands() > 2 && a.wants(2)) a.fail("the weights of classes", "weights that are not learnt");
+}
+
+Result nll_gradient(Adjoint& a) {
+  refuse_weights(a);
+  const ValueId classes = classes_of(a);
+  Result gradients(a.num_operands(), Adjoint::kNone);
+  gradients[0] = at_classes(a, classes, a.neg(gradient_of_losses(a, classes)));
+  return gradients;
+}
+
+// softmax - 1 at the target and softmax elsewhere; what the second result passes on comes in as through log_softmax.
+Result cross_entropy_gradient(Adjoint& a) {
+  refuse_weights(a);
+  const ValueId softmax = a.op("exp", {a.out(1)});
+  Shape one_class = a.type(a.in(0)).shape;
+  one_class[1] = 1;
+  ValueId sum = Adjoint::kNone;
+  if (a.gradient(0) != Adjoint::kNone) {
+    const ValueId classes = classes_of(a), of_each = gradient_of_losses(a, classes);
+    sum = a.sub(a.mul(softmax, a.reshape(of_each, one_class)), at_classes(a, classes, of_each));
+  }
+  if (const ValueId g = a.gradient(1); g != Adjoint::kNone) {
+    const ValueId passed = a.sub(g, a.mul(softmax, a.reduce("sum", g, {1}, true)));
+    sum = sum == Adjoint::kNone ? passed : a.add(sum, passed);
+  }
+  Result gradients(a.num_operands(), Adjoint::kNone);
+  gradients[0] = sum;
+  return gradients;
+}
+
 std::vector<CompositeDef> definitions() {
   const AttrDef reduction{"reduction", AttrKind::kString, true,
                           "none: a loss for each target; sum; mean: the sum divided by the weights of the targets that "
@@ -104,7 +183,8 @@ std::vector<CompositeDef> definitions() {
          return {loss_of(b, b.operand(0))};
        },
        "nll_loss(x: f32[3,2], t: i64[3], w: f32[2]) {reduction = \"mean\", ignore_index = -1}\n"
-       "run x = -1 -2 -3 -4 -5 -6 ; t = 0 1 -1 ; w = 1 3 -> y = 3.25"},
+       "run x = -1 -2 -3 -4 -5 -6 ; t = 0 1 -1 ; w = 1 3 -> y = 3.25",
+       nll_gradient},
       {"softmax_cross_entropy",
        "The negative log likelihood of targets t[N,...] under the softmax of scores x[N,C,...] over C classes, and the "
        "logarithm of that softmax; a third operand is a weight for each class.",
@@ -117,7 +197,8 @@ std::vector<CompositeDef> definitions() {
          return {loss_of(b, log_probabilities), log_probabilities};
        },
        "softmax_cross_entropy(x: f32[2,2], t: i64[2]) {reduction = \"sum\"}\n"
-       "run x = 0 1 1000 0 ; t = 0 1 -> y0 = 1001.31326169 ; y1 = -1.31326169 -0.31326169 0 -1000"},
+       "run x = 0 1 1000 0 ; t = 0 1 -> y0 = 1001.31326169 ; y1 = -1.31326169 -0.31326169 0 -1000",
+       cross_entropy_gradient},
   };
 }
 

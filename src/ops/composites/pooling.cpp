@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include "arith/simplify.h"
+#include "graph/adjoint.h"
 #include "ops/composites/composites.h"
+#include "ops/index_gradients.h"
 #include "ops/window.h"
 
 namespace tessera::inline ops {
@@ -90,6 +92,18 @@ Result average_pool(CompositeBody& b) {
   return {b.add("div", {sum, b.add("reduce_window", {ones}, counting)})};
 }
 
+// To the first of the largest elements of each channel, in row-major order; a NaN counts as the largest.
+Result global_max_gradient(Adjoint& a) {
+  const Shape x = a.type(a.in(0)).shape;
+  const Shape rows = {x[0], x[1], elements_of(x, 2, x.size())}, one = {x[0], x[1], 1};
+  const ValueId elements = a.reshape(a.in(0), rows), largest = a.reshape(a.out(), one);
+  const ValueId taken = a.op("logical_or", {a.op("eq", {elements, largest}), a.op("is_nan", {elements})});
+  const ValueId number = a.op("iota", {}, {{"shape", rows}, {"axis", int64_t{2}}, {"dtype", DType::kI64}});
+  const ValueId first = a.reduce("min", a.select(taken, number, a.integer(rows[2])), {2}, true);
+  const ValueId g = a.reshape(a.gradient(), one);
+  return {a.reshape(a.select(a.op("eq", {number, first}), g, a.scalar(0, g)), x)};
+}
+
 std::vector<CompositeDef> definitions() {
   std::vector<AttrDef> window = window_attrs();
   window.push_back({"window", AttrKind::kInts, true, "the window's extents"});
@@ -111,7 +125,8 @@ std::vector<CompositeDef> definitions() {
        1,
        {},
        [](CompositeBody& b) -> Result { return {b.reduce("max", b.operand(0), spatial_axes(b))}; },
-       "global_max_pool(x: f32[1,2,2])\nrun x = 1 2 4 3 -> y = 2 4"},
+       "global_max_pool(x: f32[1,2,2])\nrun x = 1 2 4 3 -> y = 2 4",
+       global_max_gradient},
       {"global_average_pool",
        "The mean over all spatial dimensions, which stay with extent 1.",
        1,

@@ -1,6 +1,7 @@
 // Reductions beyond sum, product, minimum and maximum. All take `axes` and `keepdims` as reduce does.
 #include <fmt/format.h>
 
+#include "graph/adjoint.h"
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 
@@ -32,8 +33,29 @@ ValueId log_sum_exp(CompositeBody& b, ValueId x) {
   return b.add("add", {b.add("log", {reduce(b, "sum", e)}), finite(reduce(b, "max", x))});
 }
 
+// Result and gradient with the reduced dimensions of extent 1.
+ValueId kept(Adjoint& a, ValueId v) {
+  Shape shape = a.type(a.in(0)).shape;
+  for (const int64_t axis : a.attrs().get_ints("axes")) shape[static_cast<size_t>(axis)] = 1;
+  return a.reshape(v, shape);
+}
+
+// x / norm; 0 where all elements are 0.
+Result l2_gradient(Adjoint& a) {
+  const ValueId x = a.in(0), norm = kept(a, a.out()), zero = a.scalar(0, x);
+  const ValueId direction = a.mul(x, a.div(kept(a, a.gradient()), norm));
+  return {a.select(a.op("eq", {norm, zero}), zero, direction)};
+}
+
+// The softmax over the axes, of infinite results too.
+Result log_sum_exp_gradient(Adjoint& a) {
+  const ValueId x = a.in(0), y = kept(a, a.out());
+  const ValueId finite = a.select(a.op("is_inf", {y}), a.scalar(0, x), y);
+  return {a.mul(kept(a, a.gradient()), a.op("exp", {a.sub(x, finite)}))};
+}
+
 CompositeDef define(const char* name, const char* doc, bool real_only, ValueId (*f)(CompositeBody&, ValueId),
-                    const char* run) {
+                    const char* run, std::function<Result(Adjoint&)> gradient = {}) {
   return {name,
           doc,
           1,
@@ -48,7 +70,8 @@ CompositeDef define(const char* name, const char* doc, bool real_only, ValueId (
             }
             return {f(b, b.operand(0))};
           },
-          fmt::format("{}(x: f32[2,2]) {{axes = [1], keepdims = false}}\nrun {}", name, run)};
+          fmt::format("{}(x: f32[2,2]) {{axes = [1], keepdims = false}}\nrun {}", name, run),
+          std::move(gradient)};
 }
 
 }  // namespace
@@ -62,13 +85,13 @@ const std::vector<CompositeDef>& reduction_composites() {
       define(
           "reduce_l2", "The square root of the sum of squares over the axes.", true,
           [](CompositeBody& b, ValueId x) { return b.add("sqrt", {reduce(b, "sum", square(b, x))}); },
-          "x = 3 4 5 12 -> y = 5 13"),
+          "x = 3 4 5 12 -> y = 5 13", l2_gradient),
       define(
           "reduce_log_sum", "The logarithm of the sum over the axes.", true,
           [](CompositeBody& b, ValueId x) { return b.add("log", {reduce(b, "sum", x)}); },
           "x = 0.5 0.5 1 1 -> y = 0 0.69314718"),
       define("reduce_log_sum_exp", "The logarithm of the sum of exponentials over the axes.", true, log_sum_exp,
-             "x = 0 0 1000 1000 -> y = 0.69314718 1000.69315"),
+             "x = 0 0 1000 1000 -> y = 0.69314718 1000.69315", log_sum_exp_gradient),
       define(
           "reduce_sum_square", "The sum of squares over the axes.", false,
           [](CompositeBody& b, ValueId x) { return reduce(b, "sum", square(b, x)); }, "x = 1 -2 3 5 -> y = 5 34"),

@@ -1,5 +1,7 @@
 // softmax and its logarithm. The maximum is subtracted first, so that exp cannot overflow.
 #include "ops/composites/softmax.h"
+
+#include "graph/adjoint.h"
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 
@@ -40,6 +42,19 @@ ValueId divide_by_total(CompositeBody& b, ValueId exps, ValueId total) {
 
 namespace {
 
+std::vector<int64_t> axis_of(Adjoint& a) { return {a.attrs().get_int("axis")}; }
+
+Result softmax_gradient(Adjoint& a) {
+  const ValueId weighted = a.mul(a.gradient(), a.out());
+  const ValueId total = a.reduce("sum", weighted, axis_of(a), true);
+  return {a.mul(a.sub(a.gradient(), total), a.out())};
+}
+
+Result log_softmax_gradient(Adjoint& a) {
+  const ValueId total = a.reduce("sum", a.gradient(), axis_of(a), true);
+  return {a.sub(a.gradient(), a.mul(a.op("exp", {a.out()}), total))};
+}
+
 std::vector<CompositeDef> definitions() {
   const AttrDef axis{"axis", AttrKind::kInt, true, "the dimension that sums to 1"};
   return {
@@ -52,14 +67,16 @@ std::vector<CompositeDef> definitions() {
          const Parts parts = parts_of(b, b.operand(0), checked_axis(b));
          return {divide_by_total(b, parts.exps, parts.total)};
        },
-       "softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 1000 -> y = 0.26894142 0.73105858 0.5 0.5"},
+       "softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 1000 -> y = 0.26894142 0.73105858 0.5 0.5",
+       softmax_gradient},
       {"log_softmax",
        "The logarithm of softmax.",
        1,
        1,
        {axis},
        [](CompositeBody& b) -> Result { return {log_softmax(b, b.operand(0), checked_axis(b))}; },
-       "log_softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 0 -> y = -1.31326169 -0.31326169 0 -1000"},
+       "log_softmax(x: f32[2,2]) {axis = 1}\nrun x = 0 1 1000 0 -> y = -1.31326169 -0.31326169 0 -1000",
+       log_softmax_gradient},
   };
 }
 

@@ -1,0 +1,56 @@
+// A training step as a graph: forward, loss, gradients, and the update of the parameters, which are states.
+//
+// From a model whose weights are constants, as readers make it. Its inputs stay; two are added behind them:
+//   target         what the first output should be: i64 numbers of classes, or, for mean squared error, numbers of the
+//                  output's type and shape
+//   learning_rate  f64[]: another one for each step costs nothing
+// The results are `loss`, the mean over the batch, and `correct`, how many targets have the largest score (i64[]; 0 for
+// mean squared error). States, in order: the parameters under their constants' names, running statistics of batch
+// normalisations, the optimizer's moments ("NAME.squares"), and the number of steps done ("training.step", i64[]).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/op_def.h"
+#include "train/optimizers.h"
+
+namespace tessera::inline train {
+
+enum class LossKind : uint8_t {
+  kCrossEntropy,           // of scores; the softmax that a model ends with is taken off
+  kNegativeLogLikelihood,  // of log probabilities
+  kMeanSquaredError,
+};
+// "cross_entropy", "nll", "mse". UserError TSR-2080 for another name.
+LossKind loss_kind(const std::string& name);
+const std::vector<std::string_view>& loss_names();
+
+struct TrainingOptions {
+  LossKind loss = LossKind::kCrossEntropy;
+  OptimizerOptions optimizer;
+  double clip_norm = 0;             // the gradients' common norm does not exceed it; 0: it may be any
+  std::vector<std::string> frozen;  // names of constants that stay what they are
+};
+
+// What is learnt: constants of the first output's element type and of rank 1 or more that it depends on, the running
+// statistics of batch normalisations aside. By name, in the order of the graph.
+std::vector<std::string> parameter_names(const Graph& model, const OpTable& ops);
+
+struct TrainingStep {
+  Graph graph;
+  std::vector<std::string> parameters, statistics;
+};
+
+// UserError TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a frozen
+// name that is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
+TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops);
+
+// `model` with these constants as states that no call changes: what a training step has learnt is given to it.
+Graph with_states(const Graph& model, const std::vector<std::string>& names);
+
+// `model` with these constants in place of its own of the same names. REQUIRES: of their types.
+Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values);
+
+}  // namespace tessera::inline train

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""`tessera train` on real digits: models built without a file and from ONNX, what is written, what goes on, what is
+refused.    cli_train_test.py TESSERA [unittest options]"""
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "examples/train_digits")]
+import cli_support
+from cli_support import CliTest
+from test_data import find_test_data
+
+import numpy
+import onnxruntime
+
+import make_models
+
+DIGITS = find_test_data("real/digits/digits.npz")
+
+
+class Train(CliTest):
+    def setUp(self):
+        super().setUp()
+        if not DIGITS:
+            self.skipTest("real/digits/digits.npz is not in TESSERA_TEST_DATA")
+        make_models.mlp().save(self.folder / "mlp.graph")
+        make_models.lenet().save(self.folder / "lenet.graph")
+        make_models.lenet_onnx(str(self.folder / "lenet.onnx"))
+        with numpy.load(DIGITS) as data:
+            self.data = dict(data)
+
+    def train(self, model, *arguments, code=0):
+        threads = [] if "--threads" in arguments else ["--threads", 1]
+        return self.tessera("train", model, "--data", DIGITS, "--scale", 1 / 16, *threads, *arguments, code=code)
+
+    def right(self, model, size):
+        """How many of the test digits a trained module gets right, one batch after the other."""
+        images = self.data["images"][self.data["test_index"]].astype(numpy.float32) / 16
+        labels = self.data["labels"][self.data["test_index"]]
+        shape = (-1, 64) if "mlp" in model else (-1, 1, 8, 8)
+        right = 0
+        for begin in range(0, len(images), size):
+            numpy.save(self.folder / "x.npy", images[begin : begin + size].reshape(shape))
+            self.tessera("run", model, "--input", "@x.npy", "--output", "@y.npy", "--no-cache")
+            right += (numpy.load(self.folder / "y.npy").argmax(1) == labels[begin : begin + size]).sum()
+        return right
+
+    def test_digits_are_learnt(self):
+        for model in ("mlp.graph", "lenet.graph", "lenet.onnx"):
+            with self.subTest(model):
+                output = model.replace(".", "_") + ".so"
+                out, _ = self.train(
+                    model, "--epochs", 25, "--lr", 2e-3, "--schedule", "cosine", "-o", output, "--curve", "c.svg"
+                )
+                right = int(re.findall(r"\((\d+) of 359\)", out)[-1])
+                self.assertGreaterEqual(right, 0.98 * 359, out)
+                self.assertIn("▁", out)
+                self.assertEqual(self.right(output, 32), right)
+                self.assertIn("<polyline", (self.folder / "c.svg").read_text())
+
+    def test_the_trained_model_in_other_formats(self):
+        self.train("lenet.onnx", "--epochs", 3, "-o", "trained.onnx", "-q")
+        self.train("lenet.onnx", "--epochs", 3, "-o", "trained.graph", "-q")
+        images = self.data["images"][:32].astype(numpy.float32).reshape(-1, 1, 8, 8) / 16
+        numpy.save(self.folder / "x.npy", images)
+        self.tessera("run", "trained.graph", "--input", "@x.npy", "--output", "@y.npy", "--no-cache")
+        (want,) = onnxruntime.InferenceSession(self.folder / "trained.onnx").run(None, {"x": images})
+        numpy.testing.assert_allclose(numpy.load(self.folder / "y.npy"), want, atol=1e-4 * abs(want).max())
+
+    def test_resuming_gives_the_same_bits(self):
+        for threads in (1, 2):
+            self.train("lenet.graph", "--epochs", 4, "--checkpoint", "whole.safetensors", "-q", "--threads", threads)
+            whole = (self.folder / "whole.safetensors").read_bytes()
+            if threads == 1:
+                first = whole
+            self.assertEqual(whole, first)
+        # Interrupted in the middle of an epoch, then gone on.
+        process = subprocess.Popen(
+            [cli_support.TESSERA, "train", "lenet.graph", "--data", DIGITS, "--scale", str(1 / 16), "--threads", "1",
+             "--epochs", "4", "--checkpoint", "part.safetensors"],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        while not process.stdout.readline().startswith("epoch   1"):
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        if process.returncode == 130:
+            self.assertIn("go on with --resume part.safetensors", errors)
+            self.train(
+                "lenet.graph", "--epochs", 4, "--checkpoint", "part.safetensors", "--resume", "part.safetensors", "-q"
+            )
+        else:  # it was faster
+            self.assertEqual(process.returncode, 0)
+        self.assertEqual((self.folder / "part.safetensors").read_bytes(), first)
+        # Python's library reads the form: a length, JSON, bytes.
+        length = int.from_bytes(first[:8], "little")
+        header = json.loads(first[8 : 8 + length])
+        self.assertEqual(header["fc2.weight"]["shape"], [10, 64])
+        self.assertEqual(header["training.step"]["dtype"], "I64")
+        self.assertIn("fc2.weight.squares", header)
+
+    def test_every_optimizer_learns(self):
+        for optimizer, *more in (
+            ("sgd", "--lr", 0.1),
+            ("sgd", "--lr", 0.05, "--momentum", 0.9, "--nesterov"),
+            ("adamw", "--weight-decay", 0.01),
+            ("rmsprop",),
+            ("adagrad", "--lr", 0.01),
+        ):
+            out, _ = self.train("mlp.graph", "--optimizer", optimizer, *more, "--epochs", 5, "--json")
+            report = json.loads(out)
+            self.assertLess(numpy.mean(report["losses"][-20:]), 0.4, optimizer)
+            self.assertEqual(report["steps"], 5 * (1438 // 32))
+            self.assertGreater(report["test_right"], 0.85 * report["test_total"])
+
+    def refused(self, identifier, *arguments, model="mlp.graph", data=DIGITS, code=1):
+        _, errors = self.tessera("train", model, "--data", data, *arguments, code=code)
+        self.assertIn(identifier, errors)
+        return errors
+
+    def test_what_is_refused(self):
+        for value in ("0", "inf", "-1", "nan"):
+            self.refused("TSR-4080", "--lr", value)
+        self.refused("TSR-4080", "--batch", 0)
+        self.refused("TSR-4080", "--epochs", 0)
+        self.refused("TSR-6211", data="missing.npz")
+        self.refused("TSR-2083", "--freeze", "nothing")
+        self.refused("TSR-2081", "--momentum", "-1", "--optimizer", "sgd")
+        self.refused("TSR-6231", "--batch", 2000, model="lenet.onnx")
+        small = {"images": self.data["images"][:64], "labels": self.data["labels"][:64]}
+
+        def saved(**changes):
+            numpy.savez(self.folder / "bad.npz", **{**small, **changes})
+            return "bad.npz"
+
+        labels = small["labels"].copy()
+        labels[7] = 10
+        self.assertIn("the target of row 7 is 10", self.refused("TSR-6232", data=saved(labels=labels)))
+        self.refused("TSR-6230", data=saved(labels=labels[:5]))
+        self.refused("TSR-6230", data=saved(train_index=numpy.array([64])))
+        self.refused("TSR-6230", "--samples", "pictures", data=saved(pictures=numpy.array(1.0)))
+        self.refused("TSR-6213", "--samples", "pictures", data=saved())
+        self.refused("TSR-6231", data=saved(images=small["images"][:, :5]))
+        images = small["images"].astype(numpy.float32)
+        images[3, 2, 1] = numpy.nan
+        self.assertIn("row 3", self.refused("TSR-6233", data=saved(images=images)))
+        out = self.refused("TSR-5120", "--lr", "1e30", "--optimizer", "sgd", data=saved())
+        self.assertRegex(out, r"the loss of step \d+ is -?(nan|inf)")
+        self.tessera("train", "mlp.graph", "--data", saved(), "--epochs", 1, "--checkpoint", "c.safetensors", "-q")
+        self.refused("TSR-6234", "--resume", "c.safetensors", model="lenet.graph", data="bad.npz")
+        self.refused("TSR-6234", "--resume", "c.safetensors", "--lr", "0.5", data="bad.npz")
+        (self.folder / "c.safetensors").write_bytes((self.folder / "c.safetensors").read_bytes()[:100])
+        self.refused("TSR-6214", "--resume", "c.safetensors", "--epochs", 1, data="bad.npz")
+        self.refused("TSR-6214", "--resume", "nothing.safetensors", data="bad.npz")
+        self.refused("TSR-4062", "-o", "mlp.graph")
+
+
+if __name__ == "__main__":
+    cli_support.main()

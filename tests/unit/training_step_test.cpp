@@ -1,0 +1,273 @@
+// Training steps by the interpreter, in f64, against the same steps in plain loops; what is refused.
+#include "train/training_step.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <random>
+
+#include "graph/parser.h"
+#include "graph/printer.h"
+#include "graph/verify.h"
+#include "interp/graph_interp.h"
+#include "interp/graph_session.h"
+#include "ops/composites/composites.h"
+#include "ops/op_table.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+// y = x w, 3 samples of 2 numbers.
+constexpr const char* kLine = R"(
+graph @line(%x: f64[3,2]) -> (%y: f64[3,1]) {
+  %w = constant {value = dense<f64[2,1] 0.5 -0.25>} : f64[2,1]
+  %y = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f64[3,1]
+})";
+
+Tensor numbers(const std::vector<int64_t>& dims, const std::vector<double>& values) {
+  Tensor tensor(DType::kF64, dims);
+  for (size_t i = 0; i < values.size(); ++i) tensor.set_double(static_cast<int64_t>(i), values[i]);
+  return tensor;
+}
+
+Tensor rate(double value) { return numbers({}, {value}); }
+
+// torch.optim's formulas for one number.
+struct Reference {
+  OptimizerOptions o;
+  double velocity = 0, mean = 0, squares = 0;
+
+  double step(double p, double g, double lr, int t) {
+    const double eps = o.epsilon >= 0 ? o.epsilon : o.kind == OptimizerKind::kAdagrad ? 1e-10 : 1e-8;
+    if (o.kind == OptimizerKind::kAdamW) p *= 1 - lr * o.weight_decay;
+    else g += o.weight_decay * p;
+    switch (o.kind) {
+      case OptimizerKind::kSgd:
+        if (o.momentum == 0) return p - lr * g;
+        velocity = t == 1 ? g : o.momentum * velocity + (1 - o.dampening) * g;
+        return p - lr * (o.nesterov ? g + o.momentum * velocity : velocity);
+      case OptimizerKind::kAdam:
+      case OptimizerKind::kAdamW: {
+        mean += (g - mean) * (1 - o.beta1);
+        squares = squares * o.beta2 + (1 - o.beta2) * g * g;
+        const double root = std::sqrt(squares) / std::sqrt(1 - std::pow(o.beta2, t)) + eps;
+        return p - lr / (1 - std::pow(o.beta1, t)) * mean / root;
+      }
+      case OptimizerKind::kRmsProp: {
+        squares = o.alpha * squares + (1 - o.alpha) * g * g;
+        double spread = squares;
+        if (o.centered) {
+          mean += (g - mean) * (1 - o.alpha);
+          spread -= mean * mean;
+        }
+        const double direction = g / (std::sqrt(spread) + eps);
+        if (o.momentum == 0) return p - lr * direction;
+        velocity = o.momentum * velocity + direction;
+        return p - lr * velocity;
+      }
+      case OptimizerKind::kAdagrad:
+        squares += g * g;
+        return p - lr / (1 + (t - 1) * o.rate_decay) * g / (std::sqrt(squares) + eps);
+    }
+    return p;
+  }
+};
+
+std::vector<OptimizerOptions> optimizers() {
+  std::vector<OptimizerOptions> list;
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW,
+                                   OptimizerKind::kRmsProp, OptimizerKind::kAdagrad}) {
+    OptimizerOptions o;
+    o.kind = kind;
+    list.push_back(o);
+    o.weight_decay = 0.1;
+    list.push_back(o);
+    o.rate_decay = 0.1, o.epsilon = 1e-3;
+    list.push_back(o);
+    o.momentum = 0.9;
+    list.push_back(o);
+    o.centered = true;
+    list.push_back(o);
+  }
+  OptimizerOptions o;
+  o.kind = OptimizerKind::kSgd;
+  o.momentum = 0.9, o.dampening = 0.5;
+  list.push_back(o);
+  o.dampening = 0, o.nesterov = true;
+  list.push_back(o);
+  return list;
+}
+
+TEST(TrainingStep, OptimizersFollowTheirFormulas) {
+  const Graph model = parse_graph(kLine, standard_ops());
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (const OptimizerOptions& options : optimizers())
+    for (const double clip : {0.0, 0.1}) {
+      SCOPED_TRACE(fmt::format("optimizer {}, clip {}", static_cast<int>(options.kind), clip));
+      TrainingOptions training;
+      training.loss = LossKind::kMeanSquaredError;
+      training.optimizer = options;
+      training.clip_norm = clip;
+      const TrainingStep step = training_step(model, training, standard_ops());
+      EXPECT_THAT(verify(step.graph), testing::IsEmpty());
+      EXPECT_EQ(print(parse_graph(print(step.graph), standard_ops())), print(step.graph));
+      GraphInterpreter interpreter;
+      GraphSession session(step.graph, interpreter);
+      double w[2] = {0.5, -0.25};
+      Reference reference[2] = {{options}, {options}};
+      for (int t = 1; t <= 50; ++t) {
+        std::vector<double> x(6), y(3);
+        for (double& v : x) v = uniform(random);
+        for (double& v : y) v = uniform(random);
+        const double lr = 0.01 + 0.001 * t;
+        double loss = 0, g[2] = {0, 0};
+        for (size_t n = 0; n < 3; ++n) {
+          const double off = x[2 * n] * w[0] + x[2 * n + 1] * w[1] - y[n];
+          loss += off * off / 3;
+          for (size_t k = 0; k < 2; ++k) g[k] += 2 * off * x[2 * n + k] / 3;
+        }
+        if (clip > 0) {
+          const double factor = std::min(1.0, clip / (std::sqrt(g[0] * g[0] + g[1] * g[1]) + 1e-6));
+          for (double& v : g) v *= factor;
+        }
+        for (size_t k = 0; k < 2; ++k) w[k] = reference[k].step(w[k], g[k], lr, t);
+        const std::vector<Tensor> results = session.call({numbers({3, 2}, x), numbers({3, 1}, y), rate(lr)});
+        ASSERT_NEAR(results.at(0).get_double(0), loss, 1e-9);
+        for (int64_t k = 0; k < 2; ++k) ASSERT_NEAR(session.states().at(0).get_double(k), w[k], 1e-9) << "step " << t;
+        ASSERT_EQ(session.states().back().get_int(0), t);
+      }
+    }
+}
+
+TEST(TrainingStep, NamesOfItsParts) {
+  const Graph model = parse_graph(kLine, standard_ops());
+  TrainingOptions options;
+  options.loss = LossKind::kMeanSquaredError;
+  const TrainingStep step = training_step(model, options, standard_ops());
+  std::vector<std::string> inputs, states, outputs;
+  for (size_t i = 0; i < step.graph.num_own_inputs(); ++i)
+    inputs.push_back(step.graph.value(step.graph.inputs[i]).name);
+  for (const State& state : step.graph.states) states.push_back(state.name);
+  for (size_t i = 0; i < step.graph.num_own_outputs(); ++i)
+    outputs.push_back(step.graph.value(step.graph.outputs[i]).name);
+  EXPECT_THAT(inputs, testing::ElementsAre("x", "target", "learning_rate"));
+  EXPECT_THAT(states, testing::ElementsAre("w", "w.mean", "w.squares", "training.step"));
+  EXPECT_THAT(outputs, testing::ElementsAre("loss", "correct"));
+  EXPECT_THAT(step.parameters, testing::ElementsAre("w"));
+}
+
+// A classifier with a batch normalisation, whose statistics are learnt beside the weights and not by gradients.
+Graph normalised() {
+  Graph graph;
+  graph.name = "net";
+  GraphBuilder b(graph);
+  const ValueId x = graph.add_input("x", {DType::kF64, make_shape({4, 3}), {}});
+  const auto constant = [&](const std::string& name, const std::vector<int64_t>& dims, const std::vector<double>& v) {
+    return b.add(standard_ops().get("constant"), {}, {{"value", std::make_shared<const Tensor>(numbers(dims, v))}},
+                 name);
+  };
+  const ValueId w = constant("w", {3, 2}, {0.1, 0.2, 0.3, -0.1, -0.2, -0.3});
+  const ValueId h = b.add(standard_ops().get("matmul"), {x, w}, {{"transpose_a", false}, {"transpose_b", false}});
+  const ValueId n = add_composite(b, standard_ops(), "batch_norm",
+                                  {h, constant("scale", {2}, {1, 1}), constant("bias", {2}, {0, 0}),
+                                   constant("mean", {2}, {0, 0}), constant("var", {2}, {1, 1})},
+                                  {{"epsilon", 0.1}})[0];
+  graph.outputs = {add_composite(b, standard_ops(), "softmax", {n}, {{"axis", int64_t{1}}})[0]};
+  graph.rename(graph.outputs[0], "y");
+  return graph;
+}
+
+TEST(TrainingStep, BatchNormalisationAndCrossEntropy) {
+  const Graph model = normalised();
+  TrainingOptions options;
+  options.frozen = {"bias"};
+  const TrainingStep step = training_step(model, options, standard_ops());
+  EXPECT_THAT(step.parameters, testing::ElementsAre("w", "scale"));
+  EXPECT_THAT(step.statistics, testing::ElementsAre("mean", "var"));
+  GraphInterpreter interpreter;
+  GraphSession session(step.graph, interpreter);
+  const Tensor x = numbers({4, 3}, {1, 2, 3, -1, 0, 2, 0.5, 0.5, 0, 2, -2, 1});
+  Tensor target(DType::kI64, {4});
+  for (const int64_t i : {1, 3}) target.set_int(i, 1);
+  double first = 0, last = 0;
+  for (int t = 0; t < 200; ++t) {
+    const std::vector<Tensor> results = session.call({x, target, rate(0.05)});
+    (t == 0 ? first : last) = results[0].get_double(0);
+    if (t == 0) {
+      // The softmax that the model ends with is not applied twice; momentum of the statistics is 0.9.
+      double mean = 0;
+      const double w[3] = {0.1, 0.3, -0.2};
+      for (int64_t n = 0; n < 4; ++n)
+        for (int64_t k = 0; k < 3; ++k) mean += x.get_double(3 * n + k) * w[k] / 4;
+      EXPECT_NEAR(session.states().at(2).get_double(0), 0.1 * mean, 1e-12);
+    }
+    if (t == 199) EXPECT_EQ(results[1].get_int(0), 4);
+  }
+  EXPECT_LT(last, first / 5);
+
+  // What was learnt, given to the model: as states, and as constants.
+  const std::vector<std::string> names = {"w", "scale", "mean", "var"};
+  std::vector<TensorPtr> values;
+  for (size_t i = 0; i < names.size(); ++i) values.push_back(std::make_shared<const Tensor>(session.states()[i]));
+  const Graph filled = with_constants(model, names, values), open = with_states(model, names);
+  EXPECT_THAT(verify(open), testing::IsEmpty());
+  GraphSession inference(open, interpreter);
+  for (size_t i = 0; i < names.size(); ++i) inference.set_state(i, *values[i]);
+  const Tensor want = interpreter.evaluate(filled, {x})[0], got = inference.call({x})[0];
+  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got.get_double(i), want.get_double(i));
+  for (int64_t n = 0; n < 4; ++n)
+    EXPECT_GT(want.get_double(2 * n + target.get_int(n)), want.get_double(2 * n + 1 - target.get_int(n)));
+}
+
+std::string refusal(const std::string& text, const TrainingOptions& options) {
+  try {
+    training_step(parse_graph(text, standard_ops()), options, standard_ops());
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(TrainingStep, WhatIsRefused) {
+  using testing::AllOf;
+  using testing::HasSubstr;
+  TrainingOptions options;
+  EXPECT_THROW(optimizer_kind("adamm"), UserError);
+  EXPECT_THROW(loss_kind("l2"), UserError);
+  options.loss = LossKind::kMeanSquaredError;
+  options.optimizer.beta1 = 1;
+  EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2081"), HasSubstr("beta1 = 1")));
+  options.optimizer = {};
+  options.optimizer.nesterov = true;
+  EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2081"), HasSubstr("with nesterov")));
+  options.optimizer = {};
+  options.clip_norm = -1;
+  EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2081"), HasSubstr("clip_norm = -1")));
+  options.clip_norm = 0;
+  options.frozen = {"v"};
+  EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2083"), HasSubstr("'v' is to be frozen"), HasSubstr("w")));
+  options.frozen = {"w"};
+  EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2083"), HasSubstr("nothing to learn")));
+  options = {};
+  EXPECT_THAT(refusal("graph @g(%x: i64[3]) -> (%y: i64[3]) {\n  %y = neg(%x) : i64[3]\n}", options),
+              AllOf(HasSubstr("TSR-2083")));
+  EXPECT_THAT(refusal(R"(graph @g(%x: f32[3]) -> (%y: f32[3]) {
+  %w = constant {value = dense<f32[3] 1 2 3>} : f32[3]
+  %y = mul(%x, %w) : f32[3]
+})",
+                      options),
+              AllOf(HasSubstr("TSR-2082"), HasSubstr("scores [N, classes, ...]")));
+  EXPECT_THAT(refusal(R"(graph @g(%x: f32[2,3]) -> (%y: f32[2,3]) {
+  %w = constant {value = dense<f32[3] 1 2 3>} : f32[3]
+  %c = compute(%w) {body = "out[i<3] = x0[i]"} : f32[3] loc("mine")
+  %y = mul(%x, %c) : f32[2,3]
+})",
+                      options),
+              AllOf(HasSubstr("TSR-2072"), HasSubstr("mine")));
+}
+
+}  // namespace
+}  // namespace tessera

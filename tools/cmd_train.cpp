@@ -1,0 +1,334 @@
+// tessera train MODEL --data FILE.npz
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "compile_flags.h"
+#include "driver/compile.h"
+#include "driver/engine/input_sizes.h"
+#include "driver/engine/native_model.h"
+#include "driver/engine/output_guard.h"
+#include "driver/model_file.h"
+#include "driver/open_sizes.h"
+#include "graph/hash.h"
+#include "graph/printer.h"
+#include "import/onnx/onnx_import.h"
+#include "import/onnx/write/onnx_export.h"
+#include "loss_curve.h"
+#include "ops/op_table.h"
+#include "package/atomic_file.h"
+#include "progress.h"
+#include "support/error.h"
+#include "terminal.h"
+#include "train/training_step.h"
+#include "training_loop.h"
+
+namespace tessera {
+
+namespace {
+
+struct TrainCommand {
+  CompileFlags compile;
+  std::string model, output, curve, step, checkpoint, resume, loss = "cross_entropy", optimizer = "adam",
+                                                              schedule = "constant";
+  TrainingDataOptions data;
+  OptimizerOptions numbers;
+  double rate = 1e-3, clip_norm = 0;
+  int64_t batch = 32, epochs = 20, warmup = 0;
+  uint64_t seed = 0;
+  std::vector<std::string> frozen;
+  bool json = false, quiet = false;
+};
+
+std::atomic<bool> g_stop = false;  // set by Ctrl-C while steps run
+
+// While it lives, Ctrl-C ends the loop after the step at hand; a second one ends the process.
+class StopOnInterrupt {
+ public:
+  StopOnInterrupt() {
+    g_stop = false;
+    previous_ = std::signal(SIGINT, [](int) {
+      if (g_stop.exchange(true)) _exit(kExitInterrupted);
+    });
+  }
+  ~StopOnInterrupt() { std::signal(SIGINT, previous_); }
+  StopOnInterrupt(const StopOnInterrupt&) = delete;
+  StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
+
+ private:
+  void (*previous_)(int) = nullptr;
+};
+
+[[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
+                         const std::string& hint = "") {
+  throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
+}
+
+void check_numbers(const TrainCommand& command) {
+  if (!(command.rate > 0) || !std::isfinite(command.rate))
+    refuse("TSR-4080", fmt::format("--lr {}", command.rate), "a finite learning rate above 0", "0.001 is a usual one");
+  if (command.batch < 1) refuse("TSR-4080", fmt::format("--batch {}", command.batch), "at least one sample");
+  if (command.epochs < 1) refuse("TSR-4080", fmt::format("--epochs {}", command.epochs), "at least one epoch");
+  if (command.warmup < 0) refuse("TSR-4080", fmt::format("--warmup {}", command.warmup), "0 steps or more");
+  if (!(command.data.scale > 0) || !std::isfinite(command.data.scale))
+    refuse("TSR-4080", fmt::format("--scale {}", command.data.scale), "a finite number above 0");
+}
+
+RateSchedule schedule_of(const TrainCommand& command) {
+  RateSchedule schedule;
+  schedule.rate = command.rate;
+  schedule.warmup = command.warmup;
+  if (command.schedule == "cosine") schedule.kind = RateSchedule::Kind::kCosine;
+  if (command.schedule == "linear") schedule.kind = RateSchedule::Kind::kLinear;
+  return schedule;
+}
+
+// The options with a value for the first open dimension of the first input, the batch, where there is none.
+// Answers the dimension's name; empty: it is not open, or the user chose.
+std::string set_batch(const std::string& path, DimBounds batch, CompileOptions& options) {
+  const auto declared = declarations_of_file(path);
+  if (!declared || declared->inputs.empty() || declared->inputs[0].dims.empty()) return "";
+  const DeclaredTensor& input = declared->inputs[0];
+  if (input.dims[0].value >= 0) return "";
+  const std::string name = input.dim_name(0);
+  if (options.dims.count(name) || options.shapes.count(input.name)) return "";
+  options.dims[name] = batch;
+  return name;
+}
+
+Graph read_graph(const TrainCommand& command, int64_t batch) {
+  const RunnerOptions nobody;
+  PassRunner unwatched(nobody);
+  DriverOptions options = driver_options(command.compile);
+  set_batch(command.model, {batch, batch, 1}, options.compile);
+  ImportedModel model = read_model(command.model, options, unwatched);
+  if (!model.symbols.empty()) refuse_ranges(model, "train");
+  return graph_alone(std::move(model));
+}
+
+std::unique_ptr<Model> compiled(Graph graph, const TrainCommand& command) {
+  DriverOptions options = driver_options(command.compile);
+  options.compile.dims.clear();  // the graph has no open sizes any more
+  options.compile.shapes.clear();
+  options.emit = Emit::kModule;
+  PassRunner runner(options.runner);
+  const std::string name = graph.name;
+  return load_module(module_in_memory(compile_graph(std::move(graph), options, runner)), name, command.compile.threads);
+}
+
+// The model with what was learnt in place of its constants, whatever sizes it is read for.
+ImportedModel trained(ImportedModel model, const std::vector<std::string>& names,
+                      const std::vector<TensorPtr>& values) {
+  model.graph = with_constants(model.graph, names, values);
+  if (model.at)
+    model.at = [at = model.at, names, values](const std::vector<int64_t>& sizes) -> GraphOrRefusal {
+      GraphOrRefusal read = at(sizes);
+      if (Graph* graph = std::get_if<Graph>(&read)) return with_constants(*graph, names, values);
+      return read;
+    };
+  if (model.at_samples)
+    model.at_samples = [samples = model.at_samples, names, values] { return trained(samples(), names, values); };
+  model.as_flow = nullptr;
+  return model;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  AtomicFile file(path, "output");
+  file.write(text);
+  file.commit();
+}
+
+// A module, or a model with the new weights in another format.
+void write_trained(const TrainCommand& command, const Model& step, const std::vector<std::string>& names) {
+  std::vector<TensorPtr> values;
+  for (size_t i = 0; i < names.size(); ++i) values.push_back(std::make_shared<const Tensor>(step.state(i)));
+  DriverOptions options = driver_options(command.compile);
+  PassRunner runner(options.runner);
+  set_batch(command.model, {1, command.batch, 1}, options.compile);
+  if (command.output.ends_with(".onnx") || command.output.ends_with(".graph")) {
+    const Graph graph = with_constants(read_graph(command, command.batch), names, values);
+    if (command.output.ends_with(".onnx")) return export_onnx_file(graph, command.output);
+    return write_text(command.output, print(graph));
+  }
+  options.emit = Emit::kModule;
+  ImportedModel model = trained(read_model(command.model, options, runner), names, values);
+  write_module(compile_imported(std::move(model), options, runner), command.output);
+}
+
+std::string hash_text(const Graph& graph) { return fmt::format("{:016x}", structural_hash(graph)); }
+
+int train_model(const TrainCommand& command) {
+  check_numbers(command);
+  const std::vector<std::string> read = files_of_model(command.model);
+  for (const std::string* written : {&command.output, &command.curve, &command.checkpoint, &command.step})
+    if (!written->empty()) refuse_to_overwrite(*written, read);
+  TrainingOptions options;
+  options.loss = loss_kind(command.loss);
+  options.optimizer = command.numbers;
+  options.optimizer.kind = optimizer_kind(command.optimizer);
+  options.clip_norm = command.clip_norm;
+  options.frozen = command.frozen;
+  check_optimizer(options.optimizer);
+  const TrainingData data = read_training_data(command.data);
+  const bool has_classes = options.loss != LossKind::kMeanSquaredError;
+  const bool colour = stdout_has_colour();
+
+  const auto started = std::chrono::steady_clock::now();
+  std::unique_ptr<Model> step, inference;
+  std::vector<std::string> learnt;  // and statistics
+  LoopOptions loop_options{.epochs = command.epochs,
+                           .seed = command.seed,
+                           .schedule = schedule_of(command),
+                           .checkpoint = command.checkpoint,
+                           .model_hash = {},
+                           .settings = {},
+                           .has_classes = has_classes};
+  size_t num_parameters = 0;
+  int64_t num_numbers = 0;
+  {
+    Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
+    const Graph model = read_graph(command, command.batch);
+    if (model.num_own_inputs() != 1)
+      refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
+    TrainingStep made = training_step(model, options, standard_ops());
+    loop_options.model_hash = hash_text(model);
+    loop_options.settings = fmt::format(
+        "batch {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples",
+        model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss, command.optimizer,
+        command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size());
+    num_parameters = made.parameters.size();
+    for (size_t i = 0; i < num_parameters; ++i) num_numbers += made.graph.states[i].initial->num_elements();
+    learnt = made.parameters;
+    learnt.insert(learnt.end(), made.statistics.begin(), made.statistics.end());
+    if (!command.step.empty()) write_text(command.step, print(made.graph));
+    inference = compiled(with_states(model, learnt), command);
+    step = compiled(std::move(made.graph), command);
+  }
+  TrainingLoop loop(*step, *inference, data, loop_options);
+  if (!command.resume.empty()) loop.resume(command.resume);
+  const double compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  const bool talks = !command.quiet && !command.json;
+  if (talks) {
+    fmt::print("{} parameters ({} numbers), {} samples for training, {} for testing, {} steps of {} an epoch\n",
+               num_parameters, num_numbers, data.train.size(), data.test.size(), loop.steps_per_epoch(), loop.batch());
+    fmt::print("compiled in {:.1f} s\n", compile_seconds);
+    if (!command.resume.empty()) fmt::print("going on after step {}\n", loop.steps_done());
+    std::fflush(stdout);
+  }
+
+  EpochReport last;
+  LoopResult result;
+  {
+    StopOnInterrupt interrupt;
+    result = loop.run(g_stop, [&](const EpochReport& report) {
+      last = report;
+      if (!talks) return;
+      std::string line = fmt::format("epoch {:3}/{}  loss {:.5f}", report.epoch, command.epochs, report.loss);
+      if (has_classes) line += fmt::format("  train {:6.2f} %", 100 * report.train);
+      if (report.test_total > 0)
+        line += fmt::format("  test {:6.2f} % ({} of {})",
+                            100.0 * static_cast<double>(report.test_right) / static_cast<double>(report.test_total),
+                            report.test_right, report.test_total);
+      else if (!data.test.empty()) line += fmt::format("  test loss {:.5f}", report.test_loss);
+      fmt::print("{}  {:.0f} steps/s\n", line, report.steps_per_second);
+      std::fflush(stdout);
+    });
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  if (result.interrupted) {
+    fmt::print(stderr, "interrupted after step {}{}\n", loop.steps_done(),
+               command.checkpoint.empty() ? "" : fmt::format("; go on with --resume {}", command.checkpoint));
+    return kExitInterrupted;
+  }
+  if (result.losses.empty()) loop.test(last);  // there was nothing left to do
+  if (talks && !result.losses.empty()) fmt::print("loss  {}\n", coloured(sparkline(result.losses, 72), "34", colour));
+  if (!command.curve.empty())
+    write_curve(command.curve, std::filesystem::path(command.model).filename().string() + ": loss", result.losses);
+  if (!command.output.empty()) write_trained(command, *step, learnt);
+  if (command.json) {
+    nlohmann::json report = {{"model", command.model},
+                             {"parameters", num_numbers},
+                             {"steps", loop.steps_done()},
+                             {"losses", result.losses},
+                             {"compile_seconds", compile_seconds},
+                             {"seconds", seconds},
+                             {"steps_per_second", last.steps_per_second}};
+    if (last.test_total > 0) report["test_right"] = last.test_right, report["test_total"] = last.test_total;
+    else if (!data.test.empty()) report["test_loss"] = last.test_loss;
+    if (!command.output.empty()) report["output"] = command.output;
+    std::cout << json_line(report);
+  } else if (talks) {
+    fmt::print("{} steps in {:.1f} s{}\n", loop.steps_done(), seconds,
+               command.output.empty() ? "" : ", written to " + command.output);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_train_command(CLI::App& root) {
+  const auto command = std::make_shared<TrainCommand>();
+  TrainCommand& c = *command;
+  CLI::App* app = root.add_subcommand("train", "Train a model's weights, by compiled steps");
+  app->add_option("MODEL", c.model, "An ONNX file, or a graph in text form, with weights to begin with")
+      ->required()
+      ->type_name("");
+  app->add_option("--data", c.data.path, "An .npz file with samples and targets")->required()->type_name("FILE.npz");
+  app->add_option("--samples", c.data.samples, "Its array of samples; default x, images, data, features or x_train")
+      ->type_name("NAME");
+  app->add_option("--targets", c.data.targets, "Its array of targets; default y, labels, target, targets or y_train")
+      ->type_name("NAME");
+  app->add_option("--scale", c.data.scale, "What every number of the samples is multiplied by")->capture_default_str();
+  app->add_option("-o,--output", c.output, "Write the trained model: a module, FILE.onnx or FILE.graph")
+      ->type_name("FILE");
+  app->add_option("--loss", c.loss, "What is made smaller")
+      ->check(CLI::IsMember(std::vector<std::string>(loss_names().begin(), loss_names().end())))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app->add_option("--optimizer", c.optimizer, "How parameters follow their gradients")
+      ->check(CLI::IsMember(std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app->add_option("--lr", c.rate, "The learning rate")->capture_default_str();
+  app->add_option("--schedule", c.schedule, "How it changes: constant, or falling to 0 as a cosine or a line")
+      ->check(CLI::IsMember({"constant", "cosine", "linear"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app->add_option("--warmup", c.warmup, "Steps in which it grows to its value")->capture_default_str();
+  app->add_option("--momentum", c.numbers.momentum, "Of sgd and rmsprop")->capture_default_str();
+  app->add_flag("--nesterov", c.numbers.nesterov, "sgd: Nesterov's momentum");
+  app->add_option("--weight-decay", c.numbers.weight_decay, "How much weights shrink")->capture_default_str();
+  app->add_option("--clip-norm", c.clip_norm, "The largest norm of all gradients together; 0: any")
+      ->capture_default_str();
+  app->add_option("--freeze", c.frozen, "A constant that stays what it is")->allow_extra_args(false)->type_name("NAME");
+  app->add_option("--epochs", c.epochs, "How often the samples are seen")->capture_default_str();
+  app->add_option("--batch", c.batch, "Samples in a step, where the model leaves that open")->capture_default_str();
+  app->add_option("--seed", c.seed, "Of the order of samples")->capture_default_str();
+  app->add_option("--checkpoint", c.checkpoint, "Keep parameters and moments here, after each epoch and on Ctrl-C")
+      ->type_name("FILE.safetensors");
+  app->add_option("--resume", c.resume, "Go on from a checkpoint: the same bits as without the break")
+      ->type_name("FILE.safetensors");
+  app->add_option("--curve", c.curve, "Draw the loss of every step")->type_name("FILE.svg");
+  app->add_option("--step", c.step, "Write the training step as a graph: for explain, bench and compile")
+      ->type_name("FILE.graph");
+  app->add_flag("--json", c.json, "Print one line of JSON instead of text");
+  app->add_flag("-q,--quiet", c.quiet, "Print nothing on success");
+  add_compile_flags(*app, c.compile);
+  app->footer(
+      "Examples:\n"
+      "  tessera train lenet.onnx --data digits.npz --scale 0.0625 --epochs 30 -o lenet.so\n"
+      "  tessera train mlp.graph --data digits.npz --optimizer sgd --momentum 0.9 --lr 0.05 --curve loss.svg\n"
+      "  tessera train net.onnx --data d.npz --checkpoint net.safetensors --resume net.safetensors");
+  return {app, [command] { return train_model(*command); }};
+}
+
+}  // namespace tessera

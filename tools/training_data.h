@@ -1,0 +1,42 @@
+// What a model is trained on: samples with their targets, and which of them are for training and which for testing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "types/tensor.h"
+
+namespace tessera {
+
+struct TrainingDataOptions {
+  std::string path;              // an .npz file
+  std::string samples, targets;  // names of its arrays; empty: found by the names that such files use
+  double scale = 1;              // every number of the samples is multiplied by it
+};
+
+// Samples are rows: of both tensors, dimension 0 numbers them.
+struct TrainingData {
+  Tensor samples, targets;
+  std::vector<int64_t> train, test;  // rows; either may be empty
+
+  int64_t rows() const { return samples.dims()[0]; }
+};
+
+// UserError TSR-6211 to TSR-6213 for the file, TSR-6230 where its arrays are not samples, targets and places of rows
+// that fit each other.
+TrainingData read_training_data(const TrainingDataOptions& options);
+
+// Rows as tensors of other types, for copying into batches: of `dtype`, each with `elements` elements. UserError
+// TSR-6231 where they have others, `what` says of what.
+Tensor as_rows(const Tensor& data, DType dtype, int64_t elements, const std::string& what);
+// UserError TSR-6232 unless all of `targets`, i64, are within 0 .. classes - 1.
+void require_classes(const Tensor& targets, int64_t classes);
+// UserError TSR-6233 unless all numbers are finite.
+void require_finite(const Tensor& data, const std::string& what);
+
+// The rows of epoch `epoch` in the order in which it sees them: a function of the seed and its number, the same on
+// every machine.
+std::vector<int64_t> shuffled(std::vector<int64_t> rows, uint64_t seed, uint64_t epoch);
+
+}  // namespace tessera

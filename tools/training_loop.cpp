@@ -1,0 +1,207 @@
+#include "training_loop.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "package/safetensors.h"
+#include "support/error.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr const char* kStepState = "training.step";
+
+[[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
+                         const std::string& hint = "") {
+  throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
+}
+
+int64_t elements_of(const TensorInfo& info) {
+  int64_t count = 1;
+  for (const int64_t d : info.dims) count *= d;
+  return count;
+}
+
+size_t state_named(const Model& model, const std::string& name) {
+  for (size_t i = 0; i < model.states().size(); ++i)
+    if (model.states()[i].name == name) return i;
+  throw InternalError("no state " + name);
+}
+
+}  // namespace
+
+double RateSchedule::at(int64_t step, int64_t steps) const {
+  if (step < warmup) return rate * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const double part = steps > warmup ? static_cast<double>(step - warmup) / static_cast<double>(steps - warmup) : 0;
+  switch (kind) {
+    case Kind::kConstant: return rate;
+    case Kind::kCosine: return rate * 0.5 * (1 + std::cos(std::numbers::pi * part));
+    case Kind::kLinear: return rate * (1 - part);
+  }
+  return rate;
+}
+
+TrainingLoop::TrainingLoop(Model& step, Model& inference, const TrainingData& data, const LoopOptions& options)
+    : step_(step), inference_(inference), data_(data), options_(options) {
+  const TensorInfo &x = step.inputs()[0], &y = step.inputs()[1];
+  batch_ = x.dims.empty() ? 1 : x.dims[0];
+  if (batch_ < 1 || y.dims.empty() || y.dims[0] != batch_)
+    refuse("TSR-6231", fmt::format("a batch is {} with targets {}", x.type_text(), y.type_text()),
+           "a model whose first dimension numbers the samples, of its input as of its output");
+  samples_ = as_rows(data.samples, x.dtype, elements_of(x) / batch_, "samples");
+  targets_ = as_rows(data.targets, y.dtype, elements_of(y) / batch_, "targets");
+  require_finite(samples_, "samples");
+  if (options.has_classes) require_classes(targets_, inference.outputs()[0].dims.at(1));
+  else require_finite(targets_, "targets");
+  steps_per_epoch_ = std::ssize(data.train) / batch_;
+  if (steps_per_epoch_ == 0)
+    refuse("TSR-6231", fmt::format("there are {} samples to train on and {} in a batch", data.train.size(), batch_),
+           "at least one batch of samples", "choose a smaller --batch");
+  batch_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(x.dtype, elements_of(x))));
+  target_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(y.dtype, elements_of(y))));
+  rate_ = std::make_shared<double>(0);
+  step_.bind({Tensor(x.dtype, x.dims, batch_bytes_, batch_bytes_->data()),
+              Tensor(y.dtype, y.dims, target_bytes_, target_bytes_->data()),
+              Tensor(DType::kF64, {}, rate_, rate_.get())});
+  inference_.bind({Tensor(x.dtype, x.dims, batch_bytes_, batch_bytes_->data())});
+}
+
+int64_t TrainingLoop::steps_done() const { return step_.state(state_named(step_, kStepState)).get_int(0); }
+
+void TrainingLoop::gather(const std::vector<int64_t>& rows, size_t begin) {
+  const auto copy = [&](const Tensor& from, std::vector<std::byte>& to) {
+    const size_t size = to.size() / static_cast<size_t>(batch_);
+    for (size_t i = 0; i < static_cast<size_t>(batch_); ++i) {
+      const auto row = static_cast<size_t>(rows[std::min(begin + i, rows.size() - 1)]);
+      std::memcpy(to.data() + i * size, from.bytes() + row * size, size);
+    }
+  };
+  copy(samples_, *batch_bytes_);
+  copy(targets_, *target_bytes_);
+}
+
+void TrainingLoop::save(const std::string& path) const {
+  NamedTensors contents;
+  for (size_t i = 0; i < step_.states().size(); ++i)
+    contents.tensors.emplace_back(step_.states()[i].name, step_.state(i));
+  contents.metadata = {{"model", options_.model_hash}, {"settings", options_.settings}, {"format", "pt"}};
+  write_safetensors(path, contents);
+}
+
+void TrainingLoop::resume(const std::string& path) {
+  const NamedTensors contents = read_safetensors(path);
+  const auto entry = [&](const char* key) {
+    const auto found = contents.metadata.find(key);
+    return found == contents.metadata.end() ? std::string() : found->second;
+  };
+  if (entry("model") != options_.model_hash)
+    refuse("TSR-6234", fmt::format("checkpoint '{}' is of another model", path), "a checkpoint of this model",
+           "give the model that it was written with");
+  if (entry("settings") != options_.settings)
+    refuse("TSR-6234",
+           fmt::format("checkpoint '{}' was made with {}; this is {}", path, entry("settings"), options_.settings),
+           "the same data, batch, loss and optimizer");
+  std::vector<const Tensor*> found(step_.states().size(), nullptr);
+  for (const auto& [name, tensor] : contents.tensors)
+    for (size_t i = 0; i < found.size(); ++i)
+      if (step_.states()[i].name == name && step_.states()[i].dtype == tensor.dtype() &&
+          step_.states()[i].dims == tensor.dims())
+        found[i] = &tensor;
+  for (size_t i = 0; i < found.size(); ++i)
+    if (!found[i])
+      refuse("TSR-6234",
+             fmt::format("checkpoint '{}' has no '{}' of type {}", path, step_.states()[i].name,
+                         step_.states()[i].type_text()),
+             "a checkpoint of this model");
+  for (size_t i = 0; i < found.size(); ++i) step_.set_state(i, *found[i]);
+}
+
+void TrainingLoop::test(EpochReport& report) {
+  report.test_right = report.test_total = 0;
+  report.test_loss = 0;
+  if (data_.test.empty()) return;
+  for (size_t i = 0; i < inference_.states().size(); ++i)
+    inference_.set_state(i, step_.state(state_named(step_, inference_.states()[i].name)));
+  double squares = 0;
+  int64_t numbers = 0;
+  for (size_t begin = 0; begin < data_.test.size(); begin += static_cast<size_t>(batch_)) {
+    gather(data_.test, begin);
+    inference_.run();
+    const Tensor& scores = inference_.results()[0];
+    const auto count = std::min<size_t>(static_cast<size_t>(batch_), data_.test.size() - begin);
+    const int64_t each = scores.num_elements() / batch_, targets = targets_.dims()[1];
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t row = data_.test[begin + i], first = static_cast<int64_t>(i) * each;
+      if (!options_.has_classes) {
+        for (int64_t e = 0; e < each; ++e) {
+          const double off = scores.get_double(first + e) - targets_.get_double(row * targets + e);
+          squares += off * off;
+        }
+        numbers += each;
+        continue;
+      }
+      // [classes, places]: one target for each place.
+      const int64_t classes = scores.dims()[1], places = each / classes;
+      for (int64_t p = 0; p < places; ++p) {
+        int64_t best = 0;
+        for (int64_t c = 1; c < classes; ++c)
+          if (scores.get_double(first + c * places + p) > scores.get_double(first + best * places + p)) best = c;
+        report.test_right += best == targets_.get_int(row * targets + p);
+        ++report.test_total;
+      }
+    }
+  }
+  if (numbers > 0) report.test_loss = squares / static_cast<double>(numbers);
+}
+
+LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<void(const EpochReport&)>& on_epoch) {
+  LoopResult result;
+  const int64_t steps = options_.epochs * steps_per_epoch_;
+  int64_t done = steps_done();
+  while (done < steps && !result.interrupted) {
+    const int64_t epoch = done / steps_per_epoch_;
+    const std::vector<int64_t> rows = shuffled(data_.train, options_.seed, static_cast<uint64_t>(epoch));
+    EpochReport report;
+    report.epoch = epoch + 1;
+    double sum = 0;
+    int64_t right = 0, count = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int64_t i = done % steps_per_epoch_; i < steps_per_epoch_; ++i) {
+      if (stop) {
+        result.interrupted = true;
+        break;
+      }
+      gather(rows, static_cast<size_t>(i * batch_));
+      *rate_ = options_.schedule.at(done, steps);
+      step_.run();
+      const double loss = step_.results()[0].get_double(0);
+      ++done;
+      if (!std::isfinite(loss))
+        refuse("TSR-5120", fmt::format("the loss of step {} is {}", done, loss), "a finite number",
+               options_.checkpoint.empty()
+                   ? "give a smaller --lr, or --clip-norm 1"
+                   : fmt::format("give a smaller --lr, or --clip-norm 1; '{}' is as the last epoch left it",
+                                 options_.checkpoint));
+      result.losses.push_back(loss);
+      sum += loss;
+      right += step_.results()[1].get_int(0);
+      ++count;
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (!options_.checkpoint.empty() && count > 0) save(options_.checkpoint);
+    if (result.interrupted) break;
+    report.loss = sum / static_cast<double>(count);
+    report.train = static_cast<double>(right) / static_cast<double>(count * targets_.dims()[1] * batch_);
+    report.steps_per_second = static_cast<double>(count) / seconds;
+    test(report);
+    on_epoch(report);
+  }
+  return result;
+}
+
+}  // namespace tessera

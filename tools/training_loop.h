@@ -1,0 +1,81 @@
+// The loop around a compiled training step: batches in, losses out, tests and checkpoints in between.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/engine/model.h"
+#include "training_data.h"
+
+namespace tessera {
+
+// How the learning rate changes, step by step.
+struct RateSchedule {
+  enum class Kind : uint8_t { kConstant, kCosine, kLinear } kind = Kind::kConstant;
+  double rate = 1e-3;
+  int64_t warmup = 0;  // steps in which it grows from 0 to `rate`
+
+  // Of step `step` (from 0) of `steps`; from `warmup` on it is `rate`, or falls to 0 at the end.
+  double at(int64_t step, int64_t steps) const;
+};
+
+struct LoopOptions {
+  int64_t epochs = 20;
+  uint64_t seed = 0;
+  RateSchedule schedule;
+  std::string checkpoint;            // written after each epoch and when interrupted; empty: none
+  std::string model_hash, settings;  // what a checkpoint is of, and was made with
+  bool has_classes = true;           // the model's scores are held against classes
+};
+
+struct EpochReport {
+  int64_t epoch = 0;  // from 1
+  double loss = 0;    // the mean of its steps
+  double train = 0;   // part of the samples seen that were right
+  int64_t test_right = 0, test_total = 0;
+  double test_loss = 0;  // without classes: the mean squared error
+  double steps_per_second = 0;
+};
+
+struct LoopResult {
+  std::vector<double> losses;  // of each step
+  bool interrupted = false;
+};
+
+// The inputs of `step`, in order: the batch, its targets, the learning rate; results: loss and how many are right.
+// `inference` has the batch as its input, and the first of the step's states as its states.
+class TrainingLoop {
+ public:
+  TrainingLoop(Model& step, Model& inference, const TrainingData& data, const LoopOptions& options);
+
+  int64_t batch() const { return batch_; }
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  int64_t steps_done() const;
+
+  // States of a checkpoint. UserError TSR-6214 for the file, TSR-6234 for a checkpoint of something else.
+  void resume(const std::string& path);
+  void save(const std::string& path) const;
+
+  // From where it stands to the end of the last epoch, or until `stop` is true. UserError TSR-5120 for a loss that is
+  // no finite number.
+  LoopResult run(const std::atomic<bool>& stop, const std::function<void(const EpochReport&)>& on_epoch);
+  // What a test of the parameters as they are gives.
+  void test(EpochReport& report);
+
+ private:
+  void gather(const std::vector<int64_t>& rows, size_t begin);
+
+  Model& step_;
+  Model& inference_;
+  const TrainingData& data_;
+  const LoopOptions options_;
+  Tensor samples_, targets_;  // as rows of the model's types
+  int64_t batch_ = 0, steps_per_epoch_ = 0;
+  std::shared_ptr<std::vector<std::byte>> batch_bytes_, target_bytes_;
+  std::shared_ptr<double> rate_;
+};
+
+}  // namespace tessera
