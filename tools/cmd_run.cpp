@@ -90,7 +90,7 @@ void describe_elements(const Tensor& tensor, nlohmann::json& entry) {
   entry["values"] = std::move(values);
 }
 
-// DIR/NAME.npy for each output, .pb for what is no tensor. Names may hold slashes, which no file name can.
+// DIR/NAME.npy for each output, .pb for values that are not tensors. Names may hold slashes, which no file name can.
 void write_all(const std::string& folder, const std::vector<OutputReport>& reports) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -212,7 +212,7 @@ Command add_run_command(CLI::App& root) {
   app->add_option("-o,--output", command->outputs, "Write an output: [NAME=]@FILE.npy or @FILE.pb")
       ->allow_extra_args(false)
       ->type_name("SPEC");
-  app->add_option("--output-dir", command->output_dir, "Write every output to DIR/NAME.npy (.pb for what is no tensor)")
+  app->add_option("--output-dir", command->output_dir, "Write every output to DIR/NAME.npy (.pb for values that are not tensors)")
       ->type_name("DIR");
   app->add_option("--expected-output", command->expected,
                   "Compare an output with [NAME=]@FILE.npy or @FILE.pb; exit code 2 when one differs")

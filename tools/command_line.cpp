@@ -118,7 +118,7 @@ std::vector<std::string> verb_names(const CLI::App& root) {
     fail(fmt::format("there is no option '{}'", name), "", did_you_mean(nearest, help_hint(verb)));
   }
   if (!verb) {
-    // CLI11 lists what it could not place; the verb is the first that is none of an option.
+    // CLI11 lists what it could not place; the verb is the first that belongs to no option.
     const auto word = std::find_if(arguments.begin(), arguments.end(),
                                    [](const std::string& text) { return !text.starts_with('-'); });
     const std::string name = word == arguments.end() ? "" : *word;
@@ -232,7 +232,7 @@ void throw_usage_error(const CLI::App& root, const CLI::ParseError& error, const
     const std::string name = option->get_name(), value = option->results().back();
     const std::vector<std::string> choices = choices_of(*option);
     if (!choices.empty())
-      fail(fmt::format("{}: '{}' is none of its values", name, value), fmt::format("{}", fmt::join(choices, ", ")),
+      fail(fmt::format("{}: unknown value '{}'", name, value), fmt::format("{}", fmt::join(choices, ", ")),
            did_you_mean(nearest_names(value, choices, 1), help_hint(verb)));
     if (message.starts_with("Could not convert"))
       fail(fmt::format("{}: '{}' is no number", name, value), "", help_hint(verb));

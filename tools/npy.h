@@ -15,7 +15,7 @@ Tensor read_npy(const std::string& path);
 // The names of the arrays in an .npz file (a ZIP archive of .npy files, compressed or not), in its order. UserError
 // TSR-6211.
 std::vector<std::string> names_in_npz(const std::string& path);
-// One of them. UserError as read_npy, TSR-6213 when there is none of that name.
+// One of them. UserError as read_npy, TSR-6213 when no array has that name.
 Tensor read_npz(const std::string& path, const std::string& name);
 
 // bf16 and narrower floats, which numpy has no name for, are written as f32; 4- and 2-bit integers as 8-bit ones.

@@ -93,7 +93,7 @@ class OnnxRuntimeValues : public ValueSource {
     for (const std::string& name : input_names) {
       const std::vector<std::string>& known = subject_.parts.inputs();
       const auto at = std::find(known.begin(), known.end(), name);
-      check(at != known.end(), "an input of the model is none of its graph: " + name);
+      check(at != known.end(), "the graph lacks an input of the model: " + name);
       inputs.push_back(subject_.part_tensors[static_cast<size_t>(at - known.begin())]);
     }
     const TemporaryFolder folder;

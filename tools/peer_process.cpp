@@ -110,7 +110,7 @@ PeerProcess::PeerProcess(const PeerKind& kind, const std::string& model_path,
       outputs_.push_back(read_npy(fmt::format("{}/output_{}.npy", folder, i)));
   } catch (const nlohmann::json::exception&) {
     stop();
-    throw PeerError(kind_, fmt::format("'{}' gave an answer that is none of ours", python()));
+    throw PeerError(kind_, fmt::format("'{}' gave an answer that does not follow the protocol", python()));
   } catch (...) {
     stop();
     throw;

@@ -21,7 +21,7 @@ struct PeerKind {
 };
 
 const std::vector<PeerKind>& peer_kinds();
-// UserError TSR-4045 when there is none of that name.
+// UserError TSR-4045 for an unknown name.
 const PeerKind& find_peer_kind(std::string_view name);
 // "onnxruntime, openvino, ..."
 std::string peer_names();

@@ -83,7 +83,7 @@ class CompileError : public std::runtime_error {
 };
 
 // Compiles the model at `model_path` (ONNX, or a graph as text) to a module file at `module_path`, which appears whole
-// or not at all and is none of the model's own files (TSR-4062).
+// or not at all and is not one of the model's own files (TSR-4062).
 void compile_file(const std::string& model_path, const std::string& module_path, const CompileOptions& options = {});
 
 // The same with the module in memory, ready for tessera_module_load_memory or to be written to a file.
@@ -115,7 +115,7 @@ struct ModelBorder {
   std::vector<ModelTensor> inputs;  // those that a caller provides
   std::vector<ModelTensor> outputs;
 };
-// Reads no weights. CompileError TSR-1002 for what is no ONNX model.
+// Reads no weights. CompileError TSR-1002 when the file is not an ONNX model.
 ModelBorder read_border(const std::string& model_path);
 ModelBorder read_border(const ModelBytes& model);
 

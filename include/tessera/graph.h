@@ -155,7 +155,7 @@ class Graph {
   // otherwise. TSR-2061 for a name that another value has.
   Value state(const std::string& name, tessera_dtype dtype, const std::vector<int64_t>& dims,
               const void* initial = nullptr);
-  // What a state is after the call. TSR-2070 where `state` is none of this graph's, or has been given a value; TSR-2071
+  // What a state is after the call. TSR-2070 where `state` belongs to another graph, or has been given a value; TSR-2071
   // for a value of another type.
   void assign(const Value& state, const Value& value);
 

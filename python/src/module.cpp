@@ -290,13 +290,13 @@ NB_MODULE(_native, m) {
                   "A tensor of numbers: a C-contiguous array and the number of its dtype.")
       .def_static("of_texts", &Value::of_texts, "texts"_a, "shape"_a,
                   nb::sig("def of_texts(texts: list[str | bytes], shape: Sequence[int]) -> Value"),
-                  "A tensor of strings. TypeError for what is no text, ValueError for text without UTF-8.")
+                  "A tensor of strings. TypeError for elements that are not text, ValueError for text without UTF-8.")
       .def_static("of_items", &Value::of_items, "kind"_a, "items"_a,
                   "A sequence (1), an optional (2), or a map (3) of its keys and its values.")
       .def_prop_ro("kind", &Value::kind, "0: a tensor, and as for of_items.")
       .def_prop_ro("dtype", &Value::dtype, "The dtype number of a tensor.")
       .def_prop_ro("shape", &Value::shape, "Of a tensor.")
-      .def_prop_ro("items", &Value::items, "Of what is no tensor.")
+      .def_prop_ro("items", &Value::items, "Of a value that is not a tensor.")
       .def_prop_ro("texts", &Value::texts, nb::sig("def texts(self) -> list[str]"), "Of a tensor of strings.")
       .def("array", &Value::array, nb::sig("def array(self) -> numpy.typing.NDArray"),
            "A result's tensor of numbers, in its own memory.");

@@ -27,7 +27,7 @@ class Value:
     @staticmethod
     def of_texts(texts: list[str | bytes], shape: Sequence[int]) -> Value:
         """
-        A tensor of strings. TypeError for what is no text, ValueError for text without UTF-8.
+        A tensor of strings. TypeError for elements that are not text, ValueError for text without UTF-8.
         """
 
     @staticmethod
@@ -50,7 +50,7 @@ class Value:
 
     @property
     def items(self) -> list[Value]:
-        """Of what is no tensor."""
+        """Of a value that is not a tensor."""
 
     @property
     def texts(self) -> list[str]:

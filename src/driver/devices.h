@@ -23,7 +23,7 @@ struct DeviceBackEnd {
 };
 std::span<const DeviceBackEnd> device_back_ends();
 
-// UserError TSR-4070 for what is no "PATTERN=DEVICE", TSR-4071 for a device that there is not.
+// UserError TSR-4070 for text that is not "PATTERN=DEVICE", TSR-4071 for an unknown device.
 void check_places(const std::vector<std::string>& places);
 // UserError TSR-4072: places are given to a model of which `what` is so.
 [[noreturn]] void refuse_places(std::string_view what);

@@ -72,8 +72,8 @@ enum class FlowOp : uint16_t {
   kSplit = 15,       // tensor, split or -1; axis, keepdims; a sequence
   kJoin = 16,        // sequence; axis, new_axis, dtype and shape of an element if an empty sequence is legal; a tensor
   kOptional = 17,    // value or -1; -; an optional
-  kHasElement = 18,  // value or -1; -; a bool scalar; true for what is no optional
-  kGetElement = 19,  // value; -; what is in it; itself for what is no optional
+  kHasElement = 18,  // value or -1; -; a bool scalar; true for any value that is not an optional
+  kGetElement = 19,  // value; -; what is in it; a value that is not an optional itself
   kShape = 20,       // tensor; start, end; i64 list
   kSize = 21,        // tensor; -; i64 scalar
   kSlice = 22,       // tensor, starts, ends, axes or -1, steps or -1; 1: ends beyond the tensor are errors

@@ -27,7 +27,7 @@ BodyText body_text(const Body& body);
 // The attributes of a `compute` node with this body, whose operands are those of the body's inputs.
 Attrs compute_attrs(const Body& body);
 
-// The body over these operands. UserError TSR-3001, TSR-3140 or another TSR-31xx, at a place in `text`, for what is no
+// The body over these operands. UserError TSR-3001, TSR-3140 or another TSR-31xx, at a place in `text`, for text that is no
 // body.
 Body parse_body(std::string_view text, const std::vector<BufferPtr>& operands, const Shape& sizes);
 

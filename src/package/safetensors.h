@@ -19,7 +19,7 @@ struct NamedTensors {
 // The file appears whole or not at all. UserError TSR-6101, TSR-6102. REQUIRES: names that differ, and element types
 // that the form has: all but string and those of fewer than 8 bits.
 void write_safetensors(const std::string& path, const NamedTensors& contents);
-// UserError TSR-6214 for a file that cannot be read or is none of this form.
+// UserError TSR-6214 for a file that cannot be read or is not in this format.
 NamedTensors read_safetensors(const std::string& path);
 
 }  // namespace tessera::inline package

@@ -64,7 +64,7 @@ const ScheduleRule* find_schedule_rule(std::string_view name);
 // about sizes.
 std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const TensorProgram& kernel,
                                              const Target& target, Fp32Products fp32 = Fp32Products::kFma);
-// The point's rule at that point; Declined with a reason when the point is none of its space, or its values do not go
+// The point's rule at that point; Declined with a reason when the point is not in its space, or its values do not go
 // together. Whatever is answered computes what the kernel says.
 std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
                                                     const Target& target, Fp32Products fp32 = Fp32Products::kFma);

@@ -157,7 +157,7 @@ class StepBuilder {
     if (options_.loss == LossKind::kMeanSquaredError) return output;
     if (type.rank() < 2)
       refuse("TSR-2082", fmt::format("output '{}' has the type {}", model_.value(output).name, type.to_string()),
-             "scores [N, classes, ...]", "choose the loss mse for what is no classification");
+             "scores [N, classes, ...]", "choose the loss mse for a model that does not classify");
     const Node* producer = model_.producer(output);
     if (options_.loss == LossKind::kCrossEntropy && is_composite(producer, "softmax") &&
         producer->attrs.get_int("axis") == 1)

@@ -203,7 +203,7 @@ RunnerPeaks check_runner(const RunnerCommand& command, const Target& target, dou
   RunnerPeaks peaks;
   words >> name >> protocol >> machine >> peaks.gflops >> peaks.memory_gbytes;
   if (!words || name != "tessera-runner" || protocol != kRunnerProtocol || !(peaks.gflops > 0))
-    refuse(fmt::format("the runner '{}' is none of this version", shown), legal,
+    refuse(fmt::format("the runner '{}' is of another version", shown), legal,
            "take the program of the same build as this worker");
   std::getline(words >> std::ws, missing);
   if (machine != architecture)

@@ -63,7 +63,7 @@ class CommandLine(CliTest):
         self.refuses(
             ["run", "model.onnx", "--engine", "nativ"],
             "TSR-4001",
-            "--engine: 'nativ' is none of its values",
+            "--engine: unknown value 'nativ'",
             "native, interp",
             "did you mean 'native'? see 'tessera run --help'",
         )

@@ -17,7 +17,7 @@ def open_peer(engine, model, inputs, threads, folder):
     for port in compiled.inputs:
         name = next((name for name in port.get_names() if name in inputs), None)
         if name is None:
-            raise ValueError(f"its input {sorted(port.get_names())} is none of the model's")
+            raise ValueError(f"its input {sorted(port.get_names())} has no name of the model's")
         request.set_tensor(port, openvino.Tensor(inputs[name]))
 
     def run():

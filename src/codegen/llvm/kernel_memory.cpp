@@ -311,7 +311,7 @@ void KernelEmitter::store_memory(const Place& place, DType dtype, const Resolved
 
 // ---- cells: register buffers, buffers private to a lane, partial results -------------------------------------------
 
-// Like values, but what is no whole byte is one.
+// Like values, but elements smaller than a byte take one.
 bool KernelEmitter::cell_is_byte(DType dtype) {
   return !is_float(dtype) && (dtype == DType::kBool || dtype_bits(dtype) < 8);
 }

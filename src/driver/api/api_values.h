@@ -26,7 +26,7 @@ class ApiValues {
   std::deque<std::vector<tessera_string>> texts_;
 };
 
-// A copy. UserError TSR-7042 for what is no sound value (a null pointer, a negative dimension), TSR-7044 for a string
+// A copy. UserError TSR-7042 for an unsound value (a null pointer, a negative dimension), TSR-7044 for a string
 // that is not UTF-8; `name` is the input's.
 RunValue from_api(const tessera_value* value, const std::string& name);
 

@@ -21,7 +21,7 @@ bool is_lowest(const Tensor& value) {
   }
 }
 
-// Whether every window of a pooling reaches an element that is none of the padding.
+// Whether every window of a pooling reaches an element of the image.
 bool windows_reach_elements(const Node& pool, const Ints& begin, const Ints& end) {
   const Ints& window = pool.attrs.get_ints("window");
   for (size_t d = 0; d < window.size(); ++d)

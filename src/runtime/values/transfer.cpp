@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-// The caller's enum may hold a number that is none of its values.
+// The caller's enum may hold a number that names no enumerator.
 template <typename Enum>
 uint32_t number_of(const Enum& value) {
   uint32_t number;

@@ -80,7 +80,7 @@ class Knobs {
 
   // The knobs so far, in order.
   const std::vector<Knob>& seen() const { return seen_; }
-  // Why the point is none of the rule's. Empty when it is one.
+  // Why the rule has no such point. Empty when it has.
   const std::string& illegal_value() const { return refused_; }  // of a knob that the rule has asked for
   std::string unknown_knob() const;                              // after the rule is done: one that it did not ask for
   std::string refusal() const { return refused_.empty() ? unknown_knob() : refused_; }

@@ -11,7 +11,7 @@ namespace tessera::inline onnx_import {
 
 struct OnnxTensorEntry {
   std::string name;
-  std::string type;  // "f32[batch,3,?,?]"; "a sequence" and its like for what is no tensor
+  std::string type;  // "f32[batch,3,?,?]"; "a sequence" and the like for other values
 };
 
 struct OnnxNodeEntry {
