@@ -89,7 +89,7 @@ std::vector<std::string> nodes_of_call(const Program& program, const KernelCall&
     if (found == trail.members().end()) continue;
     std::vector<std::string> nodes = found->second;
     // Of kernels that are joined, the location names all.
-    if (program.kernels[static_cast<size_t>(call.kernel)].rule == "overlapped_tiles")
+    if (program.kernels[static_cast<size_t>(call.kernel)].joined)
       for (const std::string& label : located) add_once(nodes, label);
     return nodes;
   }

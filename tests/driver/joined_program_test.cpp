@@ -99,6 +99,15 @@ TEST(JoinedProgram, OpenSizesStayFormulas) {
   }
 }
 
+// A call of a joined kernel names the nodes of all its members.
+TEST(JoinedProgram, CallsNameAllNodes) {
+  const Program program = scheduled(attention_of(3, true, true), parse_target("native"));
+  ASSERT_EQ(joined_in(program).size(), 1U);
+  for (const KernelCall& call : program.calls)
+    if (program.kernels[static_cast<size_t>(call.kernel)].joined)
+      for (const char* node : {"attention", "transpose"}) EXPECT_NE(call.loc.find(node), std::string::npos) << call.loc;
+}
+
 TEST(JoinedProgram, CanonicalTextHasNoNames) {
   const Target target = parse_target("native");
   const auto text_of = [&](const Graph& graph) { return canonical_text(*joined_in(scheduled(graph, target)).at(0)); };
