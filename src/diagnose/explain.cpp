@@ -89,7 +89,7 @@ std::vector<std::string> nodes_of_call(const Program& program, const KernelCall&
     if (found == trail.members().end()) continue;
     std::vector<std::string> nodes = found->second;
     // Of kernels that are joined, the location names all.
-    if (program.kernels[static_cast<size_t>(call.kernel)].rule == "overlapped_tiles")
+    if (program.kernels[static_cast<size_t>(call.kernel)].joined)
       for (const std::string& label : located) add_once(nodes, label);
     return nodes;
   }
@@ -147,16 +147,28 @@ KernelNote describe(const Program& program, const KernelCall& call, std::vector<
     note.operands = {"weight " + program.buffers[static_cast<size_t>(call.args[0])].name + ": " + text(call.args[0])};
     note.result = text(call.args[1]);
   }
-  if (!kernel.definition) return note;
-  for (size_t i = 0; i < kernel.definition->params.size() && i < call.args.size(); ++i) {
-    const TensorParam& param = kernel.definition->params[i];
+  const auto read = [&](size_t i, const TensorParam& param) {
     const TensorType type{param.buffer->dtype, param.buffer->shape, param.layout};
     note.operands.push_back(fmt::format("{}{}: {}",
                                         param.is_constant()                  ? "const "
                                         : param.kind == OperandKind::kWeight ? "weight "
                                                                              : "",
                                         program.buffers[static_cast<size_t>(call.args[i])].name, type.to_string()));
+  };
+  if (const JoinedProgram* joined = kernel.joined.get()) {
+    for (size_t i = 0; i + 1 < joined->num_args && i < call.args.size(); ++i) read(i, joined->values[i]);
+    const TensorParam& result = joined->result();
+    note.result = TensorType{result.buffer->dtype, result.buffer->shape, result.layout}.to_string();
+    note.layout = layout_text(result.layout);
+    for (const JoinedMember& member : joined->members) {
+      const Stage& output = member.program.output();
+      note.joins.push_back(member.program.name + ": " +
+                           TensorType{output.out->dtype, output.out->shape, output.layout}.to_string());
+    }
   }
+  if (!kernel.definition) return note;
+  for (size_t i = 0; i < kernel.definition->params.size() && i < call.args.size(); ++i)
+    read(i, kernel.definition->params[i]);
   for (const Stage& result : kernel.definition->results())
     note.result +=
         (note.result.empty() ? "" : ", ") + TensorType{result.out->dtype, result.out->shape, result.layout}.to_string();

@@ -67,6 +67,7 @@ struct KernelNote {
   std::vector<std::string> operands;  // "x: f32[1,3,8,8]", weights with "const" before them
   std::string result;                 // its type with its layout
   std::string layout;                 // of the result, "rows" or "{0,1/16,2,3,1%16}"
+  std::vector<std::string> joins;     // "f: f32[8,100]", the kernels whose work it does, and what each of them computes
   int64_t flops = -1, bytes = -1;
   std::vector<RuleNote> rules;       // all that were asked, in order
   std::vector<std::string> only_if;  // what must hold for it to run: "c", "not d"; values of the model

@@ -58,6 +58,8 @@ std::string kernel_text(int index, const KernelNote& kernel, const TextStyle& st
       kernel.nodes.empty() ? "none of the model's: a copy" : fmt::format("{}", fmt::join(kernel.nodes, ", ")));
   for (size_t i = 0; i < kernel.operands.size(); ++i)
     text += fmt::format("  {}{}\n", i == 0 ? "reads      " : "           ", kernel.operands[i]);
+  for (size_t i = 0; i < kernel.joins.size(); ++i)
+    text += fmt::format("  {}{}\n", i == 0 ? "joins      " : "           ", kernel.joins[i]);
   text += fmt::format("  layout     {}\n  work       {} FLOP, {}\n", kernel.layout,
                       known(static_cast<double>(kernel.flops), count_text),
                       known(static_cast<double>(kernel.bytes), bytes_text));
@@ -101,10 +103,19 @@ nlohmann::json json_of(int index, const KernelNote& kernel) {
     else entry["declined"] = rule.declined;
     rules.push_back(std::move(entry));
   }
-  return {{"index", index},          {"name", kernel.name},       {"nodes", kernel.nodes},
-          {"rule", kernel.rule},     {"rules", std::move(rules)}, {"operands", kernel.operands},
-          {"result", kernel.result}, {"layout", kernel.layout},   {"only_if", kernel.only_if},
-          {"flops", kernel.flops},   {"bytes", kernel.bytes},     {"predicted_us", predicted_us(kernel)}};
+  return {{"index", index},
+          {"name", kernel.name},
+          {"nodes", kernel.nodes},
+          {"rule", kernel.rule},
+          {"rules", std::move(rules)},
+          {"operands", kernel.operands},
+          {"joins", kernel.joins},
+          {"result", kernel.result},
+          {"layout", kernel.layout},
+          {"only_if", kernel.only_if},
+          {"flops", kernel.flops},
+          {"bytes", kernel.bytes},
+          {"predicted_us", predicted_us(kernel)}};
 }
 
 nlohmann::json json_of(const Explanation& explanation, const NodeNote& node) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arith/simplify.h"
+#include "loop/fresh.h"
 #include "support/error.h"
 
 namespace tessera::inline loop {
@@ -122,6 +123,41 @@ LoopProgram naive_loops(const TensorProgram& program) {
     for (size_t i = accumulators.size(); i-- > 0;) body = alloc(accumulators[i].second, std::move(body));
   }
   result.body = nest(output.body.axes, std::move(body));
+  return result;
+}
+
+LoopProgram naive_loops(const JoinedProgram& program) {
+  LoopProgram result;
+  result.name = program.name;
+  std::vector<BufferPtr> memory;
+  for (size_t v = 0; v < program.values.size(); ++v) {
+    const TensorParam& value = program.values[v];
+    const bool is_argument = v < program.num_args;
+    memory.push_back(make_buffer(is_argument ? value.buffer->name : "between" + std::to_string(v), value.buffer->dtype,
+                                 physical_shape(value.buffer->shape, value.layout),
+                                 is_argument ? MemoryScope::kGlobal : MemoryScope::kLocal));
+    if (is_argument) result.params.push_back(memory.back());
+  }
+  std::vector<Stmt> parts;
+  for (const JoinedMember& member : program.members) {
+    const LoopProgram own = naive_loops(member.program);
+    std::unordered_map<const Buffer*, BufferPtr> moved;
+    for (size_t a = 0; a < own.params.size(); ++a) moved[own.params[a].get()] = memory[member.args[a]];
+    parts.push_back(with_fresh_definitions(transform(
+        own.body,
+        [&](const Expr& node) -> Expr {
+          if (node->kind != ExprKind::kLoad) return {};
+          const auto it = moved.find(node->buffer.get());
+          return it == moved.end() ? Expr() : load(it->second, node->operands);
+        },
+        [&](const Stmt& node) -> Stmt {
+          if (node->kind != StmtKind::kStore) return {};
+          const auto it = moved.find(node->buffer.get());
+          return it == moved.end() ? Stmt() : store(it->second, node->indices, node->value);
+        })));
+  }
+  result.body = seq(std::move(parts));
+  for (size_t v = memory.size(); v-- > program.num_args;) result.body = alloc(memory[v], std::move(result.body));
   return result;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loop/stmt.h"
+#include "te/joined_program.h"
 #include "te/tensor_program.h"
 
 namespace tessera::inline loop {
@@ -11,5 +12,7 @@ namespace tessera::inline loop {
 // and output element. Of several results all values are computed before the first one is stored. Parameters have their
 // physical shapes.
 LoopProgram naive_loops(const TensorProgram& program);
+// The members' loops one after the other; what lies between them is local.
+LoopProgram naive_loops(const JoinedProgram& program);
 
 }  // namespace tessera::inline loop

@@ -48,6 +48,7 @@
 #include "arith/tensor_type.h"
 #include "graph/runtime_check.h"
 #include "loop/stmt.h"
+#include "te/joined_program.h"
 #include "te/tensor_program.h"
 #include "types/tensor.h"
 
@@ -82,6 +83,8 @@ struct Kernel {
   LoopProgram program;
   // What the program computes, for the schedule rules; null when the program was read from text or is a procedure's.
   std::shared_ptr<const TensorProgram> definition;
+  // The same of a kernel that does the work of several (schedule/fusion), which has no definition of its own.
+  std::shared_ptr<const JoinedProgram> joined;
   std::string rule = "naive";        // the schedule rule that wrote `program`
   std::vector<std::string> refused;  // "rule: reason" of those that were asked and declined
   std::string refused_tuning;        // why the schedule of a tuning record is not taken

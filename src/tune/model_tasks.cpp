@@ -69,10 +69,9 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.calls = time.calls;
     task.run_us = time.median_us;
     if (!kernel.definition) {
-      const bool is_joined = kernel.rule == "fuse_rows" || kernel.rule == "overlapped_tiles";
       result.left_out.emplace_back(
           std::move(task),
-          is_joined ? "several kernels are joined in it; --disable-pass " + kernel.rule + " tunes them one by one"
+          kernel.joined ? "several kernels are joined in it; --disable-pass " + kernel.rule + " tunes them one by one"
           : kernel.rule == "pack" ? "it packs weights: no schedule rule is asked"
                                   : "its loops are the operator's own: no schedule rule is asked");
       continue;

@@ -65,6 +65,9 @@ class ChainEmitter {
     kernel.program.name = last.program.name + "_rows";
     kernel.rule = "fuse_rows";
     kernel.loc = last.loc;
+    std::vector<NumberedMember> members;
+    for (const Member& member : chain_.members) members.push_back({member.definition, member.args});
+    kernel.joined = std::make_shared<const JoinedProgram>(join_programs(kernel.program.name, members, outside));
     const bool is_open = has_open_sizes(chain_);
     kernel.flops = kernel.bytes = is_open ? -1 : 0;
     for (const size_t call : chain_.calls) {

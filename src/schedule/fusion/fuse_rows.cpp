@@ -275,6 +275,16 @@ class ChainMaker {
     return text;
   }
 
+  // The nodes of all kernels.
+  std::string location_of(const Chain& chain) const {
+    std::vector<std::string> parts;
+    for (const size_t call : chain.calls)
+      if (const std::string& loc = program_.calls[call].loc;
+          !loc.empty() && std::find(parts.begin(), parts.end(), loc) == parts.end())
+        parts.push_back(loc);
+    return fmt::format("{}", fmt::join(parts, "+"));
+  }
+
   static std::vector<BufferId> outside_of(const Chain& chain) {
     std::vector<BufferId> outside;
     for (const Member& member : chain.members)
@@ -296,6 +306,7 @@ class ChainMaker {
       program_.kernels.push_back(std::move(*kernel));
     }
     if (it->second < 0) return;
+    program_.calls[last].loc = location_of(chain);
     program_.calls[last].kernel = it->second;
     program_.calls[last].args = outside;
     for (const size_t call : chain.calls)

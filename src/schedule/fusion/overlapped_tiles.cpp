@@ -499,7 +499,37 @@ class StripMaker {
       return strips;
     });
     describe(chain, made.kernel);
+    made.kernel.joined = std::make_shared<const JoinedProgram>(joined_program(chain, made));
     return made;
+  }
+
+  // Of the arguments, each is one by itself.
+  JoinedProgram joined_program(const TiledChain& chain, const Made& made) const {
+    std::vector<NumberedMember> members;
+    std::map<std::pair<size_t, size_t>, int32_t> numbers;
+    std::map<BufferId, int32_t> same;
+    std::vector<int32_t> outside;
+    for (const auto& [m, p] : made.params) {
+      const auto number = static_cast<int32_t>(outside.size());
+      outside.push_back(number);
+      numbers[{m, p}] = number;
+      same.emplace(program_.calls[chain.members[m].call].args[p], number);
+    }
+    const auto count = static_cast<int32_t>(outside.size());
+    for (size_t m = 0; m < chain.members.size(); ++m) {
+      const std::vector<BufferId>& args = program_.calls[chain.members[m].call].args;
+      NumberedMember& member = members.emplace_back(NumberedMember{chain.members[m].definition, {}});
+      for (size_t p = 0; p < args.size(); ++p) {
+        const bool is_read = m > 0 && p == chain.members[m].param;
+        const bool is_written = m + 1 < chain.members.size() && p + 1 == args.size();
+        const auto own = numbers.find({m, p});
+        member.args.push_back(is_read                ? count + static_cast<int32_t>(m) - 1
+                              : is_written           ? count + static_cast<int32_t>(m)
+                              : own != numbers.end() ? own->second
+                                                     : same.at(args[p]));
+      }
+    }
+    return join_programs(made.kernel.program.name, members, outside);
   }
 
   void describe(const TiledChain& chain, Kernel& kernel) const {
