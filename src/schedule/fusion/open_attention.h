@@ -18,7 +18,7 @@
 
 #include "schedule/fusion/chain.h"
 #include "schedule/fusion/chain_block.h"
-#include "types/target.h"
+#include "target/target.h"
 
 namespace tessera::inline schedule {
 
