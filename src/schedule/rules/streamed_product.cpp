@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kMostRows = 8;
 constexpr int64_t kLeastBytes = 256 << 10;  // of the matrix: smaller ones stay in cache, where it does not matter
+constexpr int64_t kLeastSteps = 128;        // fewer rows of the matrix are read side by side by tiles, too
 constexpr int64_t kSteps = 8;               // rows of the matrix that are read side by side
 constexpr int64_t kManyRows = 4;
 
@@ -198,9 +199,9 @@ RuleResult streamed_product(const TensorProgram& program, const Target& target, 
   const int64_t extent = *as_int(product.step.extent), columns = product.column.extent;
   if (product.num_rows > kMostRows) return Declined{fmt::format("it has more than {} rows", kMostRows)};
   const int64_t lanes = target.vector_bits() / dtype_bits(product.kernel.reduce_dtype);
-  if (!knobs.asked() &&
-      (dtype_bytes(product.kernel.reduce_dtype, extent * columns) < kLeastBytes || columns < 8 * lanes))
-    return Declined{"the matrix stays in cache"};
+  const int64_t bytes = dtype_bytes(product.kernel.reduce_dtype, extent * columns);
+  if (!knobs.asked() && (bytes < kLeastBytes || columns < 8 * lanes || extent < kLeastSteps))
+    return Declined{"the matrix stays in cache, or has few rows"};
   const int64_t steps = knobs.choose("steps", {1, 2, 4, 8, 16}, kSteps);
   // Sums of few rows stay in half of the second level of cache, and rows of the matrix are long; those of more rows
   // move more than the matrix does, and stay in half of the first. Threads have several chunks each: one may be late.
