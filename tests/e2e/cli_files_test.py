@@ -5,6 +5,7 @@ cli_files_test.py TESSERA [unittest options]"""
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -19,6 +20,7 @@ from case_folder import write_case
 from onnx import TensorProto, helper
 
 OPEN = ["N", 3, "H", "W"]
+OTHER_INTERFACE = pathlib.Path(__file__).resolve().parent.parent / "golden/modules/interface5.so"
 
 
 def open_model(dims=OPEN, out=OPEN):
@@ -88,6 +90,9 @@ class Outputs(CliTest):
         contents = bytearray((self.folder / "older.so").read_bytes())
         contents[-1] = 1  # a module of another format
         (self.folder / "older.so").write_bytes(contents)
+        self.tessera("compile", "model.onnx", "-o", "older.so")
+        self.tessera("run", "older.so", "-i", "random:0")
+        shutil.copy(OTHER_INTERFACE, self.folder / "older.so")  # of another runtime interface
         self.tessera("compile", "model.onnx", "-o", "older.so")
         self.tessera("run", "older.so", "-i", "random:0")
         (self.folder / "empty").write_bytes(b"")

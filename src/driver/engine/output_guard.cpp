@@ -31,15 +31,14 @@ json identity(const json& metadata) {
   return result;
 }
 
-// By the last bytes of its footer, which every format has.
-bool is_module_of_another_format(const std::string& path) {
+// Whether the file ends as modules of every format do, but for the number of the format.
+bool ends_as_module(const std::string& path) {
   constexpr std::string_view kMagic(TSR_FOOTER_MAGIC, sizeof(tsr_footer::magic));
   std::array<char, kMagic.size()> last = {};
   std::ifstream file(path, std::ios::binary);
   if (!file.seekg(-static_cast<std::streamoff>(last.size()), std::ios::end) || !file.read(last.data(), last.size()))
     return false;
-  const std::string_view found(last.data(), last.size());
-  return found.substr(0, found.size() - 1) == kMagic.substr(0, kMagic.size() - 1) && found.back() != kMagic.back();
+  return std::string_view(last.data(), last.size() - 1) == kMagic.substr(0, kMagic.size() - 1);
 }
 
 }  // namespace
@@ -70,17 +69,18 @@ void refuse_to_overwrite(const std::string& output, const std::vector<std::strin
 ReplacedModule::ReplacedModule(const std::string& output, bool force) {
   std::error_code error;
   if (!fs::is_regular_file(output, error) || fs::file_size(output, error) == 0 || error) return;
-  if (is_module_of_another_format(output)) return;
+  const bool is_module = ends_as_module(output);
   try {
-    metadata_ = module_metadata_of(output);
+    if (is_module) metadata_ = module_metadata_of(output);
   } catch (const UserError&) {
-    if (force) return;
-    throw UserError({.id = "TSR-4063",
-                     .message = fmt::format("'{}' exists and is no module of Tessera's", output),
-                     .node = {},
-                     .legal = "a new file, or a module that is replaced",
-                     .hint = "give another name to -o, or --force to replace it"});
+    return;  // of another format or runtime interface: nothing in it can be compared
   }
+  if (is_module || force) return;
+  throw UserError({.id = "TSR-4063",
+                   .message = fmt::format("'{}' exists and is not a module of Tessera's", output),
+                   .node = {},
+                   .legal = "a new file, or a module that is replaced",
+                   .hint = "give another name to -o, or --force to replace it"});
 }
 
 bool ReplacedModule::is_foreign(const Program& program, const ModuleInfo& info) const {

@@ -18,7 +18,7 @@ void refuse_to_overwrite(const std::string& output, const std::vector<std::strin
 // What stands where a module is to be written.
 class ReplacedModule {
  public:
-  // UserError TSR-4063 when `output` is a file with something in it that is no module of ours, unless `force`.
+  // UserError TSR-4063 when `output` is a file with something in it that is not a module of Tessera's, unless `force`.
   ReplacedModule(const std::string& output, bool force);
 
   // Whether it is the module of another model (by its name, and the names and dtypes of its inputs and outputs), or for
