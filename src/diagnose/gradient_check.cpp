@@ -314,8 +314,8 @@ class GradientChecker {
         std::max({std::abs(probe.gradient), std::abs(probe.difference), std::isfinite(usual) ? usual : 0});
     probe.relative = scale > 0 ? off / scale : 0;
     if (off <= noise || probe.relative <= options_.tolerance) {
-      if (probe.relative > options_.tolerance) probe.relative = 0;  // rounding, which says nothing
-      probe.kind = Probe::Kind::kAgrees;
+      const bool hidden = probe.relative > options_.tolerance;  // rounding is larger than the derivative
+      probe.kind = hidden ? Probe::Kind::kKink : Probe::Kind::kAgrees;
       return probe;
     }
     // They differ: is there a derivative at all?

@@ -39,7 +39,7 @@ struct CheckedGradient {
   std::string name, type;  // the type is the model's own
   bool is_parameter = false;
   int checks = 0;         // directions and elements that count
-  int kinks = 0;          // near a kink
+  int kinks = 0;          // near a kink, or hidden by rounding
   int undefined = 0;      // where the function is no finite number
   bool complete = false;  // false: the time was up before
   bool agrees = true;

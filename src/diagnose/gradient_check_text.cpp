@@ -42,8 +42,9 @@ std::string to_text(const GradientCheck& check, const TextStyle& style) {
     wrong += value.agrees ? 0 : 1;
   }
   std::string text = table.to_string(style);
-  text += fmt::format("{} values, {} checks; {} operators alone; {} checks near kinks do not count\n",
-                      check.values.size(), checks, check.operators, kinks);
+  text +=
+      fmt::format("{} values, {} checks; {} operators alone; {} checks near kinks or hidden by rounding do not count\n",
+                  check.values.size(), checks, check.operators, kinks);
   for (const std::string& note : check.notes) text += "note: " + note + "\n";
   if (check.wrong) {
     const WrongOperator& o = *check.wrong;
@@ -53,10 +54,12 @@ std::string to_text(const GradientCheck& check, const TextStyle& style) {
   } else if (wrong > 0) {
     text += painted(fmt::format("the gradients of {} values differ\n", wrong), "31", style);
   } else {
-    const bool complete =
-        std::all_of(check.values.begin(), check.values.end(), [](const auto& v) { return v.complete; });
-    text += painted(complete ? "all gradients agree with differences\n" : "what was checked agrees with differences\n",
-                    "32", style);
+    const bool complete = std::all_of(check.values.begin(), check.values.end(), [](const CheckedGradient& v) {
+      return v.complete && (v.checks > 0 || v.kinks + v.undefined == 0);
+    });
+    text +=
+        painted(complete ? "all gradients agree with differences\n" : "what could be told agrees with differences\n",
+                "32", style);
   }
   return text;
 }

@@ -220,6 +220,27 @@ TEST(GradientCheck, TiesOfManyWindows) {
   }
 }
 
+// A derivative that rounding hides is no evidence for its gradient, and none against it.
+TEST(GradientCheck, HiddenByRounding) {
+  const GradientCheck check = check_text(R"(graph @main(%x: f64[3]) -> (%y: f64[3]) {
+  %c = constant {value = dense<f64[] 1e9>}
+  %s = add(%x, %c)
+  %y = sub(%s, %c)
+})",
+                                         standard_ops());
+  EXPECT_TRUE(check.agrees()) << to_text(check, {});
+  const GradientCheck small = check_text(R"(graph @main(%x: f64[3]) -> (%y: f64[3]) {
+  %c = constant {value = dense<f64[] 1e-14>}
+  %s = mul(%x, %c)
+  %d = constant {value = dense<f64[] 1>}
+  %y = add(%s, %d)
+})",
+                                         standard_ops());
+  EXPECT_TRUE(small.agrees());
+  EXPECT_EQ(small.values[0].checks, 0);
+  EXPECT_EQ(small.values[0].kinks, 4);
+}
+
 TEST(GradientCheck, WhatIsNoNumber) {
   const GradientCheck check = check_text(R"(graph @main(%x: f64[]) -> (%y: f64[]) {
   %c = constant {value = dense<f64[] -3>}
