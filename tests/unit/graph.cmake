@@ -11,4 +11,6 @@ tessera_test(subgraph_test SOURCES subgraph_test.cpp random_graph.cpp random_con
   LINKS tessera_diagnose tessera_ops tessera_interp WHOLE)
 target_include_directories(subgraph_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
 tessera_test(gradients_test SOURCES gradients_test.cpp LINKS tessera_autodiff tessera_interp WHOLE)
+tessera_test(gradient_check_test SOURCES gradient_check_test.cpp LINKS tessera_diagnose tessera_interp WHOLE)
+tessera_test(second_order_test SOURCES second_order_test.cpp LINKS tessera_autodiff tessera_interp WHOLE)
 tessera_test(training_step_test SOURCES training_step_test.cpp LINKS tessera_train tessera_interp WHOLE)
