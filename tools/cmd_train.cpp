@@ -49,6 +49,8 @@ struct TrainCommand {
   bool json = false, quiet = false;
 };
 
+constexpr int64_t kMostEpochs = 1'000'000'000;  // times the steps of one fits 64 bits
+
 std::atomic<bool> g_stop = false;  // set by Ctrl-C while steps run
 
 // While it lives, Ctrl-C ends the loop after the step at hand; a second one ends the process.
@@ -77,7 +79,8 @@ void check_numbers(const TrainCommand& command) {
   if (!(command.rate > 0) || !std::isfinite(command.rate))
     refuse("TSR-4080", fmt::format("--lr {}", command.rate), "a finite learning rate above 0", "0.001 is a usual one");
   if (command.batch < 1) refuse("TSR-4080", fmt::format("--batch {}", command.batch), "at least one sample");
-  if (command.epochs < 1) refuse("TSR-4080", fmt::format("--epochs {}", command.epochs), "at least one epoch");
+  if (command.epochs < 1 || command.epochs > kMostEpochs)
+    refuse("TSR-4080", fmt::format("--epochs {}", command.epochs), fmt::format("1 to {} epochs", kMostEpochs));
   if (command.warmup < 0) refuse("TSR-4080", fmt::format("--warmup {}", command.warmup), "0 steps or more");
   if (!(command.data.scale > 0) || !std::isfinite(command.data.scale))
     refuse("TSR-4080", fmt::format("--scale {}", command.data.scale), "a finite number above 0");
@@ -111,7 +114,7 @@ Graph read_graph(const TrainCommand& command, int64_t batch) {
   DriverOptions options = driver_options(command.compile);
   set_batch(command.model, {batch, batch, 1}, options.compile);
   ImportedModel model = read_model(command.model, options, unwatched);
-  if (!model.symbols.empty()) refuse_ranges(model, "train");
+  refuse_ranges(model, "train");
   return graph_alone(std::move(model));
 }
 
@@ -164,12 +167,20 @@ void write_trained(const TrainCommand& command, const Model& step, const std::ve
   write_module(compile_imported(std::move(model), options, runner), command.output);
 }
 
+int64_t batch_of(const TensorType& input) {
+  const auto batch = input.shape.empty() ? std::optional<int64_t>(1) : as_int(input.shape[0]);
+  return batch.value_or(1);
+}
+
 std::string hash_text(const Graph& graph) { return fmt::format("{:016x}", structural_hash(graph)); }
 
 int train_model(const TrainCommand& command) {
   check_numbers(command);
-  const std::vector<std::string> read = files_of_model(command.model);
-  for (const std::string* written : {&command.output, &command.curve, &command.checkpoint, &command.step})
+  std::vector<std::string> read = files_of_model(command.model);
+  read.push_back(command.data.path);
+  if (!command.checkpoint.empty()) refuse_to_overwrite(command.checkpoint, read);
+  if (!command.resume.empty()) read.push_back(command.resume);  // which checkpoints may replace
+  for (const std::string* written : {&command.output, &command.curve, &command.step})
     if (!written->empty()) refuse_to_overwrite(*written, read);
   TrainingOptions options;
   options.loss = loss_kind(command.loss);
@@ -199,6 +210,7 @@ int train_model(const TrainCommand& command) {
     const Graph model = read_graph(command, command.batch);
     if (model.num_own_inputs() != 1)
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
+    require_batch(data, batch_of(model.type(model.inputs[0])));
     TrainingStep made = training_step(model, options, standard_ops());
     loop_options.model_hash = hash_text(model);
     loop_options.settings = fmt::format(

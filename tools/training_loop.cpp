@@ -59,9 +59,6 @@ TrainingLoop::TrainingLoop(Model& step, Model& inference, const TrainingData& da
   if (options.has_classes) require_classes(targets_, inference.outputs()[0].dims.at(1));
   else require_finite(targets_, "targets");
   steps_per_epoch_ = std::ssize(data.train) / batch_;
-  if (steps_per_epoch_ == 0)
-    refuse("TSR-6231", fmt::format("there are {} samples to train on and {} in a batch", data.train.size(), batch_),
-           "at least one batch of samples", "choose a smaller --batch");
   batch_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(x.dtype, elements_of(x))));
   target_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(y.dtype, elements_of(y))));
   rate_ = std::make_shared<double>(0);
@@ -118,6 +115,8 @@ void TrainingLoop::resume(const std::string& path) {
              fmt::format("checkpoint '{}' has no '{}' of type {}", path, step_.states()[i].name,
                          step_.states()[i].type_text()),
              "a checkpoint of this model");
+  if (const int64_t done = found[state_named(step_, kStepState)]->get_int(0); done < 0)
+    refuse("TSR-6234", fmt::format("checkpoint '{}' was made after step {}", path, done), "0 steps or more");
   for (size_t i = 0; i < found.size(); ++i) step_.set_state(i, *found[i]);
 }
 
