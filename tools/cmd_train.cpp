@@ -207,7 +207,7 @@ int train_model(const TrainCommand& command) {
   int64_t num_numbers = 0;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
-    const Graph model = read_graph(command, command.batch);
+    const Graph model = with_shared_constants(read_graph(command, command.batch), standard_ops());
     if (model.num_own_inputs() != 1)
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
     require_batch(data, batch_of(model.type(model.inputs[0])));

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "autodiff/gradients.h"
 #include "ops/composites/composites.h"
@@ -39,6 +40,17 @@ std::set<ValueId> statistics_of(const Graph& model) {
         if (producer && producer->op->kind == OpKind::kConstant) found.insert(node.inputs[i]);
       }
   return found;
+}
+
+// Which constants are one: those of these numbers in memory.
+using Numbers = std::tuple<const std::byte*, int64_t, DType>;
+
+// Of constants of rank 1 or more; others are numbers of the operators.
+std::optional<Numbers> numbers_of(const Node& node) {
+  if (node.op->kind != OpKind::kConstant) return std::nullopt;
+  const TensorPtr value = node.attrs.get<TensorPtr>("value");
+  if (value->dims().empty() || value->num_elements() == 0) return std::nullopt;
+  return Numbers{value->bytes(), value->num_elements(), value->dtype()};
 }
 
 std::vector<ValueId> parameters_of(const Graph& model) {
@@ -341,13 +353,41 @@ Graph with_states(const Graph& model, const std::vector<std::string>& names) {
   return result;
 }
 
+Graph with_shared_constants(const Graph& model, const OpTable& ops) {
+  Graph result = model;
+  std::map<Numbers, ValueId> first;
+  for (size_t n = 0; n < result.nodes().size(); ++n) {
+    Node& node = result.node(static_cast<NodeId>(n));
+    const auto numbers = numbers_of(node);
+    if (!numbers) continue;
+    const auto [found, is_new] = first.emplace(*numbers, node.outputs[0]);
+    if (is_new) continue;
+    node.op = &ops.get("reshape");
+    node.inputs = {found->second};
+    node.attrs = Attrs{{"shape", result.type(node.outputs[0]).shape}};
+  }
+  return result;
+}
+
 Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values) {
   Graph result = model;
+  std::map<Numbers, TensorPtr> others;
+  const auto named = [&](const Node& node) -> TensorPtr {
+    const auto found = std::find(names.begin(), names.end(), result.value(node.outputs[0]).name);
+    return found == names.end() ? nullptr : values[static_cast<size_t>(found - names.begin())];
+  };
+  for (const Node& node : model.nodes())
+    if (const auto numbers = numbers_of(node); numbers && named(node)) others[*numbers] = named(node);
   for (size_t n = 0; n < result.nodes().size(); ++n) {
     Node& node = result.node(static_cast<NodeId>(n));
     if (node.op->kind != OpKind::kConstant) continue;
-    const auto found = std::find(names.begin(), names.end(), result.value(node.outputs[0]).name);
-    if (found != names.end()) node.attrs.set("value", values[static_cast<size_t>(found - names.begin())]);
+    if (const TensorPtr value = named(node)) {
+      node.attrs.set("value", value);
+    } else if (const auto numbers = numbers_of(node); numbers && others.count(*numbers)) {
+      const TensorPtr& given = others.at(*numbers);
+      const std::vector<int64_t> dims = node.attrs.get<TensorPtr>("value")->dims();
+      node.attrs.set("value", TensorPtr(std::make_shared<const Tensor>(given->dtype(), dims, given, given->bytes())));
+    }
   }
   return result;
 }

@@ -43,6 +43,10 @@ struct TrainingStep {
   std::vector<std::string> parameters, statistics;
 };
 
+// `model` with one constant for those that are the same numbers in memory, whatever their shapes: importers give a
+// weight that is read in several shapes a constant for each, and it is one weight still.
+Graph with_shared_constants(const Graph& model, const OpTable& ops);
+
 // UserError TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a frozen
 // name that is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
 TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops);
@@ -50,7 +54,8 @@ TrainingStep training_step(const Graph& model, const TrainingOptions& options, c
 // `model` with these constants as states that no call changes: what a training step has learnt is given to it.
 Graph with_states(const Graph& model, const std::vector<std::string>& names);
 
-// `model` with these constants in place of its own of the same names. REQUIRES: of their types.
+// `model` with these constants in place of its own of the same names, and of those that are the same numbers in
+// memory. REQUIRES: of their types.
 Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values);
 
 }  // namespace tessera::inline train

@@ -222,6 +222,49 @@ TEST(TrainingStep, BatchNormalisationAndCrossEntropy) {
     EXPECT_GT(want.get_double(2 * n + target.get_int(n)), want.get_double(2 * n + 1 - target.get_int(n)));
 }
 
+// y = x w + w, where the second w is a constant of another shape over the same numbers, as importers make of a bias
+// that two convolutions add.
+TEST(TrainingStep, AWeightOfTwoShapesIsOneWeight) {
+  Graph model;
+  GraphBuilder b(model);
+  const ValueId x = model.add_input("x", {DType::kF64, make_shape({2, 3}), {}});
+  const auto data = std::make_shared<const Tensor>(numbers({3}, {0.5, -1, 2}));
+  const auto constant = [&](const std::string& name, std::vector<int64_t> dims) {
+    const auto value = std::make_shared<const Tensor>(data->dtype(), std::move(dims), data, data->bytes());
+    return b.add(standard_ops().get("constant"), {}, {{"value", TensorPtr(value)}}, name);
+  };
+  const ValueId product = b.add(standard_ops().get("mul"), {x, constant("w", {3})});
+  model.outputs = {b.add(standard_ops().get("add"), {product, constant("again", {1, 3})})};
+
+  const Graph shared = with_shared_constants(model, standard_ops());
+  EXPECT_THAT(verify(shared), testing::IsEmpty());
+  TrainingOptions options;
+  options.loss = LossKind::kMeanSquaredError;
+  options.optimizer.kind = OptimizerKind::kSgd;
+  const TrainingStep step = training_step(shared, options, standard_ops());
+  ASSERT_THAT(step.parameters, testing::ElementsAre("w"));
+  GraphInterpreter interpreter;
+  GraphSession session(step.graph, interpreter);
+  const std::vector<double> samples = {1, 2, -1, 0.5, -3, 4}, targets = {0, 1, 2, 3, -1, -2};
+  session.call({numbers({2, 3}, samples), numbers({2, 3}, targets), rate(0.1)});
+  const Tensor learnt = session.states().at(0);
+  for (size_t k = 0; k < 3; ++k) {
+    const double w = data->get_double(static_cast<int64_t>(k));
+    double gradient = 0;
+    for (const size_t i : {k, k + 3}) gradient += 2 * (samples[i] * w + w - targets[i]) * (samples[i] + 1) / 6;
+    EXPECT_NEAR(learnt.get_double(static_cast<int64_t>(k)), w - 0.1 * gradient, 1e-12);
+  }
+
+  // Both places of the model get what was learnt.
+  const Graph filled = with_constants(model, {"w"}, {std::make_shared<const Tensor>(learnt)});
+  EXPECT_THAT(verify(filled), testing::IsEmpty());
+  const Tensor y = interpreter.evaluate(filled, {numbers({2, 3}, samples)})[0];
+  for (int64_t i = 0; i < 6; ++i) {
+    const double w = learnt.get_double(i % 3);
+    EXPECT_NEAR(y.get_double(i), samples[static_cast<size_t>(i)] * w + w, 1e-12);
+  }
+}
+
 std::string refusal(const std::string& text, const TrainingOptions& options) {
   try {
     training_step(parse_graph(text, standard_ops()), options, standard_ops());
