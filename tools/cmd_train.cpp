@@ -1,4 +1,5 @@
 // tessera train MODEL --data FILE.npz
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -167,6 +168,13 @@ void write_trained(const TrainCommand& command, const Model& step, const std::ve
   write_module(compile_imported(std::move(model), options, runner), command.output);
 }
 
+void refuse_one_file_twice(std::vector<std::string> written) {
+  std::sort(written.begin(), written.end());
+  for (size_t i = 1; i < written.size(); ++i)
+    if (!written[i].empty() && written[i] == written[i - 1])
+      refuse("TSR-4062", fmt::format("'{}' would be written twice", written[i]), "a file of its own for each output");
+}
+
 int64_t batch_of(const TensorType& input) {
   const auto batch = input.shape.empty() ? std::optional<int64_t>(1) : as_int(input.shape[0]);
   return batch.value_or(1);
@@ -182,6 +190,7 @@ int train_model(const TrainCommand& command) {
   if (!command.resume.empty()) read.push_back(command.resume);  // which checkpoints may replace
   for (const std::string* written : {&command.output, &command.curve, &command.step})
     if (!written->empty()) refuse_to_overwrite(*written, read);
+  refuse_one_file_twice({command.output, command.curve, command.checkpoint, command.step});
   TrainingOptions options;
   options.loss = loss_kind(command.loss);
   options.optimizer = command.numbers;

@@ -230,6 +230,7 @@ class StepBuilder {
       for (const ValueId value : *values) {
         names->push_back(model_.value(value).name);
         graph.states.push_back({names->back(), initial(value)});
+        taken_.insert(names->back());
       }
     if (options_.clip_norm > 0) clip(o, given);
 
@@ -240,7 +241,7 @@ class StepBuilder {
       moments.emplace_back();
       const TensorType type = graph.type(inputs[i]);
       for (const std::string& name : moment_names(options_.optimizer)) {
-        moment_states.push_back({fmt::format("{}.{}", step.parameters[i], name), nullptr});
+        moment_states.push_back({free_name(fmt::format("{}.{}", step.parameters[i], name)), nullptr});
         moments.back().push_back(graph.add_input(graph.unique_name(moment_states.back().name), type));
       }
     }
@@ -255,13 +256,20 @@ class StepBuilder {
       moments_after.insert(moments_after.end(), next.begin() + 1, next.end());
     }
     graph.states.insert(graph.states.end(), moment_states.begin(), moment_states.end());
-    graph.states.push_back({"training.step", nullptr});
+    graph.states.push_back({free_name("training.step"), nullptr});
     graph.outputs.insert(graph.outputs.end(), after.begin(), after.end());
     graph.outputs.insert(graph.outputs.end(), statistics.begin(), statistics.end());
     graph.outputs.insert(graph.outputs.end(), moments_after.begin(), moments_after.end());
     graph.outputs.push_back(number);
     step.graph = std::move(graph);
     return step;
+  }
+
+  // A name of a state, which weights of the model may have already.
+  std::string free_name(const std::string& wanted) {
+    std::string name = wanted;
+    for (int i = 1; !taken_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
+    return name;
   }
 
   // All gradients times min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
@@ -283,6 +291,7 @@ class StepBuilder {
   const OpTable& ops_;
   std::vector<ValueId> parameters_, statistics_;  // of the model
   std::map<ValueId, ValueId> next_statistics_;
+  std::set<std::string> taken_;  // names of states
   Graph graph_;
   std::vector<ValueId> map_;
   ValueId rate_ = -1;

@@ -38,6 +38,7 @@ struct TrainingOptions {
 // statistics of batch normalisations aside. By name, in the order of the graph.
 std::vector<std::string> parameter_names(const Graph& model, const OpTable& ops);
 
+// The states are the parameters, the statistics, the moments and, last, the number of steps done.
 struct TrainingStep {
   Graph graph;
   std::vector<std::string> parameters, statistics;

@@ -179,6 +179,7 @@ class Train(CliTest):
             before = (self.folder / data).read_bytes()
             self.refused("TSR-4062", flag, data, data=data)
             self.assertEqual((self.folder / data).read_bytes(), before)
+        self.refused("TSR-4062", "-o", "new", "--curve", "new", data=data)
         self.refused("TSR-4062", "-o", "c.safetensors", "--resume", "c.safetensors", data=data)
 
 

@@ -159,6 +159,32 @@ TEST(TrainingStep, NamesOfItsParts) {
   EXPECT_THAT(step.parameters, testing::ElementsAre("w"));
 }
 
+TEST(TrainingStep, WeightsMayHaveTheNamesOfItsParts) {
+  const Graph model = parse_graph(R"(
+graph @names(%x: f64[3,2]) -> (%y: f64[3,2]) {
+  %w = constant {value = dense<f64[2] 1 2>} : f64[2]
+  %mean = constant {value = dense<f64[2] 3 4>} : f64[2]
+  %step = constant {value = dense<f64[2] 5 6>} : f64[2]
+  %a = mul(%x, %w) : f64[3,2]
+  %b = add(%a, %mean) : f64[3,2]
+  %y = mul(%b, %step) : f64[3,2]
+})",
+                                  standard_ops());
+  Graph named = model;
+  for (size_t n = 0; n < named.nodes().size(); ++n)
+    for (const auto& [from, to] : {std::pair{"mean", "w.mean"}, std::pair{"step", "training.step"}})
+      if (named.value(named.nodes()[n].outputs[0]).name == from) named.rename(named.nodes()[n].outputs[0], to);
+  TrainingOptions options;
+  options.loss = LossKind::kMeanSquaredError;
+  const TrainingStep step = training_step(named, options, standard_ops());
+  EXPECT_THAT(step.parameters, testing::ElementsAre("w", "w.mean", "training.step"));
+  std::vector<std::string> states;
+  for (const State& state : step.graph.states) states.push_back(state.name);
+  EXPECT_THAT(states,
+              testing::ElementsAre("w", "w.mean", "training.step", "w.mean_1", "w.squares", "w.mean.mean",
+                                   "w.mean.squares", "training.step.mean", "training.step.squares", "training.step_1"));
+}
+
 // A classifier with a batch normalisation, whose statistics are learnt beside the weights and not by gradients.
 Graph normalised() {
   Graph graph;
