@@ -116,7 +116,7 @@ Graph read_graph(const TrainCommand& command, int64_t batch) {
   set_batch(command.model, {batch, batch, 1}, options.compile);
   ImportedModel model = read_model(command.model, options, unwatched);
   refuse_ranges(model, "train");
-  return graph_alone(std::move(model));
+  return with_own_statistics(graph_alone(std::move(model)), standard_ops());
 }
 
 std::unique_ptr<Model> compiled(Graph graph, const TrainCommand& command) {
@@ -132,11 +132,14 @@ std::unique_ptr<Model> compiled(Graph graph, const TrainCommand& command) {
 // The model with what was learnt in place of its constants, whatever sizes it is read for.
 ImportedModel trained(ImportedModel model, const std::vector<std::string>& names,
                       const std::vector<TensorPtr>& values) {
-  model.graph = with_constants(model.graph, names, values);
+  const auto filled = [names, values](const Graph& graph) {
+    return with_constants(with_own_statistics(graph, standard_ops()), names, values);
+  };
+  model.graph = filled(model.graph);
   if (model.at)
-    model.at = [at = model.at, names, values](const std::vector<int64_t>& sizes) -> GraphOrRefusal {
+    model.at = [at = model.at, filled](const std::vector<int64_t>& sizes) -> GraphOrRefusal {
       GraphOrRefusal read = at(sizes);
-      if (Graph* graph = std::get_if<Graph>(&read)) return with_constants(*graph, names, values);
+      if (Graph* graph = std::get_if<Graph>(&read)) return filled(*graph);
       return read;
     };
   if (model.at_samples)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -360,6 +361,34 @@ Graph with_states(const Graph& model, const std::vector<std::string>& names) {
   result.outputs.insert(result.outputs.begin() + static_cast<std::ptrdiff_t>(model.first_check()), states.begin(),
                         states.end());
   return result;
+}
+
+Graph with_own_statistics(const Graph& model, const OpTable& ops) {
+  std::map<Numbers, size_t> uses;
+  const std::vector<std::vector<NodeId>> users = model.users();
+  for (const Node& node : model.nodes())
+    if (const auto numbers = numbers_of(node)) {
+      const ValueId value = node.outputs[0];
+      uses[*numbers] += users[index(value)].size() +
+                        static_cast<size_t>(std::count(model.outputs.begin(), model.outputs.end(), value));
+    }
+  GraphRewriter rewriter(model);
+  return rewriter.run([&](GraphRewriter& to, const Node& node, const std::vector<ValueId>& inputs) {
+    std::vector<ValueId> own = inputs;
+    if (is_composite(&node, "batch_norm"))
+      for (const auto& [i, name] : {std::pair<size_t, const char*>{3, "mean"}, {4, "variance"}}) {
+        const Node* producer = model.producer(node.inputs[i]);
+        const auto numbers = producer ? numbers_of(*producer) : std::nullopt;
+        if (!numbers || uses.at(*numbers) < 2) continue;
+        const TensorPtr shared = producer->attrs.get<TensorPtr>("value");
+        Tensor copy(shared->dtype(), shared->dims());
+        std::memcpy(copy.mutable_bytes(), shared->bytes(), static_cast<size_t>(shared->num_bytes()));
+        own[i] = GraphBuilder(to.target())
+                     .add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(std::move(copy))}},
+                          fmt::format("{}.running_{}", model.value(node.outputs[0]).name, name));
+      }
+    return to.copy(node, own);
+  });
 }
 
 Graph with_shared_constants(const Graph& model, const OpTable& ops) {

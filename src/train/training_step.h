@@ -44,6 +44,11 @@ struct TrainingStep {
   std::vector<std::string> parameters, statistics;
 };
 
+// `model` with constants of their own for the running mean and variance of a batch normalisation whose numbers
+// something else reads, too: exporters keep equal initializers once, ones for a new scale and a new variance, which
+// training moves apart.
+Graph with_own_statistics(const Graph& model, const OpTable& ops);
+
 // `model` with one constant for those that are the same numbers in memory, whatever their shapes: importers give a
 // weight that is read in several shapes a constant for each, and it is one weight still.
 Graph with_shared_constants(const Graph& model, const OpTable& ops);

@@ -248,6 +248,42 @@ TEST(TrainingStep, BatchNormalisationAndCrossEntropy) {
     EXPECT_GT(want.get_double(2 * n + target.get_int(n)), want.get_double(2 * n + 1 - target.get_int(n)));
 }
 
+// Two batch normalisations one after the other that read one constant as scale and variances, one as biases and means.
+TEST(TrainingStep, StatisticsAreApartFromWhatElseHasTheirNumbers) {
+  Graph model;
+  GraphBuilder b(model);
+  const ValueId x = model.add_input("x", {DType::kF64, make_shape({4, 2}), {}});
+  const auto constant = [&](const std::string& name, const std::vector<double>& v) {
+    return b.add(standard_ops().get("constant"), {}, {{"value", std::make_shared<const Tensor>(numbers({2}, v))}},
+                 name);
+  };
+  const ValueId ones = constant("ones", {1, 1}), zeros = constant("zeros", {0, 0});
+  ValueId y = x;
+  for (const char* name : {"first", "second"}) {
+    y = add_composite(b, standard_ops(), "batch_norm", {y, ones, zeros, zeros, ones}, {{"epsilon", 0.1}})[0];
+    model.rename(y, name);
+  }
+  model.outputs = {y};
+  const Graph own = with_own_statistics(model, standard_ops());
+  EXPECT_THAT(verify(own), testing::IsEmpty());
+  TrainingOptions options;
+  options.optimizer.kind = OptimizerKind::kSgd;
+  const TrainingStep step = training_step(own, options, standard_ops());
+  EXPECT_THAT(step.parameters, testing::ElementsAre("ones", "zeros"));
+  EXPECT_THAT(step.statistics, testing::ElementsAre("first.running_mean", "first.running_variance",
+                                                    "second.running_mean", "second.running_variance"));
+  GraphInterpreter interpreter;
+  GraphSession session(step.graph, interpreter);
+  Tensor target(DType::kI64, {4});
+  session.call({numbers({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), target, rate(0.0625)});
+  // 0.9 of what was there and 0.1 of the batch's: a mean of 4, a variance of 20 / 3; then a mean of 0.
+  EXPECT_NEAR(session.states().at(2).get_double(0), 0.4, 1e-12);
+  EXPECT_NEAR(session.states().at(3).get_double(0), 0.9 + 0.1 * 20 / 3, 1e-12);
+  EXPECT_NEAR(session.states().at(4).get_double(0), 0, 1e-12);
+  EXPECT_LT(session.states().at(5).get_double(0), 1.1);
+  EXPECT_EQ(with_own_statistics(own, standard_ops()).nodes().size(), own.nodes().size());
+}
+
 // y = x w + w, where the second w is a constant of another shape over the same numbers, as importers make of a bias
 // that two convolutions add.
 TEST(TrainingStep, AWeightOfTwoShapesIsOneWeight) {
